@@ -1,0 +1,410 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// fromProvider makes an empty message of each type that a provider may send.
+var fromProvider = map[Type]func() Message{
+	TypeAuth:            func() Message { return new(Auth) },
+	TypeAuthConfirm:     func() Message { return new(AuthConfirm) },
+	TypeHello:           func() Message { return new(Hello) },
+	TypeGoodbye:         func() Message { return new(Goodbye) },
+	TypeSessionReady:    func() Message { return new(SessionReady) },
+	TypeToolResult:      func() Message { return new(ToolResult) },
+	TypeToolProgress:    func() Message { return new(ToolProgress) },
+	TypeGateResult:      func() Message { return new(GateResult) },
+	TypeTransformResult: func() Message { return new(TransformResult) },
+	TypePush:            func() Message { return new(Push) },
+	TypeToolsUpdate:     func() Message { return new(ToolsUpdate) },
+	TypeHooksUpdate:     func() Message { return new(HooksUpdate) },
+	TypeContextUpdate:   func() Message { return new(ContextUpdate) },
+	TypeFilterSet:       func() Message { return new(FilterSet) },
+	TypeStreamQuery:     func() Message { return new(StreamQuery) },
+	TypeShutdownReady:   func() Message { return new(ShutdownReady) },
+}
+
+// fromGateway does the same for what the gateway sends.
+var fromGateway = map[Type]func() Message{
+	TypeAuthPairing:      func() Message { return new(AuthPairing) },
+	TypeSessions:         func() Message { return new(Sessions) },
+	TypeSessionsUpdated:  func() Message { return new(SessionsUpdated) },
+	TypeHelloAck:         func() Message { return new(HelloAck) },
+	TypeAck:              func() Message { return new(Ack) },
+	TypeError:            func() Message { return new(Error) },
+	TypeToolCall:         func() Message { return new(ToolCall) },
+	TypeToolCancel:       func() Message { return new(ToolCancel) },
+	TypeGateCheck:        func() Message { return new(GateCheck) },
+	TypeTransformRequest: func() Message { return new(TransformRequest) },
+	TypeSessionEvent:     func() Message { return new(SessionEvent) },
+	TypeSessionLifecycle: func() Message { return new(SessionLifecycle) },
+	TypeStreamHistory:    func() Message { return new(StreamHistory) },
+}
+
+// FromProvider reports whether a provider sends messages of this type.
+func (t Type) FromProvider() bool { return fromProvider[t] != nil }
+
+// FromGateway reports whether the gateway sends messages of this type.
+func (t Type) FromGateway() bool { return fromGateway[t] != nil }
+
+// field is one member of an object, its value as it stood.
+type field struct {
+	name  string
+	value Raw
+}
+
+// Frame is a message whose outside was read: it is a JSON object and has a type.
+type Frame struct {
+	Type      Type
+	RequestID string // "" when absent or not a string
+	CallID    string // what a result answers: id or callId; "" when absent or not a string
+	data      []byte
+	fields    []field
+}
+
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
+// allowEscapes lets a lone surrogate through where it was written as an escape:
+// JavaScript strings hold them and JSON.stringify writes them so. Bytes that
+// are not UTF-8 are refused by [Object].
+var allowEscapes = jsontext.AllowInvalidUTF8(true)
+
+// Object reads the members of one JSON object in the order they stand; the
+// values share data's memory. It refuses anything else, anything behind the
+// object, and a key that stands twice, at any depth. Errors are for people.
+func Object(data []byte, visit func(name string, value Raw) error) error {
+	if !utf8.Valid(data) {
+		return errors.New("not valid UTF-8")
+	}
+	dec := decoders.Get().(*jsontext.Decoder)
+	defer decoders.Put(dec)
+	dec.Reset(bytes.NewBuffer(data), allowEscapes)
+	if kind := dec.PeekKind(); kind != '{' && kind != 0 {
+		return errors.New("must be a JSON object")
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return syntax(err)
+	}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return syntax(err)
+		}
+		key := name.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return syntax(err)
+		}
+		// The decoder's value is good until its next read only; this one is
+		// the caller's own memory.
+		end := int(dec.InputOffset())
+		if err := visit(key, Raw(data[end-len(value):end:end])); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return syntax(err)
+	}
+	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return errors.New("not valid JSON: something follows the object")
+	}
+	return nil
+}
+
+func syntax(err error) error {
+	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(se.Err, jsontext.ErrDuplicateName) {
+			return fmt.Errorf("%s: stands twice", path("", string(se.JSONPointer)))
+		}
+		if !errors.Is(se.Err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("not valid JSON: %w (at byte %d)", se.Err, se.ByteOffset)
+		}
+	}
+	return errors.New("not valid JSON: it ends too early")
+}
+
+// Open reads the outside of a message: that it is JSON, an object, without
+// duplicate keys, with a type. Its error is INVALID_JSON; for a type that
+// nobody knows the caller asks [Type.FromProvider].
+func Open(data []byte) (Frame, *Error) {
+	f := Frame{data: data}
+	var typ, requestID, id, callID Raw
+	err := Object(data, func(name string, value Raw) error {
+		switch name {
+		case "type":
+			typ = value
+		case "requestId":
+			requestID = value
+		case "id":
+			id = value
+		case "callId":
+			callID = value
+		}
+		f.fields = append(f.fields, field{name, value})
+		return nil
+	})
+	// What could be read of a broken message still helps its sender.
+	t, isText := Text(typ)
+	f.Type = Type(t)
+	f.RequestID, _ = Text(requestID)
+	switch f.Type {
+	case TypeToolResult:
+		f.CallID, _ = Text(id)
+	case TypeGateResult, TypeTransformResult:
+		f.CallID, _ = Text(callID)
+	}
+	switch {
+	case err != nil:
+		return f, f.fault(CodeInvalidJSON, err.Error())
+	case typ == nil:
+		return f, f.fault(CodeInvalidJSON, "type: is required")
+	case !isText:
+		return f, f.fault(CodeInvalidJSON, "type: must be a string")
+	}
+	return f, nil
+}
+
+// Text returns the value of a JSON string; false for any other value.
+func Text(v Raw) (string, bool) {
+	if v.Kind() != '"' || len(v) < 2 {
+		return "", false
+	}
+	if in := v[1 : len(v)-1]; bytes.IndexByte(in, '\\') < 0 {
+		return string(in), true
+	}
+	s, err := jsontext.AppendUnquote(nil, v)
+	// A lone surrogate is an error and a replacement character both.
+	return string(s), err == nil || len(s) > 0
+}
+
+func (f *Frame) fault(code Code, message string) *Error {
+	return &Error{Code: code, Message: message, ReplyTo: f.Type.echo(), RequestID: f.RequestID}
+}
+
+// Decode reads the message inside and validates it. The error names the field:
+// INVALID_JSON for a missing or wrong one, UNKNOWN_TYPE, or the code of the
+// limit that was passed, and then the message comes with it: authority is to be
+// checked before limits. Raw parts of the message share the frame's memory.
+func (f *Frame) Decode() (Message, *Error) {
+	fresh := fromProvider[f.Type]
+	if fresh == nil {
+		fresh = fromGateway[f.Type]
+	}
+	if fresh == nil {
+		return nil, UnknownType(f.Head())
+	}
+	m := fresh()
+	if r, ok := m.(*ToolResult); ok {
+		// The hot message is read from the members that Open found.
+		if err := f.result(r); err != nil {
+			return nil, f.fault(CodeInvalidJSON, err.Error())
+		}
+	} else if err := json.Unmarshal(f.data, m, allowEscapes); err != nil {
+		if old := f.otherVersion(); old != nil {
+			return nil, old
+		}
+		return nil, f.fault(CodeInvalidJSON, Explain(string(f.Type), err))
+	}
+	if f.Type.FromProvider() {
+		if err := Validate(m); err != nil {
+			err.ReplyTo, err.RequestID = f.Type, f.RequestID
+			if err.Code != CodePayloadTooLarge {
+				m = nil
+			}
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// otherVersion is the answer to a hello of another version of the protocol, which
+// may shape all its other fields anew; nil when it is of ours.
+func (f *Frame) otherVersion() *Error {
+	if f.Type != TypeHello {
+		return nil
+	}
+	for _, m := range f.fields {
+		var version int
+		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version) == nil && m.value.Kind() == '0' && version != Version {
+			return f.fault(CodeUnsupportedVersion, fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d", version, Version))
+		}
+	}
+	return nil
+}
+
+// UnknownType is the answer to a message of a type that its sender may not send.
+func UnknownType(h Head) *Error {
+	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)), ReplyTo: h.Type.echo(), RequestID: h.RequestID}
+}
+
+// echo is the type as an answer repeats it: whole, unless it is no name at all.
+func (t Type) echo() Type {
+	if len(t) > 64 {
+		return ""
+	}
+	return t
+}
+
+func (f *Frame) result(r *ToolResult) error {
+	for _, m := range f.fields {
+		null := m.value.Kind() == 'n'
+		ok := true
+		switch m.name {
+		case "id":
+			r.ID, ok = Text(m.value)
+		case "data":
+			// null is a value here: a tool may well answer with it.
+			r.Data = m.value
+		case "error":
+			if !null {
+				r.Error, ok = Text(m.value)
+			}
+		case "errorCode":
+			if !null {
+				var s string
+				s, ok = Text(m.value)
+				r.ErrorCode = Code(s)
+			}
+		case "retryable":
+			switch m.value.Kind() {
+			case 't':
+				r.Retryable = true
+			case 'f', 'n':
+			default:
+				return errors.New("tool.result.retryable: must be true or false")
+			}
+		case "file":
+			if err := json.Unmarshal(m.value, &r.File); err != nil {
+				return errors.New(Explain("tool.result.file", err))
+			}
+		}
+		if !ok && m.value != nil {
+			return fmt.Errorf("tool.result.%s: must be a string", m.name)
+		}
+	}
+	return nil
+}
+
+// Explain says which field of the named thing an unmarshalling error is about,
+// and what it must be.
+func Explain(name string, err error) string {
+	if se, ok := errors.AsType[*json.SemanticError](err); ok {
+		want := "has the wrong type"
+		if se.GoType != nil {
+			want = wanted(se.GoType)
+		}
+		return path(name, string(se.JSONPointer)) + ": " + want
+	}
+	return name + ": " + syntax(err).Error()
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "must be a string"
+	case reflect.Bool:
+		return "must be true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "must be a whole number"
+	case reflect.Float64:
+		return "must be a number"
+	case reflect.Slice, reflect.Array:
+		return "must be an array"
+	case reflect.Map, reflect.Struct:
+		return "must be an object"
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	}
+	return "has the wrong type"
+}
+
+// path writes a JSON pointer as people write a field: hello.tools[3].name.
+func path(name, pointer string) string {
+	var b strings.Builder
+	b.WriteString(name)
+	for tok := range jsontext.Pointer(pointer).Tokens() {
+		if tok != "" && strings.Trim(tok, "0123456789") == "" {
+			b.WriteString("[" + tok + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(tok)
+	}
+	return b.String()
+}
+
+// Head is what tells a message from others: its type, what it answers, and the
+// id that errors echo.
+type Head struct {
+	Type      Type
+	ID        string // of the call that a result answers
+	RequestID string
+}
+
+// Head is the head of a message that was text.
+func (f *Frame) Head() Head { return Head{f.Type, f.CallID, f.RequestID} }
+
+// HeadOf is the head of a message that never was.
+func HeadOf(m Message) Head {
+	h := Head{Type: m.MessageType()}
+	switch m := m.(type) {
+	case *ToolResult:
+		h.ID = m.ID
+	case *GateResult:
+		h.ID = m.CallID
+	case *TransformResult:
+		h.ID = m.CallID
+	case *Push:
+		h.RequestID = m.RequestID
+	case *ToolsUpdate:
+		h.RequestID = m.RequestID
+	case *HooksUpdate:
+		h.RequestID = m.RequestID
+	case *ContextUpdate:
+		h.RequestID = m.RequestID
+	case *FilterSet:
+		h.RequestID = m.RequestID
+	}
+	return h
+}
+
+// Peek reads the type and ids of a message from its beginning, as far as they
+// stand there.
+func Peek(beginning []byte) Head {
+	var h Head
+	dec := jsontext.NewDecoder(bytes.NewReader(beginning), allowEscapes)
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+		return h
+	}
+	for {
+		name, err := dec.ReadToken()
+		if err != nil || name.Kind() != '"' {
+			return h
+		}
+		key := name.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return h
+		}
+		switch s, _ := Text(value); key {
+		case "type":
+			h.Type = Type(s)
+		case "id":
+			h.ID = s
+		case "requestId":
+			h.RequestID = s
+		}
+	}
+}

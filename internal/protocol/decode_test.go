@@ -1,0 +1,486 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// members reads an object as name=value pairs.
+func members(data string) (string, error) {
+	var b strings.Builder
+	err := Object([]byte(data), func(name string, value Raw) error {
+		fmt.Fprintf(&b, "%s=%s;", name, value)
+		return nil
+	})
+	return b.String(), err
+}
+
+func TestObject(t *testing.T) {
+	for _, tc := range []struct{ data, want string }{
+		{`{}`, ""},
+		{" \t\r\n{ \n} \n", ""},
+		{`{"a":1}`, "a=1;"},
+		{`{"b":[1, 2],"a":{"x" : null}}`, `b=[1, 2];a={"x" : null};`}, // order and inner space stay
+		{`{"\u0061":true}`, "a=true;"},
+		{`{"":""}`, `="";`},
+		{`{"a":"\ud83d"}`, `a="\ud83d";`}, // a lone surrogate, written as an escape
+		{`{"a":"\ude00\ud83d"}`, `a="\ude00\ud83d";`},
+		{`{"a":"\ud83d\ude00"}`, `a="\ud83d\ude00";`},
+		{`{"a":1e400,"b":-0,"c":123456789012345678901234567890}`, `a=1e400;b=-0;c=123456789012345678901234567890;`},
+		{`{"a":"\u0000"}`, `a="\u0000";`},
+		{`{"A":1,"a":2}`, `A=1;a=2;`}, // keys differ by case
+		{`{"__proto__":1}`, `__proto__=1;`},
+	} {
+		got, err := members(tc.data)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %q, %v; want %q", tc.data, got, err, tc.want)
+		}
+	}
+}
+
+func TestObjectRefuses(t *testing.T) {
+	deep := func(n int) string {
+		return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+	}
+	if _, err := members(deep(5000)); err != nil {
+		t.Errorf("5000 levels: %v", err)
+	}
+	for _, tc := range []struct{ data, says string }{
+		{``, "it ends too early"},
+		{`   `, "it ends too early"},
+		{`{`, "it ends too early"},
+		{`{"a"`, "it ends too early"},
+		{`{"a":`, "it ends too early"},
+		{`{"a":1`, "it ends too early"},
+		{`{"a":1,`, "it ends too early"},
+		{`{"a":"x`, "it ends too early"},
+		{`{"a":tru`, "it ends too early"},
+		{`[]`, "must be a JSON object"},
+		{`null`, "must be a JSON object"},
+		{`"x"`, "must be a JSON object"},
+		{`12`, "must be a JSON object"},
+		{`x`, "not valid JSON"},
+		{`{}{}`, "something follows the object"},
+		{`{} x`, "something follows the object"},
+		{"{}\x00", "something follows the object"},
+		{`{"a":1}]`, "something follows the object"},
+		{`{"a" 1}`, "not valid JSON"},
+		{`{"a":1,}`, "not valid JSON"},
+		{`{,}`, "not valid JSON"},
+		{`{a:1}`, "not valid JSON"},
+		{`{'a':1}`, "not valid JSON"},
+		{`{1:1}`, "not valid JSON"},
+		{`{"a":01}`, "not valid JSON"},
+		{`{"a":.5}`, "not valid JSON"},
+		{`{"a":+1}`, "not valid JSON"},
+		{`{"a":NaN}`, "not valid JSON"},
+		{`{"a":0x1}`, "not valid JSON"},
+		{`{"a":"\x"}`, "not valid JSON"},
+		{"{\"a\":\"\n\"}", "not valid JSON"},
+		{`{"a":/*x*/1}`, "not valid JSON"},
+		{"\ufeff{}", "not valid JSON"},
+		{"{\"a\":\"\xff\"}", "not valid UTF-8"},
+		{"{\"a\xc3\":1}", "not valid UTF-8"},
+		{"{\"a\":\"\xed\xa0\x80\"}", "not valid UTF-8"}, // a surrogate in UTF-8
+		{`{"a":1,"a":2}`, "a: stands twice"},
+		{`{"a":1,"\u0061":2}`, "a: stands twice"},
+		{`{"x":{"y":[{"k":1,"k":2}]}}`, "x.y[0].k: stands twice"},
+		{deep(20000), "not valid JSON"},
+	} {
+		_, err := members(tc.data)
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%.60q: %v; want %q", tc.data, err, tc.says)
+		}
+	}
+}
+
+// What visit returns ends the reading, and its values survive the reading.
+func TestObjectValuesAreTheCallers(t *testing.T) {
+	data := []byte(`{"a":"first","b":{"c":1},"d":[true]}`)
+	var kept []Raw
+	keep := func(_ string, v Raw) error { kept = append(kept, v); return nil }
+	if err := Object(data, keep); err != nil {
+		t.Fatal(err)
+	}
+	if err := Object([]byte(`{"zzzzzzz":"yyyyy","b":{"x":2},"d":[null]}`), keep); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%s", kept[:3]); got != `["first" {"c":1} [true]]` {
+		t.Errorf("values changed: %s", got)
+	}
+	if grown := append(kept[0], "XXXX"...); len(grown) == 0 || string(data) != `{"a":"first","b":{"c":1},"d":[true]}` {
+		t.Errorf("appending to a value wrote into the message: %s", data)
+	}
+	stop := fmt.Errorf("enough")
+	if err := Object(data, func(string, Raw) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, tc := range []struct {
+		raw, want string
+		ok        bool
+	}{
+		{`"x"`, "x", true},
+		{`""`, "", true},
+		{`"\u0041\n\"\\\/"`, "A\n\"\\/", true},
+		{`"\ud83d\ude00"`, "😀", true},
+		{`"\ud83d"`, "\ufffd", true},
+		{`"a\ud83db"`, "a\ufffdb", true},
+		{`"\u0000"`, "\x00", true},
+		{`1`, "", false},
+		{`null`, "", false},
+		{`{"a":"x"}`, "", false},
+		{``, "", false},
+		{`"`, "", false},
+	} {
+		if got, ok := Text(Raw(tc.raw)); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %q, %v; want %q, %v", tc.raw, got, ok, tc.want, tc.ok)
+		}
+	}
+}
+
+func TestAppendText(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"", `""`},
+		{"a", `"a"`},
+		{"\"\\\n\t\x01", `"\"\\\n\t\u0001"`},
+		{"<b>&", `"<b>&"`}, // no HTML escaping
+		{"é😀", `"é😀"`},
+		{"a\xffb", "\"a\ufffdb\""},
+		{"\u2028", "\"\u2028\""},
+	} {
+		got := string(AppendText([]byte("x"), tc.text))
+		if got != "x"+tc.want {
+			t.Errorf("%q: %s; want %s", tc.text, got, tc.want)
+		}
+		if back, ok := Text(Raw(got[1:])); !ok || (back != tc.text && !strings.Contains(tc.text, "\xff")) {
+			t.Errorf("%q: came back as %q", tc.text, back)
+		}
+	}
+}
+
+// Keys are exact, and the outside says what it can of a broken message.
+func TestOpen(t *testing.T) {
+	for _, tc := range []struct {
+		data      string
+		typ       Type
+		requestID string
+		callID    string
+		fault     string
+	}{
+		{`{"type":"push","requestId":"r1"}`, TypePush, "r1", "", ""},
+		{`{"type":"nobody.knows"}`, "nobody.knows", "", "", ""},
+		{`{"id":"c1","type":"tool.result"}`, TypeToolResult, "", "c1", ""},
+		{`{"id":"c1","type":"push"}`, TypePush, "", "", ""},
+		{`{"type":"push","requestId":7}`, TypePush, "", "", ""},
+		{`{"\u0074ype":"pu\u0073h"}`, TypePush, "", "", ""},
+		{`{}`, "", "", "", "type: is required"},
+		{`{"Type":"push"}`, "", "", "", "type: is required"},
+		{`{"TYPE":"push","requestId":"r"}`, "", "r", "", "type: is required"},
+		{`{"type":null}`, "", "", "", "type: must be a string"},
+		{`{"type":7,"requestId":"r"}`, "", "r", "", "type: must be a string"},
+		{`{"type":"push","type":"hello"}`, TypePush, "", "", "type: stands twice"},
+		{`{"type":"tool.result","id":"c1","data":`, TypeToolResult, "", "c1", "it ends too early"},
+		{`{"type":"tool.result","id":"c1","data":"x","data":"y"}`, TypeToolResult, "", "c1", "data: stands twice"},
+		{`{"type":"push","requestId":"r","event":tru}`, TypePush, "r", "", "not valid JSON"},
+		{"{\"type\":\"push\",\"event\":\"\xff\"}", "", "", "", "not valid UTF-8"},
+		{`[1]`, "", "", "", "must be a JSON object"},
+		{``, "", "", "", "it ends too early"},
+	} {
+		f, err := Open([]byte(tc.data))
+		if f.Type != tc.typ || f.RequestID != tc.requestID || f.CallID != tc.callID {
+			t.Errorf("%s: %q %q %q", tc.data, f.Type, f.RequestID, f.CallID)
+		}
+		switch {
+		case tc.fault == "" && err != nil:
+			t.Errorf("%s: %v", tc.data, err)
+		case tc.fault != "" && (err == nil || err.Code != CodeInvalidJSON || !strings.Contains(err.Message, tc.fault)):
+			t.Errorf("%s: %v; want %q", tc.data, err, tc.fault)
+		case tc.fault != "" && (err.RequestID != tc.requestID || err.ReplyTo != tc.typ):
+			t.Errorf("%s: replyTo %q requestId %q", tc.data, err.ReplyTo, err.RequestID)
+		}
+	}
+}
+
+func decode(data string) (Message, *Error) {
+	f, err := Open([]byte(data))
+	if err != nil {
+		return nil, err
+	}
+	return f.Decode()
+}
+
+const (
+	helloHead = `{"type":"hello","name":"n","protocolVersion":2,"session":"s"`
+	aTool     = `{"name":"t","description":"d","parameters":{}}`
+)
+
+// One line for each field of each message that can be missing or wrong.
+func TestDecodeNamesTheField(t *testing.T) {
+	long := strings.Repeat("x", 65)
+	for _, tc := range []struct {
+		data string
+		code Code // "" for fine
+		says string
+	}{
+		{`{"type":"auth","token":"t"}`, "", ""},
+		{`{"type":"auth","reconnectToken":"t","name":"n","instance":"i"}`, "", ""},
+		{`{"type":"auth","mode":"pair"}`, "", ""},
+		{`{"type":"auth"}`, CodeInvalidJSON, "auth.token: is required"},
+		{`{"type":"auth","token":""}`, CodeInvalidJSON, "auth.token: is required"},
+		{`{"type":"auth","token":null}`, CodeInvalidJSON, "auth.token: is required"},
+		{`{"type":"auth","token":7}`, CodeInvalidJSON, "auth.token: must be a string"},
+		{`{"type":"auth","token":{"a":1}}`, CodeInvalidJSON, "auth.token: must be a string"},
+		{`{"type":"auth","Token":"t"}`, CodeInvalidJSON, "auth.token: is required"},
+		{`{"type":"auth","mode":"paar"}`, CodeInvalidJSON, "auth.mode: must be"},
+		{`{"type":"auth","token":"t","mode":"x"}`, CodeInvalidJSON, "auth.mode: must be"},
+		{`{"type":"auth.confirm"}`, CodeInvalidJSON, "auth.confirm.code: is required"},
+		{`{"type":"auth.confirm","code":847293}`, CodeInvalidJSON, "auth.confirm.code: must be a string"},
+
+		{helloHead + `}`, "", ""},
+		{helloHead + `,"tools":null,"hooks":null,"metadata":null,"instance":null,"context":null,"subscribe":null,"concurrency":null,"reconnectToken":null,"startup_context":null}`, "", ""},
+		{helloHead + `,"tools":[],"unknown":{"a":[1]},"metadata":{}}`, "", ""},
+		{`{"type":"hello"}`, CodeInvalidJSON, "hello.protocolVersion: is required"},
+		{`{"type":"hello","protocolVersion":2}`, CodeInvalidJSON, "hello.name: is required"},
+		{`{"type":"hello","protocolVersion":2,"name":null}`, CodeInvalidJSON, "hello.name: is required"},
+		{`{"type":"hello","protocolVersion":2,"name":""}`, CodeInvalidJSON, "hello.name: is required"},
+		{`{"type":"hello","protocolVersion":2,"name":7}`, CodeInvalidJSON, "hello.name: must be a string"},
+		{`{"type":"hello","protocolVersion":2,"Name":"n"}`, CodeInvalidJSON, "hello.name: is required"},
+		{`{"type":"hello","protocolVersion":2,"name":"-n"}`, CodeInvalidJSON, "hello.name: must be 1 to 64"},
+		{`{"type":"hello","protocolVersion":2,"name":"a b"}`, CodeInvalidJSON, "hello.name: must be 1 to 64"},
+		{`{"type":"hello","protocolVersion":2,"name":"../x"}`, CodeInvalidJSON, "hello.name: must be 1 to 64"},
+		{`{"type":"hello","protocolVersion":2,"name":"n\n"}`, CodeInvalidJSON, "hello.name: must be 1 to 64"},
+		{`{"type":"hello","protocolVersion":2,"name":"` + long + `"}`, CodeInvalidJSON, "hello.name: must be 1 to 64"},
+		{`{"type":"hello","protocolVersion":2,"name":"` + long[:64] + `"}`, "", ""},
+		{`{"type":"hello","protocolVersion":3,"name":"n"}`, CodeUnsupportedVersion, "hello.protocolVersion: 3 is not supported, this gateway speaks 2"},
+		{`{"type":"hello","protocolVersion":1}`, CodeUnsupportedVersion, "hello.protocolVersion: 1"},
+		{`{"type":"hello","protocolVersion":3,"tools":{"a":1}}`, CodeUnsupportedVersion, "hello.protocolVersion: 3"},
+		{`{"type":"hello","protocolVersion":"2","name":"n"}`, CodeInvalidJSON, "hello.protocolVersion: must be a whole number"},
+		{`{"type":"hello","protocolVersion":2.5,"name":"n"}`, CodeInvalidJSON, "hello.protocolVersion: must be a whole number"},
+		{`{"type":"hello","protocolVersion":null,"name":"n"}`, CodeInvalidJSON, "hello.protocolVersion: is required"},
+		{`{"type":"hello","protocolVersion":1e99,"name":"n"}`, CodeInvalidJSON, "hello.protocolVersion: must be a whole number"},
+		{`{"type":"hello","name":"n","protocolVersion":2,"session":["s"]}`, CodeInvalidJSON, "hello.session: must be a string"},
+		{helloHead + `,"instance":5}`, CodeInvalidJSON, "hello.instance: must be a string"},
+		{helloHead + `,"instance":"` + strings.Repeat("i", 257) + `"}`, CodeInvalidJSON, "hello.instance: must be at most 256 bytes"},
+		{helloHead + `,"metadata":[]}`, CodeInvalidJSON, "hello.metadata: must be an object"},
+		{helloHead + `,"context":{}}`, CodeInvalidJSON, "hello.context: must be a string"},
+		{helloHead + `,"subscribe":"user.message"}`, CodeInvalidJSON, "hello.subscribe: must be an array"},
+		{helloHead + `,"subscribe":["user.message","x"]}`, CodeInvalidJSON, "hello.subscribe[1]: "},
+		{helloHead + `,"concurrency":{"max":0}}`, CodeInvalidJSON, "hello.concurrency.max: must be at least 1"},
+		{helloHead + `,"concurrency":{"max":1,"scope":"x"}}`, CodeInvalidJSON, "hello.concurrency.scope: must be one of"},
+		{helloHead + `,"concurrency":5}`, CodeInvalidJSON, "hello.concurrency: must be an object"},
+		{helloHead + `,"context":"` + strings.Repeat("c", MaxContext+1) + `"}`, CodePayloadTooLarge, "hello.context: 8193 bytes are over the limit of 8192"},
+		{helloHead + `,"startup_context":"` + strings.Repeat("c", MaxContext) + `"}`, "", ""},
+		{helloHead + `,"hooks":[]}`, CodeInvalidJSON, "hello.hooks: must be an object"},
+		{helloHead + `,"hooks":{"onPreToolUse":[{"match":{}}]}}`, CodeInvalidJSON, "hello.hooks.onPreToolUse[0].action: is required"},
+		{helloHead + `,"hooks":{"onPreToolUse":[{"match":{},"action":"gate"}]}}`, CodeInvalidJSON, "hello.hooks.onPreToolUse[0].gateId: is required"},
+		{helloHead + `,"hooks":{"transforms":{"b":{},"a":{"action":"x"}}}}`, CodeInvalidJSON, "hello.hooks.transforms.a.action: must be one of"},
+
+		{helloHead + `,"tools":{}}`, CodeInvalidJSON, "hello.tools: must be an array"},
+		{helloHead + `,"tools":["x"]}`, CodeInvalidJSON, "hello.tools[0]: must be an object"},
+		{helloHead + `,"tools":[null]}`, CodeInvalidJSON, "hello.tools[0].name: is required"},
+		{helloHead + `,"tools":[{}]}`, CodeInvalidJSON, "hello.tools[0].name: is required"},
+		{helloHead + `,"tools":[` + aTool + `,{"name":"t"}]}`, CodeInvalidJSON, `hello.tools[1].name: "t" stands twice`},
+		{helloHead + `,"tools":[{"name":"a.b","description":"d","parameters":{}}]}`, CodeInvalidJSON, `hello.tools[0].name: "a.b" must be 1 to 64`},
+		{helloHead + `,"tools":[{"name":"` + long + `","description":"d","parameters":{}}]}`, CodeInvalidJSON, "hello.tools[0].name: "},
+		{helloHead + `,"tools":[{"name":"a","parameters":{}}]}`, CodeInvalidJSON, "hello.tools[0].description: is required"},
+		{helloHead + `,"tools":[{"name":"a","description":1,"parameters":{}}]}`, CodeInvalidJSON, "hello.tools[0].description: must be a string"},
+		{helloHead + `,"tools":[{"name":"a","description":"d"}]}`, CodeInvalidJSON, "hello.tools[0].parameters: is required"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":null}]}`, CodeInvalidJSON, "hello.tools[0].parameters: is required"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":"x"}]}`, CodeInvalidJSON, "hello.tools[0].parameters: must be an object"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{"type":"string"}}]}`, CodeInvalidJSON, `hello.tools[0].parameters: tool "a": must be the schema of an object`},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{"properties":{"x":{"type":"nix"}}}}]}`, CodeInvalidJSON, `hello.tools[0].parameters: tool "a": /properties/x/type: must be`},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"timeout":0}]}`, CodeInvalidJSON, "hello.tools[0].timeout: must be from 1 to 3600000"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"timeout":3600001}]}`, CodeInvalidJSON, "hello.tools[0].timeout: must be from 1"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"timeout":3600000}]}`, "", ""},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"timeout":"5"}]}`, CodeInvalidJSON, "hello.tools[0].timeout: must be a whole number"},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"timeout":null,"validate":null}]}`, "", ""},
+		{helloHead + `,"tools":[{"name":"a","description":"d","parameters":{},"validate":"no"}]}`, CodeInvalidJSON, "hello.tools[0].validate: must be true or false"},
+		{helloHead + `,"tools":[` + tools(100) + `]}`, "", ""},
+		{helloHead + `,"tools":[` + tools(101) + `]}`, CodePayloadTooLarge, "hello.tools: 101 tools are over the limit of 100"},
+		// a wrong field comes before a limit
+		{helloHead + `,"tools":[` + tools(101) + `],"subscribe":["x"]}`, CodeInvalidJSON, "hello.subscribe[0]: "},
+
+		{`{"type":"goodbye"}`, "", ""},
+		{`{"type":"goodbye","reason":null}`, "", ""},
+		{`{"type":"goodbye","reason":5}`, CodeInvalidJSON, "goodbye.reason: must be a string"},
+		{`{"type":"session.ready"}`, CodeInvalidJSON, "session.ready.sessionId: is required"},
+		{`{"type":"shutdown.ready"}`, "", ""},
+		{`{"type":"shutdown.ready","sessionId":5}`, CodeInvalidJSON, "shutdown.ready.sessionId: must be a string"},
+
+		{`{"type":"tool.result","id":"c","data":null}`, "", ""},
+		{`{"type":"tool.result","id":"c","errorCode":"X"}`, "", ""},
+		{`{"type":"tool.result","id":"c","error":"x","data":1}`, "", ""},
+		{`{"type":"tool.result","id":"c","data":1,"error":null,"errorCode":null,"file":null,"retryable":null}`, "", ""},
+		{`{"type":"tool.result","data":1}`, CodeInvalidJSON, "tool.result.id: is required"},
+		{`{"type":"tool.result","id":"","data":1}`, CodeInvalidJSON, "tool.result.id: is required"},
+		{`{"type":"tool.result","id":null,"data":1}`, CodeInvalidJSON, "tool.result.id: must be a string"},
+		{`{"type":"tool.result","id":7,"data":1}`, CodeInvalidJSON, "tool.result.id: must be a string"},
+		{`{"type":"tool.result","ID":"c","data":1}`, CodeInvalidJSON, "tool.result.id: is required"},
+		{`{"type":"tool.result","callId":"c","result":1}`, CodeInvalidJSON, "tool.result.id: is required"},
+		{`{"type":"tool.result","id":"c"}`, CodeInvalidJSON, "tool.result.data: is required"},
+		{`{"type":"tool.result","id":"c","error":{"m":1}}`, CodeInvalidJSON, "tool.result.error: must be a string"},
+		{`{"type":"tool.result","id":"c","errorCode":5}`, CodeInvalidJSON, "tool.result.errorCode: must be a string"},
+		{`{"type":"tool.result","id":"c","error":"x","retryable":"yes"}`, CodeInvalidJSON, "tool.result.retryable: must be true or false"},
+		{`{"type":"tool.result","id":"c","file":"x"}`, CodeInvalidJSON, "tool.result.file: must be an object"},
+		{`{"type":"tool.result","id":"c","file":{}}`, CodeInvalidJSON, "tool.result.file.path: is required"},
+		{`{"type":"tool.result","id":"c","file":{"path":"/x","size":-1}}`, CodeInvalidJSON, "tool.result.file.size: must not be negative"},
+		{`{"type":"tool.result","id":"c","file":{"path":"/x","ttl":"1"}}`, CodeInvalidJSON, "tool.result.file.ttl: must be a whole number"},
+		{`{"type":"tool.progress","id":"c"}`, CodeInvalidJSON, "tool.progress.message: is required"},
+		{`{"type":"gate.result","callId":"c","decision":"maybe"}`, CodeInvalidJSON, "gate.result.decision: must be one of allow, deny, context"},
+		{`{"type":"transform.result","callId":"c"}`, CodeInvalidJSON, "transform.result.content: is required"},
+		{`{"type":"transform.result","callId":"c","content":""}`, "", ""},
+
+		{`{"type":"push","level":"keep","event":"e"}`, "", ""},
+		{`{"type":"push","level":"inject","prompt":"p","stream":null,"metadata":null}`, "", ""},
+		{`{"type":"push","event":"e"}`, CodeInvalidJSON, "push.level: is required: one of keep, surface, inject"},
+		{`{"type":"push","event":"e","level":"drop"}`, CodeInvalidJSON, "push.level: must be one of"},
+		{`{"type":"push","event":"e","level":"Keep"}`, CodeInvalidJSON, "push.level: must be one of"},
+		{`{"type":"push","level":"keep"}`, CodeInvalidJSON, "push.event: is required"},
+		{`{"type":"push","level":"keep","event":""}`, CodeInvalidJSON, "push.event: is required"},
+		{`{"type":"push","level":"keep","event":["e"]}`, CodeInvalidJSON, "push.event: must be a string"},
+		{`{"type":"push","level":"keep","event":"e","stream":"a/b"}`, CodeInvalidJSON, "push.stream: must be 1 to 64"},
+		{`{"type":"push","level":"keep","event":"e","metadata":"m"}`, CodeInvalidJSON, "push.metadata: must be an object"},
+		{`{"type":"push","level":"keep","event":"e","broadcast":"yes"}`, CodeInvalidJSON, "push.broadcast: must be true or false"},
+
+		{`{"type":"tools.update"}`, CodeInvalidJSON, "tools.update.tools: is required"},
+		{`{"type":"tools.update","tools":null,"remove":null}`, CodeInvalidJSON, "tools.update.tools: is required"},
+		{`{"type":"tools.update","tools":[]}`, "", ""},
+		{`{"type":"tools.update","remove":[]}`, "", ""},
+		{`{"type":"tools.update","remove":"x"}`, CodeInvalidJSON, "tools.update.remove: must be an array"},
+		{`{"type":"tools.update","remove":[1]}`, CodeInvalidJSON, "tools.update.remove[0]: must be a string"},
+		{`{"type":"tools.update","tools":[{"name":"a"}],"requestId":"r"}`, CodeInvalidJSON, "tools.update.tools[0].description: is required"},
+		{`{"type":"tools.update","tools":[` + tools(101) + `]}`, CodePayloadTooLarge, "tools.update.tools: 101 tools"},
+		{`{"type":"tools.update","tools":[],"requestId":5}`, CodeInvalidJSON, "tools.update.requestId: must be a string"},
+		{`{"type":"context.update"}`, CodeInvalidJSON, "context.update.context: is required"},
+		{`{"type":"context.update","context":""}`, "", ""},
+		{`{"type":"filter.set","stream":"s"}`, CodeInvalidJSON, "filter.set.rules: is required"},
+		{`{"type":"filter.set","stream":"s","rules":[{"match":"x","outcome":"nothing"}]}`, CodeInvalidJSON, "filter.set.rules[0].outcome: must be one of drop"},
+		{`{"type":"filter.set","stream":"s","rules":[{"match":"` + strings.Repeat("x", MaxPattern+1) + `","outcome":"keep"}]}`, CodeInvalidJSON, "filter.set.rules[0].match: must be at most 1024 bytes"},
+		{`{"type":"stream.query"}`, CodeInvalidJSON, "stream.query.queryId: is required"},
+		{`{"type":"stream.query","queryId":"q","last":0}`, CodeInvalidJSON, "stream.query.last: must be at least 1"},
+		{`{"type":"stream.query","queryId":"q","last":1000}`, "", ""}, // clamped, not refused
+
+		{`{"type":"nobody.knows"}`, CodeUnknownType, `unknown message type "nobody.knows"`},
+	} {
+		m, err := decode(tc.data)
+		switch {
+		case tc.code == "" && err != nil:
+			t.Errorf("%.150s: %v", tc.data, err)
+		case tc.code == "":
+			if m == nil {
+				t.Errorf("%.150s: nothing", tc.data)
+			}
+		case err == nil:
+			t.Errorf("%.150s: passed", tc.data)
+		case err.Code != tc.code || !strings.HasPrefix(err.Message, tc.says):
+			t.Errorf("%.150s:\n got %v\nwant %s: %s", tc.data, err, tc.code, tc.says)
+		default:
+			f, _ := Open([]byte(tc.data))
+			if err.ReplyTo != f.Type || err.RequestID != f.RequestID {
+				t.Errorf("%.150s: replyTo %q, requestId %q", tc.data, err.ReplyTo, err.RequestID)
+			}
+		}
+	}
+}
+
+// tools is a list of n of them, without its brackets.
+func tools(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"name":"t%d","description":"d","parameters":{}}`, i)
+	}
+	return strings.Join(list, ",")
+}
+
+// A type that is no name at all is not repeated.
+func TestUnknownTypeIsShort(t *testing.T) {
+	_, err := decode(`{"type":"` + strings.Repeat("x", 1<<20) + `"}`)
+	if err == nil || err.Code != CodeUnknownType || len(err.Message) > 200 || err.ReplyTo != "" {
+		t.Errorf("%.300v", err)
+	}
+}
+
+func TestPeek(t *testing.T) {
+	big := strings.Repeat("x", 1000)
+	for _, tc := range []struct {
+		data string
+		want Head
+	}{
+		{`{"type":"tool.result","id":"c1","data":"` + big, Head{Type: TypeToolResult, ID: "c1"}},
+		{`{"id":"c1","requestId":"r","type":"push","event":"` + big, Head{Type: TypePush, ID: "c1", RequestID: "r"}},
+		{`{"data":"` + big, Head{}},
+		{`{"data":"` + big + `","type":"tool.result","id":"c1"}`, Head{Type: TypeToolResult, ID: "c1"}},
+		{`{"data":[1,{"type":"push"}],"id":"c`, Head{}},
+		{`{"type":7,"id":{},"x":` + big, Head{}},
+		{`{"type":"push","type":"hello"`, Head{Type: TypePush}},
+		{`{"type":"push"`, Head{Type: TypePush}},
+		{`{"type":"pus`, Head{}},
+		{`[{"type":"push"}]`, Head{}},
+		{``, Head{}},
+		{"\xff\xfe", Head{}},
+		{"{\"x\":\"\xff\",\"type\":\"push\"", Head{Type: TypePush}},
+	} {
+		if got := Peek([]byte(tc.data)); got != tc.want {
+			t.Errorf("%.60q: %+v, want %+v", tc.data, got, tc.want)
+		}
+	}
+}
+
+func TestResultCode(t *testing.T) {
+	for code, want := range map[Code]Code{
+		CodeNotFound: CodeNotFound, CodeTimeout: CodeTimeout, CodeCancelled: CodeCancelled, CodeDisconnected: CodeDisconnected,
+		CodeUnauthorized: CodeUnauthorized, CodeInternal: CodeInternal,
+		"": CodeInternal, "EPERM": CodeInternal, "not_found": CodeInternal, CodeDenied: CodeInternal, CodeRateLimited: CodeInternal,
+	} {
+		if got := code.ResultCode(); got != want {
+			t.Errorf("%q: %q, want %q", code, got, want)
+		}
+	}
+}
+
+// Every type belongs to one side, says its own name, and can be written.
+func TestTypes(t *testing.T) {
+	for typ, fresh := range fromProvider {
+		if fresh().MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
+			t.Errorf("%s: %s", typ, fresh().MessageType())
+		}
+	}
+	for typ, fresh := range fromGateway {
+		if fresh().MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
+			t.Errorf("%s: %s", typ, fresh().MessageType())
+		}
+		out := Append(nil, fresh())
+		f, err := Open(out)
+		if err != nil || f.Type != typ {
+			t.Errorf("%s: written as %s: %v", typ, out, err)
+		}
+	}
+	if len(fromProvider)+len(fromGateway) != 29 {
+		t.Errorf("%d and %d types, the documents' tables have 16 and 13", len(fromProvider), len(fromGateway))
+	}
+}
+
+func TestAppend(t *testing.T) {
+	for _, tc := range []struct {
+		m    Message
+		want string
+	}{
+		{&Sessions{Active: []SessionInfo{}}, `{"type":"sessions","active":[]}`},
+		{&SessionLifecycle{SessionID: "s", State: LifecycleShutdownPending, Deadline: 10000}, `{"type":"session.lifecycle","sessionId":"s","state":"shutdown.pending","deadline":10000}`},
+		{&ToolCall{ID: "1", SessionID: "a\"b", Tool: "t"}, `{"type":"tool.call","id":"1","sessionId":"a\"b","tool":"t","args":{}}`},
+		{&ToolCall{ID: "1", SessionID: "s", Tool: "t", Args: Raw(`{ "x" : 1e400 }`), Traceparent: "00-a"}, `{"type":"tool.call","id":"1","sessionId":"s","tool":"t","args":{ "x" : 1e400 },"traceparent":"00-a"}`},
+		{&Error{Code: CodeInvalidJSON, Message: "<a> & \u2028"}, "{\"type\":\"error\",\"code\":\"INVALID_JSON\",\"message\":\"<a> & \u2028\"}"},
+		{&Error{Code: CodeInvalidJSON, Message: "bad \xff byte"}, "{\"type\":\"error\",\"code\":\"INVALID_JSON\",\"message\":\"bad \ufffd byte\"}"},
+		{&Goodbye{}, `{"type":"goodbye"}`},
+		{&SessionEvent{SessionID: "s", Event: "e", Data: Raw(`{"x":"\ud83d"}`)}, `{"type":"session.event","sessionId":"s","event":"e","data":{"x":"\ud83d"}}`},
+	} {
+		if got := string(Append(nil, tc.m)); got != tc.want {
+			t.Errorf("got  %s\nwant %s", got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package protocol
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// flat is a schema that most tools have: an object of plain properties. It
+// tells at the cost of one scan that arguments are right; whatever it is not
+// sure of, the schema library decides.
+type flat struct {
+	properties map[string]flatProperty
+	required   uint64 // bits of properties
+	closed     bool   // additionalProperties: false
+}
+
+// flatProperty is a property of one simple type.
+type flatProperty struct {
+	bit      uint64
+	kind     byte // of its JSON
+	integer  bool
+	min, max *float64
+	enum     []string
+}
+
+// flatten returns nil where the schema says more than flat can tell.
+func flatten(raw Raw) *flat {
+	f := &flat{properties: map[string]flatProperty{}}
+	simple := true
+	var required []string
+	err := Object(raw, func(name string, v Raw) error {
+		switch name {
+		case "type":
+			t, ok := Text(v)
+			simple = simple && ok && t == "object"
+		case "properties":
+			return Object(v, func(name string, v Raw) error {
+				p, ok := flattenProperty(v)
+				p.bit = 1 << len(f.properties)
+				f.properties[name] = p
+				simple = simple && ok && len(f.properties) <= 64
+				return nil
+			})
+		case "required":
+			simple = simple && json.Unmarshal(v, &required) == nil
+		case "additionalProperties":
+			f.closed = v.Kind() == 'f'
+			simple = simple && (v.Kind() == 'f' || v.Kind() == 't')
+		case "title", "description", "$schema", "$comment":
+		default:
+			simple = false
+		}
+		return nil
+	})
+	for _, name := range required {
+		p, ok := f.properties[name]
+		simple = simple && ok
+		f.required |= p.bit
+	}
+	if err != nil || !simple {
+		return nil
+	}
+	return f
+}
+
+func flattenProperty(raw Raw) (p flatProperty, ok bool) {
+	ok = true
+	err := Object(raw, func(name string, v Raw) error {
+		switch name {
+		case "type":
+			t, _ := Text(v)
+			switch t {
+			case "string":
+				p.kind = '"'
+			case "integer", "number":
+				p.kind, p.integer = '0', t == "integer"
+			case "boolean":
+				p.kind = 't'
+			default:
+				ok = false
+			}
+		case "minimum":
+			ok = ok && json.Unmarshal(v, &p.min) == nil
+		case "maximum":
+			ok = ok && json.Unmarshal(v, &p.max) == nil
+		case "enum":
+			ok = ok && json.Unmarshal(v, &p.enum) == nil
+		case "title", "description", "$comment", "default", "examples":
+		default:
+			ok = false
+		}
+		return nil
+	})
+	return p, ok && err == nil && p.kind != 0 && (p.enum == nil || p.kind == '"')
+}
+
+// accepts reports that args are surely right.
+func (f *flat) accepts(args Raw) bool {
+	var seen uint64
+	sure := true
+	err := Object(args, func(name string, v Raw) error {
+		p, known := f.properties[name]
+		seen |= p.bit
+		sure = sure && (known && p.accepts(v) || !known && !f.closed)
+		return nil
+	})
+	return err == nil && sure && seen&f.required == f.required
+}
+
+func (p *flatProperty) accepts(v Raw) bool {
+	kind := byte(v.Kind())
+	switch {
+	case kind == 'f':
+		kind = 't'
+	case kind != '0':
+	case p.integer && slices.ContainsFunc(v, func(c byte) bool { return c != '-' && (c < '0' || c > '9') }):
+		return false
+	case p.min != nil || p.max != nil:
+		n, err := strconv.ParseFloat(string(v), 64)
+		if err != nil || p.min != nil && n < *p.min || p.max != nil && n > *p.max {
+			return false
+		}
+	}
+	if kind != p.kind {
+		return false
+	}
+	if p.enum == nil {
+		return true
+	}
+	s, ok := Text(v)
+	return ok && slices.Contains(p.enum, s)
+}

@@ -1,0 +1,156 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+var spoken = regexp.MustCompile(`(?m)^\w+[<>] (\{.*)$`)
+
+// seeds adds every message of the wire corpus.
+func seeds(f *testing.F, add func(message []byte)) {
+	files, err := filepath.Glob("../../testdata/wire/*.txtar")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no corpus: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, m := range spoken.FindAllSubmatch(text, -1) {
+			add(m[1])
+		}
+	}
+}
+
+// FuzzDecode: nothing panics, and what decodes is the same when it is written
+// and read again.
+func FuzzDecode(f *testing.F) {
+	seeds(f, func(m []byte) { f.Add(m) })
+	f.Add([]byte(`{"type":"tool.result","id":"c","data":{"a":[1e400,"\ud83d"]},"file":{"path":"/x"}}`))
+	f.Add([]byte(`{"type":"tools.update","remove":[],"tools":[{"name":"a","description":"d","parameters":{"$ref":"#"}}]}`))
+	f.Add([]byte(`{"type":"hooks.update","transforms":{"a":null,"b":{"action":"append"}},"onPreToolUse":[]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		frame, fault := Open(data)
+		if fault != nil {
+			if fault.Code != CodeInvalidJSON || fault.Message == "" {
+				t.Fatalf("%v", fault)
+			}
+			return
+		}
+		m, fault := frame.Decode()
+		if fault != nil {
+			if fault.Code == "" || fault.Message == "" || m != nil {
+				t.Fatalf("%v", fault)
+			}
+			return
+		}
+		if m.MessageType() != frame.Type {
+			t.Fatalf("%s became %s", frame.Type, m.MessageType())
+		}
+		if c, ok := m.(*ToolCall); ok && c.Args != nil && c.Args.Kind() != '{' {
+			return // only ever read by providers
+		}
+		once := Append(nil, m)
+		frame, fault = Open(once)
+		if fault != nil {
+			t.Fatalf("%s: %v", once, fault)
+		}
+		again, fault := frame.Decode()
+		if fault != nil {
+			t.Fatalf("%s: %v", once, fault)
+		}
+		if twice := Append(nil, again); !bytes.Equal(once, twice) {
+			t.Fatalf("%s\n%s", once, twice)
+		}
+	})
+}
+
+// FuzzObject: what it takes is JSON to the standard library too, and so is every
+// value that it hands out.
+func FuzzObject(f *testing.F) {
+	seeds(f, func(m []byte) { f.Add(m) })
+	f.Add([]byte(` {"a":{"b":[{}]},"":null} `))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		seen := map[string]bool{}
+		err := Object(data, func(name string, v Raw) error {
+			if seen[name] {
+				t.Fatalf("%q stands twice", name)
+			}
+			seen[name] = true
+			if !json.Valid(v) {
+				t.Fatalf("%q: %q is not JSON", name, v)
+			}
+			if s, ok := Text(v); ok != (v.Kind() == '"') {
+				t.Fatalf("%q: %q, %v", v, s, ok)
+			}
+			return nil
+		})
+		if !bytes.Equal(before, data) {
+			t.Fatal("the message was changed")
+		}
+		if err == nil && !json.Valid(data) {
+			t.Fatalf("%q is not JSON", data)
+		}
+	})
+}
+
+// FuzzPeek: the head of a whole message is what Open finds, that of a part is
+// nothing else.
+func FuzzPeek(f *testing.F) {
+	seeds(f, func(m []byte) { f.Add(m, len(m)/2) })
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		whole := Peek(data)
+		if frame, fault := Open(data); fault == nil && (whole.Type != frame.Type || whole.RequestID != frame.RequestID) {
+			t.Fatalf("%+v, opened as %q %q", whole, frame.Type, frame.RequestID)
+		}
+		part := Peek(data[:min(max(cut, 0), len(data))])
+		if (part.Type != "" && part.Type != whole.Type) || (part.ID != "" && part.ID != whole.ID) || (part.RequestID != "" && part.RequestID != whole.RequestID) {
+			t.Fatalf("%+v of a part, %+v of the whole", part, whole)
+		}
+	})
+}
+
+// FuzzSchema: compiling and checking end, in time, without a panic.
+func FuzzSchema(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"object","properties":{"a":{"type":"string","pattern":"^x"}},"required":["a"],"additionalProperties":false}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"x":{"items":[{},{}],"additionalItems":false}},"dependencies":{"a":["b"],"b":{"$ref":"#/definitions/x"}}}`,
+		`{"$defs":{"n":{"$anchor":"n","properties":{"k":{"items":{"$ref":"#n"}}}}},"allOf":[{"$ref":"#/$defs/n"}],"unevaluatedProperties":false}`,
+		`{"$id":"https://x.example/a","anyOf":[{"$ref":"a#/$defs/b"}],"$defs":{"b":{"if":{"minProperties":1},"then":{"propertyNames":{"maxLength":3}},"else":false}}}`,
+		`{"properties":{"a":{"uniqueItems":true,"contains":{"const":null},"minContains":0,"prefixItems":[true],"unevaluatedItems":{"multipleOf":0.1}}}}`,
+		`{"$ref":"#"}`,
+		`{"oneOf":[{"enum":[{"a":1},null]},{"not":{"dependentSchemas":{"a":{"$ref":"#/oneOf/0"}}}}]}`,
+	} {
+		f.Add([]byte(s), []byte(`{"a":[1,null,"x",{}],"b":{"k":[{"k":[]}]}}`))
+		f.Add([]byte(s), []byte(`{}`))
+	}
+	f.Fuzz(func(t *testing.T, schema, args []byte) {
+		if !Raw(schema).IsValid() {
+			return
+		}
+		start := time.Now()
+		s, err := CompileSchema(schema)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("compiling took %s", took)
+		}
+		if err != nil {
+			if len(err.Error()) > 2*maxBrief+len(schema) {
+				t.Fatalf("%.1000s", err)
+			}
+			return
+		}
+		start = time.Now()
+		_ = s.Check(args)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("checking took %s", took)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+// Package protocol is the wire between the gateway and its providers: every
+// message of Provider Interface v2 and its core profile as a plain type, the
+// error codes, the limits, and one way to read, check and write a message.
+//
+// It holds no behaviour. Every message that enters the gateway passes through
+// [Open] and [Frame.Decode], which refuse duplicate and differently-cased keys
+// and name the field that is wrong; there is no second way in.
+package protocol
+
+import "time"
+
+// Version is the protocol version that this gateway speaks ("hello.protocolVersion").
+const Version = 2
+
+// Limits of v2, section "Payload limits", and of design/protocol.md. Sizes are in bytes.
+const (
+	MaxResult          = 5 << 20  // one tool.result
+	MaxMessage         = 2 << 20  // any other message
+	MaxFrame           = 16 << 20 // past this a connection is closed with 1009
+	MaxTools           = 100      // tools of one provider
+	MaxHookRules       = 50       // hook rules of one provider
+	MaxStreams         = 20       // streams of one provider
+	MaxContext         = 8 << 10  // context, startup_context
+	MaxPattern         = 1 << 10  // one pattern of a rule or filter
+	MaxQueryLast       = 100      // stream.query.last; more is clamped
+	DefaultQueryLast   = 20
+	StreamRetention    = 200 // events kept in a stream
+	MaxConnections     = 50  // provider connections
+	MaxQueuedCalls     = 10  // calls waiting for a concurrency slot
+	MaxHeldInjects     = 10  // injects waiting for a session to become idle
+	MaxInjectCycles    = 3   // inject, turn, inject without the user in between
+	PushRate           = 10  // pushes a second for one (provider, session), and their burst
+	MaxPairingsAMinute = 5
+	MaxRebindsAMinute  = 10
+	MaxFinishedCalls   = 1024 // finished calls that a connection remembers
+)
+
+// Time limits of the protocol.
+const (
+	AuthTimeout        = 10 * time.Second
+	DefaultToolTimeout = 300 * time.Second
+	MinToolTimeout     = time.Millisecond
+	MaxToolTimeout     = time.Hour
+	GateTimeout        = 5 * time.Second
+	TransformTimeout   = 2 * time.Second
+	ReconnectWindow    = 30 * time.Second
+	ShutdownDeadline   = 10 * time.Second
+	RefreshQuiet       = 200 * time.Millisecond // a tool refresh goes this long after the last change
+	RefreshMax         = time.Second            // and at most this long after the first
+)
+
+// Type names a message ("type" on the wire).
+type Type string
+
+// Messages from a provider to the gateway.
+const (
+	TypeAuth            Type = "auth"
+	TypeAuthConfirm     Type = "auth.confirm"
+	TypeHello           Type = "hello"
+	TypeGoodbye         Type = "goodbye"
+	TypeSessionReady    Type = "session.ready"
+	TypeToolResult      Type = "tool.result"
+	TypeToolProgress    Type = "tool.progress"
+	TypeGateResult      Type = "gate.result"
+	TypeTransformResult Type = "transform.result"
+	TypePush            Type = "push"
+	TypeToolsUpdate     Type = "tools.update"
+	TypeHooksUpdate     Type = "hooks.update"
+	TypeContextUpdate   Type = "context.update"
+	TypeFilterSet       Type = "filter.set"
+	TypeStreamQuery     Type = "stream.query"
+	TypeShutdownReady   Type = "shutdown.ready"
+)
+
+// Messages from the gateway to a provider.
+const (
+	TypeAuthPairing      Type = "auth.pairing"
+	TypeSessions         Type = "sessions"
+	TypeSessionsUpdated  Type = "sessions.updated"
+	TypeHelloAck         Type = "hello.ack"
+	TypeAck              Type = "ack"
+	TypeError            Type = "error"
+	TypeToolCall         Type = "tool.call"
+	TypeToolCancel       Type = "tool.cancel"
+	TypeGateCheck        Type = "gate.check"
+	TypeTransformRequest Type = "transform.request"
+	TypeSessionEvent     Type = "session.event"
+	TypeSessionLifecycle Type = "session.lifecycle"
+	TypeStreamHistory    Type = "stream.history"
+)
+
+// Code says what is wrong, in an error message or as the outcome of a call.
+type Code string
+
+// Codes of error messages. INVALID_STATE is ours: a type that is legal, but not
+// now (design/protocol.md, "Validation").
+const (
+	CodeAuthFailed         Code = "AUTH_FAILED"
+	CodeDuplicateInstance  Code = "DUPLICATE_INSTANCE"
+	CodeInvalidJSON        Code = "INVALID_JSON"
+	CodeInvalidSession     Code = "INVALID_SESSION"
+	CodeInvalidState       Code = "INVALID_STATE"
+	CodePayloadTooLarge    Code = "PAYLOAD_TOO_LARGE"
+	CodeRateLimited        Code = "RATE_LIMITED"
+	CodeToolConflict       Code = "TOOL_CONFLICT"
+	CodeUnauthorized       Code = "UNAUTHORIZED"
+	CodeUnknownCallID      Code = "UNKNOWN_CALL_ID"
+	CodeUnknownType        Code = "UNKNOWN_TYPE"
+	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
+)
+
+// Codes of a call's outcome ("errorCode"). A call may also end with
+// [CodeUnauthorized], [CodeRateLimited] or [CodePayloadTooLarge].
+const (
+	CodeCancelled        Code = "CANCELLED"
+	CodeDenied           Code = "DENIED"
+	CodeDisconnected     Code = "DISCONNECTED"
+	CodeInternal         Code = "INTERNAL"
+	CodeInvalidArguments Code = "INVALID_ARGUMENTS"
+	CodeNotFound         Code = "NOT_FOUND"
+	CodeTimeout          Code = "TIMEOUT"
+)
+
+// CloseCode is a WebSocket close code.
+type CloseCode int
+
+// Close codes that the gateway uses.
+const (
+	CloseNormal     CloseCode = 1000
+	CloseGoingAway  CloseCode = 1001
+	ClosePolicy     CloseCode = 1008 // no auth in time, auth failed, wrong version
+	CloseTooBig     CloseCode = 1009 // a frame over MaxFrame
+	CloseTakenOver  CloseCode = 4001 // a newer connection took this identity
+	CloseFailedFast CloseCode = 4002 // input that no pending call can be told from
+)
+
+// Fatal reports whether a connection is closed after an error with this code.
+func (c Code) Fatal() bool { return c == CodeAuthFailed || c == CodeUnsupportedVersion }
+
+// ResultCode returns the code that a provider may answer a call with; one that
+// the documents do not list becomes INTERNAL.
+func (c Code) ResultCode() Code {
+	switch c {
+	case CodeNotFound, CodeTimeout, CodeCancelled, CodeDisconnected, CodeUnauthorized, CodeInternal:
+		return c
+	}
+	return CodeInternal
+}

@@ -1,0 +1,158 @@
+package schemadoc
+
+import (
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"tapgw/internal/protocol"
+)
+
+// Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide;
+// a test holds these to them.
+const (
+	namePattern     = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+	toolNamePattern = `^[A-Za-z0-9_-]{1,64}$`
+)
+
+// optional are fields that the types always write and the gateway does without.
+var optional = map[string]bool{"Rule.match": true}
+
+// anything are the raw fields that hold any JSON; the others hold objects.
+var anything = map[string]bool{"tool.result.data": true}
+
+type change = func(*jsonschema.Schema)
+
+// fields say more about a field than its type does.
+var fields = map[string]change{
+	"auth.mode":                  oneOf(protocol.ModePair),
+	"auth.confirm.code":          filled,
+	"hello.name":                 pattern(namePattern),
+	"hello.protocolVersion":      oneOf(protocol.Version),
+	"hello.instance":             maxLength(256),
+	"hello.startup_context":      maxLength(protocol.MaxContext),
+	"hello.context":              maxLength(protocol.MaxContext),
+	"hello.tools":                maxItems(protocol.MaxTools),
+	"hello.subscribe":            each(oneOf(protocol.EventUserMessage, protocol.EventAssistantMessage, protocol.EventToolComplete, protocol.EventAssistantIntent)),
+	"session.ready.sessionId":    filled,
+	"tool.result.id":             filled,
+	"tool.result.errorCode":      examples(protocol.CodeNotFound, protocol.CodeTimeout, protocol.CodeCancelled, protocol.CodeDisconnected, protocol.CodeUnauthorized, protocol.CodeInternal),
+	"tool.progress.id":           filled,
+	"tool.progress.message":      filled,
+	"gate.result.callId":         filled,
+	"gate.result.decision":       oneOf(protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionContext),
+	"transform.result.callId":    filled,
+	"push.level":                 oneOf(protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
+	"push.stream":                pattern(namePattern),
+	"tools.update.tools":         maxItems(protocol.MaxTools),
+	"hooks.update.onPreToolUse":  maxItems(protocol.MaxHookRules),
+	"context.update.context":     maxLength(protocol.MaxContext),
+	"filter.set.stream":          pattern(namePattern),
+	"stream.query.queryId":       filled,
+	"stream.query.last":          minimum(1),
+	"Tool.name":                  pattern(toolNamePattern),
+	"Tool.description":           filled,
+	"Tool.timeout":               between(protocol.MinToolTimeout, protocol.MaxToolTimeout),
+	"Limit.max":                  minimum(1),
+	"Limit.scope":                oneOf("instance", "provider", "tool"),
+	"Hooks.onPreToolUse":         maxItems(protocol.MaxHookRules),
+	"Rule.action":                oneOf(protocol.ActionDeny, protocol.ActionContext, protocol.ActionGate),
+	"Match.args":                 maxLength(protocol.MaxPattern),
+	"Transform.action":           oneOf(protocol.TransformAppend, protocol.TransformPrepend, protocol.TransformReplace, protocol.TransformCallback),
+	"File.path":                  filled,
+	"File.size":                  minimum(0),
+	"File.ttl":                   minimum(0),
+	"FilterRule.match":           both(filled, maxLength(protocol.MaxPattern)),
+	"FilterRule.outcome":         oneOf(protocol.OutcomeDrop, protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
+	"hello.ack.protocolVersion":  oneOf(protocol.Version),
+	"ack.revision":               minimum(1),
+	"ack.seq":                    minimum(1),
+	"ack.fate":                   examples("stored", "surfaced", "queued", "delivered", "dropped"),
+	"error.code":                 examples(errorCodes...),
+	"tool.cancel.reason":         examples(protocol.ReasonTimeout, protocol.ReasonInterrupted, protocol.ReasonRebind),
+	"session.event.event":        examples(protocol.EventUserMessage, protocol.EventAssistantMessage, protocol.EventToolComplete, protocol.EventAssistantIntent),
+	"session.lifecycle.state":    examples(protocol.LifecycleStarted, protocol.LifecycleIdle, protocol.LifecycleShutdownPending),
+	"session.lifecycle.deadline": minimum(0),
+	"Entry.ts":                   func(s *jsonschema.Schema) { s.Format = "date-time" },
+	"Entry.level":                examples(protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
+}
+
+// errorCodes are those of error messages.
+var errorCodes = []protocol.Code{
+	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON, protocol.CodeInvalidSession, protocol.CodeInvalidState,
+	protocol.CodePayloadTooLarge, protocol.CodeRateLimited, protocol.CodeToolConflict, protocol.CodeUnauthorized, protocol.CodeUnknownCallID,
+	protocol.CodeUnknownType, protocol.CodeUnsupportedVersion,
+}
+
+// objects say what fields of an object have to do with each other.
+var objects = map[string]change{
+	"auth": atLeastOne(
+		with("token", text()), with("reconnectToken", text()),
+		with("mode", &jsonschema.Schema{Const: constant(protocol.ModePair)})),
+	"tool.result": atLeastOne(
+		with("data", &jsonschema.Schema{}), with("error", text()), with("errorCode", text()), with("file", &jsonschema.Schema{Type: "object"})),
+	"push":         atLeastOne(with("event", text()), with("prompt", text())),
+	"tools.update": atLeastOne(with("tools", &jsonschema.Schema{Type: "array"}), with("remove", &jsonschema.Schema{Type: "array"})),
+	"Rule": func(s *jsonschema.Schema) {
+		when := func(action, field string) *jsonschema.Schema {
+			return &jsonschema.Schema{If: with("action", &jsonschema.Schema{Const: constant(action)}), Then: with(field, text())}
+		}
+		s.AllOf = []*jsonschema.Schema{when(protocol.ActionContext, "content"), when(protocol.ActionGate, "gateId")}
+	},
+}
+
+func filled(s *jsonschema.Schema) { s.MinLength = jsonschema.Ptr(1) }
+
+func text() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1)}
+}
+
+func pattern(p string) change { return func(s *jsonschema.Schema) { s.Pattern = p } }
+
+func maxLength(n int) change { return func(s *jsonschema.Schema) { s.MaxLength = &n } }
+
+func maxItems(n int) change { return func(s *jsonschema.Schema) { s.MaxItems = &n } }
+
+func minimum(n float64) change { return func(s *jsonschema.Schema) { s.Minimum = &n } }
+
+// between bounds a number of milliseconds.
+func between(least, most time.Duration) change {
+	return func(s *jsonschema.Schema) {
+		s.Minimum, s.Maximum = jsonschema.Ptr(float64(least.Milliseconds())), jsonschema.Ptr(float64(most.Milliseconds()))
+	}
+}
+
+func both(a, b change) change {
+	return func(s *jsonschema.Schema) { a(s); b(s) }
+}
+
+func each(c change) change { return func(s *jsonschema.Schema) { c(s.Items) } }
+
+// oneOf is for what the gateway refuses otherwise.
+func oneOf[T any](values ...T) change {
+	return func(s *jsonschema.Schema) {
+		for _, v := range values {
+			s.Enum = append(s.Enum, v)
+		}
+	}
+}
+
+// examples is for lists that may grow.
+func examples[T any](values ...T) change {
+	return func(s *jsonschema.Schema) {
+		for _, v := range values {
+			s.Examples = append(s.Examples, v)
+		}
+	}
+}
+
+func constant(v any) *any { return &v }
+
+// with asks for a field.
+func with(field string, value *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{Required: []string{field}, Properties: map[string]*jsonschema.Schema{field: value}}
+}
+
+func atLeastOne(ways ...*jsonschema.Schema) change {
+	return func(s *jsonschema.Schema) { s.AnyOf = ways }
+}

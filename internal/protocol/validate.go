@@ -1,0 +1,287 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	toolName     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	providerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+)
+
+// ValidName reports whether a provider or a stream may have this name.
+func ValidName(s string) bool { return providerName.MatchString(s) }
+
+// ValidToolName reports whether a tool may have this name.
+func ValidToolName(s string) bool { return toolName.MatchString(s) }
+
+// checker collects the first fault of a message, and the first limit that it
+// passes: limits count only where no field is wrong.
+type checker struct {
+	name  string
+	fault *Error
+	over  *Error
+}
+
+func (c *checker) fail(code Code, field, format string, args ...any) {
+	if c.fault == nil {
+		c.fault = c.error(code, field, format, args...)
+	}
+}
+
+func (c *checker) error(code Code, field, format string, args ...any) *Error {
+	return &Error{Code: code, Message: c.name + "." + field + ": " + fmt.Sprintf(format, args...), ReplyTo: Type(c.name)}
+}
+
+func (c *checker) wrong(field, format string, args ...any) {
+	c.fail(CodeInvalidJSON, field, format, args...)
+}
+
+func (c *checker) required(field, value string) {
+	if value == "" {
+		c.wrong(field, "is required")
+	}
+}
+
+func (c *checker) validName(field, value string) {
+	if !ValidName(value) {
+		c.wrong(field, "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+	}
+}
+
+func (c *checker) oneOf(field, value string, allowed ...string) {
+	if value == "" {
+		c.wrong(field, "is required: one of %s", strings.Join(allowed, ", "))
+	} else if !slices.Contains(allowed, value) {
+		c.wrong(field, "must be one of %s", strings.Join(allowed, ", "))
+	}
+}
+
+func (c *checker) object(field string, value Raw) {
+	if value != nil && value.Kind() != '{' && value.Kind() != 'n' {
+		c.wrong(field, "must be an object")
+	}
+}
+
+func (c *checker) limit(field string, n, limit int, what string) {
+	if n > limit && c.over == nil {
+		c.over = c.error(CodePayloadTooLarge, field, "%d %s are over the limit of %d", n, what, limit)
+	}
+}
+
+// Validate checks the fields of a provider's message: first what is missing or
+// wrong (INVALID_JSON), then counts and sizes over their limits
+// (PAYLOAD_TOO_LARGE), naming the field. Authority is the gateway's to check.
+func Validate(m Message) *Error {
+	c := &checker{name: string(m.MessageType())}
+	switch m := m.(type) {
+	case *Auth:
+		switch {
+		case m.Mode == ModePair:
+		case m.Mode != "":
+			c.wrong("mode", `must be "pair", or be left out`)
+		case m.Token == "" && m.ReconnectToken == "":
+			c.wrong("token", `is required (or "mode": "pair")`)
+		}
+	case *AuthConfirm:
+		c.required("code", m.Code)
+	case *Hello:
+		c.hello(m)
+	case *SessionReady:
+		c.required("sessionId", m.SessionID)
+	case *ToolResult:
+		c.result(m)
+	case *ToolProgress:
+		c.required("id", m.ID)
+		c.required("message", m.Message)
+	case *GateResult:
+		c.required("callId", m.CallID)
+		c.oneOf("decision", m.Decision, DecisionAllow, DecisionDeny, DecisionContext)
+	case *TransformResult:
+		c.required("callId", m.CallID)
+		if m.Content == nil {
+			c.wrong("content", "is required")
+		}
+	case *Push:
+		c.push(m)
+	case *ToolsUpdate:
+		if m.Tools == nil && m.Remove == nil {
+			c.wrong("tools", "is required")
+		}
+		c.tools(m.Tools)
+	case *HooksUpdate:
+		c.rules("", m.OnPreToolUse)
+		c.transforms("", m.Transforms)
+		c.limit("onPreToolUse", len(m.OnPreToolUse), MaxHookRules, "hook rules")
+	case *ContextUpdate:
+		if m.Context == nil {
+			c.wrong("context", "is required (an empty text clears it)")
+			break
+		}
+		c.limit("context", len(*m.Context), MaxContext, "bytes")
+	case *FilterSet:
+		c.filter(m)
+	case *StreamQuery:
+		c.required("queryId", m.QueryID)
+		if m.Last != nil && *m.Last < 1 {
+			c.wrong("last", "must be at least 1")
+		}
+	}
+	if c.fault == nil {
+		return c.over
+	}
+	return c.fault
+}
+
+func (c *checker) hello(m *Hello) {
+	if m.ProtocolVersion == nil {
+		c.wrong("protocolVersion", "is required")
+	} else if *m.ProtocolVersion != Version {
+		// A later version may shape everything else anew, so this comes first.
+		c.fail(CodeUnsupportedVersion, "protocolVersion", "%d is not supported, this gateway speaks %d", *m.ProtocolVersion, Version)
+	}
+	if m.Name == "" {
+		c.wrong("name", "is required")
+	} else {
+		c.validName("name", m.Name)
+	}
+	if len(m.Instance) > 256 {
+		c.wrong("instance", "must be at most 256 bytes")
+	}
+	c.object("metadata", m.Metadata)
+	c.tools(m.Tools)
+	for i, s := range m.Subscribe {
+		switch s {
+		case EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent:
+		default:
+			c.wrong(fmt.Sprintf("subscribe[%d]", i), "%q is not an event; there are %s, %s, %s and %s", s,
+				EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent)
+		}
+	}
+	if k := m.Concurrency; k != nil {
+		if k.Max < 1 {
+			c.wrong("concurrency.max", "must be at least 1")
+		}
+		if k.Scope != "" {
+			c.oneOf("concurrency.scope", k.Scope, "instance", "provider", "tool")
+		}
+	}
+	if h := m.Hooks; h != nil {
+		c.rules("hooks.", h.OnPreToolUse)
+		c.transforms("hooks.", h.Transforms)
+		c.limit("hooks.onPreToolUse", len(h.OnPreToolUse), MaxHookRules, "hook rules")
+	}
+	c.limit("context", len(m.Context), MaxContext, "bytes")
+	c.limit("startup_context", len(m.StartupContext), MaxContext, "bytes")
+}
+
+func (c *checker) tools(tools []Tool) {
+	seen := make(map[string]bool, len(tools))
+	for i, t := range tools {
+		at := fmt.Sprintf("tools[%d]", i)
+		switch {
+		case t.Name == "":
+			c.wrong(at+".name", "is required")
+		case !ValidToolName(t.Name):
+			c.wrong(at+".name", "%q must be 1 to 64 letters, digits, '_' or '-'", t.Name)
+		case seen[t.Name]:
+			c.wrong(at+".name", "%q stands twice in the list", t.Name)
+		}
+		seen[t.Name] = true
+		c.required(at+".description", t.Description)
+		if t.Timeout != nil && (*t.Timeout < MinToolTimeout.Milliseconds() || *t.Timeout > MaxToolTimeout.Milliseconds()) {
+			c.wrong(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(), MaxToolTimeout.Milliseconds())
+		}
+		switch {
+		case t.Parameters == nil || t.Parameters.Kind() == 'n':
+			c.wrong(at+".parameters", "is required ({} for a tool without any)")
+		case t.Parameters.Kind() != '{':
+			c.wrong(at+".parameters", "must be an object")
+		case c.fault == nil:
+			if _, err := CompileSchema(t.Parameters); err != nil {
+				c.wrong(at+".parameters", "tool %q: %v", t.Name, err)
+			}
+		}
+		if c.fault != nil {
+			return
+		}
+	}
+	c.limit("tools", len(tools), MaxTools, "tools")
+}
+
+func (c *checker) result(m *ToolResult) {
+	c.required("id", m.ID)
+	if m.File != nil {
+		c.required("file.path", m.File.Path)
+		if m.File.Size < 0 {
+			c.wrong("file.size", "must not be negative")
+		}
+		if m.File.TTL < 0 {
+			c.wrong("file.ttl", "must not be negative")
+		}
+	}
+	if m.Data == nil && m.File == nil && !m.Failed() {
+		c.wrong("data", "is required (or error, or file)")
+	}
+}
+
+func (c *checker) push(m *Push) {
+	c.oneOf("level", string(m.Level), string(LevelKeep), string(LevelSurface), string(LevelInject))
+	if m.Event == "" && m.Prompt == "" {
+		c.wrong("event", "is required and must not be empty (or prompt)")
+	}
+	if m.Stream != "" {
+		c.validName("stream", m.Stream)
+	}
+	c.object("metadata", m.Metadata)
+}
+
+func (c *checker) rules(prefix string, rules []Rule) {
+	for i, r := range rules {
+		at := fmt.Sprintf("%sonPreToolUse[%d]", prefix, i)
+		c.oneOf(at+".action", r.Action, ActionDeny, ActionContext, ActionGate)
+		if r.Action == ActionGate {
+			c.required(at+".gateId", r.GateID)
+		}
+		if r.Action == ActionContext {
+			c.required(at+".content", r.Content)
+		}
+		if len(r.Match.Args) > MaxPattern {
+			c.wrong(at+".match.args", "must be at most %d bytes", MaxPattern)
+		}
+		if c.fault != nil {
+			return
+		}
+	}
+}
+
+func (c *checker) transforms(prefix string, transforms map[string]*Transform) {
+	for _, section := range slices.Sorted(maps.Keys(transforms)) {
+		// A nil one is removed, or was never there.
+		if t := transforms[section]; t != nil {
+			c.oneOf(prefix+"transforms."+section+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace, TransformCallback)
+		}
+	}
+}
+
+func (c *checker) filter(m *FilterSet) {
+	c.required("stream", m.Stream)
+	if m.Stream != "" {
+		c.validName("stream", m.Stream)
+	}
+	if m.Rules == nil {
+		c.wrong("rules", "is required ([] removes the filter)")
+	}
+	for i, r := range m.Rules {
+		at := fmt.Sprintf("rules[%d]", i)
+		c.required(at+".match", r.Match)
+		if len(r.Match) > MaxPattern {
+			c.wrong(at+".match", "must be at most %d bytes", MaxPattern)
+		}
+		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface), string(LevelInject))
+	}
+}
