@@ -1,0 +1,96 @@
+// Package cli holds the habits that the three binaries share: exit codes and
+// errors, flags before and after arguments, help, version, completion, JSON and
+// tables, and the runner of doctor's checks.
+//
+// What a command prints on stdout is its result and nothing else; messages and
+// progress go to stderr. A command returns an error, [Run] alone reports it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Exit codes of every binary. Scripts rely on them.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1   // it ran and failed
+	ExitUsage       = 2   // wrong usage
+	ExitUnreachable = 3   // the gateway is not reachable
+	ExitNotFound    = 4   // what was named does not exist
+	ExitRefused     = 5   // auth, rights, rate
+	ExitTimedOut    = 124 // --timeout passed
+)
+
+// Codes of errors that do not come from the gateway.
+const (
+	CodeFailed      = "FAILED"
+	CodeUsage       = "USAGE"
+	CodeUnreachable = "UNREACHABLE"
+	CodeNotFound    = "NOT_FOUND"
+	CodeTimeout     = "TIMEOUT"
+	CodeCancelled   = "CANCELLED"
+)
+
+// Error is why a command failed: what, on what, and what to do, in one line.
+type Error struct {
+	Exit    int
+	Code    string
+	Message string // "": already reported
+	Err     error  // the cause, for errors.Is; not printed
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("exit code %d", e.Exit)
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Failed returns an error with exit code 1.
+func Failed(format string, args ...any) *Error {
+	return &Error{Exit: ExitFailed, Code: CodeFailed, Message: fmt.Sprintf(format, args...)}
+}
+
+// Usage returns an error with exit code 2. [Run] adds where to find help.
+func Usage(format string, args ...any) *Error {
+	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotFound returns an error with exit code 4.
+func NotFound(format string, args ...any) *Error {
+	return &Error{Exit: ExitNotFound, Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
+}
+
+// Reported ends a command with an exit code when what is wrong was printed already.
+func Reported(exit int) *Error { return &Error{Exit: exit} }
+
+// AsError gives any error an exit code and a code: those it has, those of a
+// context that ended, else 1 and FAILED.
+func AsError(err error) *Error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the outermost only
+		return e
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		// What was wrapped around it belongs to the message.
+		return &Error{Exit: e.Exit, Code: e.Code, Message: err.Error(), Err: err}
+	}
+	e := &Error{Exit: ExitFailed, Code: CodeFailed, Message: err.Error(), Err: err}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Exit, e.Code = ExitTimedOut, CodeTimeout
+		e.Message = strings.Replace(e.Message, context.DeadlineExceeded.Error(), "timed out; allow it longer with --timeout", 1)
+	case errors.Is(err, context.Canceled):
+		e.Code = CodeCancelled
+	}
+	return e
+}
+
+// oneLine makes one line of text from any.
+func oneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }

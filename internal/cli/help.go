@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	ucli "github.com/urfave/cli/v2"
+)
+
+// printHelp shows what a command is for, its flags, its commands and examples.
+// A command's Description holds the prose and, behind a line "Examples:", the
+// examples.
+func printHelp(out io.Writer, app *ucli.App, w *words) error {
+	var b strings.Builder
+	name, usage, description := w.name(app), app.Usage, app.Description
+	argsUsage, commands, flags := app.ArgsUsage, app.Commands, []ucli.Flag(nil)
+	if c := w.command(); c != nil {
+		usage, description, argsUsage, commands, flags = c.Usage, c.Description, c.ArgsUsage, c.Subcommands, c.Flags
+	}
+	if usage != "" {
+		fmt.Fprintf(&b, "%s\n\n", sentence(usage))
+	}
+	b.WriteString("Usage:\n  " + name)
+	switch {
+	case len(visible(commands)) == 0:
+	case len(w.path) == 0:
+		b.WriteString(" command")
+	default:
+		b.WriteString(" [command]")
+	}
+	b.WriteString(" [flags]")
+	if argsUsage != "" {
+		b.WriteString(" " + argsUsage)
+	}
+	b.WriteByte('\n')
+	prose, examples, _ := strings.Cut(description, "Examples:\n")
+	if prose = strings.TrimSpace(prose); prose != "" {
+		fmt.Fprintf(&b, "\n%s\n", prose)
+	}
+	if cs := visible(commands); len(cs) > 0 {
+		b.WriteString("\nCommands:\n")
+		t := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
+		for _, c := range cs {
+			_, _ = fmt.Fprintf(t, "  %s\t%s\n", strings.Join(c.Names(), ", "), c.Usage)
+		}
+		_ = t.Flush()
+	}
+	writeFlags(&b, "Flags", flags)
+	writeFlags(&b, "Common flags", app.Flags)
+	if examples = strings.Trim(examples, "\n"); examples != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func visible(commands []*ucli.Command) []*ucli.Command {
+	var list []*ucli.Command
+	for _, c := range commands {
+		if !c.Hidden {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func writeFlags(b *strings.Builder, title string, flags []ucli.Flag) {
+	if len(flags) == 0 {
+		return
+	}
+	b.WriteString("\n" + title + ":\n")
+	t := tabwriter.NewWriter(b, 0, 8, 3, ' ', 0)
+	for _, f := range flags {
+		doc, ok := f.(ucli.DocGenerationFlag)
+		if v, isVisible := f.(ucli.VisibleFlag); !ok || isVisible && !v.IsVisible() {
+			continue
+		}
+		placeholder, usage := unquote(doc.GetUsage())
+		var names []string
+		for _, n := range f.Names() {
+			if len(n) == 1 {
+				names = append([]string{"-" + n}, names...)
+			} else {
+				names = append(names, "--"+n)
+			}
+		}
+		left := strings.Join(names, ", ")
+		if len(names[0]) > 2 {
+			left = "    " + left
+		}
+		if doc.TakesValue() {
+			left += " " + placeholder
+			if d := doc.GetDefaultText(); d != "" && d != `""` && d != "0s" && d != "0" {
+				usage += " (default: " + strings.Trim(d, `"`) + ")"
+			}
+		}
+		_, _ = fmt.Fprintf(t, "  %s\t%s\n", left, usage)
+	}
+	_ = t.Flush()
+}
+
+// unquote takes the name of a flag's value out of its usage, where it stands
+// in backquotes: `DIR`, or all that it may be: `keep|surface|inject`.
+func unquote(usage string) (placeholder, plain string) {
+	before, rest, opened := strings.Cut(usage, "`")
+	placeholder, after, closed := strings.Cut(rest, "`")
+	switch {
+	case !opened || !closed:
+		return "VALUE", usage
+	case strings.Contains(placeholder, "|"):
+		return placeholder, strings.TrimSpace(before + strings.TrimLeft(after, " :"))
+	}
+	return placeholder, before + placeholder + after
+}
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

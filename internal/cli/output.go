@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/mattn/go-isatty"
+	ucli "github.com/urfave/cli/v2"
+)
+
+// Output is where a command prints its result.
+type Output struct {
+	W, Err   io.Writer
+	JSON     bool // --json
+	Color    bool // W shows colour
+	Terminal bool // W is a terminal
+	Verbose  bool // -v
+}
+
+// Out returns the output of a command.
+func Out(c *ucli.Context) *Output {
+	return &Output{
+		W: c.App.Writer, Err: c.App.ErrWriter,
+		JSON: c.Bool(jsonFlag), Color: Color(c.App.Writer), Terminal: Terminal(c.App.Writer), Verbose: c.Bool("verbose"),
+	}
+}
+
+// Document prints one JSON document, indented for a reader at a terminal.
+func (o *Output) Document(v any) error { return writeJSON(o.W, v, o.Terminal) }
+
+// Line prints one JSON object of a stream on a line.
+func (o *Output) Line(v any) error { return writeJSON(o.W, v, false) }
+
+// Printf prints part of the result for people.
+func (o *Output) Printf(format string, args ...any) error {
+	if _, err := fmt.Fprintf(o.W, format, args...); err != nil {
+		return fmt.Errorf("writing stdout: %w", err)
+	}
+	return nil
+}
+
+// Notef tells people something beside the result, on stderr; not with --json.
+func (o *Output) Notef(format string, args ...any) {
+	if !o.JSON {
+		_, _ = fmt.Fprintf(o.Err, format+"\n", args...)
+	}
+}
+
+func writeJSON(w io.Writer, v any, indent bool) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encoding the result: %w", err)
+	}
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("writing stdout: %w", err)
+	}
+	return nil
+}
+
+// Terminal reports whether w is a terminal.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// Color reports whether to colour what goes to w: on a terminal, or where
+// CLICOLOR_FORCE asks; never with NO_COLOR.
+func Color(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	if force := os.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+		return true
+	}
+	return os.Getenv("TERM") != "dumb" && Terminal(w)
+}
+
+// Ink is a colour. All are written in as many bytes, so that coloured cells
+// of a table still line up.
+type Ink string
+
+// The inks.
+const (
+	Plain  Ink = "\x1b[39m"
+	Red    Ink = "\x1b[31m"
+	Green  Ink = "\x1b[32m"
+	Yellow Ink = "\x1b[33m"
+	Blue   Ink = "\x1b[34m"
+	Dim    Ink = "\x1b[02m"
+	Bold   Ink = "\x1b[01m"
+)
+
+func (i Ink) paint(s string) string { return string(i) + s + "\x1b[0m" }
+
+// Paint colours a text where the output shows colour.
+func (o *Output) Paint(i Ink, s string) string {
+	if !o.Color {
+		return s
+	}
+	return i.paint(s)
+}
+
+// Table prints rows in aligned columns.
+type Table struct {
+	Columns []string
+	// Ink gives a cell's colour, nil for plain ones.
+	Ink  func(column int, text string) Ink
+	rows [][]string
+}
+
+// Row adds a row; an empty cell shows as a dash.
+func (t *Table) Row(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		if row[i] = oneLine(fmt.Sprint(c)); row[i] == "" {
+			row[i] = "-"
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Table prints a table, or the note to stderr when it has no rows.
+func (o *Output) Table(t *Table, empty string) error {
+	if len(t.rows) == 0 {
+		o.Notef("%s", empty)
+		return nil
+	}
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	line := func(cells []string, ink func(int, string) Ink) {
+		painted := make([]string, len(cells))
+		for i, c := range cells {
+			if painted[i] = c; o.Color {
+				painted[i] = ink(i, c).paint(c)
+			}
+		}
+		_, _ = fmt.Fprintln(tw, strings.Join(painted, "\t"))
+	}
+	line(t.Columns, func(int, string) Ink { return Bold })
+	ink := t.Ink
+	if ink == nil {
+		ink = func(int, string) Ink { return Plain }
+	}
+	for _, r := range t.rows {
+		line(r, ink)
+	}
+	_ = tw.Flush()
+	return o.Printf("%s", b.String())
+}
+
+// sequences are what terminals take for orders.
+var sequences = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
+
+// Clean takes terminal sequences and control characters out of text that
+// somebody else wrote. Line ends and tabs stay.
+func Clean(s string) string {
+	s = sequences.ReplaceAllString(s, "")
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Shorten cuts a text to its first line and at most n letters.
+func Shorten(s string, n int) string {
+	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
+	if r := []rune(s); len(r) > n {
+		s, cut = string(r[:n-1]), true
+	}
+	if cut {
+		s += "…"
+	}
+	return s
+}

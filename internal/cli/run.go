@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	ucli "github.com/urfave/cli/v2"
+)
+
+// Names that every binary has.
+const (
+	helpFlag    = "help"
+	versionFlag = "version"
+	jsonFlag    = "json"
+	helpCommand = "help"
+)
+
+// Run runs an app with args (the program's name first) and returns its exit
+// code. It gives the app --help, --version, --json and the completion command;
+// flags work before and after arguments.
+//
+// The context of the commands ends at SIGINT or SIGTERM; a second one kills.
+func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return RunContext(ctx, app, args, stdin, stdout, stderr)
+}
+
+// RunContext is [Run] with a context of the caller's own and no signals.
+func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	prepare(app, stdin, stdout, stderr)
+	if len(args) > 1 && args[1] == completeCommand {
+		completeWords(ctx, app, args[2:])
+		return ExitDone
+	}
+	w, err := sortWords(app, args[min(1, len(args)):])
+	switch {
+	case err != nil:
+	case w.version:
+		err = printVersion(app, w.json)
+	case w.help:
+		err = printHelp(stdout, app, w)
+	default:
+		err = app.RunContext(ctx, w.line(app))
+	}
+	if err == nil {
+		return ExitDone
+	}
+	return report(app, w, AsError(err))
+}
+
+// prepare adds what all apps share and takes what urfave/cli would print on its own.
+func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
+	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
+	app.HideHelp, app.HideVersion, app.Suggest = true, true, false
+	app.ExitErrHandler = func(*ucli.Context, error) {}
+	app.OnUsageError = usageError
+	app.SliceFlagSeparator = ""
+	app.DisableSliceFlagSeparator = true
+	if find(app.Commands, completionCommandName) == nil {
+		app.Commands = append(app.Commands, completionCommand(app.Name))
+	}
+	for _, f := range []ucli.Flag{
+		&ucli.BoolFlag{Name: jsonFlag, Usage: "print JSON: one document, or one object a line for streams"},
+		&ucli.BoolFlag{Name: helpFlag, Aliases: []string{"h"}, Usage: "show help and examples"},
+		&ucli.BoolFlag{Name: versionFlag, Usage: "print the version"},
+	} {
+		if !slices.ContainsFunc(app.Flags, func(have ucli.Flag) bool { return have.Names()[0] == f.Names()[0] }) {
+			app.Flags = append(app.Flags, f)
+		}
+	}
+	if app.Action == nil {
+		app.Action = func(*ucli.Context) error { return printHelp(stdout, app, &words{}) }
+	}
+	prepareCommands(app, app.Commands, nil)
+}
+
+func prepareCommands(app *ucli.App, commands, path []*ucli.Command) {
+	for _, c := range commands {
+		at := append(slices.Clone(path), c)
+		c.HideHelp = true
+		c.OnUsageError = usageError
+		if c.Action == nil && len(c.Subcommands) > 0 {
+			c.Action = func(*ucli.Context) error {
+				var names []string
+				for _, s := range c.Subcommands {
+					if !s.Hidden {
+						names = append(names, s.Name)
+					}
+				}
+				w := words{path: at}
+				return Usage("%s: needs a command: %s", w.name(app), strings.Join(names, ", "))
+			}
+		}
+		prepareCommands(app, c.Subcommands, at)
+	}
+}
+
+// usageError words what the flag package says about a value.
+func usageError(c *ucli.Context, err error, _ bool) error {
+	// invalid value "x" for flag -timeout: parse error
+	if rest, ok := strings.CutPrefix(err.Error(), "invalid value "); ok {
+		if value, rest, ok := strings.Cut(rest, " for flag -"); ok {
+			name, why, _ := strings.Cut(rest, ": ")
+			return Usage("flag --%s: invalid value %s: %s", name, value, wants(c, name, why))
+		}
+	}
+	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: err.Error(), Err: err}
+}
+
+// wants says what a flag's value must be, or else why the one given is wrong.
+func wants(c *ucli.Context, name, why string) string {
+	flags := c.App.Flags
+	if c.Command != nil {
+		flags = append(slices.Clone(flags), c.Command.Flags...)
+	}
+	for _, f := range flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		switch f.(type) {
+		case *ucli.DurationFlag:
+			return "want a time like 30s or 5m"
+		case *ucli.IntFlag, *ucli.Int64Flag, *ucli.UintFlag, *ucli.Uint64Flag:
+			return "want a whole number"
+		}
+	}
+	return why
+}
+
+// report prints why a command failed, once, and returns the exit code.
+func report(app *ucli.App, w *words, e *Error) int {
+	if e.Message == "" {
+		return e.Exit
+	}
+	message := oneLine(e.Message)
+	if w.json {
+		_ = writeJSON(app.Writer, map[string]any{"error": map[string]string{"code": e.Code, "message": message}}, false)
+		return e.Exit
+	}
+	if e.Exit == ExitUsage {
+		message += fmt.Sprintf(" (see %s --help)", w.name(app))
+	}
+	prefix := app.Name + ": "
+	if Color(app.ErrWriter) {
+		prefix = app.Name + ": " + Red.paint("error: ")
+	}
+	_, _ = fmt.Fprintln(app.ErrWriter, prefix+message)
+	return e.Exit
+}

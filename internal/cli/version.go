@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	ucli "github.com/urfave/cli/v2"
+)
+
+// Version is the version of this binary: the module's, or the commit that it
+// was built from.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return versionOf(info)
+}
+
+func versionOf(info *debug.BuildInfo) string {
+	version := info.Main.Version
+	if version != "" && version != "(devel)" {
+		return version
+	}
+	version = "devel"
+	var revision, modified string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			modified = s.Value
+		}
+	}
+	if len(revision) >= 12 {
+		version += "-" + revision[:12]
+	}
+	if modified == "true" {
+		version += "-dirty"
+	}
+	return version
+}
+
+func printVersion(app *ucli.App, json bool) error {
+	version := app.Version
+	if version == "" {
+		version = Version()
+	}
+	if json {
+		return writeJSON(app.Writer, map[string]string{
+			"name": app.Name, "version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+		}, false)
+	}
+	_, err := fmt.Fprintf(app.Writer, "%s %s (%s, %s/%s)\n", app.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}

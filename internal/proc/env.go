@@ -1,0 +1,41 @@
+package proc
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// passed are the variables of our environment that every child gets: what a
+// program needs to find its files, its language and the network. Secrets are
+// named by whoever means to hand them on. A trailing * stands for any ending.
+var passed = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "TERM", "COLORTERM", "NO_COLOR",
+	"LANG", "LANGUAGE", "LC_*", "XDG_*",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+}
+
+// Environ makes a child's environment: what every child gets of ours, what allow
+// names besides, and what add sets.
+func Environ(add map[string]string, allow ...string) []string {
+	var env []string
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if _, replaced := add[name]; !replaced && (allowed(name, passed) || allowed(name, allow)) {
+			env = append(env, pair)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(add)) {
+		env = append(env, name+"="+add[name])
+	}
+	return env
+}
+
+func allowed(name string, list []string) bool {
+	return slices.ContainsFunc(list, func(a string) bool {
+		prefix, more := strings.CutSuffix(a, "*")
+		return name == a || more && strings.HasPrefix(name, prefix)
+	})
+}

@@ -1,0 +1,60 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Modes of what only its owner may read.
+const (
+	privateDir  = 0o700
+	privateFile = 0o600
+)
+
+// PrivateDir makes a directory that only its owner may enter, and takes others'
+// rights away where it exists.
+func PrivateDir(dir string) error {
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return fmt.Errorf("making a private directory: %w", err)
+	}
+	if err := os.Chmod(dir, privateDir); err != nil {
+		return fmt.Errorf("making %s private: %w", dir, err)
+	}
+	return nil
+}
+
+// WritePrivate writes a file that only its owner may read, all at once: nobody
+// sees half of it, nor another's rights on it. It is not synced to the disk: such
+// files die with the process that writes them, and a busy disk must not hold up
+// its start.
+func WritePrivate(path string, data []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing %s: %w", path, err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // O_EXCL, 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(privateFile), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// RemoveOwn removes a file if it still holds what we wrote: another process may
+// have replaced it by its own.
+func RemoveOwn(path string, data []byte) {
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
+		_ = os.Remove(path)
+	}
+}

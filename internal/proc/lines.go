@@ -1,0 +1,60 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+)
+
+// maxLine bounds a line of output; the rest of a longer one is dropped.
+const maxLine = 16 << 10
+
+// eachLine calls take with every line of r until it ends or fails.
+func eachLine(r io.Reader, take func(line string)) {
+	in := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(line) > 0 {
+			take(string(bytes.TrimRight(line, "\r\n")))
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// ring keeps the last lines that it was given.
+type ring struct {
+	mu   sync.Mutex
+	kept []string
+	next int // where the next one goes once kept is full
+}
+
+func newRing(size int) *ring {
+	if size <= 0 {
+		size = defaultKeep
+	}
+	return &ring{kept: make([]string, 0, size)}
+}
+
+func (r *ring) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.kept) < cap(r.kept) {
+		r.kept = append(r.kept, line)
+		return
+	}
+	r.kept[r.next] = line
+	r.next = (r.next + 1) % len(r.kept)
+}
+
+func (r *ring) lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(append([]string(nil), r.kept[r.next:]...), r.kept[:r.next]...)
+}

@@ -1,0 +1,94 @@
+package scriptmodel
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Calls is a ready-made script: a prompt with lines of the form
+//
+//	call:NAME {"some": "arguments"}
+//
+// makes the model call those tools, all at once, and then say their results;
+// any other prompt is echoed. It is what the local session does too.
+//
+// A runtime adds messages of its own with the user's role: notices and hooks'
+// context, before a prompt or after a tool's result. They are told from prompts
+// by position and by their tags, so that the script neither calls twice nor
+// takes a notice for a prompt.
+func Calls(r *Request) Reply {
+	turn := currentTurn(r.Messages)
+	prompt, results := "", []string(nil)
+	for _, m := range turn {
+		switch m.Role {
+		case "tool":
+			results = append(results, m.Text)
+		case "user":
+			text := Prompt(m.Text)
+			// Past a result only a new call is a prompt: what else comes there
+			// is context for that result.
+			if text == "" || len(results) > 0 && len(callLines(text)) == 0 {
+				continue
+			}
+			prompt, results = text, nil
+		}
+	}
+	if len(results) > 0 {
+		return Reply{Text: strings.Join(results, "\n")}
+	}
+	lines := callLines(prompt)
+	if len(lines) == 0 {
+		return Reply{Text: "You said: " + prompt}
+	}
+	var p Reply
+	for _, line := range lines {
+		name, args, _ := strings.Cut(strings.TrimPrefix(line, "call:"), " ")
+		args = strings.TrimSpace(args)
+		switch {
+		case !r.HasTool(name):
+			return Reply{Text: fmt.Sprintf("There is no tool %q. Tools: %s.", name, strings.Join(r.ToolNames(), ", "))}
+		case args != "" && !json.Valid([]byte(args)):
+			return Reply{Text: fmt.Sprintf("The arguments of %q are not JSON: %s", name, args)}
+		}
+		p.ToolCalls = append(p.ToolCalls, ToolCall{Name: name, Args: args})
+	}
+	return p
+}
+
+// currentTurn returns the messages after the last thing that the model said to
+// the end, that is without calling a tool.
+func currentTurn(messages []Message) []Message {
+	for i, m := range slices.Backward(messages) {
+		if m.Role == "assistant" && len(m.ToolCalls) == 0 {
+			return messages[i+1:]
+		}
+	}
+	return messages
+}
+
+// block matches what a runtime wraps in tags inside a message of the user's role.
+var block = regexp.MustCompile(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
+
+// Prompt returns the text of a user-role message without the tagged blocks that
+// a runtime added; "" when there is nothing else.
+func Prompt(text string) string {
+	return strings.TrimSpace(block.ReplaceAllStringFunc(text, func(s string) string {
+		if m := block.FindStringSubmatch(s); m[1] != m[2] {
+			return s
+		}
+		return ""
+	}))
+}
+
+func callLines(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "call:") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

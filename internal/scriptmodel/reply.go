@@ -1,0 +1,74 @@
+package scriptmodel
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Reply is what the model says: reasoning, then text, then tool calls. The zero
+// value is an empty message.
+type Reply struct {
+	Reasoning string
+	Text      string // streamed word by word; with Status, the error's message
+	ToolCalls []ToolCall
+	Status    int // an HTTP status other than 200 makes the reply an error
+
+	// Delay holds the reply back for a time, Gate until it is closed or
+	// received from; both before the first byte. Pause holds a streamed reply
+	// the same way between its first word and the rest.
+	Delay time.Duration
+	Gate  <-chan struct{}
+	Pause <-chan struct{}
+}
+
+// hold waits until the reply may begin.
+func (p Reply) hold(ctx context.Context) error {
+	if p.Delay > 0 {
+		t := time.NewTimer(p.Delay)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return wait(ctx, p.Gate)
+}
+
+// wait waits for a gate; a nil one is open.
+func wait(ctx context.Context, gate <-chan struct{}) error {
+	if gate == nil {
+		return nil
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// words splits a text into the deltas that it is streamed in.
+func words(text string) []string { return strings.SplitAfter(text, " ") }
+
+// stream sends the words of a text, pausing after the first.
+func (p Reply) stream(ctx context.Context, text string, send func(delta string) error) error {
+	if text == "" {
+		return nil
+	}
+	for i, word := range words(text) {
+		if i == 1 {
+			if err := wait(ctx, p.Pause); err != nil {
+				return err
+			}
+		}
+		if err := send(word); err != nil {
+			return err
+		}
+	}
+	if len(words(text)) == 1 {
+		return wait(ctx, p.Pause)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package scriptmodel
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Request is a model request as it came, read into what scripts ask about.
+type Request struct {
+	N        int         // counted from 1
+	Path     string      // which wire: "/v1/chat/completions" or "/v1/responses"
+	Header   http.Header // read only
+	Body     []byte      // as it came; read only
+	Model    string
+	Stream   bool
+	Messages []Message
+	Tools    []Tool
+
+	ctx     context.Context
+	done    chan struct{}
+	aborted atomic.Bool
+}
+
+// Message is one message of the conversation.
+type Message struct {
+	Role       string // system, user, assistant or tool
+	Text       string
+	ToolCalls  []ToolCall // of an assistant
+	ToolCallID string     // of a tool's result
+}
+
+// Tool is a tool that the request offers.
+type Tool struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage
+}
+
+// ToolCall is a call that the model makes. Without an ID one is made up;
+// without Args they are {}.
+type ToolCall struct {
+	ID   string
+	Name string
+	Args string // a JSON object
+}
+
+// Context ends when the client goes away or the server closes.
+func (r *Request) Context() context.Context { return r.ctx }
+
+// Done is closed when the reply was written, or could not be.
+func (r *Request) Done() <-chan struct{} { return r.done }
+
+// Aborted reports whether the client went away before it had the reply.
+// It is settled once Done is closed.
+func (r *Request) Aborted() bool { return r.aborted.Load() }
+
+// ToolNames returns the names of the tools offered, in order.
+func (r *Request) ToolNames() []string {
+	names := make([]string, len(r.Tools))
+	for i, t := range r.Tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// HasTool reports whether the request offers a tool.
+func (r *Request) HasTool(name string) bool {
+	for _, t := range r.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// System returns the text of all system messages.
+func (r *Request) System() string {
+	var parts []string
+	for _, m := range r.Messages {
+		if m.Role == "system" {
+			parts = append(parts, m.Text)
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// LastUser returns the text of the last message with the user's role.
+func (r *Request) LastUser() string { return r.last("user").Text }
+
+// LastResult returns the text of the last tool result.
+func (r *Request) LastResult() string { return r.last("tool").Text }
+
+func (r *Request) last(role string) Message {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == role {
+			return m
+		}
+	}
+	return Message{}
+}
+
+// The two wires in one shape: a completions request has messages, a responses
+// request has instructions and input.
+type wireRequest struct {
+	Model        string          `json:"model"`
+	Stream       bool            `json:"stream"`
+	Messages     []wireMessage   `json:"messages"`
+	Instructions string          `json:"instructions"`
+	Input        json.RawMessage `json:"input"`
+	Tools        []wireTool      `json:"tools"`
+}
+
+type wireMessage struct {
+	Type       string          `json:"type"` // responses only
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	ToolCalls  []wireToolCall  `json:"tool_calls"`
+	ToolCallID string          `json:"tool_call_id"`
+	// function_call and function_call_output of the responses wire.
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
+}
+
+type wireToolCall struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+type wireTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Function    *struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+func newRequest(hr *http.Request, body []byte) (*Request, error) {
+	var in wireRequest
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fmt.Errorf("reading the request: %w", err)
+	}
+	r := &Request{
+		Path:   hr.URL.Path,
+		Header: hr.Header.Clone(),
+		Body:   body,
+		Model:  in.Model,
+		Stream: in.Stream,
+		ctx:    hr.Context(),
+		done:   make(chan struct{}),
+	}
+	if in.Instructions != "" {
+		r.Messages = append(r.Messages, Message{Role: "system", Text: in.Instructions})
+	}
+	items, err := inputItems(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range items {
+		r.Messages = append(r.Messages, m.message())
+	}
+	for _, t := range in.Tools {
+		r.Tools = append(r.Tools, t.tool())
+	}
+	return r, nil
+}
+
+// inputItems returns the conversation of either wire. The responses wire also
+// takes a bare string as input.
+func inputItems(in wireRequest) ([]wireMessage, error) {
+	if len(in.Input) == 0 {
+		return in.Messages, nil
+	}
+	if in.Input[0] == '"' {
+		return []wireMessage{{Role: "user", Content: in.Input}}, nil
+	}
+	var items []wireMessage
+	if err := json.Unmarshal(in.Input, &items); err != nil {
+		return nil, fmt.Errorf("reading input: %w", err)
+	}
+	return items, nil
+}
+
+func (m wireMessage) message() Message {
+	switch m.Type {
+	case "function_call":
+		return Message{Role: "assistant", ToolCalls: []ToolCall{{ID: m.CallID, Name: m.Name, Args: m.Arguments}}}
+	case "function_call_output":
+		return Message{Role: "tool", Text: contentText(m.Output), ToolCallID: m.CallID}
+	}
+	out := Message{Role: m.Role, Text: contentText(m.Content), ToolCallID: m.ToolCallID}
+	if out.Role == "developer" {
+		out.Role = "system"
+	}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, ToolCall{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
+	}
+	return out
+}
+
+// contentText returns the text of a message's content: a string, or parts of
+// which some have text.
+func contentText(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return string(raw)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+func (t wireTool) tool() Tool {
+	if f := t.Function; f != nil {
+		return Tool{Name: f.Name, Description: f.Description, Parameters: f.Parameters}
+	}
+	name := t.Name
+	if name == "" { // a tool of the endpoint's own has a type only
+		name = t.Type
+	}
+	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters}
+}

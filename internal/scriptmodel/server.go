@@ -1,0 +1,240 @@
+// Package scriptmodel is a model endpoint that says what a script tells it: the
+// OpenAI wire (chat completions and responses, streamed or plain, and the model
+// list) in front of a Go function. The demo and the tests run real Copilot
+// sessions against it, with no network and no account.
+//
+// Every request is kept, in order, before the function sees it; a reply can be
+// held until a test releases it; a client that goes away in mid-reply is noticed.
+package scriptmodel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ModelID is the model that the endpoint lists. It answers to any other name too.
+const ModelID = "scripted"
+
+// maxBody bounds a request; conversations with images are the largest.
+const maxBody = 64 << 20
+
+// ReplyFunc answers a request. It runs on the request's own goroutine, so it may
+// block; [Request.Context] ends when the client goes away.
+type ReplyFunc func(*Request) Reply
+
+// Server is a running endpoint.
+type Server struct {
+	URL string // base URL, "/v1" included; fixed at start
+
+	http *http.Server
+	quit context.CancelFunc
+	wg   sync.WaitGroup // the accept loop and the handlers
+
+	mu       sync.Mutex // guards the fields that follow
+	closed   bool
+	reply    ReplyFunc
+	requests []*Request
+	arrived  chan struct{} // closed and replaced when a request arrives
+}
+
+// Start listens on addr (port 0 picks a free one) and answers with reply.
+func Start(addr string, reply ReplyFunc) (*Server, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the scripted model: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{
+		URL:     "http://" + ln.Addr().String() + "/v1",
+		quit:    cancel,
+		reply:   reply,
+		arrived: make(chan struct{}),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", s.models)
+	mux.HandleFunc("POST /v1/chat/completions", s.handler(completions))
+	mux.HandleFunc("POST /v1/responses", s.handler(responses))
+	s.http = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	s.wg.Go(func() { _ = s.http.Serve(ln) })
+	return s, nil
+}
+
+// Close stops the endpoint, breaks off replies under way and waits for them.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.quit()
+	_ = s.http.Close()
+	s.wg.Wait()
+}
+
+// enter counts a handler in, unless the server was closed.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.wg.Add(1)
+	}
+	return !s.closed
+}
+
+// SetReply changes the script for the requests to come.
+func (s *Server) SetReply(reply ReplyFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = reply
+}
+
+// Requests returns the model requests so far, oldest first.
+func (s *Server) Requests() []*Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*Request(nil), s.requests...)
+}
+
+// WaitRequest returns the n-th model request, counted from 1, as soon as it came.
+func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("waiting for model request %d: requests count from 1", n)
+	}
+	for {
+		s.mu.Lock()
+		have, arrived := len(s.requests), s.arrived
+		var r *Request
+		if have >= n {
+			r = s.requests[n-1]
+		}
+		s.mu.Unlock()
+		if r != nil {
+			return r, nil
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for model request %d, %d came: %w", n, have, ctx.Err())
+		}
+	}
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": ModelID, "object": "model"}}})
+}
+
+// render writes a reply in one wire format.
+type render func(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) error
+
+// handler keeps a request, asks the script and renders its reply.
+func (s *Server) handler(out render) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		if !s.enter() {
+			return
+		}
+		defer s.wg.Done()
+		body, err := io.ReadAll(http.MaxBytesReader(w, hr.Body, maxBody))
+		if err != nil {
+			writeError(w, http.StatusBadRequest, "reading the body: "+err.Error())
+			return
+		}
+		r, err := newRequest(hr, body)
+		if err != nil {
+			writeError(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		p := s.keep(r)(r)
+		// The client's own going is what counts as an abort, not our closing.
+		if err := answer(hr.Context(), w, r, p, out); err != nil {
+			r.aborted.Store(true)
+		}
+		close(r.done)
+	}
+}
+
+// keep numbers and records a request and returns the script that answers it.
+func (s *Server) keep(r *Request) ReplyFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.N = len(s.requests) + 1
+	s.requests = append(s.requests, r)
+	close(s.arrived)
+	s.arrived = make(chan struct{})
+	return s.reply
+}
+
+func answer(ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out render) error {
+	if err := p.hold(ctx); err != nil {
+		return err
+	}
+	if p.Status != 0 && p.Status != http.StatusOK {
+		writeError(w, p.Status, p.Text)
+		return ctx.Err()
+	}
+	for i := range p.ToolCalls {
+		if p.ToolCalls[i].ID == "" {
+			p.ToolCalls[i].ID = fmt.Sprintf("call_%d_%d", r.N, i+1)
+		}
+		if p.ToolCalls[i].Args == "" {
+			p.ToolCalls[i].Args = "{}"
+		}
+	}
+	if err := out(ctx, w, r, p); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// object is a JSON object under construction.
+type object = map[string]any
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func writeError(w http.ResponseWriter, status int, message string) {
+	if message == "" {
+		message = http.StatusText(status)
+	}
+	writeJSON(w, status, object{"error": object{"message": message, "type": "scripted", "code": status}})
+}
+
+// events writes server-sent events.
+type events struct {
+	w   http.ResponseWriter
+	out *http.ResponseController
+}
+
+func newEvents(w http.ResponseWriter) *events {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	return &events{w: w, out: http.NewResponseController(w)}
+}
+
+// send writes one event; an empty name leaves the event line out.
+func (e *events) send(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding an event: %w", err)
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	return e.raw(name + "data: " + string(data) + "\n\n")
+}
+
+func (e *events) raw(s string) error {
+	_, err := io.WriteString(e.w, s)
+	return errors.Join(err, e.out.Flush())
+}
