@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"tapgw/internal/protocol"
+)
+
+// capability is something that a trust level allows or not (v2, "Provider
+// capabilities").
+type capability int
+
+const (
+	mayGate         capability = iota // deny, context and gate rules
+	mayCallback                       // transform callbacks
+	mayTransform                      // static transforms other than append
+	mayContext                        // context, startup_context
+	mayReadOthers                     // streams of other providers
+	mayHearMessages                   // session events that are not about tools
+	mayBindAll                        // all sessions
+)
+
+// matrix is the table of the document: what needs more than a connection. All
+// that is not in it every provider may: tools, pushes, static append, its own
+// streams, tool events.
+var matrix = map[Trust][]capability{
+	TrustInternal: {mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll},
+	TrustProject:  {mayGate, mayCallback, mayTransform, mayContext, mayHearMessages},
+	TrustExternal: {},
+}
+
+// grantable are the capabilities behind the words that a provider file may grant.
+var grantable = map[string][]capability{
+	"transforms": {mayCallback, mayTransform},
+	"gates":      {mayGate},
+	"context":    {mayContext},
+	"all":        {mayBindAll},
+}
+
+func (id *identity) may(c capability) bool {
+	if slices.Contains(matrix[id.trust], c) {
+		return true
+	}
+	return slices.ContainsFunc(id.grants, func(word string) bool { return slices.Contains(grantable[word], c) })
+}
+
+func (id *identity) unauthorized(field, what string) *protocol.Error {
+	return faultf(protocol.CodeUnauthorized, fmt.Sprintf("%s: a provider of trust %s may not %s", field, id.trust, what))
+}
+
+// checkHooks checks the authority for rules and transforms; at is where they
+// stand in the message.
+func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[string]*protocol.Transform) *protocol.Error {
+	if len(rules) > 0 && !id.may(mayGate) {
+		return id.unauthorized(at+"onPreToolUse", "register hook rules")
+	}
+	for _, section := range slices.Sorted(maps.Keys(transforms)) {
+		t, field := transforms[section], at+"transforms."+section
+		switch {
+		case t == nil || t.Action == protocol.TransformAppend:
+		case slices.Contains(protectedSections, section):
+			return faultf(protocol.CodeUnauthorized, fmt.Sprintf("%s: section %s takes only append, from anyone", field, section))
+		case t.Action == protocol.TransformCallback && !id.may(mayCallback):
+			return id.unauthorized(field, "register transform callbacks")
+		case !id.may(mayTransform):
+			return id.unauthorized(field, "prepend to or replace a section")
+		}
+	}
+	return nil
+}
+
+// check checks the authority for the fields of a message.
+func (id *identity) check(m protocol.Message) *protocol.Error {
+	switch m := m.(type) {
+	case *protocol.Hello:
+		return id.checkHello(m)
+	case *protocol.HooksUpdate:
+		return id.checkHooks("hooks.update.", m.OnPreToolUse, m.Transforms)
+	case *protocol.ContextUpdate:
+		if *m.Context != "" && !id.may(mayContext) {
+			return id.unauthorized("context.update.context", "set context")
+		}
+	}
+	return nil
+}
+
+// checkHello checks the authority for everything in a hello but its session.
+func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
+	if m.Context != "" && !id.may(mayContext) {
+		return id.unauthorized("hello.context", "set context")
+	}
+	if m.StartupContext != "" && !id.may(mayContext) {
+		return id.unauthorized("hello.startup_context", "set context")
+	}
+	for i, e := range m.Subscribe {
+		if e != protocol.EventToolComplete && !id.may(mayHearMessages) {
+			return id.unauthorized(fmt.Sprintf("hello.subscribe[%d]", i), "subscribe to other than tool events")
+		}
+	}
+	if m.Hooks != nil {
+		return id.checkHooks("hello.hooks.", m.Hooks.OnPreToolUse, m.Hooks.Transforms)
+	}
+	return nil
+}

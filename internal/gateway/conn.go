@@ -1,0 +1,686 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// state of a connection (v2, "Connection states"). Rebinding is no state here:
+// a hello is processed whole before the next message is read.
+type state int32
+
+const (
+	awaitAuth state = iota
+	awaitPairing
+	awaitHello
+	bound
+	unbound
+	closed
+)
+
+func (s state) String() string {
+	return [...]string{"awaitAuth", "awaitPairing", "awaitHello", "bound", "unbound", "closed"}[s]
+}
+
+// legal is the table of the documents: what a provider may send in a state.
+func (s state) legal(t protocol.Type) bool {
+	switch s {
+	case awaitAuth:
+		return t == protocol.TypeAuth
+	case awaitPairing:
+		return t == protocol.TypeAuthConfirm
+	case awaitHello:
+		return t == protocol.TypeHello
+	case bound:
+		return t != protocol.TypeAuth && t != protocol.TypeAuthConfirm
+	case unbound:
+		return t == protocol.TypeHello || t == protocol.TypeGoodbye
+	}
+	return false
+}
+
+// Conn is the state machine of one provider connection. Receive, Oversized and
+// Closed are called by its one reader, so order is structural.
+type Conn struct {
+	g    *Gateway
+	peer Peer
+	opts ConnOptions
+
+	// asked is the requestId of the message that the reader is at: whatever is
+	// wrong with it, the answer repeats it.
+	asked string
+
+	// state is written with Gateway.mu held, by the reader or by the end of
+	// the session that the provider is bound to.
+	state     atomic.Int32
+	authTimer *time.Timer
+	rebinds   window
+
+	// Guarded by Gateway.mu.
+	identity *identity
+	provider *Provider // from the first successful hello on
+	memory   *memory   // what the present binding's reconnect token restores
+	restore  *memory   // what auth's reconnect token restores
+	offered  bool      // the last list that it got had sessions
+	pairing  *pairing  // while its code is awaited
+}
+
+// ConnOptions say where a connection comes from.
+type ConnOptions struct {
+	// ForeignOrigin: a web page of another origin, which may not use the
+	// gateway's own tokens.
+	ForeignOrigin bool
+	// BadSecret is called for each token that proves nothing; nil: nobody counts.
+	BadSecret func()
+}
+
+// Connect begins a provider connection. The caller reads what the provider
+// sends into Receive and calls Closed at the end.
+func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
+	c := &Conn{g: g, peer: p, opts: o, rebinds: window{most: protocol.MaxRebindsAMinute}}
+	g.stats.Connections.Add(1)
+	g.mu.Lock()
+	g.conns[c] = struct{}{}
+	c.authTimer = time.AfterFunc(protocol.AuthTimeout, func() {
+		if c.is(awaitAuth) {
+			c.close(protocol.ClosePolicy, fmt.Sprintf("no auth within %s", protocol.AuthTimeout))
+		}
+	})
+	late := g.draining
+	g.mu.Unlock()
+	if late { // Drain may have counted the connections already
+		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
+	}
+	return c
+}
+
+func (c *Conn) is(s state) bool { return state(c.state.Load()) == s }
+
+// Receive takes one frame. It keeps parts of data.
+func (c *Conn) Receive(data []byte) {
+	if len(data) > protocol.MaxMessage {
+		if head := protocol.Peek(data); head.Type != protocol.TypeToolResult || len(data) > protocol.MaxResult {
+			c.oversized(head, len(data))
+			return
+		}
+	}
+	f, err := protocol.Open(data)
+	c.asked = f.RequestID
+	if err != nil {
+		c.fault(err)
+		if !err.ReplyTo.FromProvider() || err.ReplyTo == protocol.TypeToolResult {
+			c.ambiguous(f.CallID, protocol.CodeInternal, err.Message)
+		}
+		return
+	}
+	if !c.admit(f.Head()) {
+		return
+	}
+	m, err := f.Decode()
+	if err != nil {
+		c.malformed(f.Head(), m, err)
+		return
+	}
+	c.handle(m)
+}
+
+// Deliver takes a message of a provider in this process: the same contract, no
+// text. It keeps the message.
+func (c *Conn) Deliver(m protocol.Message) {
+	head := protocol.HeadOf(m)
+	c.asked = head.RequestID
+	if !c.admit(head) {
+		return
+	}
+	if err := protocol.Validate(m); err != nil {
+		err.RequestID = head.RequestID
+		c.malformed(head, m, err)
+		return
+	}
+	c.handle(m)
+}
+
+// admit answers what is not legal in the present state, and reports whether the
+// message is to be read.
+func (c *Conn) admit(head protocol.Head) bool {
+	now := state(c.state.Load())
+	switch {
+	case now == closed:
+	case !head.Type.FromProvider():
+		c.fault(protocol.UnknownType(head))
+	case now.legal(head.Type):
+		if p := c.provider; p != nil {
+			p.lastActive.Store(time.Now().UnixNano())
+		}
+		return true
+	case head.Type == protocol.TypeToolResult && c.late(head.ID):
+	default:
+		c.fault(&protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("%s is not legal in state %s", head.Type, now), ReplyTo: head.Type, RequestID: head.RequestID})
+	}
+	return false
+}
+
+// malformed answers a message of a known type whose fields are wrong, or over a
+// limit: then there is the message too, since authority is checked before limits.
+func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.Error) {
+	if m != nil && err.Code == protocol.CodePayloadTooLarge {
+		if denied := c.identity.check(m); denied != nil {
+			denied.ReplyTo, denied.RequestID = head.Type, head.RequestID
+			err = denied
+		}
+	}
+	if head.Type == protocol.TypeHello && c.is(bound) {
+		if !c.rebinds.allow() {
+			c.fault(tooManyHellos())
+			return
+		}
+		c.g.mu.Lock()
+		told := c.unbind(protocol.ReasonRebind)
+		c.g.mu.Unlock()
+		told()
+	}
+	c.fault(err)
+	switch head.Type {
+	case protocol.TypeToolResult:
+		c.ambiguous(head.ID, protocol.CodeInternal, err.Message)
+	case protocol.TypeGateResult:
+		c.badGateResult(head.ID)
+	}
+}
+
+// Binary takes a binary frame, which no message is.
+func (c *Conn) Binary() {
+	c.asked = ""
+	e := &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "binary frames are not part of the protocol; send text"}
+	c.fault(e)
+	c.ambiguous("", protocol.CodeInternal, e.Message)
+}
+
+// Oversized takes a frame that was too large to keep: its beginning, and its size.
+func (c *Conn) Oversized(beginning []byte, size int) {
+	c.oversized(protocol.Peek(beginning), size)
+}
+
+func (c *Conn) oversized(head protocol.Head, size int) {
+	c.asked = head.RequestID
+	limit := protocol.MaxMessage
+	if head.Type == protocol.TypeToolResult {
+		limit = protocol.MaxResult
+	}
+	e := &protocol.Error{Code: protocol.CodePayloadTooLarge, Message: fmt.Sprintf("the message has %d bytes, the limit is %d", size, limit), RequestID: head.RequestID}
+	if head.Type.FromProvider() {
+		e.ReplyTo = head.Type
+	}
+	c.fault(e)
+	if !head.Type.FromProvider() || head.Type == protocol.TypeToolResult {
+		c.ambiguous(head.ID, protocol.CodePayloadTooLarge, e.Message)
+	}
+}
+
+// maxFault bounds the text of an error: what it quotes may be a megabyte long.
+const maxFault = 1000
+
+func brief(s string) string {
+	if len(s) <= maxFault {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFault], "") + "…"
+}
+
+// fault answers a message with an error, and closes after a fatal one.
+func (c *Conn) fault(e *protocol.Error) {
+	c.g.stats.Errors.Add(1)
+	c.g.mu.Lock()
+	if p := c.provider; p != nil {
+		e.ProviderID = p.id
+		if e.SessionID == "" {
+			e.SessionID = p.onlySession()
+		}
+	}
+	c.g.mu.Unlock()
+	e.Message = brief(e.Message)
+	if e.RequestID == "" {
+		e.RequestID = c.asked
+	}
+	c.peer.Send(e)
+	c.peer.Flush()
+	if e.Code.Fatal() {
+		c.close(protocol.ClosePolicy, string(e.Code))
+	}
+}
+
+// handle acts on a decoded message that is legal in the present state.
+func (c *Conn) handle(m protocol.Message) {
+	switch m := m.(type) {
+	case *protocol.Auth:
+		c.auth(m)
+	case *protocol.Hello:
+		c.hello(m)
+	case *protocol.ToolResult:
+		c.result(m)
+	case *protocol.Push:
+		c.push(m)
+	case *protocol.ToolsUpdate:
+		c.toolsUpdate(m)
+	case *protocol.ToolProgress:
+		c.progress(m)
+	case *protocol.SessionReady:
+		c.sessionReady(m)
+	case *protocol.ShutdownReady:
+		c.shutdownReady(m)
+	case *protocol.GateResult:
+		c.gateResult(m)
+	case *protocol.TransformResult:
+		c.transformResult(m)
+	case *protocol.HooksUpdate:
+		c.hooksUpdate(m)
+	case *protocol.ContextUpdate:
+		c.contextUpdate(m)
+	case *protocol.FilterSet:
+		c.filterSet(m)
+	case *protocol.StreamQuery:
+		c.streamQuery(m)
+	case *protocol.AuthConfirm:
+		c.confirm(m)
+	case *protocol.Goodbye:
+		c.goodbye()
+	}
+}
+
+func (c *Conn) auth(m *protocol.Auth) {
+	g := c.g
+	if m.Mode == protocol.ModePair {
+		c.pair(m)
+		return
+	}
+	id := g.identify(m.Token)
+	if c.opts.ForeignOrigin && !strings.HasPrefix(m.Token, prefixPaired) {
+		id = nil
+	}
+	g.mu.Lock()
+	restore := g.recall(m.ReconnectToken)
+	if id == nil && restore != nil && m.Token == "" {
+		id = restore.identity
+	}
+	if id == nil {
+		g.mu.Unlock()
+		g.stats.AuthFailures.Add(1)
+		// A reconnect token outlives no gateway, and a paired one no session,
+		// so clients show ones that are unknown: that is no guessing.
+		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) {
+			c.opts.BadSecret()
+		}
+		what := "the token is not valid for this gateway; see TAP_PROVIDER_TOKEN or the .provider-token file"
+		if m.Token == "" {
+			what = "the reconnect token is used, expired or unknown; authenticate with a token"
+		}
+		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
+		return
+	}
+	c.identity, c.restore = id, restore
+	c.state.Store(int32(awaitHello))
+	c.authTimer.Stop()
+	list := g.active(id)
+	c.offered = len(list) > 0
+	c.peer.Send(&protocol.Sessions{Active: list})
+	g.mu.Unlock()
+	c.peer.Flush()
+}
+
+// announce queues the session list if this connection is to hear of changes,
+// and reports whether it did. Call with Gateway.mu held.
+func (c *Conn) announce() bool {
+	now := state(c.state.Load())
+	if now == awaitAuth || now == awaitPairing || now == closed {
+		return false
+	}
+	list := c.g.active(c.identity)
+	if now == awaitHello && !c.offered {
+		// Clients that said nothing yet wait for the message that they know.
+		if len(list) == 0 {
+			return false
+		}
+		c.offered = true
+		c.peer.Send(&protocol.Sessions{Active: list})
+		return true
+	}
+	c.peer.Send(&protocol.SessionsUpdated{Active: list})
+	return true
+}
+
+func tooManyHellos() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf("more than %d hellos a minute", protocol.MaxRebindsAMinute), ReplyTo: protocol.TypeHello}
+}
+
+// hello binds the provider, anew if it was bound. It is one step for everybody
+// else: what the old binding had is gone before the new one is there.
+func (c *Conn) hello(m *protocol.Hello) {
+	g := c.g
+	if !c.is(awaitHello) && !c.rebinds.allow() {
+		c.fault(tooManyHellos())
+		return
+	}
+	persist := ""
+	if g.persistDir != nil && c.identity.trust != TrustExternal {
+		dir, err := g.persistDir(m.Name)
+		if err != nil {
+			g.log.Warn("making a provider's directory", "provider", m.Name, "error", err)
+		}
+		persist = dir
+	}
+	g.mu.Lock()
+	if c.is(closed) { // by somebody else, meanwhile
+		g.mu.Unlock()
+		return
+	}
+	told := func() {}
+	if c.is(bound) {
+		told = c.unbind(protocol.ReasonRebind)
+	}
+	taken, err := c.bind(m, persist)
+	g.mu.Unlock()
+	told()
+	if taken != nil {
+		taken.close(protocol.CloseTakenOver, "a newer connection took this identity")
+	}
+	if err != nil {
+		if err.ReplyTo == "" {
+			err.ReplyTo = protocol.TypeHello
+		}
+		c.fault(err)
+		return
+	}
+	c.peer.Flush()
+}
+
+// bind checks a hello and makes its bindings. It returns the connection whose
+// identity it took, which the caller closes. An error changed nothing; a nil
+// error may also mean that the hello was forgotten. Call with Gateway.mu held.
+func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protocol.Error) {
+	g := c.g
+	restore := c.claim(m)
+	sessions, err := c.target(m, restore)
+	if err != nil || sessions == nil {
+		return nil, err
+	}
+	if restore != nil {
+		taken = restore.conn
+	}
+	if m.Instance != "" {
+		for other := range g.conns {
+			if p := other.provider; other != c && other != taken && p != nil && p.name == m.Name && p.instance == m.Instance {
+				return nil, faultf(protocol.CodeDuplicateInstance, fmt.Sprintf("instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name))
+			}
+		}
+	}
+	if err := c.identity.checkHello(m); err != nil {
+		return nil, err
+	}
+	p := newProvider(c, m, restore)
+	o, err := p.offerOf(m)
+	if err != nil {
+		return nil, err
+	}
+	if m.Tools == nil && m.Hooks == nil && restore != nil {
+		o = p.adopt(restore.offer, m)
+	}
+	var old *Provider
+	if taken != nil {
+		old = taken.provider
+	}
+	for _, s := range sessions {
+		if err := s.conflict(p, old, o.tools); err != nil {
+			return nil, err
+		}
+	}
+	// Not before: a hello that failed would leave its limits behind.
+	for _, t := range o.tools {
+		t.slots = g.limits.of(p, t.Name)
+	}
+	if taken != nil {
+		// Its tools make room in the same step; its calls end when it is closed.
+		taken.release()
+		g.forget(restore)
+	}
+	if c.memory != nil {
+		g.forget(c.memory)
+	}
+	c.restore = nil
+	was := c.provider
+	p.succeed(was)
+	if c.provider = p; was != nil && was.name != p.name {
+		g.forgetLimits(was)
+	}
+	p.all = c.wanted(m, restore) == protocol.AllSessions
+	c.memory = &memory{identity: c.identity, providerID: p.id, name: p.name, instance: p.instance, offer: o, past: p.past, conn: c, session: protocol.AllSessions}
+	if !p.all {
+		c.memory.session = sessions[0].id
+	}
+	p.base = o
+	c.state.Store(int32(bound))
+	// Held until the ack is queued, so that no call overtakes it.
+	p.mu.Lock()
+	for _, s := range sessions {
+		s.bind(p, o)
+	}
+	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.remember(c.memory), PersistDir: persist})
+	for _, s := range sessions {
+		c.welcome(s)
+	}
+	p.mu.Unlock()
+	return taken, nil
+}
+
+// welcome tells the provider of the session's state. Call with Gateway.mu held.
+func (c *Conn) welcome(s *Session) {
+	c.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleStarted})
+	if s.isIdle() {
+		c.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
+	}
+}
+
+// claim finds what the hello restores: by auth's reconnect token or by its own.
+// One of another identity counts as absent. Call with Gateway.mu held.
+func (c *Conn) claim(m *protocol.Hello) *memory {
+	if restore := c.g.recall(m.ReconnectToken); restore != nil {
+		c.restore = restore // a hello that fails may be tried again
+	}
+	restore := c.restore
+	if restore == nil || restore.name != m.Name || (m.Instance != "" && restore.instance != m.Instance) {
+		return nil
+	}
+	if restore.conn == c {
+		restore.conn = nil // it takes over nobody but itself
+	}
+	m.Instance = restore.instance
+	return restore
+}
+
+// wanted is the session that a hello means, or "all"; "" when it can't be told.
+func (c *Conn) wanted(m *protocol.Hello, restore *memory) string {
+	switch {
+	case m.Session != "":
+		return m.Session
+	case c.identity.session != "":
+		return c.identity.session
+	case restore != nil:
+		return restore.session
+	}
+	return ""
+}
+
+// target finds the sessions that a hello binds to; none and no error means that
+// it is to be forgotten. Call with Gateway.mu held.
+func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
+	g, want := c.g, c.wanted(m, restore)
+	switch want {
+	case "":
+		return nil, faultf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
+	case protocol.AllSessions:
+		var live []*Session
+		for _, s := range g.order {
+			if !s.ending() {
+				live = append(live, s)
+			}
+		}
+		if len(live) > 0 && !c.identity.may(mayBindAll) {
+			return nil, c.identity.unauthorized("hello.session", "bind to all sessions; choose one id from the sessions list")
+		}
+		return live, nil
+	}
+	s := g.sessions[want]
+	if s == nil || s.ending() {
+		return nil, noSession(want)
+	}
+	if !c.identity.mayBind(s) {
+		return nil, &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not open to this token", want), SessionID: want}
+	}
+	return []*Session{s}, nil
+}
+
+// unbind takes the provider out of its sessions and cancels its calls. What it
+// returns is to be called once Gateway.mu is free. Call with Gateway.mu held.
+func (c *Conn) unbind(reason string) func() {
+	p := c.provider
+	if p == nil {
+		return func() {}
+	}
+	c.release()
+	c.state.Store(int32(unbound))
+	ended := p.cancel(func(*call) bool { return true }, reason)
+	p.mu.Lock()
+	p.loseAnswers()
+	p.mu.Unlock()
+	return func() {
+		finish(ended, Outcome{Error: "Cancelled: the provider is binding anew", ErrorCode: protocol.CodeCancelled})
+	}
+}
+
+// release removes the provider from all its sessions. Call with Gateway.mu held.
+func (c *Conn) release() {
+	if c.provider == nil {
+		return
+	}
+	for _, b := range slices.Clone(c.provider.bindings) {
+		b.session.unbind(b)
+	}
+}
+
+func (c *Conn) goodbye() {
+	c.g.mu.Lock()
+	if c.memory != nil {
+		c.g.forget(c.memory)
+	}
+	c.g.mu.Unlock()
+	c.close(protocol.CloseNormal, "goodbye")
+}
+
+// close ends the connection from our side. What was sent before still goes out.
+func (c *Conn) close(code protocol.CloseCode, reason string) {
+	c.peer.Close(code, reason)
+	c.Closed()
+}
+
+// Closed ends the connection's part in everything. The reader calls it when the
+// connection is gone; more than once does no harm.
+func (c *Conn) Closed() {
+	g := c.g
+	g.mu.Lock()
+	if c.is(closed) {
+		g.mu.Unlock()
+		return
+	}
+	c.state.Store(int32(closed))
+	c.authTimer.Stop()
+	delete(g.conns, c)
+	c.release()
+	if c.memory != nil {
+		g.fade(c.memory)
+	}
+	c.restore = nil
+	if c.pairing != nil {
+		c.pairing.timer.Stop()
+		c.pairing = nil
+	}
+	p := c.provider
+	if p != nil {
+		g.forgetLimits(p)
+	}
+	g.mu.Unlock()
+	if p != nil {
+		finish(p.leave(), Outcome{Error: fmt.Sprintf("provider %q disconnected", p.name), ErrorCode: protocol.CodeDisconnected})
+	}
+}
+
+// scope finds the bindings that a message of a bound provider is about: the one
+// that it names, or all of its own. The error is INVALID_SESSION. Call with
+// Gateway.mu held.
+func (c *Conn) scope(session string, t protocol.Type) ([]*binding, *protocol.Error) {
+	p := c.provider
+	if session == "" {
+		return slices.Clone(p.bindings), nil
+	}
+	for _, b := range p.bindings {
+		if b.session.id == session {
+			return []*binding{b}, nil
+		}
+	}
+	return nil, &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("%s.sessionId: this provider is not bound to session %q", t, session), ReplyTo: t, SessionID: session}
+}
+
+func (c *Conn) sessionReady(m *protocol.SessionReady) {
+	g := c.g
+	g.mu.Lock()
+	var err *protocol.Error
+	if c.is(bound) {
+		err = c.join(m.SessionID)
+	}
+	g.mu.Unlock()
+	if err != nil {
+		err.ReplyTo = protocol.TypeSessionReady
+		c.fault(err)
+		return
+	}
+	c.peer.Flush()
+}
+
+// join binds a provider of all sessions to a new one. Call with Gateway.mu held.
+func (c *Conn) join(session string) *protocol.Error {
+	p := c.provider
+	if _, err := c.scope(session, protocol.TypeSessionReady); err == nil {
+		return nil
+	} else if !p.all {
+		return err
+	}
+	s := c.g.sessions[session]
+	if s == nil || s.ending() {
+		return noSession(session)
+	}
+	if err := s.conflict(p, nil, p.base.tools); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.bind(p, p.base)
+	c.welcome(s)
+	return nil
+}
+
+func (c *Conn) shutdownReady(m *protocol.ShutdownReady) {
+	c.g.mu.Lock()
+	bindings, err := c.scope(m.SessionID, protocol.TypeShutdownReady)
+	if err == nil {
+		for _, b := range bindings {
+			b.session.answered(b)
+		}
+	}
+	c.g.mu.Unlock()
+	if err != nil {
+		c.fault(err)
+	}
+}

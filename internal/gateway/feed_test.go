@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+func addAll(f *feed[int], from, to int) {
+	for i := from; i <= to; i++ {
+		f.add(func(uint64) int { return i })
+	}
+}
+
+func TestFeed(t *testing.T) {
+	f := newFeed[int](5, 0, nil)
+	if got, next := f.after(0); len(got) != 0 || next != 0 || f.last() != 0 {
+		t.Fatalf("empty: %v %d", got, next)
+	}
+	addAll(f, 1, 3)
+	for _, tc := range []struct {
+		after uint64
+		want  []int
+	}{{0, []int{1, 2, 3}}, {1, []int{2, 3}}, {3, nil}, {99, nil}} {
+		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 3 {
+			t.Errorf("after %d: %v, next %d", tc.after, got, next)
+		}
+	}
+	addAll(f, 4, 12)
+	for _, tc := range []struct {
+		after uint64
+		want  []int
+	}{{0, []int{8, 9, 10, 11, 12}}, {7, []int{8, 9, 10, 11, 12}}, {8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil}} {
+		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 12 {
+			t.Errorf("after %d: %v, next %d", tc.after, got, next)
+		}
+	}
+}
+
+// A feed keeps so many bytes, and its newest entry whatever its size.
+func TestFeedBytes(t *testing.T) {
+	f := newFeed(100, 10, func(s string) int { return len(s) })
+	add := func(s string) { f.add(func(uint64) string { return s }) }
+	add("1234")
+	add("5678")
+	add("90")
+	if got, _ := f.after(0); len(got) != 3 {
+		t.Errorf("kept %q", got)
+	}
+	add("x")
+	if got, _ := f.after(0); !slices.Equal(got, []string{"5678", "90", "x"}) {
+		t.Errorf("kept %q", got)
+	}
+	add("one that is longer than all")
+	if got, next := f.after(0); len(got) != 1 || next != 5 {
+		t.Errorf("kept %q, next %d", got, next)
+	}
+	add("y")
+	if got, _ := f.after(0); !slices.Equal(got, []string{"y"}) {
+		t.Errorf("kept %q", got)
+	}
+}
+
+// Readers wait without missing anything, until there is more, the end, or their
+// context's.
+func TestFeedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed[int](1000, 0, nil)
+		var readers sync.WaitGroup
+		for range 4 {
+			readers.Go(func() {
+				var seen []int
+				var cursor uint64
+				for {
+					err := f.wait(t.Context(), cursor)
+					if errors.Is(err, ErrSessionEnded) {
+						break
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					var got []int
+					got, cursor = f.after(cursor)
+					seen = append(seen, got...)
+				}
+				for i, n := range seen {
+					if n != i+1 {
+						t.Errorf("entry %d is %d", i, n)
+						return
+					}
+				}
+				if len(seen) != 500 {
+					t.Errorf("saw %d of 500", len(seen))
+				}
+			})
+		}
+		for i := 1; i <= 500; i++ {
+			addAll(f, i, i)
+			if i%7 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		f.close()
+		readers.Wait()
+		if err := f.wait(t.Context(), 400); err != nil {
+			t.Errorf("what is there is there after the end: %v", err)
+		}
+		if err := f.wait(t.Context(), 500); !errors.Is(err, ErrSessionEnded) {
+			t.Errorf("after the end: %v", err)
+		}
+		g := newFeed[int](1, 0, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.wait(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("given up: %v", err)
+		}
+	})
+}
+
+// The last 1,024 ids are remembered, the ones before forgotten.
+func TestTombstones(t *testing.T) {
+	var tomb tombstones
+	ids := make([]uuid.UUID, 3*protocol.MaxFinishedCalls+5)
+	for i := range ids {
+		ids[i] = newCallID()
+		tomb.add(ids[i])
+	}
+	for i, id := range ids {
+		if want := i >= len(ids)-protocol.MaxFinishedCalls; tomb.has(id) != want {
+			t.Fatalf("id %d of %d: remembered is %v", i, len(ids), !want)
+		}
+	}
+	if len(tomb.ids) != protocol.MaxFinishedCalls || len(tomb.ring) != protocol.MaxFinishedCalls {
+		t.Errorf("%d ids, ring of %d", len(tomb.ids), len(tomb.ring))
+	}
+	if tomb.has(newCallID()) || (&tombstones{}).has(ids[0]) {
+		t.Error("remembers what never was")
+	}
+}
+
+// Ids rise, so that calls can be put in the order in which they were made.
+func TestCallIDsRise(t *testing.T) {
+	last := newCallID()
+	for range 100_000 {
+		next := newCallID()
+		if last.String() >= next.String() {
+			t.Fatalf("%s, then %s", last, next)
+		}
+		last = next
+	}
+	if last.Version() != 7 {
+		t.Errorf("version %d", last.Version())
+	}
+}
+
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{most: 3}
+		for i := range 3 {
+			if !w.allow() {
+				t.Fatalf("refused the %dth", i+1)
+			}
+			sleep(10 * time.Second)
+		}
+		if w.allow() {
+			t.Fatal("a fourth in 30 s")
+		}
+		sleep(29 * time.Second)
+		if w.allow() {
+			t.Fatal("a fourth in 59 s")
+		}
+		sleep(time.Second)
+		if !w.allow() || w.allow() {
+			t.Fatal("the first is a minute ago, the second is not")
+		}
+	})
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                       "plain",
+		"tab\tand\nline":              "tab\tand\nline",
+		"\x1b[31mred\x1b[0m":          "red",
+		"\x1b]0;title\x07text":        "text",
+		"\x1b]8;;http://x\x1b\\link":  "link",
+		"\x1b[2J\x1b[H\x07\x08\x00\r": "",
+		"\x7fdel":                     "del",
+		"\x1b":                        "",
+		"é😀":                          "é😀",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	if got := brief("short"); got != "short" {
+		t.Error(got)
+	}
+	long := make([]byte, 0, 3000)
+	for range 1000 {
+		long = append(long, "é"...)
+	}
+	got := brief(string(long))
+	if len(got) > maxFault+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -1,0 +1,380 @@
+// Package gateway is the domain: sessions, the providers that are bound to
+// them, and what goes between. It knows neither sockets nor JSON-RPC nor
+// Copilot; a [Host] stands for a session's agent and a [Peer] for the way to a
+// provider.
+//
+// Three things always hold. A call ends exactly once, at its timeout at the
+// latest. What a provider sends is taken in the order it was sent. Nothing is
+// sent, and no host is called, while a lock is held that another session or
+// provider could wait for: Peer.Send only queues.
+//
+// Lock order: Gateway.mu, Provider.mu, Session.swap, Session.mu, then the leaves
+// (feed.mu).
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// Options of a gateway. The zero value works.
+type Options struct {
+	// PersistDir makes and names the directory that providers of a name keep
+	// files in; nil: providers get none.
+	PersistDir func(provider string) (string, error)
+	// ReadFile reads a result that a provider left in that directory, and
+	// nowhere else; nil: there are no such results.
+	ReadFile func(provider string, ref protocol.FileRef) (*File, error)
+	Log      *slog.Logger
+	// Starters make sessions, by kind of host.
+	Starters map[string]Starter
+}
+
+// Gateway joins sessions and providers.
+type Gateway struct {
+	// Fixed at creation.
+	persistDir    func(string) (string, error)
+	readFile      func(string, protocol.FileRef) (*File, error)
+	log           *slog.Logger
+	starters      map[string]Starter
+	instanceToken string
+	adminToken    string
+	schemas       schemaCache
+	stats         Stats
+	pairings      window
+
+	reading sync.WaitGroup // of results that are files
+
+	mu         sync.Mutex
+	sessions   map[string]*Session // until they are torn down
+	order      []*Session          // by creation, oldest first
+	foreground string              // chosen by somebody; "" for the newest
+	conns      map[*Conn]struct{}
+	tokens     map[tokenKey]*identity
+	memories   map[tokenKey]*memory
+	limits     limits
+	draining   bool
+}
+
+// New makes a gateway with fresh tokens.
+func New(o Options) *Gateway {
+	g := &Gateway{
+		persistDir:    o.PersistDir,
+		readFile:      o.ReadFile,
+		log:           o.Log,
+		starters:      o.Starters,
+		instanceToken: newSecret(prefixProvider),
+		adminToken:    newSecret(prefixAdmin),
+		sessions:      map[string]*Session{},
+		conns:         map[*Conn]struct{}{},
+		tokens:        map[tokenKey]*identity{},
+		memories:      map[tokenKey]*memory{},
+		limits:        limits{},
+		pairings:      window{most: protocol.MaxPairingsAMinute},
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	g.tokens[keyOf(g.instanceToken)] = &identity{trust: TrustProject}
+	g.tokens[keyOf(g.adminToken)] = &identity{trust: TrustInternal}
+	return g
+}
+
+// SessionSpec describes a session to register.
+type SessionSpec struct {
+	ID         string // "" for a new one
+	Label      string
+	CWD        string
+	Model      string
+	Foreground bool
+}
+
+// Register adds a session that a host runs. The error is INVALID_SESSION when
+// the id is taken, or INVALID_STATE while the gateway shuts down.
+func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, error) {
+	if spec.ID == "" {
+		spec.ID = uuid.NewString()
+	}
+	s := newSession(g, spec, info, h)
+	g.mu.Lock()
+	if g.draining {
+		g.mu.Unlock()
+		return nil, faultf(protocol.CodeInvalidState, "the gateway is shutting down")
+	}
+	if g.sessions[spec.ID] != nil {
+		g.mu.Unlock()
+		return nil, faultf(protocol.CodeInvalidSession, fmt.Sprintf("session %q exists already", spec.ID))
+	}
+	g.sessions[spec.ID] = s
+	g.order = append(g.order, s)
+	if spec.Foreground {
+		g.foreground = spec.ID
+	}
+	s.worker.Go(s.work)
+	waiting := g.announce()
+	g.mu.Unlock()
+	flush(waiting)
+	s.note(LogInfo, sourceGateway, "session started")
+	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
+	return s, nil
+}
+
+// Start makes a session of the kind that the request names.
+func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
+	starter := g.starters[r.Host]
+	if starter == nil {
+		return nil, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("host: %q is not one of %v", r.Host, slices.Sorted(maps.Keys(g.starters))))
+	}
+	return starter.Start(ctx, g, r)
+}
+
+// Models lists the models of a kind of host.
+func (g *Gateway) Models(ctx context.Context, host string) ([]Model, error) {
+	starter := g.starters[host]
+	if starter == nil {
+		return nil, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("host: %q is not one of %v", host, slices.Sorted(maps.Keys(g.starters))))
+	}
+	return starter.Models(ctx)
+}
+
+// Session finds a session by its id.
+func (g *Gateway) Session(id string) (*Session, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sessions[id]
+	return s, s != nil
+}
+
+// Sessions lists all sessions, oldest first.
+func (g *Gateway) Sessions() []SessionView {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	views := make([]SessionView, 0, len(g.order))
+	for _, s := range g.order {
+		views = append(views, s.view())
+	}
+	return views
+}
+
+// Providers lists the providers that said hello, in the order in which they
+// connected.
+func (g *Gateway) Providers() []ProviderView {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	views := make([]ProviderView, 0, len(g.conns))
+	for c := range g.conns {
+		if p := c.provider; p != nil {
+			views = append(views, p.view(c))
+		}
+	}
+	slices.SortFunc(views, func(a, b ProviderView) int {
+		return cmp.Or(a.ConnectedAt.Compare(b.ConnectedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return views
+}
+
+// StopProvider closes the connections of all providers of a name and says how
+// many there were.
+func (g *Gateway) StopProvider(name string) int {
+	g.mu.Lock()
+	var stop []*Conn
+	for c := range g.conns {
+		if c.provider != nil && c.provider.name == name {
+			stop = append(stop, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range stop {
+		c.close(protocol.CloseNormal, "stopped by the user")
+	}
+	return len(stop)
+}
+
+// SetForeground makes a session the first that providers are offered.
+func (g *Gateway) SetForeground(id string) error {
+	g.mu.Lock()
+	s := g.sessions[id]
+	if s == nil || s.ending() {
+		g.mu.Unlock()
+		return noSession(id)
+	}
+	g.foreground = id
+	waiting := g.announce()
+	g.mu.Unlock()
+	flush(waiting)
+	return nil
+}
+
+// InUse reports whether there is any session or provider.
+func (g *Gateway) InUse() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.sessions) > 0 || len(g.conns) > 0
+}
+
+// Drain ends every session, telling the providers, and then every connection.
+// It returns when that is done or ctx ends.
+func (g *Gateway) Drain(ctx context.Context) {
+	g.mu.Lock()
+	g.draining = true
+	sessions := slices.Clone(g.order)
+	g.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range sessions {
+		wg.Go(func() {
+			if err := s.Stop(ctx, "the gateway is shutting down"); err != nil {
+				g.log.Warn("stopping a session", "session", s.id, "error", err)
+			}
+		})
+	}
+	wg.Wait()
+	g.mu.Lock()
+	conns := slices.Collect(maps.Keys(g.conns))
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
+	}
+	g.reading.Wait()
+}
+
+// current is the foreground session: the chosen one while it lives, else the
+// newest. Call with g.mu held.
+func (g *Gateway) current() *Session {
+	if s := g.sessions[g.foreground]; s != nil && !s.ending() {
+		return s
+	}
+	for _, s := range slices.Backward(g.order) {
+		if !s.ending() {
+			return s
+		}
+	}
+	return nil
+}
+
+// active lists the sessions for an identity: those that it may bind first (its
+// own, the foreground one, the most recent), the others without cwd. Call with
+// g.mu held.
+func (g *Gateway) active(id *identity) []protocol.SessionInfo {
+	front := g.current()
+	list := []protocol.SessionInfo{}
+	add := func(s *Session) {
+		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == front}
+		if id.mayBind(s) {
+			info.CWD = s.cwd
+		}
+		list = append(list, info)
+	}
+	if front != nil {
+		add(front)
+	}
+	for _, s := range slices.Backward(g.order) {
+		if s != front && !s.ending() {
+			add(s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b protocol.SessionInfo) int {
+		return g.rank(id, a.ID) - g.rank(id, b.ID)
+	})
+	return list
+}
+
+// rank orders sessions for an identity: those that it may bind first. Its own,
+// if it has one, is the only such. Call with g.mu held.
+func (g *Gateway) rank(id *identity, session string) int {
+	if id.mayBind(g.sessions[session]) {
+		return 0
+	}
+	return 1
+}
+
+// announce queues the session list to every connection that may want it and
+// returns them, to be flushed once g.mu is free. Call with g.mu held.
+func (g *Gateway) announce() []*Conn {
+	var told []*Conn
+	for c := range g.conns {
+		if c.announce() {
+			told = append(told, c)
+		}
+	}
+	return told
+}
+
+func flush(conns []*Conn) {
+	for _, c := range conns {
+		c.peer.Flush()
+	}
+}
+
+func noSession(id string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q does not exist", id), SessionID: id}
+}
+
+// Stats counts what the gateway did since it started.
+type Stats struct {
+	Calls         atomic.Uint64
+	FailedCalls   atomic.Uint64
+	CallMicros    atomic.Uint64
+	Pushes        atomic.Uint64
+	DroppedPush   atomic.Uint64
+	Errors        atomic.Uint64 // error messages to providers
+	UnsureMatches atomic.Uint64 // patterns that took too long, texts too long to try
+	Ignored       atomic.Uint64 // late results, progress and gate results
+	Refreshes     atomic.Uint64 // tool lists given to hosts
+	SlowPeers     atomic.Uint64
+	Connections   atomic.Uint64
+	AuthFailures  atomic.Uint64
+}
+
+// Stats returns the counters, which go on counting.
+func (g *Gateway) Stats() *Stats { return &g.stats }
+
+// schemaCache keeps the schemas compiled that calls use. A provider's tools are
+// kept as raw text, since compiled ones take many times the memory and most
+// tools are never called. Two generations make it an LRU of sorts: when the
+// young one is full it becomes the old one.
+type schemaCache struct {
+	mu         sync.Mutex
+	young, old map[*tool]*protocol.Schema
+}
+
+const schemasKept = 128
+
+func (c *schemaCache) get(t *tool) (*protocol.Schema, error) {
+	c.mu.Lock()
+	s, ok := c.young[t]
+	if !ok {
+		if s, ok = c.old[t]; ok {
+			c.put(t, s)
+		}
+	}
+	c.mu.Unlock()
+	if ok {
+		return s, nil
+	}
+	s, err := protocol.CompileSchema(t.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.put(t, s)
+	c.mu.Unlock()
+	return s, nil
+}
+
+// put adds to the young generation. Call with c.mu held.
+func (c *schemaCache) put(t *tool, s *protocol.Schema) {
+	if len(c.young) >= schemasKept || c.young == nil {
+		c.old, c.young = c.young, make(map[*tool]*protocol.Schema)
+	}
+	c.young[t] = s
+}

@@ -1,0 +1,269 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// Host runs a session's agent: the Copilot CLI, a remote host, or the local
+// session without a model. The gateway calls it from one goroutine per session,
+// but for Interrupt and Log, which may come from any. No call is made under a lock.
+type Host interface {
+	// SetTools replaces the tools that the providers give the session.
+	// Revisions rise with each list.
+	SetTools(ctx context.Context, revision uint64, tools []Tool) error
+	// Send gives the session a prompt and returns when it was taken, not when
+	// its turn ended: the turn ends with the next [HostCalls.Idle].
+	Send(ctx context.Context, p Prompt) error
+	// Log shows a line in the session's own timeline. It must not block.
+	Log(level LogLevel, message string)
+	// Interrupt stops the turn that runs. Calls in flight were already ended.
+	Interrupt(ctx context.Context, reason string) error
+	// Close ends the session. It is called once, after the providers were told.
+	Close(ctx context.Context, reason string) error
+}
+
+// HostCalls is what a host calls back. A *[Session] implements it; all methods
+// may be called from any goroutine, and those that take a context return early
+// when it ends.
+type HostCalls interface {
+	// ID is the gateway's id of the session.
+	ID() string
+	// CallTool runs a provider's tool and returns its outcome, always one,
+	// at the tool's timeout at the latest. Ending ctx cancels the call with
+	// reason "interrupted".
+	CallTool(ctx context.Context, c Call) Outcome
+	// PreToolUse asks the providers' rules and gates about a tool call that
+	// the session is about to make (its own tools included).
+	PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision
+	// UserPrompt returns the text to add to a prompt, "" for none. Source is
+	// "user", or the source of the [Prompt] that the gateway sent.
+	UserPrompt(ctx context.Context, prompt, source string) string
+	// Transform returns the sections of the system prompt that providers change.
+	Transform(ctx context.Context, sections map[string]string) map[string]string
+	// PromptVaries reports whether a provider decides at each prompt how a
+	// section reads, so that what Transform said holds for one prompt.
+	PromptVaries() bool
+	// Event feeds what the session does to its timeline, to live followers
+	// and to subscribed providers. Order is kept.
+	Event(e Event)
+	// Busy says that a turn began; Idle that none runs and none is queued.
+	// A new session is idle.
+	Busy()
+	Idle()
+	// Note adds a line of the host's own to the session's timeline here; the
+	// host shows it in its own, if it has one.
+	Note(level LogLevel, message string)
+	// Ended says that the session is gone on the host's side: a process that
+	// died for good, a connection that did not come back.
+	Ended(reason string)
+}
+
+// Starter makes sessions of one kind on request.
+type Starter interface {
+	// Start makes a session, registers it with [Gateway.Register] and returns
+	// it. Its error names the field of the request that is wrong.
+	Start(ctx context.Context, g *Gateway, r StartRequest) (*Session, error)
+	// Models lists the models that sessions of this kind can use.
+	Models(ctx context.Context) ([]Model, error)
+}
+
+// StartRequest says what session to start.
+type StartRequest struct {
+	Host        string // kind: copilot, local
+	Model       string
+	CWD         string // absolute, exists
+	Label       string
+	ProviderURL string // a model endpoint of the user's own (OpenAI wire)
+	ProviderKey string // its key; never logged
+}
+
+// Model is a model that a session can use.
+type Model struct {
+	ID         string  `json:"id"`
+	Name       string  `json:"name"`
+	Multiplier float64 `json:"multiplier"`
+}
+
+// HostInfo describes a host to the gateway.
+type HostInfo struct {
+	Kind string // copilot, local, or the name that a remote host gave
+	// What the host can do. Without Send, injects become surface; without
+	// Log, the gateway's own timeline is all there is; without Hooks the
+	// gateway asks gates itself inside CallTool.
+	Send, Log, Hooks, Transforms, Interrupt bool
+	// LiveTools: the host takes a tool list at once and cheaply, so a change
+	// need not wait for others.
+	LiveTools bool
+	// CachesPrompt: the host keeps what Transform said until it is given its
+	// tools again, so a change of a section is a reason to give them.
+	CachesPrompt bool
+	// Aliases maps the documents' tool names to the host's: shell, edit, read.
+	Aliases map[string][]string
+	// Tools are the names of the session's own tools, as far as the host
+	// knows; nil when it doesn't.
+	Tools []string
+}
+
+// Tool is a tool as a session's host sees it.
+type Tool struct {
+	Name        string
+	Description string
+	Parameters  protocol.Raw // JSON Schema of an object
+	Provider    string       // the provider's name, for people
+}
+
+// Prompt is what the gateway gives a session.
+type Prompt struct {
+	Text string
+	Mode string // enqueue (default) or immediate
+	// Source is "user", or "provider:NAME" for what a provider pushed.
+	Source string
+}
+
+// SourceUser is the source of prompts that a person sent.
+const SourceUser = "user"
+
+// LogLevel of a line in a session's timeline.
+type LogLevel string
+
+// Levels of a timeline line.
+const (
+	LogInfo    LogLevel = "info"
+	LogWarning LogLevel = "warning"
+	LogError   LogLevel = "error"
+)
+
+// Call is a tool call as a session makes it.
+type Call struct {
+	Name        string
+	Args        protocol.Raw  // raw JSON; empty means {}
+	Timeout     time.Duration // 0: the tool's own
+	Traceparent string
+	// AskGates asks the rules and gates also where the host has hooks and asks
+	// them itself: for a call that does not come from the host.
+	AskGates bool
+}
+
+// Outcome is how a call ended: with data, with a file, or with an error and its code.
+type Outcome struct {
+	Data      protocol.Raw // raw JSON as the provider sent it
+	File      *File
+	Error     string
+	ErrorCode protocol.Code // "" on success
+	Retryable bool
+	Duration  time.Duration
+}
+
+// Failed reports whether the call failed.
+func (o Outcome) Failed() bool { return o.ErrorCode != "" }
+
+// Text is what a model, or a person, reads of the outcome: a string as it is,
+// anything else as compact JSON, an error with its code.
+func (o Outcome) Text() string {
+	switch {
+	case o.Failed():
+		return string(o.ErrorCode) + ": " + o.Error
+	case o.File != nil:
+		if text, ok := o.File.Text(); ok {
+			return text
+		}
+		return o.File.String()
+	}
+	if s, ok := protocol.Text(o.Data); ok {
+		return s
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, o.Data) != nil {
+		return string(o.Data)
+	}
+	return b.String()
+}
+
+// Decision is what rules and gates say about a tool call.
+type Decision struct {
+	Deny    bool
+	Reason  string // of a denial
+	Context string // to add when allowed, "" for none
+}
+
+// Callbacks of a session, as spec/session-api.md names them.
+const (
+	OnStartReasoning     = "onStartReasoning"
+	OnReasoning          = "onReasoning"
+	OnEndReasoning       = "onEndReasoning"
+	OnStartMessage       = "onStartMessage"
+	OnMessage            = "onMessage"
+	OnEndMessage         = "onEndMessage"
+	OnStartToolExecution = "onStartToolExecution"
+	OnToolExecution      = "onToolExecution"
+	OnEndToolExecution   = "onEndToolExecution"
+	OnAgentStart         = "onAgentStart"
+	OnAgentEnd           = "onAgentEnd"
+	OnIdle               = "onIdle"
+	// OnGeneratedUserPrompt reports a prompt that a push made.
+	OnGeneratedUserPrompt = "onGeneratedUserPrompt"
+)
+
+// Event is something that a session did. Callback says which members are set;
+// an event with SessionError has none. UserMessage and Intent have no callback:
+// they feed the timeline and subscribed providers only.
+type Event struct {
+	Callback string
+
+	ID       string // reasoningId, messageId, toolCallId or turnId
+	Delta    string // onReasoning, onMessage, onToolExecution
+	Content  string // onEndReasoning, onEndMessage, onGeneratedUserPrompt (the prompt)
+	ParentID string // parentToolCallId
+	Tool     string // toolName
+	Args     string // toolArguments, as JSON text
+	Result   *ToolOutput
+	Error    *ToolError
+	Provider string // of the tool, where a provider owns it
+
+	SessionError string // a turn or the session failed
+	UserMessage  string // a prompt was taken
+	Source       string // whose it was, as in Prompt.Source; "" for the user
+	Intent       string // assistant.intent
+
+	// Forwarded is the session.event that a host that speaks of the four
+	// events sent, as it was; "" and nil otherwise.
+	Forwarded string
+	Data      protocol.Raw
+	// Requests are the tools that a complete message asks for.
+	Requests []ToolRequest
+}
+
+// ToolRequest is a tool call that an assistant's message asks for.
+type ToolRequest struct {
+	Name string       `json:"name"`
+	Args protocol.Raw `json:"args"`
+}
+
+// ToolOutput is the result of a finished tool execution.
+type ToolOutput struct {
+	Content         string `json:"content"`
+	DetailedContent string `json:"detailedContent,omitzero"`
+}
+
+// ToolError is the error of a finished tool execution.
+type ToolError struct {
+	Message string `json:"message"`
+	Code    string `json:"code,omitzero"`
+}
+
+// Peer is the gateway's way to a provider, over a wire or in process.
+type Peer interface {
+	// Send queues a message and never blocks; order is kept. It may be
+	// called under a lock. A peer that is closed drops it.
+	Send(m protocol.Message)
+	// Flush starts sending what is queued. It is called after every Send,
+	// under no lock, and does not block either.
+	Flush()
+	// Close ends the connection after what was sent, with a close code.
+	Close(code protocol.CloseCode, reason string)
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"tapgw/internal/protocol"
+)
+
+// HostLocal is the kind of sessions that have no model.
+const HostLocal = "local"
+
+// LocalStarter starts sessions without a model, for people who write providers
+// and for scripts: a prompt is the user's and nothing comes of it, but
+// "call:NAME {json}" calls that tool, and its outcome is the answer.
+type LocalStarter struct{}
+
+// Start implements [Starter].
+func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
+	h := &localHost{}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	// Nothing calls the host before Register has returned but its worker,
+	// which has nothing to do until a provider or a prompt comes.
+	h.ready.Add(1)
+	defer h.ready.Done()
+	s, err := g.Register(SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
+		HostInfo{Kind: HostLocal, Send: true, Interrupt: true, LiveTools: true}, h)
+	if err != nil {
+		return nil, err
+	}
+	h.calls = s
+	return s, nil
+}
+
+// Models implements [Starter].
+func (LocalStarter) Models(context.Context) ([]Model, error) {
+	return []Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
+}
+
+// localHost runs a session without a model. One goroutine, which lives while
+// there are prompts, takes them in order.
+type localHost struct {
+	ready  sync.WaitGroup // until calls is set
+	calls  HostCalls
+	ctx    context.Context
+	cancel context.CancelFunc
+	turns  sync.WaitGroup
+
+	mu        sync.Mutex
+	queue     []Prompt
+	running   bool
+	interrupt context.CancelFunc // ends the turn that runs
+	count     int
+}
+
+func (h *localHost) SetTools(context.Context, uint64, []Tool) error { return nil }
+
+func (h *localHost) Log(LogLevel, string) {}
+
+func (h *localHost) Send(_ context.Context, p Prompt) error {
+	h.ready.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue = append(h.queue, p)
+	if !h.running {
+		h.running = true
+		h.calls.Busy()
+		h.turns.Go(h.run)
+	}
+	return nil
+}
+
+func (h *localHost) run() {
+	for {
+		h.mu.Lock()
+		if len(h.queue) == 0 || h.ctx.Err() != nil {
+			h.running = false
+			// Told before the next prompt can say that the session is busy.
+			h.calls.Idle()
+			h.mu.Unlock()
+			return
+		}
+		p := h.queue[0]
+		h.queue = h.queue[1:]
+		h.count++
+		n := h.count
+		ctx, cancel := context.WithCancel(h.ctx)
+		h.interrupt = cancel
+		h.mu.Unlock()
+		h.turn(ctx, n, p)
+		cancel()
+	}
+}
+
+func (h *localHost) turn(ctx context.Context, n int, p Prompt) {
+	h.calls.Event(Event{UserMessage: p.Text, Source: p.Source})
+	h.calls.UserPrompt(ctx, p.Text, p.Source)
+	turn := fmt.Sprintf("turn-%d", n)
+	h.calls.Event(Event{Callback: OnAgentStart, ID: turn})
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.Text), "call:"); ok {
+		name, args, _ := strings.Cut(rest, " ")
+		h.call(ctx, n, name, strings.TrimSpace(args))
+	}
+	h.calls.Event(Event{Callback: OnAgentEnd, ID: turn})
+}
+
+func (h *localHost) call(ctx context.Context, n int, name, args string) {
+	if args == "" {
+		args = "{}"
+	}
+	id := fmt.Sprintf("call-%d", n)
+	h.calls.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: name, Args: args})
+	var o Outcome
+	if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
+		o = Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err), ErrorCode: protocol.CodeInvalidArguments}
+	} else {
+		o = h.calls.CallTool(ctx, Call{Name: name, Args: protocol.Raw(args)})
+	}
+	end := Event{Callback: OnEndToolExecution, ID: id, Tool: name}
+	if o.Failed() {
+		end.Error = &ToolError{Message: o.Error, Code: string(o.ErrorCode)}
+	} else {
+		end.Result = &ToolOutput{Content: o.Text()}
+	}
+	h.calls.Event(end)
+	message := fmt.Sprintf("message-%d", n)
+	h.calls.Event(Event{Callback: OnStartMessage, ID: message})
+	h.calls.Event(Event{Callback: OnMessage, ID: message, Delta: o.Text()})
+	h.calls.Event(Event{Callback: OnEndMessage, ID: message, Content: o.Text()})
+}
+
+func (h *localHost) Interrupt(context.Context, string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue = nil
+	if h.interrupt != nil {
+		h.interrupt()
+	}
+	return nil
+}
+
+func (h *localHost) Close(context.Context, string) error {
+	h.cancel()
+	h.turns.Wait()
+	return nil
+}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/subtle"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// pairingLife is how long a pairing code is good.
+const pairingLife = 2 * time.Minute
+
+// pairing is a pairing code that was shown and not typed yet. Guarded by
+// Gateway.mu.
+type pairing struct {
+	code     string
+	provider string // as it calls itself
+	session  *Session
+	expires  time.Time
+	timer    *time.Timer
+}
+
+// PairingView is a pending pairing code as people see it.
+type PairingView struct {
+	Provider  string    `json:"provider"`
+	Code      string    `json:"code"`
+	Session   string    `json:"session"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// Pairings lists the codes that wait to be typed.
+func (g *Gateway) Pairings() []PairingView {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	views := []PairingView{}
+	for c := range g.conns {
+		if p := c.pairing; p != nil {
+			views = append(views, PairingView{Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC()})
+		}
+	}
+	slices.SortFunc(views, func(a, b PairingView) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.Provider, b.Provider))
+	})
+	return views
+}
+
+// pair begins pairing: the code goes to the session's timeline and to whoever
+// asks for the pending ones, and only through the user to the provider.
+func (c *Conn) pair(m *protocol.Auth) {
+	g := c.g
+	if !g.pairings.allow() {
+		c.fault(&protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf("more than %d pairings a minute; retry in a minute", protocol.MaxPairingsAMinute), ReplyTo: protocol.TypeAuth})
+		return
+	}
+	g.mu.Lock()
+	s := g.current()
+	if m.Session != "" {
+		s = g.sessions[m.Session]
+	}
+	if s == nil || s.ending() {
+		g.mu.Unlock()
+		e := faultf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
+		if m.Session != "" {
+			e = noSession(m.Session)
+		}
+		e.ReplyTo = protocol.TypeAuth
+		c.fault(e)
+		return
+	}
+	name := m.Name
+	if !protocol.ValidName(name) {
+		name = "unnamed"
+	}
+	p := &pairing{code: newCode(), provider: name, session: s, expires: time.Now().Add(pairingLife)}
+	p.timer = time.AfterFunc(pairingLife, func() {
+		if c.is(awaitPairing) {
+			c.close(protocol.ClosePolicy, "the pairing code has expired")
+		}
+	})
+	c.pairing = p
+	c.authTimer.Stop()
+	c.state.Store(int32(awaitPairing))
+	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
+	g.mu.Unlock()
+	s.show(LogWarning, "tapgw", fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", name, p.code))
+	c.peer.Flush()
+}
+
+// newCode makes 6 random digits.
+func newCode() string {
+	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
+	if err != nil {
+		panic(err) // only without a source of randomness
+	}
+	return fmt.Sprintf("%06d", n)
+}
+
+// confirm takes the code that the user typed: one try a connection.
+func (c *Conn) confirm(m *protocol.AuthConfirm) {
+	g := c.g
+	g.mu.Lock()
+	p := c.pairing
+	c.pairing = nil
+	if p != nil {
+		p.timer.Stop()
+	}
+	if p == nil || p.session.ending() || time.Now().After(p.expires) || subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) != 1 {
+		g.mu.Unlock()
+		g.stats.AuthFailures.Add(1)
+		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: "the pairing code is wrong or has expired; connect again for a new one", ReplyTo: protocol.TypeAuthConfirm})
+		return
+	}
+	token := newSecret(prefixPaired)
+	id := &identity{trust: TrustExternal, session: p.session.id}
+	g.tokens[keyOf(token)] = id
+	c.identity = id
+	c.state.Store(int32(awaitHello))
+	list := g.active(id)
+	c.offered = len(list) > 0
+	c.peer.Send(&protocol.Sessions{Token: token, Active: list})
+	g.mu.Unlock()
+	p.session.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))
+	c.peer.Flush()
+}

@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// transform is a provider's change of a section. It is fixed once made.
+type transform struct {
+	protocol.Transform
+	provider *Provider
+}
+
+// asks reports whether the provider is asked each time.
+func (t *transform) asks() bool { return t.Action == protocol.TransformCallback }
+
+// protectedSections take only append, from anyone (v2, "Protected prompt sections").
+var protectedSections = []string{"safety", "identity"}
+
+// UserPrompt implements [HostCalls]: the contexts of all providers in the order
+// in which they joined, each startup context before, once and not again for a
+// provider that comes back.
+func (s *Session) UserPrompt(_ context.Context, _, source string) string {
+	if source == "" || source == SourceUser {
+		s.userSpoke()
+	}
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	var startup, ambient []string
+	for _, b := range s.bindings {
+		if b.offer.startup != "" && !b.past.started {
+			b.past.started = true
+			startup = append(startup, b.offer.startup)
+		}
+		ambient = append(ambient, b.offer.context)
+	}
+	return join(append(startup, ambient...))
+}
+
+// Transform implements [HostCalls]: each section goes through its transforms in
+// the order in which they were registered, sections side by side.
+func (s *Session) Transform(ctx context.Context, sections map[string]string) map[string]string {
+	r := s.routes.Load()
+	changed := make(map[string]string, len(sections))
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for name, text := range sections {
+		list := r.transforms[name]
+		if !slices.ContainsFunc(list, (*transform).asks) {
+			mu.Lock()
+			changed[name] = s.apply(ctx, name, text, list)
+			mu.Unlock()
+			continue
+		}
+		wg.Go(func() {
+			text := s.apply(ctx, name, text, list)
+			mu.Lock()
+			defer mu.Unlock()
+			changed[name] = text
+		})
+	}
+	wg.Wait()
+	return changed
+}
+
+// PromptVaries implements [HostCalls].
+func (s *Session) PromptVaries() bool {
+	for _, list := range s.routes.Load().transforms {
+		if slices.ContainsFunc(list, (*transform).asks) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Session) apply(ctx context.Context, section, text string, list []*transform) string {
+	for _, t := range list {
+		switch t.Action {
+		case protocol.TransformAppend:
+			text = join([]string{text, t.Content})
+		case protocol.TransformPrepend:
+			text = join([]string{t.Content, text})
+		case protocol.TransformReplace:
+			text = t.Content
+		case protocol.TransformCallback:
+			text = t.ask(ctx, s, section, text)
+		}
+	}
+	return text
+}
+
+// ask sends a transform.request; without an answer in time the text stays.
+func (t *transform) ask(ctx context.Context, s *Session, section, current string) string {
+	p := t.provider
+	id := newCallID()
+	answer := make(chan string, 1)
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return current
+	}
+	p.rewrites[id] = answer
+	p.peer.Send(&protocol.TransformRequest{CallID: id.String(), SessionID: s.id, Section: section, Current: current})
+	p.mu.Unlock()
+	p.peer.Flush()
+	timer := time.NewTimer(protocol.TransformTimeout)
+	defer timer.Stop()
+	select {
+	case text, ok := <-answer:
+		if ok {
+			return text
+		}
+	case <-timer.C:
+		s.note(LogWarning, sourceGateway, "provider "+p.name+" did not answer in time how section "+section+" is to read; it stays as it is")
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	delete(p.rewrites, id)
+	p.mu.Unlock()
+	return current
+}
+
+func (c *Conn) transformResult(m *protocol.TransformResult) {
+	p := c.provider
+	id, err := uuid.Parse(m.CallID)
+	p.mu.Lock()
+	answer := p.rewrites[id]
+	delete(p.rewrites, id)
+	p.mu.Unlock()
+	if err != nil || answer == nil {
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	answer <- *m.Content
+}
+
+// loseRewrites lets the sections stay that the provider was asked about. Call
+// with p.mu held.
+func (p *Provider) loseRewrites() {
+	for id, answer := range p.rewrites {
+		delete(p.rewrites, id)
+		close(answer)
+	}
+}

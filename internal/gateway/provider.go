@@ -1,0 +1,432 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// Provider is one connection's part in sessions: who it is, what it is bound
+// to, and the calls that it has to answer.
+type Provider struct {
+	// Fixed at creation.
+	id          string
+	name        string
+	instance    string
+	title       string       // of metadata: title or url, to tell instances apart
+	metadata    protocol.Raw // nil when it gave none
+	trust       Trust
+	concurrency *protocol.Concurrency
+	subscribed  []string
+	peer        Peer
+	connectedAt time.Time
+
+	lastActive atomic.Int64 // when it last sent something, Unix nanoseconds
+
+	// Guarded by Gateway.mu.
+	all      bool // bound to all sessions
+	base     *offer
+	bindings []*binding
+	past     map[string]*past // by session id
+
+	mu        sync.Mutex
+	gone      bool
+	pending   map[uuid.UUID]*call
+	ended     tombstones
+	lingering map[uuid.UUID]*lingering // cancelled calls that keep their slot
+	gates     map[uuid.UUID]*gateWait
+	rewrites  map[uuid.UUID]chan string // transform.requests in flight; each holds one
+}
+
+// tool is a tool of a provider. It is fixed once made.
+type tool struct {
+	protocol.Tool
+	provider *Provider
+	timeout  time.Duration
+	check    bool
+	slots    *slots // nil: no limit
+}
+
+// binding joins a provider and a session. Guarded by Gateway.mu.
+type binding struct {
+	provider *Provider
+	session  *Session
+	offer    *offer
+	past     *past
+	pending  bool // told that the session ends, not answered yet
+}
+
+// past is what a session and a provider have behind them. It belongs to the
+// identity, so that a binding anew begins nothing again.
+type past struct {
+	revision uint64
+	started  bool // its startup context was given
+}
+
+// pastIn is the provider's past in a session. Call with Gateway.mu held.
+func (p *Provider) pastIn(session string) *past {
+	if p.past[session] == nil {
+		p.past[session] = &past{}
+	}
+	return p.past[session]
+}
+
+// newProvider makes the provider that a hello describes. Call with Gateway.mu held.
+func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
+	p := &Provider{name: m.Name, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, subscribed: m.Subscribe,
+		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, lingering: map[uuid.UUID]*lingering{},
+		gates: map[uuid.UUID]*gateWait{}, rewrites: map[uuid.UUID]chan string{}}
+	if m.Metadata.Kind() == '{' {
+		p.metadata = slices.Clone(m.Metadata)
+		var d struct{ Title, URL string }
+		_ = protocol.Object(p.metadata, func(name string, v protocol.Raw) error {
+			switch name {
+			case "title":
+				d.Title, _ = protocol.Text(v)
+			case "url":
+				d.URL, _ = protocol.Text(v)
+			}
+			return nil
+		})
+		p.title = clean(cmp.Or(d.Title, d.URL))
+	}
+	p.lastActive.Store(time.Now().UnixNano())
+	switch {
+	case restore != nil:
+		p.id, p.past = restore.providerID, restore.past
+	case c.provider != nil:
+		p.id, p.past = c.provider.id, c.provider.past
+	default:
+		p.id, p.past = "p-"+newSecret("")[:8], map[string]*past{}
+	}
+	return p
+}
+
+// succeed takes the place of what the connection was before, which has lost its
+// calls and bindings. Call with Gateway.mu held.
+func (p *Provider) succeed(old *Provider) {
+	if old == nil {
+		return
+	}
+	p.connectedAt = old.connectedAt
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	old.gone = true
+	// It is the connection that remembers how its calls ended.
+	p.ended, old.ended = old.ended, tombstones{}
+	for id, l := range old.lingering {
+		l.timer.Stop()
+		p.linger(id, l.slots)
+	}
+	clear(old.lingering)
+}
+
+// own makes tools of definitions.
+func (p *Provider) own(defs []protocol.Tool) []*tool {
+	tools := make([]*tool, len(defs))
+	for i, d := range defs {
+		// The definition shares the memory of the message that it came in.
+		d.Parameters = slices.Clone(d.Parameters)
+		t := &tool{Tool: d, provider: p, timeout: protocol.DefaultToolTimeout, check: d.Validate == nil || *d.Validate}
+		if d.Timeout != nil {
+			t.timeout = time.Duration(*d.Timeout) * time.Millisecond
+		}
+		tools[i] = t
+	}
+	return tools
+}
+
+// merge adds or replaces tools by name and drops others.
+func merge(tools, changed []*tool, remove []string) []*tool {
+	var list []*tool
+	for _, t := range tools {
+		if !slices.Contains(remove, t.Name) && !slices.ContainsFunc(changed, func(u *tool) bool { return u.Name == t.Name }) {
+			list = append(list, t)
+		}
+	}
+	return append(list, changed...)
+}
+
+// onlySession is the id of the session that the provider is bound to, if that
+// is one. Call with Gateway.mu held.
+func (p *Provider) onlySession() string {
+	if !p.all && len(p.bindings) == 1 {
+		return p.bindings[0].session.id
+	}
+	return ""
+}
+
+// view is the provider as people see it. Call with Gateway.mu held.
+func (p *Provider) view(c *Conn) ProviderView {
+	p.mu.Lock()
+	inFlight := len(p.pending)
+	p.mu.Unlock()
+	v := ProviderView{ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
+		Session: p.onlySession(), Tools: p.base.count(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC()}
+	if p.all {
+		v.Session = protocol.AllSessions
+	}
+	return v
+}
+
+// take removes a call from pending, leaving its tombstone; nil if it ended
+// before. Call with p.mu held.
+func (p *Provider) take(id uuid.UUID) *call {
+	k := p.pending[id]
+	if k != nil {
+		delete(p.pending, id)
+		p.ended.add(id)
+	}
+	return k
+}
+
+// drop takes a call out of pending that the provider is told to cancel. Call with
+// p.mu held.
+func (p *Provider) drop(k *call, reason string) {
+	p.take(k.id)
+	if !k.sent {
+		k.tool.slots.abandon(k)
+		return
+	}
+	p.peer.Send(&protocol.ToolCancel{ID: k.id.String(), SessionID: k.session.id, Reason: reason})
+	if k.tool.slots != nil {
+		k.lingers = true
+		p.linger(k.id, k.tool.slots)
+	}
+}
+
+// linger keeps the slot of a cancelled call until it is answered, for a while.
+// Call with p.mu held.
+func (p *Provider) linger(id uuid.UUID, s *slots) {
+	p.lingering[id] = &lingering{s, time.AfterFunc(slotGrace, func() { p.vacate(id) })}
+}
+
+// cancel takes out the calls that match, tells the provider to drop them, and
+// returns them for the caller to end.
+func (p *Provider) cancel(match func(*call) bool, reason string) []*call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ended []*call
+	for _, k := range p.pending {
+		if match(k) {
+			ended = append(ended, k)
+		}
+	}
+	// In the order in which they were called: ids rise.
+	slices.SortFunc(ended, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, k := range ended {
+		p.drop(k, reason)
+	}
+	return ended
+}
+
+// cancelOne is cancel for one call.
+func (p *Provider) cancelOne(k *call, reason string) []*call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pending[k.id] != k {
+		return nil
+	}
+	p.drop(k, reason)
+	return []*call{k}
+}
+
+// leave marks the provider as gone, takes out all its calls, fails its gates and
+// frees its slots.
+func (p *Provider) leave() []*call {
+	p.mu.Lock()
+	p.gone = true
+	ended := make([]*call, 0, len(p.pending))
+	for id, k := range p.pending {
+		if !k.sent {
+			k.tool.slots.abandon(k)
+		}
+		ended = append(ended, p.take(id))
+	}
+	p.loseAnswers()
+	var slots []uuid.UUID
+	for id := range p.lingering {
+		slots = append(slots, id)
+	}
+	p.mu.Unlock()
+	for _, id := range slots {
+		p.vacate(id)
+	}
+	return ended
+}
+
+// loseAnswers ends what waits for gate and transform results: gates as their
+// rules say, sections as they are. Call with p.mu held.
+func (p *Provider) loseAnswers() {
+	p.loseGates()
+	p.loseRewrites()
+}
+
+// lingering is the slot of a cancelled call that the provider did not answer yet.
+type lingering struct {
+	slots *slots
+	timer *time.Timer
+}
+
+// vacate frees the slot of a cancelled call. Call under no lock.
+func (p *Provider) vacate(id uuid.UUID) {
+	p.mu.Lock()
+	l := p.lingering[id]
+	delete(p.lingering, id)
+	p.mu.Unlock()
+	if l != nil {
+		l.timer.Stop()
+		l.slots.free()
+	}
+}
+
+// result ends the call that a provider answers.
+func (c *Conn) result(m *protocol.ToolResult) {
+	id, known := c.find(m.ID)
+	if known == nil {
+		if !c.late(m.ID) {
+			c.fault(&protocol.Error{Code: protocol.CodeUnknownCallID, Message: fmt.Sprintf("tool.result.id: no call has the id %q", m.ID), ReplyTo: protocol.TypeToolResult})
+			c.ambiguous("", protocol.CodeInternal, fmt.Sprintf("the provider answered a call that nobody made (%q)", m.ID))
+		}
+		return
+	}
+	p := c.provider
+	p.mu.Lock()
+	k := p.take(id)
+	p.mu.Unlock()
+	if k == nil { // its timeout was faster
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	if m.File != nil && !m.Failed() {
+		c.readResult(k, *m.File)
+		return
+	}
+	k.finish(outcome(m))
+}
+
+// outcome is what a session is told of a result. Both data and error is an error.
+func outcome(m *protocol.ToolResult) Outcome {
+	if !m.Failed() {
+		return Outcome{Data: m.Data}
+	}
+	o := Outcome{Error: m.Error, ErrorCode: m.ErrorCode.ResultCode(), Retryable: m.Retryable}
+	if o.Error == "" {
+		o.Error = string(m.ErrorCode)
+	}
+	return o
+}
+
+// find looks for the call in flight with an id. The provider is the reader's
+// own here: only a hello, which the reader handles, changes it.
+func (c *Conn) find(id string) (uuid.UUID, *call) {
+	p := c.provider
+	key, err := uuid.Parse(id)
+	if p == nil || err != nil {
+		return key, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return key, p.pending[key]
+}
+
+// late reports whether an id is that of a call that ended: what comes for it is
+// ignored in silence.
+func (c *Conn) late(id string) bool {
+	p := c.provider
+	key, err := uuid.Parse(id)
+	if p == nil || err != nil {
+		return false
+	}
+	p.mu.Lock()
+	ended := p.ended.has(key)
+	p.mu.Unlock()
+	if ended {
+		p.vacate(key)
+		c.g.stats.Ignored.Add(1)
+	}
+	return ended
+}
+
+// ambiguous applies the fail-fast rule (core, "Tool call terminal semantics" 4)
+// to input that may have been the answer to a call: the call that it names
+// fails, or the only one in flight; with several the provider is disconnected.
+func (c *Conn) ambiguous(id string, code protocol.Code, message string) {
+	p := c.provider
+	if p == nil {
+		return
+	}
+	key, err := uuid.Parse(id)
+	p.mu.Lock()
+	if id != "" && err == nil && p.ended.has(key) {
+		p.mu.Unlock()
+		return
+	}
+	var k *call
+	if id != "" && err == nil {
+		k = p.take(key)
+	}
+	several := false
+	if k == nil {
+		var sent []uuid.UUID // what waits for a slot nobody can have answered
+		for id, k := range p.pending {
+			if k.sent {
+				sent = append(sent, id)
+			}
+		}
+		if several = len(sent) > 1; len(sent) == 1 {
+			k = p.take(sent[0])
+		}
+	}
+	p.mu.Unlock()
+	switch {
+	case k != nil:
+		k.finish(Outcome{Error: "protocol error: " + message, ErrorCode: code})
+	case several:
+		c.close(protocol.CloseFailedFast, "cannot tell which call was answered")
+	}
+}
+
+func (c *Conn) progress(m *protocol.ToolProgress) {
+	_, k := c.find(m.ID)
+	if k == nil {
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	k.session.show(LogInfo, c.provider.name, k.tool.Name+": "+m.Message)
+}
+
+// tombstones remembers the last calls that ended, so that late answers to them
+// are told from answers to calls that nobody made.
+type tombstones struct {
+	ids  map[uuid.UUID]struct{}
+	ring []uuid.UUID
+	next int
+}
+
+func (t *tombstones) add(id uuid.UUID) {
+	if t.ids == nil {
+		t.ids = map[uuid.UUID]struct{}{}
+	}
+	if len(t.ring) < protocol.MaxFinishedCalls {
+		t.ring = append(t.ring, id)
+	} else {
+		delete(t.ids, t.ring[t.next])
+		t.ring[t.next] = id
+		t.next = (t.next + 1) % len(t.ring)
+	}
+	t.ids[id] = struct{}{}
+}
+
+func (t *tombstones) has(id uuid.UUID) bool {
+	_, ok := t.ids[id]
+	return ok
+}

@@ -1,0 +1,370 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"tapgw/internal/protocol"
+)
+
+// pusher is what a session knows of one provider's pushes. Guarded by Session.mu.
+type pusher struct {
+	limit    *rate.Limiter
+	held     int // injects that wait
+	injected int // injects in a row without the user
+}
+
+// inject is a push that waits for its turn.
+type inject struct {
+	seq    uint64
+	who    pushedBy
+	stream string
+	text   string // what the timeline shows
+	shown  bool   // and did, when it was taken
+	prompt string // what the session gets
+	settle func(Receipt)
+}
+
+// pushedBy is where a push comes from.
+type pushedBy struct{ id, name string }
+
+// push takes a provider's push.
+func (c *Conn) push(m *protocol.Push) {
+	g, p := c.g, c.provider
+	g.mu.Lock()
+	bindings, err := c.scope(m.SessionID, protocol.TypePush)
+	if err == nil && p.all && m.SessionID == "" && !m.Broadcast {
+		err = &protocol.Error{Code: protocol.CodeInvalidSession, Message: "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)"}
+	}
+	g.mu.Unlock()
+	fail := func(e *protocol.Error) {
+		e.ReplyTo, e.RequestID = protocol.TypePush, m.RequestID
+		c.fault(e)
+	}
+	if err != nil {
+		fail(err)
+		return
+	}
+	for _, b := range bindings { // a budget each: one over it does not hold the others up
+		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id}
+		r, err := b.session.take(pushedBy{p.id, p.name}, m, receipts.settled)
+		if err != nil {
+			fail(err)
+			continue
+		}
+		receipts.taken(r)
+	}
+}
+
+// receipts tells a provider the fate of a push, if it asked with a requestId:
+// what it is at once, and for a queued one what became of it.
+type receipts struct {
+	conn      *Conn
+	requestID string
+	session   string
+
+	mu    sync.Mutex
+	told  bool
+	later *Receipt // came before the first was told
+}
+
+func (r *receipts) taken(first Receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = true
+	r.tell(first)
+	if r.later != nil {
+		r.tell(*r.later)
+	}
+}
+
+func (r *receipts) settled(last Receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.told {
+		r.later = &last
+		return
+	}
+	r.tell(last)
+}
+
+func (r *receipts) tell(receipt Receipt) {
+	if r.requestID == "" {
+		return
+	}
+	r.conn.peer.Send(&protocol.Ack{RequestID: r.requestID, SessionID: r.session, Seq: receipt.Seq, Fate: string(receipt.Fate), Reason: receipt.Reason})
+	r.conn.peer.Flush()
+}
+
+// Push takes an event from the admin side, shown as coming from a provider of
+// the given name. The receipt tells what became of it by now. The error is
+// RATE_LIMITED, PAYLOAD_TOO_LARGE, or INVALID_JSON naming the field.
+func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
+	return s.pushFrom(ctx, from, m, false)
+}
+
+// PushAndWait is Push that waits for a queued event to be delivered, and for the
+// turn that it started to end.
+func (s *Session) PushAndWait(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
+	return s.pushFrom(ctx, from, m, true)
+}
+
+func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, wait bool) (Receipt, error) {
+	if err := protocol.Validate(m); err != nil {
+		return Receipt{}, err
+	}
+	if !protocol.ValidName(from) {
+		return Receipt{}, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from))
+	}
+	settled := make(chan Receipt, 1)
+	idle := s.isIdle() // before it is busy with just this
+	r, fault := s.take(pushedBy{from, from}, m, func(r Receipt) { settled <- r })
+	if fault != nil {
+		return r, fault
+	}
+	if r.Fate != FateQueued {
+		return r, nil
+	}
+	var patience <-chan time.Time
+	if !wait {
+		// An idle session takes it at once; a busy one may keep it long.
+		var grace time.Duration
+		if idle {
+			grace = injectGrace
+		}
+		patience = time.After(grace)
+	}
+	select {
+	case r = <-settled:
+	case <-patience:
+		return r, nil
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	if !wait || r.Fate != FateDelivered {
+		return r, nil
+	}
+	return r, s.awaitTurn(ctx, r.turn)
+}
+
+// injectGrace is how long a push to an idle session waits to learn that it was
+// delivered, before it answers that it is queued.
+const injectGrace = time.Second
+
+// take stores a push and begins its delivery. settle hears of a queued inject's
+// end; nil when nobody asks.
+func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Receipt, *protocol.Error) {
+	g := s.g
+	key := streamKey{m.Stream, who.name}
+	if key.stream == "" {
+		key.stream = who.name
+	}
+	text := m.Event
+	if text == "" {
+		text = m.Prompt
+	}
+	// A filter that is set while this event is in its patterns is for the next.
+	level := s.filterOf(key).outcome(text, m.Level, func() { g.unsure("filter", who.name) })
+	injects := level == protocol.LevelInject || (m.Prompt != "" && level != protocol.OutcomeDrop)
+	s.mu.Lock()
+	if s.ctx.Err() != nil {
+		// The worker has gone: nobody would settle it.
+		s.mu.Unlock()
+		return Receipt{}, noSession(s.id)
+	}
+	from := s.pushers[who.id]
+	if from == nil {
+		from = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate)}
+		s.pushers[who.id] = from
+	}
+	switch {
+	case !from.limit.Allow():
+		s.mu.Unlock()
+		g.stats.DroppedPush.Add(1)
+		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
+	case level == protocol.OutcomeDrop:
+		s.mu.Unlock()
+		return Receipt{Fate: FateDropped, Reason: "the stream's filter drops it"}, nil
+	case injects && from.held >= protocol.MaxHeldInjects:
+		s.mu.Unlock()
+		g.stats.DroppedPush.Add(1)
+		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxHeldInjects)}
+	}
+	if err := s.room(key); err != nil {
+		s.mu.Unlock()
+		g.stats.DroppedPush.Add(1)
+		return Receipt{}, err
+	}
+	row := HistoryRow{Stream: key.stream, Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: level, Prompt: m.Prompt}
+	if m.Metadata.Kind() == '{' {
+		row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
+	}
+	seq := s.store(key, row)
+	r := Receipt{Seq: seq, Fate: FateStored}
+	var in *inject
+	if injects {
+		in = &inject{seq: seq, who: who, stream: key.stream, text: text, prompt: m.Prompt, shown: level != protocol.LevelKeep, settle: settle}
+		if in.prompt == "" {
+			in.prompt = m.Event
+		}
+		if in.settle == nil {
+			in.settle = func(Receipt) {}
+		}
+		if s.info.Send {
+			from.held++
+			s.injects = append(s.injects, in)
+			r.Fate = FateQueued
+		}
+	}
+	s.mu.Unlock()
+	g.stats.Pushes.Add(1)
+
+	switch {
+	case in != nil && !s.info.Send:
+		s.show(LogInfo, label(who.name, key.stream), text)
+		return Receipt{Seq: seq, Fate: FateSurfaced, Reason: fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)}, nil
+	case in != nil:
+		if level != protocol.LevelKeep {
+			s.show(LogInfo, label(who.name, key.stream), text)
+		}
+		s.wake()
+	case level == protocol.LevelSurface:
+		s.show(LogInfo, label(who.name, key.stream), text)
+		r.Fate = FateSurfaced
+	}
+	return r, nil
+}
+
+// label is how the timeline names where an event comes from.
+func label(provider, stream string) string {
+	if stream == provider {
+		return provider
+	}
+	return stream + "@" + provider
+}
+
+// store appends a row to its stream. Call with Session.mu held.
+func (s *Session) store(key streamKey, row HistoryRow) uint64 {
+	st := s.streamOf(key)
+	return s.pushed.add(func(seq uint64) HistoryRow {
+		row.Seq = seq
+		if len(st.rows) == protocol.StreamRetention {
+			copy(st.rows, st.rows[1:])
+			st.rows[len(st.rows)-1] = row
+		} else {
+			st.rows = append(st.rows, row)
+		}
+		return row
+	})
+}
+
+// deliver sends the next inject when the session is idle. The worker calls it.
+func (s *Session) deliver() {
+	for {
+		s.mu.Lock()
+		if len(s.injects) == 0 || s.busy {
+			s.mu.Unlock()
+			return
+		}
+		in := s.injects[0]
+		s.injects = s.injects[1:]
+		from := s.pushers[in.who.id]
+		from.held--
+		paused := from.injected > protocol.MaxInjectCycles
+		turn := s.turns
+		if !paused {
+			from.injected++
+		}
+		s.mu.Unlock()
+		if paused {
+			s.surface(in)
+			s.note(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown until the user speaks", in.who.name, from.injected))
+			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: "paused: too many injects without the user"})
+			continue
+		}
+		s.feed(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
+		err := s.send(Prompt{Text: clean(in.prompt), Mode: "enqueue", Source: SourceProvider + in.who.name})
+		if err != nil {
+			s.surface(in)
+			s.note(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))
+			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: err.Error()})
+			continue
+		}
+		in.settle(Receipt{Seq: in.seq, Fate: FateDelivered, turn: turn})
+	}
+}
+
+// surface shows an inject that is not delivered, unless it was shown before.
+func (s *Session) surface(in *inject) {
+	if !in.shown {
+		s.show(LogInfo, label(in.who.name, in.stream), in.text)
+	}
+}
+
+// userSpoke ends the pauses of providers that injected too often.
+func (s *Session) userSpoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pushers {
+		p.injected = 0
+	}
+}
+
+// History returns the newest events of streams, newest first in each: "stream"
+// of any provider or "stream@provider"; none means all. At most last of each
+// stream (0: all that are kept), none older than since.
+func (s *Session) History(streams []string, last int, since time.Time) []HistoryRow {
+	s.mu.Lock()
+	var rows []HistoryRow
+	for key, st := range s.streams {
+		if !wants(streams, key.stream, key.provider) {
+			continue
+		}
+		n := 0
+		for _, row := range slices.Backward(st.rows) {
+			if (last > 0 && n == last) || row.TS.Before(since) {
+				break
+			}
+			rows = append(rows, row)
+			n++
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(rows, func(a, b HistoryRow) int { return int(b.Seq) - int(a.Seq) })
+	return rows
+}
+
+// HistoryAfter returns what was stored after a number, oldest first, for
+// followers; at most the newest thousand.
+func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
+	rows, _ := s.pushed.after(after)
+	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !wants(streams, r.Stream, r.Provider) })
+}
+
+// HistoryCursor is the number of the newest stored event.
+func (s *Session) HistoryCursor() uint64 { return s.pushed.last() }
+
+// WaitHistory waits for something to be stored after a number.
+func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
+	return s.pushed.wait(ctx, after)
+}
+
+func wants(streams []string, stream, provider string) bool {
+	if len(streams) == 0 {
+		return true
+	}
+	for _, want := range streams {
+		name, owner, exact := strings.Cut(want, "@")
+		if name == stream && (!exact || owner == provider) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tapgw/internal/protocol"
+)
+
+// toolRun is a tool execution that goes on.
+type toolRun struct {
+	tool  string
+	args  protocol.Raw
+	start time.Time
+}
+
+// maxRunning bounds the executions that are remembered of a host that never
+// says how they end.
+const maxRunning = 1000
+
+// forward sends what a session did to the providers that subscribed to it.
+func (s *Session) forward(e Event) {
+	name, data := s.sessionEvent(e)
+	if name == "" {
+		return
+	}
+	if len(data) > protocol.MaxMessage {
+		s.g.log.Warn("an event is too long for its subscribers", "session", s.id, "event", name, "bytes", len(data))
+		return
+	}
+	s.g.mu.Lock()
+	var told []Peer
+	for _, b := range s.bindings {
+		if p := b.provider; slices.Contains(p.subscribed, name) {
+			p.peer.Send(&protocol.SessionEvent{SessionID: s.id, Event: name, Data: data})
+			told = append(told, p.peer)
+		}
+	}
+	s.g.mu.Unlock()
+	for _, p := range told {
+		p.Flush()
+	}
+}
+
+// sessionEvent is the session.event that an event is (v2, "Event payload
+// shapes"); "" for none.
+func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
+	var name string
+	var data any
+	switch {
+	case e.Forwarded != "":
+		return e.Forwarded, e.Data
+	case e.UserMessage != "":
+		name, data = protocol.EventUserMessage, map[string]string{"content": e.UserMessage}
+	case e.Intent != "":
+		name, data = protocol.EventAssistantIntent, map[string]string{"intent": e.Intent}
+	case e.Callback == OnEndMessage:
+		name, data = protocol.EventAssistantMessage, struct {
+			Content      string        `json:"content"`
+			ToolRequests []ToolRequest `json:"toolRequests,omitempty"`
+		}{e.Content, e.Requests}
+	case e.Callback == OnStartToolExecution:
+		s.mu.Lock()
+		if len(s.running) < maxRunning {
+			s.running[e.ID] = toolRun{e.Tool, protocol.Raw(e.Args), time.Now()}
+		}
+		s.mu.Unlock()
+	case e.Callback == OnEndToolExecution:
+		name, data = protocol.EventToolComplete, s.toolComplete(e)
+	}
+	if name == "" {
+		return "", nil
+	}
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return "", nil
+	}
+	return name, raw
+}
+
+func (s *Session) toolComplete(e Event) any {
+	s.mu.Lock()
+	run := s.running[e.ID]
+	delete(s.running, e.ID)
+	s.mu.Unlock()
+	type result struct {
+		Type   string `json:"type"`
+		Output string `json:"output,omitempty"`
+	}
+	d := struct {
+		Tool       string       `json:"tool"`
+		Provider   string       `json:"provider,omitempty"`
+		Args       protocol.Raw `json:"args"`
+		Result     result       `json:"result"`
+		DurationMs int64        `json:"durationMs"`
+	}{Tool: e.Tool, Provider: e.Provider, Args: run.args, Result: result{Type: "success"}}
+	if d.Tool == "" {
+		d.Tool = run.tool
+	}
+	if to := s.routes.Load().tools[d.Tool]; d.Provider == "" && to != nil {
+		d.Provider = to.owner()
+	}
+	if d.Args.Kind() != '{' || !d.Args.IsValid() {
+		d.Args = protocol.Raw("{}")
+	}
+	switch {
+	case e.Error != nil:
+		d.Result = result{"failure", e.Error.Message}
+	case e.Result != nil:
+		d.Result.Output = e.Result.Content
+	}
+	if !run.start.IsZero() {
+		d.DurationMs = time.Since(run.start).Milliseconds()
+	}
+	return d
+}

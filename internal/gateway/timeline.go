@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Sources of timeline lines that are no provider.
+const (
+	sourceGateway   = "gateway"
+	sourceSession   = "session"
+	sourceAssistant = "assistant"
+)
+
+// SourceProvider stands before a provider's name in [Prompt].Source.
+const SourceProvider = "provider:"
+
+// note adds a line to the gateway's own timeline.
+func (s *Session) note(level LogLevel, source, message string) {
+	s.timeline.add(func(seq uint64) TimelineLine {
+		return TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message)}
+	})
+}
+
+// Note implements [HostCalls].
+func (s *Session) Note(level LogLevel, message string) { s.note(level, sourceSession, message) }
+
+// show adds a line to the timeline, the session's own included. Call under no lock.
+func (s *Session) show(level LogLevel, source, message string) {
+	s.note(level, source, message)
+	if s.info.Log {
+		s.host.Log(level, source+": "+clean(message))
+	}
+}
+
+// Timeline returns the lines after a number, and the number to ask with next.
+func (s *Session) Timeline(after uint64) ([]TimelineLine, uint64) { return s.timeline.after(after) }
+
+// WaitTimeline waits for a line after a number.
+func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
+	return s.timeline.wait(ctx, after)
+}
+
+// Live returns the session's callbacks after a number, and the number to ask
+// with next.
+func (s *Session) Live(after uint64) ([]LiveLine, uint64) { return s.live.after(after) }
+
+// WaitLive waits for a callback after a number.
+func (s *Session) WaitLive(ctx context.Context, after uint64) error { return s.live.wait(ctx, after) }
+
+// LiveCursor is the number of the newest callback.
+func (s *Session) LiveCursor() uint64 { return s.live.last() }
+
+func liveSize(l LiveLine) int {
+	e := l.Event
+	n := 200 + len(e.Delta) + len(e.Content) + len(e.Args) + len(e.SessionError)
+	if e.Result != nil {
+		n += len(e.Result.Content) + len(e.Result.DetailedContent)
+	}
+	return n
+}
+
+// feed hands a callback to the live followers.
+func (s *Session) feed(e Event) {
+	s.live.add(func(seq uint64) LiveLine { return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e} })
+}
+
+// Event implements [HostCalls].
+func (s *Session) Event(e Event) {
+	s.forward(e)
+	switch {
+	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
+		return // the gateway's own, see Idle and deliver
+	case e.SessionError != "":
+		s.note(LogError, sourceSession, e.SessionError)
+		s.feed(e)
+	case e.UserMessage != "":
+		// A provider's prompt was shown when it was pushed.
+		if !strings.HasPrefix(e.Source, SourceProvider) {
+			s.note(LogInfo, SourceUser, e.UserMessage)
+		}
+	case e.Callback != "":
+		if e.Callback == OnEndMessage && e.Content != "" {
+			s.note(LogInfo, sourceAssistant, e.Content)
+		}
+		s.feed(e)
+	}
+}
+
+// escapes are what could make a terminal do more than print: ANSI sequences and
+// control characters other than tab and newline.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[\x00-\x08\x0b-\x1f\x7f]")
+
+// clean strips escapes from text that somebody else wrote.
+func clean(s string) string { return escapes.ReplaceAllString(s, "") }
+
+// MarshalJSON writes ts beside the members of the callback
+// (spec/session-api.md, ICopilotSessionCallbacks).
+func (l LiveLine) MarshalJSON() ([]byte, error) {
+	m := l.Event.members()
+	m["ts"] = l.TS
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // people read it too
+	err := enc.Encode(m)
+	return b.Bytes(), err
+}
+
+// members are the callback and its own members.
+func (e Event) members() map[string]any {
+	if e.SessionError != "" {
+		return map[string]any{"sessionError": e.SessionError}
+	}
+	m := map[string]any{"callback": e.Callback}
+	switch e.Callback {
+	case OnStartReasoning, OnReasoning, OnEndReasoning:
+		m["reasoningId"] = e.ID
+	case OnStartMessage, OnMessage, OnEndMessage:
+		m["messageId"] = e.ID
+	case OnStartToolExecution, OnToolExecution, OnEndToolExecution:
+		m["toolCallId"] = e.ID
+	case OnAgentStart, OnAgentEnd:
+		m["turnId"] = e.ID
+	}
+	switch e.Callback {
+	case OnReasoning, OnMessage, OnToolExecution:
+		m["delta"] = e.Delta
+	case OnEndReasoning, OnEndMessage:
+		m["completeContent"] = e.Content
+	case OnStartToolExecution:
+		if e.ParentID != "" {
+			m["parentToolCallId"] = e.ParentID
+		}
+		m["toolName"], m["toolArguments"] = e.Tool, e.Args
+	case OnEndToolExecution:
+		if e.Result != nil {
+			m["result"] = e.Result
+		}
+		if e.Error != nil {
+			m["error"] = e.Error
+		}
+	case OnGeneratedUserPrompt:
+		m["prompt"] = e.Content
+	}
+	return m
+}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// Trust is how far a provider is trusted (v2, "Trust levels").
+type Trust string
+
+// Trust levels.
+const (
+	TrustInternal Trust = "internal"
+	TrustProject  Trust = "project"
+	TrustExternal Trust = "external"
+)
+
+// identity is what a secret proves: who holds it and which sessions it opens.
+// It is fixed once made, but for its end.
+type identity struct {
+	ended   bool // its only session has; guarded by Gateway.mu
+	trust   Trust
+	session string   // the only session it may bind; "" for any
+	kind    string   // the kind of host whose sessions it may bind; "" for any
+	grants  []string // what a provider file widens, see grantable
+}
+
+// mayBind needs Gateway.mu held.
+func (id *identity) mayBind(s *Session) bool {
+	return !id.ended && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind)
+}
+
+// tokenKey is what tokens are looked up by. The map compares hashes, so how
+// long a look-up takes says nothing about a secret.
+type tokenKey [sha256.Size]byte
+
+func keyOf(token string) tokenKey { return sha256.Sum256([]byte(token)) }
+
+// newSecret makes a token of 128 random bits behind a prefix that says its kind.
+func newSecret(prefix string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	return prefix + hex.EncodeToString(b[:])
+}
+
+// Prefixes of the tokens (design/protocol.md, "Tokens and trust").
+const (
+	prefixProvider  = "ptk-"
+	prefixAdmin     = "adm-"
+	prefixReconnect = "tok-"
+	prefixPaired    = "ext-tok-"
+)
+
+// memory is what a reconnect token restores: the identity of a binding that
+// ended less than [protocol.ReconnectWindow] ago, or still stands. Guarded by
+// Gateway.mu.
+type memory struct {
+	identity   *identity
+	providerID string
+	name       string
+	instance   string
+	session    string // what it was bound to: an id or "all"
+	offer      *offer
+	past       map[string]*past
+	conn       *Conn // still up, or nil
+	key        tokenKey
+}
+
+// InstanceToken is the token of this gateway's life, for providers that start
+// themselves.
+func (g *Gateway) InstanceToken() string { return g.instanceToken }
+
+// AdminToken opens the admin API, session hosts and internal providers.
+func (g *Gateway) AdminToken() string { return g.adminToken }
+
+// IsAdmin reports whether a token is the admin token.
+func (g *Gateway) IsAdmin(token string) bool {
+	return keyOf(token) == keyOf(g.adminToken)
+}
+
+// IssueSpawnToken makes a provider token that binds one session and dies with it.
+func (g *Gateway) IssueSpawnToken(session string) string {
+	return g.issue(&identity{trust: TrustProject, session: session})
+}
+
+// IssueHostToken makes a provider token that binds any one session of a kind of
+// host: what a process that runs all of them, and lets its models' shells see
+// its environment, is given.
+func (g *Gateway) IssueHostToken(kind string) string {
+	return g.issue(&identity{trust: TrustProject, kind: kind})
+}
+
+func (g *Gateway) issue(id *identity) string {
+	token := newSecret(prefixProvider)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tokens[keyOf(token)] = id
+	return token
+}
+
+// identify finds what a token proves; nil when it proves nothing.
+func (g *Gateway) identify(token string) *identity {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tokens[keyOf(token)]
+}
+
+// remember makes the reconnect token of a new binding. Call with g.mu held.
+func (g *Gateway) remember(m *memory) string {
+	token := newSecret(prefixReconnect)
+	m.key = keyOf(token)
+	g.memories[m.key] = m
+	return token
+}
+
+// recall takes a reconnect token: it works once. It returns nil for one that is
+// unknown, used or expired. Call with g.mu held.
+func (g *Gateway) recall(token string) *memory {
+	if token == "" {
+		return nil
+	}
+	key := keyOf(token)
+	m := g.memories[key]
+	delete(g.memories, key)
+	if m != nil && m.identity.ended {
+		return nil
+	}
+	return m
+}
+
+// forget voids the reconnect token of a binding. Call with g.mu held.
+func (g *Gateway) forget(m *memory) { delete(g.memories, m.key) }
+
+// fade voids it when nobody came back for [protocol.ReconnectWindow]. Call with
+// g.mu held, when the connection is gone.
+func (g *Gateway) fade(m *memory) {
+	m.conn = nil
+	time.AfterFunc(protocol.ReconnectWindow, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.forget(m)
+	})
+}
+
+// dropTokens voids the tokens that die with a session, also for those who have
+// authenticated with them: another session may have its id later. Call with g.mu
+// held.
+func (g *Gateway) dropTokens(session string) {
+	for key, id := range g.tokens {
+		if id.session == session {
+			id.ended = true
+			delete(g.tokens, key)
+		}
+	}
+}
+
+func faultf(code protocol.Code, message string) *protocol.Error {
+	return &protocol.Error{Code: code, Message: message}
+}

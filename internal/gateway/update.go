@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	"tapgw/internal/protocol"
+)
+
+// change makes a new offer of an old one; it changes nothing itself.
+type change func(old *offer) (*offer, *protocol.Error)
+
+// update applies a change to all the sessions that a message is about, or to
+// none: what is refused leaves everything as it was. Dispatch after the ack uses
+// the new state.
+func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
+	g := c.g
+	g.mu.Lock()
+	err := c.applyUpdate(t, session, requestID, make)
+	g.mu.Unlock()
+	if err != nil {
+		err.ReplyTo, err.RequestID = t, requestID
+		c.fault(err)
+		return
+	}
+	c.peer.Flush()
+}
+
+// applyUpdate needs Gateway.mu held.
+func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make change) *protocol.Error {
+	bindings, err := c.scope(session, t)
+	if err != nil {
+		return err
+	}
+	p := c.provider
+	offers := []*offer{}
+	for _, b := range bindings {
+		o, err := make(b.offer)
+		if err != nil {
+			return err
+		}
+		if err := b.session.conflict(p, nil, o.tools); err != nil {
+			return err
+		}
+		offers = append(offers, o)
+	}
+	if session == "" || !p.all {
+		// What sessions to come get, and what a reconnect restores.
+		base, err := make(p.base)
+		if err != nil {
+			return err
+		}
+		p.base, c.memory.offer = base, base
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, b := range bindings {
+		b.offer = offers[i]
+		b.past.revision++
+		b.session.rebuild()
+		c.ack(b, requestID)
+		if t == protocol.TypeHooksUpdate {
+			b.session.warnBlindRules(p, b.offer.rules)
+		}
+	}
+	if len(bindings) == 0 && requestID != "" {
+		// Bound to all sessions while there is none: it holds for those to come.
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions})
+	}
+	return nil
+}
+
+// ack confirms an update, if that was asked for. Call with Gateway.mu held.
+func (c *Conn) ack(b *binding, requestID string) {
+	if requestID != "" {
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.past.revision})
+	}
+}
+
+func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
+	p := c.provider
+	changed := p.own(m.Tools)
+	c.update(protocol.TypeToolsUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
+		for _, t := range changed {
+			t.slots = c.g.limits.of(p, t.Name)
+		}
+		o := *old
+		o.tools = changed
+		if m.Remove != nil {
+			o.tools = merge(old.tools, changed, m.Remove)
+		}
+		if n := len(o.tools); n > protocol.MaxTools {
+			return nil, faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools))
+		}
+		return &o, nil
+	})
+}
+
+func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
+	p := c.provider
+	rules, err := p.compileRules("hooks.update.", m.OnPreToolUse)
+	if denied := c.identity.check(m); denied != nil {
+		err = denied
+	}
+	if err != nil {
+		err.ReplyTo, err.RequestID = protocol.TypeHooksUpdate, m.RequestID
+		c.fault(err)
+		return
+	}
+	c.update(protocol.TypeHooksUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
+		o := *old
+		if m.OnPreToolUse != nil {
+			o.rules = rules
+		}
+		o.transforms = p.changeTransforms(old.transforms, m.Transforms)
+		return &o, nil
+	})
+}
+
+func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
+	if err := c.identity.check(m); err != nil {
+		err.ReplyTo, err.RequestID = protocol.TypeContextUpdate, m.RequestID
+		c.fault(err)
+		return
+	}
+	c.update(protocol.TypeContextUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
+		o := *old
+		o.context = *m.Context
+		return &o, nil
+	})
+}
+
+func (c *Conn) filterSet(m *protocol.FilterSet) {
+	f, fault := newFilter(m)
+	g, p := c.g, c.provider
+	g.mu.Lock()
+	var bindings []*binding
+	if fault == nil {
+		bindings, fault = c.scope(m.SessionID, protocol.TypeFilterSet)
+	}
+	for _, b := range bindings {
+		if fault == nil && len(f) > 0 {
+			fault = b.session.roomForStream(p.name, m.Stream)
+		}
+	}
+	if fault == nil {
+		p.mu.Lock()
+		for _, b := range bindings {
+			b.session.setFilter(streamKey{m.Stream, p.name}, f)
+			b.past.revision++
+			c.ack(b, m.RequestID)
+		}
+		p.mu.Unlock()
+	}
+	g.mu.Unlock()
+	if fault != nil {
+		fault.ReplyTo, fault.RequestID = protocol.TypeFilterSet, m.RequestID
+		c.fault(fault)
+		return
+	}
+	c.peer.Flush()
+}
+
+func (c *Conn) streamQuery(m *protocol.StreamQuery) {
+	g, p := c.g, c.provider
+	fail := func(e *protocol.Error) {
+		e.ReplyTo, e.RequestID = protocol.TypeStreamQuery, m.QueryID // so that it can be told which query failed
+		c.fault(e)
+	}
+	g.mu.Lock()
+	bindings, err := c.scope(m.SessionID, protocol.TypeStreamQuery)
+	if err == nil && p.all && m.SessionID == "" {
+		err = faultf(protocol.CodeInvalidSession, "stream.query.sessionId: is required of a provider that is bound to all sessions")
+	}
+	g.mu.Unlock()
+	if err != nil {
+		fail(err)
+		return
+	}
+	keys, err := c.queried(m.Streams)
+	if err != nil {
+		fail(err)
+		return
+	}
+	last := protocol.DefaultQueryLast
+	if m.Last != nil {
+		last = min(*m.Last, protocol.MaxQueryLast)
+	}
+	answer := &protocol.StreamHistory{QueryID: m.QueryID, Streams: map[string][]protocol.StreamEntry{}}
+	room := maxHistory
+	for _, b := range bindings {
+		if m.Streams == nil {
+			keys = b.session.streamNames(p.name)
+		}
+		for _, key := range keys {
+			answer.Streams[key.String()] = b.session.entries(key, last, &room)
+		}
+	}
+	c.peer.Send(answer)
+	c.peer.Flush()
+}
+
+// queried reads the streams of a query: a name is one's own, another provider's
+// needs the authority.
+func (c *Conn) queried(streams []string) ([]streamKey, *protocol.Error) {
+	keys := make([]streamKey, len(streams))
+	for i, s := range streams {
+		key := parseStream(s, c.provider.name)
+		if key.provider != c.provider.name && !c.identity.may(mayReadOthers) {
+			return nil, c.identity.unauthorized(fmt.Sprintf("stream.query.streams[%d]", i), "read streams of other providers")
+		}
+		keys[i] = key
+	}
+	return slices.Compact(keys), nil
+}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"encoding/json"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// The types below are what the admin API shows; their JSON is the contract of
+// design/cli.md. Times are RFC 3339 in UTC, durations milliseconds.
+
+// SessionView is a session as people see it.
+type SessionView struct {
+	ID         string    `json:"id"`
+	Label      string    `json:"label"`
+	Host       string    `json:"host"`
+	Model      string    `json:"model"`
+	CWD        string    `json:"cwd"`
+	State      string    `json:"state"` // idle, busy, ending
+	Foreground bool      `json:"foreground"`
+	Providers  int       `json:"providers"`
+	Tools      int       `json:"tools"`
+	CreatedAt  time.Time `json:"createdAt"`
+}
+
+// ProviderView is a provider's connection as people see it.
+type ProviderView struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Instance    string    `json:"instance"`
+	Trust       string    `json:"trust"`   // internal, project, external
+	State       string    `json:"state"`   // bound, unbound, awaitHello
+	Session     string    `json:"session"` // an id, or "all"
+	Tools       int       `json:"tools"`
+	InFlight    int       `json:"inFlight"`
+	ConnectedAt time.Time `json:"connectedAt"`
+}
+
+// ToolView is a provider's tool in a session.
+type ToolView struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Provider    string          `json:"provider"`
+	Session     string          `json:"session"`
+	TimeoutMs   int64           `json:"timeoutMs"`
+}
+
+// TimelineLine is one line of a session's timeline.
+type TimelineLine struct {
+	Seq     uint64    `json:"seq"`
+	TS      time.Time `json:"ts"`
+	Level   LogLevel  `json:"level"`
+	Source  string    `json:"source"` // user, gateway, session, or a provider's name
+	Message string    `json:"message"`
+}
+
+// LiveLine is one callback of a session, or its error, for followers. Its JSON
+// has ts beside the callback's own members.
+type LiveLine struct {
+	Seq   uint64
+	TS    time.Time
+	Event Event
+}
+
+// HistoryRow is one entry of a stream.
+type HistoryRow struct {
+	Seq      uint64          `json:"-"`
+	Stream   string          `json:"stream"`
+	Provider string          `json:"provider"`
+	TS       time.Time       `json:"ts"`
+	Event    string          `json:"event"`
+	Level    protocol.Level  `json:"level"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Prompt   string          `json:"prompt,omitempty"`
+}
+
+// Fate is what became of a push.
+type Fate string
+
+// Fates of a push. A queued one may still be delivered or surfaced.
+const (
+	FateStored    Fate = "stored"
+	FateQueued    Fate = "queued"
+	FateDelivered Fate = "delivered"
+	FateSurfaced  Fate = "surfaced"
+	FateDropped   Fate = "dropped"
+)
+
+// Receipt tells the fate of a push.
+type Receipt struct {
+	Seq    uint64 `json:"seq"`
+	Fate   Fate   `json:"fate"`
+	Reason string `json:"reason,omitempty"`
+
+	turn uint64 // turns that had ended when it was delivered
+}
