@@ -1,0 +1,69 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+var hostSpoke = regexp.MustCompile(`(?m)^\w+> (\{"jsonrpc".*)$`)
+
+// FuzzHostFrame: whatever a session host sends, it is answered with JSON or not
+// at all, and nothing panics.
+func FuzzHostFrame(f *testing.F) {
+	files, err := filepath.Glob("../../testdata/wire/host-*.txtar")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no corpus: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, m := range hostSpoke.FindAllSubmatch(text, -1) {
+			f.Add(m[1])
+		}
+	}
+	f.Add([]byte(`{"id":1e400,"method":"session/update","params":{"id":"e1","label":"\ud83d"}}`))
+	f.Add([]byte(`{"id":"\ud83d","method":"tool/call","params":{"sessionId":"e1","name":"t","args":{"a":1e400}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g := gateway.New(gateway.Options{})
+		s := New(Options{Gateway: g})
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &hostLine{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+		l.info = &gateway.HostInfo{Kind: "fuzz", Log: true}
+		line := &wire{flushing: true} // nobody sends: what is answered stays
+		l.rpc = rpcLine{wire: line, pending: map[uint64]chan rpcFrame{}}
+		if _, fault := l.attach("e1", gateway.SessionSpec{ID: "e1", CWD: "/c"}); fault != nil {
+			t.Fatal(fault)
+		}
+		l.receive(bytes.Clone(data))
+		cancel()
+		l.rpc.hangUp()
+		l.work.Wait()
+		g.Drain(context.Background())
+		line.mu.Lock()
+		defer line.mu.Unlock()
+		from := 0
+		for _, end := range line.ends {
+			frame := line.out[from:end]
+			from = end
+			if !json.Valid(frame) {
+				t.Fatalf("answered %q", frame)
+			}
+			if f, fault := parseFrame(frame); fault != nil || (f.method == "" && f.result == nil && f.fault == nil) {
+				t.Fatalf("answered %q: %v", frame, fault)
+			}
+		}
+		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(line.ends) == 0 && protocol.Raw(data).IsValid() {
+			t.Fatalf("no answer to %q", data)
+		}
+	})
+}

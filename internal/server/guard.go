@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// fail answers a request with an error document.
+func fail(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": code, "message": message}})
+}
+
+// guard is what every request passes first: its Host must be a name of this
+// machine (a page on a rebound name would otherwise be same-origin), and a web
+// page of another origin reaches the provider endpoint only, where it may do
+// little more than pair.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		// Nothing of ours is for other sites' frames or scripts.
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		if !s.knownHost(r.Host) {
+			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
+			return
+		}
+		if foreignOrigin(r) && (r.URL.Path != "/" || !isUpgrade(r)) {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
+			return
+		}
+		if s.secrets.blocked(culprit(r)) {
+			w.Header().Set("Retry-After", "60")
+			fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address; retry in a minute")
+			return
+		}
+		if isUpgrade(r) && s.draining.Load() {
+			w.Header().Set("Retry-After", "5")
+			fail(w, http.StatusServiceUnavailable, "INVALID_STATE", "the gateway is shutting down")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admin lets those through that carry the admin token.
+func (s *Server) admin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || !s.gateway.IsAdmin(token) {
+			if ok {
+				s.secrets.bad(culprit(r))
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file")
+			return
+		}
+		s.active.Store(time.Now().UnixNano())
+		next.ServeHTTP(w, r)
+	})
+}
+
+func isUpgrade(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// knownHost reports whether a Host header names this machine's loopback, or is
+// one that the configuration lists.
+func (s *Server) knownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	if name == "localhost" || s.hosts[name] {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// foreignOrigin reports whether a web page of another origin made the request.
+func foreignOrigin(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return false
+	}
+	u, err := url.Parse(origins[0])
+	return len(origins) > 1 || err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || (u.Scheme != "http" && u.Scheme != "https")
+}
+
+// remote is the address that a request comes from, without its port.
+func remote(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// culprit is whom a request's wrong tokens count against: its address, and the
+// web pages there of other origins by themselves. Any site that somebody visits
+// could otherwise lock that person's own programs out.
+func culprit(r *http.Request) string {
+	if foreignOrigin(r) {
+		return remote(r) + " web"
+	}
+	return remote(r)
+}
+
+// slots counts provider connections.
+type slots struct{ used atomic.Int64 }
+
+func (s *slots) take() bool {
+	if s.used.Add(1) > protocol.MaxConnections {
+		s.used.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (s *slots) give() { s.used.Add(-1) }
+
+// secrets counts wrong tokens by culprit: more than maxBad in a minute, and that
+// one is refused for a minute.
+type secrets struct {
+	mu   sync.Mutex
+	from map[string]*badSecrets
+}
+
+type badSecrets struct {
+	times []time.Time // the newest, at most maxBad+1
+	until time.Time
+}
+
+const (
+	maxBad      = 20
+	badInterval = time.Minute
+)
+
+func (s *secrets) bad(who string) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.from == nil {
+		s.from = map[string]*badSecrets{}
+	}
+	for other, b := range s.from { // there are few: only those that failed lately
+		if other != who && now.After(b.until) && now.Sub(b.times[len(b.times)-1]) > badInterval {
+			delete(s.from, other)
+		}
+	}
+	b := s.from[who]
+	if b == nil {
+		b = &badSecrets{}
+		s.from[who] = b
+	}
+	b.times = append(b.times, now)
+	for now.Sub(b.times[0]) > badInterval {
+		b.times = b.times[1:]
+	}
+	if len(b.times) > maxBad {
+		b.until = now.Add(badInterval)
+		b.times = b.times[len(b.times)-1:]
+	}
+}
+
+func (s *secrets) blocked(who string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.from[who]
+	return b != nil && time.Now().Before(b.until)
+}
+
+// connKey finds the connection of a request in its context.
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	for {
+		switch v := c.(type) {
+		case *conn:
+			return context.WithValue(ctx, connKey{}, v)
+		case interface{ NetConn() net.Conn }: // TLS
+			c = v.NetConn()
+		default:
+			return ctx
+		}
+	}
+}

@@ -1,0 +1,522 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// HostProtocolVersion is the version of the session hosts' protocol.
+const HostProtocolVersion = 1
+
+// hostGrace is how long the sessions of a host connection that dropped wait for
+// it to come back.
+const hostGrace = 30 * time.Second
+
+// remotes are the sessions that processes outside run, by session id.
+type remotes struct {
+	server *Server
+
+	mu    sync.Mutex
+	hosts map[string]*remoteHost
+	lines map[*hostLine]struct{}
+}
+
+func (r *remotes) init(s *Server) {
+	r.server, r.hosts, r.lines = s, map[string]*remoteHost{}, map[*hostLine]struct{}{}
+}
+
+func (r *remotes) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.hosts, id)
+}
+
+// close ends the hosts' connections.
+func (r *remotes) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l := range r.lines {
+		l.rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+	}
+}
+
+// remoteHost is a session that a process outside runs. It implements
+// [gateway.Host] and outlives its connection for a while.
+type remoteHost struct {
+	remotes *remotes
+	id      string
+	session *gateway.Session // set once, before any host's connection can find it
+
+	mu    sync.Mutex
+	line  *hostLine   // nil while the host is away
+	grace *time.Timer // ends the session when the host stays away
+}
+
+func (h *remoteHost) rpc() (*rpcLine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.line == nil {
+		return nil, errHostGone
+	}
+	return &h.line.rpc, nil
+}
+
+func (h *remoteHost) call(ctx context.Context, method string, params any) error {
+	l, err := h.rpc()
+	if err != nil {
+		return err
+	}
+	return l.call(ctx, method, params)
+}
+
+// wireTool is a tool as the session hosts' protocol writes it.
+type wireTool struct {
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+	Parameters  protocol.Raw `json:"parameters"`
+}
+
+func wireTools(tools []gateway.Tool) []wireTool {
+	list := make([]wireTool, len(tools))
+	for i, t := range tools {
+		list[i] = wireTool{t.Name, t.Description, t.Parameters}
+	}
+	return list
+}
+
+// SetTools implements [gateway.Host].
+func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
+	return h.call(ctx, "tools/set", map[string]any{"sessionId": h.id, "revision": revision, "tools": wireTools(tools)})
+}
+
+// Send implements [gateway.Host].
+func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
+	mode := p.Mode
+	if mode == "" {
+		mode = "enqueue"
+	}
+	return h.call(ctx, "session/send", map[string]any{"sessionId": h.id, "prompt": p.Text, "mode": mode, "source": p.Source})
+}
+
+// Log implements [gateway.Host].
+func (h *remoteHost) Log(level gateway.LogLevel, message string) {
+	if l, err := h.rpc(); err == nil {
+		l.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
+	}
+}
+
+// Interrupt implements [gateway.Host].
+func (h *remoteHost) Interrupt(ctx context.Context, reason string) error {
+	return h.call(ctx, "session/interrupt", map[string]any{"sessionId": h.id, "reason": reason})
+}
+
+// Close implements [gateway.Host]. The process goes on without the gateway.
+func (h *remoteHost) Close(_ context.Context, reason string) error {
+	h.remotes.forget(h.id)
+	h.mu.Lock()
+	if h.grace != nil {
+		h.grace.Stop()
+	}
+	h.mu.Unlock()
+	h.Log(gateway.LogWarning, "the gateway has left this session: "+reason)
+	return nil
+}
+
+// hostLine is one host connection.
+type hostLine struct {
+	server *Server
+	rpc    rpcLine
+	remote string
+	auth   *time.Timer
+	work   sync.WaitGroup // requests on goroutines of their own
+	ctx    context.Context
+
+	// The reader's own.
+	info *gateway.HostInfo // after initialize
+
+	mu       sync.Mutex
+	sessions map[string]*remoteHost
+	calls    map[string]*gateway.Pending // by the host's callId
+}
+
+// host serves one host connection.
+func (s *Server) host(w http.ResponseWriter, r *http.Request) {
+	if !isUpgrade(r) {
+		w.Header().Set("Upgrade", "websocket")
+		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", "session hosts connect by WebSocket")
+		return
+	}
+	line, err := s.upgrade(w, r, maxHostPending)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	l := &hostLine{server: s, remote: remote(r), ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+	l.rpc = rpcLine{wire: line, pending: map[uint64]chan rpcFrame{}}
+	l.auth = time.AfterFunc(protocol.AuthTimeout, func() {
+		line.Close(protocol.ClosePolicy, fmt.Sprintf("no initialize within %s", protocol.AuthTimeout))
+	})
+	s.remotes.mu.Lock()
+	s.remotes.lines[l] = struct{}{}
+	s.remotes.mu.Unlock()
+	if s.draining.Load() { // the lines may have been closed already
+		line.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+	}
+
+	line.read(ctx, protocol.MaxFrame, l.receive, func([]byte, int) {}, func() {
+		l.rpc.refuse(nil, &rpcError{rpcParseError, "binary frames are not part of the protocol; send text"})
+	})
+
+	l.auth.Stop()
+	cancel()
+	s.remotes.mu.Lock()
+	delete(s.remotes.lines, l)
+	s.remotes.mu.Unlock()
+	l.rpc.hangUp()
+	l.leave()
+	l.work.Wait()
+	line.hangUp(s.ctx)
+}
+
+// leave lets the line's sessions wait for their host to come back.
+func (l *hostLine) leave() {
+	l.mu.Lock()
+	hosts := l.sessions
+	l.sessions = nil
+	l.mu.Unlock()
+	for _, h := range hosts {
+		h.mu.Lock()
+		mine := h.line == l
+		if mine {
+			h.line = nil
+			h.grace = time.AfterFunc(hostGrace, func() { h.session.Ended("its host did not come back") })
+		}
+		h.mu.Unlock()
+		if mine {
+			h.session.CancelCalls()
+		}
+	}
+}
+
+// receive takes one frame. Requests that may take long go on goroutines of
+// their own; the rest keeps its order.
+func (l *hostLine) receive(data []byte) {
+	f, fault := parseFrame(data)
+	if fault != nil {
+		l.rpc.refuse(f.id, fault)
+		return
+	}
+	if f.method == "" {
+		l.rpc.answered(f)
+		return
+	}
+	if l.info == nil && f.method != "initialize" {
+		l.rpc.reply(f.id, nil, &rpcError{rpcNotAuthed, "the first request must be initialize, with the admin token"})
+		return
+	}
+	switch f.method {
+	case "tool/call":
+		l.toolCall(f)
+	case "tool/cancel":
+		l.toolCancel(f)
+	case "initialize":
+		l.initialize(f)
+	case "session/register":
+		result, fault := l.register(f)
+		l.rpc.reply(f.id, result, fault)
+	case "session/update":
+		l.rpc.reply(f.id, struct{}{}, l.update(f))
+	case "session/event":
+		l.rpc.reply(f.id, struct{}{}, l.event(f))
+	case "session/end":
+		l.later(f, l.end)
+	case "hook/preToolUse":
+		l.later(f, l.preToolUse)
+	case "hook/userPrompt":
+		l.later(f, l.userPrompt)
+	case "prompt/transform":
+		l.later(f, l.transform)
+	default:
+		l.rpc.reply(f.id, nil, &rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
+	}
+}
+
+func (l *hostLine) later(f rpcFrame, do func(rpcFrame) (any, *rpcError)) {
+	l.work.Go(func() {
+		result, fault := do(f)
+		l.rpc.reply(f.id, result, fault)
+	})
+}
+
+func (l *hostLine) initialize(f rpcFrame) {
+	var p struct {
+		ProtocolVersion *int   `json:"protocolVersion"`
+		Token           string `json:"token"`
+		Host            struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"host"`
+		Capabilities struct {
+			Send       bool `json:"send"`
+			Log        bool `json:"log"`
+			Hooks      bool `json:"hooks"`
+			Transforms bool `json:"transforms"`
+			Interrupt  bool `json:"interrupt"`
+			LiveTools  bool `json:"liveTools"` // ours: tools/set costs no reload
+		} `json:"capabilities"`
+		Aliases map[string][]string `json:"aliases"`
+	}
+	fault := decodeParams("initialize", f.params, &p)
+	switch {
+	case l.info != nil:
+		l.rpc.reply(f.id, nil, &rpcError{rpcInvalidRequest, "initialize: it was done already"})
+		return
+	case fault != nil:
+	case !l.server.gateway.IsAdmin(p.Token):
+		l.server.secrets.bad(l.remote)
+		fault = &rpcError{rpcNotAuthed, "initialize.token: is not the admin token, see the .admin-token file"}
+	case p.ProtocolVersion == nil:
+		fault = invalidParams("initialize.protocolVersion: is required")
+	case *p.ProtocolVersion != HostProtocolVersion:
+		fault = invalidParams("initialize.protocolVersion: %d is not supported, this gateway speaks %d", *p.ProtocolVersion, HostProtocolVersion)
+	case p.Host.Name == "":
+		fault = invalidParams("initialize.host.name: is required")
+	}
+	if fault != nil {
+		l.rpc.refuse(f.id, fault)
+		l.rpc.Close(protocol.ClosePolicy, "initialize was refused")
+		return
+	}
+	l.auth.Stop()
+	l.info = &gateway.HostInfo{Kind: p.Host.Name, Send: p.Capabilities.Send, Log: p.Capabilities.Log, Hooks: p.Capabilities.Hooks,
+		Transforms: p.Capabilities.Transforms, Interrupt: p.Capabilities.Interrupt, LiveTools: p.Capabilities.LiveTools, Aliases: p.Aliases}
+	l.rpc.reply(f.id, map[string]any{"protocolVersion": HostProtocolVersion, "gateway": map[string]string{"version": l.server.version}}, nil)
+}
+
+func (l *hostLine) register(f rpcFrame) (any, *rpcError) {
+	var p struct {
+		ID         string  `json:"id"`
+		Label      *string `json:"label"`
+		CWD        string  `json:"cwd"`
+		Model      string  `json:"model"`
+		Foreground bool    `json:"foreground"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return nil, fault
+	}
+	switch {
+	case p.Label == nil:
+		return nil, invalidParams("session/register.label: is required")
+	case p.CWD == "":
+		return nil, invalidParams("session/register.cwd: is required")
+	case !filepath.IsAbs(p.CWD):
+		return nil, invalidParams("session/register.cwd: %q must be an absolute path", p.CWD)
+	case len(p.ID) > 128:
+		return nil, invalidParams("session/register.id: must be at most 128 bytes")
+	case p.ID == protocol.AllSessions:
+		return nil, invalidParams("session/register.id: %q means all sessions", p.ID)
+	}
+	if p.ID == "" {
+		p.ID = uuid.NewString()
+	}
+	h, fault := l.attach(p.ID, gateway.SessionSpec{ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground})
+	if fault != nil {
+		return nil, fault
+	}
+	tools, revision := h.session.HostTools()
+	return map[string]any{"id": p.ID, "revision": revision, "tools": wireTools(tools)}, nil
+}
+
+// attach registers a new session, or takes one over whose host went away.
+func (l *hostLine) attach(id string, spec gateway.SessionSpec) (*remoteHost, *rpcError) {
+	r := &l.server.remotes
+	r.mu.Lock()
+	h := r.hosts[id]
+	r.mu.Unlock()
+	if h == nil {
+		h = &remoteHost{remotes: r, id: id, line: l}
+		s, err := l.server.gateway.Register(spec, *l.info, h)
+		if err != nil {
+			var e *protocol.Error
+			if errors.As(err, &e) && e.Code == protocol.CodeInvalidSession {
+				return nil, invalidParams("session/register.id: %s", e.Message)
+			}
+			return nil, &rpcError{rpcInternal, err.Error()}
+		}
+		h.session = s
+		r.mu.Lock()
+		r.hosts[id] = h
+		r.mu.Unlock()
+	} else {
+		h.mu.Lock()
+		if h.line != nil {
+			h.mu.Unlock()
+			return nil, invalidParams("session/register.id: session %q is registered by a host that is connected", id)
+		}
+		if !h.grace.Stop() || h.session.View().State == "ending" {
+			h.mu.Unlock()
+			return nil, invalidParams("session/register.id: session %q is ending; register another, or this one when it is gone", id)
+		}
+		h.line = l
+		h.mu.Unlock()
+		h.session.Update(spec.Label, spec.Model)
+		if spec.Foreground {
+			_ = l.server.gateway.SetForeground(id)
+		}
+	}
+	l.mu.Lock()
+	l.sessions[id] = h
+	l.mu.Unlock()
+	return h, nil
+}
+
+// find returns a session that this host registered.
+func (l *hostLine) find(field, id string) (*gateway.Session, *rpcError) {
+	if id == "" {
+		return nil, invalidParams("%s: is required", field)
+	}
+	l.mu.Lock()
+	h := l.sessions[id]
+	l.mu.Unlock()
+	if h == nil {
+		return nil, &rpcError{rpcNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
+	}
+	select {
+	case <-h.session.Done():
+		return nil, &rpcError{rpcNoSession, fmt.Sprintf("session %q has ended", id)}
+	default:
+		return h.session, nil
+	}
+}
+
+func (l *hostLine) update(f rpcFrame) *rpcError {
+	var p struct {
+		ID         string `json:"id"`
+		Label      string `json:"label"`
+		Foreground bool   `json:"foreground"`
+		State      string `json:"state"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return fault
+	}
+	s, fault := l.find(f.method+".id", p.ID)
+	if fault != nil {
+		return fault
+	}
+	switch p.State {
+	case "", "idle", "busy":
+	default:
+		return invalidParams(`session/update.state: must be "idle" or "busy"`)
+	}
+	s.Update(p.Label, "")
+	if p.Foreground {
+		_ = l.server.gateway.SetForeground(p.ID)
+	}
+	switch p.State {
+	case "idle":
+		s.Idle()
+	case "busy":
+		s.Busy()
+	}
+	return nil
+}
+
+func (l *hostLine) end(f rpcFrame) (any, *rpcError) {
+	var p struct {
+		ID     string `json:"id"`
+		Reason string `json:"reason"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return nil, fault
+	}
+	s, fault := l.find(f.method+".id", p.ID)
+	if fault != nil {
+		return nil, fault
+	}
+	if p.Reason == "" {
+		p.Reason = "its host ended it"
+	}
+	// Not l.ctx: providers are told even if the host leaves now.
+	if err := s.Stop(context.WithoutCancel(l.ctx), p.Reason); err != nil {
+		return nil, &rpcError{rpcInternal, err.Error()}
+	}
+	l.mu.Lock()
+	delete(l.sessions, p.ID)
+	l.mu.Unlock()
+	return struct{}{}, nil
+}
+
+func (l *hostLine) preToolUse(f rpcFrame) (any, *rpcError) {
+	var p struct {
+		SessionID string       `json:"sessionId"`
+		Tool      string       `json:"tool"`
+		Args      protocol.Raw `json:"args"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return nil, fault
+	}
+	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	if fault != nil {
+		return nil, fault
+	}
+	if p.Tool == "" {
+		return nil, invalidParams("hook/preToolUse.tool: is required")
+	}
+	d := s.PreToolUse(l.ctx, p.Tool, p.Args)
+	answer := struct {
+		Decision string `json:"decision"`
+		Reason   string `json:"reason,omitzero"`
+		Context  string `json:"context,omitzero"`
+	}{protocol.DecisionAllow, d.Reason, d.Context}
+	if d.Deny {
+		answer.Decision = protocol.DecisionDeny
+	}
+	return answer, nil
+}
+
+func (l *hostLine) userPrompt(f rpcFrame) (any, *rpcError) {
+	var p struct {
+		SessionID string `json:"sessionId"`
+		Prompt    string `json:"prompt"`
+		Source    string `json:"source"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return nil, fault
+	}
+	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	if fault != nil {
+		return nil, fault
+	}
+	return struct {
+		Context string `json:"context,omitzero"`
+	}{s.UserPrompt(l.ctx, p.Prompt, p.Source)}, nil
+}
+
+func (l *hostLine) transform(f rpcFrame) (any, *rpcError) {
+	var p struct {
+		SessionID string            `json:"sessionId"`
+		Sections  map[string]string `json:"sections"`
+	}
+	if fault := decodeParams(f.method, f.params, &p); fault != nil {
+		return nil, fault
+	}
+	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	if fault != nil {
+		return nil, fault
+	}
+	if p.Sections == nil {
+		return nil, invalidParams("prompt/transform.sections: is required")
+	}
+	return map[string]any{"sections": s.Transform(l.ctx, p.Sections)}, nil
+}

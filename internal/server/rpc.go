@@ -1,0 +1,256 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tapgw/internal/protocol"
+)
+
+// JSON-RPC 2.0 as session hosts speak it: one object a text frame. It is read
+// and written here by hand, since a tool call passes through twice: what it
+// carries stays the bytes that came.
+
+// Codes of JSON-RPC errors (design/protocol.md, "Session hosts").
+const (
+	rpcParseError     = -32700
+	rpcInvalidRequest = -32600
+	rpcNoMethod       = -32601
+	rpcInvalidParams  = -32602
+	rpcInternal       = -32603
+	rpcNotAuthed      = -32001
+	rpcNoSession      = -32004
+)
+
+// anyText takes and gives half a surrogate pair, which JavaScript's strings hold:
+// one in a tool's schema or in a prompt must not fail what carries it.
+var anyText = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+
+// rpcError is a JSON-RPC error.
+type rpcError struct {
+	Code    int
+	Message string
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+func invalidParams(format string, args ...any) *rpcError {
+	return &rpcError{rpcInvalidParams, fmt.Sprintf(format, args...)}
+}
+
+// rpcFrame is one frame, its parts as they stood.
+type rpcFrame struct {
+	id     protocol.Raw // nil for a notification
+	method string       // "" for a response
+	params protocol.Raw
+	result protocol.Raw
+	fault  protocol.Raw
+}
+
+func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
+	var method, badID protocol.Raw
+	err := protocol.Object(data, func(name string, v protocol.Raw) error {
+		switch name {
+		case "id":
+			// null stands in the answer to what could not be read.
+			if k := v.Kind(); k != '"' && k != '0' && k != 'n' {
+				badID = v
+				return nil
+			}
+			f.id = v
+		case "method":
+			method = v
+		case "params":
+			f.params = v
+		case "result":
+			f.result = v
+		case "error":
+			f.fault = v
+		}
+		return nil
+	})
+	if err != nil {
+		return f, &rpcError{rpcParseError, err.Error()}
+	}
+	wrong := func(message string) *rpcError { return &rpcError{rpcInvalidRequest, message} }
+	if badID != nil || (method != nil && f.id.Kind() == 'n') {
+		return f, wrong("id: must be a string or a number")
+	}
+	if method != nil {
+		var ok bool
+		if f.method, ok = protocol.Text(method); !ok || f.method == "" {
+			return f, wrong("method: must be a string")
+		}
+	} else if f.result == nil && f.fault == nil {
+		return f, wrong("method: is required")
+	}
+	return f, nil
+}
+
+// decodeParams reads params into v. The error names the field.
+func decodeParams(method string, params protocol.Raw, v any) *rpcError {
+	if params == nil {
+		params = protocol.Raw("{}")
+	}
+	if params.Kind() != '{' {
+		return invalidParams("%s: params: must be an object", method)
+	}
+	if err := json.Unmarshal(params, v, anyText); err != nil {
+		return invalidParams("%s", protocol.Explain(method, err))
+	}
+	return nil
+}
+
+// rpcLine sends frames and matches responses to the gateway's own requests.
+type rpcLine struct {
+	*wire
+
+	mu      sync.Mutex
+	next    uint64
+	pending map[uint64]chan rpcFrame
+	closed  bool
+}
+
+var errHostGone = errors.New("the host is not connected")
+
+// call asks the other side and waits for its answer.
+func (l *rpcLine) call(ctx context.Context, method string, params any) error {
+	body, err := json.Marshal(params, anyText)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", method, err)
+	}
+	answer := make(chan rpcFrame, 1)
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return errHostGone
+	}
+	l.next++
+	id := l.next
+	l.pending[id] = answer
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.pending, id)
+		l.mu.Unlock()
+	}()
+	l.push(func(dst []byte) []byte {
+		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+		dst = strconv.AppendUint(dst, id, 10)
+		return appendRequest(dst, method, body)
+	})
+	l.Flush()
+	select {
+	case f, ok := <-answer:
+		switch {
+		case !ok:
+			return errHostGone
+		case f.fault != nil:
+			var e struct {
+				Code    int    `json:"code"`
+				Message string `json:"message"`
+			}
+			_ = json.Unmarshal(f.fault, &e)
+			return fmt.Errorf("%s: the host answered %d: %s", method, e.Code, e.Message)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: the host did not answer: %w", method, ctx.Err())
+	}
+}
+
+// notify tells the other side and waits for nothing.
+func (l *rpcLine) notify(method string, params any) {
+	body, err := json.Marshal(params, anyText)
+	if err != nil {
+		return
+	}
+	l.push(func(dst []byte) []byte {
+		return appendRequest(append(dst, `{"jsonrpc":"2.0"`...), method, body)
+	})
+	l.Flush()
+}
+
+func appendRequest(dst []byte, method string, params []byte) []byte {
+	dst = append(dst, `,"method":"`...)
+	dst = append(dst, method...)
+	dst = append(dst, `","params":`...)
+	dst = append(dst, params...)
+	return append(dst, '}')
+}
+
+// answered gives a response to the request that waits for it.
+func (l *rpcLine) answered(f rpcFrame) {
+	id, err := strconv.ParseUint(string(bytes.TrimSpace(f.id)), 10, 64)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	answer := l.pending[id]
+	delete(l.pending, id)
+	l.mu.Unlock()
+	if answer != nil {
+		answer <- f
+	}
+}
+
+// hangUp fails what waits for an answer.
+func (l *rpcLine) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for id, answer := range l.pending {
+		delete(l.pending, id)
+		close(answer)
+	}
+}
+
+// reply answers a request with a result, an error, or, if it was a
+// notification, not at all.
+func (l *rpcLine) reply(id protocol.Raw, result any, fault *rpcError) {
+	if id == nil {
+		return
+	}
+	if fault != nil {
+		l.refuse(id, fault)
+		return
+	}
+	body, err := json.Marshal(result, anyText)
+	if err != nil {
+		l.refuse(id, &rpcError{rpcInternal, "encoding the answer: " + err.Error()})
+		return
+	}
+	l.push(func(dst []byte) []byte {
+		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+		dst = append(dst, id...)
+		dst = append(dst, `,"result":`...)
+		dst = append(dst, body...)
+		return append(dst, '}')
+	})
+	l.Flush()
+}
+
+// refuse sends a JSON-RPC error; without an id it is for a frame that could not
+// be read.
+func (l *rpcLine) refuse(id protocol.Raw, e *rpcError) {
+	l.push(func(dst []byte) []byte {
+		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+		if id == nil {
+			id = protocol.Raw("null")
+		}
+		dst = append(dst, id...)
+		dst = append(dst, `,"error":{"code":`...)
+		dst = strconv.AppendInt(dst, int64(e.Code), 10)
+		dst = append(dst, `,"message":`...)
+		dst = protocol.AppendText(dst, e.Message)
+		return append(dst, `}}`...)
+	})
+	l.Flush()
+}

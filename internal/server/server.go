@@ -1,0 +1,211 @@
+// Package server puts the gateway on the network: HTTP and WebSocket, the guard
+// in front of both, the providers' wire, the session hosts' JSON-RPC, the admin
+// API and the metrics. What it reads it hands to the domain in order; what it
+// writes never blocks the one who wrote.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tapgw/internal/gateway"
+)
+
+// Options of a server.
+type Options struct {
+	Gateway *gateway.Gateway
+	Log     *slog.Logger
+	Version string
+	// Hosts are names, beside the loopback ones, that a Host header may hold.
+	Hosts []string
+	// TLS serves https and wss; nil: http and ws.
+	TLS *tls.Config
+	// Status tells what the status command shows.
+	Status func() StatusInfo
+	// Page serves a plain GET of /; nil: a line of text.
+	Page http.Handler
+}
+
+// Server serves one gateway.
+type Server struct {
+	gateway *gateway.Gateway
+	log     *slog.Logger
+	version string
+	hosts   map[string]bool
+	tls     *tls.Config
+	http    *http.Server
+	slots   slots
+	secrets secrets
+	remotes remotes
+
+	draining atomic.Bool
+	active   atomic.Int64 // when the last admin request came, Unix nanoseconds
+	ctx      context.Context
+	cancel   context.CancelFunc
+	handlers sync.WaitGroup // upgraded connections, which http.Server forgets
+	closing  sync.WaitGroup // closing handshakes
+
+	listeners []net.Listener
+}
+
+// New makes a server that listens nowhere yet.
+func New(o Options) *Server {
+	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, hosts: map[string]bool{}}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, h := range o.Hosts {
+		s.hosts[strings.ToLower(h)] = true
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.remotes.init(s)
+	page := o.Page
+	if page == nil {
+		page = http.HandlerFunc(s.plainPage)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
+	mux.Handle("GET /metrics", s.admin(s.metrics()))
+	mux.Handle("/api/v1/", s.admin(newAPI(o.Gateway, o.Status, s.log)))
+	mux.Handle("/api/", s.admin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
+	})))
+	mux.Handle("GET /host", s.tracked(s.host))
+	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isUpgrade(r) {
+			s.tracked(s.provider).ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
+	})
+	s.http = &http.Server{
+		Handler:           s.guard(mux),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnContext:       withConn,
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// tracked lets Shutdown wait for handlers of upgraded connections.
+func (s *Server) tracked(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.handlers.Add(1)
+		defer s.handlers.Done()
+		h(w, r)
+	})
+}
+
+// Listen binds an address. An IPv4 loopback one takes [::1] at the same port
+// too, where it can: localhost resolves to either.
+func (s *Server) Listen(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	s.Use(l)
+	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() && a.IP.To4() != nil {
+		six, err := net.Listen("tcp6", fmt.Sprintf("[::1]:%d", a.Port))
+		if err != nil {
+			s.log.Info("listening on IPv4 only", "error", err)
+			return nil
+		}
+		s.Use(six)
+	}
+	return nil
+}
+
+// Use adds a listener of the caller's.
+func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
+
+// URL is where providers connect, without a trailing slash.
+func (s *Server) URL() string {
+	scheme := "ws"
+	if s.tls != nil {
+		scheme = "wss"
+	}
+	return scheme + "://" + s.listeners[0].Addr().String()
+}
+
+// Serve answers requests until Shutdown.
+func (s *Server) Serve() error {
+	errs := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() {
+			var on net.Listener = listener{l}
+			if s.tls != nil {
+				on = tls.NewListener(on, s.tls)
+			}
+			errs <- s.http.Serve(on)
+		}()
+	}
+	var first error
+	for range s.listeners {
+		if err := <-errs; err != nil && !errors.Is(err, http.ErrServerClosed) && first == nil {
+			first = err
+			_ = s.http.Close() // one listener that fails ends the others
+		}
+	}
+	return first
+}
+
+// Shutdown takes no new connection, lets the gateway end its sessions and
+// providers, and returns when all connections are gone or ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.gateway.Drain(ctx)
+	s.remotes.close()
+	handlers := make(chan struct{})
+	go func() {
+		s.handlers.Wait()
+		s.closing.Wait()
+		close(handlers)
+	}()
+	err := s.http.Shutdown(ctx)
+	select {
+	case <-handlers:
+	case <-ctx.Done():
+	}
+	s.cancel()
+	_ = s.http.Close()
+	<-handlers
+	return err
+}
+
+// LastActivity is when the last admin request came; the zero time for never.
+func (s *Server) LastActivity() time.Time {
+	if n := s.active.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
+}
+
+func (s *Server) plainPage(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed, "INVALID_STATE", "only GET")
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = fmt.Fprintf(w, "tapgw %s\n\nProviders connect here by WebSocket. The admin API is at /api/v1/.\n", s.version)
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// wire sends frames over a WebSocket without ever blocking: frames are queued
+// in order, and whoever flushes while nobody else does sends them all.
+type wire struct {
+	ws    *websocket.Conn
+	conn  *conn
+	end   sync.Once
+	ended chan struct{}   // closed when the closing handshake is over, or will not be
+	wg    *sync.WaitGroup // of the server, for the closing handshake
+	left  func()          // called when we begin to close; nil: nothing
+
+	mu       sync.Mutex
+	out      []byte // frames, end to end
+	ends     []int  // where each ends
+	spare    []byte
+	spareEnd []int
+	flushing bool
+}
+
+// push queues the frame that build appends.
+func (w *wire) push(build func(dst []byte) []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = build(w.out)
+	w.ends = append(w.ends, len(w.out))
+}
+
+// Flush implements [gateway.Peer].
+func (w *wire) Flush() {
+	w.mu.Lock()
+	if w.flushing {
+		w.mu.Unlock()
+		return
+	}
+	w.flushing = true
+	for len(w.ends) > 0 {
+		out, ends := w.out, w.ends
+		w.out, w.ends = w.spare[:0], w.spareEnd[:0]
+		w.mu.Unlock()
+		w.write(out, ends)
+		w.mu.Lock()
+		w.spare, w.spareEnd = recycle(out), ends[:0]
+	}
+	w.flushing = false
+	w.mu.Unlock()
+}
+
+// write hands frames to the connection, which queues what does not go at once.
+// An error is the reader's to notice: the connection is closed by then.
+func (w *wire) write(out []byte, ends []int) {
+	if len(ends) > 1 {
+		w.conn.hold()
+		defer w.conn.release()
+	}
+	from := 0
+	for _, end := range ends {
+		// No deadline: the context would close the connection, and the
+		// write does not block.
+		if w.ws.Write(context.Background(), websocket.MessageText, out[from:end]) != nil {
+			return
+		}
+		from = end
+	}
+}
+
+// Close implements [gateway.Peer]. The handshake goes on after it returned.
+func (w *wire) Close(code protocol.CloseCode, reason string) {
+	w.end.Do(func() {
+		if w.left != nil {
+			w.left()
+		}
+		w.wg.Go(func() {
+			defer close(w.ended)
+			w.Flush()
+			if len(reason) > 120 { // what a close frame holds
+				reason = reason[:120]
+			}
+			_ = w.ws.Close(websocket.StatusCode(code), reason)
+		})
+	})
+}
+
+// hangUp ends the connection; a closing handshake that we began is let through,
+// or the other side would not learn why.
+func (w *wire) hangUp(ctx context.Context) {
+	w.end.Do(func() { close(w.ended) })
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+	}
+	_ = w.ws.CloseNow()
+}
+
+// read gives every text frame to text, until the connection ends. A frame of
+// more than keep bytes is read to its end but only its beginning kept, for
+// large; past protocol.MaxFrame the connection is closed.
+func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func(beginning []byte, size int), binary func()) {
+	scratch := make([]byte, 4<<10)
+	// The context is watched once for the connection, not once for each read.
+	defer context.AfterFunc(ctx, func() { _ = w.ws.CloseNow() })()
+	for {
+		typ, r, err := w.ws.Reader(context.Background())
+		if err != nil {
+			return
+		}
+		n, err := 0, error(nil)
+		for err == nil && n <= keep {
+			if n == len(scratch) {
+				bigger := make([]byte, min(2*len(scratch), keep+1))
+				copy(bigger, scratch)
+				scratch = bigger
+			}
+			var k int
+			k, err = r.Read(scratch[n:])
+			n += k
+			if n == len(scratch) && n > keep {
+				break
+			}
+		}
+		size := int64(n)
+		if err == nil {
+			var rest int64
+			rest, err = io.Copy(io.Discard, io.LimitReader(r, protocol.MaxFrame-size+1))
+			if size += rest; size > protocol.MaxFrame {
+				w.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
+				return
+			}
+			if err == nil {
+				err = io.EOF
+			}
+		}
+		if !errors.Is(err, io.EOF) {
+			return
+		}
+		switch {
+		case typ == websocket.MessageBinary:
+			binary()
+		case size > int64(keep):
+			large(scratch[:keep], int(size))
+		default:
+			// What reads the frame keeps parts of it.
+			text(append([]byte(nil), scratch[:n]...))
+		}
+		if len(scratch) > writeChunk {
+			scratch = make([]byte, 4<<10)
+		}
+	}
+}
+
+// wirePeer is a provider at the other end of a WebSocket.
+type wirePeer struct{ *wire }
+
+// Send implements [gateway.Peer].
+func (p wirePeer) Send(m protocol.Message) {
+	p.push(func(dst []byte) []byte { return protocol.Append(dst, m) })
+}
+
+// provider serves one provider connection.
+func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
+	if !s.slots.take() {
+		w.Header().Set("Retry-After", "5")
+		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", "50 providers are connected, which is the limit; stop one, or retry later")
+		return
+	}
+	// A peer that does not answer our close keeps its place no longer.
+	give := sync.OnceFunc(s.slots.give)
+	defer give()
+	line, err := s.upgrade(w, r, maxPending)
+	if err != nil {
+		return
+	}
+	line.left = give
+	who := culprit(r)
+	c := s.gateway.Connect(wirePeer{line}, gateway.ConnOptions{
+		ForeignOrigin: foreignOrigin(r),
+		BadSecret:     func() { s.secrets.bad(who) },
+	})
+	line.read(s.ctx, protocol.MaxResult, c.Receive, c.Oversized, c.Binary)
+	c.Closed()
+	line.hangUp(s.ctx)
+}
+
+// upgrade makes a WebSocket of a request that the guard let through; limit bounds
+// what waits to be sent.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, limit int) (*wire, error) {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	// The guard has looked at the origin, by rules that differ by endpoint.
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return nil, err
+	}
+	ws.SetReadLimit(-1) // read bounds it: an oversized frame is answered, not fatal
+	c.queue(limit, func() {
+		s.gateway.Stats().SlowPeers.Add(1)
+		s.log.Warn("closing a slow consumer", "remote", r.RemoteAddr)
+	})
+	return &wire{ws: ws, conn: c, wg: &s.closing, ended: make(chan struct{})}, nil
+}

@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// Patterns are stopped by a clock of their own, which begins where the first is
+// tried. In a bubble, where time stands still while something computes, it would
+// stop none, so it begins here and runs for good.
+func init() {
+	re := regexp2.MustCompile("x", regexp2.None)
+	re.MatchTimeout = 24 * time.Hour
+	_, _ = re.MatchString("x")
+}
+
+// More words of a session, and more to do:
+//
+//	session ID … [alias=NAME:TOOL,TOOL] [own=TOOL,TOOL]
+//	event SESSION JSON            its host reports a gateway.Event
+//	callgated ID SESSION TOOL [JSON]   somebody else than the session's host calls
+//	tracedcall ID SESSION TOOL TRACEPARENT   a call that is part of a trace
+//	definitions SESSION           its tools as its host sees them
+//	pairings                      the codes that wait to be typed
+//	counts                        results that were ignored, matches that are unsure
+//
+// and $rules(N) stands for N deny rules.
+func (s *stage) doV2(word string, args []string, rest string) (known bool, err error) {
+	switch word {
+	case "event":
+		return true, s.event(rest)
+	case "callgated", "tracedcall":
+		return true, s.callWith(word, rest)
+	case "definitions":
+		return true, s.definitions(args[0])
+	case "pairings":
+		for _, p := range s.gateway.Pairings() {
+			s.emit("pairings", fmt.Sprintf("pairings: provider=%s session=%s until %s", p.Provider, p.Session, time.Until(p.ExpiresAt)))
+		}
+		return true, nil
+	case "counts":
+		st := s.gateway.Stats()
+		s.emit("counts", fmt.Sprintf("counts: ignored=%d unsure=%d", st.Ignored.Load(), st.UnsureMatches.Load()))
+		return true, nil
+	}
+	return false, nil
+}
+
+// sessionWord reads a word of a session's description.
+func sessionWord(key, value string, info *gateway.HostInfo) bool {
+	switch key {
+	case "alias":
+		name, tools, _ := strings.Cut(value, ":")
+		if info.Aliases == nil {
+			info.Aliases = map[string][]string{}
+		}
+		info.Aliases[name] = strings.Split(tools, ",")
+	case "own":
+		info.Tools = []string{}
+		if value != "" {
+			info.Tools = strings.Split(value, ",")
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *stage) event(rest string) error {
+	id, text, _ := strings.Cut(rest, " ")
+	session, ok := s.gateway.Session(id)
+	if !ok {
+		return fmt.Errorf("no session %s", id)
+	}
+	var e gateway.Event
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return err
+	}
+	session.Event(e)
+	return nil
+}
+
+func (s *stage) callWith(word, rest string) error {
+	parts := strings.SplitN(rest, " ", 4)
+	session, ok := s.gateway.Session(parts[1])
+	if !ok {
+		return fmt.Errorf("no session %s", parts[1])
+	}
+	c := gateway.Call{Name: parts[2], AskGates: word == "callgated"}
+	if len(parts) == 4 && c.AskGates {
+		c.Args = protocol.Raw(parts[3])
+	} else if len(parts) == 4 {
+		c.Traceparent = parts[3]
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.calls[parts[0]] = cancel
+	go func() {
+		o := session.CallTool(ctx, c)
+		s.emit(parts[0], fmt.Sprintf("%s= %s after %s", parts[0], told(o), o.Duration))
+	}()
+	return nil
+}
+
+func (s *stage) definitions(id string) error {
+	session, ok := s.gateway.Session(id)
+	if !ok {
+		return fmt.Errorf("no session %s", id)
+	}
+	tools, _ := session.HostTools()
+	for _, t := range tools {
+		s.emit(id, fmt.Sprintf("%s: defines %s of %s %q %s", id, t.Name, t.Provider, t.Description, t.Parameters))
+	}
+	return nil
+}
+
+// denyRules are N rules that match nothing.
+func denyRules(n int) string {
+	rules := slices.Repeat([]string{`{"match":{"tool":"none"},"action":"deny"}`}, n)
+	return "[" + strings.Join(rules, ",") + "]"
+}
