@@ -1,0 +1,123 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// CheckListen refuses an address that the gateway must not listen on: one that
+// others can reach, unless TLS or insecure makes that explicit. It also holds
+// for a --listen that was put into c.
+func CheckListen(c Config) error {
+	if err := isAddress(c.Listen); err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(c.Listen)
+	if loopback(host) {
+		return nil
+	}
+	if c.TLSCert == "" && !c.Insecure {
+		return fmt.Errorf("%q can be reached from other machines: set tls_cert and tls_key, or insecure = true where the network is trusted", c.Listen)
+	}
+	if c.API.Auth == AuthNone {
+		return fmt.Errorf(`%q can be reached from other machines: api.auth = "none" is for loopback only`, c.Listen)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func isAddress(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf(`%q is not host:port, such as "127.0.0.1:9400" ("127.0.0.1:0" picks a free port)`, s)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || strings.ContainsAny(port, "+-") {
+		return fmt.Errorf("%q: the port is not a number from 0 to 65535", s)
+	}
+	if host == "" {
+		return nil // every interface: CheckListen has a word on that
+	}
+	if _, err := netip.ParseAddr(host); err != nil && isHost(host) != nil {
+		return fmt.Errorf("%q: %q is neither an IP address nor a host name", s, host)
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?)*\.?$`)
+
+func isHost(s string) error {
+	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return nil
+	}
+	if len(s) > 253 || !hostName.MatchString(s) {
+		return fmt.Errorf(`%q is not a host name, such as "gateway.example" (no scheme, no port)`, s)
+	}
+	return nil
+}
+
+// CheckProviderURL refuses what is no base URL of a model endpoint.
+func CheckProviderURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return errors.New(`is not an http or https URL, such as "https://models.example/v1"`)
+	case u.User != nil:
+		return errors.New("must not hold a user name or password: put the key into a variable and its name into provider_key_env")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("must be a base URL: nothing behind a ? or #")
+	}
+	return nil
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// CheckKeyEnv refuses what is no name of an environment variable. It does not
+// repeat the value, which might be a key that stands in the wrong place.
+func CheckKeyEnv(s string) error {
+	if !envName.MatchString(s) {
+		return errors.New(`is not the name of an environment variable, such as "TAP_MODEL_KEY"; the key itself belongs into that variable`)
+	}
+	return nil
+}
+
+func isModel(s string) error {
+	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is not a model's id: one word without spaces", s)
+	}
+	return nil
+}
+
+func oneOf(allowed ...string) func(string) error {
+	return func(s string) error {
+		if slices.Contains(allowed, s) {
+			return nil
+		}
+		return fmt.Errorf("%q is not one of %s", s, quoted(allowed))
+	}
+}
+
+func quoted(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = strconv.Quote(w)
+	}
+	return strings.Join(q, ", ")
+}

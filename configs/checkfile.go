@@ -1,0 +1,40 @@
+package configs
+
+import (
+	"path/filepath"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Check reads a file of either kind and returns its faults. A provider file is
+// one in a directory named providers, or one that says what kind it is.
+func Check(file string) (Faults, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if isProvider(file, data) {
+		_, faults := ParseProvider(file, data)
+		return faults, nil
+	}
+	_, faults := Parse(file, data)
+	return faults, nil
+}
+
+func isProvider(file string, data []byte) bool {
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs
+	}
+	if filepath.Base(filepath.Dir(file)) == "providers" {
+		return true
+	}
+	if filepath.Base(file) == filepath.Base(workdirFile) || nesting(string(data)) > maxNesting {
+		return false
+	}
+	var top map[string]any
+	if _, err := toml.Decode(string(data), &top); err != nil {
+		return false
+	}
+	_, ok := top["kind"]
+	return ok
+}

@@ -1,0 +1,453 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/adrg/xdg"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// The file in the repository is found by whoever runs tapgw in it, so it must
+// change nothing, and it documents every key with its default.
+func TestSampleEqualsDefaults(t *testing.T) {
+	got, err := Load("tapgw.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the sample is not the default (-default +sample):\n%s", diff)
+	}
+	var keys map[string]any
+	if _, err := toml.DecodeFile("tapgw.toml", &keys); err != nil {
+		t.Fatal(err)
+	}
+	if n, want := leaves(keys), fields(reflect.TypeFor[Config]()); n != want {
+		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
+	}
+}
+
+func fields(t reflect.Type) (n int) {
+	for f := range t.Fields() {
+		if f.Type.Kind() == reflect.Struct {
+			n += fields(f.Type)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+func leaves(table map[string]any) (n int) {
+	for _, v := range table {
+		if sub, ok := v.(map[string]any); ok {
+			n += leaves(sub)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+func TestProviderSampleIsValid(t *testing.T) {
+	data, err := os.ReadFile("providers/hello.toml.sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, faults := ParseProvider("providers/hello.toml", data)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	want := Provider{
+		Name: "hello", File: "providers/hello.toml", Kind: KindCommand,
+		Command: []string{"go", "run", "./providers/templates/hello"}, CWD: ".",
+		Env: map[string]string{"LOG": "1"}, Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+	}
+	if diff := cmp.Diff(want, p, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestParseTakesEveryKey(t *testing.T) {
+	got, faults := Parse("x.toml", []byte(`
+listen = "0.0.0.0:1"
+insecure = true
+tls_cert = "c.pem"
+tls_key = "k.pem"
+hosts = ["gateway.example", "10.0.0.1"]
+log_level = "debug"
+api.auth = "token"
+copilot.cli = "./copilot"
+copilot.provider_url = "http://127.0.0.1:1/v1"
+copilot.provider_key_env = "MY_KEY"
+copilot.models = ["a", "b/c"]
+copilot.max_rounds = 3
+[copilot.permissions]
+shell = "allow"
+write = "allow"
+read = "allow"
+url = "allow"
+mcp = "allow"
+custom-tool = "deny"
+memory = "allow"
+hook = "allow"
+`))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	want := Config{
+		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
+		Hosts: []string{"gateway.example", "10.0.0.1"}, LogLevel: "debug", API: API{Auth: "token"},
+		Copilot: Copilot{
+			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
+			Models: []string{"a", "b/c"}, MaxRounds: 3,
+			Permissions: Permissions{"allow", "allow", "allow", "allow", "allow", "deny", "allow", "allow"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Each fault is told as line:column: message, in order.
+func TestFaults(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string // parts of the faults, in order
+	}{
+		{"unknown key", "listen = \"127.0.0.1:1\"\nlissten = 1\n", []string{"2:1: unknown key lissten: there are listen, insecure,"}},
+		{"unknown key in a table", "[api]\n  user = 1", []string{"2:3: unknown key api.user: there are auth"}},
+		{"unknown table", "[copilott]\ncli = 1", []string{"1:2: unknown key copilott"}},
+		{"unknown quoted key", "\"é b\".c = 1", []string{`1:1: unknown key "é b"`}},
+		{"key in the wrong case", "Listen = \"127.0.0.1:1\"", []string{"1:1: unknown key Listen"}},
+		{"column in letters", "copilot = { \"cli\" = \"é\", x = 1 }", []string{"1:26: unknown key copilot.x"}},
+		{"wrong types", `
+listen = 9400
+insecure = "yes"
+hosts = "a"
+log_level = ["info"]
+api = 1
+[copilot]
+models = [1, "a", [ ] ]
+max_rounds = 1.5
+permissions = [{}]
+`, []string{
+			"2:1: listen: must be a string, found a whole number",
+			"3:1: insecure: must be true or false, found a string",
+			"4:1: hosts: must be an array of strings, found a string",
+			"5:1: log_level: must be a string, found an array",
+			"6:1: api: must be a table, found a whole number",
+			"8:11: copilot.models[0]: must be a string, found a whole number",
+			"8:19: copilot.models[2]: must be a string, found an array",
+			"9:1: copilot.max_rounds: must be a whole number, found a number",
+			"10:1: copilot.permissions: must be a table, found an array",
+		}},
+		{"date", "listen = 2020-01-01", []string{"found a date or time"}},
+		{"array of tables", "[[api]]\nauth = 'token'", []string{"1:3: api: must be a table, found an array of tables"}},
+		{"listen without port", `listen = "127.0.0.1"`, []string{`1:1: listen: "127.0.0.1" is not host:port, such as "127.0.0.1:9400"`}},
+		{"port too large", `listen = "127.0.0.1:65536"`, []string{"the port is not a number from 0 to 65535"}},
+		{"port with a sign", `listen = "127.0.0.1:+1"`, []string{"the port is not a number"}},
+		{"no such host name", `listen = "a b:1"`, []string{`"a b" is neither an IP address nor a host name`}},
+		{"listen to all", `listen = ":9400"`, []string{"can be reached from other machines: set tls_cert and tls_key, or insecure = true"}},
+		{"listen beyond loopback", `listen = "192.168.1.1:9400"`, []string{"can be reached from other machines"}},
+		{"looks like loopback", `listen = "127.attacker.example:9400"`, []string{"can be reached from other machines"}},
+		{"API without auth beyond loopback", "listen = \"0.0.0.0:1\"\ninsecure = true\napi.auth = \"none\"", []string{`1:1: listen: "0.0.0.0:1" can be reached from other machines: api.auth = "none" is for loopback only`}},
+		{"certificate without key", `tls_cert = "a.pem"`, []string{"1:1: tls_cert: needs tls_key beside it"}},
+		{"key without certificate", `tls_key = "a.pem"`, []string{"1:1: tls_key: needs tls_cert beside it"}},
+		{"host with scheme", `hosts = ["a", "http://b"]`, []string{`1:15: hosts[1]: "http://b" is not a host name`}},
+		{"host twice", `hosts = ["a", "a"]`, []string{`hosts[1]: "a" stands there twice`}},
+		{"log level", `log_level = "loud"`, []string{`"loud" is not one of "debug", "info", "warn", "error"`}},
+		{"auth", `api.auth = "no"`, []string{`1:5: api.auth: "no" is not one of "token", "none"`}},
+		{"provider URL", `copilot.provider_url = "models.example/v1"`, []string{"copilot.provider_url: is not an http or https URL"}},
+		{"provider URL with a password", `copilot.provider_url = "http://u:secret@h/"`, []string{"must not hold a user name or password"}},
+		{"provider URL with a query", `copilot.provider_url = "http://h/?key=1"`, []string{"nothing behind a ?"}},
+		{"key in place of its name", `copilot.provider_key_env = "sk-secret"`, []string{"is not the name of an environment variable"}},
+		{"model", `copilot.models = ["a b"]`, []string{`"a b" is not a model's id`}},
+		{"rounds", `copilot.max_rounds = 0`, []string{"copilot.max_rounds: 0 is not from 1 to 10000"}},
+		{"permission", "[copilot.permissions]\nshell = \"cwd\"\ncustom-tool = \"ask\"", []string{`2:1: copilot.permissions.shell: "cwd" is not one of "allow", "deny"`, `3:1: copilot.permissions.custom-tool: "ask"`}},
+		{"not TOML", "listen = \n", []string{"1:10: is not TOML: expected value but found"}},
+		{"key twice", "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", []string{"2:1: is not TOML: key 'listen' has already been defined"}},
+		{"table not closed", "\n[api", []string{"2:4: is not TOML: expected '.' or ']' to end table name, but got the end of the file instead"}},
+		{"not UTF-8", "# \xff\n", []string{"1:3: is not UTF-8 text"}},
+		{"nested too deep", "hosts = " + strings.Repeat("[", 1000), []string{"nested more than 64 deep"}},
+		{"too large", "#" + strings.Repeat("x", maxFile), []string{"is larger than"}},
+		{"after a byte order mark", "\ufeffx = 1", []string{"1:1: unknown key x"}},
+		{"with carriage returns", "insecure = false\r\nx = 1\r\n", []string{"2:1: unknown key x"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, faults := Parse("f.toml", []byte(tt.text))
+			match(t, faults, tt.want)
+			if diff := cmp.Diff(Config{}, c); diff != "" {
+				t.Errorf("a file with faults gave a configuration:\n%s", diff)
+			}
+			if strings.Contains(faults.Error(), "secret") {
+				t.Errorf("the fault repeats a secret: %v", faults)
+			}
+		})
+	}
+}
+
+func match(t *testing.T, faults Faults, want []string) {
+	t.Helper()
+	ok := len(faults) == len(want)
+	for i := range min(len(faults), len(want)) {
+		ok = ok && strings.HasPrefix(faults[i].Error(), "f.toml:") && strings.Contains(strings.TrimPrefix(faults[i].Error(), "f.toml:"), want[i])
+	}
+	if !ok {
+		t.Errorf("found:\n%s\nwant:\n%s", lines(faults), strings.Join(want, "\n"))
+	}
+}
+
+func lines(faults Faults) string {
+	var b strings.Builder
+	for _, f := range faults {
+		fmt.Fprintln(&b, f.Error())
+	}
+	return b.String()
+}
+
+func TestProviderFaults(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"empty", "", []string{"1:1: kind: is missing"}},
+		{"kind", `kind = "cmd"`, []string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http", "mcp"`}},
+		{"command missing", `kind = "command"`, []string{`1:1: kind: "command" needs command = ["program", "argument"]`}},
+		{"command as a string", "kind = \"command\"\ncommand = \"node p.mjs\"", []string{"2:1: command: must be an array of strings, found a string"}},
+		{"command empty", "kind = \"command\"\ncommand = [\"\"]", []string{"2:12: command[0]: must be the name of a program"}},
+		{"command of a connecting one", "kind = \"connect\"\ncommand = [\"x\"]", []string{`2:1: command: belongs to kind = "command"`}},
+		{"environment", "kind = \"mcp\"\nenv = { A = 1, \"B C\" = \"x\", TAP_PROVIDER_TOKEN = \"x\" }", []string{
+			"2:9: env.A: must be a string, found a whole number",
+			`2:16: env."B C": is not the name of an environment variable`,
+			"2:29: env.TAP_PROVIDER_TOKEN: is set by the gateway",
+		}},
+		{"sessions", "kind = \"mcp\"\nsessions = \"some\"", []string{`2:1: sessions: "some" is not one of "each", "all"`}},
+		{"sessions of another type", "kind = \"mcp\"\nsessions = 1", []string{`2:1: sessions: must be "each", "all", or a filter such as`}},
+		{"filter", "kind = \"mcp\"\nsessions = { cwd = \"[\", tag = 1 }", []string{`2:14: sessions.cwd: "[" is not a glob`, "2:25: unknown key sessions.tag: there are label, cwd"}},
+		{"filter without a condition", "kind = \"mcp\"\nsessions = {}", []string{"2:1: sessions: must be"}},
+		{"grants", "kind = \"mcp\"\ngrants = [\"gates\", \"all\"]", []string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`}},
+		{"unknown key", "kind = \"mcp\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
+		{"enabled", "kind = \"mcp\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},
+		{"cwd", "kind = \"mcp\"\ncwd = \"\"", []string{"2:1: cwd: must be a directory"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, faults := ParseProvider("f.toml", []byte(tt.text))
+			match(t, faults, tt.want)
+		})
+	}
+	t.Run("file name", func(t *testing.T) {
+		_, faults := ParseProvider("-f.toml", []byte(`kind = "mcp"`))
+		if len(faults) != 1 || !strings.Contains(faults[0].Message, `"-f" is the provider's`) {
+			t.Errorf("found %v", faults)
+		}
+	})
+}
+
+func TestProviderFilter(t *testing.T) {
+	p, faults := ParseProvider("f.toml", []byte("kind = \"tools\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if want := (Sessions{Mode: SessionsEach, Label: "review", CWD: "/work/*"}); p.Sessions != want || p.Enabled {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "tapgw.toml"), "tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
+	c, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.TLSCert != filepath.Join(dir, "c.pem") || c.TLSKey != "/k.pem" || c.Copilot.CLI != filepath.Join(dir, "bin/copilot") {
+		t.Errorf("got %+v", c)
+	}
+	write(t, file, "copilot.cli = \"copilot\"\n")
+	if c, err = Load(file); err != nil || c.Copilot.CLI != "copilot" {
+		t.Errorf("got %+v, %v; a bare name is looked up on PATH", c, err)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("directory: %v", err)
+	}
+	if _, err := Load(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	file := write(t, filepath.Join(dir, "x.toml"), "a = 1\nb = 2\n")
+	_, err := Load(file)
+	faults, ok := errors.AsType[Faults](err)
+	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") || !strings.Contains(err.Error(), "(and 1 more") {
+		t.Errorf("faults: %v", err)
+	}
+}
+
+func TestLoadProviders(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "b.toml"), `kind = "mcp"`)
+	write(t, filepath.Join(dir, "a.toml"), `kind = "connect"`)
+	write(t, filepath.Join(dir, "bad.toml"), "kind = 1\nx = 2")
+	write(t, filepath.Join(dir, "hello.toml.sample"), "no TOML")
+	write(t, filepath.Join(dir, ".hidden.toml"), "no TOML")
+	providers, faults, err := LoadProviders(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range providers {
+		names = append(names, p.Name)
+	}
+	if !slices.Equal(names, []string{"a", "b"}) || len(faults) != 2 || faults[0].File != filepath.Join(dir, "bad.toml") {
+		t.Errorf("providers %v, faults %v", names, faults)
+	}
+	if providers, faults, err = LoadProviders(filepath.Join(dir, "none")); len(providers)+len(faults) > 0 || err != nil {
+		t.Errorf("missing directory: %v %v %v", providers, faults, err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir, user := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", user)
+	t.Setenv(EnvConfig, "")
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
+	expect := func(named, want string) {
+		t.Helper()
+		got, err := Find(dir, named)
+		if err != nil || got != want {
+			t.Errorf("Find(%q) = %q, %v; want %q", named, got, err, want)
+		}
+	}
+	expect("", "")
+	byUser := write(t, filepath.Join(user, "tapgw", "tapgw.toml"), "")
+	expect("", byUser)
+	here := write(t, filepath.Join(dir, "configs", "tapgw.toml"), "")
+	expect("", here)
+	byEnv := write(t, filepath.Join(dir, "env.toml"), "")
+	t.Setenv(EnvConfig, byEnv)
+	expect("", byEnv)
+	byFlag := write(t, filepath.Join(dir, "flag.toml"), "")
+	expect("flag.toml", byFlag)
+	if _, err := Find(dir, "none.toml"); err == nil || !strings.Contains(err.Error(), "--config: ") {
+		t.Errorf("missing file of the flag: %v", err)
+	}
+	t.Setenv(EnvConfig, filepath.Join(dir, "none.toml"))
+	if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "TAPGW_CONFIG: ") {
+		t.Errorf("missing file of the variable: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		file, text, want string
+	}{
+		{"tapgw.toml", `kind = "mcp"`, "unknown key kind: there are listen"},
+		{"x.toml", `kind = "mcp"`, ""},
+		{"y.toml", `insecure = true`, ""},
+		{"providers/z.toml", `insecure = true`, "kind: is missing"},
+		{"w.toml", `kind = `, "is not TOML"},
+	} {
+		faults, err := Check(write(t, filepath.Join(dir, tt.file), tt.text))
+		if err != nil || tt.want == "" && len(faults) > 0 || tt.want != "" && !strings.Contains(lines(faults), tt.want) {
+			t.Errorf("%s: %v, %v; want %q", tt.file, faults, err, tt.want)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Setenv("COPILOT_HOME", "/h")
+	if got := StateDir() + " " + ProvidersDir(); got != "/h/extensions/tap /h/providers" {
+		t.Errorf("with COPILOT_HOME: %s", got)
+	}
+	t.Setenv("COPILOT_HOME", "")
+	t.Setenv("HOME", "/u")
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
+	if got := Home(); got != "/u/.copilot" {
+		t.Errorf("without: %s", got)
+	}
+	if got := ProvidersBeside("/a/tapgw.toml"); got != "/a/providers" {
+		t.Errorf("ProvidersBeside: %s", got)
+	}
+}
+
+func write(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// No input panics or hangs, faults stand inside the file, and every key that the
+// TOML library finds has a place.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"tapgw.toml", "providers/hello.toml.sample"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	for _, s := range []string{
+		"", "a.b.\"c d\".'e' = [1, {f = \"\"\"x\"\"\"\"\"}, '''y''']\n[[g]]\n[g.h]\ni = 1979-05-27 07:32:00 # c\n",
+		"listen = \"\\\"#\\\\\"\nx = 1", "kind = \"command\"\ncommand = [ # c\n \"a\",\n]\n", "[\"\\u00e9\"]\n",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, faults := Parse("f.toml", []byte(text))
+		_, more := ParseProvider("f.toml", []byte(text))
+		height := strings.Count(text, "\n") + 1
+		for _, fault := range append(faults, more...) {
+			if fault.Line < 1 || fault.Line > height || fault.Column < 1 || strings.Contains(fault.Message, "\n") {
+				t.Errorf("fault %q in a text of %d lines", fault.Error(), height)
+			}
+		}
+		doc, root := open("f.toml", []byte(text))
+		if root == nil {
+			return
+		}
+		md, err := toml.Decode(doc.text, &map[string]any{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range md.Keys() {
+			if _, ok := doc.keys[key.String()]; !ok && !inArray(root.values, key) {
+				t.Errorf("no place for key %s in %q", key, text)
+			}
+		}
+	})
+}
+
+// inArray reports whether a key lies in an element of an array: the library
+// leaves the element out of its path.
+func inArray(values map[string]any, key toml.Key) bool {
+	for _, part := range key[:len(key)-1] {
+		sub, ok := values[part].(map[string]any)
+		if !ok {
+			return true
+		}
+		values = sub
+	}
+	return false
+}

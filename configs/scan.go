@@ -1,0 +1,194 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// The TOML library tells where a syntax error is, but not where a key stands
+// once the file was read. The scanner below finds that out. It runs only on text
+// that the library took, so it need not check anything; whatever it meets, it
+// moves on and ends.
+
+// scanner walks over TOML text and notes where keys begin.
+type scanner struct {
+	text string
+	pos  int
+	keys map[string]int
+}
+
+// element is what stands for the nth element of an array in a path.
+func element(n int) string { return fmt.Sprintf("[%d]", n) }
+
+// scanKeys returns the offset of the first letter of every key, by its path. Of
+// a table that is continued elsewhere it is the first place.
+func scanKeys(text string) map[string]int {
+	s := &scanner{text: text, keys: map[string]int{}}
+	var header toml.Key
+	for s.blank("\n"); s.pos < len(s.text); s.blank("\n") {
+		if s.eat('[') {
+			s.eat('[')
+			header = s.key(nil)
+			s.eat(']')
+			s.eat(']')
+			continue
+		}
+		s.pair(header)
+	}
+	return s.keys
+}
+
+// blank skips white space and comments, and line ends where they may stand.
+func (s *scanner) blank(lineEnds string) {
+	for s.pos < len(s.text) {
+		switch c := s.text[s.pos]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n' && lineEnds != "":
+			s.pos++
+		case c == '#':
+			if end := strings.IndexByte(s.text[s.pos:], '\n'); end >= 0 {
+				s.pos += end
+			} else {
+				s.pos = len(s.text)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// eat skips a letter if it comes next, with the white space before it.
+func (s *scanner) eat(c byte) bool {
+	at := s.pos
+	for at < len(s.text) && (s.text[at] == ' ' || s.text[at] == '\t') {
+		at++
+	}
+	if at < len(s.text) && s.text[at] == c {
+		s.pos = at + 1
+		return true
+	}
+	return false
+}
+
+// pair reads key = value.
+func (s *scanner) pair(table toml.Key) {
+	before := s.pos
+	path := s.key(table)
+	if s.eat('=') {
+		s.blank("")
+		s.value(path)
+	}
+	if s.pos == before {
+		s.pos++
+	}
+}
+
+// key reads a key, dotted or not, notes its parts and returns the whole path.
+func (s *scanner) key(table toml.Key) toml.Key {
+	path := append(toml.Key(nil), table...)
+	for {
+		s.blank("")
+		begin := s.pos
+		part := ""
+		if s.pos < len(s.text) && (s.text[s.pos] == '"' || s.text[s.pos] == '\'') {
+			part = unquote(s.quoted())
+		} else {
+			for s.pos < len(s.text) && bare(s.text[s.pos]) {
+				s.pos++
+			}
+			part = s.text[begin:s.pos]
+		}
+		path = append(path, part)
+		s.note(path, begin)
+		if !s.eat('.') {
+			return path
+		}
+	}
+}
+
+func bare(c byte) bool {
+	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+func (s *scanner) note(path toml.Key, offset int) {
+	if _, ok := s.keys[path.String()]; !ok {
+		s.keys[path.String()] = offset
+	}
+}
+
+// value skips a value and notes what is in it.
+func (s *scanner) value(path toml.Key) {
+	if s.pos >= len(s.text) {
+		return
+	}
+	switch s.text[s.pos] {
+	case '"', '\'':
+		s.quoted()
+	case '[':
+		s.pos++
+		for n := 0; ; n++ {
+			if s.blank("\n"); s.pos >= len(s.text) || s.eat(']') {
+				return
+			}
+			at := append(append(toml.Key(nil), path...), element(n))
+			s.note(at, s.pos)
+			s.value(at)
+			if s.blank("\n"); !s.eat(',') {
+				s.eat(']')
+				return
+			}
+		}
+	case '{':
+		s.pos++
+		for {
+			if s.blank("\n"); s.pos >= len(s.text) || s.eat('}') {
+				return
+			}
+			s.pair(path)
+			if s.blank("\n"); !s.eat(',') {
+				s.eat('}')
+				return
+			}
+		}
+	default: // a number, a boolean, a date
+		for s.pos < len(s.text) && !strings.ContainsRune(",]}#\n\r", rune(s.text[s.pos])) {
+			s.pos++
+		}
+	}
+}
+
+// quoted skips a string of any of the four kinds and returns it with its quotes.
+func (s *scanner) quoted() string {
+	begin := s.pos
+	quote := s.text[s.pos]
+	end := string(quote)
+	if strings.HasPrefix(s.text[s.pos:], strings.Repeat(end, 3)) {
+		end = strings.Repeat(end, 3)
+	}
+	for s.pos += len(end); s.pos < len(s.text); s.pos++ {
+		if quote == '"' && s.text[s.pos] == '\\' {
+			s.pos++
+			continue
+		}
+		if strings.HasPrefix(s.text[s.pos:], end) {
+			s.pos += len(end)
+			// Up to two quotes may stand right before the closing three.
+			for len(end) == 3 && s.pos < len(s.text) && s.text[s.pos] == quote {
+				s.pos++
+			}
+			break
+		}
+	}
+	s.pos = min(s.pos, len(s.text))
+	return s.text[begin:s.pos]
+}
+
+// unquote returns what a quoted key says.
+func unquote(quoted string) string {
+	var out struct{ K string }
+	if _, err := toml.Decode("K = "+quoted, &out); err != nil {
+		return quoted
+	}
+	return out.K
+}

@@ -1,0 +1,179 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tapgw/internal/cli"
+)
+
+// Environment variables that say where the gateway is.
+const (
+	EnvURL   = "TAP_GATEWAY_URL"
+	EnvToken = "TAP_ADMIN_TOKEN" //nolint:gosec // a variable's name
+	envHome  = "COPILOT_HOME"
+)
+
+// DefaultURL is where a gateway listens when nothing says otherwise.
+const DefaultURL = "ws://127.0.0.1:9400"
+
+const (
+	gatewayFile = "gateway.json"
+	tokenFile   = ".admin-token"
+	maxFile     = 64 << 10
+)
+
+// Options say where the gateway is; what is left out is looked up in the
+// environment, then in the files that a running gateway keeps.
+type Options struct {
+	URL     string // ws://, wss://, http:// or https://
+	Token   string
+	Default string // where a gateway listens when nothing says otherwise; "": DefaultURL
+}
+
+// StateDir is where a gateway keeps its token files and gateway.json.
+func StateDir() (string, error) {
+	home := os.Getenv(envHome)
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", cli.Failed("finding the gateway's files: no home directory; set %s, or give --url and --token", envHome)
+		}
+		home = filepath.Join(user, ".copilot")
+	}
+	return filepath.Join(home, "extensions", "tap"), nil
+}
+
+// discoverURL returns the base of the HTTP API and where it was named.
+func discoverURL(o Options) (base, source string, err error) {
+	if o.URL != "" {
+		base, err := httpURL(o.URL)
+		if err != nil {
+			return "", "", cli.Usage("flag --url: %v", err)
+		}
+		return base, "--url", nil
+	}
+	if env := os.Getenv(EnvURL); env != "" {
+		base, err := httpURL(env)
+		if err != nil {
+			return "", "", cli.Usage("%s: %v", EnvURL, err)
+		}
+		return base, EnvURL, nil
+	}
+	dir, err := StateDir()
+	if err != nil {
+		return "", "", err
+	}
+	file := filepath.Join(dir, gatewayFile)
+	data, err := readOwn(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if o.Default == "" {
+			o.Default = DefaultURL
+		}
+		base, err := httpURL(o.Default)
+		return base, "the default", err
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var known struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal(data, &known); err != nil {
+		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give --url", file)
+	}
+	if base, err = httpURL(known.URL); err != nil {
+		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give --url", file, err)
+	}
+	return base, file, nil
+}
+
+// discoverToken returns the admin token. Without a token file it is "": the
+// gateway is asked all the same, since most likely none runs.
+func discoverToken(given string) (string, error) {
+	token, source := given, "flag --token"
+	if token == "" {
+		token, source = os.Getenv(EnvToken), EnvToken
+	}
+	if token == "" {
+		dir, err := StateDir()
+		if err != nil {
+			return "", err
+		}
+		source = filepath.Join(dir, tokenFile)
+		data, err := readOwn(source)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		token = strings.TrimSpace(string(data))
+	}
+	// What cannot stand in a header; the token itself is never shown.
+	for _, r := range token {
+		if r <= ' ' || r > '~' {
+			return "", cli.Usage("%s: has a character that no token has", source)
+		}
+	}
+	return token, nil
+}
+
+// readOwn reads a small file that must be the user's own: what others can
+// write could send the token to them.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized, Err: err,
+			Message: fmt.Sprintf("reading %s: %v; does the gateway run as another user?", path, errors.Unwrap(err))}
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, cli.Failed("reading %s: not a regular file; remove it and restart the gateway", path)
+	}
+	if why := foreign(info); why != "" {
+		return nil, &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized,
+			Message: fmt.Sprintf("reading %s: %s, so it is not trusted; remove it and restart the gateway", path, why)}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return data, nil
+}
+
+// httpURL makes the base URL of the HTTP API from any URL of a gateway. Errors
+// do not repeat a password.
+func httpURL(s string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil {
+		if strings.Contains(s, "@") {
+			s = "it"
+		}
+		return "", fmt.Errorf("%q is not a URL, want one like %s", s, DefaultURL)
+	}
+	scheme, ok := map[string]string{"ws": "http", "http": "http", "wss": "https", "https": "https"}[u.Scheme]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%q is not a gateway's URL, want one like %s", u.Redacted(), DefaultURL)
+	case u.Hostname() == "":
+		return "", fmt.Errorf("%q names no host, want one like %s", u.Redacted(), DefaultURL)
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", fmt.Errorf("%q must be a scheme, a host and a port only, like %s", u.Redacted(), DefaultURL)
+	}
+	return scheme + "://" + u.Host, nil
+}
