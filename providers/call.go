@@ -1,0 +1,237 @@
+package providers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// cancelGrace is how long the handler of a cancelled call has to return before
+// the call is answered without it. The gateway frees the call's slot after 5 s.
+const cancelGrace = 2 * time.Second
+
+// Call tells a tool's function about the call that it answers.
+type Call struct {
+	ID          string
+	Session     string // the id of the session that calls
+	Tool        string
+	Traceparent string // W3C trace context of the caller, "" if there was none
+	PersistDir  string // see [Binding.PersistDir]
+}
+
+type callKey struct{}
+
+// CallFrom returns the call that a handler's context belongs to.
+func CallFrom(ctx context.Context) (Call, bool) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return Call{}, false
+	}
+	return c.info, true
+}
+
+// Progress shows a line in the session's timeline while a call runs; it does
+// not prolong the call. On a context that is no call's, or of a call that has
+// ended, it does nothing.
+func Progress(ctx context.Context, message string) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok || message == "" || ctx.Err() != nil {
+		return
+	}
+	select {
+	case <-c.answered:
+	default:
+		if err := c.conn.write(ctx, &protocol.ToolProgress{ID: c.info.ID, Message: message}); err != nil {
+			c.conn.log.Debug("progress not sent", "tool", c.info.Tool, "error", err)
+		}
+	}
+}
+
+// call is one tool.call, from its arrival to its result.
+type call struct {
+	conn   *conn
+	info   Call
+	args   json.RawMessage
+	tool   Tool // as it was when the call came
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	once     sync.Once
+	answered chan struct{} // closed by the one answer
+}
+
+// run runs the handler and answers. It is the call's goroutine.
+func (c *call) run() {
+	result := failure(errors.New("the tool's function ended its goroutine"))
+	defer func() {
+		if v := recover(); v != nil {
+			c.conn.log.Error("tool panicked", "tool", c.info.Tool, "panic", v, "stack", string(debug.Stack()))
+			result = failure(fmt.Errorf("the tool panicked: %v", v))
+		}
+		c.answer(result)
+	}()
+	if c.ctx.Err() != nil {
+		return // cancelled before it began
+	}
+	out, err := c.tool.Handler(c.ctx, c.args)
+	if err == nil {
+		// Writing the result runs the user's code too.
+		result, err = success(out)
+	}
+	if err != nil {
+		result = failure(err)
+	}
+}
+
+// abort cancels the call and sees to it that it is answered, in good time.
+func (c *call) abort(reason string) {
+	c.cancel(&CancelError{reason})
+	grace := cancelGrace
+	if c.conn.run.calls.drop(c) {
+		grace = 0
+	}
+	c.conn.run.wg.Go(func() {
+		select {
+		case <-c.answered:
+		case <-c.conn.ctx.Done():
+		case <-time.After(grace):
+			c.answer(nil)
+		}
+	})
+}
+
+// answer sends the result; only the first one of a call goes out. What a
+// cancelled call came to is of no interest to anybody.
+func (c *call) answer(r *protocol.ToolResult) {
+	c.once.Do(func() {
+		defer close(c.answered)
+		if r == nil || c.ctx.Err() != nil {
+			r = &protocol.ToolResult{Error: "Cancelled", ErrorCode: protocol.CodeCancelled}
+		}
+		c.cancel(nil)
+		c.conn.forgetCall(c)
+		r.ID = c.info.ID
+		err := c.conn.write(c.conn.ctx, r)
+		if tooLarge, ok := errors.AsType[*Error](err); ok {
+			err = c.conn.write(c.conn.ctx, &protocol.ToolResult{
+				ID: r.ID, ErrorCode: protocol.CodeInternal,
+				Error: tooLarge.Message + "; return a providers.File, or less",
+			})
+		}
+		if err != nil {
+			c.conn.log.Debug("result not sent", "tool", c.info.Tool, "call", r.ID, "error", err)
+		}
+	})
+}
+
+// called starts a call.
+func (c *conn) called(m *protocol.ToolCall) {
+	call := &call{
+		conn: c, args: []byte(m.Args),
+		info:     Call{ID: m.ID, Session: m.SessionID, Tool: m.Tool, Traceparent: m.Traceparent, PersistDir: c.persistDir},
+		answered: make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	call.ctx, call.cancel = context.WithValue(ctx, callKey{}, call), cancel
+	var ok bool
+	if call.tool, ok = c.run.p.tool(m.SessionID, m.Tool); !ok {
+		call.tool.Handler = func(context.Context, json.RawMessage) (any, error) {
+			return nil, NotFound("this provider has no tool %q", m.Tool)
+		}
+	}
+	c.mu.Lock()
+	_, twice := c.calls[m.ID]
+	if !twice {
+		c.calls[m.ID] = call
+	}
+	c.mu.Unlock()
+	if twice {
+		cancel(nil)
+		c.log.Warn("gateway sent a call twice; ignored", "call", m.ID)
+		return
+	}
+	c.run.calls.start(call)
+}
+
+// forgetCall drops a call that is answered.
+func (c *conn) forgetCall(done *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, done.info.ID)
+}
+
+// cancelCalls cancels the calls of a session and returns them.
+func (c *conn) cancelCalls(session, reason string) []*call {
+	c.mu.Lock()
+	var calls []*call
+	for _, call := range c.calls {
+		if call.info.Session == session {
+			calls = append(calls, call)
+		}
+	}
+	c.mu.Unlock()
+	for _, call := range calls {
+		call.abort(reason)
+	}
+	return calls
+}
+
+// dispatcher runs calls, so many at once, the others in the order they came.
+type dispatcher struct {
+	limit int
+	spawn func(func()) // starts a goroutine
+
+	// mu guards the fields that follow.
+	mu      sync.Mutex
+	running int
+	queue   []*call
+}
+
+// start runs c now, or when a running call has ended.
+func (d *dispatcher) start(c *call) {
+	d.mu.Lock()
+	if d.running >= d.limit {
+		d.queue = append(d.queue, c)
+		d.mu.Unlock()
+		return
+	}
+	d.running++
+	d.mu.Unlock()
+	d.spawn(func() { d.work(c) })
+}
+
+// drop removes a call that has not begun; false if it has.
+func (d *dispatcher) drop(c *call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, q := range d.queue {
+		if q == c {
+			d.queue = append(d.queue[:i], d.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// work runs one call and hands its place to the next: a handler that ends its
+// goroutine takes no other call with it.
+func (d *dispatcher) work(c *call) {
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.queue) == 0 {
+			d.running--
+			return
+		}
+		next := d.queue[0]
+		d.queue = d.queue[1:]
+		d.spawn(func() { d.work(next) })
+	}()
+	c.run()
+}

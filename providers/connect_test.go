@@ -1,0 +1,547 @@
+package providers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/providers"
+)
+
+// A lost connection comes back with the reconnect token, to the same session.
+func TestReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		o := n.options(providers.Options{Instance: "i1"})
+		errs := errorsOf(o)
+		causes := make(chan error, 1)
+		p := providers.New("sample", o)
+		if _, err := p.AddTool(t.Context(), raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil, nil
+		})); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p)
+		peer := g.accept()
+		peer.next("auth")
+		peer.send(threeSessions)
+		peer.next("hello")
+		peer.ack("s1")
+		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hang","args":{}}`)
+		synctest.Wait()
+
+		peer.cut()
+		start := time.Now()
+		if cause := receive(t, causes); cause.Error() != "cancelled: disconnected" {
+			t.Errorf("the call's cause is %v", cause)
+		}
+		peer = g.accept()
+		if took := time.Since(start); took > 300*time.Millisecond {
+			t.Errorf("came back after %v, want at most 0.3 s", took)
+		}
+		if err := receive(t, errs); !strings.Contains(err.Error(), "lost") {
+			t.Errorf("OnError heard %v, want that the connection was lost", err)
+		}
+		peer.expect(`{"type":"auth","reconnectToken":"rt-s1","name":"sample","instance":"i1"}`)
+		peer.send(`{"type":"sessions","active":[{"id":"s2","label":"","cwd":"/","foreground":true},{"id":"s1","label":"","cwd":"/"}]}`)
+		hello := peer.next("hello")
+		if hello["session"] != "s1" || hello["reconnectToken"] != "rt-s1" {
+			t.Errorf("hello %v, want session s1 and reconnectToken rt-s1", hello)
+		}
+
+		// The token is good for one connection.
+		peer.cut()
+		peer = g.accept()
+		peer.expect(`{"type":"auth","token":"ptk-file"}`)
+		peer.send(oneSession)
+		peer.next("hello")
+		peer.send(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"s1","reconnectToken":"rt-second"}`)
+		synctest.Wait()
+
+		// When it is refused, the other token follows at once.
+		peer.cut()
+		peer = g.accept()
+		peer.expect(`{"type":"auth","reconnectToken":"rt-second","name":"sample","instance":"i1"}`)
+		at := time.Now()
+		peer.send(`{"type":"error","code":"AUTH_FAILED","message":"expired"}`)
+		peer.cut()
+		peer = g.accept()
+		peer.expect(`{"type":"auth","token":"ptk-file"}`)
+		if !time.Now().Equal(at) {
+			t.Errorf("the token came %v later, want at once", time.Since(at))
+		}
+	})
+}
+
+// A reconnect token is not shown to a gateway that cannot know it: after its
+// time, or to the next gateway.
+func TestReconnectTokenForgotten(t *testing.T) {
+	tests := map[string]func(t *testing.T, dir string){
+		"after 30 s":   func(_ *testing.T, _ string) { pass(31 * time.Second) },
+		"next gateway": func(t *testing.T, dir string) { writeState(t, dir, ".provider-token", "ptk-next") },
+		"same token, next gateway": func(t *testing.T, dir string) {
+			writeState(t, dir, "gateway.json", `{"url":"ws://127.0.0.1:1","startedAt":"later"}`)
+		},
+	}
+	for name, then := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := home(t)
+			writeState(t, dir, ".provider-token", "ptk-file")
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				g := n.gateway(t)
+				run(t, providers.New("sample", n.options(providers.Options{})))
+				g.accept().bind()
+				synctest.Wait()
+				g.stop()
+				synctest.Wait()
+				then(t, dir)
+				if m := n.gateway(t).accept().next("auth"); m["reconnectToken"] != nil || m["token"] == nil {
+					t.Errorf("auth %v, want the token of the file", m)
+				}
+			})
+		})
+	}
+}
+
+// The next gateway is found within 5 s, however long there was none, and its
+// new token is read from its file.
+func TestNextGateway(t *testing.T) {
+	for _, gone := range []time.Duration{0, time.Second, 10 * time.Second, time.Hour} {
+		t.Run(gone.String(), func(t *testing.T) {
+			dir := home(t)
+			writeState(t, dir, ".provider-token", "ptk-first")
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				g := n.gateway(t)
+				o := n.options(providers.Options{})
+				errs := errorsOf(o)
+				run(t, providers.New("sample", o))
+				g.accept().bind()
+				synctest.Wait()
+				g.stop()
+				pass(gone)
+				writeState(t, dir, ".provider-token", "ptk-second")
+				g = n.gateway(t)
+				start := time.Now()
+				peer := g.accept()
+				peer.expect(`{"type":"auth","token":"ptk-second"}`)
+				peer.send(oneSession)
+				peer.next("hello")
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("came after %v, want at most 5 s", took)
+				}
+				synctest.Wait()
+				if len(errs) != 1 {
+					t.Errorf("OnError heard %d errors, want the first only", len(errs))
+				}
+			})
+		})
+	}
+}
+
+// No gateway and no token is something to wait for.
+func TestNoGatewayYet(t *testing.T) {
+	dir := home(t)
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		o := n.options(providers.Options{})
+		errs := errorsOf(o)
+		p := providers.New("sample", o)
+		run(t, p)
+		if err := receive(t, errs); !strings.Contains(err.Error(), "no token") || !strings.Contains(err.Error(), "TAP_PROVIDER_TOKEN") {
+			t.Errorf("OnError heard %v, want that there is no token", err)
+		}
+		if err := p.Inject(t.Context(), "hi"); !errors.Is(err, providers.ErrNotConnected) {
+			t.Errorf("pushing: %v, want ErrNotConnected", err)
+		}
+		pass(time.Minute)
+		g := n.gateway(t)
+		writeState(t, dir, ".provider-token", "ptk-file")
+		g.accept().bind()
+	})
+}
+
+func refuse(p *peer) {
+	p.t.Helper()
+	p.send(`{"type":"error","code":"AUTH_FAILED","message":"unknown token"}`)
+	_ = p.ws.CloseNow()
+}
+
+// A token that was given is the only one; its refusal ends Run.
+func TestGivenTokenRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		r := run(t, providers.New("sample", n.options(providers.Options{Token: "ptk-given"})))
+		peer := g.accept()
+		peer.expect(`{"type":"auth","token":"ptk-given"}`)
+		refuse(peer)
+		err := r.wait()
+		if err == nil || !strings.Contains(err.Error(), "Options.Token") || strings.Contains(err.Error(), "ptk-given") {
+			t.Errorf("Run returned %v, want an error that names Options.Token and not the token", err)
+		}
+	})
+}
+
+// The environment's token may be of a gateway that is gone: the file's follows
+// at once. A refused token is shown rarely: the gateway locks out an address
+// that tries too many.
+func TestRefusedTokens(t *testing.T) {
+	dir := home(t)
+	t.Setenv("TAP_PROVIDER_TOKEN", "ptk-env")
+	writeState(t, dir, ".provider-token", "ptk-file")
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		g := n.gateway(t)
+		run(t, providers.New("sample", n.options(providers.Options{})))
+		start := time.Now()
+		for _, want := range []string{"ptk-env", "ptk-file"} {
+			peer := g.accept()
+			if got := peer.next("auth")["token"]; got != want {
+				t.Fatalf("token %v, want %s", got, want)
+			}
+			refuse(peer)
+		}
+		if !time.Now().Equal(start) {
+			t.Errorf("the second token came %v later, want at once", time.Since(start))
+		}
+		pass(29 * time.Second)
+		if dials := g.dials.Load(); dials != 2 {
+			t.Errorf("%d connections in 29 s, want 2", dials)
+		}
+		// A new token is tried without waiting for that.
+		writeState(t, dir, ".provider-token", "ptk-new")
+		start = time.Now()
+		for {
+			peer := g.accept()
+			if peer.next("auth")["token"] == "ptk-new" {
+				break
+			}
+			refuse(peer)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("the new token came after %v, want at most 5 s", took)
+		}
+	})
+}
+
+// A gateway that does not answer is left for another try: frozen in its
+// handshake, after auth, after hello, or later.
+func TestFrozenGateway(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		p := providers.New("sample", n.options(providers.Options{}))
+		run(t, p)
+		peer := g.accept()
+		peer.next("auth")
+		peer = g.accept() // 10 s later
+		peer.next("auth")
+		peer.send(oneSession)
+		peer.next("hello")
+		peer = g.accept()
+		peer.bind()
+		synctest.Wait()
+		start := time.Now()
+		close(peer.freeze)
+		peer.send(`{"type":"nothing"}`)
+		pushed := make(chan error, 1)
+		peer = nil
+		go func() {
+			for {
+				if err := p.Keep(t.Context(), "anyone there?"); err != nil {
+					pushed <- err
+					return
+				}
+			}
+		}()
+		next := acceptWithin(t, g, time.Minute)
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("noticed after %v, want at most 30 s", took)
+		}
+		if err := receive(t, pushed); !errors.Is(err, providers.ErrNotConnected) {
+			t.Errorf("pushing to a dead gateway: %v, want ErrNotConnected", err)
+		}
+		next.next("auth")
+	})
+}
+
+func acceptWithin(t testing.TB, g *gateway, d time.Duration) *peer {
+	t.Helper()
+	select {
+	case p := <-g.peers:
+		return p
+	case <-time.After(d):
+		t.Fatal("no provider connected")
+		return nil
+	}
+}
+
+// A connection that lives on is kept, however long nothing is said.
+func TestIdleConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		run(t, providers.New("sample", n.options(providers.Options{})))
+		peer := g.accept()
+		peer.bind()
+		pass(24 * time.Hour)
+		if dials := g.dials.Load(); dials != 1 {
+			t.Errorf("%d connections in a day, want 1", dials)
+		}
+		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"x","args":{}}`)
+		peer.next("tool.result")
+	})
+}
+
+// A gateway that lets the provider in and drops it again is not stormed.
+func TestFlappingGateway(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		run(t, providers.New("sample", n.options(providers.Options{})))
+		start := time.Now()
+		for time.Since(start) < time.Minute {
+			peer := g.accept()
+			peer.bind()
+			peer.cut()
+		}
+		if dials := g.dials.Load(); dials > 40 {
+			t.Errorf("%d connections in a minute, want at most 40", dials)
+		}
+	})
+}
+
+// Run's end waits for functions that heed their context, not for ever for
+// those that don't.
+func TestStop(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		p := providers.New("sample", n.options(providers.Options{}))
+		release := make(chan struct{})
+		causes := make(chan error, 1)
+		if _, err := p.SetTools(t.Context(), []providers.Tool{
+			raw("hang", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return nil, nil
+			}),
+			raw("deaf", func(context.Context, json.RawMessage) (any, error) { <-release; return nil, nil }),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, p)
+		peer := g.accept()
+		peer.bind()
+		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"hang","args":{}}`)
+		peer.send(`{"type":"tool.call","id":"c2","sessionId":"s1","tool":"deaf","args":{}}`)
+		synctest.Wait()
+		if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
+			t.Errorf("a second Run returned %v", err)
+		}
+		start := time.Now()
+		r.stop()
+		peer.next("goodbye")
+		if cause := receive(t, causes); cause.Error() != "cancelled: stopped" {
+			t.Errorf("the call's cause is %v", cause)
+		}
+		if err := r.wait(); err != nil {
+			t.Errorf("Run returned %v, want nil", err)
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("Run took %v to return, want at most 6 s", took)
+		}
+		close(release)
+		synctest.Wait()
+
+		// It can run again.
+		r = run(t, p)
+		g.accept().bind()
+		r.stop()
+		if err := r.wait(); err != nil {
+			t.Errorf("the second Run returned %v, want nil", err)
+		}
+	})
+}
+
+func TestWrongOptions(t *testing.T) {
+	home(t)
+	tests := map[string]struct {
+		name string
+		opts providers.Options
+		env  string
+		want string
+	}{
+		"no name":     {"", providers.Options{}, "", "its name must be"},
+		"bad name":    {"-x", providers.Options{}, "", "its name must be"},
+		"scheme":      {"sample", providers.Options{URL: "ftp://127.0.0.1"}, "", "Options.URL"},
+		"no host":     {"sample", providers.Options{URL: "ws://"}, "", "Options.URL"},
+		"no URL":      {"sample", providers.Options{URL: "ws://a b"}, "", "Options.URL"},
+		"environment": {"sample", providers.Options{}, "localhost:9400", "TAP_GATEWAY_URL"},
+		"metadata":    {"sample", providers.Options{Metadata: map[string]any{"a": func() {}}}, "", "Options.Metadata"},
+		"context":     {"sample", providers.Options{Context: strings.Repeat("x", 8193)}, "", "hello.context: 8193 bytes are over the limit of 8192"},
+		"startup":     {"sample", providers.Options{StartupContext: strings.Repeat("x", 8193)}, "", "hello.startup_context: 8193 bytes are over the limit of 8192"},
+		"concurrency": {"sample", providers.Options{Concurrency: providers.Concurrency{Max: 1, Scope: "world"}}, "", "hello.concurrency.scope: must be one of instance, provider, tool"},
+		"no calls":    {"sample", providers.Options{Concurrency: providers.Concurrency{Scope: providers.PerTool}}, "", "hello.concurrency.max: must be at least 1"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TAP_GATEWAY_URL", tt.env)
+			tt.opts.Logger = quiet
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			err := providers.New(tt.name, &tt.opts).Run(ctx)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Run returned %v, want one line with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestWrongTools(t *testing.T) {
+	ok := fixed("ok", nil, nil)
+	with := func(change func(*providers.Tool)) providers.Tool { t := ok; change(&t); return t }
+	tests := map[string]struct {
+		tool providers.Tool
+		want string
+	}{
+		"no name":        {with(func(t *providers.Tool) { t.Name = "" }), `tool "": its name must be`},
+		"bad name":       {with(func(t *providers.Tool) { t.Name = "a b" }), `tool "a b": its name must be`},
+		"no description": {with(func(t *providers.Tool) { t.Description = "" }), `tool "ok": it needs a description`},
+		"no handler":     {with(func(t *providers.Tool) { t.Handler = nil }), `tool "ok": it needs a handler`},
+		"timeout":        {with(providers.Timeout(2 * time.Hour)), `tool "ok": its timeout is 2h0m0s`},
+		"not JSON":       {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{`) }), `tool "ok": its parameters are not valid JSON`},
+		"not an object":  {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"string"}`) }), `tool "ok": its parameters: `},
+		"bad schema":     {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"object","properties":7}`) }), `tool "ok": its parameters: `},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := providers.New("sample", nil)
+			_, added := p.AddTool(t.Context(), tt.tool)
+			_, set := p.SetTools(t.Context(), []providers.Tool{ok, tt.tool})
+			for how, err := range map[string]error{"AddTool": added, "SetTools": set} {
+				if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+					t.Errorf("%s: %v, want %s", how, err, tt.want)
+				}
+			}
+		})
+	}
+
+	p := providers.New("sample", nil)
+	if _, err := p.SetTools(t.Context(), []providers.Tool{ok, ok}); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("the same tool twice: %v", err)
+	}
+	var many []providers.Tool
+	for i := range 101 {
+		many = append(many, fixed(fmt.Sprintf("t%d", i), nil, nil))
+	}
+	if _, err := p.SetTools(t.Context(), many); err == nil || !strings.Contains(err.Error(), "100") {
+		t.Errorf("101 tools: %v, want the limit", err)
+	}
+	if _, err := p.SetTools(t.Context(), many[:100]); err != nil {
+		t.Errorf("100 tools: %v", err)
+	}
+	if _, err := p.AddTool(t.Context(), many[100]); err == nil {
+		t.Error("the 101st tool was taken")
+	}
+	if _, err := p.AddTool(t.Context(), many[99]); err != nil {
+		t.Errorf("replacing a tool: %v", err)
+	}
+}
+
+func TestNewTool(t *testing.T) {
+	type nested struct {
+		Tags []string       `json:"tags,omitempty"`
+		When map[string]int `json:"when"`
+	}
+	fn := func(_ context.Context, in *nested) ([]string, error) { return in.Tags, nil }
+	tool, err := providers.NewTool("pointer", "takes a pointer", fn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"type":"object"`; !strings.HasPrefix(string(tool.Parameters), want) {
+		t.Errorf("parameters %s, want %s…", tool.Parameters, want)
+	}
+	out, err := tool.Handler(t.Context(), json.RawMessage(`{"tags":["a"],"when":{}}`))
+	if got, ok := out.([]string); err != nil || !ok || len(got) != 1 || got[0] != "a" {
+		t.Errorf("handler returned %v, %v", out, err)
+	}
+	if _, err := tool.Handler(t.Context(), nil); err != nil {
+		t.Errorf("no arguments at all: %v", err)
+	}
+
+	if _, err := providers.NewTool("loose", "takes anything", func(context.Context, map[string]any) (any, error) { return nil, nil }); err != nil {
+		t.Errorf("a map: %v", err)
+	}
+	if _, err := providers.NewTool("none", "takes nothing", func(context.Context, struct{}) (any, error) { return nil, nil }); err != nil {
+		t.Errorf("an empty struct: %v", err)
+	}
+	if _, err := providers.NewTool("text", "takes text", func(context.Context, string) (any, error) { return nil, nil }); err == nil || !strings.Contains(err.Error(), `tool "text"`) {
+		t.Errorf("text for arguments: %v, want an error that names the tool", err)
+	}
+	if _, err := providers.NewTool("chan", "takes a channel", func(context.Context, struct{ C chan int }) (any, error) { return nil, nil }); err == nil {
+		t.Error("a channel in the arguments was taken")
+	}
+
+	defer func() {
+		if v := recover(); v == nil || !strings.Contains(v.(string), `tool "no name"`) {
+			t.Errorf("AddTool panicked with %v, want the tool's name in it", v)
+		}
+	}()
+	providers.AddTool(providers.New("sample", nil), "no name", "says hello", greet)
+}
+
+// What stands in the way of a connection is said in a plain line.
+func TestConnectErrors(t *testing.T) {
+	dir := home(t)
+	writeState(t, dir, ".provider-token", "ptk-file")
+	tests := map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"a gateway that is full": {503, `{"error":{"code":"RATE_LIMITED","message":"50 providers are connected"}}`, "50 providers are connected"},
+		"no gateway at all":      {200, "<html>", "it answered 200 OK; is it a gateway?"},
+		"nobody":                 {0, "", "connection refused"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			}))
+			defer srv.Close()
+			if tt.status == 0 {
+				srv.Close()
+			}
+			transport := &http.Transport{DisableKeepAlives: true}
+			o := &providers.Options{URL: srv.URL, Logger: quiet, HTTPClient: &http.Client{Transport: transport}}
+			errs := errorsOf(o)
+			run(t, providers.New("sample", o))
+			err := receive(t, errs)
+			if got := err.Error(); !strings.HasPrefix(got, "connecting to "+srv.URL+": ") || !strings.HasSuffix(got, tt.want) {
+				t.Errorf("OnError heard %v, want %q", err, tt.want)
+			}
+		})
+	}
+
+	t.Run("closed with a reason", func(t *testing.T) {
+		g := newGateway(t)
+		o := &providers.Options{URL: g.url, Logger: quiet}
+		errs := errorsOf(o)
+		run(t, providers.New("sample", o))
+		peer := g.accept()
+		peer.next("auth")
+		_ = peer.ws.Close(1001, "the gateway is shutting down")
+		if err := receive(t, errs); !strings.HasSuffix(err.Error(), "the gateway closed it: the gateway is shutting down (1001)") {
+			t.Errorf("OnError heard %v, want the reason", err)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package providers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	defaultURL = "ws://127.0.0.1:9400"
+	envURL     = "TAP_GATEWAY_URL"
+	envToken   = "TAP_PROVIDER_TOKEN"
+)
+
+// endpoint is a gateway and what it is shown first.
+type endpoint struct {
+	url   string
+	token string
+	// gateway tells this gateway from the next one at the same address, as far
+	// as its files show.
+	gateway string
+	// given: the token comes from [Options] or from pairing, and no other will
+	// ever be tried.
+	given bool
+}
+
+// paired reports whether the token is one that pairing gave.
+func (e endpoint) paired() bool { return strings.HasPrefix(e.token, pairedPrefix) }
+
+// endpoints finds what to connect to: where the provider was paired, if it was.
+func (p *Provider) endpoints() ([]endpoint, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paired != (endpoint{}) {
+		return []endpoint{p.paired}, nil
+	}
+	return endpoints(p.opts)
+}
+
+// stateDir is where the gateway keeps its token files.
+func stateDir() (string, error) {
+	home := os.Getenv("COPILOT_HOME")
+	if home == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("finding the gateway's files: %w; set COPILOT_HOME", err)
+		}
+		home = filepath.Join(user, ".copilot")
+	}
+	return filepath.Join(home, "extensions", "tap"), nil
+}
+
+// gatewayURL finds where the gateway is, as things are now; info is the text of
+// its file, which tells it from the next one.
+func gatewayURL(o Options) (url string, info []byte, err error) {
+	if err := checkURL(envURL, os.Getenv(envURL)); err != nil && o.URL == "" {
+		return "", nil, fatalError{err}
+	}
+	if dir, err := stateDir(); err == nil {
+		info, _ = os.ReadFile(filepath.Join(dir, "gateway.json"))
+	}
+	var file struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(info, &file) != nil || checkURL("url", file.URL) != nil {
+		file.URL = "" // half a file is no file
+	}
+	return firstOf(o.URL, os.Getenv(envURL), file.URL, defaultURL), info, nil
+}
+
+// endpoints finds what to connect to, as things are now. There are two when the
+// environment has a token but no URL: the environment of a process stays as it
+// is, and the token may be of a gateway that is gone. A process that was given
+// both was started by that gateway, and belongs to it alone.
+func endpoints(o Options) ([]endpoint, error) {
+	url, info, err := gatewayURL(o)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := stateDir()
+	var tokenFile []byte
+	if err == nil {
+		tokenFile, _ = os.ReadFile(filepath.Join(dir, ".provider-token"))
+	}
+	fileToken := strings.TrimSpace(string(tokenFile))
+
+	e := endpoint{url: url, gateway: string(info) + fileToken, given: o.Token != ""}
+	tokens := []string{firstOf(o.Token, os.Getenv(envToken), fileToken)}
+	if !e.given && os.Getenv(envURL) == "" {
+		tokens = append(tokens, fileToken)
+	}
+	var found []endpoint
+	for _, e.token = range tokens {
+		if e.token != "" && !slices.Contains(found, e) {
+			found = append(found, e)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", filepath.Join(dir, ".provider-token"), envToken)
+	}
+	return nil, err
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// checkURL finds what is wrong with a gateway's URL; an empty one is fine.
+func checkURL(name, s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
+			err = ue.Err // the rest repeats the URL
+		}
+		return fmt.Errorf("%s: %q is not a URL: %w", name, s, err)
+	}
+	switch u.Scheme {
+	case "ws", "wss", "http", "https":
+	default:
+		return fmt.Errorf("%s: %q must begin with ws:// or wss://", name, s)
+	}
+	if u.Host == "" {
+		return fmt.Errorf("%s: %q names no host", name, s)
+	}
+	return nil
+}
