@@ -1,0 +1,41 @@
+//go:build unix
+
+package copilot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+const canLaunch = true
+
+// launch becomes the runtime. It returns only when it could not.
+//
+// There is no death signal for when the gateway dies: the runtime ends by
+// itself when its stdin does, and saves its sessions first.
+func launch(pidFile, path string, args []string) error {
+	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) { // EPERM: leads a session already
+		return fmt.Errorf("making a process group: %w", err)
+	}
+	if err := writePID(pidFile); err != nil {
+		return fmt.Errorf("writing the pid: %w", err)
+	}
+	argv := append([]string{path}, args...)
+	if isScript(path) {
+		node, err := exec.LookPath("node")
+		if err != nil {
+			return fmt.Errorf("finding node: %w", err)
+		}
+		path, argv = node, append([]string{node}, argv...)
+	}
+	return syscall.Exec(path, argv, os.Environ()) //nolint:gosec // the program that the gateway found
+}
+
+// kill ends the runtime and what is left in its group.
+func kill(pid int) {
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}

@@ -1,0 +1,119 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tapgw/internal/gateway"
+)
+
+func TestPermissionsOfReads(t *testing.T) {
+	g := newRig(t)
+	outside := filepath.Join(t.TempDir(), "outside.txt")
+	inside := filepath.Join(g.cwd, "inside.txt")
+	link := filepath.Join(g.cwd, "link.txt")
+	write(t, outside, "far away")
+	write(t, inside, "close by")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	s := g.start()
+	s.turn(fmt.Sprintf(`call:view {"path":%q}`, inside))
+	if !strings.Contains(s.lastSaid(), "close by") {
+		t.Errorf("reading inside the directory: %q", s.lastSaid())
+	}
+	for _, path := range []string{outside, link, inside + "/../../../etc/hostname"} {
+		s.turn(fmt.Sprintf(`call:view {"path":%q}`, path))
+		if said := s.lastSaid(); !strings.Contains(said, `set read = "allow" in [copilot.permissions] of tapgw.toml`) {
+			t.Errorf("reading %s: %q", path, said)
+		}
+	}
+	if !strings.Contains(s.allNotes(), "warning: read request denied") {
+		t.Errorf("notes: %s", s.allNotes())
+	}
+}
+
+func TestPermissionsByKind(t *testing.T) {
+	file := func(g *rig) string { return filepath.Join(g.cwd, "made.txt") }
+	cases := map[string]struct {
+		prompt func(g *rig) string
+		allow  func(*Permissions)
+	}{
+		"shell": {func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` }, func(p *Permissions) { p.Shell = Allow }},
+		"write": {func(g *rig) string {
+			return fmt.Sprintf(`call:create {"path":%q,"file_text":"done"}`, file(g))
+		}, func(p *Permissions) { p.Write = Allow }},
+	}
+	for kind, c := range cases {
+		t.Run(kind, func(t *testing.T) {
+			g := newRig(t)
+			s := g.start()
+			s.turn(c.prompt(g))
+			want := fmt.Sprintf(`set %s = "allow" in [copilot.permissions]`, kind)
+			if !strings.Contains(s.lastSaid(), want) {
+				t.Errorf("denied: %q", s.lastSaid())
+			}
+			if _, err := os.Stat(file(g)); err == nil {
+				t.Error("the file was made")
+			}
+		})
+		t.Run(kind+" allowed", func(t *testing.T) {
+			g := newRig(t, func(o *Options) { c.allow(&o.Permissions) })
+			s := g.start()
+			s.turn(c.prompt(g))
+			if said := s.lastSaid(); strings.Contains(said, "copilot.permissions") || said == "" {
+				t.Errorf("allowed: %q", said)
+			}
+		})
+	}
+}
+
+func TestCustomToolsDenied(t *testing.T) {
+	g := newRig(t, func(o *Options) { o.Permissions.CustomTool = Deny })
+	s := g.start()
+	ran := false
+	s.tool("act", func(context.Context, string) gateway.Outcome {
+		ran = true
+		return gateway.Outcome{}
+	})
+	s.turn("call:act")
+	if ran || !strings.Contains(s.lastSaid(), `set custom-tool = "allow"`) {
+		t.Errorf("it ran: %t; the model said %q", ran, s.lastSaid())
+	}
+}
+
+// The runtime puts a large result in a file: the model must be able to read it.
+func TestLargeResult(t *testing.T) {
+	g := newRig(t)
+	s := g.start()
+	s.tool("big", text(strings.Repeat("0123456789abcde\n", 10_000)))
+	s.turn("call:big")
+	_, rest, ok := strings.Cut(s.lastSaid(), "Saved to: ")
+	path, _, _ := strings.Cut(rest, "\n")
+	if !ok {
+		t.Fatalf("the model said %q", s.lastSaid())
+	}
+	s.turn(fmt.Sprintf(`call:view {"path":%q,"view_range":[1,2]}`, path))
+	if !strings.Contains(s.lastSaid(), "0123456789abcde") {
+		t.Errorf("reading the result: %q", s.lastSaid())
+	}
+	if err := s.host.Close(g.ctx, "done"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the result is still there")
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

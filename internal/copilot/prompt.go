@@ -1,0 +1,152 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/internal/gateway"
+)
+
+// The runtime's modes of delivery.
+const (
+	modeEnqueue   = "enqueue"
+	modeImmediate = "immediate"
+)
+
+// sentPrompt is a prompt from when it is given to the runtime until the runtime
+// says that it began. While there is one, no turn's end is the session's.
+type sentPrompt struct {
+	id      string // "" until the runtime told
+	text    string // as the runtime has it
+	shown   string // as its event has it
+	source  string
+	asked   bool // the providers were asked for context
+	dropped bool // the runtime will not begin it
+}
+
+// Send implements [gateway.Host].
+func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
+	if err := s.sending.lock(ctx); err != nil {
+		return err
+	}
+	defer s.sending.unlock()
+	c, err := s.current(ctx)
+	if err != nil {
+		return err
+	}
+	sent := &sentPrompt{text: p.Text, shown: p.Text, source: p.Source}
+	msg := sdk.MessageOptions{Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source)}
+	if p.Mode == modeImmediate {
+		s.steer(ctx, sent, &msg)
+	}
+
+	s.mu.Lock()
+	s.sent = append(s.sent, sent)
+	s.mu.Unlock()
+	id, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
+	if err != nil {
+		s.drop([]*sentPrompt{sent})
+		s.items.push(item{gen: c.gen, recheck: true})
+		return fmt.Errorf("giving the prompt to the Copilot runtime: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent.dropped {
+		return fmt.Errorf("giving the prompt to the Copilot runtime: %w", errLost)
+	}
+	sent.id = id
+	return nil
+}
+
+// steer prepares a prompt that may come in the middle of a turn. The runtime
+// runs no prompt hook for such a one, so it takes its context along.
+func (s *session) steer(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
+	msg.Mode = modeImmediate
+	if !s.awaitCalls() {
+		return
+	}
+	sent.asked = true
+	if add := s.calls.UserPrompt(ctx, sent.text, sent.source); add != "" {
+		msg.DisplayPrompt = msg.Prompt
+		msg.Prompt += "\n\n<system_reminder>\n" + add + "\n</system_reminder>"
+		sent.text = msg.Prompt
+	}
+}
+
+// promptHook returns what to add to a prompt that is about to begin.
+func (s *session) promptHook(text string) string {
+	if !s.awaitCalls() {
+		return ""
+	}
+	source := gateway.SourceUser
+	s.mu.Lock()
+	for _, p := range s.sent {
+		if p.text != text {
+			continue
+		}
+		if p.asked {
+			s.mu.Unlock()
+			return ""
+		}
+		p.asked, source = true, p.source
+		break
+	}
+	s.mu.Unlock()
+	return s.calls.UserPrompt(s.ctx, text, source)
+}
+
+// began takes the prompt that the runtime says began off the list. Its event may
+// overtake the answer that has its id.
+func (s *session) began(id, content string) (ours bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == id })
+	if at < 0 {
+		at = slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == "" && p.shown == content })
+	}
+	if at < 0 {
+		return false
+	}
+	s.sent = slices.Delete(s.sent, at, at+1)
+	return true
+}
+
+// drop takes prompts off the list that will not begin.
+func (s *session) drop(prompts []*sentPrompt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = slices.DeleteFunc(s.sent, func(p *sentPrompt) bool { return slices.Contains(prompts, p) })
+}
+
+// waiting returns the prompts that did not begin, and those among them that the
+// runtime has taken.
+func (s *session) waiting() (all, taken []*sentPrompt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.sent {
+		if p.id != "" {
+			taken = append(taken, p)
+		}
+	}
+	return slices.Clone(s.sent), taken
+}
+
+// messageSource tells the runtime whose a prompt is, and promptSource reads it
+// back.
+func messageSource(source string) sdk.MessageSource {
+	if name, ok := strings.CutPrefix(source, gateway.SourceProvider); ok {
+		return sdk.MessageSourceAgent(name)
+	}
+	return ""
+}
+
+func promptSource(source *string) string {
+	if name, ok := strings.CutPrefix(deref(source), string(sdk.MessageSourceAgent(""))); ok {
+		return gateway.SourceProvider + name
+	}
+	return gateway.SourceUser
+}

@@ -1,0 +1,58 @@
+package copilot
+
+import "sync"
+
+// queue hands items from many goroutines to one, in order and without bound:
+// the SDK stops reading for all sessions while one of its handlers blocks.
+type queue[T any] struct {
+	wake chan struct{} // holds one
+
+	mu     sync.Mutex // guards the fields that follow
+	items  []T
+	closed bool
+}
+
+func newQueue[T any]() *queue[T] { return &queue[T]{wake: make(chan struct{}, 1)} }
+
+// push adds an item; a closed queue drops it.
+func (q *queue[T]) push(item T) {
+	q.mu.Lock()
+	if !q.closed {
+		q.items = append(q.items, item)
+	}
+	q.mu.Unlock()
+	q.signal()
+}
+
+// close lets the taker go once it has taken what is queued.
+func (q *queue[T]) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.signal()
+}
+
+func (q *queue[T]) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns all that is queued, waiting for the first; false when the queue
+// is closed and empty. Only one goroutine takes.
+func (q *queue[T]) take() ([]T, bool) {
+	for {
+		q.mu.Lock()
+		items, closed := q.items, q.closed
+		q.items = nil
+		q.mu.Unlock()
+		switch {
+		case len(items) > 0:
+			return items, true
+		case closed:
+			return nil, false
+		}
+		<-q.wake
+	}
+}

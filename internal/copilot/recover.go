@@ -1,0 +1,134 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxFailures   = 5 // ends and failed starts of the runtime within failureWindow
+	failureWindow = time.Minute
+	firstBackOff  = 250 * time.Millisecond
+	resumeAtOnce  = 8
+)
+
+// supervise replaces a process when it dies.
+func (r *Runtime) supervise(p *process) {
+	defer close(p.handled)
+	select {
+	case <-p.gone:
+	case <-r.ctx.Done():
+		return
+	}
+	if err := r.change(r.ctx); err != nil {
+		return
+	}
+	defer r.changed()
+	r.mu.Lock()
+	mine := r.proc == p && !r.closed
+	sessions := r.all()
+	r.mu.Unlock()
+	if !mine {
+		return
+	}
+	r.log.Warn("the Copilot runtime died", "cause", p.cause, "sessions", len(sessions))
+	for _, s := range sessions {
+		s.lost(p.cause)
+	}
+	r.clear(p)
+	failures := r.failed(time.Now())
+	if len(sessions) > 0 {
+		r.replace(sessions, failures, p.cause)
+	}
+}
+
+// clear forgets a dead process.
+func (r *Runtime) clear(p *process) {
+	r.mu.Lock()
+	if r.proc == p {
+		r.proc = nil
+	}
+	r.mu.Unlock()
+	p.stop(r.ctx)
+}
+
+// failed counts a failure and returns how many there were in the last minute.
+func (r *Runtime) failed(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = slices.DeleteFunc(r.failures, func(t time.Time) bool { return now.Sub(t) > failureWindow })
+	r.failures = append(r.failures, now)
+	return len(r.failures)
+}
+
+// backOff returns how long to wait after the n-th failure in a row: the first
+// costs nothing.
+func backOff(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	return firstBackOff << (n - 2)
+}
+
+// replace starts a new process and resumes the sessions in it. Call it with
+// changing held.
+func (r *Runtime) replace(sessions []*session, failures int, cause error) {
+	for {
+		if failures >= maxFailures {
+			r.giveUp(sessions, fmt.Sprintf("%v; it failed %d times within a minute", cause, failures))
+			return
+		}
+		if !r.pause(backOff(failures)) {
+			return
+		}
+		p, err := r.launch(r.ctx)
+		if err != nil {
+			r.log.Warn("the Copilot runtime does not start again", "error", err)
+			cause, failures = err, r.failed(time.Now())
+			continue
+		}
+		// From now on the process has its own supervisor, which waits for us:
+		// if it dies while we resume, that one takes over all sessions.
+		r.resume(sessions, p)
+		return
+	}
+}
+
+// resume brings sessions back in a new process.
+func (r *Runtime) resume(sessions []*session, p *process) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, resumeAtOnce)
+	for _, s := range sessions {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			err := s.resume(r.ctx, p)
+			if err == nil || p.isGone() || r.ctx.Err() != nil {
+				return
+			}
+			r.log.Warn("a session could not be resumed", "session", s.id, "error", err)
+			r.remove(s)
+			s.gone(fmt.Sprintf("the Copilot runtime died and the session could not be resumed: %v", err))
+		})
+	}
+	wg.Wait()
+}
+
+func (r *Runtime) giveUp(sessions []*session, reason string) {
+	r.log.Error("giving the Copilot sessions up", "reason", reason, "sessions", len(sessions))
+	for _, s := range sessions {
+		r.remove(s)
+		s.gone(reason)
+	}
+}
+
+// pause waits; false when the Runtime was closed.
+func (r *Runtime) pause(d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(r.ctx, d)
+	defer cancel()
+	<-ctx.Done()
+	return r.ctx.Err() == nil
+}

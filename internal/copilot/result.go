@@ -1,0 +1,159 @@
+package copilot
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/url"
+	"strings"
+
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// Types of a result, as the runtime knows them.
+const (
+	resultSuccess  = "success"
+	resultFailure  = "failure"
+	resultTimeout  = "timeout"
+	resultDenied   = "denied"
+	resultRejected = "rejected"
+)
+
+// noResult stands for an empty result: a model takes silence for a fault.
+const noResult = "The tool returned nothing."
+
+// toolResult is a call's outcome as the runtime gives it to the model. It
+// always has text.
+func toolResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
+	switch {
+	case o.Failed():
+		return failure(o)
+	case o.File != nil:
+		return fileResult(o.File)
+	}
+	if text, ok := protocol.Text(o.Data); ok {
+		return success(text)
+	}
+	if len(o.Data) == 0 {
+		return success("")
+	}
+	if result := imageResult(o.Data); result != nil {
+		return result
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, o.Data) != nil {
+		return success(string(o.Data))
+	}
+	return success(compact.String())
+}
+
+func success(text string) *rpc.ExternalToolTextResultForLlm {
+	if strings.TrimSpace(text) == "" {
+		text = noResult
+	}
+	typ := resultSuccess
+	return &rpc.ExternalToolTextResultForLlm{TextResultForLlm: text, ResultType: &typ}
+}
+
+func failure(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
+	typ := resultFailure
+	switch o.ErrorCode {
+	case protocol.CodeTimeout:
+		typ = resultTimeout
+	case protocol.CodeDenied:
+		typ = resultDenied
+	case protocol.CodeUnauthorized:
+		typ = resultRejected
+	}
+	if strings.TrimSpace(o.Error) == "" {
+		o.Error = "the tool gave no reason"
+	}
+	text := o.Text()
+	return &rpc.ExternalToolTextResultForLlm{TextResultForLlm: text, ResultType: &typ, Error: &text}
+}
+
+// binary is a result that is not text; text goes with it.
+func binary(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
+	typ := rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeResource
+	if strings.HasPrefix(mimeType, "image/") {
+		typ = rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeImage
+	}
+	result := success(text)
+	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{{
+		Data: base64.StdEncoding.EncodeToString(data), MIMEType: mimeType, Type: typ,
+	}}
+	return result
+}
+
+// imageResult is the result for an object whose member image is a data: URL;
+// nil for anything else. What else is in the object becomes the text.
+func imageResult(raw protocol.Raw) *rpc.ExternalToolTextResultForLlm {
+	if raw.Kind() != '{' {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	image, ok := protocol.Text(protocol.Raw(members["image"]))
+	if !ok {
+		return nil
+	}
+	mimeType, data, err := parseDataURL(image)
+	if err != nil || !strings.HasPrefix(mimeType, "image/") {
+		return nil
+	}
+	delete(members, "image")
+	text := fmt.Sprintf("An image (%s, %d bytes).", mimeType, len(data))
+	if len(members) > 0 {
+		rest, err := json.Marshal(members)
+		if err != nil {
+			return nil
+		}
+		text = string(rest)
+	}
+	return binary(mimeType, data, text)
+}
+
+// parseDataURL takes a data: URL apart (RFC 2397).
+func parseDataURL(s string) (mimeType string, data []byte, err error) {
+	rest, ok := strings.CutPrefix(s, "data:")
+	if !ok {
+		return "", nil, errors.New("not a data: URL")
+	}
+	head, body, ok := strings.Cut(rest, ",")
+	if !ok {
+		return "", nil, errors.New("a data: URL without a comma")
+	}
+	head, encoded := strings.CutSuffix(head, ";base64")
+	mimeType, _, err = mime.ParseMediaType(head)
+	if err != nil {
+		return "", nil, fmt.Errorf("reading a data: URL's type: %w", err)
+	}
+	if body, err = url.PathUnescape(body); err != nil {
+		return "", nil, fmt.Errorf("reading a data: URL: %w", err)
+	}
+	if !encoded {
+		return mimeType, []byte(body), nil
+	}
+	data, err = base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		data, err = base64.RawStdEncoding.DecodeString(body)
+	}
+	return mimeType, data, err
+}
+
+// fileResult is a result that a provider left in a file: text for a text type,
+// else binary.
+func fileResult(f *gateway.File) *rpc.ExternalToolTextResultForLlm {
+	if text, ok := f.Text(); ok {
+		return success(text)
+	}
+	return binary(f.MimeType, f.Content, f.String())
+}

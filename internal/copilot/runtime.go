@@ -1,0 +1,317 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// Kind is the kind of the sessions that a [Runtime] starts.
+const Kind = "copilot"
+
+// DefaultMaxRounds is how many rounds of model and tools a turn may take.
+const DefaultMaxRounds = 200
+
+// Options configure a [Runtime]. The zero value is usable.
+type Options struct {
+	CLI         string      // the runtime; "": see [Find]
+	Home        string      // COPILOT_HOME of the runtime; "": as inherited
+	ProviderURL string      // a model endpoint of the user's own; "": GitHub's, as the user is signed in
+	ProviderKey string      // its key
+	Models      []string    // what to offer with ProviderURL; empty: what the endpoint lists
+	MaxRounds   int         // 0: DefaultMaxRounds
+	Permissions Permissions // empty members: the default of their kind
+	// Env is asked at each start of the runtime for what to add to its
+	// environment: the gateway's URL, a token for its sessions.
+	Env func() []string
+	Log *slog.Logger // nil: none
+	// Launcher is the command that ends in [ExecRuntime]; nil: our own
+	// program with [LaunchArg].
+	Launcher []string
+}
+
+func (o Options) environ() []string {
+	var extra []string
+	if o.Env != nil {
+		extra = o.Env()
+	}
+	return environment(os.Environ(), extra)
+}
+
+// Runtime runs sessions in one Copilot runtime process. It implements
+// [gateway.Starter].
+type Runtime struct {
+	o   Options
+	log *slog.Logger
+
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // goroutines of processes and sessions
+
+	// changing holds one: whoever has it may start, replace or end the process.
+	changing chan struct{}
+
+	mu       sync.Mutex // guards the fields that follow
+	closed   bool
+	dir      string // private to us and the runtime; made when first needed
+	proc     *process
+	sessions map[string]*session
+	failures []time.Time // of the last minute, see failed
+
+	noToolsSet bool // tests: the runtime lacks session.tools.set
+}
+
+var _ gateway.Starter = (*Runtime)(nil)
+
+// New returns a Runtime. Nothing is started before its first session.
+func New(o Options) *Runtime {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxRounds <= 0 {
+		o.MaxRounds = DefaultMaxRounds
+	}
+	o.Permissions = o.Permissions.withDefaults()
+	r := &Runtime{o: o, log: o.Log, changing: make(chan struct{}, 1), sessions: map[string]*session{}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// Start implements [gateway.Starter].
+func (r *Runtime) Start(ctx context.Context, g *gateway.Gateway, req gateway.StartRequest) (*gateway.Session, error) {
+	var registered *gateway.Session
+	err := r.start(ctx, req, func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+		s, err := g.Register(spec, info, h)
+		if err != nil {
+			return nil, err
+		}
+		registered = s
+		return s, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registered, nil
+}
+
+// register tells the gateway of a session.
+type register func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error)
+
+func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg register) error {
+	s, err := r.newSession(req)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	p, err := r.process(ctx)
+	if err != nil {
+		s.end()
+		return fault(err)
+	}
+	if s.provider == nil {
+		if err := r.checkModel(ctx, p, req.Model); err != nil {
+			s.end()
+			return err
+		}
+	}
+	if err := s.create(ctx, p); err != nil {
+		_ = s.Close(ctx, "it could not be started")
+		return fault(fmt.Errorf("starting a Copilot session: %w", err))
+	}
+	calls, err := reg(s.spec(req), s.info(), s)
+	if err != nil {
+		_ = s.Close(ctx, "it could not be registered")
+		return err
+	}
+	s.run(calls)
+	if err := r.add(s, p); err != nil {
+		calls.Ended(err.Error())
+		return fault(err)
+	}
+	return nil
+}
+
+// fault makes an error of the domain of what went wrong on our side.
+func fault(err error) error {
+	if _, ok := errors.AsType[*protocol.Error](err); ok {
+		return err
+	}
+	return &protocol.Error{Code: protocol.CodeInternal, Message: err.Error()}
+}
+
+// add makes a session one that is resumed when the runtime dies.
+func (r *Runtime) add(s *session, p *process) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// A process that ended later than this is recovered with the session.
+	if p.isGone() {
+		return p.cause
+	}
+	if r.closed {
+		return errClosed
+	}
+	r.sessions[s.id] = s
+	return nil
+}
+
+func (r *Runtime) remove(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[s.id] == s {
+		delete(r.sessions, s.id)
+	}
+}
+
+var errClosed = errors.New("the gateway is shutting down")
+
+// change takes the right to start, replace or end the process.
+func (r *Runtime) change(ctx context.Context) error {
+	select {
+	case r.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.ctx.Done():
+		return errClosed
+	}
+}
+
+func (r *Runtime) changed() { <-r.changing }
+
+// bounded makes a caller's context end at Close too.
+func (r *Runtime) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(r.ctx, func() { cancel(errClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// process returns the runtime, which it starts if none runs. While a dead one
+// is being replaced it waits for the new one.
+func (r *Runtime) process(ctx context.Context) (*process, error) {
+	for {
+		p, err := r.running(ctx)
+		if err != nil || !p.isGone() {
+			return p, err
+		}
+		select { // supervise is about to replace it
+		case <-p.handled:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// running returns the present process, which may be dead, or a new one.
+func (r *Runtime) running(ctx context.Context) (*process, error) {
+	if err := r.change(ctx); err != nil {
+		return nil, err
+	}
+	defer r.changed()
+	r.mu.Lock()
+	p, closed := r.proc, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return nil, errClosed
+	case p != nil:
+		return p, nil
+	}
+	return r.launch(ctx)
+}
+
+// spawn starts a goroutine that Close waits for; false when it is too late.
+func (r *Runtime) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.wg.Go(f)
+	return true
+}
+
+// launch starts a process and its supervision. Call it with changing held.
+func (r *Runtime) launch(ctx context.Context) (*process, error) {
+	dir, err := r.privateDir()
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(ctx, r.o, dir, r.log)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.proc = p
+	r.mu.Unlock()
+	r.wg.Go(p.watch)
+	r.wg.Go(func() { r.supervise(p) })
+	return p, nil
+}
+
+// privateDir returns a directory for what only we and the runtime may see.
+func (r *Runtime) privateDir() (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dir != "" {
+		return r.dir, nil
+	}
+	dir, err := os.MkdirTemp("", "tapgw-copilot-")
+	if err != nil {
+		return "", fmt.Errorf("making a directory for the Copilot runtime: %w", err)
+	}
+	// The runtime names files by their real path.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", fmt.Errorf("resolving the directory for the Copilot runtime: %w", err)
+	}
+	r.dir = dir
+	return dir, nil
+}
+
+// Close ends the runtime: politely until ctx ends, then by force. Sessions that
+// are left end with it, untold; the gateway has ended them before.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	sessions := r.all()
+	r.mu.Unlock()
+	r.cancel()
+	for _, s := range sessions {
+		s.end()
+	}
+	// Whoever starts or replaces the process now gives up soon.
+	r.changing <- struct{}{}
+	defer r.changed()
+	r.mu.Lock()
+	p, dir := r.proc, r.dir
+	r.proc, r.dir = nil, ""
+	r.mu.Unlock()
+	if p != nil {
+		p.stop(ctx)
+	}
+	r.wg.Wait()
+	if dir == "" {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the runtime's directory: %w", err)
+	}
+	return nil
+}
+
+// all returns the sessions; call it with mu held.
+func (r *Runtime) all() []*session {
+	sessions := make([]*session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		sessions = append(sessions, s)
+	}
+	return sessions
+}

@@ -1,0 +1,245 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/scriptmodel"
+)
+
+// system is what the model was told in its n-th request.
+func (g *rig) system(n int) string { return g.model.Requests()[n].System() }
+
+// between returns what stands between two texts, "" when they do not.
+func between(s, from, to string) string {
+	_, rest, ok := strings.Cut(s, from)
+	if !ok {
+		return ""
+	}
+	text, _, ok := strings.Cut(rest, to)
+	if !ok {
+		return ""
+	}
+	return text
+}
+
+// editor is a gateway whose providers mark the sections.
+type editor struct {
+	mu    sync.Mutex
+	marks map[string]string // by section, appended
+	asked []map[string]string
+}
+
+func (e *editor) transform(sections map[string]string) map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = append(e.asked, maps.Clone(sections))
+	out := map[string]string{}
+	for name, text := range sections {
+		if out[name] = text; e.marks[name] != "" {
+			out[name] += fmt.Sprintf("\n\n%s (%d)", e.marks[name], len(e.asked))
+		}
+	}
+	return out
+}
+
+func (e *editor) times() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.asked)
+}
+
+// A session that nobody changes reads as the runtime wrote it, however often
+// the runtime asks.
+func TestSectionsUnchanged(t *testing.T) {
+	g := newRig(t)
+	e := &editor{}
+	s := g.start()
+	s.transform, s.varies = e.transform, true
+	for n := range 3 {
+		s.turn("hello")
+		system := g.system(n)
+		if strings.Contains(system, lastWord) || !strings.Contains(system, "<prohibited_actions>") || system != g.system(0) {
+			t.Errorf("in turn %d the model was told:\n%s", n, system)
+		}
+	}
+	if e.times() != 3 {
+		t.Errorf("the providers were asked %d times for 3 prompts", e.times())
+	}
+}
+
+func TestSectionsInPlace(t *testing.T) {
+	g := newRig(t)
+	e := &editor{marks: map[string]string{}}
+	for _, name := range sectionNames {
+		e.marks[name] = "MARK-" + name
+	}
+	s := g.start()
+	s.transform = e.transform
+	if e.times() != 0 {
+		t.Errorf("the providers were asked %d times before the first prompt", e.times())
+	}
+	s.turn("hello")
+	system := g.system(0)
+	for _, name := range sectionNames {
+		if strings.Count(system, "MARK-"+name) != 1 {
+			t.Errorf("section %s is not changed once in:\n%s", name, system)
+		}
+	}
+	e.mu.Lock()
+	own := e.asked[0]
+	e.mu.Unlock()
+	for _, name := range []string{"safety", "preamble"} {
+		text := emptyLines.ReplaceAllString(own[name], "\n\n")
+		at := strings.Index(system, text)
+		if at < 0 || !strings.HasPrefix(strings.TrimSpace(system[at+len(text):]), "MARK-"+name) {
+			t.Errorf("what is added does not follow section %s", name)
+		}
+		if last := strings.LastIndex(system, text); last < strings.LastIndex(system, "MARK-") {
+			t.Errorf("section %s does not have the last word", name)
+		}
+	}
+	if !strings.HasSuffix(strings.TrimSpace(system), strings.TrimSpace(emptyLines.ReplaceAllString(own["safety"], "\n\n"))) {
+		t.Errorf("the message does not end with safety:\n%s", system[len(system)-2000:])
+	}
+	if inside := between(system, "<environment_limitations>", "</environment_limitations>"); !strings.Contains(inside, "MARK-safety") {
+		t.Errorf("what is added to safety stands outside of it: %s", inside)
+	}
+}
+
+// The providers are asked about all sections at once, and once for a prompt.
+func TestSectionsOncePerPrompt(t *testing.T) {
+	g := newRig(t)
+	e := &editor{marks: map[string]string{"guidelines": "STATE", "last_instructions": "END"}}
+	s := g.start()
+	s.transform, s.varies = e.transform, true
+	s.tool("act", text("acted"))
+	for n := 1; n <= 3; n++ {
+		s.turn("call:act")
+		if e.times() != n {
+			t.Errorf("after %d prompts the providers were asked %d times", n, e.times())
+		}
+		for _, r := range []int{2*n - 2, 2*n - 1} {
+			if !strings.Contains(g.system(r), fmt.Sprintf("STATE (%d)", n)) || !strings.Contains(g.system(r), fmt.Sprintf("END (%d)", n)) {
+				t.Errorf("request %d has %q", r, between(g.system(r), "STATE", ")"))
+			}
+		}
+	}
+	// Prompts that wait for each other are no different.
+	before := len(g.model.Requests())
+	for n := range 3 {
+		s.send(fmt.Sprintf("hello %d", n))
+	}
+	s.wait("three answers", func() bool { return s.count(gateway.OnEndMessage) == 6 })
+	for n := range 3 {
+		if r := g.model.Requests()[before+n]; !strings.Contains(r.System(), fmt.Sprintf("STATE (%d)", 4+n)) {
+			t.Errorf("a prompt that waited has %q", between(r.System(), "STATE", ")"))
+		}
+	}
+	if e.times() != 6 {
+		t.Errorf("for 6 prompts the providers were asked %d times", e.times())
+	}
+}
+
+// A turn that failed does not leave its text to the next.
+func TestSectionsAfterFailure(t *testing.T) {
+	g := newRigWith(t, func(r *scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(r.LastUser(), "fail") {
+			return scriptmodel.Reply{Status: 400, Text: "no"}
+		}
+		return scriptmodel.Calls(r)
+	})
+	e := &editor{marks: map[string]string{"guidelines": "STATE"}}
+	s := g.start()
+	s.transform, s.varies = e.transform, true
+	s.turn("fail")
+	s.turn("hello")
+	if reqs := g.model.Requests(); !strings.Contains(reqs[len(reqs)-1].System(), "STATE (2)") {
+		t.Errorf("after a failure the model was told %q", between(reqs[len(reqs)-1].System(), "STATE", ")"))
+	}
+}
+
+// What does not vary is asked for once, and again when the tools are given
+// again, even if they are the same, or none.
+func TestSectionsAreKept(t *testing.T) {
+	g := newRig(t)
+	e := &editor{marks: map[string]string{"guidelines": "FIRST"}}
+	s := g.start()
+	s.transform = e.transform
+	s.turn("one")
+	s.turn("two")
+	if e.times() != 1 {
+		t.Errorf("for the same text the providers were asked %d times", e.times())
+	}
+	set := func(mark string) {
+		e.mu.Lock()
+		e.marks["guidelines"] = mark
+		e.mu.Unlock()
+		s.setTools()
+	}
+	for n, mark := range []string{"SECOND", "THIRD", "FOURTH"} {
+		set(mark)
+		s.turn("again")
+		if !strings.Contains(g.system(2+n), mark) {
+			t.Errorf("the model was not told %s", mark)
+		}
+	}
+	s.tool("act", text("acted"))
+	for n, mark := range []string{"FIFTH", "SIXTH"} {
+		set(mark)
+		s.turn("again")
+		if !strings.Contains(g.system(5+n), mark) {
+			t.Errorf("with a tool the model was not told %s", mark)
+		}
+	}
+}
+
+func TestPreambleTakesOnlyAppend(t *testing.T) {
+	g := newRig(t)
+	s := g.start()
+	s.transform = func(sections map[string]string) map[string]string {
+		out := maps.Clone(sections)
+		if own, ok := out["preamble"]; ok {
+			out["preamble"] = "You are somebody else. " + own
+		}
+		return out
+	}
+	s.turn("hello")
+	if system := g.system(0); strings.Contains(system, "somebody else") || !strings.HasPrefix(system, "You are GitHub Copilot") {
+		t.Errorf("the model was told:\n%.300s", system)
+	}
+	if notes := s.allNotes(); strings.Count(notes, "section preamble is left as it was") != 1 {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+// BenchmarkTurn measures what sections cost a turn without a tool call.
+func BenchmarkTurn(b *testing.B) {
+	for _, c := range []struct {
+		name            string
+		changes, varies bool
+	}{{"none", false, false}, {"static", true, false}, {"callback", true, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			g := newRig(b)
+			e := &editor{marks: map[string]string{}}
+			if c.changes {
+				e.marks["guidelines"] = "STATE"
+			}
+			s := g.start()
+			s.transform, s.varies = e.transform, c.varies
+			s.turn("warm")
+			began := time.Now()
+			for b.Loop() {
+				s.turn("hello")
+			}
+			b.ReportMetric(float64(time.Since(began).Microseconds())/float64(b.N)/1000, "ms/turn")
+		})
+	}
+}

@@ -1,0 +1,492 @@
+package copilot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+	"github.com/google/uuid"
+
+	"tapgw/internal/gateway"
+)
+
+// logTimeout bounds a line for the session's timeline.
+const logTimeout = 5 * time.Second
+
+// session is one session in the runtime: the gateway's [gateway.Host] for it.
+type session struct {
+	// Fixed at creation.
+	r         *Runtime
+	log       *slog.Logger
+	id        string
+	cwd       string
+	model     string
+	provider  *sdk.ProviderConfig // passed again at each resume: the runtime keeps no keys
+	ownTools  []string            // the runtime's; set before the gateway knows the session
+	outputDir string              // where the runtime puts large tool results
+	ctx       context.Context     // ends with the session
+	cancel    context.CancelFunc
+	ready     chan struct{} // closed when calls is set
+	calls     gateway.HostCalls
+	items     *queue[item]  // for the pump
+	lines     *queue[line]  // for the logger
+	logged    chan struct{} // closed when the logger is done
+
+	shown atomic.Bool // an image was given to the model
+	blind atomic.Bool // it does not take them
+
+	sending lock // one Send or Interrupt at a time
+
+	setting   lock                                 // the fields that follow
+	applied   []rpc.ProtocolExternalToolDefinition // tools that the runtime has of us
+	leftOut   map[string]string                    // tools that it can't have, with the reason
+	forgotten int                                  // see forgetPrompt
+
+	sections sections
+
+	mu       sync.Mutex    // guards the fields that follow
+	conn     *conn         // nil while the runtime is down
+	up       chan struct{} // closed while conn is set
+	gen      int           // of the last conn
+	ended    bool
+	tools    []gateway.Tool
+	inFlight map[string]context.CancelFunc // calls of our tools, by request
+	sent     []*sentPrompt                 // prompts that were not seen to begin, in order
+}
+
+// conn is the session in one life of the runtime.
+type conn struct {
+	p   *process
+	sdk *sdk.Session
+	gen int
+}
+
+// lock is a mutex to wait for under a context.
+type lock chan struct{}
+
+func (l lock) lock(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l lock) unlock() { <-l }
+
+var errEnded = errors.New("the session has ended")
+
+// info describes the session to the gateway, once it is in the runtime.
+func (s *session) info() gateway.HostInfo {
+	return gateway.HostInfo{
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
+		Transforms: true, CachesPrompt: true,
+		Tools: s.ownTools,
+		// Of these 1.0.85 has bash, create, edit, view, grep and glob, and
+		// powershell on Windows; models and versions bring others.
+		Aliases: map[string][]string{
+			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
+			"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
+			"read":  {"view", "grep", "glob", "rg"},
+		},
+	}
+}
+
+// newSession checks a request and makes a session of it, in no process yet.
+func (r *Runtime) newSession(req gateway.StartRequest) (*session, error) {
+	provider := r.provider(req)
+	if provider != nil {
+		var offered []string
+		if req.ProviderURL == "" {
+			offered = r.o.Models
+		}
+		if err := checkProvider(provider, req.Model, offered); err != nil {
+			return nil, err
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fault(fmt.Errorf("making a session id: %w", err))
+	}
+	cwd := req.CWD
+	if cwd == "" {
+		if cwd, err = os.Getwd(); err != nil {
+			return nil, fault(fmt.Errorf("finding the working directory: %w", err))
+		}
+	}
+	dir, err := r.privateDir()
+	if err != nil {
+		return nil, fault(err)
+	}
+	s := &session{
+		r: r, log: r.log.With("session", id.String()), id: id.String(), cwd: cwd, model: req.Model, provider: provider,
+		outputDir: filepath.Join(dir, id.String()),
+		ready:     make(chan struct{}),
+		items:     newQueue[item](),
+		lines:     newQueue[line](),
+		logged:    make(chan struct{}),
+		sending:   make(lock, 1),
+		setting:   make(lock, 1),
+		up:        make(chan struct{}),
+		inFlight:  map[string]context.CancelFunc{},
+		sections:  sections{own: map[string]string{}},
+	}
+	if err := os.Mkdir(s.outputDir, 0o700); err != nil {
+		return nil, fault(fmt.Errorf("making a directory for large results: %w", err))
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// provider is the model endpoint of a session, nil for GitHub's.
+func (r *Runtime) provider(req gateway.StartRequest) *sdk.ProviderConfig {
+	url, key := req.ProviderURL, req.ProviderKey
+	if url == "" {
+		url, key = r.o.ProviderURL, r.o.ProviderKey
+	}
+	if url == "" {
+		return nil
+	}
+	return &sdk.ProviderConfig{Type: "openai", BaseURL: url, APIKey: key}
+}
+
+func (s *session) spec(req gateway.StartRequest) gateway.SessionSpec {
+	return gateway.SessionSpec{ID: s.id, Label: req.Label, CWD: s.cwd, Model: s.model}
+}
+
+// run starts the session's goroutines, once the gateway knows it.
+func (s *session) run(calls gateway.HostCalls) {
+	s.calls = calls
+	close(s.ready)
+	if !s.r.spawn(s.pump) {
+		return
+	}
+	if !s.r.spawn(s.logger) {
+		close(s.logged)
+	}
+}
+
+// create makes the session in the runtime.
+func (s *session) create(ctx context.Context, p *process) error {
+	gen := s.nextGen()
+	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		return p.client.CreateSession(ctx, s.createConfig(gen))
+	})
+	if err != nil {
+		return err
+	}
+	c := &conn{p: p, sdk: created, gen: gen}
+	if err := s.attach(ctx, c); err != nil {
+		return err
+	}
+	names, err := s.builtinNames(ctx, c)
+	if err != nil {
+		return fmt.Errorf("asking for the runtime's own tools: %w", err)
+	}
+	s.ownTools = slices.Sorted(maps.Keys(names))
+	return nil
+}
+
+// attach makes a new conn the session's, with its tools.
+func (s *session) attach(ctx context.Context, c *conn) error {
+	c.p.keep(c.sdk)
+	// Without it the runtime knows its own tools only after the first turn
+	// began, and we could not tell which names are taken.
+	err := tell(ctx, c.p, createTimeout, func(ctx context.Context) error {
+		_, err := c.sdk.RPC.Tools.InitializeAndValidate(ctx)
+		return err
+	})
+	if err != nil && !methodNotFound(err) {
+		return fmt.Errorf("initializing the session's tools: %w", err)
+	}
+	if err := s.setting.lock(ctx); err != nil {
+		return err
+	}
+	s.applied = nil
+	// It has made its system message by now, without the providers.
+	err = s.forgetPrompt(ctx, c)
+	s.setting.unlock()
+	if err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return errEnded
+	}
+	s.conn = c
+	hasTools := len(s.tools) > 0
+	s.mu.Unlock()
+	if hasTools {
+		if err := s.applyTools(ctx, c); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil || s.conn.gen != c.gen {
+		return errLost
+	}
+	close(s.up)
+	return nil
+}
+
+var errLost = errors.New("the Copilot runtime ended meanwhile")
+
+// resume brings the session back in a new process.
+func (s *session) resume(ctx context.Context, p *process) error {
+	gen := s.nextGen()
+	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen))
+	})
+	if err != nil && notFound(err) {
+		// It died before it had written anything.
+		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+			return p.client.CreateSession(ctx, s.createConfig(gen))
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.attach(ctx, &conn{p: p, sdk: resumed, gen: gen}); err != nil {
+		return err
+	}
+	s.items.push(item{gen: gen, resumed: true})
+	return nil
+}
+
+func (s *session) nextGen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gen++
+	return s.gen
+}
+
+// lost tells the session that its process died. It may be called again before
+// the session is back.
+func (s *session) lost(cause error) {
+	s.mu.Lock()
+	if s.conn == nil || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	select {
+	case <-s.up:
+		s.up = make(chan struct{})
+	default:
+	}
+	gen := s.conn.gen
+	s.conn = nil
+	prompts := 0
+	for _, p := range s.sent {
+		p.dropped = true
+		if p.id != "" { // else Send says that it is lost
+			prompts++
+		}
+	}
+	s.sent = nil
+	s.mu.Unlock()
+	s.cancelCalls()
+	s.items.push(item{gen: gen, lost: cause, prompts: prompts})
+}
+
+// gone ends a session that can't be brought back.
+func (s *session) gone(reason string) {
+	select {
+	case <-s.ready:
+		s.calls.Ended(reason)
+	default:
+	}
+	s.end()
+}
+
+// end stops all that runs for the session on our side.
+func (s *session) end() {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.ended = true
+	s.mu.Unlock()
+	s.cancel()
+	s.items.close()
+	s.lines.close()
+	_ = os.RemoveAll(s.outputDir)
+}
+
+// current returns the session's conn, waiting for it while the runtime is
+// being replaced.
+func (s *session) current(ctx context.Context) (*conn, error) {
+	for {
+		s.mu.Lock()
+		c, up, ended := s.conn, s.up, s.ended
+		s.mu.Unlock()
+		if ended {
+			return nil, errEnded
+		}
+		var handled <-chan struct{}
+		if c != nil && c.p.isGone() {
+			up, handled = nil, c.p.handled
+		}
+		select {
+		case <-up:
+			if c != nil {
+				return c, nil
+			}
+		case <-handled:
+			if s.stale(c) {
+				return nil, c.p.cause
+			}
+		case <-s.ctx.Done():
+			return nil, errEnded
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the Copilot runtime to be back: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// stale reports whether nobody replaces a conn of which the process is gone.
+func (s *session) stale(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn == c
+}
+
+// Interrupt implements [gateway.Host]. It stops the turn, and prompts that wait
+// for it are gone: the runtime empties its queue.
+func (s *session) Interrupt(ctx context.Context, _ string) error {
+	if err := s.sending.lock(ctx); err != nil {
+		return err
+	}
+	defer s.sending.unlock()
+	s.mu.Lock()
+	c := s.conn
+	waiting := append([]*sentPrompt(nil), s.sent...)
+	s.mu.Unlock()
+	if c == nil {
+		return nil // the turn died with the runtime
+	}
+	if err := tell(ctx, c.p, askTimeout, c.sdk.Abort); err != nil {
+		return fmt.Errorf("aborting the turn: %w", err)
+	}
+	s.drop(waiting)
+	s.items.push(item{gen: c.gen, recheck: true})
+	return nil
+}
+
+// Close implements [gateway.Host]. What the session said stays on disk.
+func (s *session) Close(ctx context.Context, _ string) error {
+	s.r.remove(s)
+	s.flushLines(ctx)
+	s.mu.Lock()
+	c := s.conn
+	s.conn = nil
+	s.mu.Unlock()
+	s.end()
+	if c == nil || c.p.isGone() {
+		return nil
+	}
+	abort, cancel := context.WithTimeout(ctx, logTimeout)
+	_ = tell(abort, c.p, askTimeout, c.sdk.Abort)
+	cancel()
+	if err := c.p.disconnect(ctx, c.sdk); err != nil && !c.p.isGone() {
+		return fmt.Errorf("disconnecting the session: %w", err)
+	}
+	return nil
+}
+
+// line is one for the session's timeline in the runtime.
+type line struct {
+	level   gateway.LogLevel
+	message string
+}
+
+// logType marks the lines that we write into the runtime's timeline, so that
+// they are not taken for its own when they come back as events.
+const logType = "tapgw"
+
+// Log implements [gateway.Host].
+func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
+
+// note shows a line of ours: in the gateway's timeline and in the runtime's.
+func (s *session) note(level gateway.LogLevel, message string) {
+	s.log.Info("timeline", "level", level, "message", message)
+	select {
+	case <-s.ready:
+		s.calls.Note(level, message)
+	default: // nobody has seen the session yet
+	}
+	s.Log(level, message)
+}
+
+// flushLines lets the lines that are queued reach the runtime, if it is there.
+func (s *session) flushLines(ctx context.Context) {
+	s.lines.close()
+	s.mu.Lock()
+	up := s.conn != nil
+	s.mu.Unlock()
+	select {
+	case <-s.ready:
+	default:
+		return // there is no logger yet
+	}
+	if !up {
+		return
+	}
+	select {
+	case <-s.logged:
+	case <-ctx.Done():
+	}
+}
+
+// logger writes the lines, so that nobody else waits for the runtime.
+func (s *session) logger() {
+	defer close(s.logged)
+	for {
+		lines, ok := s.lines.take()
+		if !ok {
+			return
+		}
+		for _, l := range lines {
+			s.write(l)
+		}
+	}
+}
+
+func (s *session) write(l line) {
+	ctx, cancel := context.WithTimeout(s.ctx, logTimeout)
+	defer cancel()
+	c, err := s.current(ctx)
+	if err != nil {
+		return
+	}
+	// At level error the runtime reports the line as an error of the session.
+	level, typ := rpc.SessionLogLevelInfo, logType
+	switch l.level {
+	case gateway.LogWarning:
+		level = rpc.SessionLogLevelWarning
+	case gateway.LogError:
+		level = rpc.SessionLogLevelWarning
+		l.message = "Error: " + l.message
+	}
+	err = tell(ctx, c.p, logTimeout, func(ctx context.Context) error {
+		_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: l.message, Level: &level, Type: &typ})
+		return err
+	})
+	if err != nil {
+		s.log.Debug("a timeline line did not reach the runtime", "error", err)
+	}
+}

@@ -1,0 +1,247 @@
+package copilot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// SetTools implements [gateway.Host]. While the runtime is down the list is
+// kept for when it is back.
+func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
+	s.mu.Lock()
+	s.tools = tools
+	c := s.conn
+	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	err := s.applyTools(ctx, c)
+	if err != nil && c.p.isGone() {
+		return nil
+	}
+	return err
+}
+
+// applyTools gives the runtime the present list.
+func (s *session) applyTools(ctx context.Context, c *conn) error {
+	if err := s.setting.lock(ctx); err != nil {
+		return err
+	}
+	defer s.setting.unlock()
+	builtins, err := s.builtinNames(ctx, c)
+	if err != nil {
+		return fmt.Errorf("asking for the runtime's own tools: %w", err)
+	}
+	s.mu.Lock()
+	tools := s.tools
+	s.mu.Unlock()
+	defs := s.definitions(tools, builtins)
+	if slices.EqualFunc(defs, s.applied, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) }) {
+		return s.forgetPrompt(ctx, c) // to set them again changes nothing
+	}
+	err = tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
+		if s.r.noToolsSet {
+			return errMethodNotFound
+		}
+		_, err := c.sdk.RPC.Tools.Set(ctx, &rpc.ToolsSetRequest{Tools: defs})
+		return err
+	})
+	if err != nil && methodNotFound(err) {
+		err = s.resumeWith(ctx, c, defs)
+	}
+	if err != nil {
+		return fmt.Errorf("setting the session's tools: %w", err)
+	}
+	s.applied = defs
+	return nil
+}
+
+var errMethodNotFound = errors.New("JSON-RPC Error -32601: method not found")
+
+// methodNotFound recognises a runtime older than session.tools.set (1.0.81).
+// The SDK keeps the type of its errors to itself.
+func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-32601") }
+
+// resumeWith sets the tools the way older runtimes know: the session is resumed
+// on the same connection. The SDK makes a new session of it.
+func (s *session) resumeWith(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition) error {
+	cfg := s.resumeConfig(c.gen)
+	cfg.SuppressResumeEvent = true
+	cfg.ContinuePendingWork = new(true)
+	for _, d := range defs {
+		cfg.Tools = append(cfg.Tools, sdk.Tool{
+			Name: d.Name, Description: d.Description, Parameters: d.Parameters,
+			SkipPermission: d.SkipPermission != nil && *d.SkipPermission,
+		})
+	}
+	resumed, err := askClient(ctx, c.p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		return c.p.client.ResumeSession(ctx, s.id, cfg)
+	})
+	if err != nil {
+		return err
+	}
+	c.p.keep(resumed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == c {
+		s.conn = &conn{p: c.p, sdk: resumed, gen: c.gen}
+	}
+	return nil
+}
+
+// builtinNames returns the names that the runtime uses itself, those of MCP
+// servers included. Call it with setting held, or before the gateway knows the
+// session.
+func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
+	have, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
+		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, t := range have.Tools {
+		names[t.Name] = true
+	}
+	for _, d := range s.applied {
+		delete(names, d.Name)
+	}
+	return names, nil
+}
+
+// definitions makes the runtime's list of ours. A tool with the name of one of
+// the runtime's own would fail every turn, so it is left out, with a warning.
+func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []rpc.ProtocolExternalToolDefinition {
+	never := rpc.ProtocolExternalToolDeferNever
+	defs := []rpc.ProtocolExternalToolDefinition{}
+	left := map[string]string{}
+	for _, t := range tools {
+		if builtins[t.Name] {
+			left[t.Name] = fmt.Sprintf("tool %s of provider %s is left out: the Copilot runtime has a tool of that name; rename it", t.Name, t.Provider)
+			continue
+		}
+		params, err := parameters(t.Parameters)
+		if err != nil {
+			left[t.Name] = fmt.Sprintf("tool %s of provider %s is left out: its parameters: %v", t.Name, t.Provider, err)
+			continue
+		}
+		defs = append(defs, rpc.ProtocolExternalToolDefinition{
+			Name:           t.Name,
+			Description:    t.Description,
+			Parameters:     params,
+			SkipPermission: new(s.r.o.Permissions.CustomTool == Allow),
+			Defer:          &never,
+		})
+	}
+	for name, warning := range left {
+		if s.leftOut[name] != warning { // once, while it lasts
+			s.note(gateway.LogWarning, warning)
+		}
+	}
+	s.leftOut = left
+	return defs
+}
+
+// parameters decodes a schema, keeping its numbers as they are written.
+func parameters(raw protocol.Raw) (map[string]any, error) {
+	if len(raw) == 0 {
+		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
+	}
+	var schema map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&schema); err != nil {
+		return nil, err
+	}
+	return schema, nil
+}
+
+// call runs a tool call of the model, on a goroutine of its own, and answers
+// the runtime. Called by the pump.
+func (s *session) call(c *conn, d *rpc.ExternalToolRequestedData) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.mu.Lock()
+	if s.conn == nil || s.conn.gen != c.gen { // lost meanwhile
+		s.mu.Unlock()
+		cancel()
+		return
+	}
+	s.inFlight[d.RequestID] = cancel
+	s.mu.Unlock()
+	args := rawJSON(d.Arguments)
+	s.r.wg.Go(func() {
+		defer cancel()
+		outcome := s.calls.CallTool(ctx, gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)})
+		cancelled := ctx.Err() != nil
+		s.mu.Lock()
+		delete(s.inFlight, d.RequestID)
+		s.mu.Unlock()
+		if cancelled {
+			return // nobody waits any more
+		}
+		result := toolResult(outcome)
+		if len(result.BinaryResultsForLlm) > 0 {
+			s.shown.Store(true)
+		}
+		_, err := ask(s.ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
+			return c.sdk.RPC.Tools.HandlePendingToolCall(ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result})
+		})
+		if err != nil {
+			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error", err)
+		}
+	})
+}
+
+// cancelCall ends a call that the runtime no longer waits for.
+func (s *session) cancelCall(requestID string) {
+	s.mu.Lock()
+	cancel := s.inFlight[requestID]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// cancelCalls ends all calls in flight.
+func (s *session) cancelCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cancel := range s.inFlight {
+		cancel()
+	}
+}
+
+// rawJSON is the JSON of what the SDK decoded, without escapes for HTML. The
+// order of keys and numbers past 2^53 are lost before: the runtime sorts the
+// ones and rounds the others.
+func rawJSON(v any) protocol.Raw {
+	if v == nil {
+		return protocol.Raw("{}")
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return protocol.Raw("{}")
+	}
+	return protocol.Raw(bytes.TrimSpace(b.Bytes()))
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
