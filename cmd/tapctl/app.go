@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+// shortTimeout is for requests that the gateway answers by itself.
+const shortTimeout = 30 * time.Second
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return cli.Run(newApp(), args, stdin, stdout, stderr)
+}
+
+func newApp() *ucli.App {
+	return &ucli.App{
+		Name:  "tapctl",
+		Usage: "steer a running gateway: sessions, providers, tools, streams",
+		Description: `Talks to the gateway that runs for this user, found by --url, $TAP_GATEWAY_URL,
+gateway.json beside its token files, else ws://127.0.0.1:9400. An ID may be
+shortened to a unique beginning; with one session it may be left out.
+
+Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
+4 not found, 5 refused, 124 timed out.
+
+Examples:
+  tapctl sessions start --host local
+  tapctl sessions query 'call:hello {"name":"you"}'
+  tapctl push --level inject 'the build is broken'
+  tapctl tools call hello --args '{"name":"you"}'`,
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
+			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN` (default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
+			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none"},
+			cli.ConfigFlag(),
+			cli.WorkdirFlag(),
+			cli.VerboseFlag(),
+		},
+		Commands: []*ucli.Command{
+			sessionsCommand(),
+			pushCommand(),
+			queryCommand(),
+			providersCommand(),
+			pairCommand(),
+			toolsCommand(),
+			modelsCommand(),
+			statusCommand(),
+			watchCommand(),
+		},
+	}
+}
+
+// call is what a command has at hand: its flags and arguments, a context that
+// ends at --timeout or Ctrl-C, its output, and the gateway.
+type call struct {
+	*ucli.Context
+	ctx context.Context
+	out *cli.Output
+	gw  *client.Client
+}
+
+// short makes the action of a command that the gateway answers by itself, with
+// at most args arguments.
+func short(args int, do func(*call) error) ucli.ActionFunc { return action(args, shortTimeout, do) }
+
+// long makes the action of a command that lasts as long as what it waits for.
+func long(args int, do func(*call) error) ucli.ActionFunc { return action(args, 0, do) }
+
+const anyArgs = 1 << 20
+
+func action(args int, timeout time.Duration, do func(*call) error) ucli.ActionFunc {
+	return func(c *ucli.Context) error {
+		if err := cli.MaxArgs(c, args); err != nil {
+			return err
+		}
+		k, cancel, err := newCall(c, timeout)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		return do(k)
+	}
+}
+
+func newCall(c *ucli.Context, timeout time.Duration) (*call, context.CancelFunc, error) {
+	if c.IsSet("timeout") {
+		if timeout = c.Duration("timeout"); timeout <= 0 {
+			return nil, nil, cli.Usage("flag --timeout: must be more than 0")
+		}
+	}
+	fallback, err := configured(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	gw, err := client.New(client.Options{URL: c.String("url"), Token: c.String("token"), Default: fallback})
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &call{c, c.Context, cli.Out(c), gw}
+	if k.out.Verbose {
+		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(k.out.Err, format+"\n", args...) }
+	}
+	cancel := func() {}
+	if timeout > 0 {
+		k.ctx, cancel = context.WithTimeout(k.ctx, timeout)
+	}
+	return k, func() { cancel(); gw.Close() }, nil
+}
+
+// configured is the address of the config file, for when no running gateway has
+// left its own. A file that nobody named may be missing or broken.
+func configured(c *ucli.Context) (string, error) {
+	dir, err := cli.Workdir(c)
+	if err != nil {
+		return "", err
+	}
+	named := c.String("config")
+	file, err := configs.Find(dir, named)
+	if err != nil {
+		return "", cli.Usage("%v", err)
+	}
+	if file == "" {
+		return "", nil
+	}
+	config, err := configs.Load(file)
+	if err != nil {
+		if named != "" || os.Getenv(cli.EnvConfig) != "" {
+			return "", cli.Failed("%v", err)
+		}
+		return "", nil
+	}
+	host, port, err := net.SplitHostPort(config.Listen)
+	if err != nil || port == "0" {
+		return "", nil
+	}
+	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "ws://"
+	if config.TLSCert != "" {
+		scheme = "wss://"
+	}
+	return scheme + net.JoinHostPort(host, port), nil
+}
+
+// followed is how a command ends that follows something until the user stops it.
+func followed(k *call, err error) error {
+	if errors.Is(k.Err(), context.Canceled) { // by a signal; --timeout is k.ctx's alone
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+)
+
+func pairCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "pair",
+		Usage: "show the pairing codes that providers wait for",
+		Description: `A provider that has no token of the gateway's, a browser tab say, asks to pair: type
+the code that this shows into the provider. A code is good for two minutes and for one
+try; the provider then serves the session that is shown, and no other.
+
+Examples:
+  tapctl pair
+  tapctl pair --json | jq -r '.[].code'`,
+		Action: short(0, func(k *call) error {
+			pairings, err := k.gw.Pairings(k.ctx)
+			if err != nil {
+				return err
+			}
+			if k.out.JSON {
+				return k.out.Document(list(pairings))
+			}
+			t := &cli.Table{Columns: []string{"PROVIDER", "CODE", "SESSION", "EXPIRES"}}
+			for _, p := range pairings {
+				t.Row(p.Provider, p.Code, p.Session, "in "+time.Until(p.ExpiresAt).Round(time.Second).String())
+			}
+			return k.out.Table(t, "no provider waits to be paired")
+		}),
+	}
+}

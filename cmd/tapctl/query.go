@@ -1,0 +1,105 @@
+package main
+
+import (
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func queryCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "query",
+		Usage:     "show what was pushed into streams, newest first",
+		ArgsUsage: "[STREAM[@PROVIDER]...]",
+		Description: `Without a stream: all of them. With --follow the newest are shown oldest first,
+and then what comes.
+
+Examples:
+  tapctl query builds --last 5
+  tapctl query builds@ci --since 10m --json
+  tapctl query --follow`,
+		Flags: []ucli.Flag{
+			sessionFlag(),
+			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
+			&ucli.StringFlag{Name: "since", Usage: "none before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"},
+			followFlag("the session ends"),
+		},
+		BashComplete: completeSessionFlag(),
+		Action: func(c *ucli.Context) error {
+			if c.Bool("follow") {
+				return long(anyArgs, queryStreams)(c)
+			}
+			return short(anyArgs, queryStreams)(c)
+		},
+	}
+}
+
+func queryStreams(k *call) error {
+	q := client.HistoryQuery{Streams: k.Args().Slice(), Last: k.Int("last")}
+	if q.Last < 1 {
+		return cli.Usage("flag --last: must be at least 1")
+	}
+	var err error
+	if q.Since, err = sinceTime(k.String("since"), time.Now()); err != nil {
+		return err
+	}
+	id, err := k.session(k.String("session"))
+	if err != nil {
+		return err
+	}
+	if k.Bool("follow") {
+		for e, err := range k.gw.FollowHistory(k.ctx, id, q) {
+			if err != nil {
+				return followed(k, err)
+			}
+			if k.out.JSON {
+				err = k.out.Line(e)
+			} else {
+				err = k.out.Printf("%s  %s  %s\n", k.out.Paint(cli.Dim, clock(e.TS)), k.out.Paint(cli.Blue, streamName(e)), eventText(e))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	events, err := k.gw.History(k.ctx, id, q)
+	if err != nil {
+		return err
+	}
+	if k.out.JSON {
+		return k.out.Document(list(events))
+	}
+	t := &cli.Table{Columns: []string{"TIME", "STREAM", "LEVEL", "EVENT"}}
+	for _, e := range events {
+		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e))
+	}
+	return k.out.Table(t, "no events; push one with: tapctl push TEXT")
+}
+
+// sinceTime reads a time, or how long before now.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, cli.Usage("flag --since: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", text)
+}
+
+func streamName(e client.Event) string { return cli.Clean(e.Stream + "@" + e.Provider) }
+
+func eventText(e client.Event) string {
+	text := e.Event
+	if text == "" {
+		text = "prompt: " + e.Prompt
+	}
+	return cli.Shorten(cli.Clean(text), 200)
+}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"tapgw/providers"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){
+		"tapctl": main,
+		"sample": sampleProvider,
+	})
+}
+
+// leakChecked fails a package whose tests leave goroutines behind.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// TestScripts runs the real binary against a real gateway, as shells would.
+func TestScripts(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building tapgw: %v\n%s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("COPILOT_HOME", filepath.Join(env.WorkDir, "home", "copilot"))
+			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAPGW_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR", "CLICOLOR_FORCE"} {
+				env.Setenv(name, "")
+			}
+			env.Values[processes{}] = map[string]*process{}
+			return os.MkdirAll(env.Getenv("COPILOT_HOME"), 0o700)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"gateway":   cmdGateway,
+			"provider":  cmdProvider,
+			"exits":     cmdExits,
+			"set":       cmdSet,
+			"keys":      cmdKeys,
+			"oneline":   cmdOneLine,
+			"prefix":    cmdPrefix,
+			"follow":    cmdFollow,
+			"interrupt": cmdInterrupt,
+			"ended":     cmdEnded,
+		},
+	})
+}
+
+// process is a program that runs beside a script.
+type process struct {
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	exit   int
+	output lockedBuffer
+	errors lockedBuffer
+}
+
+// lockedBuffer takes what a program prints and tells who watches of each write.
+type lockedBuffer struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	wrote chan struct{} // holds one
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case b.wrote <- struct{}{}:
+	default:
+	}
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// start runs a program with the script's environment until the script ends, or
+// it does, and waits until ready says so of what it printed.
+func start(ts *testscript.TestScript, name string, ready func(stdout, stderr string) bool, line ...string) *process {
+	p := &process{ended: make(chan struct{})}
+	wrote := make(chan struct{}, 1)
+	p.output.wrote, p.errors.wrote = wrote, wrote
+	path := line[0]
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(filepath.ListSeparator)) {
+		if at := filepath.Join(dir, line[0]); path == line[0] {
+			if _, err := os.Stat(at); err == nil {
+				path = at
+			}
+		}
+	}
+	p.cmd = exec.Command(path, line[1:]...)
+	p.cmd.Dir = ts.MkAbs(".")
+	for _, v := range []string{"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAP_GATEWAY_URL", "TAPGW_CONFIG"} {
+		p.cmd.Env = append(p.cmd.Env, v+"="+ts.Getenv(v))
+	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.errors
+	ts.Check(p.cmd.Start())
+	go func() {
+		defer close(p.ended)
+		if err, ok := errors.AsType[*exec.ExitError](p.cmd.Wait()); ok {
+			p.exit = err.ExitCode()
+		}
+	}()
+	ts.Value(processes{}).(map[string]*process)[name] = p
+	ts.Defer(func() { p.stop(syscall.SIGTERM) })
+	timeout := time.After(patience)
+	for !ready(p.output.String(), p.errors.String()) {
+		select {
+		case <-wrote:
+			continue
+		case <-p.ended:
+			if ready(p.output.String(), p.errors.String()) {
+				return p
+			}
+		case <-timeout:
+		}
+		ts.Fatalf("starting %s: it did not come to work\n%s\n%s", name, p.output.String(), p.errors.String())
+	}
+	return p
+}
+
+// stop ends a process and waits for it; one that does not go is killed.
+func (p *process) stop(signal os.Signal) {
+	_ = p.cmd.Process.Signal(signal)
+	p.wait()
+}
+
+func (p *process) wait() (inTime bool) {
+	select {
+	case <-p.ended:
+		return true
+	case <-time.After(patience):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return false
+	}
+}
+
+// patience bounds the wait for another process.
+const patience = 20 * time.Second
+
+// processes is the key of a script's processes, by name.
+type processes struct{}
+
+func processOf(ts *testscript.TestScript, name string) *process {
+	p := ts.Value(processes{}).(map[string]*process)[name]
+	if p == nil {
+		ts.Fatalf("nothing named %s was started", name)
+	}
+	return p
+}
+
+func printedLine(stdout, _ string) bool { return strings.Contains(stdout, "\n") }
+
+// cmdGateway starts a gateway on a free port with the script's home and waits
+// until it is ready; URL becomes its address. "gateway stop" ends it.
+func cmdGateway(ts *testscript.TestScript, _ bool, args []string) {
+	if slices.Equal(args, []string{"stop"}) {
+		processOf(ts, "gateway").stop(syscall.SIGTERM)
+		return
+	}
+	p := start(ts, "gateway", printedLine, append([]string{"tapgw", "serve", "--listen", "127.0.0.1:0"}, args...)...)
+	url, _, _ := strings.Cut(p.output.String(), "\n")
+	ts.Setenv("URL", url)
+}
+
+// cmdProvider starts the sample provider, for a session or the first, and waits
+// until it is bound.
+func cmdProvider(ts *testscript.TestScript, _ bool, args []string) {
+	start(ts, "provider", printedLine, append([]string{"sample"}, args...)...)
+}
+
+// cmdFollow starts a command under a name, and waits until it follows something
+// of the gateway's.
+func cmdFollow(ts *testscript.TestScript, _ bool, args []string) {
+	start(ts, args[0], func(_, stderr string) bool {
+		return regexp.MustCompile(`/(log|live|history)(\?\S+)?: 200 OK`).MatchString(stderr)
+	}, append(args[1:], "-v")...)
+}
+
+func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(processOf(ts, args[0]).cmd.Process.Signal(os.Interrupt))
+}
+
+// cmdEnded waits for what follow started to end with an exit code; what it
+// printed is in NAME.out.
+func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
+	p := processOf(ts, args[1])
+	if !p.wait() {
+		ts.Fatalf("%s does not end", args[1])
+	}
+	if got := strconv.Itoa(p.exit); got != args[0] {
+		ts.Fatalf("%s: exit code %s, want %s\n%s", args[1], got, args[0], p.errors.String())
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]+".out"), []byte(p.output.String()), 0o600))
+}
+
+// cmdExits runs a program that must end with an exit code.
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		e, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// cmdPrefix sets a variable to the beginning of an id that no other one has.
+func cmdPrefix(ts *testscript.TestScript, _ bool, args []string) { ts.Setenv(args[0], args[1][:13]) }
+
+// cmdSet sets a variable to a file's text, or to what stands there in its JSON:
+// set ID stdout 0 id.
+func cmdSet(ts *testscript.TestScript, _ bool, args []string) {
+	text := strings.TrimSpace(ts.ReadFile(args[1]))
+	if len(args) > 2 {
+		var v any
+		ts.Check(json.Unmarshal([]byte(text), &v))
+		for _, key := range args[2:] {
+			switch in := v.(type) {
+			case []any:
+				i, err := strconv.Atoi(key)
+				ts.Check(err)
+				v = in[i]
+			case map[string]any:
+				v = in[key]
+			}
+		}
+		text = fmt.Sprint(v)
+	}
+	ts.Setenv(args[0], text)
+}
+
+// cmdKeys checks the members of a file's JSON objects, and their order: those of
+// a document, of each element of an array, or of each line. A member that ends in
+// "?" may be missing.
+func cmdKeys(ts *testscript.TestScript, _ bool, args []string) {
+	dec := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	objects := 0
+	for dec.More() {
+		var doc json.RawMessage
+		ts.Check(dec.Decode(&doc))
+		list := []json.RawMessage{doc}
+		if doc[0] == '[' {
+			ts.Check(json.Unmarshal(doc, &list))
+		}
+		for _, object := range list {
+			objects++
+			got := members(ts, object)
+			var want []string
+			for _, key := range args[1:] {
+				name, optional := strings.CutSuffix(key, "?")
+				if !optional || slices.Contains(got, name) {
+					want = append(want, name)
+				}
+			}
+			if !slices.Equal(got, want) {
+				ts.Fatalf("members are %v, want %v in %s", got, want, object)
+			}
+		}
+	}
+	if objects == 0 {
+		ts.Fatalf("there is no object in %s", args[0])
+	}
+}
+
+func members(ts *testscript.TestScript, object json.RawMessage) (names []string) {
+	dec := json.NewDecoder(strings.NewReader(string(object)))
+	_, err := dec.Token()
+	ts.Check(err)
+	for dec.More() {
+		name, err := dec.Token()
+		ts.Check(err)
+		names = append(names, fmt.Sprint(name))
+		var value json.RawMessage
+		ts.Check(dec.Decode(&value))
+	}
+	return names
+}
+
+// cmdOneLine checks that a file is one line.
+func cmdOneLine(ts *testscript.TestScript, _ bool, args []string) {
+	if text := ts.ReadFile(args[0]); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
+		ts.Fatalf("%s is not one line: %q", args[0], text)
+	}
+}
+
+// sampleProvider is a program: a provider with one tool of each kind. It prints
+// "bound" when it is.
+func sampleProvider() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	bound := make(chan struct{}, 1)
+	o := &providers.Options{
+		Logger:  slog.New(slog.DiscardHandler),
+		OnBound: func(context.Context, providers.Binding) { bound <- struct{}{} },
+	}
+	if len(os.Args) > 1 {
+		o.Session = os.Args[1]
+	}
+	p := providers.New("sample", o)
+	type text struct {
+		Text string `json:"text"`
+	}
+	providers.AddTool(p, "echo", "Answers with its text.\nIn full.", func(_ context.Context, in text) (string, error) { return in.Text, nil })
+	providers.AddTool(p, "wrap", "Answers with an object.", func(_ context.Context, in text) (map[string]string, error) {
+		return map[string]string{"wrapped": in.Text}, nil
+	})
+	providers.AddTool(p, "fail", "Fails.", func(context.Context, struct{}) (string, error) {
+		return "", providers.NotFound("no such page")
+	})
+	providers.AddTool(p, "hang", "Waits to be cancelled.", func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})
+	go func() { <-bound; fmt.Println("bound") }()
+	if err := p.Run(ctx); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func sessionsCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "sessions",
+		Usage: "list sessions, or start, query, follow and stop one",
+		Description: `Examples:
+  tapctl sessions
+  tapctl sessions --json | jq -r '.[].id'
+  tapctl sessions start --host local --label scratch`,
+		Action: short(0, listSessions),
+		Subcommands: []*ucli.Command{
+			{
+				Name: "list", Aliases: []string{"ls"}, Usage: "list sessions",
+				Description: "Examples:\n  tapctl sessions list --json",
+				Action:      short(0, listSessions),
+			},
+			startCommand(),
+			stopCommand(),
+			sessionsQueryCommand(),
+			liveCommand(),
+			logCommand(),
+			interruptCommand(),
+			foregroundCommand(),
+		},
+	}
+}
+
+func listSessions(k *call) error {
+	sessions, err := k.gw.Sessions(k.ctx)
+	if err != nil {
+		return err
+	}
+	if k.out.JSON {
+		return k.out.Document(list(sessions))
+	}
+	return k.out.Table(sessionsTable(sessions), noSessions)
+}
+
+func sessionsTable(sessions []client.Session) *cli.Table {
+	t := &cli.Table{Columns: []string{"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD"}, Ink: stateInk(4)}
+	for _, s := range sessions {
+		state := s.State
+		if s.Foreground {
+			state += ", foreground"
+		}
+		t.Row(s.ID, s.Label, s.Host, s.Model, state, s.Providers, s.Tools, s.CWD)
+	}
+	return t
+}
+
+// stateInk colours the column of a session's or provider's state.
+func stateInk(column int) func(int, string) cli.Ink {
+	return func(c int, text string) cli.Ink {
+		if c != column {
+			return cli.Plain
+		}
+		switch text {
+		case "busy", "busy, foreground":
+			return cli.Yellow
+		case "idle", "idle, foreground", "bound":
+			return cli.Green
+		}
+		return cli.Dim
+	}
+}
+
+// list makes an empty list of none, so that JSON has an array.
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}
+
+// done prints that something was done to a session.
+func (k *call) done(id, what string) error {
+	if k.out.JSON {
+		return k.out.Document(map[string]string{"id": id})
+	}
+	k.out.Notef("%s %s", what, id)
+	return nil
+}
+
+// clock is a time of today as people read it.
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// ago is how long ago a time was, roughly.
+func ago(t time.Time) string {
+	d := max(time.Since(t), 0)
+	switch {
+	case d >= 48*time.Hour:
+		return t.Local().Format("2006-01-02 15:04")
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm ago", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%ds ago", int(d.Seconds()))
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func liveCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:         "live",
+		Usage:        "follow a session's callbacks, one JSON object a line",
+		ArgsUsage:    "[ID]",
+		Description:  "It ends with the session, or at Ctrl-C.\n\nExamples:\n  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
+		BashComplete: completeSession(),
+		Action: long(1, func(k *call) error {
+			id, err := k.session(k.Args().First())
+			if err != nil {
+				return err
+			}
+			for line, err := range k.gw.Live(k.ctx, id) {
+				if err != nil {
+					return followed(k, err)
+				}
+				if err := k.out.Line(line.Raw); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func logCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:         "log",
+		Usage:        "show a session's timeline",
+		ArgsUsage:    "[ID]",
+		Description:  "Examples:\n  tapctl sessions log\n  tapctl sessions log 3f2a --follow --json",
+		Flags:        []ucli.Flag{followFlag("the session ends")},
+		BashComplete: completeSession(),
+		Action: long(1, func(k *call) error {
+			id, err := k.session(k.Args().First())
+			if err != nil {
+				return err
+			}
+			for line, err := range k.gw.Timeline(k.ctx, id, k.Bool("follow")) {
+				if err != nil {
+					return followed(k, err)
+				}
+				if k.out.JSON {
+					err = k.out.Line(line)
+				} else {
+					err = k.out.Printf("%s\n", timelineText(k.out, line))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func followFlag(until string) ucli.Flag {
+	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
+}
+
+// timelineText is a line of a timeline as people read it; further lines of its
+// text are indented.
+func timelineText(o *cli.Output, l client.TimelineLine) string {
+	ink := cli.Plain
+	switch l.Level {
+	case "warning":
+		ink = cli.Yellow
+	case "error":
+		ink = cli.Red
+	}
+	text := strings.ReplaceAll(cli.Clean(strings.TrimSpace(l.Message)), "\n", "\n          ")
+	return o.Paint(cli.Dim, clock(l.TS)) + "  " + o.Paint(cli.Blue, cli.Clean(l.Source)+":") + " " + o.Paint(ink, text)
+}

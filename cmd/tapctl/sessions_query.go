@@ -1,0 +1,147 @@
+package main
+
+import (
+	"strings"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func sessionsQueryCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "query",
+		Usage:     "give a session a prompt and stream its answer",
+		ArgsUsage: "[ID] PROMPT|-",
+		Description: `The answer goes to stdout, what tools do to stderr. With --json each callback of
+the turn is a line, and the last is {"done":true}.
+
+Examples:
+  tapctl sessions query 'what changed since yesterday?'
+  git diff | tapctl sessions query 3f2a -
+  tapctl sessions query 'call:hello {"name":"you"}' --json`,
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
+			&ucli.StringFlag{Name: "mode", Usage: "`enqueue|immediate`: behind the turn that runs, or into it", Value: client.ModeEnqueue},
+		},
+		BashComplete: completeSession(),
+		Action:       long(2, querySession),
+	}
+}
+
+func querySession(k *call) error {
+	mode, err := cli.OneOf(k.Context, "mode", client.ModeEnqueue, client.ModeImmediate)
+	if err != nil {
+		return err
+	}
+	id, text := "", k.Args().First()
+	switch k.NArg() {
+	case 0:
+		return cli.Usage("sessions query: needs a prompt, or - to read it from stdin")
+	case 2:
+		id, text = text, k.Args().Get(1)
+	}
+	if id, err = k.session(id); err != nil {
+		return err
+	}
+	prompt, err := cli.Text(k.Context, text)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(prompt) == "" {
+		return cli.Usage("sessions query: the prompt is empty")
+	}
+	if k.Bool("detach") {
+		if err := k.gw.Send(k.ctx, id, prompt, mode); err != nil {
+			return err
+		}
+		return k.done(id, "sent to")
+	}
+	turn := &turn{out: k.out}
+	for line, err := range k.gw.Query(k.ctx, id, prompt, mode) {
+		if err != nil {
+			return err
+		}
+		if k.out.JSON {
+			err = k.out.Line(line.Raw)
+		} else {
+			err = turn.show(line)
+		}
+		if err != nil {
+			return err
+		}
+		if line.Done {
+			return turn.end(k, line)
+		}
+	}
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: "the gateway went away before the turn ended; see tapctl status"}
+}
+
+// turn shows a turn to people: the answer on stdout, the rest on stderr.
+type turn struct {
+	out      *cli.Output
+	streamed string // the message whose parts were shown
+	midline  bool
+}
+
+func (t *turn) show(l client.LiveLine) error {
+	switch l.Callback {
+	case "onMessage":
+		t.streamed = l.MessageID
+		return t.print(l.Delta)
+	case "onEndMessage":
+		if t.streamed != l.MessageID || l.MessageID == "" {
+			if err := t.print(l.CompleteContent); err != nil {
+				return err
+			}
+		}
+		return t.newline()
+	case "onStartToolExecution":
+		t.note("%s %s", l.ToolName, cli.Shorten(cli.Clean(l.ToolArguments), 200))
+	case "onEndToolExecution":
+		if l.Error != nil {
+			t.note("failed: %s", cli.Shorten(cli.Clean(strings.TrimSpace(l.Error.Code+" "+l.Error.Message)), 200))
+		} else if l.Result != nil {
+			t.note("= %s", cli.Shorten(cli.Clean(l.Result.Content), 200))
+		}
+	case "onGeneratedUserPrompt":
+		t.note("prompt: %s", cli.Shorten(cli.Clean(l.Prompt), 200))
+	}
+	return nil
+}
+
+func (t *turn) print(text string) error {
+	if text == "" {
+		return nil
+	}
+	t.midline = !strings.HasSuffix(text, "\n")
+	return t.out.Printf("%s", cli.Clean(text))
+}
+
+func (t *turn) newline() error {
+	if !t.midline {
+		return nil
+	}
+	t.midline = false
+	return t.out.Printf("\n")
+}
+
+func (t *turn) note(format string, args ...any) {
+	_ = t.newline()
+	t.out.Notef("  "+format, args...)
+}
+
+// end returns how the turn ended.
+func (t *turn) end(k *call, last client.LiveLine) error {
+	if k.out.JSON {
+		if last.Error != nil {
+			return cli.Reported(cli.ExitFailed) // the line says it
+		}
+		return nil
+	}
+	if err := t.newline(); err != nil || last.Error == nil {
+		return err
+	}
+	return &cli.Error{Exit: cli.ExitFailed, Code: last.Error.Code, Message: "the turn failed: " + last.Error.Message}
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestHelpIsReviewed: a change of what users read shows in review, and no command
+// goes without an example.
+func TestHelpIsReviewed(t *testing.T) {
+	var all bytes.Buffer
+	var walk func(path []string, commands []*ucli.Command)
+	walk = func(path []string, commands []*ucli.Command) {
+		line := append(append([]string{"tapctl"}, path...), "--help")
+		all.WriteString("$ " + strings.Join(line, " ") + "\n\n")
+		begin := all.Len()
+		if exit := run(line, strings.NewReader(""), &all, &all); exit != 0 {
+			t.Errorf("%v: exit code %d", line, exit)
+		}
+		if !strings.Contains(all.String()[begin:], "Examples:\n") {
+			t.Errorf("%v has no example", line)
+		}
+		all.WriteByte('\n')
+		for _, c := range commands {
+			walk(append(slices.Clip(path), c.Name), c.Subcommands)
+		}
+	}
+	walk(nil, newApp().Commands)
+	golden := filepath.Join("testdata", "help.txt")
+	if *update {
+		if err := os.WriteFile(golden, all.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), all.String()); diff != "" {
+		t.Errorf("go test ./cmd/tapctl -run Help -update writes it anew:\n%s", diff)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	a, ab, b := client.Session{ID: "a", Label: "one"}, client.Session{ID: "ab"}, client.Session{ID: "b", Label: "two"}
+	for _, tc := range []struct {
+		id       string
+		sessions []client.Session
+		want     string
+		exit     int
+		says     string
+	}{
+		{"a", []client.Session{a, ab}, "a", 0, ""},
+		{"ab", []client.Session{a, ab}, "ab", 0, ""},
+		{"", []client.Session{b}, "b", 0, ""},
+		{"", nil, "", 4, noSessions},
+		{"x", nil, "", 4, noSessions},
+		{"x", []client.Session{a, b}, "", 4, `no session begins with "x"; there are: a (one), b (two)`},
+		{"", []client.Session{a, b}, "", 2, "which session? give the ID of one of: a (one), b (two)"},
+		{"a", []client.Session{ab, {ID: "ac"}, b}, "", 2, `session "a" is ambiguous; give more of the ID of one of: ab, ac`},
+	} {
+		got, err := resolve(tc.id, tc.sessions)
+		exit, says := 0, ""
+		if e, ok := errors.AsType[*cli.Error](err); ok {
+			exit, says = e.Exit, e.Message
+		}
+		if got != tc.want || exit != tc.exit || says != tc.says {
+			t.Errorf("%q of %d: got %q, %d %s", tc.id, len(tc.sessions), got, exit, says)
+		}
+	}
+}
+
+func TestTurnShowsTheAnswerOnce(t *testing.T) {
+	for _, tc := range []struct {
+		lines       string
+		out, errors string
+	}{
+		{`{"callback":"onMessage","messageId":"m","delta":"a"} {"callback":"onMessage","messageId":"m","delta":"b"} {"callback":"onEndMessage","messageId":"m","completeContent":"ab"}`, "ab\n", ""},
+		{`{"callback":"onEndMessage","messageId":"m","completeContent":"whole\n"}`, "whole\n", ""},
+		{`{"callback":"onMessage","messageId":"m","delta":"a"} {"callback":"onStartToolExecution","toolName":"t","toolArguments":"{}"} {"callback":"onEndToolExecution","error":{"code":"TIMEOUT","message":"late"}} {"callback":"onEndToolExecution","error":{"message":"odd"}}`,
+			"a\n", "  t {}\n  failed: TIMEOUT late\n  failed: odd\n"},
+		{`{"callback":"onEndToolExecution","result":{"content":"one\ntwo"}} {"callback":"onGeneratedUserPrompt","prompt":"go"}`, "", "  = one…\n  prompt: go\n"},
+		{`{"callback":"onMessage","messageId":"m","delta":"\u001b[31mred"} {"callback":"onEndMessage","messageId":"m"}`, "red\n", ""},
+	} {
+		var out, errs bytes.Buffer
+		shown := &turn{out: &cli.Output{W: &out, Err: &errs}}
+		dec := json.NewDecoder(strings.NewReader(tc.lines))
+		for dec.More() {
+			var l client.LiveLine
+			if err := dec.Decode(&l); err != nil {
+				t.Fatal(err)
+			}
+			if err := shown.show(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.String() != tc.out || errs.String() != tc.errors {
+			t.Errorf("%s:\n got %q %q\nwant %q %q", tc.lines, out.String(), errs.String(), tc.out, tc.errors)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for d, want := range map[time.Duration]string{
+			-time.Second: "0s ago", 59 * time.Second: "59s ago", 61 * time.Second: "1m ago", 90 * time.Minute: "1h30m ago",
+		} {
+			if got := ago(now.Add(-d)); got != want {
+				t.Errorf("%v: %s", d, got)
+			}
+		}
+		for text, want := range map[string]time.Time{"": {}, "10m": now.Add(-10 * time.Minute), "2026-01-02T03:04:05Z": time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} {
+			if got, err := sinceTime(text, now); err != nil || !got.Equal(want) {
+				t.Errorf("%q: %v %v", text, got, err)
+			}
+		}
+		for _, text := range []string{"-10m", "0s", "yesterday"} {
+			if _, err := sinceTime(text, now); cli.AsError(err).Exit != cli.ExitUsage {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	})
+}
+
+func TestDataText(t *testing.T) {
+	for data, want := range map[string]string{`"a\nb"`: "a\nb", `{ "a": "<b>" }`: `{"a":"<b>"}`, `null`: "null", `7`: "7", `"\u001b[1mx"`: "x"} {
+		if got := dataText(json.RawMessage(data)); got != want {
+			t.Errorf("%s: %q", data, got)
+		}
+	}
+}
+
+// stand returns the call of a command against a gateway that answers as h does.
+func stand(t *testing.T, out io.Writer, h http.HandlerFunc) *call {
+	t.Helper()
+	t.Setenv("COPILOT_HOME", t.TempDir())
+	web := httptest.NewServer(h)
+	gw, err := client.New(client.Options{URL: web.URL, Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gw.Close(); web.Close() })
+	app := &ucli.App{}
+	c := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), &ucli.Context{Context: t.Context()})
+	return &call{c, t.Context(), &cli.Output{W: out, Err: io.Discard, Terminal: true}, gw}
+}
+
+func TestWatchDrawsAnewOnATerminal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	frames := &frames{enough: func(text string) bool { return strings.Contains(text, "all is well") }, done: cancel}
+	k := stand(t, frames, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/sessions":
+			_, _ = io.WriteString(w, `[{"id":"0123456789","label":"here","host":"local","state":"idle"}]`)
+		case "/api/v1/providers":
+			_, _ = io.WriteString(w, `[{"id":"p-1","name":"sample","state":"bound"}]`)
+		default:
+			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","level":"info","source":"gateway","message":"all is well"}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	})
+	w := &watcher{call: k, lines: make(chan watchLine), following: map[string]bool{}}
+	err := w.run(ctx)
+	w.followers.Wait()
+	if !errors.Is(err, context.Canceled) && cli.AsError(err).Code != cli.CodeCancelled {
+		t.Error(err)
+	}
+	for _, part := range []string{"\x1b[H\x1b[2J", "0123456789  here", "p-1  sample", "01234567…  "} {
+		if !strings.Contains(frames.last, part) {
+			t.Errorf("lacks %q:\n%s", part, frames.last)
+		}
+	}
+}
+
+// frames keeps the last thing that was drawn and says when it is what is awaited.
+type frames struct {
+	last   string
+	enough func(string) bool
+	done   func()
+}
+
+func (f *frames) Write(p []byte) (int, error) {
+	if f.last = string(p); f.enough(f.last) {
+		f.done()
+	}
+	return len(p), nil
+}

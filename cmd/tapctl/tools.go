@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func toolsCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:         "tools",
+		Usage:        "list the providers' tools, or call one",
+		Description:  "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n  tapctl tools call hello --args '{\"name\":\"you\"}'",
+		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only"}},
+		BashComplete: completeSessionFlag(),
+		Action:       short(0, listTools),
+		Subcommands: []*ucli.Command{
+			{
+				Name: "list", Aliases: []string{"ls"}, Usage: "list the providers' tools",
+				Description:  "Examples:\n  tapctl tools list --json",
+				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only"}},
+				BashComplete: completeSessionFlag(),
+				Action:       short(0, listTools),
+			},
+			{
+				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
+				Description: `The call goes through the same checks, gates and limits. It prints what the tool
+returned; exit code 1 when the call failed.
+
+Examples:
+  tapctl tools call hello --args '{"name":"you"}'
+  echo '{"name":"you"}' | tapctl tools call hello --args - --json`,
+				Flags: []ucli.Flag{
+					sessionFlag(),
+					&ucli.StringFlag{Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}"},
+				},
+				BashComplete: completing(offerTools),
+				Action:       long(1, callTool),
+			},
+		},
+	}
+}
+
+func offerTools(k *call, flag string) {
+	if flag == "session" {
+		k.offerSessions()
+	}
+	if flag != "" || k.NArg() > 0 {
+		return
+	}
+	id, err := k.session(k.String("session"))
+	if err != nil {
+		return
+	}
+	tools, err := k.gw.Tools(k.ctx, id)
+	if err != nil {
+		return
+	}
+	for _, t := range tools {
+		cli.Candidate(k.Context, t.Name, cli.Shorten(t.Description, 80))
+	}
+}
+
+func listTools(k *call) error {
+	id := k.String("session")
+	if id != "" || k.IsSet("session") {
+		var err error
+		if id, err = k.session(id); err != nil {
+			return err
+		}
+	}
+	tools, err := k.gw.Tools(k.ctx, id)
+	if err != nil {
+		return err
+	}
+	if k.out.JSON {
+		return k.out.Document(list(tools))
+	}
+	t := &cli.Table{Columns: []string{"NAME", "PROVIDER", "SESSION", "TIMEOUT", "DESCRIPTION"}}
+	for _, tool := range tools {
+		t.Row(tool.Name, tool.Provider, tool.Session, time.Duration(tool.TimeoutMs)*time.Millisecond, cli.Shorten(tool.Description, 60))
+	}
+	return k.out.Table(t, "no tools; they come with providers, which connect to "+k.gw.URL())
+}
+
+func callTool(k *call) error {
+	name := k.Args().First()
+	if name == "" {
+		return cli.Usage("tools call: needs the name of a tool (see tapctl tools)")
+	}
+	text, err := cli.Text(k.Context, k.String("args"))
+	if err != nil {
+		return err
+	}
+	args := json.RawMessage(bytes.TrimSpace([]byte(text)))
+	if !json.Valid(args) || args[0] != '{' {
+		return cli.Usage("flag --args: must be a JSON object like {\"name\":\"you\"}, got %s", cli.Shorten(text, 60))
+	}
+	id, err := k.session(k.String("session"))
+	if err != nil {
+		return err
+	}
+	r, err := k.gw.Call(k.ctx, id, name, args, 0)
+	exit := cli.ExitFailed
+	if err != nil {
+		e := cli.AsError(err)
+		if e.Exit != cli.ExitNotFound || e.Code != cli.CodeNotFound {
+			return err
+		}
+		// No such tool: shown as a call all the same.
+		r, exit = client.CallResult{Error: e.Message, ErrorCode: e.Code}, e.Exit
+	}
+	if k.out.JSON {
+		if err := k.out.Document(r); err != nil || r.ErrorCode == "" {
+			return err
+		}
+		return cli.Reported(exit)
+	}
+	if r.ErrorCode != "" {
+		return &cli.Error{Exit: exit, Code: r.ErrorCode, Message: r.ErrorCode + ": " + r.Error}
+	}
+	return k.out.Printf("%s\n", dataText(r.Data))
+}
+
+// dataText is what a tool returned as people read it: a text as it is, anything
+// else as JSON.
+func dataText(data json.RawMessage) string {
+	var text string
+	if json.Unmarshal(data, &text) == nil && len(data) > 0 && data[0] == '"' {
+		return cli.Clean(text)
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, data) != nil {
+		return cli.Clean(string(data))
+	}
+	return b.String()
+}

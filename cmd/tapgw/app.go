@@ -1,0 +1,60 @@
+package main
+
+import (
+	"io"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+)
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return cli.Run(newApp(), args, stdin, stdout, stderr)
+}
+
+func newApp() *ucli.App {
+	return &ucli.App{
+		Name:  "tapgw",
+		Usage: "give agent sessions the tools and events of other processes",
+		Description: `The gateway stands between agent sessions (the Copilot CLI, or a local one without
+a model) and providers: processes that give them tools, push events to them and
+change both while a session runs. Steer it with tapctl.
+
+Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 124 timed out.
+
+Examples:
+  tapgw demo
+  tapgw serve
+  tapgw ensure && tapctl sessions start --host local
+  tapgw doctor`,
+		Flags: []ucli.Flag{cli.ConfigFlag(), cli.WorkdirFlag(), cli.VerboseFlag()},
+		Commands: []*ucli.Command{
+			serveCommand(),
+			ensureCommand(),
+			demoCommand(),
+			demoProviderCommand(),
+			doctorCommand(),
+			configCommand(),
+		},
+	}
+}
+
+// loadConfig reads the config file that applies and returns its path, "" when
+// there is none and the defaults hold.
+func loadConfig(c *ucli.Context) (configs.Config, string, error) {
+	path, err := findConfig(c)
+	if err != nil || path == "" {
+		return configs.Default(), "", err
+	}
+	config, err := configs.Load(path)
+	return config, path, err
+}
+
+func findConfig(c *ucli.Context) (string, error) {
+	dir, err := cli.Workdir(c)
+	if err != nil {
+		return "", err
+	}
+	return configs.Find(dir, c.String("config"))
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/copilot"
+	"tapgw/internal/gateway"
+	"tapgw/internal/proc"
+	"tapgw/internal/server"
+)
+
+// How long the end of a gateway may take, all in all less than 15 s.
+const (
+	drainTime   = 12 * time.Second // providers have 10 s to answer
+	runtimeTime = 2 * time.Second
+)
+
+// daemon is a gateway that runs in this process: its server, its runtime, its
+// files in the state directory and the lock on that.
+type daemon struct {
+	// Fixed at start.
+	log     *slog.Logger
+	state   stateDir
+	lock    *proc.Lock
+	gateway *gateway.Gateway
+	server  *server.Server
+	runtime *copilot.Runtime
+	info    gatewayInfo
+	served  chan error // gets the one result of the server
+
+	mu     sync.Mutex // guards the fields that follow
+	files  []ownFile
+	closed bool
+}
+
+// ownFile is a file that is removed at the end, if it is still ours.
+type ownFile struct {
+	path string
+	data []byte
+}
+
+// daemonOptions say what gateway to run.
+type daemonOptions struct {
+	config configs.Config
+	home   string          // of the Copilot runtime, and of our state
+	faults []configs.Fault // of the provider files, for the status
+	key    string          // of the model endpoint
+	log    *slog.Logger
+}
+
+// startDaemon starts a gateway: it is ready, and its files are written, when
+// this returns.
+func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
+	d := &daemon{log: o.log, state: stateDir(filepath.Join(o.home, "extensions", "tap")), served: make(chan error, 1)}
+	d.info = gatewayInfo{PID: os.Getpid(), Version: cli.Version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond)}
+	var cert *tls.Config
+	if o.config.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(o.config.TLSCert, o.config.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("reading tls_cert and tls_key: %w", err)
+		}
+		cert = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if err := proc.PrivateDir(string(d.state)); err != nil {
+		return nil, err
+	}
+	lock, err := d.state.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.lock = lock
+	if err := d.open(o, cert); err != nil {
+		d.cleanUp()
+		return nil, err
+	}
+	go func() { d.served <- d.server.Serve() }()
+	return d, nil
+}
+
+// open makes the gateway ready: it listens, and its files say so. Call it with
+// the lock held.
+func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
+	// Of one that was killed. Nobody is to take its address for ours.
+	for _, stale := range []string{d.state.gateway(), d.state.providerToken(), d.state.adminToken()} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing a stale file: %w", err)
+		}
+	}
+	d.assemble(o, cert)
+	if err := d.server.Listen(o.config.Listen); err != nil {
+		return listenError(o.config.Listen, err)
+	}
+	d.info.URL = localURL(d.server.URL())
+	return d.writeFiles()
+}
+
+// assemble puts the parts together; nothing runs yet.
+func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
+	cp := o.config.Copilot
+	d.runtime = copilot.New(copilot.Options{
+		CLI:         cp.CLI,
+		Home:        o.home,
+		ProviderURL: cp.ProviderURL,
+		ProviderKey: o.key,
+		Models:      cp.Models,
+		MaxRounds:   cp.MaxRounds,
+		Permissions: copilot.Permissions(cp.Permissions),
+		Env: func() []string {
+			return []string{"TAP_GATEWAY_URL=" + d.info.URL, "TAP_PROVIDER_TOKEN=" + d.gateway.IssueHostToken(copilot.Kind)}
+		},
+		Log: d.log,
+	})
+	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
+	d.gateway = gateway.New(gateway.Options{
+		PersistDir: persist.Make,
+		ReadFile:   persist.Read,
+		Log:        d.log,
+		Starters:   map[string]gateway.Starter{copilot.Kind: d.runtime, gateway.HostLocal: gateway.LocalStarter{}},
+	})
+	hosts := o.config.Hosts
+	// The address that it listens on was named by the user, too.
+	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !everywhere(host) {
+		hosts = append(slices.Clip(hosts), host)
+	}
+	d.server = server.New(server.Options{
+		Gateway: d.gateway,
+		Log:     d.log,
+		Version: d.info.Version,
+		Hosts:   hosts,
+		TLS:     cert,
+		Status: func() server.StatusInfo {
+			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
+			for _, f := range o.faults {
+				i.Faults = append(i.Faults, server.StatusFault(f))
+			}
+			return i
+		},
+	})
+}
+
+// writeFiles tells who may know where we are and how to get in: gateway.json
+// last, since it says that we are ready.
+func (d *daemon) writeFiles() error {
+	info, err := json.Marshal(d.info)
+	if err != nil {
+		return fmt.Errorf("encoding gateway.json: %w", err)
+	}
+	for _, f := range []ownFile{
+		{d.state.providerToken(), []byte(d.gateway.InstanceToken())},
+		{d.state.adminToken(), []byte(d.gateway.AdminToken())},
+		{d.state.gateway(), append(info, '\n')},
+	} {
+		if err := proc.WritePrivate(f.path, f.data); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.files = append(d.files, f)
+		d.mu.Unlock()
+	}
+	return nil
+}
+
+// remove removes those of our files that are still ours: one, or all ("").
+func (d *daemon) remove(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.files {
+		if path == "" || f.path == path {
+			proc.RemoveOwn(f.path, f.data)
+		}
+	}
+}
+
+// cleanUp removes our files and lets the next gateway in. It may be called twice.
+func (d *daemon) cleanUp() {
+	d.remove("")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.closed = true
+		d.lock.Unlock()
+	}
+}
+
+// stop ends sessions, providers, the server and the runtime, in this order, and
+// returns when all is gone. It takes less than 15 s, whatever the others do.
+func (d *daemon) stop() {
+	// Nobody new is to come.
+	d.remove(d.state.gateway())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		defer cancel()
+		if err := d.server.Shutdown(ctx); err != nil {
+			d.log.Warn("not everything ended in time", "error", err)
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), runtimeTime)
+		defer cancel()
+		if err := d.runtime.Close(ctx); err != nil {
+			d.log.Warn("stopping the Copilot runtime", "error", err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTime + runtimeTime + 500*time.Millisecond):
+		d.log.Error("leaving although not everything has ended")
+	}
+	d.cleanUp()
+}
+
+// localURL is a URL at which this machine reaches a server that listens on all
+// of its addresses.
+func localURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	if everywhere(u.Hostname()) {
+		u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	return u.String()
+}
+
+// everywhere reports whether a host to listen on stands for all addresses.
+func everywhere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// lockWait is how long a gateway waits for one that starts or ends just now.
+const lockWait = 3 * time.Second
+
+// acquire takes the lock of the state directory, or says who has it.
+func (d stateDir) acquire(ctx context.Context) (*proc.Lock, error) {
+	wait, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	var lock *proc.Lock
+	var failed error
+	_ = poll(wait, func() bool {
+		if lock, failed = proc.TryLock(d.lock()); lock != nil || failed != nil {
+			return true
+		}
+		g, err := d.info()
+		if err != nil || !d.answers(wait, g) {
+			return false // it starts, ends, or somebody just looked at the lock
+		}
+		failed = fmt.Errorf("a gateway runs already: process %d at %s; stop it first, or use that one", g.PID, g.URL)
+		return true
+	})
+	switch {
+	case lock != nil || failed != nil:
+		return lock, failed
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("waiting for the lock %s: %w", d.lock(), ctx.Err())
+	}
+	return nil, fmt.Errorf("a gateway that does not answer runs already: process %d has %s; stop it first", proc.LockHolder(d.lock()), d.lock())
+}
+
+// listenError says who has the port that we want.
+func listenError(addr string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listening on %s: %w", addr, err)
+	}
+	who := "another process"
+	tcp, rerr := net.ResolveTCPAddr("tcp", addr)
+	if rerr == nil {
+		if owner, ok := proc.OwnerOf(tcp.AddrPort()); ok {
+			who = fmt.Sprintf("process %d (%s)", owner.PID, cli.Shorten(owner.Command, 80))
+		}
+	}
+	return fmt.Errorf("listening on %s: the port is taken by %s at %s; stop it, or take another: --listen 127.0.0.1:0 picks a free one",
+		addr, who, localURL("ws://"+addr))
+}

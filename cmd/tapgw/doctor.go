@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/copilot"
+	"tapgw/internal/proc"
+)
+
+// doctorTimeout bounds a check: a full CLI unpacks itself at its first start.
+const doctorTimeout = time.Minute
+
+// minRuntime is the first version of the Copilot CLI whose sessions take tools
+// while they run.
+const minRuntime = "1.0.81"
+
+// minNode is the oldest Node that can install the runtime's packages.
+const minNode = 20
+
+func doctorCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "doctor",
+		Usage: "check what a gateway needs here, and say what to do about it",
+		Description: `Each line is ok, warn or fail; the line below it says what to do. Exit code 1 when
+one is fail. The Copilot runtime is started and ended again.
+
+Examples:
+  tapgw doctor
+  tapgw doctor --json | jq '.[] | select(.status != "ok")'`,
+		Action: func(c *ucli.Context) error {
+			ctx, cancel := context.WithTimeout(c.Context, doctorTimeout)
+			defer cancel()
+			d, err := newDoctor(ctx, c)
+			if err != nil {
+				return err
+			}
+			return cli.Doctor(ctx, cli.Out(c), d.checks())
+		},
+	}
+}
+
+// doctor is what the checks share.
+type doctor struct {
+	config    configs.Config // the defaults where the file has a fault
+	file      string
+	configErr error
+	state     stateDir
+	probe     func() (copilot.Status, error)
+}
+
+func newDoctor(ctx context.Context, c *ucli.Context) (*doctor, error) {
+	if _, err := cli.Workdir(c); err != nil {
+		return nil, err
+	}
+	d := &doctor{state: stateDir(configs.StateDir())}
+	if d.config, d.file, d.configErr = loadConfig(c); d.configErr != nil {
+		d.config = configs.Default()
+	}
+	d.probe = sync.OnceValues(func() (copilot.Status, error) {
+		r := copilot.New(copilot.Options{CLI: d.config.Copilot.CLI, Home: configs.Home()})
+		defer func() { _ = r.Close(ctx) }()
+		return r.Probe(ctx)
+	})
+	return d, nil
+}
+
+func (d *doctor) checks() []cli.Check {
+	return []cli.Check{
+		{Name: "config", Run: d.checkConfig},
+		{Name: "state directory", Run: d.checkState},
+		{Name: "token files", Run: d.checkTokens},
+		{Name: "gateway", Run: d.checkGateway},
+		{Name: "copilot runtime", Run: d.checkRuntime},
+		{Name: "sign-in", Run: d.checkSignIn},
+		{Name: "model endpoint", Run: d.checkEndpoint},
+		{Name: "node and npm", Run: d.checkNode},
+		{Name: "clock", Run: d.checkClock},
+	}
+}
+
+func (d *doctor) checkConfig(context.Context) cli.Result {
+	const cure = "correct the file; tapgw config check names every fault"
+	if d.configErr != nil {
+		return cli.Fail(cure, "%v", d.configErr)
+	}
+	if d.file == "" {
+		return cli.OK("no file: the defaults apply")
+	}
+	if d.config.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(d.config.TLSCert, d.config.TLSKey); err != nil {
+			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.file, err)
+		}
+	}
+	providers, faults, err := configs.LoadProviders(configs.ProvidersBeside(d.file))
+	switch {
+	case err != nil:
+		return cli.Fail(cure, "%v", err)
+	case len(faults) > 0:
+		return cli.Fail(cure, "%v", faults)
+	case len(providers) > 0:
+		return cli.OK("%s, and %d provider files beside it", d.file, len(providers))
+	}
+	return cli.OK("%s", d.file)
+}
+
+func (d *doctor) checkState(context.Context) cli.Result {
+	dir := string(d.state)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		above := existing(dir)
+		if err := writable(above); err != nil {
+			return cli.Fail("make "+above+" writable, or set "+configs.EnvHome+" to another directory", "%s cannot be made: %v", dir, err)
+		}
+		return cli.OK("%s will be made at the first start", dir)
+	case err != nil:
+		return cli.Fail("make it accessible, or set "+configs.EnvHome+" to another directory", "%v", err)
+	case !info.IsDir():
+		return cli.Fail("remove it", "%s is not a directory", dir)
+	}
+	if other := foreign(info); other != "" {
+		return cli.Fail("give it back with chown, or set "+configs.EnvHome+" to a directory of your own", "%s %s", dir, other)
+	}
+	if err := writable(dir); err != nil {
+		return cli.Fail("chmod 700 "+dir, "%v", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return cli.Warn("chmod 700 "+dir+" (the next gateway does it, too)", "%s is open to others (mode %04o)", dir, info.Mode().Perm())
+	}
+	return cli.OK("%s", dir)
+}
+
+// existing is the nearest directory above a path that exists.
+func existing(path string) string {
+	for {
+		above := filepath.Dir(path)
+		if _, err := os.Stat(above); err == nil || above == path {
+			return above
+		}
+		path = above
+	}
+}
+
+func writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".tapgw-doctor-")
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	return os.Remove(f.Name())
+}
+
+// foreign says whose a file is when it is not ours.
+func foreign(info fs.FileInfo) string {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Sprintf("belongs to user %d, not to you (%d)", st.Uid, os.Geteuid())
+	}
+	return ""
+}
+
+func (d *doctor) checkTokens(context.Context) cli.Result {
+	var there []string
+	for _, file := range []string{d.state.providerToken(), d.state.adminToken()} {
+		info, err := os.Lstat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return cli.Fail("make "+string(d.state)+" accessible", "%v", err)
+		case !info.Mode().IsRegular():
+			return cli.Fail("remove it and restart the gateway", "%s is not a regular file", file)
+		case info.Mode().Perm()&0o077 != 0:
+			return cli.Fail("restart the gateway: others may have read its token", "%s is open to others (mode %04o)", file, info.Mode().Perm())
+		}
+		if other := foreign(info); other != "" {
+			return cli.Fail("remove it and restart the gateway", "%s %s", file, other)
+		}
+		there = append(there, filepath.Base(file))
+	}
+	held, err := d.state.locked()
+	switch {
+	case err != nil:
+		return cli.Fail("make "+string(d.state)+" accessible", "%v", err)
+	case held && len(there) < 2:
+		return cli.Warn("restart the gateway", "a gateway runs, but its token files are not there")
+	case !held && len(there) > 0:
+		return cli.Warn("nothing: the next gateway replaces them", "%s of a gateway that was killed", strings.Join(there, " and "))
+	case !held:
+		return cli.OK("none while no gateway runs")
+	}
+	return cli.OK("readable by you alone")
+}
+
+func (d *doctor) checkGateway(ctx context.Context) cli.Result {
+	if g, ok := d.state.running(ctx); ok {
+		return cli.OK("process %d at %s, version %s", g.PID, g.URL, g.Version)
+	}
+	if held, _ := d.state.locked(); held {
+		pid := proc.LockHolder(d.state.lock())
+		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: kill %d, then tapgw serve", pid), "process %d runs but does not answer", pid)
+	}
+	addr := d.config.Listen
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return cli.Fail("stop what has the port, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0", "none runs, and none can: %v", listenError(addr, err))
+	}
+	_ = l.Close()
+	return cli.OK("none runs; %s is free for one", addr)
+}
+
+func (d *doctor) checkRuntime(context.Context) cli.Result {
+	const install = "run `make runtime` where tapgw was built, or: npm install -g @github/copilot"
+	st, err := d.probe()
+	switch {
+	case err != nil && st.Path == "" && d.config.Copilot.CLI == "" && os.Getenv("COPILOT_CLI_PATH") == "":
+		return cli.Warn(install, "not found: there are local sessions only")
+	case err != nil && st.Path == "":
+		return cli.Fail("correct copilot.cli in tapgw.toml or COPILOT_CLI_PATH, or leave it out", "%v", err)
+	case err != nil:
+		return cli.Fail("install it anew: "+install, "%s does not run: %v", st.Path, err)
+	}
+	detail := fmt.Sprintf("version %s, protocol %d, %s (from %s)", st.Version, st.Protocol, st.Path, st.Source)
+	if older(st.Version, minRuntime) {
+		return cli.Warn(install, "%s: tools change in a running session from version %s on", detail, minRuntime)
+	}
+	return cli.OK("%s", detail)
+}
+
+// older compares versions by their numbers; one that is not made of numbers is
+// not older.
+func older(version, than string) bool {
+	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
+	have, want := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range want {
+		if i >= len(have) {
+			return true
+		}
+		h, herr := strconv.Atoi(have[i])
+		w, werr := strconv.Atoi(want[i])
+		if herr != nil || werr != nil || h != w {
+			return herr == nil && werr == nil && h < w
+		}
+	}
+	return false
+}
+
+func (d *doctor) checkSignIn(context.Context) cli.Result {
+	if d.config.Copilot.ProviderURL != "" {
+		return cli.OK("not needed: provider_url is set")
+	}
+	st, err := d.probe()
+	switch {
+	case err != nil:
+		return cli.Warn("see copilot runtime", "cannot be told without a runtime")
+	case !st.SignedIn:
+		return cli.Warn("run copilot login, or set provider_url in [copilot] of tapgw.toml to use a model endpoint of your own", "not signed in to GitHub Copilot")
+	case st.Login == "":
+		return cli.OK("signed in")
+	}
+	return cli.OK("signed in as %s", st.Login)
+}
+
+func (d *doctor) checkEndpoint(ctx context.Context) cli.Result {
+	cp := d.config.Copilot
+	if cp.ProviderURL == "" {
+		return cli.OK("GitHub's own")
+	}
+	key := os.Getenv(cp.ProviderKeyEnv)
+	models, err := copilot.New(copilot.Options{ProviderURL: cp.ProviderURL, ProviderKey: key}).Models(ctx)
+	switch {
+	case err != nil && key == "":
+		return cli.Fail("set "+cp.ProviderKeyEnv+" to the endpoint's key, or correct provider_url", "%s: %v (no key: %s is not set)", cp.ProviderURL, err, cp.ProviderKeyEnv)
+	case err != nil && len(cp.Models) > 0:
+		return cli.Warn("nothing if the endpoint has no list; else correct provider_url", "%s: %v", cp.ProviderURL, err)
+	case err != nil:
+		return cli.Fail("correct provider_url and the key, or name the endpoint's models in models", "%s: %v", cp.ProviderURL, err)
+	}
+	return cli.OK("%s has %d models", cp.ProviderURL, len(models))
+}
+
+func (d *doctor) checkNode(ctx context.Context) cli.Result {
+	const cure = "install Node.js 20 or newer with npm; only make runtime and the tests need it"
+	var found []string
+	for _, name := range []string{"node", "npm"} {
+		out, err := exec.CommandContext(ctx, name, "--version").Output()
+		if err != nil {
+			return cli.Warn(cure, "%s: %v", name, err)
+		}
+		version := strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
+		if name == "node" && older(version, strconv.Itoa(minNode)) {
+			return cli.Warn(cure, "node %s is too old", version)
+		}
+		found = append(found, name+" "+version)
+	}
+	return cli.OK("%s", strings.Join(found, ", "))
+}
+
+// checkClock finds a clock that lags: certificates then look as if they were
+// from the future.
+func (d *doctor) checkClock(context.Context) cli.Result {
+	now := time.Now()
+	if built := buildTime(); now.Before(built) {
+		return cli.Fail("set the clock, or let it be set: timedatectl set-ntp true", "it says %s, but this program is of %s",
+			now.UTC().Format(time.RFC3339), built.UTC().Format(time.RFC3339))
+	}
+	return cli.OK("%s", now.UTC().Format(time.RFC3339))
+}
+
+// buildTime is when this program, or the source it was built from, was made.
+func buildTime() time.Time {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if t, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
+				return t
+			}
+		}
+	}
+	if self, err := os.Executable(); err == nil {
+		if info, err := os.Stat(self); err == nil {
+			return info.ModTime()
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+)
+
+// onDemandGrace is how long a gateway that was started on demand stays with
+// nobody left.
+const onDemandGrace = 30 * time.Second
+
+func serveCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "serve",
+		Usage: "run the gateway in the foreground",
+		Description: `Prints the gateway's URL on stdout when it is ready, and logs to stderr: text on a
+terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap below
+COPILOT_HOME (default ~/.copilot) while it runs; there is one gateway for each such
+directory.
+
+SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
+it exits 0 within 15. A second signal ends it at once, with exit code 1.
+
+Examples:
+  tapgw serve
+  tapgw serve --listen 127.0.0.1:0
+  TAP_MODEL_KEY=... tapgw serve --provider-url http://127.0.0.1:8080/v1`,
+		Flags: []ucli.Flag{
+			listenFlag(),
+			&ucli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
+			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
+			&ucli.BoolFlag{Name: "on-demand", Hidden: true, Usage: "leave when there is nobody left"},
+			// The variable is for tests: it reaches what `ensure` starts.
+			&ucli.DurationFlag{Name: "grace", Hidden: true, Usage: "`TIME` to stay with nobody left", Value: onDemandGrace, EnvVars: []string{"TAPGW_GRACE"}},
+		},
+		Action: serve,
+	}
+}
+
+func listenFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "listen", Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)"}
+}
+
+func serve(c *ucli.Context) error {
+	// From here on both signals are ours: the second must not kill us while
+	// our files are there.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	o, err := serveOptions(c)
+	if err != nil {
+		return err
+	}
+	d, err := startDaemon(c.Context, o)
+	if err != nil {
+		return err
+	}
+	o.log.Info("gateway ready", "url", d.info.URL, "pid", d.info.PID, "version", d.info.Version)
+	if err := announce(cli.Out(c), d.info); err != nil {
+		d.stop()
+		return err
+	}
+	var idle <-chan struct{}
+	if c.Bool("on-demand") {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		idle = deserted(ctx, c.Duration("grace"), d.gateway.InUse, d.server.LastActivity)
+	}
+	var failed error
+	select {
+	case s := <-signals:
+		o.log.Info("shutting down", "signal", s.String())
+	case <-idle:
+		o.log.Info("shutting down: nobody is left")
+	case err := <-d.served:
+		failed = fmt.Errorf("serving %s: %w", d.info.URL, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.stop()
+	}()
+	select {
+	case <-ended:
+		return failed
+	case <-signals:
+		d.cleanUp()
+		return cli.Failed("second signal: left at once, without waiting for sessions and providers")
+	}
+}
+
+// announce prints where the gateway is, alone on stdout.
+func announce(out *cli.Output, g gatewayInfo) error {
+	if out.JSON {
+		return out.Line(g)
+	}
+	return out.Printf("%s\n", g.URL)
+}
+
+// serveOptions puts flags, environment and config file together.
+func serveOptions(c *ucli.Context) (daemonOptions, error) {
+	config, file, err := loadConfig(c)
+	if err != nil {
+		return daemonOptions{}, err
+	}
+	if err := override(c, &config); err != nil {
+		return daemonOptions{}, err
+	}
+	level := config.LogLevel
+	if c.Bool("verbose") && !c.IsSet("log-level") {
+		level = "debug"
+	}
+	log := newLogger(c.App.ErrWriter, level)
+	o := daemonOptions{config: config, home: configs.Home(), log: log}
+	if config.Copilot.ProviderURL != "" {
+		if o.key = os.Getenv(config.Copilot.ProviderKeyEnv); o.key == "" {
+			log.Warn("the model endpoint gets no key: the variable is not set", "variable", config.Copilot.ProviderKeyEnv)
+		}
+	}
+	if config.API.Auth == configs.AuthNone {
+		log.Warn("api.auth has no effect in this version: every request needs the admin token", "auth", config.API.Auth)
+	}
+	if file == "" {
+		return o, nil
+	}
+	log.Info("config file read", "file", file)
+	providers, faults, err := configs.LoadProviders(configs.ProvidersBeside(file))
+	if err != nil {
+		return daemonOptions{}, err
+	}
+	for _, f := range faults {
+		log.Warn("fault in a provider file", "fault", f.Error())
+	}
+	if len(providers)+len(faults) > 0 {
+		log.Warn("provider files are checked but not started by this version: start them yourself", "files", len(providers))
+	}
+	o.faults = faults
+	return o, nil
+}
+
+// override puts the flags' values into a config, checked as the file's are.
+func override(c *ucli.Context, config *configs.Config) error {
+	if c.IsSet("listen") {
+		config.Listen = c.String("listen")
+	}
+	if err := configs.CheckListen(*config); err != nil {
+		return cli.Usage("flag --listen: %v", err)
+	}
+	level, err := cli.OneOf(c, "log-level", "debug", "info", "warn", "error")
+	if err != nil {
+		return err
+	}
+	if level != "" {
+		config.LogLevel = level
+	}
+	if c.IsSet("provider-url") {
+		config.Copilot.ProviderURL = c.String("provider-url")
+		if err := configs.CheckProviderURL(config.Copilot.ProviderURL); err != nil {
+			return cli.Usage("flag --provider-url: %v", err)
+		}
+	}
+	if c.IsSet("provider-key-env") {
+		config.Copilot.ProviderKeyEnv = c.String("provider-key-env")
+		if err := configs.CheckKeyEnv(config.Copilot.ProviderKeyEnv); err != nil {
+			return cli.Usage("flag --provider-key-env: %v", err)
+		}
+	}
+	return nil
+}
+
+// newLogger logs text to a terminal and JSON to anything else.
+func newLogger(w io.Writer, level string) *slog.Logger {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(level)) // checked before; else info
+	o := &slog.HandlerOptions{Level: l}
+	if cli.Terminal(w) {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+	return slog.New(slog.NewJSONHandler(w, o))
+}
+
+// deserted returns a channel that is closed when nobody has used the gateway for
+// the grace period: no session, no provider, no admin request. The period counts
+// from now at the earliest.
+func deserted(ctx context.Context, grace time.Duration, inUse func() bool, lastRequest func() time.Time) <-chan struct{} {
+	left := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(max(min(grace/10, time.Second), time.Millisecond))
+		defer tick.Stop()
+		used, was := time.Now(), false
+		for {
+			select {
+			case now := <-tick.C:
+				is := inUse()
+				if is || was {
+					used = now
+				}
+				was = is
+				if last := lastRequest(); last.After(used) {
+					used = last
+				}
+				if now.Sub(used) >= grace {
+					close(left)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return left
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/proc"
+)
+
+// A gateway on demand leaves the grace period after the last that anybody wanted
+// of it, and counts from its start.
+func TestDeserted(t *testing.T) {
+	const grace = 30 * time.Second
+	start := func(t *testing.T, inUse func() bool, last func() time.Time) (left func() time.Duration) {
+		begin := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		ch := deserted(ctx, grace, inUse, last)
+		return func() time.Duration { <-ch; return time.Since(begin) }
+	}
+	never := func() time.Time { return time.Time{} }
+	nobody := func() bool { return false }
+	between := func(t *testing.T, got, least time.Duration) {
+		t.Helper()
+		if got < least || got > least+2*time.Second {
+			t.Errorf("left after %v, want %v", got, least)
+		}
+	}
+	t.Run("nobody came", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { between(t, start(t, nobody, never)(), grace) })
+	})
+	t.Run("somebody came and left", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var used atomic.Bool
+			used.Store(true)
+			time.AfterFunc(100*time.Second, func() { used.Store(false) })
+			between(t, start(t, used.Load, never)(), 100*time.Second+grace)
+		})
+	})
+	t.Run("a request came", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			at := time.Now().Add(20 * time.Second)
+			last := func() time.Time {
+				if time.Now().Before(at) {
+					return time.Time{}
+				}
+				return at
+			}
+			between(t, start(t, nobody, last)(), 20*time.Second+grace)
+		})
+	})
+	t.Run("it was told to end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			left := deserted(ctx, grace, nobody, never)
+			cancel()
+			synctest.Wait()
+			select {
+			case <-left:
+				t.Error("it left")
+			default:
+			}
+		})
+	})
+}
+
+func TestOlder(t *testing.T) {
+	for _, tt := range []struct {
+		version, than string
+		want          bool
+	}{
+		{"1.0.80", "1.0.81", true},
+		{"1.0.81", "1.0.81", false},
+		{"1.0.102", "1.0.81", false},
+		{"1.1", "1.0.81", false},
+		{"1.0", "1.0.81", true},
+		{"v0.9.9", "1.0.81", true},
+		{"1.0.81-beta.1", "1.0.81", false},
+		{"unknown", "1.0.81", false},
+		{"18.20.4", "20", true},
+		{"22.1.0", "20", false},
+	} {
+		if got := older(tt.version, tt.than); got != tt.want {
+			t.Errorf("older(%q, %q) = %v", tt.version, tt.than, got)
+		}
+	}
+}
+
+func TestLocalURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"ws://127.0.0.1:9400":   "ws://127.0.0.1:9400",
+		"ws://0.0.0.0:1":        "ws://127.0.0.1:1",
+		"wss://[::]:1":          "wss://127.0.0.1:1",
+		"ws://[::1]:1":          "ws://[::1]:1",
+		"ws://192.168.1.1:9400": "ws://192.168.1.1:9400",
+	} {
+		if got := localURL(in); got != want {
+			t.Errorf("localURL(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSameAddress(t *testing.T) {
+	for _, tt := range []struct {
+		url, listen string
+		want        bool
+	}{
+		{"ws://127.0.0.1:9400", "127.0.0.1:9400", true},
+		{"ws://127.0.0.1:9400", "localhost:9400", true},
+		{"ws://127.0.0.1:9400", "127.0.0.1:0", true},
+		{"ws://127.0.0.1:9400", "127.0.0.1:400", false},
+		{"ws://127.0.0.1:9400", "127.0.0.1:9401", false},
+	} {
+		if got := sameAddress(tt.url, tt.listen); got != tt.want {
+			t.Errorf("sameAddress(%q, %q) = %v", tt.url, tt.listen, got)
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	log := strings.NewReader("old\n1\n2\n\n3\n4\n5\n6\n")
+	if got := lastLines(log, 4); got != "2; 3; 4; 5; 6" {
+		t.Errorf("got %q", got)
+	}
+	if got := lastLines(log, log.Size()); got != "" {
+		t.Errorf("got %q of nothing", got)
+	}
+}
+
+func TestListenError(t *testing.T) {
+	if err := listenError("127.0.0.1:1", syscall.EACCES); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("got %v", err)
+	}
+	// Nobody known has it.
+	err := listenError("127.0.0.1:1", syscall.EADDRINUSE)
+	if !strings.Contains(err.Error(), "the port is taken by another process at ws://127.0.0.1:1; ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A lock that somebody merely looks at does not keep a gateway from starting,
+// and one whose gateway does not answer is named.
+func TestAcquire(t *testing.T) {
+	dir := stateDir(t.TempDir())
+	lock, err := dir.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := dir.acquire(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, lock.Unlock)
+	lock, err = dir.acquire(t.Context())
+	if err != nil {
+		t.Fatalf("a lock that was let go: %v", err)
+	}
+	lock.Unlock()
+}
+
+// Files of a gateway that was replaced under our feet are the other's.
+func TestRemoveLeavesOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	mine, others := filepath.Join(dir, "mine"), filepath.Join(dir, "others")
+	d := &daemon{files: []ownFile{{mine, []byte("a")}, {others, []byte("a")}}}
+	for path, text := range map[string]string{mine: "a", others: "b"} {
+		if err := proc.WritePrivate(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.remove("")
+	if _, err := os.Stat(mine); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("ours is still there: %v", err)
+	}
+	if _, err := os.Stat(others); err != nil {
+		t.Errorf("the other's is gone: %v", err)
+	}
+}
+
+func TestEscapeGlob(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a[b]*?")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "x.toml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.toml"))
+	if err != nil || len(found) != 1 || found[0] != file {
+		t.Errorf("found %q, %v", found, err)
+	}
+}
