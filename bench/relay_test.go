@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestEndsMatchThroughRelay runs both ends as the benchmark does, in one process.
+func TestEndsMatchThroughRelay(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	middle := &relay{}
+	srv := httptest.NewServer(middle)
+	defer srv.Close()
+	url := "ws" + strings.TrimPrefix(srv.URL, "http")
+
+	const providers = 3
+	served := make(chan error, providers)
+	for k := range providers {
+		p := &provider{name: "p", token: "x", tools: 1, index: k}
+		c, err := p.connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { served <- p.serve(ctx, c) }()
+	}
+	h, err := dialHost(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() { defer close(read); h.read(ctx) }()
+	if err := h.open(ctx, "x", "s", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.await(ctx, providers); err != nil {
+		t.Fatal(err)
+	}
+	l := load(8, 300, providers, func(k int) error { return h.callTool(ctx, k) })
+	if l.Error != "" || l.Calls != 300 || l.P50 <= 0 || l.P99 < l.P50 {
+		t.Errorf("load measured %+v", l)
+	}
+	cancel()
+	<-read
+	for range providers {
+		if err := <-served; err == nil {
+			t.Error("a provider ended without being told to")
+		}
+	}
+	if err := h.callTool(ctx, 0); err == nil {
+		t.Error("a call after the connection ended succeeded")
+	}
+	middle.serving.Wait() // both ends have hung up
+}
