@@ -1,0 +1,719 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/jpeg"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/client"
+)
+
+// TestBrowserExample runs the page that the document shows, as it stands there,
+// against a gateway at the default port.
+func TestBrowserExample(t *testing.T) {
+	t.Parallel()
+	specs := filepath.Join(filepath.Dir(repo), "shared", "spec")
+	if _, err := os.Stat(specs); errors.Is(err, os.ErrNotExist) && os.Getenv("CI") != "true" {
+		t.Logf("no documents in %s: only our own page is tested", specs)
+		return
+	}
+	h := newHome(t)
+	code, err := os.ReadFile(example{doc: v2, language: "js", name: "browser"}.extract(h, specs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	around, err := os.ReadFile(filepath.Join(ourPages(), "example.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(h.path("pages"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Replace(string(around), "/* EXAMPLE */\n", string(code), 1)
+	if err := os.WriteFile(h.path("pages", "example.html"), []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.isolate()
+	h.serveAt("127.0.0.1:" + defaultPort)
+	session := h.local()
+	p := h.browser().profile(t)
+	address := h.pages(h.path("pages")) + "/example.html"
+	b := p.open(address)
+	h.playsProvider(b, session, "The document's example", func() {
+		eval[any](b, "ws.close()") // it comes back by itself
+	})
+
+	// Another tab pairs by itself, and is another instance of the same provider.
+	one := eval[string](b, "INSTANCE")
+	other := p.open(address + "?other")
+	h.binds(other)
+	eval[string](other, `document.title = "The other tab"`)
+	two := eval[string](other, "INSTANCE")
+	for instance, want := range map[string]string{one: "The document's example", two: "The other tab"} {
+		if got := h.call(session, "page_title", fmt.Sprintf(`{"target":%q}`, instance)); got != want {
+			t.Errorf("page_title of %s says %q, want %q", instance, got, want)
+		}
+	}
+
+	// With a choice of sessions the page asks: the one that it was paired with
+	// comes first, and is the only one that takes it.
+	other.shut()
+	h.bound(1)
+	newer := h.local()
+	b.reload()
+	if paired := h.pairs(b); paired.Session != newer {
+		t.Errorf("the page is paired with session %s, want the newest, %s", paired.Session, newer)
+	}
+	eventually(t, patience, func() error {
+		if n := eval[int](b, `document.querySelectorAll("button").length`); n != 2 {
+			return fmt.Errorf("the page offers %d sessions", n)
+		}
+		return nil
+	})
+	if offered := eval[string](b, `document.querySelector("button").textContent`); offered != newer {
+		t.Errorf("the page offers session %s first, want %s", offered, newer)
+	}
+	eval[any](b, `document.querySelector("button").click()`)
+	if ack := b.next("hello.ack"); ack["sessionId"] != newer {
+		t.Errorf("the page is bound with %v, want session %s", ack, newer)
+	}
+	if got := h.call(newer, "page_title", "{}"); got != "The document's example" {
+		t.Errorf("page_title says %q", got)
+	}
+}
+
+// playsProvider pairs the page, which has the two tools of the document's
+// example, uses them, and has its connection dropped.
+func (h *home) playsProvider(b *tab, session, title string, drop func()) {
+	h.t.Helper()
+	paired := h.binds(b)
+	if paired.Session != session {
+		h.t.Errorf("the page is paired with session %s, want %s", paired.Session, session)
+	}
+	if log := h.tapctl("sessions", "log", session); !strings.Contains(log, "requesting access. Pairing code: "+paired.Code) {
+		h.t.Errorf("the timeline does not show the code:\n%s", log)
+	}
+	before := h.bound(1)[0]
+	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session || before.Tools != 2 {
+		h.t.Errorf("the page is %+v", before)
+	}
+	h.usesPage(session, title)
+
+	drop()
+	b.next("hello.ack")
+	after := h.bound(1)[0]
+	if after.ID != before.ID || after.Instance != before.Instance || !after.ConnectedAt.After(before.ConnectedAt) {
+		h.t.Errorf("the page came back as %+v, was %+v", after, before)
+	}
+	b.unasked()
+	h.usesPage(session, title)
+}
+
+// usesPage calls the page's tools.
+func (h *home) usesPage(session, title string) {
+	h.t.Helper()
+	if got := h.call(session, "page_title", "{}"); got != title {
+		h.t.Errorf("page_title says %q, want %q", got, title)
+	}
+	shot := decode[struct{ Image string }](h.t, h.call(session, "screenshot", "{}"))
+	data, ok := strings.CutPrefix(shot.Image, "data:image/jpeg;base64,")
+	if !ok {
+		h.t.Fatalf("the screenshot is %.60q", shot.Image)
+	}
+	file, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	picture, err := jpeg.Decode(bytes.NewReader(file))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if size := picture.Bounds().Size(); size.X != 200 || size.Y != 150 {
+		h.t.Errorf("the screenshot is of %v", size)
+	}
+	if r, g, b, _ := picture.At(100, 75).RGBA(); r>>8 > 8 || g>>8 < 120 || g>>8 > 136 || b>>8 < 120 || b>>8 > 136 {
+		h.t.Errorf("the screenshot has the colour %d %d %d", r>>8, g>>8, b>>8)
+	}
+}
+
+// target returns what a session is told of a tool's target parameter, "" if the
+// tool has none.
+func (h *home) target(session, tool string) string {
+	h.t.Helper()
+	for _, t := range decode[[]client.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
+		if t.Name == tool {
+			schema := decode[struct {
+				Properties struct{ Target struct{ Description string } }
+			}](h.t, string(t.Parameters))
+			return schema.Properties.Target.Description
+		}
+	}
+	return ""
+}
+
+// pageStage is a gateway with a session, and our pages at another origin, in a
+// browser that other tests use too.
+type pageStage struct {
+	*home
+	g       *gateway
+	session string
+	pages   string
+	profile *profile
+}
+
+// TestBrowser has pages of our own in one Chromium, each with a user's profile
+// and a gateway of its own.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	b := newHome(t).browser("host-resolver-rules", "MAP evil.example 127.0.0.1")
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *pageStage)
+	}{
+		{"provider", pageProvides},
+		{"reload", pageReloads},
+		{"instances", tabsAreInstances},
+		{"pairing", pairingIsGuarded},
+		{"stolen tokens", stolenTokens},
+		{"requests", pageRequests},
+		{"rebound name", reboundName},
+		{"trust", pageTrust},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &pageStage{home: newHome(t)}
+			s.g = s.serve()
+			s.session = s.local()
+			s.pages = s.home.pages(ourPages())
+			s.profile = b.profile(t)
+			c.test(t, s)
+		})
+	}
+}
+
+// provider opens our provider page.
+func (s *pageStage) provider(title string) *tab {
+	s.t.Helper()
+	return s.profile.open(query(s.pages+"/provider.html", "gateway", s.g.url, "title", title))
+}
+
+func pageProvides(t *testing.T, s *pageStage) {
+	b := s.provider("Page")
+	s.playsProvider(b, s.session, "Page", func() {
+		eval[any](b, "again = 0, ws.close()")
+		s.bound(0)
+		if r := s.run(tapctl, "tools", "call", "--session", s.session, "page_title"); r.code == 0 {
+			t.Errorf("with its connection gone page_title says %q", r.stdout)
+		}
+		eval[any](b, "connect()")
+	})
+}
+
+// pageReloads: what the page stores makes it the same provider again.
+func pageReloads(t *testing.T, s *pageStage) {
+	b := s.provider("Page")
+	s.binds(b)
+	before := s.bound(1)[0]
+	for range 2 {
+		b.reload()
+		b.next("hello.ack")
+		b.unasked()
+		if after := s.bound(1)[0]; after.ID != before.ID || after.Instance != before.Instance || after.Session != before.Session {
+			t.Errorf("after a reload the page is %+v, was %+v", after, before)
+		}
+	}
+	s.usesPage(s.session, "Page")
+
+	// Its token ends with its session: then it pairs anew.
+	s.tapctl("sessions", "stop", s.session)
+	next := s.local()
+	b.reload()
+	if paired := s.binds(b); paired.Session != next {
+		t.Errorf("the page is paired with session %s, want %s", paired.Session, next)
+	}
+	s.usesPage(next, "Page")
+}
+
+// tabsAreInstances: two tabs of one page share its token and its tools.
+func tabsAreInstances(t *testing.T, s *pageStage) {
+	first := s.provider("First")
+	s.binds(first)
+	one := eval[string](first, "instance")
+	second := s.provider("Second")
+	second.next("hello.ack")
+	second.unasked()
+	two := eval[string](second, "instance")
+
+	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") || !strings.Contains(got, two+" (Second)") {
+		t.Errorf("target is described by %q", got)
+	}
+	title := func(args string) string {
+		t.Helper()
+		return s.call(s.session, "page_title", args)
+	}
+	for _, c := range []struct{ instance, want string }{{one, "First"}, {two, "Second"}, {one, "First"}} {
+		if got := title(fmt.Sprintf(`{"target":%q}`, c.instance)); got != c.want {
+			t.Errorf("page_title of %s says %q, want %q", c.instance, got, c.want)
+		}
+		// It has just been active.
+		if got := title("{}"); got != c.want {
+			t.Errorf("after that page_title says %q, want %q", got, c.want)
+		}
+	}
+	listed := s.instances()
+	for instance, want := range map[string]string{one: "First", two: "Second"} {
+		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) || time.Since(got.LastActiveAt).Abs() > time.Minute {
+			t.Errorf("instance %s is listed as %+v", instance, got)
+		}
+	}
+	if len(listed) != 2 {
+		t.Errorf("%d instances are listed: %+v", len(listed), listed)
+	}
+
+	first.shut() // the one that was active last
+	s.bound(1)
+	if listed := s.instances(); len(listed) != 1 || listed[two].Metadata.Title != "Second" {
+		t.Errorf("with one tab closed the instances are %+v", listed)
+	}
+	if got := title("{}"); got != "Second" {
+		t.Errorf("with one tab closed page_title says %q", got)
+	}
+	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args", fmt.Sprintf(`{"target":%q}`, one))
+	if got := decode[client.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
+		t.Errorf("page_title of a closed tab ends with %q %q", got.ErrorCode, got.Error)
+	}
+	second.shut()
+	s.bound(0)
+	if left := decode[[]client.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
+		t.Errorf("with no tab there are the tools %+v", left)
+	}
+}
+
+type instance struct {
+	Instance     string
+	Metadata     struct{ Title, URL string }
+	LastActiveAt time.Time
+}
+
+// instances calls the meta-tool.
+func (s *pageStage) instances() map[string]instance {
+	s.t.Helper()
+	all := map[string]instance{}
+	for _, i := range decode[[]instance](s.t, s.call(s.session, "list_browser_instances", "{}")) {
+		all[i.Instance] = i
+	}
+	return all
+}
+
+// talk is a connection of a page that says what the test wants.
+type talk struct {
+	b    *tab
+	name string // of a variable of the page
+}
+
+// talker opens a page with connections of its own making.
+func (s *pageStage) talker() *tab {
+	s.t.Helper()
+	return s.profile.open(s.pages + "/talk.html")
+}
+
+// talk opens a connection.
+func (b *tab) talk(name, address string) *talk {
+	b.t.Helper()
+	eval[any](b, "void (window[%s] = new Talk(%s))", name, address)
+	return &talk{b, name}
+}
+
+// ask sends a message and returns the next one of the types.
+func (k *talk) ask(m message, types ...string) message {
+	k.b.t.Helper()
+	return eval[message](k.b, "window[%s].ask(%s, ...%s)", k.name, m, types)
+}
+
+// refused sends a message that must be answered with an error of that code.
+func (k *talk) refused(m message, code string) message {
+	k.b.t.Helper()
+	e := k.ask(m, "error", "sessions", "auth.pairing", "hello.ack", "ack", "stream.history")
+	if e["code"] != code || e["replyTo"] != m["type"] {
+		k.b.t.Errorf("%v gets %v, want %s", m, e, code)
+	}
+	return e
+}
+
+// opened reports whether the connection came about.
+func (k *talk) opened() bool {
+	k.b.t.Helper()
+	return eval[bool](k.b, "window[%s].opened", k.name)
+}
+
+// closed waits for the end of the connection and returns its code.
+func (k *talk) closed() int {
+	k.b.t.Helper()
+	return eval[int](k.b, "window[%s].closed", k.name)
+}
+
+// stays checks that the connection is open.
+func (k *talk) stays(what string) {
+	k.b.t.Helper()
+	if state := eval[int](k.b, "window[%s].ws.readyState", k.name); state != 1 {
+		k.b.t.Errorf("%s: the connection is in state %d", what, state)
+	}
+}
+
+// pairs pairs a connection and returns the answer to the right code.
+func (s *pageStage) pairsTalk(k *talk) message {
+	s.t.Helper()
+	k.ask(message{"type": "auth", "mode": "pair", "name": "page"}, "auth.pairing")
+	return k.ask(message{"type": "auth.confirm", "code": s.pairing().Code}, "sessions", "error")
+}
+
+func pairingIsGuarded(t *testing.T, s *pageStage) {
+	// A user who mistypes is asked again, over a new connection.
+	b := s.provider("Page")
+	b.prompted()
+	code := s.pairing().Code
+	b.answer(otherCode(code))
+	if again := s.binds(b).Code; again == code {
+		t.Log("the same code twice: one chance in a million")
+	}
+	if codes := eval[[]string](b, "codes"); len(codes) != 1 || codes[0] != "AUTH_FAILED" {
+		t.Errorf("a wrong code gets %q", codes)
+	}
+	b.shut()
+
+	// The page is not told the code, and has one try.
+	b = s.talker()
+	auth := message{"type": "auth", "mode": "pair", "name": "page"}
+	k := b.talk("third", s.g.url)
+	asked := k.ask(auth, "auth.pairing")
+	pending := s.pairing()
+	if pending.Provider != "page" || len(pending.Code) != 6 {
+		t.Errorf("the pairing is %+v", pending)
+	}
+	if text, _ := json.Marshal(asked); strings.Contains(string(text), pending.Code) {
+		t.Errorf("the page is told its code: %s", text)
+	}
+	k.refused(message{"type": "auth.confirm", "code": otherCode(pending.Code)}, "AUTH_FAILED")
+	if code := k.closed(); code != 1008 {
+		t.Errorf("a wrong code is closed with %d", code)
+	}
+	if list := s.tapctl("pair", "--json"); list != "[]" {
+		t.Errorf("after a wrong code these wait: %s", list)
+	}
+
+	// A code is its own connection's.
+	k = b.talk("fourth", s.g.url)
+	k.ask(auth, "auth.pairing")
+	fourth := s.pairing().Code
+	k = b.talk("fifth", s.g.url)
+	k.ask(auth, "auth.pairing")
+	fifth := ""
+	for _, p := range decode[[]client.Pairing](t, s.tapctl("pair", "--json")) {
+		if p.Code != fourth {
+			fifth = p.Code
+		}
+	}
+	k.refused(message{"type": "auth.confirm", "code": fourth}, "AUTH_FAILED")
+	if code := k.closed(); code != 1008 {
+		t.Errorf("another connection's code is closed with %d", code)
+	}
+	if (&talk{b, "fourth"}).refused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
+		t.Error("the fifth pairing had no code")
+	}
+
+	// The minute's five are used up: the page may stay, but has to wait.
+	k = b.talk("sixth", s.g.url)
+	for range 2 {
+		k.refused(auth, "RATE_LIMITED")
+		k.stays("a page that pairs too often")
+	}
+}
+
+// otherCode is a code that is not the right one.
+func otherCode(code string) string {
+	if code == "000000" {
+		return "000001"
+	}
+	return "000000"
+}
+
+func stolenTokens(t *testing.T, s *pageStage) {
+	b := s.talker()
+	for _, file := range []string{".provider-token", ".admin-token"} {
+		k := b.talk(file, s.g.url)
+		k.refused(message{"type": "auth", "token": s.read(file)}, "AUTH_FAILED")
+		if code := k.closed(); code != 1008 {
+			t.Errorf("a page with the %s is closed with %d", file, code)
+		}
+	}
+
+	guess := func(prefix string, times int) {
+		for n := range times {
+			k := b.talk("guess", s.g.url)
+			k.refused(message{"type": "auth", "token": fmt.Sprintf("%s%032x", prefix, n)}, "AUTH_FAILED")
+			k.closed()
+		}
+	}
+	// Pages outlive their tokens, and try them again and again.
+	guess("ext-tok-", 21)
+	if !b.talk("stale", s.g.url).opened() {
+		t.Error("after 21 tokens of other sessions the page may not connect")
+	}
+	// One that guesses is refused after a while, but locks out no program.
+	guess("ptk-", 19)
+	if b.talk("locked out", s.g.url).opened() {
+		t.Error("after 21 wrong tokens the page may connect")
+	}
+	if r := s.run(tapctl, "status"); r.code != 0 {
+		t.Errorf("after 21 wrong tokens of a page its user is told: %s", r.stderr)
+	}
+	s.g.peer(s.session, "neighbour", message{"name": "tool"})
+}
+
+// pageRequests: from its own origin a page gets nowhere but to the providers'
+// endpoint, whatever it knows.
+func pageRequests(t *testing.T, s *pageStage) {
+	b := s.talker()
+	at := "http" + strings.TrimPrefix(s.g.url, "ws")
+	admin := s.read(".admin-token")
+	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/mcp", "/healthz", "/"} {
+		for _, c := range []struct {
+			what    string
+			options message
+		}{
+			{"plain", message{}},
+			{"with the admin token", message{"headers": message{"Authorization": "Bearer " + admin}}},
+			{"post", message{"method": "POST", "body": "{}"}},
+			{"delete", message{"method": "DELETE"}},
+			{"post that is not read", message{"method": "POST", "body": "{}", "mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}}},
+		} {
+			before := len(b.answered())
+			got := eval[reading](b, "read(%s, %s)", at+path, c.options)
+			if got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
+				t.Errorf("%s, %s: the page learns %+v", path, c.what, got)
+			}
+			for _, status := range b.statuses(before) {
+				if status != 403 {
+					t.Errorf("%s, %s: the gateway answers %d", path, c.what, status)
+				}
+			}
+		}
+
+		// A request that the browser gives no Origin: it takes no token along,
+		// and the page does not see the answer.
+		before := len(b.answered())
+		got := eval[reading](b, "read(%s, %s)", at+path, message{"mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}})
+		if (got.Type != "opaque" && got.Type != "refused") || got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
+			t.Errorf("%s, not read: the page learns %+v", path, got)
+		}
+		open := path == "/" || path == "/healthz"
+		for _, status := range b.statuses(before) {
+			if open != (status == 200) {
+				t.Errorf("%s, not read: the gateway answers %d", path, status)
+			}
+		}
+	}
+	for _, r := range b.answered() {
+		for name := range r.Headers {
+			if strings.HasPrefix(strings.ToLower(name), "access-control-") {
+				t.Errorf("an answer of status %d has the header %s", r.StatusCode, name)
+			}
+		}
+	}
+
+	for _, path := range []string{"/host", "/mcp", "/api/v1/status"} {
+		k := b.talk(path, s.g.url+path)
+		if k.opened() {
+			t.Errorf("a page may connect to %s", path)
+		}
+		k.closed()
+	}
+	if k := b.talk("provider", s.g.url); !k.opened() {
+		t.Error("a page may not connect as a provider")
+	}
+}
+
+// reading is what a page learns by a request.
+type reading struct {
+	Type    string
+	Status  int
+	Headers []string
+	Text    string
+}
+
+// statuses waits for the gateway's answers that came after so many others, and
+// returns their status codes.
+func (b *tab) statuses(before int) []int64 {
+	b.t.Helper()
+	var codes []int64
+	eventually(b.t, patience, func() error {
+		codes = nil
+		for _, r := range b.answered()[before:] {
+			codes = append(codes, r.StatusCode)
+		}
+		if len(codes) == 0 {
+			return errors.New("the browser has seen no answer")
+		}
+		return nil
+	})
+	return codes
+}
+
+// reboundName: a site points a name of its own at this machine once its page is
+// loaded, so that the gateway has the page's own origin.
+func reboundName(t *testing.T, s *pageStage) {
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.g.url, "ws://"))
+	rebound := "evil.example:" + port
+	admin := message{"headers": message{"Authorization": "Bearer " + s.read(".admin-token")}}
+	b := s.profile.open("http://" + rebound + "/")
+	if status := eval[int](b, `performance.getEntriesByType("navigation")[0].responseStatus`); status != 421 {
+		t.Errorf("a page of another name gets %d", status)
+	}
+	if origin := eval[string](b, "origin"); origin != "http://"+rebound {
+		t.Fatalf("the page's origin is %s", origin)
+	}
+	for _, path := range []string{"/api/v1/status", "/metrics", "/healthz", "/"} {
+		status := eval[int](b, "fetch(%s, %s).then(r => r.status)", path, admin)
+		if status != 421 {
+			t.Errorf("%s of another name gives %d", path, status)
+		}
+		text := eval[string](b, "fetch(%s, %s).then(r => r.text())", path, admin)
+		answer{body: text}.complains(t, path+" of another name")
+	}
+	for _, path := range []string{"", "/host"} {
+		const connects = `new Promise((done) => {
+			const ws = new WebSocket(%s);
+			ws.onopen = () => done(true);
+			ws.onerror = () => done(false);
+		})`
+		if eval[bool](b, connects, "ws://"+rebound+path) {
+			t.Errorf("a page of another name may connect to %s/", path)
+		}
+	}
+
+	// The same site, before: another origin, and the gateway under the site's name.
+	_, pages, _ := net.SplitHostPort(strings.TrimPrefix(s.pages, "http://"))
+	b = s.profile.open("http://evil.example:" + pages + "/talk.html")
+	before := len(b.answered())
+	if got := eval[reading](b, "read(%s)", "http://"+rebound+"/healthz"); got.Type != "refused" {
+		t.Errorf("the page learns %+v", got)
+	}
+	for _, status := range b.statuses(before) {
+		if status != 421 {
+			t.Errorf("another name gets %d", status)
+		}
+	}
+	if b.talk("rebound", "ws://"+rebound).opened() {
+		t.Error("a page may connect by another name")
+	}
+	// Under the gateway's own name it is a page like any other: it may pair.
+	if !b.talk("page", s.g.url).opened() {
+		t.Error("a page of another site may not connect")
+	}
+}
+
+// pageTrust: what a paired page may and may not ask for.
+func pageTrust(t *testing.T, s *pageStage) {
+	other := s.local()
+	s.tapctl("sessions", "foreground", s.session)
+	b := s.talker()
+	k := b.talk("page", s.g.url)
+	paired := s.pairsTalk(k)
+	if token, _ := paired["token"].(string); !strings.HasPrefix(token, "ext-tok-") {
+		t.Errorf("a paired page gets %v", paired)
+	}
+	active, _ := paired["active"].([]any)
+	if len(active) != 2 {
+		t.Fatalf("the page is offered %v", active)
+	}
+	for i, want := range []struct {
+		id  string
+		cwd bool
+	}{{s.session, true}, {other, false}} {
+		got, _ := active[i].(map[string]any)
+		if _, cwd := got["cwd"]; got["id"] != want.id || cwd != want.cwd {
+			t.Errorf("session %d of the offer is %v, want %s", i+1, got, want.id)
+		}
+	}
+
+	hello := func(more message) message {
+		m := message{"type": "hello", "name": "page", "protocolVersion": 2, "session": s.session, "instance": "one",
+			"tools": []message{{"name": "page_tool", "description": "Does nothing", "parameters": message{}}}}
+		maps.Copy(m, more)
+		return m
+	}
+	transform := func(section string, t any) message {
+		return message{"transforms": message{section: t}}
+	}
+	rule := message{"match": message{"tool": "shell"}, "action": "gate", "gateId": "g"}
+	for _, c := range []struct {
+		what string
+		more message
+		code string
+	}{
+		{"all sessions", message{"session": "all"}, "UNAUTHORIZED"},
+		{"another session", message{"session": other}, "INVALID_SESSION"},
+		{"a gate", message{"hooks": message{"onPreToolUse": []message{rule}}}, "UNAUTHORIZED"},
+		{"a deny rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"}, "action": "deny", "reason": "no"}}}}, "UNAUTHORIZED"},
+		{"a context rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"}, "action": "context", "content": "obey"}}}}, "UNAUTHORIZED"},
+		{"a callback", message{"hooks": transform("custom_instructions", message{"action": "callback"})}, "UNAUTHORIZED"},
+		{"a replacement", message{"hooks": transform("custom_instructions", message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
+		{"a text before", message{"hooks": transform("custom_instructions", message{"action": "prepend", "content": "obey"})}, "UNAUTHORIZED"},
+		{"a protected section", message{"hooks": transform("safety", message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
+		{"context", message{"context": "obey"}, "UNAUTHORIZED"},
+		{"startup context", message{"startup_context": "obey"}, "UNAUTHORIZED"},
+		{"what the user says", message{"subscribe": []string{"user.message"}}, "UNAUTHORIZED"},
+	} {
+		k.refused(hello(c.more), c.code)
+		k.stays(c.what)
+	}
+	if tools := decode[[]client.Tool](t, s.tapctl("tools", "--json")); len(tools) != 0 {
+		t.Errorf("after refused hellos there are the tools %+v", tools)
+	}
+
+	appended := message{"action": "append", "content": "A page is open."}
+	ack := k.ask(hello(message{"hooks": transform("custom_instructions", appended), "subscribe": []string{"tool.execution_complete"}}), "hello.ack", "error")
+	if ack["type"] != "hello.ack" || ack["sessionId"] != s.session || ack["persistDir"] != nil {
+		t.Fatalf("a hello within its rights gets %v", ack)
+	}
+	update := func(kind string, more message) message {
+		m := message{"type": kind, "requestId": kind}
+		maps.Copy(m, more)
+		return m
+	}
+	for _, c := range []struct {
+		m    message
+		code string
+	}{
+		{update("hooks.update", message{"onPreToolUse": []message{rule}}), "UNAUTHORIZED"},
+		{update("hooks.update", transform("custom_instructions", message{"action": "callback"})), "UNAUTHORIZED"},
+		{update("context.update", message{"context": "obey"}), "UNAUTHORIZED"},
+		{update("tools.update", message{"sessionId": other, "tools": []message{}}), "INVALID_SESSION"},
+		{message{"type": "stream.query", "queryId": "q", "streams": []string{"stream@other"}}, "UNAUTHORIZED"},
+		{message{"type": "push", "sessionId": other, "level": "keep", "event": "hello"}, "INVALID_SESSION"},
+	} {
+		e := k.refused(c.m, c.code)
+		if c.m["requestId"] != nil && e["requestId"] != c.m["requestId"] {
+			t.Errorf("%v is refused with %v", c.m, e)
+		}
+		k.stays(fmt.Sprint(c.m["type"]))
+	}
+	if ack := k.ask(update("hooks.update", transform("safety", appended)), "ack", "error"); ack["type"] != "ack" {
+		t.Errorf("a static text at the end gets %v", ack)
+	}
+	if got := s.bound(1)[0]; got.Session != s.session || got.Tools != 1 {
+		t.Errorf("after all that the page is %+v", got)
+	}
+}

@@ -1,0 +1,132 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tapgw/internal/scriptmodel"
+)
+
+func TestRuntimeKilledInMidTurn(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	m := model(t, scriptmodel.Calls)
+	g := h.serve()
+	first, second := h.copilot(m, "--label", "first"), h.copilot(m, "--label", "second")
+	p := h.joins(first, "waiter", "wait,greet")
+	h.joins(second, "greeter", "greet")
+	turn := h.asking(first, "call:wait")
+	p.expect("called wait")
+	killed := h.runtime()
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	p.expect("ended wait cancelled: ")
+	if code := turn.wait(patience); code == 0 {
+		t.Errorf("the turn that was cut off ended well:\n%s", turn.output())
+	}
+	h.isIdle(first)
+	for _, session := range []string{first, second} {
+		if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
+			t.Errorf("after the crash session %s answers %q", session, got)
+		}
+	}
+	if now := h.runtime(); now == killed {
+		t.Errorf("the runtime %d was not killed", now)
+	}
+	if p.find("unbound") != "" {
+		t.Errorf("the provider lost its session:\n%s", p.output())
+	}
+	select {
+	case <-g.done:
+		t.Errorf("the gateway ended: %v", g.cmd.ProcessState)
+	default:
+	}
+}
+
+func TestGatewayKilled(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	m := model(t, scriptmodel.Calls)
+	g := h.serve()
+	session := h.copilot(m)
+	var all []*process
+	for _, name := range []string{"one", "two", "three"} {
+		p := h.provider(name, "greet_"+name)
+		p.expect("bound " + session)
+		all = append(all, p)
+	}
+	if got := h.ask(session, `call:greet_one {"name":"Ada"}`); got != "Hello, Ada!" {
+		t.Errorf("the session answers %q", got)
+	}
+	h.runtime()
+	staleProvider, staleAdmin := h.read(".provider-token"), h.read(".admin-token")
+
+	g.kill()
+	h.noRuntime(patience)
+	if h.read(".provider-token") != staleProvider {
+		t.Error("the token file of a gateway that was killed has changed")
+	}
+	next := h.serve()
+	session = h.local()
+	for _, p := range all {
+		p.expect("bound " + session)
+	}
+	if took := time.Since(next.at); took > slowdown*5*time.Second {
+		t.Errorf("the providers were back after %v", took)
+	}
+	for i, name := range []string{"one", "two", "three"} {
+		if got := h.call(session, "greet_"+name, `{"name":"Bob"}`); got != "Hello, Bob!" {
+			t.Errorf("provider %d says %q", i, got)
+		}
+	}
+
+	if h.read(".provider-token") == staleProvider || h.read(".admin-token") == staleAdmin {
+		t.Error("the next gateway has the tokens of the last one")
+	}
+	c := next.connect()
+	c.send(message{"type": "auth", "token": staleProvider})
+	if e := c.next("error"); e["code"] != "AUTH_FAILED" {
+		t.Errorf("a stale provider token gets %v", e)
+	}
+	if code := next.get("/api/v1/status", "Authorization", "Bearer "+staleAdmin); code != http.StatusUnauthorized {
+		t.Errorf("a stale admin token gets %d", code)
+	}
+	if code := next.get("/api/v1/status", "Authorization", "Bearer "+h.read(".admin-token")); code != http.StatusOK {
+		t.Errorf("the admin token gets %d", code)
+	}
+}
+
+// TestShutdown ends a gateway with a Copilot session, a provider and a call in
+// flight as its user does.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	m := model(t, scriptmodel.Calls)
+	g := h.serve()
+	session := h.copilot(m)
+	p := h.joins(session, "waiter", "wait")
+	turn := h.asking(session, "call:wait")
+	p.expect("called wait")
+	g.stop()
+	p.expect("session shutdown.pending")
+	p.expect("ended wait cancelled: ")
+	turn.wait(patience)
+	h.noRuntime(patience)
+	for _, file := range []string{".provider-token", ".admin-token", "gateway.json"} {
+		if _, err := os.Lstat(h.state(file)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left over (%v)", file, err)
+		}
+	}
+	if r := h.run(tapctl, "status"); r.code != 3 || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("without a gateway tapctl ends with code %d and says %q", r.code, r.stderr)
+	}
+}
