@@ -1,0 +1,46 @@
+# Every target is a script of a few lines in ci/, or one go command.
+
+.DEFAULT_GOAL := help
+.PHONY: build runtime test test-short e2e bench fuzz soak lint demo clean help
+
+build: ## build bin/tapgw and bin/tapctl
+	go build -trimpath -o bin/ ./cmd/...
+
+runtime: ## fetch the pinned Copilot runtime and the tests' npm packages into .runtime/
+	@bash ci/runtime.sh
+
+test: ## install what the tests need, then run everything
+	@bash ci/setup.sh
+	@bash ci/runtime.sh
+	@bash ci/check.sh
+	@FUZZTIME=5s bash ci/fuzz.sh
+	@bash ci/test.sh
+
+test-short: ## the tests that need neither npm nor a minute
+	go test -short -shuffle=on ./...
+
+e2e: runtime ## real runtime, real binaries, the documents' examples
+	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./test/...
+
+bench: build ## measure against a relay without logic; prints ratios
+	go run ./bench
+
+fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
+	@bash ci/fuzz.sh
+
+soak: ## connect, call and kill for a minute; nothing may be left over
+	go test -count=1 -timeout 10m -tags soak -run '^TestSoak' ./test/...
+
+lint: ## formatting, vet and golangci-lint (built from source once: minutes)
+	@bash ci/check.sh
+	@bash ci/lint.sh
+
+demo: build ## the main job, on a real Copilot session where npm can fetch the runtime
+	@bash ci/runtime.sh || echo "no Copilot runtime: the demo uses a local session" >&2
+	@bin/tapgw demo
+
+clean: ## remove what the other targets made
+	rm -rf bin .runtime
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14

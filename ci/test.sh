@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs every test: unit, real runtime, end to end. Nothing skips.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/need.sh
+need go node npm
+# The Python examples run on the system's own interpreter: another python3 may
+# come first on PATH, without the package.
+/usr/bin/python3 -c 'import websockets' 2>/dev/null || {
+	echo "ci/test.sh: not found: websockets for /usr/bin/python3 (Debian: apt-get install python3-websockets)" >&2
+	exit 1
+}
+go test -race -shuffle=on -timeout 10m -tags "$(cat ci/tags)" "$@" ./...
