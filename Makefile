@@ -29,7 +29,7 @@ fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh
 
 soak: ## connect, call and kill for a minute; nothing may be left over
-	go test -count=1 -timeout 10m -tags soak -run '^TestSoak' ./test/...
+	go test -race -count=1 -timeout 20m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
 
 lint: ## formatting, vet and golangci-lint (built from source once: minutes)
 	@bash ci/check.sh
