@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +31,6 @@ type call struct {
 	limit   time.Duration // the caller's own, from when it called; 0: none
 	asks    bool          // the rules and gates, which its host asks otherwise
 	asked   *routes       // whose rules were asked
-	timer   *time.Timer
 	done    func(Outcome)
 
 	// The tool's timeout runs from when the call was first queued or sent, to
@@ -332,8 +333,8 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 			k.timeout, k.deadline = k.limit, own
 		}
 	}
-	k.timer = time.AfterFunc(time.Until(k.deadline), func() { p.expire(k) })
 	p.pending[k.id] = k
+	p.watch(k.deadline)
 	if k.sent {
 		k.send()
 	}
@@ -346,11 +347,48 @@ func (k *call) send() {
 	p.peer.Send(&protocol.ToolCall{ID: k.id.String(), SessionID: k.session.id, Tool: k.tool.Name, Args: k.args, Traceparent: k.trace})
 }
 
-// expire ends a call at its timeout.
-func (p *Provider) expire(k *call) {
-	ended := p.cancelOne(k, protocol.ReasonTimeout)
+// watch sees to it that the alarm goes off at a deadline or before. One alarm
+// serves all calls and is left alone when they end early, as nearly all do: a
+// timer for each call would wake the runtime's poller for each. Call with p.mu
+// held.
+func (p *Provider) watch(deadline time.Time) {
+	if p.alarm != nil && !deadline.Before(p.alarmAt) {
+		return
+	}
+	if p.alarm != nil {
+		p.alarm.Stop()
+	}
+	p.alarmAt = deadline
+	p.alarm = time.AfterFunc(time.Until(deadline), p.expire)
+}
+
+// expire ends the calls whose deadline has come.
+func (p *Provider) expire() {
+	p.mu.Lock()
+	p.alarm = nil
+	now := time.Now()
+	var due []*call
+	var next time.Time
+	for _, k := range p.pending {
+		switch {
+		case !k.deadline.After(now):
+			due = append(due, k)
+		case next.IsZero() || k.deadline.Before(next):
+			next = k.deadline
+		}
+	}
+	slices.SortFunc(due, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, k := range due {
+		p.drop(k, protocol.ReasonTimeout)
+	}
+	if !next.IsZero() {
+		p.watch(next)
+	}
+	p.mu.Unlock()
 	p.peer.Flush()
-	finish(ended, Outcome{Error: fmt.Sprintf("%s did not answer within %s", k.tool.Name, k.timeout), ErrorCode: protocol.CodeTimeout})
+	for _, k := range due {
+		k.finish(Outcome{Error: fmt.Sprintf("%s did not answer within %s", k.tool.Name, k.timeout), ErrorCode: protocol.CodeTimeout})
+	}
 }
 
 // finish ends calls that were taken out of pending. Call under no lock.
@@ -363,7 +401,6 @@ func finish(calls []*call, o Outcome) {
 // finish ends a call that was taken out of pending, or gives it to the next
 // instance, once.
 func (k *call) finish(o Outcome) {
-	k.timer.Stop()
 	if k.tool.slots != nil && k.sent && !k.lingers {
 		defer k.tool.slots.free()
 	}

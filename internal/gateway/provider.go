@@ -39,6 +39,8 @@ type Provider struct {
 
 	mu        sync.Mutex
 	gone      bool
+	alarm     *time.Timer // for the deadlines of pending calls; nil: none is set
+	alarmAt   time.Time
 	pending   map[uuid.UUID]*call
 	ended     tombstones
 	lingering map[uuid.UUID]*lingering // cancelled calls that keep their slot
@@ -244,6 +246,10 @@ func (p *Provider) cancelOne(k *call, reason string) []*call {
 func (p *Provider) leave() []*call {
 	p.mu.Lock()
 	p.gone = true
+	if p.alarm != nil {
+		p.alarm.Stop()
+		p.alarm = nil
+	}
 	ended := make([]*call, 0, len(p.pending))
 	for id, k := range p.pending {
 		if !k.sent {

@@ -84,7 +84,6 @@ func (s *slots) free() {
 		// Else it ended while it got the slot: on to the next.
 	}
 	for _, k := range stale {
-		k.timer.Stop()
 		anew := *k
 		anew.goOn()
 	}
