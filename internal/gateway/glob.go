@@ -113,8 +113,8 @@ func (r *rule) matchFile(file string) verdict {
 
 // matchTool matches a tool's name against a name in which * stands for any text.
 func matchTool(glob, tool string) bool {
-	first, rest, any := strings.Cut(glob, "*")
-	if !any {
+	first, rest, star := strings.Cut(glob, "*")
+	if !star {
 		return glob == tool
 	}
 	tool, ok := strings.CutPrefix(tool, first)

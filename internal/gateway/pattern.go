@@ -16,8 +16,10 @@ const (
 	patternTimeout = time.Millisecond
 	maxSubject     = 64 << 10 // bytes of text that a pattern is tried on
 	// The clock is coarse and the machine may be busy, so a harmless pattern
-	// runs out of time now and then; only one that does again and again explodes.
+	// runs out of time now and then; only one that does again and again, for
+	// longer than a hiccup lasts, explodes.
 	patternAttempts = 3
+	patternPatience = 5 * time.Millisecond
 )
 
 func init() { regexp2.SetTimeoutCheckPeriod(patternTimeout) }
@@ -66,12 +68,14 @@ func (p *pattern) match(text string) verdict {
 	if p.re == nil {
 		return found(strings.Contains(text, p.literal))
 	}
-	for range patternAttempts {
+	for began, attempt := time.Now(), 1; ; attempt++ {
 		if ok, err := p.re.MatchString(text); err == nil {
 			return found(ok)
 		}
+		if attempt >= patternAttempts && time.Since(began) > patternPatience {
+			return unsure
+		}
 	}
-	return unsure
 }
 
 func found(ok bool) verdict {

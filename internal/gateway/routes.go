@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,9 +69,7 @@ func (p *Provider) adopt(o *offer, m *protocol.Hello) *offer {
 // changeTransforms merges changes by section; nil takes one away.
 func (p *Provider) changeTransforms(have map[string]*transform, changes map[string]*protocol.Transform) map[string]*transform {
 	merged := map[string]*transform{}
-	for section, t := range have {
-		merged[section] = t
-	}
+	maps.Copy(merged, have)
 	for section, t := range changes {
 		if t == nil {
 			delete(merged, section)

@@ -290,7 +290,7 @@ var goTest = regexp.MustCompile(`^(internal/[a-z]+)\.(Test[A-Za-z0-9]+)$`)
 // shown checks what a rule is shown by and writes it for the document.
 func shown(t *testing.T, rule, by string, names []string, used map[string]bool) string {
 	var cells []string
-	for _, what := range strings.Fields(by) {
+	for what := range strings.FieldsSeq(by) {
 		if m := goTest.FindStringSubmatch(what); m != nil {
 			if !hasTest(t, m[1], m[2]) {
 				t.Errorf("%q: there is no %s in %s", rule, m[2], m[1])
