@@ -6,8 +6,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Check reads a file of either kind and returns its faults. A provider file is
-// one in a directory named providers, or one that says what kind it is.
+// Check reads a file of any kind and returns its faults. A provider file is one
+// in a directory named providers, or one that says what kind it is; lsclient's
+// is known by its name.
 func Check(file string) (Faults, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -15,6 +16,10 @@ func Check(file string) (Faults, error) {
 	}
 	if isProvider(file, data) {
 		_, faults := ParseProvider(file, data)
+		return faults, nil
+	}
+	if filepath.Base(file) == lsFile {
+		_, faults := ParseLSClient(file, data)
 		return faults, nil
 	}
 	_, faults := Parse(file, data)
@@ -28,7 +33,7 @@ func isProvider(file string, data []byte) bool {
 	if filepath.Base(filepath.Dir(file)) == "providers" {
 		return true
 	}
-	if filepath.Base(file) == filepath.Base(workdirFile) || nesting(string(data)) > maxNesting {
+	if filepath.Base(file) == filepath.Base(workdirFile) || filepath.Base(file) == lsFile || nesting(string(data)) > maxNesting {
 		return false
 	}
 	var top map[string]any

@@ -201,6 +201,28 @@ func (t *table) integer(key string, into *int, least, most int) {
 	}
 }
 
+// duration reads a time such as "2m30s".
+func (t *table) duration(key string, into *time.Duration, least, most time.Duration) {
+	v, ok := t.take(key)
+	if !ok {
+		return
+	}
+	s, ok := v.(string)
+	if !ok {
+		t.mismatch(key, `a time such as "30s" or "5m"`, v)
+		return
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		t.fault(key, `%q is not a time such as "30s" or "5m"`, s)
+	case d < least || d > most:
+		t.fault(key, "%s is not from %s to %s", d, least, most)
+	default:
+		*into = d
+	}
+}
+
 // strs reads an array of strings; no two may be equal.
 func (t *table) strs(key string, into *[]string, check func(string) error) {
 	t.list(key, into, func(list []string, s string) error {

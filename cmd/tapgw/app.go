@@ -36,6 +36,8 @@ Examples:
 			demoProviderCommand(),
 			doctorCommand(),
 			configCommand(),
+			trustCommand(),
+			untrustCommand(),
 		},
 	}
 }

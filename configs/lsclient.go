@@ -1,0 +1,359 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// EnvLSConfig names lsclient.toml where --config does not.
+const EnvLSConfig = "LSCLIENT_CONFIG"
+
+// LSClient is lsclient.toml. [DefaultLSClient] is what an empty file means.
+type LSClient struct {
+	Server      string   // language server's binary; "": found as documented
+	Model       string   // "": the server's default
+	MaxRounds   int      // rounds of tool calls in a turn
+	Tools       []string // directories of drop-in tools, absolute
+	LibraryDocs string   // directory that adds libraries, absolute; "": beside the user's file
+	ToolTimeout time.Duration
+	Proxy       Proxy
+	GitHub      GitHub
+	Gateway     LSGateway
+	Allow       AllowList
+	MCP         map[string]MCPServer // by name
+}
+
+// Proxy is the table [proxy]: how the language server reaches GitHub.
+type Proxy struct {
+	URL       string // "": the environment's
+	StrictSSL bool
+	AuthEnv   string // the variable that holds user:password; "": none
+}
+
+// GitHub is the table [github].
+type GitHub struct {
+	Enterprise string // base URL of a GitHub Enterprise server; "": github.com
+}
+
+// LSGateway is the table [gateway]: whether conversations become sessions of a
+// gateway.
+type LSGateway struct {
+	Use string // GatewayAuto, GatewayOn or GatewayOff
+	URL string // "": the one that runs for this user
+}
+
+// Values of gateway.use.
+const (
+	GatewayAuto = "auto" // where one runs
+	GatewayOn   = "on"   // or fail
+	GatewayOff  = "off"
+)
+
+// AllowList is the table [allow]: what runs without anybody being asked.
+type AllowList struct {
+	Terminal []string // commands, * stands for any text
+	Outside  []string // globs of files outside the workspace, absolute
+	Web      []string // hosts on private addresses that fetch_web_page may reach
+	MCP      []string // "server" or "server/tool"
+	Tools    []string // drop-in tools of the kinds edit, terminal and web
+}
+
+// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs.
+type MCPServer struct {
+	Command []string
+	Env     map[string]string
+	URL     string // of a server that runs already, instead of Command
+}
+
+// DefaultLSClient is the configuration without a file.
+func DefaultLSClient() LSClient {
+	return LSClient{
+		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
+		Proxy:   Proxy{StrictSSL: true},
+		Gateway: LSGateway{Use: GatewayAuto},
+	}
+}
+
+// LSFiles are the files that make up lsclient's configuration and the
+// directories of drop-in tools that lie beside them.
+type LSFiles struct {
+	User      string // the user's own file, or the one that was named; "" for none
+	Project   string // the trusted project's, whose keys come over the user's; "" for none
+	Untrusted string // a project's file or tool directory that is left out; "" for none
+	ToolDirs  []string
+}
+
+// Where a project keeps its own files.
+var projectDirs = []string{".tapgw", "configs"}
+
+const (
+	lsFile  = "lsclient.toml"
+	userDir = "tapgw"
+	toolDir = "tools"
+)
+
+// UserDir is the directory of the user's own config files.
+func UserDir() string { return filepath.Join(xdg.ConfigHome, userDir) }
+
+// FindLSClient finds lsclient's files for a workspace: named (of a flag), else
+// what LSCLIENT_CONFIG names, which stands alone and is trusted with what lies
+// beside it; else the user's own and over it the workspace's in .tapgw or
+// configs, if the user trusts that directory.
+func FindLSClient(workspace, named string) (LSFiles, error) {
+	where := "--config"
+	if named == "" {
+		named, where = os.Getenv(EnvLSConfig), EnvLSConfig
+	}
+	if named != "" {
+		if !filepath.IsAbs(named) {
+			named = filepath.Join(workspace, named)
+		}
+		if _, err := os.Stat(named); err != nil { //nolint:gosec // the user names the file
+			return LSFiles{}, fmt.Errorf("%s: %w", where, err)
+		}
+		return LSFiles{User: named, ToolDirs: existingDirs(filepath.Join(filepath.Dir(named), toolDir))}, nil
+	}
+	var f LSFiles
+	if file := filepath.Join(UserDir(), lsFile); exists(file) {
+		f.User = file
+	}
+	trusted, err := Trusted(workspace)
+	if err != nil {
+		return LSFiles{}, err
+	}
+	for _, dir := range projectDirs {
+		file, tools := filepath.Join(workspace, dir, lsFile), existingDirs(filepath.Join(workspace, dir, toolDir))
+		has := exists(file)
+		switch {
+		case !has && len(tools) == 0:
+		case !trusted:
+			if f.Untrusted == "" {
+				f.Untrusted = file
+				if !has {
+					f.Untrusted = tools[0]
+				}
+			}
+		default:
+			if has && f.Project == "" {
+				f.Project = file
+			}
+			f.ToolDirs = append(f.ToolDirs, tools...)
+		}
+	}
+	f.ToolDirs = append(f.ToolDirs, existingDirs(filepath.Join(UserDir(), toolDir))...)
+	return f, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func existingDirs(dir string) []string {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return []string{dir}
+	}
+	return nil
+}
+
+// Load reads the files. The error is [Faults] where they could be read.
+func (f LSFiles) Load() (LSClient, error) {
+	c := DefaultLSClient()
+	for _, file := range []string{f.User, f.Project} {
+		if file == "" {
+			continue
+		}
+		data, err := readFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went away since it was found
+		}
+		if err != nil {
+			return LSClient{}, err
+		}
+		if faults := c.parse(file, data, file == f.Project); len(faults) > 0 {
+			return LSClient{}, faults
+		}
+	}
+	c.Tools = slices.Concat(c.Tools, f.ToolDirs)
+	return c, nil
+}
+
+// ParseLSClient reads the text of one lsclient.toml. File names it in faults,
+// and paths are seen from its directory.
+func ParseLSClient(file string, data []byte) (LSClient, Faults) {
+	c := DefaultLSClient()
+	if faults := c.parse(file, data, false); len(faults) > 0 {
+		return LSClient{}, faults
+	}
+	return c, nil
+}
+
+// parse takes a file's keys over those that are there. A project's file can't
+// say what program is started nor where its traffic goes.
+func (c *LSClient) parse(file string, data []byte, project bool) Faults {
+	doc, root := open(file, data)
+	if root == nil {
+		return doc.faults
+	}
+	dir := filepath.Dir(file)
+	root.str("server", &c.Server, noNUL)
+	root.str("model", &c.Model, isModelOrNone)
+	root.integer("max_rounds", &c.MaxRounds, 1, 500)
+	root.strs("tools", &c.Tools, isPath)
+	root.str("library_docs", &c.LibraryDocs, noNUL)
+	root.duration("tool_timeout", &c.ToolTimeout, time.Second, 24*time.Hour)
+	p := root.table("proxy")
+	p.str("url", &c.Proxy.URL, isProxyURL)
+	p.boolean("strict_ssl", &c.Proxy.StrictSSL)
+	p.str("auth_env", &c.Proxy.AuthEnv, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return CheckKeyEnv(s)
+	})
+	p.end()
+	g := root.table("github")
+	g.str("enterprise", &c.GitHub.Enterprise, isEnterpriseURL)
+	g.end()
+	gw := root.table("gateway")
+	gw.str("use", &c.Gateway.Use, oneOf(GatewayAuto, GatewayOn, GatewayOff))
+	gw.str("url", &c.Gateway.URL, nil)
+	gw.end()
+	a := root.table("allow")
+	a.strs("terminal", &c.Allow.Terminal, notEmpty)
+	a.strs("outside", &c.Allow.Outside, func(s string) error {
+		if !filepath.IsAbs(s) || !doublestar.ValidatePathPattern(s) {
+			return fmt.Errorf(`%q is not a glob of absolute paths, such as "/tmp/build/**"`, s)
+		}
+		return nil
+	})
+	a.strs("web", &c.Allow.Web, isHost)
+	a.strs("mcp", &c.Allow.MCP, notEmpty)
+	a.strs("tools", &c.Allow.Tools, notEmpty)
+	a.end()
+	c.parseMCP(root.table("mcp"))
+	root.end()
+	if project {
+		for _, key := range []string{"server", "proxy", "github", "allow"} {
+			if _, set := root.values[key]; set {
+				root.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), lsFile))
+			}
+		}
+	}
+	if len(doc.faults) > 0 {
+		return doc.sorted()
+	}
+	for i, t := range c.Tools {
+		c.Tools[i] = beside(dir, t)
+	}
+	if c.LibraryDocs != "" {
+		c.LibraryDocs = beside(dir, c.LibraryDocs)
+	}
+	if strings.ContainsAny(c.Server, `/\`) {
+		c.Server = beside(dir, c.Server)
+	}
+	return nil
+}
+
+func (c *LSClient) parseMCP(t *table) {
+	if t == nil {
+		return
+	}
+	servers := maps.Clone(c.MCP)
+	if servers == nil {
+		servers = map[string]MCPServer{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.values)) {
+		sub := t.table(name)
+		if sub == nil {
+			continue
+		}
+		if !providerName.MatchString(name) {
+			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
+		}
+		var s MCPServer
+		sub.list("command", &s.Command, func(before []string, arg string) error {
+			if arg == "" && len(before) == 0 {
+				return errors.New("must be the name of a program")
+			}
+			return noNUL(arg)
+		})
+		sub.strings("env", &s.Env, func(name string) error {
+			if !envName.MatchString(name) {
+				return errors.New("is not the name of an environment variable")
+			}
+			return nil
+		})
+		sub.str("url", &s.URL, isHTTP)
+		sub.end()
+		if sub.good("command") && sub.good("url") && (len(s.Command) == 0) == (s.URL == "") {
+			t.fault(name, "needs either command or url")
+		}
+		servers[name] = s
+	}
+	c.MCP = servers
+}
+
+func isPath(s string) error {
+	if s == "" {
+		return errors.New("must be a directory")
+	}
+	return noNUL(s)
+}
+
+func isModelOrNone(s string) error {
+	if s == "" {
+		return nil
+	}
+	return isModel(s)
+}
+
+func notEmpty(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func isHTTP(s string) error {
+	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return errors.New(`is not an http or https URL, such as "https://tools.example/mcp"`)
+	}
+	return nil
+}
+
+func isProxyURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return errors.New(`is not a proxy's URL, such as "http://proxy.example:3128"`)
+	case u.User != nil:
+		return errors.New("must not hold a user name or password: put user:password into a variable and its name into auth_env")
+	}
+	return nil
+}
+
+func isEnterpriseURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return errors.New(`is not the https URL of a GitHub Enterprise server, such as "https://github.example"`)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/adrg/xdg"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestLSClientSampleEqualsDefaults(t *testing.T) {
+	got, err := LSFiles{User: "lsclient.toml"}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultLSClient(), got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the sample is not the default (-default +sample):\n%s", diff)
+	}
+	var keys map[string]any
+	if _, err := toml.DecodeFile("lsclient.toml", &keys); err != nil {
+		t.Fatal(err)
+	}
+	// MCP's tables have names of the user's own: the sample shows them as comments.
+	if n, want := leaves(keys), fields(reflect.TypeFor[LSClient]())-1; n != want {
+		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
+	}
+}
+
+func TestParseLSClientTakesEveryKey(t *testing.T) {
+	c, faults := ParseLSClient("/etc/x/lsclient.toml", []byte(`
+server = "./ls"
+model = "gpt-x"
+max_rounds = 3
+tools = ["mine", "/abs"]
+library_docs = "docs"
+tool_timeout = "30s"
+[proxy]
+url = "http://proxy.example:3128"
+strict_ssl = false
+auth_env = "PROXY_AUTH"
+[github]
+enterprise = "https://ghe.example"
+[gateway]
+use = "on"
+url = "ws://127.0.0.1:1"
+[allow]
+terminal = ["go test *"]
+outside = ["/tmp/**"]
+web = ["wiki.local"]
+mcp = ["files/read"]
+tools = ["deploy"]
+[mcp.files]
+command = ["npx", "files"]
+env = { A = "1" }
+[mcp.far]
+url = "https://far.example/mcp"
+`))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	want := LSClient{
+		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3, Tools: []string{"/etc/x/mine", "/abs"}, LibraryDocs: "/etc/x/docs",
+		ToolTimeout: 30 * time.Second,
+		Proxy:       Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
+		GitHub:      GitHub{Enterprise: "https://ghe.example"},
+		Gateway:     LSGateway{Use: GatewayOn, URL: "ws://127.0.0.1:1"},
+		Allow:       AllowList{Terminal: []string{"go test *"}, Outside: []string{"/tmp/**"}, Web: []string{"wiki.local"}, MCP: []string{"files/read"}, Tools: []string{"deploy"}},
+		MCP: map[string]MCPServer{
+			"files": {Command: []string{"npx", "files"}, Env: map[string]string{"A": "1"}},
+			"far":   {URL: "https://far.example/mcp"},
+		},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLSClientFaults(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{`modle = "x"`, "1:1: unknown key modle"},
+		{`max_rounds = 0`, "1:1: max_rounds: 0 is not from 1 to 500"},
+		{`tool_timeout = "soon"`, `1:1: tool_timeout: "soon" is not a time`},
+		{`tool_timeout = 5`, `1:1: tool_timeout: must be a time such as`},
+		{"[proxy]\nurl = \"http://me:secret@proxy\"", "2:1: proxy.url: must not hold a user name"},
+		{"[github]\nenterprise = \"http://x\"", "2:1: github.enterprise: is not the https URL"},
+		{"[gateway]\nuse = \"maybe\"", `2:1: gateway.use: "maybe" is not one of`},
+		{"[allow]\noutside = [\"tmp\"]", `allow.outside[0]: "tmp" is not a glob of absolute paths`},
+		{"[mcp.x]\nenv = {}", "1:6: mcp.x: needs either command or url"},
+		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"", "1:6: mcp.x: needs either command or url"},
+		{"[mcp.x]\nurl = \"ftp://x\"", "2:1: mcp.x.url: is not an http or https URL"},
+	}
+	for _, tt := range tests {
+		_, faults := ParseLSClient("lsclient.toml", []byte(tt.text))
+		if len(faults) != 1 || !strings.Contains(faults[0].Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.text, faults, tt.want)
+		}
+	}
+}
+
+// atHome gives the test a config directory of its own and returns it.
+func atHome(t *testing.T) string {
+	t.Helper()
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	t.Setenv(EnvLSConfig, "")
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
+	return filepath.Join(home, "tapgw")
+}
+
+// A project's file counts once the user trusts the directory, comes over the
+// user's, and can't say what is started.
+func TestFindLSClient(t *testing.T) {
+	user, work := atHome(t), t.TempDir()
+	write(t, filepath.Join(user, "lsclient.toml"), "model = \"users\"\nmax_rounds = 7")
+	write(t, filepath.Join(user, "tools", "a.py"), "")
+	project := filepath.Join(work, ".tapgw", "lsclient.toml")
+	write(t, project, `model = "projects"`)
+	write(t, filepath.Join(work, "configs", "tools", "b.py"), "")
+
+	find := func() LSFiles {
+		t.Helper()
+		f, err := FindLSClient(work, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := find()
+	if f.Project != "" || f.Untrusted != project || !slices.Equal(f.ToolDirs, []string{filepath.Join(user, "tools")}) {
+		t.Errorf("an untrusted project gives %+v", f)
+	}
+	if _, err := Trust(work); err != nil {
+		t.Fatal(err)
+	}
+	f = find()
+	if f.Project != project || f.Untrusted != "" || !slices.Equal(f.ToolDirs, []string{filepath.Join(work, "configs", "tools"), filepath.Join(user, "tools")}) {
+		t.Errorf("a trusted project gives %+v", f)
+	}
+	c, err := f.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Model != "projects" || c.MaxRounds != 7 || !slices.Equal(c.Tools, f.ToolDirs) {
+		t.Errorf("the files together give %+v", c)
+	}
+	write(t, project, `server = "./evil"`)
+	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
+		t.Errorf("a project's server gave %v", err)
+	}
+	named, err := FindLSClient(work, ".tapgw/lsclient.toml")
+	if err != nil || named.User != project || named.Project != "" {
+		t.Errorf("a named file gives %+v, %v", named, err)
+	}
+	if _, err := FindLSClient(work, "missing.toml"); err == nil {
+		t.Error("a named file that is missing is taken")
+	}
+}
+
+func TestTrust(t *testing.T) {
+	atHome(t)
+	work := t.TempDir()
+	below, link := filepath.Join(work, "below"), filepath.Join(t.TempDir(), "link")
+	if err := os.Mkdir(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(below, link); err != nil {
+		t.Fatal(err)
+	}
+	is := func(dir string, want bool) {
+		t.Helper()
+		if got, err := Trusted(dir); err != nil || got != want {
+			t.Errorf("Trusted(%s) = %v, %v, want %v", dir, got, err, want)
+		}
+	}
+	is(below, false)
+	for range 2 {
+		if _, err := Trust(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(below, true)
+	is(link, true)
+	is(work, false)
+	if dirs, err := TrustedDirs(); err != nil || len(dirs) != 1 {
+		t.Errorf("trusted are %q, %v, want one", dirs, err)
+	}
+	if _, err := Trust(work); err != nil {
+		t.Fatal(err)
+	}
+	if was, err := Untrust(below); err != nil || !was {
+		t.Errorf("Untrust gave %v, %v", was, err)
+	}
+	is(below, true) // by the directory above
+	if was, err := Untrust(work); err != nil || !was {
+		t.Errorf("Untrust gave %v, %v", was, err)
+	}
+	is(below, false)
+	if was, err := Untrust(work); err != nil || was {
+		t.Errorf("Untrust of what is not trusted gave %v, %v", was, err)
+	}
+	if _, err := Trust("/"); err == nil {
+		t.Error("the root is trusted")
+	}
+	if _, err := Trust(filepath.Join(work, "missing")); err == nil {
+		t.Error("a missing directory is trusted")
+	}
+}
