@@ -82,15 +82,22 @@ func endpoints(o Options) ([]endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := stateDir()
-	var tokenFile []byte
-	if err == nil {
-		tokenFile, _ = os.ReadFile(filepath.Join(dir, ".provider-token"))
+	file, env := o.TokenFile, ""
+	if file == "" {
+		env = os.Getenv(envToken)
+		var dir string
+		if dir, err = stateDir(); err == nil {
+			file = filepath.Join(dir, ".provider-token")
+		}
 	}
-	fileToken := strings.TrimSpace(string(tokenFile))
+	var fileToken string
+	if file != "" {
+		text, _ := os.ReadFile(file) //nolint:gosec // the program names the file
+		fileToken = strings.TrimSpace(string(text))
+	}
 
 	e := endpoint{url: url, gateway: string(info) + fileToken, given: o.Token != ""}
-	tokens := []string{firstOf(o.Token, os.Getenv(envToken), fileToken)}
+	tokens := []string{firstOf(o.Token, env, fileToken)}
 	if !e.given && os.Getenv(envURL) == "" {
 		tokens = append(tokens, fileToken)
 	}
@@ -104,7 +111,7 @@ func endpoints(o Options) ([]endpoint, error) {
 		return found, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", filepath.Join(dir, ".provider-token"), envToken)
+		err = fmt.Errorf("no token: no gateway has written %s yet; start one, or set %s", file, envToken)
 	}
 	return nil, err
 }

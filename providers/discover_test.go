@@ -29,6 +29,8 @@ func TestEndpoints(t *testing.T) {
 		"a gateway's child":    {envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "ws://[::1]:8 ptk-e"},
 		"options":              {opts: Options{URL: "wss://h:1", Token: "ptk-o"}, envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "wss://h:1 ptk-o given"},
 		"option's URL":         {opts: Options{URL: "http://h:1"}, envURL: "bad", providerFile: "ptk-f", want: "http://h:1 ptk-f"},
+		"a file of its own":    {opts: Options{TokenFile: "gateway.json"}, envToken: "ptk-e", info: "{}", providerFile: "ptk-f", want: "ws://127.0.0.1:9400 {}"},
+		"a missing file":       {opts: Options{TokenFile: "missing"}, envToken: "ptk-e", providerFile: "ptk-f", want: "no token: no gateway has written"},
 		"a wrong URL":          {envURL: "bad", providerFile: "ptk-f", want: "TAP_GATEWAY_URL"},
 	}
 	for name, tt := range tests {
@@ -45,6 +47,9 @@ func TestEndpoints(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if tt.opts.TokenFile != "" {
+				tt.opts.TokenFile = filepath.Join(home, "extensions", "tap", tt.opts.TokenFile)
 			}
 			found, err := endpoints(tt.opts)
 			if err != nil {

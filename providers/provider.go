@@ -47,6 +47,9 @@ type Options struct {
 	// the environment's that is refused: that may be of an earlier gateway.
 	// See [Provider.Pair] for a provider that has none.
 	Token string
+	// TokenFile holds the token instead of the environment and .provider-token;
+	// it is read anew for each connection, too.
+	TokenFile string
 
 	// Instance tells several running providers of one name apart; Metadata
 	// describes this one to the model, with "title" or "url" for example.

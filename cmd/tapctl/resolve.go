@@ -2,60 +2,18 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
-
-const noSessions = "no sessions; start one with: tapctl sessions start --host local"
 
 // session finds the session that an ID means: the one with it, the only one that
 // begins with it, or for "" the only one there is.
 func (k *call) session(id string) (string, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, shortTimeout) // a short request, whatever follows
 	defer cancel()
-	sessions, err := k.gw.Sessions(ctx)
-	if err != nil {
-		return "", err
-	}
-	return resolve(id, sessions)
-}
-
-func resolve(id string, sessions []client.Session) (string, error) {
-	var found []client.Session
-	for _, s := range sessions {
-		if s.ID == id {
-			return id, nil
-		}
-		if strings.HasPrefix(s.ID, id) {
-			found = append(found, s)
-		}
-	}
-	switch {
-	case len(found) == 1:
-		return found[0].ID, nil
-	case len(sessions) == 0:
-		return "", cli.NotFound("%s", noSessions)
-	case len(found) == 0:
-		return "", cli.NotFound("no session begins with %q; there are: %s", id, candidates(sessions))
-	case id == "":
-		return "", cli.Usage("which session? give the ID of one of: %s", candidates(found))
-	}
-	return "", cli.Usage("session %q is ambiguous; give more of the ID of one of: %s", id, candidates(found))
-}
-
-func candidates(sessions []client.Session) string {
-	list := make([]string, len(sessions))
-	for i, s := range sessions {
-		if list[i] = s.ID; s.Label != "" {
-			list[i] += fmt.Sprintf(" (%s)", s.Label)
-		}
-	}
-	return strings.Join(list, ", ")
+	return k.gw.FindSession(ctx, id)
 }
 
 // sessionFlag is --session, as commands have it whose arguments are something else.

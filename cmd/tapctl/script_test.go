@@ -175,7 +175,7 @@ func (p *process) wait() (inTime bool) {
 }
 
 // patience bounds the wait for another process.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // processes is the key of a script's processes, by name.
 type processes struct{}

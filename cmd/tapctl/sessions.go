@@ -44,7 +44,7 @@ func listSessions(k *call) error {
 	if k.out.JSON {
 		return k.out.Document(list(sessions))
 	}
-	return k.out.Table(sessionsTable(sessions), noSessions)
+	return k.out.Table(sessionsTable(sessions), client.NoSessions)
 }
 
 func sessionsTable(sessions []client.Session) *cli.Table {

@@ -62,35 +62,6 @@ func TestHelpIsReviewed(t *testing.T) {
 	}
 }
 
-func TestResolve(t *testing.T) {
-	a, ab, b := client.Session{ID: "a", Label: "one"}, client.Session{ID: "ab"}, client.Session{ID: "b", Label: "two"}
-	for _, tc := range []struct {
-		id       string
-		sessions []client.Session
-		want     string
-		exit     int
-		says     string
-	}{
-		{"a", []client.Session{a, ab}, "a", 0, ""},
-		{"ab", []client.Session{a, ab}, "ab", 0, ""},
-		{"", []client.Session{b}, "b", 0, ""},
-		{"", nil, "", 4, noSessions},
-		{"x", nil, "", 4, noSessions},
-		{"x", []client.Session{a, b}, "", 4, `no session begins with "x"; there are: a (one), b (two)`},
-		{"", []client.Session{a, b}, "", 2, "which session? give the ID of one of: a (one), b (two)"},
-		{"a", []client.Session{ab, {ID: "ac"}, b}, "", 2, `session "a" is ambiguous; give more of the ID of one of: ab, ac`},
-	} {
-		got, err := resolve(tc.id, tc.sessions)
-		exit, says := 0, ""
-		if e, ok := errors.AsType[*cli.Error](err); ok {
-			exit, says = e.Exit, e.Message
-		}
-		if got != tc.want || exit != tc.exit || says != tc.says {
-			t.Errorf("%q of %d: got %q, %d %s", tc.id, len(tc.sessions), got, exit, says)
-		}
-	}
-}
-
 func TestTurnShowsTheAnswerOnce(t *testing.T) {
 	for _, tc := range []struct {
 		lines       string

@@ -131,7 +131,7 @@ func (w *watcher) draw(ctx context.Context, sessions []client.Session) error {
 	var b strings.Builder
 	o := *w.out
 	o.W, o.Err = &b, &b
-	if err := o.Table(sessionsTable(sessions), noSessions); err != nil {
+	if err := o.Table(sessionsTable(sessions), client.NoSessions); err != nil {
 		return err
 	}
 	b.WriteByte('\n')
