@@ -1,0 +1,149 @@
+package library_docs //nolint:revive,staticcheck // see doc.go
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	context7URL  = "https://context7.com"
+	maxBody      = 2 << 20 // bytes of an answer that are read
+	maxLibraries = 8       // of a search that are told
+	maxParam     = 500     // characters of what is asked
+)
+
+// searchLibraries asks Context7 which libraries go by a name; there is at least
+// one where the error is nil.
+func (d *Docs) searchLibraries(ctx context.Context, name, query string) ([]entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	body, err := d.ask(ctx, "/api/v2/libs/search", url.Values{
+		"libraryName": {clip(name, maxParam)},
+		"query":       {clip(cmp.Or(strings.TrimSpace(query), name), maxParam)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		Results []struct {
+			ID          string `json:"id"`
+			Title       string `json:"title"`
+			Description string `json:"description"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(body, &found); err != nil {
+		return nil, fmt.Errorf("its list of libraries can't be read: %w", err)
+	}
+	var entries []entry
+	for _, r := range found.Results {
+		if strings.HasPrefix(r.ID, "/") && !strings.ContainsAny(r.ID, " \t\r\n") && len(entries) < maxLibraries {
+			entries = append(entries, entry{clip(r.ID, 100), r.Title, r.Description})
+		}
+	}
+	if len(entries) == 0 {
+		return nil, errors.New("it knows no such library")
+	}
+	return entries, nil
+}
+
+// fetch asks Context7 for documentation. An ID that is none of its own is
+// looked up by name first.
+func (d *Docs) fetch(ctx context.Context, libraryID, query string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !strings.Contains(libraryID, "/") {
+		entries, err := d.searchLibraries(ctx, libraryID, query)
+		if err != nil {
+			return "", err
+		}
+		libraryID = entries[0].id
+	}
+	libraryID = "/" + strings.Trim(libraryID, "/ ")
+	body, err := d.ask(ctx, "/api/v2/context", url.Values{
+		"libraryId": {clip(libraryID, maxParam)},
+		"query":     {clip(query, maxParam)},
+	})
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(body))
+	if !utf8.ValidString(text) {
+		return "", errors.New("its answer is no text")
+	}
+	switch text {
+	case "", "No content available", "No context data available":
+		return "", fmt.Errorf("it has nothing on this in %s", libraryID)
+	}
+	head := "From Context7, " + libraryID + ":\n\n"
+	return head + cut(text, maxAnswer-utf8.RuneCountInString(head)), nil
+}
+
+// ask sends one request and returns the body of an answer that is fine. Errors
+// are one line, speak of Context7 as "it", and hold neither address nor key.
+func (d *Docs) ask(ctx context.Context, path string, params url.Values) ([]byte, error) {
+	base := strings.TrimRight(cmp.Or(d.BaseURL, context7URL), "/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path+"?"+params.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("its address is not one: %w", err)
+	}
+	if key := cmp.Or(d.APIKey, os.Getenv("CONTEXT7_API_KEY")); key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := cmp.Or(d.HTTP, http.DefaultClient).Do(req)
+	if err != nil {
+		return nil, unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, unreachable(ctx, err)
+	case len(body) > maxBody:
+		return nil, fmt.Errorf("its answer is larger than %d MiB", maxBody>>20)
+	case resp.StatusCode != http.StatusOK:
+		return nil, refused(resp.StatusCode, body)
+	}
+	// A page is no documentation: a proxy's, or one to sign in at.
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
+		return nil, errors.New("a web page came instead of an answer")
+	}
+	return body, nil
+}
+
+func unreachable(ctx context.Context, err error) error {
+	if urlErr := (*url.Error)(nil); errors.As(err, &urlErr) {
+		err = urlErr.Err
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", patience)
+	}
+	return fmt.Errorf("it can't be reached: %w", err)
+}
+
+// refused makes an error of an answer with a status other than 200, in
+// Context7's own words where it has some.
+func refused(status int, body []byte) error {
+	var said struct {
+		Message     string `json:"message"`
+		RedirectURL string `json:"redirectUrl"`
+	}
+	_ = json.Unmarshal(body, &said) // what is no JSON says nothing
+	switch {
+	case said.RedirectURL != "":
+		return fmt.Errorf("it has the library under another ID: %s", clip(said.RedirectURL, 100))
+	case said.Message != "":
+		return fmt.Errorf("it answered %d: %s", status, clip(said.Message, 200))
+	default:
+		return fmt.Errorf("it answered %d %s", status, http.StatusText(status))
+	}
+}
