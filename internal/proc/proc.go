@@ -23,8 +23,12 @@ type Command struct {
 	Env  []string // as it is; see [Environ]. nil: no variables
 	// OnLine gets every line of stdout and stderr, from a goroutine for each.
 	OnLine func(from Stream, line string)
-	Keep   int           // lines to keep for [Process.Tail]; 0: 50
-	Grace  time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
+	// Stdout and Stderr get what they are named after as it comes, instead of
+	// OnLine and the tail; one for both keeps what was written in its order. What
+	// they refuse is dropped.
+	Stdout, Stderr io.Writer
+	Keep           int           // lines to keep for [Process.Tail]; 0: 50
+	Grace          time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
 }
 
 // Stream says where a line came from.
@@ -86,6 +90,9 @@ func Start(c Command) (*Process, error) {
 		pipes = append(pipes, r, w)
 	}
 	cmd.Stdout, cmd.Stderr = pipes[1], pipes[3]
+	if c.Stderr != nil && c.Stderr == c.Stdout {
+		cmd.Stderr, c.Stderr = pipes[1], io.Discard // its own pipe stays empty
+	}
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -98,14 +105,20 @@ func Start(c Command) (*Process, error) {
 	_ = pipes[1].Close()
 	_ = pipes[3].Close()
 	var readers sync.WaitGroup
-	readers.Go(func() { p.read(pipes[0], Stdout, c.OnLine) })
-	readers.Go(func() { p.read(pipes[2], Stderr, c.OnLine) })
+	readers.Go(func() { p.read(pipes[0], Stdout, c.Stdout, c.OnLine) })
+	readers.Go(func() { p.read(pipes[2], Stderr, c.Stderr, c.OnLine) })
 	go p.wait(&readers, pipes[0], pipes[2])
 	return p, nil
 }
 
-// read keeps and hands on the lines of a stream until it ends.
-func (p *Process) read(f *os.File, from Stream, onLine func(Stream, string)) {
+// read hands a stream to a writer, or else keeps and hands on its lines, until it
+// ends.
+func (p *Process) read(f *os.File, from Stream, to io.Writer, onLine func(Stream, string)) {
+	if to != nil {
+		_, _ = io.Copy(to, f)
+		_, _ = io.Copy(io.Discard, f) // a child must not wait for a writer that gave up
+		return
+	}
 	eachLine(f, func(line string) {
 		p.tail.add(line)
 		if onLine != nil {

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -174,6 +175,35 @@ func TestStartErrorNamesTheProgram(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A child's output as it comes: whole, in its order, and read to its end when the
+// writer refuses it.
+func TestOutputToWriters(t *testing.T) {
+	long := strings.Repeat("x", 3*maxLine)
+	var both, out bytes.Buffer
+	c := command("lines", long, "2")
+	c.Stdout, c.Stderr = &both, &both
+	p, _ := start(t, c)
+	if p.Err() == nil || both.String() != long+"\n2\noops\n" || len(p.Tail()) != 0 {
+		t.Errorf("both: %d bytes, tail %q", both.Len(), p.Tail())
+	}
+	c = command("lines", "1", "2")
+	c.Stdout = &out
+	p, lines := start(t, c)
+	if p.Err() == nil || out.String() != "1\n2\n" || next(t, lines) != "stderr oops" {
+		t.Errorf("stdout %q", &out)
+	}
+	c = command("lines", long, long)
+	c.Stdout = refusing{}
+	p, _ = start(t, c)
+	if exit, ok := errors.AsType[*exec.ExitError](p.Err()); !ok || exit.ExitCode() != 3 {
+		t.Errorf("ended with %v", p.Err())
+	}
+}
+
+type refusing struct{}
+
+func (refusing) Write([]byte) (int, error) { return 0, errors.New("no") }
 
 func TestStopClosesStdin(t *testing.T) {
 	p, lines := start(t, command("cat"))

@@ -1,0 +1,196 @@
+package watch
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watcher pokes when something happens to directories or on the way to them.
+type watcher struct {
+	poke chan struct{}
+
+	// What is watched now; only update and close change it.
+	source  *fsnotify.Watcher // nil: there is none to be had
+	targets targets
+	watched map[string]fs.FileInfo // the directories of the targets
+	drain   sync.WaitGroup         // the goroutine that reads the source
+}
+
+func newWatcher() *watcher { return &watcher{poke: make(chan struct{}, 1)} }
+
+func (w *watcher) close() {
+	if w.source != nil {
+		_ = w.source.Close()
+	}
+	w.drain.Wait()
+	w.source = nil
+}
+
+// update watches what matters to directories now, and reports whether it can.
+func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
+	// What changes after it is looked at and before it is watched shows in the
+	// next round; something that changes all the time is left to polling.
+	for range 5 {
+		t := targetsOf(dirs, match)
+		now := t.dirs()
+		if w.source != nil && t.equal(w.targets) && same(now, w.watched) {
+			return true
+		}
+		// All anew: what a watch means whose directory was moved is more than
+		// anybody wants to know.
+		w.close()
+		source, err := fsnotify.NewWatcher()
+		if err != nil {
+			return false
+		}
+		for dir := range now {
+			if err := source.Add(dir); err != nil {
+				_ = source.Close()
+				return false
+			}
+		}
+		w.source, w.targets, w.watched = source, t, now
+		w.drain.Go(func() { w.read(source, t) })
+	}
+	return false
+}
+
+// same reports whether two sets name the same directories, which are still what
+// they were.
+func same(a, b map[string]fs.FileInfo) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for dir, info := range a {
+		if old, ok := b[dir]; !ok || !os.SameFile(info, old) {
+			return false
+		}
+	}
+	return true
+}
+
+// read pokes for the events that matter, and never keeps the source waiting.
+func (w *watcher) read(source *fsnotify.Watcher, t targets) {
+	for {
+		select {
+		case e, ok := <-source.Events:
+			if !ok {
+				return
+			}
+			if !t.matter(e.Name) {
+				continue
+			}
+		case _, ok := <-source.Errors: // too many events: some are lost
+			if !ok {
+				return
+			}
+		}
+		select {
+		case w.poke <- struct{}{}:
+		default: // it knows already
+		}
+	}
+}
+
+// targets are the places where a change may matter, free of symbolic links.
+type targets struct {
+	whole   map[string]bool // directories: each entry of theirs
+	entries map[string]bool // these only, in whichever directory
+}
+
+func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
+	t := targets{map[string]bool{}, map[string]bool{}}
+	for _, dir := range dirs {
+		real, ok := t.way(dir)
+		if !ok {
+			continue
+		}
+		t.whole[real] = true
+		entries, _ := os.ReadDir(real)
+		for _, e := range entries {
+			path := filepath.Join(real, e.Name())
+			if e.Type()&fs.ModeSymlink == 0 {
+				continue
+			}
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && match(info) {
+				t.way(path)
+			}
+		}
+	}
+	return t
+}
+
+// maxLinks is how many symbolic links a path may go through, as in Linux.
+const maxLinks = 40
+
+// way adds the entries that must stay what they are for a path to lead where it
+// leads: its links, and its last one. It returns where that is, if anything is
+// there.
+func (t targets) way(path string) (real string, ok bool) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", false
+	}
+	sep := string(filepath.Separator)
+	at, rest := sep, strings.Split(path, sep)
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		if err != nil {
+			t.entries[next] = true
+			return "", false
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		t.entries[next] = true
+		if links++; links > maxLinks {
+			return "", false
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", false
+		}
+		if filepath.IsAbs(target) {
+			at = sep
+		}
+		rest = append(strings.Split(target, sep), rest...)
+	}
+	t.entries[at] = true
+	return at, true
+}
+
+// dirs returns the directories to watch, as they are now: only they tell of their
+// entries.
+func (t targets) dirs() map[string]fs.FileInfo {
+	all := map[string]fs.FileInfo{}
+	add := func(dir string) {
+		if info, err := os.Stat(dir); err == nil {
+			all[dir] = info
+		}
+	}
+	for dir := range t.whole {
+		add(dir)
+	}
+	for entry := range t.entries {
+		add(filepath.Dir(entry))
+	}
+	return all
+}
+
+func (t targets) equal(other targets) bool {
+	return maps.Equal(t.whole, other.whole) && maps.Equal(t.entries, other.entries)
+}
+
+// matter reports whether something that happened to path may matter.
+func (t targets) matter(path string) bool {
+	return t.entries[path] || t.whole[path] || t.whole[filepath.Dir(path)]
+}
