@@ -66,7 +66,7 @@ type field struct {
 // Frame is a message whose outside was read: it is a JSON object and has a type.
 type Frame struct {
 	Type      Type
-	RequestID string // "" when absent or not a string
+	RequestID string // of a stream.query its queryId; "" when absent or not a string
 	CallID    string // what a result answers: id or callId; "" when absent or not a string
 	data      []byte
 	fields    []field
@@ -138,13 +138,15 @@ func syntax(err error) error {
 // nobody knows the caller asks [Type.FromProvider].
 func Open(data []byte) (Frame, *Error) {
 	f := Frame{data: data}
-	var typ, requestID, id, callID Raw
+	var typ, requestID, queryID, id, callID Raw
 	err := Object(data, func(name string, value Raw) error {
 		switch name {
 		case "type":
 			typ = value
 		case "requestId":
 			requestID = value
+		case "queryId":
+			queryID = value
 		case "id":
 			id = value
 		case "callId":
@@ -156,6 +158,9 @@ func Open(data []byte) (Frame, *Error) {
 	// What could be read of a broken message still helps its sender.
 	t, isText := Text(typ)
 	f.Type = Type(t)
+	if f.Type == TypeStreamQuery {
+		requestID = queryID
+	}
 	f.RequestID, _ = Text(requestID)
 	switch f.Type {
 	case TypeToolResult:
@@ -376,14 +381,21 @@ func HeadOf(m Message) Head {
 		h.RequestID = m.RequestID
 	case *FilterSet:
 		h.RequestID = m.RequestID
+	case *StreamQuery:
+		h.RequestID = m.QueryID
 	}
 	return h
 }
 
 // Peek reads the type and ids of a message from its beginning, as far as they
 // stand there.
-func Peek(beginning []byte) Head {
-	var h Head
+func Peek(beginning []byte) (h Head) {
+	var queryID string
+	defer func() {
+		if h.Type == TypeStreamQuery {
+			h.RequestID = queryID
+		}
+	}()
 	dec := jsontext.NewDecoder(bytes.NewReader(beginning), allowEscapes)
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return h
@@ -405,6 +417,8 @@ func Peek(beginning []byte) Head {
 			h.ID = s
 		case "requestId":
 			h.RequestID = s
+		case "queryId":
+			queryID = s
 		}
 	}
 }

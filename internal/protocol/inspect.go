@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +16,9 @@ import (
 // reference as often as it meets it and does not notice when that never ends:
 // one schema could stop the gateway.
 const (
-	maxSchemaDepth = 64   // levels of schemas within schemas
-	maxSchemaSteps = 1000 // schemas that one value is held against
+	maxSchemaDepth = 64      // levels of schemas within schemas
+	maxSchemaSteps = 1000    // schemas that one value is held against
+	maxPrograms    = 100_000 // instructions of all its patterns, compiled
 )
 
 // shape says what a keyword of JSON Schema may hold.
@@ -68,8 +68,11 @@ var inPlace = map[string]bool{"not": true, "if": true, "then": true, "else": tru
 
 // inspector walks a schema. Places are JSON pointers.
 type inspector struct {
-	nodes map[string]*node // by place
-	ids   map[string]*node // by absolute $id
+	doc      map[string]any
+	nodes    map[string]*node // by place
+	ids      map[string]*node // by absolute $id
+	programs int
+	foreign  foreign
 }
 
 // node is one schema within a schema.
@@ -79,8 +82,34 @@ type node struct {
 	base    *node // the nearest with an $id, or the root: what references begin at
 	uri     *url.URL
 	anchors map[string]*node // of a base
-	next    []*node          // held against the same value
 	state   int              // 0 not counted, -1 being counted, else the count
+
+	next       []*node          // held against the same value
+	properties map[string]*node // against the members of these names
+	tuple      []*node          // against the elements of these numbers
+	parts      []*node          // against any member or element, maybe
+
+	weight  int // of its keywords, see [node.weigh]
+	program int // instructions of its pattern
+	names   int // instructions of its patterns for names
+}
+
+// hold notes what a schema within is held against.
+func (n *node) hold(key, name string, child *node) {
+	switch {
+	case inPlace[key]:
+		n.next = append(n.next, child)
+	case key == "properties":
+		if n.properties == nil {
+			n.properties = map[string]*node{}
+		}
+		n.properties[name] = child
+	case name != "" && (key == "items" || key == "prefixItems"):
+		n.tuple = append(n.tuple, child)
+	case key == "$defs" || key == "definitions" || key == "contentSchema":
+	default:
+		n.parts = append(n.parts, child)
+	}
 }
 
 // faultAt says what is wrong at a place; the root's is empty.
@@ -92,28 +121,32 @@ func faultAt(at, format string, args ...any) error {
 }
 
 // inspect refuses what the schema library would take for a schema, or refuse
-// without saying where.
-func inspect(raw Raw) error {
+// without saying where. Of what it returns, doc lacks the patterns that can't be
+// checked.
+func inspect(raw Raw) (*inspector, error) {
 	var doc any
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return brief(err)
+		return nil, brief(err)
 	}
 	m, ok := doc.(map[string]any)
 	if !ok {
-		return errors.New("must be an object")
+		return nil, errors.New("must be an object")
 	}
 	if v, ok := m["$schema"].(string); ok && !knownDraft(v) {
-		return fmt.Errorf("/$schema: %.100q is not supported; use 2020-12 or draft-07, or leave it out", v)
+		return nil, fmt.Errorf("/$schema: %.100q is not supported; use 2020-12 or draft-07, or leave it out", v)
 	}
-	in := &inspector{nodes: map[string]*node{}, ids: map[string]*node{}}
+	in := &inspector{doc: m, nodes: map[string]*node{}, ids: map[string]*node{}}
 	if _, err := in.schema(m, "", nil, 0); err != nil {
-		return err
+		return nil, err
 	}
 	if err := in.link(); err != nil {
-		return err
+		return nil, err
 	}
-	return in.bounded()
+	return in, in.bounded()
 }
+
+// root is the whole schema.
+func (in *inspector) root() *node { return in.nodes[""] }
 
 func knownDraft(v string) bool {
 	v = strings.TrimSuffix(v, "#")
@@ -145,12 +178,24 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 		if key == "$dynamicRef" || key == "$recursiveRef" {
 			return nil, faultAt(at+"/"+key, "dynamic references are not supported in a tool's parameters; use $ref")
 		}
+		n.weigh(key, m[key])
 		what, known := keywords[key]
 		if !known {
 			// The library reads keys as encoding/json does, whatever their
 			// case: what is looked at here must be what it sees.
 			if meant, alike := alike(key); alike {
 				return nil, faultAt(at+"/"+key, "is no keyword; write %q", meant)
+			}
+			continue
+		}
+		in.foreign.note(key)
+		if what == aPattern {
+			size, err := in.pattern(m[key], at+"/"+key)
+			if err != nil {
+				return nil, err
+			}
+			if n.program = size; size == 0 {
+				delete(m, key)
 			}
 			continue
 		}
@@ -161,52 +206,24 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 	return n, nil
 }
 
-// identify gives a schema the names that references may use.
-func (in *inspector) identify(n *node, m map[string]any) error {
-	id, ok := m["$id"].(string)
-	if name, anchor := strings.CutPrefix(id, "#"); anchor { // draft-07
-		n.base.anchors[name] = n
-	} else if ok {
-		u, err := url.Parse(id)
-		if err != nil {
-			return faultAt(n.at+"/$id", "must be a URI")
-		}
-		u = n.base.uri.ResolveReference(u)
-		n.base, n.uri, n.anchors = n, u, map[string]*node{}
-		in.ids[withoutFragment(u)] = n
-	}
-	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
-		if a, ok := m[key].(string); ok {
-			n.base.anchors[a] = n
-		}
-	}
-	return nil
-}
-
-func withoutFragment(u *url.URL) string {
-	v := *u
-	v.Fragment, v.RawFragment = "", ""
-	return v.String()
-}
-
 // keyword looks at the value of one keyword.
 func (in *inspector) keyword(n *node, key string, what shape, v any, depth int) error {
 	at := n.at + "/" + escape(key)
-	within := func(v any, at string) error {
+	within := func(v any, at, name string) error {
 		child, err := in.schema(v, at, n.base, depth+1)
-		if err == nil && inPlace[key] {
-			n.next = append(n.next, child)
+		if err == nil {
+			n.hold(key, name, child)
 		}
 		return err
 	}
 	switch what {
 	case aSchema:
-		return within(v, at)
+		return within(v, at, "")
 	case aSchemaOrList:
 		if list, ok := v.([]any); ok {
 			return each(list, at, within)
 		}
-		return within(v, at)
+		return within(v, at, "")
 	case aSchemaList:
 		list, ok := v.([]any)
 		if !ok || len(list) == 0 {
@@ -214,7 +231,7 @@ func (in *inspector) keyword(n *node, key string, what shape, v any, depth int) 
 		}
 		return each(list, at, within)
 	case aSchemaByName, aSchemaByPattern, aSchemaOrTextsByName, aTextsByName:
-		return byName(v, at, what, within)
+		return in.byName(n, v, at, what, within)
 	case aRef:
 		var ok bool
 		if n.ref, ok = v.(string); !ok {
@@ -225,9 +242,10 @@ func (in *inspector) keyword(n *node, key string, what shape, v any, depth int) 
 	return plain(v, at, what)
 }
 
-func each(list []any, at string, do func(any, string) error) error {
+func each(list []any, at string, do func(v any, at, name string) error) error {
 	for i, v := range list {
-		if err := do(v, at+"/"+strconv.Itoa(i)); err != nil {
+		number := strconv.Itoa(i)
+		if err := do(v, at+"/"+number, number); err != nil {
 			return err
 		}
 	}
@@ -235,27 +253,32 @@ func each(list []any, at string, do func(any, string) error) error {
 }
 
 // byName looks at an object whose members are schemas, or lists of names.
-func byName(v any, at string, what shape, within func(any, string) error) error {
+func (in *inspector) byName(n *node, v any, at string, what shape, within func(v any, at, name string) error) error {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return faultAt(at, "must be an object")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		here := at + "/" + escape(name)
-		if what == aSchemaByPattern {
-			if err := plain(name, here, aPattern); err != nil {
-				return err
-			}
-		}
 		_, list := m[name].([]any)
 		var err error
 		if what == aTextsByName || (what == aSchemaOrTextsByName && list) {
 			err = plain(m[name], here, aTexts)
 		} else {
-			err = within(m[name], here)
+			err = within(m[name], here, name)
 		}
 		if err != nil {
 			return err
+		}
+		if what == aSchemaByPattern {
+			size, err := in.pattern(name, here)
+			if err != nil {
+				return err
+			}
+			if n.names += size; size == 0 {
+				delete(m, name)
+				in.foreign.names = true
+			}
 		}
 	}
 	return nil
@@ -267,14 +290,6 @@ func plain(v any, at string, what shape) error {
 	case aText:
 		if _, ok := v.(string); !ok {
 			return faultAt(at, "must be a string")
-		}
-	case aPattern:
-		s, ok := v.(string)
-		if !ok {
-			return faultAt(at, "must be a string")
-		}
-		if _, err := regexp.Compile(s); err != nil {
-			return faultAt(at, "is not a pattern that can be checked: %v", brief(err))
 		}
 	case aBool:
 		if _, ok := v.(bool); !ok {
@@ -299,17 +314,17 @@ func plain(v any, at string, what shape) error {
 		if !ok {
 			return faultAt(at, "must be an array of strings")
 		}
-		return each(list, at, func(v any, at string) error { return plain(v, at, aText) })
+		return each(list, at, func(v any, at, _ string) error { return plain(v, at, aText) })
 	case aType:
 		if list, ok := v.([]any); ok && len(list) > 0 {
 			return each(list, at, typeName)
 		}
-		return typeName(v, at)
+		return typeName(v, at, "")
 	}
 	return nil
 }
 
-func typeName(v any, at string) error {
+func typeName(v any, at, _ string) error {
 	switch v {
 	case "object", "array", "string", "number", "integer", "boolean", "null":
 		return nil
@@ -320,76 +335,6 @@ func typeName(v any, at string) error {
 // escape writes a name as a part of a JSON pointer.
 func escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-}
-
-// link finds what every reference refers to.
-func (in *inspector) link() error {
-	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
-		n := in.nodes[at]
-		if n.ref == "" {
-			continue
-		}
-		target := in.find(n)
-		if target == nil {
-			return faultAt(at+"/$ref", "%.100q is not in this schema", n.ref)
-		}
-		n.next = append(n.next, target)
-	}
-	return nil
-}
-
-// find is the schema that a node's reference refers to; nil for none.
-func (in *inspector) find(n *node) *node {
-	u, err := url.Parse(n.ref)
-	if err != nil {
-		return nil
-	}
-	base := n.base
-	if !strings.HasPrefix(n.ref, "#") {
-		if base = in.ids[withoutFragment(n.base.uri.ResolveReference(u))]; base == nil {
-			return nil
-		}
-	}
-	switch {
-	case u.Fragment == "":
-		return base
-	case u.Fragment[0] == '/':
-		return in.nodes[base.at+u.Fragment]
-	}
-	return base.anchors[u.Fragment]
-}
-
-// bounded refuses a schema that would be followed for ever, or for too long,
-// from any of its parts.
-func (in *inspector) bounded() error {
-	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
-		if err := in.nodes[at].count(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// count adds up the schemas that one value is held against from here.
-func (n *node) count() error {
-	switch {
-	case n.state > 0:
-		return nil
-	case n.state < 0:
-		return faultAt(n.at, "refers to itself without an end")
-	}
-	n.state = -1
-	steps := 1
-	for _, next := range n.next {
-		if err := next.count(); err != nil {
-			return err
-		}
-		if steps += next.state; steps > maxSchemaSteps {
-			return faultAt(n.at, "too many schemas are combined here: more than %d for one value", maxSchemaSteps)
-		}
-	}
-	n.state = steps
-	return nil
 }
 
 // alike finds the keyword that a key differs from in case only.

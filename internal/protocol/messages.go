@@ -47,9 +47,9 @@ type Tool struct {
 	Validate    *bool  `json:"validate,omitzero"` // false: args are not checked
 }
 
-// Concurrency limits the calls in flight at once.
+// Concurrency limits the calls in flight at once. Without Max it limits nothing.
 type Concurrency struct {
-	Max   int    `json:"max"`
+	Max   *int   `json:"max,omitzero"`
 	Scope string `json:"scope,omitzero"` // instance (default), provider, tool
 }
 
@@ -86,10 +86,11 @@ const (
 	TransformCallback = "callback"
 )
 
-// Transform changes a section of the system prompt.
+// Transform changes a section of the system prompt. Content is required but for
+// a callback.
 type Transform struct {
-	Action  string `json:"action"`
-	Content string `json:"content,omitzero"`
+	Action  string  `json:"action"`
+	Content *string `json:"content,omitzero"`
 }
 
 // Hooks are the rules and transforms of a provider. A nil transform removes it
@@ -99,7 +100,8 @@ type Hooks struct {
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// Hello registers a provider and binds it to a session.
+// Hello registers a provider and binds it to a session. What is nil in one that
+// restores a binding comes back as it was.
 type Hello struct {
 	Name            string       `json:"name"`
 	ProtocolVersion *int         `json:"protocolVersion"`
@@ -107,7 +109,7 @@ type Hello struct {
 	Instance        string       `json:"instance,omitzero"`
 	ReconnectToken  string       `json:"reconnectToken,omitzero"`
 	StartupContext  string       `json:"startup_context,omitzero"`
-	Context         string       `json:"context,omitzero"`
+	Context         *string      `json:"context,omitzero"`
 	Metadata        Raw          `json:"metadata,omitzero"`
 	Tools           []Tool       `json:"tools,omitzero"`
 	Hooks           *Hooks       `json:"hooks,omitzero"`

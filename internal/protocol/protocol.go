@@ -12,24 +12,27 @@ import "time"
 // Version is the protocol version that this gateway speaks ("hello.protocolVersion").
 const Version = 2
 
-// Limits of v2, section "Payload limits", and of design/protocol.md. Sizes are in bytes.
+// Limits of v2, section "Payload limits", and of our own. Sizes are in bytes.
 const (
 	MaxResult          = 5 << 20  // one tool.result
 	MaxMessage         = 2 << 20  // any other message
 	MaxFrame           = 16 << 20 // past this a connection is closed with 1009
 	MaxTools           = 100      // tools of one provider
 	MaxHookRules       = 50       // hook rules of one provider
+	MaxTransforms      = 50       // sections that one provider changes
+	MaxFilterRules     = 100      // rules of one filter
 	MaxStreams         = 20       // streams of one provider
 	MaxContext         = 8 << 10  // context, startup_context
 	MaxPattern         = 1 << 10  // one pattern of a rule or filter
 	MaxQueryLast       = 100      // stream.query.last; more is clamped
 	DefaultQueryLast   = 20
-	StreamRetention    = 200 // events kept in a stream
-	MaxConnections     = 50  // provider connections
-	MaxQueuedCalls     = 10  // calls waiting for a concurrency slot
-	MaxHeldInjects     = 10  // injects waiting for a session to become idle
-	MaxInjectCycles    = 3   // inject, turn, inject without the user in between
-	PushRate           = 10  // pushes a second for one (provider, session), and their burst
+	StreamRetention    = 200      // events kept in a stream
+	MaxStreamBytes     = 64 << 20 // events kept of one provider in one session, all its streams together
+	MaxConnections     = 50       // provider connections
+	MaxQueuedCalls     = 10       // calls waiting for a concurrency slot
+	MaxHeldInjects     = 10       // injects waiting for a session to become idle
+	MaxInjectCycles    = 3        // inject, turn, inject without the user in between
+	PushRate           = 10       // pushes a second for one (provider, session), and their burst
 	MaxPairingsAMinute = 5
 	MaxRebindsAMinute  = 10
 	MaxFinishedCalls   = 1024 // finished calls that a connection remembers

@@ -14,17 +14,25 @@ import (
 
 // Schema is a compiled JSON Schema of a tool's parameters.
 type Schema struct {
-	resolved *jsonschema.Resolved
-	flat     *flat // nil where it says more
+	resolved *jsonschema.Resolved // nil where nothing can be checked
+	root     *node                // what the check costs
+	flat     *flat                // nil where it says more
 }
 
 // CompileSchema compiles the schema of a tool's parameters (2020-12, draft-07
 // accepted). It must be a schema of an object. The error names the place in it,
-// as a JSON pointer.
+// as a JSON pointer. A pattern that may be right but is not one of Go's is left
+// to the provider to check.
 func CompileSchema(raw Raw) (s *Schema, err error) {
 	defer recovered(&err)
-	if err := inspect(raw); err != nil {
+	in, err := inspect(raw)
+	if err != nil {
 		return nil, err
+	}
+	if in.foreign.any {
+		if raw, err = json.Marshal(in.doc); err != nil {
+			return nil, fmt.Errorf("not a JSON Schema: %w", brief(err))
+		}
 	}
 	var doc jsonschema.Schema
 	if err := json.Unmarshal(raw, &doc); err != nil {
@@ -43,7 +51,10 @@ func CompileSchema(raw Raw) (s *Schema, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a JSON Schema: %w", brief(err))
 	}
-	return &Schema{resolved, flatten(raw)}, nil
+	if in.foreign.tightens() {
+		return &Schema{}, nil
+	}
+	return &Schema{resolved, in.root(), flatten(raw)}, nil
 }
 
 func objectSchema(s *jsonschema.Schema) bool {
@@ -66,6 +77,12 @@ func (s *Schema) Check(args Raw) (err error) {
 	var v map[string]any
 	if err := json.Unmarshal(args, &v); err != nil {
 		return brief(err)
+	}
+	if s.resolved == nil {
+		return nil
+	}
+	if err := s.root.affordable(v); err != nil {
+		return err
 	}
 	if err := s.resolved.Validate(v); err != nil {
 		return brief(err)

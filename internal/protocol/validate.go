@@ -113,10 +113,10 @@ func Validate(m Message) *Error {
 			c.wrong("tools", "is required")
 		}
 		c.tools(m.Tools)
+		c.names("remove", m.Remove)
 	case *HooksUpdate:
 		c.rules("", m.OnPreToolUse)
 		c.transforms("", m.Transforms)
-		c.limit("onPreToolUse", len(m.OnPreToolUse), MaxHookRules, "hook rules")
 	case *ContextUpdate:
 		if m.Context == nil {
 			c.wrong("context", "is required (an empty text clears it)")
@@ -127,6 +127,7 @@ func Validate(m Message) *Error {
 		c.filter(m)
 	case *StreamQuery:
 		c.required("queryId", m.QueryID)
+		c.names("streams", m.Streams)
 		if m.Last != nil && *m.Last < 1 {
 			c.wrong("last", "must be at least 1")
 		}
@@ -163,7 +164,7 @@ func (c *checker) hello(m *Hello) {
 		}
 	}
 	if k := m.Concurrency; k != nil {
-		if k.Max < 1 {
+		if k.Max != nil && *k.Max < 1 {
 			c.wrong("concurrency.max", "must be at least 1")
 		}
 		if k.Scope != "" {
@@ -173,9 +174,10 @@ func (c *checker) hello(m *Hello) {
 	if h := m.Hooks; h != nil {
 		c.rules("hooks.", h.OnPreToolUse)
 		c.transforms("hooks.", h.Transforms)
-		c.limit("hooks.onPreToolUse", len(h.OnPreToolUse), MaxHookRules, "hook rules")
 	}
-	c.limit("context", len(m.Context), MaxContext, "bytes")
+	if m.Context != nil {
+		c.limit("context", len(*m.Context), MaxContext, "bytes")
+	}
 	c.limit("startup_context", len(m.StartupContext), MaxContext, "bytes")
 }
 
@@ -257,21 +259,41 @@ func (c *checker) rules(prefix string, rules []Rule) {
 			return
 		}
 	}
+	c.limit(prefix+"onPreToolUse", len(rules), MaxHookRules, "hook rules")
 }
 
 func (c *checker) transforms(prefix string, transforms map[string]*Transform) {
+	changed := 0
 	for _, section := range slices.Sorted(maps.Keys(transforms)) {
-		// A nil one is removed, or was never there.
-		if t := transforms[section]; t != nil {
-			c.oneOf(prefix+"transforms."+section+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace, TransformCallback)
+		t := transforms[section]
+		if t == nil { // it is removed, or was never there
+			continue
 		}
+		changed++
+		at := prefix + "transforms." + section
+		c.oneOf(at+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace, TransformCallback)
+		if t.Content == nil && t.Action != TransformCallback {
+			c.wrong(at+".content", "is required")
+		}
+	}
+	c.limit(prefix+"transforms", changed, MaxTransforms, "sections")
+}
+
+// names checks a list in which an empty name, or null, is a mistake.
+func (c *checker) names(field string, names []string) {
+	if i := slices.Index(names, ""); i >= 0 {
+		c.wrong(fmt.Sprintf("%s[%d]", field, i), "must be a name")
 	}
 }
 
 func (c *checker) filter(m *FilterSet) {
 	c.required("stream", m.Stream)
 	if m.Stream != "" {
-		c.validName("stream", m.Stream)
+		stream, provider, whole := strings.Cut(m.Stream, "@")
+		c.validName("stream", stream)
+		if whole {
+			c.validName("stream", provider)
+		}
 	}
 	if m.Rules == nil {
 		c.wrong("rules", "is required ([] removes the filter)")
@@ -284,4 +306,5 @@ func (c *checker) filter(m *FilterSet) {
 		}
 		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface), string(LevelInject))
 	}
+	c.limit("rules", len(m.Rules), MaxFilterRules, "rules")
 }

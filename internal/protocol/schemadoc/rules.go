@@ -11,8 +11,9 @@ import (
 // Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide;
 // a test holds these to them.
 const (
-	namePattern     = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
-	toolNamePattern = `^[A-Za-z0-9_-]{1,64}$`
+	namePattern      = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+	ownStreamPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`
+	toolNamePattern  = `^[A-Za-z0-9_-]{1,64}$`
 )
 
 // optional are fields that the types always write and the gateway does without.
@@ -47,8 +48,11 @@ var fields = map[string]change{
 	"tools.update.tools":         maxItems(protocol.MaxTools),
 	"hooks.update.onPreToolUse":  maxItems(protocol.MaxHookRules),
 	"context.update.context":     maxLength(protocol.MaxContext),
-	"filter.set.stream":          pattern(namePattern),
+	"tools.update.remove":        each(filled),
+	"filter.set.stream":          pattern(ownStreamPattern),
+	"filter.set.rules":           maxItems(protocol.MaxFilterRules),
 	"stream.query.queryId":       filled,
+	"stream.query.streams":       each(filled),
 	"stream.query.last":          minimum(1),
 	"Tool.name":                  pattern(toolNamePattern),
 	"Tool.description":           filled,
@@ -98,6 +102,10 @@ var objects = map[string]change{
 			return &jsonschema.Schema{If: with("action", &jsonschema.Schema{Const: constant(action)}), Then: with(field, text())}
 		}
 		s.AllOf = []*jsonschema.Schema{when(protocol.ActionContext, "content"), when(protocol.ActionGate, "gateId")}
+	},
+	"Transform": func(s *jsonschema.Schema) {
+		s.If = with("action", &jsonschema.Schema{Const: constant(protocol.TransformCallback)})
+		s.Else = with("content", &jsonschema.Schema{Type: "string"})
 	},
 }
 
