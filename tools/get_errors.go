@@ -1,0 +1,87 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tapgw/tools/internal/code"
+	"tapgw/tools/internal/gitstate"
+)
+
+type getErrorsIn struct {
+	FilePaths []string `json:"filePaths,omitzero" jsonschema:"The files to check. Default: those that git says have changed, or else all."`
+}
+
+var _ = add(&Tool{
+	Name: "get_errors",
+	Description: "Tell compile errors and warnings in source files, as an editor would show them. Use it after editing. " +
+		"Language servers are asked where they are installed, compilers otherwise; the answer says which.",
+	Kind: Read,
+}, getErrors)
+
+// maxChecked is how many files are checked that were not named.
+const maxChecked = 100
+
+func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
+	w, done, err := env.source(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	var more string
+	paths, err := env.paths(ctx, in.FilePaths)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(in.FilePaths) == 0 {
+		names := changedSources(ctx, w)
+		if n := len(names) - maxChecked; n > 0 {
+			names = names[:maxChecked]
+			more = fmt.Sprintf(", %d more were not: name those that matter", n)
+		}
+		for _, name := range names {
+			paths = append(paths, filepath.Join(w.Tree.Dir, name))
+		}
+	}
+	if len(paths) == 0 {
+		return text("There are no source files to check."), nil
+	}
+	a, err := w.Problems(ctx, paths)
+	if err != nil {
+		return Result{}, err
+	}
+	files := fmt.Sprintf("%d files", len(paths))
+	if len(paths) == 1 {
+		files = "1 file"
+	}
+	if len(a.Lines) == 0 {
+		return told("No errors in "+files+more, a), nil
+	}
+	return told(fmt.Sprintf("%d problems in %s%s", len(a.Lines), files, more), a), nil
+}
+
+// changedSources are the source files that have changed as git sees it, or all
+// where it sees none.
+func changedSources(ctx context.Context, w code.Workspace) (names []string) {
+	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !code.Checkable(name) })
+	state, err := gitstate.Of(ctx, w.Tree.Dir)
+	if err != nil {
+		return all
+	}
+	for _, entry := range slices.Concat(state.Staged, state.Unstaged, state.Untracked, state.Conflicts) {
+		plain, _, _ := strings.Cut(entry, " (") // git's word about it
+		_, renamed, _ := strings.Cut(entry, " -> ")
+		for _, name := range []string{entry, plain, renamed} {
+			if slices.Contains(all, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return all
+	}
+	return names
+}

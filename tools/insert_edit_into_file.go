@@ -1,0 +1,48 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"tapgw/tools/internal/schema"
+)
+
+type insertEditIn struct {
+	FilePath    string `json:"filePath" jsonschema:"The file to write: an absolute path, or one relative to the workspace."`
+	Code        string `json:"code" jsonschema:"The whole new text of the file, from its first line to its last. Nothing may be left out."`
+	Explanation string `json:"explanation,omitzero" jsonschema:"A short explanation of the edit."`
+}
+
+// The language server calls this one when its own edit tools have made up the new
+// text, and may send more than it was told.
+var _ = add(&Tool{
+	Name:        "insert_edit_into_file",
+	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or apply_patch.",
+	Parameters:  schema.Tolerant[insertEditIn](),
+	Kind:        Edit,
+}, insertEdit)
+
+// leftOut is how models abbreviate what they mean to keep.
+var leftOut = regexp.MustCompile(`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
+
+func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) {
+	at, err := env.files().At(ctx, in.FilePath, true)
+	if err != nil {
+		return Result{}, err
+	}
+	defer at.Close()
+	if leftOut.MatchString(in.Code) {
+		old, err := at.ReadText()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Result{}, err
+		}
+		if !leftOut.MatchString(old) {
+			return Result{}, fmt.Errorf("the code leaves out parts of %s (%q): it was not written; send the whole text, or use replace_string_in_file",
+				at.Name, leftOut.FindString(in.Code))
+		}
+	}
+	return env.write(at, in.Code)
+}

@@ -1,0 +1,191 @@
+// Package check finds what is wrong in source files without a language server:
+// with the language's own compiler where it is installed, which reads files and
+// runs nothing of them.
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapgw/tools/internal/shell"
+)
+
+// Problem is what is wrong in a file.
+type Problem struct {
+	Path    string // absolute
+	Line    int    // from 1
+	Col     int    // from 1; 0: unknown
+	Message string
+}
+
+// Files checks files of one kind, told by their ending, given as absolute paths.
+// It says by what it did; an error says why they could not be checked.
+func Files(ctx context.Context, paths []string) (problems []Problem, by string, err error) {
+	switch ext := filepath.Ext(paths[0]); ext {
+	case ".go":
+		if _, err := exec.LookPath("go"); err == nil {
+			if problems, err := vet(ctx, paths); err == nil {
+				return problems, "go vet", nil
+			}
+		}
+		return parse(paths), "the Go parser (syntax only)", nil
+	case ".py", ".pyi":
+		problems, err := compile(ctx, paths)
+		return problems, "the Python compiler (syntax only)", err
+	case ".js", ".mjs", ".cjs":
+		problems, err := node(ctx, paths)
+		return problems, "node --check (syntax only)", err
+	case ".ts", ".tsx", ".mts", ".cts", ".jsx":
+		return nil, "", errors.New("typescript-language-server is not on PATH")
+	default:
+		return nil, "", fmt.Errorf("nothing here checks %q files", ext)
+	}
+}
+
+// maxOutput is how much is read of what a compiler says.
+const maxOutput = 1 << 20
+
+// run runs a compiler and returns its outputs.
+func run(ctx context.Context, dir string, input []byte, argv ...string) (stdout, stderr string, ok bool, err error) {
+	out, errs := shell.Output{Max: maxOutput}, shell.Output{Max: maxOutput}
+	exit, err := shell.Run(ctx, shell.Command{
+		Args: argv, Dir: dir, Input: input, Stdout: &out, Stderr: &errs,
+		Env: append(shell.Environ(), "GOTOOLCHAIN=local", "GOPROXY=off"), // to look is no reason to download
+	})
+	return out.String(), errs.String(), exit.OK(), err
+}
+
+// vetLine is what go vet and the compiler behind it say.
+var vetLine = regexp.MustCompile(`^(?:vet: )?(\S.*\.go):(\d+):(?:(\d+):)? (.+)$`)
+
+// vet asks about the packages of files. It fails where they belong to no module
+// that can be built here.
+func vet(ctx context.Context, paths []string) ([]Problem, error) {
+	var problems []Problem
+	var dirs []string
+	for _, path := range paths {
+		if dir := filepath.Dir(path); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range dirs {
+		_, said, ok, err := run(ctx, dir, nil, "go", "vet", ".")
+		if err != nil {
+			return nil, err
+		}
+		var found int
+		for line := range strings.SplitSeq(said, "\n") {
+			m := vetLine.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			found++
+			path := m[1]
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			if slices.Contains(paths, path) {
+				problems = append(problems, Problem{path, number(m[2]), number(m[3]), m[4]})
+			}
+		}
+		if !ok && found == 0 {
+			return nil, errors.New(strings.TrimSpace(said))
+		}
+	}
+	return problems, nil
+}
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+func parse(paths []string) (problems []Problem) {
+	for _, path := range paths {
+		_, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if list, ok := errors.AsType[scanner.ErrorList](err); ok {
+			for _, e := range list {
+				problems = append(problems, Problem{path, e.Pos.Line, e.Pos.Column, e.Msg})
+			}
+		} else if err != nil {
+			problems = append(problems, Problem{path, 1, 0, err.Error()})
+		}
+	}
+	return problems
+}
+
+// compiler compiles files without writing anything, or running it.
+const compiler = `
+import json, sys, tokenize, warnings
+warnings.simplefilter("ignore")
+for path in json.load(sys.stdin):
+    try:
+        with tokenize.open(path) as f:
+            compile(f.read(), path, "exec", dont_inherit=True)
+    except SyntaxError as e:
+        print(json.dumps({"Path": path, "Line": e.lineno or 1, "Col": e.offset or 0, "Message": "%s: %s" % (type(e).__name__, e.msg)}))
+    except Exception as e:
+        print(json.dumps({"Path": path, "Line": 1, "Message": str(e)}))
+`
+
+func compile(ctx context.Context, paths []string) (problems []Problem, err error) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		return nil, errors.New("neither pyright-langserver nor python3 is on PATH")
+	}
+	input, err := json.Marshal(paths)
+	if err != nil {
+		return nil, err
+	}
+	out, said, ok, err := run(ctx, filepath.Dir(paths[0]), input, "python3", "-I", "-c", compiler)
+	if err == nil && !ok {
+		err = fmt.Errorf("running python3: %s", strings.TrimSpace(said))
+	}
+	for line := range strings.Lines(out) {
+		var p Problem
+		if err == nil && json.Unmarshal([]byte(line), &p) == nil {
+			problems = append(problems, p)
+		}
+	}
+	return problems, err
+}
+
+// nodeLine begins what node says: the file and the line.
+var nodeLine = regexp.MustCompile(`(?m)^(?:file://)?(/.*):(\d+)$`)
+
+// nodeError is what it says in the end.
+var nodeError = regexp.MustCompile(`(?m)^\w*Error: .*$`)
+
+func node(ctx context.Context, paths []string) (problems []Problem, err error) {
+	if _, err := exec.LookPath("node"); err != nil {
+		return nil, errors.New("neither typescript-language-server nor node is on PATH")
+	}
+	for _, path := range paths {
+		_, said, ok, err := run(ctx, filepath.Dir(path), nil, "node", "--check", path)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			continue
+		}
+		p := Problem{Path: path, Line: 1, Message: strings.TrimSpace(said)}
+		if m := nodeLine.FindStringSubmatch(said); m != nil {
+			p.Line = number(m[2])
+		}
+		if m := nodeError.FindString(said); m != "" {
+			p.Message = m
+		}
+		problems = append(problems, p)
+	}
+	return problems, nil
+}

@@ -1,0 +1,186 @@
+# Runs tool modules for the program that started it: one JSON object a line, in
+# from stdin, out to stdout. "probe FILE..." says what each file's tool is;
+# "serve FILE" answers calls of one, one after another.
+import _thread
+import os
+import sys
+
+sys.path[:] = [p for p in sys.path if p]  # not the modules of wherever we run
+import importlib.util
+import json
+import types
+from dataclasses import dataclass
+from typing import Any, Callable
+
+# What a tool prints, and what its children print, is not our channel's.
+_in, _out = os.dup(0), os.dup(1)
+_null = os.open(os.devnull, os.O_RDONLY)
+os.dup2(_null, 0)
+os.dup2(2, 1)
+for _stream in (sys.stdout, sys.stderr):
+    _stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+@dataclass
+class ToolContext:
+    workspace_root: str
+    sync_file_to_server: Callable[[str, str], None]
+    open_document: Callable[[str, str, str], None]
+    lsp_bridge: Any = None
+
+
+_sending = _thread.allocate_lock()
+
+
+def send(**frame):
+    data = json.dumps(frame, allow_nan=False).encode() + b"\n"
+    with _sending:
+        while data:
+            data = data[os.write(_out, data):]
+
+
+def package(directory):
+    """Makes the directory the package "tools", whatever its name is."""
+    tools = types.ModuleType("tools")
+    tools.__path__ = [directory]
+    sys.modules["tools"] = tools
+    sys.path.append(os.path.dirname(directory))
+    if not os.path.exists(os.path.join(directory, "_base.py")):
+        base = types.ModuleType("tools._base")
+        base.ToolContext = ToolContext
+        ToolContext.__module__ = "tools._base"
+        sys.modules["tools._base"] = tools._base = base
+
+
+def load(path):
+    name = "tools." + os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def explain(error, path):
+    """Says what went wrong and on which line of the file."""
+    import traceback
+
+    line = 0
+    if isinstance(error, SyntaxError) and error.filename == path:
+        line = error.lineno or 0
+    step = error.__traceback__
+    while step:
+        if step.tb_frame.f_code.co_filename == path:
+            line = step.tb_lineno
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return "SyntaxError: %s" % error.msg, line
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    if isinstance(error, SystemExit):
+        text = "it called sys.exit(%s)" % ("" if error.code is None else error.code)
+    return text, line
+
+
+def probe(paths):
+    send(python=sys.executable)
+    for path in paths:
+        send(file=path)
+        try:
+            module = load(path)
+            if not hasattr(module, "SCHEMA") or not hasattr(module, "execute"):
+                send(skip=True)
+            elif not isinstance(module.SCHEMA, dict):
+                send(fault="SCHEMA is a %s, not a dict" % type(module.SCHEMA).__name__)
+            elif not callable(module.execute):
+                send(fault="execute is a %s, not a function" % type(module.execute).__name__)
+            else:
+                send(schema=module.SCHEMA)
+        except BaseException as error:
+            text, line = explain(error, path)
+            send(fault=text, line=line)
+
+
+def context(call):
+    number = call["call"]
+
+    def sync_file_to_server(path, content):
+        if not isinstance(content, str):
+            raise TypeError("sync_file_to_server: content must be str, not " + type(content).__name__)
+        send(call=number, sync=[os.path.abspath(os.fspath(path)), content])
+
+    def open_document(uri, language, text):
+        send(call=number, open=[str(uri), str(language), str(text)])
+
+    fields = dict(
+        workspace_root=call["root"],
+        sync_file_to_server=sync_file_to_server,
+        open_document=open_document,
+    )
+    # A directory's own _base has a context of its own, perhaps an older one.
+    theirs = getattr(sys.modules.get("tools._base"), "ToolContext", ToolContext)
+    for more in ({"lsp_bridge": None}, {}):
+        try:
+            return theirs(**fields, **more)
+        except TypeError:
+            pass
+    return ToolContext(**fields)
+
+
+def serve(path):
+    try:
+        module = load(path)
+    except BaseException as error:
+        text, line = explain(error, path)
+        send(fault=text, line=line)
+        return
+    ourselves = os.getpid()
+    for request in os.fdopen(_in, "rb"):
+        call = json.loads(request)
+        number = call["call"]
+        try:
+            os.chdir(call["root"])
+            result = module.execute(call["input"], context(call))
+            if isinstance(result, types.CoroutineType):
+                import asyncio
+
+                result = asyncio.run(result)
+            if os.getpid() != ourselves:
+                os._exit(0)  # a fork of the tool's that came back
+            try:
+                send(call=number, result=result)
+            except (TypeError, ValueError, RecursionError) as error:
+                send(call=number, fault="it returned what JSON cannot hold: %s" % error, line=0)
+        except BaseException as error:
+            if os.getpid() != ourselves:
+                os._exit(1)
+            text, line = explain(error, path)
+            send(call=number, fault=text, line=line)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def bound_memory():
+    """Has a tool that takes too much fail, before the machine does."""
+    try:
+        import resource
+
+        limit = max(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        if hard == resource.RLIM_INFINITY or hard > limit:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
+bound_memory()
+package(os.path.dirname(sys.argv[2]))
+if sys.argv[1] == "probe":
+    probe(sys.argv[2:])
+else:
+    serve(sys.argv[2])

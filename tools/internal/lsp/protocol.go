@@ -1,0 +1,145 @@
+package lsp
+
+import (
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+type object = map[string]any
+
+// position is a place in a text: lines from 0, characters in UTF-16 units.
+type position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+type span struct {
+	Start position `json:"start"`
+	End   position `json:"end"`
+}
+
+type location struct {
+	URI   string `json:"uri"`
+	Range span   `json:"range"`
+}
+
+type diagnostic struct {
+	Range    span            `json:"range"`
+	Severity int             `json:"severity"`
+	Code     json.RawMessage `json:"code"`
+	Source   string          `json:"source"`
+	Message  string          `json:"message"`
+}
+
+// Place is a place in a file.
+type Place struct {
+	Path string // absolute
+	Line int    // from 1
+	Col  int    // from 1, in UTF-16 units
+}
+
+// Problem is what a server finds wrong in a file.
+type Problem struct {
+	Place
+	Severity string // error, warning, information or hint
+	Message  string
+	Source   string // who says so, with its code
+}
+
+// Symbol is something that has a name.
+type Symbol struct {
+	Place
+	Name      string
+	Kind      string
+	Container string
+}
+
+func (d diagnostic) problem(path string) Problem {
+	severity := "error"
+	if d.Severity >= 1 && d.Severity <= 4 {
+		severity = []string{"error", "warning", "information", "hint"}[d.Severity-1]
+	}
+	source := d.Source
+	var code any
+	if json.Unmarshal(d.Code, &code) == nil && code != nil {
+		source = strings.TrimSpace(source + " " + strings.Trim(string(d.Code), `"`))
+	}
+	return Problem{
+		Place:    Place{path, d.Range.Start.Line + 1, d.Range.Start.Character + 1},
+		Severity: severity, Message: d.Message, Source: source,
+	}
+}
+
+// kinds are the protocol's names of symbols, from 1.
+var kinds = []string{
+	"", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
+	"interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key",
+	"null", "enum member", "struct", "event", "operator", "type parameter",
+}
+
+func kindOf(n int) string {
+	if n < 0 || n >= len(kinds) {
+		return ""
+	}
+	return kinds[n]
+}
+
+// uriOf is the URI of an absolute path.
+func uriOf(path string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
+}
+
+// pathOf is the path of a URI, "" if it is no file's.
+func pathOf(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" {
+		return ""
+	}
+	return filepath.FromSlash(u.Path)
+}
+
+// find returns where a name first stands in a text as a word of its own, from a
+// line on, counted from 1; ok is false if it doesn't.
+func find(text, name string, line int) (p position, ok bool) {
+	begin := line - 1
+	for n, line := range strings.Split(text, "\n") {
+		for from := 0; n >= begin; {
+			i := strings.Index(line[from:], name)
+			if i < 0 {
+				break
+			}
+			i += from
+			if boundary(line, i) && boundary(line, i+len(name)) {
+				return position{n, units(line[:i])}, true
+			}
+			from = i + 1
+		}
+	}
+	return position{}, false
+}
+
+// boundary reports whether no word goes on across an offset.
+func boundary(line string, i int) bool {
+	before, _ := utf8.DecodeLastRuneInString(line[:i])
+	after, _ := utf8.DecodeRuneInString(line[i:])
+	return !inWord(before) || !inWord(after)
+}
+
+func inWord(r rune) bool {
+	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || r > utf8.RuneSelf && r != utf8.RuneError
+}
+
+// units is the length of a text in UTF-16.
+func units(s string) int {
+	n := 0
+	for _, r := range s {
+		n++
+		if r > 0xffff {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package outline
+
+import "strings"
+
+// lead skips what may stand before the comment that introduces a file: blank
+// lines, #! and declarations of the encoding.
+func lead(lines []string) []string {
+	for len(lines) > 0 {
+		l := strings.TrimSpace(lines[0])
+		if l != "" && !strings.HasPrefix(l, "#!") && !strings.Contains(l, "-*- coding") && l != "<?php" && l != `"use strict";` {
+			return lines
+		}
+		lines = lines[1:]
+	}
+	return nil
+}
+
+// docstring is the text in Python's quotes, or else the first comment.
+func docstring(lines []string) string {
+	rest := lead(lines)
+	for len(rest) > 0 && (strings.HasPrefix(rest[0], "#") || strings.TrimSpace(rest[0]) == "") {
+		rest = rest[1:]
+	}
+	text := strings.Join(rest, "\n")
+	for _, quote := range []string{`"""`, `'''`} {
+		if body, ok := strings.CutPrefix(strings.TrimLeft(text, "rRuU"), quote); ok {
+			doc, _, _ := strings.Cut(body, quote)
+			return tidy(doc)
+		}
+	}
+	return hashComment(lines)
+}
+
+func hashComment(lines []string) string { return comment(lines, "#") }
+
+// innerComment is Rust's //!, or else //.
+func innerComment(lines []string) string {
+	if doc := comment(lines, "//!"); doc != "" {
+		return doc
+	}
+	return blockComment(lines)
+}
+
+// blockComment is the first /* */, or else the first // lines.
+func blockComment(lines []string) string {
+	rest := lead(lines)
+	body, ok := strings.CutPrefix(strings.Join(rest, "\n"), "/*")
+	if !ok {
+		return comment(lines, "//")
+	}
+	body, _, _ = strings.Cut(body, "*/")
+	var doc []string
+	for l := range strings.SplitSeq(body, "\n") {
+		doc = append(doc, strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(l), "*")))
+	}
+	return tidy(strings.Join(doc, "\n"))
+}
+
+// comment is the lines from the first that begin with a mark.
+func comment(lines []string, mark string) string {
+	var doc []string
+	for _, l := range lead(lines) {
+		body, ok := strings.CutPrefix(strings.TrimSpace(l), mark)
+		if !ok {
+			break
+		}
+		doc = append(doc, strings.TrimPrefix(strings.TrimLeft(body, "/#"), " "))
+	}
+	return tidy(strings.Join(doc, "\n"))
+}
+
+// tidy takes the white space around a text and at its lines' ends.
+func tidy(doc string) string {
+	lines := strings.Split(strings.TrimSpace(doc), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " \t\r")
+	}
+	return strings.Join(lines, "\n")
+}

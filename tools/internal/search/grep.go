@@ -1,0 +1,188 @@
+package search
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Query is a text to find. In small letters only, it finds capitals too.
+type Query struct {
+	Text    string
+	Regexp  bool  // Text is a regular expression; it looks at one line at a time
+	Include *Glob // files to search; nil: all
+}
+
+// Match is a line in which something was found.
+type Match struct {
+	Path string // with slashes
+	Line int    // the first is 1
+	Text string // of the line; of a long one what is around the first find
+}
+
+// Found is what a search found, sorted by path and line.
+type Found struct {
+	Matches []Match
+	// More says that there are more than were counted: the search was stopped.
+	More bool
+}
+
+// maxMatches is how many lines are found before the search stops.
+const maxMatches = 20_000
+
+func (f *Found) add(m Match) bool {
+	f.More = len(f.Matches) >= maxMatches
+	if !f.More {
+		f.Matches = append(f.Matches, m)
+	}
+	return !f.More
+}
+
+// drop forgets what was found in a file.
+func (f *Found) drop(path string) {
+	f.Matches = slices.DeleteFunc(f.Matches, func(m Match) bool { return m.Path == path })
+}
+
+// Grep finds the lines of text files that hold what the query asks for.
+func (t Tree) Grep(ctx context.Context, q Query) (Found, error) {
+	var found Found
+	if q.Text == "" {
+		return found, errors.New("the query is empty")
+	}
+	if strings.ContainsAny(q.Text, "\r\n\x00") || q.Regexp && lineBreak.MatchString(q.Text) {
+		return found, errors.New("the query spans lines: one line at a time is searched")
+	}
+	var err error
+	if t.Ripgrep != "" {
+		err = t.rgGrep(ctx, q, &found)
+	} else {
+		err = t.ownGrep(ctx, q, &found)
+	}
+	slices.SortFunc(found.Matches, func(a, b Match) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
+	})
+	return found, err
+}
+
+// lineBreak is \n or \r in a regular expression; an even number of backslashes
+// before it are themselves.
+var lineBreak = regexp.MustCompile(`(^|[^\\])(\\\\)*\\[nr]`)
+
+func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
+	expr := q.Text
+	if !q.Regexp {
+		expr = regexp.QuoteMeta(expr)
+	}
+	if folds(q.Text, q.Regexp) {
+		expr = "(?i:" + expr + ")"
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return fmt.Errorf("%w (in the syntax of Go's regexp: ripgrep is not installed)", err)
+	}
+	files, err := t.Files(ctx, q.Include)
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Sorted(slices.Values(files)) {
+		data, err := t.text(path)
+		if err != nil || data == nil || !q.Regexp && !re.Match(data) {
+			continue // what cannot be read is left out, as in ripgrep
+		}
+		if err := grepText(ctx, re, path, data, found); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text reads a file, nil if it is none to search.
+func (t Tree) text(path string) ([]byte, error) {
+	info, err := fs.Stat(t.FS, path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxFile {
+		return nil, err
+	}
+	data, err := fs.ReadFile(t.FS, path)
+	if err != nil || bytes.IndexByte(data, 0) >= 0 {
+		return nil, err
+	}
+	return data, nil
+}
+
+func grepText(ctx context.Context, re *regexp.Regexp, path string, data []byte, found *Found) error {
+	for n := 1; len(data) > 0; n++ {
+		var line []byte
+		line, data, _ = bytes.Cut(data, []byte("\n"))
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		at := re.FindIndex(line)
+		if at == nil {
+			continue
+		}
+		e := newExcerpt(at[0])
+		e.add(line)
+		if !found.add(Match{path, n, e.text()}) {
+			return errEnough
+		}
+	}
+	return ctx.Err()
+}
+
+// An excerpt of a line has this many bytes before and after the begin of what was
+// found.
+const (
+	excerptBefore = 80
+	excerptAfter  = 220
+)
+
+// excerpt keeps a part of a line that comes in pieces.
+type excerpt struct {
+	from, to int // of the line
+	seen     int
+	kept     []byte
+}
+
+func newExcerpt(find int) *excerpt {
+	e := &excerpt{from: find - excerptBefore, to: find + excerptAfter}
+	if e.from < excerptBefore { // nearly the begin of the line: then rather that
+		e.from = 0
+	}
+	return e
+}
+
+func (e *excerpt) add(piece []byte) {
+	piece = bytes.TrimSuffix(piece, []byte("\n"))
+	from := min(max(e.from-e.seen, 0), len(piece))
+	to := min(max(e.to-e.seen, 0), len(piece))
+	e.kept = append(e.kept, piece[from:to]...)
+	e.seen += len(piece)
+}
+
+// text is the excerpt in whole characters, with … where something is missing.
+func (e *excerpt) text() string {
+	s := string(bytes.TrimSuffix(e.kept, []byte("\r")))
+	if e.from > 0 {
+		for s != "" && !utf8.RuneStart(s[0]) {
+			s = s[1:]
+		}
+		s = "…" + s
+	}
+	if e.seen > e.to {
+		for n := 0; n < utf8.UTFMax && s != ""; n++ {
+			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size > 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+		s += "…"
+	}
+	return s
+}

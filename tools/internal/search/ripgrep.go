@@ -1,0 +1,175 @@
+package search
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"tapgw/internal/proc"
+)
+
+// run starts ripgrep in the tree and hands its output to read, which may stop
+// early. Files that cannot be read are left out of account.
+func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.Ripgrep, args...)
+	cmd.Dir = t.Dir
+	cmd.Env = proc.Environ(nil)
+	cmd.WaitDelay = time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("starting ripgrep: %w", err)
+	}
+	readErr := read(bufio.NewReaderSize(stdout, 64<<10))
+	stopped := errors.Is(readErr, errEnough)
+	if readErr != nil {
+		cancel()
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case stopped:
+		return nil
+	case readErr != nil:
+		return fmt.Errorf("reading what ripgrep found: %w", readErr)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &exit) && exit.ExitCode() == 2 && stderr.Len() > 0:
+		return errors.New(strings.Join(strings.Fields(stderr.String()), " "))
+	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
+		return nil // nothing was found, or a file could not be read
+	}
+	return err
+}
+
+// errEnough stops the reading of what ripgrep finds.
+var errEnough = errors.New("enough")
+
+func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
+	args := []string{
+		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column",
+		"--crlf", "--hidden", "--no-mmap", fmt.Sprintf("--max-filesize=%d", MaxFile),
+	}
+	if !q.Regexp {
+		args = append(args, "--fixed-strings")
+	}
+	if folds(q.Text, q.Regexp) {
+		args = append(args, "--ignore-case")
+	}
+	args = append(args, "--regexp="+q.Text)
+	where, err := t.where(ctx, q.Include)
+	if err != nil || where == nil {
+		return err
+	}
+	return t.run(ctx, append(args, where...), func(r *bufio.Reader) error { return readMatches(r, q, found) })
+}
+
+// maxArgs is how many bytes of names ripgrep is given. Systems take 1 MB and more.
+const maxArgs = 512 << 10
+
+// where says which files ripgrep is to search: those that the pattern takes, if
+// they are not too many, else all. Its own --glob would bring back what .gitignore
+// leaves out. It is nil where there is nothing to search.
+func (t Tree) where(ctx context.Context, include *Glob) (args []string, err error) {
+	all := []string{"--glob=!.git", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "."}
+	if include == nil {
+		return all, nil
+	}
+	files, err := t.Files(ctx, include)
+	if err != nil || len(files) == 0 {
+		return nil, err
+	}
+	args = append(args, "--no-ignore", "--")
+	size := 0
+	for _, f := range files {
+		if size += len(f) + len("./\x00"); size > maxArgs {
+			return all, nil
+		}
+		args = append(args, "./"+f)
+	}
+	return args, nil
+}
+
+// binaryNotes are what ripgrep writes of a file that turned out to be binary, when
+// it found it and when it was given it.
+var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"), []byte(": binary file matches (found ")}
+
+// binaryNote returns the path that a note is about.
+func binaryNote(line []byte) (path []byte, ok bool) {
+	for _, note := range binaryNotes {
+		if i := bytes.Index(line, note); i >= 0 {
+			return line[:i], true
+		}
+	}
+	return nil, false
+}
+
+// readMatches reads lines of the form PATH NUL LINE:COLUMN:TEXT.
+func readMatches(r *bufio.Reader, q Query, found *Found) error {
+	var path []byte // may have newlines in it
+	last, fits := "", false
+	for {
+		piece, err := r.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		before, rest, ok := bytes.Cut(piece, []byte{0})
+		if !ok {
+			if name, ok := binaryNote(piece); ok {
+				found.drop(string(bytes.TrimPrefix(append(path, name...), []byte("./"))))
+				path = path[:0]
+			} else {
+				path = append(path, piece...)
+			}
+			continue
+		}
+		path = append(path, before...)
+		name := bytes.TrimPrefix(path, []byte("./"))
+		path = path[:0]
+		if string(name) != last {
+			last = string(name)
+			fits = q.Include == nil || q.Include.Match(last)
+		}
+		m, cut, ok := parseMatch(rest, last)
+		for errors.Is(err, bufio.ErrBufferFull) { // a very long line
+			piece, err = r.ReadSlice('\n')
+			cut.add(piece)
+		}
+		if !ok || !fits {
+			continue
+		}
+		m.Text = cut.text()
+		if !found.add(m) {
+			return errEnough
+		}
+	}
+}
+
+// parseMatch reads LINE:COLUMN: and begins with the text.
+func parseMatch(rest []byte, path string) (m Match, e *excerpt, ok bool) {
+	line, rest, ok1 := bytes.Cut(rest, []byte(":"))
+	column, text, ok2 := bytes.Cut(rest, []byte(":"))
+	m.Path = path
+	var err1, err2 error
+	m.Line, err1 = strconv.Atoi(string(line))
+	col, err2 := strconv.Atoi(string(column))
+	e = newExcerpt(col - 1)
+	e.add(text)
+	return m, e, ok1 && ok2 && err1 == nil && err2 == nil
+}

@@ -1,0 +1,171 @@
+package search
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Files lists the regular files that include takes, nil takes all, in no order. The
+// paths have slashes. Directories that cannot be read are left out of account.
+func (t Tree) Files(ctx context.Context, include *Glob) ([]string, error) {
+	w := walker{tree: t, room: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
+	w.dir(ctx, ".", t.parents(), include)
+	w.running.Wait()
+	return w.files, ctx.Err()
+}
+
+// walker goes through a tree, with a goroutine for a directory as long as there is
+// room.
+type walker struct {
+	tree    Tree
+	room    chan struct{}
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	files []string
+}
+
+// dir adds the files of a directory and those below it.
+func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Glob) {
+	// The entries' types come with their names here; through an os.Root each one
+	// would be asked for.
+	entries, err := os.ReadDir(filepath.Join(w.tree.Dir, filepath.FromSlash(dir)))
+	if err != nil || ctx.Err() != nil {
+		return
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case ".git":
+			if dir != "." { // another repository, with rules of its own
+				rules = nil
+			}
+			rules = rules.with(w.tree.read(path.Join(dir, ".git", "info", "exclude")), dir)
+		case ".gitignore":
+			rules = rules.with(w.tree.read(path.Join(dir, ".gitignore")), dir)
+		}
+	}
+	var files []string
+	for _, e := range entries {
+		p := path.Join(dir, e.Name())
+		if !e.IsDir() && !e.Type().IsRegular() || e.Name() == ".git" || rules.ignored(p, e.IsDir()) {
+			continue
+		}
+		switch {
+		case e.IsDir():
+			within := include
+			if include != nil && include.takesAll(p) {
+				within = nil
+			}
+			w.descend(func() { w.dir(ctx, p, rules, within) })
+		case include == nil || include.fits(p):
+			files = append(files, p)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.files = append(w.files, files...)
+}
+
+// descend runs f beside us if there is room, else at once.
+func (w *walker) descend(f func()) {
+	select {
+	case w.room <- struct{}{}:
+		w.running.Go(func() {
+			f()
+			<-w.room
+		})
+	default:
+		f()
+	}
+}
+
+// read returns a file of rules, "" if there is none.
+func (t Tree) read(name string) string {
+	data, err := fs.ReadFile(t.FS, name)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// parents are the rules that the directories above give, where the tree is a part
+// of a repository.
+func (t Tree) parents() (rules ignores) {
+	if _, err := os.Lstat(filepath.Join(t.Dir, ".git")); err == nil {
+		return nil
+	}
+	var above []string // from the tree's parent to the repository's top
+	for dir := t.Dir; ; {
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return nil
+		}
+		dir = parent
+		above = append(above, dir)
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			break
+		}
+	}
+	top := above[len(above)-1]
+	rules = rules.withAbove(filepath.Join(top, ".git", "info", "exclude"), top, t.Dir)
+	for i := len(above) - 1; i >= 0; i-- {
+		rules = rules.withAbove(filepath.Join(above[i], ".gitignore"), above[i], t.Dir)
+	}
+	return rules
+}
+
+// withAbove adds the rules of a file above the tree.
+func (r ignores) withAbove(file, dir, tree string) ignores {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return r
+	}
+	rel, err := filepath.Rel(dir, tree)
+	if err != nil {
+		return r
+	}
+	rules := r.with(string(data), ".")
+	rules[len(rules)-1].above = filepath.ToSlash(rel) + "/"
+	return rules
+}
+
+// ignores are files of rules, the most important last.
+type ignores []ruleFile
+
+// ruleFile are the rules of one directory.
+type ruleFile struct {
+	below string // the directory in the tree, with / at the end; "" the tree
+	above string // else: how the tree is called there, with / at the end
+	rules []rule
+}
+
+// with adds the rules of a file in a directory of the tree.
+func (r ignores) with(text, dir string) ignores {
+	f := ruleFile{rules: parseRules(text)}
+	if dir != "." {
+		f.below = dir + "/"
+	}
+	return append(r[:len(r):len(r)], f)
+}
+
+// ignored reports whether the last rule that fits leaves a path out.
+func (r ignores) ignored(p string, isDir bool) bool {
+	for i := len(r) - 1; i >= 0; i-- {
+		name, ok := strings.CutPrefix(r[i].above+p, r[i].below)
+		if !ok {
+			continue
+		}
+		for j := len(r[i].rules) - 1; j >= 0; j-- {
+			if rule := r[i].rules[j]; rule.match(name, isDir) {
+				return !rule.keep
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+// Package testlog finds in the output of test runners which tests failed: of go,
+// pytest, unittest, jest, vitest, maven, gradle and cargo.
+package testlog
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Log collects what matters from the lines of an output. The zero value is empty.
+type Log struct {
+	failures []string
+	more     int      // failures that were not kept
+	totals   []string // lines that count tests
+	detail   string   // indentation of a failure that waits for its first detail
+	waits    bool
+}
+
+const (
+	maxFailures = 50
+	maxTotals   = 20
+	maxLine     = 300
+)
+
+// failed are lines that name a failure. The group, or the whole line, is its name.
+var failed = []*regexp.Regexp{
+	regexp.MustCompile(`^\s*--- FAIL: (.+?)(?: \([\d.]+s\))?$`),     // go
+	regexp.MustCompile(`^(?:panic: .+|fatal error: .+)`),            // go
+	regexp.MustCompile(`^\S+\.go:\d+:\d+: .+`),                      // go build
+	regexp.MustCompile(`^FAIL\s+(\S+ \[(?:build|setup) failed\])`),  // go
+	regexp.MustCompile(`^(?:FAILED|ERROR) (\S+\.py\S*(?: - .+)?)$`), // pytest
+	regexp.MustCompile(`^(?:FAIL|ERROR): (\w+ \(.+\))$`),            // unittest
+	regexp.MustCompile(`^\s*● (.+ › .+)$`),                          // jest
+	regexp.MustCompile(`^\s*FAIL\s+(\S+\.[cm]?[jt]sx? > .+)$`),      // vitest
+	regexp.MustCompile(`^\[ERROR\]\s+(\w[\w.$]*[.:]\w+:\d+.*)$`),    // maven
+	regexp.MustCompile(`^(\S.* > .+) FAILED$`),                      // gradle
+	regexp.MustCompile(`^test (\S+) \.\.\. FAILED$`),                // cargo
+}
+
+// counts are lines that say how many tests passed and failed.
+var counts = []*regexp.Regexp{
+	regexp.MustCompile(`^FAIL\t(\S+\t[\d.]+s)$`),                                                 // go
+	regexp.MustCompile(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`), // pytest
+	regexp.MustCompile(`^(?:Ran \d+ tests? in .+|FAILED \((?:failures|errors)=.+\))$`),           // unittest
+	regexp.MustCompile(`^\s*(?:Tests|Test Suites|Test Files):?\s+\d+ .+$`),                       // jest, vitest
+	regexp.MustCompile(`^(?:\[\w+\]\s+)?(Tests run: \d+, Failures: \d+, Errors: \d+[^-]*?)$`),    // maven
+	regexp.MustCompile(`^\d+ tests? completed, \d+ failed.*$`),                                   // gradle
+	regexp.MustCompile(`^test result: .+$`),                                                      // cargo
+}
+
+// Take takes the next line.
+func (l *Log) Take(line string) {
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
+	}
+	if l.waits {
+		l.waits = false
+		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if len(indent) > len(l.detail) && name(failed, line) == "" {
+			l.failures[len(l.failures)-1] += ": " + strings.TrimSpace(line)
+			return
+		}
+	}
+	if s := name(failed, line); s != "" {
+		switch {
+		case slices.Contains(l.failures, s):
+		case len(l.failures) == maxFailures:
+			l.more++
+		default:
+			l.failures = append(l.failures, s)
+			l.waits = strings.Contains(line, "--- FAIL: ")
+			l.detail, _, _ = strings.Cut(line, "---")
+		}
+		return
+	}
+	if s := name(counts, line); s != "" && len(l.totals) < maxTotals && !slices.Contains(l.totals, s) {
+		l.totals = append(l.totals, s)
+	}
+}
+
+// name returns what the first pattern that matches finds in a line.
+func name(patterns []*regexp.Regexp, line string) string {
+	for _, p := range patterns {
+		if m := p.FindStringSubmatch(line); m != nil {
+			return strings.TrimSpace(m[len(m)-1])
+		}
+	}
+	return ""
+}
+
+// String says which tests failed and what was counted; "" if nothing was seen.
+func (l *Log) String() string {
+	var b strings.Builder
+	if n := len(l.failures) + l.more; n > 0 {
+		fmt.Fprintf(&b, "Failed (%d):\n", n)
+		for _, f := range l.failures {
+			fmt.Fprintf(&b, "- %s\n", f)
+		}
+		if l.more > 0 {
+			fmt.Fprintf(&b, "- and %d more\n", l.more)
+		}
+	}
+	for _, t := range l.totals {
+		fmt.Fprintf(&b, "%s\n", t)
+	}
+	return b.String()
+}

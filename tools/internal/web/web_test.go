@@ -1,0 +1,309 @@
+package web
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "64:ff9b::808:808": true, "172.32.0.1": true, "2002:808:808::1": true,
+		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "0.0.0.0": false, "::": false, "0.1.2.3": false,
+		"10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false,
+		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fc00::1": false,
+		"100.64.0.1": false, "100.100.100.200": false, "100.127.255.255": false, "168.63.129.16": false,
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false, "::ffff:169.254.169.254": false,
+		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a00:1": false, "2002:7f00:1::1": false, "2002:a9fe:a9fe::": false,
+		"2001::1": false, "2001:db8::1": false, "fec0::1": false, "4000::1": false, "224.0.0.1": false, "ff02::1": false,
+		"255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.2.1": false,
+	} {
+		if got := Public(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+}
+
+// only allows one server.
+func only(s *httptest.Server) Fetcher {
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	return Fetcher{Private: func(_ context.Context, _ string, addr netip.AddrPort) error {
+		if addr == at {
+			return nil
+		}
+		return errors.New("not this one")
+	}}
+}
+
+func server(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestFetchRefuses(t *testing.T) {
+	var asked atomic.Int32
+	s := server(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for address, want := range map[string]string{
+		s.URL:                                 "127.0.0.1 is at 127.0.0.1, which is not on the public internet",
+		"http://localhost:" + port:            "localhost is at ",
+		"http://[::ffff:127.0.0.1]:" + port:   "not on the public internet",
+		"http://[::1]:" + port:                "not on the public internet",
+		"http://0.0.0.0:" + port:              "not on the public internet",
+		"http://169.254.169.254/latest":       "not on the public internet",
+		"http://10.1.2.3":                     "not on the public internet",
+		"file:///etc/passwd":                  "only http and https",
+		"gopher://example.com":                "only http and https",
+		"/etc/passwd":                         "only http and https",
+		"http://":                             "names no host",
+		"http://user:secret@127.0.0.1" + port: "a name and a password",
+		"http://a b/":                         "is no URL",
+		"":                                    "only http and https",
+	} {
+		_, err := Fetcher{}.Fetch(t.Context(), address)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", address, err, want)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the server was asked %d times", n)
+	}
+}
+
+// A page that may be fetched does not lead to one that may not.
+func TestRedirects(t *testing.T) {
+	var asked atomic.Int32
+	inside := server(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	var s *httptest.Server
+	s = server(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/inside":
+			http.Redirect(w, r, inside.URL, http.StatusFound)
+		case "/file":
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+		case "/user":
+			http.Redirect(w, r, "http://a:b@"+r.Host, http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/moved":
+			http.Redirect(w, r, "/there", http.StatusMovedPermanently)
+		case "/there":
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "here")
+		}
+	})
+	f := only(s)
+	for path, want := range map[string]string{
+		"/inside": "127.0.0.1 is at 127.0.0.1, which is not on the public internet: not this one", "/file": "only http and https", "/user": "a name and a password", "/loop": "more than 5 redirects",
+	} {
+		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the server inside was asked %d times", n)
+	}
+	p, err := f.Fetch(t.Context(), s.URL+"/moved#part")
+	if err != nil || string(p.Body) != "here" || p.URL != s.URL+"/there" {
+		t.Errorf("moved: %q at %s, %v", p.Body, p.URL, err)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		kind, body := "text/plain; charset=utf-8", ""
+		switch r.URL.Path {
+		case "/text":
+			body = "hällo"
+		case "/json":
+			kind, body = "Application/Vnd.X+JSON", `{"a":1}`
+		case "/latin1":
+			kind, body = "text/plain", "h\xe4llo"
+		case "/long":
+			body = strings.Repeat("é", maxBody)
+		case "/bomb":
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "text/plain")
+			z := gzip.NewWriter(w)
+			for range 64 {
+				_, _ = z.Write(make([]byte, 1<<20))
+			}
+			_ = z.Close()
+			return
+		case "/pdf":
+			kind = "application/pdf"
+		case "/missing":
+			http.NotFound(w, r)
+			return
+		case "/html":
+			kind, body = "", "<!doctype html><p>x"
+		case "/short":
+			w.Header().Set("Content-Length", "100")
+			body = "x"
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, body)
+	})
+	tests := []struct{ path, kind, body, err string }{
+		{"/text", "text/plain", "hällo", ""},
+		{"/json", "application/vnd.x+json", `{"a":1}`, ""},
+		{"/latin1", "text/plain", "hällo", ""},
+		{"/html", "text/html", "<!doctype html><p>x", ""},
+		{"/pdf", "", "", "is application/pdf, not text"},
+		{"/missing", "", "", "answers 404 Not Found"},
+		{"/short", "", "", "unexpected EOF"},
+	}
+	f := only(s)
+	for _, tt := range tests {
+		p, err := f.Fetch(t.Context(), s.URL+tt.path)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: %v, want %q", tt.path, err, tt.err)
+			}
+		} else if err != nil || string(p.Body) != tt.body || p.Type != tt.kind || p.Cut {
+			t.Errorf("%s: %+v, %v", tt.path, p, err)
+		}
+	}
+	for _, path := range []string{"/long", "/bomb"} {
+		p, err := f.Fetch(t.Context(), s.URL+path)
+		if err != nil || !p.Cut || len(p.Body) > maxBody || len(p.Body) < maxBody-utf8.UTFMax || !utf8.Valid(p.Body) {
+			t.Errorf("%s: %d bytes, cut %v, %v", path, len(p.Body), p.Cut, err)
+		}
+	}
+}
+
+// A server that says nothing costs a bounded time, and a caller that gives up
+// none.
+func TestFetchEnds(t *testing.T) {
+	over := make(chan struct{})
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-over
+	})
+	defer close(over)
+	f := only(s)
+	f.limit = 50 * time.Millisecond
+	for _, path := range []string{"/silent", "/slow"} {
+		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil || !strings.Contains(err.Error(), "nothing came within 50ms") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	f.limit = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	f.Private = func(context.Context, string, netip.AddrPort) error { cancel(); return nil }
+	if _, err := f.Fetch(ctx, s.URL); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Through a proxy goes what may: the proxy itself may be anywhere.
+func TestProxy(t *testing.T) {
+	proxy := server(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprint(w, "by proxy: ", r.URL)
+	})
+	at, _ := url.Parse(proxy.URL)
+	f := Fetcher{lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+		if host == "inside.example" {
+			return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")}, nil
+		}
+		return nil, &net.DNSError{Err: "no such host", Name: host}
+	}, Proxy: func(r *http.Request) (*url.URL, error) {
+		if r.URL.Hostname() == "127.0.0.2" { // as NO_PROXY has it
+			return nil, nil
+		}
+		return at, nil
+	}}
+	for address, want := range map[string]string{
+		"http://no-such-host.invalid/x": "by proxy: http://no-such-host.invalid/x",
+		"http://8.8.8.8/":               "by proxy: http://8.8.8.8/",
+	} {
+		if p, err := f.Fetch(t.Context(), address); err != nil || string(p.Body) != want {
+			t.Errorf("%s: %q, %v", address, p.Body, err)
+		}
+	}
+	for _, address := range []string{
+		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/", "http://localhost/", "http://metadata.google.internal/",
+		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/",
+	} {
+		if p, err := f.Fetch(t.Context(), address); err == nil {
+			t.Errorf("%s: %q", address, p.Body)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	p := Page{URL: "https://example.com/docs/", Type: "text/html", Body: []byte(`<!doctype html><html><head><title>A &amp;
+B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
+<h1>Waiting</h1><p>Use <code>wait_for</code> or <a href="../more">more</a>.</p><script>alert(1)</script>
+<pre><code class="language-go">x := 1
+</code></pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><footer>(c)</footer></body></html>`)}
+	text, title, err := p.Text()
+	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+	if err != nil || title != "A & B" || text != want {
+		t.Errorf("title %q, %v, text:\n%s", title, err, text)
+	}
+	p = Page{Type: "text/plain", Body: []byte("<b>")}
+	if text, title, err := p.Text(); text != "<b>" || title != "" || err != nil {
+		t.Errorf("plain: %q, %q, %v", text, title, err)
+	}
+	p = Page{Type: "text/html", Body: []byte(strings.Repeat("<div>", 20_000) + "deep")}
+	if _, _, err := p.Text(); err == nil && len(p.Body) == 0 {
+		t.Error("nested deeply")
+	}
+}
+
+func TestBest(t *testing.T) {
+	filler := func(name string) string {
+		return "## " + name + "\n\n" + strings.Repeat("Nothing of interest here.\n\n", 40)
+	}
+	text := "Intro.\n\n" + filler("One") + "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n" + filler("Two") + "## Other\n\nAlso about waiting for an element.\n"
+	best, left := Best(text, "how to wait for an element", 1000)
+	want := "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about waiting for an element."
+	if best != want || left != 3 {
+		t.Errorf("left %d, got:\n%s", left, best)
+	}
+	if best, left := Best(text, "zebra", 1200); !strings.HasPrefix(best, "Intro.\n\n## One") || left == 0 {
+		t.Errorf("nothing fits: left %d, got:\n%s", left, best)
+	}
+	if best, left := Best("short", "zebra", 1000); best != "short" || left != 0 {
+		t.Errorf("short: %q, %d", best, left)
+	}
+}
+
+func FuzzBest(f *testing.F) {
+	f.Add("# A\n\ntext\n\n```\n# b\n```\n## C\n"+strings.Repeat("word ", 1000), "word a", 500)
+	f.Add(strings.Repeat("é", 5000), "é", 100)
+	f.Add("~~~\n#\n\n\n#", "", 3)
+	f.Fuzz(func(t *testing.T, text, query string, room int) {
+		room &= 0x3fff
+		best, left := Best(text, query, room)
+		if len(best) > max(room, 0) || left < 0 {
+			t.Errorf("%d bytes in %d, left %d", len(best), room, left)
+		}
+		if utf8.ValidString(text) && !utf8.ValidString(best) {
+			t.Errorf("a character was cut: %q", best)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+type listCodeUsagesIn struct {
+	SymbolName string   `json:"symbolName" jsonschema:"The function, type, method, variable or other symbol; a method may be given as Type.method."`
+	FilePaths  []string `json:"filePaths,omitzero" jsonschema:"Files in which the symbol is declared or used: it is followed from there. Default: it is looked for."`
+}
+
+var _ = add(&Tool{
+	Name: "list_code_usages",
+	Description: "List where a symbol is declared and used in the workspace, one PATH:LINE: TEXT a line. Use it before changing or renaming something. " +
+		"Language servers are asked where they are installed; else the word is searched for, and the answer says so.",
+	Kind: Read,
+}, func(ctx context.Context, env *Env, in listCodeUsagesIn) (Result, error) {
+	symbol := strings.TrimSpace(in.SymbolName)
+	if symbol == "" {
+		return Result{}, errors.New("symbolName is empty: name a symbol")
+	}
+	w, done, err := env.source(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	paths, err := env.paths(ctx, in.FilePaths)
+	if err != nil {
+		return Result{}, err
+	}
+	a, err := w.Usages(ctx, symbol, paths)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(a.Lines) == 0 {
+		return told("No usages of "+symbol+" were found", a), nil
+	}
+	return told(fmt.Sprintf("%d usages of %s", len(a.Lines), symbol), a), nil
+})

@@ -1,0 +1,96 @@
+package provide
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"tapgw/tools"
+)
+
+// Allow lists what tools may do without anybody being asked. Its zero value
+// allows what stays in the workspace and starts no program.
+type Allow struct {
+	Terminal []string // commands; * stands for any text that starts no other command
+	Outside  []string // globs of absolute paths
+	Web      []string // hosts that may be reached although their addresses are not public
+	Tools    []string // drop-in tools of the kinds edit, terminal and web
+}
+
+// Refusal is why a call was not allowed.
+type Refusal struct{ What string }
+
+// Error says what was refused and what allows it.
+func (r *Refusal) Error() string { return r.What }
+
+func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Check reports why a call may not run, nil if it may. The error is a [Refusal].
+func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
+	if slices.Contains(a.Tools, t.Name) {
+		return nil
+	}
+	switch {
+	case t.Kind == tools.Terminal && t.Source == "":
+		if command := Command(args); !a.command(command) {
+			return refuse("the command %q is not allowed: allow.terminal in lsclient.toml lists those that are", command)
+		}
+	case t.Source != "" && t.Kind != tools.Read:
+		return refuse("the tool %q may %s and is not allowed: allow.tools in lsclient.toml lists those that are", t.Name, doing[t.Kind])
+	}
+	return nil
+}
+
+// doing says what a kind of tool does.
+var doing = map[tools.Kind]string{tools.Edit: "change files", tools.Terminal: "run commands", tools.Web: "reach the network"}
+
+// OutsideOK reports whether a path outside the workspace may be used.
+func (a *Allow) OutsideOK(path string) bool {
+	return slices.ContainsFunc(a.Outside, func(glob string) bool {
+		ok, err := doublestar.PathMatch(glob, filepath.Clean(path))
+		return ok && err == nil
+	})
+}
+
+// HostOK reports whether a host on an address that is not public may be reached.
+func (a *Allow) HostOK(host string) bool {
+	return slices.ContainsFunc(a.Web, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), strings.Trim(host, "[]")) })
+}
+
+// Command is the command that a terminal tool's arguments hold.
+func Command(args json.RawMessage) string {
+	var in struct {
+		Command string `json:"command"`
+	}
+	_ = json.Unmarshal(args, &in) // the tool complains about its arguments itself
+	return in.Command
+}
+
+// CommandOK reports whether a command is one of a list of patterns.
+func (a *Allow) command(command string) bool {
+	return slices.ContainsFunc(a.Terminal, func(pattern string) bool { return CommandMatches(pattern, command) })
+}
+
+// starters are what makes a shell run another command, or write a file, within a
+// text: a star never stands for one.
+const starters = ";&|<>`\n\r"
+
+// CommandMatches reports whether a command is of a pattern in which * stands for
+// any text that starts no other command.
+func CommandMatches(pattern, command string) bool {
+	pattern, command = strings.TrimSpace(pattern), strings.TrimSpace(command)
+	if strings.Count(command, "$(") != strings.Count(pattern, "$(") {
+		return false
+	}
+	parts := strings.Split(pattern, "*")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	re, err := regexp.Compile(`^` + strings.Join(parts, `[^`+starters+`]*`) + `$`)
+	return err == nil && re.MatchString(command)
+}

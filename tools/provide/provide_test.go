@@ -1,0 +1,160 @@
+package provide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"tapgw/providers"
+	"tapgw/tools"
+)
+
+func TestCommandMatches(t *testing.T) {
+	tests := []struct {
+		pattern, command string
+		want             bool
+	}{
+		{"go test ./...", "go test ./...", true},
+		{"go test ./...", " go test ./... ", true},
+		{"go test ./...", "go test ./... -v", false},
+		{"go test *", "go test ./x -run 'A B'", true},
+		{"go test *", "go testing", false},
+		{"go *", "go build -o x . && rm -rf /", false},
+		{"go *", "go vet; rm x", false},
+		{"go *", "go vet | sh", false},
+		{"go *", "go vet\nrm x", false},
+		{"go *", "go vet > main.go", false},
+		{"go *", "go vet `rm x`", false},
+		{"go *", "go vet $(rm x)", false},
+		{"go *", "go vet <(rm x)", false},
+		{"go *", "go vet & rm x", false},
+		{"go * | head", "go vet ./... | head", true},
+		{"echo $(date)", "echo $(date)", true},
+		{"*", "ls -l", true},
+		{"*", "ls; rm x", false},
+		{"a.c", "abc", false},
+		{"", "ls", false},
+	}
+	for _, tt := range tests {
+		if got := CommandMatches(tt.pattern, tt.command); got != tt.want {
+			t.Errorf("CommandMatches(%q, %q) = %v, want %v", tt.pattern, tt.command, got, tt.want)
+		}
+	}
+}
+
+// No star of a pattern lets a second command in, whatever it is wrapped in.
+func FuzzCommandMatches(f *testing.F) {
+	f.Add("go test *", "go test ./... ; rm x")
+	f.Add("echo *", "echo $(x)")
+	f.Fuzz(func(t *testing.T, pattern, command string) {
+		if !CommandMatches(pattern, command) {
+			return
+		}
+		for _, c := range starters {
+			if n, m := count(strings.TrimSpace(pattern), c), count(strings.TrimSpace(command), c); m > n {
+				t.Errorf("pattern %q lets %q through, which has more of %q", pattern, command, c)
+			}
+		}
+	})
+}
+
+func count(s string, c rune) (n int) {
+	for _, r := range s {
+		if r == c {
+			n++
+		}
+	}
+	return n
+}
+
+func TestCheck(t *testing.T) {
+	allow := Allow{Terminal: []string{"go test *"}, Tools: []string{"deploy"}}
+	run := json.RawMessage(`{"command":"go test ./..."}`)
+	tests := []struct {
+		tool *tools.Tool
+		args json.RawMessage
+		ok   bool
+	}{
+		{&tools.Tool{Name: "read_file", Kind: tools.Read}, nil, true},
+		{&tools.Tool{Name: "create_file", Kind: tools.Edit}, nil, true}, // stays in the workspace
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, run, true},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf ."}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":5}`), false},
+		{&tools.Tool{Name: "lookup", Kind: tools.Read, Source: "lookup.py"}, nil, true},
+		{&tools.Tool{Name: "sweep", Kind: tools.Terminal, Source: "sweep"}, run, false},
+		{&tools.Tool{Name: "deploy", Kind: tools.Terminal, Source: "deploy"}, nil, true},
+		{&tools.Tool{Name: "write", Kind: tools.Edit, Source: "write"}, nil, false},
+	}
+	for _, tt := range tests {
+		err := allow.Check(tt.tool, tt.args)
+		var refusal *Refusal
+		if (err == nil) != tt.ok || err != nil && !errors.As(err, &refusal) {
+			t.Errorf("%s %s: %v, want allowed %v", tt.tool.Name, tt.args, err, tt.ok)
+		}
+	}
+}
+
+func TestOutside(t *testing.T) {
+	allow := Allow{Outside: []string{"/tmp/build/**", "/etc/hosts"}}
+	for path, want := range map[string]bool{
+		"/tmp/build/a/b": true, "/tmp/build": true, "/etc/hosts": true,
+		"/etc/passwd": false, "/tmp/building": false, "/tmp/build/../x": false,
+	} {
+		if got := allow.OutsideOK(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	allow := Allow{Web: []string{"wiki.local", "::1"}}
+	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "x.wiki.local": false, "127.0.0.1": false} {
+		if got := allow.HostOK(host); got != want {
+			t.Errorf("%s: %v, want %v", host, got, want)
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	tests := []struct {
+		result tools.Result
+		want   string // its JSON, or its error
+	}{
+		{tools.Result{Parts: []string{"a", "b"}}, `"a\nb"`},
+		{tools.Result{}, `""`},
+		{tools.Result{Data: json.RawMessage(`{"result":"success","n":1}`)}, `{"result":"success","n":1}`},
+		{tools.Result{Data: json.RawMessage(`{"result":"error","message":"no disk"}`)}, `INTERNAL: no disk`},
+		{tools.Result{Data: json.RawMessage(`{"result":"error"}`)}, `INTERNAL: the tool says error, and nothing more`},
+		{tools.Result{Written: []tools.Written{{Path: "/w/a"}}, Removed: []string{"/w/b"}}, `{"result":"success","written":["/w/a"],"removed":["/w/b"]}`},
+	}
+	for _, tt := range tests {
+		v, err := Answer(tt.result)
+		got := fmt.Sprint(err)
+		if err == nil {
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(b)
+		}
+		if got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.result, got, tt.want)
+		}
+	}
+}
+
+func TestCodes(t *testing.T) {
+	for want, err := range map[providers.Code]error{
+		providers.CodeUnauthorized: fmt.Errorf("opening: %w", refuse("no")),
+		providers.CodeTimeout:      fmt.Errorf("x: %w", context.DeadlineExceeded),
+		providers.CodeCancelled:    fmt.Errorf("x: %w", context.Canceled),
+		providers.CodeInternal:     errors.New("x"),
+	} {
+		if got := Coded(err); got.Code != want {
+			t.Errorf("%v: %v, want %s", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package tools
+
+import (
+	"context"
+	"path/filepath"
+
+	"tapgw/library_docs"
+)
+
+type resolveLibraryIDIn struct {
+	LibraryName string `json:"libraryName" jsonschema:"The library, as people call it, such as playwright or junit."`
+	Query       string `json:"query,omitzero" jsonschema:"What you want to know: it helps to choose between libraries of similar names."`
+}
+
+var _ = add(&Tool{
+	Name: "resolve_library_id",
+	Description: "Find the ID of a library for get_library_docs. Playwright, Selenium, Cucumber, Gherkin and Java are on hand, and what the user has added; " +
+		"others are looked up at Context7.",
+	Kind: Web,
+}, func(ctx context.Context, env *Env, in resolveLibraryIDIn) (Result, error) {
+	answer, err := env.libraries().ResolveID(ctx, in.LibraryName, in.Query)
+	return text(answer), err
+})
+
+// libraries is the documentation that is bundled, the user's, and Context7's.
+func (e *Env) libraries() *library_docs.Docs {
+	d := library_docs.Docs{UserDir: e.Libraries}
+	if d.UserDir == "" && e.Home != "" {
+		d.UserDir = filepath.Join(e.Home, "library_docs")
+	}
+	return &d
+}

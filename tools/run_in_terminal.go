@@ -1,0 +1,36 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"tapgw/tools/internal/shell"
+)
+
+type runInTerminalIn struct {
+	Command     string `json:"command" jsonschema:"The command line, for a POSIX sh."`
+	Explanation string `json:"explanation" jsonschema:"One sentence for the user: what it does, and why."`
+	Timeout     int    `json:"timeout,omitzero" jsonschema:"Seconds after which it is ended; 120 unless given, at most 600."`
+}
+
+var _ = add(&Tool{
+	Name: "run_in_terminal",
+	Description: "Run a shell command in the workspace and get its output and exit code. Each call is a shell of its own that begins in the workspace's root: " +
+		"neither cd nor variables last. There is no input to type into; programs that ask are to be told beforehand (-y). Background processes end with the command. " +
+		"Long output is cut in the middle: filter it in the command.",
+	Kind:    Terminal,
+	Timeout: terminalMost + time.Minute, // the command's own limit comes first
+}, func(ctx context.Context, env *Env, in runInTerminalIn) (Result, error) {
+	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, terminalMost), nil)
+	return text(out), err
+})
+
+const terminalMost = 10 * time.Minute
+
+// seconds is a time that a model may choose.
+func seconds(n int, unless, most time.Duration) time.Duration {
+	if n <= 0 {
+		return unless
+	}
+	return min(time.Duration(min(n, int(most/time.Second)))*time.Second, most)
+}

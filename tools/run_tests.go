@@ -1,0 +1,41 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tapgw/tools/internal/shell"
+	"tapgw/tools/internal/testlog"
+)
+
+type runTestsIn struct {
+	Command     string `json:"command" jsonschema:"The command line that runs the tests, for a POSIX sh."`
+	Explanation string `json:"explanation,omitzero" jsonschema:"One sentence for the user: which tests, and why."`
+	Timeout     int    `json:"timeout,omitzero" jsonschema:"Seconds after which it is ended; 300 unless given, at most 1800."`
+}
+
+var _ = add(&Tool{
+	Name: "run_tests",
+	Description: "Run tests with a shell command in the workspace's root, such as `go test ./...`, `pytest -q` or `npm test`. " +
+		"The answer begins with the tests that failed, where the runner is a known one, then comes the output and the exit code.",
+	Kind:    Terminal,
+	Timeout: testsMost + time.Minute,
+}, func(ctx context.Context, env *Env, in runTestsIn) (Result, error) {
+	var log testlog.Log
+	lines := shell.Lines{Take: log.Take}
+	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 5*time.Minute, testsMost), &lines)
+	lines.End()
+	summary := log.String()
+	switch {
+	case err != nil && summary != "":
+		return Result{}, fmt.Errorf("%w\n%s", err, summary)
+	case err != nil:
+		return Result{}, err
+	case summary != "":
+		out = summary + "\n" + out
+	}
+	return text(out), nil
+})
+
+const testsMost = 30 * time.Minute

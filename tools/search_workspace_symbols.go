@@ -1,0 +1,37 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+type searchWorkspaceSymbolsIn struct {
+	SymbolName string `json:"symbolName" jsonschema:"The name of a function, type, method or variable, or a part of it."`
+}
+
+var _ = add(&Tool{
+	Name: "search_workspace_symbols",
+	Description: "Find where functions, types, methods and variables are declared in the workspace, by their name or a part of it, one PATH:LINE: KIND NAME a line. " +
+		"Language servers are asked where they are installed; else declarations are searched for, and the answer says so.",
+	Kind: Read,
+}, func(ctx context.Context, env *Env, in searchWorkspaceSymbolsIn) (Result, error) {
+	symbol := strings.TrimSpace(in.SymbolName)
+	if symbol == "" {
+		return Result{}, errors.New("symbolName is empty: give a name or a part of one")
+	}
+	w, done, err := env.source(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	a, err := w.Symbols(ctx, symbol)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(a.Lines) == 0 {
+		return told("No symbol "+symbol+" was found", a), nil
+	}
+	return told(fmt.Sprintf("%d symbols for %s", len(a.Lines), symbol), a), nil
+})
