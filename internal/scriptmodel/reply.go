@@ -2,6 +2,8 @@ package scriptmodel
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -13,6 +15,8 @@ type Reply struct {
 	Text      string // streamed word by word; with Status, the error's message
 	ToolCalls []ToolCall
 	Status    int // an HTTP status other than 200 makes the reply an error
+	Header    http.Header
+	Cut       bool // a streamed reply breaks off after the first of several words
 
 	// Delay holds the reply back for a time, Gate until it is closed or
 	// received from; both before the first byte. Pause holds a streamed reply
@@ -52,6 +56,9 @@ func wait(ctx context.Context, gate <-chan struct{}) error {
 // words splits a text into the deltas that it is streamed in.
 func words(text string) []string { return strings.SplitAfter(text, " ") }
 
+// errCut ends a reply by its own wish.
+var errCut = errors.New("the reply was cut off")
+
 // stream sends the words of a text, pausing after the first.
 func (p Reply) stream(ctx context.Context, text string, send func(delta string) error) error {
 	if text == "" {
@@ -61,6 +68,9 @@ func (p Reply) stream(ctx context.Context, text string, send func(delta string) 
 		if i == 1 {
 			if err := wait(ctx, p.Pause); err != nil {
 				return err
+			}
+			if p.Cut {
+				return errCut
 			}
 		}
 		if err := send(word); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -206,6 +207,41 @@ func TestGates(t *testing.T) {
 		t.Error("the client's going was not noticed")
 	}
 	for range lines {
+	}
+}
+
+// A reply that breaks off is the endpoint's doing, not the client's.
+func TestCut(t *testing.T) {
+	s := serve(t, func(*Request) Reply { return Reply{Text: "one two", Cut: true} })
+	resp := post(t, s.URL+"/chat/completions", object{"stream": true})
+	all, err := io.ReadAll(resp.Body)
+	if err == nil || !strings.Contains(string(all), "one") || strings.Contains(string(all), "two") {
+		t.Errorf("%v %s", err, all)
+	}
+	r := s.Requests()[0]
+	if <-r.Done(); r.Aborted() {
+		t.Error("counted as the client's going")
+	}
+}
+
+func TestErrorWithHeader(t *testing.T) {
+	s := serve(t, func(*Request) Reply {
+		return Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7"}}}
+	})
+	resp := post(t, s.URL+"/chat/completions", object{})
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "7" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+}
+
+// The wire at a path of another server's.
+func TestServeCompletions(t *testing.T) {
+	s := serve(t, func(*Request) Reply { return Reply{Text: "hello"} })
+	other := httptest.NewServer(http.HandlerFunc(s.ServeCompletions))
+	defer other.Close()
+	all, err := io.ReadAll(post(t, other.URL+"/anywhere", object{}).Body)
+	if err != nil || !strings.Contains(string(all), "hello") || s.Requests()[0].Path != "/anywhere" {
+		t.Errorf("%v %s", err, all)
 	}
 }
 

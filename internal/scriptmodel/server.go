@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -128,6 +130,12 @@ func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	}
 }
 
+// ServeCompletions serves chat completions on a server of the caller's own, at
+// whatever path that has them.
+func (s *Server) ServeCompletions(w http.ResponseWriter, r *http.Request) {
+	s.handler(completions)(w, r)
+}
+
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": ModelID, "object": "model"}}})
 }
@@ -152,12 +160,16 @@ func (s *Server) handler(out render) http.HandlerFunc {
 			writeError(w, http.StatusBadRequest, err.Error())
 			return
 		}
+		defer close(r.done)
 		p := s.keep(r)(r)
+		err = answer(hr.Context(), w, r, p, out)
+		if errors.Is(err, errCut) {
+			panic(http.ErrAbortHandler)
+		}
 		// The client's own going is what counts as an abort, not our closing.
-		if err := answer(hr.Context(), w, r, p, out); err != nil {
+		if err != nil {
 			r.aborted.Store(true)
 		}
-		close(r.done)
 	}
 }
 
@@ -176,6 +188,7 @@ func answer(ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out
 	if err := p.hold(ctx); err != nil {
 		return err
 	}
+	maps.Copy(w.Header(), p.Header)
 	if p.Status != 0 && p.Status != http.StatusOK {
 		writeError(w, p.Status, p.Text)
 		return ctx.Err()
@@ -207,7 +220,7 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	if message == "" {
 		message = http.StatusText(status)
 	}
-	writeJSON(w, status, object{"error": object{"message": message, "type": "scripted", "code": status}})
+	writeJSON(w, status, object{"error": object{"message": message, "type": "scripted", "code": strconv.Itoa(status)}})
 }
 
 // events writes server-sent events.

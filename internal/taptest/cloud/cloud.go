@@ -1,0 +1,243 @@
+// Package cloud stands in for GitHub's side of the Copilot language server: the
+// session token, the model list, chat completions behind a scripted model, inline
+// completions, and the sign-in by device code, plain or through a proxy. The
+// language server itself is the real one.
+package cloud
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tapgw/internal/scriptmodel"
+)
+
+// User is who is signed in.
+const User = "octo-test"
+
+// Model is an entry of the model list. The zero value but for ID calls tools.
+type Model struct {
+	ID       string
+	Family   string // "": ID
+	Default  bool   // for chats
+	Fallback bool
+	Hidden   bool // not offered to people
+	NoTools  bool
+}
+
+// Cloud is a running stand-in. Its model's requests and script are the embedded
+// server's.
+type Cloud struct {
+	*scriptmodel.Server
+	Base  string // URL of every endpoint
+	Proxy string // URL of a proxy that leads every https host here
+
+	plain *httptest.Server
+	tls   *httptest.Server
+	proxy *httptest.Server
+
+	mu         sync.Mutex // guards the fields that follow
+	flags      string
+	models     []Model
+	completion string
+	device     device
+	refuse     int
+	hits       []string
+	tunnels    []Tunnel
+}
+
+// Start starts a stand-in on loopback with two models, of which "gpt-4.1" is the
+// default.
+func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
+	model, err := scriptmodel.Start("127.0.0.1:0", reply)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{Server: model, models: []Model{{ID: "scripted"}, {ID: "gpt-4.1", Default: true, Fallback: true}}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /copilot_internal/v2/token", c.serveToken)
+	mux.HandleFunc("GET /copilot_internal/user", c.serveUser)
+	mux.HandleFunc("GET /user", c.serveUser)
+	mux.HandleFunc("GET /models", c.serveModels)
+	// Asked after a failure: is it the network's?
+	mux.HandleFunc("GET /_ping", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /agents", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, object{"agents": []any{}})
+	})
+	mux.HandleFunc("POST /chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		model.ServeCompletions(reasoning{w}, r)
+	})
+	mux.HandleFunc("POST /v1/engines/{engine}/completions", c.serveCompletion)
+	mux.HandleFunc("POST /login/device/code", c.serveDeviceCode)
+	mux.HandleFunc("POST /login/oauth/access_token", c.serveAccessToken)
+	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.hits = append(c.hits, r.Method+" "+r.URL.Path)
+		c.mu.Unlock()
+		w.Header().Set("X-Github-Request-Id", "C0:DE") // else the answer isn't believed to be GitHub's
+		mux.ServeHTTP(w, r)
+	})
+	c.plain = httptest.NewServer(all)
+	c.tls = httptest.NewUnstartedServer(all)
+	c.tls.Config.ErrorLog = discard
+	c.tls.StartTLS()
+	c.proxy = httptest.NewServer(http.HandlerFunc(c.serveProxy))
+	c.Base, c.Proxy = c.plain.URL, c.proxy.URL
+	return c, nil
+}
+
+// Close stops it, breaking off what is under way.
+func (c *Cloud) Close() {
+	for _, s := range []*httptest.Server{c.proxy, c.tls, c.plain} {
+		s.CloseClientConnections()
+		s.Close()
+	}
+	c.Server.Close()
+}
+
+// Env is what the language server's environment needs to be signed in here.
+func (c *Cloud) Env() map[string]string {
+	return map[string]string{
+		"GH_COPILOT_TOKEN":      "gho_not_a_real_token",
+		"GH_COPILOT_USER":       User,
+		"GH_COPILOT_API_URL":    c.Base,
+		"GH_COPILOT_SERVER_URL": c.Base,
+	}
+}
+
+// SetFlags sets the switches in the session token, as in "mcp=0;chat=1".
+func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
+
+// SetModels replaces the model list.
+func (c *Cloud) SetModels(models ...Model) { c.set(func() { c.models = models }) }
+
+// SetCompletion sets what inline completions say.
+func (c *Cloud) SetCompletion(text string) { c.set(func() { c.completion = text }) }
+
+// Refuse makes the token endpoint answer with a status; 0 ends that.
+func (c *Cloud) Refuse(status int) { c.set(func() { c.refuse = status }) }
+
+func (c *Cloud) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+// Hits returns the requests so far, as in "GET /models".
+func (c *Cloud) Hits() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.hits)
+}
+
+func (c *Cloud) serveToken(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	flags, refuse := c.flags, c.refuse
+	c.mu.Unlock()
+	if refuse != 0 {
+		writeJSON(w, refuse, object{"message": "refused by the test"})
+		return
+	}
+	base := c.Base
+	writeJSON(w, http.StatusOK, object{
+		"token":        "tid=test;exp=9999999999;chat=1;" + flags,
+		"expires_at":   time.Now().Add(time.Hour).Unix(),
+		"refresh_in":   1500,
+		"chat_enabled": true,
+		"endpoints":    object{"api": base, "proxy": base, "telemetry": base, "origin-tracker": base},
+	})
+}
+
+func (c *Cloud) serveUser(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, object{"login": User, "id": 1, "copilot_plan": "individual", "chat_enabled": true})
+}
+
+func (c *Cloud) serveModels(w http.ResponseWriter, _ *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := []any{}
+	for _, m := range c.models {
+		family := m.Family
+		if family == "" {
+			family = m.ID
+		}
+		list = append(list, object{
+			"id": m.ID, "name": "Test " + m.ID, "vendor": "Test", "version": m.ID, "object": "model",
+			"model_picker_enabled": !m.Hidden, "is_chat_default": m.Default, "is_chat_fallback": m.Fallback,
+			"capabilities": object{
+				"type": "chat", "family": family, "object": "model_capabilities", "tokenizer": "o200k_base",
+				"supports": object{"streaming": true, "tool_calls": !m.NoTools, "parallel_tool_calls": !m.NoTools},
+				"limits":   object{"max_prompt_tokens": 64000, "max_output_tokens": 4096, "max_context_window_tokens": 128000},
+			},
+		})
+	}
+	writeJSON(w, http.StatusOK, object{"data": list})
+}
+
+func (c *Cloud) serveCompletion(w http.ResponseWriter, _ *http.Request) {
+	c.mu.Lock()
+	text := c.completion
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, choice := range []object{
+		{"index": 0, "text": text, "finish_reason": nil},
+		{"index": 0, "text": "", "finish_reason": "stop"},
+	} {
+		data, _ := json.Marshal(object{"id": "c", "created": 1, "choices": []any{choice}})
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+	}
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// Prompt returns what the user said in a request's last turn: the language server
+// wraps it into context of its own.
+func Prompt(r *scriptmodel.Request) string { return unwrap(r.LastUser()) }
+
+func unwrap(text string) string {
+	const begin, end = "<userRequest>", "</userRequest>"
+	i, j := strings.LastIndex(text, begin), strings.LastIndex(text, end)
+	if i < 0 || j < i {
+		return text
+	}
+	return strings.TrimSpace(text[i+len(begin) : j])
+}
+
+// Calls is [scriptmodel.Calls] for requests of the language server.
+func Calls(r *scriptmodel.Request) scriptmodel.Reply {
+	plain := &scriptmodel.Request{Tools: r.Tools}
+	for _, m := range r.Messages {
+		if m.Role == "user" {
+			m.Text = unwrap(m.Text)
+		}
+		plain.Messages = append(plain.Messages, m)
+	}
+	return scriptmodel.Calls(plain)
+}
+
+// reasoning gives the model's reasoning the name that it has at GitHub's endpoint.
+type reasoning struct{ http.ResponseWriter }
+
+func (w reasoning) Write(p []byte) (int, error) {
+	out := bytes.ReplaceAll(p, []byte(`"reasoning_content":`), []byte(`"reasoning_text":`))
+	if n, err := w.ResponseWriter.Write(out); err != nil {
+		return min(n, len(p)), err
+	}
+	return len(p), nil
+}
+
+// Unwrap lets it be flushed.
+func (w reasoning) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type object = map[string]any
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
