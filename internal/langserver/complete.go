@@ -1,0 +1,53 @@
+package langserver
+
+import (
+	"context"
+	"path/filepath"
+)
+
+// Completion is a text that may go into a file.
+type Completion struct {
+	Text       string // that takes the place of what is between Start and End
+	Start, End Position
+}
+
+// Position is a place in a text, as the protocol counts: from 0, in UTF-16 units.
+type Position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// Complete asks for completions at a place in a file's text, which need not be
+// what is on the disk.
+func (c *Client) Complete(ctx context.Context, path, language, text string, at Position) ([]Completion, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	uri := fileURI(path)
+	version, err := c.docs.begin(uri, language, text)
+	if err != nil {
+		return nil, err
+	}
+	defer c.docs.end(uri)
+	var result struct {
+		Items []struct {
+			InsertText string
+			Range      struct{ Start, End Position }
+		}
+	}
+	err = c.call(ctx, "textDocument/inlineCompletion", object{
+		"textDocument":      object{"uri": uri, "version": version},
+		"position":          at,
+		"context":           object{"triggerKind": 1}, // invoked, not typed
+		"formattingOptions": object{"tabSize": 4, "insertSpaces": true},
+	}, &result)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Completion, len(result.Items))
+	for i, item := range result.Items {
+		list[i] = Completion{item.InsertText, item.Range.Start, item.Range.End}
+	}
+	return list, nil
+}

@@ -1,0 +1,318 @@
+//go:build runtime
+
+package langserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tapgw/internal/scriptmodel"
+	"tapgw/tools"
+)
+
+// editing offers the sinks of the server's edit tools and a script for the model.
+type editing struct {
+	*rig
+	t   testing.TB
+	dir string
+}
+
+func newEditor(t testing.TB, more ...*tools.Tool) *editing {
+	t.Helper()
+	r := shared(t)
+	dir, err := os.MkdirTemp(r.workspace, "edits ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	env := tools.Env{Root: r.workspace}
+	var list []Tool
+	for _, tool := range append([]*tools.Tool{tools.Lookup("insert_edit_into_file"), tools.Lookup("create_file")}, more...) {
+		i := slices.IndexFunc(list, func(t Tool) bool { return t.Name == tool.Name })
+		if i >= 0 { // a drop-in instead
+			list = slices.Delete(list, i, i+1)
+		}
+		list = append(list, r.WorkspaceTool(tool, env))
+	}
+	r.offer(t, list...)
+	return &editing{r, t, dir}
+}
+
+func (e *editing) write(name, content string) string {
+	e.t.Helper()
+	path := filepath.Join(e.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		e.t.Fatal(err)
+	}
+	return path
+}
+
+func (e *editing) holds(path, want string) {
+	e.t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != want {
+		e.t.Errorf("%s holds %q, %v; want %q", filepath.Base(path), got, err, want)
+	}
+}
+
+// step is what the model does in a round: something beside it, and a call.
+type step struct {
+	before func()
+	tool   string
+	args   map[string]string
+}
+
+// play makes the model take steps in a turn and returns what each call answered.
+// The request without tools is the server's own: a model that works a part of a
+// file into the whole, which here says mapped.
+func (e *editing) play(mapped string, steps ...step) []string {
+	e.t.Helper()
+	var answers []string
+	n := 0
+	e.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
+		if len(req.Tools) == 0 {
+			return scriptmodel.Reply{Text: mapped}
+		}
+		if n > 0 {
+			answers = append(answers, req.LastResult())
+		}
+		if n == len(steps) {
+			return scriptmodel.Reply{Text: "done"}
+		}
+		s := steps[n]
+		n++
+		if s.before != nil {
+			s.before()
+		}
+		args, err := json.Marshal(s.args)
+		if err != nil {
+			e.t.Error(err)
+		}
+		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool, Args: string(args)}}}
+	})
+	e.good(e.t, "edit")
+	if len(answers) != len(steps) {
+		e.t.Fatalf("%d answers to %d calls", len(answers), len(steps))
+	}
+	return answers
+}
+
+func replace(path, old, now string) step {
+	return step{tool: "replace_string_in_file", args: map[string]string{"filePath": path, "oldString": old, "newString": now, "explanation": "a test"}}
+}
+
+func TestEdits(t *testing.T) {
+	e := newEditor(t)
+	text := e.write("text", "one\ntwo\nthree\n")
+	fresh := filepath.Join(e.dir, "deep", "fresh é.txt")
+	answers := e.play("one\nTWO\nthree\nfour\n",
+		step{tool: "create_file", args: map[string]string{"filePath": fresh, "content": "hello\nworld\n"}},
+		replace(text, "two", "TWO"),
+		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "three\nfour\n", "explanation": "a test"}},
+		step{tool: "apply_patch", args: map[string]string{"explanation": "a test",
+			"input": "*** Begin Patch\n*** Update File: " + text + "\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
+	)
+	e.holds(fresh, "hello\nworld\n")
+	e.holds(text, "one\n2\nthree\nfour\n")
+	// What the sink answers is what the model takes for the file.
+	for i, want := range map[int]string{0: "hello\nworld\n", 2: "one\nTWO\nthree\nfour\n"} {
+		if !strings.Contains(answers[i], want) {
+			t.Errorf("the model saw %q, want it to hold %q", answers[i], want)
+		}
+	}
+}
+
+// A file that changes behind the server's back between two edits loses nothing:
+// not when somebody writes it, and not when a tool had opened it before.
+func TestEditsKeepWhatOthersWrote(t *testing.T) {
+	parameters := json.RawMessage(`{"type":"object","properties":{"filePath":{"type":"string","description":"a file"}},"required":["filePath"]}`)
+
+	opens := func(name string, then func(env *tools.Env, path string) error) *tools.Tool {
+		return &tools.Tool{Name: name, Description: "Opens a file.", Parameters: parameters, Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
+			var in struct{ FilePath string }
+			if err := json.Unmarshal(args, &in); err != nil {
+				return tools.Result{}, err
+			}
+			text, err := os.ReadFile(in.FilePath)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			env.Open("file://"+in.FilePath, "plaintext", string(text)) // a space is not escaped here
+			env.Open(in.FilePath, "", string(text))
+
+			return tools.Result{Parts: []string{"opened"}}, errors.Join(err, then(env, in.FilePath))
+		}}
+	}
+	addLine := func(path, line string) (string, error) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		now := string(text) + line
+		return now, os.WriteFile(path, []byte(now), 0o644)
+	}
+	e := newEditor(t,
+		opens("only_opens", func(*tools.Env, string) error { return nil }),
+		opens("opens_and_writes", func(_ *tools.Env, path string) error {
+			_, err := addLine(path, "silent\n")
+			return err
+		}),
+		opens("opens_and_syncs", func(env *tools.Env, path string) error {
+			now, err := addLine(path, "synced\n")
+			env.Sync(path, now)
+			return err
+		}),
+	)
+	open := func(tool, path string) step {
+		return step{tool: tool, args: map[string]string{"filePath": path}}
+	}
+	path := e.write("text", "one\ntwo\n")
+	outside := func(line string) func() {
+		return func() {
+			if _, err := addLine(path, line); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	second := replace(path, "two", "TWO")
+	second.before = outside("three\n")
+	third := replace(path, "three", "THREE")
+	third.before = outside("four\n")
+	answers := e.play("",
+		replace(path, "one", "ONE"), second,
+		open("only_opens", path), third,
+		open("opens_and_writes", path), replace(path, "four", "FOUR"),
+		open("opens_and_syncs", path), replace(path, "silent", "SILENT"),
+	)
+	e.holds(path, "ONE\nTWO\nTHREE\nFOUR\nSILENT\nsynced\n")
+	for i, a := range answers {
+		if strings.Contains(a, "failed") {
+			t.Errorf("call %d: %s", i+1, a)
+		}
+	}
+	if len(e.docs.open) != 0 {
+		t.Errorf("still open: %v", e.docs.open)
+	}
+}
+
+// A drop-in in place of a sink answers as the document says: a dict, and a file
+// synced. The model still gets to see the file.
+func TestSinkThatIsADropIn(t *testing.T) {
+	e := newEditor(t, &tools.Tool{
+		Name: "create_file", Description: "Creates a file.", Parameters: tools.Lookup("create_file").Parameters,
+		Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
+			var in struct{ FilePath, Content string }
+			if err := json.Unmarshal(args, &in); err != nil {
+				return tools.Result{}, err
+			}
+			if in.Content == "refuse" {
+				return tools.Result{Data: json.RawMessage(`{"result":"error","message":"no room"}`)}, nil
+			}
+			in.Content = "// licence\n" + in.Content
+			err := os.WriteFile(in.FilePath, []byte(in.Content), 0o644)
+			env.Sync(in.FilePath, in.Content)
+			return tools.Result{Data: json.RawMessage(`{"result":"success"}`), Written: []tools.Written{{Path: in.FilePath, Content: in.Content, Created: true}}}, err
+		},
+	})
+	path := filepath.Join(e.dir, "new.go")
+	create := func(content string) step {
+		return step{tool: "create_file", args: map[string]string{"filePath": path, "content": content}}
+	}
+	answers := e.play("", create("package x\n"), create("refuse"))
+	if want := "// licence\npackage x\n"; !strings.Contains(answers[0], want) {
+		t.Errorf("the model saw %q, want it to hold %q", answers[0], want)
+	}
+	if !strings.Contains(answers[1], "failed") || !strings.Contains(answers[1], "no room") {
+		t.Errorf("the model saw %q of the failure", answers[1])
+	}
+	e.holds(path, "// licence\npackage x\n")
+}
+
+// What is outside the workspace, the server asks about before it reads or writes.
+func TestOutsideIsAsked(t *testing.T) {
+	e := newEditor(t)
+	outside := filepath.Join(t.TempDir(), "outside.txt")
+	if err := os.WriteFile(outside, []byte("secret\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var asked []Confirmation
+	answer := errors.New("no")
+	e.set(func() {
+		e.confirm = func(_ context.Context, q Confirmation) error {
+			asked = append(asked, q)
+			return answer
+		}
+	})
+	steps := []step{
+		{tool: "read_file", args: map[string]string{"filePath": outside, "toolType": "safe_tool"}}, // the model's word for the kind counts nothing
+		{tool: "create_file", args: map[string]string{"filePath": outside, "content": "x"}},
+		replace(outside, "secret", "public"),
+	}
+	for i, a := range e.play("", steps...) {
+		if !strings.Contains(a, "chose to skip") {
+			t.Errorf("call %d answered %q", i+1, a)
+		}
+	}
+	kinds := []string{}
+	for _, q := range asked {
+		kinds = append(kinds, fmt.Sprint(q.Tool, " ", q.Kind, " ", q.Path == outside, " ", q.Ours))
+	}
+	if want := []string{"read_file file_read true false", "create_file file_write true true", "replace_string_in_file file_write true false"}; !slices.Equal(kinds, want) {
+		t.Errorf("asked about %q, want %q", kinds, want)
+	}
+	// Allowed, it reads; what it writes still goes through our sinks, which
+	// refuse on their own.
+	answer = nil
+	answers := e.play("", steps...)
+	if !strings.Contains(answers[0], "secret") {
+		t.Errorf("read: %q", answers[0])
+	}
+	for _, a := range answers[1:] {
+		if !strings.Contains(a, "outside") {
+			t.Errorf("written: %q", a)
+		}
+	}
+	e.holds(outside, "secret\n")
+}
+
+// Commands are asked about with their parts, and nobody to ask means no.
+func TestTerminalIsAsked(t *testing.T) {
+	r := shared(t)
+	ran := 0
+	terminal := tool("run_in_terminal", func(context.Context, Invocation) Outcome {
+		ran++
+		return Succeeded("ran")
+	})
+	r.offer(t, terminal)
+	var asked Confirmation
+	const prompt = `call:run_in_terminal {"command":"git status && rm -rf x"}`
+	r.set(func() {
+		r.confirm = func(_ context.Context, q Confirmation) error {
+			asked = q
+			return nil
+		}
+	})
+	if result, _ := r.good(t, prompt); result.Text != "ran" || ran != 1 {
+		t.Errorf("allowed: %q", result.Text)
+	}
+	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) || asked.ConversationID == "" || asked.CallID == "" || asked.Message == "" {
+		t.Errorf("asked %+v", asked)
+	}
+	for name, confirm := range map[string]func(context.Context, Confirmation) error{
+		"refused":     func(context.Context, Confirmation) error { return errors.New("no") },
+		"broken down": func(context.Context, Confirmation) error { panic("the policy") },
+	} {
+		r.set(func() { r.confirm = confirm })
+		result, e := r.good(t, prompt)
+		if !strings.Contains(result.Text, "chose to skip") || ran != 1 || e.call(t, "run_in_terminal").State != Cancelled {
+			t.Errorf("%s: %q, %v", name, result.Text, e.calls())
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package langserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Event is what happens in a turn: a [Text], [Reasoning], [ToolCall], [Usage],
+// [Window] or [Notice].
+type Event interface{ event() }
+
+// Text is what the model says next. The server sends it line by line.
+type Text struct {
+	Round int // of the turn, from 1; 0 outside agent turns
+	Delta string
+}
+
+// Reasoning is what the model thinks next.
+type Reasoning struct {
+	Round int
+	Delta string
+}
+
+// State is how far a tool call is.
+type State string
+
+// States of a tool call. It has one of the last three once.
+const (
+	Running   State = "running"
+	Completed State = "completed"
+	Failed    State = "error"
+	Cancelled State = "cancelled"
+)
+
+// ToolCall is a tool call's new state. A tool that the server doesn't know has
+// no such event.
+type ToolCall struct {
+	Round   int
+	ID      string
+	Name    string
+	Type    string // "client" for ours, "shared" for the server's own, "mcp"
+	State   State
+	Input   json.RawMessage
+	Message string // of the server's, for people
+	Result  string // when completed
+	Error   string // when failed
+}
+
+// Usage is what the turn has used of the model so far, in tokens.
+type Usage struct {
+	Prompt     int `json:"promptTokens"`
+	Completion int `json:"completionTokens"`
+	Cached     int `json:"cachedTokens"`
+}
+
+// Window is how full the model's context is, in tokens.
+type Window struct {
+	Used  int `json:"totalUsedTokens"`
+	Limit int `json:"totalTokenLimit"`
+}
+
+// Notice is a message of the server's for people.
+type Notice struct {
+	Severity string `json:"severity"` // as in "warning"
+	Message  string `json:"message"`
+}
+
+func (Text) event()      {}
+func (Reasoning) event() {}
+func (ToolCall) event()  {}
+func (Usage) event()     {}
+func (Window) event()    {}
+func (Notice) event()    {}
+
+// reportQueue holds reports that wait to be read, in order.
+type reportQueue struct {
+	mu   sync.Mutex
+	list []json.RawMessage
+}
+
+func (q *reportQueue) put(r json.RawMessage) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = append(q.list, r)
+}
+
+func (q *reportQueue) take() []json.RawMessage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.list
+	q.list = nil
+	return list
+}
+
+// wireReport is the value of a $/progress of a turn.
+type wireReport struct {
+	Kind            string
+	Reply           string // outside agent turns
+	HideText        bool
+	EditAgentRounds []struct {
+		RoundID   int
+		Reply     string
+		ToolCalls []wireToolCall
+	}
+	Thinking      *struct{ Text text }
+	TokenUsage    *Usage
+	ContextSize   *Window
+	Notifications []Notice
+
+	// Of the end.
+	Error *struct {
+		Message              string
+		Code                 int
+		Reason               string
+		ResponseIsFiltered   bool
+		ResponseIsIncomplete bool
+	}
+	CancellationReason string
+}
+
+type wireToolCall struct {
+	ID, Name, ToolType, ProgressMessage string
+	Status                              State
+	Input                               json.RawMessage
+	Error                               text
+	Result                              []struct{ Value text }
+}
+
+// text takes a string, or several in a list, for one; anything else for none.
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	var one string
+	var many []string
+	if json.Unmarshal(data, &one) == nil {
+		*t = text(one)
+	} else if json.Unmarshal(data, &many) == nil {
+		*t = text(strings.Join(many, ""))
+	}
+	return nil
+}
+
+// progress makes events of a turn's reports.
+type progress struct {
+	on     func(Event)
+	text   strings.Builder
+	usage  Usage
+	window Window
+	states map[string]State // of tool calls, by id
+	ended  bool
+	last   wireReport // the end
+}
+
+func (p *progress) emit(e Event) {
+	if p.on != nil {
+		p.on(e)
+	}
+}
+
+func (p *progress) report(data json.RawMessage) {
+	var r wireReport
+	if err := json.Unmarshal(data, &r); err != nil {
+		p.emit(Notice{"warning", fmt.Sprintf("the language server's progress can't be read: %v", err)})
+		return
+	}
+	if r.Kind == "end" {
+		p.ended, p.last = true, r
+	}
+	round := 0
+	if len(r.EditAgentRounds) > 0 {
+		round = r.EditAgentRounds[0].RoundID
+	}
+	if r.Thinking != nil && r.Thinking.Text != "" {
+		p.emit(Reasoning{round, string(r.Thinking.Text)})
+	}
+	p.say(0, r.Reply, r.HideText)
+	for _, round := range r.EditAgentRounds {
+		// A report of a tool call repeats nothing that was said.
+		p.say(round.RoundID, round.Reply, r.HideText)
+		for _, call := range round.ToolCalls {
+			p.toolCall(round.RoundID, call)
+		}
+	}
+	for _, n := range r.Notifications {
+		p.emit(n)
+	}
+	if u := r.TokenUsage; u != nil && *u != p.usage {
+		p.usage = *u
+		p.emit(*u)
+	}
+	if w := r.ContextSize; w != nil && *w != p.window {
+		p.window = *w
+		p.emit(*w)
+	}
+}
+
+func (p *progress) say(round int, reply string, hidden bool) {
+	if reply == "" || hidden {
+		return
+	}
+	p.text.WriteString(reply)
+	p.emit(Text{round, reply})
+}
+
+func (p *progress) toolCall(round int, w wireToolCall) {
+	if p.states == nil {
+		p.states = map[string]State{}
+	}
+	if p.states[w.ID] == w.Status {
+		return
+	}
+	p.states[w.ID] = w.Status
+	var result []string
+	for _, part := range w.Result {
+		result = append(result, string(part.Value))
+	}
+	p.emit(ToolCall{
+		Round: round, ID: w.ID, Name: w.Name, Type: w.ToolType, State: w.Status, Input: w.Input,
+		Message: w.ProgressMessage, Result: strings.Join(result, "\n"), Error: string(w.Error),
+	})
+}
+
+// outcome is the error of a turn that the server answered.
+func (p *progress) outcome(ctx context.Context) error {
+	switch e := p.last.Error; {
+	case p.last.CancellationReason != "" && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrCancelled, context.Cause(ctx))
+	case p.last.CancellationReason != "":
+		return ErrCancelled
+	case e != nil:
+		return &TurnError{Message: e.Message, Code: e.Code, Reason: e.Reason, Filtered: e.ResponseIsFiltered, Incomplete: e.ResponseIsIncomplete}
+	case !p.ended:
+		return &TurnError{Message: "the language server ended the turn without saying how", Incomplete: true}
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package langserver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// EnvServer names the language server where the configuration does not.
+const EnvServer = "COPILOT_LANGUAGE_SERVER"
+
+// Where a language server was found.
+const (
+	SourceConfig  = "config"
+	SourceEnv     = EnvServer
+	SourceProject = "project" // what `make runtime` installed
+	SourcePath    = "PATH"
+	// Else an editor's name: JetBrains, VS Code, Neovim, ….
+)
+
+// program is the language server's name, without .exe.
+const program = "copilot-language-server"
+
+// Found is a language server on this machine: a program, or a script for node.
+type Found struct {
+	Path   string
+	Source string
+}
+
+// Find looks for the language server: command if it is set, then
+// COPILOT_LANGUAGE_SERVER, what `make runtime` installed beside this program,
+// copilot-language-server on PATH, and what editors installed, the newest first.
+// A place that is named and holds no program is an error, not a reason to look on.
+func Find(command string) (Found, error) {
+	home, _ := os.UserHomeDir()
+	return finder{
+		getenv: os.Getenv, executable: os.Executable, lookPath: exec.LookPath,
+		home: home, system: runtime.GOOS, arch: runtime.GOARCH,
+	}.find(command)
+}
+
+type finder struct {
+	getenv     func(string) string
+	executable func() (string, error)
+	lookPath   func(string) (string, error)
+	home       string
+	system     string // as in GOOS
+	arch       string // as in GOARCH
+}
+
+func (f finder) find(command string) (Found, error) {
+	for _, named := range []Found{{command, SourceConfig}, {f.getenv(EnvServer), SourceEnv}} {
+		if named.Path == "" {
+			continue
+		}
+		path, err := f.program(named.Path)
+		if err != nil {
+			what := EnvServer
+			if named.Source == SourceConfig {
+				what = "the configured language server"
+			}
+			return Found{}, fmt.Errorf("%s: %w", what, err)
+		}
+		return Found{path, named.Source}, nil
+	}
+	// Not in the working directory: what lies in somebody else's checkout is not run.
+	if exe, err := f.executable(); err == nil {
+		if target, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = target
+		}
+		dir := filepath.Dir(exe)
+		for _, root := range []string{dir, filepath.Dir(dir)} {
+			if path := f.installed(root); path != "" {
+				return Found{path, SourceProject}, nil
+			}
+		}
+	}
+	if path, err := f.lookPath(program); err == nil {
+		if path, err = filepath.Abs(path); err == nil {
+			return Found{path, SourcePath}, nil
+		}
+	}
+	for _, e := range f.editors() {
+		if path := newest(e.globs); path != "" {
+			return Found{path, e.name}, nil
+		}
+	}
+	return Found{}, errors.New("no Copilot language server found: run `make runtime`, or install @github/copilot-language-server with npm, or set " + EnvServer)
+}
+
+// Installed returns the language server that `make runtime` put below a
+// directory, "" when there is none for this machine.
+func Installed(root string) string {
+	return finder{system: runtime.GOOS, arch: runtime.GOARCH}.installed(root)
+}
+
+func (f finder) installed(root string) string {
+	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(), f.exe())
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return ""
+	}
+	return path
+}
+
+// platform is this machine in npm's words, as in linux-x64.
+func (f finder) platform() string {
+	arch, system := f.arch, f.system
+	if arch == "amd64" {
+		arch = "x64"
+	}
+	if system == "windows" {
+		system = "win32"
+	}
+	return system + "-" + arch
+}
+
+func (f finder) exe() string {
+	if f.system == "windows" {
+		return program + ".exe"
+	}
+	return program
+}
+
+// program checks that a path, or a name on PATH, is a file that can be run.
+func (f finder) program(name string) (string, error) {
+	path := name
+	if !strings.ContainsRune(name, filepath.Separator) {
+		found, err := f.lookPath(name)
+		if err != nil {
+			return "", fmt.Errorf("%s: not found on PATH", name)
+		}
+		path = found
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%s: no such file", path)
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", fmt.Errorf("%s: is a directory; name the program", path)
+	case f.system != "windows" && info.Mode()&0o111 == 0 && !isScript(path):
+		return "", fmt.Errorf("%s: may not be run (chmod +x)", path)
+	}
+	return path, nil
+}
+
+// isScript reports whether a language server is run by node.
+func isScript(path string) bool { return strings.HasSuffix(path, ".js") }
+
+type editor struct {
+	name  string
+	globs []string // in the order of preference
+}
+
+// editors returns where editors keep their language server: the program for this
+// machine before the script that needs a node.
+func (f finder) editors() []editor {
+	data := []string{filepath.Join(f.home, ".local", "share")}
+	if dir := f.getenv("XDG_DATA_HOME"); dir != "" {
+		data = []string{dir}
+	}
+	jetbrains := []string{filepath.Join(data[0], "JetBrains", "*")}
+	var xcode []string
+	switch f.system {
+	case "darwin":
+		support := filepath.Join(f.home, "Library", "Application Support")
+		jetbrains = []string{filepath.Join(support, "JetBrains", "*", "plugins")}
+		for _, apps := range []string{"/Applications", filepath.Join(f.home, "Applications")} {
+			xcode = append(xcode, filepath.Join(apps, "GitHub Copilot for Xcode.app", "Contents", "Resources", f.exe()))
+		}
+	case "windows":
+		jetbrains = []string{filepath.Join(f.getenv("APPDATA"), "JetBrains", "*", "plugins")}
+		data = []string{f.getenv("LOCALAPPDATA")}
+	}
+	// below lists both forms of a server in directories that match.
+	below := func(dirs []string, tails ...string) (globs []string) {
+		for _, dir := range dirs {
+			for _, tail := range tails {
+				globs = append(globs, filepath.Join(dir, filepath.FromSlash(tail)))
+			}
+		}
+		return globs
+	}
+	code := func(dir string) []string {
+		return below([]string{filepath.Join(f.home, dir, "extensions", "github.copilot-*")},
+			"copilot-language-server/native/"+f.platform()+"/"+f.exe(), "dist/"+f.exe(),
+			"node_modules/@github/copilot-language-server-"+f.platform()+"/"+f.exe(),
+			"dist/language-server.js", "node_modules/@github/copilot-language-server/dist/language-server.js")
+	}
+	var nvim []string
+	for _, dir := range data {
+		nvim = append(nvim, filepath.Join(dir, "nvim"), filepath.Join(dir, "nvim-data"))
+	}
+	var plugins []string
+	for _, dir := range append(nvim, filepath.Join(f.home, ".vim")) {
+		plugins = append(plugins, below([]string{dir}, "lazy", "plugged", "site/pack/*/start", "pack/*/start")...)
+	}
+	return []editor{
+		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+f.exe(), "github-copilot-intellij/copilot-agent/dist/language-server.js")},
+		{"VS Code", code(".vscode")},
+		{"VS Code Insiders", code(".vscode-insiders")},
+		{"Cursor", code(".cursor")},
+		{"Neovim", slices.Concat(
+			below(nvim, "mason/bin/"+f.exe()),
+			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+f.exe(), "copilot.lua/copilot/js/language-server.js", "copilot.vim/copilot-language-server/dist/language-server.js", "copilot.vim/dist/language-server.js"),
+		)},
+		{"Xcode", xcode},
+	}
+}
+
+// newest returns the file with the highest version in its path of the first
+// pattern that matches any.
+func newest(globs []string) string {
+	for _, glob := range globs {
+		if !filepath.IsAbs(glob) { // of an unknown home: that would be the working directory
+			continue
+		}
+		found, err := filepath.Glob(glob)
+		if err != nil || len(found) == 0 {
+			continue
+		}
+		return slices.MaxFunc(found, compareVersions)
+	}
+	return ""
+}
+
+// compareVersions orders texts with their numbers by value: 2025.10 after 2025.9.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		x, restA := number(a)
+		y, restB := number(b)
+		switch {
+		case x >= 0 && y >= 0:
+			if c := cmp.Compare(x, y); c != 0 {
+				return c
+			}
+		case a[0] != b[0]:
+			return cmp.Compare(a[0], b[0])
+		default:
+			restA, restB = a[1:], b[1:]
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// number cuts the number off that s begins with; -1 for none.
+func number(s string) (n int, rest string) {
+	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	n, err := strconv.Atoi(s[:digits])
+	if err != nil {
+		return -1, s
+	}
+	return n, s[digits:]
+}

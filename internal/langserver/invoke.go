@@ -1,0 +1,198 @@
+package langserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// callGrace is how long a tool may take to answer once its context has ended.
+	callGrace = 3 * time.Second
+	// maxOutput bounds what a tool's answer says, in bytes. The server shows the
+	// model less than a tenth of it, and sends all of it back.
+	maxOutput = 4 << 20
+)
+
+// Status is how a tool call ended.
+type Status string
+
+// Statuses of an [Outcome].
+const (
+	StatusSuccess   Status = "success"
+	StatusError     Status = "error"
+	StatusCancelled Status = "cancelled"
+)
+
+// Outcome is what a tool answers: texts for the model, and how the call ended.
+type Outcome struct {
+	Parts  []string // the model sees them one below the other
+	Status Status   // "": StatusSuccess
+}
+
+// Succeeded is the outcome of a call that did what it should.
+func Succeeded(parts ...string) Outcome { return Outcome{parts, StatusSuccess} }
+
+// FailedWith is the outcome of a call that failed: cancelled if err is the
+// cancellation of a context.
+func FailedWith(err error) Outcome {
+	if errors.Is(err, context.Canceled) {
+		return Outcome{[]string{err.Error()}, StatusCancelled}
+	}
+	return Outcome{[]string{err.Error()}, StatusError}
+}
+
+// wire is the one shape that the server takes as an answer: a result and an error,
+// of which the second is always null, for the server shows the model a stack trace
+// with it. Everything that a tool can answer has it.
+func (o Outcome) wire() any {
+	status := o.Status
+	if status != StatusError && status != StatusCancelled {
+		status = StatusSuccess
+	}
+	type part struct {
+		Value string `json:"value"`
+	}
+	content := []part{}
+	room := maxOutput
+	for _, p := range o.Parts {
+		if len(p) > room {
+			p = cut(p, room)
+		}
+		room -= min(room, len(p))
+		content = append(content, part{p})
+	}
+	if len(content) == 0 {
+		content = append(content, part{})
+	}
+	if status == StatusError && strings.Join(o.Parts, "") == "" {
+		content[0].Value = "the tool failed and did not say why"
+	}
+	return []any{object{"content": content, "status": status}, nil}
+}
+
+// cut shortens a text to about size bytes and says so.
+func cut(s string, size int) string {
+	for size > 0 && !utf8.RuneStart(s[size]) {
+		size--
+	}
+	return fmt.Sprintf("%s\n[%d more bytes were left out]", s[:size], len(s)-size)
+}
+
+// invoke answers conversation/invokeClientTool.
+func (c *Client) invoke(ctx context.Context, params json.RawMessage) any {
+	var p struct {
+		Name           string
+		Input          json.RawMessage
+		ConversationID string
+		TurnID         string
+		RoundID        int
+		ToolCallID     string
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return FailedWith(fmt.Errorf("the language server's call can't be read: %w", err)).wire()
+	}
+	call := Invocation{p.Name, p.Input, p.ConversationID, p.TurnID, p.RoundID, p.ToolCallID}
+	// The server sends no cancellation of a tool call: it waits for our answer. So
+	// the turn's end is the call's.
+	if t := c.turnOf(call.ConversationID); t != nil {
+		merged, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+		ctx = merged
+	}
+	return c.run(ctx, call).wire()
+}
+
+// run has exactly one outcome, whatever the tool does.
+func (c *Client) run(ctx context.Context, call Invocation) Outcome {
+	t, ok := c.tools.lookup(call.Tool)
+	if !ok {
+		return FailedWith(fmt.Errorf("there is no tool %s any more", call.Tool))
+	}
+	if len(call.Input) == 0 {
+		call.Input = json.RawMessage("{}")
+	}
+	deny, added := c.ask(ctx, call)
+	if deny != "" {
+		return Outcome{[]string{deny}, StatusError}
+	}
+	if t.Timeout > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, timeoutError{t.Name, t.Timeout})
+		defer cancel()
+		ctx = limited
+	}
+	out := guard(ctx, t, call)
+	c.log.Debug("a tool was called", "tool", call.Tool, "status", string(out.Status), "call", call.CallID)
+	if added != "" {
+		out.Parts = append(out.Parts[:len(out.Parts):len(out.Parts)], added)
+	}
+	return out
+}
+
+// ask asks the gate. One that breaks down denies.
+func (c *Client) ask(ctx context.Context, call Invocation) (deny, added string) {
+	if c.o.Gate == nil {
+		return "", ""
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("the gate broke down", "tool", call.Tool, "panic", r, "stack", string(debug.Stack()))
+			deny = fmt.Sprintf("%s was not allowed: the gate broke down", call.Tool)
+		}
+	}()
+	deny, added = c.o.Gate(ctx, call)
+	if deny == "" && ctx.Err() != nil { // nobody waits for the call any more
+		deny = fmt.Sprintf("%s was cancelled", call.Tool)
+	}
+	return deny, added
+}
+
+// timeoutError is the cause of a context that ended at a tool's timeout.
+type timeoutError struct {
+	tool  string
+	after time.Duration
+}
+
+func (e timeoutError) Error() string {
+	return fmt.Sprintf("%s did not finish within %v", e.tool, e.after)
+}
+
+func (e timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// guard calls a tool: it recovers panics and gives up on a call that does not end
+// with its context.
+func guard(ctx context.Context, t Tool, call Invocation) Outcome {
+	done := make(chan Outcome, 1) // the outcome of a call that was given up finds room here
+	go func() {
+		out := Outcome{[]string{t.Name + " broke down: its goroutine ended"}, StatusError}
+		defer func() {
+			if r := recover(); r != nil {
+				out = Outcome{[]string{fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", t.Name, r)}, StatusError}
+			}
+			done <- out
+		}()
+		out = t.Call(ctx, call)
+	}()
+	select {
+	case out := <-done:
+		return out
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(callGrace)
+	defer late.Stop()
+	select {
+	case out := <-done:
+		return out
+	case <-late.C:
+	}
+	if err := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+		return FailedWith(err)
+	}
+	return Outcome{[]string{strings.TrimSpace(t.Name + " was cancelled")}, StatusCancelled}
+}

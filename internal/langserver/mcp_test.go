@@ -1,0 +1,109 @@
+//go:build runtime
+
+package langserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/taptest/cloud"
+)
+
+func withMCP(t testing.TB) func(*Options, *cloud.Cloud) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *Options, _ *cloud.Cloud) {
+		o.MCP = map[string]MCPServer{"tiny": {Command: []string{self, "-test.run=none"}, Env: map[string]string{mcpVar: "1", "GORACE": "atexit_sleep_ms=0"}}}
+	}
+}
+
+// MCP servers are the language server's to run; their calls are asked about.
+func TestMCP(t *testing.T) {
+	r := newRig(t, withMCP(t))
+	r.waitMCP(t)
+	var asked Confirmation
+	answer := error(nil)
+	r.set(func() {
+		r.confirm = func(_ context.Context, q Confirmation) error {
+			asked = q
+			return answer
+		}
+	})
+	// A tool of ours has the same name: it is not mistaken for it.
+	r.offer(t, says("shout", "ours"))
+	n := r.count()
+	r.good(t, "hello")
+	names := r.requests(n)[0].ToolNames()
+	i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "tiny") })
+	if i < 0 {
+		t.Fatalf("the model has %q", names)
+	}
+	prompt := "call:" + names[i] + ` {"text":"hello"}`
+	if result, e := r.good(t, prompt); result.Text != "HELLO" {
+		t.Errorf("%q %v", result.Text, e)
+	}
+	if asked.Kind != MCPTool || asked.Server != "tiny" || asked.Tool != "shout" || asked.Ours {
+		t.Errorf("asked %+v", asked)
+	}
+	answer = errors.New("no")
+	if result, _ := r.good(t, prompt); !strings.Contains(result.Text, "chose to skip") {
+		t.Errorf("refused: %q", result.Text)
+	}
+}
+
+// waitMCP waits until the MCP server has told its tools.
+func (r *rig) waitMCP(t testing.TB) {
+	t.Helper()
+	r.wait(t, func(ctx context.Context) (string, bool) {
+		servers, err := r.MCPServers(ctx)
+		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" && slices.Equal(servers[0].Tools, []string{"shout"})
+		return fmt.Sprintf("MCP servers: %+v %v", servers, err), ok
+	})
+}
+
+// wait waits until something holds that no event tells of.
+func (r *rig) wait(t testing.TB, holds func(ctx context.Context) (now string, ok bool)) {
+	t.Helper()
+	ctx := within(t)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now, ok := holds(ctx)
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", now)
+		}
+	}
+}
+
+// The organisation's word against MCP counts, and is told.
+func TestMCPSwitchedOff(t *testing.T) {
+	r := newRig(t, withMCP(t), func(_ *Options, c *cloud.Cloud) { c.SetFlags("mcp=0") })
+	n := r.count()
+	r.good(t, "hello")
+	for _, name := range r.requests(n)[0].ToolNames() {
+		if strings.Contains(name, "tiny") || strings.Contains(name, "shout") {
+			t.Errorf("the model has the MCP tool %s", name)
+		}
+	}
+	r.wait(t, func(ctx context.Context) (string, bool) {
+		servers, err := r.MCPServers(ctx)
+		return fmt.Sprintf("%v %v", servers, err), errors.Is(err, ErrMCPDisabled)
+	})
+	if !strings.Contains(r.log.String(), "switched off by the organisation") {
+		t.Error("nobody is warned")
+	}
+}

@@ -1,0 +1,102 @@
+package langserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Model is a model that turns may use.
+type Model struct {
+	ID       string   `json:"id"`
+	Name     string   `json:"modelName"`
+	Family   string   `json:"modelFamily"`
+	Vendor   string   `json:"vendor"`
+	Preview  bool     `json:"preview"`
+	Default  bool     `json:"isChatDefault"`
+	Fallback bool     `json:"isChatFallback"`
+	Scopes   []string `json:"scopes"` // what it is for, as in "agent-panel"
+	Limits   struct {
+		Context int `json:"maxContextWindowTokens"` // tokens; 0: not said
+		Output  int `json:"maxOutputTokens"`
+	} `json:"-"`
+}
+
+// UnknownModelError is a model's name that the server doesn't list.
+type UnknownModelError struct {
+	ID    string
+	Known []string
+}
+
+func (e *UnknownModelError) Error() string {
+	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
+}
+
+// Models asks the server which models there are.
+func (c *Client) Models(ctx context.Context) ([]Model, error) {
+	var list []struct {
+		Model
+		Capabilities struct {
+			Limits struct{ MaxContextWindowTokens, MaxOutputTokens int }
+		}
+	}
+	if err := c.call(ctx, "copilot/models", nil, &list); err != nil {
+		return nil, err
+	}
+	models := make([]Model, len(list))
+	for i, m := range list {
+		models[i] = m.Model
+		models[i].Limits.Context, models[i].Limits.Output = m.Capabilities.Limits.MaxContextWindowTokens, m.Capabilities.Limits.MaxOutputTokens
+	}
+	c.mu.Lock()
+	c.models = models
+	c.mu.Unlock()
+	return models, nil
+}
+
+// DefaultModel picks the model for those who name none: the server's default, else
+// the first.
+func DefaultModel(models []Model) (string, bool) {
+	for _, m := range models {
+		if m.Default {
+			return m.ID, true
+		}
+	}
+	if len(models) == 0 {
+		return "", false
+	}
+	return models[0].ID, true
+}
+
+// model finds the model of a turn: id, or the default for "". The server is asked
+// again only where the list that is known lacks it.
+func (c *Client) model(ctx context.Context, id string) (string, error) {
+	has := func(models []Model) bool {
+		return slices.ContainsFunc(models, func(m Model) bool { return m.ID == id })
+	}
+	c.mu.Lock()
+	models := c.models
+	c.mu.Unlock()
+	if len(models) == 0 || id != "" && !has(models) {
+		var err error
+		if models, err = c.Models(ctx); err != nil {
+			return "", err
+		}
+	}
+	if id == "" {
+		found, ok := DefaultModel(models)
+		if !ok {
+			return "", fmt.Errorf("the language server offers no model")
+		}
+		return found, nil
+	}
+	if !has(models) {
+		e := &UnknownModelError{ID: id}
+		for _, m := range models {
+			e.Known = append(e.Known, m.ID)
+		}
+		return "", e
+	}
+	return id, nil
+}

@@ -1,0 +1,158 @@
+package langserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Options of a [Client]. Workspace is required.
+type Options struct {
+	Command   string // of the server: a program, or a script for node; "": see [Find]
+	Workspace string // absolute directory
+	// Trusted workspaces may bring agents, prompts and instructions of their own.
+	Trusted bool
+	Version string            // of the program that this is part of; "": "dev"
+	Env     map[string]string // for the server, besides what every child gets and GH_*, GITHUB_* and COPILOT_*
+
+	Proxy      Proxy
+	Enterprise string // https URL of a GitHub Enterprise server; "": github.com
+	Telemetry  bool
+	MaxRounds  int                  // of tool calls in a turn, 1 to 500; 0: the server's 25
+	MCP        map[string]MCPServer // by name; the server runs them
+
+	// Confirm decides about what the server asks before it does it: see
+	// [Confirmation]. nil allows; the text of an error is logged. Without it
+	// everything that the server asks about is refused.
+	Confirm func(ctx context.Context, q Confirmation) error
+	// Gate is asked before each call of a tool of [Client.SetTools]. A reason to
+	// deny is what the model gets instead of the call; context is added to the
+	// tool's result. nil: no gate.
+	Gate func(ctx context.Context, call Invocation) (deny, context string)
+	// Open shows a web page to the user. nil: nobody does.
+	Open func(url string)
+	Log  *slog.Logger // of the server's messages; nil: nowhere
+}
+
+// Proxy is how the server reaches the network.
+type Proxy struct {
+	URL      string // "": the environment's
+	Auth     string // user:password; "": those in URL
+	Insecure bool   // certificates are not checked
+}
+
+// MCPServer is an MCP server that the language server starts, or that runs at a URL.
+type MCPServer struct {
+	Command []string // and its arguments
+	Env     map[string]string
+	URL     string
+}
+
+// check names the first option that is wrong.
+func (o *Options) check() error {
+	switch {
+	case !filepath.IsAbs(o.Workspace):
+		return fmt.Errorf("workspace %q is not an absolute path", o.Workspace)
+	case o.MaxRounds < 0 || o.MaxRounds > 500:
+		return fmt.Errorf("%d rounds of tool calls: must be 1 to 500", o.MaxRounds)
+	case o.Proxy.Auth != "" && !strings.Contains(o.Proxy.Auth, ":"):
+		return fmt.Errorf("the proxy's credentials are not of the form user:password")
+	}
+	if info, err := os.Stat(o.Workspace); err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("workspace %s is not a directory", o.Workspace)
+	}
+	if o.Enterprise != "" {
+		if u, err := url.Parse(o.Enterprise); err != nil || u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("enterprise server %q is not an https URL: the language server takes no other", o.Enterprise)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.MCP)) {
+		if s := o.MCP[name]; (len(s.Command) == 0) == (s.URL == "") {
+			return fmt.Errorf("MCP server %q needs either a command or a URL", name)
+		}
+	}
+	return nil
+}
+
+type object = map[string]any
+
+// settings is what workspace/didChangeConfiguration carries.
+func (o *Options) settings() object {
+	level := "off"
+	if o.Telemetry {
+		level = "all"
+	}
+	copilot, agent := object{}, object{}
+	if o.MaxRounds > 0 {
+		agent["maxToolCallingLoop"] = o.MaxRounds
+	}
+	if len(agent) > 0 {
+		copilot["agent"] = agent
+	}
+	if len(o.MCP) > 0 {
+		copilot["mcp"] = o.mcp()
+	}
+	s := object{
+		"telemetry": object{"telemetryLevel": level},
+		"github":    object{"copilot": copilot},
+	}
+	if o.Proxy != (Proxy{}) {
+		http := object{"proxyStrictSSL": !o.Proxy.Insecure}
+		if o.Proxy.URL != "" {
+			http["proxy"] = o.Proxy.URL
+		}
+		if o.Proxy.Auth != "" {
+			http["proxyAuthorization"] = o.Proxy.Auth // the server encodes it itself
+		}
+		s["http"] = http
+	}
+	if o.Enterprise != "" {
+		s["github-enterprise"] = object{"uri": o.Enterprise}
+	}
+	return s
+}
+
+// mcp is the setting of that name: JSON in a string.
+func (o *Options) mcp() string {
+	servers := object{}
+	for name, s := range o.MCP {
+		server := object{}
+		if s.URL != "" {
+			server["url"] = s.URL
+		} else {
+			server["command"], server["args"] = s.Command[0], s.Command[1:]
+		}
+		if len(s.Env) > 0 {
+			server["env"] = s.Env
+		}
+		servers[name] = server
+	}
+	text, err := json.Marshal(servers)
+	if err != nil { // strings only
+		panic(err)
+	}
+	return string(text)
+}
+
+// folder is a workspace folder on the wire.
+func (o *Options) folder() object {
+	return object{"uri": fileURI(o.Workspace), "name": filepath.Base(o.Workspace)}
+}
+
+// fileURI is the URI of an absolute path.
+func fileURI(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") { // C:/...
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}

@@ -1,0 +1,126 @@
+//go:build runtime
+
+package langserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"tapgw/internal/taptest/cloud"
+)
+
+// signedOut takes the sign-in away from a server and leads it to the stand-in
+// through its proxy.
+func signedOut(o *Options, c *cloud.Cloud) {
+	for name := range c.Env() {
+		delete(o.Env, name)
+	}
+	o.Proxy = Proxy{URL: c.Proxy, Auth: "user:pass", Insecure: true}
+}
+
+func TestSignIn(t *testing.T) {
+	var shown []string
+	r := newRig(t, signedOut, func(o *Options, _ *cloud.Cloud) {
+		o.Open = func(url string) { shown = append(shown, url) }
+	})
+	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotSignedIn" {
+		t.Fatalf("at first: %+v %v", s, err)
+	}
+	_, err := r.NewConversation(ConversationOptions{Model: "scripted"}).Turn(within(t), "hello", nil)
+	if !errors.Is(err, ErrNotSignedIn) {
+		t.Errorf("a turn: %v", err)
+	}
+
+	// Denied, given up, and done.
+	r.cloud.Deny()
+	if _, err := r.Login(within(t), func(Device) {}); err == nil || !strings.HasPrefix(err.Error(), "signing in: ") || !strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("denied: %v", err)
+	}
+	r.cloud.Pend()
+	ctx, cancel := context.WithCancel(within(t))
+	if _, err := r.Login(ctx, func(Device) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	var device Device
+	user, err := r.Login(within(t), func(d Device) {
+		device = d
+		r.cloud.Approve()
+	})
+	if err != nil || user != cloud.User {
+		t.Fatalf("signing in: %q %v", user, err)
+	}
+	if device.Code != cloud.UserCode || !strings.HasPrefix(device.URL, "https://github.com/") || device.Expires <= 0 {
+		t.Errorf("the person is shown %+v", device)
+	}
+	if !slices.Contains(shown, device.URL) {
+		t.Errorf("opened %q", shown)
+	}
+	if s, err := r.Status(within(t)); err != nil || !s.OK || s.User != cloud.User {
+		t.Errorf("after: %+v %v", s, err)
+	}
+	if again, err := r.Login(within(t), func(Device) { t.Error("asked again") }); err != nil || again != user {
+		t.Errorf("a second time: %q %v", again, err)
+	}
+	if result, _ := r.good(t, "hello"); result.Text != "You said: hello" {
+		t.Errorf("a turn: %+v", result)
+	}
+	tunnels := r.cloud.Tunnels()
+	if !slices.Contains(tunnels, cloud.Tunnel{Host: "github.com:443", Auth: "user:pass"}) {
+		t.Errorf("through the proxy came %v", tunnels)
+	}
+	if err := r.Logout(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Status(within(t)); err != nil || s.OK {
+		t.Errorf("signed out: %+v %v", s, err)
+	}
+}
+
+// With an enterprise server all of it goes there.
+func TestEnterprise(t *testing.T) {
+	r := newRig(t, signedOut, func(o *Options, _ *cloud.Cloud) { o.Enterprise = "https://ghe.example" })
+	r.cloud.Approve()
+	user, err := r.Login(within(t), func(Device) {})
+	if err != nil || user != cloud.User {
+		t.Fatalf("signing in: %q %v", user, err)
+	}
+	r.good(t, "hello")
+	enterprise := false
+	for _, tunnel := range r.cloud.Tunnels() {
+		enterprise = enterprise || tunnel.Host == "ghe.example:443"
+		if tunnel.Host == "github.com:443" {
+			t.Error("github.com was asked")
+		}
+	}
+	if !enterprise {
+		t.Errorf("through the proxy came %v", r.cloud.Tunnels())
+	}
+}
+
+// A user without a subscription is told so, not that they are not there.
+func TestNotAuthorized(t *testing.T) {
+	r := newRig(t, func(_ *Options, c *cloud.Cloud) { c.Refuse(http.StatusForbidden) })
+	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotAuthorized" || s.User != cloud.User {
+		t.Errorf("%+v %v", s, err)
+	}
+	if _, _, err := r.turn(t, "hello"); !errors.Is(err, ErrNotSignedIn) {
+		t.Errorf("a turn: %v", err)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	r := shared(t)
+	r.cloud.SetCompletion(`return "hello"`)
+	const text = "package x\n\nfunc greeting() string {\n\t\n}\n"
+	list, err := r.Complete(within(t), r.workspace+"/x.go", "go", text, Position{Line: 3, Character: 1})
+	if err != nil || len(list) == 0 || !strings.Contains(list[0].Text, `return "hello"`) || list[0].Start.Line != 3 {
+		t.Errorf("%+v %v", list, err)
+	}
+	if len(r.docs.open) != 0 {
+		t.Errorf("still open: %v", r.docs.open)
+	}
+}

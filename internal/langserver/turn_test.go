@@ -1,0 +1,224 @@
+//go:build runtime
+
+package langserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tapgw/internal/scriptmodel"
+	"tapgw/internal/taptest/cloud"
+)
+
+func TestTurnWithText(t *testing.T) {
+	r := shared(t)
+	const said = "first\nsecond <line> & é\nthird"
+	pause := make(chan struct{})
+	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Text: said, Pause: pause}
+	})
+	var text strings.Builder
+	v := r.NewConversation(ConversationOptions{})
+	result, err := v.Turn(within(t), "hello", func(e Event) {
+		d, ok := e.(Text)
+		if !ok {
+			return
+		}
+		// The model holds back the rest until the first line is here.
+		if text.String() == "" {
+			close(pause)
+		}
+		if text.WriteString(d.Delta); d.Round != 1 {
+			t.Errorf("round %d", d.Round)
+		}
+	})
+	if err != nil || result.Text != said || result.Model != "Test gpt-4.1" || result.ID == "" {
+		t.Errorf("%+v %v", result, err)
+	}
+	if text.String() != said {
+		t.Errorf("said %q", text.String())
+	}
+	if result.Usage.Prompt == 0 || result.Usage.Completion == 0 {
+		t.Errorf("usage %+v", result.Usage)
+	}
+}
+
+func TestReasoning(t *testing.T) {
+	r := shared(t)
+	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
+		return scriptmodel.Reply{Reasoning: "let me think", Text: "done"}
+	})
+	result, e := r.good(t, "hello")
+	var thought strings.Builder
+	for _, event := range e.list {
+		if d, ok := event.(Reasoning); ok {
+			thought.WriteString(d.Delta)
+		}
+	}
+	if thought.String() != "let me think" || result.Text != "done" {
+		t.Errorf("thought %q, said %q", thought.String(), result.Text)
+	}
+}
+
+func TestTurnWithTool(t *testing.T) {
+	r := shared(t)
+	var got Invocation
+	r.offer(t, tool("echo_tool", func(_ context.Context, call Invocation) Outcome {
+		got = call
+		return Succeeded("one "+string(call.Input), "two")
+	}))
+	v := r.NewConversation(ConversationOptions{ID: "the-conversation"})
+	defer func() { _ = v.Close(within(t)) }()
+	e := &events{}
+	result, err := v.Turn(within(t), `call:echo_tool {"text":"<hi> & é","n":12345678901234567890,"a":[1.50]}`, e.add)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const input = `{"text":"<hi> & é","n":12345678901234567000,"a":[1.5]}` // through JavaScript's numbers
+	if string(got.Input) != input || got.ConversationID != "the-conversation" || got.Tool != "echo_tool" || got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
+		t.Errorf("%+v", got)
+	}
+	if want := "one " + input + "\ntwo"; result.Text != want {
+		t.Errorf("text %q, want %q", result.Text, want)
+	}
+	if want := []string{"echo_tool running", "echo_tool completed"}; !slices.Equal(e.calls(), want) {
+		t.Errorf("states %q, want %q", e.calls(), want)
+	}
+	if call := e.call(t, "echo_tool"); call.ID != got.CallID || call.Type != "client" || !strings.HasSuffix(call.Result, "two") {
+		t.Errorf("%+v", call)
+	}
+	// The model remembers.
+	n := r.count()
+	if result, err = v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
+		t.Errorf("%+v %v", result, err)
+	}
+	if req := r.requests(n)[0]; req.LastResult() == "" {
+		t.Error("the second turn does not know of the first")
+	}
+}
+
+// A conversation that only asks has the server's reading tools and none of ours.
+func TestTurnThatAsks(t *testing.T) {
+	r := shared(t)
+	r.offer(t, says("echo_tool", "x"), says("create_file", "x"), says("insert_edit_into_file", "x"))
+	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
+		for _, name := range req.ToolNames() {
+			if !slices.Contains([]string{"list_dir", "read_file", "file_search", "grep_search"}, name) {
+				t.Errorf("it has the tool %s", name)
+			}
+		}
+		return scriptmodel.Reply{Text: "I ask\nand more"}
+	})
+	v := r.NewConversation(ConversationOptions{Mode: Ask, Model: "scripted"})
+	defer func() { _ = v.Close(within(t)) }()
+	result, err := v.Turn(within(t), "hello", nil)
+	if err != nil || result.Text != "I ask\nand more" || result.Model != "Test scripted" {
+		t.Errorf("%+v %v", result, err)
+	}
+}
+
+func TestModels(t *testing.T) {
+	r := shared(t)
+	models, err := r.Models(within(t))
+	if err != nil || len(models) < 2 || models[0].ID != "scripted" || models[0].Limits.Context != 128000 || models[0].Name != "Test scripted" {
+		t.Fatalf("%+v %v", models, err)
+	}
+	if id, ok := DefaultModel(models); !ok || id != "gpt-4.1" {
+		t.Errorf("default %s", id)
+	}
+	// No model given: the default.
+	n := r.count()
+	r.good(t, "hello")
+	if req := r.requests(n)[0]; req.Model != "gpt-4.1" {
+		t.Errorf("model %s", req.Model)
+	}
+	// An unknown one is an error that names the others, and starts no turn.
+	v := r.NewConversation(ConversationOptions{Model: "gpt-99"})
+	_, err = v.Turn(within(t), "hello", nil)
+	unknown, ok := errors.AsType[*UnknownModelError](err)
+	if !ok || unknown.ID != "gpt-99" || !slices.Contains(unknown.Known, "scripted") || !strings.Contains(err.Error(), `no model "gpt-99": there are scripted, gpt-4.1`) {
+		t.Errorf("%v", err)
+	}
+	// The conversation goes on with another.
+	if err := v.SetModel(within(t), "scripted"); err != nil {
+		t.Fatal(err)
+	}
+	if result, err := v.Turn(within(t), "hello", nil); err != nil || result.Model != "Test scripted" {
+		t.Errorf("%+v %v", result, err)
+	}
+}
+
+// Two conversations run at once, each with its own calls and events.
+func TestTwoConversations(t *testing.T) {
+	r := shared(t)
+	both := make(chan struct{}, 2)
+	meet := make(chan struct{})
+	r.offer(t, tool("meet", func(_ context.Context, call Invocation) Outcome {
+		both <- struct{}{}
+		<-meet
+		return Succeeded("met in " + call.ConversationID)
+	}))
+	var all sync.WaitGroup
+	for _, id := range []string{"left", "right"} {
+		all.Go(func() {
+			v := r.NewConversation(ConversationOptions{ID: id})
+			e := &events{}
+			result, err := v.Turn(within(t), "call:meet", e.add)
+			if err != nil || result.Text != "met in "+id {
+				t.Errorf("%s: %+v %v", id, result, err)
+			}
+			if len(e.calls()) != 2 {
+				t.Errorf("%s: %v", id, e)
+			}
+		})
+	}
+	<-both
+	<-both
+	close(meet)
+	all.Wait()
+}
+
+// Turns of one conversation follow each other: the server loses the end of one
+// that another overtakes.
+func TestTurnsOfOneConversationWait(t *testing.T) {
+	r := shared(t)
+	gate := make(chan struct{})
+	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
+		if cloud.Prompt(req) == "first" {
+			return scriptmodel.Reply{Text: "one", Gate: gate}
+		}
+		return scriptmodel.Reply{Text: "two"}
+	})
+	v := r.NewConversation(ConversationOptions{})
+	n := r.count()
+	first := make(chan error, 1)
+	go func() {
+		result, err := v.Turn(within(t), "first", nil)
+		if err == nil && result.Text != "one" {
+			err = fmt.Errorf("said %q", result.Text)
+		}
+		first <- err
+	}()
+	if _, err := r.cloud.WaitRequest(within(t), n+1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	if _, err := v.Turn(ctx, "second", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a turn while another runs: %v", err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		_, err := v.Turn(within(t), "second", nil)
+		second <- err
+	}()
+	close(gate)
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Error(err)
+	}
+}
