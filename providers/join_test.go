@@ -84,7 +84,7 @@ func TestAllSessions(t *testing.T) {
 		close(release["s1"])
 		synctest.Wait()
 		close(release["s2"])
-		peer.expect(`{"type":"hello","name":"sample","protocolVersion":2,"session":"all","tools":[],"context":"all"}`)
+		peer.expect(`{"type":"hello","name":"sample","protocolVersion":2,"session":"all","tools":[],"hooks":{},"subscribe":[],"context":"all"}`)
 		peer.ackAll("s1", "s2")
 		for _, s := range []string{"s1", "s2"} {
 			m := peer.next("filter.set")

@@ -102,20 +102,23 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 	version := protocol.Version
 	m := &protocol.Hello{
 		Name: p.name, Instance: p.opts.Instance, ProtocolVersion: &version,
-		StartupContext: p.opts.StartupContext, Context: o.context, Tools: wireTools(o.tools),
+		StartupContext: p.opts.StartupContext, Context: &o.context, Tools: wireTools(o.tools),
+		// Said even where there are none: what is left out would be restored.
+		Hooks:     &protocol.Hooks{},
+		Subscribe: slices.AppendSeq([]string{}, maps.Keys(p.heard)),
 	}
-	if len(o.rules)+len(o.transforms) > 0 {
-		m.Hooks = &protocol.Hooks{Transforms: map[string]*protocol.Transform{}}
-		if len(o.rules) > 0 {
-			m.Hooks.OnPreToolUse = wireRules(o.rules)
-		}
-		for section, t := range o.transforms {
-			m.Hooks.Transforms[section] = t.wire()
-		}
+	if len(o.rules) > 0 {
+		m.Hooks.OnPreToolUse = wireRules(o.rules)
 	}
-	m.Subscribe = slices.Sorted(maps.Keys(p.heard))
+	if len(o.transforms) > 0 {
+		m.Hooks.Transforms = make(map[string]*protocol.Transform, len(o.transforms))
+	}
+	for section, t := range o.transforms {
+		m.Hooks.Transforms[section] = t.wire()
+	}
+	slices.Sort(m.Subscribe)
 	if limit := p.opts.Concurrency; limit != (Concurrency{}) {
-		m.Concurrency = &protocol.Concurrency{Max: limit.Max, Scope: string(limit.Scope)}
+		m.Concurrency = &protocol.Concurrency{Max: &limit.Max, Scope: string(limit.Scope)}
 	}
 	if link != nil {
 		p.link = link

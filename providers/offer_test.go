@@ -316,7 +316,7 @@ func TestChangeRefused(t *testing.T) {
 		next := n.accept(t)
 		next.next("auth")
 		next.send(oneSession)
-		if hello := next.next("hello"); hello["context"] != nil || toolNames(hello) != "a" {
+		if hello := next.next("hello"); hello["context"] != "" || toolNames(hello) != "a" {
 			t.Errorf("hello %v, want tool a and no context", hello)
 		}
 	})

@@ -48,7 +48,11 @@ type transform struct {
 }
 
 func (t transform) wire() *protocol.Transform {
-	return &protocol.Transform{Action: t.action, Content: t.content}
+	m := &protocol.Transform{Action: t.action}
+	if t.action != protocol.TransformCallback {
+		m.Content = &t.content
+	}
+	return m
 }
 
 // Append adds a text to the end of a section of the system prompt. A provider

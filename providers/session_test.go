@@ -55,7 +55,7 @@ func TestWaitForSession(t *testing.T) {
 				pass(time.Hour)
 				peer.send(strings.Replace(oneSession, "sessions", typ, 1))
 				peer.expect(`{"type":"hello","name":"sample","instance":"i1","metadata":{"title":"a <b>"},
-					"protocolVersion":2,"session":"s1","tools":[
+					"protocolVersion":2,"session":"s1","hooks":{},"subscribe":[],"context":"","tools":[
 					{"name":"greet","description":"Say hello","timeout":1500,"parameters":{"type":"object","additionalProperties":false,
 						"properties":{"name":{"type":"string","description":"who to greet"},"loud":{"type":"boolean"}},"required":["name"]}},
 					{"name":"raw","description":"By hand","validate":false,"parameters":{"type":"object","properties":{"b":{},"a":{}}}},

@@ -104,6 +104,14 @@ const (
 
 func (i Ink) paint(s string) string { return string(i) + s + "\x1b[0m" }
 
+// On colours a text that goes to w, where that shows colour.
+func (i Ink) On(w io.Writer, s string) string {
+	if !Color(w) {
+		return s
+	}
+	return i.paint(s)
+}
+
 // Paint colours a text where the output shows colour.
 func (o *Output) Paint(i Ink, s string) string {
 	if !o.Color {

@@ -149,7 +149,7 @@ func report(app *ucli.App, w *words, e *Error) int {
 	}
 	prefix := app.Name + ": "
 	if Color(app.ErrWriter) {
-		prefix = app.Name + ": " + Red.paint("error: ")
+		prefix += Red.paint("error: ")
 	}
 	_, _ = fmt.Fprintln(app.ErrWriter, prefix+message)
 	return e.Exit

@@ -66,6 +66,7 @@ type opened struct {
 	callback string // that ends it
 	id       string
 	content  strings.Builder
+	output   string // of a tool, as it was last told
 	tool     string
 	provider string
 }
@@ -112,7 +113,7 @@ func (t *turn) event(e sdk.SessionEvent) {
 	case *rpc.ToolExecutionProgressData:
 		t.toolDelta(d.ToolCallID, d.ProgressMessage)
 	case *rpc.ToolExecutionPartialResultData:
-		t.toolDelta(d.ToolCallID, d.PartialOutput)
+		t.toolOutput(d.ToolCallID, d.PartialOutput)
 	case *rpc.ToolExecutionCompleteData:
 		t.toolEnd(d)
 	case *rpc.ExternalToolRequestedData:
@@ -288,6 +289,21 @@ func (t *turn) toolDelta(id, text string) {
 		return
 	}
 	t.emit(gateway.Event{Callback: gateway.OnToolExecution, ID: id, Delta: text, Tool: o.tool, Provider: o.provider})
+}
+
+// toolOutput reports what is new of a tool's output: the runtime's terminal tells
+// all of it each time.
+func (t *turn) toolOutput(id, text string) {
+	o := t.open[key(gateway.OnEndToolExecution, id)]
+	if o == nil {
+		return
+	}
+	delta, again := strings.CutPrefix(text, o.output)
+	if !again {
+		delta = text
+	}
+	o.output = text
+	t.toolDelta(id, delta)
 }
 
 func (t *turn) toolEnd(d *rpc.ToolExecutionCompleteData) {

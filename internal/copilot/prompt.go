@@ -40,6 +40,13 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	}
 	sent := &sentPrompt{text: p.Text, shown: p.Text, source: p.Source}
 	msg := sdk.MessageOptions{Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source)}
+	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
+		// The model does not see the source: it is told that this is not the
+		// user's word. People are, by the timeline.
+		msg.DisplayPrompt = p.Text
+		msg.Prompt = "[from provider " + name + "]\n" + p.Text
+		sent.text = msg.Prompt
+	}
 	if p.Mode == modeImmediate {
 		s.steer(ctx, sent, &msg)
 	}
@@ -71,7 +78,7 @@ func (s *session) steer(ctx context.Context, sent *sentPrompt, msg *sdk.MessageO
 	}
 	sent.asked = true
 	if add := s.calls.UserPrompt(ctx, sent.text, sent.source); add != "" {
-		msg.DisplayPrompt = msg.Prompt
+		msg.DisplayPrompt = sent.shown
 		msg.Prompt += "\n\n<system_reminder>\n" + add + "\n</system_reminder>"
 		sent.text = msg.Prompt
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait on the real runtime.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // testRuntime finds the runtime of the tests.
 func testRuntime(t testing.TB) string {

@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ var sectionNames = []string{
 // lastWord begins what stands at the end of a message that providers changed.
 const lastWord = "What follows was said above, and holds whatever was added since."
 
-// emptyLines is what the runtime makes one empty line of where it wrote safety
+// emptyLines is what the runtime makes one empty line of where it wrote a section
 // itself.
 var emptyLines = regexp.MustCompile(`\n{3,}`)
 
@@ -127,11 +128,23 @@ func (s *session) guarded(name string, a answer) string {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.changed {
-			safety := emptyLines.ReplaceAllString(p.own[sdk.SectionSafety], "\n\n")
-			return strings.Join([]string{a.text, lastWord, p.own[sdk.SectionPreamble], safety}, "\n\n")
+			own := emptyLines.ReplaceAllString(p.identity()+"\n\n"+p.own[sdk.SectionSafety], "\n\n")
+			return strings.Join([]string{a.text, lastWord, own}, "\n\n")
 		}
 	}
 	return a.text
+}
+
+// identity is what the runtime says of who the model is, without the sections
+// inside it: providers may have changed those. Call it with mu held.
+func (p *sections) identity() string {
+	text := p.own[sdk.SectionIdentity]
+	for _, inside := range []string{sdk.SectionTone, sdk.SectionToolEfficiency} {
+		if own := p.own[inside]; own != "" {
+			text = strings.Replace(text, own, "", 1)
+		}
+	}
+	return cmp.Or(text, p.own[sdk.SectionPreamble])
 }
 
 // warnPreamble says, once, that a provider's change was not made.

@@ -106,6 +106,14 @@ func TestSectionsInPlace(t *testing.T) {
 			t.Errorf("section %s does not have the last word", name)
 		}
 	}
+	// The identity holds sections that providers may change; the rest of it holds.
+	after := system[strings.LastIndex(system, "MARK-"):]
+	for line := range strings.SplitSeq(own["identity"], "\n") {
+		inside := strings.Contains(own["tone"], line) || strings.Contains(own["tool_efficiency"], line)
+		if line != "" && strings.Contains(after, line) == inside {
+			t.Errorf("this line of the identity is said again: %v, want %v: %s", inside, !inside, line)
+		}
+	}
 	if !strings.HasSuffix(strings.TrimSpace(system), strings.TrimSpace(emptyLines.ReplaceAllString(own["safety"], "\n\n"))) {
 		t.Errorf("the message does not end with safety:\n%s", system[len(system)-2000:])
 	}

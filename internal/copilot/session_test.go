@@ -204,8 +204,8 @@ func TestHooks(t *testing.T) {
 	s.prompt(gateway.Prompt{Text: "an event", Source: "provider:news.feed-1"})
 	s.waitIdle(n + 1)
 	reqs = g.model.Requests()
-	if !strings.Contains(reqs[len(reqs)-1].LastUser(), "asked by provider:news.feed-1") {
-		t.Errorf("the prompt of a provider: %q", reqs[len(reqs)-1].LastUser())
+	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said, "[from provider news.feed-1]\nan event") || !strings.Contains(said, "asked by provider:news.feed-1") {
+		t.Errorf("the prompt of a provider: %q", said)
 	}
 	last := s.allEvents()
 	at := slices.IndexFunc(last, func(e gateway.Event) bool { return e.UserMessage == "an event" })

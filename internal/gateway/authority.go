@@ -36,8 +36,11 @@ var grantable = map[string][]capability{
 	"transforms": {mayCallback, mayTransform},
 	"gates":      {mayGate},
 	"context":    {mayContext},
-	"all":        {mayBindAll},
+	grantAll:     {mayBindAll},
 }
+
+// grantAll is what sessions = "all" grants.
+const grantAll = "all"
 
 func (id *identity) may(c capability) bool {
 	if slices.Contains(matrix[id.trust], c) {
@@ -60,7 +63,7 @@ func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[
 		t, field := transforms[section], at+"transforms."+section
 		switch {
 		case t == nil || t.Action == protocol.TransformAppend:
-		case slices.Contains(protectedSections, section):
+		case Protected(section):
 			return faultf(protocol.CodeUnauthorized, fmt.Sprintf("%s: section %s takes only append, from anyone", field, section))
 		case t.Action == protocol.TransformCallback && !id.may(mayCallback):
 			return id.unauthorized(field, "register transform callbacks")
@@ -88,7 +91,7 @@ func (id *identity) check(m protocol.Message) *protocol.Error {
 
 // checkHello checks the authority for everything in a hello but its session.
 func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
-	if m.Context != "" && !id.may(mayContext) {
+	if m.Context != nil && *m.Context != "" && !id.may(mayContext) {
 		return id.unauthorized("hello.context", "set context")
 	}
 	if m.StartupContext != "" && !id.may(mayContext) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type call struct {
 	limit   time.Duration // the caller's own, from when it called; 0: none
 	asks    bool          // the rules and gates, which its host asks otherwise
 	asked   *routes       // whose rules were asked
+	passed  []*rule       // those about it, gates among them, that let it go on
 	done    func(Outcome)
 
 	// The tool's timeout runs from when the call was first queued or sent, to
@@ -123,10 +125,12 @@ func (k *call) proceed(r *routes) {
 			k.fail(faultf(protocol.CodeDenied, d.Reason))
 			return
 		}
-		if needsGate(matched) {
+		if needsGate(matched) && !slices.Equal(matched, k.passed) {
 			ctx, cancel := k.patience()
 			w.mu.Lock()
-			w.gates = cancel
+			if w.gates = cancel; w.cancelled != "" { // while no provider had it
+				cancel()
+			}
 			w.mu.Unlock()
 			s.gated(w, true)
 			go func() {
@@ -142,10 +146,13 @@ func (k *call) proceed(r *routes) {
 	}
 }
 
-// patience is how long the gates of a call are waited for: their own time apart,
-// until the caller gives up or the session ends.
+// patience is how long the gates of a call are waited for, their own time apart:
+// until the call's is over, the caller gives up or the session ends.
 func (k *call) patience() (context.Context, context.CancelFunc) {
-	if k.limit > 0 {
+	switch {
+	case !k.deadline.IsZero(): // it waited for a slot, or failed at another instance
+		return context.WithDeadline(k.session.ctx, k.deadline)
+	case k.limit > 0:
 		return context.WithDeadline(k.session.ctx, k.begun.Add(k.limit))
 	}
 	return context.WithCancel(k.session.ctx)
@@ -178,7 +185,7 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 			k.fail(faultf(protocol.CodeCancelled, cancelled(reason).Error))
 			return
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			k.fail(faultf(protocol.CodeTimeout, fmt.Sprintf("%s was not allowed within %s", name, k.limit)))
+			k.fail(faultf(protocol.CodeTimeout, fmt.Sprintf("%s was not allowed within %s", name, cmp.Or(k.timeout, k.limit))))
 			return
 		case ctx.Err() != nil:
 			k.fail(faultf(protocol.CodeCancelled, cancelled("the session has ended").Error))
@@ -187,16 +194,17 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 			k.fail(faultf(protocol.CodeDenied, d.Reason))
 			return
 		}
-		if k.asked = r; k.dispatch() {
-			return
+		// What joined meanwhile is asked too, if it is about the call.
+		for k.passed = matched; slices.Equal(matched, k.passed); matched = s.matching(r, name, args) {
+			if k.asked = r; k.dispatch() {
+				return
+			}
+			r = s.routes.Load()
 		}
 		if time.Now().After(latest) {
 			k.fail(faultf(protocol.CodeDenied, rulesTooFast))
 			return
 		}
-		// What joined meanwhile is asked too.
-		r = s.routes.Load()
-		matched = s.matching(r, name, args)
 	}
 }
 
@@ -252,7 +260,7 @@ func (k *call) end(o Outcome) {
 }
 
 // dispatch gives the call to a provider, or ends it. It does neither and reports
-// false when there are other rules than those that were asked.
+// false when other rules may be about it than those that were asked.
 func (k *call) dispatch() bool {
 	s, name := k.session, k.route.name
 	for {
@@ -263,9 +271,13 @@ func (k *call) dispatch() bool {
 		to := r.tools[name]
 		if to != k.route {
 			// Changed since: what is dispatched is checked as it is now.
+			was := k.route.owner()
 			if fault := k.prepare(r, name); fault != nil {
 				k.fail(fault)
 				return true
+			}
+			if k.asks && to.owner() != was {
+				return false // rules may be about a provider's tools
 			}
 		}
 		if to.instances != "" {
@@ -344,7 +356,7 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 // send queues the call's message. Call with Provider.mu held.
 func (k *call) send() {
 	p := k.tool.provider
-	p.peer.Send(&protocol.ToolCall{ID: k.id.String(), SessionID: k.session.id, Tool: k.tool.Name, Args: k.args, Traceparent: k.trace})
+	p.peer.Send(&protocol.ToolCall{ID: k.id.String(), SessionID: k.session.id, Tool: k.tool.called, Args: k.args, Traceparent: k.trace})
 }
 
 // watch sees to it that the alarm goes off at a deadline or before. One alarm

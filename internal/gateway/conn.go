@@ -361,6 +361,9 @@ func tooManyHellos() *protocol.Error {
 // else: what the old binding had is gone before the new one is there.
 func (c *Conn) hello(m *protocol.Hello) {
 	g := c.g
+	if c.forgotten(m) {
+		return
+	}
 	if !c.is(awaitHello) && !c.rebinds.allow() {
 		c.fault(tooManyHellos())
 		return
@@ -398,6 +401,14 @@ func (c *Conn) hello(m *protocol.Hello) {
 	c.peer.Flush()
 }
 
+// forgotten reports whether a hello is one that gets no answer: it asks for all
+// sessions while there is none.
+func (c *Conn) forgotten(m *protocol.Hello) bool {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return m.Session == protocol.AllSessions && c.g.current() == nil
+}
+
 // bind checks a hello and makes its bindings. It returns the connection whose
 // identity it took, which the caller closes. An error changed nothing; a nil
 // error may also mean that the hello was forgotten. Call with Gateway.mu held.
@@ -411,9 +422,10 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	if restore != nil {
 		taken = restore.conn
 	}
+	leaving := g.replaced(c.identity)
 	if m.Instance != "" {
 		for other := range g.conns {
-			if p := other.provider; other != c && other != taken && p != nil && p.name == m.Name && p.instance == m.Instance {
+			if p := other.provider; other != c && other != taken && !slices.Contains(leaving, other) && p != nil && p.name == m.Name && p.instance == m.Instance {
 				return nil, faultf(protocol.CodeDuplicateInstance, fmt.Sprintf("instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name))
 			}
 		}
@@ -426,15 +438,18 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	if err != nil {
 		return nil, err
 	}
-	if m.Tools == nil && m.Hooks == nil && restore != nil {
-		o = p.adopt(restore.offer, m)
+	if restore != nil {
+		p.adopt(restore.provider, m, o)
 	}
-	var old *Provider
+	var going []*Provider
 	if taken != nil {
-		old = taken.provider
+		going = append(going, taken.provider)
+	}
+	for _, other := range leaving {
+		going = append(going, other.provider)
 	}
 	for _, s := range sessions {
-		if err := s.conflict(p, old, o.tools); err != nil {
+		if err := s.conflict(p, o.tools, going...); err != nil {
 			return nil, err
 		}
 	}
@@ -447,6 +462,7 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 		taken.release()
 		g.forget(restore)
 	}
+	g.replace(c.identity, leaving)
 	if c.memory != nil {
 		g.forget(c.memory)
 	}
@@ -457,7 +473,7 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 		g.forgetLimits(was)
 	}
 	p.all = c.wanted(m, restore) == protocol.AllSessions
-	c.memory = &memory{identity: c.identity, providerID: p.id, name: p.name, instance: p.instance, offer: o, past: p.past, conn: c, session: protocol.AllSessions}
+	c.memory = &memory{identity: c.identity, provider: p, conn: c, session: protocol.AllSessions}
 	if !p.all {
 		c.memory.session = sessions[0].id
 	}
@@ -473,6 +489,7 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 		c.welcome(s)
 	}
 	p.mu.Unlock()
+	c.identity.wasBound()
 	return taken, nil
 }
 
@@ -491,13 +508,13 @@ func (c *Conn) claim(m *protocol.Hello) *memory {
 		c.restore = restore // a hello that fails may be tried again
 	}
 	restore := c.restore
-	if restore == nil || restore.name != m.Name || (m.Instance != "" && restore.instance != m.Instance) {
+	if restore == nil || restore.provider.name != m.Name || (m.Instance != "" && restore.provider.instance != m.Instance) {
 		return nil
 	}
 	if restore.conn == c {
 		restore.conn = nil // it takes over nobody but itself
 	}
-	m.Instance = restore.instance
+	m.Instance = restore.provider.instance
 	return restore
 }
 
@@ -530,6 +547,9 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 		}
 		if len(live) > 0 && !c.identity.may(mayBindAll) {
 			return nil, c.identity.unauthorized("hello.session", "bind to all sessions; choose one id from the sessions list")
+		}
+		if c.identity.ended {
+			return nil, faultf(protocol.CodeInvalidSession, "hello.session: this token has ended; another has taken its place")
 		}
 		return live, nil
 	}
@@ -654,14 +674,14 @@ func (c *Conn) join(session string) *protocol.Error {
 	p := c.provider
 	if _, err := c.scope(session, protocol.TypeSessionReady); err == nil {
 		return nil
-	} else if !p.all {
+	} else if !p.all || c.identity.ended {
 		return err
 	}
 	s := c.g.sessions[session]
 	if s == nil || s.ending() {
 		return noSession(session)
 	}
-	if err := s.conflict(p, nil, p.base.tools); err != nil {
+	if err := s.conflict(p, p.base.tools); err != nil {
 		return err
 	}
 	p.mu.Lock()

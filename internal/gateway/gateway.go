@@ -9,7 +9,7 @@
 // provider could wait for: Peer.Send only queues.
 //
 // Lock order: Gateway.mu, Provider.mu, Session.swap, Session.mu, then the leaves
-// (feed.mu).
+// (feed.mu, below it Responses.mu).
 package gateway
 
 import (
@@ -64,6 +64,8 @@ type Gateway struct {
 	memories   map[tokenKey]*memory
 	limits     limits
 	draining   bool
+
+	changed chan struct{} // holds one
 }
 
 // New makes a gateway with fresh tokens.
@@ -80,6 +82,7 @@ func New(o Options) *Gateway {
 		tokens:        map[tokenKey]*identity{},
 		memories:      map[tokenKey]*memory{},
 		limits:        limits{},
+		changed:       make(chan struct{}, 1),
 		pairings:      window{most: protocol.MaxPairingsAMinute},
 	}
 	if g.log == nil {
@@ -200,6 +203,10 @@ func (g *Gateway) StopProvider(name string) int {
 	return len(stop)
 }
 
+// Changed receives when a session came, went or has another label. It is for one
+// listener, which looks at [Gateway.Sessions] then.
+func (g *Gateway) Changed() <-chan struct{} { return g.changed }
+
 // SetForeground makes a session the first that providers are offered.
 func (g *Gateway) SetForeground(id string) error {
 	g.mu.Lock()
@@ -300,6 +307,10 @@ func (g *Gateway) rank(id *identity, session string) int {
 // announce queues the session list to every connection that may want it and
 // returns them, to be flushed once g.mu is free. Call with g.mu held.
 func (g *Gateway) announce() []*Conn {
+	select {
+	case g.changed <- struct{}{}:
+	default: // it knows already
+	}
 	var told []*Conn
 	for c := range g.conns {
 		if c.announce() {

@@ -101,32 +101,40 @@ func charClass(glob string) (expr string, width int) {
 	return "[" + not + class + "]", len(glob) - len(body) + end + 1
 }
 
-// matchFile matches a glob without a slash against the file's name, one with a
-// slash against its path or an end of it.
-func (r *rule) matchFile(file string) verdict {
-	file = path.Clean(strings.ReplaceAll(file, `\`, "/"))
-	if !strings.Contains(r.Match.File, "/") {
-		file = path.Base(file)
-	}
-	return r.file.match(file)
+// file is a file that a call names.
+type file struct{ path, name subject }
+
+func newFile(name string) file {
+	name = path.Clean(strings.ReplaceAll(name, `\`, "/"))
+	return file{subject{text: name}, subject{text: path.Base(name)}}
 }
 
-// matchTool matches a tool's name against a name in which * stands for any text.
-func matchTool(glob, tool string) bool {
-	first, rest, star := strings.Cut(glob, "*")
-	if !star {
-		return glob == tool
+// matchFile matches a glob without a slash against the file's name, one with a
+// slash against its path or an end of it.
+func (r *rule) matchFile(f *file) verdict {
+	if strings.Contains(r.Match.File, "/") {
+		return r.file.match(&f.path)
 	}
-	tool, ok := strings.CutPrefix(tool, first)
-	if !ok {
-		return false
+	return r.file.match(&f.name)
+}
+
+// toolGlob is a name of tools in which * stands for any text: the parts between
+// the stars.
+type toolGlob []string
+
+func newToolGlob(glob string) toolGlob { return strings.Split(glob, "*") }
+
+func (g toolGlob) match(tool string) bool {
+	last := len(g) - 1
+	if last == 0 {
+		return tool == g[0]
 	}
-	parts := strings.Split(rest, "*")
-	last := parts[len(parts)-1]
-	for _, part := range parts[:len(parts)-1] {
-		if _, tool, ok = strings.Cut(tool, part); !ok {
-			return false
+	tool, ok := strings.CutPrefix(tool, g[0])
+	for _, part := range g[1:last] {
+		if !ok {
+			break
 		}
+		_, tool, ok = strings.Cut(tool, part)
 	}
-	return strings.HasSuffix(tool, last)
+	return ok && strings.HasSuffix(tool, g[last])
 }

@@ -16,6 +16,7 @@ import (
 type rule struct {
 	protocol.Rule
 	provider *Provider
+	tool     toolGlob // nil: any
 	args     *pattern // nil: any
 	file     *pattern // nil: any
 }
@@ -28,6 +29,9 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 		r := &rule{Rule: d, provider: p}
 		wrong := func(field string, err error) *protocol.Error {
 			return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("%sonPreToolUse[%d].match.%s: %v", at, i, field, err))
+		}
+		if d.Match.Tool != "" {
+			r.tool = newToolGlob(d.Match.Tool)
 		}
 		if d.Match.Args != "" {
 			var err error
@@ -57,8 +61,8 @@ type toolCall struct {
 	provider string   // that owns the tool, "" for the session's own
 	args     protocol.Raw
 
-	text  string
-	files []string
+	text  subject
+	files []file
 	read  bool
 }
 
@@ -75,22 +79,23 @@ func (s *Session) newToolCall(r *routes, tool string, args protocol.Raw) *toolCa
 	return c
 }
 
-func (c *toolCall) argsText() string {
-	if c.text == "" {
-		c.text = argsText(c.args)
+func (c *toolCall) argsText() *subject {
+	if c.text.text == "" && len(c.args) > 0 {
+		c.text.text = argsText(c.args)
+		c.text.lookInto()
 	}
-	return c.text
+	return &c.text
 }
 
 // paths are the files that the call names, by the names that tools use.
-func (c *toolCall) paths() []string {
+func (c *toolCall) paths() []file {
 	if !c.read {
 		c.read = true
 		_ = protocol.Object(c.args, func(name string, v protocol.Raw) error {
 			switch name {
 			case "path", "file", "filePath", "file_path":
 				if s, ok := protocol.Text(v); ok {
-					c.files = append(c.files, s)
+					c.files = append(c.files, newFile(s))
 				}
 			}
 			return nil
@@ -104,14 +109,19 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 	if r.Match.Provider != "" && r.Match.Provider != c.provider {
 		return false
 	}
-	if r.Match.Tool != "" && !matchTool(r.Match.Tool, c.tool) && !slices.ContainsFunc(c.aliases, func(a string) bool { return matchTool(r.Match.Tool, a) }) {
+	if r.tool != nil && !r.tool.match(c.tool) && !slices.ContainsFunc(c.aliases, r.tool.match) {
 		return false
 	}
 	v := yes
 	if r.file != nil {
+		// What the arguments don't have none of their members has.
+		if c.argsText().absent.overlaps(&r.file.pairs) {
+			return false
+		}
 		v = no
-		for _, p := range c.paths() {
-			v = max(v, r.matchFile(p))
+		files := c.paths()
+		for i := range files {
+			v = max(v, r.matchFile(&files[i]))
 		}
 	}
 	if r.args != nil && v != no {
@@ -132,19 +142,25 @@ func (g *Gateway) unsure(what, provider string) {
 
 // PreToolUse implements [HostCalls]. Static denials come first; then all gates
 // are asked at once; any denial wins, and contexts are joined in the order in
-// which their rules were registered. If the rules changed meanwhile they are
-// asked again: nothing passes a gate that it did not ask.
+// which their rules were registered. If other rules are about the call by then
+// they are asked anew: nothing passes a gate that it did not ask.
 func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision {
 	// One deadline for all rounds: a provider that changes its rules at each
 	// question would otherwise keep the session asking.
 	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
 	defer cancel()
+	r := s.routes.Load()
+	matched := s.matching(r, tool, args)
 	for {
-		r := s.routes.Load()
-		matched := s.matching(r, tool, args)
 		d := s.decide(ctx, matched, tool, args, "")
+		now := s.routes.Load()
+		if d.Deny || !needsGate(matched) || now.rulesAre(r) {
+			return d
+		}
+		asked := matched
+		r, matched = now, s.matching(now, tool, args)
 		switch {
-		case d.Deny || !needsGate(matched) || s.routes.Load().rulesAre(r):
+		case slices.Equal(matched, asked):
 			return d
 		case ctx.Err() != nil:
 			return Decision{Deny: true, Reason: rulesTooFast}
@@ -362,10 +378,7 @@ func (s *Session) warnBlindRules(p *Provider, rules []*rule) {
 		}
 	}
 	for i, rule := range rules {
-		if rule.Match.Tool == "" {
-			continue
-		}
-		if !slices.ContainsFunc(names, func(name string) bool { return matchTool(rule.Match.Tool, name) }) {
+		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.match) {
 			s.note(LogWarning, sourceGateway, fmt.Sprintf("rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
 		}
 	}

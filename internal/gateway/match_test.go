@@ -28,12 +28,12 @@ func TestMatchTool(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for name := range strings.FieldsSeq(tt.match) {
-			if !matchTool(tt.glob, name) {
+			if !newToolGlob(tt.glob).match(name) {
 				t.Errorf("%q does not match %q", tt.glob, name)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
-			if matchTool(tt.glob, name) {
+			if newToolGlob(tt.glob).match(name) {
 				t.Errorf("%q matches %q", tt.glob, name)
 			}
 		}
@@ -79,12 +79,12 @@ func TestMatchFile(t *testing.T) {
 		}
 		r := &rule{Rule: protocol.Rule{Match: protocol.Match{File: tt.glob}}, file: re}
 		for name := range strings.FieldsSeq(tt.match) {
-			if r.matchFile(name) != yes {
+			if f := newFile(name); r.matchFile(&f) != yes {
 				t.Errorf("%q does not match %q", tt.glob, name)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
-			if r.matchFile(name) != no {
+			if f := newFile(name); r.matchFile(&f) != no {
 				t.Errorf("%q matches %q", tt.glob, name)
 			}
 		}
@@ -119,7 +119,7 @@ func TestMatchEnds(t *testing.T) {
 	for i, re := range all {
 		for _, text := range []string{long, long[:200], strings.Repeat("x/", 2000)} {
 			done := make(chan struct{})
-			go func() { re.match(text); close(done) }()
+			go func() { re.match(&subject{text: text}); close(done) }()
 			select {
 			case <-done:
 			case <-time.After(10 * time.Second):
@@ -138,7 +138,7 @@ func TestHarmlessPatternsAreSure(t *testing.T) {
 	}
 	text := `{"command":"` + strings.Repeat("rm -i x; ", 10) + `"}`
 	for range 2000 {
-		if got := re.match(text); got != no {
+		if got := re.match(&subject{text: text}); got != no {
 			t.Fatalf("got %v, want no", got)
 		}
 	}

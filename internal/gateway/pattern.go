@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,9 +19,11 @@ const (
 	maxSubject     = 64 << 10 // bytes of text that a pattern is tried on
 	// The clock is coarse and the machine may be busy, so a harmless pattern
 	// runs out of time now and then; only one that does again and again, for
-	// longer than a hiccup lasts, explodes.
-	patternAttempts = 3
-	patternPatience = 5 * time.Millisecond
+	// longer than a hiccup lasts, explodes. Where time stands still (in a test's
+	// bubble) the attempts end it.
+	patternAttempts    = 3
+	patternPatience    = 5 * time.Millisecond
+	patternMaxAttempts = 8
 )
 
 func init() { regexp2.SetTimeoutCheckPeriod(patternTimeout) }
@@ -38,8 +42,10 @@ const (
 // pattern is a JavaScript regular expression. Go's own engine refuses
 // look-around, which existing configurations use, and can't be stopped.
 type pattern struct {
-	literal string // set when the expression is plain text
-	re      *regexp2.Regexp
+	needs [][]string      // a text that it matches holds one of each
+	pairs pairs           // that are in what it needs, so in no text that lacks one
+	re    *regexp2.Regexp // nil when needs is all there is to it
+	most  int             // bytes of text that re is tried on
 }
 
 func compilePattern(expr string) (*pattern, error) {
@@ -47,7 +53,9 @@ func compilePattern(expr string) (*pattern, error) {
 		return nil, fmt.Errorf("must be at most %d bytes", protocol.MaxPattern)
 	}
 	if !strings.ContainsAny(expr, `\.+*?()[]{}|^$`) {
-		return &pattern{literal: expr}, nil
+		p := &pattern{}
+		p.require([][]string{{expr}})
+		return p, nil
 	}
 	return newPattern(expr)
 }
@@ -58,21 +66,51 @@ func newPattern(expr string) (*pattern, error) {
 		return nil, fmt.Errorf("%q is not a regular expression: %w", expr, err)
 	}
 	re.MatchTimeout = patternTimeout
-	return &pattern{re: re}, nil
+	p := &pattern{re: re, most: maxSubject}
+	if code := program(expr); code != nil {
+		p.most = affordable(code)
+		p.require(required(code))
+	}
+	return p, nil
 }
 
-func (p *pattern) match(text string) verdict {
-	if len(text) > maxSubject {
+// require notes what a text needs to be matched.
+func (p *pattern) require(needs [][]string) {
+	p.needs = needs
+	for _, texts := range needs {
+		if len(texts) > 1 {
+			continue
+		}
+		// Without what is written in one way in a path and in another in JSON.
+		for _, part := range strings.FieldsFunc(texts[0], func(r rune) bool { return r < ' ' || strings.ContainsRune(`/\"`, r) }) {
+			p.pairs.add(part)
+		}
+	}
+}
+
+func (p *pattern) match(s *subject) verdict {
+	if len(s.text) > maxSubject {
 		return unsure
 	}
-	if p.re == nil {
-		return found(strings.Contains(text, p.literal))
+	if s.absent.overlaps(&p.pairs) {
+		return no
+	}
+	for _, texts := range p.needs {
+		if !slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s.text, t) }) {
+			return no
+		}
+	}
+	switch {
+	case p.re == nil:
+		return yes
+	case len(s.text) > p.most:
+		return unsure
 	}
 	for began, attempt := time.Now(), 1; ; attempt++ {
-		if ok, err := p.re.MatchString(text); err == nil {
+		if ok, err := p.re.MatchRunes(s.decoded()); err == nil {
 			return found(ok)
 		}
-		if attempt >= patternAttempts && time.Since(began) > patternPatience {
+		if attempt >= patternMaxAttempts || attempt >= patternAttempts && time.Since(began) > patternPatience {
 			return unsure
 		}
 	}
@@ -89,10 +127,37 @@ func found(ok bool) verdict {
 // write them, keys in the order received, so that no other way to escape a
 // character gets past a pattern.
 func argsText(args protocol.Raw) string {
+	if stringified(args) {
+		return string(args)
+	}
 	v := args.Clone()
 	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.CanonicalizeRawInts(true),
 		jsontext.CanonicalizeRawFloats(true), jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false)); err != nil {
 		return string(args)
 	}
 	return string(v)
+}
+
+// stringified reports whether JSON stands as JSON.stringify would write it, as
+// what programs send mostly does. It may say no where the answer is yes.
+func stringified(v protocol.Raw) bool {
+	quoted, digits := false, 0
+	for _, c := range v {
+		switch {
+		case c == '"': // none is escaped: there is no backslash
+			quoted, digits = !quoted, 0
+		case c == '\\' || c >= utf8.RuneSelf:
+			return false
+		case quoted:
+		case '0' <= c && c <= '9':
+			if digits++; digits > 15 { // more may round
+				return false
+			}
+		case c == ',' || c == '}' || c == ']':
+			digits = 0
+		case digits > 0 || !strings.ContainsRune(":{[truefalsn", rune(c)):
+			return false
+		}
+	}
+	return true
 }

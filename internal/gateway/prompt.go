@@ -23,6 +23,9 @@ func (t *transform) asks() bool { return t.Action == protocol.TransformCallback 
 // protectedSections take only append, from anyone (v2, "Protected prompt sections").
 var protectedSections = []string{"safety", "identity"}
 
+// Protected reports whether the session has the last word in a section.
+func Protected(section string) bool { return slices.Contains(protectedSections, section) }
+
 // UserPrompt implements [HostCalls]: the contexts of all providers in the order
 // in which they joined, each startup context before, once and not again for a
 // provider that comes back.
@@ -83,11 +86,11 @@ func (s *Session) apply(ctx context.Context, section, text string, list []*trans
 	for _, t := range list {
 		switch t.Action {
 		case protocol.TransformAppend:
-			text = join([]string{text, t.Content})
+			text = join([]string{text, *t.Content})
 		case protocol.TransformPrepend:
-			text = join([]string{t.Content, text})
+			text = join([]string{*t.Content, text})
 		case protocol.TransformReplace:
-			text = t.Content
+			text = *t.Content
 		case protocol.TransformCallback:
 			text = t.ask(ctx, s, section, text)
 		}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type Provider struct {
 	metadata    protocol.Raw // nil when it gave none
 	trust       Trust
 	concurrency *protocol.Concurrency
+	policy      *ToolPolicy
 	subscribed  []string
 	peer        Peer
 	connectedAt time.Time
@@ -39,7 +41,8 @@ type Provider struct {
 
 	mu        sync.Mutex
 	gone      bool
-	alarm     *time.Timer // for the deadlines of pending calls; nil: none is set
+	idle      chan struct{} // closed when no call is left; nil: nobody waits
+	alarm     *time.Timer   // for the deadlines of pending calls; nil: none is set
 	alarmAt   time.Time
 	pending   map[uuid.UUID]*call
 	ended     tombstones
@@ -48,9 +51,14 @@ type Provider struct {
 	rewrites  map[uuid.UUID]chan string // transform.requests in flight; each holds one
 }
 
+// maxTitle bounds, in bytes, what tells instances apart: it is in the definition
+// of each of their tools.
+const maxTitle = 200
+
 // tool is a tool of a provider. It is fixed once made.
 type tool struct {
 	protocol.Tool
+	called   string // its name at the provider
 	provider *Provider
 	timeout  time.Duration
 	check    bool
@@ -83,7 +91,7 @@ func (p *Provider) pastIn(session string) *past {
 
 // newProvider makes the provider that a hello describes. Call with Gateway.mu held.
 func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
-	p := &Provider{name: m.Name, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, subscribed: m.Subscribe,
+	p := &Provider{name: m.Name, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
 		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, lingering: map[uuid.UUID]*lingering{},
 		gates: map[uuid.UUID]*gateWait{}, rewrites: map[uuid.UUID]chan string{}}
 	if m.Metadata.Kind() == '{' {
@@ -99,11 +107,14 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 			return nil
 		})
 		p.title = clean(cmp.Or(d.Title, d.URL))
+		if len(p.title) > maxTitle {
+			p.title = strings.ToValidUTF8(p.title[:maxTitle], "") + "…"
+		}
 	}
 	p.lastActive.Store(time.Now().UnixNano())
 	switch {
 	case restore != nil:
-		p.id, p.past = restore.providerID, restore.past
+		p.id, p.past = restore.provider.id, restore.provider.past
 	case c.provider != nil:
 		p.id, p.past = c.provider.id, c.provider.past
 	default:
@@ -131,17 +142,24 @@ func (p *Provider) succeed(old *Provider) {
 	clear(old.lingering)
 }
 
-// own makes tools of definitions.
+// own makes tools of definitions, of those that sessions may have.
 func (p *Provider) own(defs []protocol.Tool) []*tool {
-	tools := make([]*tool, len(defs))
-	for i, d := range defs {
+	tools := make([]*tool, 0, len(defs))
+	for _, d := range defs {
+		if !p.policy.takes(d.Name) {
+			continue
+		}
 		// The definition shares the memory of the message that it came in.
 		d.Parameters = slices.Clone(d.Parameters)
-		t := &tool{Tool: d, provider: p, timeout: protocol.DefaultToolTimeout, check: d.Validate == nil || *d.Validate}
+		t := &tool{Tool: d, called: d.Name, provider: p, timeout: protocol.DefaultToolTimeout, check: d.Validate == nil || *d.Validate}
+		t.Name = p.policy.Prefix + d.Name
 		if d.Timeout != nil {
 			t.timeout = time.Duration(*d.Timeout) * time.Millisecond
 		}
-		tools[i] = t
+		if most := p.policy.Timeout; most > 0 {
+			t.timeout = min(t.timeout, most)
+		}
+		tools = append(tools, t)
 	}
 	return tools
 }
@@ -179,12 +197,16 @@ func (p *Provider) view(c *Conn) ProviderView {
 	return v
 }
 
-// take removes a call from pending, leaving its tombstone; nil if it ended
-// before. Call with p.mu held.
+// take removes a call from pending, leaving its tombstone if the provider has
+// heard of it; nil if it ended before. Call with p.mu held.
 func (p *Provider) take(id uuid.UUID) *call {
 	k := p.pending[id]
-	if k != nil {
-		delete(p.pending, id)
+	if k == nil {
+		return nil
+	}
+	delete(p.pending, id)
+	p.wasTaken()
+	if k.sent {
 		p.ended.add(id)
 	}
 	return k

@@ -40,8 +40,12 @@ func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
 	g.mu.Lock()
 	bindings, err := c.scope(m.SessionID, protocol.TypePush)
-	if err == nil && p.all && m.SessionID == "" && !m.Broadcast {
-		err = &protocol.Error{Code: protocol.CodeInvalidSession, Message: "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)"}
+	switch {
+	case err != nil:
+	case p.all && m.SessionID == "" && !m.Broadcast:
+		err = faultf(protocol.CodeInvalidSession, "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
+	case len(bindings) == 0:
+		err = faultf(protocol.CodeInvalidSession, "push.broadcast: there is no session now")
 	}
 	g.mu.Unlock()
 	fail := func(e *protocol.Error) {
@@ -256,11 +260,14 @@ func (s *Session) store(key streamKey, row HistoryRow) uint64 {
 	return s.pushed.add(func(seq uint64) HistoryRow {
 		row.Seq = seq
 		if len(st.rows) == protocol.StreamRetention {
+			s.kept[key.provider] -= rowSize(&st.rows[0])
 			copy(st.rows, st.rows[1:])
 			st.rows[len(st.rows)-1] = row
 		} else {
 			st.rows = append(st.rows, row)
 		}
+		s.kept[key.provider] += rowSize(&row)
+		s.evict(key.provider)
 		return row
 	})
 }

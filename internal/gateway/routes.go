@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"tapgw/internal/protocol"
 )
@@ -31,7 +34,10 @@ func (o *offer) count() int {
 
 // offerOf compiles what a hello brings. The error names the field.
 func (p *Provider) offerOf(m *protocol.Hello) (*offer, *protocol.Error) {
-	o := &offer{tools: p.own(m.Tools), context: m.Context, startup: m.StartupContext}
+	o := &offer{tools: p.own(m.Tools), startup: m.StartupContext}
+	if m.Context != nil {
+		o.context = *m.Context
+	}
 	if m.Hooks == nil {
 		return o, nil
 	}
@@ -44,26 +50,41 @@ func (p *Provider) offerOf(m *protocol.Hello) (*offer, *protocol.Error) {
 	return o, nil
 }
 
-// adopt makes this provider's offer of another's, which had the same identity,
-// with the contexts that its hello brought.
-func (p *Provider) adopt(o *offer, m *protocol.Hello) *offer {
-	mine := &offer{tools: make([]*tool, len(o.tools)), rules: make([]*rule, len(o.rules)), transforms: map[string]*transform{}, context: o.context, startup: o.startup}
-	for i, t := range o.tools {
-		u := *t
-		u.provider = p
-		mine.tools[i] = &u
+// adopt adds to this provider and its offer what the hello left out and another
+// had, whose identity it takes. A gate that somebody forgot to repeat would
+// otherwise be open.
+func (p *Provider) adopt(other *Provider, m *protocol.Hello, o *offer) {
+	if m.Tools == nil {
+		for _, t := range other.base.tools {
+			u := *t
+			u.provider = p
+			o.tools = append(o.tools, &u)
+		}
 	}
-	for i, r := range o.rules {
-		u := *r
-		u.provider = p
-		mine.rules[i] = &u
+	if m.Hooks == nil {
+		for _, r := range other.base.rules {
+			u := *r
+			u.provider = p
+			o.rules = append(o.rules, &u)
+		}
+		o.transforms = map[string]*transform{}
+		for section, t := range other.base.transforms {
+			o.transforms[section] = &transform{t.Transform, p}
+		}
 	}
-	for section, t := range o.transforms {
-		mine.transforms[section] = &transform{t.Transform, p}
+	if m.Context == nil {
+		o.context = other.base.context
 	}
-	mine.context = cmp.Or(m.Context, mine.context)
-	mine.startup = cmp.Or(m.StartupContext, mine.startup)
-	return mine
+	o.startup = cmp.Or(o.startup, other.base.startup)
+	if m.Metadata.Kind() != '{' {
+		p.metadata, p.title = other.metadata, other.title
+	}
+	if m.Subscribe == nil {
+		p.subscribed = other.subscribed
+	}
+	if m.Concurrency == nil {
+		p.concurrency = other.concurrency
+	}
 }
 
 // changeTransforms merges changes by section; nil takes one away.
@@ -242,7 +263,7 @@ func takeTarget(args protocol.Raw) (target string, rest protocol.Raw, ok bool) {
 }
 
 // choose finds the tool that a call goes to: of the instance that it names, else
-// of the most recently active one that was not tried.
+// of the most recently active one that was not tried, whatever it offers by now.
 func (r *route) choose(target string, tried *tool) *tool {
 	var best *tool
 	for _, t := range r.tools {
@@ -252,7 +273,8 @@ func (r *route) choose(target string, tried *tool) *tool {
 			}
 			continue
 		}
-		if t != tried && (best == nil || t.provider.lastActive.Load() > best.provider.lastActive.Load()) {
+		failed := tried != nil && t.provider.instance == tried.provider.instance
+		if !failed && (best == nil || t.provider.lastActive.Load() > best.provider.lastActive.Load()) {
 			best = t
 		}
 	}
@@ -286,16 +308,18 @@ func (r *routes) listInstances(bindings []*binding, provider string) protocol.Ra
 }
 
 // conflict reports whether a provider's tools clash with another's in the
-// session; leaving is one whose tools are about to go. Call with Gateway.mu held.
-func (s *Session) conflict(p, leaving *Provider, tools []*tool) *protocol.Error {
+// session; leaving are those whose tools are about to go. Call with Gateway.mu held.
+func (s *Session) conflict(p *Provider, tools []*tool, leaving ...*Provider) *protocol.Error {
 	clash := func(format string, args ...any) *protocol.Error {
 		return &protocol.Error{Code: protocol.CodeToolConflict, SessionID: s.id, Message: fmt.Sprintf(format, args...)}
 	}
-	if fault := s.metaConflict(p, leaving, clash); fault != nil {
+	if fault := s.metaConflict(p, clash, leaving); fault != nil {
 		return fault
 	}
 	for _, t := range tools {
 		switch {
+		case !protocol.ValidToolName(t.Name):
+			return clash("tool %q: with the prefix of its provider's file it has more than 64 characters", t.Name)
 		case p.instance == "":
 		case hasProperty(t.Parameters, targetParam):
 			return clash("tool %q: a parameter named target is the gateway's where a provider has instances; rename it", t.Name)
@@ -304,7 +328,7 @@ func (s *Session) conflict(p, leaving *Provider, tools []*tool) *protocol.Error 
 		}
 		for _, b := range s.bindings {
 			other := b.provider
-			if other == p || other == leaving {
+			if other == p || slices.Contains(leaving, other) {
 				continue
 			}
 			if other.name != p.name && reserved(t.Name, other.name) {
@@ -330,14 +354,14 @@ func (s *Session) conflict(p, leaving *Provider, tools []*tool) *protocol.Error 
 
 // metaConflict reports whether the meta-tool that a provider's instances bring is
 // the name of something in the session. Call with Gateway.mu held.
-func (s *Session) metaConflict(p, leaving *Provider, clash func(string, ...any) *protocol.Error) *protocol.Error {
+func (s *Session) metaConflict(p *Provider, clash func(string, ...any) *protocol.Error, leaving []*Provider) *protocol.Error {
 	if p.instance == "" {
 		return nil
 	}
 	name := metaTool(p.name)
 	for _, b := range s.bindings {
 		other := b.provider
-		if other == p || other == leaving {
+		if other == p || slices.Contains(leaving, other) {
 			continue
 		}
 		taken := slices.ContainsFunc(b.offer.tools, func(t *tool) bool { return t.Name == name })
@@ -348,7 +372,15 @@ func (s *Session) metaConflict(p, leaving *Provider, clash func(string, ...any) 
 	return nil
 }
 
-func sameSchema(a, b protocol.Raw) bool { return argsText(a) == argsText(b) }
+// sameSchema compares schemas whatever the order of their keys.
+func sameSchema(a, b protocol.Raw) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, y := a.Clone(), b.Clone()
+	anyText := jsontext.AllowInvalidUTF8(true)
+	return x.Canonicalize(anyText) == nil && y.Canonicalize(anyText) == nil && bytes.Equal(x, y)
+}
 
 // reserved reports whether a tool's name is kept for the tools that the gateway
 // makes for a provider (v2, "Tool name collisions").

@@ -29,6 +29,7 @@ type Session struct {
 	timeline  *feed[TimelineLine]
 	live      *feed[LiveLine]
 	pushed    *feed[HistoryRow]
+	responses *Responses // nil until somebody asks; guarded by live.mu
 
 	// routes is what dispatch reads: immutable, replaced under Gateway.mu.
 	routes atomic.Pointer[routes]
@@ -62,6 +63,7 @@ type Session struct {
 	injects   []*inject
 	pushers   map[string]*pusher // by providerId
 	streams   map[streamKey]*stream
+	kept      map[string]int     // bytes of events in streams, by provider
 	running   map[string]toolRun // tool executions by id, for subscribers
 	gating    map[*Pending]struct{}
 	firstDirt time.Time // the oldest tool change that the host was not told of
@@ -102,6 +104,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		model:     spec.Model,
 		pushers:   map[string]*pusher{},
 		streams:   map[streamKey]*stream{},
+		kept:      map[string]int{},
 		running:   map[string]toolRun{},
 		gating:    map[*Pending]struct{}{},
 	}
@@ -305,6 +308,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	select {
 	case <-s.allReady:
 	case <-deadline.C:
+		g.log.Warn("some providers did not answer the end of the session", "session", s.id)
 	case <-ctx.Done():
 	}
 	s.tearDown()
@@ -312,7 +316,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := s.host.Close(closing, reason)
-	s.live.close()
+	s.endLive()
 	s.timeline.close()
 	s.pushed.close()
 	g.log.Info("session ended", "session", s.id, "reason", reason)
@@ -341,7 +345,8 @@ func (s *Session) tearDown() {
 		}
 		// Also calls to tools that were removed since.
 		ended = append(ended, p.cancel(mine, protocol.ReasonInterrupted)...)
-		if c.is(bound) && len(p.bindings) == 0 && !p.all {
+		// One that has ended has calls of other sessions to answer still.
+		if c.is(bound) && len(p.bindings) == 0 && !p.all && !c.identity.ended {
 			c.state.Store(int32(unbound))
 		}
 		told = append(told, c)
@@ -361,6 +366,9 @@ func (s *Session) tearDown() {
 
 // Ended implements [HostCalls]. It does not wait for the end.
 func (s *Session) Ended(reason string) {
+	if !s.ending() {
+		s.feed(Event{SessionError: "the session's host is gone: " + reason})
+	}
 	go func() {
 		if err := s.Stop(context.Background(), reason); err != nil {
 			s.g.log.Warn("ending a session", "session", s.id, "error", err)
@@ -415,6 +423,13 @@ func (s *Session) Busy() {
 	s.mu.Lock()
 	s.busy = true
 	s.mu.Unlock()
+}
+
+// Injects is how many pushes wait for the session to be idle.
+func (s *Session) Injects() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.injects)
 }
 
 // Idle implements [HostCalls].

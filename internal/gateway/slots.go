@@ -105,6 +105,7 @@ func (k *call) start() (sent, changed bool) {
 	to := r.tools[k.tool.Name]
 	if to == nil || !slices.Contains(to.tools, k.tool) || (k.asks && !r.rulesAre(k.asked)) {
 		delete(p.pending, k.id)
+		p.wasTaken()
 		return false, true
 	}
 	k.sent = true
@@ -122,7 +123,10 @@ type limitKey struct{ provider, instance, tool string }
 // Gateway.mu held.
 func (l limits) of(p *Provider, tool string) *slots {
 	c := p.concurrency
-	if c == nil {
+	if most := p.policy.Concurrency; most > 0 {
+		c = &protocol.Concurrency{Max: &most, Scope: scopeProvider}
+	}
+	if c == nil || c.Max == nil {
 		return nil
 	}
 	key := limitKey{provider: p.name, instance: p.instance}
@@ -142,7 +146,7 @@ func (l limits) of(p *Provider, tool string) *slots {
 		l[key] = s
 	}
 	s.mu.Lock()
-	s.max = c.Max
+	s.max = *c.Max
 	s.mu.Unlock()
 	return s
 }

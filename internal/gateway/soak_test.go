@@ -4,5 +4,6 @@ package gateway
 
 import "testing"
 
-// TestSoakCalls is the long form of TestCallsEndOnce.
+// TestSoakCalls is the long form of [TestCallsEndOnce]: under the race detector in
+// real time, without it in a bubble's.
 func TestSoakCalls(t *testing.T) { storm(t, 1_000_000) }

@@ -15,12 +15,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestCallsEndOnce drives a gateway with everything that can end a call at once:
-// results, results that come twice or late, nonsense, cancels, timeouts, lost
-// connections, takeovers, rebinds, updates, gates, interrupts and sessions that
-// end. Time is the bubble's, in whole milliseconds, so that much of it falls on
-// the same instant. Each call must end exactly once, at its timeout at the
-// latest, and nothing may be left over. TAPGW_SEED repeats a run.
+// TestCallsEndOnce drives a gateway with everything that can end a call, or keep
+// it from its provider, at once; stormReport lists what. Callers and hosts are in
+// storm_callers_test.go, providers in storm_lives_test.go, what they hear and must
+// never hear in storm_hears_test.go, what they do unasked in storm_steps_test.go.
+// TAPGW_SEED repeats a run's choices, though not how its goroutines take turns.
+//
+// Each call ends exactly once, at its timeout at the latest. No tool runs that a
+// gate did not allow, none twice but by a retry, none by a state that an ack has
+// ended. Nothing is left over. Time is the bubble's and exact, in whole
+// milliseconds, so that much falls on the same instant; under the race detector
+// it is real.
 func TestCallsEndOnce(t *testing.T) {
 	calls := 100_000
 	if testing.Short() {
@@ -35,10 +40,7 @@ func storm(t *testing.T, calls int) {
 		seed = s
 	}
 	t.Logf("TAPGW_SEED=%d", seed)
-	blow := func(t *testing.T) {
-		w := &weather{t: t, g: New(Options{}), seed: seed, left: int64(calls)}
-		w.blow()
-	}
+	blow := func(t *testing.T) { newWeather(t, seed, calls).blow() }
 	if raceEnabled {
 		// In a bubble of this size the race detector itself breaks (Go 1.26),
 		// so time is real here and the promises about it are wider.
@@ -49,100 +51,232 @@ func storm(t *testing.T, calls int) {
 }
 
 const (
-	stormSessions  = 4
-	stormProviders = 12
-	stormCallers   = 128
-	stormTools     = 6
+	stormSessions = 4
+	stormMore     = 20_000 // calls at most, until all has happened
+	calmSession   = 0      // for steady providers only, and seldom disturbed
+	hookedSession = 3      // its host asks the gates itself
 )
+
+// unit is what the time limits of calls are made of, margin what a busy machine
+// may add to a promise about time.
+var unit, margin, stormCallers = time.Millisecond, time.Duration(0), 256
+
+func init() {
+	if raceEnabled {
+		unit, margin = 2*time.Millisecond, 30*time.Second
+		stormCallers = 80 // with many more goroutines the race detector takes most of the time
+	}
+}
 
 // weather is a gateway in a storm.
 type weather struct {
-	t    *testing.T
-	g    *Gateway
-	seed uint64
+	t     *testing.T
+	g     *Gateway
+	seed  uint64
+	calls int64 // to make
 
-	left  int64 // calls to make
-	made  atomic.Int64
-	ended atomic.Int64
-	codes sync.Map // protocol.Code -> *atomic.Int64
+	numbers atomic.Int64 // of calls, from 1
+	made    atomic.Int64
+	ended   atomic.Int64
+	ledger  []entry // by number; 0 belongs to nobody
+	tally   tally
 
+	serial   atomic.Int64 // of sessions
 	sessions [stormSessions]atomic.Pointer[Session]
-	over     atomic.Bool
+
+	quiet chan struct{} // closed when nobody calls any more
+	over  chan struct{} // closed when providers are to go
+
+	mu        sync.Mutex
+	providers map[*Provider]bool // all that were, but for some that have gone and left nothing
+	slots     map[*slots]bool
 }
 
+// entry is what came of a call: what its caller was told and what providers saw.
+type entry struct {
+	ended                   atomic.Int32
+	code                    protocol.Code // once it has ended
+	runs, retries, instance atomic.Int32
+	asked, granted, refused atomic.Int32 // of gates that fail closed
+}
+
+func newWeather(t *testing.T, seed uint64, calls int) *weather {
+	w := &weather{t: t, seed: seed, calls: int64(calls), ledger: make([]entry, 1+calls+stormMore),
+		quiet: make(chan struct{}), over: make(chan struct{}), providers: map[*Provider]bool{}, slots: map[*slots]bool{}}
+	w.g = New(Options{ReadFile: func(_ string, f protocol.FileRef) (*File, error) {
+		return &File{Name: f.Path, MimeType: "text/plain"}, nil
+	}})
+	return w
+}
+
+func (w *weather) rand(stream int) *rand.Rand { return rand.New(rand.NewPCG(w.seed, uint64(stream))) }
+
 func (w *weather) blow() {
-	t := w.t
 	for i := range w.sessions {
 		w.register(i)
 	}
-	var providers, callers, others sync.WaitGroup
-	for i := range stormProviders {
-		providers.Go(func() { w.provider(i, rand.New(rand.NewPCG(w.seed, uint64(i)))) })
+	var callers, providers, others sync.WaitGroup
+	for i := range kinds {
+		providers.Go(func() { w.provider(i, w.rand(i)) })
 	}
 	for i := range stormCallers {
-		callers.Go(func() { w.caller(rand.New(rand.NewPCG(w.seed, uint64(1000+i)))) })
+		callers.Go(func() { w.caller(w.rand(1000 + i)) })
 	}
-	others.Go(func() { w.disturber(rand.New(rand.NewPCG(w.seed, 2000))) })
+	others.Go(func() { w.disturber(w.rand(2000)) })
 	callers.Wait()
-	w.over.Store(true)
+	w.waitFor(2*protocol.GateTimeout+time.Second, w.running)
+	close(w.quiet)
 	others.Wait()
+	w.waitFor(slotGrace, w.held)
+	close(w.over)
 	providers.Wait()
-	if !raceEnabled {
-		// What providers were slow to answer, and tokens that fade.
-		sleep(time.Minute)
-	}
-
-	if made, ended := w.made.Load(), w.ended.Load(); made != ended {
-		t.Errorf("%d calls were made, %d ended", made, ended)
-	}
-	if n := w.g.stats.Calls.Load(); n != uint64(w.made.Load()) {
-		t.Errorf("%d calls were made, %d counted", w.made.Load(), n)
-	}
-	for _, code := range []protocol.Code{"", protocol.CodeNotFound, protocol.CodeTimeout, protocol.CodeCancelled, protocol.CodeDisconnected, protocol.CodeInternal, protocol.CodeDenied, protocol.CodeRateLimited} {
-		if n, ok := w.codes.Load(code); !ok {
-			t.Errorf("no call ended with %q: the storm is too mild", code)
-		} else {
-			t.Logf("%-13s %d", code, n.(*atomic.Int64).Load())
-		}
-	}
-	w.nothingLeft()
+	w.waitFor(slotGrace, w.held)
+	w.waitFor(protocol.ReconnectWindow, w.remembered)
 	w.g.Drain(context.Background())
+	w.checkLedger()
+	w.checkReport()
 }
 
-// nothingLeft looks into the gateway when every provider has gone.
-func (w *weather) nothingLeft() {
-	t, g := w.t, w.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if n := len(g.conns); n != 0 {
-		t.Errorf("%d connections are left", n)
+// waitFor waits until nothing is left that is only waiting for its time.
+func (w *weather) waitFor(most time.Duration, left func() []string) {
+	for deadline := time.Now().Add(most + margin); ; sleep(100 * time.Millisecond) {
+		found := left()
+		if len(found) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, f := range found {
+				w.t.Errorf("left over: %s", f)
+			}
+			return
+		}
 	}
-	if n := len(g.memories); n != 0 && !raceEnabled {
-		t.Errorf("%d reconnect tokens are left", n)
+}
+
+// running looks for calls that nobody waited for.
+func (w *weather) running() (left []string) {
+	if made, ended := w.made.Load(), w.ended.Load(); made != ended {
+		left = append(left, fmt.Sprintf("%d of %d calls, which have not ended", made-ended, made))
 	}
-	if n := len(g.limits); n != 0 {
-		t.Errorf("%d limits are left", n)
+	return left
+}
+
+// held looks for what providers hold of calls, when no call is in flight.
+func (w *weather) held() (left []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.providers {
+		p.mu.Lock()
+		if what := p.holds(); what != "" {
+			left = append(left, fmt.Sprintf("provider %s: %s", p.name, what))
+		}
+		p.mu.Unlock()
 	}
-	if n := len(g.tokens); n != 2 {
-		t.Errorf("%d tokens are left", n)
-	}
-	for _, s := range g.order {
+	for s := range w.slots {
 		s.mu.Lock()
-		if len(s.bindings) != 0 || len(s.gating) != 0 || len(s.jobs) != 0 || len(s.routes.Load().list) != 0 {
-			t.Errorf("session %s: %d bindings, %d calls at gates, %d jobs, %d routes are left",
-				s.id, len(s.bindings), len(s.gating), len(s.jobs), len(s.routes.Load().list))
+		if s.used != 0 || len(s.queue) != 0 {
+			left = append(left, fmt.Sprintf("%d of %d slots are taken, %d calls wait", s.used, s.max, len(s.queue)))
 		}
 		s.mu.Unlock()
 	}
+	return left
 }
 
+// remembered looks into the gateway when every provider has gone.
+func (w *weather) remembered() (left []string) {
+	g := w.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count := func(what string, n, want int) {
+		if n != want {
+			left = append(left, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	count("connections", len(g.conns), 0)
+	count("limits", len(g.limits), 0)
+	count("tokens", len(g.tokens), 2)
+	count("sessions", len(g.sessions), stormSessions)
+	if !raceEnabled { // half a minute is nobody's to wait for
+		count("reconnect tokens", len(g.memories), 0)
+	}
+	for _, s := range g.order {
+		s.mu.Lock()
+		count("bindings", len(s.bindings), 0)
+		count("calls at gates", len(s.gating), 0)
+		count("jobs", len(s.jobs), 0)
+		count("routes", len(s.routes.Load().list), 0)
+		count("rules", len(s.routes.Load().rules), 0)
+		s.mu.Unlock()
+	}
+	return left
+}
+
+// checkLedger goes through what came of each call.
+func (w *weather) checkLedger() {
+	t := w.t
+	if made, counted := w.made.Load(), w.g.stats.Calls.Load(); counted != uint64(made) {
+		t.Errorf("%d calls were made, %d were counted", made, counted)
+	}
+	for n := range w.ledger {
+		e := &w.ledger[n]
+		runs := e.runs.Load()
+		switch e.code {
+		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeInvalidArguments:
+			// These say that no provider has it: any more, after a retry.
+			if runs > e.retries.Load() {
+				t.Errorf("call %d ended with %s and ran", n, e.code)
+			}
+		case "":
+			if e.ended.Load() == 0 && runs > 0 {
+				t.Errorf("call %d was never made and ran", n)
+			}
+			if e.ended.Load() != 0 && e.refused.Load() > 0 {
+				t.Errorf("call %d succeeded, which a gate refused", n)
+			}
+		}
+	}
+}
+
+// register puts a new session in a place.
 func (w *weather) register(i int) {
-	s, err := w.g.Register(SessionSpec{Label: "l", CWD: "/c"}, HostInfo{Kind: "storm", Send: true, Interrupt: true, LiveTools: i%2 == 0, Hooks: i == 3}, quietHost{})
+	id := fmt.Sprintf("s%d-%d", i, w.serial.Add(1))
+	s, err := w.g.Register(SessionSpec{ID: id, Label: "l", CWD: "/c"},
+		HostInfo{Kind: "storm", Send: i != 1, Interrupt: true, LiveTools: i%2 == 0, Hooks: i == hookedSession}, quietHost{})
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
 	w.sessions[i].Store(s)
+}
+
+// isHooked reports whether a session's host asks the gates itself.
+func isHooked(session string) bool { return session[1]-'0' == hookedSession }
+
+// session is one at random, less often the calm one.
+func (w *weather) session(r *rand.Rand) *Session {
+	i := r.IntN(stormSessions)
+	if r.IntN(2) == 0 {
+		i = max(i, r.IntN(stormSessions))
+	}
+	return w.sessions[i].Load()
+}
+
+func (w *weather) isQuiet() bool {
+	select {
+	case <-w.quiet:
+		return true
+	default:
+		return false
+	}
+}
+
+// entryOf is a call's entry by its number.
+func (w *weather) entryOf(n int64) *entry {
+	if n < 1 || n >= int64(len(w.ledger)) {
+		w.t.Errorf("there is no call %d", n)
+		n = 0
+	}
+	return &w.ledger[n]
 }
 
 // quietHost takes everything.
@@ -156,306 +290,5 @@ func (quietHost) Close(context.Context, string) error            { return nil }
 
 func sleep(d time.Duration) { <-time.After(d) }
 
-// caller makes calls one after the other, and some without waiting.
-func (w *weather) caller(r *rand.Rand) {
-	for atomic.AddInt64(&w.left, -1) >= 0 {
-		s := w.sessions[r.IntN(stormSessions)].Load()
-		c := Call{Name: fmt.Sprintf("t%d", r.IntN(stormTools)), Args: protocol.Raw(`{"n":1}`)}
-		if list := s.routes.Load().list; len(list) > 0 && r.IntN(4) != 0 {
-			c.Name = list[r.IntN(len(list))].name
-		}
-		if r.IntN(20) == 0 {
-			c.Args = protocol.Raw(`{"n":"x"}`)
-		}
-		if r.IntN(3) == 0 {
-			c.Timeout = time.Duration(1+r.IntN(20)) * time.Millisecond
-		}
-		w.made.Add(1)
-		limit := 60 * time.Millisecond // the longest of the tools
-		if raceEnabled {
-			limit += 10 * time.Second // of a busy machine
-		}
-		if !s.info.Hooks {
-			limit += protocol.GateTimeout * 3
-		}
-		begun := time.Now()
-		var once atomic.Int32
-		done := make(chan struct{})
-		missed := false
-		end := func(o Outcome) {
-			if once.Add(1) != 1 {
-				w.t.Errorf("a call ended again, with %s", o.Text())
-				return
-			}
-			if took := time.Since(begun); took > limit {
-				w.t.Errorf("a call took %s: %s", took, o.Text())
-			}
-			if o.ErrorCode == protocol.CodeNotFound {
-				missed = true
-			}
-			n, _ := w.codes.LoadOrStore(o.ErrorCode, new(atomic.Int64))
-			n.(*atomic.Int64).Add(1)
-			w.ended.Add(1)
-			close(done)
-		}
-		if r.IntN(2) == 0 {
-			ctx, cancel := context.WithCancel(context.Background())
-			if r.IntN(4) == 0 {
-				time.AfterFunc(time.Duration(r.IntN(15))*time.Millisecond, cancel)
-			}
-			end(s.CallTool(ctx, c))
-			cancel()
-		} else {
-			k := s.BeginCall(c, end)
-			if r.IntN(4) == 0 {
-				if r.IntN(2) == 0 {
-					sleep(time.Duration(r.IntN(10)) * time.Millisecond)
-				}
-				k.Cancel("given up")
-				k.Cancel("twice")
-			}
-			<-done
-		}
-		if missed { // until somebody has it again
-			sleep(time.Duration(1+r.IntN(3)) * time.Millisecond)
-		}
-	}
-}
-
-// disturber interrupts, ends and begins sessions, and pushes.
-func (w *weather) disturber(r *rand.Rand) {
-	var ends sync.WaitGroup
-	for !w.over.Load() {
-		i := r.IntN(stormSessions)
-		s := w.sessions[i].Load()
-		switch r.IntN(12) {
-		case 0:
-			ends.Go(func() { _ = s.Stop(context.Background(), "the storm") })
-			ends.Go(func() { _ = s.Stop(context.Background(), "the storm again") })
-			w.register(i)
-		case 1, 2:
-			_ = s.Interrupt(context.Background(), "the storm")
-		case 3:
-			s.Busy()
-			s.Idle()
-		case 4:
-			_, _ = s.Push(context.Background(), "storm", &protocol.Push{Level: protocol.LevelInject, Event: "e"})
-			s.Idle()
-		case 5:
-			w.g.StopProvider(fmt.Sprintf("p%d", r.IntN(stormProviders)))
-		}
-		sleep(time.Duration(r.IntN(8)) * time.Millisecond)
-	}
-	ends.Wait()
-	for i := range w.sessions {
-		w.sessions[i].Load().Idle()
-	}
-}
-
-// inbox is the provider's end of a connection.
-type inbox struct {
-	in   chan protocol.Message
-	gone chan struct{}
-	once sync.Once
-}
-
-func (p *inbox) Send(m protocol.Message) {
-	select {
-	case <-p.gone:
-	case p.in <- m:
-	default:
-		panic("the inbox is full")
-	}
-}
-func (p *inbox) Flush() {}
-func (p *inbox) Close(protocol.CloseCode, string) {
-	p.once.Do(func() { close(p.gone) })
-}
-
-// provider connects again and again, and is of every kind in turn.
-func (w *weather) provider(i int, r *rand.Rand) {
-	token := ""
-	for !w.over.Load() {
-		life := &stormLife{w: w, r: r, name: fmt.Sprintf("p%d", i), peer: &inbox{in: make(chan protocol.Message, 1<<16), gone: make(chan struct{})}}
-		if i < 4 { // instances of one provider
-			life.name, life.instance = "tab", strconv.Itoa(i)
-		}
-		life.conn = w.g.Connect(life.peer, ConnOptions{})
-		old := life
-		token = life.live(token)
-		if token != "" && r.IntN(3) == 0 && !w.over.Load() {
-			// A newer connection takes over while the old one is still up.
-			life = &stormLife{w: w, r: r, name: old.name, instance: old.instance, peer: &inbox{in: make(chan protocol.Message, 1<<16), gone: make(chan struct{})}}
-			life.conn = w.g.Connect(life.peer, ConnOptions{})
-			token = life.live(token)
-			life.leave(r)
-		}
-		if old.leave(r) {
-			token = ""
-		}
-		sleep(time.Duration(r.IntN(5)) * time.Millisecond)
-	}
-}
-
-// stormLife is one connection of a provider.
-type stormLife struct {
-	w        *weather
-	r        *rand.Rand
-	name     string
-	instance string
-	peer     *inbox
-	conn     *Conn
-	token    string // the reconnect token
-	open     []string
-	done     []string // answered ids
-}
-
-// leave ends a connection in one of the ways there are; true when its token is void.
-func (l *stormLife) leave(r *rand.Rand) bool {
-	switch r.IntN(3) {
-	case 0:
-		l.say(`{"type":"goodbye"}`)
-		l.conn.Closed()
-		return true
-	case 1:
-		l.say(`nonsense`)
-	}
-	l.conn.Closed()
-	return false
-}
-
-func (l *stormLife) say(format string, args ...any) {
-	l.conn.Receive(fmt.Appendf(nil, format, args...))
-}
-
-// live plays a provider for a while and returns its reconnect token.
-func (l *stormLife) live(token string) string {
-	if token != "" && l.r.IntN(2) == 0 {
-		l.say(`{"type":"auth","reconnectToken":%q}`, token)
-	} else {
-		l.say(`{"type":"auth","token":%q}`, l.w.g.InstanceToken())
-	}
-	l.hello(token)
-	for range 20 + l.r.IntN(200) {
-		timer := time.NewTimer(time.Duration(l.r.IntN(4)) * time.Millisecond)
-		select {
-		case m := <-l.peer.in:
-			l.hear(m)
-		case <-timer.C:
-			l.act()
-		case <-l.peer.gone:
-			timer.Stop()
-			return l.token
-		}
-		timer.Stop()
-		if l.w.over.Load() {
-			break
-		}
-	}
-	return l.token
-}
-
-func (l *stormLife) hello(token string) {
-	s := l.w.sessions[l.r.IntN(stormSessions)].Load()
-	more := ""
-	if l.instance != "" {
-		more += `,"instance":"` + l.instance + `"`
-	}
-	if token != "" {
-		more += `,"reconnectToken":"` + token + `"`
-	}
-	if l.r.IntN(4) == 0 {
-		more += fmt.Sprintf(`,"concurrency":{"max":%d,"scope":%q}`, 1+l.r.IntN(2), []string{"instance", "provider", "tool"}[l.r.IntN(3)])
-	}
-	switch l.r.IntN(12) {
-	case 0:
-		more += `,"hooks":{"onPreToolUse":[{"match":{"tool":"t1"},"action":"gate","gateId":"g"}]}`
-	case 1:
-		more += `,"hooks":{"onPreToolUse":[{"match":{"tool":"t2"},"action":"deny"}]}`
-	}
-	l.say(`{"type":"hello","name":%q,"protocolVersion":2,"session":%q,"tools":[%s]%s}`, l.name, s.ID(), l.tools(), more)
-}
-
-// tools are some of those that there are; instances all have the same.
-func (l *stormLife) tools() string {
-	list := ""
-	for i := range stormTools {
-		mine := l.instance != "" && i == 0
-		if l.instance == "" && i > 0 {
-			mine = i == 1+int(l.name[len(l.name)-1])%(stormTools-1) || l.r.IntN(20) == 0
-		}
-		if !mine {
-			continue
-		}
-		if list != "" {
-			list += ","
-		}
-		list += fmt.Sprintf(`{"name":"t%d","description":"d","timeout":%d,"parameters":{"properties":{"n":{"type":"integer"}}}}`, i, 1+l.r.IntN(50))
-	}
-	return list
-}
-
-func (l *stormLife) hear(m protocol.Message) {
-	switch m := m.(type) {
-	case *protocol.HelloAck:
-		l.token = m.ReconnectToken
-	case *protocol.ToolCall:
-		switch l.r.IntN(4) {
-		case 0:
-			l.answer(m.ID)
-		default:
-			l.open = append(l.open, m.ID)
-		}
-	case *protocol.ToolCancel:
-		if l.r.IntN(2) == 0 {
-			l.say(`{"type":"tool.result","id":%q,"error":"Cancelled","errorCode":"CANCELLED"}`, m.ID)
-		}
-	case *protocol.GateCheck:
-		if n := l.r.IntN(3); n > 0 {
-			l.say(`{"type":"gate.result","callId":%q,"decision":%q}`, m.CallID, []string{"", "allow", "deny"}[n])
-		}
-	case *protocol.SessionLifecycle:
-		if m.State == protocol.LifecycleShutdownPending && l.r.IntN(8) != 0 {
-			l.say(`{"type":"shutdown.ready","sessionId":%q}`, m.SessionID)
-		}
-	}
-}
-
-func (l *stormLife) answer(id string) {
-	l.done = append(l.done, id)
-	switch l.r.IntN(8) {
-	case 0:
-		l.say(`{"type":"tool.result","id":%q,"error":"no","errorCode":"NOT_FOUND","retryable":true}`, id)
-	case 1:
-		l.say(`{"type":"tool.result","id":%q}`, id)
-	default:
-		l.say(`{"type":"tool.result","id":%q,"data":{"n":1}}`, id)
-	}
-}
-
-// act does something unasked.
-func (l *stormLife) act() {
-	switch n := l.r.IntN(40); {
-	case n < 25 && len(l.open) > 0:
-		i := l.r.IntN(len(l.open))
-		id := l.open[i]
-		l.open = append(l.open[:i], l.open[i+1:]...)
-		l.answer(id)
-	case n < 28 && len(l.done) > 0:
-		l.answer(l.done[l.r.IntN(len(l.done))]) // again
-	case n == 28:
-		l.say(`nonsense`)
-	case n == 29:
-		l.say(`{"type":"tool.result","id":"never","data":1}`)
-	case n < 32:
-		l.hello("")
-	case n < 35:
-		l.say(`{"type":"tools.update","requestId":"r","tools":[%s]}`, l.tools())
-	case n == 35:
-		l.say(`{"type":"hooks.update","onPreToolUse":[]}`)
-	case n == 36:
-		l.say(`{"type":"push","level":"inject","event":"e"}`)
-	case n == 37:
-		l.say(`{"type":"goodbye"}`)
-	}
-}
+// pause sleeps for less than so many milliseconds, or not at all.
+func pause(r *rand.Rand, most int) { sleep(time.Duration(r.IntN(most)) * time.Millisecond) }

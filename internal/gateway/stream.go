@@ -53,8 +53,9 @@ func newFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 
 // outcome is the level that an event gets; without a match it keeps its own.
 func (f filter) outcome(event string, own protocol.Level, unsured func()) protocol.Level {
+	text := subject{text: event}
 	for _, r := range f {
-		switch r.match.match(event) {
+		switch r.match.match(&text) {
 		case yes:
 			return r.outcome
 		case unsure:
@@ -75,10 +76,10 @@ func (s *Session) filterOf(key streamKey) filter {
 }
 
 // roomForStream reports whether a provider may have one more stream.
-func (s *Session) roomForStream(provider, name string) *protocol.Error {
+func (s *Session) roomForStream(key streamKey) *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.room(streamKey{name, provider})
+	return s.room(key)
 }
 
 // room needs Session.mu held.
@@ -119,7 +120,7 @@ func (s *Session) streamOf(key streamKey) *stream {
 	return st
 }
 
-// streamNames lists a provider's streams.
+// streamNames lists a provider's streams, by name.
 func (s *Session) streamNames(provider string) []streamKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,28 @@ func (s *Session) streamNames(provider string) []streamKey {
 			keys = append(keys, key)
 		}
 	}
+	slices.SortFunc(keys, func(a, b streamKey) int { return strings.Compare(a.stream, b.stream) })
 	return keys
+}
+
+// rowCost is what an event takes beside its text, in bytes, roughly.
+const rowCost = 200
+
+func rowSize(r *HistoryRow) int { return rowCost + len(r.Event) + len(r.Prompt) + len(r.Metadata) }
+
+// evict drops a provider's oldest events, whichever of its streams they are in,
+// until what is left may stay. Call with Session.mu held.
+func (s *Session) evict(provider string) {
+	for s.kept[provider] > protocol.MaxStreamBytes {
+		var oldest *stream
+		for key, st := range s.streams {
+			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
+				oldest = st
+			}
+		}
+		s.kept[provider] -= rowSize(&oldest.rows[0])
+		oldest.rows = slices.Delete(oldest.rows, 0, 1)
+	}
 }
 
 // maxHistory bounds the text of one stream.history: events may be as long as a

@@ -64,9 +64,14 @@ func liveSize(l LiveLine) int {
 	return n
 }
 
-// feed hands a callback to the live followers.
+// feed hands a callback to the live followers and to the response queue.
 func (s *Session) feed(e Event) {
-	s.live.add(func(seq uint64) LiveLine { return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e} })
+	s.live.add(func(seq uint64) LiveLine {
+		if s.responses != nil {
+			s.responses.add(e)
+		}
+		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e}
+	})
 }
 
 // Event implements [HostCalls].
@@ -101,7 +106,7 @@ func clean(s string) string { return escapes.ReplaceAllString(s, "") }
 // MarshalJSON writes ts beside the members of the callback
 // (spec/session-api.md, ICopilotSessionCallbacks).
 func (l LiveLine) MarshalJSON() ([]byte, error) {
-	m := l.Event.members()
+	m := l.Event.Members()
 	m["ts"] = l.TS
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -110,8 +115,9 @@ func (l LiveLine) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// members are the callback and its own members.
-func (e Event) members() map[string]any {
+// Members are the callback's JSON members, and no others: what was optional in
+// spec/session-api.md and is not there is left out.
+func (e Event) Members() map[string]any {
 	if e.SessionError != "" {
 		return map[string]any{"sessionError": e.SessionError}
 	}
@@ -135,7 +141,7 @@ func (e Event) members() map[string]any {
 		if e.ParentID != "" {
 			m["parentToolCallId"] = e.ParentID
 		}
-		m["toolName"], m["toolArguments"] = e.Tool, e.Args
+		m["toolName"], m["toolArguments"] = e.Tool, argumentsText(e.Args)
 	case OnEndToolExecution:
 		if e.Result != nil {
 			m["result"] = e.Result
@@ -147,4 +153,16 @@ func (e Event) members() map[string]any {
 		m["prompt"] = e.Content
 	}
 	return m
+}
+
+// argumentsText is JSON text whatever a session made of a tool's arguments.
+func argumentsText(args string) string {
+	switch {
+	case strings.TrimSpace(args) == "":
+		return "{}"
+	case json.Valid([]byte(args)):
+		return args
+	}
+	quoted, _ := json.Marshal(args) // a string always can be
+	return string(quoted)
 }

@@ -27,11 +27,18 @@ type identity struct {
 	session string   // the only session it may bind; "" for any
 	kind    string   // the kind of host whose sessions it may bind; "" for any
 	grants  []string // what a provider file widens, see grantable
+
+	// Of a [Pass].
+	match    func(SessionView) bool // nil: any session
+	policy   ToolPolicy
+	bound    chan struct{} // closed when it is first bound; nil: nobody waits
+	replaces *identity     // until this one is bound; guarded by Gateway.mu
 }
 
 // mayBind needs Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind)
+	return !id.ended && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind) &&
+		(id.match == nil || id.match(s.view()))
 }
 
 // tokenKey is what tokens are looked up by. The map compares hashes, so how
@@ -59,15 +66,11 @@ const (
 // ended less than [protocol.ReconnectWindow] ago, or still stands. Guarded by
 // Gateway.mu.
 type memory struct {
-	identity   *identity
-	providerID string
-	name       string
-	instance   string
-	session    string // what it was bound to: an id or "all"
-	offer      *offer
-	past       map[string]*past
-	conn       *Conn // still up, or nil
-	key        tokenKey
+	identity *identity
+	provider *Provider
+	session  string // what it was bound to: an id or "all"
+	conn     *Conn  // still up, or nil
+	key      tokenKey
 }
 
 // InstanceToken is the token of this gateway's life, for providers that start

@@ -39,7 +39,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 		if err != nil {
 			return err
 		}
-		if err := b.session.conflict(p, nil, o.tools); err != nil {
+		if err := b.session.conflict(p, o.tools); err != nil {
 			return err
 		}
 		offers = append(offers, o)
@@ -50,7 +50,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 		if err != nil {
 			return err
 		}
-		p.base, c.memory.offer = base, base
+		p.base = base
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,11 +63,17 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 			b.session.warnBlindRules(p, b.offer.rules)
 		}
 	}
-	if len(bindings) == 0 && requestID != "" {
-		// Bound to all sessions while there is none: it holds for those to come.
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions})
+	if len(bindings) == 0 {
+		c.ackNone(requestID)
 	}
 	return nil
+}
+
+// ackNone confirms an update of a provider of all sessions while there is none.
+func (c *Conn) ackNone(requestID string) {
+	if requestID != "" {
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions})
+	}
 }
 
 // ack confirms an update, if that was asked for. Call with Gateway.mu held.
@@ -87,7 +93,7 @@ func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 		o := *old
 		o.tools = changed
 		if m.Remove != nil {
-			o.tools = merge(old.tools, changed, m.Remove)
+			o.tools = merge(old.tools, changed, p.policy.names(m.Remove))
 		}
 		if n := len(o.tools); n > protocol.MaxTools {
 			return nil, faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools))
@@ -113,6 +119,9 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 			o.rules = rules
 		}
 		o.transforms = p.changeTransforms(old.transforms, m.Transforms)
+		if n := len(o.transforms); n > protocol.MaxTransforms {
+			return nil, faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms))
+		}
 		return &o, nil
 	})
 }
@@ -131,8 +140,12 @@ func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 }
 
 func (c *Conn) filterSet(m *protocol.FilterSet) {
-	f, fault := newFilter(m)
 	g, p := c.g, c.provider
+	f, fault := newFilter(m)
+	key := parseStream(m.Stream, p.name)
+	if key.provider != p.name {
+		fault = faultf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
+	}
 	g.mu.Lock()
 	var bindings []*binding
 	if fault == nil {
@@ -140,15 +153,18 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	}
 	for _, b := range bindings {
 		if fault == nil && len(f) > 0 {
-			fault = b.session.roomForStream(p.name, m.Stream)
+			fault = b.session.roomForStream(key)
 		}
 	}
 	if fault == nil {
 		p.mu.Lock()
 		for _, b := range bindings {
-			b.session.setFilter(streamKey{m.Stream, p.name}, f)
+			b.session.setFilter(key, f)
 			b.past.revision++
 			c.ack(b, m.RequestID)
+		}
+		if len(bindings) == 0 {
+			c.ackNone(m.RequestID)
 		}
 		p.mu.Unlock()
 	}
@@ -164,7 +180,7 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g, p := c.g, c.provider
 	fail := func(e *protocol.Error) {
-		e.ReplyTo, e.RequestID = protocol.TypeStreamQuery, m.QueryID // so that it can be told which query failed
+		e.ReplyTo = protocol.TypeStreamQuery
 		c.fault(e)
 	}
 	g.mu.Lock()

@@ -51,15 +51,16 @@ const (
 // api answers the admin API. It decides nothing about rights: whoever gets here
 // carries the admin token.
 type api struct {
-	gateway *gateway.Gateway
-	info    func() StatusInfo
-	log     *slog.Logger
-	mux     *http.ServeMux
+	gateway    *gateway.Gateway
+	supervisor Supervisor // nil: none
+	info       func() StatusInfo
+	log        *slog.Logger
+	mux        *http.ServeMux
 }
 
 // newAPI makes the handler of /api/v1/.
-func newAPI(g *gateway.Gateway, info func() StatusInfo, log *slog.Logger) http.Handler {
-	a := &api{gateway: g, info: info, log: log, mux: http.NewServeMux()}
+func newAPI(g *gateway.Gateway, sup Supervisor, info func() StatusInfo, log *slog.Logger) http.Handler {
+	a := &api{gateway: g, supervisor: sup, info: info, log: log, mux: http.NewServeMux()}
 	for pattern, h := range map[string]apiHandler{
 		"GET /status":                           a.status,
 		"GET /sessions":                         a.sessions,
@@ -76,6 +77,10 @@ func newAPI(g *gateway.Gateway, info func() StatusInfo, log *slog.Logger) http.H
 		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
 		"GET /providers":                        a.providers,
 		"POST /providers/{name}/stop":           a.stopProvider,
+		"POST /providers/{name}/start":          a.steer(Supervisor.Start, "started"),
+		"POST /providers/{name}/restart":        a.steer(Supervisor.Restart, "restarted"),
+		"GET /providers/{name}/log":             a.providerLog,
+		"POST /reload":                          a.reload,
 		"GET /pairings":                         a.pairings,
 		"GET /tools":                            a.tools,
 		"GET /models":                           a.models,
@@ -454,15 +459,6 @@ func (a *api) providers(w http.ResponseWriter, _ *http.Request) error {
 
 func (a *api) pairings(w http.ResponseWriter, _ *http.Request) error {
 	return apiAnswer(w, http.StatusOK, apiList(a.gateway.Pairings()))
-}
-
-func (a *api) stopProvider(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	n := a.gateway.StopProvider(name)
-	if n == 0 {
-		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected", name)}
-	}
-	return apiAnswer(w, http.StatusOK, map[string]int{"stopped": n})
 }
 
 func (a *api) tools(w http.ResponseWriter, r *http.Request) error {

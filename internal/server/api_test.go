@@ -35,7 +35,7 @@ func newAPIFixture(t *testing.T) *apiFixture {
 	info := func() StatusInfo {
 		return StatusInfo{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0", StartedAt: time.Unix(0, 0)}
 	}
-	web := httptest.NewServer(newAPI(g, info, slog.New(slog.DiscardHandler)))
+	web := httptest.NewServer(newAPI(g, nil, info, slog.New(slog.DiscardHandler)))
 	t.Cleanup(func() {
 		g.Drain(context.Background())
 		web.Close()
@@ -406,6 +406,19 @@ func TestAPIQueryTellsHowTheTurnFailed(t *testing.T) {
 	go func() {
 		<-h.prompts
 		s.Ended("it died")
+	}()
+	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
+	want = `{"sessionError":"the session's host is gone: it died"}
+{"done":true,"error":{"code":"SESSION_ERROR","message":"the session's host is gone: it died"}}`
+	if got := strings.Join(lines(t, body), "\n"); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	s, h = f.hosted()
+	go func() {
+		<-h.prompts
+		if err := s.Stop(context.Background(), "somebody stopped it"); err != nil {
+			t.Error(err)
+		}
 	}()
 	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
 	if want := `{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`; strings.Join(lines(t, body), "\n") != want {

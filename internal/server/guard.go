@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return
 		}
-		if foreignOrigin(r) && (r.URL.Path != "/" || !isUpgrade(r)) {
+		if foreignOrigin(r) && (r.URL.Path != "/" || !isUpgrade(r) && !opensPage(r)) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
 			return
 		}
@@ -69,6 +69,13 @@ func (s *Server) admin(next http.Handler) http.Handler {
 			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file")
 			return
 		}
+		s.used(next).ServeHTTP(w, r)
+	})
+}
+
+// used notes that somebody uses the gateway.
+func (s *Server) used(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.active.Store(time.Now().UnixNano())
 		next.ServeHTTP(w, r)
 	})
@@ -93,8 +100,20 @@ func (s *Server) knownHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
+// opensPage reports whether the browser goes to where a link leads, in a window
+// of its own: what the page there does is not the linking page's.
+func opensPage(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
 // foreignOrigin reports whether a web page of another origin made the request.
+// Browsers name no Origin where a page only gets something, an image say, but
+// the session contract acts on that too.
 func foreignOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+		return true
+	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
 		return false

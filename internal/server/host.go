@@ -142,7 +142,8 @@ type hostLine struct {
 	ctx    context.Context
 
 	// The reader's own.
-	info *gateway.HostInfo // after initialize
+	info   *gateway.HostInfo // after initialize
+	counts bool              // idle is answered with the number of prompts to come
 
 	mu       sync.Mutex
 	sessions map[string]*remoteHost
@@ -236,7 +237,7 @@ func (l *hostLine) receive(data []byte) {
 		result, fault := l.register(f)
 		l.rpc.reply(f.id, result, fault)
 	case "session/update":
-		l.rpc.reply(f.id, struct{}{}, l.update(f))
+		l.update(f)
 	case "session/event":
 		l.rpc.reply(f.id, struct{}{}, l.event(f))
 	case "session/end":
@@ -274,6 +275,7 @@ func (l *hostLine) initialize(f rpcFrame) {
 			Transforms bool `json:"transforms"`
 			Interrupt  bool `json:"interrupt"`
 			LiveTools  bool `json:"liveTools"` // ours: tools/set costs no reload
+			Injects    bool `json:"injects"`   // ours: the answer to idle says how many prompts come
 		} `json:"capabilities"`
 		Aliases map[string][]string `json:"aliases"`
 	}
@@ -299,6 +301,7 @@ func (l *hostLine) initialize(f rpcFrame) {
 		return
 	}
 	l.auth.Stop()
+	l.counts = p.Capabilities.Injects
 	l.info = &gateway.HostInfo{Kind: p.Host.Name, Send: p.Capabilities.Send, Log: p.Capabilities.Log, Hooks: p.Capabilities.Hooks,
 		Transforms: p.Capabilities.Transforms, Interrupt: p.Capabilities.Interrupt, LiveTools: p.Capabilities.LiveTools, Aliases: p.Aliases}
 	l.rpc.reply(f.id, map[string]any{"protocolVersion": HostProtocolVersion, "gateway": map[string]string{"version": l.server.version}}, nil)
@@ -400,7 +403,28 @@ func (l *hostLine) find(field, id string) (*gateway.Session, *rpcError) {
 	}
 }
 
-func (l *hostLine) update(f rpcFrame) *rpcError {
+// update takes what a host says of its session. The answer stands before what
+// comes of it: an idle session gets prompts.
+func (l *hostLine) update(f rpcFrame) {
+	s, state, fault := l.described(f)
+	var answer struct {
+		Injects int `json:"injects,omitzero"` // prompts that come now, for a host that would leave
+	}
+	if state == "idle" && l.counts {
+		answer.Injects = s.Injects()
+	}
+	l.rpc.queue(f.id, answer, fault)
+	switch state {
+	case "idle":
+		s.Idle()
+	case "busy":
+		s.Busy()
+	}
+	l.rpc.Flush()
+}
+
+// described takes all of a session/update but the state, which it returns.
+func (l *hostLine) described(f rpcFrame) (s *gateway.Session, state string, fault *rpcError) {
 	var p struct {
 		ID         string `json:"id"`
 		Label      string `json:"label"`
@@ -408,28 +432,21 @@ func (l *hostLine) update(f rpcFrame) *rpcError {
 		State      string `json:"state"`
 	}
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
-		return fault
+		return nil, "", fault
 	}
-	s, fault := l.find(f.method+".id", p.ID)
-	if fault != nil {
-		return fault
+	if s, fault = l.find(f.method+".id", p.ID); fault != nil {
+		return nil, "", fault
 	}
 	switch p.State {
 	case "", "idle", "busy":
 	default:
-		return invalidParams(`session/update.state: must be "idle" or "busy"`)
+		return nil, "", invalidParams(`session/update.state: must be "idle" or "busy"`)
 	}
 	s.Update(p.Label, "")
 	if p.Foreground {
 		_ = l.server.gateway.SetForeground(p.ID)
 	}
-	switch p.State {
-	case "idle":
-		s.Idle()
-	case "busy":
-		s.Busy()
-	}
-	return nil
+	return s, p.State, nil
 }
 
 func (l *hostLine) end(f rpcFrame) (any, *rpcError) {
@@ -518,5 +535,13 @@ func (l *hostLine) transform(f rpcFrame) (any, *rpcError) {
 	if p.Sections == nil {
 		return nil, invalidParams("prompt/transform.sections: is required")
 	}
-	return map[string]any{"sections": s.Transform(l.ctx, p.Sections)}, nil
+	changed := s.Transform(l.ctx, p.Sections)
+	for name, own := range p.Sections {
+		// What providers appended is followed by the session's own word again:
+		// a host need not know which sections are protected.
+		if text := changed[name]; own != "" && text != own && gateway.Protected(name) {
+			changed[name] = text + "\n\n" + own
+		}
+	}
+	return map[string]any{"sections": changed}, nil
 }

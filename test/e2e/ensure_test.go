@@ -43,15 +43,12 @@ func TestEnsure(t *testing.T) {
 	// It stays while there is a session, and leaves when there is nobody.
 	session := h.local()
 	stays(t, grace+time.Second, func() error { return h.runs(info.PID) })
+	before := time.Now()
 	h.tapctl("sessions", "stop", session)
-	left := time.Now()
-	stays(t, grace/2, func() error { return h.runs(info.PID) })
-	eventually(t, patience, func() error {
-		if h.runs(info.PID) == nil {
-			return fmt.Errorf("the gateway still runs %v after its last session", time.Since(left))
-		}
-		return nil
-	})
+	h.left(info.PID)
+	if after := time.Since(before); after < grace {
+		t.Errorf("the gateway left %v after its last session, want %v", after, grace)
+	}
 	for _, file := range []string{".provider-token", ".admin-token", "gateway.json"} {
 		if _, err := os.Lstat(h.state(file)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left over (%v)", file, err)
@@ -98,12 +95,25 @@ func (h *home) runs(pid int) error {
 	return fmt.Errorf("process %d has ended", pid)
 }
 
-// killGateway ends a gateway that no test process is the parent of.
+// left waits until a process of this home has ended.
+func (h *home) left(pid int) {
+	h.t.Helper()
+	eventually(h.t, patience, func() error {
+		if h.runs(pid) == nil {
+			return errors.New("the gateway still runs")
+		}
+		return nil
+	})
+}
+
+// killGateway ends a gateway that no test process is the parent of, and waits for
+// its end: the home is about to be removed.
 func (h *home) killGateway() {
 	if data, err := os.ReadFile(h.state("gateway.json")); err == nil {
 		pid := decode[gatewayInfo](h.t, string(data)).PID
 		if h.runs(pid) == nil {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
+			h.left(pid)
 		}
 	}
 	if h.t.Failed() {

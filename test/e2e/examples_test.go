@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // systemPython is Debian's own interpreter, which has its python3-websockets;
@@ -157,15 +156,19 @@ func (e example) run(t *testing.T, h *home, file string) {
 	}
 	p.quietSince(complaints)
 
-	r := h.run(tapctl, "sessions", "stop", session)
-	limit := 8 * time.Second
-	if !e.polite {
-		limit = 10*time.Second + inTime // the gateway waits 10 s for an answer
-	}
-	if r.code != 0 || r.took > limit {
-		t.Errorf("stopping the session took %v: exit code %d, %s", r.took, r.code, r.stderr)
-	}
+	h.tapctl("sessions", "stop", session)
+	g.ended(session, e.polite)
 	e.afterwards(t, h, g, p)
+}
+
+// ended waits until the gateway says that a session has ended, and checks whether
+// all its providers had answered.
+func (g *gateway) ended(session string, answered bool) {
+	g.t.Helper()
+	g.expect(`"msg":"session ended","session":"` + session)
+	if late := g.find("did not answer the end of the session"); (late == "") != answered {
+		g.t.Errorf("all providers answered the end of the session: %v, want %v", late == "", answered)
+	}
 }
 
 // complaints counts the errors of the gateway's that an example has printed.
@@ -300,9 +303,8 @@ func runTemplate(t *testing.T, h *home, file string) {
 		t.Errorf("after a cancelled call greet says %q", got)
 	}
 
-	if r := h.run(tapctl, "sessions", "stop", session); r.code != 0 || r.took > 8*time.Second {
-		t.Errorf("stopping the session took %v: exit code %d, %s", r.took, r.code, r.stderr)
-	}
+	h.tapctl("sessions", "stop", session)
+	g.ended(session, true)
 	p.expect("the session ends")
 	session = h.local()
 	p.expect("bound to session " + session)

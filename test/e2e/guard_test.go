@@ -129,8 +129,8 @@ func TestConnectionCap(t *testing.T) {
 	g := h.serve()
 	addr := strings.TrimPrefix(g.url, "ws://")
 	head := append([]string{"Host: " + addr}, upgrade...)
-	silent := g.connect()
 	began := time.Now()
+	silent := g.connect()
 	for i := range 49 {
 		if a := g.request(addr, "GET /", head...); a.status != http.StatusSwitchingProtocols {
 			t.Fatalf("connection %d gets %d: %s", i+2, a.status, a.body)
@@ -152,12 +152,12 @@ func TestConnectionCap(t *testing.T) {
 	if code := silent.closed(); code != websocket.StatusPolicyViolation {
 		t.Errorf("a silent connection is closed with %v", code)
 	}
-	if took := time.Since(began); took < 9*time.Second || took > 10*time.Second+inTime {
+	if took := time.Since(began); took < 10*time.Second {
 		t.Errorf("a silent connection is closed after %v", took)
 	}
 	// So do the others, although they do not answer the close: we could not
 	// connect a provider otherwise.
-	eventually(t, inTime, func() error { return connections(h, 0) })
+	eventually(t, patience, func() error { return connections(h, 0) })
 	g.peer(h.local(), "late", message{"name": "tool"})
 }
 

@@ -83,7 +83,6 @@ func (h *home) start(name string, args ...string) *process {
 type result struct {
 	stdout, stderr string
 	code           int
-	took           time.Duration
 }
 
 // run runs a command to its end.
@@ -93,7 +92,6 @@ func (h *home) run(name string, args ...string) result {
 	cmd := h.command(nil, name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		h.t.Fatalf("starting %s: %v", name, err)
 	}
@@ -103,7 +101,7 @@ func (h *home) run(name string, args ...string) result {
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		h.t.Fatalf("running %s: %v", name, err)
 	}
-	r := result{strings.TrimSuffix(out.String(), "\n"), complaints.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
+	r := result{strings.TrimSuffix(out.String(), "\n"), complaints.String(), cmd.ProcessState.ExitCode()}
 	if strings.Contains(r.stderr, "DATA RACE") {
 		h.t.Errorf("%s %q has a data race:\n%s", name, args, r.stderr)
 	}
@@ -151,7 +149,6 @@ type gateway struct {
 	*process
 	home *home
 	url  string
-	at   time.Time // when it said that it was ready
 }
 
 // serve starts a gateway on a free port.
@@ -165,7 +162,6 @@ func (h *home) serveAt(addr string, args ...string) *gateway {
 	g := &gateway{process: h.start(tapgw, append([]string{"serve", "--listen", addr}, args...)...), home: h}
 	h.t.Cleanup(g.leave)
 	g.url = g.result()
-	g.at = time.Now()
 	return g
 }
 

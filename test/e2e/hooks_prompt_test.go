@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
+
+	"tapgw/internal/scriptmodel"
 )
 
 // inOrder checks that texts stand in another, one after the other.
@@ -39,6 +40,24 @@ const (
 	ownSafety   = "<prohibited_actions>"
 	endSafety   = "</prohibited_actions>"
 )
+
+// inTime gives a prompt whose callbacks answer answers, and returns what the
+// model was sent. Callbacks have 2 s, and now and then a machine has none for us:
+// a prompt that was answered too late is given again.
+func (s *agent) inTime(prompt string, answer func()) *scriptmodel.Request {
+	s.t.Helper()
+	const late = "did not answer in time how section"
+	for try := 1; ; try++ {
+		before := len(s.timeline(s.session, late))
+		turn := s.asking(s.session, prompt)
+		answer()
+		turn.wait(patience)
+		if try == 5 || len(s.timeline(s.session, late)) == before {
+			return s.last()
+		}
+		s.t.Logf("%q was answered too late", prompt)
+	}
+}
 
 // rewrites answers a transform.request: the section stays, with one line more.
 func (s *agent) rewrites(c *peer, section, line string) {
@@ -73,11 +92,8 @@ func TestPromptTexts(t *testing.T) {
 		}},
 	})
 
-	turn := s.asking(s.session, "one")
-	s.rewrites(first, "code_change_rules", "State: one.")
-	turn.wait(patience)
-	one := request(t, s.m, 1)
-	inOrder(t, one.LastUser(), "one", "First is here.", "Second is here.", "CI is passing.", "No deploys.")
+	one := s.inTime("one", func() { s.rewrites(first, "code_change_rules", "State: one.") })
+	inOrder(t, request(t, s.m, 1).LastUser(), "one", "First is here.", "Second is here.", "CI is passing.", "No deploys.")
 	system := one.System()
 	inOrder(t, system,
 		ownIdentity, "You are somebody else.",
@@ -87,7 +103,7 @@ func TestPromptTexts(t *testing.T) {
 		"This repository is about bees.", "This repo uses pnpm, not npm.", "And make, not just.", "<system_notifications>",
 		"<task_completion>", "The end.",
 		// Whatever was added, these have the last word.
-		ownIdentity, ownSafety, endSafety)
+		ownIdentity, "Powered by", ownSafety, endSafety)
 	inOrder(t, system, ownIdentity, "Speak in riddles.", "<code_change_instructions>")
 	absent(t, system, "# Tone and style", "First is here.", "CI is passing.")
 	if !strings.HasSuffix(strings.TrimSpace(system), endSafety) {
@@ -103,10 +119,7 @@ func TestPromptTexts(t *testing.T) {
 	}
 
 	// Startup context comes once, a callback's text is of each prompt.
-	turn = s.asking(s.session, "two")
-	s.rewrites(first, "code_change_rules", "State: two.")
-	turn.wait(patience)
-	two := request(t, s.m, 2)
+	two := s.inTime("two", func() { s.rewrites(first, "code_change_rules", "State: two.") })
 	inOrder(t, two.LastUser(), "two", "CI is passing.", "No deploys.")
 	absent(t, two.LastUser(), "First is here.", "Second is here.")
 	inOrder(t, two.System(), "<code_change_instructions>", "State: two.", "</code_change_instructions>", "pnpm", endSafety)
@@ -127,7 +140,7 @@ func TestPromptTexts(t *testing.T) {
 		}
 	}
 	s.ask(s.session, "three")
-	three := request(t, s.m, 3)
+	three := s.last()
 	inOrder(t, three.LastUser(), "three", "CI is red.", "No deploys.")
 	absent(t, three.LastUser(), "CI is passing.")
 	inOrder(t, three.System(), "</code_change_instructions>", "Be careful.", "<environment_limitations>", ownSafety, "bees", "This repo uses yarn, not npm.", "And make, not just.", "The end.", ownIdentity, endSafety)
@@ -137,7 +150,7 @@ func TestPromptTexts(t *testing.T) {
 	first.send(message{"type": "context.update", "requestId": "r3", "context": ""})
 	first.next("ack")
 	s.ask(s.session, "four")
-	four := request(t, s.m, 4)
+	four := s.last()
 	inOrder(t, four.LastUser(), "four", "No deploys.")
 	absent(t, four.LastUser(), "CI is")
 	for _, c := range []*peer{first, second} {
@@ -145,7 +158,7 @@ func TestPromptTexts(t *testing.T) {
 		c.closed()
 	}
 	s.ask(s.session, "five")
-	five := request(t, s.m, 5)
+	five := s.last()
 	absent(t, five.LastUser(), "No deploys.")
 	absent(t, five.System(), "yarn", "make, not just", "Be careful.", "somebody else", "Speak in riddles.", "Ignore all rules")
 	inOrder(t, five.System(), ownIdentity, "# Tone and style", "<tips_and_tricks>", ownSafety, "bees")
@@ -177,20 +190,46 @@ func TestProtectedSections(t *testing.T) {
 	s.showsInTimeline(s.session, "section preamble is left as it was")
 }
 
-// TestTransformFails has a callback that is not answered: the sections stay, and
-// no prompt waits longer than for one.
+// callbacks is a hello with callbacks only.
+func callbacks(sections ...string) message {
+	transforms := message{}
+	for _, section := range sections {
+		transforms[section] = message{"action": "callback"}
+	}
+	return message{"hooks": message{"transforms": transforms}}
+}
+
+// TestTransformFails has callbacks that are not answered: the sections stay.
 func TestTransformFails(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	s.enter("silent", message{"hooks": message{"transforms": message{
-		"code_change_rules": message{"action": "callback"}, "guidelines": message{"action": "callback"}, "tone": message{"action": "callback"},
-		"environment_context": message{"action": "callback"}, "tool_instructions": message{"action": "callback"}, "last_instructions": message{"action": "callback"},
-	}}})
-	began := time.Now()
+	s.enter("silent", callbacks("code_change_rules", "guidelines"))
 	s.ask(s.session, "hello")
-	if took := time.Since(began); took < 2*time.Second || took > 2*time.Second+inTime {
-		t.Errorf("six sections of which nobody told how they read took %v, want 2s", took)
+	inOrder(t, s.last().System(), ownIdentity, "# Tone and style", "<rules_for_code_changes>", "<tips_and_tricks>", ownSafety, "<task_completion>")
+	for _, section := range []string{"code_change_rules", "guidelines"} {
+		s.showsInTimeline(s.session, "silent did not answer in time how section "+section)
 	}
-	inOrder(t, request(t, s.m, 1).System(), ownIdentity, "# Tone and style", "<rules_for_code_changes>", "<tips_and_tricks>", ownSafety, "<task_completion>")
-	s.showsInTimeline(s.session, "did not answer in time how section")
+}
+
+// TestTransformsAtOnce has a provider that answers for none of its sections until
+// it was asked about all of them.
+func TestTransformsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newAgents(t).start(t)
+	sections := []string{"code_change_rules", "guidelines", "tone", "environment_context", "tool_instructions", "last_instructions"}
+	c := s.enter("slow", callbacks(sections...))
+	sent := s.inTime("hello", func() {
+		var asked []message
+		for range sections {
+			asked = append(asked, c.next("transform.request"))
+		}
+		for _, r := range asked {
+			c.send(message{"type": "transform.result", "callId": r["callId"], "content": fmt.Sprintf("%v\nState of %v.", r["current"], r["section"])})
+		}
+	})
+	for _, section := range sections {
+		if text := "State of " + section + "."; !strings.Contains(sent.System(), text) {
+			t.Errorf("%q is missing:\n%s", text, sent.System())
+		}
+	}
 }

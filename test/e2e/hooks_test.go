@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,13 +26,14 @@ func with(m message, more message) message {
 	return all
 }
 
-// agents is a gateway whose Copilot sessions may do anything, so that nothing
-// but a gate stops them.
+// agents is a gateway for Copilot sessions.
 type agents struct {
 	*home
 	g *gateway
 }
 
+// newAgents starts a gateway whose sessions may do anything, so that nothing but
+// a gate stops them.
 func newAgents(t *testing.T) *agents {
 	t.Helper()
 	h := newHome(t)
@@ -46,6 +48,7 @@ func newAgents(t *testing.T) *agents {
 type agent struct {
 	*home
 	g       *gateway
+	log     *process // the gateway, with what it says of all sessions
 	m       *scriptmodel.Server
 	session string
 	dir     string // where it works
@@ -57,7 +60,7 @@ func (a *agents) start(t *testing.T, instructions ...string) *agent {
 	t.Helper()
 	h := *a.home
 	h.t = t
-	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url}, m: model(t, scriptmodel.Calls)}
+	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url}, log: a.g.process, m: model(t, scriptmodel.Calls)}
 	s.dir = filepath.Join(h.path("work"), strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -119,11 +122,20 @@ func (s *agent) push(file string) string {
 	return call(s.t, "bash", message{"command": command, "description": "push"})
 }
 
+// last is the last request that the model got.
+func (s *agent) last() *scriptmodel.Request {
+	s.t.Helper()
+	requests := s.m.Requests()
+	if len(requests) == 0 {
+		s.t.Fatal("the model was asked nothing")
+	}
+	return requests[len(requests)-1]
+}
+
 // told is what the model was last told about a call of its own.
 func (s *agent) told() string {
 	s.t.Helper()
-	requests := s.m.Requests()
-	return requests[len(requests)-1].LastResult()
+	return s.last().LastResult()
 }
 
 // stuck are providers that do not say what a gate wants to hear.
@@ -150,7 +162,11 @@ var stuck = []struct {
 		q := turn()
 		id := c.next("gate.check")["callId"]
 		request(s.t, s.m, 2) // by now the call has ended
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id, "decision": "deny", "reason": "too late"})
+		late := "allow"
+		if rule["failOpen"] == true {
+			late = "deny"
+		}
+		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id, "decision": late, "reason": "too late"})
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers nonsense", func(s *agent, rule message, turn func() *process) *process {
@@ -173,9 +189,31 @@ var stuck = []struct {
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"has a pattern that explodes", func(s *agent, rule message, turn func() *process) *process {
-		s.enter("gatekeeper", rules(with(rule, message{"match": message{"tool": "shell", "args": `(a+)+$`}})))
-		return turn()
+		// That it matches can't be known, so the provider is asked.
+		c := s.enter("gatekeeper", rules(with(rule, message{"match": message{"tool": "shell", "args": explosive}})))
+		q := turn()
+		if id := c.next("gate.check")["gateId"]; id != "check-before-push" {
+			s.t.Errorf("gate %v was asked", id)
+		}
+		s.exploded("gatekeeper")
+		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
+}
+
+// explosive is a pattern that takes for ever on what [agent.push] runs, and
+// matches none of it.
+const explosive = `(a+)+$`
+
+// exploded waits until the gateway says that a pattern of a provider took too long.
+func (s *agent) exploded(provider string) {
+	s.t.Helper()
+	eventually(s.t, patience, func() error {
+		lines, _ := s.log.matches("a pattern took too long")
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"provider":"`+provider+`"`) }) {
+			return fmt.Errorf("no pattern of provider %s took too long: %q", provider, lines)
+		}
+		return nil
+	})
 }
 
 // TestGateFails has gates whose providers fail: the command does not run, or,
@@ -282,14 +320,62 @@ func TestGateHolds(t *testing.T) {
 			t.Errorf("the model was told %q", told)
 		}
 	})
-	run("a pattern that explodes", func(t *testing.T, s *agent) {
-		s.enter("gatekeeper", rules(message{"match": message{"tool": "shell", "args": `(a+)+$`}, "action": "deny", "reason": "no exploding"}))
-		s.ask(s.session, s.push("pushed"))
-		s.made("pushed", false)
-		if told := s.told(); !strings.Contains(told, "no exploding") {
-			t.Errorf("the model was told %q", told)
-		}
-	})
+}
+
+// TestPatternExplodes has rules that ask nobody: one that denies guards when its
+// pattern takes too long, one that informs does not speak.
+func TestPatternExplodes(t *testing.T) {
+	t.Parallel()
+	a := newAgents(t)
+	for _, c := range []struct {
+		name  string
+		rule  message
+		ran   bool // the command
+		heard bool // the rule's text, by the model
+	}{
+		{"deny", message{"match": message{"tool": "shell", "args": explosive}, "action": "deny", "reason": "no exploding"}, false, true},
+		{"deny something else", message{"match": message{"tool": "shell", "args": "(b+)+$"}, "action": "deny", "reason": "no exploding"}, true, false},
+		{"context", message{"match": message{"tool": "shell", "args": explosive}, "action": "context", "content": "no exploding"}, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := a.start(t)
+			provider := strings.ReplaceAll(c.name, " ", "-")
+			s.enter(provider, rules(c.rule))
+			s.ask(s.session, s.push("pushed"))
+			s.made("pushed", c.ran)
+			if said := strings.Contains(string(s.last().Body), "no exploding"); said != c.heard {
+				t.Errorf("the model was told of it: %v; of its call %q", said, s.told())
+			}
+			if c.rule["match"].(message)["args"] == explosive {
+				s.exploded(provider)
+			}
+		})
+	}
+}
+
+// TestShellIsDenied has a gateway without a word on permissions: what a gate
+// allows is still not allowed.
+func TestShellIsDenied(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	s := (&agents{h, h.serve()}).start(t)
+	s.ask(s.session, s.push("pushed"))
+	s.made("pushed", false)
+	const how = `set shell = "allow" in [copilot.permissions]`
+	if told := s.told(); !strings.Contains(told, how) {
+		t.Errorf("the model was told %q", told)
+	}
+	s.showsInTimeline(s.session, how)
+
+	c := s.enter("gatekeeper", rules(gate))
+	turn := s.asking(s.session, s.push("pushed"))
+	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "allow"})
+	turn.wait(patience)
+	s.made("pushed", false)
+	if told := s.told(); !strings.Contains(told, how) {
+		t.Errorf("when a gate allows it the model was told %q", told)
+	}
 }
 
 // heardAfterCall checks that the model's n-th request has a text behind the

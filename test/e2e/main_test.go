@@ -113,7 +113,7 @@ func build() error {
 // orphans waits for the processes of this run to end and returns those that do
 // not: all of them have our directory in their environment or command line.
 func orphans() []string {
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		left := processesOf(root)
 		if len(left) == 0 || time.Now().After(deadline) {

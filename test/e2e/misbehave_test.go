@@ -26,10 +26,6 @@ type stage struct {
 	session string
 }
 
-// inTime is how long after its timeout a call may end: much less than the other
-// timeouts here, and enough for a machine that is busy.
-const inTime = slowdown * 3 * time.Second
-
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
@@ -53,19 +49,13 @@ func newStage(t *testing.T) *stage {
 func (s *stage) work(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	slowest := time.Duration(0)
 	for n := 0; n < 20 || ctx.Err() == nil; n++ {
 		<-tick.C
-		began := time.Now()
 		r, err := s.api.Call(context.Background(), s.session, "quietly", json.RawMessage(fmt.Sprintf(`{"for":%d}`, n)), 0)
-		slowest = max(slowest, time.Since(began))
 		if err != nil || string(r.Data) != strconv.Itoa(n) {
 			s.t.Errorf("call %d of the other provider: %s %s %v", n, r.Data, r.ErrorCode, err)
 			return
 		}
-	}
-	if slowest > patience {
-		s.t.Errorf("the slowest call of the other provider took %v", slowest)
 	}
 }
 
@@ -91,9 +81,9 @@ func (s *stage) begin(tool string, timeout time.Duration) *calling {
 	return c
 }
 
-// ends waits for the outcome of a call, which must come within some time, and
-// checks it: an error code, or "" and the data as JSON.
-func (c *calling) ends(within time.Duration, code, data string) {
+// ends waits for the outcome of a call and checks it: an error code, or "" and
+// the data as JSON.
+func (c *calling) ends(code, data string) {
 	c.s.t.Helper()
 	select {
 	case <-c.done:
@@ -102,9 +92,6 @@ func (c *calling) ends(within time.Duration, code, data string) {
 	}
 	if c.err != nil || c.ErrorCode != code || (code == "" && string(c.Data) != data) {
 		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data, c.Error, c.err, code, data)
-	}
-	if c.took > within {
-		c.s.t.Errorf("the call ended with %s after %v, want %v", code, c.took, within)
 	}
 }
 
@@ -123,7 +110,7 @@ func (s *stage) answers(c *peer, tool string) {
 	s.t.Helper()
 	k := s.begin(tool, 0)
 	c.send(message{"type": "tool.result", "id": c.next("tool.call")["id"], "data": "well"})
-	k.ends(inTime, "", `"well"`)
+	k.ends("", `"well"`)
 }
 
 // quiet checks that the gateway had nothing to complain about.
@@ -138,8 +125,8 @@ func TestProviderAnswersNothing(t *testing.T) {
 	s := newStage(t)
 	c := s.g.peer(s.session, "silent", message{"name": "short", "timeout": 300}, message{"name": "long"})
 	first, second := s.begin("short", 0), s.begin("long", 400*time.Millisecond)
-	first.ends(300*time.Millisecond+inTime, "TIMEOUT", "")
-	second.ends(400*time.Millisecond+inTime, "TIMEOUT", "")
+	first.ends("TIMEOUT", "")
+	second.ends("TIMEOUT", "")
 	if first.took < 300*time.Millisecond || second.took < 400*time.Millisecond {
 		t.Errorf("the calls timed out after %v and %v", first.took, second.took)
 	}
@@ -163,7 +150,7 @@ func TestProviderAnswersTwice(t *testing.T) {
 	c.send(message{"type": "tool.result", "id": id, "data": "first"})
 	c.send(message{"type": "tool.result", "id": id, "data": "second"})
 	c.send(message{"type": "tool.result", "id": id, "error": "third", "errorCode": "INTERNAL"})
-	k.ends(inTime, "", `"first"`)
+	k.ends("", `"first"`)
 	s.answers(c, "twice")
 	c.quiet()
 }
@@ -175,7 +162,7 @@ func TestProviderAnswersLate(t *testing.T) {
 	longID := c.next("tool.call")["id"]
 	short := s.begin("short", 0)
 	shortID := c.next("tool.call")["id"]
-	short.ends(300*time.Millisecond+inTime, "TIMEOUT", "")
+	short.ends("TIMEOUT", "")
 	c.next("tool.cancel")
 	// What the protocol demands, and what the tool came to after all.
 	c.send(message{"type": "tool.result", "id": shortID, "error": "Cancelled", "errorCode": "CANCELLED"})
@@ -184,7 +171,7 @@ func TestProviderAnswersLate(t *testing.T) {
 	s.answers(c, "long") // by now they have arrived
 	long.pending()
 	c.send(message{"type": "tool.result", "id": longID, "data": "in time"})
-	long.ends(patience, "", `"in time"`)
+	long.ends("", `"in time"`)
 	c.quiet()
 }
 
@@ -220,7 +207,7 @@ func TestProviderAnswersGarbage(t *testing.T) {
 		k := s.begin("tool", 0)
 		c.next("tool.call")
 		c.raw([]byte(frame))
-		k.ends(inTime, "INTERNAL", "")
+		k.ends("INTERNAL", "")
 		c.next("error")
 	}
 	// A result that names its call fails that one, whatever else is in flight.
@@ -235,8 +222,8 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	if named.ErrorCode == "" {
 		named, other = other, named
 	}
-	named.ends(inTime, "INTERNAL", "")
-	other.ends(inTime, "", `"well"`)
+	named.ends("INTERNAL", "")
+	other.ends("", `"well"`)
 
 	// With several, nobody can tell which: the provider is cut off.
 	several := []*calling{s.begin("tool", 0), s.begin("tool", 0), s.begin("tool", 0)}
@@ -245,7 +232,7 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	}
 	c.raw([]byte(`{"type":"tool.result","data":"whose?"}`))
 	for _, k := range several {
-		k.ends(inTime, "DISCONNECTED", "")
+		k.ends("DISCONNECTED", "")
 	}
 	if code := c.closed(); code < 4000 {
 		t.Errorf("the connection was closed with %d", code)
@@ -261,7 +248,7 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	data := text(3 * mib)
 	k := s.begin("tool", 0)
 	c.send(message{"type": "tool.result", "id": c.next("tool.call")["id"], "data": data})
-	k.ends(patience, "", `"`+data+`"`)
+	k.ends("", `"`+data+`"`)
 	c.quiet()
 	c.send(message{"type": "push", "level": "keep", "event": data})
 	if e := c.next("error"); e["code"] != "PAYLOAD_TOO_LARGE" || e["replyTo"] != "push" {
@@ -282,14 +269,14 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	if large.ErrorCode == "" {
 		large, other = other, large
 	}
-	large.ends(patience, "PAYLOAD_TOO_LARGE", "")
-	other.ends(patience, "", `"well"`)
+	large.ends("PAYLOAD_TOO_LARGE", "")
+	other.ends("", `"well"`)
 
 	// Past 16 MiB the connection is closed.
 	k = s.begin("tool", 0)
 	c.next("tool.call")
 	c.raw([]byte(text(17 * mib)))
-	k.ends(patience, "DISCONNECTED", "")
+	k.ends("DISCONNECTED", "")
 	if code := c.closed(); code != websocket.StatusMessageTooBig && code != -1 {
 		t.Errorf("the connection was closed with %v", code)
 	}
@@ -305,11 +292,11 @@ func TestProviderStandsStill(t *testing.T) {
 		calls = append(calls, s.begin("greet", 300*time.Millisecond))
 	}
 	for _, k := range calls {
-		k.ends(300*time.Millisecond+inTime, "TIMEOUT", "")
+		k.ends("TIMEOUT", "")
 	}
 	p.signal(syscall.SIGCONT)
 	k := s.begin("greet", 0)
-	k.ends(inTime, "", `"Hello, <nil>!"`)
+	k.ends("", `"Hello, <nil>!"`)
 	if p.find("unbound") != "" {
 		t.Errorf("the provider lost its session:\n%s", p.output())
 	}
@@ -321,16 +308,11 @@ func TestProviderStopsReading(t *testing.T) {
 	s := newStage(t)
 	c := s.g.peer(s.session, "deaf", message{"name": "tool"})
 	c.deaf()
-	const timeout = 5 * time.Second
 	args := json.RawMessage(`{"text":"` + text(1<<20) + `"}`)
 	outcomes := make(chan string, 24)
 	for range cap(outcomes) {
 		go func() {
-			r, err := s.api.Call(context.Background(), s.session, "tool", args, timeout)
-			// By the gateway's own clock: so much text takes its time to arrive.
-			if took := time.Duration(r.DurationMs) * time.Millisecond; err == nil && took > timeout+inTime {
-				err = fmt.Errorf("it took %v", took)
-			}
+			r, err := s.api.Call(context.Background(), s.session, "tool", args, 5*time.Second)
 			if err != nil {
 				r.ErrorCode = err.Error()
 			}
@@ -342,7 +324,7 @@ func TestProviderStopsReading(t *testing.T) {
 		select {
 		case code := <-outcomes:
 			count[code]++
-		case <-time.After(2 * patience):
+		case <-time.After(patience):
 			t.Fatalf("some calls did not end, the others with %v", count)
 		}
 	}
@@ -381,7 +363,7 @@ func TestProviderFloods(t *testing.T) {
 		c.raw([]byte(`{"type":"no.such.type"}`))
 	}
 	c.send(message{"type": "tool.result", "id": id, "data": "heard"})
-	waiting.ends(2*patience, "", `"heard"`)
+	waiting.ends("", `"heard"`)
 	s.answers(c, "tool")
 
 	refused := map[any]int{}
@@ -411,7 +393,7 @@ func TestProviderAsksAndDoesNotListen(t *testing.T) {
 	for n := range 10 { // 5 MiB each
 		c.send(message{"type": "stream.query", "queryId": fmt.Sprint(n), "last": 5})
 	}
-	k.ends(2*patience, "DISCONNECTED", "")
+	k.ends("DISCONNECTED", "")
 	if n := s.metric("tapgw_slow_consumers_total"); n != 1 {
 		t.Errorf("%d slow consumers were closed, want 1", n)
 	}

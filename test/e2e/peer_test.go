@@ -164,15 +164,15 @@ func (c *peer) raw(data []byte) {
 // deaf stops reading, but for a message that is awaited already.
 func (c *peer) deaf() { c.hear.Store(false) }
 
-// bind authenticates and says hello. Every tool takes any arguments, and a
-// minute at most if it says nothing else.
+// bind authenticates and says hello. Every tool takes any arguments, and more
+// time than tests have if it says nothing else.
 func (c *peer) bind(session, name string, tools ...message) {
 	c.t.Helper()
 	for _, tool := range tools {
 		tool["description"] = "Misbehaves"
 		tool["parameters"] = message{"type": "object"}
 		if tool["timeout"] == nil {
-			tool["timeout"] = 60_000
+			tool["timeout"] = 600_000
 		}
 	}
 	c.next("sessions")

@@ -19,7 +19,7 @@ import (
 
 // patience is how long tests wait for what should happen at once: long enough
 // for a machine that is busy, and never reached by a test that passes.
-const patience = slowdown * 20 * time.Second
+const patience = 90 * time.Second
 
 // eventually waits until check returns nil.
 func eventually(t testing.TB, within time.Duration, check func() error) {

@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tapgw/internal/protocol"
+	"tapgw/internal/taptest"
+)
+
+// What may be taken for one of it, in bytes; most takes a thousandth.
+const (
+	memoryToCompile = 16 << 20
+	memoryToMatch   = 64 << 20
+)
+
+// FuzzPattern: whatever a provider registers and whatever the text, compiling and
+// matching end, and what the pattern says is what the engine says alone.
+func FuzzPattern(f *testing.F) {
+	for _, expr := range []string{`git push`, `rm (?!-i)-\w*r`, `^(?<a>x|y)\k<a>$`, `(x+x+)+y`, `(?:push|fetch)\b.*origin`, `(?i)[a-z\d_-]{2,5}?`, `\u0041\x41\cA\p{L}[^\]]`, `a{1000}{1000}`, `(?=(?<=a)b)*c|`, `(`, `[z-a]`, ``} {
+		f.Add(expr, `{"command":"git push origin main"}`)
+		f.Add(expr, strings.Repeat("x", 100)+"\n")
+	}
+	f.Fuzz(func(t *testing.T, expr, text string) {
+		if !utf8.ValidString(expr) || !utf8.ValidString(text) {
+			return // what no message holds
+		}
+		var p *pattern
+		var err error
+		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = compilePattern(expr) })
+		if err != nil {
+			if len(err.Error()) > 2*protocol.MaxPattern+1000 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+			return
+		}
+		if len(expr) > protocol.MaxPattern {
+			t.Fatal("a pattern that is too long compiles")
+		}
+		s := &subject{text: text}
+		s.lookInto()
+		var got verdict
+		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.match(s) })
+		if len(text) > maxSubject && got != unsure {
+			t.Fatalf("%d bytes of text give %v", len(text), got)
+		}
+		re, err := regexp2.Compile(expr, regexp2.ECMAScript)
+		if err != nil {
+			t.Fatalf("it is no pattern: %v", err)
+		}
+		re.MatchTimeout = 100 * time.Millisecond
+		// Of what explodes nothing can be said.
+		if want, err := re.MatchString(text); err == nil && got != unsure && got != found(want) {
+			t.Fatalf("got %v, the engine says %v", got, want)
+		}
+	})
+}
+
+var plainGlob = regexp.MustCompile(`^[a-z0-9._?*-]+$`)
+
+// FuzzFileGlob: whatever a provider registers and whatever the path, compiling
+// and matching end, and plain globs are what they are elsewhere.
+func FuzzFileGlob(f *testing.F) {
+	for _, glob := range []string{"*.sql", "src/**/*.go", "/etc/**", "{a,{b,c}d}.go", "[!a-c]?", `\*[\^]`, "**/x**", "*a*b*c*d*e*", strings.Repeat("{", 100), "[", "a{", `\`, ""} {
+		f.Add(glob, "src/x/../a.go")
+		f.Add(glob, `C:\db\1.sql`)
+	}
+	f.Fuzz(func(t *testing.T, glob, name string) {
+		if !utf8.ValidString(glob) || !utf8.ValidString(name) {
+			return
+		}
+		var p *pattern
+		var err error
+		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = compileGlob(glob) })
+		if err != nil {
+			return
+		}
+		if len(glob) > protocol.MaxPattern {
+			t.Fatal("a glob that is too long compiles")
+		}
+		r := &rule{Rule: protocol.Rule{Match: protocol.Match{File: glob}}, file: p}
+		file := newFile(name)
+		var got verdict
+		taptest.Bounded(t, "matching", memoryToMatch, func() { got = r.matchFile(&file) })
+		if !plainGlob.MatchString(glob) || got == unsure {
+			return
+		}
+		base := path.Base(path.Clean(strings.ReplaceAll(name, `\`, "/")))
+		want, err := path.Match(glob, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base != "/" && got != found(want) {
+			t.Fatalf("%q and %q: got %v, want %v", glob, base, got, want)
+		}
+	})
+}
+
+// FuzzToolGlob: a star stands for any text, and nothing else is special.
+func FuzzToolGlob(f *testing.F) {
+	for _, glob := range []string{"bash", "*", "edit*", "*-*-end", "a?[b]*", "**", "", `\*`} {
+		f.Add(glob, "bash")
+		f.Add(glob, "a-b-end")
+	}
+	f.Fuzz(func(t *testing.T, glob, tool string) {
+		re, err := regexp.Compile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + `$`)
+		if err != nil {
+			return // too long, or no text
+		}
+		if got, want := newToolGlob(glob).match(tool), re.MatchString(tool); got != want {
+			t.Fatalf("%q and %q: got %v, want %v", glob, tool, got, want)
+		}
+	})
+}
+
+// FuzzArgsText: there is no other way to write arguments that gets past a pattern,
+// and what stands as JSON.stringify writes it is left as it is.
+func FuzzArgsText(f *testing.F) {
+	for _, args := range []string{`{"b":1,"a":[true,null]}`, `{ "a" : 1.50 }`, `{"a":"git\u0020push"}`, `{"a":1e3,"b":-0,"c":12345678901234567890,"d":0.1}`, `{"a":"<&>\u2028é"}`, `{"\ud800":"\/"}`} {
+		f.Add([]byte(args))
+	}
+	f.Fuzz(func(t *testing.T, args []byte) {
+		if protocol.Object(args, func(string, protocol.Raw) error { return nil }) != nil {
+			return // it is refused before
+		}
+		v := protocol.Raw(args).Clone()
+		if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true),
+			jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false)); err != nil {
+			t.Fatal(err)
+		}
+		if got := argsText(args); got != string(v) {
+			t.Fatalf("%s\nbecame %s\nwant   %s", args, got, v)
+		}
+		if again := argsText(protocol.Raw(argsText(args))); again != string(v) {
+			t.Fatalf("%s is not left as it is", v)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// PassSpec says what the holder of a [Pass] may do.
+type PassSpec struct {
+	// Trust is [TrustProject] or [TrustExternal].
+	Trust Trust
+	// Session is the only session; "" for any one that Match takes.
+	Session string
+	// All allows all sessions at once, too.
+	All bool
+	// Match says which sessions are open; nil: any. It only looks.
+	Match func(SessionView) bool
+	// Grants widen the trust: "transforms", "gates", "context".
+	Grants []string
+	Tools  ToolPolicy
+	// Replaces is a pass whose bindings end in the step in which this one is first
+	// bound, so that a session has the tools of the one or of the other. Calls
+	// that are running stay with the one that they were sent to.
+	Replaces *Pass
+}
+
+// ToolPolicy is what a user says about a provider's tools, whatever the provider
+// says. The zero value says nothing.
+type ToolPolicy struct {
+	Allow, Deny []string      // globs of names as the provider has them; no Allow: all
+	Prefix      string        // before each name, in sessions
+	Concurrency int           // calls at once, of all its connections; 0: as the provider says
+	Timeout     time.Duration // at most, of a call; 0: as the tool says
+}
+
+// takes reports whether sessions may have a tool.
+func (p *ToolPolicy) takes(name string) bool {
+	among := func(globs []string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			ok, err := path.Match(glob, name)
+			return ok && err == nil
+		})
+	}
+	return (len(p.Allow) == 0 || among(p.Allow)) && !among(p.Deny)
+}
+
+// names are the names that sessions know tools by.
+func (p *ToolPolicy) names(list []string) []string {
+	if p.Prefix == "" || list == nil {
+		return list
+	}
+	known := make([]string, len(list))
+	for i, name := range list {
+		known[i] = p.Prefix + name
+	}
+	return known
+}
+
+// Pass is a token that was made for one holder, and what became of it.
+type Pass struct {
+	g        *Gateway
+	token    string
+	identity *identity
+}
+
+// Issue makes a pass. Its token also ends with its only session.
+func (g *Gateway) Issue(spec PassSpec) *Pass {
+	id := &identity{trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
+		policy: spec.Tools, bound: make(chan struct{})}
+	if spec.All {
+		id.grants = append(id.grants, grantAll)
+	}
+	if spec.Replaces != nil {
+		id.replaces = spec.Replaces.identity
+	}
+	return &Pass{g: g, token: g.issue(id), identity: id}
+}
+
+// Token is the secret.
+func (p *Pass) Token() string { return p.token }
+
+// Bound is closed when a provider with the pass is bound for the first time.
+func (p *Pass) Bound() <-chan struct{} { return p.identity.bound }
+
+// Retire takes the holder's tools, rules and texts out of its sessions; it binds
+// no more. Its connections stay, for what it has to say still: done returns when
+// the calls that were sent to it have ended, or ctx has.
+func (p *Pass) Retire() (done func(context.Context)) {
+	g := p.g
+	var idle []chan struct{}
+	g.mu.Lock()
+	g.end(p.identity, p.token)
+	for c := range g.conns {
+		if c.identity == p.identity {
+			c.release()
+			if ch := c.provider.whenIdle(); ch != nil {
+				idle = append(idle, ch)
+			}
+		}
+	}
+	g.mu.Unlock()
+	return func(ctx context.Context) {
+		for _, ch := range idle {
+			select {
+			case <-ch:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Revoke ends the pass with all its connections. More than once does no harm.
+func (p *Pass) Revoke() {
+	g := p.g
+	g.mu.Lock()
+	g.end(p.identity, p.token)
+	var conns []*Conn
+	for c := range g.conns {
+		if c.identity == p.identity {
+			conns = append(conns, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.close(protocol.CloseNormal, "stopped by the gateway")
+	}
+}
+
+// end voids an identity and its token. Call with Gateway.mu held.
+func (g *Gateway) end(id *identity, token string) {
+	id.ended = true
+	delete(g.tokens, keyOf(token))
+}
+
+// replaced are the connections whose place an identity takes when it is bound.
+// Call with Gateway.mu held.
+func (g *Gateway) replaced(id *identity) (conns []*Conn) {
+	if id.replaces == nil {
+		return nil
+	}
+	for c := range g.conns {
+		if c.identity == id.replaces && c.provider != nil {
+			conns = append(conns, c)
+		}
+	}
+	return conns
+}
+
+// replace ends the bindings of those whose place an identity takes. Call with
+// Gateway.mu held.
+func (g *Gateway) replace(id *identity, conns []*Conn) {
+	for _, c := range conns {
+		c.release()
+	}
+	if id.replaces != nil {
+		id.replaces.ended = true
+		id.replaces = nil
+	}
+}
+
+// wasBound says that an identity is bound. Call with Gateway.mu held.
+func (id *identity) wasBound() {
+	if id.bound != nil {
+		select {
+		case <-id.bound:
+		default:
+			close(id.bound)
+		}
+	}
+}
+
+// whenIdle returns what is closed when no call is left; nil: none is.
+func (p *Provider) whenIdle() chan struct{} {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 {
+		return nil
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	return p.idle
+}
+
+// wasTaken tells those who wait for the last call. Call with p.mu held.
+func (p *Provider) wasTaken() {
+	if p.idle != nil && len(p.pending) == 0 {
+		close(p.idle)
+		p.idle = nil
+	}
+}

@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlclark/regexp2"
+
+	"tapgw/internal/protocol"
+)
+
+func TestRequired(t *testing.T) {
+	tests := []struct {
+		pattern string
+		want    [][]string
+	}{
+		{`git\s+push`, [][]string{{"git"}, {"push"}}},
+		{`a`, nil}, // a letter alone is worth nothing
+		{`foo|bar`, [][]string{{"foo", "bar"}}},
+		{`(?:push|fetch)\b.*origin`, [][]string{{"push", "fetch"}, {"origin"}}},
+		{`(?:push|(?:fetch|pull) all|)x`, nil},
+		{`(?:push|f.tch)`, [][]string{{"push", "tch"}}},
+		{`(?:push|f.t.)`, nil},
+		{`foo|`, nil},
+		{`(?:foo)?bar`, [][]string{{"bar"}}},
+		{`(?:foo)*bar`, [][]string{{"bar"}}},
+		{`(?:foo)+bar`, [][]string{{"foo"}, {"bar"}}},
+		{`(?:foo){0,2}bar`, [][]string{{"bar"}}},
+		{`(?:foo|bar){2,}?`, [][]string{{"foo", "bar"}}},
+		{`(foo)\1bar`, [][]string{{"foo"}, {"bar"}}},
+		{`(?=.*foo)(?!.*bar)baz`, [][]string{{"foo"}, {"baz"}}},
+		{`(?<=foo)bar(?<!baz)`, [][]string{{"bar"}}},
+		{`(?i)foo`, nil},
+		{`(?i:foo)bar`, [][]string{{"bar"}}},
+		{`[^"]*`, nil},
+		{`\ud800foo`, nil},
+		{strings.Repeat("ab.", 20), slices.Repeat([][]string{{"ab"}}, maxRequired)},
+		{strings.Repeat("ab|", 20) + "cd", nil},
+	}
+	for _, tt := range tests {
+		if got := required(program(tt.pattern)); !slices.EqualFunc(got, tt.want, slices.Equal) {
+			t.Errorf("%s: got %q, want %q", tt.pattern, got, tt.want)
+		}
+	}
+}
+
+// TestRequiredIsInEveryMatch: what the engine finds is never ruled out before it
+// is asked, neither by the texts nor by their pairs.
+func TestRequiredIsInEveryMatch(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	matches, ruledOut := 0, 0
+	for range 4000 {
+		expr, text := randomPattern(random, 3), randomText(random)
+		re, err := regexp2.Compile(expr, regexp2.ECMAScript)
+		if err != nil {
+			continue
+		}
+		re.MatchTimeout = 100 * time.Millisecond // of what explodes, nothing can be said
+		found, err := re.MatchString(text)
+		if err != nil {
+			continue
+		}
+		p, err := compilePattern(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := subject{text: text}
+		s.lookInto()
+		p.re = nil // what is left is what comes before the engine
+		switch {
+		case found && p.match(&s) == no:
+			t.Fatalf("%q matches %q, but %q is taken for required", expr, text, p.needs)
+		case found:
+			matches++
+		case p.match(&s) == no:
+			ruledOut++
+		}
+	}
+	if matches < 400 || ruledOut < 400 {
+		t.Errorf("%d patterns matched and %d were ruled out: the test shows little", matches, ruledOut)
+	}
+}
+
+func randomPattern(r *rand.Rand, depth int) string {
+	var b strings.Builder
+	for range 1 + r.IntN(3) {
+		if depth == 0 || r.IntN(2) == 0 {
+			b.WriteString([]string{"ab", "aab", "ba", "a", "b", "é", `"a`, ".", "[ab]", `\w`, `\b`, "^", "$", "/b"}[r.IntN(14)])
+		} else {
+			open := []string{"(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?i:", "(?>"}[r.IntN(8)]
+			b.WriteString(open + randomPattern(r, depth-1) + ")")
+		}
+		b.WriteString([]string{"", "", "", "*", "+", "?", "{2}", "{0,2}", "+?", "{2,}", "|"}[r.IntN(11)])
+	}
+	return b.String()
+}
+
+func randomText(r *rand.Rand) string {
+	var b strings.Builder
+	for range r.IntN(12) {
+		b.WriteString([]string{"a", "b", "A", "ab", "é", `"`, "/", " "}[r.IntN(8)])
+	}
+	return b.String()
+}
+
+// TestFileRuleReadsEscapes: a path is the same however its JSON is written, and
+// a rule about files sees it.
+func TestFileRuleReadsEscapes(t *testing.T) {
+	tests := []struct{ glob, args string }{
+		{"src/db/*.sql", `{"path":"src/db/1.sql"}`},
+		{"src/db/*.sql", `{"path":"src\\db\\1.sql"}`},
+		{"src/db/*.sql", `{"path":"src//x/../db/./1.sql"}`},
+		{"src/db/*.sql", `{"path":"\u0073rc\/d\u0062/1\u002esql"}`},
+		{"*.sql", `{ "path" : "1.s\u0071l" }`},
+		{`say"so".txt`, `{"path":"say\"so\".txt"}`},
+		{"tab\there.txt", `{"path":"tab\there.txt"}`},
+		{"über.txt", `{"path":"\u00fcber.txt"}`},
+		{"*.sql", `{"text":"` + strings.Repeat("x", 2000) + `","file":"1.sql"}`},
+	}
+	for _, tt := range tests {
+		p := &Provider{}
+		rules, fault := p.compileRules("", []protocol.Rule{{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}})
+		if fault != nil {
+			t.Fatal(fault)
+		}
+		if !rules[0].match(&toolCall{args: protocol.Raw(tt.args)}, nil) {
+			t.Errorf("%q does not match %s", tt.glob, tt.args)
+		}
+	}
+}
+
+// TestAffordable: what a step of the engine takes long for is tried on shorter
+// texts, and what people write is not.
+func TestAffordable(t *testing.T) {
+	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`, `\p{L}+`, `(?:push|fetch|pull|clone)\b`, `git push origin main`} {
+		if got := affordable(program(expr)); got != maxSubject {
+			t.Errorf("%s is tried on %d bytes only", expr, got)
+		}
+	}
+	var chars strings.Builder
+	for r := 'Ā'; chars.Len() < 900; r += 2 {
+		chars.WriteRune(r)
+	}
+	p, err := compilePattern("[^" + chars.String() + "]y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]verdict{2: yes, maxSubject: unsure} {
+		if got := p.match(&subject{text: strings.Repeat("x", size-1) + "y"}); got != want {
+			t.Errorf("on %d bytes: got %d, want %d", size, got, want)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// What storms found, each on its own.
+
+// provides connects a provider to session s1 by what its hello says besides.
+func provides(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
+	t.Helper()
+	p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
+	c := g.Connect(p, ConnOptions{})
+	t.Cleanup(c.Closed)
+	c.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, g.InstanceToken()))
+	c.Receive(fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"session":"s1",%s}`, hello))
+	return c, p
+}
+
+// toolCalls are those that have come since it was asked last.
+func (p *inbox) toolCalls() (list []*protocol.ToolCall) {
+	for _, m := range p.take() {
+		if k, ok := m.(*protocol.ToolCall); ok {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func stormSession(t *testing.T) (*Gateway, *Session) {
+	t.Helper()
+	g := New(Options{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "storm"}, quietHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	return g, s
+}
+
+// A call that waited for its slot while a gate joined is asked about, but its
+// time is not the gate's: it ends at its timeout.
+func TestQueuedCallKeepsItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := stormSession(t)
+		c, p := provides(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{},"timeout":100}]`)
+		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+		first := p.toolCalls()
+		begun := time.Now()
+		done := make(chan Outcome, 1)
+		s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
+		provides(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}`)
+		sleep(50 * time.Millisecond)
+		c.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, first[0].ID))
+		if o := <-done; o.ErrorCode != protocol.CodeTimeout || time.Since(begun) != 100*time.Millisecond {
+			t.Errorf("after %s: %s", time.Since(begun), o.Text())
+		}
+		if more := p.toolCalls(); len(more) != 0 {
+			t.Errorf("it ran: %+v", more)
+		}
+	})
+}
+
+// A retry goes to another instance, also where the one that failed has offered
+// the tool anew since.
+func TestRetryGoesElsewhere(t *testing.T) {
+	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
+	g, s := stormSession(t)
+	conns, peers := map[string]*Conn{}, map[string]*inbox{}
+	for _, instance := range []string{"a", "b"} {
+		conns[instance], peers[instance] = provides(t, g, fmt.Sprintf(`"name":"p","instance":%q,%s`, instance, tools))
+	}
+	done := make(chan Outcome, 1)
+	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
+	fails := func(instance string, k *protocol.ToolCall) {
+		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tools.update",%s}`, tools))
+		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, k.ID))
+	}
+	first, second := "a", "b"
+	calls := peers[first].toolCalls()
+	if len(calls) == 0 {
+		first, second = second, first
+		calls = peers[first].toolCalls()
+	}
+	fails(first, calls[0])
+	if again := peers[first].toolCalls(); len(again) != 0 {
+		t.Fatal("it is tried again where it failed")
+	}
+	if calls = peers[second].toolCalls(); len(calls) != 1 {
+		t.Fatal("it is not tried at the other instance")
+	}
+	fails(second, calls[0])
+	if o := <-done; o.ErrorCode != protocol.CodeInternal {
+		t.Errorf("%s", o.Text())
+	}
+}
+
+// Calls that no provider heard of, since they ended while they waited for a slot,
+// take no place among the ends that it may still speak of.
+func TestUnsentCallsAreNotRemembered(t *testing.T) {
+	g, s := stormSession(t)
+	c, p := provides(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`)
+	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+	result := fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID)
+	c.Receive(result)
+	s.BeginCall(Call{Name: "t"}, func(Outcome) {}) // has the slot
+	for range protocol.MaxFinishedCalls {
+		s.BeginCall(Call{Name: "t"}, func(Outcome) {}).Cancel("given up")
+	}
+	p.take()
+	c.Receive(result)
+	for _, m := range p.take() {
+		t.Errorf("a late result is answered with %+v", m)
+	}
+}
+
+// A gate is asked once about a call, also where a rule joins meanwhile that is
+// about others; one that is about it is asked too.
+func TestGateIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := stormSession(t)
+		_, tool := provides(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
+		rule := func(tool string) string {
+			return fmt.Sprintf(`"hooks":{"onPreToolUse":[{"match":{"tool":%q},"action":"gate","gateId":"g"}]}`, tool)
+		}
+		checks := func(c *Conn, p *inbox) (n int) {
+			for _, m := range p.take() {
+				if k, ok := m.(*protocol.GateCheck); ok {
+					n++
+					c.Receive(fmt.Appendf(nil, `{"type":"gate.result","callId":%q,"decision":"allow"}`, k.CallID))
+				}
+			}
+			synctest.Wait()
+			return n
+		}
+		c, p := provides(t, g, `"name":"guard",`+rule("t"))
+		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+		allowed := make(chan Decision, 1)
+		go func() { allowed <- s.PreToolUse(t.Context(), "t", nil) }()
+		synctest.Wait()
+		provides(t, g, `"name":"bystander",`+rule("other"))
+		if n := checks(c, p); n != 2 {
+			t.Errorf("the gate is asked %d times by two", n)
+		}
+		if n := checks(c, p); n != 0 {
+			t.Errorf("the gate is asked again %d times", n)
+		}
+		if d := <-allowed; d.Deny {
+			t.Error(d.Reason)
+		}
+		if n := len(tool.toolCalls()); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+
+		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+		synctest.Wait()
+		second, peer := provides(t, g, `"name":"second",`+rule("t"))
+		if n := checks(c, p); n != 1 {
+			t.Errorf("the gate is asked %d times", n)
+		}
+		if n := checks(second, peer); n != 1 {
+			t.Errorf("the gate that joined is asked %d times", n)
+		}
+	})
+}
+
+// A rule about a provider's tools holds for a call that comes to it since it waits
+// no more where it began.
+func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
+	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
+	g, s := stormSession(t)
+	first, p := provides(t, g, `"name":"first","concurrency":{"max":1},`+tools)
+	provides(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"provider":"second"},"action":"deny"}]}`)
+	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
+	done := make(chan Outcome, 1)
+	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
+	first.Receive([]byte(`{"type":"tools.update","tools":[]}`))
+	_, other := provides(t, g, `"name":"second",`+tools)
+	first.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID))
+	if calls := other.toolCalls(); len(calls) != 0 {
+		t.Fatal("it ran")
+	}
+	if o := <-done; o.ErrorCode != protocol.CodeDenied {
+		t.Errorf("%s", o.Text())
+	}
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// A provider's streams keep 64 MiB in a session, all together: of more, the oldest
+// events go, whichever stream they are in. Other providers keep theirs.
+func TestStreamBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, _ := joined(t)
+		keep := func(from, stream, event string) {
+			t.Helper()
+			if _, err := s.Push(t.Context(), from, &protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: event}); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second / protocol.PushRate) // on the bubble's clock
+		}
+		of := func(streams ...string) (firsts []string, bytes int) {
+			for _, row := range s.History(streams, 0, time.Time{}) {
+				firsts = append(firsts, row.Event[:3])
+				bytes += len(row.Event)
+			}
+			return firsts, bytes
+		}
+		keep("other", "own", "own")
+		const each = 1 << 20
+		most := protocol.MaxStreamBytes/(each+rowCost) + 1
+		pad := strings.Repeat("x", each-3)
+		for i := range most - 1 {
+			keep("big", []string{"odd", "even"}[i%2], fmt.Sprintf("%03d", i)+pad)
+		}
+		if firsts, _ := of("odd@big", "even@big"); len(firsts) != most-1 || firsts[len(firsts)-1] != "000" {
+			t.Fatalf("%d events are kept, the oldest is %s: want all", len(firsts), firsts[len(firsts)-1])
+		}
+		// One more and the oldest goes, which is in the other stream or in this.
+		for i := most - 1; i < most+3; i++ {
+			keep("big", "odd", fmt.Sprintf("%03d", i)+pad)
+			firsts, bytes := of("odd@big", "even@big")
+			if want := fmt.Sprintf("%03d", i-most+2); len(firsts) != most-1 || firsts[len(firsts)-1] != want || bytes > protocol.MaxStreamBytes {
+				t.Errorf("%d events of %d bytes are kept, the oldest is %s, want %s", len(firsts), bytes, firsts[len(firsts)-1], want)
+			}
+		}
+		if firsts, _ := of("own@other"); len(firsts) != 1 {
+			t.Errorf("another provider keeps %d events, want its own", len(firsts))
+		}
+		// What the ring of 200 drops makes room too.
+		for i := range protocol.StreamRetention + 1 {
+			keep("big", "odd", fmt.Sprintf("%03d", i))
+		}
+		if firsts, _ := of("odd@big"); len(firsts) != protocol.StreamRetention {
+			t.Errorf("%d small events are kept", len(firsts))
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		there := 0
+		for key, st := range s.streams {
+			for i := range st.rows {
+				if key.provider == "big" {
+					there += rowSize(&st.rows[i])
+				}
+			}
+		}
+		if s.kept["big"] != there {
+			t.Errorf("%d bytes are counted, %d are there", s.kept["big"], there)
+		}
+	})
+}
+
+// An answer holds 4 MiB of text: the newest events of the first streams.
+func TestHistoryFits(t *testing.T) {
+	g, s, _ := joined(t)
+	var answer *protocol.StreamHistory
+	c := g.Connect(&listening{hear: func(m protocol.Message) {
+		if h, ok := m.(*protocol.StreamHistory); ok {
+			answer = h
+		}
+	}}, ConnOptions{})
+	defer c.Closed()
+	c.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+	c.Deliver(&protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()})
+	for i, stream := range []string{"b", "a", "a", "b", "c"} {
+		c.Deliver(&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
+	}
+	for _, tc := range []struct {
+		streams []string
+		want    string
+	}{
+		{nil, "a@big 2 1, b@big, c@big"},
+		{[]string{"b", "a"}, "a@big, b@big 3 0"},
+		{[]string{"c", "b"}, "b@big 3, c@big 4"},
+	} {
+		c.Deliver(&protocol.StreamQuery{QueryID: "q", Streams: tc.streams})
+		var got []string
+		for _, name := range slices.Sorted(maps.Keys(answer.Streams)) {
+			for _, e := range answer.Streams[name] {
+				name += " " + e.Event[:1]
+			}
+			got = append(got, name)
+		}
+		if strings.Join(got, ", ") != tc.want {
+			t.Errorf("%v: %s, want %s", tc.streams, strings.Join(got, ", "), tc.want)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// restPrefix is where the session contract lies, spec/session-api.md.
+const restPrefix = "/api/"
+
+// restLiveTimeout is how long live waits for a response.
+const restLiveTimeout = 5 * time.Second
+
+// The contract's words.
+const (
+	restModelNotFound   = "ModelIdNotFound"
+	restNotAbsolute     = "WorkingDirectoryNotAbsolutePath"
+	restNoDirectory     = "WorkingDirectoryNotExists"
+	restSessionNotFound = "SessionNotFound"
+	restSessionClosed   = "SessionClosed"
+	restTimeout         = "HttpRequestTimeout"
+	restParallelCall    = "ParallelCallNotSupported"
+	restClosed          = "Closed" // the result of a stop
+)
+
+// rest answers the session contract (docs/session-api.md): GET and POST alike,
+// always a JSON document, and 200 whatever it says. It decides nothing about
+// rights.
+type rest struct {
+	sessions restSessions
+	gateway  *gateway.Gateway
+	log      *slog.Logger
+}
+
+// newREST makes the handler of what lies under /api/ and is not versioned.
+func newREST(g *gateway.Gateway, log *slog.Logger) *rest {
+	return &rest{sessions: restSessions{gateway: g}, gateway: g, log: log}
+}
+
+// restError is an answer with one of the contract's words, or, where it has none
+// for what went wrong, with a line for people.
+type restError struct {
+	Error string `json:"error"`
+}
+
+// restCall is what a request asks for.
+type restCall struct {
+	name string // the contract's title without its parameter
+	id   string // the parameter: of a model or a session
+}
+
+// What the contract has, by name.
+const (
+	restConfig = "config"
+	restStop   = "stop"
+	restTest   = "test"
+	restToken  = "token"
+	restModels = "copilot/models"
+
+	restSessionPrefix = "copilot/session/"
+	restSessionStart  = restSessionPrefix + "start"
+	restSessionStop   = restSessionPrefix + "stop"
+	restSessionQuery  = restSessionPrefix + "query"
+	restSessionLive   = restSessionPrefix + "live"
+)
+
+// restRoute reads the escaped path of a request. A model's id may have slashes.
+func restRoute(path string) (c restCall, ok bool) {
+	title, ok := strings.CutPrefix(path, restPrefix)
+	if !ok {
+		return c, false
+	}
+	switch title {
+	case restConfig, restStop, restTest, restToken, restModels:
+		return restCall{name: title}, true
+	}
+	rest, ok := strings.CutPrefix(title, restSessionPrefix)
+	if !ok {
+		return c, false
+	}
+	escaped, starts := strings.CutPrefix(rest, "start/")
+	c.name = restSessionStart
+	if !starts {
+		var verb string
+		escaped, verb, _ = strings.Cut(rest, "/")
+		c.name = restSessionPrefix + verb
+		if c.name != restSessionStop && c.name != restSessionQuery && c.name != restSessionLive {
+			return restCall{}, false
+		}
+	}
+	id, err := url.PathUnescape(escaped)
+	if err != nil || id == "" && !starts {
+		return restCall{}, false
+	}
+	c.id = id
+	return c, true
+}
+
+// ServeHTTP implements [http.Handler].
+func (x *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, ok := restRoute(r.URL.EscapedPath())
+	if !ok {
+		fail(w, http.StatusNotFound, string(protocol.CodeNotFound), "there is no "+r.URL.Path)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodPost {
+		w.Header().Set("Allow", "GET, POST")
+		fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState), r.URL.Path+" takes GET or POST only")
+		return
+	}
+	// It is read to its end, also where nobody needs it: only then the server
+	// notices that a caller hangs up.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		_ = apiAnswer(w, http.StatusOK, restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
+		return
+	}
+	if err != nil {
+		return // nobody listens
+	}
+	if c.name == restSessionLive {
+		x.live(w, r, c.id)
+		return
+	}
+	if err := apiAnswer(w, http.StatusOK, x.do(r.Context(), c, string(body))); err != nil {
+		x.log.Warn("answering a request of the session API", "path", r.URL.Path, "error", err)
+	}
+}
+
+// do carries out a call and returns its answer.
+func (x *rest) do(ctx context.Context, c restCall, body string) any {
+	switch c.name {
+	case restConfig:
+		return map[string]string{"repoRoot": repoRoot()}
+	case restStop:
+		x.stopAll(ctx)
+		return struct{}{}
+	case restTest:
+		return map[string]string{"message": "Hello, world!"}
+	case restToken:
+		return map[string]string{"token": uuid.NewString()}
+	case restModels:
+		return x.models(ctx)
+	case restSessionStart:
+		return x.start(ctx, c.id, strings.TrimSpace(body))
+	}
+	s := x.sessions.get(c.id)
+	switch {
+	case s == nil:
+		return restError{restSessionNotFound}
+	case c.name == restSessionStop:
+		return x.stop(ctx, s)
+	default:
+		return x.query(ctx, s, body)
+	}
+}
+
+// repoRoot is the root of the git repository that the gateway works in, else
+// its working directory.
+func repoRoot() string {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return string(filepath.Separator)
+	}
+	for dir := cwd; ; dir = filepath.Dir(dir) {
+		// A file in a work tree or a submodule.
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd
+		}
+	}
+}
+
+func (x *rest) models(ctx context.Context) any {
+	models, err := x.gateway.Models(ctx, apiHostCopilot)
+	if err != nil {
+		x.log.Warn("listing the models for the session API", "error", err)
+		return struct {
+			Models []gateway.Model `json:"models"`
+			restError
+		}{[]gateway.Model{}, restError{restMessage(err)}}
+	}
+	return map[string][]gateway.Model{"models": apiList(models)}
+}
+
+// restMessage is an error for people, without its code.
+func restMessage(err error) string {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return strings.Replace(err.Error(), e.Error(), e.Message, 1)
+	}
+	return err.Error()
+}
+
+// start checks the model, that the directory is absolute and that it exists, in
+// this order.
+func (x *rest) start(ctx context.Context, model, dir string) any {
+	switch {
+	case !x.knowsModel(ctx, model):
+		return restError{restModelNotFound}
+	case !filepath.IsAbs(dir):
+		return restError{restNotAbsolute}
+	case !isDirectory(dir):
+		return restError{restNoDirectory}
+	}
+	s, err := x.sessions.start(ctx, model, filepath.Clean(dir))
+	if err != nil {
+		x.log.Warn("starting a session for the session API", "model", model, "error", err)
+		return restError{restMessage(err)}
+	}
+	return map[string]string{"sessionId": s.ID()}
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// knowsModel reports whether there is a model. Where there is no list of them,
+// none can be found.
+func (x *rest) knowsModel(ctx context.Context, id string) bool {
+	if id == gateway.HostLocal {
+		return true
+	}
+	models, err := x.gateway.Models(ctx, apiHostCopilot)
+	if err != nil {
+		x.log.Warn("looking for a model for the session API", "model", id, "error", err)
+	}
+	return slices.ContainsFunc(models, func(m gateway.Model) bool { return m.ID == id })
+}
+
+func (x *rest) stop(ctx context.Context, s *gateway.Session) any {
+	if err := x.sessions.stop(ctx, s); err != nil {
+		x.log.Warn("stopping a session for the session API", "session", s.ID(), "error", err)
+	}
+	return map[string]string{"result": restClosed}
+}
+
+// stopAll ends the sessions that the contract's clients started.
+func (x *rest) stopAll(ctx context.Context) {
+	var stopping sync.WaitGroup
+	for _, s := range x.sessions.running() {
+		stopping.Go(func() { x.stop(ctx, s) })
+	}
+	stopping.Wait()
+}
+
+// query answers when the session has taken the prompt. Why it did not is told by
+// live, as everything that goes wrong inside a session.
+func (x *rest) query(ctx context.Context, s *gateway.Session, prompt string) any {
+	if strings.TrimSpace(prompt) == "" {
+		return restError{"the body is the prompt and must not be empty"}
+	}
+	_, err := s.Prompt(ctx, gateway.Prompt{Text: prompt, Mode: "enqueue", Source: gateway.SourceUser})
+	e, coded := errors.AsType[*protocol.Error](err)
+	switch {
+	case coded && e.Code == protocol.CodeInvalidSession:
+		return restError{restSessionNotFound}
+	case err != nil && ctx.Err() == nil:
+		x.sessions.push(s, gateway.Event{SessionError: restMessage(err)})
+	}
+	return struct{}{}
+}
+
+// live answers with the oldest response, which leaves the queue when the answer
+// was written.
+func (x *rest) live(w http.ResponseWriter, r *http.Request, id string) {
+	ctx, cancel := context.WithTimeout(r.Context(), restLiveTimeout)
+	defer cancel()
+	caller := newRESTCaller(r)
+	s, word := x.sessions.enter(ctx, id, caller)
+	if s == nil {
+		_ = apiAnswer(w, http.StatusOK, restError{word})
+		return
+	}
+	defer s.leave(caller)
+	response, err := s.responses.Next(ctx)
+	if r.Context().Err() != nil {
+		return
+	}
+	s.answering(caller)
+	switch {
+	case err == nil:
+		deliver(w, caller, response.Event.Members())
+		s.responses.Taken(response)
+	case errors.Is(err, gateway.ErrSessionEnded):
+		deliver(w, caller, restError{restSessionClosed})
+		x.sessions.forget(s)
+	default:
+		deliver(w, caller, restError{restTimeout})
+	}
+}
+
+// deliver writes an answer to its end. If the caller is gone, or takes none of
+// it for too long, it ends the connection and its handler.
+func deliver(w http.ResponseWriter, caller *restCaller, v any) {
+	var b bytes.Buffer
+	out := http.NewResponseController(w)
+	err := apiEncode(&b, v)
+	if err == nil && caller.hungUp() {
+		err = errHungUp
+	}
+	if err == nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	}
+	for err == nil && b.Len() > 0 {
+		_ = out.SetWriteDeadline(time.Now().Add(writeDeadline)) // pipes and the like have none
+		_, err = w.Write(b.Next(writeChunk))
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil || caller.wasReset() {
+		panic(http.ErrAbortHandler)
+	}
+	_ = out.SetWriteDeadline(time.Time{})
+}
+
+var errHungUp = errors.New("the caller hung up")

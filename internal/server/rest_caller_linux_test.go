@@ -1,0 +1,79 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"tapgw/internal/gateway"
+)
+
+// What comes after a caller hung up is for the next one, also before the gateway
+// has noticed.
+func TestRESTCallerGoesAway(t *testing.T) {
+	f := newRESTFixture(t)
+	id := f.starts("gpt-5-mini")
+	s, _ := f.gateway.Session(id)
+	for i := range 100 {
+		c := f.raw("copilot/session/" + id + "/live")
+		f.waits(id)
+		caller := f.caller(id)
+		_ = c.Close()
+		f.until(func() bool { return caller.hungUp() || f.caller(id) == nil })
+		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
+		f.is("the next call", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+	}
+}
+
+// A caller who went away before its answer came is told from one who left with it.
+func TestRESTCallerState(t *testing.T) {
+	f := newRESTFixture(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	pair := func() (theirs net.Conn, c *restCaller) {
+		t.Helper()
+		theirs, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = theirs.Close(), ours.Close() })
+		return theirs, &restCaller{conn: ours}
+	}
+	theirs, c := pair()
+	if c.hungUp() || c.wasReset() {
+		t.Error("a caller that waits is gone")
+	}
+	_ = theirs.Close()
+	f.until(c.hungUp)
+	if c.wasReset() {
+		t.Error("nothing was written to it")
+	}
+	if _, err := io.WriteString(c.conn, "too late"); err != nil {
+		t.Fatal(err)
+	}
+	f.until(c.wasReset)
+
+	theirs, c = pair()
+	if _, err := io.WriteString(c.conn, "in time"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(theirs, make([]byte, len("in time"))); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	f.until(c.hungUp)
+	if c.wasReset() {
+		t.Error("it left with its answer")
+	}
+	if gone := (&restCaller{}); gone.hungUp() || gone.wasReset() {
+		t.Error("nothing is known of it")
+	}
+}
