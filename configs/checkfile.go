@@ -30,10 +30,10 @@ func isProvider(file string, data []byte) bool {
 	if abs, err := filepath.Abs(file); err == nil {
 		file = abs
 	}
-	if filepath.Base(filepath.Dir(file)) == "providers" {
+	if filepath.Base(filepath.Dir(file)) == providerDirName {
 		return true
 	}
-	if filepath.Base(file) == filepath.Base(workdirFile) || filepath.Base(file) == lsFile || nesting(string(data)) > maxNesting {
+	if filepath.Base(file) == configFile || filepath.Base(file) == lsFile || nesting(string(data)) > maxNesting {
 		return false
 	}
 	var top map[string]any

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Fault is one thing that is wrong in a file.
@@ -103,24 +102,8 @@ func Default() Config {
 	}
 }
 
-// Load reads tapgw.toml. Paths in it are taken from the file's directory. The
-// error is [Faults] where the file was read.
-func Load(path string) (Config, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return Config{}, err
-	}
-	c, faults := Parse(path, data)
-	if len(faults) > 0 {
-		return Config{}, faults
-	}
-	dir := filepath.Dir(path)
-	c.TLSCert, c.TLSKey = beside(dir, c.TLSCert), beside(dir, c.TLSKey)
-	if strings.ContainsAny(c.Copilot.CLI, `/\`) {
-		c.Copilot.CLI = beside(dir, c.Copilot.CLI)
-	}
-	return c, nil
-}
+// Load reads one tapgw.toml, as [Files.Load] does.
+func Load(path string) (Config, error) { return Files{User: path}.Load() }
 
 // beside makes a path that a file in dir names usable from anywhere.
 func beside(dir, path string) string {
@@ -156,9 +139,23 @@ func readFile(path string) ([]byte, error) {
 // Parse reads the text of a tapgw.toml. File names it in faults.
 func Parse(file string, data []byte) (Config, Faults) {
 	c := Default()
+	if faults := c.parse(file, data, false); len(faults) > 0 {
+		return Config{}, faults
+	}
+	return c, nil
+}
+
+// parse takes a file's keys over those that are there. A project's file can't say
+// where the gateway listens, who gets in, what program is the runtime nor where
+// its traffic goes; it may repeat the defaults.
+func (c *Config) parse(file string, data []byte, project bool) Faults {
 	doc, root := open(file, data)
 	if root == nil {
-		return Config{}, doc.faults
+		return doc.faults
+	}
+	before := *c
+	if project {
+		c.own(Default())
 	}
 	root.str("listen", &c.Listen, isAddress)
 	root.boolean("insecure", &c.Insecure)
@@ -170,6 +167,9 @@ func Parse(file string, data []byte) (Config, Faults) {
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
 	api.end()
 	c.Copilot.parse(root.table("copilot"))
+	if project {
+		c.guard(root)
+	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		have, miss := "tls_cert", "tls_key"
 		if c.TLSCert == "" {
@@ -178,15 +178,48 @@ func Parse(file string, data []byte) (Config, Faults) {
 		root.fault(have, "needs %s beside it", miss)
 	}
 	if root.good("listen") {
-		if err := CheckListen(c); err != nil {
+		if err := CheckListen(*c); err != nil {
 			root.fault("listen", "%w", err)
 		}
 	}
 	root.end()
 	if len(doc.faults) > 0 {
-		return Config{}, doc.sorted()
+		return doc.sorted()
 	}
-	return c, nil
+	if project {
+		c.own(before)
+	}
+	return nil
+}
+
+// own takes from another configuration what is the user's alone to set.
+func (c *Config) own(from Config) {
+	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
+	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
+}
+
+// guard complains about each key of a project's file that is the user's alone to
+// set.
+func (c *Config) guard(root *table) {
+	d := Default()
+	for _, k := range []struct {
+		key     string
+		changed bool
+	}{
+		{"listen", c.Listen != d.Listen},
+		{"insecure", c.Insecure != d.Insecure},
+		{"tls_cert", c.TLSCert != d.TLSCert},
+		{"tls_key", c.TLSKey != d.TLSKey},
+		{"hosts", len(c.Hosts) > 0},
+		{"api.auth", c.API != d.API},
+		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
+		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},
+		{"copilot.provider_key_env", c.Copilot.ProviderKeyEnv != d.Copilot.ProviderKeyEnv},
+	} {
+		if k.changed && root.good(k.key) {
+			root.fault(k.key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
+		}
+	}
 }
 
 func (c *Copilot) parse(t *table) {

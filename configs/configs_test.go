@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -56,25 +55,6 @@ func leaves(table map[string]any) (n int) {
 		}
 	}
 	return n
-}
-
-func TestProviderSampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("providers/hello.toml.sample")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, faults := ParseProvider("providers/hello.toml", data)
-	if len(faults) > 0 {
-		t.Fatal(faults)
-	}
-	want := Provider{
-		Name: "hello", File: "providers/hello.toml", Kind: KindCommand,
-		Command: []string{"go", "run", "./providers/templates/hello"}, CWD: ".",
-		Env: map[string]string{"LOG": "1"}, Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
-	}
-	if diff := cmp.Diff(want, p, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
 }
 
 func TestParseTakesEveryKey(t *testing.T) {
@@ -226,7 +206,15 @@ func TestProviderFaults(t *testing.T) {
 		{"command missing", `kind = "command"`, []string{`1:1: kind: "command" needs command = ["program", "argument"]`}},
 		{"command as a string", "kind = \"command\"\ncommand = \"node p.mjs\"", []string{"2:1: command: must be an array of strings, found a string"}},
 		{"command empty", "kind = \"command\"\ncommand = [\"\"]", []string{"2:12: command[0]: must be the name of a program"}},
-		{"command of a connecting one", "kind = \"connect\"\ncommand = [\"x\"]", []string{`2:1: command: belongs to kind = "command"`}},
+		{"command of a connecting one", "kind = \"connect\"\ncommand = [\"x\"]", []string{`2:1: command: belongs to a provider of kind "command", "mcp"; this one is of kind "connect"`}},
+		{"http tool of a command", "kind = \"command\"\ncommand = [\"x\"]\n[tools.a]\ndescription = \"d\"\nurl = \"http://h\"", []string{`3:2: tools: belongs to a provider of kind "http"`}},
+		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
+		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
+		{"rules", "kind = \"mcp\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"", []string{
+			`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
+			`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
+		}},
+		{"permit", "kind = \"tools\"\ndir = \"d\"\npermit = { tools = [\"\"], outside = [\"a\"] }", []string{"permit.tools[0]: must not be empty", `permit.outside[0]: "a" is not a glob of absolute paths`}},
 		{"environment", "kind = \"mcp\"\nenv = { A = 1, \"B C\" = \"x\", TAP_PROVIDER_TOKEN = \"x\" }", []string{
 			"2:9: env.A: must be a string, found a whole number",
 			`2:16: env."B C": is not the name of an environment variable`,
@@ -234,7 +222,7 @@ func TestProviderFaults(t *testing.T) {
 		}},
 		{"sessions", "kind = \"mcp\"\nsessions = \"some\"", []string{`2:1: sessions: "some" is not one of "each", "all"`}},
 		{"sessions of another type", "kind = \"mcp\"\nsessions = 1", []string{`2:1: sessions: must be "each", "all", or a filter such as`}},
-		{"filter", "kind = \"mcp\"\nsessions = { cwd = \"[\", tag = 1 }", []string{`2:14: sessions.cwd: "[" is not a glob`, "2:25: unknown key sessions.tag: there are label, cwd"}},
+		{"filter", "kind = \"mcp\"\nsessions = { cwd = \"[\", tag = 1 }", []string{`2:14: sessions.cwd: "[" is not a glob`, "2:25: unknown key sessions.tag: there are label, cwd, host"}},
 		{"filter without a condition", "kind = \"mcp\"\nsessions = {}", []string{"2:1: sessions: must be"}},
 		{"grants", "kind = \"mcp\"\ngrants = [\"gates\", \"all\"]", []string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`}},
 		{"unknown key", "kind = \"mcp\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
@@ -256,7 +244,7 @@ func TestProviderFaults(t *testing.T) {
 }
 
 func TestProviderFilter(t *testing.T) {
-	p, faults := ParseProvider("f.toml", []byte("kind = \"tools\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
+	p, faults := ParseProvider("f.toml", []byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -304,19 +292,88 @@ func TestLoadProviders(t *testing.T) {
 	write(t, filepath.Join(dir, "bad.toml"), "kind = 1\nx = 2")
 	write(t, filepath.Join(dir, "hello.toml.sample"), "no TOML")
 	write(t, filepath.Join(dir, ".hidden.toml"), "no TOML")
-	providers, faults, err := LoadProviders(dir)
-	if err != nil {
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), filepath.Join(dir, "gone.toml")); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, p := range providers {
-		names = append(names, p.Name)
+	if err := os.Mkdir(filepath.Join(dir, "dir.toml"), 0o700); err != nil {
+		t.Fatal(err)
 	}
-	if !slices.Equal(names, []string{"a", "b"}) || len(faults) != 2 || faults[0].File != filepath.Join(dir, "bad.toml") {
-		t.Errorf("providers %v, faults %v", names, faults)
+	f := Files{dirs: []providerDir{{path: dir}, {path: filepath.Join(dir, "none")}}}
+	if got, want := told(f.Providers()), "a: connect; b: mcp; bad: 2 faults; dir: 1 faults; "; got != want {
+		t.Errorf("found %s, want %s", got, want)
 	}
-	if providers, faults, err = LoadProviders(filepath.Join(dir, "none")); len(providers)+len(faults) > 0 || err != nil {
-		t.Errorf("missing directory: %v %v %v", providers, faults, err)
+}
+
+// told is what was found, in one line.
+func told(files []ProviderFile) string {
+	var b strings.Builder
+	for _, f := range files {
+		switch {
+		case f.Barred:
+			fmt.Fprintf(&b, "%s: barred; ", f.Name)
+		case len(f.Faults) > 0:
+			fmt.Fprintf(&b, "%s: %d faults; ", f.Name, len(f.Faults))
+		default:
+			fmt.Fprintf(&b, "%s: %s; ", f.Name, f.Provider.Kind)
+		}
+	}
+	return b.String()
+}
+
+// A project's files count where the user trusts the project: before the user's
+// own then, and .tapgw before configs. What they may not say is a fault.
+func TestProjectFiles(t *testing.T) {
+	dir, user := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", user)
+	t.Setenv(EnvConfig, "")
+	xdg.Reload()
+	t.Cleanup(xdg.Reload)
+	write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), `kind = "connect"`)
+	write(t, filepath.Join(dir, "configs/providers/a.toml"), `kind = "mcp"`)
+	write(t, filepath.Join(dir, "configs/providers/b.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
+	write(t, filepath.Join(user, "tapgw/providers/a.toml"), "kind = \"tools\"\ndir = \"d\"")
+	write(t, filepath.Join(user, "tapgw/providers/c.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
+	write(t, filepath.Join(user, "tapgw/tapgw.toml"), "listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\ncopilot.max_rounds = 7")
+	write(t, filepath.Join(dir, "configs/tapgw.toml"), "listen = \"127.0.0.1:9400\"\ncopilot.max_rounds = 8")
+	found := func() Files {
+		f, err := Find(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := found()
+	if got, want := told(f.Providers()), "a: barred; a: barred; a: tools; b: barred; c: connect; "; got != want {
+		t.Errorf("untrusted: %s, want %s", got, want)
+	}
+	if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 || c.LogLevel != "debug" {
+		t.Errorf("untrusted: %+v, %v", c, err)
+	}
+	if _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := told(f.Providers()), "a: connect; b: 1 faults; c: connect; "; got != want {
+		t.Errorf("trusted: %s, want %s", got, want)
+	}
+	c, err := found().Load()
+	if err != nil || c.Listen != "127.0.0.1:1" || c.Copilot.MaxRounds != 8 || c.LogLevel != "debug" {
+		t.Errorf("trusted: %+v, %v", c, err)
+	}
+	write(t, filepath.Join(dir, ".tapgw/tapgw.toml"), `listen = "127.0.0.1:2"
+insecure = true
+tls_cert = "x"
+tls_key = "x"
+hosts = ["h"]
+api.auth = "none"
+copilot.cli = "x"
+copilot.provider_url = "http://h/"
+copilot.provider_key_env = "X"
+copilot.permissions.shell = "allow"
+`)
+	_, err = found().Load()
+	faults, _ := errors.AsType[Faults](err)
+	if len(faults) != 9 || faults[0].Line != 1 || !strings.Contains(faults[8].Message, "copilot.provider_key_env: a project's file can't set it: write it into "+user) {
+		t.Errorf("faults:\n%s", lines(faults))
 	}
 }
 
@@ -328,8 +385,8 @@ func TestFind(t *testing.T) {
 	t.Cleanup(xdg.Reload)
 	expect := func(named, want string) {
 		t.Helper()
-		got, err := Find(dir, named)
-		if err != nil || got != want {
+		f, err := Find(dir, named)
+		if got := f.Project + f.User; err != nil || got != want {
 			t.Errorf("Find(%q) = %q, %v; want %q", named, got, err, want)
 		}
 	}
@@ -337,7 +394,7 @@ func TestFind(t *testing.T) {
 	byUser := write(t, filepath.Join(user, "tapgw", "tapgw.toml"), "")
 	expect("", byUser)
 	here := write(t, filepath.Join(dir, "configs", "tapgw.toml"), "")
-	expect("", here)
+	expect("", here+byUser)
 	byEnv := write(t, filepath.Join(dir, "env.toml"), "")
 	t.Setenv(EnvConfig, byEnv)
 	expect("", byEnv)
@@ -382,9 +439,6 @@ func TestPaths(t *testing.T) {
 	if got := Home(); got != "/u/.copilot" {
 		t.Errorf("without: %s", got)
 	}
-	if got := ProvidersBeside("/a/tapgw.toml"); got != "/a/providers" {
-		t.Errorf("ProvidersBeside: %s", got)
-	}
 }
 
 func write(t *testing.T, file, text string) string {
@@ -401,7 +455,7 @@ func write(t *testing.T, file, text string) string {
 // No input panics or hangs, faults stand inside the file, and every key that the
 // TOML library finds has a place.
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"tapgw.toml", "providers/hello.toml.sample"} {
+	for _, name := range []string{"tapgw.toml", "providers/hello.toml.sample", "providers/weather.toml.sample"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/adrg/xdg"
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // EnvLSConfig names lsclient.toml where --config does not.
@@ -116,11 +115,13 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 		named, where = os.Getenv(EnvLSConfig), EnvLSConfig
 	}
 	if named != "" {
-		if !filepath.IsAbs(named) {
-			named = filepath.Join(workspace, named)
+		// Seen from here, not from the workspace: it is trusted.
+		named, err := filepath.Abs(named)
+		if err != nil {
+			return LSFiles{}, fmt.Errorf("%s: %w", where, err)
 		}
 		if _, err := os.Stat(named); err != nil { //nolint:gosec // the user names the file
-			return LSFiles{}, fmt.Errorf("%s: %w", where, err)
+			return LSFiles{}, fmt.Errorf("%s: %s: %w", where, named, errors.Unwrap(err))
 		}
 		return LSFiles{User: named, ToolDirs: existingDirs(filepath.Join(filepath.Dir(named), toolDir))}, nil
 	}
@@ -232,12 +233,7 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	gw.end()
 	a := root.table("allow")
 	a.strs("terminal", &c.Allow.Terminal, notEmpty)
-	a.strs("outside", &c.Allow.Outside, func(s string) error {
-		if !filepath.IsAbs(s) || !doublestar.ValidatePathPattern(s) {
-			return fmt.Errorf(`%q is not a glob of absolute paths, such as "/tmp/build/**"`, s)
-		}
-		return nil
-	})
+	a.strs("outside", &c.Allow.Outside, isOutside)
 	a.strs("web", &c.Allow.Web, isHost)
 	a.strs("mcp", &c.Allow.MCP, notEmpty)
 	a.strs("tools", &c.Allow.Tools, notEmpty)

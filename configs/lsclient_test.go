@@ -155,7 +155,7 @@ func TestFindLSClient(t *testing.T) {
 	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
 		t.Errorf("a project's server gave %v", err)
 	}
-	named, err := FindLSClient(work, ".tapgw/lsclient.toml")
+	named, err := FindLSClient(work, project)
 	if err != nil || named.User != project || named.Project != "" {
 		t.Errorf("a named file gives %+v, %v", named, err)
 	}

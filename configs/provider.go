@@ -3,13 +3,15 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
 )
 
 // Kinds of providers.
@@ -33,10 +35,14 @@ type Provider struct {
 	File     string
 	Kind     string
 	Command  []string
-	CWD      string
+	CWD      string // seen from the gateway's working directory
 	Env      map[string]string
+	Dir      string     // of drop-in tools, seen from there, too
+	Permit   Permit     // of drop-in tools
+	HTTP     []HTTPTool // by name
 	Sessions Sessions
-	Grants   []string // transforms, gates, context
+	Grants   []string // transforms, gates, context; never of a project's file
+	Rules    ToolRules
 	Enabled  bool
 }
 
@@ -46,42 +52,39 @@ type Sessions struct {
 	Mode  string
 	Label string // the label that sessions must have, "" for any
 	CWD   string // a glob that their directory must match, "" for any
+	Host  string // the kind of host that they must have, "" for any
 }
 
-// ProvidersBeside is the directory of the provider files that belong to a
-// tapgw.toml.
-func ProvidersBeside(config string) string {
-	return filepath.Join(filepath.Dir(config), "providers")
+// Match reports whether a session of this label, directory and kind of host is
+// one that the provider is for.
+func (s Sessions) Match(label, cwd, host string) bool {
+	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
+		return false
+	}
+	if s.CWD == "" {
+		return true
+	}
+	ok, err := doublestar.PathMatch(s.CWD, cwd)
+	return ok && err == nil
+}
+
+// ToolRules is what the user says of a provider's tools, whatever it says itself.
+type ToolRules struct {
+	Allow, Deny []string      // globs of names; no Allow: all
+	Prefix      string        // before each name
+	Concurrency int           // calls at once; 0: as the provider says
+	Timeout     time.Duration // of a call at most; 0: as the tool says
+}
+
+// Permit is what drop-in tools may do besides reading what lies in the session's
+// directory.
+type Permit struct {
+	Tools   []string // names of those that edit files, run programs or reach the network
+	Outside []string // globs of absolute paths
 }
 
 // providerSuffix is how the names of provider files end.
 const providerSuffix = ".toml"
-
-// LoadProviders reads the provider files in a directory, by name. A file with a
-// fault gives faults and no provider; a directory that is missing has no files.
-func LoadProviders(dir string) ([]Provider, Faults, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("reading the provider files: %w", err)
-	}
-	var providers []Provider
-	var faults Faults
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), providerSuffix) || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		p, err := LoadProvider(filepath.Join(dir, e.Name()))
-		if fs, ok := errors.AsType[Faults](err); ok {
-			faults = append(faults, fs...)
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		providers = append(providers, p)
-	}
-	return providers, faults, nil
-}
 
 // LoadProvider reads a provider file. The error is [Faults] where it was read.
 func LoadProvider(file string) (Provider, error) {
@@ -103,6 +106,10 @@ var (
 
 // ParseProvider reads the text of a provider file, which names the provider.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
+	return parseProvider(file, data, false)
+}
+
+func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	p := Provider{
 		Name:     strings.TrimSuffix(filepath.Base(file), providerSuffix),
 		File:     file,
@@ -142,26 +149,74 @@ func ParseProvider(file string, data []byte) (Provider, Faults) {
 		}
 		return nil
 	})
+	t.str("dir", &p.Dir, isPath)
+	permit := t.table("permit")
+	permit.strs("tools", &p.Permit.Tools, notEmpty)
+	permit.strs("outside", &p.Permit.Outside, isOutside)
+	permit.end()
+	p.HTTP = t.httpTools("tools")
+	if p.Kind == KindTools || p.Kind == KindHTTP {
+		p.Sessions.Mode = SessionsAll // they run in the gateway: one of them does for all
+	}
 	t.sessions(&p.Sessions)
 	t.strs("grants", &p.Grants, oneOf(grants...))
+	t.strs("allow", &p.Rules.Allow, isToolGlob)
+	t.strs("deny", &p.Rules.Deny, isToolGlob)
+	t.str("prefix", &p.Rules.Prefix, func(s string) error {
+		if !toolPrefix.MatchString(s) {
+			return fmt.Errorf("%q is not the beginning of a tool's name: at most 32 letters, digits, dashes and underscores", s)
+		}
+		return nil
+	})
+	t.integer("concurrency", &p.Rules.Concurrency, 0, 1000)
+	t.duration("timeout", &p.Rules.Timeout, 0, time.Hour)
 	t.boolean("enabled", &p.Enabled)
 	t.end()
 	p.together(t)
+	if project && len(p.Grants) > 0 {
+		t.fault("grants", "a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
+	}
 	if len(doc.faults) > 0 {
 		return Provider{}, doc.sorted()
 	}
 	return p, nil
 }
 
+// belongs says which kinds a key is for; the others are for all.
+var belongs = map[string][]string{
+	"command": {KindCommand, KindMCP},
+	"cwd":     {KindCommand, KindMCP},
+	"env":     {KindCommand, KindMCP},
+	"dir":     {KindTools},
+	"permit":  {KindTools},
+	"tools":   {KindHTTP},
+}
+
 // together checks keys against each other.
 func (p *Provider) together(t *table) {
-	_, has := t.values["command"]
-	switch {
-	case !t.good("kind") || !t.good("command"):
-	case p.Kind == KindCommand && len(p.Command) == 0:
-		t.fault("kind", `"command" needs command = ["program", "argument"]`)
-	case has && slices.Contains([]string{KindConnect, KindTools, KindHTTP}, p.Kind):
-		t.fault("command", `belongs to kind = "command" and "mcp"; a provider of kind %q is not started by a command`, p.Kind)
+	if !t.good("kind") || p.Kind == "" {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(belongs)) {
+		if _, has := t.values[key]; has && t.good(key) && !slices.Contains(belongs[key], p.Kind) {
+			t.fault(key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(belongs[key]), p.Kind)
+		}
+	}
+	needs := func(key, example string) {
+		if _, has := t.values[key]; !has {
+			t.fault("kind", "%q needs %s", p.Kind, example)
+		}
+	}
+	switch p.Kind {
+	case KindCommand:
+		needs("command", `command = ["program", "argument"]`)
+		if t.good("command") && t.good("kind") && len(p.Command) == 0 {
+			t.fault("kind", `"command" needs command = ["program", "argument"]`)
+		}
+	case KindTools:
+		needs("dir", `dir = "directory"`)
+	case KindHTTP:
+		needs("tools", "a table [tools.NAME] for each tool")
 	}
 }
 
@@ -174,11 +229,12 @@ func (t *table) sessions(into *Sessions) {
 		sub := t.table(key)
 		sub.str("label", &f.Label, nil)
 		sub.str("cwd", &f.CWD, func(glob string) error {
-			if _, err := path.Match(glob, ""); err != nil {
+			if !doublestar.ValidatePathPattern(glob) {
 				return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
 			}
 			return nil
 		})
+		sub.str("host", &f.Host, notEmpty)
 		if len(sub.values) == 0 {
 			t.fault(key, `must be "each", "all", or a filter such as { label = "review" }`)
 		}
@@ -190,6 +246,22 @@ func (t *table) sessions(into *Sessions) {
 		v, _ := t.take(key)
 		t.mismatch(key, `"each", "all", or a filter such as { label = "review" }`, v)
 	}
+}
+
+var toolPrefix = regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}$`)
+
+func isToolGlob(s string) error {
+	if _, err := path.Match(s, ""); err != nil || s == "" {
+		return fmt.Errorf(`%q is not a glob of tools' names, such as "get_*"`, s)
+	}
+	return nil
+}
+
+func isOutside(s string) error {
+	if !filepath.IsAbs(s) || !doublestar.ValidatePathPattern(s) {
+		return fmt.Errorf(`%q is not a glob of absolute paths, such as "/tmp/build/**"`, s)
+	}
+	return nil
 }
 
 func noNUL(s string) error {

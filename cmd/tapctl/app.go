@@ -57,6 +57,7 @@ Examples:
 			toolsCommand(),
 			modelsCommand(),
 			statusCommand(),
+			reloadCommand(),
 			watchCommand(),
 		},
 	}
@@ -127,14 +128,14 @@ func configured(c *ucli.Context) (string, error) {
 		return "", err
 	}
 	named := c.String("config")
-	file, err := configs.Find(dir, named)
+	files, err := configs.Find(dir, named)
 	if err != nil {
 		return "", cli.Usage("%v", err)
 	}
-	if file == "" {
-		return "", nil
+	if files.User == "" {
+		return "", nil // a project's file does not say where the gateway is
 	}
-	config, err := configs.Load(file)
+	config, err := files.Load()
 	if err != nil {
 		if named != "" || os.Getenv(cli.EnvConfig) != "" {
 			return "", cli.Failed("%v", err)

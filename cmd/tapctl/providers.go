@@ -10,8 +10,8 @@ import (
 func providersCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "providers",
-		Usage:       "list connected providers, or stop one",
-		Description: "Examples:\n  tapctl providers\n  tapctl providers stop hello",
+		Usage:       "list connected providers; stop, start and read those that files name",
+		Description: "Examples:\n  tapctl providers\n  tapctl providers restart hello\n  tapctl providers log hello",
 		Action:      short(0, listProviders),
 		Subcommands: []*ucli.Command{
 			{
@@ -20,19 +20,50 @@ func providersCommand() *ucli.Command {
 				Action:      short(0, listProviders),
 			},
 			{
-				Name: "stop", Usage: "close the connections of a provider", ArgsUsage: "NAME",
-				Description: "Examples:\n  tapctl providers stop hello",
-				BashComplete: completing(func(k *call, flag string) {
-					if providers, err := k.gw.Providers(k.ctx); err == nil && flag == "" && k.NArg() == 0 {
-						for _, p := range providers {
-							cli.Candidate(k.Context, p.Name, p.State)
-						}
-					}
-				}),
-				Action: short(1, stopProvider),
+				Name: "stop", Usage: "stop what runs of a provider, or close its connections", ArgsUsage: "NAME",
+				Description: `A provider that a file names stays stopped until it is started, or the gateway is.
+Of another the connections are closed, and it may come back.
+
+Examples:
+  tapctl providers stop hello`,
+				BashComplete: providerNames(),
+				Action: short(1, steerProvider("stopped", func(k *call, name string) (int, error) {
+					return k.gw.StopProvider(k.ctx, name)
+				})),
+			},
+			{
+				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
+				Description: "One that was stopped, or has failed too often. What runs goes on.\n\nExamples:\n  tapctl providers start hello",
+				Action: short(1, steerProvider("started", func(k *call, name string) (int, error) {
+					return k.gw.StartProvider(k.ctx, name)
+				})),
+			},
+			{
+				Name: "restart", Usage: "stop what runs of a provider that a file names, and start it", ArgsUsage: "NAME",
+				Description:  "Examples:\n  tapctl providers restart hello",
+				BashComplete: providerNames(),
+				Action: short(1, steerProvider("restarted", func(k *call, name string) (int, error) {
+					return k.gw.RestartProvider(k.ctx, name)
+				})),
+			},
+			{
+				Name: "log", Usage: "show the last lines of a provider that a file names", ArgsUsage: "NAME",
+				Description:  "What it printed, and what became of its processes.\n\nExamples:\n  tapctl providers log hello",
+				BashComplete: providerNames(),
+				Action:       short(1, providerLog),
 			},
 		},
 	}
+}
+
+func providerNames() ucli.BashCompleteFunc {
+	return completing(func(k *call, flag string) {
+		if providers, err := k.gw.Providers(k.ctx); err == nil && flag == "" && k.NArg() == 0 {
+			for _, p := range providers {
+				cli.Candidate(k.Context, p.Name, p.State)
+			}
+		}
+	})
 }
 
 func listProviders(k *call) error {
@@ -54,18 +85,74 @@ func providersTable(providers []client.Provider) *cli.Table {
 	return t
 }
 
-func stopProvider(k *call) error {
+// providerName is the argument of a subcommand.
+func providerName(k *call) (string, error) {
 	name := k.Args().First()
 	if name == "" {
-		return cli.Usage("providers stop: needs the name of a provider (see tapctl providers)")
+		return "", cli.Usage("providers %s: needs the name of a provider (see tapctl providers)", k.Command.Name)
 	}
-	n, err := k.gw.StopProvider(k.ctx, name)
+	return name, nil
+}
+
+// steerProvider does something with a provider and says to how many processes or
+// connections it was done.
+func steerProvider(done string, do func(*call, string) (int, error)) func(*call) error {
+	return func(k *call) error {
+		name, err := providerName(k)
+		if err != nil {
+			return err
+		}
+		n, err := do(k, name)
+		if err != nil {
+			return err
+		}
+		if k.out.JSON {
+			return k.out.Document(map[string]int{done: n})
+		}
+		k.out.Notef("%s %s: %d", done, name, n)
+		return nil
+	}
+}
+
+func providerLog(k *call) error {
+	name, err := providerName(k)
+	if err != nil {
+		return err
+	}
+	lines, err := k.gw.ProviderLog(k.ctx, name)
 	if err != nil {
 		return err
 	}
 	if k.out.JSON {
-		return k.out.Document(map[string]int{"stopped": n})
+		return k.out.Document(list(lines))
 	}
-	k.out.Notef("closed %d connections of %s", n, name)
+	for _, line := range lines {
+		if err := k.out.Printf("%s\n", cli.Clean(line)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func reloadCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:        "reload",
+		Usage:       "make the gateway read its provider files now",
+		Description: "It follows their changes by itself; this is for whoever can't wait. Exit code 1 when\na file has a fault.\n\nExamples:\n  tapctl reload",
+		Action: short(0, func(k *call) error {
+			faults, err := k.gw.Reload(k.ctx)
+			if err != nil {
+				return err
+			}
+			if k.out.JSON {
+				err = k.out.Document(map[string][]client.Fault{"faults": list(faults)})
+			} else {
+				err = printFaults(k, faults)
+			}
+			if err == nil && len(faults) > 0 {
+				err = cli.Reported(cli.ExitFailed)
+			}
+			return err
+		}),
+	}
 }

@@ -6,6 +6,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/client"
 )
 
 func statusCommand() *ucli.Command {
@@ -25,12 +26,16 @@ func statusCommand() *ucli.Command {
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
 			}
-			for _, f := range s.Faults {
-				if err := k.out.Printf("%s\n", k.out.Paint(cli.Red, cli.Clean(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
-					return err
-				}
-			}
-			return nil
+			return printFaults(k, s.Faults)
 		}),
 	}
+}
+
+func printFaults(k *call, faults []client.Fault) error {
+	for _, f := range faults {
+		if err := k.out.Printf("%s\n", k.out.Paint(cli.Red, cli.Clean(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -42,21 +42,16 @@ Examples:
 	}
 }
 
-// loadConfig reads the config file that applies and returns its path, "" when
-// there is none and the defaults hold.
-func loadConfig(c *ucli.Context) (configs.Config, string, error) {
-	path, err := findConfig(c)
-	if err != nil || path == "" {
-		return configs.Default(), "", err
-	}
-	config, err := configs.Load(path)
-	return config, path, err
-}
-
-func findConfig(c *ucli.Context) (string, error) {
+// loadConfig finds the config files that apply and reads them.
+func loadConfig(c *ucli.Context) (configs.Config, configs.Files, error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
-		return "", err
+		return configs.Config{}, configs.Files{}, err
 	}
-	return configs.Find(dir, c.String("config"))
+	files, err := configs.Find(dir, c.String("config"))
+	if err != nil {
+		return configs.Config{}, files, err
+	}
+	config, err := files.Load()
+	return config, files, err
 }

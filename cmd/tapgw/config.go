@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -32,35 +29,33 @@ Examples:
 }
 
 func checkConfig(c *ucli.Context) error {
-	files, err := filesToCheck(c)
+	files, faults, err := checkFiles(c)
 	if err != nil {
 		return err
 	}
 	out := cli.Out(c)
-	faults := []configs.Fault{}
-	for _, file := range files {
-		found, err := configs.Check(file)
-		if err != nil {
+	if out.JSON {
+		if err := out.Document(append(configs.Faults{}, faults...)); err != nil {
 			return err
 		}
-		faults = append(faults, found...)
-		if out.JSON {
-			continue
-		}
-		if len(found) == 0 {
+	} else {
+		for _, file := range files {
+			good := true
+			for _, f := range faults {
+				if f.File != file {
+					continue
+				}
+				good = false
+				if err := out.Printf("%s\n", f.Error()); err != nil {
+					return err
+				}
+			}
+			if !good {
+				continue
+			}
 			if err := out.Printf("%s: %s\n", file, out.Paint(cli.Green, "ok")); err != nil {
 				return err
 			}
-		}
-		for _, f := range found {
-			if err := out.Printf("%s\n", f.Error()); err != nil {
-				return err
-			}
-		}
-	}
-	if out.JSON {
-		if err := out.Document(faults); err != nil {
-			return err
 		}
 	}
 	if len(files) == 0 {
@@ -72,40 +67,48 @@ func checkConfig(c *ucli.Context) error {
 	return nil
 }
 
-// filesToCheck are the files that are named, else the one that applies with
-// those beside it.
-func filesToCheck(c *ucli.Context) ([]string, error) {
+// checkFiles checks the files that are named, else all that apply, and returns
+// which they are.
+func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	for _, f := range c.Args().Slice() {
+		if f == "" {
+			return nil, nil, cli.Usage("config check: an empty file name")
+		}
+		if c.IsSet("workdir") && !filepath.IsAbs(f) {
+			f = filepath.Join(dir, f)
+		}
+		found, err := configs.Check(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, faults = append(files, f), append(faults, found...)
 	}
 	if c.NArg() > 0 {
-		files := slices.Clone(c.Args().Slice())
-		for i, f := range files {
-			if f == "" {
-				return nil, cli.Usage("config check: an empty file name")
-			}
-			if c.IsSet("workdir") && !filepath.IsAbs(f) {
-				files[i] = filepath.Join(dir, f)
-			}
+		return files, faults, nil
+	}
+	all, err := configs.Find(dir, c.String("config"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if files, faults, err = all.CheckAll(); err != nil || c.IsSet("workdir") {
+		return files, faults, err
+	}
+	// As people would name them from here.
+	local := func(file string) string {
+		if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) {
+			return rel
 		}
-		return files, nil
+		return file
 	}
-	file, err := configs.Find(dir, c.String("config"))
-	if err != nil || file == "" {
-		return nil, err
+	for i := range files {
+		files[i] = local(files[i])
 	}
-	if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) && !c.IsSet("workdir") {
-		file = rel
+	for i := range faults {
+		faults[i].File = local(faults[i].File)
 	}
-	beside, err := filepath.Glob(filepath.Join(escapeGlob(configs.ProvidersBeside(file)), "*.toml"))
-	if err != nil && !errors.Is(err, filepath.ErrBadPattern) {
-		return nil, err
-	}
-	return append([]string{file}, beside...), nil
-}
-
-// escapeGlob makes a pattern that matches a path and nothing else.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+	return files, faults, nil
 }

@@ -23,6 +23,7 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
+	"tapgw/internal/supervisor"
 )
 
 // How long the end of a gateway may take, all in all less than 15 s.
@@ -35,14 +36,15 @@ const (
 // files in the state directory and the lock on that.
 type daemon struct {
 	// Fixed at start.
-	log     *slog.Logger
-	state   stateDir
-	lock    *proc.Lock
-	gateway *gateway.Gateway
-	server  *server.Server
-	runtime *copilot.Runtime
-	info    gatewayInfo
-	served  chan error // gets the one result of the server
+	log        *slog.Logger
+	state      stateDir
+	lock       *proc.Lock
+	gateway    *gateway.Gateway
+	server     *server.Server
+	runtime    *copilot.Runtime
+	supervisor *supervisor.Supervisor
+	info       gatewayInfo
+	served     chan error // gets the one result of the server
 
 	mu     sync.Mutex // guards the fields that follow
 	files  []ownFile
@@ -58,9 +60,9 @@ type ownFile struct {
 // daemonOptions say what gateway to run.
 type daemonOptions struct {
 	config configs.Config
-	home   string          // of the Copilot runtime, and of our state
-	faults []configs.Fault // of the provider files, for the status
-	key    string          // of the model endpoint
+	home   string        // of the Copilot runtime, and of our state
+	files  configs.Files // of providers to run
+	key    string        // of the model endpoint
 	log    *slog.Logger
 }
 
@@ -102,12 +104,21 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 			return fmt.Errorf("removing a stale file: %w", err)
 		}
 	}
+	// Tokens of providers that start themselves.
+	if err := os.RemoveAll(d.state.tokens()); err != nil {
+		return fmt.Errorf("removing stale files: %w", err)
+	}
 	d.assemble(o, cert)
 	if err := d.server.Listen(o.config.Listen); err != nil {
 		return listenError(o.config.Listen, err)
 	}
 	d.info.URL = localURL(d.server.URL())
-	return d.writeFiles()
+	d.supervisor.Open(d.info.URL)
+	if err := d.writeFiles(); err != nil {
+		d.supervisor.Close()
+		return err
+	}
+	return nil
 }
 
 // assemble puts the parts together; nothing runs yet.
@@ -133,6 +144,14 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		Log:        d.log,
 		Starters:   map[string]gateway.Starter{copilot.Kind: d.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
+	d.supervisor = supervisor.New(supervisor.Options{
+		Gateway:    d.gateway,
+		Files:      o.files,
+		TokenDir:   d.state.tokens(),
+		Launch:     map[string]supervisor.Launcher{configs.KindTools: launchTools},
+		HTTPClient: clientOf(cert),
+		Log:        d.log,
+	})
 	hosts := o.config.Hosts
 	// The address that it listens on was named by the user, too.
 	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !everywhere(host) {
@@ -144,9 +163,15 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		Version: d.info.Version,
 		Hosts:   hosts,
 		TLS:     cert,
+
+		Supervisor: d.supervisor,
+		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status: func() server.StatusInfo {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
-			for _, f := range o.faults {
+			if f := o.files.Project; f != "" && !o.files.Trusted {
+				i.Faults = append(i.Faults, server.StatusFault{File: f, Line: 1, Column: 1, Message: "a project's file, left out: run tapgw trust " + o.files.Workdir + " if you trust all that lies there, and start the gateway again"})
+			}
+			for _, f := range d.supervisor.Faults() {
 				i.Faults = append(i.Faults, server.StatusFault(f))
 			}
 			return i
@@ -203,6 +228,7 @@ func (d *daemon) cleanUp() {
 func (d *daemon) stop() {
 	// Nobody new is to come.
 	d.remove(d.state.gateway())
+	d.supervisor.Quiesce()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -211,6 +237,9 @@ func (d *daemon) stop() {
 		if err := d.server.Shutdown(ctx); err != nil {
 			d.log.Warn("not everything ended in time", "error", err)
 		}
+		var providers sync.WaitGroup
+		defer providers.Wait()
+		providers.Go(d.supervisor.Close)
 		ctx, cancel = context.WithTimeout(context.Background(), runtimeTime)
 		defer cancel()
 		if err := d.runtime.Close(ctx); err != nil {

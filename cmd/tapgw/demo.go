@@ -22,7 +22,7 @@ import (
 const (
 	// stepTime is how long a step of the demo may take, bootTime how long the
 	// start of a runtime: a full CLI unpacks itself at its first.
-	stepTime = 20 * time.Second
+	stepTime = 60 * time.Second
 	bootTime = time.Minute
 )
 

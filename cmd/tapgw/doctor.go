@@ -60,7 +60,7 @@ Examples:
 // doctor is what the checks share.
 type doctor struct {
 	config    configs.Config // the defaults where the file has a fault
-	file      string
+	files     configs.Files
 	configErr error
 	state     stateDir
 	probe     func() (copilot.Status, error)
@@ -71,7 +71,7 @@ func newDoctor(ctx context.Context, c *ucli.Context) (*doctor, error) {
 		return nil, err
 	}
 	d := &doctor{state: stateDir(configs.StateDir())}
-	if d.config, d.file, d.configErr = loadConfig(c); d.configErr != nil {
+	if d.config, d.files, d.configErr = loadConfig(c); d.configErr != nil {
 		d.config = configs.Default()
 	}
 	d.probe = sync.OnceValues(func() (copilot.Status, error) {
@@ -101,24 +101,34 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 	if d.configErr != nil {
 		return cli.Fail(cure, "%v", d.configErr)
 	}
-	if d.file == "" {
-		return cli.OK("no file: the defaults apply")
-	}
 	if d.config.TLSCert != "" {
 		if _, err := tls.LoadX509KeyPair(d.config.TLSCert, d.config.TLSKey); err != nil {
-			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.file, err)
+			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.files.User, err)
 		}
 	}
-	providers, faults, err := configs.LoadProviders(configs.ProvidersBeside(d.file))
+	found := "no file: the defaults apply"
 	switch {
-	case err != nil:
-		return cli.Fail(cure, "%v", err)
-	case len(faults) > 0:
-		return cli.Fail(cure, "%v", faults)
-	case len(providers) > 0:
-		return cli.OK("%s, and %d provider files beside it", d.file, len(providers))
+	case d.files.Project != "" && !d.files.Trusted:
+		return cli.Warn("tapgw trust "+d.files.Workdir+", if you trust all that lies there", "%s: a project's file, left out", d.files.Project)
+	case d.files.Project != "" && d.files.User != "":
+		found = d.files.Project + " over " + d.files.User
+	case d.files.Project+d.files.User != "":
+		found = d.files.Project + d.files.User
 	}
-	return cli.OK("%s", d.file)
+	n := 0
+	for _, f := range d.files.Providers() {
+		switch {
+		case f.Barred:
+			return cli.Warn("tapgw trust "+d.files.Workdir+", if you trust all that lies there", "%s: a project's file, left out", f.File)
+		case len(f.Faults) > 0:
+			return cli.Fail(cure, "%v", f.Faults)
+		}
+		n++
+	}
+	if n > 0 {
+		return cli.OK("%s, and %d provider files", found, n)
+	}
+	return cli.OK("%s", found)
 }
 
 func (d *doctor) checkState(context.Context) cli.Result {

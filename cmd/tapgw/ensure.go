@@ -41,7 +41,7 @@ Examples:
 }
 
 func ensure(c *ucli.Context) error {
-	config, file, err := loadConfig(c)
+	config, files, err := loadConfig(c)
 	if err != nil {
 		return err
 	}
@@ -60,12 +60,13 @@ func ensure(c *ucli.Context) error {
 		return err
 	}
 	defer lock.Unlock()
-	args := []string{"serve", "--on-demand"}
+	// It runs elsewhere, but with the files that apply here.
+	args := []string{"serve", "--on-demand", "--workdir=" + files.Workdir}
 	if c.IsSet("listen") {
 		args = append(args, "--listen="+c.String("listen"))
 	}
-	if file != "" {
-		args = append(args, "--config="+file)
+	if named := c.String("config"); named != "" {
+		args = append(args, "--config="+named)
 	}
 	g, err := state.ensure(ctx, args)
 	if err != nil {

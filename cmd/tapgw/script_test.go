@@ -37,7 +37,7 @@ import (
 )
 
 // patience bounds the wait for another process.
-const patience = 25 * time.Second
+const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"tapgw": main})
@@ -103,6 +103,11 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			"oneline": cmdOneLine,
 			"cert":    cmdCert,
 			"healthz": cmdHealthz,
+
+			"tools":    cmdTools,
+			"faults":   cmdFaults,
+			"post":     cmdPost,
+			"waitfile": cmdWaitFile,
 			"terminate": func(ts *testscript.TestScript, _ bool, args []string) {
 				pid, err := strconv.Atoi(args[0])
 				ts.Check(err)
@@ -221,9 +226,9 @@ func cmdServe(ts *testscript.TestScript, _ bool, args []string) {
 // start NAME ARG… starts tapgw beside the script.
 func cmdStart(ts *testscript.TestScript, _ bool, args []string) { begin(ts, args[0], args[1:]...) }
 
-// signal NAME TERM|INT|KILL
+// signal NAME TERM|INT|KILL|HUP
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
-	s := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}[args[1]]
+	s := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}[args[1]]
 	ts.Check(syscall.Kill(of(ts, args[0]).PID(), s))
 }
 

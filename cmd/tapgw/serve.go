@@ -35,7 +35,8 @@ terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap belo
 COPILOT_HOME (default ~/.copilot) while it runs; there is one gateway for each such
 directory.
 
-SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
+It keeps running what provider files name, follows their changes, and reads them at
+once on SIGHUP (as tapctl reload). SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
 it exits 0 within 15. A second signal ends it at once, with exit code 1.
 
 Examples:
@@ -65,6 +66,9 @@ func serve(c *ucli.Context) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -89,13 +93,20 @@ func serve(c *ucli.Context) error {
 		idle = deserted(ctx, c.Duration("grace"), d.gateway.InUse, d.server.LastActivity)
 	}
 	var failed error
-	select {
-	case s := <-signals:
-		o.log.Info("shutting down", "signal", s.String())
-	case <-idle:
-		o.log.Info("shutting down: nobody is left")
-	case err := <-d.served:
-		failed = fmt.Errorf("serving %s: %w", d.info.URL, err)
+	for on := true; on; {
+		on = false
+		select {
+		case <-hangups:
+			d.supervisor.Reload()
+			o.log.Info("provider files read again", "signal", "hangup")
+			on = true
+		case s := <-signals:
+			o.log.Info("shutting down", "signal", s.String())
+		case <-idle:
+			o.log.Info("shutting down: nobody is left")
+		case err := <-d.served:
+			failed = fmt.Errorf("serving %s: %w", d.info.URL, err)
+		}
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -121,7 +132,7 @@ func announce(out *cli.Output, g gatewayInfo) error {
 
 // serveOptions puts flags, environment and config file together.
 func serveOptions(c *ucli.Context) (daemonOptions, error) {
-	config, file, err := loadConfig(c)
+	config, files, err := loadConfig(c)
 	if err != nil {
 		return daemonOptions{}, err
 	}
@@ -133,30 +144,24 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 		level = "debug"
 	}
 	log := newLogger(c.App.ErrWriter, level)
-	o := daemonOptions{config: config, home: configs.Home(), log: log}
+	o := daemonOptions{config: config, files: files, home: configs.Home(), log: log}
 	if config.Copilot.ProviderURL != "" {
 		if o.key = os.Getenv(config.Copilot.ProviderKeyEnv); o.key == "" {
 			log.Warn("the model endpoint gets no key: the variable is not set", "variable", config.Copilot.ProviderKeyEnv)
 		}
 	}
 	if config.API.Auth == configs.AuthNone {
-		log.Warn("api.auth has no effect in this version: every request needs the admin token", "auth", config.API.Auth)
+		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions under /api/copilot without a token", "auth", config.API.Auth)
 	}
-	if file == "" {
-		return o, nil
+	for _, file := range []string{files.User, files.Project} {
+		switch {
+		case file == "":
+		case file == files.Project && !files.Trusted:
+			log.Warn("a project's config file was left out: run tapgw trust if you trust the directory", "file", file)
+		default:
+			log.Info("config file read", "file", file)
+		}
 	}
-	log.Info("config file read", "file", file)
-	providers, faults, err := configs.LoadProviders(configs.ProvidersBeside(file))
-	if err != nil {
-		return daemonOptions{}, err
-	}
-	for _, f := range faults {
-		log.Warn("fault in a provider file", "fault", f.Error())
-	}
-	if len(providers)+len(faults) > 0 {
-		log.Warn("provider files are checked but not started by this version: start them yourself", "files", len(providers))
-	}
-	o.faults = faults
 	return o, nil
 }
 

@@ -30,6 +30,9 @@ func (d stateDir) log() string           { return d.file("gateway.log") }
 func (d stateDir) providerToken() string { return d.file(".provider-token") }
 func (d stateDir) adminToken() string    { return d.file(".admin-token") }
 
+// tokens is the directory of the tokens of providers that start themselves.
+func (d stateDir) tokens() string { return d.file("providers") }
+
 // gatewayInfo is gateway.json.
 type gatewayInfo struct {
 	URL       string    `json:"url"`

@@ -185,18 +185,3 @@ func TestRemoveLeavesOthersFiles(t *testing.T) {
 		t.Errorf("the other's is gone: %v", err)
 	}
 }
-
-func TestEscapeGlob(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a[b]*?")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "x.toml")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.toml"))
-	if err != nil || len(found) != 1 || found[0] != file {
-		t.Errorf("found %q, %v", found, err)
-	}
-}

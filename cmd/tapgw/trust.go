@@ -50,7 +50,8 @@ func untrustCommand() *ucli.Command {
 		Name:      "untrust",
 		Usage:     "take a directory's trust back",
 		ArgsUsage: "DIR",
-		Description: `What runs already is not stopped: restart the gateway, or stop its providers.
+		Description: `A running gateway stops what it runs of the directory's provider files; its
+tapgw.toml it has read for good.
 
 Examples:
   tapgw untrust ~/src/some-project`,

@@ -198,13 +198,47 @@ func (c *Client) Providers(ctx context.Context) ([]Provider, error) {
 	return get[[]Provider](ctx, c, "/providers", nil)
 }
 
-// StopProvider closes all connections of that name and returns their number.
+// StopProvider stops what runs of a provider that a file names, or closes all
+// connections of that name, and returns their number.
 func (c *Client) StopProvider(ctx context.Context, name string) (int, error) {
-	var r struct {
-		Stopped int `json:"stopped"`
+	return c.steer(ctx, name, "stop")
+}
+
+// StartProvider starts a provider that a file names and that was stopped or has
+// failed, and returns for how many sessions it runs.
+func (c *Client) StartProvider(ctx context.Context, name string) (int, error) {
+	return c.steer(ctx, name, "start")
+}
+
+// RestartProvider ends what runs of a provider that a file names and starts it
+// again, for as many sessions as it returns.
+func (c *Client) RestartProvider(ctx context.Context, name string) (int, error) {
+	return c.steer(ctx, name, "restart")
+}
+
+func (c *Client) steer(ctx context.Context, name, what string) (n int, err error) {
+	var done map[string]int
+	err = c.do(ctx, http.MethodPost, "/providers/"+url.PathEscape(name)+"/"+what, nil, struct{}{}, &done)
+	for _, count := range done { // its one member says what was done
+		n += count
 	}
-	err := c.do(ctx, http.MethodPost, "/providers/"+url.PathEscape(name)+"/stop", nil, struct{}{}, &r)
-	return r.Stopped, err
+	return n, err
+}
+
+// ProviderLog returns the last lines of a provider that a file names, oldest
+// first.
+func (c *Client) ProviderLog(ctx context.Context, name string) ([]string, error) {
+	return get[[]string](ctx, c, "/providers/"+url.PathEscape(name)+"/log", nil)
+}
+
+// Reload makes the gateway read its provider files now, and returns what is wrong
+// in them.
+func (c *Client) Reload(ctx context.Context) ([]Fault, error) {
+	var r struct {
+		Faults []Fault `json:"faults"`
+	}
+	err := c.do(ctx, http.MethodPost, "/reload", nil, struct{}{}, &r)
+	return r.Faults, err
 }
 
 // Tools lists the tools of one session, or of all ("").

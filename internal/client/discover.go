@@ -126,6 +126,15 @@ func discoverToken(given string) (string, error) {
 	return token, nil
 }
 
+// TokenFile is where a gateway of this user keeps its admin token while it runs.
+func TokenFile() (string, error) {
+	dir, err := StateDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, tokenFile), nil
+}
+
 // readOwn reads a small file that must be the user's own: what others can
 // write could send the token to them.
 func readOwn(path string) ([]byte, error) {

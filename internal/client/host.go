@@ -35,6 +35,9 @@ const (
 // anew.
 var ErrSessionEnded = errors.New("the gateway has ended this session")
 
+// ErrLost says that the connection to the gateway was lost; it is made anew.
+var ErrLost = errors.New("the connection to the gateway was lost")
+
 // HostTool is a tool that the gateway's providers give to a session.
 type HostTool struct {
 	Name        string          `json:"name"`
@@ -117,7 +120,7 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 			if h.o.State != nil {
 				why := h.ended()
 				if why == nil {
-					why = errors.New("the connection to the gateway was lost")
+					why = ErrLost
 				}
 				h.o.State(false, why)
 			}
@@ -183,7 +186,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 		"protocolVersion": hostVersion,
 		"token":           gw.token,
 		"host":            map[string]string{"name": h.o.Name, "version": h.o.Version},
-		"capabilities":    map[string]bool{"send": h.o.Send != nil, "log": h.o.Log != nil, "hooks": true, "interrupt": h.o.Interrupt != nil, "liveTools": true},
+		"capabilities":    map[string]bool{"send": h.o.Send != nil, "log": h.o.Log != nil, "hooks": true, "interrupt": h.o.Interrupt != nil, "liveTools": true, "injects": true},
 		"aliases":         h.o.Aliases,
 	}, nil); err != nil {
 		return nil, gw.hostError(limited, "initialize", err)
@@ -205,7 +208,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	close(h.back)
 	h.mu.Unlock()
 	if busy {
-		h.Busy(true)
+		h.Busy()
 	}
 	h.setTools(registered.Revision, registered.Tools)
 	if h.o.State != nil {
@@ -361,6 +364,9 @@ func (h *HostSession) CallTool(ctx context.Context, callID, name string, args js
 			_ = conn.Notify(context.WithoutCancel(ctx), "tool/cancel", map[string]any{"callId": callID, "reason": "interrupted"})
 		}
 	}
+	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrLost
+	}
 	return r, err
 }
 
@@ -402,16 +408,32 @@ func (h *HostSession) Event(event string, data any) {
 	h.notify("session/event", map[string]any{"sessionId": h.ID(), "event": event, "data": data})
 }
 
-// Busy says whether a turn runs.
-func (h *HostSession) Busy(busy bool) {
+// Busy says that a turn runs.
+func (h *HostSession) Busy() {
+	h.setBusy(true)
+	h.notify("session/update", map[string]any{"id": h.ID(), "state": "busy"})
+}
+
+// Idle says that no turn runs. It returns how many prompts the gateway held back
+// for that and sends now; none where the gateway is away.
+func (h *HostSession) Idle(ctx context.Context) (injects int) {
+	h.setBusy(false)
 	h.mu.Lock()
-	h.busy = busy
+	conn := h.conn
 	h.mu.Unlock()
-	state := "idle"
-	if busy {
-		state = "busy"
+	var r struct {
+		Injects int `json:"injects"`
 	}
-	h.notify("session/update", map[string]any{"id": h.ID(), "state": state})
+	if conn != nil {
+		_ = conn.Call(ctx, "session/update", map[string]any{"id": h.ID(), "state": "idle"}, &r)
+	}
+	return r.Injects
+}
+
+func (h *HostSession) setBusy(busy bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy = busy
 }
 
 func (h *HostSession) notify(method string, params any) {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tapgw/internal/proc"
+)
+
+// wait waits until is says nothing more is missing.
+func wait(ts *testscript.TestScript, is func() (missing string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	missing := ""
+	if err := poll(ctx, func() bool { missing = is(); return missing == "" }); err != nil {
+		ts.Fatalf("%s", missing)
+	}
+}
+
+// tools NAME TOOL… waits until the tools of a gateway's sessions are these.
+func cmdTools(ts *testscript.TestScript, _ bool, args []string) {
+	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
+	defer c.Close()
+	wait(ts, func() string {
+		tools, err := c.Tools(context.Background(), "")
+		ts.Check(err)
+		names := []string{}
+		for _, t := range tools {
+			names = append(names, t.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, args[1:]) {
+			return fmt.Sprintf("the tools are %q, want %q: %s", names, args[1:], strings.Join(of(ts, args[0]).lines(proc.Stderr), "\n"))
+		}
+		return ""
+	})
+}
+
+// faults NAME [REGEXP] waits until a fault in the gateway's status matches, or
+// there is none.
+func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
+	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
+	defer c.Close()
+	wait(ts, func() string {
+		s, err := c.Status(context.Background())
+		ts.Check(err)
+		for _, f := range s.Faults {
+			if line := fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message); len(args) > 1 && regexp.MustCompile(args[1]).MatchString(line) {
+				return ""
+			}
+		}
+		if len(args) == 1 && len(s.Faults) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("the faults are %v, want %q", s.Faults, args[1:])
+	})
+}
+
+// post NAME PATH ANSWER makes a request of the admin API.
+func cmdPost(ts *testscript.TestScript, _ bool, args []string) {
+	token, err := os.ReadFile(stateDir(ts.Getenv("STATE")).adminToken())
+	ts.Check(err)
+	req, err := http.NewRequest(http.MethodPost, "http://"+ts.Getenv(args[0]+"_ADDR")+"/api/v1"+args[1], strings.NewReader("{}"))
+	ts.Check(err)
+	req.Header.Set("Authorization", "Bearer "+string(token))
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	if got := strings.TrimSpace(string(body)); got != args[2] {
+		ts.Fatalf("%s answered %s %s, want %s", args[1], resp.Status, got, args[2])
+	}
+}
+
+// waitfile FILE waits until a file is there.
+func cmdWaitFile(ts *testscript.TestScript, _ bool, args []string) {
+	wait(ts, func() string {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}

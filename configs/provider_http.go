@@ -1,0 +1,312 @@
+package configs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// HTTPTool is a table [tools.NAME] of a provider of kind http: a tool whose calls
+// are HTTP requests.
+type HTTPTool struct {
+	Name        string
+	Description string
+	Method      string            // GET where there is no body, else POST
+	URL         Template          // arguments in its path and its query
+	Headers     map[string]string // with ${NAME} for variables of the environment
+	Body        string            // JSON in whose strings arguments stand; "": none
+	Args        []HTTPArg         // by name
+	Timeout     time.Duration     // of the whole request
+	Result      string            // ResultText, ResultJSON, or a JSON pointer
+}
+
+// HTTPArg is an argument of an [HTTPTool].
+type HTTPArg struct {
+	Name        string   `json:"-"`
+	Type        string   `json:"type"` // string, integer, number or boolean
+	Description string   `json:"description,omitempty"`
+	Enum        []string `json:"enum,omitempty"` // of a string
+	Required    bool     `json:"-"`
+}
+
+// Values of result, besides a JSON pointer.
+const (
+	ResultText = "text"
+	ResultJSON = "json"
+)
+
+// Template is a text with places for arguments.
+type Template []TemplatePart
+
+// TemplatePart is a piece of text, or the place of an argument.
+type TemplatePart struct {
+	Text string
+	Arg  string // "" for text
+}
+
+// place is {name}; two braces stand for one.
+var place = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
+
+// ParseTemplate reads a text with {name} for arguments; {{ and }} are braces.
+func ParseTemplate(s string) (Template, error) {
+	var t Template
+	text := func(s string) {
+		switch n := len(t); {
+		case s == "":
+		case n > 0 && t[n-1].Arg == "":
+			t[n-1].Text += s
+		default:
+			t = append(t, TemplatePart{Text: s})
+		}
+	}
+	at := 0
+	for _, m := range place.FindAllStringSubmatchIndex(s, -1) {
+		text(s[at:m[0]])
+		at = m[1]
+		switch found := s[m[0]:m[1]]; {
+		case m[2] >= 0:
+			t = append(t, TemplatePart{Arg: s[m[2]:m[3]]})
+		case len(found) == 2:
+			text(found[:1])
+		default:
+			return nil, fmt.Errorf("has a %s that is neither {argument} nor doubled", found)
+		}
+	}
+	text(s[at:])
+	return t, nil
+}
+
+// sample is the text with x for arguments.
+func (t Template) sample() string {
+	var b strings.Builder
+	for _, p := range t {
+		b.WriteString(p.Text)
+		if p.Arg != "" {
+			b.WriteString("x")
+		}
+	}
+	return b.String()
+}
+
+func (t Template) args() (names []string) {
+	for _, p := range t {
+		if p.Arg != "" {
+			names = append(names, p.Arg)
+		}
+	}
+	return names
+}
+
+// HeaderVariable finds ${NAME} in a header.
+var HeaderVariable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+var (
+	httpToolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	httpArgName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	jsonPointer  = regexp.MustCompile(`^(/([^~/]|~[01])*)+$`)
+)
+
+const maxHTTPTools = 100
+
+// httpTools reads the tables [tools.NAME].
+func (t *table) httpTools(key string) []HTTPTool {
+	all := t.table(key)
+	if all == nil {
+		return nil
+	}
+	var tools []HTTPTool
+	for _, name := range slices.Sorted(maps.Keys(all.values)) {
+		if !httpToolName.MatchString(name) {
+			all.fault(name, "is not a tool's name: 1 to 64 letters, digits, dashes and underscores")
+		}
+		if sub := all.table(name); sub != nil {
+			tools = append(tools, sub.httpTool(name))
+		}
+	}
+	if n := len(all.values); n == 0 || n > maxHTTPTools {
+		t.fault(key, "has %d tools: a provider has from 1 to %d", n, maxHTTPTools)
+	}
+	return tools
+}
+
+func (t *table) httpTool(name string) HTTPTool {
+	h := HTTPTool{Name: name, Timeout: 30 * time.Second, Result: ResultText}
+	t.str("description", &h.Description, notEmpty)
+	t.str("url", new(string), func(s string) (err error) {
+		h.URL, err = httpURL(s)
+		return err
+	})
+	for _, key := range []string{"description", "url"} {
+		if _, ok := t.values[key]; !ok {
+			t.fault(key, "is missing: a tool needs a description and a url")
+		}
+	}
+	t.strings("headers", &h.Headers, func(name string) error {
+		if !headerName.MatchString(name) || slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"}, http.CanonicalHeaderKey(name)) {
+			return errors.New("is not a header that can be set")
+		}
+		return nil
+	})
+	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+		if err := headerValue(h.Headers[name]); err != nil {
+			t.fault("headers."+name, "%w", err)
+		}
+	}
+	bodyArgs := []string{}
+	t.str("body", &h.Body, func(s string) (err error) {
+		bodyArgs, err = bodyPlaces(s)
+		return err
+	})
+	if h.Method = http.MethodGet; h.Body != "" {
+		h.Method = http.MethodPost
+	}
+	t.str("method", &h.Method, oneOf(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete))
+	if h.Body != "" && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
+		t.fault("body", "a %s request has none", h.Method)
+	}
+	h.Args = t.httpArgs("args")
+	t.duration("timeout", &h.Timeout, time.Millisecond, time.Hour)
+	t.str("result", &h.Result, func(s string) error {
+		if s != ResultText && s != ResultJSON && !jsonPointer.MatchString(s) {
+			return fmt.Errorf(`%q is neither "text" nor "json" nor a JSON pointer such as "/items/0/name"`, s)
+		}
+		return nil
+	})
+	t.end()
+	h.check(t, bodyArgs)
+	return h
+}
+
+// check checks the places against the arguments.
+func (h *HTTPTool) check(t *table, bodyArgs []string) {
+	find := func(name string) *HTTPArg {
+		if i := slices.IndexFunc(h.Args, func(a HTTPArg) bool { return a.Name == name }); i >= 0 {
+			return &h.Args[i]
+		}
+		return nil
+	}
+	query := false
+	for _, p := range h.URL {
+		query = query || strings.Contains(p.Text, "?")
+		if p.Arg == "" || !t.good("url") || !t.good("args") {
+			continue
+		}
+		switch a := find(p.Arg); {
+		case a == nil:
+			t.fault("url", "{%s} is no argument: describe it under args", p.Arg)
+		case !query && !a.Required:
+			t.fault("url", "{%s} stands in the path and may be left out: make it required", p.Arg)
+		}
+	}
+	for _, name := range bodyArgs {
+		if t.good("body") && t.good("args") && find(name) == nil {
+			t.fault("body", "{%s} is no argument: describe it under args", name)
+		}
+	}
+	used := append(h.URL.args(), bodyArgs...)
+	for _, a := range h.Args {
+		if t.good("url") && t.good("body") && !slices.Contains(used, a.Name) {
+			t.fault("args."+a.Name, "stands neither in url nor in body")
+		}
+	}
+}
+
+// httpURL reads a URL with arguments; which host it is they don't say.
+func httpURL(s string) (Template, error) {
+	t, err := ParseTemplate(s)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(t.sample())
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, errors.New(`is not an http or https URL, such as "https://api.example/items/{id}"`)
+	case u.User != nil:
+		return nil, errors.New("must not hold a user name or password: write a header, with ${NAME} for a variable")
+	case u.Fragment != "":
+		return nil, errors.New("must have nothing behind a #")
+	}
+	_, rest, _ := strings.Cut(s, "://")
+	if i := strings.IndexAny(rest, "/?"); strings.Contains(rest[:max(i, 0)], "{") || i < 0 && strings.Contains(rest, "{") || strings.Contains(s[:strings.Index(s, "://")], "{") {
+		return nil, errors.New("must name its host: arguments stand in the path and the query only")
+	}
+	return t, nil
+}
+
+func headerValue(s string) error {
+	if strings.ContainsAny(s, "\r\n\x00") {
+		return errors.New("must be one line")
+	}
+	for _, m := range HeaderVariable.FindAllStringSubmatch(s, -1) {
+		if !envName.MatchString(m[1]) {
+			return fmt.Errorf("${%s} is not the name of an environment variable", m[1])
+		}
+	}
+	return nil
+}
+
+// bodyPlaces finds the arguments in the strings of a JSON text.
+func bodyPlaces(s string) (names []string, err error) {
+	var v any
+	if err := json.Unmarshal([]byte(s), &v); err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			t, e := ParseTemplate(v)
+			if e != nil && err == nil {
+				err = fmt.Errorf("%q %w", v, e)
+			}
+			names = append(names, t.args()...)
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				walk(v[key])
+			}
+		}
+	}
+	walk(v)
+	return names, err
+}
+
+// httpArgs reads the tables of arguments.
+func (t *table) httpArgs(key string) []HTTPArg {
+	all := t.table(key)
+	if all == nil {
+		return nil
+	}
+	var args []HTTPArg
+	for _, name := range slices.Sorted(maps.Keys(all.values)) {
+		if !httpArgName.MatchString(name) {
+			all.fault(name, "is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
+		}
+		sub := all.table(name)
+		if sub == nil {
+			continue
+		}
+		a := HTTPArg{Name: name, Type: "string", Required: true}
+		sub.str("type", &a.Type, oneOf("string", "integer", "number", "boolean"))
+		sub.str("description", &a.Description, nil)
+		sub.boolean("required", &a.Required)
+		sub.strs("enum", &a.Enum, nil)
+		if len(a.Enum) > 0 && a.Type != "string" {
+			sub.fault("enum", "is for strings")
+		}
+		sub.end()
+		args = append(args, a)
+	}
+	return args
+}

@@ -1,0 +1,363 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"tapgw/configs"
+	"tapgw/providers"
+)
+
+const (
+	maxAnswer    = 1 << 20 // bytes of an answer: more is no use to a model
+	maxRedirects = 5
+	maxReason    = 500 // bytes of a refusal that are repeated
+	// lateness is how much longer the gateway waits than the request may take, so
+	// that it is the word on the request that arrives.
+	lateness = 2 * time.Second
+)
+
+// runHTTP offers tools whose calls are HTTP requests.
+func runHTTP(ctx context.Context, r Run) error {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: stayOnHost}
+	p := providers.New(r.Provider.Name, r.Options())
+	tools := make([]providers.Tool, len(r.Provider.HTTP))
+	for i, t := range r.Provider.HTTP {
+		h := httpTool{t, client}
+		tools[i] = providers.Tool{Name: t.Name, Description: t.Description, Parameters: h.schema(), Timeout: min(t.Timeout+lateness, time.Hour), Handler: h.call}
+	}
+	if _, err := p.SetTools(ctx, tools); err != nil {
+		return err
+	}
+	return p.Run(ctx)
+}
+
+// Options are those of a provider in this process. What it has to say goes where
+// a program's output does.
+func (r Run) Options() *providers.Options {
+	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session, HTTPClient: r.Client,
+		Logger:  slog.New(slog.DiscardHandler),
+		OnError: func(err error) { r.Line("tapgw", err.Error()) }}
+}
+
+// stayOnHost refuses redirects to where the file does not send anybody.
+func stayOnHost(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
+		return fmt.Errorf("it redirects to %s://%s, which the provider's file does not name", req.URL.Scheme, req.URL.Host)
+	}
+	return nil
+}
+
+// httpTool makes requests of calls.
+type httpTool struct {
+	configs.HTTPTool
+	client *http.Client
+}
+
+// schema is the JSON Schema of the arguments.
+func (h *httpTool) schema() json.RawMessage {
+	s := struct {
+		Type       string                     `json:"type"`
+		Properties map[string]configs.HTTPArg `json:"properties"`
+		Required   []string                   `json:"required,omitempty"`
+		Additional bool                       `json:"additionalProperties"`
+	}{Type: "object", Properties: map[string]configs.HTTPArg{}}
+	for _, a := range h.Args {
+		s.Properties[a.Name] = a
+		if a.Required {
+			s.Required = append(s.Required, a.Name)
+		}
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings and booleans only
+	}
+	return data
+}
+
+// call makes the request of a call and returns what the model gets of its answer.
+func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+	defer cancel()
+	req, err := h.request(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return nil, h.failed(ctx, req, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, h.failed(ctx, req, err)
+	case resp.StatusCode/100 != 2:
+		reason := strings.Join(strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")), " ")
+		return nil, fmt.Errorf("%s %s answered %s: %s", req.Method, req.URL.Host, resp.Status, reason)
+	case len(data) > maxAnswer:
+		return nil, fmt.Errorf("%s %s answered with more than %d bytes", req.Method, req.URL.Host, maxAnswer)
+	}
+	return h.result(data)
+}
+
+// failed words an error of the request: without its URL, which may hold secrets.
+func (h *httpTool) failed(ctx context.Context, req *http.Request, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &providers.Error{Code: providers.CodeTimeout, Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host, h.Timeout)}
+	}
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err
+	}
+	return fmt.Errorf("%s %s: %w", req.Method, req.URL.Host, err)
+}
+
+// values are the arguments of a call, by name; one that is null is left out.
+func (h *httpTool) values(args json.RawMessage) (map[string]any, error) {
+	values := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber()
+	if len(args) > 0 {
+		if err := dec.Decode(&values); err != nil {
+			return nil, fmt.Errorf("the arguments are no object: %v", err)
+		}
+	}
+	maps.DeleteFunc(values, func(_ string, v any) bool { return v == nil })
+	return values, nil
+}
+
+func text(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return ""
+}
+
+func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Request, error) {
+	values, err := h.values(args)
+	if err != nil {
+		return nil, err
+	}
+	target, err := h.target(values)
+	if err != nil {
+		return nil, err
+	}
+	var body io.Reader
+	if h.Body != "" {
+		data, err := h.fill(values)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, h.Method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments make no URL: %v", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", "tapgw")
+	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+		value, missing := h.Headers[name], ""
+		value = configs.HeaderVariable.ReplaceAllStringFunc(value, func(m string) string {
+			v, ok := os.LookupEnv(m[2 : len(m)-1])
+			if !ok {
+				missing = m[2 : len(m)-1]
+			}
+			return v
+		})
+		if missing != "" {
+			return nil, fmt.Errorf("the header %s needs the variable %s, which the gateway's environment does not have", name, missing)
+		}
+		req.Header.Set(name, value)
+	}
+	return req, nil
+}
+
+// target is the URL with arguments in it: each is one segment of the path, or one
+// value of the query, and goes with its pair where it is left out.
+func (h *httpTool) target(values map[string]any) (string, error) {
+	var path strings.Builder
+	parts := h.URL
+	for ; len(parts) > 0; parts = parts[1:] {
+		p := parts[0]
+		if before, after, ok := strings.Cut(p.Text, "?"); ok {
+			path.WriteString(before)
+			parts = append(configs.Template{{Text: after}}, parts[1:]...)
+			break
+		}
+		path.WriteString(p.Text)
+		if p.Arg == "" {
+			continue
+		}
+		v := text(values[p.Arg])
+		if v == "" {
+			return "", fmt.Errorf("%s must not be empty: it is a part of the URL's path", p.Arg)
+		}
+		path.WriteString(url.PathEscape(v))
+	}
+	_, rest, _ := strings.Cut(path.String(), "://")
+	for segment := range strings.SplitSeq(rest, "/") {
+		if segment == "." || segment == ".." {
+			return "", fmt.Errorf("%q can't be a part of the URL's path", segment)
+		}
+	}
+	if len(parts) == 0 {
+		return path.String(), nil
+	}
+	var pairs []string
+	pair, left := "", false
+	end := func() {
+		if !left && pair != "" {
+			pairs = append(pairs, pair)
+		}
+		pair, left = "", false
+	}
+	for _, p := range parts {
+		for i, piece := range strings.Split(p.Text, "&") {
+			if i > 0 {
+				end()
+			}
+			pair += piece
+		}
+		if p.Arg != "" {
+			v, ok := values[p.Arg]
+			left = left || !ok
+			pair += url.QueryEscape(text(v))
+		}
+	}
+	end()
+	if len(pairs) == 0 {
+		return path.String(), nil
+	}
+	return path.String() + "?" + strings.Join(pairs, "&"), nil
+}
+
+// fill is the body with arguments in its strings. One that is an argument and
+// nothing else becomes its value, or goes with it where it is left out.
+func (h *httpTool) fill(values map[string]any) ([]byte, error) {
+	dec := json.NewDecoder(strings.NewReader(h.Body))
+	dec.UseNumber()
+	var body any
+	if err := dec.Decode(&body); err != nil {
+		return nil, fmt.Errorf("reading the body of the tool: %w", err)
+	}
+	body, _ = filled(body, values)
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("writing the body of the request: %w", err)
+	}
+	return data, nil
+}
+
+// filled puts arguments into a JSON value; false when it goes with one that is
+// left out.
+func filled(v any, values map[string]any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		t, err := configs.ParseTemplate(v)
+		if err != nil {
+			return v, true
+		}
+		if len(t) == 1 && t[0].Arg != "" {
+			value, ok := values[t[0].Arg]
+			return value, ok
+		}
+		var b strings.Builder
+		for _, p := range t {
+			b.WriteString(p.Text)
+			if p.Arg != "" {
+				b.WriteString(text(values[p.Arg]))
+			}
+		}
+		return b.String(), true
+	case []any:
+		list := []any{}
+		for _, e := range v {
+			if e, ok := filled(e, values); ok {
+				list = append(list, e)
+			}
+		}
+		return list, true
+	case map[string]any:
+		for key, e := range v {
+			if e, ok := filled(e, values); ok {
+				v[key] = e
+			} else {
+				delete(v, key)
+			}
+		}
+	}
+	return v, true
+}
+
+// result is what the model gets of an answer.
+func (h *httpTool) result(data []byte) (any, error) {
+	if h.Result == configs.ResultText {
+		if !utf8.Valid(data) {
+			return nil, errors.New("the answer is no text")
+		}
+		return string(data), nil
+	}
+	if len(bytes.TrimSpace(data)) == 0 && h.Result == configs.ResultJSON {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if h.Result == configs.ResultJSON {
+		return v, nil
+	}
+	return point(v, h.Result)
+}
+
+// point finds the value that a JSON pointer names (RFC 6901).
+func point(v any, pointer string) (any, error) {
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		token = unescape.Replace(token)
+		ok := false
+		switch in := v.(type) {
+		case map[string]any:
+			v, ok = in[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if ok = err == nil && i >= 0 && i < len(in) && strconv.Itoa(i) == token; ok {
+				v = in[i]
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("the answer has nothing at %s", pointer)
+		}
+	}
+	return v, nil
+}

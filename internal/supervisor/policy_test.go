@@ -1,0 +1,134 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/providers"
+)
+
+// waitFile waits for the token of a provider that starts itself: the log says
+// nothing of it, so the gateway's list of files is asked until it is there.
+func waitFile(t *testing.T, r *rig, file string) string {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if data, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(data), "ptk-") {
+			return string(data)
+		}
+		r.s.Reload()
+	}
+	t.Fatal("there is no token file")
+	return ""
+}
+
+// connect runs a provider that starts itself; the channel is closed at its end.
+func connect(t *testing.T, r *rig, token string) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	p := providers.New("ed", &providers.Options{URL: r.s.url, Token: token, Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler), OnError: func(error) { cancel() }})
+	providers.AddTool(p, "t", "a tool", func(context.Context, struct{}) (string, error) { return "done", nil })
+	go func() {
+		defer close(done)
+		defer cancel()
+		_ = p.Run(ctx)
+	}()
+	return done
+}
+
+// The waits between starts grow, and end where a minute has seen five failures;
+// one that runs a minute begins anew.
+func TestRestartPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lives  time.Duration // how long each run lasts
+		starts int
+		waits  []time.Duration // the longest that each wait may be, as far as it goes
+	}{
+		{"ends at once", 0, maxFailures, []time.Duration{200, 400, 800, 1600}},
+		{"after ten seconds", 10 * time.Second, maxFailures, nil},
+		{"after fifteen seconds", 15 * time.Second, 20, []time.Duration{200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}},
+		{"after a minute", time.Minute, 20, []time.Duration{200, 200, 200, 200}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := gateway.New(gateway.Options{})
+				var began []time.Time
+				enough := make(chan struct{})
+				s := &Supervisor{o: Options{Gateway: g}, launch: map[string]Launcher{"x": func(ctx context.Context, r Run) error {
+					if began = append(began, time.Now()); len(began) == 20 {
+						close(enough)
+						<-ctx.Done()
+						return nil
+					}
+					select {
+					case <-time.After(tt.lives):
+						return errors.New("broken")
+					case <-ctx.Done():
+						return nil
+					}
+				}}, wake: make(chan struct{}, 1), outputs: map[string]*output{}}
+				s.o.Log = slog.New(slog.DiscardHandler)
+				s.ctx, s.cancel = context.WithCancel(t.Context())
+				u := s.start(configs.Provider{Name: "p", Kind: "x"}, "", nil)
+				select {
+				case <-enough:
+				case <-time.After(time.Hour):
+				}
+				if len(began) != tt.starts {
+					t.Fatalf("%d starts, want %d", len(began), tt.starts)
+				}
+				if gaveUp := u.failed() != nil; gaveUp != (tt.starts == maxFailures) {
+					t.Errorf("gave up: %v", u.failed())
+				}
+				for i, most := range tt.waits {
+					most *= time.Millisecond
+					wait := began[i+1].Sub(began[i]) - tt.lives
+					if wait > most || wait < max(firstWait, most*3/4) {
+						t.Errorf("wait %d is %s, want at most %s and a quarter less", i, wait, most)
+					}
+				}
+				u.stop()
+				s.cancel()
+				s.units.Wait()
+			})
+		})
+	}
+}
+
+// A directory of a thousand files, of which nothing runs, loads as one goes.
+func BenchmarkReload(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "providers"), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	for i := range 1000 {
+		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n", i)
+		if err := os.WriteFile(filepath.Join(dir, "providers", fmt.Sprintf("p%d.toml", i)), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tapgw.toml"), nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	files, err := configs.Find(dir, "tapgw.toml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := New(Options{Gateway: gateway.New(gateway.Options{}), Files: files})
+	s.Open("ws://127.0.0.1:1")
+	defer s.Close()
+	for b.Loop() {
+		s.Reload()
+	}
+}

@@ -1,0 +1,420 @@
+// Package supervisor keeps the providers running that files name: it compares
+// what the files want with what runs, starts, replaces and ends the difference,
+// and starts again what ended by itself.
+//
+// What always holds: a provider whose file says what it said before is left
+// alone; a file that can't be used leaves what it said before running; one that
+// was changed is there before the one that it replaces goes, and a session never
+// has tools of both; and nothing that was started here outlives [Supervisor.Close].
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+	"tapgw/internal/watch"
+)
+
+// Options of a [Supervisor].
+type Options struct {
+	Gateway *gateway.Gateway
+	Files   configs.Files
+	// TokenDir is where the tokens of providers that start themselves lie.
+	TokenDir string
+	// Launch runs the kinds of providers that this package doesn't.
+	Launch map[string]Launcher
+	// HTTPClient connects providers that run in this process; nil: the default.
+	HTTPClient *http.Client
+	Log        *slog.Logger
+}
+
+// Launcher runs a provider until ctx ends, and returns then; before that only
+// with what went wrong.
+type Launcher func(ctx context.Context, r Run) error
+
+// Run is a provider to run.
+type Run struct {
+	Provider configs.Provider
+	Workdir  string // from which its paths are seen
+	URL      string
+	Token    string
+	Session  string                  // an id, or [providers.AllSessions]
+	Client   *http.Client            // that connects, in this process; nil: the default
+	Line     func(from, line string) // takes what it prints, and what is to be known of it
+}
+
+// Supervisor runs providers.
+type Supervisor struct {
+	// Fixed once it is open.
+	o        Options
+	url      string
+	launch   map[string]Launcher
+	ctx      context.Context
+	cancel   context.CancelFunc
+	requests chan func()
+	wake     chan struct{}  // holds one: a unit is bound
+	loop     sync.WaitGroup // the loop and what feeds it
+	units    sync.WaitGroup // every goroutine of a unit
+	quiet    atomic.Bool    // nothing is started any more
+
+	reading sync.Mutex // one reads the files at a time
+	listed  []string   // those that were there; guarded by reading
+
+	// The loop's.
+	files   []configs.ProviderFile
+	good    map[string]configs.Provider // what a file said when it last could be used
+	slots   map[slotKey]*slot
+	held    map[string]bool // stopped by the user, by name
+	outputs map[string]*output
+	told    []configs.Fault
+}
+
+// slotKey is what one unit is for: a provider in a session, or in all ("").
+type slotKey struct{ name, session string }
+
+// slot is what runs for a key: now, and what is to take its place when it is
+// bound.
+type slot struct{ now, next *unit }
+
+// New makes a supervisor that runs nothing yet.
+func New(o Options) *Supervisor {
+	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
+		requests: make(chan func()), wake: make(chan struct{}, 1),
+		good: map[string]configs.Provider{}, slots: map[slotKey]*slot{}, held: map[string]bool{}, outputs: map[string]*output{}}
+	if s.o.Log == nil {
+		s.o.Log = slog.New(slog.DiscardHandler)
+	}
+	s.launch[configs.KindConnect] = s.runConnect
+	for kind, l := range o.Launch {
+		s.launch[kind] = l
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Open starts what the files want and follows them, and the gateway's sessions,
+// until Close. Providers connect at url. All but Quiesce and Close may be called
+// from then on.
+func (s *Supervisor) Open(url string) {
+	s.url = url
+	s.loop.Go(s.run)
+	s.Reload()
+	s.loop.Go(func() {
+		watch.Dirs(s.ctx, s.o.Files.ProviderDirs(), func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
+			func(watch.Snapshot) { s.Reload() })
+	})
+}
+
+// Quiesce lets nothing start any more. What runs goes on until Close.
+func (s *Supervisor) Quiesce() { s.quiet.Store(true) }
+
+// Close ends every provider and returns when they are gone. More than once does
+// no harm.
+func (s *Supervisor) Close() {
+	s.cancel()
+	s.loop.Wait()
+	s.units.Wait()
+}
+
+// run is the loop, which owns the state.
+func (s *Supervisor) run() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case f := <-s.requests:
+			f()
+		case <-s.o.Gateway.Changed():
+			s.reconcile()
+		case <-s.wake:
+			s.reconcile()
+		}
+	}
+}
+
+// do runs f in the loop; false when there is none any more.
+func (s *Supervisor) do(f func()) bool {
+	done := make(chan struct{})
+	select {
+	case s.requests <- func() { f(); close(done) }:
+		<-done
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// Reload reads the files and acts on them at once.
+func (s *Supervisor) Reload() {
+	s.reading.Lock() // what was read first is to count first
+	defer s.reading.Unlock()
+	files := s.read()
+	s.do(func() {
+		s.take(files)
+		s.reconcile()
+		s.tell()
+	})
+}
+
+// read reads the files. A listing of a directory can miss one that is being
+// replaced just then, and nothing is to end by that. Call with reading held.
+func (s *Supervisor) read() (files []configs.ProviderFile) {
+	for range 5 {
+		files = s.o.Files.Providers()
+		found := make(map[string]bool, len(files))
+		for _, f := range files {
+			found[f.File] = true
+		}
+		missed := slices.ContainsFunc(s.listed, func(file string) bool {
+			_, err := os.Stat(file)
+			return !found[file] && err == nil
+		})
+		if !missed {
+			break
+		}
+	}
+	s.listed = s.listed[:0]
+	for _, f := range files {
+		s.listed = append(s.listed, f.File)
+	}
+	return files
+}
+
+// take makes files those that count.
+func (s *Supervisor) take(files []configs.ProviderFile) {
+	s.files = files
+	good := make(map[string]configs.Provider, len(files))
+	for _, f := range files {
+		if p, known := s.good[f.File]; len(f.Faults) == 0 {
+			good[f.File] = f.Provider
+		} else if known && !f.Barred {
+			good[f.File] = p
+		}
+	}
+	s.good = good
+	for name := range s.outputs {
+		if !s.named(name) {
+			delete(s.outputs, name)
+			delete(s.held, name)
+		}
+	}
+}
+
+// named reports whether a file names a provider.
+func (s *Supervisor) named(name string) bool {
+	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.Barred })
+}
+
+// wanted is what should run.
+func (s *Supervisor) wanted() map[slotKey]configs.Provider {
+	want := map[slotKey]configs.Provider{}
+	sessions := s.o.Gateway.Sessions()
+	for _, f := range s.files {
+		p, ok := s.good[f.File]
+		if !ok || !p.Enabled || s.held[p.Name] || s.launch[p.Kind] == nil {
+			continue
+		}
+		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
+			want[slotKey{p.Name, ""}] = p
+			continue
+		}
+		for _, v := range sessions {
+			key := slotKey{p.Name, v.ID}
+			// One that ends keeps what it has, for what there is to clean up.
+			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.slots[key] != nil) {
+				want[key] = p
+			}
+		}
+	}
+	return want
+}
+
+// reconcile makes what runs what should run.
+func (s *Supervisor) reconcile() {
+	if s.quiet.Load() {
+		return
+	}
+	want := s.wanted()
+	// First what goes: another may have its tools from now on.
+	for key, sl := range s.slots {
+		if _, ok := want[key]; ok {
+			continue
+		}
+		sl.next.stop()
+		if s.held[key.name] {
+			sl.now.stop()
+		} else {
+			sl.now.retire()
+		}
+		delete(s.slots, key)
+	}
+	for key, p := range want {
+		if sl := s.slots[key]; sl != nil {
+			s.follow(key, sl, p)
+		} else {
+			s.slots[key] = &slot{now: s.start(p, key.session, nil)}
+		}
+	}
+}
+
+// follow makes a slot run a version of its provider.
+func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
+	if sl.next.bound() {
+		sl.now.retire()
+		sl.now, sl.next = sl.next, nil
+	}
+	switch {
+	case same(sl.now.spec, p):
+		sl.next.stop()
+		sl.next = nil
+	case sl.next != nil && same(sl.next.spec, p):
+	case p.Kind == configs.KindConnect || !sl.now.bound():
+		// There is nothing to take over: its program finds the new token when the
+		// old one ends, or it never came to anything.
+		sl.next.stop()
+		sl.next = nil
+		sl.now.retire()
+		sl.now = s.start(p, key.session, nil)
+	default:
+		sl.next.stop()
+		sl.next = s.start(p, key.session, sl.now)
+	}
+}
+
+// same reports whether two files say the same.
+func same(a, b configs.Provider) bool {
+	a.File, b.File = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+// poke makes the loop look.
+func (s *Supervisor) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell logs the faults that were not there before.
+func (s *Supervisor) tell() {
+	now := s.faults()
+	for _, f := range now {
+		if !slices.Contains(s.told, f) {
+			s.o.Log.Warn("fault in a provider file", "fault", f.Error())
+		}
+	}
+	s.told = now
+}
+
+// Faults are what is wrong with the files, and with what they start.
+func (s *Supervisor) Faults() (faults []configs.Fault) {
+	s.do(func() { faults = s.faults() })
+	return faults
+}
+
+func (s *Supervisor) faults() (faults []configs.Fault) {
+	for _, f := range s.files {
+		faults = append(faults, f.Faults...)
+		p, ok := s.good[f.File]
+		if !ok {
+			continue
+		}
+		at := func(format string, args ...any) {
+			fault := configs.Fault{File: f.File, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)}
+			if !slices.Contains(faults, fault) {
+				faults = append(faults, fault)
+			}
+		}
+		if s.launch[p.Kind] == nil {
+			at("kind: this gateway runs no providers of kind %q", p.Kind)
+		}
+		for key, sl := range s.slots {
+			if key.name != p.Name {
+				continue
+			}
+			if err := sl.now.failed(); err != nil {
+				at("%v; tapctl providers restart %s tries again", err, p.Name)
+			}
+			if err := sl.next.failed(); err != nil {
+				at("%v; what ran before goes on", err)
+			}
+		}
+	}
+	return faults
+}
+
+func unknown(name string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q", name)}
+}
+
+// Stop ends what runs of a provider, until Start or Restart, and returns how many
+// there were. The error is NOT_FOUND when no file names it.
+func (s *Supervisor) Stop(name string) (n int, err error) { return s.steer(name, true, false) }
+
+// Start lets a provider run that was stopped, or had failed too often, and
+// returns for how many sessions it does.
+func (s *Supervisor) Start(name string) (n int, err error) { return s.steer(name, false, true) }
+
+// Restart ends what runs of a provider and starts it again.
+func (s *Supervisor) Restart(name string) (n int, err error) { return s.steer(name, true, true) }
+
+func (s *Supervisor) steer(name string, stop, start bool) (n int, err error) {
+	err = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
+	s.do(func() {
+		if !s.named(name) {
+			err = unknown(name)
+			return
+		}
+		err = nil
+		for key, sl := range s.slots {
+			if key.name != name || !stop && sl.now.failed() == nil {
+				continue
+			}
+			n++
+			sl.next.stop()
+			sl.now.stop()
+			delete(s.slots, key)
+		}
+		if start {
+			n = 0
+		}
+		s.held[name] = !start
+		s.reconcile()
+		for key := range s.slots {
+			if start && key.name == name {
+				n++
+			}
+		}
+	})
+	return n, err
+}
+
+// Log returns the last lines of a provider, oldest first. The error is NOT_FOUND
+// when no file names it.
+func (s *Supervisor) Log(name string) (lines []string, err error) {
+	err = unknown(name)
+	s.do(func() {
+		if s.named(name) {
+			lines, err = s.output(name).lines(), nil
+		}
+	})
+	return lines, err
+}
+
+func (s *Supervisor) output(name string) *output {
+	if s.outputs[name] == nil {
+		s.outputs[name] = &output{log: s.o.Log.With("provider", name)}
+	}
+	return s.outputs[name]
+}

@@ -1,0 +1,342 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/gateway"
+)
+
+// A file is a provider in every session: one that comes, changes or goes does so
+// without anybody's doing.
+func TestFileIsProvider(t *testing.T) {
+	t.Setenv("SECRET", "of the gateway")
+	r := newRig(t)
+	one, h1 := r.session("one")
+	r.put("a", r.file("plain", "TOOL=first"))
+	r.has(h1, "first")
+	p1 := r.child()
+	o := call(one, "first")
+	if text := o.Text(); o.Failed() || !strings.HasPrefix(text, p1.pid+" ") || strings.Contains(text, "of the gateway") {
+		t.Errorf("the call: %q (the process is %s)", text, p1.pid)
+	}
+	// Each session has a process of its own, which ends with it.
+	two, h2 := r.session("two")
+	r.has(h2, "first")
+	p2 := r.child()
+	if err := two.Stop(context.Background(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.ended(p2)
+	// What says the same again changes nothing.
+	r.put("a", "# a remark\n"+r.file("plain", "TOOL=first"))
+	r.s.Reload()
+	if !p1.isAlive() || len(r.beats) > 0 {
+		t.Error("a remark started the process again")
+	}
+	r.put("a", r.file("plain", "TOOL=second"))
+	r.has(h1, "second")
+	r.ended(p1)
+	p3 := r.child()
+	r.put("a", r.file("plain", "TOOL=second", "enabled = false"))
+	r.has(h1)
+	r.ended(p3)
+	r.put("a", r.file("plain", "TOOL=second"))
+	r.has(h1, "second")
+	p4 := r.child()
+	if err := os.Rename(filepath.Join(r.dir, "a.toml"), filepath.Join(r.dir, "b.toml")); err != nil {
+		t.Fatal(err)
+	}
+	r.ended(p4)
+	p5 := r.child()
+	if err := os.Remove(filepath.Join(r.dir, "b.toml")); err != nil {
+		t.Fatal(err)
+	}
+	r.ended(p5)
+	r.has(h1)
+}
+
+// A file that can't be used leaves what it said before running, and is named with
+// its line.
+func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	good := r.file("plain")
+	r.put("a", good)
+	r.has(h, "t")
+	p := r.child()
+	path := filepath.Join(r.dir, "a.toml")
+	for _, text := range []string{"", good[:20], strings.Replace(good, "command", "comand", 1), "kind = 1", good + "x ="} {
+		r.put("a", text)
+		r.s.Reload()
+		faults := r.s.Faults()
+		if len(faults) == 0 || faults[0].File != path || faults[0].Line == 0 {
+			t.Errorf("%q: faults %v", text, faults)
+		}
+		if o := call(s, "t"); o.Failed() || !strings.HasPrefix(o.Text(), p.pid+" ") {
+			t.Errorf("%q: the call: %s", text, o.Text())
+		}
+	}
+	r.put("a", good)
+	r.s.Reload()
+	if f := r.s.Faults(); len(f) > 0 || !p.isAlive() {
+		t.Errorf("good again: %v, the process lives %v", f, p.isAlive())
+	}
+}
+
+// The new version is there before the old one goes, with the same tools: the
+// session never has none, nor both. A call that is running ends on the old one.
+func TestChangeIsAtomicForTheSession(t *testing.T) {
+	for _, sessions := range []string{"each", "all"} {
+		t.Run(sessions, func(t *testing.T) {
+			r := newRig(t)
+			s, h := r.session("one")
+			more := []string{`sessions = "` + sessions + `"`}
+			if sessions == "all" {
+				more = append(more, "ALL=1")
+			}
+			r.put("a", r.file("slow", append(more, "VERSION=1")...))
+			r.has(h, "t")
+			old := r.child()
+			result := make(chan gateway.Outcome, 1)
+			go func() { result <- call(s, "t") }()
+			if got := <-old.said; got != "called" {
+				t.Fatalf("the child said %q", got)
+			}
+			r.put("a", r.file("plain", append(more, "VERSION=2")...))
+			next := r.child()
+			r.until(h, "the new version", func(_ []string, tools []gateway.Tool) bool {
+				return len(tools) == 1 && tools[0].Description == "a tool2"
+			})
+			if o := call(s, "t"); !strings.HasPrefix(o.Text(), next.pid) || !old.isAlive() {
+				t.Errorf("the new version said %s; the old one lives: %v", o.Text(), old.isAlive())
+			}
+			if _, err := old.conn.Write([]byte("go on\n")); err != nil {
+				t.Fatal(err)
+			}
+			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), old.pid) || !strings.HasSuffix(o.Text(), "1") {
+				t.Errorf("the call that was running: %s", o.Text())
+			}
+			r.ended(old)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for i, list := range h.lists {
+				if i > 0 && !slices.Equal(list, []string{"t"}) {
+					t.Errorf("the session had %v", h.lists)
+					break
+				}
+			}
+		})
+	}
+}
+
+// A version that does not come up leaves the one before it where it is.
+func TestNewVersionThatFails(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("a", r.file("plain"))
+	r.has(h, "t")
+	p := r.child()
+	r.put("a", r.file("start"))
+	for r.child().mode != "start" {
+	}
+	if o := call(s, "t"); o.Failed() || !strings.HasPrefix(o.Text(), p.pid) {
+		t.Errorf("the call: %s", o.Text())
+	}
+	r.put("a", r.file("plain"))
+	r.s.Reload()
+	if !p.isAlive() {
+		t.Error("the old version ended")
+	}
+}
+
+func TestSessionsFilter(t *testing.T) {
+	r := newRig(t)
+	r.put("a", r.file("plain", `sessions = { label = "label-two", cwd = "/w/*", host = "test" }`))
+	r.put("b", r.file("plain", `sessions = { host = "copilot" }`))
+	s, _ := r.session("one")
+	_, h := r.session("two")
+	r.has(h, "t")
+	if len(s.Tools()) > 0 {
+		t.Errorf("the other session has %v", s.Tools())
+	}
+	s.Update("label-two", "")
+	r.child()
+	r.child() // one for each
+}
+
+func TestConnect(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("ed", "kind = \"connect\"\nsessions = \"all\"\nprefix = \"ed_\"")
+	r.s.Reload()
+	file := filepath.Join(r.s.o.TokenDir, "ed.token")
+	token := waitFile(t, r, file)
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token file: %v, %v", info, err)
+	}
+	c := connect(t, r, token)
+	r.has(h, "ed_t")
+	if o := call(s, "ed_t"); o.Failed() {
+		t.Error(o.Text())
+	}
+	r.put("ed", "kind = \"connect\"\nsessions = \"all\"\nprefix = \"x_\"")
+	r.s.Reload()
+	<-c // the old token has ended
+	if next := waitFile(t, r, file); next == token {
+		t.Error("the token is the old one")
+	} else {
+		c = connect(t, r, next)
+	}
+	r.has(h, "x_t")
+	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
+		t.Fatal(err)
+	}
+	<-c
+	r.has(h)
+	r.s.Close()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the token file is there still: %v", err)
+	}
+}
+
+// Stop, start and restart by the user.
+func TestSteer(t *testing.T) {
+	r := newRig(t)
+	_, h := r.session("one")
+	r.put("a", r.file("plain"))
+	r.has(h, "t")
+	p := r.child()
+	if n, err := r.s.Restart("a"); n != 1 || err != nil {
+		t.Errorf("restart: %d, %v", n, err)
+	}
+	r.ended(p)
+	p = r.child()
+	r.has(h, "t")
+	if n, err := r.s.Stop("a"); n != 1 || err != nil {
+		t.Errorf("stop: %d, %v", n, err)
+	}
+	r.ended(p)
+	r.has(h)
+	r.s.Reload()
+	if len(r.beats) > 0 {
+		t.Error("it runs though it was stopped")
+	}
+	if n, err := r.s.Start("a"); n != 1 || err != nil {
+		t.Errorf("start: %d, %v", n, err)
+	}
+	r.has(h, "t")
+	if lines, err := r.s.Log("a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "started ") {
+		t.Errorf("log: %q, %v", lines, err)
+	}
+	for name, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
+		if _, err := f("nobody"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := r.s.Log("nobody"); err == nil {
+		t.Error("there is a log of nobody")
+	}
+}
+
+// A provider that fails is started again, five times in a minute at most, and the
+// fault says so.
+func TestCrashes(t *testing.T) {
+	for _, tt := range []struct{ mode, why string }{
+		{"start", "exit status 3"},
+		{"bound", "exit status 4"},
+	} {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.session("one")
+			r.put("a", r.file(tt.mode))
+			for range maxFailures {
+				r.ended(r.child())
+			}
+			var message string
+			for deadline := time.Now().Add(patience); message == "" && time.Now().Before(deadline); {
+				for _, f := range r.s.Faults() {
+					message = f.Error()
+				}
+			}
+			if !strings.Contains(message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ") || !strings.Contains(message, tt.why) {
+				t.Errorf("the fault: %q", message)
+			}
+			lines, err := r.s.Log("a")
+			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") || tt.mode == "start" && !strings.Contains(text, "it is too much") {
+				t.Errorf("log %q, %v", lines, err)
+			}
+			if n, err := r.s.Start("a"); n != 1 || err != nil {
+				t.Errorf("start: %d, %v", n, err)
+			}
+			r.ended(r.child())
+		})
+	}
+}
+
+func TestCrashInCall(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("a", r.file("call"))
+	r.has(h, "t")
+	p := r.child()
+	if o := call(s, "t"); o.ErrorCode != "DISCONNECTED" {
+		t.Errorf("the call: %s %s", o.ErrorCode, o.Text())
+	}
+	r.ended(p)
+	r.child() // it comes again
+	r.has(h)
+	r.has(h, "t")
+}
+
+// What a provider starts ends with it, and so does what ignores SIGTERM.
+func TestEndsWhateverItDoes(t *testing.T) {
+	for _, mode := range []string{"fork", "stubborn"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			_, h := r.session("one")
+			r.put("a", r.file(mode))
+			r.has(h, "t")
+			all := []*beat{r.child()}
+			if mode == "fork" {
+				all = append(all, r.child())
+			}
+			if err := os.Remove(filepath.Join(r.dir, "a.toml")); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range all {
+				r.ended(b)
+			}
+			r.has(h)
+		})
+	}
+}
+
+// A provider that floods its output costs what is kept of it.
+func TestFlood(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("a", r.file("flood"))
+	r.has(h, "t")
+	for range 20 {
+		if o := call(s, "t"); o.Failed() {
+			t.Fatal(o.Text())
+		}
+	}
+	lines, err := r.s.Log("a")
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	if err != nil || len(lines) > keptLines || size > keptLines*(keptLine+len("…")) {
+		t.Errorf("%d lines of %d bytes, %v", len(lines), size, err)
+	}
+}

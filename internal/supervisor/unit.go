@@ -1,0 +1,160 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/providers"
+)
+
+// How often and how soon a provider is started again that ended by itself.
+const (
+	firstWait   = 200 * time.Millisecond
+	longestWait = 30 * time.Second
+	// maxFailures in failureSpan are too many.
+	maxFailures = 5
+	failureSpan = time.Minute
+)
+
+// unit runs one version of a provider for one session, or for all.
+type unit struct {
+	// Fixed at creation.
+	spec   configs.Provider
+	pass   *gateway.Pass
+	run    Run
+	launch Launcher
+	out    *output
+	ctx    context.Context
+	cancel context.CancelFunc
+	units  func(func()) // starts a goroutine that Close waits for
+	quiet  *atomic.Bool // nothing is started any more
+
+	retired atomic.Bool
+	gaveUp  atomic.Pointer[error]
+}
+
+// start runs a version of a provider. It takes the place of another when it is
+// bound.
+func (s *Supervisor) start(p configs.Provider, session string, replaces *unit) *unit {
+	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules)}
+	if p.Kind == configs.KindConnect {
+		spec.Trust = gateway.TrustExternal
+		spec.Match = func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
+	}
+	if replaces != nil {
+		spec.Replaces = replaces.pass
+	}
+	u := &unit{spec: p, pass: s.o.Gateway.Issue(spec), launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet}
+	u.ctx, u.cancel = context.WithCancel(s.ctx)
+	u.run = Run{Provider: p, Workdir: s.o.Files.Workdir, URL: s.url, Token: u.pass.Token(),
+		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line}
+	s.units.Go(u.keep)
+	s.units.Go(func() {
+		select {
+		case <-u.pass.Bound():
+			s.poke()
+		case <-u.ctx.Done():
+		}
+	})
+	return u
+}
+
+// keep keeps the provider running until the unit is stopped, or it fails too
+// often.
+func (u *unit) keep() {
+	defer u.pass.Revoke()
+	defer u.cancel()
+	var failures []time.Time
+	attempt := 0
+	for {
+		began := time.Now()
+		err := u.launch(u.ctx, u.run)
+		if u.ctx.Err() != nil || u.retired.Load() || u.quiet.Load() {
+			return
+		}
+		if err == nil {
+			err = fmt.Errorf("it ended by itself")
+		}
+		now := time.Now()
+		for len(failures) > 0 && now.Sub(failures[0]) >= failureSpan {
+			failures = failures[1:]
+		}
+		failures = append(failures, now)
+		if len(failures) >= maxFailures {
+			err = fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err)
+			u.out.say(err.Error())
+			u.gaveUp.Store(&err)
+			u.pass.Revoke()
+			<-u.ctx.Done()
+			return
+		}
+		if now.Sub(began) >= failureSpan {
+			attempt = 0
+		}
+		wait := backoff(attempt)
+		attempt++
+		u.out.say(fmt.Sprintf("%v; started again in %s", err, wait.Round(time.Millisecond)))
+		select {
+		case <-time.After(wait):
+		case <-u.ctx.Done():
+			return
+		}
+	}
+}
+
+// backoff doubles from 0.2 s to 30 s; the jitter takes up to a quarter off.
+func backoff(attempt int) time.Duration {
+	d := firstWait << min(attempt, 10)
+	d = min(d, longestWait)
+	return max(firstWait, d-rand.N(d/4)) //nolint:gosec // nobody gains by guessing it
+}
+
+// bound reports whether a provider was ever bound.
+func (u *unit) bound() bool {
+	if u == nil {
+		return false
+	}
+	select {
+	case <-u.pass.Bound():
+		return true
+	default:
+		return false
+	}
+}
+
+// failed says why the unit gave up, nil while it has not.
+func (u *unit) failed() error {
+	if u == nil {
+		return nil
+	}
+	if err := u.gaveUp.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// stop ends the unit at once. It does not wait for the end.
+func (u *unit) stop() {
+	if u != nil {
+		u.pass.Revoke() // what it has in sessions goes before anything takes its place
+		u.cancel()
+	}
+}
+
+// retire takes what the unit offers out of the sessions and ends it when the
+// calls that it runs have ended. It does not wait for that.
+func (u *unit) retire() {
+	u.retired.Store(true)
+	done := u.pass.Retire()
+	u.units(func() {
+		done(u.ctx)
+		u.cancel()
+	})
+}
