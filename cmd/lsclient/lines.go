@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/adrg/xdg"
+	"golang.org/x/term"
+
+	"tapgw/internal/cli"
+)
+
+// lineReader reads a person's lines.
+type lineReader interface {
+	next() <-chan readLine // the next line, or why there is none
+	person() bool          // somebody types them
+	close()
+}
+
+type readLine struct {
+	text string
+	err  error
+}
+
+// newLineReader reads lines with editing and history on a terminal, else plainly.
+// While a line is edited Ctrl-C is no signal: it is sent to stop.
+func newLineReader(k *call, stop chan<- os.Signal) lineReader {
+	in, ok := k.App.Reader.(*os.File)
+	if !ok || !cli.Terminal(in) || !cli.Terminal(k.App.ErrWriter) || k.out.JSON {
+		return &plainLines{in: bufio.NewReader(k.App.Reader)}
+	}
+	return newEditor(in, k, stop)
+}
+
+// plainLines reads lines as they are.
+type plainLines struct{ in *bufio.Reader }
+
+func (p *plainLines) next() <-chan readLine {
+	c := make(chan readLine, 1)
+	go func() {
+		text, err := p.in.ReadString('\n')
+		if text != "" {
+			err = nil
+		}
+		c <- readLine{strings.TrimRight(text, "\r\n"), err}
+	}()
+	return c
+}
+
+func (p *plainLines) person() bool { return false }
+
+func (p *plainLines) close() {}
+
+// editor reads lines from a terminal. While it waits for one the terminal is raw,
+// and what is written to it goes above the line.
+type editor struct {
+	fd       int
+	terminal *term.Terminal
+	out      *console
+	history  *history
+	ctrlC    atomic.Bool
+}
+
+const chatPrompt = "> "
+
+func newEditor(in *os.File, k *call, stop chan<- os.Signal) *editor {
+	e := &editor{fd: int(in.Fd()), history: openHistory(filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"))} //nolint:gosec // a descriptor
+	e.terminal = term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keys{in, &e.ctrlC, stop}, k.App.ErrWriter}, chatPrompt)
+	e.terminal.History = e.history
+	// Text and notes go where the line is edited.
+	e.out = &console{terminal: e.terminal, to: k.App.ErrWriter}
+	if cli.Terminal(k.App.Writer) {
+		k.out.W = e.out
+	}
+	k.out.Err = e.out
+	return e
+}
+
+// keys notes Ctrl-C among what is typed: the line editor ends at it as at Ctrl-D.
+type keys struct {
+	io.Reader
+	ctrlC *atomic.Bool
+	stop  chan<- os.Signal
+}
+
+func (k keys) Read(p []byte) (int, error) {
+	n, err := k.Reader.Read(p)
+	if bytes.IndexByte(p[:n], 3) >= 0 {
+		k.ctrlC.Store(true)
+		select {
+		case k.stop <- os.Interrupt:
+		default:
+		}
+	}
+	return n, err
+}
+
+func (e *editor) next() <-chan readLine {
+	c := make(chan readLine, 1)
+	go func() {
+		for {
+			text, err := e.read()
+			if errors.Is(err, io.EOF) && e.ctrlC.Swap(false) {
+				_, _ = fmt.Fprintln(e.out, "\n(Ctrl-D leaves)")
+				continue
+			}
+			c <- readLine{text, err}
+			return
+		}
+	}()
+	return c
+}
+
+func (e *editor) read() (string, error) {
+	before, err := term.MakeRaw(e.fd)
+	if err != nil {
+		return "", fmt.Errorf("reading the terminal: %w", err)
+	}
+	if width, height, err := term.GetSize(e.fd); err == nil {
+		_ = e.terminal.SetSize(width, height)
+	}
+	e.out.raw(true)
+	text, err := e.terminal.ReadLine()
+	e.out.raw(false)
+	_ = term.Restore(e.fd, before)
+	return text, err
+}
+
+func (e *editor) person() bool { return true }
+
+func (e *editor) close() { e.history.close() }
+
+// console writes to a terminal, above the line that is edited there if one is.
+type console struct {
+	terminal *term.Terminal
+	to       io.Writer
+
+	mu      sync.Mutex
+	editing bool
+}
+
+func (c *console) raw(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.editing = on
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.editing {
+		return c.terminal.Write(p)
+	}
+	return c.to.Write(p)
+}
+
+// history keeps the lines of earlier chats in a file.
+type history struct {
+	lines []string // oldest first
+	file  *os.File // nil: it can't be kept
+}
+
+const maxHistory = 1000
+
+func openHistory(path string) *history {
+	h := &history{}
+	if data, err := os.ReadFile(path); err == nil { //nolint:gosec // the user's own
+		h.lines = strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+		if len(h.lines) > maxHistory {
+			h.lines = h.lines[len(h.lines)-maxHistory:]
+			_ = os.WriteFile(path, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600)
+		}
+	}
+	if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+		h.file, _ = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the user's own
+	}
+	return h
+}
+
+// Add implements [term.History].
+func (h *history) Add(line string) {
+	if strings.TrimSpace(line) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
+		return
+	}
+	h.lines = append(h.lines, line)
+	if h.file != nil {
+		_, _ = h.file.WriteString(line + "\n")
+	}
+}
+
+// Len implements [term.History].
+func (h *history) Len() int { return len(h.lines) }
+
+// At implements [term.History].
+func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
+
+func (h *history) close() {
+	if h.file != nil {
+		_ = h.file.Close()
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/langserver"
+	"tapgw/tools"
+)
+
+func TestEveryCommandHasExamples(t *testing.T) {
+	var walk func(path string, commands []*ucli.Command)
+	walk = func(path string, commands []*ucli.Command) {
+		for _, c := range commands {
+			name := path + " " + c.Name
+			if c.Usage == "" || !strings.Contains(c.Description, "Examples:\n") {
+				t.Errorf("%s has no usage or no example", name)
+			}
+			walk(name, c.Subcommands)
+		}
+	}
+	walk("lsclient", newApp().Commands)
+}
+
+// A drop-in may take the name of a built-in tool, and comes in its place.
+func TestTogether(t *testing.T) {
+	mine := &tools.Tool{Name: "memory", Source: "memory.py"}
+	all := together([]*tools.Tool{mine})
+	if len(all) != len(tools.All()) || find(all, "memory") != mine || find(all, "read_file") == nil {
+		t.Errorf("together they are %d tools, built in are %d", len(all), len(tools.All()))
+	}
+}
+
+// What a policy allows without asking, and what it says no to where nobody can be
+// asked.
+func TestConfirm(t *testing.T) {
+	v := &conversation{policy: &policy{mcp: []string{"files", "web/get"}}}
+	v.policy.allow.Outside = []string{"/tmp/ok/**"}
+	tests := map[string]struct {
+		q  langserver.Confirmation
+		ok bool
+	}{
+		"a tool of ours decides itself": {langserver.Confirmation{Ours: true, Kind: langserver.Terminal}, true},
+		"a server that is listed":       {langserver.Confirmation{Kind: langserver.MCPTool, Server: "files", Tool: "read"}, true},
+		"a tool that is listed":         {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "get"}, true},
+		"another tool of its server":    {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "post"}, false},
+		"a path that is listed":         {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/a"}, true},
+		"a path that climbs out of it":  {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/../a"}, false},
+		"another path":                  {langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"}, false},
+		"a command of the server's":     {langserver.Confirmation{Kind: langserver.Terminal, Command: []string{"ls"}}, false},
+		"a kind that is not known":      {langserver.Confirmation{Kind: "new", Tool: "x"}, false},
+	}
+	for name, tt := range tests {
+		if err := v.confirm(t.Context(), tt.q); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	v.policy.yes = true
+	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"}); err != nil {
+		t.Errorf("--yes: %v", err)
+	}
+}
+
+func TestAllowed(t *testing.T) {
+	a := configs.AllowList{Terminal: []string{"a"}, Outside: []string{"/b"}, Web: []string{"c"}, Tools: []string{"d"}}
+	got := allowed(configs.LSClient{Allow: a})
+	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" || got.Tools[0] != "d" {
+		t.Errorf("allowed is %+v", got)
+	}
+}

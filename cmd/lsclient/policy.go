@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/tools"
+	"tapgw/tools/provide"
+)
+
+// policyFlags say what happens to calls that lsclient.toml does not allow.
+func policyFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "allow every command, file and server that a tool asks for"},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before what lsclient.toml does not allow"},
+	}
+}
+
+// policy decides what tools may do: what lsclient.toml allows, else what a
+// person says, else nothing.
+type policy struct {
+	allow provide.Allow
+	mcp   []string // servers, or server/tool
+	yes   bool
+
+	mu     sync.Mutex // one question at a time
+	in     *bufio.Reader
+	out    io.Writer // nil: nobody is asked
+	always []string  // what a person said always to
+	absent bool      // the person has no eye for questions now
+}
+
+// allowed is what lsclient.toml allows to tools of any kind of session.
+func allowed(c configs.LSClient) provide.Allow {
+	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web, Tools: c.Allow.Tools}
+}
+
+func newPolicy(k *call) (*policy, error) {
+	p := &policy{allow: allowed(k.config), mcp: k.config.Allow.MCP, yes: k.Bool("yes")}
+	if !k.Bool("ask") {
+		return p, nil
+	}
+	if p.yes {
+		return nil, cli.Usage("flags --yes and --ask: only one of them")
+	}
+	tty, err := terminal(k)
+	if err != nil {
+		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
+	}
+	p.in, p.out = bufio.NewReader(tty), k.App.ErrWriter
+	return p, nil
+}
+
+// terminal is where answers come from: stdin, or the controlling terminal when
+// stdin is taken.
+func terminal(k *call) (io.Reader, error) {
+	if f, ok := k.App.Reader.(*os.File); ok && cli.Terminal(f) {
+		return f, nil
+	}
+	return os.Open("/dev/tty")
+}
+
+// tool decides about one call of a client's own tool. The error is a
+// [provide.Refusal].
+func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
+	err := p.allow.Check(t, args)
+	if err == nil {
+		return nil
+	}
+	what, key := "use the tool "+t.Name, "tool "+t.Name
+	if command := provide.Command(args); t.Kind == tools.Terminal && t.Source == "" {
+		what, key = "run: "+command, "command "+command
+	}
+	return p.ask(ctx, what, key, err)
+}
+
+// outside decides about a path outside the workspace.
+func (p *policy) outside(ctx context.Context, path string, write bool) error {
+	if p.allow.OutsideOK(path) {
+		return nil
+	}
+	verb := "read"
+	if write {
+		verb = "write"
+	}
+	return p.ask(ctx, verb+" outside the workspace: "+path, verb+" "+path,
+		&provide.Refusal{What: fmt.Sprintf("%s is outside the workspace and not allowed: allow.outside in lsclient.toml lists what is", path)})
+}
+
+// private decides about a server of the web whose address is not public.
+func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
+	if p.allow.HostOK(host) {
+		return nil
+	}
+	return p.ask(ctx, fmt.Sprintf("fetch from %s (%s), which is not public", host, addr), "host "+host,
+		&provide.Refusal{What: fmt.Sprintf("%s has the address %s, which is not public and not allowed: allow.web in lsclient.toml lists what is", host, addr.Addr())})
+}
+
+// server decides about a tool of an MCP server.
+func (p *policy) server(ctx context.Context, server, tool string) error {
+	name := server + "/" + tool
+	if slices.Contains(p.mcp, server) || slices.Contains(p.mcp, name) {
+		return nil
+	}
+	return p.ask(ctx, "use the MCP tool "+name, "mcp "+name,
+		&provide.Refusal{What: fmt.Sprintf("the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
+}
+
+// away says whether the person that is asked is busy with something else.
+func (p *policy) away(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.absent = is
+}
+
+// ask asks a person, if there is one, and returns no unless they say yes.
+func (p *policy) ask(ctx context.Context, what, key string, no error) error {
+	if p.yes {
+		return nil
+	}
+	if p.out == nil {
+		return no
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.always, key) {
+		return nil
+	}
+	if p.absent {
+		return no
+	}
+	_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es, [a]lways this, [N]o: ", cli.Clean(what))
+	answer := make(chan string, 1)
+	go func() { // outlives the call when nobody answers: the next question takes what it reads
+		line, _ := p.in.ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case a := <-answer:
+		switch a {
+		case "a", "always":
+			p.always = append(p.always, key)
+			return nil
+		case "y", "yes":
+			return nil
+		}
+		return &provide.Refusal{What: "the user said no to: " + what}
+	}
+}

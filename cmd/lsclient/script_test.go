@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// patience bounds the wait for another process.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){"lsclient": main})
+}
+
+// leakChecked fails a package whose tests leave goroutines behind.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// TestScripts runs the program as shells do, without a language server.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/script", nil, nil)
+}
+
+// runScripts runs the scripts of a directory against the real tapgw and tapctl.
+func runScripts(t *testing.T, dir string, env map[string]string, more map[string]func(*testscript.TestScript, bool, []string)) {
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw", "tapgw/cmd/tapctl", "tapgw/providers/templates/guard")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building what scripts run: %v\n%s", err, out)
+	}
+	commands := map[string]func(*testscript.TestScript, bool, []string){
+		"exits":     cmdExits,
+		"gateway":   cmdGateway,
+		"awaitfile": cmdAwaitFile,
+		"await":     cmdAwait,
+		"set":       cmdSet,
+	}
+	for name, run := range more {
+		commands[name] = run
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("COPILOT_HOME", filepath.Join(e.WorkDir, "home", "copilot"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "home", "config"))
+			e.Setenv("USERFILES", filepath.Join(e.WorkDir, "home", "config", "tapgw"))
+			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "LSCLIENT_CONFIG", "TAPGW_CONFIG", "NO_COLOR", "CLICOLOR_FORCE", "COPILOT_LANGUAGE_SERVER"} {
+				e.Setenv(name, "")
+			}
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			for name, value := range env {
+				e.Setenv(name, value)
+			}
+			return os.MkdirAll(e.Getenv("USERFILES"), 0o700)
+		},
+		Cmds: commands,
+	})
+}
+
+// exits CODE COMMAND...: the command ends with that exit code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if e, ok := err.(*exec.ExitError); ok { //nolint:errorlint // ts.Exec returns it as it is
+		got = e.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// gateway: runs a gateway until the script ends.
+func cmdGateway(ts *testscript.TestScript, neg bool, args []string) {
+	bin, _, _ := strings.Cut(ts.Getenv("PATH"), string(filepath.ListSeparator))
+	cmd := exec.Command(filepath.Join(bin, "tapgw"), "serve", "--listen", "127.0.0.1:0", "--log-level", "error")
+	cmd.Env = environment(ts)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line := make([]byte, 256)
+	n, err := out.Read(line) // when it is ready it says where
+	ts.Check(err)
+	ts.Setenv("GATEWAY", strings.TrimSpace(string(line[:n])))
+}
+
+// environment is the script's.
+func environment(ts *testscript.TestScript) []string {
+	env := os.Environ()
+	for _, name := range []string{"PATH", "HOME", "COPILOT_HOME", "XDG_CONFIG_HOME", "TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "TAPGW_CONFIG"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
+}
+
+// awaitfile FILE [REGEXP]: the file comes, and holds a match.
+func cmdAwaitFile(ts *testscript.TestScript, _ bool, args []string) {
+	re := regexp.MustCompile(strings.Join(args[1:], " "))
+	until(ts, "the file "+args[0], func() bool {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && re.Match(data)
+	})
+}
+
+// await REGEXP COMMAND...: the command is run until its output matches.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	re := regexp.MustCompile("(?m)" + args[0])
+	until(ts, args[0]+" from "+strings.Join(args[1:], " "), func() bool {
+		err := ts.Exec(args[1], args[2:]...)
+		return err == nil && re.MatchString(ts.ReadFile("stdout")) != neg
+	})
+}
+
+// set NAME: sets a variable to what the last command printed.
+func cmdSet(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// until asks again and again.
+func until(ts *testscript.TestScript, what string, done func() bool) {
+	deadline := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("waited too long for %s", what)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+//go:build runtime
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tapgw/internal/scriptmodel"
+	"tapgw/internal/taptest/cloud"
+)
+
+// TestServerScripts runs the program with the real language server, whose cloud
+// is a stand-in with a scripted model.
+func TestServerScripts(t *testing.T) {
+	server, err := filepath.Abs(filepath.Join("..", "..", ".runtime", "node_modules", "@github", "copilot-language-server-"+runtime.GOOS+"-"+arch(), "copilot-language-server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(server); err != nil {
+		t.Fatalf("%v; make runtime fetches it", err)
+	}
+	models := &models{by: map[*testscript.TestScript]*cloud.Cloud{}}
+	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server}, map[string]func(*testscript.TestScript, bool, []string){
+		"model":        models.start,
+		"sees":         models.sees,
+		"offers":       models.offers,
+		"awaitrequest": models.await,
+	})
+}
+
+func arch() string {
+	if runtime.GOARCH == "amd64" {
+		return "x64"
+	}
+	return runtime.GOARCH
+}
+
+// models are the scripts' clouds.
+type models struct {
+	mu sync.Mutex
+	by map[*testscript.TestScript]*cloud.Cloud
+}
+
+func (m *models) of(ts *testscript.TestScript) *cloud.Cloud {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by[ts] == nil {
+		ts.Fatalf("no model: begin with model FILE")
+	}
+	return m.by[ts]
+}
+
+// turn is one line of a model's file: what it answers to its next request.
+type turn struct {
+	Text   string          `json:"text"`
+	Tool   string          `json:"tool"`
+	Args   json.RawMessage `json:"args"`
+	Status int             `json:"status"`
+	Await  string          `json:"await"` // a file that must be there first
+	Pause  string          `json:"pause"` // a file that must be there before the second word
+	Until  string          `json:"until"` // again and again, until this tool is offered
+	Gone   string          `json:"gone"`  // likewise, until this tool is not
+}
+
+// over reports whether a request has what a line waits for.
+func (t turn) over(r *scriptmodel.Request) bool {
+	return t.Until != "" && r.HasTool(t.Until) || t.Gone != "" && !r.HasTool(t.Gone)
+}
+
+// model FILE: starts a cloud whose model answers with the file's lines, one a
+// request, the last one for ever.
+func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
+	var turns []turn
+	text := strings.ReplaceAll(ts.ReadFile(args[0]), "$WORK", ts.Getenv("WORK"))
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		var t turn
+		ts.Check(json.Unmarshal(lines.Bytes(), &t))
+		turns = append(turns, t)
+	}
+	var mu sync.Mutex
+	next := 0
+	c, err := cloud.Start(func(r *scriptmodel.Request) scriptmodel.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		for next < len(turns)-1 && turns[next].over(r) {
+			next++
+		}
+		t := turns[next]
+		if t.Until+t.Gone == "" && next < len(turns)-1 {
+			next++
+		}
+		p := scriptmodel.Reply{Text: t.Text, Status: t.Status, Gate: appears(ts, r, t.Await), Pause: appears(ts, r, t.Pause)}
+		if t.Tool != "" {
+			p.ToolCalls = []scriptmodel.ToolCall{{Name: t.Tool, Args: string(t.Args)}}
+		}
+		return p
+	})
+	ts.Check(err)
+	c.SetCompletion("main() { completed() }")
+	ts.Defer(c.Close)
+	m.mu.Lock()
+	m.by[ts] = c
+	m.mu.Unlock()
+	for name, value := range c.Env() {
+		ts.Setenv(name, value)
+	}
+}
+
+// appears is closed when a file is there; nil for none.
+func appears(ts *testscript.TestScript, r *scriptmodel.Request, file string) <-chan struct{} {
+	if file == "" {
+		return nil
+	}
+	path, there := ts.MkAbs(file), make(chan struct{})
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := os.Stat(path); err == nil {
+				close(there)
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}()
+	return there
+}
+
+func (m *models) request(ts *testscript.TestScript, n string) *scriptmodel.Request {
+	i, err := strconv.Atoi(n)
+	ts.Check(err)
+	all := m.of(ts).Requests()
+	if i < 1 || i > len(all) {
+		ts.Fatalf("request %d of %d", i, len(all))
+	}
+	return all[i-1]
+}
+
+// sees N REGEXP: the model's Nth request holds a match.
+func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
+	r := m.request(ts, args[0])
+	var text strings.Builder
+	for _, message := range r.Messages {
+		text.WriteString(message.Role + ": " + message.Text + "\n")
+	}
+	if regexp.MustCompile("(?m)"+args[1]).MatchString(text.String()) == neg {
+		ts.Fatalf("request %s:\n%s", args[0], text.String())
+	}
+}
+
+// offers N TOOL...: the model's Nth request offers the tools.
+func (m *models) offers(ts *testscript.TestScript, neg bool, args []string) {
+	r := m.request(ts, args[0])
+	for _, name := range args[1:] {
+		if r.HasTool(name) == neg {
+			ts.Fatalf("request %s offers %q", args[0], r.ToolNames())
+		}
+	}
+}
+
+// awaitrequest N: the model gets its Nth request.
+func (m *models) await(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	c := m.of(ts)
+	until(ts, "model request "+args[0], func() bool { return len(c.Requests()) >= n })
+}

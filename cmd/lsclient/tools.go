@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/providers"
+	"tapgw/tools/provide"
+)
+
+func toolsCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:  "tools",
+		Usage: "list the tools",
+		Description: `Those that are built in, and drop-ins of the tool directories: --tools, tools in
+lsclient.toml, and the directory tools beside each config file.
+
+Examples:
+  lsclient tools
+  lsclient tools check --tools ./my-tools
+  lsclient tools call read_file --args '{"filePath":"go.mod"}'`,
+		Action: action(0, 0, listTools),
+		Subcommands: []*ucli.Command{
+			{
+				Name: "list", Usage: "list the tools",
+				Description: `Examples:
+  lsclient tools list --json | jq -r '.[].name'`,
+				Action: action(0, 0, listTools),
+			},
+			{
+				Name: "call", Usage: "call a tool, without a server", ArgsUsage: "NAME",
+				Description: `Prints what the tool answers; exit code 1 when it fails. Commands and paths outside
+the workspace are allowed as for an agent: allow in lsclient.toml, --yes, --ask.
+
+Examples:
+  lsclient tools call list_dir --args '{"path":"."}'
+  echo '{"command":"go version","explanation":""}' | lsclient tools call run_in_terminal --yes --args -`,
+				Flags: append([]ucli.Flag{
+					&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin", Value: "{}"},
+				}, policyFlags()...),
+				BashComplete: completeTool,
+				Action:       action(1, 0, callTool),
+			},
+			{
+				Name: "check", Usage: "name every fault in the tool directories",
+				Description: `Each fault is a line file: what. Exit code 1 when there is one.
+
+Examples:
+  lsclient tools check --tools ./my-tools`,
+				Action: action(0, 0, checkTools),
+			},
+		},
+	}
+}
+
+func completeTool(c *ucli.Context) {
+	k, err := newCall(c)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, 2*time.Second)
+	defer cancel()
+	all, _ := k.loadTools(ctx)
+	for _, t := range all {
+		cli.Candidate(c, t.Name, cli.Shorten(t.Description, 80))
+	}
+}
+
+// toolLine is a tool as --json shows it.
+type toolLine struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Kind        string          `json:"kind"`
+	Source      string          `json:"source"`
+	TimeoutMs   int64           `json:"timeoutMs"`
+}
+
+func listTools(k *call) error {
+	all, faults := k.loadTools(k.ctx)
+	k.tellFaults(faults)
+	lines := []toolLine{}
+	table := &cli.Table{Columns: []string{"NAME", "KIND", "SOURCE", "DESCRIPTION"}}
+	for _, t := range all {
+		timeout := t.Timeout
+		if timeout == 0 {
+			timeout = k.config.ToolTimeout
+		}
+		source := t.Source
+		if source == "" {
+			source = "built in"
+		}
+		lines = append(lines, toolLine{t.Name, t.Description, t.Parameters, t.Kind.String(), t.Source, timeout.Milliseconds()})
+		table.Row(t.Name, t.Kind, source, cli.Shorten(t.Description, 60))
+	}
+	if k.out.JSON {
+		return k.out.Document(lines)
+	}
+	return k.out.Table(table, "no tools")
+}
+
+// faultLine is a fault as --json shows it.
+type faultLine struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+}
+
+func checkTools(k *call) error {
+	all, faults := k.loadTools(k.ctx)
+	lines := []faultLine{}
+	for _, f := range faults {
+		lines = append(lines, faultLine{f.File, f.Line, f.Reason})
+	}
+	if k.out.JSON {
+		if err := k.out.Document(lines); err != nil {
+			return err
+		}
+	} else {
+		dropins := 0
+		for _, t := range all {
+			if t.Source != "" {
+				dropins++
+			}
+		}
+		for _, f := range faults {
+			if err := k.out.Printf("%v\n", f); err != nil {
+				return err
+			}
+		}
+		k.out.Notef("%d drop-in tools are good, %d faults", dropins, len(faults))
+	}
+	if len(faults) > 0 {
+		return cli.Reported(cli.ExitFailed)
+	}
+	return nil
+}
+
+func callTool(k *call) error {
+	name := k.Args().First()
+	if name == "" {
+		return cli.Usage("tools call: needs the name of a tool (see lsclient tools)")
+	}
+	text, err := cli.Text(k.Context, k.String("args"))
+	if err != nil {
+		return err
+	}
+	args := json.RawMessage(bytes.TrimSpace([]byte(text)))
+	if !json.Valid(args) || args[0] != '{' {
+		return cli.Usage("flag --args: must be a JSON object like {\"path\":\".\"}, got %q", cli.Shorten(text, 60))
+	}
+	policy, err := newPolicy(k)
+	if err != nil {
+		return err
+	}
+	all, faults := k.loadTools(k.ctx)
+	t := find(all, name)
+	if t == nil {
+		k.tellFaults(faults)
+		return cli.NotFound("there is no tool %q (see lsclient tools)", name)
+	}
+	env := k.env(policy)
+	begin := time.Now()
+	answer, err := func() (any, error) {
+		if err := policy.tool(k.ctx, t, args); err != nil {
+			return nil, err
+		}
+		r, err := t.Call(k.ctx, env, args)
+		if err != nil {
+			return nil, err
+		}
+		return provide.Answer(r)
+	}()
+	return k.printCall(answer, err, time.Since(begin))
+}
+
+// printCall shows how a call ended, as tapctl tools call does.
+func (k *call) printCall(answer any, err error, took time.Duration) error {
+	var e *cli.Error
+	if err != nil {
+		coded, exit := provide.Coded(err), cli.ExitFailed
+		switch coded.Code {
+		case providers.CodeUnauthorized:
+			exit = cli.ExitRefused
+		case providers.CodeTimeout:
+			exit = cli.ExitTimedOut
+		}
+		e = &cli.Error{Exit: exit, Code: string(coded.Code), Message: coded.Message, Err: err}
+	}
+	if k.out.JSON {
+		line := map[string]any{"durationMs": took.Milliseconds()}
+		if e != nil {
+			line["error"], line["errorCode"] = e.Message, e.Code
+		} else {
+			line["data"] = answer
+		}
+		if err := k.out.Document(line); err != nil || e == nil {
+			return err
+		}
+		return cli.Reported(e.Exit)
+	}
+	if e != nil {
+		return e
+	}
+	if text, ok := answer.(string); ok {
+		return k.out.Printf("%s\n", cli.Clean(text))
+	}
+	return k.out.Document(answer)
+}
