@@ -1,63 +1,27 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
-// echoPeer is a provider in process: it answers each call with a tool.result
-// from a goroutine of its own, the connection's one reader.
-type echoPeer struct {
-	frames chan []byte
-	ack    chan struct{}
-}
-
-func (p *echoPeer) Send(m protocol.Message) {
-	switch m := m.(type) {
-	case *protocol.ToolCall:
-		p.frames <- fmt.Appendf(make([]byte, 0, 256), `{"type":"tool.result","id":"%s","data":%q}`, m.ID, "the quick brown fox jumps over the lazy dog, and comes back")
-	case *protocol.Sessions:
-		p.frames <- (&provider{name: "local", tools: 1}).hello(m.Active[0].ID)
-	case *protocol.HelloAck:
-		close(p.ack)
-	}
-}
-func (p *echoPeer) Flush()                           {}
-func (p *echoPeer) Close(protocol.CloseCode, string) {}
-
 // inProcess is a session with one provider, both in this process.
-func inProcess(tb testing.TB) *gateway.Session {
+func inProcess(tb testing.TB, guests ...*provider) *gateway.Session {
 	tb.Helper()
-	g := gateway.New(gateway.Options{})
-	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"}, gateway.HostInfo{Kind: "local"}, sessionOnly{})
+	l, err := newLocal()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &echoPeer{frames: make(chan []byte, 1024), ack: make(chan struct{})}
-	conn := g.Connect(p, gateway.ConnOptions{})
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for frame := range p.frames {
-			conn.Receive(frame)
+	tb.Cleanup(l.close)
+	for _, p := range append([]*provider{{name: "tool", tools: 1}}, guests...) {
+		if _, err := l.join(p, 0); err != nil {
+			tb.Fatal(err)
 		}
-		conn.Closed()
-	}()
-	p.frames <- fmt.Appendf(nil, `{"type":"auth","token":%q}`, g.InstanceToken())
-	<-p.ack
-	tb.Cleanup(func() {
-		close(p.frames)
-		<-read
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		g.Drain(ctx)
-	})
-	return s
+	}
+	return l.s
 }
 
 func TestCallDirectly(t *testing.T) {
@@ -83,6 +47,21 @@ func BenchmarkCallTool(b *testing.B) {
 				b.Fatal(l.Error)
 			}
 			b.ReportMetric(perSecond(l), "calls/s")
+		})
+	}
+}
+
+// BenchmarkRules is what fifty rules that do not match cost a call.
+func BenchmarkRules(b *testing.B) {
+	for name, guests := range map[string][]*provider{"none": nil, "50": {{name: "rules", rules: rules(protocol.MaxHookRules)}}} {
+		b.Run(name, func(b *testing.B) {
+			s := inProcess(b, guests...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := callDirectly(b.Context(), s, 0); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

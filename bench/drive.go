@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -40,6 +41,11 @@ func (r *report) row(metric, floor, ours string, value, target float64, atLeast 
 	_, _ = fmt.Fprintf(r.out, "%s\t%s\t%s\t%.2f\t%s %.2f\t%s\n", metric, floor, ours, value, sign, target, verdict)
 }
 
+// inform is row without a target.
+func (r *report) inform(metric, floor, ours string, value float64) {
+	_, _ = fmt.Fprintf(r.out, "%s\t%s\t%s\t%.2f\t\t\n", metric, floor, ours, value)
+}
+
 func median[T float64 | int64 | time.Duration](v []T) T {
 	v = slices.Clone(v)
 	slices.Sort(v)
@@ -61,7 +67,7 @@ func (s *series) row(r *report, metric, format string, target float64, atLeast b
 
 // inform adds a row that has no target.
 func (s *series) inform(r *report, metric, format string) {
-	_, _ = fmt.Fprintf(r.out, "%s\t%s\t%s\t%.2f\t\t\n", metric, fmt.Sprintf(format, median(s.floor)), fmt.Sprintf(format, median(s.ours)), median(s.ratio))
+	r.inform(metric, fmt.Sprintf(format, median(s.floor)), fmt.Sprintf(format, median(s.ours)), median(s.ratio))
 }
 
 func micros(ns int64) float64 { return float64(ns) / 1e3 }
@@ -74,6 +80,16 @@ type options struct {
 	rounds int
 	calls  int
 	noise  bool
+	only   string
+}
+
+// parts are the tables, by the name that -only takes.
+var parts = []struct {
+	name    string
+	measure func(context.Context, options, *report) error
+}{
+	{"floor", againstFloor}, {"footprint", footprint}, {"latency", latencies}, {"rules", rulesAndGates},
+	{"updates", updates}, {"streams", streams}, {"patterns", patterns}, {"topology", ownTopology},
 }
 
 // drive runs everything and prints the tables.
@@ -84,6 +100,7 @@ func drive(ctx context.Context, args []string) error {
 	flags.IntVar(&o.rounds, "rounds", 41, "rounds of each comparison, floor and gateway in turn: many and short, because a round trip on two cores has two speeds, as the processes share a core or not, and the machine has moods")
 	flags.IntVar(&o.calls, "calls", 800, "calls of a sequential round; a concurrent one makes four times as many")
 	flags.BoolVar(&o.noise, "noise", false, "measure the relay against itself: what the machine adds to a ratio")
+	flags.StringVar(&o.only, "only", "", "one table: "+partNames())
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -99,12 +116,18 @@ func drive(ctx context.Context, args []string) error {
 	if _, err := os.Stat(o.binary); err != nil {
 		return fmt.Errorf("%s is not there: run `make build` first", o.binary)
 	}
-	for _, part := range []func(context.Context, options, *report) error{
-		againstFloor, footprint, latencies, ownTopology,
-	} {
-		if err := part(ctx, o, r); err != nil {
+	measured := false
+	for _, part := range parts {
+		if o.only != "" && o.only != part.name {
+			continue
+		}
+		measured = true
+		if err := part.measure(ctx, o, r); err != nil {
 			return err
 		}
+	}
+	if !measured {
+		return fmt.Errorf("-only %s: there is no such table; one of %s", o.only, partNames())
 	}
 	_ = r.out.Flush()
 	if r.over > 0 {
@@ -113,6 +136,14 @@ func drive(ctx context.Context, args []string) error {
 		fmt.Printf("\nall within target\n")
 	}
 	return nil
+}
+
+func partNames() string {
+	names := make([]string, len(parts))
+	for i, part := range parts {
+		names[i] = part.name
+	}
+	return strings.Join(names, ", ")
 }
 
 // againstFloor compares the gateway with the relay, with 1 and 50 providers.
@@ -155,7 +186,7 @@ func compare(ctx context.Context, o options, pin []string, providers int) (c com
 		if err != nil {
 			return c, err
 		}
-		if both[i], err = join(ctx, o.self, pin, m, providers, 1); err != nil {
+		if both[i], err = join(ctx, o.self, pin, m, ends{providers: providers, tools: 1}); err != nil {
 			return c, err
 		}
 		defer both[i].stop()
@@ -224,7 +255,7 @@ func footprint(ctx context.Context, o options, r *report) error {
 	}
 	absolute("resident, idle (20 MiB)", "MiB", float64(idle.resident)/mib, 20)
 	absolute("anonymous, idle (8 MiB)", "MiB", float64(idle.anonymous)/mib, 8)
-	s, err := join(ctx, o.self, nil, m, 50, 20)
+	s, err := join(ctx, o.self, nil, m, ends{providers: 50, tools: 20})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 type host struct {
 	c       *websocket.Conn
 	session string
+	noHooks bool // the gateway is to ask the rules
 	// toolsSet, where set, is called for each tools/set with its tool names.
 	toolsSet func(names []string)
 
@@ -133,7 +134,7 @@ func (h *host) open(ctx context.Context, token, session string, live bool) error
 	type object = map[string]any
 	if _, err := h.do(ctx, "initialize", object{
 		"protocolVersion": 1, "token": token, "host": object{"name": "bench", "version": "1"},
-		"capabilities": object{"send": true, "log": true, "hooks": true, "liveTools": live},
+		"capabilities": object{"send": true, "log": true, "hooks": !h.noHooks, "liveTools": live},
 	}); err != nil {
 		return err
 	}
@@ -232,6 +233,7 @@ func runHost(ctx context.Context, args []string) error {
 	url := flags.String("url", "", "")
 	token := flags.String("token", "", "")
 	n := flags.Int("n", 1, "")
+	hooks := flags.Bool("hooks", true, "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -240,6 +242,7 @@ func runHost(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = h.c.CloseNow() }()
+	h.noHooks = !*hooks
 	go h.read(ctx)
 	if err := h.open(ctx, *token, "bench-session", false); err != nil {
 		return err

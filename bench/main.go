@@ -5,7 +5,8 @@
 // middle and provider are three processes in both cases, and host and provider
 // are the same programs: they match frames by their id, whatever their shape.
 // Floor and gateway take turns, round by round, and each ratio is the median
-// of the rounds' ratios.
+// of the rounds' ratios. What needs one process only is counted in the CPU time of
+// this one.
 package main
 
 import (

@@ -202,17 +202,25 @@ type system struct {
 	provider, host *process
 }
 
+// ends say what is at both ends of a middle.
+type ends struct {
+	providers, tools int  // tools of each
+	rules            int  // hook rules of each
+	noHooks          bool // the host leaves the rules to the gateway
+}
+
 // join starts the two ends: the providers first, so that the relay knows them
 // when the host speaks.
-func join(ctx context.Context, self string, pin []string, m *middle, providers, tools int) (*system, error) {
-	p, err := start(ctx, nil, pin, self, "provider", "-url", m.url, "-token", m.token, "-n", strconv.Itoa(providers), "-tools", strconv.Itoa(tools))
+func join(ctx context.Context, self string, pin []string, m *middle, e ends) (*system, error) {
+	p, err := start(ctx, nil, pin, self, "provider", "-url", m.url, "-token", m.token,
+		"-n", strconv.Itoa(e.providers), "-tools", strconv.Itoa(e.tools), "-rules", strconv.Itoa(e.rules))
 	if err != nil {
 		return nil, err
 	}
 	if err := p.expect("connected"); err != nil {
 		return nil, err
 	}
-	h, err := start(ctx, nil, pin, self, "host", "-url", m.url, "-token", m.admin, "-n", strconv.Itoa(providers))
+	h, err := start(ctx, nil, pin, self, "host", "-url", m.url, "-token", m.admin, "-n", strconv.Itoa(e.providers), "-hooks="+strconv.FormatBool(!e.noHooks))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/coder/websocket"
+
+	"tapgw/internal/protocol"
 )
 
 // provider is one connection. Towards a gateway it authenticates and says
@@ -18,6 +20,7 @@ type provider struct {
 	token string
 	tools int // how many
 	index int
+	rules []protocol.Rule
 	// bound, where set, is called at hello.ack.
 	bound func()
 	// said, where set, is called just before hello is sent.
@@ -36,9 +39,13 @@ func (p *provider) hello(session string) []byte {
 	for j := range tools {
 		tools[j] = tool{toolName(p.index, j), "Answers with a line of a file.", json.RawMessage(toolSchema)}
 	}
-	b, err := json.Marshal(map[string]any{
+	m := map[string]any{
 		"type": "hello", "name": p.name, "protocolVersion": 2, "session": session, "tools": tools,
-	})
+	}
+	if len(p.rules) > 0 {
+		m["hooks"] = map[string]any{"onPreToolUse": p.rules}
+	}
+	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // strings and a constant
 	}
@@ -124,12 +131,13 @@ func runProvider(ctx context.Context, args []string) error {
 	token := flags.String("token", "", "")
 	n := flags.Int("n", 1, "")
 	tools := flags.Int("tools", 1, "")
+	hookRules := flags.Int("rules", 0, "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	ended := make(chan error, *n)
 	for k := range *n {
-		p := &provider{name: fmt.Sprintf("p%d", k), token: *token, tools: *tools, index: k}
+		p := &provider{name: fmt.Sprintf("p%d", k), token: *token, tools: *tools, index: k, rules: rules(*hookRules)}
 		c, err := p.connect(ctx, *url)
 		if err != nil {
 			return err
