@@ -20,16 +20,21 @@ test-short: ## the tests that need neither npm nor a minute
 	go test -short -shuffle=on ./...
 
 e2e: runtime ## real runtime, real binaries, the documents' examples
-	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./test/...
+	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./internal/langserver/... ./cmd/lsclient ./test/...
 
-bench: build ## measure against a relay without logic; prints ratios
+bench: build runtime ## measure against a relay without logic, a raw client and ripgrep; prints ratios
 	go run ./bench
+	go test -tags runtime -run '^$$' -bench Ready -benchtime 10x ./bench/lsbench
+	go test -tags runtime -run '^$$' -bench Turn -benchtime 200x ./bench/lsbench
+	go test -run '^$$' -bench Search ./tools
 
 fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh
 
-soak: ## connect, call and kill for a minute; nothing may be left over
-	go test -race -count=1 -timeout 20m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
+soak: ## a million calls in a storm, thousands of lost connections, then fuzz every target for 30 s
+	go test -race -p 1 -count=1 -timeout 30m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
+	go test -count=1 -timeout 20m -tags soak -run '^TestSoakCalls$$' ./internal/gateway
+	@FUZZTIME=30s bash ci/fuzz.sh
 
 lint: ## formatting, vet and golangci-lint (built from source once: minutes)
 	@bash ci/check.sh
