@@ -17,8 +17,8 @@ func TestRESTCallerGoesAway(t *testing.T) {
 	s, _ := f.gateway.Session(id)
 	for i := range 100 {
 		c := f.raw("copilot/session/" + id + "/live")
-		f.waits(id)
-		caller := f.caller(id)
+		var caller *restCaller
+		f.until(func() bool { caller = f.caller(id); return caller != nil })
 		_ = c.Close()
 		f.until(func() bool { return caller.hungUp() || f.caller(id) == nil })
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})

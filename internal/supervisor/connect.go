@@ -14,10 +14,16 @@ func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
 		return err
 	}
 	file := filepath.Join(s.o.TokenDir, r.Provider.Name+".token")
-	if err := proc.WritePrivate(file, []byte(r.Token)); err != nil {
+	// The version before this one may be removing its token just now.
+	s.tokens.Lock()
+	err := proc.WritePrivate(file, []byte(r.Token))
+	s.tokens.Unlock()
+	if err != nil {
 		return err
 	}
 	<-ctx.Done()
+	s.tokens.Lock()
+	defer s.tokens.Unlock()
 	proc.RemoveOwn(file, []byte(r.Token))
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
@@ -63,10 +64,13 @@ type Supervisor struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	requests chan func()
+	again    *time.Timer    // reads the files again after a Reload
 	wake     chan struct{}  // holds one: a unit is bound
 	loop     sync.WaitGroup // the loop and what feeds it
 	units    sync.WaitGroup // every goroutine of a unit
 	quiet    atomic.Bool    // nothing is started any more
+
+	tokens sync.Mutex // held while a token file is written or removed
 
 	reading sync.Mutex // one reads the files at a time
 	listed  []string   // those that were there; guarded by reading
@@ -108,11 +112,12 @@ func New(o Options) *Supervisor {
 // from then on.
 func (s *Supervisor) Open(url string) {
 	s.url = url
+	s.again = time.AfterFunc(reloadAgain, s.reload)
 	s.loop.Go(s.run)
 	s.Reload()
 	s.loop.Go(func() {
 		watch.Dirs(s.ctx, s.o.Files.ProviderDirs(), func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
-			func(watch.Snapshot) { s.Reload() })
+			func(watch.Snapshot) { s.reload() })
 	})
 }
 
@@ -122,6 +127,9 @@ func (s *Supervisor) Quiesce() { s.quiet.Store(true) }
 // Close ends every provider and returns when they are gone. More than once does
 // no harm.
 func (s *Supervisor) Close() {
+	if s.again != nil {
+		s.again.Stop()
+	}
 	s.cancel()
 	s.loop.Wait()
 	s.units.Wait()
@@ -155,8 +163,22 @@ func (s *Supervisor) do(f func()) bool {
 	}
 }
 
-// Reload reads the files and acts on them at once.
+// reloadAgain is how long after a Reload the files are read once more: later than
+// the watch tells of anything that was there then.
+const reloadAgain = 3 * time.Second
+
+// Reload reads the files and acts on them at once, and soon again: the watch
+// compares with what it told itself, so a change that is undone before it has
+// told of it, which Reload has seen, is none to it.
 func (s *Supervisor) Reload() {
+	s.reload()
+	s.again.Reset(reloadAgain)
+}
+
+func (s *Supervisor) reload() {
+	if s.ctx.Err() != nil {
+		return
+	}
 	s.reading.Lock() // what was read first is to count first
 	defer s.reading.Unlock()
 	files := s.read()
