@@ -32,8 +32,8 @@ fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh
 
 soak: ## a million calls in a storm, thousands of lost connections, then fuzz every target for 30 s
-	go test -race -p 1 -count=1 -timeout 30m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
-	go test -count=1 -timeout 20m -tags soak -run '^TestSoakCalls$$' ./internal/gateway
+	go test -race -p 1 -count=1 -timeout 60m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
+	go test -count=1 -timeout 30m -tags soak -run '^TestSoakCalls$$' ./internal/gateway
 	@FUZZTIME=30s bash ci/fuzz.sh
 
 lint: ## formatting, vet and golangci-lint (built from source once: minutes)

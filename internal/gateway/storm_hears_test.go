@@ -161,7 +161,7 @@ func (l *life) called(m *protocol.ToolCall) {
 	if l.kind.limited {
 		l.checkSlots(wrong)
 	}
-	if c := (received{m.ID, args.N, l.heard}); l.r.IntN(3) > 0 && l.peer.since(l.heard) < surely {
+	if c := (received{m.ID, args.N, l.heard}); l.r.IntN(5) > 0 && l.peer.since(l.heard) < surely {
 		l.reply(c)
 	} else {
 		l.open = append(l.open, c)

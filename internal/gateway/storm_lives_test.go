@@ -140,7 +140,7 @@ func (l *life) live(token string) {
 	defer l.leave()
 	l.join(token)
 	for until := l.lifetime(); !l.ends && time.Now().Before(until); {
-		timer := time.NewTimer(time.Duration(l.r.IntN(4)) * time.Millisecond)
+		timer := time.NewTimer(time.Duration(l.r.IntN(stormPace)) * time.Millisecond)
 		select {
 		case <-l.peer.bell:
 			l.hearAll()

@@ -57,14 +57,15 @@ const (
 	hookedSession = 3      // its host asks the gates itself
 )
 
-// unit is what the time limits of calls are made of, margin what a busy machine
-// may add to a promise about time.
-var unit, margin, stormCallers = time.Millisecond, time.Duration(0), 256
+// What goes with time that is real, and taken from a busy machine: unit is what
+// the time limits of calls are made of, margin what may be added to a promise
+// about time, stormPace what a provider waits between two steps, in milliseconds.
+var unit, margin, stormPace, stormCallers = time.Millisecond, time.Duration(0), 4, 256
 
 func init() {
 	if raceEnabled {
-		unit, margin = 2*time.Millisecond, 30*time.Second
-		stormCallers = 80 // with many more goroutines the race detector takes most of the time
+		unit, margin, stormPace = 2*time.Millisecond, 30*time.Second, 32
+		stormCallers = 128 // with many more goroutines the race detector takes most of the time
 	}
 }
 
