@@ -57,7 +57,7 @@ type Pending struct {
 // why: "interrupted" and the like.
 func (w *Pending) Cancel(reason string) {
 	w.mu.Lock()
-	w.cancelled = reason
+	w.cancelled = cmp.Or(w.cancelled, reason)
 	k := w.call
 	if w.gates != nil {
 		w.gates()
@@ -76,13 +76,13 @@ func cancelled(reason string) Outcome {
 	return Outcome{Error: "Cancelled: " + reason, ErrorCode: protocol.CodeCancelled}
 }
 
-// hold notes where the call is, for Cancel. It reports false when the caller
-// gave up meanwhile.
-func (w *Pending) hold(k *call) bool {
+// hold notes where the call is, for Cancel. It returns why, when the caller gave
+// up meanwhile.
+func (w *Pending) hold(k *call) (reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.call = k
-	return w.cancelled == ""
+	return w.cancelled
 }
 
 func newCallID() uuid.UUID {
@@ -327,8 +327,8 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 		return false, faultf(protocol.CodeDisconnected, fmt.Sprintf("provider %q disconnected", p.name))
 	}
 	k.id = newCallID()
-	if !k.pending.hold(k) {
-		return false, faultf(protocol.CodeCancelled, cancelled(k.pending.cancelled).Error)
+	if reason := k.pending.hold(k); reason != "" {
+		return false, faultf(protocol.CodeCancelled, cancelled(reason).Error)
 	}
 	if k.tool.slots != nil {
 		in, full := k.tool.slots.enter(k)
