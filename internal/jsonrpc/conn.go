@@ -54,8 +54,8 @@ type Options struct {
 	// like an unknown method, is for it to answer with CodeMethodNotFound.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (any, error)
 	// Cause words the end of the connection for those that wait for an answer:
-	// err is what reading or writing ended with. It may wait to find out. It is
-	// not asked when this side closed the connection.
+	// err is what reading or writing ended with, or ErrClosed. It may wait to find
+	// out.
 	Cause func(err error) error
 
 	MaxMessage  int // bytes, either way; 0: 64 MiB
@@ -110,7 +110,7 @@ func (c *Conn) watch() {
 	<-c.rpc.DisconnectNotify()
 	c.cancel()
 	c.err = c.stream.why()
-	if c.o.Cause != nil && !errors.Is(c.err, ErrClosed) {
+	if c.o.Cause != nil {
 		c.err = c.o.Cause(c.err)
 	}
 	close(c.done)

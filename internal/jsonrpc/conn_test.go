@@ -357,13 +357,14 @@ func TestEnd(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	c, peer := newRaw(t, Options{Cause: func(error) error { return errors.New("not asked") }})
+	words := errors.New("put away")
+	c, peer := newRaw(t, Options{Cause: func(err error) error { return fmt.Errorf("%w: %w", words, err) }})
 	done := make(chan error, 1)
 	go func() { done <- c.Call(background(t), "turn", nil, nil) }()
 	peer.next(`{"jsonrpc":"2.0","id":1,"method":"turn","params":{}}`)
 	c.Close()
 	c.Close()
-	if err := <-done; !errors.Is(err, ErrClosed) {
+	if err := <-done; !errors.Is(err, ErrClosed) || !errors.Is(err, words) {
 		t.Errorf("waiting call: %v", err)
 	}
 	if err := c.Call(background(t), "turn", nil, nil); !errors.Is(err, ErrClosed) {

@@ -157,7 +157,7 @@ func (c *Client) died(err error) error {
 		gone = true
 	case <-t.C:
 	}
-	if c.closing.Load() {
+	if c.closing.Load() || errors.Is(err, jsonrpc.ErrClosed) {
 		return ErrClosed
 	}
 	if !gone || !hungUp(err) {
