@@ -85,11 +85,16 @@ type peer struct {
 	failed   chan error // the first error that it is told
 }
 
+// resultTail is what follows the id in the frame that answers a call.
+var resultTail = fmt.Sprintf(`","data":%q}`, toolArgs.result())
+
 // Send implements [gateway.Peer].
 func (r *peer) Send(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.ToolCall:
-		r.frames <- fmt.Appendf(make([]byte, 0, 256), `{"type":"tool.result","id":"%s","data":%q}`, m.ID, toolArgs.result())
+		// By hand: what the peer spends would count as the gateway's.
+		answer := append(make([]byte, 0, 256), `{"type":"tool.result","id":"`...)
+		r.frames <- append(append(answer, m.ID...), resultTail...)
 	case *protocol.GateCheck:
 		answer := fmt.Appendf(nil, `{"type":"gate.result","callId":"%s","decision":"allow"}`, m.CallID)
 		if r.thinks == 0 {
