@@ -29,12 +29,16 @@ type wire struct {
 	spare    []byte
 	spareEnd []int
 	flushing bool
+	gone     bool // nothing is sent any more
 }
 
 // push queues the frame that build appends.
 func (w *wire) push(build func(dst []byte) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
 	w.out = build(w.out)
 	w.ends = append(w.ends, len(w.out))
 }
@@ -47,7 +51,7 @@ func (w *wire) Flush() {
 		return
 	}
 	w.flushing = true
-	for len(w.ends) > 0 {
+	for len(w.ends) > 0 && !w.gone {
 		out, ends := w.out, w.ends
 		w.out, w.ends = w.spare[:0], w.spareEnd[:0]
 		w.mu.Unlock()
@@ -56,7 +60,17 @@ func (w *wire) Flush() {
 		w.spare, w.spareEnd = recycle(out), ends[:0]
 	}
 	w.flushing = false
+	w.drop()
 	w.mu.Unlock()
+}
+
+// drop lets go of the connection when it is gone and nobody writes to it: what a
+// provider may come back to is remembered for a while, with its wire. Call with
+// w.mu held.
+func (w *wire) drop() {
+	if w.gone && !w.flushing {
+		w.ws, w.conn, w.out, w.ends, w.spare, w.spareEnd = nil, nil, nil, nil, nil, nil
+	}
 }
 
 // write hands frames to the connection, which queues what does not go at once.
@@ -83,13 +97,14 @@ func (w *wire) Close(code protocol.CloseCode, reason string) {
 		if w.left != nil {
 			w.left()
 		}
+		ws := w.ws
 		w.wg.Go(func() {
 			defer close(w.ended)
 			w.Flush()
 			if len(reason) > 120 { // what a close frame holds
 				reason = reason[:120]
 			}
-			_ = w.ws.Close(websocket.StatusCode(code), reason)
+			_ = ws.Close(websocket.StatusCode(code), reason)
 		})
 	})
 }
@@ -103,6 +118,10 @@ func (w *wire) hangUp(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	_ = w.ws.CloseNow()
+	w.mu.Lock()
+	w.gone = true
+	w.drop()
+	w.mu.Unlock()
 }
 
 // read gives every text frame to text, until the connection ends. A frame of
@@ -111,9 +130,10 @@ func (w *wire) hangUp(ctx context.Context) {
 func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func(beginning []byte, size int), binary func()) {
 	scratch := make([]byte, 4<<10)
 	// The context is watched once for the connection, not once for each read.
-	defer context.AfterFunc(ctx, func() { _ = w.ws.CloseNow() })()
+	ws := w.ws
+	defer context.AfterFunc(ctx, func() { _ = ws.CloseNow() })()
 	for {
-		typ, r, err := w.ws.Reader(context.Background())
+		typ, r, err := ws.Reader(context.Background())
 		if err != nil {
 			return
 		}
