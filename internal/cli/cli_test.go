@@ -59,6 +59,7 @@ func testApp() *ucli.App {
 					&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "into `ID`"},
 					&ucli.StringFlag{Name: "level", Usage: "`keep|surface|inject`: how far it goes", Value: "surface"},
 					&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt"},
+					&ucli.BoolFlag{Name: "prod", Hidden: true},
 				},
 				Action: show,
 				BashComplete: func(c *ucli.Context) {
@@ -222,6 +223,9 @@ func TestVersion(t *testing.T) {
 	if got := versionOf(info); got != "v1.2.3" {
 		t.Errorf("installed: %s", got)
 	}
+	if got := versionOf(&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}); got != "devel" {
+		t.Errorf("without a repository: %s", got)
+	}
 }
 
 func TestCompletion(t *testing.T) {
@@ -233,6 +237,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"sessions", ""}, []string{"start", "stop"}},
 		{[]string{"sessions", "--json", "sta"}, []string{"start"}},
 		{[]string{"push", "--le"}, []string{"--level"}},
+		{[]string{"push", "--pro"}, []string{"--prompt"}},
 		{[]string{"push", "hi", "--j"}, []string{"--json"}},
 		{[]string{"push", "--level", "s"}, []string{"surface"}},
 		{[]string{"push", "--level=s"}, []string{"--level=surface"}},

@@ -122,12 +122,9 @@ func completeFlags(app *ucli.App, w *words, offer func(word, description string)
 		lists = append(lists, c.Flags)
 	}
 	for _, list := range slices.Backward(lists) {
-		for _, f := range list {
-			usage := ""
-			if doc, ok := f.(ucli.DocGenerationFlag); ok {
-				_, usage = unquote(doc.GetUsage())
-			}
-			offer("--"+f.Names()[0], usage)
+		for _, f := range describe(list) {
+			long := slices.IndexFunc(f.names, func(name string) bool { return strings.HasPrefix(name, "--") })
+			offer(f.names[max(long, 0)], f.usage)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func VerboseFlag() ucli.Flag {
 
 // ConfigFlag is --config.
 func ConfigFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + EnvConfig + ", configs/tapgw.toml here, else the user's own)"}
+	return &ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + EnvConfig + ", else the user's own and, over it, the trusted working directory's)"}
 }
 
 // Workdir returns the directory that -w names, absolute, else the current one.

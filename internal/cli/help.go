@@ -35,8 +35,8 @@ func printHelp(out io.Writer, app *ucli.App, w *words) error {
 		b.WriteString(" " + argsUsage)
 	}
 	b.WriteByte('\n')
-	prose, examples, _ := strings.Cut(description, "Examples:\n")
-	if prose = strings.TrimSpace(prose); prose != "" {
+	prose, examples := splitDescription(description)
+	if prose != "" {
 		fmt.Fprintf(&b, "\n%s\n", prose)
 	}
 	if cs := visible(commands); len(cs) > 0 {
@@ -49,11 +49,17 @@ func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	}
 	writeFlags(&b, "Flags", flags)
 	writeFlags(&b, "Common flags", app.Flags)
-	if examples = strings.Trim(examples, "\n"); examples != "" {
+	if examples != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// splitDescription takes prose and examples apart.
+func splitDescription(description string) (prose, examples string) {
+	prose, examples, _ = strings.Cut(description, "Examples:\n")
+	return strings.TrimSpace(prose), strings.Trim(examples, "\n")
 }
 
 func visible(commands []*ucli.Command) []*ucli.Command {
@@ -72,33 +78,53 @@ func writeFlags(b *strings.Builder, title string, flags []ucli.Flag) {
 	}
 	b.WriteString("\n" + title + ":\n")
 	t := tabwriter.NewWriter(b, 0, 8, 3, ' ', 0)
+	for _, f := range describe(flags) {
+		left := strings.Join(f.names, ", ")
+		if len(f.names[0]) > 2 {
+			left = "    " + left
+		}
+		if f.value != "" {
+			left += " " + f.value
+		}
+		_, _ = fmt.Fprintf(t, "  %s\t%s\n", left, f.usage)
+	}
+	_ = t.Flush()
+}
+
+// flagText is a flag as help and manual pages show it.
+type flagText struct {
+	names []string // with their dashes, the short one first
+	value string   // what stands for its value, "" when it takes none
+	usage string   // with the default
+}
+
+// describe puts the visible ones of the flags into words.
+func describe(flags []ucli.Flag) []flagText {
+	var list []flagText
 	for _, f := range flags {
 		doc, ok := f.(ucli.DocGenerationFlag)
 		if v, isVisible := f.(ucli.VisibleFlag); !ok || isVisible && !v.IsVisible() {
 			continue
 		}
-		placeholder, usage := unquote(doc.GetUsage())
-		var names []string
+		var text flagText
+		var placeholder string
+		placeholder, text.usage = unquote(doc.GetUsage())
 		for _, n := range f.Names() {
 			if len(n) == 1 {
-				names = append([]string{"-" + n}, names...)
+				text.names = append([]string{"-" + n}, text.names...)
 			} else {
-				names = append(names, "--"+n)
+				text.names = append(text.names, "--"+n)
 			}
-		}
-		left := strings.Join(names, ", ")
-		if len(names[0]) > 2 {
-			left = "    " + left
 		}
 		if doc.TakesValue() {
-			left += " " + placeholder
+			text.value = placeholder
 			if d := doc.GetDefaultText(); d != "" && d != `""` && d != "0s" && d != "0" {
-				usage += " (default: " + strings.Trim(d, `"`) + ")"
+				text.usage += " (default: " + strings.Trim(d, `"`) + ")"
 			}
 		}
-		_, _ = fmt.Fprintf(t, "  %s\t%s\n", left, usage)
+		list = append(list, text)
 	}
-	_ = t.Flush()
+	return list
 }
 
 // unquote takes the name of a flag's value out of its usage, where it stands

@@ -21,7 +21,7 @@ const (
 )
 
 // Run runs an app with args (the program's name first) and returns its exit
-// code. It gives the app --help, --version, --json and the completion command;
+// code. It gives the app --help, --version, --json, completion and its manual page;
 // flags work before and after arguments.
 //
 // The context of the commands ends at SIGINT or SIGTERM; a second one kills.
@@ -64,7 +64,7 @@ func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
 	app.SliceFlagSeparator = ""
 	app.DisableSliceFlagSeparator = true
 	if find(app.Commands, completionCommandName) == nil {
-		app.Commands = append(app.Commands, completionCommand(app.Name))
+		app.Commands = append(app.Commands, completionCommand(app.Name), manCommand())
 	}
 	for _, f := range []ucli.Flag{
 		&ucli.BoolFlag{Name: jsonFlag, Usage: "print JSON: one document, or one object a line for streams"},

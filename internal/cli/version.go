@@ -8,9 +8,16 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
-// Version is the version of this binary: the module's, or the commit that it
-// was built from.
+// version is set by the linker where a release is built without its repository:
+// -ldflags "-X tapgw/internal/cli.version=v1.2.3".
+var version string
+
+// Version is the version of this binary: what the linker was told, the module's,
+// or the commit that it was built from.
 func Version() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -43,10 +50,7 @@ func versionOf(info *debug.BuildInfo) string {
 }
 
 func printVersion(app *ucli.App, json bool) error {
-	version := app.Version
-	if version == "" {
-		version = Version()
-	}
+	version := Version()
 	if json {
 		return writeJSON(app.Writer, map[string]string{
 			"name": app.Name, "version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,8 @@ import (
 // Request is a model request as it came, read into what scripts ask about.
 type Request struct {
 	N        int         // counted from 1
-	Path     string      // which wire: "/v1/chat/completions" or "/v1/responses"
+	Path     string      // which wire: "/v1/chat/completions", "/v1/responses", "/v1/messages" or one of Azure's
+	Query    url.Values  // read only
 	Header   http.Header // read only
 	Body     []byte      // as it came; read only
 	Model    string
@@ -149,19 +151,22 @@ type wireTool struct {
 }
 
 func newRequest(hr *http.Request, body []byte) (*Request, error) {
+	r := &Request{
+		Path:   hr.URL.Path,
+		Query:  hr.URL.Query(),
+		Header: hr.Header.Clone(),
+		Body:   body,
+		ctx:    hr.Context(),
+		done:   make(chan struct{}),
+	}
+	if strings.HasSuffix(r.Path, "/messages") {
+		return r, r.readMessages()
+	}
 	var in wireRequest
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
-	r := &Request{
-		Path:   hr.URL.Path,
-		Header: hr.Header.Clone(),
-		Body:   body,
-		Model:  in.Model,
-		Stream: in.Stream,
-		ctx:    hr.Context(),
-		done:   make(chan struct{}),
-	}
+	r.Model, r.Stream = in.Model, in.Stream
 	if in.Instructions != "" {
 		r.Messages = append(r.Messages, Message{Role: "system", Text: in.Instructions})
 	}

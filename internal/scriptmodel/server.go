@@ -1,6 +1,6 @@
 // Package scriptmodel is a model endpoint that says what a script tells it: the
 // OpenAI wire (chat completions and responses, streamed or plain, and the model
-// list) in front of a Go function. The demo and the tests run real Copilot
+// list), Azure's routes of it and the Anthropic wire, in front of a Go function. The demo and the tests run real Copilot
 // sessions against it, with no network and no account.
 //
 // Every request is kept, in order, before the function sees it; a reply can be
@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -63,6 +64,12 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 	mux.HandleFunc("GET /v1/models", s.models)
 	mux.HandleFunc("POST /v1/chat/completions", s.handler(completions))
 	mux.HandleFunc("POST /v1/responses", s.handler(responses))
+	mux.HandleFunc("POST /v1/messages", s.handler(messages))
+	// Azure's routes: by deployment and version, and its newer one without.
+	mux.HandleFunc("POST /openai/deployments/{deployment}/chat/completions", s.handler(completions))
+	mux.HandleFunc("POST /openai/responses", s.handler(responses))
+	mux.HandleFunc("POST /openai/v1/chat/completions", s.handler(completions))
+	mux.HandleFunc("POST /openai/v1/responses", s.handler(responses))
 	s.http = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -71,6 +78,9 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 	s.wg.Go(func() { _ = s.http.Serve(ln) })
 	return s, nil
 }
+
+// Root is the URL without "/v1", the base of Azure's and Anthropic's routes.
+func (s *Server) Root() string { return strings.TrimSuffix(s.URL, "/v1") }
 
 // Close stops the endpoint, breaks off replies under way and waits for them.
 func (s *Server) Close() {

@@ -40,9 +40,10 @@ type Sum [sha256.Size]byte
 type Snapshot map[string]Sum
 
 // Dirs tells how the files of directories are, at once and then after each
-// change, until ctx ends. A directory may come later. Files are those that match:
-// regular, or links to regular ones, not in subdirectories. changed is never
-// called twice at a time, and what happens while it runs is told after it.
+// change, until ctx ends. A directory may come later. Files are those that match,
+// or are links to what does, not in subdirectories; of one that is not regular the
+// kind is told, and nothing is read. changed is never called twice at a time, and
+// what happens while it runs is told after it.
 func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	w := newWatcher()
 	defer w.close()
@@ -106,7 +107,7 @@ func Scan(dirs []string, match func(fs.FileInfo) bool) Snapshot {
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
-			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && match(info) {
+			if info, err := os.Stat(path); err == nil && match(info) {
 				s[path] = sum(path, info)
 			}
 		}
@@ -116,8 +117,10 @@ func Scan(dirs []string, match func(fs.FileInfo) bool) Snapshot {
 
 func sum(path string, info fs.FileInfo) (s Sum) {
 	h := sha256.New()
-	_ = binary.Write(h, binary.BigEndian, uint32(info.Mode().Perm()))
-	if info.Size() > maxHashed {
+	_ = binary.Write(h, binary.BigEndian, uint32(info.Mode()&(fs.ModeType|fs.ModePerm)))
+	if !info.Mode().IsRegular() {
+		h.Write([]byte("not regular"))
+	} else if info.Size() > maxHashed {
 		_ = binary.Write(h, binary.BigEndian, [2]int64{info.Size(), info.ModTime().UnixNano()})
 	} else if data, err := os.ReadFile(path); err == nil {
 		h.Write(data)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func visible(info fs.FileInfo) bool { return !strings.HasPrefix(info.Name(), ".") }
+func visible(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && !strings.HasPrefix(info.Name(), ".")
+}
 
 // watching is a watched directory and what was told of it.
 type watching struct {
@@ -175,6 +178,15 @@ func TestLinksAreSwapped(t *testing.T) {
 	w.until(a, "1")
 }
 
+// A link may be there before what it leads to is.
+func TestLinkToNothingIsWatched(t *testing.T) {
+	dir, far := t.TempDir(), t.TempDir()
+	do(t, os.Symlink(filepath.Join(far, "current", "a"), filepath.Join(dir, "a")))
+	if !targetsOf([]string{dir}, visible).matter(filepath.Join(far, "current")) {
+		t.Error("nobody looks for what the link leads to")
+	}
+}
+
 // What the content says counts, not that somebody wrote it.
 func TestOnlyWhatDiffersIsTold(t *testing.T) {
 	dir := t.TempDir()
@@ -259,4 +271,25 @@ func TestSettling(t *testing.T) {
 			t.Errorf("told %v, want %v", got, want)
 		}
 	})
+}
+
+// What is not regular is told by its kind where it matches, and not read.
+func TestNotRegular(t *testing.T) {
+	dir := t.TempDir()
+	all := func(fs.FileInfo) bool { return true }
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := Scan([]string{dir}, all)
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after := Scan([]string{dir}, all)
+	if len(before) != 1 || len(after) != 1 || before[pipe] == after[pipe] {
+		t.Errorf("a pipe is told as %v, a directory as %v", before, after)
+	}
 }

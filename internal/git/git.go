@@ -1,0 +1,136 @@
+// Package git reads what a working tree says of itself, from git's own files and
+// without git: its root, its branch, and the repository that it is of.
+package git
+
+import (
+	"bufio"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Context is what a directory belongs to.
+type Context struct {
+	Root       string // of the working tree
+	Branch     string // "" for none, where a commit is checked out
+	Repository string // owner/name, of the remote origin; "" where there is none
+	Host       string // of that, such as github.com
+}
+
+// Of finds the working tree that a directory lies in; false when there is none.
+func Of(dir string) (Context, bool) {
+	for ; ; dir = filepath.Dir(dir) {
+		if c, ok := read(dir); ok {
+			return c, true
+		}
+		if dir == filepath.Dir(dir) {
+			return Context{}, false
+		}
+	}
+}
+
+// Label names the working tree for people, its directory and its branch; for a
+// directory that lies in none its own name.
+func Label(dir string) string {
+	c, ok := Of(dir)
+	switch {
+	case !ok:
+		return filepath.Base(dir)
+	case c.Branch == "":
+		return filepath.Base(c.Root)
+	}
+	return filepath.Base(c.Root) + "@" + c.Branch
+}
+
+func read(root string) (Context, bool) {
+	dir := filepath.Join(root, ".git")
+	shared := dir
+	if text, err := small(dir); err == nil { // a worktree: the file says where the rest is
+		at, is := strings.CutPrefix(strings.TrimSpace(text), "gitdir:")
+		if !is {
+			return Context{}, false
+		}
+		dir = from(root, strings.TrimSpace(at))
+		shared = dir
+		if common, err := small(filepath.Join(dir, "commondir")); err == nil {
+			shared = from(dir, strings.TrimSpace(common))
+		}
+	}
+	head, err := small(filepath.Join(dir, "HEAD"))
+	if err != nil {
+		return Context{}, false
+	}
+	c := Context{Root: root}
+	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is && printable(branch) {
+		c.Branch = branch
+	}
+	if config, err := small(filepath.Join(shared, "config")); err == nil {
+		c.Host, c.Repository = remote(origin(config))
+	}
+	return c, true
+}
+
+// from is a path that a file in dir names.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// origin is the URL of the remote origin in a config file of git's.
+func origin(config string) string {
+	in := false
+	for lines := bufio.NewScanner(strings.NewReader(config)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			in = strings.EqualFold(line, `[remote "origin"]`)
+			continue
+		}
+		if key, value, ok := strings.Cut(line, "="); in && ok && strings.TrimSpace(key) == "url" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// remote takes the URL of a repository apart: https://host/owner/name.git,
+// ssh://git@host/owner/name, git@host:owner/name.git.
+func remote(s string) (host, repository string) {
+	if !strings.Contains(s, "://") {
+		at, path, ok := strings.Cut(s, ":")
+		if !ok || strings.ContainsAny(at, `/\`) || len(at) == 1 { // a path, also one of Windows
+			return "", ""
+		}
+		s = "ssh://" + at + "/" + path
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" {
+		return "", ""
+	}
+	repository = strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	if !strings.Contains(repository, "/") || !printable(repository) {
+		return "", ""
+	}
+	return u.Hostname(), repository
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// maxFile bounds the files of git's that are read: those that matter are small.
+const maxFile = 1 << 20
+
+func small(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return "", os.ErrInvalid
+	}
+	data, err := os.ReadFile(path)
+	return string(data), err
+}
