@@ -1,0 +1,97 @@
+// Package dashboard is the page on which a person sees what their agents, tools
+// and events are doing, and steps in. It is files as they are in page/, embedded:
+// nothing builds them, and they load nothing from anywhere else. What they show
+// comes from the admin API, with the cookie of a sign-in.
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"time"
+)
+
+//go:embed page
+var files embed.FS
+
+// document is served at /, all other files below /page/.
+const document = "page/index.html"
+
+// policy allows the page its own files and its own gateway, and scripts to make
+// nothing from text: the one policy for Trusted Types is for the worker's address.
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types tapgw"
+
+// types are the content types of the files; the system's own list may differ.
+var types = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// file is one as it is sent.
+type file struct {
+	content []byte
+	kind    string
+	tag     string // ETag
+}
+
+// Handler serves the page: its document at /, the rest below /page/. Browsers may
+// keep what they got and ask each time whether it is still the same.
+func Handler() http.Handler {
+	served, err := read(files)
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, ok := served[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", f.kind)
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("ETag", f.tag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
+	})
+}
+
+// read returns the files by the paths that they are served at.
+func read(from fs.FS) (map[string]file, error) {
+	served := map[string]file{}
+	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(from, name)
+		if err != nil {
+			return err
+		}
+		kind, ok := types[path.Ext(name)]
+		if !ok {
+			return fmt.Errorf("dashboard: %s has no content type", name)
+		}
+		at := "/" + name
+		if name == document {
+			at = "/"
+		}
+		sum := sha256.Sum256(content)
+		served[at] = file{content, kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		return nil
+	})
+	return served, err
+}

@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ask returns the answer to a request, with a header where there is one.
+func ask(method, path string, header ...string) *http.Response {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	// As behind the guard, which says the contrary for everything else.
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Security-Policy", "frame-ancestors 'none'")
+	Handler().ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		method, path string
+		status       int
+		kind         string
+	}{
+		{"GET", "/", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/", 200, "text/html; charset=utf-8"},
+		{"GET", "/?a=query", 200, "text/html; charset=utf-8"},
+		{"GET", "/page/main.js", 200, "text/javascript; charset=utf-8"},
+		{"HEAD", "/page/main.js", 200, "text/javascript; charset=utf-8"},
+		{"GET", "/page/style.css", 200, "text/css; charset=utf-8"},
+		{"GET", "/page/icon.svg", 200, "image/svg+xml"},
+		{"POST", "/", 405, "text/plain; charset=utf-8"},
+		{"DELETE", "/page/main.js", 405, "text/plain; charset=utf-8"},
+		{"GET", "/page/", 404, "text/plain; charset=utf-8"},
+		{"GET", "/page", 404, "text/plain; charset=utf-8"},
+		{"GET", "/page/index.html", 404, "text/plain; charset=utf-8"},
+		{"GET", "/page/nothing.js", 404, "text/plain; charset=utf-8"},
+		{"GET", "/page/../dashboard.go", 404, "text/plain; charset=utf-8"},
+		{"GET", "/dashboard.go", 404, "text/plain; charset=utf-8"},
+	} {
+		r := ask(test.method, test.path)
+		if r.StatusCode != test.status || r.Header.Get("Content-Type") != test.kind {
+			t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, r.StatusCode, r.Header.Get("Content-Type"), test.status, test.kind)
+		}
+		if text := body(t, r); (text == "") != (test.method == "HEAD") {
+			t.Errorf("%s %s has a body of %d bytes", test.method, test.path, len(text))
+		}
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/", "/page/main.js", "/page/filter-worker.js"} {
+		h := ask("GET", path).Header
+		directives := strings.Split(h.Get("Content-Security-Policy"), "; ")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'",
+			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
+			if !slices.Contains(directives, want) {
+				t.Errorf("%s: no %s in %q", path, want, directives)
+			}
+		}
+		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") || strings.Contains(text, "http") || strings.Contains(text, "*") {
+			t.Errorf("%s: the policy is %q", path, text)
+		}
+		if h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s may be sniffed", path)
+		}
+	}
+}
+
+func TestCaching(t *testing.T) {
+	t.Parallel()
+	tags := map[string]bool{}
+	for _, path := range []string{"/", "/page/main.js", "/page/style.css"} {
+		first := ask("GET", path)
+		tag := first.Header.Get("ETag")
+		if first.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(tag, `"`) || tags[tag] {
+			t.Errorf("%s is cached by %q %q", path, first.Header.Get("Cache-Control"), tag)
+		}
+		tags[tag] = true
+		if again := ask("GET", path, "If-None-Match", tag); again.StatusCode != http.StatusNotModified || body(t, again) != "" {
+			t.Errorf("%s, which has not changed, is answered with %d", path, again.StatusCode)
+		}
+		if changed := ask("GET", path, "If-None-Match", `"another"`); changed.StatusCode != http.StatusOK {
+			t.Errorf("%s, which has changed, is answered with %d", path, changed.StatusCode)
+		}
+	}
+}
+
+// TestFiles checks what the files say of each other, and that none says anything
+// that the policy forbids.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	served, err := read(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(served["/"].content)
+	size := 0
+	for at, f := range served {
+		text := string(f.content)
+		size += len(text)
+		for _, m := range regexp.MustCompile(`(?:from|import)\s*\(?"\./([^"]+)"|new URL\("([^"]+)"`).FindAllStringSubmatch(text, -1) {
+			if name := m[1] + m[2]; served["/page/"+name].content == nil {
+				t.Errorf("%s imports %s, which is not there", at, name)
+			}
+		}
+		if strings.HasSuffix(at, ".js") && at != "/page/filter-worker.js" && !strings.Contains(page, `href="`+at[1:]+`"`) && !strings.Contains(page, `src="`+at[1:]+`"`) {
+			t.Errorf("the document does not load %s early", at)
+		}
+		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", `style="`, "cssText", "onclick=\""} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s has %s", at, bad)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if served["/"+m[1]].content == nil {
+			t.Errorf("the document names %s, which is not there", m[1])
+		}
+	}
+	if most := 150_000; size > most {
+		t.Errorf("the page has %d bytes, more than %d", size, most)
+	}
+}

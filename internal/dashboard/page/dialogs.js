@@ -1,0 +1,73 @@
+import { h } from "./dom.js";
+
+// dialog shows a modal one until it is closed. Actions are buttons, the last one
+// the default: each a label, and what runs; unless that throws, the dialog closes.
+export function dialog(title, content, actions = []) {
+  return new Promise((resolve) => {
+    const fault = h("p", { class: "fault", role: "alert" });
+    const buttons = actions.map(([label, run, kind], i) => h("button", { type: i === actions.length - 1 ? "submit" : "button", class: kind ?? "", onclick: i === actions.length - 1 ? null : () => act(run) }, label));
+    const act = async (run) => {
+      fault.textContent = "";
+      for (const b of buttons) b.disabled = true;
+      try {
+        await run();
+        box.close();
+      } catch (e) {
+        fault.textContent = e.message;
+      } finally {
+        for (const b of buttons) b.disabled = false;
+      }
+    };
+    const form = h("form", {
+      onsubmit: (e) => {
+        e.preventDefault();
+        if (actions.length) act(actions.at(-1)[1]);
+      },
+    }, content, fault, h("div", { class: "actions" }, h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons));
+    const box = h("dialog", {
+      "aria-labelledby": "dialog-title",
+      onclose: () => {
+        box.remove();
+        resolve();
+      },
+      onclick: (e) => {
+        if (e.target === box) box.close();
+      },
+    }, h("div", { class: "dialog" }, h("h2", { id: "dialog-title" }, title), form));
+    document.body.append(box);
+    box.showModal();
+  });
+}
+
+export const confirm = (title, text, label, run) => dialog(title, [h("p", null, text)], [[label, run, "danger"]]);
+
+const toasts = h("div", { class: "toasts", role: "status" });
+
+// toast shows a line for some seconds.
+export function toast(text, level = "info") {
+  if (!toasts.isConnected) document.body.append(toasts);
+  const line = h("div", { class: `toast ${level}` }, text, h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
+  toasts.append(line);
+  setTimeout(() => line.remove(), level === "info" ? 4000 : 12_000);
+}
+
+// attempt runs what a button asks for, which is disabled meanwhile, and says what
+// went wrong.
+export async function attempt(button, run) {
+  button.disabled = true;
+  try {
+    return await run();
+  } catch (e) {
+    toast(e.message, "error");
+  } finally {
+    button.disabled = false;
+  }
+}
+
+const polite = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
+
+// announce tells screen readers what the eye sees at once.
+export function announce(text) {
+  if (!polite.isConnected) document.body.append(polite);
+  polite.textContent = text;
+}

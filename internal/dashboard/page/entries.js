@@ -1,0 +1,155 @@
+import { copyButton, h, setText } from "./dom.js";
+import { date, duration, oneLine, pretty, time } from "./format.js";
+import { codeBlock, render as markdown } from "./markdown.js";
+
+// How much of a text is shown before the person asks for all of it, in characters.
+const textMost = 20_000;
+
+// element makes what shows an entry of a timeline. Its refresh shows a change.
+export function element(entry) {
+  const { body, refresh } = (kinds[entry.kind] ?? kinds.note)(entry);
+  const el = h("article", { class: `entry ${entry.kind}` },
+    h("time", { datetime: entry.ts, title: date(entry.ts) }, time(entry.ts)), h("div", { class: "body" }, body));
+  el.refresh = refresh && (() => refresh(el));
+  el.refresh?.();
+  return el;
+}
+
+const kinds = {
+  prompt: (e) => ({
+    body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"), h("div", { class: "said" }, folded(e.text))],
+    refresh: (el) => el.classList.toggle("from-provider", e.who !== "user"),
+  }),
+
+  reasoning: (e) => {
+    const what = h("span"), text = h("div", { class: "thought" });
+    const box = details(e, [what], text, () => !e.done);
+    return {
+      body: box,
+      refresh: () => {
+        setText(what, e.done ? `Reasoned${e.ended ? ` for ${duration(new Date(e.ended) - new Date(e.ts))}` : ""}` : "Reasoning…");
+        box.settle();
+        if (box.open) setText(text, e.text);
+      },
+    };
+  },
+
+  message: (e) => {
+    const text = h("div", { class: "markdown" });
+    return {
+      body: [text, copyButton(() => e.text)],
+      refresh: (el) => {
+        el.hidden = e.done && !e.text.trim();
+        el.classList.toggle("streaming", !e.done);
+        markdown(text, e.text);
+      },
+    };
+  },
+
+  tool: (e) => {
+    const state = h("span", { class: "state", role: "img" }), took = h("span", { class: "took" });
+    const parts = h("div", { class: "parts" });
+    const box = details(e, [state, h("code", { class: "name" }, e.name ?? "a tool"), h("span", { class: "brief" }, brief(e.args)), took], parts, () => false);
+    let told;
+    return {
+      body: box,
+      refresh: (el) => {
+        const is = e.error ? "failed" : e.done ? "ok" : "running";
+        state.className = `state ${is}`;
+        state.setAttribute("aria-label", is);
+        setText(took, e.error?.code ?? (e.done && e.ended ? duration(new Date(e.ended) - new Date(e.ts)) : ""));
+        el.classList.toggle("nested", Boolean(e.parent));
+        const now = `${is} ${e.text.length} ${box.open}`;
+        if (now === told) return;
+        told = now;
+        if (!box.open) return;
+        parts.replaceChildren(
+          part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
+          ...(e.text && !e.result ? [part("So far", h("pre", { tabindex: "0" }, e.text))] : []),
+          ...(e.error ? [part("Error", h("p", { class: "fault" }, e.error.message))] : []),
+          ...(e.result ? [part("Result", result(e.result))] : []));
+      },
+    };
+  },
+
+  push: (e) => ({
+    body: [
+      h("span", { class: `level ${e.level}` }, e.level), " ", h("span", { class: "source" }, e.label), " ",
+      h("span", { class: "said" }, folded(e.text)),
+      e.metadata && h("details", { class: "more" }, h("summary", null, "metadata"), codeBlock(JSON.stringify(e.metadata, null, 2), "JSON")),
+    ],
+  }),
+
+  note: (e) => {
+    const it = () => (e.kind === "push" ? kinds.push(e).body : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text))]);
+    return {
+      body: [],
+      refresh: (el) => {
+        el.className = `entry ${e.kind}`;
+        el.lastChild.replaceChildren(...it().filter(Boolean));
+      },
+    };
+  },
+
+  error: (e) => ({ body: h("p", { class: "fault" }, h("strong", null, "Error "), e.text) }),
+  mark: (e) => ({ body: e.text }),
+};
+
+// details folds content. The person's choice outlasts the element; until there
+// is one, open says.
+function details(entry, summary, content, open) {
+  const box = h("details", null, h("summary", null, summary), content);
+  box.settle = () => {
+    box.open = entry.unfolded ?? open();
+  };
+  box.settle();
+  box.addEventListener("click", (e) => {
+    if (!e.target.closest("summary")) return;
+    e.preventDefault();
+    entry.unfolded = !box.open;
+    box.open = entry.unfolded;
+    box.closest("article").refresh();
+  });
+  return box;
+}
+
+const part = (title, content) => h("div", { class: "part" }, h("h3", null, title), content);
+
+// What tells most of a call, where it has it.
+const telling = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
+
+// brief is the arguments of a call in a line.
+function brief(args) {
+  try {
+    const it = JSON.parse(args || "{}");
+    const most = telling.find((k) => typeof it[k] === "string" && it[k]);
+    if (most) return oneLine(it[most], 160);
+    const entries = Object.entries(it);
+    if (!entries.length) return "";
+    const text = (v) => (typeof v === "string" ? v : JSON.stringify(v));
+    return oneLine(entries.length === 1 ? text(entries[0][1]) : entries.map(([k, v]) => `${k}: ${text(v)}`).join(", "), 160);
+  } catch {
+    return oneLine(args ?? "", 160);
+  }
+}
+
+function result({ content, detailedContent }) {
+  const text = pretty(detailedContent || content || "");
+  return text ? codeBlockFolded(text) : h("p", { class: "none" }, "empty");
+}
+
+function codeBlockFolded(text) {
+  if (text.length <= textMost) return codeBlock(text, "result");
+  const box = h("div", null, codeBlock(text.slice(0, textMost), "result"),
+    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, "result")) }, `Show all ${text.length.toLocaleString()} characters`));
+  return box;
+}
+
+// folded is a text, the rest of a long one behind a button.
+function folded(text) {
+  const most = 2000;
+  if (text.length <= most) return text;
+  const box = h("span", null, `${text.slice(0, most)}… `,
+    h("button", { class: "link", type: "button", onclick: () => box.replaceChildren(text) }, "show all"));
+  return box;
+}

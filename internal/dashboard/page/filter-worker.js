@@ -1,0 +1,4 @@
+import { decide } from "./filter.js";
+
+onmessage = ({ data: { rules, texts } }) => postMessage(decide(rules, texts));
+postMessage("ready");

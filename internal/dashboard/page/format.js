@@ -1,0 +1,53 @@
+// How times, sizes and names read.
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+export const time = (ts) => (ts ? clock.format(new Date(ts)) : "");
+export const date = (ts) => (ts ? full.format(new Date(ts)) : "");
+
+// duration of milliseconds, at most four characters and a unit.
+export function duration(ms) {
+  if (ms === undefined || ms === null || Number.isNaN(ms)) return "–";
+  if (ms < 10) return `${Math.round(ms * 10) / 10} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
+}
+
+// ago of a time, in words short enough for a table.
+export function ago(ts) {
+  const s = Math.max(0, (Date.now() - new Date(ts)) / 1000);
+  if (s < 60) return "just now";
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86_400) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86_400)} d`;
+}
+
+export const share = (part, whole) => (whole ? `${Math.round((1000 * part) / whole) / 10} %` : "–");
+export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
+
+// pretty is JSON indented, and anything else as it is.
+export function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+// tail is the end of a path, enough to tell projects apart.
+export function tail(path) {
+  const parts = (path ?? "").split(/[\\/]/).filter(Boolean);
+  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : path ?? "";
+}
+
+// short is a count of many, tokens say.
+const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+export const short = (n) => compact.format(n);
+
+export const oneLine = (text, most = 120) => {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+};

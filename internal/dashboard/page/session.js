@@ -1,0 +1,201 @@
+import { get, sessions } from "./api.js";
+import { announce, attempt, confirm, dialog, toast } from "./dialogs.js";
+import { h, setText } from "./dom.js";
+import { element } from "./entries.js";
+import { oneLine, share, short } from "./format.js";
+import { WindowedList } from "./list.js";
+
+// What the toggles above a timeline leave out, by the kinds of entries.
+const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
+
+// SessionView shows one session: what it is, what happens in it, and a prompt box.
+export class SessionView {
+  constructor(app) {
+    this.app = app;
+    this.drafts = new Map();
+    this.hiddenKinds = new Set();
+
+    this.title = h("h2");
+    this.chip = h("span", { class: "chip" });
+    this.meta = h("p", { class: "meta" });
+    this.usage = h("span");
+    this.interrupt = this.action("Interrupt", () => sessions.interrupt(this.id));
+    this.front = this.action("Make foreground", () => sessions.foreground(this.id));
+    this.model = this.action("Model…", () => this.changeModel());
+    this.stop = this.action("Stop…", () => this.askStop(), "danger");
+
+    this.find = h("input", { type: "search", oninput: () => {
+      clearTimeout(this.finding);
+      this.finding = setTimeout(() => this.refill(), 150);
+    } });
+    const toggles = groups.map(([label, kinds]) => {
+      const b = h("button", { type: "button", class: "toggle", "aria-pressed": "true", onclick: () => {
+        const on = b.getAttribute("aria-pressed") === "false";
+        b.setAttribute("aria-pressed", String(on));
+        for (const k of kinds) on ? this.hiddenKinds.delete(k) : this.hiddenKinds.add(k);
+        this.refill();
+      } }, label);
+      return b;
+    });
+
+    this.scroller = h("div", { class: "timeline", tabindex: "0", role: "region", "aria-label": "Timeline" });
+    this.latest = h("button", { type: "button", class: "latest", hidden: true, onclick: () => this.list.follow(true) });
+    this.list = new WindowedList(this.scroller, element, (n) => {
+      this.latest.hidden = n < 0;
+      setText(this.latest, n > 0 ? `${n} new ↓` : "Latest ↓");
+    });
+    this.empty = h("p", { class: "empty" });
+
+    this.prompt = h("textarea", {
+      id: "prompt", rows: "2", "aria-label": "Prompt", "aria-describedby": "prompt-hint",
+      oninput: () => this.buttons(),
+      onkeydown: (e) => {
+        if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !e.isComposing) {
+          e.preventDefault();
+          this.send("enqueue");
+        }
+      },
+    });
+    this.submit = h("button", { type: "submit", class: "primary" }, "Send");
+    this.steer = h("button", { type: "button", hidden: true, title: "The running turn is told at once", onclick: () => this.send("immediate") }, "Send now");
+    this.composer = h("form", { class: "composer", onsubmit: (e) => {
+      e.preventDefault();
+      this.send("enqueue");
+    } }, this.prompt, h("div", { class: "row" }, h("span", { id: "prompt-hint", class: "hint" }, `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} Enter sends`), this.steer, this.submit));
+
+    this.element = h("section", { class: "session", "aria-label": "Session", hidden: true },
+      h("header", null,
+        h("a", { class: "back", href: "#/sessions" }, "‹ Sessions"),
+        h("div", { class: "heading" }, this.title, this.chip), this.meta,
+        h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
+        h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles), h("label", { class: "find" }, "Find", this.find))),
+      h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
+      this.composer);
+  }
+
+  action(label, run, kind = "") {
+    const b = h("button", { type: "button", class: kind, onclick: () => attempt(b, run) }, label);
+    return b;
+  }
+
+  // show follows another session, or none.
+  show(feed) {
+    if (this.id) this.drafts.set(this.id, this.prompt.value);
+    this.feed = feed;
+    this.id = feed?.id;
+    this.element.hidden = !feed;
+    if (!feed) return;
+    this.prompt.value = this.drafts.get(this.id) ?? "";
+    this.refill();
+    feed.addEventListener("reset", () => feed === this.feed && this.refill());
+    feed.addEventListener("news", (e) => feed === this.feed && this.news(e.detail));
+    this.update();
+  }
+
+  shows(entry) {
+    if (this.hiddenKinds.has(entry.kind)) return false;
+    const wanted = this.find.value.trim().toLowerCase();
+    if (!wanted) return true;
+    return [entry.text, entry.name, entry.args, entry.source, entry.label, entry.result?.content].some((t) => t?.toLowerCase().includes(wanted));
+  }
+
+  refill() {
+    const entries = this.feed?.timeline.entries ?? [];
+    this.list.reset(entries.filter((e) => this.shows(e)));
+    this.say();
+  }
+
+  news({ added, changed }) {
+    for (const entry of changed) this.list.change(entry);
+    this.list.append(added.filter((e) => this.shows(e)));
+    this.list.forget(this.feed.keep);
+    this.say();
+  }
+
+  say() {
+    const all = this.feed?.timeline.entries.length ?? 0;
+    setText(this.empty, this.list.blocks.length ? "" : all ? "Nothing that you show matches." : "Nothing has happened yet.");
+    this.scroller.dataset.entries = all;
+  }
+
+  // update shows what the list of sessions says of this one.
+  update() {
+    if (!this.feed) return;
+    const s = this.app.state.sessions.find((it) => it.id === this.id);
+    const was = this.session;
+    this.session = s ?? { ...(was?.id === this.id ? was : { id: this.id, label: this.id }), state: "ended" };
+    const { label, state, model, host, cwd, foreground } = this.session;
+    setText(this.title, label || this.id);
+    setText(this.chip, state);
+    this.chip.className = `chip ${state}`;
+    this.meta.replaceChildren(...[model || "no model", host, cwd].filter(Boolean).map((t, i) => h("span", { class: i === 2 ? "path" : "" }, t)),
+      ...(foreground ? [h("span", { class: "tag" }, "foreground")] : []), this.usage);
+    const over = !s || state === "ending";
+    for (const b of [this.interrupt, this.front, this.model, this.stop]) b.hidden = over;
+    this.interrupt.hidden ||= state !== "busy";
+    this.front.hidden ||= foreground;
+    this.model.hidden ||= host === "local";
+    this.composer.hidden = over;
+    if (was?.id !== this.id) setText(this.usage, "");
+    if (was?.id !== this.id || was.state !== state) this.showUsage();
+    if (was?.id === this.id && was.state === "busy" && state === "idle") this.turnEnded();
+    this.buttons();
+  }
+
+  // showUsage says what the session has taken of its model.
+  async showUsage() {
+    const { id, host } = this.session;
+    const u = host === "local" || this.composer.hidden ? null : await sessions.usage(id).catch(() => null);
+    if (id !== this.id || !u?.total.calls) return;
+    setText(this.usage, `${short(u.total.inputTokens)} tokens in, ${short(u.total.outputTokens)} out${u.contextLimit ? `, context ${share(u.contextTokens, u.contextLimit)}` : ""}`);
+  }
+
+  turnEnded() {
+    const last = this.feed.timeline.entries.findLast((e) => e.kind === "message" && e.text);
+    announce(`${this.session.label} is idle. ${last ? oneLine(last.text, 200) : ""}`);
+  }
+
+  buttons() {
+    const busy = this.session?.state === "busy";
+    this.steer.hidden = !busy;
+    setText(this.submit, busy ? "Queue" : "Send");
+    this.submit.disabled = this.steer.disabled = !this.prompt.value.trim();
+  }
+
+  async send(mode) {
+    const text = this.prompt.value;
+    if (!text.trim() || this.sending) return;
+    this.sending = true;
+    this.list.follow(true);
+    try {
+      await sessions.query(this.id, text, mode);
+      if (this.prompt.value === text) this.prompt.value = "";
+    } catch (e) {
+      toast(e.message, "error");
+    } finally {
+      this.sending = false;
+      this.buttons();
+    }
+  }
+
+  askStop() {
+    const { id, label } = this.session;
+    return confirm("Stop the session?", `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`, "Stop session", () => sessions.stop(id));
+  }
+
+  async changeModel() {
+    const models = await get(`/models?host=${encodeURIComponent(this.session.host)}`);
+    const effort = h("select", { id: "effort" });
+    const effortField = h("div", { class: "field" }, h("label", { for: "effort" }, "Reasoning effort"), effort);
+    const efforts = () => {
+      const known = models.find((m) => m.id === model.value)?.efforts ?? [];
+      effortField.hidden = !known.length;
+      effort.replaceChildren(...["", ...known].map((e) => h("option", { value: e }, e || "the model's own")));
+    };
+    const model = h("select", { id: "model", onchange: efforts }, models.map((m) => h("option", { value: m.id, selected: m.id === this.session.model }, m.name && m.name !== m.id ? `${m.name} (${m.id})` : m.id)));
+    efforts();
+    const id = this.id;
+    await dialog("Change the model", [h("div", { class: "field" }, h("label", { for: "model" }, "Model"), model), effortField],
+      [["Change", () => sessions.model(id, model.value, effort.value), "primary"]]);
+  }
+}
