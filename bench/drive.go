@@ -89,7 +89,7 @@ var parts = []struct {
 	measure func(context.Context, options, *report) error
 }{
 	{"floor", againstFloor}, {"footprint", footprint}, {"latency", latencies}, {"rules", rulesAndGates},
-	{"updates", updates}, {"streams", streams}, {"patterns", patterns}, {"topology", ownTopology},
+	{"updates", updates}, {"streams", streams}, {"sse", sse}, {"files", providerFiles}, {"patterns", patterns}, {"topology", ownTopology},
 }
 
 // drive runs everything and prints the tables.

@@ -110,8 +110,18 @@ func oneOf(allowed ...string) func(string) error {
 		if slices.Contains(allowed, s) {
 			return nil
 		}
-		return fmt.Errorf("%q is not one of %s", s, quoted(allowed))
+		return &choiceError{s, allowed}
 	}
+}
+
+// choiceError says what there is to choose from.
+type choiceError struct {
+	got     string
+	allowed []string
+}
+
+func (e *choiceError) Error() string {
+	return fmt.Sprintf("%q is not one of %s", e.got, quoted(e.allowed))
 }
 
 func quoted(words []string) string {

@@ -7,8 +7,12 @@ package configs
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"syscall"
+	"time"
 )
 
 // Fault is one thing that is wrong in a file.
@@ -48,6 +52,7 @@ type Config struct {
 	LogLevel string   // debug, info, warn or error
 	API      API
 	Copilot  Copilot
+	Hooks    []Hook // in the order of the file
 }
 
 // API is the table [api].
@@ -68,22 +73,15 @@ type Copilot struct {
 	ProviderKeyEnv string // the variable that holds its key
 	Models         []string
 	MaxRounds      int // tool rounds in a turn
+	MaxTurnTime    time.Duration
+	AskUser        bool          // the model, and MCP servers, may ask a person
+	AnswerTimeout  time.Duration // unanswered by then it is refused
+	GitHubHost     string        // "": github.com
 	Permissions    Permissions
-}
 
-// Permissions is the table [copilot.permissions]: what a Copilot session may do,
-// [Allow] or [Deny] by kind; reads may also be [CWD]: those inside the session's
-// directory.
-type Permissions struct {
-	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
+	Profile                     // of sessions that name none
+	Profiles map[string]Profile // by name, each with what it takes from Profile
 }
-
-// Values of a permission.
-const (
-	Allow = "allow"
-	Deny  = "deny"
-	CWD   = "cwd"
-)
 
 // Default is the configuration without a file.
 func Default() Config {
@@ -94,6 +92,10 @@ func Default() Config {
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
+			MaxTurnTime:    2 * time.Hour,
+			AskUser:        true,
+			AnswerTimeout:  5 * time.Minute,
+			Profile:        DefaultProfile(),
 			Permissions: Permissions{
 				Shell: Deny, Write: Deny, Read: CWD, URL: Deny,
 				MCP: Deny, CustomTool: Allow, Memory: Deny, Hook: Deny,
@@ -119,19 +121,28 @@ func beside(dir, path string) string {
 // maxFile bounds a file: far more than anybody writes by hand.
 const maxFile = 1 << 20
 
+// readFile reads a file, and nothing that it would have to wait for, such as a pipe.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("reading the config file: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading the config file: %w", err)
 	case info.IsDir():
 		return nil, fmt.Errorf("reading the config file: %s is a directory, name a .toml file", path)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("reading the config file: %s is larger than %d bytes", path, maxFile)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("reading the config file: %s is no file but a device, a pipe or a socket", path)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("reading the config file: %w", err)
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("reading the config file: %s is larger than %d bytes", path, maxFile)
 	}
 	return data, nil
 }
@@ -139,7 +150,7 @@ func readFile(path string) ([]byte, error) {
 // Parse reads the text of a tapgw.toml. File names it in faults.
 func Parse(file string, data []byte) (Config, Faults) {
 	c := Default()
-	if faults := c.parse(file, data, false); len(faults) > 0 {
+	if faults := c.parse(file, data, false, &[]layer{}); len(faults) > 0 {
 		return Config{}, faults
 	}
 	return c, nil
@@ -148,7 +159,7 @@ func Parse(file string, data []byte) (Config, Faults) {
 // parse takes a file's keys over those that are there. A project's file can't say
 // where the gateway listens, who gets in, what program is the runtime nor where
 // its traffic goes; it may repeat the defaults.
-func (c *Config) parse(file string, data []byte, project bool) Faults {
+func (c *Config) parse(file string, data []byte, project bool, found *[]layer) Faults {
 	doc, root := open(file, data)
 	if root == nil {
 		return doc.faults
@@ -157,16 +168,7 @@ func (c *Config) parse(file string, data []byte, project bool) Faults {
 	if project {
 		c.own(Default())
 	}
-	root.str("listen", &c.Listen, isAddress)
-	root.boolean("insecure", &c.Insecure)
-	root.str("tls_cert", &c.TLSCert, nil)
-	root.str("tls_key", &c.TLSKey, nil)
-	root.strs("hosts", &c.Hosts, isHost)
-	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
-	api := root.table("api")
-	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
-	api.end()
-	c.Copilot.parse(root.table("copilot"))
+	c.read(root)
 	if project {
 		c.guard(root)
 	}
@@ -182,20 +184,37 @@ func (c *Config) parse(file string, data []byte, project bool) Faults {
 			root.fault("listen", "%w", err)
 		}
 	}
-	root.end()
 	if len(doc.faults) > 0 {
 		return doc.sorted()
 	}
 	if project {
 		c.own(before)
 	}
-	return nil
+	*found = append(*found, layers(root)...)
+	return c.Copilot.resolve(root, *found)
+}
+
+func (c *Config) read(root *table) {
+	root.str("listen", &c.Listen, isAddress)
+	root.boolean("insecure", &c.Insecure)
+	root.str("tls_cert", &c.TLSCert, nil)
+	root.str("tls_key", &c.TLSKey, nil)
+	root.strs("hosts", &c.Hosts, isHost)
+	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
+	api := root.table("api")
+	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
+	api.end()
+	c.Copilot.parse(root.table("copilot"))
+	readHooks(root, &c.Hooks)
+	root.end()
 }
 
 // own takes from another configuration what is the user's alone to set.
 func (c *Config) own(from Config) {
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
 	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
+	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
+	c.Copilot.Profile.own(from.Copilot.Profile)
 }
 
 // guard complains about each key of a project's file that is the user's alone to
@@ -212,12 +231,24 @@ func (c *Config) guard(root *table) {
 		{"tls_key", c.TLSKey != d.TLSKey},
 		{"hosts", len(c.Hosts) > 0},
 		{"api.auth", c.API != d.API},
+		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},
 		{"copilot.provider_url", c.Copilot.ProviderURL != d.Copilot.ProviderURL},
 		{"copilot.provider_key_env", c.Copilot.ProviderKeyEnv != d.Copilot.ProviderKeyEnv},
+		{"copilot.github_host", c.Copilot.GitHubHost != ""},
+		{"copilot.github_token_env", c.Copilot.GitHubTokenEnv != ""},
+		{"copilot.config_dir", c.Copilot.ConfigDir != ""},
+		{"copilot.provider", !reflect.DeepEqual(c.Copilot.Provider, d.Copilot.Provider)},
 	} {
 		if k.changed && root.good(k.key) {
 			root.fault(k.key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
+		}
+	}
+	for _, l := range layers(root) {
+		for _, key := range personal {
+			if l.table.has(key) {
+				l.table.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
+			}
 		}
 	}
 }
@@ -228,19 +259,19 @@ func (c *Copilot) parse(t *table) {
 	t.str("provider_key_env", &c.ProviderKeyEnv, CheckKeyEnv)
 	t.strs("models", &c.Models, isModel)
 	t.integer("max_rounds", &c.MaxRounds, 1, 10_000)
-	p := t.table("permissions")
-	either := oneOf(Allow, Deny)
-	for _, k := range []struct {
-		key  string
-		into *string
-	}{
-		{"shell", &c.Permissions.Shell}, {"write", &c.Permissions.Write}, {"url", &c.Permissions.URL},
-		{"mcp", &c.Permissions.MCP}, {"custom-tool", &c.Permissions.CustomTool},
-		{"memory", &c.Permissions.Memory}, {"hook", &c.Permissions.Hook},
-	} {
-		p.str(k.key, k.into, either)
-	}
-	p.str("read", &c.Permissions.Read, oneOf(CWD, Allow, Deny))
-	p.end()
+	t.duration("max_turn_time", &c.MaxTurnTime, time.Second, 7*24*time.Hour)
+	t.boolean("ask_user", &c.AskUser)
+	t.duration("answer_timeout", &c.AnswerTimeout, time.Second, 24*time.Hour)
+	t.str("github_host", &c.GitHubHost, isHostOrNone)
+	c.Profile.read(t)
+	t.table("profile").each(func(name string, sub *table) {
+		if !providerName.MatchString(name) {
+			t.fault("profile."+name, "is not a profile's name: 1 to 64 letters, digits, dots, dashes and underscores")
+		}
+		p := c.Profile
+		p.read(sub)
+		sub.end()
+	})
+	c.Permissions.read(t.table("permissions"))
 	t.end()
 }

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/adrg/xdg"
@@ -37,9 +39,15 @@ func TestSampleEqualsDefaults(t *testing.T) {
 
 func fields(t reflect.Type) (n int) {
 	for f := range t.Fields() {
-		if f.Type.Kind() == reflect.Struct {
+		switch f.Type.Kind() {
+		case reflect.Struct:
 			n += fields(f.Type)
-		} else {
+		case reflect.Map: // names are the user's own: the sample shows them as comments
+		case reflect.Slice:
+			if f.Type.Elem().Kind() != reflect.Struct { // so it does with [[hooks]]
+				n++
+			}
+		default:
 			n++
 		}
 	}
@@ -71,8 +79,18 @@ copilot.provider_url = "http://127.0.0.1:1/v1"
 copilot.provider_key_env = "MY_KEY"
 copilot.models = ["a", "b/c"]
 copilot.max_rounds = 3
+copilot.max_turn_time = "90s"
+copilot.ask_user = false
+copilot.answer_timeout = "1m"
 [copilot.permissions]
-shell = "allow"
+allow_commands = ["git log", "make *-short"]
+deny_commands = ["rm"]
+allow_read_paths = ["/usr/include/**"]
+allow_write_paths = ["src/**"]
+deny_paths = ["**/.env"]
+allow_urls = ["*.docs.example", "https://api.example:8443/v1"]
+deny_urls = ["evil.docs.example"]
+shell = "ask"
 write = "allow"
 read = "allow"
 url = "allow"
@@ -84,13 +102,21 @@ hook = "allow"
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
+	profile := DefaultProfile()
+	profile.Provider.URL, profile.Provider.KeyEnv, profile.Provider.Models = "http://127.0.0.1:1/v1", "MY_KEY", []string{"a", "b/c"}
 	want := Config{
 		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
 		Hosts: []string{"gateway.example", "10.0.0.1"}, LogLevel: "debug", API: API{Auth: "token"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
-			Models: []string{"a", "b/c"}, MaxRounds: 3,
-			Permissions: Permissions{"allow", "allow", "allow", "allow", "allow", "deny", "allow", "allow"},
+			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
+			MaxTurnTime: 90 * time.Second, AnswerTimeout: time.Minute,
+			Permissions: Permissions{
+				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow", CustomTool: "deny", Memory: "allow", Hook: "allow",
+				AllowCommands: []string{"git log", "make *-short"}, DenyCommands: []string{"rm"},
+				AllowReadPaths: []string{"/usr/include/**"}, AllowWritePaths: []string{"src/**"}, DenyPaths: []string{"**/.env"},
+				AllowURLs: []string{"*.docs.example", "https://api.example:8443/v1"}, DenyURLs: []string{"evil.docs.example"},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -107,6 +133,21 @@ func TestFaults(t *testing.T) {
 		{"unknown key", "listen = \"127.0.0.1:1\"\nlissten = 1\n", []string{"2:1: unknown key lissten: there are listen, insecure,"}},
 		{"unknown key in a table", "[api]\n  user = 1", []string{"2:3: unknown key api.user: there are auth"}},
 		{"unknown table", "[copilott]\ncli = 1", []string{"1:2: unknown key copilott"}},
+		{"permission patterns", `[copilot.permissions]
+shell = "maybe"
+allow_commands = ["", "a; b", "rm"]
+allow_read_paths = ["src/[", "../x/**"]
+allow_urls = ["ftp://a", "a b", "https://u@a", "a.*.b", "a?x"]
+copilot.x = 1`, []string{
+			`2:1: copilot.permissions.shell: "maybe" is not one of "allow", "deny", "ask"`,
+			`allow_commands[0]: "" is not the words`, `allow_commands[1]: "a; b" is not the words`,
+			`allow_read_paths[0]: "src/[" is not a glob`, `allow_read_paths[1]: "../x/**": .. leads out`,
+			`allow_urls[0]: "ftp://a": the scheme`, `allow_urls[1]: "a b" is not`, `allow_urls[2]: must hold neither`, `allow_urls[3]: "a.*.b" is not`, `allow_urls[4]: must hold neither`,
+			"6:1: unknown key copilot.permissions.copilot",
+		}},
+		{"times of a turn", "copilot.max_turn_time = \"0s\"\ncopilot.answer_timeout = 5\ncopilot.ask_user = \"yes\"", []string{
+			"1:9: copilot.max_turn_time: 0s is not from 1s to 168h0m0s", "2:9: copilot.answer_timeout: must be a time", "3:9: copilot.ask_user: must be true or false",
+		}},
 		{"unknown quoted key", "\"é b\".c = 1", []string{`1:1: unknown key "é b"`}},
 		{"key in the wrong case", "Listen = \"127.0.0.1:1\"", []string{"1:1: unknown key Listen"}},
 		{"column in letters", "copilot = { \"cli\" = \"é\", x = 1 }", []string{"1:26: unknown key copilot.x"}},
@@ -153,7 +194,7 @@ permissions = [{}]
 		{"key in place of its name", `copilot.provider_key_env = "sk-secret"`, []string{"is not the name of an environment variable"}},
 		{"model", `copilot.models = ["a b"]`, []string{`"a b" is not a model's id`}},
 		{"rounds", `copilot.max_rounds = 0`, []string{"copilot.max_rounds: 0 is not from 1 to 10000"}},
-		{"permission", "[copilot.permissions]\nshell = \"cwd\"\ncustom-tool = \"ask\"", []string{`2:1: copilot.permissions.shell: "cwd" is not one of "allow", "deny"`, `3:1: copilot.permissions.custom-tool: "ask"`}},
+		{"permission", "[copilot.permissions]\nshell = \"cwd\"\ncustom-tool = \"cwd\"", []string{`2:1: copilot.permissions.shell: "cwd" is not one of "allow", "deny", "ask"`, `3:1: copilot.permissions.custom-tool: "cwd"`}},
 		{"not TOML", "listen = \n", []string{"1:10: is not TOML: expected value but found"}},
 		{"key twice", "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", []string{"2:1: is not TOML: key 'listen' has already been defined"}},
 		{"table not closed", "\n[api", []string{"2:4: is not TOML: expected '.' or ']' to end table name, but got the end of the file instead"}},
@@ -210,6 +251,7 @@ func TestProviderFaults(t *testing.T) {
 		{"http tool of a command", "kind = \"command\"\ncommand = [\"x\"]\n[tools.a]\ndescription = \"d\"\nurl = \"http://h\"", []string{`3:2: tools: belongs to a provider of kind "http"`}},
 		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
 		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
+		{"prefix of a long name", "kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x", 63) + "]\ndescription = \"d\"\nurl = \"http://h\"", []string{`2:1: prefix: makes "p_xxx`}},
 		{"rules", "kind = \"mcp\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"", []string{
 			`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
 			`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
@@ -223,6 +265,7 @@ func TestProviderFaults(t *testing.T) {
 		{"sessions", "kind = \"mcp\"\nsessions = \"some\"", []string{`2:1: sessions: "some" is not one of "each", "all"`}},
 		{"sessions of another type", "kind = \"mcp\"\nsessions = 1", []string{`2:1: sessions: must be "each", "all", or a filter such as`}},
 		{"filter", "kind = \"mcp\"\nsessions = { cwd = \"[\", tag = 1 }", []string{`2:14: sessions.cwd: "[" is not a glob`, "2:25: unknown key sessions.tag: there are label, cwd, host"}},
+		{"filter that matches nothing", "kind = \"mcp\"\nsessions = { cwd = \"~/work/**\" }", []string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`}},
 		{"filter without a condition", "kind = \"mcp\"\nsessions = {}", []string{"2:1: sessions: must be"}},
 		{"grants", "kind = \"mcp\"\ngrants = [\"gates\", \"all\"]", []string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`}},
 		{"unknown key", "kind = \"mcp\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
@@ -282,6 +325,30 @@ func TestLoadErrors(t *testing.T) {
 	faults, ok := errors.AsType[Faults](err)
 	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") || !strings.Contains(err.Error(), "(and 1 more") {
 		t.Errorf("faults: %v", err)
+	}
+}
+
+// A pipe or a directory that has the name of a file is a fault, and nothing waits
+// for what comes out of it.
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tapgw.toml"), "")
+	write(t, filepath.Join(dir, "providers", "dir.toml", "x"), "")
+	if err := syscall.Mkfifo(filepath.Join(dir, "providers", "pipe.toml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Find(dir, "tapgw.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, p := range f.Providers() {
+		got += p.Faults.Error() + "\n"
+	}
+	for _, want := range []string{"dir.toml is a directory", "pipe.toml is no file but a device, a pipe or a socket"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s, want %q", got, want)
+		}
 	}
 }
 
@@ -349,8 +416,15 @@ func TestProjectFiles(t *testing.T) {
 	if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 || c.LogLevel != "debug" {
 		t.Errorf("untrusted: %+v, %v", c, err)
 	}
+	bare := Files{Workdir: dir, dirs: []providerDir{{write(t, filepath.Join(dir, "file"), ""), true}, {path: user}}}
+	if p := bare.Providers(); len(p) != 1 || !p[0].Barred {
+		t.Errorf("untrusted, and not to be read: %+v", p)
+	}
 	if _, err := Trust(dir); err != nil {
 		t.Fatal(err)
+	}
+	if p := bare.Providers(); len(p) != 1 || p[0].Barred {
+		t.Errorf("trusted, and not to be read: %+v", p)
 	}
 	if got, want := told(f.Providers()), "a: connect; b: 1 faults; c: connect; "; got != want {
 		t.Errorf("trusted: %s, want %s", got, want)
@@ -400,12 +474,30 @@ func TestFind(t *testing.T) {
 	expect("", byEnv)
 	byFlag := write(t, filepath.Join(dir, "flag.toml"), "")
 	expect("flag.toml", byFlag)
-	if _, err := Find(dir, "none.toml"); err == nil || !strings.Contains(err.Error(), "--config: ") {
+	f, err := Find(dir, "none.toml")
+	if err == nil || !strings.Contains(err.Error(), "--config: ") {
 		t.Errorf("missing file of the flag: %v", err)
+	}
+	if at := f.Where("", "gone").File; at != filepath.Join(dir, "none.toml") {
+		t.Errorf("its fault is placed in %s", at)
 	}
 	t.Setenv(EnvConfig, filepath.Join(dir, "none.toml"))
 	if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "TAPGW_CONFIG: ") {
 		t.Errorf("missing file of the variable: %v", err)
+	}
+}
+
+// What people copy into a shell names the directory, whatever that is called.
+func TestTrustCommand(t *testing.T) {
+	for dir, want := range map[string]string{
+		"/home/me/src": "tapgw trust /home/me/src",
+		"/a b":         "tapgw trust '/a b'",
+		"/it's":        `tapgw trust '/it'\''s'`,
+		"/$(rm x)":     "tapgw trust '/$(rm x)'",
+	} {
+		if got := TrustCommand(dir); got != want {
+			t.Errorf("TrustCommand(%q) = %s, want %s", dir, got, want)
+		}
 	}
 }
 
@@ -465,6 +557,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"", "a.b.\"c d\".'e' = [1, {f = \"\"\"x\"\"\"\"\"}, '''y''']\n[[g]]\n[g.h]\ni = 1979-05-27 07:32:00 # c\n",
 		"listen = \"\\\"#\\\\\"\nx = 1", "kind = \"command\"\ncommand = [ # c\n \"a\",\n]\n", "[\"\\u00e9\"]\n",
+		"[[hooks]]\non = \"error\"\n[[hooks]]\nhooks.on = 1\n[hooks.x]\ny = 1\n[[hooks.x.z]]\na = 1\n",
 	} {
 		f.Add(s)
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // maxFaults bounds what one file can complain about.
@@ -34,6 +35,7 @@ type table struct {
 	values map[string]any
 	known  []string
 	bad    map[string]bool
+	shape  *jsonschema.Schema // takes what each key may be; nil: nobody wants to know
 }
 
 // open parses a file. The table is nil when it is not TOML.
@@ -120,8 +122,13 @@ func (d *document) sorted() Faults {
 func (t *table) fault(key, format string, args ...any) {
 	path := slices.Clone(t.path)
 	path = append(path, strings.Split(key, ".")...)
-	t.faultAt(path, path.String(), fmt.Errorf(format, args...))
+	t.faultAt(path, written(path), fmt.Errorf(format, args...))
 	t.bad[key] = true
+}
+
+// written is a path as people read it: hooks[0].on for the first of [[hooks]].
+func written(path toml.Key) string {
+	return strings.NewReplacer(`."[`, "[", `]"`, "]").Replace(path.String())
 }
 
 // faultAt complains at the place of a path, else of the table around it.
@@ -154,6 +161,7 @@ func (t *table) mismatch(key, want string, got any) {
 }
 
 func (t *table) str(key string, into *string, check func(string) error) {
+	t.note(key, func() *jsonschema.Schema { return stringShape(*into, check) })
 	v, ok := t.take(key)
 	if !ok {
 		return
@@ -173,6 +181,7 @@ func (t *table) str(key string, into *string, check func(string) error) {
 }
 
 func (t *table) boolean(key string, into *bool) {
+	t.note(key, func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean", Default: literal(*into)} })
 	v, ok := t.take(key)
 	if !ok {
 		return
@@ -186,6 +195,9 @@ func (t *table) boolean(key string, into *bool) {
 }
 
 func (t *table) integer(key string, into *int, least, most int) {
+	t.note(key, func() *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "integer", Minimum: new(float64(least)), Maximum: new(float64(most)), Default: literal(*into)}
+	})
 	v, ok := t.take(key)
 	if !ok {
 		return
@@ -203,6 +215,9 @@ func (t *table) integer(key string, into *int, least, most int) {
 
 // duration reads a time such as "2m30s".
 func (t *table) duration(key string, into *time.Duration, least, most time.Duration) {
+	t.note(key, func() *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "string", Pattern: durationPattern, Default: literal(into.String())}
+	})
 	v, ok := t.take(key)
 	if !ok {
 		return
@@ -225,6 +240,11 @@ func (t *table) duration(key string, into *time.Duration, least, most time.Durat
 
 // strs reads an array of strings; no two may be equal.
 func (t *table) strs(key string, into *[]string, check func(string) error) {
+	defer t.note(key, func() *jsonschema.Schema {
+		items := stringShape("", check)
+		items.Default = nil
+		return &jsonschema.Schema{Type: "array", Items: items, UniqueItems: true, Default: literal(append([]string{}, *into...))}
+	})
 	t.list(key, into, func(list []string, s string) error {
 		if check != nil {
 			if err := check(s); err != nil {
@@ -240,6 +260,9 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 
 // list reads an array of strings, with a check that sees those before.
 func (t *table) list(key string, into *[]string, check func(before []string, s string) error) {
+	t.note(key, func() *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}, Default: literal(append([]string{}, *into...))}
+	})
 	v, ok := t.take(key)
 	if !ok {
 		return
@@ -258,7 +281,7 @@ func (t *table) list(key string, into *[]string, check func(before []string, s s
 		}
 		if err != nil {
 			path := append(slices.Clone(t.path), key)
-			t.faultAt(append(path, element(i)), fmt.Sprintf("%s[%d]", path.String(), i), err)
+			t.faultAt(append(path, element(i)), fmt.Sprintf("%s[%d]", written(path), i), err)
 			t.bad[key] = true
 		}
 		list = append(list, s)
@@ -271,7 +294,8 @@ func (t *table) list(key string, into *[]string, check func(before []string, s s
 // strings reads a table whose values are all strings.
 func (t *table) strings(key string, into *map[string]string, check func(name string) error) {
 	sub := t.table(key)
-	if sub == nil {
+	sub.others(&jsonschema.Schema{Type: "string"})
+	if sub == nil || sub.shape != nil {
 		return
 	}
 	m := map[string]string{}
@@ -291,6 +315,11 @@ func (t *table) strings(key string, into *map[string]string, check func(name str
 // table returns a table of the table, nil when there is none.
 func (t *table) table(key string) *table {
 	v, ok := t.take(key)
+	if !ok && t != nil && t.shape != nil {
+		shape := &jsonschema.Schema{Type: "object"}
+		t.note(key, func() *jsonschema.Schema { return shape })
+		return &table{doc: t.doc, path: append(slices.Clone(t.path), key), bad: map[string]bool{}, shape: shape}
+	}
 	if !ok {
 		return nil
 	}
@@ -302,17 +331,47 @@ func (t *table) table(key string) *table {
 	return &table{doc: t.doc, path: append(slices.Clone(t.path), key), values: values, bad: map[string]bool{}}
 }
 
+// each reads the tables of a table whose keys are names.
+func (t *table) each(read func(name string, sub *table)) {
+	if t == nil {
+		return
+	}
+	if t.shape != nil {
+		sub := &table{doc: t.doc, path: append(slices.Clone(t.path), "NAME"), bad: map[string]bool{}, shape: &jsonschema.Schema{Type: "object"}}
+		read("NAME", sub)
+		t.others(sub.shape)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.values)) {
+		if sub := t.table(name); sub != nil {
+			read(name, sub)
+		}
+	}
+}
+
+// missing reports whether a key is missing that must be there.
+func (t *table) missing(key string) bool {
+	if t.shape != nil {
+		t.shape.Required = append(t.shape.Required, key)
+		t.shape.Properties[key].Default = nil
+		return false
+	}
+	_, ok := t.values[key]
+	return !ok
+}
+
 // end complains about every key that nobody asked for.
 func (t *table) end() {
 	if t == nil {
 		return
 	}
+	t.others(nothing)
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if slices.Contains(t.known, key) {
 			continue
 		}
 		path := append(slices.Clone(t.path), key)
-		t.faultAt(path, "unknown key "+path.String(), fmt.Errorf("there are %s", strings.Join(t.known, ", ")))
+		t.faultAt(path, "unknown key "+written(path), fmt.Errorf("there are %s", strings.Join(t.known, ", ")))
 	}
 }
 

@@ -57,13 +57,13 @@ func Find(workdir, named string) (Files, error) {
 		if !filepath.IsAbs(named) {
 			named = filepath.Join(workdir, named)
 		}
+		f.User = named
 		switch _, err := os.Stat(named); { //nolint:gosec // the user names the file
 		case errors.Is(err, fs.ErrNotExist):
 			return f, fmt.Errorf("%s: %s does not exist", where, named)
 		case err != nil:
 			return f, fmt.Errorf("%s: %w", where, err)
 		}
-		f.User = named
 		f.dirs = []providerDir{{path: filepath.Join(filepath.Dir(named), providerDirName)}}
 		return f, nil
 	}
@@ -105,6 +105,7 @@ func Find(workdir, named string) (Files, error) {
 // where the files could be read.
 func (f Files) Load() (Config, error) {
 	c := Default()
+	var found []layer
 	for _, file := range []string{f.User, f.Project} {
 		project := file == f.Project
 		if file == "" || project && !f.Trusted {
@@ -114,7 +115,7 @@ func (f Files) Load() (Config, error) {
 		if err != nil {
 			return Config{}, err
 		}
-		if faults := c.parse(file, data, project); len(faults) > 0 {
+		if faults := c.parse(file, data, project, &found); len(faults) > 0 {
 			return Config{}, faults
 		}
 		if project {
@@ -173,7 +174,9 @@ func (f Files) Providers() []ProviderFile {
 	for _, dir := range f.dirs {
 		entries, err := os.ReadDir(dir.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			found = append(found, ProviderFile{File: dir.path, Faults: Faults{{dir.path, 1, 1, "cannot be read: " + err.Error()}}})
+			file := ProviderFile{File: dir.path, Faults: Faults{{dir.path, 1, 1, "cannot be read: " + err.Error()}}}
+			file.Barred = dir.project && !trusted
+			found = append(found, file)
 		}
 		for _, e := range entries {
 			if !strings.HasSuffix(e.Name(), providerSuffix) || strings.HasPrefix(e.Name(), ".") {
@@ -185,7 +188,7 @@ func (f Files) Providers() []ProviderFile {
 			}
 			if dir.project && !trusted {
 				file.Barred = true
-				file.Faults = Faults{{file.File, 1, 1, fmt.Sprintf("a project's file, left out: run tapgw trust %s if you trust all that lies there", f.Workdir)}}
+				file.Faults = Faults{f.LeftOut(file.File)}
 			} else if !file.read(dir.project) {
 				continue
 			} else {
@@ -196,6 +199,11 @@ func (f Files) Providers() []ProviderFile {
 	}
 	slices.SortStableFunc(found, func(a, b ProviderFile) int { return strings.Compare(a.Name, b.Name) })
 	return found
+}
+
+// LeftOut is what is to be known of a project's file that waits for the user's trust.
+func (f Files) LeftOut(file string) Fault {
+	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all that lies there", TrustCommand(f.Workdir))}
 }
 
 // read reads the file; false when it is gone.
@@ -224,7 +232,7 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 			return nil, nil, err
 		}
 		c := Default()
-		files, faults = append(files, file), append(faults, c.parse(file, data, file == f.Project)...)
+		files, faults = append(files, file), append(faults, c.parse(file, data, file == f.Project, &[]layer{})...)
 	}
 	for _, dir := range f.dirs {
 		entries, _ := os.ReadDir(dir.path)

@@ -87,10 +87,12 @@ func DefaultLSClient() LSClient {
 // LSFiles are the files that make up lsclient's configuration and the
 // directories of drop-in tools that lie beside them.
 type LSFiles struct {
-	User      string // the user's own file, or the one that was named; "" for none
-	Project   string // the trusted project's, whose keys come over the user's; "" for none
-	Untrusted string // a project's file or tool directory that is left out; "" for none
-	ToolDirs  []string
+	User      string   // the user's own file, or the one that was named; "" for none
+	Project   string   // the trusted project's, whose keys come over the user's; "" for none
+	Untrusted string   // a project's file or tool directory that is left out; "" for none
+	ToolDirs  []string // whether they exist or not
+
+	named bool // User was, and stands alone
 }
 
 // Where a project keeps its own files.
@@ -121,9 +123,9 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 			return LSFiles{}, fmt.Errorf("%s: %w", where, err)
 		}
 		if _, err := os.Stat(named); err != nil { //nolint:gosec // the user names the file
-			return LSFiles{}, fmt.Errorf("%s: %s: %w", where, named, errors.Unwrap(err))
+			return LSFiles{User: named}, fmt.Errorf("%s: %s: %w", where, named, errors.Unwrap(err))
 		}
-		return LSFiles{User: named, ToolDirs: existingDirs(filepath.Join(filepath.Dir(named), toolDir))}, nil
+		return LSFiles{User: named, named: true, ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
 	}
 	var f LSFiles
 	if file := filepath.Join(UserDir(), lsFile); exists(file) {
@@ -134,38 +136,27 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 		return LSFiles{}, err
 	}
 	for _, dir := range projectDirs {
-		file, tools := filepath.Join(workspace, dir, lsFile), existingDirs(filepath.Join(workspace, dir, toolDir))
-		has := exists(file)
-		switch {
-		case !has && len(tools) == 0:
-		case !trusted:
-			if f.Untrusted == "" {
-				f.Untrusted = file
-				if !has {
-					f.Untrusted = tools[0]
-				}
-			}
-		default:
-			if has && f.Project == "" {
+		file, tools := filepath.Join(workspace, dir, lsFile), filepath.Join(workspace, dir, toolDir)
+		if trusted {
+			if exists(file) && f.Project == "" {
 				f.Project = file
 			}
-			f.ToolDirs = append(f.ToolDirs, tools...)
+			f.ToolDirs = append(f.ToolDirs, tools)
+			continue
+		}
+		for _, path := range []string{file, tools} {
+			if exists(path) && f.Untrusted == "" {
+				f.Untrusted = path
+			}
 		}
 	}
-	f.ToolDirs = append(f.ToolDirs, existingDirs(filepath.Join(UserDir(), toolDir))...)
+	f.ToolDirs = append(f.ToolDirs, filepath.Join(UserDir(), toolDir))
 	return f, nil
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-func existingDirs(dir string) []string {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
-		return []string{dir}
-	}
-	return nil
 }
 
 // Load reads the files. The error is [Faults] where they could be read.
@@ -208,6 +199,30 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 		return doc.faults
 	}
 	dir := filepath.Dir(file)
+	c.read(root)
+	if project {
+		for _, key := range []string{"server", "proxy", "github", "allow"} {
+			if _, set := root.values[key]; set {
+				root.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), lsFile))
+			}
+		}
+	}
+	if len(doc.faults) > 0 {
+		return doc.sorted()
+	}
+	for i, t := range c.Tools {
+		c.Tools[i] = beside(dir, t)
+	}
+	if c.LibraryDocs != "" {
+		c.LibraryDocs = beside(dir, c.LibraryDocs)
+	}
+	if strings.ContainsAny(c.Server, `/\`) {
+		c.Server = beside(dir, c.Server)
+	}
+	return nil
+}
+
+func (c *LSClient) read(root *table) {
 	root.str("server", &c.Server, noNUL)
 	root.str("model", &c.Model, isModelOrNone)
 	root.integer("max_rounds", &c.MaxRounds, 1, 500)
@@ -240,41 +255,20 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	a.end()
 	c.parseMCP(root.table("mcp"))
 	root.end()
-	if project {
-		for _, key := range []string{"server", "proxy", "github", "allow"} {
-			if _, set := root.values[key]; set {
-				root.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), lsFile))
-			}
-		}
-	}
-	if len(doc.faults) > 0 {
-		return doc.sorted()
-	}
-	for i, t := range c.Tools {
-		c.Tools[i] = beside(dir, t)
-	}
-	if c.LibraryDocs != "" {
-		c.LibraryDocs = beside(dir, c.LibraryDocs)
-	}
-	if strings.ContainsAny(c.Server, `/\`) {
-		c.Server = beside(dir, c.Server)
-	}
-	return nil
 }
 
 func (c *LSClient) parseMCP(t *table) {
 	if t == nil {
 		return
 	}
+	if len(c.MCP) > 0 && t.shape != nil {
+		t.shape.Default = literal(c.MCP)
+	}
 	servers := maps.Clone(c.MCP)
 	if servers == nil {
 		servers = map[string]MCPServer{}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.values)) {
-		sub := t.table(name)
-		if sub == nil {
-			continue
-		}
+	t.each(func(name string, sub *table) {
 		if !providerName.MatchString(name) {
 			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
@@ -297,7 +291,7 @@ func (c *LSClient) parseMCP(t *table) {
 			t.fault(name, "needs either command or url")
 		}
 		servers[name] = s
-	}
+	})
 	c.MCP = servers
 }
 

@@ -27,8 +27,7 @@ func TestLSClientSampleEqualsDefaults(t *testing.T) {
 	if _, err := toml.DecodeFile("lsclient.toml", &keys); err != nil {
 		t.Fatal(err)
 	}
-	// MCP's tables have names of the user's own: the sample shows them as comments.
-	if n, want := leaves(keys), fields(reflect.TypeFor[LSClient]())-1; n != want {
+	if n, want := leaves(keys), fields(reflect.TypeFor[LSClient]()); n != want {
 		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
 	}
 }
@@ -141,7 +140,7 @@ func TestFindLSClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = find()
-	if f.Project != project || f.Untrusted != "" || !slices.Equal(f.ToolDirs, []string{filepath.Join(work, "configs", "tools"), filepath.Join(user, "tools")}) {
+	if f.Project != project || f.Untrusted != "" || !slices.Equal(f.ToolDirs, []string{filepath.Join(work, ".tapgw", "tools"), filepath.Join(work, "configs", "tools"), filepath.Join(user, "tools")}) {
 		t.Errorf("a trusted project gives %+v", f)
 	}
 	c, err := f.Load()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Kinds of providers.
@@ -109,14 +110,13 @@ func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
 
+func defaultProvider() Provider {
+	return Provider{CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true}
+}
+
 func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
-	p := Provider{
-		Name:     strings.TrimSuffix(filepath.Base(file), providerSuffix),
-		File:     file,
-		CWD:      ".",
-		Sessions: Sessions{Mode: SessionsEach},
-		Enabled:  true,
-	}
+	p := defaultProvider()
+	p.Name, p.File = strings.TrimSuffix(filepath.Base(file), providerSuffix), file
 	doc, t := open(file, data)
 	if t == nil {
 		return Provider{}, doc.faults
@@ -124,9 +124,21 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	if !providerName.MatchString(p.Name) {
 		doc.at(0, fmt.Sprintf("the file's name %q is the provider's: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit", p.Name))
 	}
+	p.read(t)
+	p.together(t)
+	if project && len(p.Grants) > 0 {
+		t.fault("grants", "a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
+	}
+	if len(doc.faults) > 0 {
+		return Provider{}, doc.sorted()
+	}
+	return p, nil
+}
+
+func (p *Provider) read(t *table) {
 	t.str("kind", &p.Kind, oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP))
-	if _, ok := t.values["kind"]; !ok {
-		doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
+	if t.missing("kind") {
+		t.doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
 	}
 	t.list("command", &p.Command, func(before []string, s string) error {
 		if s == "" && len(before) == 0 {
@@ -172,14 +184,6 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 	t.duration("timeout", &p.Rules.Timeout, 0, time.Hour)
 	t.boolean("enabled", &p.Enabled)
 	t.end()
-	p.together(t)
-	if project && len(p.Grants) > 0 {
-		t.fault("grants", "a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
-	}
-	if len(doc.faults) > 0 {
-		return Provider{}, doc.sorted()
-	}
-	return p, nil
 }
 
 // belongs says which kinds a key is for; the others are for all.
@@ -217,6 +221,11 @@ func (p *Provider) together(t *table) {
 		needs("dir", `dir = "directory"`)
 	case KindHTTP:
 		needs("tools", "a table [tools.NAME] for each tool")
+		for _, tool := range p.HTTP {
+			if name := p.Rules.Prefix + tool.Name; t.good("prefix") && len(name) > maxToolName {
+				t.fault("prefix", "makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
+			}
+		}
 	}
 }
 
@@ -227,26 +236,44 @@ func (t *table) sessions(into *Sessions) {
 	case map[string]any:
 		f := Sessions{Mode: SessionsEach}
 		sub := t.table(key)
-		sub.str("label", &f.Label, nil)
-		sub.str("cwd", &f.CWD, func(glob string) error {
-			if !doublestar.ValidatePathPattern(glob) {
-				return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
-			}
-			return nil
-		})
-		sub.str("host", &f.Host, notEmpty)
+		f.read(sub)
 		if len(sub.values) == 0 {
 			t.fault(key, `must be "each", "all", or a filter such as { label = "review" }`)
 		}
-		sub.end()
 		*into = f
 	case string, nil:
 		t.str(key, &into.Mode, oneOf(SessionsEach, SessionsAll))
+		t.note(key, func() *jsonschema.Schema {
+			filter := shapeOf((&Sessions{}).read)
+			filter.MinProperties = new(1)
+			word := t.shape.Properties[key]
+			word.Default = nil
+			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{word, filter}}
+		})
 	default:
 		v, _ := t.take(key)
 		t.mismatch(key, `"each", "all", or a filter such as { label = "review" }`, v)
 	}
 }
+
+// read reads a filter.
+func (s *Sessions) read(t *table) {
+	t.str("label", &s.Label, nil)
+	t.str("cwd", &s.CWD, func(glob string) error {
+		if !doublestar.ValidatePathPattern(glob) {
+			return fmt.Errorf("%q is not a glob: a bracket or backslash has no end", glob)
+		}
+		if glob != "" && !strings.Contains("/*?[{", glob[:1]) {
+			return fmt.Errorf("%q matches no session's directory: begin with / or *, as in \"/home/me/work/**\"", glob)
+		}
+		return nil
+	})
+	t.str("host", &s.Host, notEmpty)
+	t.end()
+}
+
+// maxToolName is how long a tool's name may be, in characters.
+const maxToolName = 64
 
 var toolPrefix = regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}$`)
 

@@ -123,14 +123,12 @@ func (t *table) httpTools(key string) []HTTPTool {
 		return nil
 	}
 	var tools []HTTPTool
-	for _, name := range slices.Sorted(maps.Keys(all.values)) {
+	all.each(func(name string, sub *table) {
 		if !httpToolName.MatchString(name) {
 			all.fault(name, "is not a tool's name: 1 to 64 letters, digits, dashes and underscores")
 		}
-		if sub := all.table(name); sub != nil {
-			tools = append(tools, sub.httpTool(name))
-		}
-	}
+		tools = append(tools, sub.httpTool(name))
+	})
 	if n := len(all.values); n == 0 || n > maxHTTPTools {
 		t.fault(key, "has %d tools: a provider has from 1 to %d", n, maxHTTPTools)
 	}
@@ -145,21 +143,11 @@ func (t *table) httpTool(name string) HTTPTool {
 		return err
 	})
 	for _, key := range []string{"description", "url"} {
-		if _, ok := t.values[key]; !ok {
+		if t.missing(key) {
 			t.fault(key, "is missing: a tool needs a description and a url")
 		}
 	}
-	t.strings("headers", &h.Headers, func(name string) error {
-		if !headerName.MatchString(name) || slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"}, http.CanonicalHeaderKey(name)) {
-			return errors.New("is not a header that can be set")
-		}
-		return nil
-	})
-	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		if err := headerValue(h.Headers[name]); err != nil {
-			t.fault("headers."+name, "%w", err)
-		}
-	}
+	t.headers(&h.Headers)
 	bodyArgs := []string{}
 	t.str("body", &h.Body, func(s string) (err error) {
 		bodyArgs, err = bodyPlaces(s)
@@ -289,13 +277,9 @@ func (t *table) httpArgs(key string) []HTTPArg {
 		return nil
 	}
 	var args []HTTPArg
-	for _, name := range slices.Sorted(maps.Keys(all.values)) {
+	all.each(func(name string, sub *table) {
 		if !httpArgName.MatchString(name) {
 			all.fault(name, "is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
-		}
-		sub := all.table(name)
-		if sub == nil {
-			continue
 		}
 		a := HTTPArg{Name: name, Type: "string", Required: true}
 		sub.str("type", &a.Type, oneOf("string", "integer", "number", "boolean"))
@@ -307,6 +291,6 @@ func (t *table) httpArgs(key string) []HTTPArg {
 		}
 		sub.end()
 		args = append(args, a)
-	}
+	})
 	return args
 }

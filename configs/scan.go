@@ -17,6 +17,8 @@ type scanner struct {
 	text string
 	pos  int
 	keys map[string]int
+	// arrays counts the elements so far of arrays of tables, by their path.
+	arrays map[string]int
 }
 
 // element is what stands for the nth element of an array in a path.
@@ -25,12 +27,19 @@ func element(n int) string { return fmt.Sprintf("[%d]", n) }
 // scanKeys returns the offset of the first letter of every key, by its path. Of
 // a table that is continued elsewhere it is the first place.
 func scanKeys(text string) map[string]int {
-	s := &scanner{text: text, keys: map[string]int{}}
+	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{}}
 	var header toml.Key
 	for s.blank("\n"); s.pos < len(s.text); s.blank("\n") {
+		begin := s.pos
 		if s.eat('[') {
-			s.eat('[')
+			array := s.eat('[')
 			header = s.key(nil)
+			if array {
+				name := header.String()
+				s.arrays[name]++
+				header = append(header, element(s.arrays[name]-1))
+				s.note(header, begin)
+			}
 			s.eat(']')
 			s.eat(']')
 			continue
@@ -103,6 +112,9 @@ func (s *scanner) key(table toml.Key) toml.Key {
 		s.note(path, begin)
 		if !s.eat('.') {
 			return path
+		}
+		if n := s.arrays[path.String()]; n > 0 { // what follows is in its last element
+			path = append(path, element(n-1))
 		}
 	}
 }

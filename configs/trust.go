@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -92,6 +93,16 @@ func Untrust(dir string) (was bool, err error) {
 			return named
 		})
 	})
+}
+
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+@%,:=-]+$`)
+
+// TrustCommand is what a shell is told to trust a directory.
+func TrustCommand(dir string) string {
+	if !plainPath.MatchString(dir) {
+		dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	}
+	return "tapgw trust " + dir
 }
 
 func changeTrust(change func([]string) []string) error {

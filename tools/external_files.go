@@ -22,7 +22,7 @@ import (
 // mayBeDropIn reports whether a file may be a tool or a part of one.
 func mayBeDropIn(info fs.FileInfo) bool {
 	name := info.Name()
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
+	if !info.Mode().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
 		return false
 	}
 	_, manifest := dropin.ManifestName(name)

@@ -59,6 +59,7 @@ Examples:
 			statusCommand(),
 			reloadCommand(),
 			watchCommand(),
+			openCommand(),
 		},
 	}
 }

@@ -2,18 +2,25 @@ package main
 
 import (
 	"strconv"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/client"
 )
 
 func modelsCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "models",
-		Usage:       "list the models that sessions can use",
-		Description: "Examples:\n  tapctl models\n  tapctl models --json | jq -r '.[].id'",
-		Flags:       []ucli.Flag{&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: of which kind of session", Value: "copilot"}},
+		Name:  "models",
+		Usage: "list the models that sessions can use",
+		Description: `EFFORTS are those that the model can be told to make (sessions start --effort), its
+own with a star. What a model costs is a multiple of a premium request.
+
+Examples:
+  tapctl models
+  tapctl models --json | jq -r '.[].id'`,
+		Flags: []ucli.Flag{&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: of which kind of session", Value: "copilot"}},
 		Action: short(0, func(k *call) error {
 			host, err := cli.OneOf(k.Context, "host", "local", "copilot")
 			if err != nil {
@@ -26,11 +33,33 @@ func modelsCommand() *ucli.Command {
 			if k.out.JSON {
 				return k.out.Document(list(models))
 			}
-			t := &cli.Table{Columns: []string{"ID", "NAME", "MULTIPLIER"}}
+			t := &cli.Table{Columns: []string{"ID", "NAME", "MULTIPLIER", "EFFORTS", "CONTEXT", "VISION", "POLICY"}}
 			for _, m := range models {
-				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64))
+				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m), tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy)
 			}
 			return k.out.Table(t, "no models; is Copilot signed in? see: tapgw doctor")
 		}),
 	}
+}
+
+// efforts lists those of a model, its own with a star.
+func efforts(m client.Model) string {
+	words := make([]string, len(m.Efforts))
+	for i, e := range m.Efforts {
+		if words[i] = e; e == m.DefaultEffort {
+			words[i] += "*"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// tokens is a number of them as people read it; nothing for what nobody knows.
+func tokens(n int) string {
+	switch {
+	case n == 0:
+		return ""
+	case n < 1000:
+		return strconv.Itoa(n)
+	}
+	return strconv.Itoa(n/1000) + "k"
 }

@@ -137,8 +137,8 @@ func providerLog(k *call) error {
 func reloadCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "reload",
-		Usage:       "make the gateway read its provider files now",
-		Description: "It follows their changes by itself; this is for whoever can't wait. Exit code 1 when\na file has a fault.\n\nExamples:\n  tapctl reload",
+		Usage:       "make the gateway read its config and provider files now",
+		Description: "It follows their changes by itself; this is for whoever can't wait. Exit code 1 when\na file has a fault, or a setting waits for the gateway's next start: each is a line.\n\nExamples:\n  tapctl reload",
 		Action: short(0, func(k *call) error {
 			faults, err := k.gw.Reload(k.ctx)
 			if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"tapgw/internal/client"
 	"tapgw/providers"
 )
 
@@ -76,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"follow":    cmdFollow,
 			"interrupt": cmdInterrupt,
 			"ended":     cmdEnded,
+			"waits":     cmdWaits,
 		},
 	})
 }
@@ -361,4 +363,26 @@ func sampleProvider() {
 	if err := p.Run(ctx); err != nil {
 		panic(err)
 	}
+}
+
+// cmdWaits waits until so many questions wait for a person.
+func cmdWaits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	gw, err := client.New(client.Options{URL: ts.Getenv("URL"), Token: adminToken(ts)})
+	ts.Check(err)
+	defer gw.Close()
+	for {
+		questions, err := gw.Questions(ctx)
+		ts.Check(err)
+		if len(questions) == want {
+			return
+		}
+	}
+}
+
+func adminToken(ts *testscript.TestScript) string {
+	return strings.TrimSpace(ts.ReadFile(filepath.Join(ts.Getenv("COPILOT_HOME"), "extensions", "tap", ".admin-token")))
 }

@@ -36,16 +36,29 @@ func liveCommand() *ucli.Command {
 
 func logCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "log",
-		Usage:        "show a session's timeline",
-		ArgsUsage:    "[ID]",
-		Description:  "Examples:\n  tapctl sessions log\n  tapctl sessions log 3f2a --follow --json",
-		Flags:        []ucli.Flag{followFlag("the session ends")},
+		Name:      "log",
+		Usage:     "show a session's timeline",
+		ArgsUsage: "[ID]",
+		Description: `With --events, what the session's runtime reports instead, as it came: one JSON
+object a line with ts, type and data. The last 2,000 are kept. docs/copilot.md says
+what becomes of each type.
+
+Examples:
+  tapctl sessions log
+  tapctl sessions log 3f2a --follow --json
+  tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
+		Flags: []ucli.Flag{
+			followFlag("the session ends"),
+			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
+		},
 		BashComplete: completeSession(),
 		Action: long(1, func(k *call) error {
 			id, err := k.session(k.Args().First())
 			if err != nil {
 				return err
+			}
+			if k.Bool("events") {
+				return logEvents(k, id)
 			}
 			for line, err := range k.gw.Timeline(k.ctx, id, k.Bool("follow")) {
 				if err != nil {
@@ -63,6 +76,18 @@ func logCommand() *ucli.Command {
 			return nil
 		}),
 	}
+}
+
+func logEvents(k *call, id string) error {
+	for event, err := range k.gw.RuntimeEvents(k.ctx, id, k.Bool("follow")) {
+		if err != nil {
+			return followed(k, err)
+		}
+		if err := k.out.Line(event); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func followFlag(until string) ucli.Flag {

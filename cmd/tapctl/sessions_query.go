@@ -15,14 +15,19 @@ func sessionsQueryCommand() *ucli.Command {
 		Usage:     "give a session a prompt and stream its answer",
 		ArgsUsage: "[ID] PROMPT|-",
 		Description: `The answer goes to stdout, what tools do to stderr. With --json each callback of
-the turn is a line, and the last is {"done":true}.
+the turn is a line, and the last is {"done":true}. Only what comes of this prompt is
+shown, also while others wait or steer. What is attached the session may read.
 
 Examples:
   tapctl sessions query 'what changed since yesterday?'
   git diff | tapctl sessions query 3f2a -
+  tapctl sessions query 'what is wrong here?' --attach main.go:10-20 --attach error.png
+  tapctl sessions query 'no, the other branch' --mode immediate
   tapctl sessions query 'call:hello {"name":"you"}' --json`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
+			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"}, Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
+			&ucli.StringSliceFlag{Name: "header", Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
 			&ucli.StringFlag{Name: "mode", Usage: "`enqueue|immediate`: behind the turn that runs, or into it", Value: client.ModeEnqueue},
 		},
 		BashComplete: completeSession(),
@@ -52,14 +57,24 @@ func querySession(k *call) error {
 	if strings.TrimSpace(prompt) == "" {
 		return cli.Usage("sessions query: the prompt is empty")
 	}
+	p := client.Prompt{Prompt: prompt, Mode: mode}
+	if p.Attachments, err = attachments(k); err != nil {
+		return err
+	}
+	if p.Headers, err = headers(k); err != nil {
+		return err
+	}
 	if k.Bool("detach") {
-		if err := k.gw.Send(k.ctx, id, prompt, mode); err != nil {
+		if err := k.gw.SendPrompt(k.ctx, id, p); err != nil {
 			return err
 		}
 		return k.done(id, "sent to")
 	}
+	if !k.out.JSON {
+		defer k.tellQuestions(id)()
+	}
 	turn := &turn{out: k.out}
-	for line, err := range k.gw.Query(k.ctx, id, prompt, mode) {
+	for line, err := range k.gw.QueryPrompt(k.ctx, id, p) {
 		if err != nil {
 			return err
 		}

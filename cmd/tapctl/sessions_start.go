@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -18,21 +17,21 @@ func startCommand() *ucli.Command {
 		Name:  "start",
 		Usage: "start a session and print its id",
 		Description: `A local session has no model: a prompt "call:NAME {json}" calls that tool, which
-is enough to try a provider. The key of a model endpoint of one's own is read from
-the environment and sent to the gateway; it is never an argument.
+is enough to try a provider. What a Copilot session is started with stands in
+tapgw.toml, in [copilot] or in a profile; the flags count over it. The key of a model
+endpoint of one's own, and a GitHub token, are read from the environment and sent to
+the gateway; they are never an argument.
 
 Examples:
   tapctl sessions start --host local
-  tapctl sessions start --model gpt-5-mini --cwd ~/project
+  tapctl sessions start --model gpt-5-mini --effort high --cwd ~/project
+  tapctl sessions start --profile review
   tapctl sessions start --provider-url http://127.0.0.1:11434/v1 --model qwen3`,
-		Flags: []ucli.Flag{
+		Flags: append([]ucli.Flag{
 			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session", Value: "copilot"},
-			&ucli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
 			&ucli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
-			&ucli.StringFlag{Name: "label", Usage: "the session's `NAME` for people (default: that of its directory)"},
-			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
-			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv},
-		},
+			&ucli.StringFlag{Name: "label", Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)"},
+		}, settingsFlags()...),
 		Action: short(0, startSession),
 	}
 }
@@ -42,22 +41,18 @@ func startSession(k *call) error {
 	if err != nil {
 		return err
 	}
-	dir, err := cli.Workdir(k.Context)
+	dir, err := k.directory()
 	if err != nil {
 		return err
-	}
-	if cwd := k.String("cwd"); filepath.IsAbs(cwd) {
-		dir = cwd
-	} else {
-		dir = filepath.Join(dir, cwd)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cli.Usage("flag --cwd: %s is not a directory", dir)
 	}
-	r := client.StartRequest{Host: host, Model: k.String("model"), CWD: dir, Label: k.String("label"), ProviderURL: k.String("provider-url")}
-	if r.ProviderKey, err = providerKey(k.Context); err != nil {
+	r, err := k.settings()
+	if err != nil {
 		return err
 	}
+	r.Host, r.CWD, r.Label = host, dir, k.String("label")
 	id, err := k.gw.Start(k.ctx, r)
 	if err != nil {
 		return err
@@ -66,6 +61,34 @@ func startSession(k *call) error {
 		return k.out.Document(map[string]string{"id": id})
 	}
 	return k.out.Printf("%s\n", id)
+}
+
+// settingsFlags say what a session is started with, or started with again.
+func settingsFlags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to go by, [copilot.profile.NAME]"},
+		&ucli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
+		&ucli.StringFlag{Name: "effort", Usage: effortUsage},
+		&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
+		&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv},
+		&ucli.StringFlag{Name: "github-token-env", Usage: "the environment `VARIABLE` that holds the GitHub token whose models these are"},
+	}
+}
+
+// settings reads the flags of settingsFlags, and the environment for what no flag
+// may say.
+func (k *call) settings() (client.StartRequest, error) {
+	r := client.StartRequest{Profile: k.String("profile"), Model: k.String("model"), Effort: k.String("effort"), ProviderURL: k.String("provider-url")}
+	var err error
+	if r.ProviderKey, err = providerKey(k.Context); err != nil {
+		return r, err
+	}
+	if name := k.String("github-token-env"); name != "" {
+		if r.GitHubToken = os.Getenv(name); r.GitHubToken == "" {
+			return r, cli.Usage("flag --github-token-env: the environment variable %q is not set", name)
+		}
+	}
+	return r, nil
 }
 
 // providerKey reads the key of the endpoint that --provider-url names. An

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,26 +142,34 @@ func stand(t *testing.T, out io.Writer, h http.HandlerFunc) *call {
 func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	frames := &frames{enough: func(text string) bool { return strings.Contains(text, "all is well") }, done: cancel}
+	frames := &frames{enough: func(text string) bool {
+		return strings.Contains(text, "all is well") && strings.Contains(text, "p-1") && strings.Contains(text, "one?") && strings.Contains(text, "042917")
+	}, done: cancel}
 	k := stand(t, frames, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/api/v1/sessions":
-			_, _ = io.WriteString(w, `[{"id":"0123456789","label":"here","host":"local","state":"idle"}]`)
-		case "/api/v1/providers":
-			_, _ = io.WriteString(w, `[{"id":"p-1","name":"sample","state":"bound"}]`)
-		default:
+		if r.URL.Path == "/api/v1/events" {
+			for name, data := range map[string]string{
+				"sessions":  `[{"id":"0123456789","label":"here","host":"local","state":"idle"}]`,
+				"providers": `[{"id":"p-1","name":"sample","state":"bound"}]`,
+				"pairings":  `[{"provider":"tab","code":"042917","session":"0123456789"}]`,
+				"questions": `[{"id":"q-1","session":"0123456789","kind":"input","message":"Which\u001b[2J one?"}]`,
+				"later":     `{}`,
+			} {
+				_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\nid: 1.1\n\n:\n\n", name, data)
+			}
+		} else {
 			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","level":"info","source":"gateway","message":"all is well"}`+"\n")
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
 		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
 	})
-	w := &watcher{call: k, lines: make(chan watchLine), following: map[string]bool{}}
+	w := newWatcher(k)
 	err := w.run(ctx)
-	w.followers.Wait()
+	cancel()
+	w.reading.Wait()
 	if !errors.Is(err, context.Canceled) && cli.AsError(err).Code != cli.CodeCancelled {
 		t.Error(err)
 	}
-	for _, part := range []string{"\x1b[H\x1b[2J", "0123456789  here", "p-1  sample", "01234567…  "} {
+	for _, part := range []string{"\x1b[H\x1b[2J", "0123456789  here", "p-1  sample", "01234567…  ", "type 042917 into tab", "question  01234567…  Which one?"} {
 		if !strings.Contains(frames.last, part) {
 			t.Errorf("lacks %q:\n%s", part, frames.last)
 		}

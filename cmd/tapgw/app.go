@@ -34,6 +34,7 @@ Examples:
 			ensureCommand(),
 			demoCommand(),
 			demoProviderCommand(),
+			serviceCommand(),
 			doctorCommand(),
 			configCommand(),
 			trustCommand(),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -24,8 +26,39 @@ Examples:
   tapgw config check
   tapgw config check configs/tapgw.toml configs/providers/*.toml --json`,
 			Action: checkConfig,
+		}, {
+			Name:      "schema",
+			Usage:     "print the JSON Schema of a config file, for editors",
+			ArgsUsage: "[tapgw|lsclient|provider]",
+			Description: `Without an argument: that of tapgw.toml. Editors that speak taplo complete from it
+where the file begins with #:schema and its path, as the sample files do.
+
+Examples:
+  tapgw config schema provider | jq .properties.kind
+  mkdir -p ~/.config/tapgw/schema
+  for s in tapgw lsclient provider; do tapgw config schema $s > ~/.config/tapgw/schema/$s.json; done`,
+			BashComplete: func(c *ucli.Context) {
+				for _, name := range configs.Schemas() {
+					cli.Candidate(c, name, "")
+				}
+			},
+			Action: printSchema,
 		}},
 	}
+}
+
+func printSchema(c *ucli.Context) error {
+	if err := cli.MaxArgs(c, 1); err != nil {
+		return err
+	}
+	name := "tapgw"
+	if c.NArg() > 0 {
+		name = c.Args().First()
+	}
+	if !slices.Contains(configs.Schemas(), name) {
+		return cli.Usage("config schema: %q is none of %s", name, strings.Join(configs.Schemas(), ", "))
+	}
+	return cli.Out(c).Printf("%s", configs.Schema(name))
 }
 
 func checkConfig(c *ucli.Context) error {

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +19,9 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
+	"tapgw/internal/dashboard"
 	"tapgw/internal/gateway"
+	"tapgw/internal/hooks"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
 	"tapgw/internal/supervisor"
@@ -43,8 +44,12 @@ type daemon struct {
 	server     *server.Server
 	runtime    *copilot.Runtime
 	supervisor *supervisor.Supervisor
+	traces     traces
+	settings   *configs.Follower[configs.Config]
 	info       gatewayInfo
 	served     chan error // gets the one result of the server
+	following  sync.WaitGroup
+	unfollow   context.CancelFunc // ends following; nil: nothing is followed
 
 	mu     sync.Mutex // guards the fields that follow
 	files  []ownFile
@@ -64,6 +69,10 @@ type daemonOptions struct {
 	files  configs.Files // of providers to run
 	key    string        // of the model endpoint
 	log    *slog.Logger
+
+	// load reads the files again, with the flags over them; nil: nobody does.
+	load  func() (configs.Config, configs.Files, error)
+	level *slog.LevelVar // of log, with load
 }
 
 // startDaemon starts a gateway: it is ready, and its files are written, when
@@ -114,7 +123,14 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 	}
 	d.info.URL = localURL(d.server.URL())
 	d.supervisor.Open(d.info.URL)
+	if o.load != nil {
+		d.settings.Reload()
+		ctx, cancel := context.WithCancel(context.Background())
+		d.following.Go(func() { d.settings.Follow(ctx, o.files.ConfigDirs(), o.files.IsConfigFile) })
+		d.unfollow = cancel
+	}
 	if err := d.writeFiles(); err != nil {
+		d.quiesce()
 		d.supervisor.Close()
 		return err
 	}
@@ -123,27 +139,17 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 
 // assemble puts the parts together; nothing runs yet.
 func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
-	cp := o.config.Copilot
-	d.runtime = copilot.New(copilot.Options{
-		CLI:         cp.CLI,
-		Home:        o.home,
-		ProviderURL: cp.ProviderURL,
-		ProviderKey: o.key,
-		Models:      cp.Models,
-		MaxRounds:   cp.MaxRounds,
-		Permissions: copilot.Permissions(cp.Permissions),
-		Env: func() []string {
-			return []string{"TAP_GATEWAY_URL=" + d.info.URL, "TAP_PROVIDER_TOKEN=" + d.gateway.IssueHostToken(copilot.Kind)}
-		},
-		Log: d.log,
-	})
+	d.traces = startTraces(d.log)
+	d.runtime = copilot.New(d.sessions(o))
 	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
 	d.gateway = gateway.New(gateway.Options{
 		PersistDir: persist.Make,
 		ReadFile:   persist.Read,
 		Log:        d.log,
+		Tracer:     d.traces.tracer,
 		Starters:   map[string]gateway.Starter{copilot.Kind: d.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
+	d.gateway.SetHooks(hooks.New(o.config.Hooks))
 	d.supervisor = supervisor.New(supervisor.Options{
 		Gateway:    d.gateway,
 		Files:      o.files,
@@ -152,26 +158,20 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		HTTPClient: clientOf(cert),
 		Log:        d.log,
 	})
-	hosts := o.config.Hosts
-	// The address that it listens on was named by the user, too.
-	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !everywhere(host) {
-		hosts = append(slices.Clip(hosts), host)
-	}
+	d.settings = d.followed(o)
 	d.server = server.New(server.Options{
 		Gateway: d.gateway,
 		Log:     d.log,
 		Version: d.info.Version,
-		Hosts:   hosts,
+		Hosts:   o.hosts(),
 		TLS:     cert,
 
-		Supervisor: d.supervisor,
+		Supervisor: reloaded{d.supervisor, d.settings},
+		Page:       dashboard.Handler(),
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status: func() server.StatusInfo {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
-			if f := o.files.Project; f != "" && !o.files.Trusted {
-				i.Faults = append(i.Faults, server.StatusFault{File: f, Line: 1, Column: 1, Message: "a project's file, left out: run tapgw trust " + o.files.Workdir + " if you trust all that lies there, and start the gateway again"})
-			}
-			for _, f := range d.supervisor.Faults() {
+			for _, f := range append(d.settings.Faults(), d.supervisor.Faults()...) {
 				i.Faults = append(i.Faults, server.StatusFault(f))
 			}
 			return i
@@ -228,7 +228,7 @@ func (d *daemon) cleanUp() {
 func (d *daemon) stop() {
 	// Nobody new is to come.
 	d.remove(d.state.gateway())
-	d.supervisor.Quiesce()
+	d.quiesce()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -245,6 +245,7 @@ func (d *daemon) stop() {
 		if err := d.runtime.Close(ctx); err != nil {
 			d.log.Warn("stopping the Copilot runtime", "error", err)
 		}
+		d.traces.close()
 	}()
 	select {
 	case <-done:
@@ -253,6 +254,18 @@ func (d *daemon) stop() {
 	}
 	d.cleanUp()
 }
+
+// quiesce lets nothing change any more.
+func (d *daemon) quiesce() {
+	d.supervisor.Quiesce()
+	if d.unfollow != nil {
+		d.unfollow()
+		d.following.Wait()
+	}
+}
+
+// reload reads all files now and acts on them.
+func (d *daemon) reload() { reloaded{d.supervisor, d.settings}.Reload() }
 
 // localURL is a URL at which this machine reaches a server that listens on all
 // of its addresses.

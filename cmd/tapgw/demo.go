@@ -52,7 +52,7 @@ Examples:
 			d := &demo{out: cli.Out(c)}
 			d.log = slog.New(slog.DiscardHandler)
 			if d.out.Verbose {
-				d.log = newLogger(c.App.ErrWriter, "debug")
+				d.log = newLogger(c.App.ErrWriter, slog.LevelDebug)
 			}
 			config, _, err := loadConfig(c)
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,7 +76,7 @@ func newDoctor(ctx context.Context, c *ucli.Context) (*doctor, error) {
 		d.config = configs.Default()
 	}
 	d.probe = sync.OnceValues(func() (copilot.Status, error) {
-		r := copilot.New(copilot.Options{CLI: d.config.Copilot.CLI, Home: configs.Home()})
+		r := copilot.New(d.runtime(d.config.Copilot.Profile))
 		defer func() { _ = r.Close(ctx) }()
 		return r.Probe(ctx)
 	})
@@ -90,7 +91,9 @@ func (d *doctor) checks() []cli.Check {
 		{Name: "gateway", Run: d.checkGateway},
 		{Name: "copilot runtime", Run: d.checkRuntime},
 		{Name: "sign-in", Run: d.checkSignIn},
-		{Name: "model endpoint", Run: d.checkEndpoint},
+		{Name: "model endpoint", Run: d.checkEndpoints},
+		{Name: "hooks", Run: d.checkHooks},
+		{Name: "traces", Run: d.checkTraces},
 		{Name: "node and npm", Run: d.checkNode},
 		{Name: "clock", Run: d.checkClock},
 	}
@@ -106,10 +109,10 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.files.User, err)
 		}
 	}
-	found := "no file: the defaults apply"
+	found, left := "no file: the defaults apply", ""
 	switch {
 	case d.files.Project != "" && !d.files.Trusted:
-		return cli.Warn("tapgw trust "+d.files.Workdir+", if you trust all that lies there", "%s: a project's file, left out", d.files.Project)
+		left = d.files.Project
 	case d.files.Project != "" && d.files.User != "":
 		found = d.files.Project + " over " + d.files.User
 	case d.files.Project+d.files.User != "":
@@ -119,11 +122,15 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 	for _, f := range d.files.Providers() {
 		switch {
 		case f.Barred:
-			return cli.Warn("tapgw trust "+d.files.Workdir+", if you trust all that lies there", "%s: a project's file, left out", f.File)
+			left = cmp.Or(left, f.File)
+			continue
 		case len(f.Faults) > 0:
 			return cli.Fail(cure, "%v", f.Faults)
 		}
 		n++
+	}
+	if left != "" {
+		return cli.Warn(configs.TrustCommand(d.files.Workdir)+", if you trust all that lies there", "%s: a project's file, left out", left)
 	}
 	if n > 0 {
 		return cli.OK("%s, and %d provider files", found, n)
@@ -273,8 +280,8 @@ func older(version, than string) bool {
 }
 
 func (d *doctor) checkSignIn(context.Context) cli.Result {
-	if d.config.Copilot.ProviderURL != "" {
-		return cli.OK("not needed: provider_url is set")
+	if d.config.Copilot.Profile.Provider.URL != "" {
+		return cli.OK("not needed: a model endpoint of your own is set")
 	}
 	st, err := d.probe()
 	switch {
@@ -286,24 +293,6 @@ func (d *doctor) checkSignIn(context.Context) cli.Result {
 		return cli.OK("signed in")
 	}
 	return cli.OK("signed in as %s", st.Login)
-}
-
-func (d *doctor) checkEndpoint(ctx context.Context) cli.Result {
-	cp := d.config.Copilot
-	if cp.ProviderURL == "" {
-		return cli.OK("GitHub's own")
-	}
-	key := os.Getenv(cp.ProviderKeyEnv)
-	models, err := copilot.New(copilot.Options{ProviderURL: cp.ProviderURL, ProviderKey: key}).Models(ctx)
-	switch {
-	case err != nil && key == "":
-		return cli.Fail("set "+cp.ProviderKeyEnv+" to the endpoint's key, or correct provider_url", "%s: %v (no key: %s is not set)", cp.ProviderURL, err, cp.ProviderKeyEnv)
-	case err != nil && len(cp.Models) > 0:
-		return cli.Warn("nothing if the endpoint has no list; else correct provider_url", "%s: %v", cp.ProviderURL, err)
-	case err != nil:
-		return cli.Fail("correct provider_url and the key, or name the endpoint's models in models", "%s: %v", cp.ProviderURL, err)
-	}
-	return cli.OK("%s has %d models", cp.ProviderURL, len(models))
 }
 
 func (d *doctor) checkNode(ctx context.Context) cli.Result {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -78,6 +79,36 @@ func cmdPost(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if got := strings.TrimSpace(string(body)); got != args[2] {
 		ts.Fatalf("%s answered %s %s, want %s", args[1], resp.Status, got, args[2])
+	}
+}
+
+// asks NAME STATUS PATH HOST waits until a request without a token, for a Host, is
+// answered with a status.
+func cmdAsks(ts *testscript.TestScript, _ bool, args []string) {
+	wait(ts, func() string {
+		req, err := http.NewRequest(http.MethodGet, "http://"+ts.Getenv(args[0]+"_ADDR")+args[2], nil)
+		ts.Check(err)
+		req.Host = args[3]
+		resp, err := http.DefaultClient.Do(req)
+		ts.Check(err)
+		_ = resp.Body.Close()
+		if got := strconv.Itoa(resp.StatusCode); got != args[1] {
+			return fmt.Sprintf("%s of %s answers %s, want %s: %s", args[2], args[3], got, args[1], strings.Join(of(ts, args[0]).lines(proc.Stderr), "\n"))
+		}
+		return ""
+	})
+}
+
+// times NAME N REGEXP checks how many lines of the log so far match.
+func cmdTimes(ts *testscript.TestScript, _ bool, args []string) {
+	match, n := regexp.MustCompile(args[2]), 0
+	for _, line := range of(ts, args[0]).lines(proc.Stderr) {
+		if match.MatchString(line) {
+			n++
+		}
+	}
+	if strconv.Itoa(n) != args[1] {
+		ts.Fatalf("%d lines match %s, want %s", n, args[2], args[1])
 	}
 }
 

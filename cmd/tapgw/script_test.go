@@ -108,6 +108,10 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			"faults":   cmdFaults,
 			"post":     cmdPost,
 			"waitfile": cmdWaitFile,
+			"asks":     cmdAsks,
+			"times":    cmdTimes,
+			"turn":     cmdTurn,
+			"timeline": cmdTimeline,
 			"terminate": func(ts *testscript.TestScript, _ bool, args []string) {
 				pid, err := strconv.Atoi(args[0])
 				ts.Check(err)

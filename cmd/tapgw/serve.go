@@ -35,8 +35,11 @@ terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap belo
 COPILOT_HOME (default ~/.copilot) while it runs; there is one gateway for each such
 directory.
 
-It keeps running what provider files name, follows their changes, and reads them at
-once on SIGHUP (as tapctl reload). SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
+It keeps running what provider files name, and follows changes of these and of
+tapgw.toml; SIGHUP and tapctl reload read them at once. What counts at start only,
+such as listen, is named in the log and by tapctl status.
+
+SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
 it exits 0 within 15. A second signal ends it at once, with exit code 1.
 
 Examples:
@@ -77,6 +80,7 @@ func serve(c *ucli.Context) error {
 	if err != nil {
 		return err
 	}
+	manager := newNotifier(o.log)
 	d, err := startDaemon(c.Context, o)
 	if err != nil {
 		return err
@@ -86,6 +90,7 @@ func serve(c *ucli.Context) error {
 		d.stop()
 		return err
 	}
+	manager.tell(notifyReady, "STATUS=listening at "+d.info.URL)
 	var idle <-chan struct{}
 	if c.Bool("on-demand") {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -97,8 +102,10 @@ func serve(c *ucli.Context) error {
 		on = false
 		select {
 		case <-hangups:
-			d.supervisor.Reload()
-			o.log.Info("provider files read again", "signal", "hangup")
+			manager.tell(notifyReloading)
+			d.reload()
+			manager.tell(notifyReady)
+			o.log.Info("files read again", "signal", "hangup")
 			on = true
 		case s := <-signals:
 			o.log.Info("shutting down", "signal", s.String())
@@ -108,6 +115,7 @@ func serve(c *ucli.Context) error {
 			failed = fmt.Errorf("serving %s: %w", d.info.URL, err)
 		}
 	}
+	manager.tell(notifyStopping)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -132,33 +140,27 @@ func announce(out *cli.Output, g gatewayInfo) error {
 
 // serveOptions puts flags, environment and config file together.
 func serveOptions(c *ucli.Context) (daemonOptions, error) {
-	config, files, err := loadConfig(c)
+	load := func() (configs.Config, configs.Files, error) {
+		config, files, err := loadConfig(c)
+		if err == nil {
+			err = override(c, &config)
+		}
+		return config, files, err
+	}
+	config, files, err := load()
 	if err != nil {
 		return daemonOptions{}, err
 	}
-	if err := override(c, &config); err != nil {
-		return daemonOptions{}, err
-	}
-	level := config.LogLevel
-	if c.Bool("verbose") && !c.IsSet("log-level") {
-		level = "debug"
-	}
-	log := newLogger(c.App.ErrWriter, level)
-	o := daemonOptions{config: config, files: files, home: configs.Home(), log: log}
+	o := daemonOptions{config: config, files: files, load: load, home: configs.Home(), level: new(slog.LevelVar)}
+	_ = o.level.UnmarshalText([]byte(config.LogLevel)) // checked before
+	log := newLogger(c.App.ErrWriter, o.level)
+	o.log = log
 	if config.Copilot.ProviderURL != "" {
-		if o.key = os.Getenv(config.Copilot.ProviderKeyEnv); o.key == "" {
-			log.Warn("the model endpoint gets no key: the variable is not set", "variable", config.Copilot.ProviderKeyEnv)
-		}
+		o.key = modelKey(config, log)
 	}
-	if config.API.Auth == configs.AuthNone {
-		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions under /api/copilot without a token", "auth", config.API.Auth)
-	}
+	warnOpen(config, log)
 	for _, file := range []string{files.User, files.Project} {
-		switch {
-		case file == "":
-		case file == files.Project && !files.Trusted:
-			log.Warn("a project's config file was left out: run tapgw trust if you trust the directory", "file", file)
-		default:
+		if file != "" && (file != files.Project || files.Trusted) {
 			log.Info("config file read", "file", file)
 		}
 	}
@@ -177,8 +179,11 @@ func override(c *ucli.Context, config *configs.Config) error {
 	if err != nil {
 		return err
 	}
-	if level != "" {
+	switch {
+	case level != "":
 		config.LogLevel = level
+	case c.Bool("verbose"):
+		config.LogLevel = "debug"
 	}
 	if c.IsSet("provider-url") {
 		config.Copilot.ProviderURL = c.String("provider-url")
@@ -192,14 +197,15 @@ func override(c *ucli.Context, config *configs.Config) error {
 			return cli.Usage("flag --provider-key-env: %v", err)
 		}
 	}
+	if c.IsSet("provider-url") || c.IsSet("provider-key-env") {
+		config.Copilot.UseEndpoint(config.Copilot.ProviderURL, config.Copilot.ProviderKeyEnv)
+	}
 	return nil
 }
 
 // newLogger logs text to a terminal and JSON to anything else.
-func newLogger(w io.Writer, level string) *slog.Logger {
-	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // checked before; else info
-	o := &slog.HandlerOptions{Level: l}
+func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
 	if cli.Terminal(w) {
 		return slog.New(slog.NewTextHandler(w, o))
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"tapgw/configs"
@@ -23,18 +24,51 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 	defer x.Close()
 	permit := r.Provider.Permit
 	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir()},
-		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside}})
+		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File)}})
+	var mu sync.Mutex // guards the fields that follow
+	var wrong []configs.Fault
+	var refused error
+	tell := func() {
+		faults := slices.Clone(wrong)
+		if refused != nil {
+			faults = append(faults, configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: refused.Error()})
+		}
+		r.Faults(faults)
+	}
+	lists := make(chan []*tools.Tool)
 	first := make(chan struct{})
 	offered := sync.OnceFunc(func() { close(first) })
 	var watching sync.WaitGroup
 	watching.Go(func() {
+		var told []tools.Fault
 		x.Watch(ctx, []string{r.Path(r.Provider.Dir)}, func(list []*tools.Tool, faults []tools.Fault) {
-			for _, f := range faults {
-				r.Line("tapgw", "tool left out: "+f.String())
+			now := make([]configs.Fault, len(faults))
+			for i, f := range faults {
+				now[i] = configs.Fault{File: f.File, Line: max(f.Line, 1), Column: 1, Message: "tool left out: " + f.Reason}
+				if !slices.Contains(told, f) {
+					r.Line("tapgw", "tool left out: "+f.String())
+				}
 			}
-			if err := p.Offer(ctx, list); err != nil && ctx.Err() == nil {
+			told = faults
+			mu.Lock()
+			wrong = now
+			tell()
+			mu.Unlock()
+			select {
+			case lists <- list:
+			case <-ctx.Done():
+			}
+		})
+	})
+	watching.Go(func() {
+		p.Keep(ctx, lists, func(_ []*tools.Tool, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && (refused == nil || refused.Error() != err.Error()) {
 				r.Line("tapgw", err.Error())
 			}
+			refused = err
+			tell()
 			offered()
 		})
 	})

@@ -50,8 +50,8 @@ func untrustCommand() *ucli.Command {
 		Name:      "untrust",
 		Usage:     "take a directory's trust back",
 		ArgsUsage: "DIR",
-		Description: `A running gateway stops what it runs of the directory's provider files; its
-tapgw.toml it has read for good.
+		Description: `A running gateway stops what it runs of the directory's provider files, and forgets
+what its tapgw.toml says.
 
 Examples:
   tapgw untrust ~/src/some-project`,

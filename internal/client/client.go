@@ -94,6 +94,35 @@ func (c *Client) Start(ctx context.Context, r StartRequest) (id string, err erro
 	return started.ID, err
 }
 
+// Persisted lists the sessions on disk, the last used first.
+func (c *Client) Persisted(ctx context.Context, f PersistedFilter) ([]Persisted, error) {
+	q := url.Values{}
+	for name, value := range map[string]string{"cwd": f.CWD, "repository": f.Repository, "branch": f.Branch} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if f.Last > 0 {
+		q.Set("last", strconv.Itoa(f.Last))
+	}
+	return get[[]Persisted](ctx, c, "/persisted", q)
+}
+
+// Resume brings a session on disk back.
+func (c *Client) Resume(ctx context.Context, id string, r ResumeRequest) error {
+	return c.do(ctx, http.MethodPost, "/persisted/"+url.PathEscape(id)+"/resume", nil, r, nil)
+}
+
+// Delete removes a session from the disk.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodDelete, "/persisted/"+url.PathEscape(id), nil, nil, nil)
+}
+
+// SetModel changes the model of a session that runs.
+func (c *Client) SetModel(ctx context.Context, id, model, effort string) error {
+	return c.do(ctx, http.MethodPost, sessionPath(id, "model"), nil, map[string]string{"model": model, "effort": effort}, nil)
+}
+
 // Stop ends a session.
 func (c *Client) Stop(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, sessionPath(id, ""), nil, nil, nil)
@@ -105,21 +134,37 @@ const (
 	ModeImmediate = "immediate"
 )
 
-type query struct {
-	Prompt string `json:"prompt"`
-	Mode   string `json:"mode,omitempty"`
-	Detach bool   `json:"detach,omitempty"`
-}
-
 // Send gives a session a prompt and does not wait for the turn.
 func (c *Client) Send(ctx context.Context, id, prompt, mode string) error {
-	return c.do(ctx, http.MethodPost, sessionPath(id, "query"), nil, query{prompt, mode, true}, nil)
+	return c.SendPrompt(ctx, id, Prompt{Prompt: prompt, Mode: mode})
+}
+
+// SendPrompt is Send for a prompt that brings more than text.
+func (c *Client) SendPrompt(ctx context.Context, id string, p Prompt) error {
+	p.Detach = true
+	return c.do(ctx, http.MethodPost, sessionPath(id, "query"), nil, p, nil)
 }
 
 // Query gives a session a prompt and follows its turn. The last line is Done,
 // with the turn's error if there was one.
 func (c *Client) Query(ctx context.Context, id, prompt, mode string) iter.Seq2[LiveLine, error] {
-	return live(stream(ctx, c, http.MethodPost, sessionPath(id, "query"), nil, query{prompt, mode, false}))
+	return c.QueryPrompt(ctx, id, Prompt{Prompt: prompt, Mode: mode})
+}
+
+// QueryPrompt is Query for a prompt that brings more than text.
+func (c *Client) QueryPrompt(ctx context.Context, id string, p Prompt) iter.Seq2[LiveLine, error] {
+	p.Detach = false
+	return live(stream(ctx, c, http.MethodPost, sessionPath(id, "query"), nil, p))
+}
+
+// Questions lists what waits for a person in all sessions, oldest first.
+func (c *Client) Questions(ctx context.Context) ([]Question, error) {
+	return get[[]Question](ctx, c, "/questions", nil)
+}
+
+// Answer answers a question of a session.
+func (c *Client) Answer(ctx context.Context, id string, a Answer) error {
+	return c.do(ctx, http.MethodPost, sessionPath(id, "answer"), nil, a, nil)
 }
 
 // Live follows a session's callbacks until it ends.
@@ -145,6 +190,21 @@ func (c *Client) Timeline(ctx context.Context, id string, follow bool) iter.Seq2
 		q.Set("follow", "1")
 	}
 	return decoded[TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q, nil))
+}
+
+// RuntimeEvents returns the events of a session's runtime that are kept, as they
+// came, and follows them until the session ends where asked.
+func (c *Client) RuntimeEvents(ctx context.Context, id string, follow bool) iter.Seq2[json.RawMessage, error] {
+	q := url.Values{"events": {"1"}}
+	if follow {
+		q.Set("follow", "1")
+	}
+	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q, nil))
+}
+
+// Usage says what a session's models read, wrote and cost.
+func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
+	return get[Usage](ctx, c, sessionPath(id, "usage"), nil)
 }
 
 // Push pushes an event or a prompt; with p.Wait it returns when the turn that
@@ -231,7 +291,7 @@ func (c *Client) ProviderLog(ctx context.Context, name string) ([]string, error)
 	return get[[]string](ctx, c, "/providers/"+url.PathEscape(name)+"/log", nil)
 }
 
-// Reload makes the gateway read its provider files now, and returns what is wrong
+// Reload makes the gateway read its files now, and returns what is wrong
 // in them.
 func (c *Client) Reload(ctx context.Context) ([]Fault, error) {
 	var r struct {

@@ -74,9 +74,93 @@ type Pairing struct {
 
 // Model is a model that a session can use.
 type Model struct {
-	ID         string  `json:"id"`
-	Name       string  `json:"name"`
-	Multiplier float64 `json:"multiplier"`
+	ID               string   `json:"id"`
+	Name             string   `json:"name"`
+	Multiplier       float64  `json:"multiplier"`
+	Efforts          []string `json:"efforts"`
+	DefaultEffort    string   `json:"defaultEffort,omitempty"`
+	Vision           bool     `json:"vision"`
+	MaxPromptTokens  int      `json:"maxPromptTokens,omitempty"`
+	MaxContextTokens int      `json:"maxContextTokens,omitempty"`
+	Policy           string   `json:"policy,omitempty"`
+}
+
+// Persisted is a session on disk.
+type Persisted struct {
+	ID         string    `json:"id"`
+	Label      string    `json:"label"`
+	Host       string    `json:"host"`
+	Model      string    `json:"model"`
+	Profile    string    `json:"profile"`
+	CWD        string    `json:"cwd"`
+	Repository string    `json:"repository"`
+	Branch     string    `json:"branch"`
+	Summary    string    `json:"summary"`
+	State      string    `json:"state"`
+	StartedAt  time.Time `json:"startedAt"`
+	UsedAt     time.Time `json:"usedAt"`
+}
+
+// PersistedFilter says which sessions on disk; empty members are for all.
+type PersistedFilter struct {
+	CWD, Repository, Branch string
+	Last                    int
+}
+
+// ResumeRequest says how to resume a session; empty members are as they were.
+type ResumeRequest struct {
+	StartRequest
+	ContinuePendingWork bool `json:"continuePendingWork,omitempty"`
+}
+
+// Prompt is what a session is given. Paths are of the gateway's machine.
+type Prompt struct {
+	Prompt      string            `json:"prompt"`
+	Mode        string            `json:"mode,omitempty"`
+	Detach      bool              `json:"detach,omitempty"`
+	Attachments []Attachment      `json:"attachments,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"` // of the requests to the model
+}
+
+// Attachment is a file or directory, or lines of a file (from 1; 0: all of it).
+type Attachment struct {
+	Path      string `json:"path"`
+	FirstLine int    `json:"firstLine,omitempty"`
+	LastLine  int    `json:"lastLine,omitempty"`
+}
+
+// Kinds of questions, and decisions.
+const (
+	QuestionPermission = "permission"
+	QuestionInput      = "input"
+	QuestionForm       = "form"
+
+	DecideOnce    = "once"
+	DecideSession = "session"
+	DecideDeny    = "deny"
+)
+
+// Question is one that waits for a person.
+type Question struct {
+	ID        string          `json:"id"`
+	Session   string          `json:"session"`
+	Kind      string          `json:"kind"`
+	Message   string          `json:"message"`
+	Detail    string          `json:"detail,omitempty"`
+	Choices   []string        `json:"choices,omitempty"`
+	Freeform  bool            `json:"freeform,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	AskedAt   time.Time       `json:"askedAt"`
+	ExpiresAt time.Time       `json:"expiresAt"`
+}
+
+// Answer is what a person says to a question: a decision, text or content, by its
+// kind; DecideDeny to any.
+type Answer struct {
+	Question string          `json:"question,omitempty"` // "": the only one of the session
+	Decision string          `json:"decision,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Content  json.RawMessage `json:"content,omitempty"`
 }
 
 // Event is one entry of a stream.
@@ -96,6 +180,45 @@ type TimelineLine struct {
 	Level   string    `json:"level"`
 	Source  string    `json:"source"`
 	Message string    `json:"message"`
+}
+
+// Sums are what calls of models read, wrote and cost. Calls that failed are among
+// the calls; Cost is in premium requests.
+type Sums struct {
+	Calls            int64   `json:"calls"`
+	Failures         int64   `json:"failures"`
+	InputTokens      int64   `json:"inputTokens"`
+	OutputTokens     int64   `json:"outputTokens"`
+	CacheReadTokens  int64   `json:"cacheReadTokens"`
+	CacheWriteTokens int64   `json:"cacheWriteTokens"`
+	ReasoningTokens  int64   `json:"reasoningTokens"`
+	Cost             float64 `json:"cost"`
+	AICredits        float64 `json:"aiCredits"`
+	DurationMs       int64   `json:"durationMs"`
+}
+
+// ModelUsage is what a session used of one model.
+type ModelUsage struct {
+	Model string `json:"model"`
+	Sums
+}
+
+// TurnUsage is what one prompt cost.
+type TurnUsage struct {
+	Turn      int       `json:"turn"`
+	MessageID string    `json:"messageId"`
+	StartedAt time.Time `json:"startedAt"`
+	Sums
+}
+
+// Usage is what a session used.
+type Usage struct {
+	Session       string       `json:"session"`
+	Total         Sums         `json:"total"`
+	Models        []ModelUsage `json:"models"`
+	Turns         []TurnUsage  `json:"turns"`
+	ContextTokens int64        `json:"contextTokens"`
+	ContextLimit  int64        `json:"contextLimit"`
 }
 
 // LiveLine is one callback of a session. Raw is the line as it came; the other
@@ -150,8 +273,8 @@ type CallResult struct {
 	DurationMs int64           `json:"durationMs"`
 }
 
-// StartRequest says what session to start. The key goes over the admin API
-// and nowhere else.
+// StartRequest says what session to start. The key and the token go over the
+// admin API and nowhere else.
 type StartRequest struct {
 	Host        string `json:"host,omitempty"`
 	Model       string `json:"model,omitempty"`
@@ -159,6 +282,9 @@ type StartRequest struct {
 	Label       string `json:"label,omitempty"`
 	ProviderURL string `json:"providerUrl,omitempty"`
 	ProviderKey string `json:"providerKey,omitempty"`
+	Profile     string `json:"profile,omitempty"`
+	Effort      string `json:"effort,omitempty"`
+	GitHubToken string `json:"githubToken,omitempty"`
 }
 
 // Push is an event or a prompt for a session.

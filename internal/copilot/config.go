@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"reflect"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -12,39 +13,32 @@ const clientName = "tapgw"
 // createConfig and resumeConfig describe the session to the runtime. They say
 // the same: a resume replaces all that a creation set.
 func (s *session) createConfig(gen int) *sdk.SessionConfig {
-	return &sdk.SessionConfig{
-		SessionID:                      s.id,
-		ClientName:                     clientName,
-		Model:                          s.model,
-		Provider:                       s.provider,
-		ModelCapabilities:              s.capabilities(),
-		WorkingDirectory:               s.cwd,
-		Streaming:                      new(true),
-		IncludeSubAgentStreamingEvents: new(false),
-		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: s.outputDir},
-		SystemMessage:                  s.systemMessage(),
-		Hooks:                          s.hooks(),
-		OnPermissionRequest:            s.permit,
-		OnEvent:                        s.onEvent(gen),
-	}
+	c := *s.fixed
+	c.SessionID = s.id
+	model, effort := s.chosenModel()
+	c.Model, c.ReasoningEffort = s.told(model), effort
+	c.Provider = s.provider
+	c.GitHubToken = s.githubToken
+	c.ModelCapabilities = s.capabilities()
+	c.SystemMessage = s.systemMessage()
+	c.Hooks = s.hooks()
+	c.OnPermissionRequest = leave
+	c.OnUserInputRequest, c.OnElicitationRequest = s.asker()
+	c.OnEvent = s.onEvent(gen)
+	return &c
 }
 
 func (s *session) resumeConfig(gen int) *sdk.ResumeSessionConfig {
-	return &sdk.ResumeSessionConfig{
-		ClientName:                     clientName,
-		Model:                          s.model,
-		Provider:                       s.provider,
-		ModelCapabilities:              s.capabilities(),
-		WorkingDirectory:               s.cwd,
-		Streaming:                      new(true),
-		IncludeSubAgentStreamingEvents: new(false),
-		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: s.outputDir},
-		SystemMessage:                  s.systemMessage(),
-		Hooks:                          s.hooks(),
-		OnPermissionRequest:            s.permit,
-		OnEvent:                        s.onEvent(gen),
-		ContinuePendingWork:            new(false), // its calls have ended
+	c := &sdk.ResumeSessionConfig{}
+	// The SDK has two types with the same fields.
+	from, to := reflect.ValueOf(s.createConfig(gen)).Elem(), reflect.ValueOf(c).Elem()
+	for i := range to.NumField() {
+		if f := from.FieldByName(to.Type().Field(i).Name); f.IsValid() && f.Type() == to.Field(i).Type() {
+			to.Field(i).Set(f)
+		}
 	}
+	c.ContinuePendingWork = new(false) // its calls have ended
+	return c
 }
 
 // onEvent queues the events of one life of the session.
@@ -76,12 +70,19 @@ func (s *session) hooks() *sdk.SessionHooks {
 		OnPreToolUse: func(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
 			return s.toolHook(in), nil
 		},
+		OnPostToolUse: func(in sdk.PostToolUseHookInput, _ sdk.HookInvocation) (*sdk.PostToolUseHookOutput, error) {
+			return s.afterToolHook(in), nil
+		},
+		OnPostToolUseFailure: func(in sdk.PostToolUseFailureHookInput, _ sdk.HookInvocation) (*sdk.PostToolUseFailureHookOutput, error) {
+			return s.afterFailureHook(in), nil
+		},
 		// Comes at the end of a turn, before a prompt that waits begins.
 		OnAgentStop: func(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
-			if in.SessionID == s.id {
-				s.promptSpent()
+			if in.SessionID != s.id {
+				return nil, nil
 			}
-			return nil, nil
+			s.promptSpent()
+			return s.stopHook(in), nil
 		},
 	}
 }

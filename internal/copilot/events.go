@@ -27,12 +27,21 @@ type item struct {
 	prompts int // lost with it, that is taken and not begun
 	resumed bool
 	recheck bool
+
+	gone     []*sentPrompt // lost with it, all of them
+	handler  *handler      // of the SDK's, see meetings
+	overtime int           // number of the run that took its time
+
+	history []sdk.SessionEvent               // of a session that was resumed
+	carryOn bool                             // a turn ran when the session was lost with its gateway
+	pending []*rpc.ExternalToolRequestedData // calls that it waits for
 }
 
 // pump turns the runtime's events into what the gateway is told. It is the only
 // goroutine that does, so their order is kept.
 func (s *session) pump() {
 	t := turn{s: s, open: map[string]*opened{}}
+	defer func() { t.run.stop() }()
 	for {
 		items, ok := s.items.take()
 		if !ok {
@@ -44,21 +53,31 @@ func (s *session) pump() {
 			}
 			t.handle(it)
 		}
+		// Not before what they are about was done.
+		for _, it := range items {
+			if it.event.Data != nil {
+				s.keepRaw(it.event)
+			}
+		}
 	}
 }
 
 // turn is what the pump knows of what goes on. Only the pump touches it.
 type turn struct {
-	s       *session
-	gen     int  // of the process that the events come from
-	running bool // the gateway was told that the session is busy
-	held    bool // the runtime is idle, but a prompt of ours did not begin
-	rounds  int  // of model and tools since our last prompt
-	agent   string
-	open    map[string]*opened       // messages, reasonings and tool executions under way
-	order   []string                 // their keys, oldest first
-	syncs   map[string][]*sentPrompt // asked for with sync, by number
-	synced  int
+	s           *session
+	gen         int  // of the process that the events come from
+	running     bool // the gateway was told that the session is busy
+	held        bool // the runtime is idle, but a prompt of ours did not begin
+	run         run
+	interrupted bool // since the last prompt began
+	agent       string
+	prompt      string                   // message id of the prompt that began last
+	open        map[string]*opened       // messages, reasonings and tool executions under way
+	order       []string                 // their keys, oldest first
+	syncs       map[string][]*sentPrompt // asked for with sync, by number
+	synced      int
+
+	meetings meetings
 }
 
 // opened is something that began and did not end.
@@ -71,7 +90,10 @@ type opened struct {
 	provider string
 }
 
-func (t *turn) emit(e gateway.Event) { t.s.calls.Event(e) }
+func (t *turn) emit(e gateway.Event) {
+	e.Prompts = t.run.prompts
+	t.s.calls.Event(e)
+}
 
 func (t *turn) handle(it item) {
 	switch {
@@ -82,6 +104,13 @@ func (t *turn) handle(it item) {
 		t.back()
 	case it.recheck:
 		t.recheck()
+	case it.handler != nil:
+		t.meetings.handles(it.handler)
+	case it.overtime > 0:
+		t.overtime(it.overtime)
+	case it.history != nil:
+		t.gen = it.gen
+		t.recall(it)
 	case it.gen >= t.gen:
 		t.gen = it.gen
 		t.event(it.event)
@@ -89,56 +118,8 @@ func (t *turn) handle(it item) {
 }
 
 func (t *turn) event(e sdk.SessionEvent) {
-	switch d := e.Data.(type) {
-	case *rpc.UserMessageData:
-		t.userMessage(e, d)
-	case *rpc.AssistantTurnStartData:
-		t.turnStart(e, d)
-	case *rpc.AssistantTurnEndData:
-		if e.AgentID == nil {
-			t.endAgent()
-		}
-	case *rpc.AssistantIntentData:
-		t.emit(gateway.Event{Intent: d.Intent})
-	case *rpc.AssistantReasoningDeltaData:
-		t.delta(gateway.OnEndReasoning, d.ReasoningID, d.DeltaContent)
-	case *rpc.AssistantReasoningData:
-		t.complete(gateway.Event{Callback: gateway.OnEndReasoning, ID: d.ReasoningID, Content: d.Content})
-	case *rpc.AssistantMessageDeltaData:
-		t.delta(gateway.OnEndMessage, d.MessageID, d.DeltaContent)
-	case *rpc.AssistantMessageData:
-		t.message(d)
-	case *rpc.ToolExecutionStartData:
-		t.toolStart(d)
-	case *rpc.ToolExecutionProgressData:
-		t.toolDelta(d.ToolCallID, d.ProgressMessage)
-	case *rpc.ToolExecutionPartialResultData:
-		t.toolOutput(d.ToolCallID, d.PartialOutput)
-	case *rpc.ToolExecutionCompleteData:
-		t.toolEnd(d)
-	case *rpc.ExternalToolRequestedData:
-		if c := t.conn(); c != nil {
-			t.s.call(c, d)
-		}
-	case *rpc.ExternalToolCompletedData:
-		t.s.cancelCall(d.RequestID)
-	case *rpc.SessionErrorData:
-		if d.ErrorType != logType {
-			t.emit(gateway.Event{SessionError: d.Message})
-			t.s.refused(t.conn(), d)
-		}
-	case *rpc.SessionWarningData:
-		if d.WarningType != logType {
-			t.s.calls.Note(gateway.LogWarning, d.Message)
-		}
-	case *rpc.SessionInfoData:
-		if d.InfoType == syncType {
-			t.syncedUpTo(d.Message)
-		}
-	case *rpc.AbortData:
-		t.closeOpen("interrupted")
-	case *rpc.SessionIdleData:
-		t.idle()
+	if row := eventRows[e.Type()]; row.do != nil {
+		row.do(t, e)
 	}
 }
 
@@ -167,8 +148,9 @@ func (t *turn) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 	}
 	// Only a prompt of ours renews the budget: the runtime adds messages of
 	// the user's role by itself.
-	if t.s.began(deref(d.MessageID), d.Content) {
-		t.rounds = 0
+	if p := t.s.began(deref(d.MessageID), d.Content); p != nil {
+		t.promptBegan(p, d.Delivery != nil && *d.Delivery == rpc.UserMessageDeliverySteering)
+		t.prompt = deref(d.MessageID)
 	}
 	t.busy()
 	t.emit(gateway.Event{UserMessage: d.Content, Source: promptSource(d.Source)})
@@ -181,15 +163,7 @@ func (t *turn) turnStart(e sdk.SessionEvent, d *rpc.AssistantTurnStartData) {
 		t.agent = d.TurnID
 		t.emit(gateway.Event{Callback: gateway.OnAgentStart, ID: d.TurnID})
 	}
-	t.rounds++
-	if most := t.s.r.o.MaxRounds; t.rounds == most+1 {
-		t.emit(gateway.Event{SessionError: fmt.Sprintf("the turn is stopped: the model called tools in %d rounds (max_rounds in [copilot] of tapgw.toml)", most)})
-		t.s.r.wg.Go(func() {
-			if err := t.s.Interrupt(t.s.ctx, "tool rounds"); err != nil {
-				t.s.log.Warn("stopping a turn past its budget", "error", err)
-			}
-		})
-	}
+	t.anotherRound()
 }
 
 func (t *turn) endAgent() {
@@ -347,6 +321,7 @@ func (t *turn) closeOpen(why string) {
 // idle handles that the runtime has nothing more to do. That may have been so
 // before it got our last prompt.
 func (t *turn) idle() {
+	t.endRun("")
 	if all, _ := t.s.waiting(); len(all) > 0 {
 		t.held = true
 		t.sync()
@@ -359,7 +334,8 @@ func (t *turn) idle() {
 func (t *turn) settle() {
 	t.closeOpen("the turn ended")
 	t.endAgent()
-	t.running, t.held, t.rounds = false, false, 0
+	t.endRun("")
+	t.running, t.held = false, false
 	t.s.promptSpent() // a turn that failed or was stopped has not said its end
 	t.s.calls.Idle()
 }
@@ -407,7 +383,11 @@ func (t *turn) syncedUpTo(id string) {
 	lost := t.syncs[id]
 	delete(t.syncs, id)
 	if t.held {
-		t.s.drop(lost)
+		why := "the Copilot runtime lost the prompt"
+		if t.interrupted {
+			why = interruptedBefore
+		}
+		t.s.abandoned(t.s.drop(lost), why)
 		t.recheck()
 	}
 }
@@ -425,6 +405,9 @@ func (t *turn) lost(it item) {
 	case it.prompts > 0:
 		t.emit(gateway.Event{SessionError: fmt.Sprintf("the prompt is lost: %v; starting it again", it.lost)})
 	}
+	t.meetings.end()
+	t.endRun(it.lost.Error())
+	t.s.abandoned(it.gone, it.lost.Error())
 	t.running, t.held = false, false
 }
 

@@ -1,18 +1,16 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -20,20 +18,11 @@ import (
 // signIn says what to do without a GitHub sign-in.
 const signIn = "not signed in to GitHub Copilot: run `copilot login`, or set GH_TOKEN or COPILOT_GITHUB_TOKEN, or set provider_url in [copilot] of tapgw.toml"
 
-// maxModelList bounds what an endpoint lists.
-const maxModelList = 8 << 20
-
 // Models implements [gateway.Starter].
 func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
-	if r.o.ProviderURL != "" {
-		if len(r.o.Models) > 0 {
-			return named(r.o.Models), nil
-		}
-		ids, err := endpointModels(ctx, r.o.ProviderURL, r.o.ProviderKey)
-		if err != nil {
-			return nil, fault(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
-		}
-		return named(ids), nil
+	o := r.live.Load()
+	if e := o.Profile.Provider; e.URL != "" {
+		return o.endpointModels(ctx, e)
 	}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
@@ -41,18 +30,7 @@ func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
 	if err != nil {
 		return nil, fault(err)
 	}
-	if err := r.checkSignedIn(ctx, p); err != nil {
-		return nil, err
-	}
-	return r.githubModels(ctx, p)
-}
-
-func named(ids []string) []gateway.Model {
-	models := make([]gateway.Model, len(ids))
-	for i, id := range ids {
-		models[i] = gateway.Model{ID: id, Name: id}
-	}
-	return models
+	return r.githubModels(ctx, p, "")
 }
 
 func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
@@ -66,111 +44,123 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 	return nil
 }
 
-func (r *Runtime) githubModels(ctx context.Context, p *process) ([]gateway.Model, error) {
-	list, err := askClient(ctx, p, askTimeout, p.client.ListModels)
+// githubModels lists GitHub's models, as the user is signed in or as a token of a
+// session's own.
+func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([]gateway.Model, error) {
+	if token == "" {
+		if err := r.checkSignedIn(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*rpc.ModelList, error) {
+		return p.client.RPC.Models.List(ctx, &rpc.ModelsListRequest{GitHubToken: unless(token, "")})
+	})
 	if err != nil {
 		return nil, fault(fmt.Errorf("listing GitHub's models: %w", err))
 	}
-	models := make([]gateway.Model, len(list))
-	for i, m := range list {
-		models[i] = gateway.Model{ID: m.ID, Name: m.Name, Multiplier: multiplier(m)}
+	models := make([]gateway.Model, len(list.Models))
+	for i, m := range list.Models {
+		models[i] = githubModel(m)
 	}
 	return models, nil
 }
 
-func multiplier(m sdk.ModelInfo) float64 {
-	if m.Billing == nil || m.Billing.Multiplier == nil {
-		return 0
+func githubModel(m rpc.Model) gateway.Model {
+	v := gateway.Model{ID: m.ID, Name: m.Name, Efforts: append([]string{}, m.SupportedReasoningEfforts...), DefaultEffort: deref(m.DefaultReasoningEffort)}
+	if m.Billing != nil && m.Billing.Multiplier != nil {
+		v.Multiplier = *m.Billing.Multiplier
 	}
-	return *m.Billing.Multiplier
+	if s := m.Capabilities.Supports; s != nil && s.Vision != nil {
+		v.Vision = *s.Vision
+	}
+	if l := m.Capabilities.Limits; l != nil {
+		v.MaxPromptTokens, v.MaxContextTokens = tokens(l.MaxPromptTokens), tokens(l.MaxContextWindowTokens)
+	}
+	if m.Policy != nil {
+		v.Policy = string(m.Policy.State)
+	}
+	return v
 }
 
-// checkModel checks that the user is signed in and that GitHub has the model;
-// an empty one is the runtime's default.
-func (r *Runtime) checkModel(ctx context.Context, p *process, model string) error {
-	if err := r.checkSignedIn(ctx, p); err != nil {
+func tokens(n *int64) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+// checkModel checks that a session on GitHub's models may use them, that there is
+// its model, and that this knows the effort; an empty one is the runtime's choice.
+func (r *Runtime) checkModel(ctx context.Context, p *process, model, effort, token string) error {
+	models, err := r.githubModels(ctx, p, token)
+	if err != nil {
 		return err
 	}
 	if model == "" {
 		return nil
 	}
-	models, err := r.githubModels(ctx, p)
-	if err != nil {
-		return err
-	}
 	ids := make([]string, len(models))
 	for i, m := range models {
 		ids[i] = m.ID
 	}
-	if !slices.Contains(ids, model) {
+	at := slices.Index(ids, model)
+	if at < 0 {
 		return unknownModel(model, ids)
 	}
-	return nil
+	switch known := models[at].Efforts; {
+	case effort == "":
+		return nil
+	case len(known) == 0:
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("effort: model %q can't be told how hard to think", model)}
+	default:
+		return checkEffort(effort, known)
+	}
+}
+
+func checkEffort(effort string, known []string) error {
+	if effort == "" || slices.Contains(known, effort) {
+		return nil
+	}
+	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("effort: there is no %q; there are %s", effort, strings.Join(known, ", "))}
 }
 
 func unknownModel(model string, have []string) error {
 	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("model: there is no model %q; there are %s", model, strings.Join(have, ", "))}
 }
 
-// checkProvider checks what a session on a model endpoint needs. The models of
-// the configuration are those of its own endpoint only.
-func checkProvider(p *sdk.ProviderConfig, model string, offered []string) error {
-	if err := checkURL(p.BaseURL); err != nil {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "providerUrl: " + err.Error()}
+// SetModel implements [gateway.ModelHost]. What the session said stays its history.
+func (s *session) SetModel(ctx context.Context, model, effort string) error {
+	if err := checkEffort(effort, configs.Efforts); err != nil {
+		return err
+	}
+	c, err := s.current(ctx)
+	if err != nil {
+		return err
 	}
 	switch {
-	case model == "" && len(offered) > 0:
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; provider_url has " + strings.Join(offered, ", ")}
-	case model == "":
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) name a model that it serves"}
-	case len(offered) > 0 && !slices.Contains(offered, model):
-		return unknownModel(model, offered)
+	case s.provider == nil:
+		err = s.r.checkModel(ctx, c.p, model, effort, s.githubToken)
+	default:
+		err = checkEndpoint(s.provider, model, s.offered)
 	}
-	return nil
-}
-
-func checkURL(s string) error {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return errors.New("is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("%q is not an http or https URL", u.Redacted())
-	}
-	return nil
-}
-
-// endpointModels asks an endpoint on the OpenAI wire what models it has.
-func endpointModels(ctx context.Context, base, key string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/models", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
+	s.mu.Lock()
+	wasModel, wasEffort := s.model, s.effort
+	if s.provider != nil {
+		effort = cmp.Or(effort, wasEffort) // the runtime keeps it there, told or not
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
-	resp, err := client.Do(req)
+	s.model, s.effort = model, effort // a process that dies now comes back with it
+	s.mu.Unlock()
+	err = tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
+		return c.sdk.SetModel(ctx, s.told(model), &sdk.SetModelOptions{ReasoningEffort: unless(effort, ""), ModelCapabilities: s.capabilities()})
+	})
 	if err != nil {
-		return nil, err
+		s.mu.Lock()
+		s.model, s.effort = wasModel, wasEffort
+		s.mu.Unlock()
+		return fault(fmt.Errorf("changing the model: %w", err))
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s answered %s", req.URL.Redacted(), resp.Status)
-	}
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list); err != nil {
-		return nil, fmt.Errorf("reading the list: %w", err)
-	}
-	ids := make([]string, len(list.Data))
-	for i, m := range list.Data {
-		ids[i] = m.ID
-	}
-	return ids, nil
+	return s.keepMetadata(ctx, c, map[string]string{metaModel: model, metaEffort: effort})
 }

@@ -2,7 +2,10 @@ package copilot
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,27 +20,32 @@ import (
 const (
 	Allow = "allow"
 	Deny  = "deny"
+	Ask   = "ask" // a person, who has AnswerTimeout to answer
 	CWD   = "cwd" // of Read: inside the session's directory
 )
 
-// Permissions say what a session may do, by kind: the table
-// [copilot.permissions] of tapgw.toml. There is nobody to ask, so anything
-// that is not allowed is denied, and the denial says how to allow it.
+// Permissions say what a session may do: the table [copilot.permissions] of
+// tapgw.toml. What a pattern denies is denied, what one allows is allowed, and the
+// rest is as the setting of its kind says. A denial says how to allow it.
 type Permissions struct {
 	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
+
+	AllowCommands, DenyCommands     []string // see commandVerdict
+	AllowReadPaths, AllowWritePaths []string // see pathVerdict
+	DenyPaths                       []string // for reads and writes
+	AllowURLs, DenyURLs             []string // see urlVerdict
 }
 
 func (p Permissions) withDefaults() Permissions {
-	return Permissions{
-		Shell:      cmp.Or(p.Shell, Deny),
-		Write:      cmp.Or(p.Write, Deny),
-		Read:       cmp.Or(p.Read, CWD),
-		URL:        cmp.Or(p.URL, Deny),
-		MCP:        cmp.Or(p.MCP, Deny),
-		CustomTool: cmp.Or(p.CustomTool, Allow),
-		Memory:     cmp.Or(p.Memory, Deny),
-		Hook:       cmp.Or(p.Hook, Deny),
-	}
+	p.Shell = cmp.Or(p.Shell, Deny)
+	p.Write = cmp.Or(p.Write, Deny)
+	p.Read = cmp.Or(p.Read, CWD)
+	p.URL = cmp.Or(p.URL, Deny)
+	p.MCP = cmp.Or(p.MCP, Deny)
+	p.CustomTool = cmp.Or(p.CustomTool, Allow)
+	p.Memory = cmp.Or(p.Memory, Deny)
+	p.Hook = cmp.Or(p.Hook, Deny)
+	return p
 }
 
 // of returns the setting of a kind of request; false for a kind without one.
@@ -63,42 +71,216 @@ func (p Permissions) of(kind rpc.PermissionRequestKind) (string, bool) {
 	return "", false
 }
 
-// permit answers the runtime's question whether something may be done.
-func (s *session) permit(req sdk.PermissionRequest, _ sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
-	if req == nil {
-		return &rpc.PermissionDecisionUserNotAvailable{}, nil
+// patterns say what the patterns make of a request, and which key has those that
+// deny it.
+func (p Permissions) patterns(req sdk.PermissionRequest, cwd string) (v verdict, key string) {
+	switch req := req.(type) {
+	case *rpc.PermissionRequestShell:
+		return commandVerdict(req, p.AllowCommands, p.DenyCommands), "deny_commands"
+	case *rpc.PermissionRequestRead:
+		return pathVerdict(req.Path, cwd, p.AllowReadPaths, p.DenyPaths), "deny_paths"
+	case *rpc.PermissionRequestWrite:
+		return pathVerdict(req.FileName, cwd, p.AllowWritePaths, p.DenyPaths), "deny_paths"
+	case *rpc.PermissionRequestURL:
+		return urlVerdict(req.URL, p.AllowURLs, p.DenyURLs), "deny_urls"
 	}
-	reason := s.denial(req)
-	if reason == "" {
-		return &rpc.PermissionDecisionApproveOnce{}, nil
-	}
-	s.note(gateway.LogWarning, fmt.Sprintf("%s request denied: %s", req.Kind(), reason))
-	return &rpc.PermissionDecisionReject{Feedback: &reason}, nil
+	return silent, ""
 }
 
-// denial says why a request is denied, "" if it is allowed.
-func (s *session) denial(req sdk.PermissionRequest) string {
-	kind := req.Kind()
-	setting, known := s.r.o.Permissions.of(kind)
-	how := fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, kind)
-	switch {
-	case !known:
-		return fmt.Sprintf("the gateway never allows requests of kind %q", kind)
-	case req.RequiresManagedApproval():
-		return "an administrator's policy wants a person to approve this, and a gateway session has none"
-	case setting == Allow:
-		return ""
-	case setting == CWD:
-		read, ok := req.(*rpc.PermissionRequestRead)
-		if !ok {
-			return "the gateway's policy does not allow it; " + how
-		}
-		if path := absolute(read.Path, s.cwd); inside(path, s.cwd) || inside(path, s.outputDir) {
-			return ""
-		}
-		return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how)
+// leave lets a request for permission be answered by the pump, which sees them in
+// order with what ends them.
+func leave(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
+	return &rpc.PermissionDecisionNoResult{}, nil
+}
+
+// permission answers the runtime's question whether something may be done, on a
+// goroutine of its own. Called by the pump.
+func (s *session) permission(c *conn, d *rpc.PermissionRequestedData) {
+	if d.ResolvedByHook != nil && *d.ResolvedByHook {
+		return
 	}
-	return "the gateway's policy does not allow it; " + how
+	s.whilePending(c, d.RequestID, func(ctx context.Context) {
+		decision := s.decide(ctx, d.PermissionRequest)
+		if ctx.Err() != nil {
+			return // nobody waits any more
+		}
+		_, err := ask(s.ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
+			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision})
+		})
+		if err != nil {
+			s.log.Warn("a permission did not reach the runtime", "error", err)
+		}
+	})
+}
+
+// decide answers a request by the policy, or by what a person says.
+func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.PermissionDecision {
+	if req == nil {
+		return &rpc.PermissionDecisionUserNotAvailable{}
+	}
+	reject := func(reason string) rpc.PermissionDecision {
+		s.note(gateway.LogWarning, fmt.Sprintf("%s request denied: %s", req.Kind(), reason))
+		return &rpc.PermissionDecisionReject{Feedback: &reason}
+	}
+	denial, mustAsk := s.policy(req)
+	switch {
+	case denial != "":
+		return reject(denial)
+	case !mustAsk, s.approved(req):
+		return &rpc.PermissionDecisionApproveOnce{}
+	}
+	if !s.awaitCalls() {
+		return &rpc.PermissionDecisionUserNotAvailable{}
+	}
+	q := permissionQuestion(req)
+	q.Timeout = s.o.AnswerTimeout
+	answer, err := s.calls.Ask(ctx, q)
+	switch {
+	case errors.Is(err, gateway.ErrUnanswered):
+		return reject("nobody answered in time (answer_timeout in [copilot] of tapgw.toml)")
+	case ctx.Err() != nil: // nobody waits for the decision
+		return &rpc.PermissionDecisionUserNotAvailable{}
+	case err != nil:
+		return reject(err.Error())
+	case answer.Denied():
+		reason := cmp.Or(answer.Text, "the user denied it")
+		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline has it
+	case answer.Decision == gateway.DecideSession:
+		s.approve(req)
+	}
+	return &rpc.PermissionDecisionApproveOnce{}
+}
+
+// policy says why a request is denied, else whether a person must be asked.
+func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool) {
+	p := s.o.Permissions
+	kind := req.Kind()
+	setting, known := p.of(kind)
+	how := fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, kind)
+	notAllowed := "the gateway's policy does not allow it; " + how
+	if !known {
+		return fmt.Sprintf("the gateway never allows requests of kind %q", kind), false
+	}
+	patterns, key := p.patterns(req, s.cwd)
+	switch {
+	case patterns == refused:
+		return fmt.Sprintf("%s in [copilot.permissions] of tapgw.toml forbids it", key), false
+	case req.RequiresManagedApproval(): // whatever the patterns allow
+		if setting == Deny {
+			return notAllowed, false
+		}
+		return "", true
+	case patterns == granted, setting == Allow, s.brought(req):
+		return "", false
+	case setting == Deny:
+		return notAllowed, false
+	}
+	read, ok := req.(*rpc.PermissionRequestRead)
+	if ok && inside(absolute(read.Path, s.cwd), s.outputDir) {
+		return "", false
+	}
+	if setting == Ask {
+		return "", true
+	}
+	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
+		return "", false
+	}
+	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
+}
+
+// same is what a request has in common with those that its approval for the session
+// is for: precisely the command, the file, the host or the tool.
+func (s *session) same(req sdk.PermissionRequest) string {
+	what := ""
+	switch req := req.(type) {
+	case *rpc.PermissionRequestShell:
+		what = req.FullCommandText
+	case *rpc.PermissionRequestRead:
+		what = s.file(req.Path)
+	case *rpc.PermissionRequestWrite:
+		what = s.file(req.FileName)
+	case *rpc.PermissionRequestURL:
+		what = req.URL
+		if u, err := url.Parse(req.URL); err == nil {
+			what = u.Scheme + "://" + u.Host
+		}
+	case *rpc.PermissionRequestMCP:
+		what = req.ServerName + " " + req.ToolName
+	case *rpc.PermissionRequestCustomTool:
+		what = req.ToolName
+	case *rpc.PermissionRequestHook:
+		what = req.ToolName
+	}
+	return string(req.Kind()) + " " + what
+}
+
+// file is a path as approvals know it: where it leads now.
+func (s *session) file(path string) string {
+	path = absolute(path, s.cwd)
+	if target, err := resolve(path); err == nil {
+		return target
+	}
+	return path
+}
+
+func (s *session) approve(req sdk.PermissionRequest) {
+	same := s.same(req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.approvals == nil {
+		s.approvals = map[string]bool{}
+	}
+	s.approvals[same] = true
+}
+
+// approved reports whether a person approved a request for the session. What an
+// administrator wants to be asked about is asked each time.
+func (s *session) approved(req sdk.PermissionRequest) bool {
+	same := s.same(req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.approvals[same] && !req.RequiresManagedApproval()
+}
+
+// maxDetail bounds what of a request a person is shown.
+const maxDetail = 16 << 10
+
+// permissionQuestion words a request for a person.
+func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
+	message, detail, intention, session := "", "", "", ""
+	switch req := req.(type) {
+	case *rpc.PermissionRequestShell:
+		message, detail, intention, session = "May the session run this command?", req.FullCommandText, req.Intention, "this very command"
+		if w := deref(req.Warning); w != "" {
+			detail += "\n" + w
+		}
+	case *rpc.PermissionRequestRead:
+		message, detail, intention, session = "May the session read this?", req.Path, req.Intention, "this path"
+	case *rpc.PermissionRequestWrite:
+		message, detail, intention, session = "May the session write this file?", req.FileName+"\n"+req.Diff, req.Intention, "this file"
+	case *rpc.PermissionRequestURL:
+		message, detail, intention, session = "May the session fetch this?", req.URL, req.Intention, "this host"
+		if from := deref(req.RedirectedFrom); from != "" {
+			detail += "\nredirected from " + from
+		}
+	case *rpc.PermissionRequestMCP:
+		message, detail, session = "May the session call this MCP tool?", req.ServerName+": "+req.ToolName+" "+string(rawJSON(req.Args)), "this tool"
+	case *rpc.PermissionRequestCustomTool:
+		message, detail, session = "May the session call this tool?", req.ToolName+" "+string(rawJSON(req.Args)), "this tool"
+	case *rpc.PermissionRequestMemory:
+		message, detail, session = "May the session remember this?", req.Fact, "memories"
+	case *rpc.PermissionRequestHook:
+		message, detail, session = "May the session call this tool?", req.ToolName+" "+string(rawJSON(req.ToolArgs)), "this tool"
+		intention = deref(req.HookMessage)
+	}
+	if intention != "" {
+		message += " It is to: " + intention
+	}
+	detail = strings.TrimSpace(detail)
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "…"
+	}
+	return gateway.Question{Kind: gateway.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session), Detail: detail}
 }
 
 // absolute makes a path absolute without cleaning it: what ".." means depends on

@@ -65,10 +65,15 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		conn.Path = launcher[0]
 		conn.Args = append(append([]string(nil), launcher[1:]...), pidFile(dir), found.Path)
 	}
+	token, err := tokenOf(o.Profile.GitHubTokenEnv)
+	if err != nil {
+		return nil, err
+	}
 	client := sdk.NewClient(&sdk.ClientOptions{
 		Connection:      conn,
 		BaseDirectory:   o.Home,
-		UseLoggedInUser: new(o.ProviderURL == ""),
+		GitHubToken:     token,
+		UseLoggedInUser: new(token == "" && o.onGitHub()),
 	})
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errUnanswered)
 	defer cancel()

@@ -21,6 +21,7 @@ const (
 // says that it began. While there is one, no turn's end is the session's.
 type sentPrompt struct {
 	id      string // "" until the runtime told
+	prompt  string // the gateway's id
 	text    string // as the runtime has it
 	shown   string // as its event has it
 	source  string
@@ -38,8 +39,12 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	if err != nil {
 		return err
 	}
-	sent := &sentPrompt{text: p.Text, shown: p.Text, source: p.Source}
-	msg := sdk.MessageOptions{Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source)}
+	attachments, err := s.attachments(p.Attachments)
+	if err != nil {
+		return err
+	}
+	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: p.Text, source: p.Source}
+	msg := sdk.MessageOptions{Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source), Attachments: attachments, RequestHeaders: p.Headers}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
 		// The model does not see the source: it is told that this is not the
 		// user's word. People are, by the timeline.
@@ -54,7 +59,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	s.mu.Lock()
 	s.sent = append(s.sent, sent)
 	s.mu.Unlock()
-	id, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
+	id, err := ask(gateway.TraceContext(ctx, p.Traceparent), c.p, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
 	if err != nil {
 		s.drop([]*sentPrompt{sent})
 		s.items.push(item{gen: c.gen, recheck: true})
@@ -108,7 +113,7 @@ func (s *session) promptHook(text string) string {
 
 // began takes the prompt that the runtime says began off the list. Its event may
 // overtake the answer that has its id.
-func (s *session) began(id, content string) (ours bool) {
+func (s *session) began(id, content string) *sentPrompt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == id })
@@ -116,17 +121,26 @@ func (s *session) began(id, content string) (ours bool) {
 		at = slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == "" && p.shown == content })
 	}
 	if at < 0 {
-		return false
+		return nil
 	}
+	p := s.sent[at]
 	s.sent = slices.Delete(s.sent, at, at+1)
-	return true
+	return p
 }
 
-// drop takes prompts off the list that will not begin.
-func (s *session) drop(prompts []*sentPrompt) {
+// drop takes prompts off the list that will not begin, and returns those that were
+// on it.
+func (s *session) drop(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = slices.DeleteFunc(s.sent, func(p *sentPrompt) bool { return slices.Contains(prompts, p) })
+	s.sent = slices.DeleteFunc(s.sent, func(p *sentPrompt) bool {
+		if !slices.Contains(prompts, p) {
+			return false
+		}
+		dropped = append(dropped, p)
+		return true
+	})
+	return dropped
 }
 
 // waiting returns the prompts that did not begin, and those among them that the

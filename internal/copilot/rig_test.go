@@ -45,6 +45,7 @@ type rig struct {
 	r     *Runtime
 	cwd   string
 	ctx   context.Context
+	cloud *cloud // of sessions on GitHub's models
 }
 
 func newRig(t testing.TB, change ...func(*Options)) *rig {
@@ -104,17 +105,24 @@ type fakeSession struct {
 	id   string
 	host gateway.Host
 	info gateway.HostInfo
+	spec gateway.SessionSpec // of a session that was resumed
 
 	preToolUse func(tool string, args protocol.Raw) gateway.Decision
 	userPrompt func(prompt, source string) string
+	hook       func(gateway.HookEvent) gateway.HookAnswer
 	transform  func(sections map[string]string) map[string]string
 	varies     bool
+	answer     func(ctx context.Context, q gateway.Question) (gateway.Answer, error)
 
 	mu      sync.Mutex
 	changed chan struct{}
 	events  []gateway.Event
 	notes   []string
 	prompts []gateway.Prompt // that providers were asked about
+	runtime []gateway.RuntimeEvent
+	used    []gateway.ModelCall
+	window  [2]int64
+	over    map[string]string // prompts that ended, with why
 	busy    int
 	idle    int
 	ended   string
@@ -129,7 +137,7 @@ func (g *rig) start(change ...func(*gateway.StartRequest)) *fakeSession {
 	for _, c := range change {
 		c(&req)
 	}
-	s := &fakeSession{t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}}
+	s := &fakeSession{t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{}}
 	err := g.r.start(g.ctx, req, func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
 		s.id, s.host, s.info = spec.ID, h, info
 		return s, nil
@@ -350,8 +358,40 @@ func (s *fakeSession) Note(level gateway.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
 }
 
+func (s *fakeSession) Hook(_ context.Context, e gateway.HookEvent) gateway.HookAnswer {
+	if s.hook == nil {
+		return gateway.HookAnswer{}
+	}
+	return s.hook(e)
+}
+
+func (s *fakeSession) Runtime(e gateway.RuntimeEvent) {
+	s.record(func() { s.runtime = append(s.runtime, e) })
+}
+
+func (s *fakeSession) Used(c gateway.ModelCall) { s.record(func() { s.used = append(s.used, c) }) }
+
+func (s *fakeSession) Window(tokens, limit int64) {
+	s.record(func() { s.window = [2]int64{tokens, limit} })
+}
+
 func (s *fakeSession) Busy() { s.record(func() { s.busy++ }) }
 func (s *fakeSession) Idle() { s.record(func() { s.idle++ }) }
+
+func (s *fakeSession) Ask(ctx context.Context, q gateway.Question) (gateway.Answer, error) {
+	if s.answer == nil {
+		return gateway.Answer{}, gateway.ErrUnanswered
+	}
+	return s.answer(ctx, q)
+}
+
+func (s *fakeSession) TurnEnded(prompts []string, cut string) {
+	s.record(func() {
+		for _, id := range prompts {
+			s.over[id] = cut
+		}
+	})
+}
 
 func (s *fakeSession) Ended(reason string) { s.record(func() { s.ended = reason }) }
 

@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -22,13 +27,20 @@ const DefaultMaxRounds = 200
 
 // Options configure a [Runtime]. The zero value is usable.
 type Options struct {
-	CLI         string      // the runtime; "": see [Find]
-	Home        string      // COPILOT_HOME of the runtime; "": as inherited
-	ProviderURL string      // a model endpoint of the user's own; "": GitHub's, as the user is signed in
-	ProviderKey string      // its key
-	Models      []string    // what to offer with ProviderURL; empty: what the endpoint lists
-	MaxRounds   int         // 0: DefaultMaxRounds
-	Permissions Permissions // empty members: the default of their kind
+	CLI         string                     // the runtime; "": see [Find]
+	Home        string                     // COPILOT_HOME of the runtime; "": as inherited
+	ProviderURL string                     // a model endpoint of the user's own; "": GitHub's, as the user is signed in
+	ProviderKey string                     // its key
+	Models      []string                   // what to offer with ProviderURL; empty: what the endpoint lists
+	MaxRounds   int                        // 0: DefaultMaxRounds
+	GitHubHost  string                     // "": github.com
+	Profile     configs.Profile            // what sessions are started with; zero: [configs.DefaultProfile]
+	Profiles    map[string]configs.Profile // by name, for those that name one
+	Permissions Permissions                // empty members: the default of their kind
+	// MaxTurnTime is how long a turn may take, AnswerTimeout how long a
+	// question waits for a person; 0: the defaults.
+	MaxTurnTime, AnswerTimeout time.Duration
+	AskUser                    bool // the model, and MCP servers, may ask a person
 	// Env is asked at each start of the runtime for what to add to its
 	// environment: the gateway's URL, a token for its sessions.
 	Env func() []string
@@ -43,14 +55,18 @@ func (o Options) environ() []string {
 	if o.Env != nil {
 		extra = o.Env()
 	}
+	if o.GitHubHost != "" {
+		extra = append(extra, "COPILOT_GH_HOST="+o.GitHubHost, "GH_HOST="+o.GitHubHost)
+	}
 	return environment(os.Environ(), extra)
 }
 
 // Runtime runs sessions in one Copilot runtime process. It implements
 // [gateway.Starter].
 type Runtime struct {
-	o   Options
-	log *slog.Logger
+	o    Options                 // as at its creation
+	live atomic.Pointer[Options] // what sessions go by that start now
+	log  *slog.Logger
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -69,47 +85,72 @@ type Runtime struct {
 	noToolsSet bool // tests: the runtime lacks session.tools.set
 }
 
-var _ gateway.Starter = (*Runtime)(nil)
+var _ gateway.Keeper = (*Runtime)(nil)
 
 // New returns a Runtime. Nothing is started before its first session.
 func New(o Options) *Runtime {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxRounds <= 0 {
-		o.MaxRounds = DefaultMaxRounds
-	}
-	o.Permissions = o.Permissions.withDefaults()
+	o.normal()
 	r := &Runtime{o: o, log: o.Log, changing: make(chan struct{}, 1), sessions: map[string]*session{}}
+	r.Configure(o)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
+// Configure changes what sessions go by that start from now on: all of o but what
+// the runtime's process is started with, CLI, Home, Env, Log and Launcher.
+func (r *Runtime) Configure(o Options) {
+	if o.MaxRounds <= 0 {
+		o.MaxRounds = DefaultMaxRounds
+	}
+	o.MaxTurnTime = cmp.Or(o.MaxTurnTime, DefaultMaxTurnTime)
+	o.Permissions = o.Permissions.withDefaults()
+	o.normal()
+	r.live.Store(&o)
+}
+
 // Start implements [gateway.Starter].
 func (r *Runtime) Start(ctx context.Context, g *gateway.Gateway, req gateway.StartRequest) (*gateway.Session, error) {
-	var registered *gateway.Session
-	err := r.start(ctx, req, func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+	return registered(g, func(reg register) error { return r.start(ctx, req, reg) })
+}
+
+// registered returns the session that open tells the gateway of.
+func registered(g *gateway.Gateway, open func(register) error) (*gateway.Session, error) {
+	var made *gateway.Session
+	err := open(func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
 		s, err := g.Register(spec, info, h)
 		if err != nil {
 			return nil, err
 		}
-		registered = s
+		made = s
 		return s, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return registered, nil
+	return made, nil
 }
 
 // register tells the gateway of a session.
 type register func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error)
 
 func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg register) error {
-	s, err := r.newSession(req)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fault(fmt.Errorf("making a session id: %w", err))
+	}
+	s, err := r.newSession(id.String(), req)
 	if err != nil {
 		return err
 	}
+	return r.open(ctx, s, req.Label, s.create, reg)
+}
+
+// open brings a new session into the runtime, which begin does, and tells the
+// gateway of it.
+func (r *Runtime) open(ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register) error {
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
@@ -118,16 +159,18 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 		return fault(err)
 	}
 	if s.provider == nil {
-		if err := r.checkModel(ctx, p, req.Model); err != nil {
+		model, effort := s.chosenModel()
+		if err := r.checkModel(ctx, p, model, effort, s.githubToken); err != nil {
 			s.end()
 			return err
 		}
 	}
-	if err := s.create(ctx, p); err != nil {
+	s.label = label
+	if err := begin(ctx, p); err != nil {
 		_ = s.Close(ctx, "it could not be started")
 		return fault(fmt.Errorf("starting a Copilot session: %w", err))
 	}
-	calls, err := reg(s.spec(req), s.info(), s)
+	calls, err := reg(s.spec(label), s.info(), s)
 	if err != nil {
 		_ = s.Close(ctx, "it could not be registered")
 		return err

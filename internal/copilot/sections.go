@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -44,13 +45,18 @@ type sections struct {
 // answer is a section as it is to read.
 type answer struct{ own, text string }
 
-// systemMessage lets providers change every section.
+// systemMessage lets providers change every section, where the user's own text
+// does not take the place of all of them.
 func (s *session) systemMessage() *sdk.SystemMessageConfig {
+	own := s.fixed.SystemMessage
+	if s.replaced() {
+		return own
+	}
 	overrides := make(map[string]sdk.SectionOverride, len(sectionNames))
 	for _, name := range sectionNames {
 		overrides[name] = sdk.SectionOverride{Transform: func(own string) (string, error) { return s.section(name, own), nil }}
 	}
-	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides}
+	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: own.Content}
 }
 
 // section returns how a section is to read. The runtime asks for one after the
@@ -195,7 +201,7 @@ func (s *session) forgetPrompt(ctx context.Context, c *conn) error {
 	s.sections.mu.Unlock()
 	s.sections.forget()
 	_, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
-		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{ExcludedTools: []string{none}})
+		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{ExcludedTools: append(slices.Clip(s.fixed.ExcludedTools), none)})
 	})
 	if err != nil {
 		return fmt.Errorf("making the runtime forget its system message: %w", err)

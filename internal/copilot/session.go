@@ -15,8 +15,8 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
-	"github.com/google/uuid"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 )
 
@@ -26,21 +26,29 @@ const logTimeout = 5 * time.Second
 // session is one session in the runtime: the gateway's [gateway.Host] for it.
 type session struct {
 	// Fixed at creation.
-	r         *Runtime
-	log       *slog.Logger
-	id        string
-	cwd       string
-	model     string
-	provider  *sdk.ProviderConfig // passed again at each resume: the runtime keeps no keys
-	ownTools  []string            // the runtime's; set before the gateway knows the session
-	outputDir string              // where the runtime puts large tool results
-	ctx       context.Context     // ends with the session
-	cancel    context.CancelFunc
-	ready     chan struct{} // closed when calls is set
-	calls     gateway.HostCalls
-	items     *queue[item]  // for the pump
-	lines     *queue[line]  // for the logger
-	logged    chan struct{} // closed when the logger is done
+	r           *Runtime
+	o           *Options // as they were when it started
+	log         *slog.Logger
+	id          string
+	cwd         string
+	label       string              // as it was when it started
+	profile     string              // its name, "" for none
+	firstModel  string              // that it began with
+	fixed       *sdk.SessionConfig  // what the profile says, passed again at each resume
+	offered     []string            // models of its own endpoint that may be chosen; nil: any
+	provider    *sdk.ProviderConfig // as above: the runtime keeps no keys
+	ownURL      string              // of the endpoint that the request named, "" for none
+	githubToken string              // of the session's own, "" for the runtime's
+	ownToken    bool                // the request brought it
+	ownTools    []string            // the runtime's; set before the gateway knows the session
+	outputDir   string              // where the runtime puts large tool results
+	ctx         context.Context     // ends with the session
+	cancel      context.CancelFunc
+	ready       chan struct{} // closed when calls is set
+	calls       gateway.HostCalls
+	items       *queue[item]  // for the pump
+	lines       *queue[line]  // for the logger
+	logged      chan struct{} // closed when the logger is done
 
 	shown atomic.Bool // an image was given to the model
 	blind atomic.Bool // it does not take them
@@ -59,9 +67,15 @@ type session struct {
 	up       chan struct{} // closed while conn is set
 	gen      int           // of the last conn
 	ended    bool
+	model    string
+	effort   string // of reasoning, "" for the model's own
 	tools    []gateway.Tool
+	toolsSet chan struct{}                 // closed when tools are others
 	inFlight map[string]context.CancelFunc // calls of our tools, by request
 	sent     []*sentPrompt                 // prompts that were not seen to begin, in order
+
+	approvals     map[string]bool // what a person allowed for the session, see same
+	attachedPaths []string        // real paths of what prompts brought
 }
 
 // conn is the session in one life of the runtime.
@@ -91,7 +105,8 @@ var errEnded = errors.New("the session has ended")
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
 		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
-		Transforms: true, CachesPrompt: true,
+		Transforms: !s.replaced(), CachesPrompt: !s.replaced(), RuntimeEvents: true,
+		Turns: true, Attachments: true,
 		Tools: s.ownTools,
 		// Of these 1.0.85 has bash, create, edit, view, grep and glob, and
 		// powershell on Windows; models and versions bring others.
@@ -103,21 +118,31 @@ func (s *session) info() gateway.HostInfo {
 	}
 }
 
+// replaced reports whether the user's own text is all of the system message.
+func (s *session) replaced() bool { return s.fixed.SystemMessage.Mode == configs.SystemReplace }
+
 // newSession checks a request and makes a session of it, in no process yet.
-func (r *Runtime) newSession(req gateway.StartRequest) (*session, error) {
-	provider := r.provider(req)
+func (r *Runtime) newSession(id string, req gateway.StartRequest) (*session, error) {
+	o := r.live.Load()
+	profile, err := o.chosen(req)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := o.endpoint(profile, req)
+	if err != nil {
+		return nil, err
+	}
 	if provider != nil {
-		var offered []string
-		if req.ProviderURL == "" {
-			offered = r.o.Models
-		}
-		if err := checkProvider(provider, req.Model, offered); err != nil {
+		if err := checkEndpoint(provider, profile.Model, profile.Provider.Models); err != nil {
 			return nil, err
 		}
 	}
-	id, err := uuid.NewV7()
+	token, err := o.githubToken(profile, req)
 	if err != nil {
-		return nil, fault(fmt.Errorf("making a session id: %w", err))
+		return nil, err
+	}
+	if err := checkEffort(profile.Effort, configs.Efforts); err != nil {
+		return nil, err
 	}
 	cwd := req.CWD
 	if cwd == "" {
@@ -130,8 +155,10 @@ func (r *Runtime) newSession(req gateway.StartRequest) (*session, error) {
 		return nil, fault(err)
 	}
 	s := &session{
-		r: r, log: r.log.With("session", id.String()), id: id.String(), cwd: cwd, model: req.Model, provider: provider,
-		outputDir: filepath.Join(dir, id.String()),
+		r: r, o: o, log: r.log.With("session", id), id: id, cwd: cwd, provider: provider, githubToken: token,
+		profile: req.Profile, offered: profile.Provider.Models, ownURL: req.ProviderURL, ownToken: req.GitHubToken != "",
+		firstModel: profile.Model, model: profile.Model, effort: profile.Effort,
+		outputDir: filepath.Join(dir, id),
 		ready:     make(chan struct{}),
 		items:     newQueue[item](),
 		lines:     newQueue[line](),
@@ -139,30 +166,40 @@ func (r *Runtime) newSession(req gateway.StartRequest) (*session, error) {
 		sending:   make(lock, 1),
 		setting:   make(lock, 1),
 		up:        make(chan struct{}),
+		toolsSet:  make(chan struct{}),
 		inFlight:  map[string]context.CancelFunc{},
 		sections:  sections{own: map[string]string{}},
 	}
-	if err := os.Mkdir(s.outputDir, 0o700); err != nil {
+	if s.fixed, err = fixed(profile, cwd, s.outputDir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
 		return nil, fault(fmt.Errorf("making a directory for large results: %w", err))
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// provider is the model endpoint of a session, nil for GitHub's.
-func (r *Runtime) provider(req gateway.StartRequest) *sdk.ProviderConfig {
-	url, key := req.ProviderURL, req.ProviderKey
-	if url == "" {
-		url, key = r.o.ProviderURL, r.o.ProviderKey
-	}
-	if url == "" {
-		return nil
-	}
-	return &sdk.ProviderConfig{Type: "openai", BaseURL: url, APIKey: key}
+func (s *session) spec(label string) gateway.SessionSpec {
+	model, _ := s.chosenModel()
+	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model}
 }
 
-func (s *session) spec(req gateway.StartRequest) gateway.SessionSpec {
-	return gateway.SessionSpec{ID: s.id, Label: req.Label, CWD: s.cwd, Model: s.model}
+// told is the model's name as the runtime is to know it. Where an endpoint says whose
+// abilities its model has, that is the name: given another one, the runtime sends
+// that and knows nothing of it.
+func (s *session) told(model string) string {
+	if s.provider != nil && s.provider.ModelID != "" && model == s.firstModel {
+		return s.provider.ModelID
+	}
+	return model
+}
+
+// chosenModel is the model that the session goes on with, and its effort.
+func (s *session) chosenModel() (model, effort string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.model, s.effort
 }
 
 // run starts the session's goroutines, once the gateway knows it.
@@ -187,6 +224,14 @@ func (s *session) create(ctx context.Context, p *process) error {
 		return err
 	}
 	c := &conn{p: p, sdk: created, gen: gen}
+	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+		return err
+	}
+	return s.settleIn(ctx, c)
+}
+
+// settleIn makes a session that the gateway does not know yet ready for it.
+func (s *session) settleIn(ctx context.Context, c *conn) error {
 	if err := s.attach(ctx, c); err != nil {
 		return err
 	}
@@ -260,7 +305,11 @@ func (s *session) resume(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	if err := s.attach(ctx, &conn{p: p, sdk: resumed, gen: gen}); err != nil {
+	c := &conn{p: p, sdk: resumed, gen: gen}
+	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+		return err
+	}
+	if err := s.attach(ctx, c); err != nil {
 		return err
 	}
 	s.items.push(item{gen: gen, resumed: true})
@@ -296,10 +345,11 @@ func (s *session) lost(cause error) {
 			prompts++
 		}
 	}
+	gone := s.sent
 	s.sent = nil
 	s.mu.Unlock()
 	s.cancelCalls()
-	s.items.push(item{gen: gen, lost: cause, prompts: prompts})
+	s.items.push(item{gen: gen, lost: cause, prompts: prompts, gone: gone})
 }
 
 // gone ends a session that can't be brought back.
@@ -382,7 +432,7 @@ func (s *session) Interrupt(ctx context.Context, _ string) error {
 	if err := tell(ctx, c.p, askTimeout, c.sdk.Abort); err != nil {
 		return fmt.Errorf("aborting the turn: %w", err)
 	}
-	s.drop(waiting)
+	s.abandoned(s.drop(waiting), interruptedBefore)
 	s.items.push(item{gen: c.gen, recheck: true})
 	return nil
 }

@@ -276,7 +276,7 @@ func TestSubAgent(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.prompts) != 1 {
-		t.Errorf("the providers were asked about %q", s.prompts)
+		t.Errorf("the providers were asked about %v", s.prompts)
 	}
 	var intents []string
 	for _, e := range s.events {

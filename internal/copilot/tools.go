@@ -22,6 +22,8 @@ import (
 func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
 	s.mu.Lock()
 	s.tools = tools
+	close(s.toolsSet)
+	s.toolsSet = make(chan struct{})
 	c := s.conn
 	s.mu.Unlock()
 	if c == nil {
@@ -141,7 +143,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 			Name:           t.Name,
 			Description:    t.Description,
 			Parameters:     params,
-			SkipPermission: new(s.r.o.Permissions.CustomTool == Allow),
+			SkipPermission: new(s.o.Permissions.CustomTool == Allow),
 			Defer:          &never,
 		})
 	}
@@ -170,10 +172,12 @@ func parameters(raw protocol.Raw) (map[string]any, error) {
 
 // call runs a tool call of the model, on a goroutine of its own, and answers
 // the runtime. Called by the pump.
-func (s *session) call(c *conn, d *rpc.ExternalToolRequestedData) {
+func (s *session) call(c *conn, d *rpc.ExternalToolRequestedData) { s.callBy(c, d, s.calls.CallTool) }
+
+func (s *session) callBy(c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
-	if s.conn == nil || s.conn.gen != c.gen { // lost meanwhile
+	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // lost meanwhile, or known
 		s.mu.Unlock()
 		cancel()
 		return
@@ -183,7 +187,7 @@ func (s *session) call(c *conn, d *rpc.ExternalToolRequestedData) {
 	args := rawJSON(d.Arguments)
 	s.r.wg.Go(func() {
 		defer cancel()
-		outcome := s.calls.CallTool(ctx, gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)})
+		outcome := callTool(ctx, gateway.Call{Name: d.ToolName, Args: args, Traceparent: deref(d.Traceparent)})
 		cancelled := ctx.Err() != nil
 		s.mu.Lock()
 		delete(s.inFlight, d.RequestID)

@@ -10,14 +10,15 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// capabilities says that a model on an endpoint of the user's own sees images:
-// the runtime knows nothing of it, and would leave them out without a word.
-// GitHub's models it knows.
+// capabilities says that a model on an endpoint of the user's own sees images, and
+// that it can be told how hard to think if somebody did: the runtime knows nothing
+// of it, and would leave both out without a word. GitHub's models it knows.
 func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 	if s.provider == nil {
 		return nil
 	}
-	return &rpc.ModelCapabilitiesOverride{Supports: &rpc.ModelCapabilitiesOverrideSupports{Vision: new(!s.blind.Load())}}
+	_, effort := s.chosenModel()
+	return &rpc.ModelCapabilitiesOverride{Supports: &rpc.ModelCapabilitiesOverrideSupports{Vision: new(!s.blind.Load()), ReasoningEffort: unless(effort != "", false)}}
 }
 
 // refused takes images away from a model that refused a request for them. They

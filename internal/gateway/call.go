@@ -21,6 +21,7 @@ type call struct {
 	id      uuid.UUID
 	pending *Pending
 	session *Session
+	name    string // as the caller named it
 	route   *route
 	tool    *tool
 	given   protocol.Raw // the arguments as the caller gave them
@@ -97,8 +98,11 @@ func newCallID() uuid.UUID {
 // whatever goroutine ends it, maybe before BeginCall returns; it must not block.
 // The outcome's data shares memory that is nobody else's.
 func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
+	if s.g.tracer != nil {
+		c.Traceparent, done = s.traceCall(c, done)
+	}
 	w := &Pending{}
-	k := &call{pending: w, session: s, begun: time.Now(), given: c.Args, trace: c.Traceparent, limit: c.Timeout,
+	k := &call{pending: w, session: s, name: c.Name, begun: time.Now(), given: c.Args, trace: c.Traceparent, limit: c.Timeout,
 		asks: !s.info.Hooks || c.AskGates, done: done}
 	if len(k.given) == 0 {
 		k.given = protocol.Raw("{}")
@@ -121,7 +125,7 @@ func (k *call) proceed(r *routes) {
 		if k.asks {
 			matched = s.matching(r, k.route.name, k.args)
 		}
-		if d, denied := staticDenial(matched); denied {
+		if d, denied := s.staticDenial(matched, k.name); denied {
 			k.fail(faultf(protocol.CodeDenied, d.Reason))
 			return
 		}
@@ -256,6 +260,7 @@ func (k *call) end(o Outcome) {
 		stats.FailedCalls.Add(1)
 	}
 	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
+	k.session.g.diag.noteCall(k, &o)
 	k.done(o)
 }
 
@@ -346,6 +351,7 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 		}
 	}
 	p.pending[k.id] = k
+	k.session.g.touch()
 	p.watch(k.deadline)
 	if k.sent {
 		k.send()

@@ -235,8 +235,10 @@ func brief(s string) string {
 // fault answers a message with an error, and closes after a fatal one.
 func (c *Conn) fault(e *protocol.Error) {
 	c.g.stats.Errors.Add(1)
+	name := ""
 	c.g.mu.Lock()
 	if p := c.provider; p != nil {
+		name = p.name
 		e.ProviderID = p.id
 		if e.SessionID == "" {
 			e.SessionID = p.onlySession()
@@ -244,6 +246,7 @@ func (c *Conn) fault(e *protocol.Error) {
 	}
 	c.g.mu.Unlock()
 	e.Message = brief(e.Message)
+	c.g.diag.noteError(e.SessionID, name, string(e.Code), e.Message)
 	if e.RequestID == "" {
 		e.RequestID = c.asked
 	}
@@ -631,6 +634,7 @@ func (c *Conn) Closed() {
 	if p != nil {
 		g.forgetLimits(p)
 	}
+	g.touch()
 	g.mu.Unlock()
 	if p != nil {
 		finish(p.leave(), Outcome{Error: fmt.Sprintf("provider %q disconnected", p.name), ErrorCode: protocol.CodeDisconnected})

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -72,6 +73,27 @@ func (f *feed[T]) after(seq uint64) ([]T, uint64) {
 		from = int(seq - f.first + 1)
 	}
 	return append([]T(nil), f.items[from:]...), last
+}
+
+// next returns entries after a number, at most so many and not much more than so
+// many bytes of them, whether there are more, and the number of the first of them,
+// which is not the one that follows where some fell out.
+func (f *feed[T]) next(seq uint64, most, bytes int) (items []T, first uint64, more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first = max(seq+1, f.first)
+	skip := first - f.first
+	if skip >= uint64(len(f.items)) {
+		return nil, first, false
+	}
+	left := f.items[skip:]
+	n := 0
+	for size := 0; n < min(most, len(left)) && size < bytes; n++ {
+		if f.size != nil {
+			size += f.size(left[n])
+		}
+	}
+	return slices.Clone(left[:n]), first, n < len(left)
 }
 
 // last returns the number of the newest entry.

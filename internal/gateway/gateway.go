@@ -9,7 +9,7 @@
 // provider could wait for: Peer.Send only queues.
 //
 // Lock order: Gateway.mu, Provider.mu, Session.swap, Session.mu, then the leaves
-// (feed.mu, below it Responses.mu).
+// (questions.mu; feed.mu, below it Responses.mu; ticks.mu below all).
 package gateway
 
 import (
@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"tapgw/internal/protocol"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	// nowhere else; nil: there are no such results.
 	ReadFile func(provider string, ref protocol.FileRef) (*File, error)
 	Log      *slog.Logger
+	// Tracer makes spans of what sessions do; nil: nobody wants any.
+	Tracer trace.Tracer
 	// Starters make sessions, by kind of host.
 	Starters map[string]Starter
 }
@@ -51,7 +54,10 @@ type Gateway struct {
 	adminToken    string
 	schemas       schemaCache
 	stats         Stats
+	hooks         atomic.Pointer[hooks] // the user's own; nil: none
+	tracer        trace.Tracer          // nil: no spans
 	pairings      window
+	questions     questions
 
 	reading sync.WaitGroup // of results that are files
 
@@ -66,6 +72,8 @@ type Gateway struct {
 	draining   bool
 
 	changed chan struct{} // holds one
+	changes changes
+	diag    diag
 }
 
 // New makes a gateway with fresh tokens.
@@ -75,6 +83,7 @@ func New(o Options) *Gateway {
 		readFile:      o.ReadFile,
 		log:           o.Log,
 		starters:      o.Starters,
+		tracer:        o.Tracer,
 		instanceToken: newSecret(prefixProvider),
 		adminToken:    newSecret(prefixAdmin),
 		sessions:      map[string]*Session{},
@@ -84,7 +93,10 @@ func New(o Options) *Gateway {
 		limits:        limits{},
 		changed:       make(chan struct{}, 1),
 		pairings:      window{most: protocol.MaxPairingsAMinute},
+		diag:          newDiag(),
+		questions:     newQuestions(),
 	}
+	g.questions.touch = g.touch
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -119,6 +131,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		return nil, faultf(protocol.CodeInvalidSession, fmt.Sprintf("session %q exists already", spec.ID))
 	}
 	g.sessions[spec.ID] = s
+	s.routes.Store(&routes{rules: g.hookRules()})
 	g.order = append(g.order, s)
 	if spec.Foreground {
 		g.foreground = spec.ID
@@ -128,6 +141,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	g.mu.Unlock()
 	flush(waiting)
 	s.note(LogInfo, sourceGateway, "session started")
+	s.beginHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
 	return s, nil
 }
@@ -307,6 +321,7 @@ func (g *Gateway) rank(id *identity, session string) int {
 // announce queues the session list to every connection that may want it and
 // returns them, to be flushed once g.mu is free. Call with g.mu held.
 func (g *Gateway) announce() []*Conn {
+	g.touch()
 	select {
 	case g.changed <- struct{}{}:
 	default: // it knows already

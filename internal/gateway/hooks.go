@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +20,7 @@ type rule struct {
 	tool     toolGlob // nil: any
 	args     *pattern // nil: any
 	file     *pattern // nil: any
+	hook     *Hook    // asked instead of the provider, which only has its name; nil: none
 }
 
 // compileRules compiles the rules of a message; at is where they stand in it.
@@ -184,13 +186,14 @@ func (s *Session) matching(r *routes, tool string, args protocol.Raw) []*rule {
 }
 
 // staticDenial is what the rules say that ask nobody.
-func staticDenial(rules []*rule) (Decision, bool) {
+func (s *Session) staticDenial(rules []*rule, tool string) (Decision, bool) {
 	for _, r := range rules {
 		if r.Action == protocol.ActionDeny {
 			reason := r.Reason
 			if reason == "" {
 				reason = fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name)
 			}
+			s.decided(r, tool, protocol.DecisionDeny, reason, time.Now())
 			return Decision{Deny: true, Reason: reason}, true
 		}
 	}
@@ -202,10 +205,16 @@ func needsGate(rules []*rule) bool {
 }
 
 // decide asks the rules that match a call.
-func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args protocol.Raw, traceparent string) Decision {
-	if d, denied := staticDenial(rules); denied {
+func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args protocol.Raw, traceparent string) (d Decision) {
+	if s.g.tracer != nil && needsGate(rules) {
+		var ends func(Decision)
+		traceparent, ends = s.traceGate(tool, traceparent, rules)
+		defer func() { ends(d) }()
+	}
+	if d, denied := s.staticDenial(rules, tool); denied {
 		return d
 	}
+	begun := time.Now()
 	answers := make(chan gateAnswer, len(rules))
 	waits := map[int]*gateWait{}
 	for i, r := range rules {
@@ -232,6 +241,14 @@ func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args p
 			r := rules[a.index]
 			delete(waits, a.index)
 			switch {
+			case a.failed != "" && r.FailOpen:
+				s.decided(r, tool, protocol.DecisionAllow, a.failed, begun)
+			case a.failed != "":
+				s.decided(r, tool, protocol.DecisionDeny, a.failed, begun)
+			default:
+				s.decided(r, tool, a.decision, a.reason, begun)
+			}
+			switch {
 			case a.failed != "" && !r.FailOpen:
 				return Decision{Deny: true, Reason: a.failed}
 			case a.decision == protocol.DecisionDeny:
@@ -241,14 +258,26 @@ func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args p
 			}
 		case <-ctx.Done():
 			for i, r := range rules { // in order, so that the reason is always the same
-				if waits[i] != nil && !r.FailOpen {
-					return Decision{Deny: true, Reason: fmt.Sprintf("Gate provider '%s' did not respond in time.", r.provider.name)}
+				if waits[i] != nil && r.FailOpen {
+					s.decided(r, tool, protocol.DecisionAllow, r.late(), begun)
+					r.wentOn(ctx, s, tool, "no answer in time")
+				} else if waits[i] != nil {
+					s.decided(r, tool, protocol.DecisionDeny, r.late(), begun)
+					return Decision{Deny: true, Reason: r.late()}
 				}
 			}
 			return Decision{Context: join(contexts)}
 		}
 	}
 	return Decision{Context: join(contexts)}
+}
+
+// late is why a gate that did not answer denies.
+func (r *rule) late() string {
+	if r.hook != nil {
+		return fmt.Sprintf("Hook %s did not answer in time.", r.hook.Name)
+	}
+	return fmt.Sprintf("Gate provider '%s' did not respond in time.", r.provider.name)
 }
 
 // gateAnswer is what became of one gate.check: a decision, or why there is none.
@@ -265,10 +294,15 @@ type gateWait struct {
 	provider *Provider
 	index    int
 	answers  chan<- gateAnswer // has room for one of each rule
+	cancel   func()            // of a hook of the user's own, which has no id
 }
 
 // drop stops waiting: an answer that comes now is ignored.
 func (w *gateWait) drop() {
+	if w.cancel != nil {
+		w.cancel()
+		return
+	}
 	w.provider.mu.Lock()
 	defer w.provider.mu.Unlock()
 	delete(w.provider.gates, w.id)
@@ -276,6 +310,9 @@ func (w *gateWait) drop() {
 
 // ask sends the rule's gate.check.
 func (r *rule) ask(s *Session, index int, tool string, args protocol.Raw, traceparent string, answers chan<- gateAnswer) *gateWait {
+	if r.hook != nil {
+		return r.askUser(s, index, tool, args, answers)
+	}
 	p := r.provider
 	w := &gateWait{id: newCallID(), gateID: r.GateID, provider: p, index: index, answers: answers}
 	if len(args) == 0 || args.Kind() == 'n' {

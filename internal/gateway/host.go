@@ -43,18 +43,35 @@ type HostCalls interface {
 	// UserPrompt returns the text to add to a prompt, "" for none. Source is
 	// "user", or the source of the [Prompt] that the gateway sent.
 	UserPrompt(ctx context.Context, prompt, source string) string
+	// Hook asks the user's own hooks of a kind that the gateway does not ask by
+	// itself: HookPostToolUse and HookAgentStop.
+	Hook(ctx context.Context, e HookEvent) HookAnswer
 	// Transform returns the sections of the system prompt that providers change.
 	Transform(ctx context.Context, sections map[string]string) map[string]string
 	// PromptVaries reports whether a provider decides at each prompt how a
 	// section reads, so that what Transform said holds for one prompt.
 	PromptVaries() bool
+	// Ask puts a question to a person and waits for the answer, which is one
+	// that the question allows. The error is [ErrUnanswered] at the question's
+	// time, and another one when ctx, the turn or the session ends before.
+	Ask(ctx context.Context, q Question) (Answer, error)
 	// Event feeds what the session does to its timeline, to live followers
 	// and to subscribed providers. Order is kept.
 	Event(e Event)
+	// Runtime keeps an event of the host's runtime as it came, for followers.
+	Runtime(e RuntimeEvent)
+	// Used counts a call of the session's model, Window how much of the
+	// model's context the conversation takes, in tokens.
+	Used(c ModelCall)
+	Window(tokens, limit int64)
 	// Busy says that a turn began; Idle that none runs and none is queued.
 	// A new session is idle.
 	Busy()
 	Idle()
+	// TurnEnded says that nothing more comes of prompts, by [Prompt].ID, and
+	// why if they were cut short. Hosts with [HostInfo].Turns call it once for
+	// each prompt that they took.
+	TurnEnded(prompts []string, cut string)
 	// Note adds a line of the host's own to the session's timeline here; the
 	// host shows it in its own, if it has one.
 	Note(level LogLevel, message string)
@@ -80,13 +97,23 @@ type StartRequest struct {
 	Label       string
 	ProviderURL string // a model endpoint of the user's own (OpenAI wire)
 	ProviderKey string // its key; never logged
+	Profile     string // whose settings to start with; "" for those of [copilot]
+	Effort      string // of reasoning; "" as the profile or the model has it
+	GitHubToken string // of whom the session's models are; never logged
 }
 
-// Model is a model that a session can use.
+// Model is a model that a session can use. Limits are in tokens, 0 where nothing
+// says them.
 type Model struct {
-	ID         string  `json:"id"`
-	Name       string  `json:"name"`
-	Multiplier float64 `json:"multiplier"`
+	ID               string   `json:"id"`
+	Name             string   `json:"name"`
+	Multiplier       float64  `json:"multiplier"`
+	Efforts          []string `json:"efforts"`                 // of reasoning that it knows, lowest first
+	DefaultEffort    string   `json:"defaultEffort,omitempty"` // of these
+	Vision           bool     `json:"vision"`                  // it sees images
+	MaxPromptTokens  int      `json:"maxPromptTokens,omitempty"`
+	MaxContextTokens int      `json:"maxContextTokens,omitempty"`
+	Policy           string   `json:"policy,omitempty"` // enabled, disabled or unconfigured, by the account's owner
 }
 
 // HostInfo describes a host to the gateway.
@@ -99,6 +126,13 @@ type HostInfo struct {
 	// LiveTools: the host takes a tool list at once and cheaply, so a change
 	// need not wait for others.
 	LiveTools bool
+	// RuntimeEvents: the host tells what its runtime does, event by event.
+	RuntimeEvents bool
+	// Turns: the host says of each event which prompts it comes of, and when
+	// they are done. Without it a turn is what the session does until it is idle.
+	Turns bool
+	// Attachments: a prompt may bring files and request headers.
+	Attachments bool
 	// CachesPrompt: the host keeps what Transform said until it is given its
 	// tools again, so a change of a section is a reason to give them.
 	CachesPrompt bool
@@ -123,6 +157,18 @@ type Prompt struct {
 	Mode string // enqueue (default) or immediate
 	// Source is "user", or "provider:NAME" for what a provider pushed.
 	Source string
+	// ID is the gateway's, in the session. See [Event].Prompts.
+	ID          string
+	Attachments []Attachment
+	Headers     map[string]string // of the requests to the model that the prompt makes
+	Traceparent string            // W3C trace context of who asks; "" for none
+}
+
+// Attachment is a file or directory that goes with a prompt.
+type Attachment struct {
+	Path  string // absolute, exists
+	First int    // of a selection: its first line, from 1; 0 for the whole
+	Last  int    // and its last
 }
 
 // SourceUser is the source of prompts that a person sent.
@@ -224,6 +270,10 @@ type Event struct {
 	Result   *ToolOutput
 	Error    *ToolError
 	Provider string // of the tool, where a provider owns it
+
+	// Prompts are the ids of the prompts that this comes of, where the host
+	// knows; nil where it doesn't.
+	Prompts []string
 
 	SessionError string // a turn or the session failed
 	UserMessage  string // a prompt was taken

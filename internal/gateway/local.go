@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"tapgw/internal/protocol"
 )
@@ -14,11 +16,17 @@ const HostLocal = "local"
 
 // LocalStarter starts sessions without a model, for people who write providers
 // and for scripts: a prompt is the user's and nothing comes of it, but
-// "call:NAME {json}" calls that tool, and its outcome is the answer.
+// "call:NAME {json}" calls that tool, and "ask:KIND {json}" puts a question to a
+// person; the outcome is the answer.
 type LocalStarter struct{}
 
 // Start implements [Starter].
 func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
+	for field, value := range map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken} {
+		if value != "" {
+			return nil, faultf(protocol.CodeInvalidJSON, field+": is for sessions of host copilot; a local one has no model")
+		}
+	}
 	h := &localHost{}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	// Nothing calls the host before Register has returned but its worker,
@@ -102,6 +110,9 @@ func (h *localHost) turn(ctx context.Context, n int, p Prompt) {
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.Text), "call:"); ok {
 		name, args, _ := strings.Cut(rest, " ")
 		h.call(ctx, n, name, strings.TrimSpace(args))
+	} else if rest, ok := strings.CutPrefix(strings.TrimSpace(p.Text), "ask:"); ok {
+		kind, question, _ := strings.Cut(rest, " ")
+		h.say(n, h.ask(ctx, kind, question))
 	}
 	h.calls.Event(Event{Callback: OnAgentEnd, ID: turn})
 }
@@ -125,10 +136,41 @@ func (h *localHost) call(ctx context.Context, n int, name, args string) {
 		end.Result = &ToolOutput{Content: o.Text()}
 	}
 	h.calls.Event(end)
+	h.say(n, o.Text())
+}
+
+func (h *localHost) say(n int, text string) {
 	message := fmt.Sprintf("message-%d", n)
 	h.calls.Event(Event{Callback: OnStartMessage, ID: message})
-	h.calls.Event(Event{Callback: OnMessage, ID: message, Delta: o.Text()})
-	h.calls.Event(Event{Callback: OnEndMessage, ID: message, Content: o.Text()})
+	h.calls.Event(Event{Callback: OnMessage, ID: message, Delta: text})
+	h.calls.Event(Event{Callback: OnEndMessage, ID: message, Content: text})
+}
+
+// ask puts a question to a person and returns what came of it.
+func (h *localHost) ask(ctx context.Context, kind, question string) string {
+	var q struct {
+		Message   string       `json:"message"`
+		Detail    string       `json:"detail"`
+		Choices   []string     `json:"choices"`
+		Freeform  bool         `json:"freeform"`
+		Schema    protocol.Raw `json:"schema"`
+		TimeoutMs int64        `json:"timeoutMs"`
+	}
+	if err := json.Unmarshal([]byte(question), &q); err != nil {
+		return fmt.Sprintf("the question is not JSON: %v", err)
+	}
+	if kind != QuestionPermission && kind != QuestionInput && kind != QuestionForm {
+		return fmt.Sprintf("there is no question of kind %q", kind)
+	}
+	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices, Free: q.Freeform || len(q.Choices) == 0,
+		Schema: q.Schema, Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
+	switch {
+	case err != nil:
+		return err.Error()
+	case a.Content != nil:
+		return string(a.Content)
+	}
+	return strings.TrimSpace(a.Decision + " " + a.Text)
 }
 
 func (h *localHost) Interrupt(context.Context, string) error {

@@ -83,6 +83,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 		}
 	})
 	c.pairing = p
+	g.touch()
 	c.authTimer.Stop()
 	c.state.Store(int32(awaitPairing))
 	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
@@ -106,6 +107,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g.mu.Lock()
 	p := c.pairing
 	c.pairing = nil
+	g.touch()
 	if p != nil {
 		p.timer.Stop()
 	}

@@ -28,11 +28,15 @@ func Protected(section string) bool { return slices.Contains(protectedSections, 
 
 // UserPrompt implements [HostCalls]: the contexts of all providers in the order
 // in which they joined, each startup context before, once and not again for a
-// provider that comes back.
-func (s *Session) UserPrompt(_ context.Context, _, source string) string {
+// provider that comes back. What hooks of the user's own add comes last.
+func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string {
 	if source == "" || source == SourceUser {
 		s.userSpoke()
 	}
+	return join([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
+}
+
+func (s *Session) contexts() string {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	var startup, ambient []string

@@ -32,6 +32,7 @@ type Provider struct {
 	connectedAt time.Time
 
 	lastActive atomic.Int64 // when it last sent something, Unix nanoseconds
+	took       *latencies   // of its calls, and of those of the connection or identity that it succeeds
 
 	// Guarded by Gateway.mu.
 	all      bool // bound to all sessions
@@ -114,11 +115,11 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p.lastActive.Store(time.Now().UnixNano())
 	switch {
 	case restore != nil:
-		p.id, p.past = restore.provider.id, restore.provider.past
+		p.id, p.past, p.took = restore.provider.id, restore.provider.past, restore.provider.took
 	case c.provider != nil:
-		p.id, p.past = c.provider.id, c.provider.past
+		p.id, p.past, p.took = c.provider.id, c.provider.past, c.provider.took
 	default:
-		p.id, p.past = "p-"+newSecret("")[:8], map[string]*past{}
+		p.id, p.past, p.took = "p-"+newSecret("")[:8], map[string]*past{}, &latencies{}
 	}
 	return p
 }
@@ -206,6 +207,7 @@ func (p *Provider) take(id uuid.UUID) *call {
 	}
 	delete(p.pending, id)
 	p.wasTaken()
+	k.session.g.touch()
 	if k.sent {
 		p.ended.add(id)
 	}

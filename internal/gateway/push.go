@@ -19,6 +19,8 @@ type pusher struct {
 	limit    *rate.Limiter
 	held     int // injects that wait
 	injected int // injects in a row without the user
+	name     string
+	dropped  uint64 // refused for more than it may
 }
 
 // inject is a push that waits for its turn.
@@ -29,6 +31,7 @@ type inject struct {
 	text   string // what the timeline shows
 	shown  bool   // and did, when it was taken
 	prompt string // what the session gets
+	trace  string // traceparent of the push
 	settle func(Receipt)
 }
 
@@ -162,9 +165,8 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 // delivered, before it answers that it is queued.
 const injectGrace = time.Second
 
-// take stores a push and begins its delivery. settle hears of a queued inject's
-// end; nil when nobody asks.
-func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Receipt, *protocol.Error) {
+// accept stores a push and begins its delivery, as [Session.take] asks it to.
+func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), traceparent string) (Receipt, *protocol.Error) {
 	g := s.g
 	key := streamKey{m.Stream, who.name}
 	if key.stream == "" {
@@ -185,11 +187,12 @@ func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Re
 	}
 	from := s.pushers[who.id]
 	if from == nil {
-		from = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate)}
+		from = &pusher{limit: rate.NewLimiter(protocol.PushRate, protocol.PushRate), name: who.name}
 		s.pushers[who.id] = from
 	}
 	switch {
 	case !from.limit.Allow():
+		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
@@ -197,11 +200,13 @@ func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Re
 		s.mu.Unlock()
 		return Receipt{Fate: FateDropped, Reason: "the stream's filter drops it"}, nil
 	case injects && from.held >= protocol.MaxHeldInjects:
+		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxHeldInjects)}
 	}
 	if err := s.room(key); err != nil {
+		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, err
@@ -214,7 +219,7 @@ func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Re
 	r := Receipt{Seq: seq, Fate: FateStored}
 	var in *inject
 	if injects {
-		in = &inject{seq: seq, who: who, stream: key.stream, text: text, prompt: m.Prompt, shown: level != protocol.LevelKeep, settle: settle}
+		in = &inject{seq: seq, who: who, stream: key.stream, text: text, prompt: m.Prompt, shown: level != protocol.LevelKeep, trace: traceparent, settle: settle}
 		if in.prompt == "" {
 			in.prompt = m.Event
 		}
@@ -258,7 +263,7 @@ func label(provider, stream string) string {
 func (s *Session) store(key streamKey, row HistoryRow) uint64 {
 	st := s.streamOf(key)
 	return s.pushed.add(func(seq uint64) HistoryRow {
-		row.Seq = seq
+		row.Seq, row.arrived = seq, s.arrived.next()
 		if len(st.rows) == protocol.StreamRetention {
 			s.kept[key.provider] -= rowSize(&st.rows[0])
 			copy(st.rows, st.rows[1:])
@@ -297,7 +302,7 @@ func (s *Session) deliver() {
 			continue
 		}
 		s.feed(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
-		err := s.send(Prompt{Text: clean(in.prompt), Mode: "enqueue", Source: SourceProvider + in.who.name})
+		err := s.send(Prompt{Text: clean(in.prompt), Mode: "enqueue", Source: SourceProvider + in.who.name, Traceparent: in.trace}, nil)
 		if err != nil {
 			s.surface(in)
 			s.note(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))

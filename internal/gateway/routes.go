@@ -137,9 +137,10 @@ func metaTool(provider string) string {
 	return "list_" + strings.ReplaceAll(provider[:min(room, len(provider))], ".", "_") + "_instances"
 }
 
-// newRoutes makes the routes of a session's bindings.
-func newRoutes(bindings []*binding) *routes {
-	r := &routes{tools: map[string]*route{}, transforms: map[string][]*transform{}}
+// newRoutes makes the routes of a session's bindings, behind the rules that hold
+// in every session.
+func newRoutes(bindings []*binding, everywhere []*rule) *routes {
+	r := &routes{tools: map[string]*route{}, rules: slices.Clip(everywhere), transforms: map[string][]*transform{}}
 	for _, b := range bindings {
 		p := b.provider
 		for _, t := range b.offer.tools {

@@ -29,7 +29,12 @@ type Session struct {
 	timeline  *feed[TimelineLine]
 	live      *feed[LiveLine]
 	pushed    *feed[HistoryRow]
+	arrived   ticks // numbers what comes into these three
+	runtime   *feed[RuntimeEvent]
 	responses *Responses // nil until somebody asks; guarded by live.mu
+
+	used  usage // of its models
+	spans turnSpans
 
 	// routes is what dispatch reads: immutable, replaced under Gateway.mu.
 	routes atomic.Pointer[routes]
@@ -53,12 +58,18 @@ type Session struct {
 	waiting  int           // bindings that were told of the end and did not answer
 	allReady chan struct{} // closed when waiting comes to 0; nil before the end
 
+	startSaid atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
+	hooked    sync.WaitGroup              // of hooks that are asked
+
 	mu        sync.Mutex
+	hooksOver bool // no more are asked
 	labelText string
 	model     string
 	busy      bool
-	turns     uint64        // ended turns
-	turnEnded chan struct{} // closed at the next Idle; nil while nobody waits
+	prompts   uint64           // given ids
+	following map[string]*Turn // by the id of their prompt, until they end
+	turns     uint64           // ended turns
+	turnEnded chan struct{}    // closed at the next Idle; nil while nobody waits
 	jobs      []*job
 	injects   []*inject
 	pushers   map[string]*pusher // by providerId
@@ -96,12 +107,14 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		timeline:  newFeed(timelineKept, textBytes, func(l TimelineLine) int { return len(l.Message) }),
 		live:      newFeed(liveKept, liveBytes, liveSize),
 		pushed:    newFeed(followersKept, textBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
+		runtime:   newRuntimeLog(),
 		wakeup:    make(chan struct{}, 1),
 		quit:      make(chan struct{}),
 		stopping:  make(chan struct{}),
 		stopped:   make(chan struct{}),
 		labelText: spec.Label,
 		model:     spec.Model,
+		following: map[string]*Turn{},
 		pushers:   map[string]*pusher{},
 		streams:   map[streamKey]*stream{},
 		kept:      map[string]int{},
@@ -201,6 +214,7 @@ func (s *Session) Update(label, model string) {
 		s.model = model
 	}
 	s.mu.Unlock()
+	s.g.touch()
 	if label != "" {
 		s.g.mu.Lock()
 		told := s.g.announce()
@@ -245,7 +259,7 @@ func (s *Session) answered(b *binding) {
 // rebuild swaps in the routes of the present bindings and lets the host know.
 // Call with Gateway.mu held.
 func (s *Session) rebuild() {
-	r := newRoutes(s.bindings)
+	r := newRoutes(s.bindings, s.g.hookRules())
 	s.swap.Lock()
 	s.routes.Store(r)
 	s.swap.Unlock()
@@ -256,6 +270,7 @@ func (s *Session) rebuild() {
 	}
 	s.lastDirt = now
 	s.mu.Unlock()
+	s.g.touch()
 	s.wake()
 }
 
@@ -297,11 +312,13 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	if s.waiting = len(s.bindings); s.waiting == 0 {
 		close(s.allReady)
 	}
+	g.touch()
 	g.mu.Unlock()
 	for _, p := range told {
 		p.Flush()
 	}
 	s.note(LogInfo, sourceGateway, "session is ending: "+reason)
+	hooked := s.endHooks(ctx, reason)
 
 	deadline := time.NewTimer(protocol.ShutdownDeadline)
 	defer deadline.Stop()
@@ -316,9 +333,13 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := s.host.Close(closing, reason)
+	<-hooked
+	s.hooksDone()
+	s.endTurnSpans(nil, "the session has ended")
 	s.endLive()
 	s.timeline.close()
 	s.pushed.close()
+	s.runtime.close()
 	g.log.Info("session ended", "session", s.id, "reason", reason)
 	if err != nil {
 		return fmt.Errorf("closing the session's host: %w", err)
@@ -367,7 +388,9 @@ func (s *Session) tearDown() {
 // Ended implements [HostCalls]. It does not wait for the end.
 func (s *Session) Ended(reason string) {
 	if !s.ending() {
-		s.feed(Event{SessionError: "the session's host is gone: " + reason})
+		gone := "the session's host is gone: " + reason
+		s.g.diag.noteError(s.id, "", CodeSession, gone)
+		s.feed(Event{SessionError: gone})
 	}
 	go func() {
 		if err := s.Stop(context.Background(), reason); err != nil {
@@ -394,9 +417,10 @@ func (s *Session) Interrupt(ctx context.Context, reason string) error {
 }
 
 // CancelCalls ends all the session's calls in flight with CANCELLED and tells
-// their providers that they were interrupted.
+// their providers that they were interrupted. Nobody is asked any more either.
 func (s *Session) CancelCalls() {
 	g := s.g
+	g.questions.withdraw(s)
 	g.mu.Lock()
 	var ended []*call
 	var told []*Conn
@@ -423,6 +447,7 @@ func (s *Session) Busy() {
 	s.mu.Lock()
 	s.busy = true
 	s.mu.Unlock()
+	s.g.touch()
 }
 
 // Injects is how many pushes wait for the session to be idle.
@@ -439,6 +464,10 @@ func (s *Session) Idle() {
 	s.busy = false
 	s.turns++
 	s.mu.Unlock()
+	s.g.touch()
+	if !s.info.Turns {
+		s.endTurnSpans(nil, "")
+	}
 	s.feed(Event{Callback: OnIdle})
 	s.wakeTurn()
 	// Providers hear of it before what waited for it begins.
@@ -495,6 +524,7 @@ func (s *Session) awaitTurn(ctx context.Context, counted uint64) error {
 // job is something for the worker to ask of the host.
 type job struct {
 	prompt Prompt
+	turn   *Turn      // of the prompt; nil where nobody follows it
 	cursor uint64     // of the live feed when the host was asked; read after done
 	done   chan error // holds one
 }
@@ -503,8 +533,21 @@ type job struct {
 // The cursor is that of the live feed just before: a turn that ends while the
 // prompt waits its turn to be sent is not this prompt's.
 func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err error) {
+	j, err := s.submit(ctx, p, nil)
+	if err != nil {
+		return 0, err
+	}
+	return j.cursor, nil
+}
+
+// submit has the worker give the host a prompt; t is told what comes of it, where
+// somebody wants to know.
+func (s *Session) submit(ctx context.Context, p Prompt, t *Turn) (*job, error) {
 	if !s.info.Send {
-		return 0, faultf(protocol.CodeInvalidState, fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind))
+		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind))
+	}
+	if err := s.mayBring(p); err != nil {
+		return nil, err
 	}
 	if p.Source == "" {
 		p.Source = SourceUser
@@ -512,20 +555,20 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 	if p.Source == SourceUser {
 		s.userSpoke()
 	}
-	j := &job{prompt: p, done: make(chan error, 1)}
+	j := &job{prompt: p, turn: t, done: make(chan error, 1)}
 	s.mu.Lock()
 	if s.ending() {
 		s.mu.Unlock()
-		return 0, noSession(s.id)
+		return nil, noSession(s.id)
 	}
 	s.jobs = append(s.jobs, j)
 	s.mu.Unlock()
 	s.wake()
 	select {
-	case err = <-j.done:
-		return j.cursor, err
+	case err := <-j.done:
+		return j, err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
@@ -574,13 +617,15 @@ func (s *Session) runJobs() {
 		s.jobs = s.jobs[1:]
 		s.mu.Unlock()
 		j.cursor = s.live.last()
-		j.done <- s.send(j.prompt)
+		j.done <- s.send(j.prompt, j.turn)
 	}
 }
 
 // send gives the host a prompt. From here on the session counts as busy, so
 // that nothing is injected before the host says that its turn began.
-func (s *Session) send(p Prompt) error {
+func (s *Session) send(p Prompt, t *Turn) error {
+	s.name(&p, t)
+	s.traceTurn(&p)
 	if s.info.LiveTools {
 		s.refresh() // a change may have come since the worker's last look
 	}
@@ -589,15 +634,18 @@ func (s *Session) send(p Prompt) error {
 	turns := s.turns
 	s.busy = true
 	s.mu.Unlock()
+	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
 	err := s.host.Send(ctx, p)
 	if err != nil {
+		s.endTurnSpans([]string{p.ID}, err.Error())
 		s.mu.Lock()
 		if !was && s.turns == turns {
 			s.busy = false
 		}
 		s.mu.Unlock()
+		s.g.touch()
 		return fmt.Errorf("sending the prompt: %w", err)
 	}
 	return nil

@@ -22,7 +22,7 @@ const SourceProvider = "provider:"
 // note adds a line to the gateway's own timeline.
 func (s *Session) note(level LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
-		return TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message)}
+		return TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message), arrived: s.arrived.next()}
 	})
 }
 
@@ -70,7 +70,7 @@ func (s *Session) feed(e Event) {
 		if s.responses != nil {
 			s.responses.add(e)
 		}
-		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e}
+		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, arrived: s.arrived.next()}
 	})
 }
 
@@ -81,7 +81,10 @@ func (s *Session) Event(e Event) {
 	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
 		return // the gateway's own, see Idle and deliver
 	case e.SessionError != "":
+		s.g.diag.noteError(s.id, "", CodeSession, e.SessionError)
 		s.note(LogError, sourceSession, e.SessionError)
+		s.hookLater(HookEvent{On: HookError, Error: e.SessionError})
+		s.traceError(e.SessionError)
 		s.feed(e)
 	case e.UserMessage != "":
 		// A provider's prompt was shown when it was pushed.

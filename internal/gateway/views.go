@@ -54,6 +54,8 @@ type TimelineLine struct {
 	Level   LogLevel  `json:"level"`
 	Source  string    `json:"source"` // user, gateway, session, or a provider's name
 	Message string    `json:"message"`
+
+	arrived uint64 // among all that happened in the session
 }
 
 // LiveLine is one callback of a session, or its error, for followers. Its JSON
@@ -62,6 +64,8 @@ type LiveLine struct {
 	Seq   uint64
 	TS    time.Time
 	Event Event
+
+	arrived uint64 // among all that happened in the session
 }
 
 // HistoryRow is one entry of a stream.
@@ -74,6 +78,8 @@ type HistoryRow struct {
 	Level    protocol.Level  `json:"level"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
+
+	arrived uint64 // among all that happened in the session
 }
 
 // Fate is what became of a push.

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,11 +18,14 @@ type apiLines struct {
 	err error
 }
 
-func newAPILines(w http.ResponseWriter) *apiLines {
+func newAPILines(w http.ResponseWriter, r *http.Request) *apiLines {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	l := &apiLines{w: w, out: http.NewResponseController(w)}
 	l.flush() // the reader learns that there will be lines
+	if r.Method == http.MethodHead {
+		l.err = http.ErrBodyNotAllowed
+	}
 	return l
 }
 
@@ -48,9 +49,10 @@ func apiFollow[T any](l *apiLines, cursor uint64, next func(uint64) ([]T, uint64
 		var items []T
 		items, cursor = next(cursor)
 		for _, item := range items {
-			if l.write(item); l.err != nil {
-				return l.err
-			}
+			l.write(item)
+		}
+		if l.err != nil {
+			return l.err
 		}
 		if err := wait(cursor); err != nil {
 			return err
@@ -59,7 +61,7 @@ func apiFollow[T any](l *apiLines, cursor uint64, next func(uint64) ([]T, uint64
 }
 
 func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	q, err := apiParams(r, "follow")
+	q, err := apiParams(r, "follow", "events")
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,14 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 	if err != nil {
 		return err
 	}
-	_ = apiFollow(newAPILines(w), 0, s.Timeline, func(after uint64) error {
+	events, err := apiFlag(q, "events")
+	if err != nil {
+		return err
+	}
+	if events {
+		return a.runtimeEvents(w, r, s, follow)
+	}
+	_ = apiFollow(newAPILines(w, r), 0, s.Timeline, func(after uint64) error {
 		if !follow {
 			return gateway.ErrSessionEnded
 		}
@@ -81,83 +90,8 @@ func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		return err
 	}
 	cursor := s.LiveCursor()
-	_ = apiFollow(newAPILines(w), cursor, s.Live, func(after uint64) error { return s.WaitLive(r.Context(), after) })
+	_ = apiFollow(newAPILines(w, r), cursor, s.Live, func(after uint64) error { return s.WaitLive(r.Context(), after) })
 	return nil
-}
-
-// apiTurnEnd is the last line of a query.
-type apiTurnEnd struct {
-	Done  bool          `json:"done"`
-	Error *apiTurnError `json:"error,omitempty"`
-}
-
-type apiTurnError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// apiSessionError is the code of a turn that failed in the session itself.
-const apiSessionError = "SESSION_ERROR"
-
-func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body struct {
-		Prompt string `json:"prompt"`
-		Mode   string `json:"mode"`
-		Detach bool   `json:"detach"`
-	}
-	if err := apiBody(w, r, &body); err != nil {
-		return err
-	}
-	switch {
-	case strings.TrimSpace(body.Prompt) == "":
-		return apiFault("prompt", "is required and must not be empty")
-	case body.Mode == "":
-		body.Mode = "enqueue"
-	case body.Mode != "enqueue" && body.Mode != "immediate":
-		return apiFault("mode", "must be enqueue or immediate, not %q", body.Mode)
-	}
-	cursor, err := s.Prompt(r.Context(), gateway.Prompt{Text: body.Prompt, Mode: body.Mode, Source: gateway.SourceUser})
-	if err != nil {
-		return err
-	}
-	if body.Detach {
-		return apiAnswer(w, http.StatusAccepted, struct{}{})
-	}
-	l := newAPILines(w)
-	if end := a.followTurn(r.Context(), l, s, cursor); end != nil {
-		l.write(end)
-	}
-	return nil
-}
-
-// followTurn writes the live lines of a turn and returns how it ended, nil when
-// the reader is gone.
-func (a *api) followTurn(ctx context.Context, l *apiLines, s *gateway.Session, cursor uint64) *apiTurnEnd {
-	end := &apiTurnEnd{Done: true}
-	for {
-		var lines []gateway.LiveLine
-		lines, cursor = s.Live(cursor)
-		for _, line := range lines {
-			if l.write(line); l.err != nil {
-				return nil
-			}
-			if line.Event.SessionError != "" {
-				end.Error = &apiTurnError{apiSessionError, line.Event.SessionError}
-			}
-			if line.Event.Callback == gateway.OnIdle {
-				return end
-			}
-		}
-		switch err := s.WaitLive(ctx, cursor); {
-		case errors.Is(err, gateway.ErrSessionEnded):
-			if end.Error == nil {
-				end.Error = &apiTurnError{string(protocol.CodeInvalidSession), "the session ended before the turn did"}
-			}
-			return end
-		case err != nil:
-			return nil
-		}
-	}
 }
 
 func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
@@ -201,7 +135,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 		rows = slices.DeleteFunc(s.History(streams, last, since), func(h gateway.HistoryRow) bool { return h.Seq > cursor })
 		slices.Reverse(rows)
 	}
-	l := newAPILines(w)
+	l := newAPILines(w, r)
 	for _, row := range rows {
 		l.write(row)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -35,7 +34,7 @@ func newAPIFixture(t *testing.T) *apiFixture {
 	info := func() StatusInfo {
 		return StatusInfo{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0", StartedAt: time.Unix(0, 0)}
 	}
-	web := httptest.NewServer(newAPI(g, nil, info, slog.New(slog.DiscardHandler)))
+	web := httptest.NewServer(New(Options{Gateway: g, Status: info}).api)
 	t.Cleanup(func() {
 		g.Drain(context.Background())
 		web.Close()
@@ -249,7 +248,7 @@ func TestAPIShapes(t *testing.T) {
 		"provider": {first("/providers"), "id name instance trust state session tools inFlight connectedAt"},
 		"tool":     {first("/tools"), "name description parameters provider session timeoutMs"},
 		"of one":   {first("/tools?session=" + id), "name description parameters provider session timeoutMs"},
-		"model":    {first("/models?host=local"), "id name multiplier"},
+		"model":    {first("/models?host=local"), "id name multiplier efforts vision"},
 		"history":  {first("/sessions/" + id + "/history"), "stream provider ts event level"},
 		"receipt":  {receipt, "seq fate"},
 	} {

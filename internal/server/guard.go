@@ -57,26 +57,51 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admin lets those through that carry the admin token.
+// admin lets those through that carry the admin token, and pages of ours in a
+// browser that is signed in.
 func (s *Server) admin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			if good := s.signedIn(r); good != nil {
+				s.page(next, good).ServeHTTP(w, r)
+				return
+			}
+		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok || !s.gateway.IsAdmin(token) {
 			if ok {
 				s.secrets.bad(culprit(r))
 			}
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
-			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file")
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file; a browser signs in by the link of tapctl open")
 			return
 		}
 		s.used(next).ServeHTTP(w, r)
 	})
 }
 
-// used notes that somebody uses the gateway.
+// page lets through what a page of ours asks for, and ends it when the browser is
+// signed out.
+func (s *Server) page(next http.Handler, good context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !fromPage(r) {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; others need the admin token")
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(good, cancel)()
+		s.used(next).ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// noteUse notes that somebody uses the gateway.
+func (s *Server) noteUse() { s.active.Store(time.Now().UnixNano()) }
+
+// used notes it at each request.
 func (s *Server) used(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.active.Store(time.Now().UnixNano())
+		s.noteUse()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -93,7 +118,7 @@ func (s *Server) knownHost(host string) bool {
 		name = h
 	}
 	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
-	if name == "localhost" || s.hosts[name] {
+	if name == "localhost" || s.live.Load().hosts[name] {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)

@@ -12,7 +12,8 @@ import (
 )
 
 func TestKnownHost(t *testing.T) {
-	s := &Server{hosts: map[string]bool{"box.example": true}}
+	s := &Server{gateway: gateway.New(gateway.Options{})}
+	s.Configure([]string{"Box.example"}, false)
 	for host, known := range map[string]bool{
 		"localhost":                 true,
 		"localhost:9400":            true,

@@ -575,9 +575,12 @@ func TestFrozenProvider(t *testing.T) {
 				ends <- ended{o, time.Since(start)}
 			}()
 		}
+		late := 0 // those that began when it was closed already: what waits for it is 8 MiB at least
 		for range 10 {
 			e := <-ends
-			if e.o.ErrorCode != protocol.CodeDisconnected || e.after > 10*time.Second {
+			if e.o.ErrorCode == protocol.CodeNotFound && late < 2 {
+				late++
+			} else if e.o.ErrorCode != protocol.CodeDisconnected || e.after > 10*time.Second {
 				t.Errorf("%s after %s", e.o.ErrorCode, e.after)
 			}
 		}

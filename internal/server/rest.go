@@ -196,11 +196,22 @@ func (x *rest) models(ctx context.Context) any {
 	if err != nil {
 		x.log.Warn("listing the models for the session API", "error", err)
 		return struct {
-			Models []gateway.Model `json:"models"`
+			Models []restModel `json:"models"`
 			restError
-		}{[]gateway.Model{}, restError{restMessage(err)}}
+		}{[]restModel{}, restError{restMessage(err)}}
 	}
-	return map[string][]gateway.Model{"models": apiList(models)}
+	list := make([]restModel, len(models))
+	for i, m := range models {
+		list[i] = restModel{m.Name, m.ID, m.Multiplier}
+	}
+	return map[string][]restModel{"models": list}
+}
+
+// restModel is a model as the contract has it, without what was added since.
+type restModel struct {
+	Name       string  `json:"name"`
+	ID         string  `json:"id"`
+	Multiplier float64 `json:"multiplier"`
 }
 
 // restMessage is an error for people, without its code.

@@ -2,11 +2,11 @@ package server
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"sync"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/git"
 )
 
 // What is kept of sessions that have ended and whose responses nobody fetches.
@@ -40,7 +40,7 @@ type restSession struct {
 // start starts a session (helperSessionStart). The error is that of
 // [gateway.Gateway.Start].
 func (x *restSessions) start(ctx context.Context, modelID, workingDirectory string) (*gateway.Session, error) {
-	r := gateway.StartRequest{Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: filepath.Base(workingDirectory)}
+	r := gateway.StartRequest{Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory)}
 	if modelID == gateway.HostLocal {
 		r.Host, r.Model = gateway.HostLocal, ""
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Status func() StatusInfo
 	// Supervisor runs the providers that files name; nil: there are none.
 	Supervisor Supervisor
-	// Page serves a plain GET of /; nil: a line of text.
+	// Page serves a plain GET of /, and all below /page/; nil: a line of text.
 	Page http.Handler
 	// OpenREST serves the session contract under /api/ without a token, for a
 	// server on loopback only. /api/v1/ needs it all the same.
@@ -45,36 +45,57 @@ type Server struct {
 	gateway *gateway.Gateway
 	log     *slog.Logger
 	version string
-	hosts   map[string]bool
+	live    atomic.Pointer[settings]
 	tls     *tls.Config
 	http    *http.Server
 	slots   slots
 	secrets secrets
+	signins signins
 	remotes remotes
 	rest    *rest
+	api     http.Handler
 
 	draining atomic.Bool
 	active   atomic.Int64 // when the last admin request came, Unix nanoseconds
 	ctx      context.Context
 	cancel   context.CancelFunc
+	serving  context.Context // ends when Shutdown begins
+	drain    context.CancelFunc
 	handlers sync.WaitGroup // upgraded connections, which http.Server forgets
 	closing  sync.WaitGroup // closing handshakes
 
 	listeners []net.Listener
 }
 
+// settings are what can change while the server runs.
+type settings struct {
+	hosts    map[string]bool
+	openREST bool
+}
+
+// Configure sets Hosts and OpenREST of [Options] anew, for requests that come
+// from now on.
+func (s *Server) Configure(hosts []string, openREST bool) {
+	now := &settings{hosts: map[string]bool{}, openREST: openREST}
+	for _, h := range hosts {
+		now.hosts[strings.ToLower(h)] = true
+	}
+	s.live.Store(now)
+	s.gateway.Touch() // it shows
+}
+
 // New makes a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, hosts: map[string]bool{}}
+	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	for _, h := range o.Hosts {
-		s.hosts[strings.ToLower(h)] = true
-	}
+	s.Configure(o.Hosts, o.OpenREST)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.remotes.init(s)
+	s.serving, s.drain = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, s.log)
+	s.api = newAPI(s, o)
 	page := o.Page
 	if page == nil {
 		page = http.HandlerFunc(s.plainPage)
@@ -82,12 +103,16 @@ func New(o Options) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
 	mux.Handle("GET /metrics", s.admin(s.metrics()))
-	mux.Handle("/api/v1/", s.admin(newAPI(o.Gateway, o.Supervisor, o.Status, s.log)))
-	if o.OpenREST {
-		mux.Handle(restPrefix, s.used(s.rest))
-	} else {
-		mux.Handle(restPrefix, s.admin(s.rest))
-	}
+	mux.Handle("/api/v1/", s.admin(s.api))
+	open, closed := s.used(s.rest), s.admin(s.rest)
+	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
+		if s.live.Load().openREST {
+			open.ServeHTTP(w, r)
+			return
+		}
+		closed.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET "+signinPath, s.signin)
 	mux.Handle("GET /host", s.tracked(s.host))
 	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isUpgrade(r) {
@@ -96,6 +121,9 @@ func New(o Options) *Server {
 		}
 		page.ServeHTTP(w, r)
 	}))
+	if o.Page != nil {
+		mux.Handle("/page/", o.Page)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
 	})
@@ -177,6 +205,7 @@ func (s *Server) Serve() error {
 // providers, and returns when all connections are gone or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
+	s.drain()
 	s.gateway.Drain(ctx)
 	s.remotes.close()
 	handlers := make(chan struct{})

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -31,7 +30,7 @@ import (
 	"tapgw/internal/server"
 )
 
-var update = flag.Bool("update", false, "write what the gateway says into the wire corpus")
+var update = server.Update
 
 // The wire corpus: testdata/wire/*.txtar, each a conversation. The comment is
 // prose; the file "script" holds what is done, a line each, and under each line

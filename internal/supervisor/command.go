@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -21,8 +22,12 @@ func runCommand(ctx context.Context, r Run) error {
 		env = map[string]string{}
 	}
 	env["TAP_GATEWAY_URL"], env["TAP_PROVIDER_TOKEN"] = r.URL, r.Token
+	dir := r.Path(r.Provider.CWD)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() { // the system would say it of the program
+		return fmt.Errorf("cwd: there is no directory %s", dir)
+	}
 	p, err := proc.Start(proc.Command{
-		Path: r.Provider.Command[0], Args: r.Provider.Command[1:], Dir: r.Path(r.Provider.CWD), Env: proc.Environ(env),
+		Path: r.Provider.Command[0], Args: r.Provider.Command[1:], Dir: dir, Env: proc.Environ(env),
 		OnLine: func(from proc.Stream, line string) { r.Line(string(from), line) },
 		Keep:   1, // the lines are kept elsewhere
 		Grace:  grace,

@@ -122,6 +122,9 @@ func randomEdits(t *testing.T, r *rig, n int, valid func(tool string) string) {
 		_, statErr := os.Lstat(path(name))
 		exists := statErr == nil
 		op := rnd.IntN(10)
+		if rnd.IntN(40) == 0 {
+			op = 10
+		}
 		d.touched[name] = d.touched[name] || op < 8
 		switch op {
 		case 0, 1: // written in place
@@ -166,6 +169,18 @@ func randomEdits(t *testing.T, r *rig, n int, valid func(tool string) string) {
 			if data, err := os.ReadFile(path(name)); err == nil {
 				replace(name, string(data))
 			}
+		case 10: // the whole directory goes, and comes again with one file
+			must(os.RemoveAll(r.dir))
+			if rnd.IntN(2) == 0 {
+				r.s.Reload()
+			}
+			must(os.Mkdir(r.dir, 0o700))
+			for _, name := range names {
+				d.touched[name] = true
+			}
+			clear(d.good)
+			replace(name, text)
+			d.good[name] = tool
 		}
 		r.s.Reload()
 		if rnd.IntN(4) > 0 && i < n-1 {

@@ -52,8 +52,11 @@ func runHTTP(ctx context.Context, r Run) error {
 // a program's output does.
 func (r Run) Options() *providers.Options {
 	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session, HTTPClient: r.Client,
-		Logger:  slog.New(slog.DiscardHandler),
-		OnError: func(err error) { r.Line("tapgw", err.Error()) }}
+		Logger: slog.New(slog.DiscardHandler),
+		OnError: func(err error) {
+			r.Line("tapgw", err.Error())
+			r.Trouble(err)
+		}}
 }
 
 // stayOnHost refuses redirects to where the file does not send anybody.

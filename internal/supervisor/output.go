@@ -27,15 +27,22 @@ type output struct {
 	lost   int // not logged since
 }
 
+// self is from whom what is to be known of a provider comes, not from itself.
+const self = "tapgw"
+
 // say keeps and logs what is to be known.
 func (o *output) say(line string) {
-	o.keep("tapgw: " + line)
+	o.keep(self + ": " + line)
 	o.log.Warn("provider", "message", line)
 }
 
-// line keeps and logs a line that the provider printed.
+// line keeps and logs a line that the provider printed, or of itself.
 func (o *output) line(from, line string) {
-	line = o.keep(line)
+	mark := ""
+	if from == self {
+		mark = self + ": "
+	}
+	line = strings.TrimPrefix(o.keep(mark+line), mark)
 	now := time.Now()
 	o.mu.Lock()
 	lost := 0

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -53,6 +54,11 @@ type Run struct {
 	Session  string                  // an id, or [providers.AllSessions]
 	Client   *http.Client            // that connects, in this process; nil: the default
 	Line     func(from, line string) // takes what it prints, and what is to be known of it
+	// Faults takes what is wrong with the files that the provider is made of: all of
+	// it, each time.
+	Faults func([]configs.Fault)
+	// Trouble takes what keeps it from being bound; it is a fault until it is bound.
+	Trouble func(error)
 }
 
 // Supervisor runs providers.
@@ -213,8 +219,20 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 	return files
 }
 
-// take makes files those that count.
+// take makes files those that count. Those of a directory that can't be read stay
+// what they were, where the user trusts it.
 func (s *Supervisor) take(files []configs.ProviderFile) {
+	for _, f := range files {
+		if f.Name != "" || f.Barred {
+			continue // a file, not a directory; or one whose files don't count
+		}
+		for _, old := range s.files {
+			same := func(f configs.ProviderFile) bool { return f.Name == old.Name }
+			if filepath.Dir(old.File) == f.File && !slices.ContainsFunc(files, same) {
+				files = append(files, old)
+			}
+		}
+	}
 	s.files = files
 	good := make(map[string]configs.Provider, len(files))
 	for _, f := range files {
@@ -297,13 +315,13 @@ func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
 		sl.now, sl.next = sl.next, nil
 	}
 	switch {
-	case same(sl.now.spec, p):
+	case same(sl.now.spec, p) && (sl.next == nil || sl.now.failed() == nil):
 		sl.next.stop()
 		sl.next = nil
 	case sl.next != nil && same(sl.next.spec, p):
-	case p.Kind == configs.KindConnect || !sl.now.bound():
+	case p.Kind == configs.KindConnect || !sl.now.bound() || sl.now.failed() != nil:
 		// There is nothing to take over: its program finds the new token when the
-		// old one ends, or it never came to anything.
+		// old one ends, or it never came to anything, or gave up.
 		sl.next.stop()
 		sl.next = nil
 		sl.now.retire()
@@ -326,54 +344,6 @@ func (s *Supervisor) poke() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-// tell logs the faults that were not there before.
-func (s *Supervisor) tell() {
-	now := s.faults()
-	for _, f := range now {
-		if !slices.Contains(s.told, f) {
-			s.o.Log.Warn("fault in a provider file", "fault", f.Error())
-		}
-	}
-	s.told = now
-}
-
-// Faults are what is wrong with the files, and with what they start.
-func (s *Supervisor) Faults() (faults []configs.Fault) {
-	s.do(func() { faults = s.faults() })
-	return faults
-}
-
-func (s *Supervisor) faults() (faults []configs.Fault) {
-	for _, f := range s.files {
-		faults = append(faults, f.Faults...)
-		p, ok := s.good[f.File]
-		if !ok {
-			continue
-		}
-		at := func(format string, args ...any) {
-			fault := configs.Fault{File: f.File, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)}
-			if !slices.Contains(faults, fault) {
-				faults = append(faults, fault)
-			}
-		}
-		if s.launch[p.Kind] == nil {
-			at("kind: this gateway runs no providers of kind %q", p.Kind)
-		}
-		for key, sl := range s.slots {
-			if key.name != p.Name {
-				continue
-			}
-			if err := sl.now.failed(); err != nil {
-				at("%v; tapctl providers restart %s tries again", err, p.Name)
-			}
-			if err := sl.next.failed(); err != nil {
-				at("%v; what ran before goes on", err)
-			}
-		}
-	}
-	return faults
 }
 
 func unknown(name string) *protocol.Error {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 )
 
@@ -59,6 +61,50 @@ func TestFileIsProvider(t *testing.T) {
 	}
 	r.ended(p5)
 	r.has(h1)
+}
+
+// A directory that can't be read leaves what its files said before running; one
+// that is gone does not.
+func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
+	r := newRig(t)
+	_, h := r.session("one")
+	r.put("a", r.file("plain", "TOOL=old"))
+	r.has(h, "old")
+	away := r.dir + ".away"
+	if err := os.Rename(r.dir, away); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.s.Reload()
+	if f := r.s.Faults(); len(f) != 1 || f[0].File != r.dir || !strings.Contains(f[0].Message, "cannot be read") {
+		t.Errorf("the faults are %v", f)
+	}
+	r.has(h, "old")
+	if err := os.Remove(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.s.Reload()
+	r.has(h)
+	if err := os.Rename(away, r.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.has(h, "old")
+}
+
+// Trust that was taken back ends what runs of a directory, whether that can be read
+// or not.
+func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
+	s := New(Options{Gateway: gateway.New(gateway.Options{})})
+	defer s.Close()
+	s.take([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
+	for _, barred := range []bool{false, true} {
+		s.take([]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}})
+		if s.named("a") == barred {
+			t.Errorf("without trust: %v, and what its file said counts: %v", barred, !barred)
+		}
+	}
 }
 
 // A file that can't be used leaves what it said before running, and is named with
@@ -232,7 +278,7 @@ func TestSteer(t *testing.T) {
 		t.Errorf("start: %d, %v", n, err)
 	}
 	r.has(h, "t")
-	if lines, err := r.s.Log("a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "started ") {
+	if lines, err := r.s.Log("a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
 		t.Errorf("log: %q, %v", lines, err)
 	}
 	for name, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
@@ -242,6 +288,34 @@ func TestSteer(t *testing.T) {
 	}
 	if _, err := r.s.Log("nobody"); err == nil {
 		t.Error("there is a log of nobody")
+	}
+}
+
+// One that gave up is tried again when its file changes, be it back to what it said.
+func TestChangeOfOneThatGaveUp(t *testing.T) {
+	s := New(Options{Gateway: gateway.New(gateway.Options{})})
+	s.launch["x"] = func(ctx context.Context, _ Run) error {
+		<-ctx.Done()
+		return nil
+	}
+	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
+	gaveUp := errors.New("gave up")
+	sl := &slot{now: s.start(a, "", nil)}
+	sl.next = s.start(b, "", sl.now)
+	sl.now.gaveUp.Store(&gaveUp)
+	old := sl.now
+	s.follow(slotKey{name: "p"}, sl, a)
+	if sl.now == old || sl.next != nil || !same(sl.now.spec, a) {
+		t.Errorf("what gave up is left as it is")
+	}
+	s.Close()
+}
+
+// A directory that is not there is named, and not the program.
+func TestNoDirectory(t *testing.T) {
+	err := runCommand(t.Context(), Run{Workdir: t.TempDir(), Provider: configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}})
+	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
+		t.Errorf("the error: %v", err)
 	}
 }
 

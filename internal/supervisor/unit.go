@@ -34,9 +34,12 @@ type unit struct {
 	cancel context.CancelFunc
 	units  func(func()) // starts a goroutine that Close waits for
 	quiet  *atomic.Bool // nothing is started any more
+	touch  func()       // its faults have changed
 
 	retired atomic.Bool
 	gaveUp  atomic.Pointer[error]
+	wrong   atomic.Pointer[[]configs.Fault] // with the files that it is made of
+	unbound atomic.Pointer[error]           // why it is not bound
 }
 
 // start runs a version of a provider. It takes the place of another when it is
@@ -54,7 +57,10 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces *unit) *
 	u := &unit{spec: p, pass: s.o.Gateway.Issue(spec), launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet}
 	u.ctx, u.cancel = context.WithCancel(s.ctx)
 	u.run = Run{Provider: p, Workdir: s.o.Files.Workdir, URL: s.url, Token: u.pass.Token(),
-		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line}
+		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
+		Faults:  func(faults []configs.Fault) { u.wrong.Store(&faults); s.o.Gateway.Touch() },
+		Trouble: func(err error) { u.unbound.Store(&err); s.o.Gateway.Touch() }}
+	u.touch = s.o.Gateway.Touch
 	s.units.Go(u.keep)
 	s.units.Go(func() {
 		select {
@@ -91,6 +97,7 @@ func (u *unit) keep() {
 			err = fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err)
 			u.out.say(err.Error())
 			u.gaveUp.Store(&err)
+			u.touch()
 			u.pass.Revoke()
 			<-u.ctx.Done()
 			return
@@ -135,6 +142,28 @@ func (u *unit) failed() error {
 		return nil
 	}
 	if err := u.gaveUp.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// faults are what is wrong with the files that the unit is made of.
+func (u *unit) faults() []configs.Fault {
+	if u == nil {
+		return nil
+	}
+	if wrong := u.wrong.Load(); wrong != nil {
+		return *wrong
+	}
+	return nil
+}
+
+// trouble is what keeps the unit from being bound, nil when nothing does.
+func (u *unit) trouble() error {
+	if u == nil || u.bound() || u.failed() != nil {
+		return nil
+	}
+	if err := u.unbound.Load(); err != nil {
 		return *err
 	}
 	return nil

@@ -1,6 +1,7 @@
 package provide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -20,6 +21,14 @@ type Allow struct {
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
 	Tools    []string // drop-in tools of the kinds edit, terminal and web
+	// Where names one of these lists to people, with %s for its name; "":
+	// allow.%s in lsclient.toml.
+	Where string
+}
+
+// where names a list.
+func (a *Allow) where(list string) string {
+	return fmt.Sprintf(cmp.Or(a.Where, "allow.%s in lsclient.toml"), list)
 }
 
 // Refusal is why a call was not allowed.
@@ -38,10 +47,10 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	switch {
 	case t.Kind == tools.Terminal && t.Source == "":
 		if command := Command(args); !a.command(command) {
-			return refuse("the command %q is not allowed: allow.terminal in lsclient.toml lists those that are", command)
+			return refuse("the command %q is not allowed: %s lists those that are", command, a.where("terminal"))
 		}
 	case t.Source != "" && t.Kind != tools.Read:
-		return refuse("the tool %q may %s and is not allowed: allow.tools in lsclient.toml lists those that are", t.Name, doing[t.Kind])
+		return refuse("the tool %q may %s and is not allowed: %s lists those that are", t.Name, doing[t.Kind], a.where("tools"))
 	}
 	return nil
 }

@@ -24,14 +24,16 @@ type Options struct {
 	Provider providers.Options // which gateway and session, and whom to tell
 	Allow    Allow
 	Env      tools.Env // of the tools; Root and what decides are the session's and Allow's
+	// Both can change: [Provider.Configure].
 }
 
 // Provider offers tools.
 type Provider struct {
 	*providers.Provider
-	o Options
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields that follow
+	allow Allow
+	env   tools.Env
 	roots map[string]string // by session
 	known chan struct{}     // closed and made anew when a root becomes known
 }
@@ -42,10 +44,8 @@ func New(o Options) *Provider {
 	if o.Name == "" {
 		o.Name = Name
 	}
-	if o.Env.Timeout == 0 {
-		o.Env.Timeout = tools.DefaultTimeout
-	}
-	p := &Provider{o: o, roots: map[string]string{}, known: make(chan struct{})}
+	p := &Provider{roots: map[string]string{}, known: make(chan struct{})}
+	p.Configure(o.Allow, o.Env)
 	bound := o.Provider.OnBound
 	o.Provider.OnBound = func(ctx context.Context, b providers.Binding) {
 		p.know(b.Session, b.CWD)
@@ -57,6 +57,24 @@ func New(o Options) *Provider {
 	}
 	p.Provider = providers.New(o.Name, &o.Provider)
 	return p
+}
+
+// Configure changes what tools may do and have, from the next call on. The time
+// that a tool has by env changes when it is offered again.
+func (p *Provider) Configure(allow Allow, env tools.Env) {
+	if env.Timeout == 0 {
+		env.Timeout = tools.DefaultTimeout
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.allow, p.env = allow, env
+}
+
+// configured is what tools may do and have now.
+func (p *Provider) configured() (Allow, tools.Env) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.allow, p.env
 }
 
 func (p *Provider) know(session, root string) {
@@ -110,7 +128,8 @@ const lateness = 5 * time.Second
 func (p *Provider) tool(t *tools.Tool) providers.Tool {
 	timeout := t.Timeout
 	if timeout == 0 {
-		timeout = p.o.Env.Timeout
+		_, env := p.configured()
+		timeout = env.Timeout
 	}
 	return providers.Tool{
 		Name: t.Name, Description: t.Description, Parameters: t.Parameters, Timeout: timeout + lateness,
@@ -120,10 +139,11 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 			if err != nil {
 				return nil, err
 			}
-			if err := p.o.Allow.Check(t, args); err != nil {
+			allow, env := p.configured()
+			if err := allow.Check(t, args); err != nil {
 				return nil, Coded(err)
 			}
-			r, err := t.Call(ctx, p.env(root), args)
+			r, err := t.Call(ctx, confine(env, allow, root), args)
 			if err != nil {
 				return nil, Coded(err)
 			}
@@ -132,18 +152,19 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 	}
 }
 
-func (p *Provider) env(root string) *tools.Env {
-	env := p.o.Env
+// confine is an environment in a session's directory, out of which tools may do
+// what is allowed.
+func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	env.Root = root
 	env.Outside = func(_ context.Context, path string, _ bool) error {
-		if !p.o.Allow.OutsideOK(path) {
-			return refuse("%s is outside the session's directory %s and not allowed: allow.outside in lsclient.toml lists what is", path, root)
+		if !allow.OutsideOK(path) {
+			return refuse("not allowed: %s lists what is", allow.where("outside")) // the tool says what
 		}
 		return nil
 	}
 	env.Private = func(_ context.Context, host string, addr netip.AddrPort) error {
-		if !p.o.Allow.HostOK(host) {
-			return refuse("%s has the address %s, which is not public and not allowed: allow.web in lsclient.toml lists what is", host, addr.Addr())
+		if !allow.HostOK(host) {
+			return refuse("%s has the address %s, which is not public and not allowed: %s lists what is", host, addr.Addr(), allow.where("web"))
 		}
 		return nil
 	}

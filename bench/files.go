@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"tapgw/internal/client"
+)
+
+const (
+	fileChanges  = 15   // of each kind
+	idlePrograms = 50   // what the gateway has room for
+	manyFiles    = 1000 // in a directory
+)
+
+// providerFiles measures what files of providers cost a real `tapgw serve`: from a
+// file's change to the tools in the session, memory and loading.
+func providerFiles(ctx context.Context, o options, r *report) error {
+	r.title("Providers by file", "metric\t\ttapgw\tof target\tat most\t")
+	for _, measure := range []func(context.Context, *middle, options, *report) error{fileToTool, idleMemory, loading} {
+		m, err := startGateway(ctx, o.binary, nil)
+		if err != nil {
+			return err
+		}
+		err = os.MkdirAll(filepath.Join(m.removeHomeDir, "tapgw", "providers"), 0o700)
+		if err == nil {
+			err = measure(ctx, m, o, r)
+		}
+		m.stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes a file below the gateway's config directory as editors do.
+func (m *middle) put(file, text string) error {
+	path := filepath.Join(m.removeHomeDir, "tapgw", file)
+	if err := os.WriteFile(path+".part", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
+}
+
+// fileToTool changes a file again and again: each time its tool has another name.
+func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
+	if err := os.MkdirAll(filepath.Join(m.removeHomeDir, "tapgw", "dropins"), 0o700); err != nil {
+		return err
+	}
+	if err := m.put("providers/drop.toml", fmt.Sprintf("kind = \"tools\"\ndir = %q\n", filepath.Join(m.removeHomeDir, "tapgw", "dropins"))); err != nil {
+		return err
+	}
+	live, err := watch(ctx, m, "live", true)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []struct{ name, file, text string }{
+		{"http", "providers/web.toml", "kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"http://127.0.0.1:1/\"\n"},
+		{"tools", "dropins/drop.tool.toml", "name = %q\ndescription = \"d\"\nkind = \"read\"\ncommand = [\"true\"]\n"},
+	} {
+		var took []time.Duration
+		for i := range fileChanges {
+			if err := pause(ctx, 300*time.Millisecond); err != nil { // the last one is over
+				return err
+			}
+			tool := fmt.Sprintf("%s_%d", kind.name, i)
+			began := time.Now()
+			if err := m.put(kind.file, fmt.Sprintf(kind.text, tool)); err != nil {
+				return err
+			}
+			at, err := live.wait(ctx, tool)
+			if err != nil {
+				return err
+			}
+			took = append(took, at.Sub(began))
+		}
+		for _, v := range []struct {
+			name string
+			took time.Duration
+		}{{"median", median(took)}, {fmt.Sprintf("slowest of %d", fileChanges), slices.Max(took)}} {
+			ms := micros(int64(v.took)) / 1e3
+			r.row(fmt.Sprintf("a changed file of kind %s to its tool in the session, %s (500 ms)", kind.name, v.name), "", fmt.Sprintf("%.0f ms", ms), ms/500, 1, false)
+		}
+	}
+	return nil
+}
+
+// idleMemory runs as many programs as there is room for, which do nothing.
+func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return err
+	}
+	live, err := watch(ctx, m, "live", true)
+	if err != nil {
+		return err
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	before, err := m.memory()
+	if err != nil {
+		return err
+	}
+	for i := range idlePrograms {
+		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
+			return err
+		}
+	}
+	for i := range idlePrograms {
+		if _, err := live.wait(ctx, fmt.Sprintf("p%d_get_weather", i)); err != nil {
+			return err
+		}
+	}
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	after, err := m.memory()
+	if err != nil {
+		return err
+	}
+	mib := float64(after.resident-before.resident) / (1 << 20)
+	r.row(fmt.Sprintf("%d idle programs, resident memory of the gateway more (30 MiB)", idlePrograms), "", fmt.Sprintf("%.1f MiB", mib), mib/30, 1, false)
+	return nil
+}
+
+// loading reads a directory of many files, none of which has a session to be for.
+func loading(ctx context.Context, m *middle, _ options, r *report) error {
+	for i := range manyFiles {
+		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n", i)
+		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), text); err != nil {
+			return err
+		}
+	}
+	c, err := client.New(client.Options{URL: m.url, Token: m.admin})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	var took []time.Duration
+	for range 9 {
+		began := time.Now()
+		if _, err := c.Reload(ctx); err != nil {
+			return err
+		}
+		took = append(took, time.Since(began))
+	}
+	ms := micros(int64(median(took))) / 1e3
+	r.row(fmt.Sprintf("tapctl reload of %d files, median (200 ms)", manyFiles), "", fmt.Sprintf("%.0f ms", ms), ms/200, 1, false)
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
+
+func usageCommand() *ucli.Command {
+	return &ucli.Command{
+		Name:      "usage",
+		Usage:     "what a session's models read, wrote and cost",
+		ArgsUsage: "[ID]",
+		Description: `Tokens, cost and time of the calls of models, by model, by turn and in all, since
+this gateway has the session. Cost is in premium requests: each call times its
+model's multiplier. An endpoint of one's own costs nothing here.
+
+Examples:
+  tapctl sessions usage
+  tapctl sessions usage 3f2a --json | jq .total.inputTokens`,
+		BashComplete: completeSession(),
+		Action: short(1, func(k *call) error {
+			id, err := k.session(k.Args().First())
+			if err != nil {
+				return err
+			}
+			u, err := k.gw.Usage(k.ctx, id)
+			if err != nil {
+				return err
+			}
+			u.Models, u.Turns = list(u.Models), list(u.Turns)
+			if k.out.JSON {
+				return k.out.Document(u)
+			}
+			if err := k.out.Table(usageTable(u), "no model was called"); err != nil {
+				return err
+			}
+			if u.ContextLimit > 0 {
+				k.out.Notef("the conversation takes %d of %d tokens of the model's context", u.ContextTokens, u.ContextLimit)
+			}
+			return nil
+		}),
+	}
+}
+
+// usageTable has a line for each turn, for each model, and one for all.
+func usageTable(u client.Usage) *cli.Table {
+	t := &cli.Table{Columns: []string{"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME"}}
+	row := func(name string, s client.Sums) {
+		t.Row(name, s.Calls, s.Failures, s.InputTokens, s.OutputTokens, s.CacheReadTokens, s.CacheWriteTokens, s.ReasoningTokens,
+			strconv.FormatFloat(s.Cost, 'f', -1, 64), (time.Duration(s.DurationMs) * time.Millisecond).Round(10*time.Millisecond))
+	}
+	if u.Total.Calls == 0 {
+		return t
+	}
+	for _, turn := range u.Turns {
+		row("turn "+strconv.Itoa(turn.Turn), turn.Sums)
+	}
+	for _, m := range u.Models {
+		row(m.Model, m.Sums)
+	}
+	row("total", u.Total)
+	return t
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/copilot"
+	"tapgw/internal/otlp"
+	"tapgw/internal/protocol"
+)
+
+// reachTimeout is how long doctor waits for what it asks over the network.
+const reachTimeout = 10 * time.Second
+
+// runtime are the options of a runtime with a profile, for a look at it.
+func (d *doctor) runtime(p configs.Profile) copilot.Options {
+	cp := d.config.Copilot
+	return copilot.Options{CLI: cp.CLI, Home: configs.Home(), GitHubHost: cp.GitHubHost, Profile: p}
+}
+
+// endpoints are the model endpoints of one's own, by whose they are: "" for
+// [copilot]'s, else the profile's that has another.
+func (d *doctor) endpoints() map[string]configs.Profile {
+	cp := d.config.Copilot
+	found := map[string]configs.Profile{}
+	if cp.Profile.Provider.URL != "" {
+		found[""] = cp.Profile
+	}
+	for name, p := range cp.Profiles {
+		if p.Provider.URL != "" && !reflect.DeepEqual(p.Provider, cp.Profile.Provider) {
+			found[name] = p
+		}
+	}
+	return found
+}
+
+// checkEndpoints asks every model endpoint of one's own whether it answers.
+func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
+	all := d.endpoints()
+	if len(all) == 0 {
+		return cli.OK("GitHub's own")
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	var details []string
+	worst := cli.OK("")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		r := d.reach(ctx, p)
+		if name != "" {
+			r.Detail = "profile " + name + ": " + r.Detail
+		}
+		details = append(details, r.Detail)
+		if r.Status == cli.StatusFail || worst.Status == cli.StatusOK {
+			worst = r
+		}
+	}
+	worst.Detail = strings.Join(details, "; ")
+	return worst
+}
+
+// reach asks the endpoint of a profile for its models: who answers with a list,
+// takes the key, too.
+func (d *doctor) reach(ctx context.Context, p configs.Profile) cli.Result {
+	e := p.Provider
+	variable := cmp.Or(e.BearerTokenEnv, e.KeyEnv)
+	wants := "its key"
+	if variable != "" {
+		wants = variable
+	}
+	if e.Kind == configs.EndpointAzure { // which lists nothing that a key of a deployment could see
+		return answers(ctx, e.URL)
+	}
+	offered := e.Models
+	p.Provider.Models = nil
+	models, err := copilot.New(d.runtime(p)).Models(ctx)
+	if coded, ok := errors.AsType[*protocol.Error](err); ok {
+		err = errors.New(coded.Message)
+	}
+	switch {
+	case err == nil:
+		return cli.OK("%s has %d models", e.URL, len(models))
+	case variable != "" && os.Getenv(variable) == "":
+		return cli.Fail("set "+wants+" to the endpoint's key, or correct its URL", "%s: %v (no key: %s is not set)", e.URL, err, variable)
+	case len(offered) > 0:
+		return cli.Warn("nothing if the endpoint has no list; else correct its URL", "%s: %v", e.URL, err)
+	}
+	return cli.Fail("correct its URL and "+wants+", or name the endpoint's models in models", "%s: %v", e.URL, err)
+}
+
+// answers asks a URL for anything.
+func answers(ctx context.Context, url string) cli.Result {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return cli.Fail("correct its URL", "%s: %v", url, err)
+	}
+	w, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		return cli.Fail("correct its URL, or see to it that it can be reached", "%s does not answer: %v", url, err)
+	}
+	_ = w.Body.Close()
+	return cli.OK("%s answers (%s)", url, w.Status)
+}
+
+// checkHooks finds programs that are not there: a hook that can't be asked denies.
+func (d *doctor) checkHooks(context.Context) cli.Result {
+	for i, h := range d.config.Hooks {
+		if len(h.Command) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(h.Command[0]); err != nil {
+			return cli.Fail(fmt.Sprintf("correct command of hooks[%d] in %s, or make it executable", i, d.files.User), "hooks[%d] (%s): %v", i, h.On, err)
+		}
+	}
+	if n := len(d.config.Hooks); n > 0 {
+		return cli.OK("%d", n)
+	}
+	return cli.OK("none")
+}
+
+// checkTraces finds out whether somebody takes the spans, where they are wanted.
+func (d *doctor) checkTraces(ctx context.Context) cli.Result {
+	s, err := otlp.FromEnv(os.Getenv)
+	switch {
+	case err != nil:
+		return cli.Warn("correct the variable, or unset it", "not sent: %v", err)
+	case s.URL == "":
+		return cli.OK("not wanted: no OTEL_ variable asks for them")
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if err := otlp.Check(ctx, s); err != nil {
+		return cli.Warn("start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS", "%v", err)
+	}
+	return cli.OK("sent to %s", s.URL)
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tapgw/internal/proc"
+)
+
+// listenNotify is a service manager's ear; next returns what it hears next.
+func listenNotify(t *testing.T, socket string) (next func() string) {
+	t.Helper()
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		t.Helper()
+		message := make([]byte, 4096)
+		n, err := c.Read(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(message[:n])
+	}
+}
+
+// A gateway that a service manager starts tells it when it is ready, when it
+// reads its files again, and when it ends.
+func TestServeNotifies(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	next := listenNotify(t, socket)
+	p, err := proc.Start(proc.Command{
+		Path: "tapgw", Args: []string{"serve", "--listen=127.0.0.1:0"}, Dir: dir,
+		Env: []string{"HOME=" + dir, "COPILOT_HOME=" + dir, "NOTIFY_SOCKET=" + socket, "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	is := func(want string) {
+		t.Helper()
+		if got := next(); got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	if got := next(); !strings.HasPrefix(got, "READY=1\nSTATUS=listening at ws://127.0.0.1:") {
+		t.Errorf("told %q", got)
+	}
+	send := func(s syscall.Signal) {
+		t.Helper()
+		if err := syscall.Kill(p.PID(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(syscall.SIGHUP)
+	is("RELOADING=1")
+	is("READY=1")
+	send(syscall.SIGTERM)
+	is("STOPPING=1")
+	<-p.Done()
+	if p.Err() != nil {
+		t.Errorf("it ended with %v: %q", p.Err(), p.Tail())
+	}
+}
+
+func TestNotifier(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+
+	// Hidden from what we start.
+	socket := filepath.Join(t.TempDir(), "s")
+	if runtime.GOOS == "linux" { // where systemd's may have no file
+		socket = "@" + socket
+	}
+	next := listenNotify(t, socket)
+	t.Setenv("NOTIFY_SOCKET", socket)
+	n := newNotifier(logger)
+	if _, ok := os.LookupEnv("NOTIFY_SOCKET"); ok {
+		t.Error("what we start is told of the socket")
+	}
+	n.tell(notifyReady)
+	if got := next(); got != "READY=1" {
+		t.Errorf("told %q", got)
+	}
+
+	// Nobody asked.
+	newNotifier(logger).tell(notifyReady)
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
+	// Nobody is there.
+	notifier{filepath.Join(t.TempDir(), "none"), logger}.tell(notifyStopping)
+	if !strings.Contains(log.String(), "state=STOPPING=1") && !strings.Contains(log.String(), `state="STOPPING=1"`) {
+		t.Errorf("logged %s", &log)
+	}
+}

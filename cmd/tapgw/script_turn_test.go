@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tapgw/internal/client"
+	"tapgw/internal/scriptmodel"
+)
+
+// turn NAME PROMPT prompts the gateway's Copilot session, starting one in proj if
+// there is none, and prints what the model said last.
+func cmdTurn(ts *testscript.TestScript, _ bool, args []string) {
+	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	sessions, err := c.Sessions(ctx)
+	ts.Check(err)
+	var id string
+	if len(sessions) > 0 {
+		id = sessions[0].ID
+	} else {
+		id, err = c.Start(ctx, client.StartRequest{Model: scriptmodel.ModelID, CWD: ts.MkAbs("proj")})
+		ts.Check(err)
+	}
+	said := ""
+	for line, err := range c.Query(ctx, id, args[1], client.ModeEnqueue) {
+		ts.Check(err)
+		if line.Callback == "onEndMessage" {
+			said = line.CompleteContent
+		}
+	}
+	_, _ = fmt.Fprintln(ts.Stdout(), said)
+}
+
+// timeline NAME TEXT waits until a line of the first session's timeline has a text.
+func cmdTimeline(ts *testscript.TestScript, _ bool, args []string) {
+	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
+	defer c.Close()
+	ctx := context.Background()
+	sessions, err := c.Sessions(ctx)
+	ts.Check(err)
+	wait(ts, func() string {
+		all := ""
+		for line, err := range c.Timeline(ctx, sessions[0].ID, false) {
+			ts.Check(err)
+			all += line.Level + " " + line.Message + "\n"
+		}
+		if strings.Contains(all, args[1]) {
+			return ""
+		}
+		return fmt.Sprintf("the timeline does not say %q:\n%s", args[1], all)
+	})
+}

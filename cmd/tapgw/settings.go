@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tapgw/configs"
+	"tapgw/internal/copilot"
+	"tapgw/internal/hooks"
+	"tapgw/internal/supervisor"
+)
+
+// live reports whether a key is applied while the gateway runs: those of [copilot]
+// to sessions that start from then on. The others count at its start only.
+func live(key string) bool {
+	switch key {
+	case "log_level", "hosts", "api.auth", "hooks":
+		return true
+	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
+		return false // the runtime's process has them
+	}
+	return strings.HasPrefix(key, "copilot.")
+}
+
+// followed makes what follows tapgw.toml for this gateway.
+func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
+	return &configs.Follower[configs.Config]{
+		Now: o.config,
+		Load: func() (configs.Config, configs.Faults, error) {
+			if o.load == nil {
+				return o.config, nil, nil
+			}
+			c, files, err := o.load()
+			if _, ok := errors.AsType[configs.Faults](err); err != nil && !ok {
+				err = configs.Faults{files.Where("", err.Error())}
+			}
+			if err != nil {
+				return c, nil, err
+			}
+			// What the file says now need not go with where this gateway listens.
+			here := o.config
+			here.API = c.API
+			exposed := configs.CheckListen(here) != nil
+			notes := left(files)
+			for _, key := range configs.Changed(o.config, c) {
+				if !live(key) || key == "api.auth" && exposed {
+					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
+				}
+			}
+			if exposed {
+				c.API = o.config.API
+			}
+			return c, notes, nil
+		},
+		Tell: func(f configs.Fault, good bool) {
+			what := "fault in the config file: what it said before goes on"
+			if good {
+				what = "config file"
+			}
+			d.log.Warn(what, "fault", f.Error())
+		},
+		Told: func() { d.gateway.Touch() },
+		Apply: func(old, now configs.Config) {
+			d.apply(o, old, now)
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !live(key) })
+			d.log.Info("settings applied", "keys", strings.Join(keys, " "))
+		},
+	}
+}
+
+// left is the project's file that is left out, if there is one.
+func left(f configs.Files) configs.Faults {
+	if f.Project == "" || f.Trusted {
+		return nil
+	}
+	return configs.Faults{f.LeftOut(f.Project)}
+}
+
+// reloaded is a supervisor whose Reload reads tapgw.toml, too.
+type reloaded struct {
+	*supervisor.Supervisor
+	settings *configs.Follower[configs.Config]
+}
+
+// Reload reads all files and acts on them.
+func (r reloaded) Reload() {
+	r.settings.Reload()
+	r.Supervisor.Reload()
+}
+
+// apply makes settings those that this gateway goes by, which o started.
+func (d *daemon) apply(o daemonOptions, old, c configs.Config) {
+	o.config.Hosts, o.config.API, o.config.Copilot = c.Hosts, c.API, c.Copilot
+	_ = o.level.UnmarshalText([]byte(c.LogLevel)) // checked before
+	if o.key = ""; c.Copilot.ProviderURL != "" {
+		o.key = modelKey(c, d.log)
+	}
+	if c.API != old.API {
+		warnOpen(c, d.log)
+	}
+	d.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone)
+	d.runtime.Configure(d.sessions(o))
+	if !reflect.DeepEqual(c.Hooks, old.Hooks) {
+		d.gateway.SetHooks(hooks.New(c.Hooks))
+	}
+}
+
+// modelKey is the key of the model endpoint.
+func modelKey(c configs.Config, log *slog.Logger) string {
+	key := os.Getenv(c.Copilot.ProviderKeyEnv)
+	if key == "" {
+		log.Warn("the model endpoint gets no key: the variable is not set", "variable", c.Copilot.ProviderKeyEnv)
+	}
+	return key
+}
+
+// warnOpen says who gets in without a token, if anybody does.
+func warnOpen(c configs.Config, log *slog.Logger) {
+	if c.API.Auth == configs.AuthNone {
+		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions under /api/copilot without a token", "auth", c.API.Auth)
+	}
+}
+
+// hosts are the names of this machine that the user gave: the address that the
+// gateway listens on, too.
+func (o daemonOptions) hosts() []string {
+	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !everywhere(host) {
+		return append(slices.Clip(o.config.Hosts), host)
+	}
+	return o.config.Hosts
+}
+
+// sessions are the options of Copilot sessions.
+func (d *daemon) sessions(o daemonOptions) copilot.Options {
+	cp := o.config.Copilot
+	return copilot.Options{
+		CLI:         cp.CLI,
+		Home:        o.home,
+		ProviderURL: cp.ProviderURL,
+		ProviderKey: o.key,
+		Models:      cp.Models,
+		MaxRounds:   cp.MaxRounds,
+		MaxTurnTime: cp.MaxTurnTime, AnswerTimeout: cp.AnswerTimeout, AskUser: cp.AskUser,
+		Permissions: copilot.Permissions(cp.Permissions),
+		GitHubHost:  cp.GitHubHost,
+		Profile:     cp.Profile,
+		Profiles:    cp.Profiles,
+		Env: func() []string {
+			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL, "TAP_PROVIDER_TOKEN=" + d.gateway.IssueHostToken(copilot.Kind)}, d.traces.environ...)
+		},
+		Log: d.log,
+	}
+}

@@ -1,0 +1,96 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Permissions is the table [copilot.permissions]: what a Copilot session may do,
+// [Allow], [Deny] or [Ask] by kind; reads may also be [CWD]: those inside the
+// session's directory. What a pattern denies is denied, what one allows is allowed,
+// whatever the kind says.
+type Permissions struct {
+	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
+
+	AllowCommands, DenyCommands     []string // words that a command begins with
+	AllowReadPaths, AllowWritePaths []string // globs
+	DenyPaths                       []string // globs, for reads and writes
+	AllowURLs, DenyURLs             []string // [SCHEME://]HOST[:PORT][/PATH]
+}
+
+// Values of a permission.
+const (
+	Allow = "allow"
+	Deny  = "deny"
+	Ask   = "ask" // a person, who has answer_timeout to answer
+	CWD   = "cwd"
+)
+
+func (p *Permissions) read(t *table) {
+	either := oneOf(Allow, Deny, Ask)
+	for _, k := range []struct {
+		key  string
+		into *string
+	}{
+		{"shell", &p.Shell}, {"write", &p.Write}, {"url", &p.URL}, {"mcp", &p.MCP}, {"custom-tool", &p.CustomTool},
+		{"memory", &p.Memory}, {"hook", &p.Hook},
+	} {
+		t.str(k.key, k.into, either)
+	}
+	t.str("read", &p.Read, oneOf(CWD, Allow, Deny, Ask))
+	t.strs("allow_commands", &p.AllowCommands, isCommandPattern)
+	t.strs("deny_commands", &p.DenyCommands, isCommandPattern)
+	t.strs("allow_read_paths", &p.AllowReadPaths, isPathPattern)
+	t.strs("allow_write_paths", &p.AllowWritePaths, isPathPattern)
+	t.strs("deny_paths", &p.DenyPaths, isPathPattern)
+	t.strs("allow_urls", &p.AllowURLs, isURLPattern)
+	t.strs("deny_urls", &p.DenyURLs, isURLPattern)
+	t.end()
+}
+
+func isCommandPattern(s string) error {
+	if strings.TrimSpace(s) == "" || strings.ContainsAny(s, "\n\r\x00;&|<>`$\"'\\") {
+		return fmt.Errorf(`%q is not the words that one command begins with, such as "git log" or "go test *"`, s)
+	}
+	return nil
+}
+
+func isPathPattern(s string) error {
+	if s == "" || strings.ContainsAny(s, "\n\r\x00") || !doublestar.ValidatePattern(s) {
+		return fmt.Errorf(`%q is not a glob of paths, such as "src/**" or "~/notes/*.md"`, s)
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == ".." {
+			return fmt.Errorf("%q: .. leads out of what the rest says: write the path that is meant", s)
+		}
+	}
+	return nil
+}
+
+func isURLPattern(s string) error {
+	bad := fmt.Errorf(`%q is not [SCHEME://]HOST[:PORT][/PATH], such as "docs.example", "*.docs.example" or "https://api.example/v1"`, s)
+	scheme, rest, named := strings.Cut(s, "://")
+	if !named {
+		scheme, rest = "https", s
+	}
+	u, err := url.Parse(scheme + "://" + strings.TrimPrefix(rest, "*."))
+	switch {
+	case err != nil || u.Hostname() == "" || strings.Contains(u.Host, "*") || strings.Contains(u.Path, "*"):
+		return bad
+	case scheme != "http" && scheme != "https":
+		return fmt.Errorf("%q: the scheme is not http or https", s)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(s, " ?#@"):
+		return errors.New("must hold neither user, query nor fragment")
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return bad
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+
+	"tapgw/internal/cli"
+)
+
+func TestWatch(t *testing.T) {
+	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query()["name"]; r.URL.Path != "/api/v1/events" || !slices.Equal(got, []string{"sessions", "pairings"}) {
+			t.Errorf("asked for %s", r.URL)
+		}
+		_, _ = io.WriteString(w, "retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\nevent: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1")
+	})
+	var got []string
+	var last error
+	for s, err := range c.Watch(t.Context(), StateSessions, StatePairings) {
+		if last = err; err == nil {
+			got = append(got, fmt.Sprintf("%s %s", s.Name, s.Data))
+		}
+	}
+	if want := []string{`sessions [{"a": "event: x"}]`, "pairings []"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if e := cli.AsError(last); e.Exit != cli.ExitUnreachable {
+		t.Errorf("the end is %v", last)
+	}
+}
+
+func TestWatchEnds(t *testing.T) {
+	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "event: sessions\ndata: []\nid: 1.1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var last error
+	for _, err := range c.Watch(ctx, StateSessions) {
+		cancel()
+		last = err
+	}
+	if e := cli.AsError(last); e.Code != cli.CodeCancelled {
+		t.Errorf("the end is %v", last)
+	}
+	for range c.Watch(t.Context(), StateSessions) {
+		break // leaves nothing behind
+	}
+}

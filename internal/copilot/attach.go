@@ -1,0 +1,117 @@
+package copilot
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// maxSelection bounds a file of which lines are attached, and the lines.
+const maxSelection = 8 << 20
+
+// attachments makes the runtime's of a prompt's. The model gets the names of files
+// and directories, images and the lines of a selection. What is attached it may read.
+func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, error) {
+	made := make([]sdk.Attachment, 0, len(list))
+	for i, a := range list {
+		m, err := s.attachment(a)
+		if err != nil {
+			return nil, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("attachments[%d]: %v", i, err)}
+		}
+		made = append(made, m)
+	}
+	for _, a := range list {
+		if target, err := filepath.EvalSymlinks(a.Path); err == nil {
+			s.mu.Lock()
+			s.attachedPaths = append(s.attachedPaths, target)
+			s.mu.Unlock()
+		}
+	}
+	return made, nil
+}
+
+func (s *session) attachment(a gateway.Attachment) (sdk.Attachment, error) {
+	info, err := os.Stat(a.Path)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Base(a.Path)
+	switch {
+	case info.IsDir() && a.First > 0:
+		return nil, fmt.Errorf("%s is a directory and has no lines", a.Path)
+	case info.IsDir():
+		return &rpc.AttachmentDirectory{DisplayName: name, Path: a.Path}, nil
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is neither a file nor a directory", a.Path)
+	case a.First > 0:
+		return selection(a, info.Size())
+	}
+	if isImage(a.Path) {
+		s.shown.Store(true)
+	}
+	return &rpc.AttachmentFile{DisplayName: name, Path: a.Path}, nil
+}
+
+func isImage(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	head := make([]byte, 512)
+	n, _ := f.Read(head)
+	return strings.HasPrefix(http.DetectContentType(head[:n]), "image/")
+}
+
+// selection is lines of a text file.
+func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
+	if size > maxSelection {
+		return nil, fmt.Errorf("%s is larger than %d bytes: attach it without lines", a.Path, maxSelection)
+	}
+	data, err := os.ReadFile(a.Path)
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return nil, fmt.Errorf("%s is no text and has no lines", a.Path)
+	}
+	lines := slices.Collect(strings.Lines(string(data)))
+	if a.First > len(lines) || a.Last > len(lines) {
+		return nil, fmt.Errorf("%s has %d lines, not %d", a.Path, len(lines), max(a.First, a.Last))
+	}
+	chosen := lines[a.First-1 : a.Last]
+	end := strings.TrimRight(chosen[len(chosen)-1], "\r\n")
+	return &rpc.AttachmentSelection{
+		DisplayName: fmt.Sprintf("%s:%d-%d", filepath.Base(a.Path), a.First, a.Last),
+		FilePath:    a.Path,
+		Text:        strings.TrimRight(strings.Join(chosen, ""), "\r\n"),
+		Selection: rpc.AttachmentSelectionDetails{ // from 0, in UTF-16
+			Start: rpc.AttachmentSelectionDetailsStart{Line: int64(a.First - 1)},
+			End:   rpc.AttachmentSelectionDetailsEnd{Line: int64(a.Last - 1), Character: int64(len(utf16.Encode([]rune(end))))},
+		},
+	}, nil
+}
+
+// brought reports whether a request is to read what was attached to a prompt.
+func (s *session) brought(req sdk.PermissionRequest) bool {
+	read, ok := req.(*rpc.PermissionRequestRead)
+	if !ok {
+		return false
+	}
+	s.mu.Lock()
+	paths := slices.Clone(s.attachedPaths)
+	s.mu.Unlock()
+	return slices.ContainsFunc(paths, func(p string) bool { return inside(absolute(read.Path, s.cwd), p) })
+}

@@ -1,0 +1,204 @@
+package copilot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// maxModelList bounds what an endpoint lists.
+const maxModelList = 8 << 20
+
+// endpoint is the model endpoint of a session, nil for GitHub's. The key of a
+// request is for the endpoint of the request and for no other.
+func (o *Options) endpoint(profile configs.Profile, req gateway.StartRequest) (*sdk.ProviderConfig, error) {
+	e := profile.Provider
+	if e.URL == "" {
+		return nil, nil //nolint:nilnil // GitHub's
+	}
+	key, err := o.key(e)
+	if err != nil {
+		return nil, err
+	}
+	if req.ProviderURL != "" {
+		key = req.ProviderKey
+	}
+	headers, err := expand("provider.headers", e.Headers)
+	if err != nil {
+		return nil, err
+	}
+	p := &sdk.ProviderConfig{
+		Type: e.Kind, BaseURL: e.URL, WireAPI: e.Wire, Headers: headers,
+		ModelID: e.ModelID, WireModel: e.WireModel, MaxPromptTokens: e.MaxPromptTokens, MaxOutputTokens: e.MaxOutputTokens,
+	}
+	if e.ModelID != "" { // the runtime is told this one, see [session.told]
+		p.WireModel = cmp.Or(e.WireModel, profile.Model)
+	}
+	if e.Kind == configs.EndpointAnthropic {
+		p.WireAPI = ""
+	}
+	if e.Transport != configs.TransportHTTP {
+		p.Transport = e.Transport
+	}
+	if e.APIVersion != "" {
+		p.Azure = &sdk.AzureProviderOptions{APIVersion: e.APIVersion}
+	}
+	if e.BearerTokenEnv != "" {
+		p.BearerToken = key
+	} else {
+		p.APIKey = key
+	}
+	return p, nil
+}
+
+// key is the secret of an endpoint, from the environment. An endpoint may want no
+// key, but a token that is named must be there.
+func (o *Options) key(e configs.Endpoint) (string, error) {
+	if e.BearerTokenEnv != "" {
+		token := os.Getenv(e.BearerTokenEnv)
+		if token == "" {
+			return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("provider.bearer_token_env in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", e.BearerTokenEnv)}
+		}
+		return token, nil
+	}
+	if e.KeyEnv == "" && e.URL == o.ProviderURL {
+		return o.ProviderKey, nil
+	}
+	return os.Getenv(e.KeyEnv), nil // none has the name ""
+}
+
+// githubToken is the token of a session's own, "" for that of the runtime.
+func (o *Options) githubToken(p configs.Profile, req gateway.StartRequest) (string, error) {
+	if req.GitHubToken != "" || p.GitHubTokenEnv == "" || p.GitHubTokenEnv == o.Profile.GitHubTokenEnv {
+		return req.GitHubToken, nil
+	}
+	return tokenOf(p.GitHubTokenEnv)
+}
+
+// tokenOf reads a GitHub token from the environment.
+func tokenOf(variable string) (string, error) {
+	if variable == "" {
+		return "", nil
+	}
+	token := os.Getenv(variable)
+	if token == "" {
+		return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("github_token_env in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", variable)}
+	}
+	return token, nil
+}
+
+// checkEndpoint checks what a session on an endpoint of the user's own needs.
+func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error {
+	if err := checkURL(p.BaseURL); err != nil {
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "providerUrl: " + err.Error()}
+	}
+	switch {
+	case model == "" && len(offered) > 0:
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; provider_url has " + strings.Join(offered, ", ")}
+	case model == "":
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) name a model that it serves"}
+	case len(offered) > 0 && !slices.Contains(offered, model):
+		return unknownModel(model, offered)
+	}
+	return nil
+}
+
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return errors.New("is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%q is not an http or https URL", u.Redacted())
+	}
+	return nil
+}
+
+// endpointModels are the models of an endpoint: those that the config names, else
+// those that it lists itself.
+func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gateway.Model, error) {
+	ids := e.Models
+	if len(ids) == 0 {
+		var err error
+		if ids, err = o.listed(ctx, e); err != nil {
+			return nil, fault(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
+		}
+	}
+	models := make([]gateway.Model, len(ids))
+	for i, id := range ids {
+		models[i] = gateway.Model{ID: id, Name: id, Efforts: []string{}}
+	}
+	return models, nil
+}
+
+// listed asks an endpoint what models it has, on the wire of its kind.
+func (o *Options) listed(ctx context.Context, e configs.Endpoint) ([]string, error) {
+	if e.Kind == configs.EndpointAzure {
+		return nil, errors.New("azure lists no deployments")
+	}
+	key, err := o.key(e)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := expand("provider.headers", e.Headers)
+	if err != nil {
+		return nil, err
+	}
+	path := "/models"
+	if e.Kind == configs.EndpointAnthropic {
+		path = "/v1/models"
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	switch {
+	case key == "":
+	case e.Kind == configs.EndpointAnthropic && e.BearerTokenEnv == "":
+		req.Header.Set("X-Api-Key", key)
+		req.Header.Set("Anthropic-Version", cmp.Or(req.Header.Get("Anthropic-Version"), "2023-06-01"))
+	default:
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s answered %s", req.URL.Redacted(), resp.Status)
+	}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("reading the list: %w", err)
+	}
+	ids := make([]string, len(list.Data))
+	for i, m := range list.Data {
+		ids[i] = m.ID
+	}
+	return ids, nil
+}

@@ -1,0 +1,124 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"strings"
+	"testing"
+
+	"tapgw/configs"
+	"tapgw/internal/scriptmodel"
+)
+
+// onEndpoint makes an endpoint that of every session.
+func onEndpoint(change func(e *configs.Endpoint, m string)) func(*Options) {
+	return func(o *Options) {
+		root := strings.TrimSuffix(o.ProviderURL, "/v1")
+		o.Profile = configs.DefaultProfile()
+		o.Profile.Provider.URL = o.ProviderURL
+		change(&o.Profile.Provider, root)
+		o.ProviderURL, o.ProviderKey = "", ""
+	}
+}
+
+// What each kind of endpoint is sent: where to, with what secret and what names.
+func TestEndpoints(t *testing.T) {
+	t.Setenv("ENDPOINT_KEY", "the-key-of-the-endpoint")
+	t.Setenv("ENDPOINT_TOKEN", "the-token-of-the-endpoint")
+	t.Setenv("TEAM", "red")
+	const key, token = "the-key-of-the-endpoint", "the-token-of-the-endpoint"
+	tests := map[string]struct {
+		endpoint func(e *configs.Endpoint, root string)
+		path     string
+		query    string
+		headers  map[string]string
+		model    string
+	}{
+		"openai completions": {
+			func(e *configs.Endpoint, _ string) { e.KeyEnv = "ENDPOINT_KEY" },
+			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + key}, scriptmodel.ModelID,
+		},
+		"openai responses": {
+			func(e *configs.Endpoint, _ string) { e.KeyEnv, e.Wire = "ENDPOINT_KEY", configs.WireResponses },
+			"/v1/responses", "", map[string]string{"Authorization": "Bearer " + key}, scriptmodel.ModelID,
+		},
+		"bearer token": {
+			func(e *configs.Endpoint, _ string) { e.BearerTokenEnv = "ENDPOINT_TOKEN" },
+			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
+		},
+		"headers": {
+			func(e *configs.Endpoint, _ string) {
+				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
+			},
+			"/v1/chat/completions", "", map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key}, scriptmodel.ModelID,
+		},
+		"names of the model": {
+			func(e *configs.Endpoint, _ string) {
+				e.KeyEnv, e.ModelID, e.WireModel = "ENDPOINT_KEY", "gpt-5", "my-tune"
+			},
+			"/v1/chat/completions", "", nil, "my-tune",
+		},
+		"azure by version": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.APIVersion, e.KeyEnv, e.WireModel = configs.EndpointAzure, root, "2024-10-21", "ENDPOINT_KEY", "deployed"
+			},
+			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": key}, "deployed",
+		},
+		"azure without version": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv = configs.EndpointAzure, root, "ENDPOINT_KEY"
+			},
+			"/openai/v1/chat/completions", "", map[string]string{"Api-Key": key}, scriptmodel.ModelID,
+		},
+		"azure responses": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv, e.Wire = configs.EndpointAzure, root, "ENDPOINT_KEY", configs.WireResponses
+			},
+			"/openai/v1/responses", "", map[string]string{"Api-Key": key}, scriptmodel.ModelID,
+		},
+		"azure with a token": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAzure, root, "ENDPOINT_TOKEN"
+			},
+			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
+		},
+		"anthropic": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv = configs.EndpointAnthropic, root, "ENDPOINT_KEY"
+			},
+			"/v1/messages", "", map[string]string{"X-Api-Key": key, "Anthropic-Version": "2023-06-01"}, scriptmodel.ModelID,
+		},
+		"anthropic with a token": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAnthropic, root, "ENDPOINT_TOKEN"
+			},
+			"/v1/messages", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, onEndpoint(tt.endpoint))
+			s := g.start()
+			s.tool("quick", text("here I am"))
+			s.turn("call:quick")
+			if s.lastSaid() != "here I am" {
+				t.Errorf("the model said %q; errors %q", s.lastSaid(), s.errors())
+			}
+			for i, r := range g.model.Requests() {
+				if r.Path != tt.path || r.Query.Get("api-version") != tt.query || r.Model != tt.model || !r.Stream {
+					t.Errorf("request %d: %s?%s of model %q", i, r.Path, r.Query.Encode(), r.Model)
+				}
+				for h, want := range tt.headers {
+					if got := r.Header.Get(h); got != want {
+						t.Errorf("request %d: header %s is %q, want %q", i, h, got, want)
+					}
+				}
+				for _, secret := range []string{key, token} {
+					if strings.Contains(string(r.Body), secret) {
+						t.Errorf("request %d has a secret in its body", i)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,427 @@
+package copilot
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// eventRow says what events of one type become. Whatever it says, they are kept
+// raw for `tapctl sessions log --events`, and so are those of types that are not
+// in the table. The texts are docs/copilot.md's.
+type eventRow struct {
+	typ      rpc.SessionEventType
+	level    gateway.LogLevel // of the timeline's line, "" for none
+	timeline string
+	live     string // callbacks
+	event    string // the session.event that subscribed providers get
+	also     string
+	do       func(*turn, sdk.SessionEvent) // nil: nothing but the raw log
+}
+
+// on is a row for events with data D.
+func on[D rpc.SessionEventData](do func(*turn, sdk.SessionEvent, D)) eventRow {
+	var d D
+	return eventRow{typ: d.Type(), do: func(t *turn, e sdk.SessionEvent) {
+		if d, ok := e.Data.(D); ok {
+			do(t, e, d)
+		}
+	}}
+}
+
+// told is a row for events of which people read a line in the timeline; none
+// where say returns "".
+func told[D rpc.SessionEventData](level gateway.LogLevel, what string, say func(D) string) eventRow {
+	row := on(func(t *turn, _ sdk.SessionEvent, d D) {
+		if text := say(d); text != "" {
+			t.s.calls.Note(level, text)
+		}
+	})
+	row.level, row.timeline = level, what
+	return row
+}
+
+func (r eventRow) inTimeline(level gateway.LogLevel, what string) eventRow {
+	r.level, r.timeline = level, what
+	return r
+}
+
+func (r eventRow) callbacks(names ...string) eventRow {
+	r.live = strings.Join(names, ", ")
+	return r
+}
+
+func (r eventRow) forwarded(name string) eventRow {
+	r.event = name
+	return r
+}
+
+func (r eventRow) then(also string) eventRow {
+	r.also = also
+	return r
+}
+
+// onlyRaw are rows of events that only the raw log has.
+func onlyRaw(types ...rpc.SessionEventType) []eventRow {
+	rows := make([]eventRow, len(types))
+	for i, typ := range types {
+		rows[i].typ = typ
+	}
+	return rows
+}
+
+// eventRows finds a row by its type.
+var eventRows = func() map[rpc.SessionEventType]eventRow {
+	rows := map[rpc.SessionEventType]eventRow{}
+	for _, row := range eventTable {
+		rows[row.typ] = row
+	}
+	return rows
+}()
+
+// eventTable has a row for each type of event that the SDK knows.
+var eventTable = append([]eventRow{
+	// What is said and done in a turn.
+	on(func(t *turn, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
+		inTimeline(gateway.LogInfo, "the prompt; a provider's was shown when it was pushed").
+		forwarded(protocol.EventUserMessage).then("the session is busy; the turn's budget begins"),
+	on(func(t *turn, e sdk.SessionEvent, d *rpc.AssistantTurnStartData) { t.turnStart(e, d) }).
+		callbacks(gateway.OnAgentStart).then("counts against `max_rounds`"),
+	on(func(t *turn, e sdk.SessionEvent, _ *rpc.AssistantTurnEndData) {
+		if e.AgentID == nil {
+			t.endAgent()
+		}
+	}).callbacks(gateway.OnAgentEnd),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantIntentData) { t.emit(gateway.Event{Intent: d.Intent}) }).
+		forwarded(protocol.EventAssistantIntent),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantReasoningDeltaData) {
+		t.delta(gateway.OnEndReasoning, d.ReasoningID, d.DeltaContent)
+	}).callbacks(gateway.OnStartReasoning, gateway.OnReasoning),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantReasoningData) {
+		t.complete(gateway.Event{Callback: gateway.OnEndReasoning, ID: d.ReasoningID, Content: d.Content})
+	}).callbacks(gateway.OnEndReasoning),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantMessageDeltaData) {
+		t.delta(gateway.OnEndMessage, d.MessageID, d.DeltaContent)
+	}).callbacks(gateway.OnStartMessage, gateway.OnMessage),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantMessageData) { t.message(d) }).
+		inTimeline(gateway.LogInfo, "what the model said").callbacks(gateway.OnEndMessage).
+		forwarded(protocol.EventAssistantMessage).then("what it intends with a call: `assistant.intent`"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionStartData) { t.toolStart(d) }).
+		callbacks(gateway.OnStartToolExecution),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionProgressData) {
+		t.toolDelta(d.ToolCallID, d.ProgressMessage)
+	}).callbacks(gateway.OnToolExecution),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionPartialResultData) {
+		t.toolOutput(d.ToolCallID, d.PartialOutput)
+	}).callbacks(gateway.OnToolExecution),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionCompleteData) { t.toolEnd(d) }).
+		callbacks(gateway.OnEndToolExecution).forwarded(protocol.EventToolComplete),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ExternalToolRequestedData) {
+		if c := t.conn(); c != nil {
+			t.s.call(c, d)
+		}
+	}).then("`tool.call` to the provider"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ExternalToolCompletedData) { t.s.cancelCall(d.RequestID) }).
+		then("`tool.cancel`, if the provider has not answered"),
+	on(func(t *turn, _ sdk.SessionEvent, _ *rpc.AbortData) { t.aborted() }).
+		then("ends callbacks that are open, calls in flight and questions"),
+
+	// What a person is asked.
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.PermissionRequestedData) {
+		if c := t.conn(); c != nil {
+			t.s.permission(c, d)
+		}
+	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").then("answered by the policy, or a question of kind `permission`"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.PermissionCompletedData) { t.s.cancelCall(d.RequestID) }).
+		then("ends the question"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.UserInputRequestedData) { t.inputRequested(d) }).
+		inTimeline(gateway.LogWarning, "what is asked, and the answer").then("a question of kind `input`"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.UserInputCompletedData) { t.s.cancelCall(d.RequestID) }).
+		then("ends the question"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ElicitationRequestedData) { t.formRequested(d) }).
+		inTimeline(gateway.LogWarning, "what is asked, and the answer").then("a question of kind `form`"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ElicitationCompletedData) { t.s.cancelCall(d.RequestID) }).
+		then("ends the question"),
+	on(func(t *turn, _ sdk.SessionEvent, _ *rpc.SessionIdleData) { t.idle() }).
+		callbacks(gateway.OnIdle).then("`session.lifecycle` idle, once no prompt waits"),
+
+	// What goes wrong.
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
+		if d.ErrorType != logType {
+			t.emit(gateway.Event{SessionError: d.Message})
+			t.s.refused(t.conn(), d)
+		}
+	}).inTimeline(gateway.LogError, "its message").callbacks("sessionError"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
+		if d.WarningType != logType {
+			t.s.calls.Note(gateway.LogWarning, d.Message)
+		}
+	}).inTimeline(gateway.LogWarning, "its message"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionInfoData) {
+		if d.InfoType == syncType {
+			t.syncedUpTo(d.Message)
+		}
+	}),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ModelCallFailureData) {
+		t.s.calls.Note(gateway.LogWarning, failureText(d))
+		t.failed(d)
+	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").then("usage: a failure"),
+	told(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
+		return "asking the model again" + because(deref(d.Reason))
+	}),
+	told(gateway.LogWarning, "which hook failed, and how; nothing where it did not", func(d *rpc.HookEndData) string {
+		if d.Success || d.Error == nil {
+			return ""
+		}
+		return fmt.Sprintf("hook %s failed: %s", d.HookType, d.Error.Message)
+	}),
+	told(gateway.LogWarning, "that a rate limit was met, and when it ends", func(d *rpc.AutoModeSwitchRequestedData) string {
+		text := "the model's rate limit is used up" + because(deref(d.ErrorCode))
+		if s := d.RetryAfterSeconds; s != nil {
+			text += fmt.Sprintf("; it ends in %d s", *s)
+		}
+		return text
+	}),
+	told(gateway.LogWarning, "that the session's AI credits are used up", func(d *rpc.SessionLimitsExhaustedRequestedData) string {
+		return fmt.Sprintf("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
+	}),
+	told(gateway.LogWarning, "what an administrator's policy changed", func(d *rpc.SessionManagedSettingsEnforcedData) string {
+		return "an administrator's policy applies: " + d.Message
+	}),
+	told(gateway.LogWarning, "that the kind of model could not be changed", func(d *rpc.SessionAutoTierSwitchFailedData) string {
+		return "the kind of model stays as it is" + because(string(d.Reason))
+	}),
+	told(gateway.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
+		return fmt.Sprintf("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel, because(d.Reason))
+	}),
+	told(gateway.LogWarning, "which of several models failed", func(d *rpc.AssistantFusionPhaseFailedData) string {
+		return fmt.Sprintf("model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)))
+	}),
+
+	// What the model costs and keeps.
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantUsageData) { t.called(d) }).
+		then("usage: tokens, cost, time of one call"),
+	on(func(t *turn, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
+		if e.AgentID == nil {
+			t.s.calls.Window(d.CurrentTokens, d.TokenLimit)
+		}
+	}).then("usage: how full the context is"),
+	told(gateway.LogInfo, "that the conversation is being summed up, and why", func(d *rpc.SessionCompactionStartData) string {
+		text := "compacting the conversation"
+		if d.CurrentTokens != nil && d.TokenLimit != nil {
+			text += fmt.Sprintf(": %d of %d tokens are used", *d.CurrentTokens, *d.TokenLimit)
+		}
+		if d.Trigger != nil {
+			text += fmt.Sprintf(" (%s)", *d.Trigger)
+		}
+		return text
+	}),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionCompactionCompleteData) {
+		t.compacted(d)
+		if !d.Success {
+			t.s.calls.Note(gateway.LogWarning, "the conversation could not be compacted"+because(deref(d.Error)))
+			return
+		}
+		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("the conversation was compacted: %d messages became a summary, %d tokens became %d",
+			number(d.MessagesRemoved), number(d.PreCompactionTokens), number(d.PostCompactionTokens)))
+	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").then("usage: the call that it took"),
+	told(gateway.LogWarning, "how much of the conversation was left out", func(d *rpc.SessionTruncationData) string {
+		return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
+			d.MessagesRemovedDuringTruncation, d.TokensRemovedDuringTruncation, d.TokenLimit)
+	}),
+	told(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
+		return fmt.Sprintf("the conversation was cleared: %d messages are gone", d.MessagesCleared)
+	}),
+	told(gateway.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
+		return fmt.Sprintf("the session was rewound by %d events", d.EventsRemoved)
+	}),
+
+	// What changes about the session.
+	told(gateway.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
+		text := "model " + d.NewModel
+		if was := deref(d.PreviousModel); was != "" && was != d.NewModel {
+			text += ", was " + was
+		}
+		if effort := deref(d.ReasoningEffort); effort != "" {
+			text += ", effort " + effort
+		}
+		return text + because(deref(d.Cause))
+	}),
+	told(gateway.LogInfo, "which model auto chose", func(d *rpc.SessionAutoModeResolvedData) string {
+		return "auto chose model " + d.ChosenModel
+	}),
+	told(gateway.LogInfo, "from which mode to which", func(d *rpc.SessionModeChangedData) string {
+		return fmt.Sprintf("mode %s, was %s", d.NewMode, d.PreviousMode)
+	}),
+	told(gateway.LogInfo, "what was done to the plan", func(d *rpc.SessionPlanChangedData) string {
+		return "the plan was " + past(string(d.Operation))
+	}),
+	told(gateway.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
+		return "the model wants to carry out its plan: " + d.Summary
+	}),
+	told(gateway.LogInfo, "which file of the session's workspace was written", func(d *rpc.SessionWorkspaceFileChangedData) string {
+		return fmt.Sprintf("workspace file %s was %s", d.Path, past(string(d.Operation)))
+	}),
+	told(gateway.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
+		return "the session was handed over: " + cmp.Or(deref(d.Summary), string(d.SourceType))
+	}),
+	told(gateway.LogInfo, "the prompt and that it comes by itself", func(d *rpc.SessionScheduleCreatedData) string {
+		return "a prompt is scheduled: " + cmp.Or(deref(d.DisplayPrompt), d.Prompt)
+	}),
+	told(gateway.LogInfo, "that a scheduled prompt does not come", func(*rpc.SessionScheduleCancelledData) string {
+		return "a scheduled prompt was cancelled"
+	}),
+	told(gateway.LogInfo, "what the runtime tells the model", func(d *rpc.SystemNotificationData) string { return d.Content }),
+	told(gateway.LogInfo, "the skill's name", func(d *rpc.SkillInvokedData) string { return "skill " + d.Name }),
+
+	// Agents and servers beside it.
+	told(gateway.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
+		return fmt.Sprintf("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.AgentDescription)
+	}),
+	told(gateway.LogInfo, "which sub-agent is done, and what it took", func(d *rpc.SubagentCompletedData) string {
+		return fmt.Sprintf("sub-agent %s is done: %d tool calls, %d tokens, %s",
+			cmp.Or(d.AgentDisplayName, d.AgentName), number(d.TotalToolCalls), number(d.TotalTokens), time.Duration(number(d.DurationMs))*time.Millisecond)
+	}),
+	told(gateway.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
+		return fmt.Sprintf("sub-agent %s failed: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.Error)
+	}),
+	told(gateway.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
+		return "agent " + cmp.Or(d.AgentDisplayName, d.AgentName)
+	}),
+	told(gateway.LogInfo, "that no agent was chosen", func(*rpc.SubagentDeselectedData) string { return "the usual agent" }),
+	told(gateway.LogWarning, "what is wrong with the files of custom agents", func(d *rpc.SessionCustomAgentsUpdatedData) string {
+		return strings.Join(append(append([]string(nil), d.Errors...), d.Warnings...), "; ")
+	}),
+	told(gateway.LogWarning, "which MCP servers failed; nothing where none did", func(d *rpc.SessionMCPServersLoadedData) string {
+		var failed []string
+		for _, server := range d.Servers {
+			if text := serverText(server.Name, server.Status, server.Error); text != "" {
+				failed = append(failed, text)
+			}
+		}
+		return strings.Join(failed, "; ")
+	}),
+	told(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else", func(d *rpc.SessionMCPServerStatusChangedData) string {
+		return serverText(d.ServerName, d.Status, d.Error)
+	}),
+	told(gateway.LogWarning, "which MCP server was lost", func(d *rpc.SessionMCPServerNeedsReconnectData) string {
+		return fmt.Sprintf("MCP server %s has to be connected again", d.ServerName)
+	}),
+	told(gateway.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
+		return fmt.Sprintf("MCP server %s is gone", d.ServerName)
+	}),
+	told(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give", func(d *rpc.MCPOauthRequiredData) string {
+		return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
+	}),
+}, onlyRaw(
+	// Told another way: by callbacks, by the questions API, by the calls
+	// themselves.
+	rpc.SessionEventTypeAssistantMessageStart, rpc.SessionEventTypeAssistantStreamingDelta,
+	rpc.SessionEventTypeAssistantToolCallDelta, rpc.SessionEventTypeAssistantServerToolProgress,
+	rpc.SessionEventTypeModelCallStart, rpc.SessionEventTypeModelCallFinished,
+	rpc.SessionEventTypeHookStart, rpc.SessionEventTypeHookProgress,
+	rpc.SessionEventTypeAssistantIdle, rpc.SessionEventTypeAgentInterrupted,
+	rpc.SessionEventTypeExitPlanModeCompleted, rpc.SessionEventTypeAutoModeSwitchCompleted,
+	rpc.SessionEventTypeSessionLimitsExhaustedCompleted, rpc.SessionEventTypeMCPOauthCompleted,
+	rpc.SessionEventTypeToolUserRequested, rpc.SessionEventTypeSessionUsageCheckpoint,
+	// The runtime's own bookkeeping.
+	rpc.SessionEventTypeSessionStart, rpc.SessionEventTypeSessionResume, rpc.SessionEventTypeSessionShutdown,
+	rpc.SessionEventTypeSystemMessage, rpc.SessionEventTypePendingMessagesModified,
+	rpc.SessionEventTypePromptCacheBreak, rpc.SessionEventTypeSandboxDecision,
+	rpc.SessionEventTypeSessionBackgroundTasksChanged, rpc.SessionEventTypeSessionBinaryAsset,
+	rpc.SessionEventTypeSessionCompletionReceipt, rpc.SessionEventTypeSessionContextChanged,
+	rpc.SessionEventTypeSessionCustomNotification, rpc.SessionEventTypeSessionExtensionsAttachmentsPushed,
+	rpc.SessionEventTypeSessionExtensionsLoaded, rpc.SessionEventTypeSessionManagedSettingsResolved,
+	rpc.SessionEventTypeSessionModeNoticeDelivered, rpc.SessionEventTypeSessionPermissionsChanged,
+	rpc.SessionEventTypeSessionRemoteSteerableChanged, rpc.SessionEventTypeSessionScheduleRearmed,
+	rpc.SessionEventTypeSessionSessionLimitsChanged, rpc.SessionEventTypeSessionSkillsLoaded,
+	rpc.SessionEventTypeSessionTaskComplete, rpc.SessionEventTypeSessionTitleChanged,
+	rpc.SessionEventTypeSessionTodosChanged, rpc.SessionEventTypeSessionToolsUpdated,
+	rpc.SessionEventTypeSessionAutopilotObjectiveChanged, rpc.SessionEventTypeSessionAutoTierRecommendation,
+	rpc.SessionEventTypeSkillContextDelivered, rpc.SessionEventTypeSkillContextDeliveredRef,
+	rpc.SessionEventTypeSkillInvokedRef, rpc.SessionEventTypeSubagentConfigured,
+	rpc.SessionEventTypeToolSearchActivated,
+	rpc.SessionEventTypePermissionAssentDetected, rpc.SessionEventTypePermissionCarriedForward,
+	rpc.SessionEventTypePermissionContextualAuthorization, rpc.SessionEventTypePermissionMessageAuthorization,
+	rpc.SessionEventTypePermissionMessageAuthorizationDegraded, rpc.SessionEventTypePermissionMessageAuthorizationRead,
+	rpc.SessionEventTypeMCPAppToolCallComplete, rpc.SessionEventTypeMCPHeadersRefreshCompleted,
+	rpc.SessionEventTypeMCPHeadersRefreshRequired, rpc.SessionEventTypeMCPPromptsListChanged,
+	rpc.SessionEventTypeMCPResourcesListChanged, rpc.SessionEventTypeMCPToolsListChanged,
+	rpc.SessionEventTypeAssistantFusionPhaseActivity, rpc.SessionEventTypeAssistantFusionPhaseCompleted,
+	rpc.SessionEventTypeAssistantFusionPhaseStarted, rpc.SessionEventTypeSessionFusionCompleted,
+	rpc.SessionEventTypeSessionFusionResolved, rpc.SessionEventTypeSessionFusionRouteStarted,
+	// Of a terminal or an editor, which a daemon has not.
+	rpc.SessionEventTypeCapabilitiesChanged, rpc.SessionEventTypeCommandCompleted, rpc.SessionEventTypeCommandExecute,
+	rpc.SessionEventTypeCommandQueued, rpc.SessionEventTypeCommandsChanged, rpc.SessionEventTypeUIEphemeralQuery,
+	rpc.SessionEventTypeSamplingCompleted, rpc.SessionEventTypeSamplingRequested,
+	rpc.SessionEventTypeFactoryRunSettled, rpc.SessionEventTypeFactoryRunStarted, rpc.SessionEventTypeFactoryRunUpdated,
+	rpc.SessionEventTypeSessionCanvasClosed, rpc.SessionEventTypeSessionCanvasOpened, rpc.SessionEventTypeSessionCanvasRecorded,
+	rpc.SessionEventTypeSessionCanvasRegistryChanged, rpc.SessionEventTypeSessionCanvasRemoved,
+	rpc.SessionEventTypeSessionCanvasUnavailable,
+)...)
+
+// because is ": why", or nothing where nobody said.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// past is what became of a file: "create" made it "created".
+func past(operation string) string { return strings.TrimSuffix(operation, "e") + "ed" }
+
+func number(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// serverText says what is wrong with an MCP server, "" if nothing is.
+func serverText(name string, status rpc.MCPServerStatus, err *string) string {
+	switch status {
+	case rpc.MCPServerStatusFailed:
+		return fmt.Sprintf("MCP server %s failed%s", name, because(deref(err)))
+	case rpc.MCPServerStatusNeedsAuth:
+		return fmt.Sprintf("MCP server %s wants a sign-in%s", name, because(deref(err)))
+	}
+	return ""
+}
+
+// failureText says in one line how a call of the model failed.
+func failureText(d *rpc.ModelCallFailureData) string {
+	text := "a call of model " + cmp.Or(deref(d.Model), "(unknown)") + " failed"
+	if d.StatusCode != nil && *d.StatusCode != 0 {
+		text += fmt.Sprintf(" with status %d", *d.StatusCode)
+	}
+	if d.DurationMs != nil {
+		text += fmt.Sprintf(" after %s", time.Duration(*d.DurationMs)*time.Millisecond)
+	}
+	return text + because(plain(deref(d.ErrorMessage)))
+}
+
+// plain is what an error says, in one line: the runtime tells an endpoint's as the
+// JSON that it sent, and its own as a JSON string.
+func plain(message string) string {
+	var object struct {
+		Message string `json:"message"`
+	}
+	var text string
+	switch {
+	case json.Unmarshal([]byte(message), &object) == nil && object.Message != "":
+		message = object.Message
+	case json.Unmarshal([]byte(message), &text) == nil:
+		message = text
+	}
+	message, _, _ = strings.Cut(strings.TrimSpace(message), "\n")
+	return message
+}

@@ -1,0 +1,243 @@
+package copilot
+
+import (
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/github/copilot-sdk/go/rpc"
+)
+
+// verdict is what patterns say of a request.
+type verdict int
+
+const (
+	silent  verdict = iota // no pattern is about it
+	granted                // one allows it
+	refused                // one denies it: denials win
+)
+
+// harmless are redirections that write no file.
+var harmless = regexp.MustCompile(`\d*>&\d+|[\d&]*>>?\s*/dev/null\b|</dev/null\b`)
+
+// assignment is what may stand before a command: VARIABLE=value.
+var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
+
+// commandVerdict judges a shell command by its parts, as the runtime parsed them.
+// One that a pattern denies denies all of it. It is allowed where every part is,
+// and where the parts are all that there is: nothing that sets a variable, writes a
+// file, substitutes a command or makes a function.
+func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdict {
+	var parts []string
+	for _, segment := range req.CommandSegments {
+		parts = append(parts, segment.FullCommandText)
+	}
+	for _, part := range append(parts, req.FullCommandText) {
+		words := plainWords(part)
+		if slices.ContainsFunc(deny, func(p string) bool { return denies(p, words) }) {
+			return refused
+		}
+	}
+	if req.HasWriteFileRedirection || !covers(req.FullCommandText, parts) {
+		return silent
+	}
+	for _, part := range parts {
+		words := strings.Fields(part)
+		if !slices.ContainsFunc(allow, func(p string) bool { return begins(words, strings.Fields(p)) }) {
+			return silent
+		}
+	}
+	return granted
+}
+
+// covers reports whether a command consists of nothing but parts, one after the
+// other, with what separates or pipes them.
+func covers(text string, parts []string) bool {
+	if len(parts) == 0 || strings.ContainsAny(text, "`\\\r") || strings.Contains(text, "$(") {
+		return false
+	}
+	between := func(s string) bool { return strings.Trim(s, " \t\n;&|") == "" }
+	text = harmless.ReplaceAllString(text, "")
+	if strings.ContainsAny(text, "<>") {
+		return false
+	}
+	for _, part := range parts {
+		part = strings.TrimSpace(harmless.ReplaceAllString(part, ""))
+		before, after, found := strings.Cut(text, part)
+		if part == "" || !found || !between(before) {
+			return false
+		}
+		text = after
+	}
+	return between(text)
+}
+
+// plainWords are the words of a command without quotes, escapes, the variables
+// before it and the directory of its program: as a denial is to see them.
+func plainWords(part string) []string {
+	words := strings.Fields(strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(part))
+	for len(words) > 1 && assignment.MatchString(words[0]) {
+		words = words[1:]
+	}
+	if len(words) > 0 {
+		words[0] = path.Base(words[0])
+	}
+	return words
+}
+
+func denies(pattern string, words []string) bool {
+	want := strings.Fields(pattern)
+	if len(want) > 0 {
+		want[0] = path.Base(want[0])
+	}
+	return begins(words, want)
+}
+
+// begins reports whether words begin with those of a pattern, in which * stands
+// for anything within a word.
+func begins(words, pattern []string) bool {
+	if len(pattern) == 0 || len(words) < len(pattern) {
+		return false
+	}
+	for i, p := range pattern {
+		if !wild(p, words[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// wild matches a word; * is any text, slashes included.
+func wild(pattern, s string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	s, ok := strings.CutPrefix(s, first)
+	if !ok || !more {
+		return ok && s == ""
+	}
+	for i := range len(s) + 1 {
+		if wild(rest, s[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// pathVerdict judges a path: a denial holds for any way to read it, an allowance
+// must hold for all of them (see inside).
+func pathVerdict(name, cwd string, allow, deny []string) verdict {
+	name = absolute(name, cwd)
+	ways := []string{filepath.Clean(name)}
+	known := true
+	for _, way := range []string{name, filepath.Clean(name)} {
+		target, err := resolve(way)
+		if err != nil {
+			known = false
+			continue
+		}
+		ways = append(ways, target)
+	}
+	for _, way := range ways {
+		if matchesPath(deny, way, cwd) {
+			return refused
+		}
+	}
+	if !known {
+		return silent
+	}
+	for _, way := range ways[1:] {
+		if !matchesPath(allow, way, cwd) {
+			return silent
+		}
+	}
+	return granted
+}
+
+// matchesPath reports whether one of the globs matches. A relative one is seen from
+// the session's directory, ~/ is the user's home.
+func matchesPath(globs []string, name, cwd string) bool {
+	return slices.ContainsFunc(globs, func(glob string) bool {
+		if rest, ok := strings.CutPrefix(glob, "~/"); ok {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return false
+			}
+			glob = filepath.ToSlash(home) + "/" + rest
+		} else if !filepath.IsAbs(glob) {
+			glob = filepath.ToSlash(cwd) + "/" + glob
+		}
+		if ok, _ := doublestar.Match(glob, filepath.ToSlash(name)); ok {
+			return true
+		}
+		// What the glob begins with may lead through symlinks too.
+		base, rest := doublestar.SplitPattern(glob)
+		real, err := resolve(base)
+		if err != nil || real == base {
+			return false
+		}
+		ok, _ := doublestar.Match(strings.TrimSuffix(filepath.ToSlash(real), "/")+"/"+rest, filepath.ToSlash(name))
+		return ok
+	})
+}
+
+// urlVerdict judges a URL.
+func urlVerdict(s string, allow, deny []string) verdict {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" {
+		return silent
+	}
+	if slices.ContainsFunc(deny, func(p string) bool { return matchesURL(p, u, false) }) {
+		return refused
+	}
+	if u.User == nil && slices.ContainsFunc(allow, func(p string) bool { return matchesURL(p, u, true) }) {
+		return granted
+	}
+	return silent
+}
+
+// matchesURL matches [SCHEME://]HOST[:PORT][/PATH] with a URL: *.HOST is every host
+// below HOST, PATH is what its path begins with, whole segments. Without a scheme it
+// is http or https, without a port the scheme's. A denial is about every port and,
+// unless it names one, every path.
+func matchesURL(pattern string, u *url.URL, exact bool) bool {
+	scheme, rest, named := strings.Cut(pattern, "://")
+	if !named {
+		scheme, rest = "", pattern
+	}
+	host, prefix, _ := strings.Cut(rest, "/")
+	host, port, _ := strings.Cut(strings.ToLower(host), ":")
+	have := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	switch sub, any := strings.CutPrefix(host, "*."); {
+	case scheme != "" && !strings.EqualFold(scheme, u.Scheme), scheme == "" && u.Scheme != "http" && u.Scheme != "https":
+		return false
+	case any && !strings.HasSuffix(have, "."+sub), !any && have != host:
+		return false
+	case (exact || port != "") && portOf(u) != portOf(&url.URL{Scheme: u.Scheme, Host: "x:" + port}):
+		return false
+	}
+	prefix = strings.Trim(prefix, "/")
+	if prefix == "" {
+		return true
+	}
+	// Servers differ in what they make of these.
+	if exact && (strings.Contains(u.Path, "..") || strings.ContainsAny(u.Path, `\`) || strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")) {
+		return false
+	}
+	at := strings.Trim(path.Clean("/"+u.Path), "/")
+	return at == prefix || strings.HasPrefix(at, prefix+"/")
+}
+
+func portOf(u *url.URL) string {
+	switch p := u.Port(); {
+	case p != "":
+		return p
+	case u.Scheme == "http":
+		return "80"
+	default:
+		return "443"
+	}
+}

@@ -1,0 +1,179 @@
+package copilot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/github/copilot-sdk/go/rpc"
+)
+
+// shell is a request as the runtime makes one: it leaves redirections, assignments
+// and keywords out of the parts.
+func shell(text string, parts ...string) *rpc.PermissionRequestShell {
+	req := &rpc.PermissionRequestShell{FullCommandText: text}
+	for _, p := range parts {
+		req.CommandSegments = append(req.CommandSegments, rpc.PermissionRequestShellCommandSegment{FullCommandText: p})
+	}
+	return req
+}
+
+func TestCommandVerdict(t *testing.T) {
+	allow := []string{"git status", "git log", "go test", "wc", "make *-short", "cd"}
+	deny := []string{"rm", "git push"}
+	tests := []struct {
+		req  *rpc.PermissionRequestShell
+		want verdict
+	}{
+		{shell("git status", "git status"), granted},
+		{shell("git status --short", "git status --short"), granted},
+		{shell("git status && git log -3 | wc -l", "git status", "git log -3", "wc -l"), granted},
+		{shell("cd /src; go test ./... 2>&1 | wc -l", "cd /src", "go test ./...", "wc -l"), granted},
+		{shell("go test ./... >/dev/null 2>&1", "go test ./..."), granted},
+		{shell("make test-short", "make test-short"), granted},
+		{shell("make all", "make all"), silent},
+		{shell("git", "git"), silent},
+		{shell("git statusx", "git statusx"), silent},
+		{shell("git stash", "git stash"), silent},
+		{shell("git status && make all", "git status", "make all"), silent},
+		// What is no part of it, but in it.
+		{shell("wc -l > out", "wc -l"), silent},
+		{shell("wc -l < /etc/passwd", "wc -l"), silent},
+		{shell("PATH=/evil; git status", "git status"), silent},
+		{shell("PATH=/evil git status", "PATH=/evil git status"), silent},
+		{shell("git log $(id)", "git log $(id)", "id"), silent},
+		{shell("git log `id`", "git log `id`", "id"), silent},
+		{shell("git() { make all; }; git status", "make all", "git status"), silent},
+		{shell("for i in 1 2; do git status; done", "git status"), silent},
+		{shell("wc <<E\nhi\nE", "wc"), silent},
+		{shell("git status\\\n; x", "git status"), silent},
+		{shell(`git log "unterminated`, "git log"), silent},
+		{shell("git status"), silent},
+		{shell(""), silent},
+		// Denials see through quotes, paths, variables; and win.
+		{shell("git status && rm -rf x", "git status", "rm -rf x"), refused},
+		{shell("/bin/rm x", "/bin/rm x"), refused},
+		{shell(`r\m x`, `r\m x`), refused},
+		{shell(`"rm" x`, `"rm" x`), refused},
+		{shell("A=1 B=2 rm x", "A=1 B=2 rm x"), refused},
+		{shell("git log $(rm x)", "git log $(rm x)", "rm x"), refused},
+		{shell("git push --force", "git push --force"), refused},
+		{shell("rm x"), refused},
+		{shell("rmdir x", "rmdir x"), silent},
+	}
+	for _, tt := range tests {
+		if got := commandVerdict(tt.req, allow, deny); got != tt.want {
+			t.Errorf("%q: %d, want %d", tt.req.FullCommandText, got, tt.want)
+		}
+	}
+	redirected := shell("wc -l", "wc -l")
+	redirected.HasWriteFileRedirection = true
+	if got := commandVerdict(redirected, allow, deny); got != silent {
+		t.Errorf("with a redirection: %d", got)
+	}
+}
+
+func TestPathVerdict(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", filepath.Join(root, "home"))
+	cwd := filepath.Join(root, "cwd")
+	for _, d := range []string{"cwd/src/deep", "cwd/secret", "other", "home"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"cwd/src/out": "../../other", "also": "other", "cwd/src/key": "../secret"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allow := []string{"src/**", filepath.Join(root, "also") + "/**", "~/notes/*.md"}
+	deny := []string{"**/.env", "secret/**"}
+	for name, want := range map[string]verdict{
+		"src/a.go":                         granted,
+		"src/deep/new/a.go":                granted,
+		cwd + "/src/a.go":                  granted,
+		root + "/also/x":                   granted,
+		root + "/other/x":                  granted, // where also leads
+		root + "/home/notes/a.md":          granted,
+		root + "/home/notes/a.txt":         silent,
+		"a.go":                             silent,
+		"src/../a.go":                      silent,
+		"src/out/x":                        granted, // other, which the second glob allows
+		root + "/elsewhere/x":              silent,
+		"src/.env":                         refused,
+		"src/deep/../.env":                 refused,
+		"secret/x":                         refused,
+		"src/../secret/x":                  refused,
+		"src/key/x":                        refused,
+		"src/out/../cwd/secret/x":          refused, // as the system reads it
+		"src/" + string([]byte{0}) + "nul": silent,
+	} {
+		if got := pathVerdict(name, cwd, allow, deny); got != want {
+			t.Errorf("%q: %d, want %d", name, got, want)
+		}
+	}
+	if got := pathVerdict("src/out/x", cwd, []string{"src/**"}, nil); got != silent {
+		t.Errorf("a symlink out of what is allowed: %d", got)
+	}
+}
+
+func TestURLVerdict(t *testing.T) {
+	allow := []string{"docs.example", "*.pkg.example", "https://api.example/v1/", "http://127.0.0.1:8080"}
+	deny := []string{"evil.pkg.example", "docs.example/private"}
+	for s, want := range map[string]verdict{
+		"https://docs.example/":                    granted,
+		"http://DOCS.example./x?y":                 granted,
+		"https://a.b.pkg.example/x":                granted,
+		"https://api.example/v1":                   granted,
+		"https://api.example/v1/x":                 granted,
+		"http://127.0.0.1:8080/x":                  granted,
+		"https://docs.example:8443/":               silent,
+		"https://user@docs.example/":               silent,
+		"ftp://docs.example/":                      silent,
+		"https://pkg.example/":                     silent,
+		"https://notpkg.example/":                  silent,
+		"http://api.example/v1/x":                  silent,
+		"https://api.example/v10":                  silent,
+		"https://api.example/v1/../admin":          silent,
+		"https://api.example/v1/%2e%2e/admin":      silent,
+		"https://api.example/v1/..%2fadmin":        silent,
+		"https://docs.example.evil/":               silent,
+		"https://docs.example@evil.example/":       silent,
+		"http://127.0.0.1:8081/":                   silent,
+		"://":                                      silent,
+		"https://evil.pkg.example/":                refused,
+		"https://evil.pkg.example:99/":             refused,
+		"https://docs.example/private/x":           refused,
+		"https://docs.example/public/../private/x": refused,
+	} {
+		if got := urlVerdict(s, allow, deny); got != want {
+			t.Errorf("%s: %d, want %d", s, got, want)
+		}
+	}
+}
+
+// FuzzCommandVerdict: what is allowed has no part, and nothing between its parts,
+// that is not.
+func FuzzCommandVerdict(f *testing.F) {
+	f.Add("git status && git log", "git status", "git log")
+	f.Add("git status > x", "git status", "")
+	f.Add("git log `x`", "git log `x`", "x")
+	f.Fuzz(func(t *testing.T, text, first, second string) {
+		req := shell(text, first)
+		if second != "" {
+			req = shell(text, first, second)
+		}
+		if commandVerdict(req, []string{"git"}, []string{"rm"}) != granted {
+			return
+		}
+		for _, part := range req.CommandSegments {
+			if words := plainWords(part.FullCommandText); len(words) == 0 || words[0] != "git" {
+				t.Errorf("%q is allowed with part %q", text, part.FullCommandText)
+			}
+		}
+	})
+}

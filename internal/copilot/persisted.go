@@ -1,0 +1,310 @@
+package copilot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/git"
+	"tapgw/internal/protocol"
+)
+
+// Keys of a session's own metadata, in the runtime: what the next gateway must
+// know of it. Keys and tokens are not among them.
+const (
+	metaHost     = "tapgw/host"
+	metaLabel    = "tapgw/label"
+	metaProfile  = "tapgw/profile"
+	metaModel    = "tapgw/model"
+	metaEffort   = "tapgw/effort"
+	metaEndpoint = "tapgw/endpoint" // the URL that its request named
+	metaToken    = "tapgw/token"    // tokenOwn: its request brought a GitHub token
+
+	metaRepository = "tapgw/repository" // of its directory, when it started
+	metaBranch     = "tapgw/branch"
+)
+
+const tokenOwn = "own"
+
+// metadata is what is noted of a session when it starts.
+func (s *session) metadata() map[string]string {
+	model, effort := s.chosenModel()
+	at, _ := git.Of(s.cwd)
+	return map[string]string{
+		metaHost: Kind, metaLabel: s.label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.ownURL,
+		metaRepository: at.Repository, metaBranch: at.Branch, metaToken: map[bool]string{true: tokenOwn}[s.ownToken],
+	}
+}
+
+// keepMetadata notes something in the session's own metadata. Runtimes that have
+// none keep a session all the same.
+func (s *session) keepMetadata(ctx context.Context, c *conn, set map[string]string) error {
+	err := tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
+		_, err := c.sdk.RPC.Metadata.UpdateClientMetadata(ctx, &rpc.MetadataUpdateClientMetadataRequest{Set: set})
+		return err
+	})
+	if err != nil && !methodNotFound(err) {
+		return fmt.Errorf("noting what the session is: %w", err)
+	}
+	return nil
+}
+
+// Persisted implements [gateway.Keeper].
+func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]gateway.PersistedView, error) {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	p, err := r.process(ctx)
+	if err != nil {
+		return nil, fault(err)
+	}
+	// The runtime knows nothing of a repository where nobody sits at a terminal.
+	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) ([]sdk.SessionMetadata, error) {
+		return p.client.ListSessions(ctx, &sdk.SessionListFilter{WorkingDirectory: f.CWD})
+	})
+	if err != nil {
+		return nil, fault(fmt.Errorf("listing the sessions on disk: %w", err))
+	}
+	var views []gateway.PersistedView
+	var ids []string
+	for _, m := range list {
+		v := r.view(m)
+		if !m.IsRemote && (f.Repository == "" || v.Repository == f.Repository) && (f.Branch == "" || v.Branch == f.Branch) {
+			views, ids = append(views, v), append(ids, v.ID)
+		}
+	}
+	used, err := r.inUse(ctx, p, ids)
+	if err != nil {
+		return nil, fault(err)
+	}
+	for i := range views {
+		if slices.Contains(used, views[i].ID) {
+			views[i].State = gateway.PersistedInUse
+		}
+	}
+	slices.SortStableFunc(views, func(a, b gateway.PersistedView) int { return b.UsedAt.Compare(a.UsedAt) })
+	if f.Last > 0 && len(views) > f.Last {
+		views = views[:f.Last]
+	}
+	return views, nil
+}
+
+// view is a session on disk, as the runtime and the gateway that had it say.
+func (r *Runtime) view(m sdk.SessionMetadata) gateway.PersistedView {
+	noted := r.metadataOf(m.SessionID)
+	v := gateway.PersistedView{
+		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel], Profile: noted[metaProfile],
+		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary), State: gateway.PersistedStored,
+		StartedAt: m.StartTime.UTC().Truncate(time.Millisecond), UsedAt: m.ModifiedTime.UTC().Truncate(time.Millisecond),
+	}
+	if c := m.Context; c != nil {
+		v.CWD, v.Repository, v.Branch = c.WorkingDirectory, cmp.Or(c.Repository, v.Repository), cmp.Or(c.Branch, v.Branch)
+	}
+	return v
+}
+
+// Where the runtime keeps a session's own metadata, in its home. The SDK has a call
+// that reads it of sessions that are not open, and can't decode the answer.
+const (
+	sessionsDir  = "session-state"
+	metadataFile = "client-metadata.json"
+)
+
+func (r *Runtime) sessionDir(id string) string {
+	return filepath.Join(cmp.Or(r.o.Home, configs.Home()), sessionsDir, filepath.Base(id))
+}
+
+// metadataOf reads what gateways noted of a session; nil for one of which there is
+// nothing, or nothing that we know how to read.
+func (r *Runtime) metadataOf(id string) map[string]string {
+	data, err := os.ReadFile(filepath.Join(r.sessionDir(id), metadataFile))
+	if err != nil {
+		return nil // of another program, or of an older runtime
+	}
+	var kept struct {
+		Version  int               `json:"version"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	if json.Unmarshal(data, &kept) != nil || kept.Version != 1 {
+		return nil
+	}
+	return kept.Metadata
+}
+
+// inUse returns those of the sessions that another process has.
+func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	got, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*rpc.SessionsCheckInUseResult, error) {
+		return p.client.RPC.Sessions.CheckInUse(ctx, &rpc.SessionsCheckInUseRequest{SessionIDs: ids})
+	})
+	switch {
+	case err != nil && methodNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking who uses the sessions on disk: %w", err)
+	}
+	return slices.DeleteFunc(got.InUse, func(id string) bool {
+		holders := r.holders(id)
+		return len(holders) > 0 && !slices.ContainsFunc(holders, func(pid int) bool { return !zombie(pid) })
+	}), nil
+}
+
+// holders are the processes that say that they have a session.
+func (r *Runtime) holders(id string) (pids []int) {
+	files, _ := filepath.Glob(filepath.Join(r.sessionDir(id), "inuse.*.lock"))
+	for _, file := range files {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "inuse."), ".lock")); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// zombie reports whether a process has ended, and nobody asked how: the runtime
+// takes it for one that lives. Of a gateway that was killed, the runtime becomes
+// that in a container where nothing sees to orphans.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+// sessionID fits what the runtime takes for the id of a session.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// stored is a session on disk that nobody uses.
+func (r *Runtime) stored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {
+	if !sessionID.MatchString(id) {
+		return nil, gateway.NotPersisted(id)
+	}
+	m, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*sdk.SessionMetadata, error) {
+		return p.client.GetSessionMetadata(ctx, id)
+	})
+	switch {
+	case err != nil:
+		return nil, fault(fmt.Errorf("looking for session %s on disk: %w", id, err))
+	case m == nil:
+		return nil, gateway.NotPersisted(id)
+	}
+	used, err := r.inUse(ctx, p, []string{id})
+	if err != nil {
+		return nil, fault(err)
+	}
+	if len(used) > 0 {
+		who := "another process"
+		if pids := r.holders(id); len(pids) > 0 {
+			who = fmt.Sprintf("process %d", pids[0])
+		}
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("session %q is in use by %s, a terminal's or another gateway's: end it there first", id, who)}
+	}
+	return m, nil
+}
+
+// Resume implements [gateway.Keeper].
+func (r *Runtime) Resume(ctx context.Context, g *gateway.Gateway, id string, req gateway.ResumeRequest) (*gateway.Session, error) {
+	return registered(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
+}
+
+func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequest, reg register) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	p, err := r.process(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	m, err := r.stored(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	start, err := again(req.StartRequest, m, r.metadataOf(id))
+	if err != nil {
+		return err
+	}
+	s, err := r.newSession(id, start)
+	if err != nil {
+		return err
+	}
+	return r.open(ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg)
+}
+
+// again is how a session was started, with what a request says over it.
+func again(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string) (gateway.StartRequest, error) {
+	req.Host = Kind
+	if m.Context != nil {
+		req.CWD = cmp.Or(req.CWD, m.Context.WorkingDirectory)
+	}
+	if info, err := os.Stat(req.CWD); req.CWD != "" && (err != nil || !info.IsDir()) {
+		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("cwd: the session's directory %q is no more; name another", req.CWD)}
+	}
+	if own := noted[metaEndpoint]; own != "" && req.ProviderURL == "" && req.Profile == "" {
+		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("providerUrl: missing; the session was started on the endpoint %s, of which no key is kept: name it again", own)}
+	}
+	if noted[metaToken] == tokenOwn && req.GitHubToken == "" && req.Profile == "" {
+		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "githubToken: missing; the session was started with a GitHub token of its own, which is not kept: name it again"}
+	}
+	// A model of one profile may be none of another's.
+	if req.Profile == "" || req.Profile == noted[metaProfile] {
+		req.Profile = noted[metaProfile]
+		req.Model, req.Effort = cmp.Or(req.Model, noted[metaModel]), cmp.Or(req.Effort, noted[metaEffort])
+	}
+	req.Label = cmp.Or(req.Label, noted[metaLabel], git.Label(req.CWD))
+	return req, nil
+}
+
+// reopen brings a session back from the disk.
+func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
+	gen := s.nextGen()
+	cfg := s.resumeConfig(gen)
+	cfg.ContinuePendingWork = &carryOn
+	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		return p.client.ResumeSession(ctx, s.id, cfg)
+	})
+	if err != nil {
+		return err
+	}
+	c := &conn{p: p, sdk: resumed, gen: gen}
+	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+		return err
+	}
+	if err := s.settleIn(ctx, c); err != nil {
+		return err
+	}
+	return s.recollect(ctx, c, carryOn)
+}
+
+// Delete implements [gateway.Keeper].
+func (r *Runtime) Delete(ctx context.Context, id string) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	p, err := r.process(ctx)
+	if err != nil {
+		return fault(err)
+	}
+	if _, err := r.stored(ctx, p, id); err != nil {
+		return err
+	}
+	_, err = askClient(ctx, p, askTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.client.DeleteSession(ctx, id)
+	})
+	if err != nil {
+		return fault(fmt.Errorf("deleting the session: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package copilot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// customTools are the tools that providers give a session.
+const customTools = "custom:*"
+
+// normal makes the profiles usable: a zero one is what no file says anything of,
+// and an endpoint that Options name by itself is that of every session.
+func (o *Options) normal() {
+	if reflect.ValueOf(o.Profile).IsZero() {
+		o.Profile = configs.DefaultProfile()
+	}
+	if o.ProviderURL != "" && o.Profile.Provider.URL == "" {
+		o.Profile.Provider.URL, o.Profile.Provider.Models = o.ProviderURL, o.Models
+	}
+}
+
+// onGitHub reports whether there may be sessions on GitHub's models.
+func (o *Options) onGitHub() bool {
+	for _, p := range o.Profiles {
+		if p.Provider.URL == "" {
+			return true
+		}
+	}
+	return o.Profile.Provider.URL == ""
+}
+
+// chosen returns what a request starts a session with: the profile that it names
+// with what it says itself over it.
+func (o *Options) chosen(req gateway.StartRequest) (configs.Profile, error) {
+	p := o.Profile
+	if req.Profile != "" {
+		named, ok := o.Profiles[req.Profile]
+		if !ok {
+			return p, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("profile: there is no profile %q; %s", req.Profile, o.profileNames())}
+		}
+		p = named
+	}
+	p.Model, p.Effort = cmp.Or(req.Model, p.Model), cmp.Or(req.Effort, p.Effort)
+	if req.ProviderURL != "" {
+		p.Provider = configs.DefaultProfile().Provider
+		p.Provider.URL = req.ProviderURL
+	}
+	return p, nil
+}
+
+func (o *Options) profileNames() string {
+	if len(o.Profiles) == 0 {
+		return "tapgw.toml has none: write a table [copilot.profile.NAME]"
+	}
+	return "there are " + strings.Join(slices.Sorted(maps.Keys(o.Profiles)), ", ")
+}
+
+// fixed is the part of a session's description that stays as it is for its life:
+// what the files say that a profile names is read now, once.
+func fixed(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
+	c := &sdk.SessionConfig{
+		ClientName:                     clientName,
+		WorkingDirectory:               cwd,
+		AdditionalDirectories:          p.Directories,
+		ConfigDirectory:                p.ConfigDir,
+		EnableConfigDiscovery:          unless(p.ConfigDiscovery, false),
+		ReasoningSummary:               sdk.ReasoningSummary(p.ReasoningSummary),
+		ContextTier:                    sdk.ContextTier(p.ContextTier),
+		AvailableTools:                 withCustom(p.AvailableTools),
+		ExcludedTools:                  p.ExcludedTools,
+		ExcludedBuiltInAgents:          p.ExcludedAgents,
+		Agent:                          p.Agent,
+		EnableSkills:                   unless(p.Skills, true),
+		SkillDirectories:               p.SkillDirectories,
+		DisabledSkills:                 p.DisabledSkills,
+		DisabledMCPServers:             p.DisabledMCPServers,
+		Streaming:                      new(p.Streaming),
+		IncludeSubAgentStreamingEvents: new(false),
+		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: outputDir, Enabled: unless(p.LargeOutput.Enabled, true)},
+	}
+	d := configs.DefaultProfile()
+	if p.LargeOutput.MaxBytes != d.LargeOutput.MaxBytes {
+		c.LargeOutput.MaxSizeBytes = new(int64(p.LargeOutput.MaxBytes))
+	}
+	if f := p.Infinite; f != d.Infinite {
+		if !f.Enabled { // the runtime goes by its thresholds all the same
+			f.BackgroundThreshold, f.ExhaustionThreshold = 1, 1
+		}
+		c.InfiniteSessions = &sdk.InfiniteSessionConfig{Enabled: &f.Enabled, BackgroundCompactionThreshold: &f.BackgroundThreshold, BufferExhaustionThreshold: &f.ExhaustionThreshold}
+	}
+	if t := p.ToolSearch; t != d.ToolSearch {
+		c.ToolSearch = &sdk.ToolSearchConfig{Enabled: &t.Enabled, DeferThreshold: &t.Threshold}
+	}
+	i := p.Instructions
+	c.SkipCustomInstructions = unless(!i.Enabled, false)
+	c.EnableOnDemandInstructionDiscovery = unless(i.OnDemand, true)
+	c.InstructionDirectories = i.Directories
+	c.OrganizationCustomInstructions = unless(i.Organization, "")
+
+	text, err := textOf("system_message.file", p.SystemMessage.Text, p.SystemMessage.File)
+	if err != nil {
+		return nil, err
+	}
+	c.SystemMessage = &sdk.SystemMessageConfig{Mode: p.SystemMessage.Mode, Content: text}
+	if c.CustomAgents, err = customAgents(p.Agents); err != nil {
+		return nil, err
+	}
+	c.MCPServers, err = mcpServers(p.MCP, cwd)
+	return c, err
+}
+
+// unless is nil for what the runtime does by itself: its ways of doing so differ
+// by version and by model.
+func unless[T comparable](v, def T) *T {
+	if v == def {
+		return nil
+	}
+	return &v
+}
+
+// withCustom adds providers' tools to those that there are to be: the runtime has
+// them in any case, in most versions.
+func withCustom(tools []string) []string {
+	if len(tools) == 0 || slices.Contains(tools, customTools) {
+		return tools
+	}
+	return append(slices.Clip(tools), customTools)
+}
+
+// textOf is a text that is in the config, or in a file that it names.
+func textOf(key, text, file string) (string, error) {
+	if file == "" {
+		return text, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("reading %s in [copilot] of tapgw.toml: %v", key, err)}
+	}
+	return string(data), nil
+}
+
+func customAgents(agents map[string]configs.Agent) ([]sdk.CustomAgentConfig, error) {
+	var list []sdk.CustomAgentConfig
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		a := agents[name]
+		prompt, err := textOf("agents."+name+".prompt_file", a.Prompt, a.PromptFile)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, sdk.CustomAgentConfig{
+			Name: name, DisplayName: a.DisplayName, Description: a.Description, Prompt: prompt,
+			Tools: a.Tools, Model: a.Model, ReasoningEffort: a.Effort, Skills: a.Skills, Infer: unless(a.Infer, true),
+		})
+	}
+	return list, nil
+}
+
+func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]sdk.MCPServerConfig, error) {
+	var made map[string]sdk.MCPServerConfig
+	for name, m := range servers {
+		if made == nil {
+			made = map[string]sdk.MCPServerConfig{}
+		}
+		timeout := int(m.Timeout.Milliseconds())
+		if m.URL == "" {
+			made[name] = sdk.MCPStdioServerConfig{Command: m.Command[0], Args: m.Command[1:], Env: m.Env, WorkingDirectory: cmp.Or(m.CWD, cwd), Tools: m.Tools, Timeout: timeout}
+			continue
+		}
+		headers, err := expand("mcp."+name+".headers", m.Headers)
+		if err != nil {
+			return nil, err
+		}
+		made[name] = sdk.MCPHTTPServerConfig{URL: m.URL, Headers: headers, Tools: m.Tools, Timeout: timeout}
+	}
+	return made, nil
+}
+
+// expand puts the environment's variables into headers.
+func expand(key string, headers map[string]string) (map[string]string, error) {
+	var missing string
+	out := maps.Clone(headers)
+	for name, value := range out {
+		out[name] = configs.HeaderVariable.ReplaceAllStringFunc(value, func(m string) string {
+			v, ok := os.LookupEnv(m[2 : len(m)-1])
+			if !ok {
+				missing = fmt.Sprintf("%s.%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", key, name, m[2:len(m)-1])
+			}
+			return v
+		})
+	}
+	if missing != "" {
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: missing}
+	}
+	return out, nil
+}

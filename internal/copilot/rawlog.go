@@ -1,0 +1,65 @@
+package copilot
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// keepRaw gives the gateway an event as the runtime sent it, without the
+// session's secrets: a model may have got hold of one and say it.
+func (s *session) keepRaw(e sdk.SessionEvent) {
+	var data protocol.Raw
+	if unknown, ok := e.Data.(*rpc.RawSessionEventData); ok {
+		data = protocol.Raw(unknown.Raw)
+	} else {
+		data = rawJSON(e.Data)
+	}
+	for _, secret := range s.secrets() {
+		if bytes.Contains(data, []byte(secret)) {
+			data = bytes.ReplaceAll(data, []byte(secret), []byte(redacted))
+		}
+	}
+	s.calls.Runtime(gateway.RuntimeEvent{
+		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
+		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: data,
+	})
+}
+
+// secretHeader matches the names of headers of which the value lets somebody in.
+var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
+
+const (
+	redacted = "******"
+	// What is shorter is no secret, and would blacken half of every text.
+	leastSecret = 8
+)
+
+// secrets are the session's, as JSON text has them.
+func (s *session) secrets() []string {
+	var secrets []string
+	add := func(secret string) {
+		if len(secret) >= leastSecret {
+			quoted := rawJSON(secret)
+			secrets = append(secrets, string(quoted[1:len(quoted)-1]))
+		}
+	}
+	add(s.githubToken)
+	if p := s.provider; p != nil {
+		add(p.APIKey)
+		add(p.BearerToken)
+		for name, value := range p.Headers {
+			if secretHeader.MatchString(name) {
+				add(value)
+				add(value[strings.LastIndexByte(value, ' ')+1:]) // behind "Bearer"
+			}
+		}
+	}
+	return secrets
+}

@@ -1,0 +1,101 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	sdk "github.com/github/copilot-sdk/go"
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// providerWait is how long a call that was pending when its gateway died waits for
+// a provider with its tool: providers come back within seconds.
+const providerWait = time.Minute
+
+// recalled is how many events of a session's past are kept for those who follow it.
+const recalled = 2000
+
+// recollect reads the past of a session that was resumed, and finds what it goes on
+// with: the runtime does not ask again for tool calls that it was waiting for.
+func (s *session) recollect(ctx context.Context, c *conn, carryOn bool) error {
+	events, err := ask(ctx, c.p, createTimeout, c.sdk.GetEvents)
+	if err != nil {
+		return fmt.Errorf("reading the session's history: %w", err)
+	}
+	past := item{gen: c.gen, history: events[max(0, len(events)-recalled):]}
+	defer func() { s.items.push(past) }()
+	if !carryOn {
+		return nil
+	}
+	past.pending = pendingCalls(events)
+	activity, err := ask(ctx, c.p, askTimeout, c.sdk.RPC.Metadata.Activity)
+	if err != nil && !methodNotFound(err) {
+		return fmt.Errorf("asking what the session does: %w", err)
+	}
+	past.carryOn = len(past.pending) > 0 || activity != nil && activity.HasActiveWork
+	return nil
+}
+
+// pendingCalls are the calls of our tools that were asked for and not answered.
+func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
+	var pending []*rpc.ExternalToolRequestedData
+	for _, e := range events {
+		switch d := e.Data.(type) {
+		case *rpc.ExternalToolRequestedData:
+			pending = append(pending, d)
+		case *rpc.ExternalToolCompletedData:
+			pending = slices.DeleteFunc(pending, func(p *rpc.ExternalToolRequestedData) bool { return p.RequestID == d.RequestID })
+		case *rpc.ToolExecutionCompleteData:
+			pending = slices.DeleteFunc(pending, func(p *rpc.ExternalToolRequestedData) bool { return p.ToolCallID == d.ToolCallID })
+		}
+	}
+	return pending
+}
+
+// recall shows the past of the session, and goes on with the turn that ran when it
+// was lost, if that is asked for.
+func (t *turn) recall(it item) {
+	for _, e := range it.history {
+		t.s.keepRaw(e)
+	}
+	if !it.carryOn {
+		return
+	}
+	t.busy()
+	c := t.conn()
+	for _, d := range it.pending {
+		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName))
+		if c != nil {
+			t.s.callBy(c, d, t.s.callAgain)
+		}
+	}
+}
+
+// callAgain makes a call that was pending, once a provider with its tool is there.
+// What its gates said before nobody knows any more.
+func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outcome {
+	late := time.NewTimer(providerWait)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		there := slices.ContainsFunc(s.tools, func(t gateway.Tool) bool { return t.Name == call.Name })
+		changed := s.toolsSet
+		s.mu.Unlock()
+		if there {
+			call.AskGates = true
+			return s.calls.CallTool(ctx, call)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: "the call was ended"}
+		case <-late.C:
+			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: fmt.Sprintf("the provider of %s did not come back within %v", call.Name, providerWait)}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// How much is kept for who looks for a fault.
+const (
+	callsNoted     = 200
+	errorsNoted    = 100
+	gatesNoted     = 100
+	latenciesNoted = 256 // of each provider
+)
+
+// CodeSession is the code of an error that a session had, beside those of the
+// wire.
+const CodeSession = "SESSION_ERROR"
+
+// diag is what happened lately. Noting a call costs no allocation: a lock, and a
+// place in a ring. Its lock is a leaf; it guards the latencies of providers too.
+type diag struct {
+	mu     sync.Mutex
+	calls  ring[callNote]
+	errors ring[errorNote]
+	gates  ring[gateNote]
+}
+
+func newDiag() diag {
+	return diag{calls: newRing[callNote](callsNoted), errors: newRing[errorNote](errorsNoted), gates: newRing[gateNote](gatesNoted)}
+}
+
+// ring keeps the newest of what is added.
+type ring[T any] struct {
+	items []T
+	added uint64
+}
+
+func newRing[T any](most int) ring[T] { return ring[T]{items: make([]T, most)} }
+
+// next is where the next one goes.
+func (r *ring[T]) next() *T {
+	at := &r.items[r.added%uint64(len(r.items))]
+	r.added++
+	return at
+}
+
+// newest lists what is kept, newest first.
+func (r *ring[T]) newest() []T {
+	n := min(r.added, uint64(len(r.items)))
+	list := make([]T, n)
+	for i := range list {
+		list[i] = r.items[(r.added-1-uint64(i))%uint64(len(r.items))]
+	}
+	return list
+}
+
+type callNote struct {
+	id                      uuid.UUID // zero where no provider had it
+	session, provider, tool string
+	begun                   int64 // Unix nanoseconds
+	took                    time.Duration
+	code                    protocol.Code
+}
+
+type errorNote struct {
+	at                               time.Time
+	session, provider, code, message string
+}
+
+type gateNote struct {
+	at                                        time.Time
+	session, provider, tool, decision, reason string
+	took                                      time.Duration
+}
+
+// latencies are how long a provider's last calls took. Guarded by diag.mu.
+type latencies struct {
+	last          [latenciesNoted]uint32 // microseconds
+	calls, errors uint64
+}
+
+// noteCall notes how a call ended. k.tool is what had it last, if anything.
+func (d *diag) noteCall(k *call, o *Outcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.calls.next()
+	*n = callNote{id: k.id, session: k.session.id, tool: k.name, begun: k.begun.UnixNano(), took: o.Duration, code: o.ErrorCode}
+	if k.tool == nil {
+		return
+	}
+	n.provider = k.tool.provider.name
+	l := k.tool.provider.took
+	l.last[l.calls%latenciesNoted] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
+	l.calls++
+	if o.Failed() {
+		l.errors++
+	}
+}
+
+func (d *diag) noteError(session, provider, code, message string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*d.errors.next() = errorNote{time.Now(), session, provider, code, brief(message)}
+}
+
+// decided notes what came of a rule that was asked, or that denied by itself.
+func (s *Session) decided(r *rule, tool, decision, reason string, begun time.Time) {
+	d := &s.g.diag
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	*d.gates.next() = gateNote{at: now, session: s.id, provider: r.provider.name, tool: tool, decision: decision, reason: brief(reason), took: now.Sub(begun)}
+}
+
+// Diagnostics is what happened lately, newest first, for who looks for a fault.
+type Diagnostics struct {
+	Calls     []CallView         `json:"calls"`
+	Errors    []ErrorView        `json:"errors"`
+	Gates     []GateView         `json:"gates"`
+	Providers []ProviderLoadView `json:"providers"`
+	Pushes    []PushBudgetView   `json:"pushes"`
+}
+
+// CallView is a tool call that ended.
+type CallView struct {
+	ID         string        `json:"id"` // "" where no provider had it
+	Session    string        `json:"session"`
+	Provider   string        `json:"provider"`
+	Tool       string        `json:"tool"`
+	StartedAt  time.Time     `json:"startedAt"`
+	DurationMs float64       `json:"durationMs"`
+	Outcome    string        `json:"outcome"` // ok, failed
+	ErrorCode  protocol.Code `json:"errorCode,omitempty"`
+}
+
+// Outcomes of a call.
+const (
+	OutcomeOK     = "ok"
+	OutcomeFailed = "failed"
+)
+
+// ErrorView is an error that a provider was told, or that a session had.
+type ErrorView struct {
+	At       time.Time `json:"at"`
+	Session  string    `json:"session,omitempty"`
+	Provider string    `json:"provider,omitempty"`
+	Code     string    `json:"code"`
+	Message  string    `json:"message"`
+}
+
+// GateView is what a gate decided, or a rule that denies by itself.
+type GateView struct {
+	At         time.Time `json:"at"`
+	Session    string    `json:"session"`
+	Provider   string    `json:"provider"`
+	Tool       string    `json:"tool"`
+	Decision   string    `json:"decision"` // allow, deny, context
+	Reason     string    `json:"reason,omitempty"`
+	DurationMs float64   `json:"durationMs"`
+}
+
+// ProviderLoadView is how a connected provider's calls went: all of them, and the
+// last 256 for how long they took.
+type ProviderLoadView struct {
+	ID       string  `json:"id"`
+	Name     string  `json:"name"`
+	Instance string  `json:"instance"`
+	Calls    uint64  `json:"calls"`
+	Errors   uint64  `json:"errors"`
+	InFlight int     `json:"inFlight"`
+	P50Ms    float64 `json:"p50Ms"`
+	P99Ms    float64 `json:"p99Ms"`
+}
+
+// PushBudgetView is what a provider has used of its pushes a second to a session,
+// and how many were refused.
+type PushBudgetView struct {
+	Provider string `json:"provider"`
+	Session  string `json:"session"`
+	Used     int    `json:"used"`
+	Limit    int    `json:"limit"`
+	Dropped  uint64 `json:"dropped"`
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Diagnostics returns what happened lately.
+func (g *Gateway) Diagnostics() Diagnostics {
+	view := Diagnostics{Calls: []CallView{}, Errors: []ErrorView{}, Gates: []GateView{}, Providers: []ProviderLoadView{}, Pushes: []PushBudgetView{}}
+	took := map[string]*latencies{}
+	g.mu.Lock()
+	for c := range g.conns {
+		if c.provider != nil {
+			took[c.provider.id] = c.provider.took
+		}
+	}
+	sessions := slices.Clone(g.order)
+	g.mu.Unlock()
+	for _, p := range g.Providers() {
+		if l := took[p.ID]; l != nil {
+			load := ProviderLoadView{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
+			g.diag.load(&load, l)
+			view.Providers = append(view.Providers, load)
+		}
+	}
+	for _, s := range sessions {
+		view.Pushes = append(view.Pushes, s.pushBudgets()...)
+	}
+	d := &g.diag
+	d.mu.Lock()
+	calls, errors, gates := d.calls.newest(), d.errors.newest(), d.gates.newest()
+	d.mu.Unlock()
+	for _, n := range calls {
+		v := CallView{Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(), DurationMs: milliseconds(n.took), Outcome: OutcomeOK, ErrorCode: n.code}
+		if n.code != "" {
+			v.Outcome = OutcomeFailed
+		}
+		if n.id != uuid.Nil {
+			v.ID = n.id.String()
+		}
+		view.Calls = append(view.Calls, v)
+	}
+	for _, n := range errors {
+		view.Errors = append(view.Errors, ErrorView{n.at.UTC(), n.session, n.provider, n.code, n.message})
+	}
+	for _, n := range gates {
+		view.Gates = append(view.Gates, GateView{n.at.UTC(), n.session, n.provider, n.tool, n.decision, n.reason, milliseconds(n.took)})
+	}
+	return view
+}
+
+// load reads a provider's counters.
+func (d *diag) load(v *ProviderLoadView, l *latencies) {
+	d.mu.Lock()
+	v.Calls, v.Errors = l.calls, l.errors
+	last := slices.Clone(l.last[:min(l.calls, latenciesNoted)])
+	d.mu.Unlock()
+	if len(last) == 0 {
+		return
+	}
+	slices.Sort(last)
+	at := func(percent int) float64 { return float64(last[(len(last)-1)*percent/100]) / 1000 }
+	v.P50Ms, v.P99Ms = at(50), at(99)
+}
+
+// pushBudgets lists the budgets of those who pushed to the session, by name.
+func (s *Session) pushBudgets() []PushBudgetView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []PushBudgetView
+	for _, p := range s.pushers {
+		used := protocol.PushRate - int(p.limit.Tokens())
+		list = append(list, PushBudgetView{Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate), Limit: protocol.PushRate, Dropped: p.dropped})
+	}
+	slices.SortFunc(list, func(a, b PushBudgetView) int { return cmp.Compare(a.Provider, b.Provider) })
+	return list
+}

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tapgw/internal/protocol"
+)
+
+// happened is what a happening says.
+func happened(h Happening) string {
+	switch w := h.What.(type) {
+	case TimelineLine:
+		return w.Message
+	case LiveLine:
+		return w.Event.Delta
+	case HistoryRow:
+		return w.Event
+	}
+	return fmt.Sprintf("%+v", h.What)
+}
+
+// readHappenings takes n happenings.
+func readHappenings(t *testing.T, f *Follower, n int) (texts []string, at Place) {
+	t.Helper()
+	for len(texts) < n {
+		list, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatalf("after %d of %d: %v", len(texts), n, err)
+		}
+		if len(list) > 3*followAtOnce+1 {
+			t.Errorf("%d happenings at once", len(list))
+		}
+		for _, h := range list {
+			texts, at = append(texts, happened(h)), h.At
+		}
+	}
+	return texts, at
+}
+
+// Whatever happens in whatever order, followers get it in that order, from where
+// they want it, and go on from any place where one has been.
+func TestFollow(t *testing.T) {
+	_, s, _ := joined(t)
+	var all []string
+	began := s.Follow(0)
+	do := func(n int) {
+		for range n {
+			text := fmt.Sprint(len(all))
+			switch kind := rand.IntN(20); { // bursts of more than is given at once
+			case kind == 0 && len(all)%50 == 0:
+				s.mu.Lock()
+				s.store(streamKey{"s", "p"}, HistoryRow{Event: text, Level: protocol.LevelKeep})
+				s.mu.Unlock()
+			case kind < 5:
+				s.Note(LogInfo, text)
+			default:
+				s.Event(Event{Callback: OnMessage, ID: "m", Delta: text})
+			}
+			all = append(all, text)
+		}
+	}
+	for range 20 {
+		do(1 + rand.IntN(150))
+		last := rand.IntN(len(all)) + 1
+		from := len(all) - last
+		f := s.Follow(last)
+		if rand.IntN(2) == 0 {
+			do(rand.IntN(20))
+		}
+		texts, at := readHappenings(t, f, len(all)-from)
+		if !slices.Equal(texts, all[from:]) {
+			t.Fatalf("the last %d are %q, want %q", last, texts, all[from:])
+		}
+		do(5)
+		if texts, _ := readHappenings(t, s.FollowFrom(at), 5); !slices.Equal(texts, all[len(all)-5:]) {
+			t.Fatalf("from %v: %q, want %q", at, texts, all[len(all)-5:])
+		}
+	}
+	if texts, _ := readHappenings(t, began, len(all)); !slices.Equal(texts, all) {
+		t.Error("the one who was there from the beginning has something else")
+	}
+	for _, at := range []Place{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
+		if s.FollowFrom(at) != nil {
+			t.Errorf("the session was never at %v", at)
+		}
+	}
+}
+
+// Who is far behind hears what it has lost, and nothing twice.
+func TestFollowLost(t *testing.T) {
+	g := New(Options{Starters: map[string]Starter{HostLocal: LocalStarter{}}})
+	s, err := g.Start(t.Context(), StartRequest{Host: HostLocal, CWD: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := s.Follow(0)
+	const lines = 3*timelineKept + 7
+	for i := range lines {
+		s.Note(LogInfo, fmt.Sprint(i))
+	}
+	list, err := f.Next(t.Context())
+	if lost := (Lost{Timeline: lines - timelineKept}); err != nil || list[0].What != lost || list[0].At != (Place{Timeline: list[1].At.Timeline - 1, Live: list[1].At.Live, Stream: list[1].At.Stream}) {
+		t.Fatalf("got %+v, %v, want %+v", list[:2], err, lost)
+	}
+	if got, want := happened(list[1]), fmt.Sprint(lines-timelineKept); got != want {
+		t.Errorf("it goes on with %s, want %s", got, want)
+	}
+	if texts, _ := readHappenings(t, f, timelineKept-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
+		t.Errorf("it ends with %s", texts[len(texts)-1])
+	}
+	if err := s.Stop(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Next(t.Context())
+	}
+	if !errors.Is(err, ErrSessionEnded) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// Keeper is a [Starter] whose sessions stay on disk when they end, however they
+// do: stopped, or lost with the gateway.
+type Keeper interface {
+	Starter
+	// Persisted lists the sessions on disk, the last used first.
+	Persisted(ctx context.Context, f PersistedFilter) ([]PersistedView, error)
+	// Resume brings a session back under its id, with its history, and
+	// registers it as [Starter.Start] does.
+	Resume(ctx context.Context, g *Gateway, id string, r ResumeRequest) (*Session, error)
+	// Delete removes a session from the disk.
+	Delete(ctx context.Context, id string) error
+}
+
+// PersistedFilter says which sessions on disk; empty members are for all.
+type PersistedFilter struct {
+	CWD        string // exact
+	Repository string // owner/name
+	Branch     string
+	Last       int // so many at most
+}
+
+// PersistedView is a session on disk as people see it. Label, Host, Model and
+// Profile are what a gateway noted, empty for sessions of other programs.
+type PersistedView struct {
+	ID         string    `json:"id"`
+	Label      string    `json:"label"`
+	Host       string    `json:"host"`
+	Model      string    `json:"model"`
+	Profile    string    `json:"profile"`
+	CWD        string    `json:"cwd"`
+	Repository string    `json:"repository"`
+	Branch     string    `json:"branch"`
+	Summary    string    `json:"summary"`
+	State      string    `json:"state"` // PersistedStored, PersistedLive or PersistedInUse
+	StartedAt  time.Time `json:"startedAt"`
+	UsedAt     time.Time `json:"usedAt"`
+}
+
+// States of a session on disk.
+const (
+	PersistedStored = "stored" // it can be resumed
+	PersistedLive   = "live"   // it is a session of this gateway
+	PersistedInUse  = "inUse"  // another process has it
+)
+
+// ResumeRequest says how to resume a session; empty members are as they were.
+type ResumeRequest struct {
+	StartRequest // Host, CWD and Label are its own
+	// Continue goes on with what was pending: calls of tools are made, questions
+	// are asked again. Else what was pending is told to be interrupted.
+	Continue bool
+}
+
+// keepers lists the starters that keep sessions, by kind of host.
+func (g *Gateway) keepers() []Keeper {
+	var list []Keeper
+	for _, kind := range slices.Sorted(maps.Keys(g.starters)) {
+		if k, ok := g.starters[kind].(Keeper); ok {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Persisted lists the sessions on disk, the last used first.
+func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]PersistedView, error) {
+	views := []PersistedView{}
+	for _, k := range g.keepers() {
+		list, err := k.Persisted(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, list...)
+	}
+	for i, v := range views {
+		if _, live := g.Session(v.ID); live {
+			views[i].State = PersistedLive
+		}
+	}
+	slices.SortStableFunc(views, func(a, b PersistedView) int { return b.UsedAt.Compare(a.UsedAt) })
+	if f.Last > 0 && len(views) > f.Last {
+		views = views[:f.Last]
+	}
+	return views, nil
+}
+
+// Resume makes a session on disk one of the gateway's again.
+func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Session, error) {
+	if _, live := g.Session(id); live {
+		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("session %q runs in this gateway already", id))
+	}
+	return onDisk(g, id, func(k Keeper) (*Session, error) { return k.Resume(ctx, g, id, r) })
+}
+
+// DeletePersisted removes a session from the disk. One that runs is refused.
+func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
+	if _, live := g.Session(id); live {
+		return faultf(protocol.CodeInvalidState, fmt.Sprintf("session %q runs in this gateway: stop it first", id))
+	}
+	_, err := onDisk(g, id, func(k Keeper) (struct{}, error) { return struct{}{}, k.Delete(ctx, id) })
+	return err
+}
+
+// onDisk asks one keeper after the other until one has the session.
+func onDisk[T any](g *Gateway, id string, do func(Keeper) (T, error)) (T, error) {
+	for _, k := range g.keepers() {
+		v, err := do(k)
+		if !IsNotPersisted(err) {
+			return v, err
+		}
+	}
+	var none T
+	return none, NotPersisted(id)
+}
+
+// NotPersisted is the error of a [Keeper] that has no such session on disk.
+func NotPersisted(id string) error {
+	return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not on disk", id), SessionID: id}
+}
+
+// IsNotPersisted recognises the error of [NotPersisted].
+func IsNotPersisted(err error) bool {
+	e, ok := err.(*protocol.Error) //nolint:errorlint // as it was made
+	return ok && e.Code == protocol.CodeInvalidSession
+}
+
+// ModelHost is a [Host] that can go on with another model.
+type ModelHost interface {
+	// SetModel changes the model from the next request on; an empty effort is
+	// left to the host. The error names the field that is wrong.
+	SetModel(ctx context.Context, model, effort string) error
+}
+
+// SetModel changes the model of a session that runs.
+func (s *Session) SetModel(ctx context.Context, model, effort string) error {
+	h, ok := s.host.(ModelHost)
+	if !ok {
+		return faultf(protocol.CodeInvalidState, fmt.Sprintf("a session of host %s has no model to change", s.info.Kind))
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	if err := h.SetModel(ctx, model, effort); err != nil {
+		return err
+	}
+	s.Update("", model)
+	return nil
+}

@@ -1,0 +1,374 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// Kinds of questions.
+const (
+	QuestionPermission = "permission" // may something be done? answered with a decision
+	QuestionInput      = "input"      // the model asks; answered with text
+	QuestionForm       = "form"       // answered with content that its schema allows
+)
+
+// Decisions. DecideDeny also declines an input or a form.
+const (
+	DecideOnce    = "once"
+	DecideSession = "session" // and whatever is the same, as long as the session lasts
+	DecideDeny    = "deny"
+)
+
+// DefaultAnswerTimeout is how long a question waits for a person.
+const DefaultAnswerTimeout = 5 * time.Minute
+
+// maxQuestions is how many questions of one session may wait at once.
+const maxQuestions = 1000
+
+// ErrUnanswered ends a question that nobody answered in time. A host takes it for
+// a refusal.
+var ErrUnanswered = errors.New("nobody answered in time")
+
+// errWithdrawn ends a question whose turn was interrupted.
+var errWithdrawn = errors.New("the turn was interrupted")
+
+// errNotNeeded ends a question that its host no longer waits for.
+var errNotNeeded = errors.New("the session does not wait for it any more")
+
+// Question is what a host wants of a person.
+type Question struct {
+	Kind    string
+	Message string
+	Detail  string        // more of it, "" for none: the command, the path
+	Choices []string      // of an input: what to choose from
+	Free    bool          // of an input: another answer than a choice may be given
+	Schema  protocol.Raw  // of a form: the JSON Schema of its content
+	Timeout time.Duration // 0: DefaultAnswerTimeout
+}
+
+// Answer is what a person said.
+type Answer struct {
+	Decision string       // of a permission; DecideDeny where an input or a form was declined
+	Text     string       // of an input; with a denial, what the model is told
+	Content  protocol.Raw // of a form: an object
+}
+
+// Denied reports whether the answer is a no.
+func (a Answer) Denied() bool { return a.Decision == DecideDeny }
+
+// QuestionView is a question that waits, as people see it.
+type QuestionView struct {
+	ID        string          `json:"id"`
+	Session   string          `json:"session"`
+	Kind      string          `json:"kind"`
+	Message   string          `json:"message"`
+	Detail    string          `json:"detail,omitempty"`
+	Choices   []string        `json:"choices,omitempty"`
+	Freeform  bool            `json:"freeform,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	AskedAt   time.Time       `json:"askedAt"`
+	ExpiresAt time.Time       `json:"expiresAt"`
+}
+
+// asked is a question that waits.
+type asked struct {
+	Question
+	view     QuestionView
+	schema   *protocol.Schema // of a form
+	answered chan Answer      // holds one
+	ended    chan struct{}    // closed when it is withdrawn
+}
+
+// questions are what waits for a person in all sessions. An id is never given
+// twice, not even by the next gateway: what a person answers is what they saw.
+// Its lock is a leaf.
+type questions struct {
+	prefix string
+	touch  func() // called at each change
+
+	mu    sync.Mutex
+	open  []*asked // oldest first
+	count uint64
+}
+
+func newQuestions() questions {
+	return questions{prefix: strings.ToLower(rand.Text()[:4]) + "-"}
+}
+
+// issue gives a question its id.
+func (qs *questions) issue(s *Session, q Question) (*asked, error) {
+	w := &asked{Question: q, answered: make(chan Answer, 1), ended: make(chan struct{})}
+	if q.Kind == QuestionForm {
+		var err error
+		if w.schema, err = protocol.CompileSchema(q.Schema); err != nil {
+			return nil, fmt.Errorf("asking: the form's schema: %w", err)
+		}
+	}
+	now := time.Now().UTC()
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	n := 0
+	for _, other := range qs.open {
+		if other.view.Session == s.id {
+			n++
+		}
+	}
+	if n >= maxQuestions {
+		return nil, fmt.Errorf("%d questions of the session wait already", n)
+	}
+	qs.count++
+	w.view = QuestionView{
+		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: clean(q.Message), Detail: clean(q.Detail),
+		Choices: q.Choices, Freeform: q.Kind == QuestionInput && q.Free, Schema: json.RawMessage(q.Schema),
+		AskedAt: now, ExpiresAt: now.Add(q.Timeout),
+	}
+	return w, nil
+}
+
+// put puts a question to whoever looks.
+func (qs *questions) put(w *asked) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.open = append(qs.open, w)
+	qs.touch()
+}
+
+// remove takes a question off the list; false when somebody else did.
+func (qs *questions) remove(w *asked) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	at := slices.Index(qs.open, w)
+	if at < 0 {
+		return false
+	}
+	qs.open = slices.Delete(qs.open, at, at+1)
+	qs.touch()
+	return true
+}
+
+// withdraw ends all questions of a session.
+func (qs *questions) withdraw(s *Session) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	before := len(qs.open)
+	qs.open = slices.DeleteFunc(qs.open, func(w *asked) bool {
+		if w.view.Session != s.id {
+			return false
+		}
+		close(w.ended)
+		return true
+	})
+	if len(qs.open) != before {
+		qs.touch()
+	}
+}
+
+// find returns the question of a session that an id means, "" for its only one.
+func (qs *questions) find(s *Session, id string) (*asked, error) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	var mine []*asked
+	var ids []string
+	for _, w := range qs.open {
+		if w.view.Session == s.id {
+			mine, ids = append(mine, w), append(ids, w.view.ID)
+		}
+	}
+	if id == "" {
+		switch len(mine) {
+		case 0:
+			return nil, faultf(protocol.CodeNotFound, "no question waits in this session")
+		case 1:
+			return mine[0], nil
+		}
+		return nil, faultf(protocol.CodeInvalidJSON, "question: several wait: "+strings.Join(ids, ", "))
+	}
+	if at := slices.Index(ids, id); at >= 0 {
+		return mine[at], nil
+	}
+	if qs.over(id) {
+		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("question %s is over: it was answered, its time was up or its turn ended", id))
+	}
+	return nil, faultf(protocol.CodeNotFound, fmt.Sprintf("question %q does not exist in this session", id))
+}
+
+// over reports whether an id was given and does not wait any more. Call with mu
+// held.
+func (qs *questions) over(id string) bool {
+	digits, ours := strings.CutPrefix(id, qs.prefix)
+	var n uint64
+	if _, err := fmt.Sscanf(digits, "%d", &n); !ours || err != nil || fmt.Sprint(n) != digits {
+		return false
+	}
+	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *asked) bool { return w.view.ID == id })
+}
+
+// Questions lists what waits for a person in all sessions, oldest first. Its
+// changes count among [Gateway.Changes].
+func (g *Gateway) Questions() []QuestionView {
+	g.questions.mu.Lock()
+	defer g.questions.mu.Unlock()
+	views := make([]QuestionView, len(g.questions.open))
+	for i, w := range g.questions.open {
+		views[i] = w.view
+	}
+	return views
+}
+
+// Ask implements [HostCalls].
+func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
+	q.Timeout = cmp.Or(q.Timeout, DefaultAnswerTimeout)
+	w, err := s.g.questions.issue(s, q)
+	if err != nil {
+		return Answer{}, err
+	}
+	id := w.view.ID
+	// Shown first: nobody can answer before.
+	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s", q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.text()))
+	s.g.questions.put(w)
+	timer := time.NewTimer(q.Timeout)
+	defer timer.Stop()
+	select {
+	case a := <-w.answered:
+		return a, nil
+	case <-timer.C:
+		err = ErrUnanswered
+	case <-w.ended:
+		err = errWithdrawn
+	case <-s.stopping:
+		err = ErrSessionEnded
+	case <-ctx.Done():
+		if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
+			err = errNotNeeded
+		}
+	}
+	// An answer that came at the same moment stands.
+	if !s.g.questions.remove(w) {
+		select {
+		case a := <-w.answered:
+			return a, nil
+		case <-w.ended:
+		}
+	}
+	level := LogInfo
+	if errors.Is(err, ErrUnanswered) {
+		level = LogWarning
+	}
+	s.show(level, sourceGateway, fmt.Sprintf("%s %s is over: %v", q.Kind, id, err))
+	return Answer{}, err
+}
+
+// text is a question in one line for the timeline.
+func (w *asked) text() string {
+	text := w.view.Message
+	if w.view.Detail != "" {
+		text += ": " + w.view.Detail
+	}
+	if len(w.Choices) > 0 {
+		text += " [" + strings.Join(w.Choices, " | ") + "]"
+	}
+	return inLine(text)
+}
+
+// inLine makes one line of a text, and not too long a one.
+func inLine(text string) string {
+	const most = 1000
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// Answer answers a question of the session: the one of an id, or for "" its only
+// one. The error names what is wrong with the answer, and leaves the question.
+func (s *Session) Answer(id string, a Answer) error {
+	w, err := s.g.questions.find(s, id)
+	if err != nil {
+		return err
+	}
+	if err := w.check(a); err != nil {
+		return err
+	}
+	if !s.g.questions.remove(w) {
+		_, err := s.g.questions.find(s, w.view.ID)
+		return err
+	}
+	// Before the host goes on: what comes of it stands below.
+	s.show(LogInfo, sourceGateway, fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.said(a)))
+	w.answered <- a
+	return nil
+}
+
+// said is an answer in one line for the timeline. What a form was filled in with may
+// be a secret; the timeline has the names of its fields.
+func (w *asked) said(a Answer) string {
+	text := a.Text
+	switch {
+	case a.Decision != "" && text != "":
+		text = a.Decision + " (" + text + ")"
+	case a.Decision != "":
+		text = a.Decision
+	case w.Kind == QuestionForm:
+		var fields []string
+		_ = protocol.Object(a.Content, func(name string, _ protocol.Raw) error {
+			fields = append(fields, name)
+			return nil
+		})
+		text = strings.Join(fields, ", ")
+	}
+	return inLine(text)
+}
+
+// check says why an answer is none to the question.
+func (w *asked) check(a Answer) error {
+	bad := func(field, format string, args ...any) error {
+		return faultf(protocol.CodeInvalidJSON, field+": "+fmt.Sprintf(format, args...))
+	}
+	decisions := []string{DecideDeny}
+	if w.Kind == QuestionPermission {
+		decisions = []string{DecideOnce, DecideSession, DecideDeny}
+	}
+	switch {
+	case a.Decision != "" && !slices.Contains(decisions, a.Decision):
+		return bad("decision", "%q is not one of %s, which a question of kind %s takes", a.Decision, strings.Join(decisions, ", "), w.Kind)
+	case w.Kind == QuestionPermission && a.Decision == "":
+		return bad("decision", "is required: %s", strings.Join(decisions, ", "))
+	case w.Kind == QuestionPermission && a.Text != "" && !a.Denied():
+		return bad("text", "goes with a denial only: it tells the model why")
+	case w.Kind != QuestionForm && a.Content != nil:
+		return bad("content", "is for questions of kind %s", QuestionForm)
+	case a.Decision != "":
+		return nil
+	case w.Kind == QuestionForm:
+		return w.checkForm(a)
+	case a.Text == "":
+		return bad("text", "is required: the answer, or decision %s to decline", DecideDeny)
+	case !w.Free && len(w.Choices) > 0 && !slices.Contains(w.Choices, a.Text):
+		return bad("text", "%q is not one of the choices: %s", a.Text, strings.Join(w.Choices, ", "))
+	}
+	return nil
+}
+
+func (w *asked) checkForm(a Answer) error {
+	switch {
+	case a.Text != "":
+		return faultf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")
+	case a.Content == nil:
+		return faultf(protocol.CodeInvalidJSON, "content: is required: an object that the form's schema allows, or decision deny to decline")
+	}
+	if err := w.schema.Check(a.Content); err != nil {
+		return faultf(protocol.CodeInvalidJSON, "content: "+err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// asking is a gateway with two sessions.
+func asking(t *testing.T) (*Gateway, *Session, *Session) {
+	t.Helper()
+	g := New(Options{})
+	var made []*Session
+	for _, id := range []string{"one", "two"} {
+		s, err := g.Register(SessionSpec{ID: id}, HostInfo{Kind: "test", Send: true, Interrupt: true, Turns: true}, quietHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, s)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	return g, made[0], made[1]
+}
+
+// asks puts a question and returns where its end comes.
+func asks(ctx context.Context, s *Session, q Question) chan string {
+	end := make(chan string, 1)
+	go func() {
+		a, err := s.Ask(ctx, q)
+		if err != nil {
+			end <- err.Error()
+			return
+		}
+		end <- strings.TrimSpace(a.Decision + " " + a.Text + string(a.Content))
+	}()
+	return end
+}
+
+func lines(s *Session) string {
+	list, _ := s.Timeline(0)
+	var b strings.Builder
+	for _, l := range list {
+		b.WriteString(l.Message + "\n")
+	}
+	return b.String()
+}
+
+func codeOf(err error) protocol.Code {
+	e, _ := errors.AsType[*protocol.Error](err)
+	if e == nil {
+		return ""
+	}
+	return e.Code
+}
+
+func TestQuestionAnsweredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, other := asking(t)
+		defer g.Watch()()
+		told := make(chan error, 1)
+		go func() { told <- g.WaitChange(t.Context(), g.Changes()) }()
+		synctest.Wait()
+		end := asks(t.Context(), s, Question{Kind: QuestionPermission, Message: "May it?", Detail: "rm \x1b[31mx"})
+		synctest.Wait()
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+		list := g.Questions()
+		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != "rm x" || list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
+			t.Fatalf("waits: %+v", list)
+		}
+		id := list[0].ID
+		for _, wrong := range []struct {
+			s    *Session
+			id   string
+			a    Answer
+			code protocol.Code
+			text string
+		}{
+			{s, "", Answer{}, protocol.CodeInvalidJSON, "decision: is required"},
+			{s, id, Answer{Decision: "maybe"}, protocol.CodeInvalidJSON, `decision: "maybe" is not one of once, session, deny`},
+			{s, id, Answer{Decision: DecideOnce, Text: "x"}, protocol.CodeInvalidJSON, "text: goes with a denial"},
+			{s, id, Answer{Decision: DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON, "content: is for"},
+			{s, "nope-1", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist"},
+			{s, id + "0", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist"},
+			{other, id, Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist in this session"},
+			{other, "", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "no question waits"},
+		} {
+			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code || !strings.Contains(err.Error(), wrong.text) {
+				t.Errorf("%q %+v: %v", wrong.id, wrong.a, err)
+			}
+		}
+		results := make(chan error, 10)
+		for range 10 {
+			go func() { results <- s.Answer(id, Answer{Decision: DecideSession}) }()
+		}
+		won := 0
+		for range 10 {
+			switch err := <-results; {
+			case err == nil:
+				won++
+			case codeOf(err) != protocol.CodeInvalidState || !strings.Contains(err.Error(), "is over"):
+				t.Errorf("one that came late: %v", err)
+			}
+		}
+		if got := <-end; won != 1 || got != DecideSession {
+			t.Errorf("%d answers were taken; the host got %q", won, got)
+		}
+		for _, want := range []string{"permission asked (" + id, ": May it?: rm x", "permission " + id + " answered by the user: session"} {
+			if !strings.Contains(lines(s), want) {
+				t.Errorf("the timeline lacks %q:\n%s", want, lines(s))
+			}
+		}
+	})
+}
+
+// However a question ends, the host learns it and the list forgets it.
+func TestQuestionEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(g *Gateway, s *Session, cancel context.CancelFunc)
+		want string
+	}{
+		"time":      {func(*Gateway, *Session, context.CancelFunc) { time.Sleep(time.Minute) }, ErrUnanswered.Error()},
+		"host":      {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
+		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Interrupt(context.Background(), "enough") }, "the turn was interrupted"},
+		"end":       {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") }, ErrSessionEnded.Error()},
+		"drain":     {func(g *Gateway, _ *Session, _ context.CancelFunc) { g.Drain(context.Background()) }, ErrSessionEnded.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s, other := asking(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				end := asks(ctx, s, Question{Kind: QuestionInput, Message: "Which?", Timeout: time.Minute})
+				synctest.Wait()
+				beside := asks(t.Context(), other, Question{Kind: QuestionInput, Message: "Other?", Timeout: time.Hour})
+				synctest.Wait()
+				list := g.Questions()
+				start := time.Now()
+				tc.do(g, s, cancel)
+				synctest.Wait()
+				if got := <-end; got != tc.want || time.Since(start) > time.Minute {
+					t.Errorf("ended with %q after %s", got, time.Since(start))
+				}
+				left := g.Questions()
+				if slices.ContainsFunc(left, func(q QuestionView) bool { return q.Session == "one" }) {
+					t.Errorf("it still waits: %+v", left)
+				}
+				if err := s.Answer(list[0].ID, Answer{Text: "late"}); codeOf(err) != protocol.CodeInvalidState {
+					t.Errorf("a late answer: %v", err)
+				}
+				if !strings.Contains(lines(s), "input "+list[0].ID+" is over: "+tc.want) {
+					t.Errorf("the timeline:\n%s", lines(s))
+				}
+				if name != "drain" {
+					if err := other.Answer("", Answer{Text: "yes"}); err != nil {
+						t.Error(err)
+					}
+				}
+				<-beside
+			})
+		})
+	}
+}
+
+func TestAnswersOfInputsAndForms(t *testing.T) {
+	form := protocol.Raw(`{"type":"object","properties":{"name":{"type":"string","minLength":2},"age":{"type":"integer"}},"required":["name"],"additionalProperties":false}`)
+	for _, tc := range []struct {
+		q    Question
+		a    Answer
+		want string // the host's, or what is wrong
+	}{
+		{Question{Kind: QuestionInput}, Answer{Text: "anything"}, "anything"},
+		{Question{Kind: QuestionInput}, Answer{}, "text: is required"},
+		{Question{Kind: QuestionInput}, Answer{Decision: DecideDeny, Text: "why"}, "deny why"},
+		{Question{Kind: QuestionInput}, Answer{Decision: DecideOnce}, `decision: "once" is not one of deny`},
+		{Question{Kind: QuestionInput}, Answer{Content: protocol.Raw(`{}`)}, "content: is for"},
+		{Question{Kind: QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "blue"}, "blue"},
+		{Question{Kind: QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"}, `text: "green" is not one of the choices: red, blue`},
+		{Question{Kind: QuestionInput, Choices: []string{"red"}, Free: true}, Answer{Text: "green"}, "green"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)}, `{"name":"Ada"}`},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)}, "age"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)}, "x"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Text: "Ada"}, "text: a form takes content"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{}, "content: is required"},
+		{Question{Kind: QuestionForm, Schema: form}, Answer{Decision: DecideDeny}, "deny"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, s, _ := asking(t)
+			tc.q.Message = "What?"
+			end := asks(t.Context(), s, tc.q)
+			synctest.Wait()
+			err := s.Answer("", tc.a)
+			if err != nil {
+				if codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)
+				}
+				if list := g.Questions(); len(list) != 1 {
+					t.Errorf("%+v: a wrong answer ended the question", tc.a)
+				}
+				return
+			}
+			if got := <-end; got != tc.want {
+				t.Errorf("%+v: the host got %q, want %q", tc.a, got, tc.want)
+			}
+			if strings.Contains(lines(s), "Ada") {
+				t.Errorf("what a form was filled in with is in the timeline:\n%s", lines(s))
+			}
+		})
+	}
+}
+
+// A thousand questions wait at once, one more does not; each gets its own answer.
+func TestManyQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, other := asking(t)
+		ends := map[string]chan string{}
+		for n := range maxQuestions {
+			text := fmt.Sprintf("question %d", n)
+			ends[text] = asks(t.Context(), s, Question{Kind: QuestionInput, Message: text})
+		}
+		synctest.Wait()
+		if _, err := s.Ask(t.Context(), Question{Kind: QuestionInput, Message: "one more"}); err == nil || !strings.Contains(err.Error(), "1000 questions") {
+			t.Errorf("one more: %v", err)
+		}
+		end := asks(t.Context(), other, Question{Kind: QuestionInput, Message: "elsewhere"})
+		synctest.Wait()
+		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), "several wait") {
+			t.Errorf("which one: %v", err)
+		}
+		list := g.Questions()
+		var answering sync.WaitGroup
+		for _, q := range list {
+			of, _ := g.Session(q.Session)
+			answering.Go(func() {
+				if err := of.Answer(q.ID, Answer{Text: "to " + q.Message}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		answering.Wait()
+		for text, end := range ends {
+			if got := <-end; got != "to "+text {
+				t.Errorf("%s got %q", text, got)
+			}
+		}
+		if got := <-end; got != "to elsewhere" {
+			t.Errorf("the other session got %q", got)
+		}
+		if list := g.Questions(); len(list) != 0 {
+			t.Errorf("%d still wait", len(list))
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"tapgw/internal/protocol"
+)
+
+const given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// told keeps the traceparents that a provider is told, and answers.
+type told struct {
+	echo
+	calls []string
+}
+
+func (p *told) Send(m protocol.Message) {
+	if call, ok := m.(*protocol.ToolCall); ok {
+		p.calls = append(p.calls, call.Traceparent)
+	}
+	p.echo.Send(m)
+}
+
+func traced(t *testing.T, o Options) (*Session, *told) {
+	t.Helper()
+	g := New(o)
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &told{}
+	p.conn = g.Connect(p, ConnOptions{})
+	p.conn.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+	version := protocol.Version
+	p.conn.Deliver(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+	t.Cleanup(func() { p.conn.Closed(); g.Drain(context.Background()) })
+	return s, p
+}
+
+func TestTraces(t *testing.T) {
+	out := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(out))
+	s, p := traced(t, Options{Tracer: provider.Tracer("test")})
+	args := protocol.Raw(`{"name":"x"}`)
+
+	// Below the caller's span, whoever that is.
+	s.CallTool(t.Context(), Call{Name: "greet", Args: args, Traceparent: given})
+	// Below the turn.
+	if _, err := s.Prompt(t.Context(), Prompt{Text: "hello", Traceparent: given}); err != nil {
+		t.Fatal(err)
+	}
+	s.CallTool(t.Context(), Call{Name: "greet", Args: args})
+	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{}`)})
+	s.Event(Event{SessionError: "no model"})
+	s.Idle()
+	// By itself.
+	s.CallTool(t.Context(), Call{Name: "gone"})
+
+	spans := out.GetSpans()
+	var names []string
+	for _, span := range spans {
+		names = append(names, span.Name)
+	}
+	if got := strings.Join(names, ", "); got != "tool.call greet, tool.call greet, tool.call greet, turn, tool.call gone" {
+		t.Fatalf("the spans are %s", got)
+	}
+	turn := spans[3]
+	for i, parent := range []string{"00f067aa0ba902b7", turn.SpanContext.SpanID().String(), turn.SpanContext.SpanID().String(), "00f067aa0ba902b7", "0000000000000000"} {
+		if got := spans[i].Parent.SpanID().String(); got != parent {
+			t.Errorf("span %d (%s) stands below %s, not %s", i, spans[i].Name, got, parent)
+		}
+	}
+	if turn.SpanContext.TraceID().String() != "4bf92f3577b34da6a3ce929d0e0e4736" {
+		t.Error("the turn is in another trace")
+	}
+	if len(p.calls) != 2 || !strings.Contains(p.calls[0], spans[0].SpanContext.SpanID().String()) || !strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
+		t.Errorf("the provider was told %v", p.calls)
+	}
+	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error, codes.Error} {
+		if spans[i].Status.Code != want {
+			t.Errorf("span %d (%s) ended with %v", i, spans[i].Name, spans[i].Status)
+		}
+	}
+}
+
+// A turn that is not over ends with its session.
+func TestTraceEndsWithSession(t *testing.T) {
+	out := tracetest.NewInMemoryExporter()
+	s, p := traced(t, Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test")})
+	if _, err := s.Prompt(t.Context(), Prompt{Text: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	p.conn.Closed() // it would not get ready for the end
+	if err := s.Stop(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if spans := out.GetSpans(); len(spans) != 1 || spans[0].Name != "turn" || spans[0].Status.Code != codes.Error {
+		t.Errorf("the spans are %+v", spans)
+	}
+}
+
+// Where nobody wants traces, what a caller gave goes on as it is.
+func TestNoTraces(t *testing.T) {
+	s, p := traced(t, Options{})
+	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: "anything"})
+	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
+	if len(p.calls) != 2 || p.calls[0] != "anything" || p.calls[1] != "" {
+		t.Errorf("the provider was told %q", p.calls)
+	}
+}

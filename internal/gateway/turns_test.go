@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// turnHost takes prompts and keeps them.
+type turnHost struct {
+	quietHost
+	mu   sync.Mutex
+	sent []Prompt
+	err  error
+}
+
+func (h *turnHost) Send(_ context.Context, p Prompt) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = append(h.sent, p)
+	return h.err
+}
+
+func turning(t *testing.T, info HostInfo) (*Session, *turnHost) {
+	t.Helper()
+	g := New(Options{})
+	h := &turnHost{}
+	info.Kind, info.Send = "test", true
+	s, err := g.Register(SessionSpec{}, info, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	return s, h
+}
+
+// read is what a turn says until it ends, and how it ends.
+func read(ctx context.Context, turn *Turn) (said []string, end error) {
+	for {
+		lines, err := turn.Next(ctx)
+		if err != nil {
+			return said, err
+		}
+		for _, l := range lines {
+			said = append(said, l.Event.Callback+l.Event.Content+l.Event.SessionError)
+		}
+	}
+}
+
+// TestTurnIsItsPrompts: what comes of other prompts, and of none, is not a turn's;
+// what comes of several is each's.
+func TestTurnIsItsPrompts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := turning(t, HostInfo{Turns: true})
+		var turns []*Turn
+		for _, text := range []string{"a", "b", "c"} {
+			turn, err := s.Turn(t.Context(), Prompt{Text: text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns = append(turns, turn)
+		}
+		id := func(n int) string { return h.sent[n].ID }
+		say := func(text string, prompts ...string) {
+			s.Event(Event{Callback: OnEndMessage, Content: " " + text, Prompts: prompts})
+		}
+		say("one", id(0))
+		say("of nobody")
+		say("both", id(0), id(1))
+		s.TurnEnded([]string{id(0), id(1)}, "")
+		s.Idle()
+		say("last", id(2))
+		s.Event(Event{SessionError: "the host stumbles"})
+		s.TurnEnded([]string{id(2)}, "interrupted")
+		say("too late", id(2))
+		for n, want := range []struct {
+			said []string
+			end  string
+		}{
+			{[]string{"onEndMessage one", "onEndMessage both"}, ErrTurnEnded.Error()},
+			{[]string{"onEndMessage both"}, ErrTurnEnded.Error()},
+			{[]string{"onEndMessage last", "the host stumbles"}, "interrupted"},
+		} {
+			said, end := read(t.Context(), turns[n])
+			if !slices.Equal(said, want.said) || end.Error() != want.end {
+				t.Errorf("turn %d: %q, %v", n, said, end)
+			}
+		}
+		if len(s.following) != 0 {
+			t.Errorf("%d turns are kept", len(s.following))
+		}
+	})
+}
+
+// A turn that waits is woken by its end; one whose reader goes, or whose session
+// ends, does not wait.
+func TestTurnWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := turning(t, HostInfo{Turns: true})
+		ends := make(chan error, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range 3 {
+			turn, err := s.Turn(t.Context(), Prompt{Text: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reader := t.Context()
+			if n == 1 {
+				reader = ctx
+			}
+			go func() {
+				defer turn.Close()
+				_, err := read(reader, turn)
+				ends <- err
+			}()
+		}
+		synctest.Wait()
+		s.TurnEnded([]string{h.sent[0].ID}, "")
+		if err := <-ends; !errors.Is(err, ErrTurnEnded) {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-ends; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		go func() { _ = s.Stop(context.Background(), "test") }()
+		if err := <-ends; !errors.Is(err, ErrSessionEnded) {
+			t.Error(err)
+		}
+	})
+}
+
+// Without a host that tells prompts apart a turn is all until the session is idle.
+func TestTurnUntilIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := turning(t, HostInfo{})
+		turn, err := s.Turn(t.Context(), Prompt{Text: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Event(Event{Callback: OnEndMessage, Content: " hi"})
+		s.Idle()
+		s.Event(Event{Callback: OnEndMessage, Content: " later"})
+		said, end := read(t.Context(), turn)
+		if want := []string{"onEndMessage hi", "onIdle"}; !slices.Equal(said, want) || !errors.Is(end, ErrTurnEnded) {
+			t.Errorf("%q, %v", said, end)
+		}
+		for _, p := range []Prompt{{Text: "x", Attachments: []Attachment{{Path: "/"}}}, {Text: "x", Headers: map[string]string{"A": "b"}}} {
+			if _, err := s.Turn(t.Context(), p); err == nil {
+				t.Errorf("takes %+v", p)
+			}
+		}
+		h.err = errors.New("no")
+		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.following) != 0 {
+			t.Errorf("a prompt that was not taken: %v, %d turns are kept", err, len(s.following))
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// What is on the disk of a [restCopilot].
+var restStored = []gateway.PersistedView{
+	{ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea", Repository: "kitchen/tea", Branch: "main", State: gateway.PersistedStored, UsedAt: time.Unix(2000, 0).UTC()},
+	{ID: "old", Summary: "of a terminal", CWD: "/", State: gateway.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
+}
+
+var _ gateway.Keeper = (*restCopilot)(nil)
+
+func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([]gateway.PersistedView, error) {
+	views := slices.Clone(restStored)
+	slices.Reverse(views)
+	return slices.DeleteFunc(views, func(v gateway.PersistedView) bool {
+		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" && v.Repository != f.Repository || f.Branch != "" && v.Branch != f.Branch
+	}), nil
+}
+
+func restOnDisk(id string) error {
+	if slices.ContainsFunc(restStored, func(v gateway.PersistedView) bool { return v.ID == id }) {
+		return nil
+	}
+	return gateway.NotPersisted(id)
+}
+
+func (c *restCopilot) Resume(_ context.Context, g *gateway.Gateway, id string, r gateway.ResumeRequest) (*gateway.Session, error) {
+	if err := restOnDisk(id); err != nil {
+		return nil, err
+	}
+	return g.Register(gateway.SessionSpec{ID: id, Label: "tea@main", Model: r.Model, CWD: r.CWD}, gateway.HostInfo{Kind: apiHostCopilot, Send: true}, restHost{c})
+}
+
+func (c *restCopilot) Delete(_ context.Context, id string) error { return restOnDisk(id) }
+
+func (restHost) SetModel(_ context.Context, model, _ string) error {
+	if model != "gpt-5-mini" {
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: there is no model " + model}
+	}
+	return nil
+}
+
+func TestPersistedSessions(t *testing.T) {
+	f := newRESTFixture(t)
+	list := func(query string) string {
+		t.Helper()
+		status, body := f.admin(http.MethodGet, "/api/v1/persisted"+query, "")
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, status, body)
+		}
+		var views []gateway.PersistedView
+		if err := json.Unmarshal([]byte(body), &views); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range views {
+			got = append(got, v.ID+" "+v.State)
+		}
+		return strings.Join(got, ", ")
+	}
+	for query, want := range map[string]string{
+		"": "stored stored, old inUse", "?last=1": "stored stored", "?cwd=/tea/": "stored stored", "?repository=kitchen/tea&branch=main": "stored stored", "?branch=x": "",
+	} {
+		if got := list(query); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	// A session that was resumed is the gateway's own, under the same id.
+	if status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`); status != http.StatusCreated || body != `{"id":"stored"}` {
+		t.Errorf("resuming: %d %s", status, body)
+	}
+	if got := list(""); got != "stored live, old inUse" {
+		t.Errorf("after that: %q", got)
+	}
+	if status, _ := f.admin(http.MethodPost, "/api/v1/sessions/stored/model", `{"model":"gpt-5-mini"}`); status != http.StatusOK {
+		t.Errorf("setting its model: %d", status)
+	}
+	if s, ok := f.gateway.Session("stored"); !ok || s.View().Model != "gpt-5-mini" || s.View().Label != "tea@main" {
+		t.Errorf("the session: %v", ok)
+	}
+	for request, want := range map[string]string{
+		`POST /persisted/stored/resume {}`:                        "409 runs in this gateway already",
+		`DELETE /persisted/stored `:                               "409 stop it first",
+		`POST /persisted/none/resume {}`:                          "404 not on disk",
+		`DELETE /persisted/none `:                                 "404 not on disk",
+		`POST /persisted/old/resume {"host":"x"}`:                 "400 host: is not a field",
+		`POST /persisted/old/resume {"cwd":"/none/such"}`:         "400 cwd: ",
+		`POST /persisted/old/resume {"providerKey":"secret"}`:     "400 providerKey: ",
+		`POST /sessions/stored/model {}`:                          "400 model: is missing",
+		`POST /sessions/stored/model {"model":"x"}`:               "400 model: there is no model x",
+		`GET /persisted?last=-1 `:                                 "400 last: ",
+		`POST /sessions {"host":"local","cwd":"/","profile":"p"}`: "400 profile: is for sessions of host copilot",
+	} {
+		line, body, _ := strings.Cut(request, " {")
+		method, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if body != "" {
+			body = "{" + body
+		}
+		code, text, _ := strings.Cut(want, " ")
+		if status, answer := f.admin(method, "/api/v1"+path, body); strconv.Itoa(status) != code || !strings.Contains(answer, text) || strings.Contains(answer, "secret") {
+			t.Errorf("%s: %d %s, want %s", request, status, answer, want)
+		}
+	}
+}
+
+// admin makes a request with the admin token.
+func (f *restFixture) admin(method, path, body string) (status int, answer string) {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.gateway.AdminToken())
+	response, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response.StatusCode, strings.TrimSpace(string(data))
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tapgw/internal/gateway"
+)
+
+// TestAnswers: what the API says to answers, right, wrong and late.
+func TestAnswers(t *testing.T) {
+	f := newOpenAPIFixture(t)
+	var sessions []*gateway.Session
+	for range 2 {
+		s, err := f.gateway.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	s, other := sessions[0], sessions[1]
+	at := "/api/v1/sessions/" + s.ID() + "/answer"
+	askPermission(f, s)
+	var list []struct{ ID string }
+	_, body := f.ask("GET", "/api/v1/questions", "")
+	if err := json.Unmarshal(body, &list); err != nil || len(list) != 1 {
+		t.Fatalf("questions: %v %s", err, body)
+	}
+	id := list[0].ID
+	for _, tc := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{at, `{"decision":"often"}`, 400, `decision: \"often\" is not one of once, session, deny`},
+		{at, `{"content":[]}`, 400, "content: must be an object"},
+		{at, `{"choice":"once"}`, 400, "choice: is not a field of this request"},
+		{at, `{"question":"x","decision":"once"}`, 404, `question \"x\" does not exist in this session`},
+		{"/api/v1/sessions/" + other.ID() + "/answer", fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 404, "does not exist in this session"},
+		{"/api/v1/sessions/none/answer", `{"decision":"once"}`, 404, `session \"none\" does not exist`},
+		{at, fmt.Sprintf(`{"question":%q,"decision":"deny","text":"no"}`, id), 200, "{}"},
+		{at, fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 409, "is over"},
+		{at, `{"decision":"once"}`, 404, "no question waits in this session"},
+	} {
+		if status, body := f.ask("POST", tc.path, tc.body); status != tc.status || !strings.Contains(string(body), tc.want) {
+			t.Errorf("%s: %d %s, want %d %s", tc.body, status, body, tc.status, tc.want)
+		}
+	}
+}
+
+// TestPromptBrings: attachments and headers are checked before the session sees them.
+func TestPromptBrings(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.txt")
+	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := 1, 2
+	zero := 0
+	for name, tc := range map[string]struct {
+		list []apiAttachment
+		want string
+	}{
+		"file and directory": {[]apiAttachment{{Path: file}, {Path: dir}}, ""},
+		"lines":              {[]apiAttachment{{Path: file, FirstLine: &one, LastLine: &two}, {Path: file, FirstLine: &two}}, ""},
+		"no path":            {[]apiAttachment{{Path: file}, {}}, "attachments[1].path: is required"},
+		"relative":           {[]apiAttachment{{Path: "a.txt"}}, `attachments[0].path: "a.txt" must be an absolute path`},
+		"missing":            {[]apiAttachment{{Path: file + "x"}}, "does not exist"},
+		"a device":           {[]apiAttachment{{Path: os.DevNull}}, "is neither a file nor a directory"},
+		"no first line":      {[]apiAttachment{{Path: file, LastLine: &two}}, "attachments[0].firstLine: is required with lastLine"},
+		"line zero":          {[]apiAttachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
+		"backwards":          {[]apiAttachment{{Path: file, FirstLine: &two, LastLine: &one}}, "not before the first: 2-1"},
+		"many":               {make([]apiAttachment, 101), "attachments: must be at most 100"},
+	} {
+		_, err := apiAttachments(tc.list)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for header, want := range map[string]string{
+		"X-Trace: abc": "", "x: ": "", "X Y: z": "is not the name of a header", ": z": "is not the name", "Host: x": "Host can't be set: the runtime sets it",
+		"authorization: Bearer x": "can't be set: the endpoint's key", "X: a\nb": "printable line", "X: " + strings.Repeat("a", 4097): "at most 4096",
+	} {
+		name, value, _ := strings.Cut(header, ": ")
+		err := apiHeaders(map[string]string{name: value})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v", header, err)
+		}
+	}
+}

@@ -1,0 +1,527 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// event is a server-sent event.
+type event struct{ name, id, data string }
+
+// events reads a stream as browsers do: what is cut off in its middle is no event.
+type events struct{ lines *bufio.Reader }
+
+func newEvents(r io.Reader) *events { return &events{bufio.NewReader(r)} }
+
+func (x *events) next() (event, error) {
+	var e event
+	for {
+		line, err := x.lines.ReadString('\n')
+		if err != nil {
+			return event{}, err
+		}
+		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case line == "\n" && e.data != "":
+			return e, nil
+		case field == "event":
+			e.name = value
+		case field == "id":
+			e.id = value
+		case field == "data":
+			e.data = value
+		}
+	}
+}
+
+// eventsFixture is a server whose streams of events are read.
+type eventsFixture struct{ *restFixture }
+
+// reader is a stream that is read.
+type reader struct {
+	*events
+	t    *testing.T
+	body io.ReadCloser
+	stop context.CancelFunc
+	last string // id
+}
+
+// listen opens a stream, behind an event.
+func (f eventsFixture) listen(path, lastEventID string) *reader {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1"+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.gateway.AdminToken())
+	if lastEventID != "" {
+		r.Header.Set("Last-Event-ID", lastEventID)
+	}
+	response, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
+		f.t.Fatalf("%s: %s %s", path, response.Status, got)
+	}
+	l := &reader{newEvents(response.Body), f.t, response.Body, func() { cancel(); _ = response.Body.Close() }, lastEventID}
+	f.t.Cleanup(l.stop)
+	return l
+}
+
+// next is the next event.
+func (l *reader) next() event {
+	l.t.Helper()
+	e, err := l.events.next()
+	if err != nil {
+		l.t.Fatalf("after %s: %v", l.last, err)
+	}
+	l.last = e.id
+	return e
+}
+
+// until reads to an event of this name.
+func (l *reader) until(name string) (list []event) {
+	l.t.Helper()
+	for {
+		list = append(list, l.next())
+		if list[len(list)-1].name == name {
+			return list
+		}
+	}
+}
+
+// said are the messages and deltas of events, gaps and ends by their names.
+func said(t *testing.T, list []event) []string {
+	t.Helper()
+	var texts []string
+	for _, e := range list {
+		var d struct{ Message, Delta, Event string }
+		if err := json.Unmarshal([]byte(e.data), &d); err != nil {
+			t.Fatalf("%+v: %v", e, err)
+		}
+		text := e.name + " " + d.Message + d.Delta + d.Event
+		if e.name == eventGap {
+			text += e.data
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func note(s *gateway.Session, text string) { s.Note(gateway.LogInfo, text) }
+
+func delta(s *gateway.Session, text string) {
+	s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m", Delta: text})
+}
+
+func push(t *testing.T, s *gateway.Session, text string) {
+	t.Helper()
+	if _, err := s.Push(t.Context(), text, &protocol.Push{Stream: "s", Event: text, Level: protocol.LevelKeep}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What happens in a session comes in the order in which it happened, from where
+// the reader wants it, and ends with it.
+func TestSessionEvents(t *testing.T) {
+	f := eventsFixture{newRESTFixture(t)}
+	s := f.session("s")
+	note(s, "before")
+	now, all, some := f.listen("/sessions/s/events", ""), f.listen("/sessions/s/events?last=100", ""), f.listen("/sessions/s/events?last=1", "")
+	delta(s, "one")
+	push(t, s, "two")
+	note(s, "three")
+	delta(s, "four")
+	if err := s.Stop(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"timeline session started", "timeline before", "live one", "stream two", "timeline three", "live four", "timeline session is ending: enough", "ended "}
+	for name, tc := range map[string]struct {
+		l    *reader
+		want []string
+	}{"from now": {now, want[2:]}, "from the beginning": {all, want}, "from the last": {some, want[1:]}} {
+		if got := said(t, tc.l.until(eventEnded)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, tc.want)
+		}
+		if _, err := tc.l.events.next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: after the end: %v", name, err)
+		}
+	}
+}
+
+// A reader that is cut off at any byte goes on without loss and without doubles.
+func TestSessionEventsResume(t *testing.T) {
+	f := eventsFixture{newRESTFixture(t)}
+	s := f.session("s")
+	note(s, "one")
+	delta(s, "two\n\ndata: no")
+	push(t, s, "three")
+	delta(s, "four")
+	note(s, "five")
+	l := f.listen("/sessions/s/events?last=100", "")
+	var raw strings.Builder
+	l.events = newEvents(io.TeeReader(l.body, &raw))
+	var all []event
+	for len(all) < 6 {
+		all = append(all, l.next())
+	}
+	whole := raw.String()
+	l.stop()
+	for cut := range len(whole) + 1 {
+		var had []event
+		last := ""
+		for before := newEvents(strings.NewReader(whole[:cut])); ; {
+			e, err := before.next()
+			if err != nil {
+				break
+			}
+			had, last = append(had, e), e.id
+		}
+		path := "/sessions/s/events?last=100"
+		again := f.listen(path, last)
+		for len(had) < len(all) {
+			had = append(had, again.next())
+		}
+		again.stop()
+		if !slices.Equal(had, all) {
+			t.Fatalf("cut after %d bytes:\n got %v\nwant %v", cut, had, all)
+		}
+	}
+}
+
+// A reader that is cut off while its session ends has the rest when it comes back
+// within a minute, and nobody else has.
+func TestSessionEventsEndedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := eventsFixture{newRESTBubble(t)}
+		s := f.session("s")
+		l := f.listen("/sessions/s/events", "")
+		delta(s, "one")
+		id := l.next().id
+		l.stop()
+		synctest.Wait()
+		delta(s, "two")
+		if err := s.Stop(t.Context(), "enough"); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"live two", "timeline session is ending: enough", "ended "}
+		for range 2 {
+			l = f.listen("/sessions/s/events", id)
+			if got := said(t, l.until(eventEnded)); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		status := func(id string) int {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/sessions/s/events", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}, "Last-Event-Id": {id}}
+			response, err := f.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			return response.StatusCode
+		}
+		for _, other := range []string{"", "x", "0.1.1.0", l.last} { // behind the end there is nothing
+			if got := status(other); got != http.StatusNotFound {
+				t.Errorf("behind %q: %d", other, got)
+			}
+		}
+		f.session("s") // another one
+		l = f.listen("/sessions/s/events", id)
+		if got := said(t, l.until(eventEnded)); !slices.Equal(got, want) {
+			t.Errorf("beside another session of the id: got %q, want %q", got, want)
+		}
+		wait(cutOffKept)
+		synctest.Wait()
+		l = f.listen("/sessions/s/events", id)
+		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}", "timeline session started"}; !slices.Equal(got, want) {
+			t.Errorf("after a minute: got %q, want %q", got, want)
+		}
+		l.stop()
+	})
+}
+
+// What a reader missed and nobody has any more is counted; an id of another
+// session, or none at all, begins with what there is.
+func TestSessionEventsGap(t *testing.T) {
+	f := eventsFixture{newRESTFixture(t)}
+	s := f.session("s")
+	l := f.listen("/sessions/s/events", "")
+	delta(s, "first")
+	id := l.next().id
+	l.stop()
+	for i := range 1500 {
+		note(s, fmt.Sprint(i))
+	}
+	delta(s, "last")
+	l = f.listen("/sessions/s/events", id)
+	texts := said(t, []event{l.next(), l.next()})
+	if want := []string{`gap {"timeline":500}`, "timeline 500"}; !slices.Equal(texts, want) {
+		t.Errorf("got %q, want %q", texts, want)
+	}
+	list := l.until(eventLive)
+	if got := said(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
+		t.Errorf("%d events, the last is %q", len(list), got)
+	}
+	l.stop()
+
+	f.session("other")
+	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000), "é \"", id[:strings.Index(id, ".")] + ".99999999999.1.1", id[:strings.Index(id, ".")] + ".-1.1.1"} {
+		l := f.listen("/sessions/other/events", id)
+		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}", "timeline session started"}; !slices.Equal(got, want) {
+			t.Errorf("behind %q: got %q, want %q", id, got, want)
+		}
+		l.stop()
+	}
+}
+
+// All readers see one order, whoever does things at the same time, and all of each
+// kind in its own.
+func TestSessionEventsOrder(t *testing.T) {
+	f := eventsFixture{newRESTFixture(t)}
+	s := f.session("s")
+	const each = 300
+	var readers []*reader
+	for range 4 {
+		readers = append(readers, f.listen("/sessions/s/events", ""))
+	}
+	var doing sync.WaitGroup
+	for _, do := range []func(i int){
+		func(i int) { note(s, fmt.Sprint(i)) },
+		func(i int) { delta(s, fmt.Sprint(i)) },
+		func(i int) { push(t, s, fmt.Sprint(i)) },
+	} {
+		doing.Go(func() {
+			for i := range each {
+				do(i)
+			}
+		})
+	}
+	doing.Wait()
+	var first []string
+	for i, l := range readers {
+		var list []event
+		for len(list) < 3*each {
+			list = append(list, l.next())
+		}
+		texts := said(t, list)
+		if i == 0 {
+			first = texts
+		} else if !slices.Equal(texts, first) {
+			t.Errorf("reader %d sees another order than the first", i)
+		}
+		seen := map[string]int{}
+		for _, text := range texts {
+			name, number, _ := strings.Cut(text, " ")
+			if number != fmt.Sprint(seen[name]) {
+				t.Fatalf("reader %d: %s comes after %d of its kind", i, text, seen[name])
+			}
+			seen[name]++
+		}
+	}
+}
+
+// On a busy session 50 readers and 20 long polls get everything in order, while
+// one who does not read and one who comes back again and again harm nobody.
+func TestSessionEventsMany(t *testing.T) {
+	f := eventsFixture{newRESTFixture(t)}
+	s := f.session("s")
+	const readers, polls, deltas = 50, 20, 500
+	stalled := f.listen("/sessions/s/events", "")
+	var list []*reader
+	for range readers {
+		list = append(list, f.listen("/sessions/s/events", ""))
+	}
+	var all sync.WaitGroup
+	for i, l := range list {
+		all.Go(func() {
+			for n := range deltas {
+				e, err := l.events.next()
+				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
+					t.Errorf("reader %d: event %d is %+v, %v", i, n, e, err)
+					return
+				}
+			}
+		})
+	}
+	all.Go(func() { // comes back
+		last := ""
+		for n := 0; n < deltas; {
+			l := f.listen("/sessions/s/events?last=100000", last)
+			for range min(40, deltas-n) {
+				e, err := l.events.next()
+				if e.name == eventTimeline {
+					last = e.id
+					continue
+				}
+				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
+					t.Errorf("the one who comes back: event %d is %+v, %v", n, e, err)
+					l.stop()
+					return
+				}
+				last = e.id
+				n++
+			}
+			l.stop()
+		}
+	})
+	var mu sync.Mutex
+	polled := map[string]int{}
+	done := make(chan struct{})
+	s.Responses(true)
+	for range polls {
+		all.Go(func() {
+			for {
+				answer, err := f.try(http.MethodPost, "copilot/session/s/live", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var r struct{ Delta, Error string }
+				if err := json.Unmarshal([]byte(answer), &r); err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Error == "" {
+					mu.Lock()
+					if polled[r.Delta]++; len(polled) == deltas && polled[r.Delta] == 1 {
+						close(done)
+					}
+					mu.Unlock()
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := range deltas {
+		delta(s, fmt.Sprint(n))
+	}
+	all.Wait()
+	for n := range deltas {
+		if got := polled[fmt.Sprint(n)]; got != 1 {
+			t.Fatalf("delta %d was polled %d times", n, got)
+		}
+	}
+	stalled.stop()
+}
+
+// Readers that do not read take no memory that grows with what happens.
+func TestSessionEventsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := eventsFixture{newRESTBubble(t)}
+		s := f.session("s")
+		for range 50 {
+			f.listen("/sessions/s/events", "")
+		}
+		text := strings.Repeat("x", 16<<10)
+		used := func() int64 {
+			synctest.Wait() // until all readers wait for theirs to read
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := used()
+		for n := range 4_000 { // 64 MB, of which 8 are kept
+			delta(s, text+fmt.Sprint(n))
+		}
+		if grown := used() - before; grown > 32<<20 {
+			t.Errorf("%d MiB more are in use", grown>>20)
+		} else {
+			t.Logf("%d KiB more are in use", grown>>10)
+		}
+	})
+}
+
+// A stream without news says that it lives, and one whose reader takes nothing
+// ends after a while, whether or not there is news.
+func TestEventsAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := eventsFixture{newRESTBubble(t)}
+		s := f.session("s")
+		for _, path := range []string{"/sessions/s/events", "/events?name=sessions"} {
+			l := f.listen(path, "")
+			if path != "/sessions/s/events" {
+				l.next()
+			}
+			begun := time.Now()
+			for n := range 3 {
+				for {
+					line, err := l.lines.ReadString('\n')
+					if err != nil {
+						t.Fatal(err)
+					}
+					if line == ":\n" {
+						break
+					}
+				}
+				if at := time.Since(begun).Round(time.Second); at != time.Duration(n+1)*sseKeepAlive {
+					t.Errorf("%s: comment %d comes after %s", path, n+1, at)
+				}
+			}
+			l.stop()
+		}
+
+		// A pipe takes nothing that is not read.
+		used := f.server.LastActivity()
+		stalled := f.listen("/sessions/s/events", "")
+		quick := f.listen("/sessions/s/events", "")
+		for range 3 {
+			delta(s, strings.Repeat("x", 1<<20))
+			quick.next()
+		}
+		wait(2 * writeDeadline)
+		delta(s, "still")
+		if e := quick.next(); !strings.Contains(e.data, "still") {
+			t.Errorf("the one who reads got %.100v", e)
+		}
+		if _, err := io.Copy(io.Discard, stalled.body); err == nil {
+			t.Error("the one who did not read is still served")
+		}
+		if now := f.server.LastActivity(); !now.After(used) {
+			t.Errorf("the gateway counts as unused since %s", now)
+		}
+	})
+}
+
+// FuzzPlace: an id is read as it was written, and of whatever else comes as one
+// nothing breaks.
+func FuzzPlace(f *testing.F) {
+	f.Add("b.1.2.3", uint64(1), uint64(2), uint64(3))
+	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7))
+	f.Add("b.+1.0x2.3.", uint64(9), uint64(9), uint64(9))
+	f.Fuzz(func(t *testing.T, id string, lines, live, rows uint64) {
+		at := gateway.Place{Timeline: lines, Live: live, Stream: rows}
+		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
+			t.Errorf("%v is read as %v %v", at, got, ok)
+		}
+		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Place{}) {
+			t.Errorf("%q is read as %v %v", id, got, ok)
+		}
+	})
+}

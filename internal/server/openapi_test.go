@@ -1,0 +1,462 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"tapgw/internal/gateway"
+)
+
+// apiDocument is openapi.json as the tests and the documentation read it.
+type apiDocument struct {
+	OpenAPI string `json:"openapi"`
+	Info    struct {
+		Title, Summary, Description string
+	} `json:"info"`
+	Tags       []struct{ Name, Description string } `json:"tags"`
+	Paths      map[string]map[string]json.RawMessage
+	Components struct {
+		Parameters map[string]apiParameter
+		Responses  map[string]apiResponse
+		Schemas    map[string]json.RawMessage
+	}
+	schemas map[string]*jsonschema.Resolved // compiled, by their text
+}
+
+type apiOperation struct {
+	method, path string
+
+	OperationID string
+	Tags        []string
+	Summary     string
+	Description string
+	Security    []map[string][]string
+	Parameters  []apiParameter
+	RequestBody *apiContent
+	Responses   map[string]apiResponse
+}
+
+func (o *apiOperation) String() string { return o.method + " " + o.path }
+
+type apiParameter struct {
+	Ref                   string `json:"$ref"`
+	Name, In, Description string
+	Required              bool
+	Schema                json.RawMessage
+	Example               json.RawMessage
+}
+
+type apiContent struct {
+	Description string
+	Content     map[string]apiMedia
+}
+
+type apiResponse struct {
+	Ref string `json:"$ref"`
+	apiContent
+}
+
+// apiMedia is a body. Of a stream x-itemSchema is a line, and x-events are the
+// events by name.
+type apiMedia struct {
+	Schema, Example json.RawMessage
+	Item            json.RawMessage            `json:"x-itemSchema"`
+	Events          map[string]json.RawMessage `json:"x-events"`
+}
+
+func readDocument(t *testing.T) *apiDocument {
+	t.Helper()
+	var d apiDocument
+	if err := json.Unmarshal(openapi, &d); err != nil {
+		t.Fatal(err)
+	}
+	d.schemas = map[string]*jsonschema.Resolved{}
+	return &d
+}
+
+// operations are the document's, references resolved, in the order of their paths.
+func (d *apiDocument) operations(t *testing.T) []*apiOperation {
+	t.Helper()
+	var list []*apiOperation
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		var shared []apiParameter
+		if raw, ok := d.Paths[path]["parameters"]; ok {
+			if err := json.Unmarshal(raw, &shared); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+		}
+		for _, method := range []string{"get", "post", "delete"} {
+			raw, ok := d.Paths[path][method]
+			if !ok {
+				continue
+			}
+			o := &apiOperation{method: strings.ToUpper(method), path: path}
+			if err := json.Unmarshal(raw, o); err != nil {
+				t.Fatalf("%s: %v", o, err)
+			}
+			o.Parameters = append(slices.Clone(shared), o.Parameters...)
+			for i, p := range o.Parameters {
+				if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
+					o.Parameters[i] = d.Components.Parameters[name]
+				}
+				if o.Parameters[i].Name == "" {
+					t.Errorf("%s: there is no parameter %s", o, p.Ref)
+				}
+			}
+			for status, r := range o.Responses {
+				if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
+					r = d.Components.Responses[name]
+					o.Responses[status] = r
+				}
+				if r.Description == "" {
+					t.Errorf("%s: response %s has no description", o, status)
+				}
+			}
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// check validates a JSON text against a schema of the document. An object has no
+// other members than the schema names.
+func (d *apiDocument) check(t *testing.T, what string, schema json.RawMessage, text []byte) {
+	t.Helper()
+	resolved := d.schemas[string(schema)]
+	if resolved == nil {
+		used := map[string]json.RawMessage{}
+		d.uses(schema, used)
+		root := map[string]any{"$defs": used}
+		var top map[string]any
+		if err := json.Unmarshal(schema, &top); err != nil {
+			t.Fatalf("%s: schema %s: %v", what, schema, err)
+		}
+		maps.Copy(root, top)
+		data, err := json.Marshal(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc any
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(data), "#/components/schemas/", "#/$defs/")), &doc); err != nil {
+			t.Fatal(err)
+		}
+		if data, err = json.Marshal(closed(doc, doc.(map[string]any)["$defs"].(map[string]any))); err != nil {
+			t.Fatal(err)
+		}
+		var s jsonschema.Schema
+		if err := json.Unmarshal(data, &s); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if resolved, err = s.Resolve(nil); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		d.schemas[string(schema)] = resolved
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Errorf("%s: %.200q: %v", what, text, err)
+		return
+	}
+	if err := resolved.Validate(v); err != nil {
+		t.Errorf("%s: %.300s\nis not what the document says: %v", what, text, err)
+	}
+}
+
+// schemaRef is a reference to a schema of the document.
+var schemaRef = regexp.MustCompile(`#/components/schemas/(\w+)`)
+
+// uses collects the schemas that one refers to.
+func (d *apiDocument) uses(schema json.RawMessage, used map[string]json.RawMessage) {
+	for _, m := range schemaRef.FindAllSubmatch(schema, -1) {
+		name := string(m[1])
+		if _, ok := used[name]; !ok && d.Components.Schemas[name] != nil {
+			used[name] = d.Components.Schemas[name]
+			d.uses(used[name], used)
+		}
+	}
+}
+
+// closed forbids the members that a schema does not name. What is all of several
+// objects becomes one that has the members of all.
+func closed(v any, defs map[string]any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if parts, ok := v["allOf"].([]any); ok {
+			delete(v, "allOf")
+			properties, required := map[string]any{}, []any{}
+			for _, part := range parts {
+				part := part.(map[string]any)
+				if ref, ok := part["$ref"].(string); ok {
+					part = defs[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
+				}
+				maps.Copy(properties, part["properties"].(map[string]any))
+				if names, ok := part["required"].([]any); ok {
+					required = append(required, names...)
+				}
+			}
+			v["type"], v["properties"], v["required"] = "object", properties, required
+		}
+		for name, member := range v {
+			v[name] = closed(member, defs)
+		}
+		_, names := v["properties"].(map[string]any)
+		if _, said := v["additionalProperties"]; names && !said && v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+	case []any:
+		for i := range v {
+			v[i] = closed(v[i], defs)
+		}
+	}
+	return v
+}
+
+// Each route has its entry in the document, and each entry its route.
+func TestOpenAPIRoutes(t *testing.T) {
+	var routes []string
+	for pattern := range (&api{}).routes() {
+		method, path, _ := strings.Cut(pattern, " ")
+		routes = append(routes, method+" "+apiPrefix+path)
+	}
+	for _, title := range []string{restConfig, restStop, restTest, restToken, restModels, restSessionStart + "/{model-id}",
+		restSessionPrefix + "{session-id}/stop", restSessionPrefix + "{session-id}/query", restSessionPrefix + "{session-id}/live"} {
+		if _, ok := restRoute(restPrefix + title); !ok {
+			t.Errorf("%s is none of the session contract", title)
+		}
+		routes = append(routes, "GET "+restPrefix+title, "POST "+restPrefix+title)
+	}
+	d := readDocument(t)
+	var entries []string
+	ids := map[string]bool{}
+	for _, o := range d.operations(t) {
+		entries = append(entries, o.String())
+		if o.OperationID == "" || ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 {
+			t.Errorf("%s: needs an operationId of its own, a summary and a tag", o)
+		}
+		ids[o.OperationID] = true
+		if !slices.ContainsFunc(d.Tags, func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }) {
+			t.Errorf("%s: tag %q is not described", o, o.Tags[0])
+		}
+		for _, p := range o.Parameters {
+			if p.In == "path" && !strings.Contains(o.path, "{"+p.Name+"}") {
+				t.Errorf("%s: parameter %s is not in the path", o, p.Name)
+			}
+		}
+		if _, ok := o.Responses["default"]; !ok {
+			t.Errorf("%s: has no default response, the error document", o)
+		}
+	}
+	for _, route := range routes {
+		if !slices.Contains(entries, route) {
+			t.Errorf("%s: openapi.json has no entry for it", route)
+		}
+	}
+	for _, entry := range entries {
+		if !slices.Contains(routes, entry) {
+			t.Errorf("%s: openapi.json has an entry, and there is no such route", entry)
+		}
+	}
+}
+
+// The examples are what their schemas say.
+func TestOpenAPIExamples(t *testing.T) {
+	d := readDocument(t)
+	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
+		t.Errorf("the document is OpenAPI %s", d.OpenAPI)
+	}
+	for _, o := range d.operations(t) {
+		contents := map[string]apiContent{}
+		for status, r := range o.Responses {
+			contents["response "+status] = r.apiContent
+		}
+		if o.RequestBody != nil {
+			contents["request"] = *o.RequestBody
+		}
+		for what, c := range contents {
+			for media, m := range c.Content {
+				what := fmt.Sprintf("%s: %s %s", o, what, media)
+				if len(m.Schema) == 0 {
+					t.Errorf("%s: has no schema", what)
+				}
+				if m.Example != nil {
+					d.check(t, what+": the example", m.Schema, m.Example)
+				}
+			}
+		}
+	}
+}
+
+// The bodies and parameters in the document are those that the handlers take:
+// each names them when it refuses another one.
+func TestOpenAPIRequests(t *testing.T) {
+	f := newOpenAPIFixture(t)
+	for _, o := range f.doc.operations(t) {
+		if !strings.HasPrefix(o.path, apiPrefix) {
+			continue // the session contract takes text
+		}
+		var params []string
+		for _, p := range o.Parameters {
+			if p.In == "query" {
+				params = append(params, p.Name)
+			}
+		}
+		at := f.fill(o, map[string]string{"name": "echo"})
+		if len(params) > 0 {
+			_, text := f.ask(o.method, at+"?no-such=1", "")
+			if got := takes(t, text); !sameNames(got, params) {
+				t.Errorf("%s: takes the parameters %q, and the document says %q", o, got, params)
+			}
+		}
+		var members []string
+		if o.RequestBody != nil {
+			members = f.doc.members(t, o.RequestBody.Content["application/json"].Schema)
+		}
+		if o.method != http.MethodPost {
+			continue
+		}
+		status, text := f.ask(o.method, at, `{"no-such":1}`)
+		if status == http.StatusOK && o.RequestBody == nil {
+			continue // it reads none
+		}
+		if status == http.StatusNotFound && o.RequestBody == nil {
+			continue
+		}
+		if got := takes(t, text); !sameNames(got, members) {
+			t.Errorf("%s: takes %q, and the document says %q", o, got, members)
+		}
+	}
+}
+
+// members are the names in an object's schema.
+func (d *apiDocument) members(t *testing.T, schema json.RawMessage) []string {
+	t.Helper()
+	var s struct {
+		Ref        string `json:"$ref"`
+		Properties map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(schema, &s); err != nil {
+		t.Fatal(err)
+	}
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		return d.members(t, d.Components.Schemas[name])
+	}
+	return slices.Sorted(maps.Keys(s.Properties))
+}
+
+// takes reads, from an error, what a request takes.
+func takes(t *testing.T, text []byte) []string {
+	t.Helper()
+	var answer struct{ Error struct{ Message string } }
+	if err := json.Unmarshal(text, &answer); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	_, list, ok := strings.Cut(answer.Error.Message, "of this request, which takes ")
+	if !ok {
+		return []string{answer.Error.Message}
+	}
+	if list == apiNames(nil) {
+		return nil
+	}
+	return strings.Split(list, ", ")
+}
+
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// openAPISupervisor runs the provider "filed".
+type openAPISupervisor struct{}
+
+func (openAPISupervisor) of(name string) (int, error) {
+	if name != "filed" {
+		return 0, noSupervisor(name)
+	}
+	return 1, nil
+}
+func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name) }
+func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
+func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
+func (s openAPISupervisor) Reload()                          {}
+func (s openAPISupervisor) Log(name string) ([]string, error) {
+	_, err := s.of(name)
+	return []string{"listening"}, err
+}
+
+var _ gateway.Host = restHost{}
+
+// openAPIFixture is a whole server with something of everything in it.
+type openAPIFixture struct {
+	*restFixture
+	doc  *apiDocument
+	made *gateway.Session // the last that fill made
+}
+
+func newOpenAPIFixture(t *testing.T) *openAPIFixture {
+	t.Helper()
+	f := &openAPIFixture{&restFixture{t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}}}, readDocument(t), nil}
+	f.gateway = gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}})
+	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() StatusInfo {
+		return StatusInfo{URL: "ws://127.0.0.1:9400", PID: 1, Version: "v0", Faults: []StatusFault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}}}
+	}})
+	if err := f.server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http" + strings.TrimPrefix(f.server.URL(), "ws")
+	f.serve()
+	return f
+}
+
+// fill makes a path of an operation's, on a session of its own with a provider.
+func (f *openAPIFixture) fill(o *apiOperation, values map[string]string) string {
+	f.t.Helper()
+	path := o.path
+	if strings.Contains(path, "{id}") || strings.Contains(path, "{session-id}") || values["session"] != "" {
+		s, err := f.gateway.Start(f.t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: f.dir, Label: "test"})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		(&apiFixture{t: f.t, gateway: f.gateway}).provide(s.ID())
+		f.made = s
+		path = strings.NewReplacer("{id}", s.ID(), "{session-id}", s.ID()).Replace(path)
+	}
+	for name, value := range values {
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	return path
+}
+
+func (f *openAPIFixture) request(ctx context.Context, method, path, body string) *http.Response {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.gateway.AdminToken())
+	response, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response
+}
+
+// ask makes a request and returns its status and its body.
+func (f *openAPIFixture) ask(method, path, body string) (int, []byte) {
+	f.t.Helper()
+	r := f.request(f.t.Context(), method, path, body)
+	defer func() { _ = r.Body.Close() }()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.StatusCode, data
+}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// signinFixture is a server and a browser that keeps no cookie by itself and
+// follows no redirect.
+type signinFixture struct{ *restFixture }
+
+// send makes a request and returns the answer with its body read.
+func (f signinFixture) send(method, target string, header http.Header) (*http.Response, string) {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(f.t.Context(), method, target, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header = header.Clone()
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	response, err := f.client.Transport.RoundTrip(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response, string(data)
+}
+
+func (f signinFixture) bearer() http.Header {
+	return http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}}
+}
+
+// link makes a sign-in link.
+func (f signinFixture) link() string {
+	f.t.Helper()
+	response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer())
+	var link apiLink
+	if err := json.Unmarshal([]byte(body), &link); err != nil || response.StatusCode != 201 {
+		f.t.Fatalf("%s %s", response.Status, body)
+	}
+	if life := time.Until(link.ExpiresAt); life <= 0 || life > signinLinkLife || !strings.HasPrefix(link.URL, f.url+"/signin?code=") {
+		f.t.Errorf("the link is %+v", link)
+	}
+	return link.URL
+}
+
+// follow opens a link and returns the cookie, as a request sends it.
+func (f signinFixture) follow(link string) string {
+	f.t.Helper()
+	response, body := f.send("GET", link, http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
+	if response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/" {
+		f.t.Fatalf("the link answers %s %s", response.Status, body)
+	}
+	c := response.Cookies()
+	u, _ := url.Parse(f.url)
+	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" || c[0].MaxAge != 7*24*3600 || c[0].Secure || len(c[0].Value) != 43 {
+		f.t.Fatalf("the cookies are %q", response.Header["Set-Cookie"])
+	}
+	return c[0].Name + "=" + c[0].Value
+}
+
+func TestSignin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := signinFixture{newRESTBubble(t)}
+		f.server.Configure(nil, false)
+		status, metrics, contract := f.url+"/api/v1/status", f.url+"/metrics", f.url+"/api/test"
+
+		// A link works once, and only so long.
+		link := f.link()
+		if response, _ := f.send("HEAD", link, nil); response.StatusCode != 200 || len(response.Cookies()) != 0 {
+			t.Errorf("looking at the link: %s", response.Status)
+		}
+		cookie := f.follow(link)
+		late := f.link()
+		wait(signinLinkLife)
+		synctest.Wait()
+		for what, url := range map[string]string{"used": link, "late": late, "wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA", "empty": f.url + "/signin?code=", "none": f.url + "/signin"} {
+			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 || !strings.Contains(body, "tapctl open") {
+				t.Errorf("a link that is %s: %s %s", what, response.Status, body)
+			}
+		}
+
+		// With the cookie a page of ours may what the admin token may.
+		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
+		for what, tc := range map[string]struct {
+			method, url string
+			header      http.Header
+			status      int
+		}{
+			"nobody":                     {"GET", status, nil, 401},
+			"the page reads":             {"GET", status, page, 200},
+			"a person reads":             {"GET", metrics, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 200},
+			"an old browser reads":       {"GET", status, http.Header{"Cookie": {cookie}}, 200},
+			"the page writes":            {"POST", f.url + "/api/v1/reload", page, 200},
+			"an old page writes":         {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Origin": {f.url}}, 200},
+			"nobody knows who writes":    {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
+			"a person writes":            {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 403},
+			"nobody knows who deletes":   {"DELETE", f.url + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}}, 403},
+			"another page reads":         {"GET", status, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+			"another port reads":         {"GET", status, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}}, 403},
+			"another port writes":        {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Origin": {"http://127.0.0.1:1"}}, 403},
+			"a rebound name":             {"GET", status, http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
+			"the contract from the page": {"POST", contract, page, 200},
+			"the contract from nobody":   {"GET", contract, http.Header{"Cookie": {cookie}}, 403},
+			"another port's cookie":      {"GET", status, http.Header{"Cookie": {"tapgw-1=" + strings.SplitN(cookie, "=", 2)[1]}}, 401},
+			"a cookie beside another":    {"GET", status, http.Header{"Cookie": {strings.SplitN(cookie, "=", 2)[0] + "=x; " + cookie}}, 200},
+			"a wrong cookie":             {"GET", status, http.Header{"Cookie": {cookie + "x"}}, 401},
+			"a wrong token beside it":    {"GET", status, http.Header{"Cookie": {cookie}, "Authorization": {"Bearer x"}}, 401},
+		} {
+			if response, body := f.send(tc.method, tc.url, tc.header); response.StatusCode != tc.status {
+				t.Errorf("%s: %s %s, want %d", what, response.Status, body, tc.status)
+			}
+		}
+
+		// Signing out is for one browser, or with the token for all. What the
+		// browser follows ends.
+		r, err := http.NewRequestWithContext(t.Context(), "GET", f.url+"/api/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = page
+		following, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = following.Body.Close() }()
+		second, third := f.follow(f.link()), f.follow(f.link())
+		response, _ := f.send("POST", f.url+"/api/v1/signout", page)
+		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
+			t.Errorf("signing out: %s %v", response.Status, response.Header)
+		}
+		is := func(what, cookie string, want int) {
+			t.Helper()
+			if response, _ := f.send("GET", status, http.Header{"Cookie": {cookie}}); response.StatusCode != want {
+				t.Errorf("%s: %s, want %d", what, response.Status, want)
+			}
+		}
+		is("the one who signed out", cookie, 401)
+		is("another", second, 200)
+		if _, err := io.Copy(io.Discard, following.Body); err != nil {
+			t.Errorf("what was followed ends with %v", err)
+		}
+		if response, _ := f.send("POST", f.url+"/api/v1/signout", f.bearer()); response.StatusCode != 200 || len(response.Cookies()) != 0 {
+			t.Errorf("signing all out: %s", response.Status)
+		}
+		is("another after all were", second, 401)
+		is("a third", third, 401)
+
+		// It ends after a week, and the oldest give way to new ones.
+		cookie = f.follow(f.link())
+		wait(signinLife - time.Second)
+		is("within the week", cookie, 200)
+		wait(time.Second)
+		synctest.Wait()
+		is("after a week", cookie, 401)
+		cookie = f.follow(f.link())
+		for range maxSignins - 1 {
+			f.follow(f.link())
+		}
+		is("the oldest of a hundred", cookie, 200)
+		second = f.follow(f.link())
+		is("the oldest of more", cookie, 401)
+		is("the newest", second, 200)
+	})
+}
+
+// Whoever guesses codes is locked out like one who guesses tokens, a page of
+// another origin by itself.
+func TestSigninGuesses(t *testing.T) {
+	f := signinFixture{newRESTFixture(t)}
+	link := f.link()
+	for range maxBad {
+		if response, _ := f.send("GET", f.url+"/signin?code=guess", http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
+			t.Errorf("another site's guess: %s", response.Status)
+		}
+	}
+	for i := range maxBad + 1 {
+		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i), nil); response.StatusCode != 403 {
+			t.Errorf("guess %d: %s", i, response.Status)
+		}
+	}
+	if response, _ := f.send("GET", link, nil); response.StatusCode != 429 {
+		t.Errorf("after too many guesses: %s", response.Status)
+	}
+}
+
+// The cookie is the gateway's own on a host with several, and with TLS it is for
+// nothing else.
+func TestSigninCookie(t *testing.T) {
+	for host, want := range map[string]string{"localhost:9400": "tapgw-9400", "[::1]:1": "tapgw-1", "box.example": "tapgw", "box.example:": "tapgw"} {
+		for _, config := range []*tls.Config{nil, {}} {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Host = host
+			(&Server{tls: config}).setSignin(w, r, "x", time.Hour)
+			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) || c[0].MaxAge != 3600 {
+				t.Errorf("%s: %v", host, w.Header())
+			}
+		}
+	}
+}

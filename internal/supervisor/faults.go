@@ -1,0 +1,80 @@
+package supervisor
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+
+	"tapgw/configs"
+)
+
+// tell logs the faults that were not there before.
+func (s *Supervisor) tell() {
+	now := s.faults()
+	for _, f := range now {
+		if !slices.Contains(s.told, f) {
+			s.o.Log.Warn("fault in a provider file", "fault", f.Error())
+		}
+	}
+	s.told = now
+	s.o.Gateway.Touch()
+}
+
+// Faults are what is wrong with the files, and with what they start.
+func (s *Supervisor) Faults() (faults []configs.Fault) {
+	s.do(func() { faults = s.faults() })
+	return faults
+}
+
+func (s *Supervisor) faults() (faults []configs.Fault) {
+	for _, f := range s.files {
+		faults = append(faults, f.Faults...)
+		p, ok := s.good[f.File]
+		if !ok {
+			continue
+		}
+		at := func(format string, args ...any) {
+			fault := configs.Fault{File: f.File, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)}
+			if !slices.Contains(faults, fault) {
+				faults = append(faults, fault)
+			}
+		}
+		if p.Kind == configs.KindTools && p.Enabled {
+			dir := Run{Workdir: s.o.Files.Workdir}.Path(p.Dir)
+			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+				at("dir: there is no directory %s", dir)
+			}
+		}
+		if s.launch[p.Kind] == nil {
+			at("kind: this gateway runs no providers of kind %q", p.Kind)
+		}
+		began := len(faults)
+		for key, sl := range s.slots {
+			if key.name != p.Name {
+				continue
+			}
+			for _, fault := range slices.Concat(sl.now.faults(), sl.next.faults()) {
+				if !slices.Contains(faults, fault) {
+					faults = append(faults, fault)
+				}
+			}
+			for _, u := range []*unit{sl.now, sl.next} {
+				if err := u.trouble(); err != nil {
+					at("%v", err)
+				}
+			}
+			if err := sl.now.failed(); err != nil {
+				at("%v; tapctl providers restart %s tries again", err, p.Name)
+			}
+			if err := sl.next.failed(); err != nil {
+				at("%v; what ran before goes on", err)
+			}
+		}
+		// The slots come in any order.
+		slices.SortFunc(faults[began:], func(a, b configs.Fault) int {
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Message, b.Message))
+		})
+	}
+	return faults
+}
