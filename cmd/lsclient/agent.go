@@ -47,7 +47,7 @@ Examples:
 // turnOptions puts the flags of a turn over the configuration.
 func (k *call) turnOptions() error {
 	if k.IsSet("max-rounds") {
-		if k.config.MaxRounds = k.Int("max-rounds"); k.config.MaxRounds < 1 || k.config.MaxRounds > 500 {
+		if k.rounds = k.Int("max-rounds"); k.rounds < 1 || k.rounds > 500 {
 			return cli.Usage("flag --max-rounds: must be 1 to 500")
 		}
 	}

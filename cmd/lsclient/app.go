@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -55,15 +57,19 @@ Examples:
 }
 
 // call is what a command has at hand: its flags and arguments, a context that
-// ends at --timeout or Ctrl-C, its output, and the configuration.
+// ends at --timeout or Ctrl-C, its output, and the configuration: see conf.
 type call struct {
 	*ucli.Context
 	ctx       context.Context
 	out       *cli.Output
 	workspace string
+	named     []string // directories of --tools
 	files     configs.LSFiles
-	config    configs.LSClient
+	config    atomic.Pointer[configs.LSClient]
 	external  *tools.External
+
+	rounds int    // of --max-rounds; 0: the configuration's
+	chosen string // the model that the person chose; "": that of --model or the configuration
 }
 
 const (
@@ -105,22 +111,23 @@ func newCall(c *ucli.Context) (*call, error) {
 		return nil, err
 	}
 	k := &call{Context: c, ctx: c.Context, out: cli.Out(c), workspace: dir, external: &tools.External{}}
-	if k.files, err = configs.FindLSClient(dir, c.String("config")); err != nil {
-		return nil, cli.Usage("%v", err)
+	if k.named, err = k.namedDirs(); err != nil {
+		return nil, err
 	}
-	if k.config, err = k.files.Load(); err != nil {
+	config, files, err := k.readConfig()
+	if _, faulty := errors.AsType[configs.Faults](err); faulty {
 		return nil, cli.Failed("%v", err)
 	}
-	named, err := k.namedDirs()
 	if err != nil {
 		return nil, err
 	}
-	k.config.Tools = append(named, k.config.Tools...)
+	k.files = files
+	k.config.Store(&config)
 	if k.out.Verbose {
 		k.external.Log = func(file, line string) { k.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }
 	}
 	if k.files.Untrusted != "" {
-		k.out.Notef("lsclient: %s is left out: this directory is not trusted yet; trust it with: tapgw trust %s", k.files.Untrusted, dir)
+		k.out.Notef("lsclient: %s is left out: this directory is not trusted yet; trust it with: %s", k.files.Untrusted, configs.TrustCommand(dir))
 	}
 	return k, nil
 }

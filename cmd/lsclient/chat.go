@@ -219,7 +219,7 @@ func (c *chat) command(ctx context.Context, line string) (done bool, err error) 
 		if err := c.v.SetModel(ctx, rest); err != nil {
 			return true, worded(err)
 		}
-		c.k.config.Model = rest
+		c.k.chosen = rest
 		c.k.out.Notef("the next turn is %s's", rest)
 	case "/tools":
 		all, _ := c.k.loadTools(ctx)

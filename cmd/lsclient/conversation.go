@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,6 @@ type conversation struct {
 	k      *call
 	policy *policy
 	server *langserver.Client
-	env    *tools.Env
 	joined *joined // nil: no gateway
 
 	watched chan struct{} // closed when the tool directories are no longer watched
@@ -40,9 +40,9 @@ type conversation struct {
 
 // startServer starts the language server as the configuration says.
 func (k *call) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
-	c := k.config
+	c := k.conf()
 	o.Command, o.Workspace, o.Version = c.Server, k.workspace, cli.Version()
-	o.MaxRounds = c.MaxRounds
+	o.MaxRounds = cmp.Or(k.rounds, c.MaxRounds)
 	o.Proxy = langserver.Proxy{URL: c.Proxy.URL, Insecure: !c.Proxy.StrictSSL}
 	if c.Proxy.StrictSSL && c.Proxy.URL == "" {
 		o.Proxy = langserver.Proxy{}
@@ -63,6 +63,13 @@ func (k *call) startServer(ctx context.Context, o langserver.Options) (*langserv
 	}
 	o.Log = k.logger()
 	server, err := langserver.Start(ctx, o)
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Message: "the language server takes longer to start than --timeout allows", Err: err}
+	case ctx.Err() != nil:
+		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
+	}
 	return server, worded(err)
 }
 
@@ -82,7 +89,6 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 	if v.policy, err = newPolicy(k); err != nil {
 		return nil, err
 	}
-	v.env = k.env(v.policy)
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	v.stop = stop
 	found := make(chan struct{})
@@ -90,7 +96,7 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 	go func() {
 		defer close(v.watched)
 		once := sync.OnceFunc(func() { close(found) })
-		k.watchTools(watch, func(all []*tools.Tool) {
+		k.watchTools(watch, func() {}, func(all []*tools.Tool) {
 			v.mu.Lock()
 			v.own = all
 			v.mu.Unlock()
@@ -134,12 +140,7 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 }
 
 // model is the one that is asked for, "" for the server's default.
-func (k *call) model() string {
-	if m := k.String("model"); m != "" {
-		return m
-	}
-	return k.config.Model
-}
+func (k *call) model() string { return cmp.Or(k.chosen, k.String("model"), k.conf().Model) }
 
 func (v *conversation) close(ctx context.Context) {
 	v.stop()
@@ -191,18 +192,49 @@ func (v *conversation) tellTools(ctx context.Context) error {
 		list = append(list, v.joined.tools(list)...)
 	}
 	faults, err := v.server.SetTools(ctx, list)
+	var fresh []langserver.Fault
 	for _, f := range faults {
 		if !slices.Contains(v.told, f) {
-			v.k.out.Notef("lsclient: left out: %v", f)
+			fresh = append(fresh, f)
 		}
+	}
+	for _, line := range leftOut(fresh) {
+		v.k.out.Notef("lsclient: left out: %s", line)
 	}
 	v.told = faults
 	return err
 }
 
+// leftOut words tools that the server does not take: those that have the same
+// reason in one line.
+func leftOut(faults []langserver.Fault) (lines []string) {
+	const named = 3
+	for i, f := range faults {
+		same := func(other langserver.Fault) bool { return other.Reason == f.Reason }
+		if slices.IndexFunc(faults, same) < i {
+			continue
+		}
+		var names []string
+		for _, other := range faults {
+			if same(other) {
+				names = append(names, other.Tool)
+			}
+		}
+		switch n := len(names); {
+		case n == 1:
+			lines = append(lines, f.Error())
+		case n <= named:
+			lines = append(lines, fmt.Sprintf("tools %s: %s", strings.Join(names, ", "), f.Reason))
+		default:
+			lines = append(lines, fmt.Sprintf("%d tools, %s and others: %s", n, strings.Join(names[:named], ", "), f.Reason))
+		}
+	}
+	return lines
+}
+
 // tool is one of ours as the server calls it: after the policy was asked.
 func (v *conversation) tool(t *tools.Tool) langserver.Tool {
-	w := v.server.WorkspaceTool(t, *v.env)
+	w := v.server.WorkspaceTool(t, *v.k.env(v.policy))
 	run := w.Call
 	w.Call = func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
 		if err := v.policy.tool(ctx, t, call.Input); err != nil {
@@ -244,7 +276,11 @@ func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) e
 	case q.Kind == langserver.MCPTool:
 		return v.policy.server(ctx, q.Server, q.Tool)
 	case q.Path != "":
-		return v.policy.outside(ctx, filepath.Clean(q.Path), q.Kind == langserver.EditFile)
+		path := filepath.Clean(q.Path)
+		if err := v.policy.outside(ctx, path, q.Kind == langserver.EditFile); err != nil {
+			return fmt.Errorf("%s is outside the workspace: %w", path, err)
+		}
+		return nil
 	}
 	what := fmt.Sprintf("use %s (%s)", q.Tool, q.Message)
 	if len(q.Command) > 0 {

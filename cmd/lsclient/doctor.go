@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"slices"
 	"sync"
 
+	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
@@ -39,7 +42,7 @@ func (k *call) checks() []cli.Check {
 		{Name: "config", Run: func(context.Context) cli.Result {
 			switch {
 			case k.files.Untrusted != "":
-				return cli.Warn("tapgw trust "+k.workspace, "%s is left out: the directory is not trusted", k.files.Untrusted)
+				return cli.Warn(configs.TrustCommand(k.workspace), "%s is left out: the directory is not trusted", k.files.Untrusted)
 			case k.files.Project != "":
 				return cli.OK("%s", k.files.Project)
 			case k.files.User != "":
@@ -52,7 +55,8 @@ func (k *call) checks() []cli.Check {
 			if len(faults) > 0 {
 				return cli.Warn("lsclient tools check names every fault", "%v", faults[0])
 			}
-			return cli.OK("%d tools, %d directories", len(all), len(k.config.Tools))
+			dirs := slices.DeleteFunc(slices.Clone(k.conf().Tools), func(dir string) bool { _, err := os.Stat(dir); return err != nil })
+			return cli.OK("%d tools, %d directories", len(all), len(dirs))
 		}},
 		{Name: "language server", Run: func(context.Context) cli.Result {
 			s, err := probe()
@@ -88,7 +92,7 @@ func (k *call) checks() []cli.Check {
 		}},
 		{Name: "MCP servers", Run: func(context.Context) cli.Result {
 			s, _ := probe()
-			if len(k.config.MCP) == 0 {
+			if len(k.conf().MCP) == 0 {
 				return cli.OK("none in the configuration")
 			}
 			if s.off {
@@ -102,7 +106,7 @@ func (k *call) checks() []cli.Check {
 			return cli.OK("%d", len(s.mcp))
 		}},
 		{Name: "gateway", Run: func(ctx context.Context) cli.Result {
-			gw, err := client.New(client.Options{URL: k.config.Gateway.URL})
+			gw, err := client.New(client.Options{URL: k.conf().Gateway.URL})
 			if err != nil {
 				return cli.Warn("", "%v", err)
 			}

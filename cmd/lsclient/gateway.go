@@ -56,7 +56,7 @@ type joined struct {
 // names, or that runs.
 func (v *conversation) join(ctx context.Context) error {
 	k := v.k
-	use, find := k.config.Gateway.Use, client.Options{URL: k.config.Gateway.URL}
+	use, find := k.conf().Gateway.Use, client.Options{URL: k.conf().Gateway.URL}
 	switch flag := k.String("gateway"); flag {
 	case "":
 	case configs.GatewayAuto, configs.GatewayOn, configs.GatewayOff:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,8 +38,8 @@ func TestTogether(t *testing.T) {
 // What a policy allows without asking, and what it says no to where nobody can be
 // asked.
 func TestConfirm(t *testing.T) {
-	v := &conversation{policy: &policy{mcp: []string{"files", "web/get"}}}
-	v.policy.allow.Outside = []string{"/tmp/ok/**"}
+	c := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"}, Outside: []string{"/tmp/ok/**"}}}
+	v := &conversation{policy: &policy{conf: func() configs.LSClient { return c }}}
 	tests := map[string]struct {
 		q  langserver.Confirmation
 		ok bool
@@ -69,5 +70,14 @@ func TestAllowed(t *testing.T) {
 	got := allowed(configs.LSClient{Allow: a})
 	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" || got.Tools[0] != "d" {
 		t.Errorf("allowed is %+v", got)
+	}
+}
+
+// Tools that are left out for one reason are told in one line.
+func TestLeftOut(t *testing.T) {
+	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"}, {Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"}, {Tool: "y", Reason: "worse"}, {Tool: "z", Reason: "worse"}})
+	want := []string{"4 tools, a, b, c and others: too many", `tool "x": bad`, "tools y, z: worse"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

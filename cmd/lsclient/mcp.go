@@ -37,7 +37,7 @@ func (k *call) startedMCP(ctx context.Context, server *langserver.Client) ([]lan
 // settledMCP reports whether each of the configuration's MCP servers runs or has
 // failed.
 func (k *call) settledMCP(states []langserver.MCPState) bool {
-	for name := range k.config.MCP {
+	for name := range k.conf().MCP {
 		if !slices.ContainsFunc(states, func(s langserver.MCPState) bool { return s.Name == name && (running(s) || s.Error != "") }) {
 			return false
 		}
@@ -51,7 +51,7 @@ func running(s langserver.MCPState) bool { return s.Status == "running" && len(s
 
 // awaitMCP waits for the MCP servers and says which of them turns go without.
 func (k *call) awaitMCP(ctx context.Context, server *langserver.Client) error {
-	if len(k.config.MCP) == 0 {
+	if len(k.conf().MCP) == 0 {
 		return nil
 	}
 	states, err := k.startedMCP(ctx, server)
@@ -60,7 +60,7 @@ func (k *call) awaitMCP(ctx context.Context, server *langserver.Client) error {
 		return nil
 	}
 	for _, s := range states {
-		if _, ours := k.config.MCP[s.Name]; !ours || running(s) {
+		if _, ours := k.conf().MCP[s.Name]; !ours || running(s) {
 			continue
 		}
 		if s.Error == "" {

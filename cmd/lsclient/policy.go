@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -31,9 +32,8 @@ func policyFlags() []ucli.Flag {
 // policy decides what tools may do: what lsclient.toml allows, else what a
 // person says, else nothing.
 type policy struct {
-	allow provide.Allow
-	mcp   []string // servers, or server/tool
-	yes   bool
+	conf func() configs.LSClient // what the files say now
+	yes  bool
 
 	mu     sync.Mutex // one question at a time
 	in     *bufio.Reader
@@ -48,7 +48,7 @@ func allowed(c configs.LSClient) provide.Allow {
 }
 
 func newPolicy(k *call) (*policy, error) {
-	p := &policy{allow: allowed(k.config), mcp: k.config.Allow.MCP, yes: k.Bool("yes")}
+	p := &policy{conf: k.conf, yes: k.Bool("yes")}
 	if !k.Bool("ask") {
 		return p, nil
 	}
@@ -75,7 +75,8 @@ func terminal(k *call) (io.Reader, error) {
 // tool decides about one call of a client's own tool. The error is a
 // [provide.Refusal].
 func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
-	err := p.allow.Check(t, args)
+	allow := allowed(p.conf())
+	err := allow.Check(t, args)
 	if err == nil {
 		return nil
 	}
@@ -86,22 +87,26 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	return p.ask(ctx, what, key, err)
 }
 
-// outside decides about a path outside the workspace.
+// outside decides about a path outside the workspace, which whoever asks names.
 func (p *policy) outside(ctx context.Context, path string, write bool) error {
-	if p.allow.OutsideOK(path) {
+	if allow := allowed(p.conf()); allow.OutsideOK(path) {
 		return nil
 	}
 	verb := "read"
 	if write {
 		verb = "write"
 	}
-	return p.ask(ctx, verb+" outside the workspace: "+path, verb+" "+path,
-		&provide.Refusal{What: fmt.Sprintf("%s is outside the workspace and not allowed: allow.outside in lsclient.toml lists what is", path)})
+	no := &provide.Refusal{What: "not allowed: allow.outside in lsclient.toml lists what is"}
+	err := p.ask(ctx, verb+" outside the workspace: "+path, verb+" "+path, no)
+	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
+		return &provide.Refusal{What: "the user said no"}
+	}
+	return err
 }
 
 // private decides about a server of the web whose address is not public.
 func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
-	if p.allow.HostOK(host) {
+	if allow := allowed(p.conf()); allow.HostOK(host) {
 		return nil
 	}
 	return p.ask(ctx, fmt.Sprintf("fetch from %s (%s), which is not public", host, addr), "host "+host,
@@ -111,7 +116,7 @@ func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 // server decides about a tool of an MCP server.
 func (p *policy) server(ctx context.Context, server, tool string) error {
 	name := server + "/" + tool
-	if slices.Contains(p.mcp, server) || slices.Contains(p.mcp, name) {
+	if mcp := p.conf().Allow.MCP; slices.Contains(mcp, server) || slices.Contains(mcp, name) {
 		return nil
 	}
 	return p.ask(ctx, "use the MCP tool "+name, "mcp "+name,

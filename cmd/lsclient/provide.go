@@ -38,7 +38,7 @@ Examples:
 }
 
 func provideTools(k *call) error {
-	find := client.Options{URL: k.String("url"), Token: k.String("token"), Default: k.config.Gateway.URL}
+	find := client.Options{URL: k.String("url"), Token: k.String("token"), Default: k.conf().Gateway.URL}
 	gw, err := client.New(find)
 	if err != nil {
 		return err
@@ -70,24 +70,37 @@ func provideTools(k *call) error {
 				k.tell(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD}, "serving session %s in %s", b.Session, b.CWD)
 			},
 		},
-		Allow: allowed(k.config),
-		Env:   tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.config.ToolTimeout},
 	})
+	configure := func() {
+		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout})
+	}
+	configure()
 	ctx, cancel := context.WithCancel(k.ctx)
-	first, watched := make(chan struct{}), make(chan struct{})
-	defer func() { cancel(); <-watched }()
-	go func() {
-		defer close(watched)
-		tell := sync.OnceFunc(func() { close(first) })
-		k.watchTools(ctx, func(all []*tools.Tool) {
-			if err := p.Offer(ctx, all); err != nil && ctx.Err() == nil {
-				k.out.Notef("lsclient: %v", err)
-				return
+	lists, first := make(chan []*tools.Tool), make(chan struct{})
+	var watching sync.WaitGroup
+	defer func() { cancel(); watching.Wait() }()
+	watching.Go(func() {
+		k.watchTools(ctx, configure, func(all []*tools.Tool) {
+			select {
+			case lists <- all:
+			case <-ctx.Done():
 			}
-			k.tell(map[string]any{"type": "tools", "tools": len(all)}, "offering %d tools", len(all))
-			tell()
 		})
-	}()
+	})
+	watching.Go(func() {
+		offered := sync.OnceFunc(func() { close(first) })
+		refused := ""
+		p.Keep(ctx, lists, func(all []*tools.Tool, err error) {
+			defer offered()
+			if err == nil {
+				refused = ""
+				k.tell(map[string]any{"type": "tools", "tools": len(all)}, "offering %d tools", len(all))
+			} else if refused != err.Error() {
+				refused = err.Error()
+				k.out.Notef("lsclient: %v", err)
+			}
+		})
+	})
 	select { // the first hello has the tools
 	case <-first:
 	case <-ctx.Done():

@@ -89,7 +89,7 @@ func listTools(k *call) error {
 	for _, t := range all {
 		timeout := t.Timeout
 		if timeout == 0 {
-			timeout = k.config.ToolTimeout
+			timeout = k.conf().ToolTimeout
 		}
 		source := t.Source
 		if source == "" {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/adrg/xdg"
 
@@ -36,23 +37,65 @@ func (k *call) namedDirs() ([]string, error) {
 
 // loadTools are the drop-ins and the built-in tools.
 func (k *call) loadTools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
-	dropins, faults := k.external.Load(ctx, k.config.Tools...)
-	return together(dropins), faults
+	dropins, faults := k.external.Load(ctx, k.conf().Tools...)
+	return together(dropins), append(faults, k.missing()...)
 }
 
-// watchTools tells of the tools, at once and whenever they change, until ctx
-// ends. Faults are named as they come up.
-func (k *call) watchTools(ctx context.Context, changed func([]*tools.Tool)) {
-	var told []tools.Fault
-	k.external.Watch(ctx, k.config.Tools, func(dropins []*tools.Tool, faults []tools.Fault) {
-		for _, f := range faults {
-			if !slices.Contains(told, f) {
-				k.tellFaults([]tools.Fault{f})
-			}
+// missing are the tool directories that a config file names and that are not
+// there. One beside a config file, or of a flag, may come later.
+func (k *call) missing() (faults []tools.Fault) {
+	for _, dir := range k.conf().Tools {
+		beside := filepath.Base(dir) == "tools" && slices.Contains(k.files.ConfigDirs(k.workspace), filepath.Dir(dir))
+		if info, err := os.Stat(dir); !beside && (err != nil || !info.IsDir()) {
+			place := k.files.Where("tools", "")
+			faults = append(faults, tools.Fault{File: place.File, Line: place.Line, Reason: "tools: there is no directory " + dir})
 		}
-		told = faults
-		changed(together(dropins))
+	}
+	return faults
+}
+
+// watchTools follows the configuration and tells of the tools, at once and whenever
+// they or what the configuration says of them have changed, until ctx ends. Faults
+// are named as they come up. configured is called when the configuration has
+// changed, before that.
+func (k *call) watchTools(ctx context.Context, configured func(), changed func([]*tools.Tool)) {
+	again := make(chan struct{}, 1)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() {
+		k.follow(ctx, func(old, now configs.LSClient) {
+			configured()
+			if slices.Equal(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout && old.LibraryDocs == now.LibraryDocs {
+				return
+			}
+			select {
+			case again <- struct{}{}:
+			default: // it knows already
+			}
+		})
 	})
+	var told []tools.Fault
+	for ctx.Err() == nil {
+		round, end := context.WithCancel(ctx)
+		beside.Go(func() {
+			select {
+			case <-again:
+			case <-round.Done():
+			}
+			end()
+		})
+		k.external.Watch(round, k.conf().Tools, func(dropins []*tools.Tool, faults []tools.Fault) {
+			faults = append(faults, k.missing()...)
+			for _, f := range faults {
+				if !slices.Contains(told, f) {
+					k.tellFaults([]tools.Fault{f})
+				}
+			}
+			told = faults
+			changed(together(dropins))
+		})
+		end()
+	}
 }
 
 // together adds the built-in tools to drop-ins. A drop-in can have the name of
@@ -79,14 +122,14 @@ func find(list []*tools.Tool, name string) *tools.Tool {
 // tellFaults names drop-ins that are left out.
 func (k *call) tellFaults(faults []tools.Fault) {
 	for _, f := range faults {
-		k.out.Notef("lsclient: tool left out: %v", f)
+		k.out.Notef("lsclient: left out: %v", f)
 	}
 }
 
 // env is what tools get in this workspace.
 func (k *call) env(p *policy) *tools.Env {
 	return &tools.Env{
-		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.config.ToolTimeout,
+		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
 		Outside: p.outside, Private: p.private,
 	}
 }
@@ -96,8 +139,8 @@ func home() string { return filepath.Join(xdg.DataHome, "tapgw") }
 
 // libraries is the directory of the user's own library documentation.
 func (k *call) libraries() string {
-	if k.config.LibraryDocs != "" {
-		return k.config.LibraryDocs
+	if k.conf().LibraryDocs != "" {
+		return k.conf().LibraryDocs
 	}
 	return filepath.Join(configs.UserDir(), "library_docs")
 }
