@@ -1,0 +1,317 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	devlog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// view is the page of a gateway in a tab, and what DevTools sees of it.
+type view struct {
+	*tab
+
+	mu     sync.Mutex
+	asked  []string // URLs that were requested
+	bytes  float64  // of all answers that have come whole
+	left   int      // requests that the page gave up
+	faults []string // exceptions, console errors, violations of the policy
+}
+
+// look opens an address of a gateway in a tab that is watched.
+func (p *profile) look(address string, before ...chromedp.Action[chromedp.Void]) *view {
+	p.t.Helper()
+	v := &view{tab: &tab{t: p.t, dialogs: make(chan *page.EventJavascriptDialogOpening, 16),
+		got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{})}}
+	v.ctx, v.shut = chromedp.NewContext(p.ctx, chromedp.WithListener(v.hear))
+	if err := chromedp.Do(v.ctx); err != nil {
+		p.t.Fatalf("opening a tab: %v", err)
+	}
+	p.t.Cleanup(func() {
+		if p.t.Failed() {
+			v.artifact("failed")
+			p.t.Logf("the page at %s shows:\n%s\nand had these faults: %q", address, v.text("body"), v.wrong())
+		}
+		v.shut()
+	})
+	v.do("preparing the tab", append(before, chromedp.EmulateViewport(1280, 860))...)
+	v.visit(address)
+	return v
+}
+
+// hear takes the events of the tab. It must not wait.
+func (v *view) hear(ev any) {
+	v.tab.hear(ev)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch ev := ev.(type) {
+	case *network.EventRequestWillBeSent:
+		v.asked = append(v.asked, ev.Request.URL)
+	case *network.EventLoadingFinished:
+		v.bytes += ev.EncodedDataLength
+	case *network.EventLoadingFailed:
+		if ev.Canceled {
+			v.left++
+		}
+	case *runtime.EventExceptionThrown:
+		v.faults = append(v.faults, (&chromedp.ExceptionError{ExceptionDetails: ev.ExceptionDetails}).Error())
+	case *runtime.EventConsoleAPICalled:
+		if ev.Type == runtime.ConsoleAPICalledTypeError || ev.Type == runtime.ConsoleAPICalledTypeWarning {
+			v.faults = append(v.faults, fmt.Sprintf("%s: %v", ev.Type, ev.Args))
+		}
+	case *devlog.EventEntryAdded:
+		// What the network says is in the requests; the rest is ours.
+		if ev.Entry.Source != devlog.EntrySourceNetwork {
+			v.faults = append(v.faults, fmt.Sprintf("%s: %s", ev.Entry.Source, ev.Entry.Text))
+		}
+	}
+}
+
+// wrong returns the faults so far.
+func (v *view) wrong() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]string{}, v.faults...)
+}
+
+// loaded returns how many bytes have come so far.
+func (v *view) loaded() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return int(v.bytes)
+}
+
+// leaves waits until the page has given up one more request than before.
+func (v *view) leaves(before int) {
+	v.t.Helper()
+	eventually(v.t, patience, func() error {
+		if n := v.given(); n <= before {
+			return fmt.Errorf("the page has given up %d requests, want more than %d", n, before)
+		}
+		return nil
+	})
+}
+
+// given returns how many requests the page has given up.
+func (v *view) given() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.left
+}
+
+// until waits until an expression in the page is true. It may navigate meanwhile.
+func (v *view) until(format string, args ...any) {
+	v.t.Helper()
+	for i, a := range args {
+		text, err := json.Marshal(a)
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		args[i] = string(text)
+	}
+	expression := fmt.Sprintf(format, args...)
+	eventually(v.t, patience, func() error {
+		ctx, stop := context.WithTimeout(v.ctx, patience)
+		defer stop()
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+"\n)"))
+		if err == nil && !ok {
+			err = fmt.Errorf("it is not so in the page: %s", expression)
+		}
+		return err
+	})
+}
+
+// says waits until what is at a selector holds a text.
+func (v *view) says(selector, text string) {
+	v.t.Helper()
+	v.until(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, selector, text)
+}
+
+// text is what a person reads at a selector.
+func (v *view) text(selector string) string {
+	v.t.Helper()
+	return eval[string](v.tab, `[...document.querySelectorAll(%s)].map((e) => e.innerText).join("\n")`, selector)
+}
+
+// button waits for a button that can be pressed, and presses it with the mouse.
+func (v *view) button(label string) {
+	v.t.Helper()
+	v.until(`window.pressed = [...(document.querySelector("dialog[open]") ?? document).querySelectorAll("button")]
+		.find((b) => b.textContent === %s && b.checkVisibility() && !b.disabled)`, label)
+	v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
+}
+
+// closed waits until no dialog is open: one keeps the keys for itself.
+func (v *view) closed() {
+	v.t.Helper()
+	v.until(`!document.querySelector("dialog")`)
+}
+
+// click presses what is at a selector with the mouse.
+func (v *view) click(selector string) {
+	v.t.Helper()
+	v.do("clicking "+selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// types writes into a field, in place of what is there, as a keyboard would.
+func (v *view) types(selector, text string) {
+	v.t.Helper()
+	v.until(`(() => {
+		const field = document.querySelector(%s);
+		field?.focus();
+		field?.select();
+		return field && document.activeElement === field;
+	})()`, selector)
+	v.press(text)
+}
+
+// press presses keys one after the other, where the focus is. A page that keeps a
+// key for itself keeps its letter out of a field, as with a real keyboard.
+func (v *view) press(keys string, o ...chromedp.KeyOption) {
+	v.t.Helper()
+	for _, r := range keys {
+		key := chromedp.KeyEvent(string(r), o...)
+		if unicode.IsPrint(r) && !unicode.IsMark(r) {
+			key = chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+				for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+					p := input.DispatchKeyEventParams{Type: kind, Key: string(r)}
+					if kind == input.DispatchKeyEventTypeKeyDown {
+						p.Text = string(r)
+					}
+					if _, err := chromedp.Call(ctx, input.DispatchKeyEvent, p); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		v.do("pressing "+string(r), key)
+	}
+}
+
+// theme makes the page light or dark.
+func (v *view) theme(name string) {
+	v.t.Helper()
+	v.do("making it "+name, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	}))
+}
+
+// artifact keeps a picture of the page where TAPGW_ARTIFACTS says, else with what
+// else the test leaves.
+func (v *view) artifact(name string) {
+	v.t.Helper()
+	dir := os.Getenv("TAPGW_ARTIFACTS")
+	if dir == "" {
+		dir = v.t.(*testing.T).ArtifactDir()
+	}
+	ctx, stop := context.WithTimeout(v.ctx, patience)
+	defer stop()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		v.t.Errorf("taking a picture: %v", err)
+		return
+	}
+	name = strings.ReplaceAll(v.t.Name(), "/", "-") + "-" + name + ".png"
+	if err := os.WriteFile(filepath.Join(dir, name), picture, 0o600); err != nil {
+		v.t.Error(err)
+	}
+}
+
+// sound checks that nothing went wrong in the page, and that it asked no one but
+// its gateway for anything.
+func (v *view) sound(origin string) {
+	v.t.Helper()
+	for _, fault := range v.wrong() {
+		v.t.Errorf("the page had a fault: %s", fault)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, asked := range v.asked {
+		if !strings.HasPrefix(asked, origin+"/") {
+			v.t.Errorf("the page asked for %s, which is not of %s", asked, origin)
+		}
+	}
+	if len(v.asked) < 10 {
+		v.t.Errorf("DevTools saw %d requests only", len(v.asked))
+	}
+}
+
+// command makes an action of a DevTools command.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, c, params)
+		return err
+	})
+}
+
+// narrow makes the page as wide as a telephone is.
+func narrow() chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(390, 800) }
+
+// unseen lets scripts of the tests into the page, which its policy keeps out.
+func unseen() chromedp.Action[chromedp.Void] {
+	return command(page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true})
+}
+
+// barriers checks with axe-core that what is shown keeps nobody out, light and
+// dark, and keeps a picture of each.
+func (v *view) barriers(name string) {
+	v.t.Helper()
+	if !eval[bool](v.tab, `"axe" in window`) {
+		source, err := os.ReadFile(filepath.Join(repo, ".runtime", "node_modules", "axe-core", "axe.min.js"))
+		if err != nil {
+			v.t.Fatalf("%v: run make runtime", err)
+		}
+		v.do("loading axe-core", chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+			_, err := chromedp.Run(ctx, chromedp.Evaluate[any](string(source)+";0"))
+			return err
+		}))
+	}
+	// Colours are all that differs in the dark.
+	for theme, rules := range map[string][]string{"light": nil, "dark": {"color-contrast"}} {
+		v.theme(theme)
+		found := eval[[]string](v.tab, `axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
+			.filter((v) => ["serious", "critical"].includes(v.impact)).flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`, rules)
+		for _, violation := range found {
+			v.t.Errorf("%s in %s: %s", name, theme, violation)
+		}
+		v.artifact(name + "-" + theme)
+	}
+	v.theme("light")
+}
+
+// origin is where a gateway serves its page.
+func (g *gateway) origin() string { return "http" + strings.TrimPrefix(g.url, "ws") }
+
+// link is a link that signs in once.
+func (h *home) link() string {
+	h.t.Helper()
+	return strings.TrimSpace(h.tapctl("open", "--print"))
+}
+
+// through is an address at another origin.
+func through(t testing.TB, address, origin string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return origin + u.RequestURI()
+}

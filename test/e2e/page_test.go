@@ -1,0 +1,231 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"tapgw/internal/client"
+	"tapgw/internal/scriptmodel"
+)
+
+// servePage starts a gateway whose sessions run on a scripted model.
+func (h *home) servePage(m *scriptmodel.Server, more string) *gateway {
+	h.t.Helper()
+	config := "[copilot]\nprovider_url = \"" + m.URL + "\"\nmodels = [\"" + scriptmodel.ModelID + "\", \"another\"]\n" + more
+	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.serve("--config", h.path("tapgw.toml"))
+}
+
+// TestPage does what a person does on the page, with a session of the real
+// runtime: signs in by a link, starts it, follows a turn with a tool call, sees
+// pushes, a pairing and a question, changes the model, stops it and resumes it.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	rest := make(chan struct{})
+	m := model(t, func(r *scriptmodel.Request) scriptmodel.Reply {
+		switch prompt := r.LastUser(); {
+		case strings.Contains(prompt, "greet Ada") && r.LastResult() == "":
+			return scriptmodel.Reply{Reasoning: "A greeting is wanted.", ToolCalls: []scriptmodel.ToolCall{{Name: "greet", Args: `{"name":"Ada"}`}}}
+		case strings.Contains(prompt, "greet Ada"):
+			return scriptmodel.Reply{Text: "**Done.** She was greeted:\n\n- by `greet`\n- with <b>tags</b> and ![a picture](https://example.com/track.png)\n\n| Who | How |\n|---|---|\n| Ada | politely |", Pause: rest}
+		}
+		return scriptmodel.Calls(r)
+	})
+	g := h.servePage(m, "[copilot.permissions]\nshell = \"ask\"\n")
+	p := h.browser().profile(t)
+
+	// Somebody who is not signed in is told how to.
+	v := p.look(g.origin() + "/")
+	v.says("main", "tapctl open")
+	v.artifact("signin")
+
+	v.visit(h.link())
+	v.says(".side", "No session runs")
+	v.says(".connection", "Live")
+	if location := eval[string](v.tab, `location.href`); strings.Contains(location, "code") {
+		t.Errorf("the link's code is still in the address %s", location)
+	}
+
+	// A session.
+	v.button("New…")
+	v.types("#start-model", scriptmodel.ModelID)
+	v.types("#start-cwd", h.path("nowhere"))
+	v.types("#start-label", "review")
+	v.button("Start")
+	v.says("dialog .fault", "does not exist")
+	v.types("#start-cwd", h.path("work"))
+	v.button("Start")
+	v.says(".session h2", "review")
+	session := eval[string](v.tab, `decodeURIComponent(location.hash.split("/")[2])`)
+	h.joins(session, "greeter", "greet")
+	v.says(".note", "provider greeter joined")
+
+	// A turn, as it streams.
+	v.press("/")
+	v.press("please greet Ada")
+	v.press("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl))
+	v.says(".entry.prompt", "please greet Ada")
+	v.says(".entry.tool .name", "greet")
+	v.says(".entry.message.streaming", "Done.")
+	v.says(".chip", "busy")
+	if strings.Contains(v.text(".entry.message"), "politely") {
+		t.Error("the page shows what was not said yet")
+	}
+	v.button("Interrupt") // and again below, by the end of the turn
+	v.says(".chip", "idle")
+	close(rest)
+	v.types("#prompt", "please greet Ada again")
+	v.button("Send")
+	v.says(".entry.message td", "politely")
+	v.says(".chip", "idle")
+	v.until(`document.querySelector(".entry.message strong")?.textContent === "Done." && !document.querySelector(".entry.message :is(b, img), .entry.message.streaming")`)
+	v.until(`document.querySelector("#prompt").value === ""`)
+
+	// The call, unfolded.
+	v.until(`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`)
+	v.click(".entry.tool summary")
+	v.says(".entry.tool .part", `"name": "Ada"`)
+	v.says(".entry.tool .part", "Hello, Ada!")
+	v.until(`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`)
+
+	// Pushes, by their levels.
+	h.tapctl("push", "--session", session, "--stream", "builds", "run 811 ok in 4m12s")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep", "GET /healthz 200")
+	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait", "the build is red")
+	for level, text := range map[string]string{"surface": "run 811 ok", "keep": "GET /healthz", "inject": "the build is red"} {
+		v.until(`[...document.querySelectorAll(".entry.push")].filter((e) => e.textContent.includes(%s) && e.querySelector(".level." + %s)).length === 1`, text, level)
+	}
+	v.says(".entry.prompt.from-provider", "the build is red")
+	v.says(".entry.message", "the build is red")
+	if notes := v.text(".entry.note"); strings.Contains(notes, "run 811 ok") {
+		t.Errorf("a push is shown twice: %s", notes)
+	}
+
+	// A pairing: the page shows the code, which opens the session.
+	c := g.connectFrom("https://example.com")
+	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
+	c.next("auth.pairing")
+	v.says(".card.pairing", "browser wants into review")
+	c.send(message{"type": "auth.confirm", "code": v.text(".code-digits")})
+	if token, _ := c.next("sessions")["token"].(string); token == "" {
+		t.Error("the code that the page shows was not taken")
+	}
+	v.until(`!document.querySelector(".card.pairing")`)
+
+	// A question: what the runtime may do is for the person to say.
+	asking := h.asking(session, `call:bash {"command":"echo it-was-allowed","description":"says so"}`)
+	v.says(".card.question", "echo it-was-allowed")
+	v.artifact("question")
+	v.button("Allow once")
+	v.until(`!document.querySelector(".card.question")`)
+	if code := asking.wait(patience); code != 0 || asking.find("it-was-allowed") == "" {
+		t.Errorf("the command that was allowed: exit code %d\n%s", code, asking.output())
+	}
+	v.artifact("session")
+
+	// Another model.
+	v.button("Model…")
+	v.until(`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`)
+	v.artifact("model")
+	v.button("Change")
+	v.closed()
+	v.says(".session .meta", "another")
+
+	// What the other views say.
+	v.press("2")
+	v.says("tbody th", "greeter")
+	v.until(`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`)
+	v.button("1 tool")
+	v.says(".toollist", "greet")
+	v.press("4")
+	v.says(".waterfall", "greet")
+	v.until(`document.querySelector(".waterfall .ran").getBoundingClientRect().width >= 3`)
+	v.press("3")
+	v.types(".rules input", "^GET /healthz|red$")
+	v.says(".tester", "2 of 3 events match: 2 drop")
+	v.until(`document.querySelectorAll(".events .dropped").length === 2`)
+	v.types(".rules input", "(unclosed")
+	v.says(".rules .fault", "Unterminated group")
+
+	// The end.
+	v.press("\x1b")
+	v.press("1")
+	v.button("Stop…")
+	v.button("Stop session")
+	v.closed()
+	v.says(".side", "No session runs")
+	v.says(".chip", "ended")
+	v.says(".entry.mark", "The session has ended.")
+	h.noSession(session)
+
+	// And a beginning.
+	v.button("Resume…")
+	v.says("dialog .choices", "review")
+	v.artifact("resume")
+	v.button("Resume")
+	v.says(".chip", "idle")
+	v.says(".side", "review")
+	v.types("#prompt", "are you back?")
+	v.button("Send")
+	v.says(".entry.message", "You said: are you back?")
+	v.sound(g.origin())
+
+	v.button("Sign out")
+	v.says("main", "tapctl open")
+}
+
+// noSession checks that the gateway knows a session no more.
+func (h *home) noSession(session string) {
+	h.t.Helper()
+	for _, s := range decode[[]client.Session](h.t, h.tapctl("sessions", "--json")) {
+		if s.ID == session {
+			h.t.Errorf("session %s is still there", session)
+		}
+	}
+}
+
+// TestPageSignIn signs in by what somebody may paste, and looks into what the
+// browser is sent.
+func TestPageSignIn(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	b := h.browser()
+	link := h.link()
+	for name, paste := range map[string]string{"link": link, "code": h.link()[strings.Index(link, "code=")+len("code="):], "token": h.read(".admin-token")} {
+		v := b.profile(t).look(g.origin() + "/")
+		v.types("#credential", "adm-wrong")
+		v.press("\r")
+		v.says(".fault", "not this gateway's admin token")
+		v.types("#credential", paste)
+		v.press("\r")
+		v.says(".connection", "Live")
+		v.sound(g.origin())
+		if got := eval[string](v.tab, `document.cookie + JSON.stringify(localStorage)`); got != "{}" {
+			t.Errorf("after the %s scripts of the page can read %s", name, got)
+		}
+		v.shut()
+	}
+	if r, err := http.Get(g.origin() + "/page/main.js"); err != nil || r.Header.Get("Cache-Control") != "no-cache" || !strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("a part of the page is sent as %v %v", r, err)
+	} else {
+		_ = r.Body.Close()
+	}
+
+	// A gateway that is started anew knows nobody.
+	v := b.profile(t).look(h.link())
+	v.says(".connection", "Live")
+	g.stop()
+	v.says(".connection", "Connection lost")
+	h.serveAt(strings.TrimPrefix(g.url, "ws://"))
+	v.says("main", "tapctl open")
+}

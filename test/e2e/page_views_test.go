@@ -1,0 +1,411 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"tapgw/internal/client"
+)
+
+// TestPageBarriers checks each view with what keeps nobody out: axe-core finds
+// nothing serious, light and dark, wide and narrow.
+func TestPageBarriers(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	// What the page warns of: an open contract, a fault in a file.
+	if err := os.MkdirAll(h.path("providers"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"tapgw.toml": "[api]\nauth = \"none\"\n", "providers/ci.toml": "kind = \"command\"\ncomand = [\"ci\"]\n"} {
+		if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := h.serve("--config", h.path("tapgw.toml"))
+	p := h.browser().profile(t)
+	v := p.look(g.origin()+"/", unseen())
+	v.says("main", "tapctl open")
+	v.barriers("signin")
+
+	v.visit(h.link())
+	v.says(".side", "No session runs")
+	v.says(".banner.warning", "without a token")
+	v.says(".banner.error", "ci.toml:2:1: ")
+	session := h.local("--label", "review")
+	h.joins(session, "greeter", "greet")
+	v.says(".session h2", "review")
+	h.ask(session, `call:greet {"name":"Ada"}`)
+	h.run(tapctl, "tools", "call", "--session", session, "greet", "--args", `{"name":7}`)
+	for _, level := range []string{"keep", "surface", "inject"} {
+		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider", "ci", "the build is "+level)
+	}
+	c := g.connect()
+	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
+	c.next("auth.pairing")
+	v.says(".card.pairing", "browser wants into review")
+	v.says(".entry.push", "the build is inject")
+	v.barriers("session")
+
+	v.press("?")
+	v.says("dialog", "send the prompt")
+	v.barriers("keys")
+	v.press(kb.Escape)
+	v.closed()
+	v.press("n")
+	v.says("dialog h2", "New session")
+	v.barriers("start")
+	v.press(kb.Escape)
+	v.closed()
+
+	v.press("2")
+	v.says("tbody th", "greeter")
+	v.barriers("providers")
+	v.press("3")
+	v.types(".rules input", "keep|inject")
+	v.says(".tester", "2 of 3 events match")
+	v.barriers("streams")
+	v.press(kb.Escape)
+	v.press("4")
+	v.says(".waterfall", "greet")
+	v.barriers("activity")
+
+	v.press("1")
+	v.do("making it narrow", narrow())
+	v.says(".session h2", "review")
+	v.barriers("narrow")
+	if wide := eval[int](v.tab, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
+		t.Errorf("the narrow page is %d pixels too wide", wide)
+	}
+}
+
+// firstLoad is how many bytes the page may take until it shows something.
+const firstLoad = 150_000
+
+// TestPageKeys goes through the page with the keyboard alone.
+func TestPageKeys(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	first, second := h.local("--label", "first"), h.local("--label", "second")
+	v := h.browser().profile(t).look(h.link())
+	v.says(".items", "second")
+	if n := v.loaded(); n > firstLoad {
+		t.Errorf("the first load took %d bytes, more than %d", n, firstLoad)
+	} else {
+		t.Logf("the first load took %d bytes and, until there was something to read, %.0f ms", n, eval[float64](v.tab, `performance.getEntriesByName("first-contentful-paint")[0].startTime`))
+	}
+	v.press("j")
+	v.says(".session h2", "first")
+	v.press("j")
+	v.says(".session h2", "second")
+	v.press("k")
+	v.says(".session h2", "first")
+	v.until(`location.hash.endsWith(%s)`, first)
+
+	// The list, by arrows.
+	eval[any](v.tab, `document.querySelector(".items a").focus()`)
+	v.press(kb.ArrowDown)
+	v.until(`document.activeElement.textContent.includes("second")`)
+	v.press(kb.Enter)
+	v.until(`location.hash.endsWith(%s)`, second)
+
+	// While something is typed, keys are letters; Escape leaves the field.
+	v.press("/")
+	v.until(`document.activeElement.id === "prompt"`)
+	v.press("1234?n")
+	v.until(`document.activeElement.value === "1234?n" && !document.querySelector("dialog")`)
+	v.press(kb.Escape)
+	v.press("2")
+	v.until(`location.hash === "#/providers" && document.querySelector("nav [aria-current]").textContent === "Providers"`)
+	v.press("1")
+	v.until(`document.querySelector("#prompt").value === "1234?n"`) // a draft is kept
+
+	// Keys can be turned off, for who speaks to the machine.
+	v.press("?")
+	v.click("dialog input[type=checkbox]")
+	v.press(kb.Escape)
+	v.closed()
+	v.press("2")
+	v.press("?")
+	v.says("dialog h2", "Keys")
+	if at := eval[string](v.tab, `location.hash`); !strings.Contains(at, second) {
+		t.Errorf("with the keys off, 2 led to %s", at)
+	}
+	v.sound(g.origin())
+}
+
+// wire stands between a browser and a gateway, and can be cut.
+type wire struct {
+	l  net.Listener
+	to string
+
+	mu    sync.Mutex
+	cut   bool
+	ends  map[net.Conn]bool
+	works sync.WaitGroup
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{l: l, to: to, ends: map[net.Conn]bool{}}
+	w.works.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.works.Go(func() { w.carry(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		w.set(true)
+		w.works.Wait()
+	})
+	return w
+}
+
+func (w *wire) carry(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	far, err := net.Dial("tcp", w.to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = far.Close() }()
+	w.mu.Lock()
+	if w.cut {
+		w.mu.Unlock()
+		return
+	}
+	w.ends[c], w.ends[far] = true, true
+	w.mu.Unlock()
+	var other sync.WaitGroup
+	other.Go(func() {
+		_, _ = io.Copy(far, c)
+		_ = far.Close()
+	})
+	_, _ = io.Copy(c, far)
+	_ = c.Close()
+	other.Wait()
+	w.mu.Lock()
+	delete(w.ends, c)
+	delete(w.ends, far)
+	w.mu.Unlock()
+}
+
+// set cuts the wire, with all that goes over it, or mends it.
+func (w *wire) set(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	if cut {
+		for c := range w.ends {
+			_ = c.Close()
+		}
+	}
+}
+
+// TestPageLong shows ten thousand things that happened in a session: few
+// of them are in the document at once, the end is followed until the person looks
+// elsewhere, and a connection that was lost misses and doubles nothing.
+func TestPageLong(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	w := newWire(t, strings.TrimPrefix(g.url, "ws://"))
+	origin := "http://" + w.l.Addr().String()
+	s, err := client.Host(t.Context(), client.Options{URL: g.url, Token: h.read(".admin-token")}, client.HostOptions{
+		Name: "teller", Version: "1", ID: "long", Label: "long", CWD: h.path("work"), State: func(bool, error) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background(), "told all") })
+	v := h.browser().profile(t).look(through(t, h.link(), origin))
+	v.says(".connection", "Live")
+	v.until(`document.querySelector(".timeline")?.dataset.entries > 0`) // the only session is shown
+	before := eval[int](v.tab, `Number(document.querySelector(".timeline").dataset.entries)`)
+	eval[any](v.tab, `window.long = [], new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(e.duration); }).observe({ type: "longtask" }), 0`)
+
+	const all, atOnce = 10_000, 800 // of a timeline the gateway keeps a thousand lines
+	told := 0
+	tell := func(n int) {
+		for range n {
+			switch told++; told % 4 {
+			case 0:
+				s.Event("assistant.message", message{"content": fmt.Sprintf("Answer %d:\n\n- with `code`\n- and **more**", told)})
+			case 1:
+				s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"}, "result": message{"type": "success", "output": fmt.Sprint("line ", told)}})
+			default:
+				s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", told, strings.Repeat("and so on ", told%40))})
+			}
+		}
+		v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(before+told))
+	}
+	const (
+		nodes  = `document.querySelectorAll("*").length`
+		behind = `((t) => t.scrollHeight - t.clientHeight - t.scrollTop)(document.querySelector(".timeline"))`
+	)
+	for told < all {
+		tell(atOnce)
+	}
+	v.until(behind + ` < 2`)
+	v.says(".entry", fmt.Sprintf("Answer %d:", told))
+	if n := eval[int](v.tab, nodes); n > 3000 {
+		t.Errorf("with %d entries the document has %d elements", told, n)
+	} else {
+		t.Logf("with %d entries the document has %d elements", told, n)
+	}
+
+	// The person looks elsewhere: nothing moves, and what is new is counted.
+	eval[any](v.tab, `document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`)
+	v.until(`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
+	place := eval[string](v.tab, `new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
+		window.there = [...document.querySelectorAll(".entry")].find((e) => e.getBoundingClientRect().top > 300);
+		there.was = there.getBoundingClientRect().top;
+		return there.textContent;
+	})`)
+	tell(atOnce)
+	v.says(".latest", fmt.Sprintf("%d new", atOnce))
+	if !eval[bool](v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
+		t.Errorf("what the person read has moved away: %s", place)
+	}
+	if n := eval[int](v.tab, nodes); n > 3000 {
+		t.Errorf("in the middle of the timeline the document has %d elements", n)
+	}
+	v.click(".latest")
+	v.until(behind + ` < 2 && document.querySelector(".latest").hidden`)
+	v.says(".entry", fmt.Sprintf("Answer %d:", told))
+	tell(atOnce)
+	v.until(behind + ` < 2`)
+
+	// The connection is lost, and what happens meanwhile comes afterwards.
+	w.set(true)
+	v.says(".connection", "Connection lost")
+	before, told = before+told, 0
+	for range 300 {
+		s.Event("user.message", message{"content": "unseen"})
+	}
+	w.set(false)
+	v.says(".connection", "Live")
+	told = 300
+	tell(4)
+	if n := eval[int](v.tab, `document.querySelectorAll(".entry.mark").length`); n != 0 {
+		t.Errorf("%d gaps are shown: %s", n, v.text(".entry.mark"))
+	}
+
+	// While nobody sees the page it lets go of the session, and goes on where it was.
+	given := v.given()
+	eval[any](v.tab, `Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`)
+	v.leaves(given)
+	for range 100 {
+		s.Event("user.message", message{"content": "nobody looked"})
+	}
+	told += 100
+	eval[any](v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
+	tell(4)
+
+	// Another view and back: the place is the same.
+	eval[any](v.tab, `document.querySelector(".timeline").scrollTop = 5000, 0`)
+	const seen = `document.elementFromPoint(700, 400)?.closest(".block")`
+	v.until(`!document.querySelector(".latest").hidden && ` + seen + `?.firstChild`)
+	eval[any](v.tab, `window.there = `+seen+`, 0`)
+	v.press("2")
+	v.until(`!document.querySelector(".session").checkVisibility()`)
+	v.press("1")
+	v.until(`there.isConnected && there.firstChild && Math.abs(there.getBoundingClientRect().top) < 2000`)
+
+	// What is looked for is found, wherever it is.
+	v.types(".session input[type=search]", "Answer 2000:")
+	v.until(`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`)
+	tasks := eval[[]float64](v.tab, `long`)
+	longest := 0.0
+	for _, ms := range tasks {
+		longest = max(longest, ms)
+	}
+	t.Logf("%d tasks took longer than 50 ms, the longest %.0f ms", len(tasks), longest)
+}
+
+// TestPageQuestions answers what a session asks with the fields that the page
+// makes of it: texts, choices, and a form with a property of each kind.
+func TestPageQuestions(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	session := h.local("--label", "review")
+	v := h.browser().profile(t).look(h.link())
+	v.says(".connection", "Live")
+	answered := func(question, want string, answer func()) {
+		t.Helper()
+		turn := h.asking(session, "ask:"+question)
+		v.until(`document.querySelectorAll(".card.question").length === 1`)
+		answer()
+		v.until(`!document.querySelector(".card.question")`)
+		if code := turn.wait(patience); code != 0 || turn.find(want) == "" {
+			t.Errorf("%s: exit code %d, want %s in\n%s", question, code, want, turn.output())
+		}
+	}
+	answered(`input {"message":"Which?"}`, "both of them", func() {
+		v.types(".card input", "both of them")
+		v.press("\r")
+	})
+	answered(`input {"message":"Which?","choices":["red","green"]}`, "green", func() {
+		v.until(`!document.querySelector(".card input")`)
+		v.button("green")
+	})
+	answered(`input {"message":"Which?","choices":["red","green"],"freeform":true}`, "blue", func() {
+		v.types(".card input", "blue")
+		v.button("Answer")
+	})
+	answered(`input {"message":"Which?"}`, "deny", func() { v.button("Decline") })
+	answered(`permission {"message":"May I?","detail":"rm -rf /"}`, "session", func() {
+		v.says(".card pre", "rm -rf /")
+		v.button("Allow for this session")
+	})
+	form := `form {"message":"Who?","schema":{"type":"object","required":["name","kind","level","langs"],"properties":{
+		"name":{"type":"string","title":"Your name"},
+		"mail":{"type":"string","format":"email"},
+		"age":{"type":"integer","minimum":0},
+		"kind":{"type":"string","enum":["a","b"],"enumNames":["Aye","Bee"]},
+		"level":{"type":"string","oneOf":[{"const":"lo","title":"Low"},{"const":"hi","title":"High"}]},
+		"size":{"type":"string","enum":["s","m"],"default":"m"},
+		"sure":{"type":"boolean"},
+		"langs":{"type":"array","items":{"anyOf":[{"const":"go","title":"Go"},{"const":"js","title":"JavaScript"}]}},
+		"tags":{"type":"array","items":{"type":"string","enum":["x","y","z"]},"default":["y"]}}}}`
+	answered(form, `{"name":"Ada","age":36,"kind":"b","level":"hi","size":"m","sure":true,"langs":["js"],"tags":["x","y"]}`, func() {
+		v.barriers("form")
+		v.button("Answer") // the browser asks for what is missing
+		v.until(`document.activeElement.labels[0].textContent === "Your name"`)
+		v.types(".card input", "Ada")
+		v.types(`.card input[type=number]`, "36")
+		for label, option := range map[string]string{"kind": "Bee", "level": "High"} {
+			v.until(`(() => {
+				const it = [...document.querySelectorAll(".card select")].find((s) => s.labels[0].textContent === %s);
+				const o = [...it.options].find((o) => o.textContent === %s);
+				if (o) o.selected = true;
+				return o;
+			})()`, label, option)
+		}
+		for _, label := range []string{"sure", "JavaScript", "x"} {
+			v.until(`window.box = [...document.querySelectorAll(".card input[type=checkbox]")].find((b) => b.labels[0].textContent === %s)`, label)
+			eval[any](v.tab, `window.box.click()`)
+		}
+		v.button("Answer")
+	})
+	answered(form, "deny", func() { v.button("Decline") })
+	v.sound(g.origin())
+}
