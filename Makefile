@@ -1,10 +1,13 @@
 # Every target is a script of a few lines in ci/, or one go command.
 
 .DEFAULT_GOAL := help
-.PHONY: build runtime test test-short e2e bench fuzz soak lint demo clean help
+.PHONY: build manuals runtime test test-short e2e bench fuzz soak lint demo clean help
 
-build: ## build bin/tapgw and bin/tapctl
+build: ## build bin/tapgw, bin/tapctl and bin/lsclient
 	go build -trimpath -o bin/ ./cmd/...
+
+manuals: ## write man pages and shell completions into share/
+	@bash ci/manuals.sh
 
 runtime: ## fetch the pinned Copilot runtime and the tests' npm packages into .runtime/
 	@bash ci/runtime.sh
@@ -27,13 +30,16 @@ bench: build runtime ## measure against a relay without logic, a raw client and 
 	go test -tags runtime -run '^$$' -bench Ready -benchtime 10x ./bench/lsbench
 	go test -tags runtime -run '^$$' -bench Turn -benchtime 200x ./bench/lsbench
 	go test -run '^$$' -bench Search ./tools
+	go test -tags runtime -run '^$$' -bench GatewayTurn -benchtime 100x ./internal/copilot
+	go test -tags runtime -run '^$$' -bench Sessions -benchtime 1x ./internal/copilot
 
 fuzz: ## fuzz every target for 30 s (FUZZTIME=2m for longer)
 	@bash ci/fuzz.sh
 
-soak: ## a million calls in a storm, thousands of lost connections, then fuzz every target for 30 s
+soak: runtime ## a million calls in a storm, a thousand turns of ten sessions, thousands of lost connections, then fuzz every target for 30 s
 	go test -race -p 1 -count=1 -timeout 60m -tags soak -run '^TestSoak' ./internal/gateway ./test/...
 	go test -count=1 -timeout 30m -tags soak -run '^TestSoakCalls$$' ./internal/gateway
+	go test -count=1 -timeout 30m -tags runtime,soak -run '^TestTurnStorm$$' ./internal/copilot
 	@FUZZTIME=30s bash ci/fuzz.sh
 
 lint: ## formatting, vet and golangci-lint (built from source once: minutes)
@@ -45,7 +51,7 @@ demo: build ## the main job, on a real Copilot session where npm can fetch the r
 	@bin/tapgw demo
 
 clean: ## remove what the other targets made
-	rm -rf bin .runtime
+	rm -rf bin dist share .runtime
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14

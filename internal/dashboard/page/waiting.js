@@ -83,9 +83,8 @@ const asking = {
     const refuse = h("button", { type: "button", class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
     return h("form", { class: "fields", onsubmit: (e) => {
       e.preventDefault();
-      const content = {};
-      for (const { name, value } of fields) if (value() !== undefined) content[name] = value();
-      answer(q, b, { content });
+      const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) => value !== undefined);
+      answer(q, b, { content: Object.fromEntries(content) });
     } }, fields.map((f) => f.element), h("div", { class: "row" }, b, refuse));
   },
 };
@@ -109,7 +108,7 @@ function field(q, name, schema) {
   const one = choices(schema), many = schema.type === "array" && choices(schema.items ?? {});
   let input, value;
   if (many) {
-    const boxes = many.map((it) => h("input", { type: "checkbox", checked: (schema.default ?? []).includes(it.value) }));
+    const boxes = many.map((it) => h("input", { type: "checkbox", checked: [schema.default].flat().includes(it.value) }));
     return {
       name,
       value: () => {
