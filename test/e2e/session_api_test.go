@@ -219,7 +219,7 @@ func TestSessionAPI(t *testing.T) {
 	_, c := h.serveContract(m)
 	c.says("test", "", `{"message":"Hello, world!"}`)
 	c.says("config", "", fmt.Sprintf(`{"repoRoot":%q}`, h.path("work")))
-	c.says("copilot/models", "", `{"models":[{"id":"scripted","name":"scripted","multiplier":0}]}`)
+	c.says("copilot/models", "", `{"models":[{"name":"scripted","id":"scripted","multiplier":0}]}`)
 	c.says("copilot/session/start/gpt-0", "relative", `{"error":"ModelIdNotFound"}`)
 	c.says("copilot/session/start/scripted", "relative", `{"error":"WorkingDirectoryNotAbsolutePath"}`)
 	c.says("copilot/session/start/scripted", h.path("nowhere"), `{"error":"WorkingDirectoryNotExists"}`)
