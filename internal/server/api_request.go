@@ -35,9 +35,6 @@ var apiStatusOf = map[protocol.Code]int{
 }
 
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return // nobody listens
-	}
 	code, message := protocol.CodeInternal, err.Error()
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		code = e.Code
@@ -47,6 +44,9 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		code = protocol.CodeInvalidState
 	}
 	status, ok := apiStatusOf[code]
+	if !ok && r.Context().Err() != nil {
+		return // nobody listens
+	}
 	if !ok {
 		status = http.StatusInternalServerError
 		a.log.Warn("answering an admin request", "method", r.Method, "path", r.URL.Path, "error", err)
@@ -84,7 +84,7 @@ func apiBody(w http.ResponseWriter, r *http.Request, v any) error {
 		return &protocol.Error{Code: protocol.CodePayloadTooLarge, Message: fmt.Sprintf("body: more than %d bytes", apiMaxBody)}
 	}
 	if err != nil {
-		return fmt.Errorf("reading the body: %w", err)
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "body: " + err.Error()}
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil

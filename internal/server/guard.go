@@ -22,6 +22,10 @@ func fail(w http.ResponseWriter, status int, code, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": code, "message": message}})
 }
 
+// bodyPatience is how long a request's body may take to come. Whoever sends half of
+// one would keep the connection forever otherwise, also without a token.
+const bodyPatience = 30 * time.Second
+
 // guard is what every request passes first: its Host must be a name of this
 // machine (a page on a rebound name would otherwise be same-origin), and a web
 // page of another origin reaches the provider endpoint only, where it may do
@@ -35,6 +39,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
+		if r.Body != http.NoBody {
+			// Up to the body's end: net/http waits for it even where nobody reads it.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
+		}
 		if !s.knownHost(r.Host) {
 			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return

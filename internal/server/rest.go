@@ -134,7 +134,8 @@ func (x *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		return // nobody listens
+		_ = apiAnswer(w, http.StatusOK, restError{"reading the body: " + err.Error()}) // somebody may listen
+		return
 	}
 	if c.name == restSessionLive {
 		x.live(w, r, c.id)

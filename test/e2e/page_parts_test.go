@@ -62,6 +62,22 @@ func TestPageParts(t *testing.T) {
 				render(document.createElement("div"), start + middle.repeat(400_000 / middle.length) + end);
 		})`)
 	})
+	t.Run("Lists", func(t *testing.T) {
+		// Things of one key are all there, and nothing stays that is no more.
+		got := eval[[]string](v.tab, `import("/page/dom.js").then(({ h, reconcile }) => {
+			const list = h("ul"), shown = [];
+			document.body.append(list);
+			for (const items of [["a", "b"], ["b", "", "a", ""], ["", "", "c"], ["", ""], ["c", "b"], []]) {
+				reconcile(list, items, (it) => it, () => h("li"), (el, it) => { el.textContent = it || "-"; });
+				shown.push(list.textContent);
+			}
+			list.remove();
+			return shown;
+		})`)
+		if want := []string{"ab", "b-a-", "--c", "--", "cb", ""}; !slices.Equal(got, want) {
+			t.Errorf("lists read %q, want %q", got, want)
+		}
+	})
 	t.Run("Filter", func(t *testing.T) {
 		type rule struct {
 			Match   string `json:"match"`

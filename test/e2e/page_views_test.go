@@ -372,8 +372,9 @@ func TestPageQuestions(t *testing.T) {
 		v.button("Answer")
 	})
 	answered(`input {"message":"Which?"}`, "deny", func() { v.button("Decline") })
-	answered(`permission {"message":"May I?","detail":"rm -rf /"}`, "session", func() {
-		v.says(".card pre", "rm -rf /")
+	// What is allowed reads as it is: nothing turns it around.
+	answered(`permission {"message":"May I?","detail":"rm \u202etxt.a\u202c"}`, "session", func() {
+		v.says(".card pre", `rm \u202etxt.a\u202c`)
 		v.button("Allow for this session")
 	})
 	form := `form {"message":"Who?","schema":{"type":"object","required":["name","kind","level","langs"],"properties":{

@@ -84,7 +84,7 @@ export class ActivityView {
     // Times that would stand upon each other are left out.
     let free = 0;
     reconcile(this.axis, busy.filter((b) => b.x >= free && (free = b.x + 0.09)), (b) => b.from, (b) => h("span", null, time(b.from)), (el, b) => { el.style.left = `${Math.min(b.x, 0.93) * 100}%`; });
-    reconcile(this.calls, spans, (c) => c.id, () => h("li", null, h("time"), h("code"), h("span", { class: "sub" }), h("span", { class: "lane" }, h("span", { class: "ran" })), h("span", { class: "took" }), h("span", { class: "outcome" })), (li, c) => {
+    reconcile(this.calls, spans, (c) => c.id || `${c.startedAt} ${c.tool}`, () => h("li", null, h("time"), h("code"), h("span", { class: "sub" }), h("span", { class: "lane" }, h("span", { class: "ran" })), h("span", { class: "took" }), h("span", { class: "outcome" })), (li, c) => {
       const [when, tool, who, lane, took, outcome] = li.children;
       setText(when, time(c.startedAt));
       when.title = date(c.startedAt);

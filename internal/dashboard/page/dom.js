@@ -41,7 +41,12 @@ export function reconcile(parent, items, key, make, update) {
     if (el === at) at = at.nextElementSibling;
     else parent.insertBefore(el, at);
   }
-  for (const el of old.values()) el.remove();
+  // What is used stands before; keys that came twice leave elements that no key finds.
+  while (at) {
+    const gone = at;
+    at = at.nextElementSibling;
+    gone.remove();
+  }
 }
 
 // arrows moves the focus among a list's items with the arrow keys, Home and End.

@@ -51,3 +51,7 @@ export const oneLine = (text, most = 120) => {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 };
+
+// plain is a text whose characters stand in the order in which they are: those that
+// turn others around, and could make a command look like another one, are spelt out.
+export const plain = (text) => text.replace(/\p{Bidi_Control}/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);

@@ -1,6 +1,7 @@
 import { sessions } from "./api.js";
 import { announce, attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
+import { plain } from "./format.js";
 
 // Waiting shows what waits for a person, above every view: pairing codes, and
 // questions of sessions.
@@ -48,8 +49,8 @@ export class Waiting {
     }
     return h("article", { class: `card question ${it.kind}` },
       h("p", { class: "head" }, of, " asks", left),
-      h("p", { class: "text" }, it.message),
-      it.detail && h("pre", { tabindex: "0" }, typeof it.detail === "string" ? it.detail : JSON.stringify(it.detail, null, 2)),
+      h("p", { class: "text" }, plain(it.message)),
+      it.detail && h("pre", { tabindex: "0" }, plain(it.detail)),
       (asking[it.kind] ?? asking.input)(it));
   }
 }
