@@ -467,6 +467,15 @@ func TestFind(t *testing.T) {
 	expect("", "")
 	byUser := write(t, filepath.Join(user, "tapgw", "tapgw.toml"), "")
 	expect("", byUser)
+	// A project's files may have the names of our directories.
+	other := write(t, filepath.Join(dir, "configs"), "")
+	expect("", byUser)
+	if f, _ := Find(dir, ""); len(f.Providers()) > 0 {
+		t.Errorf("provider files: %+v", f.Providers())
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
 	here := write(t, filepath.Join(dir, "configs", "tapgw.toml"), "")
 	expect("", here+byUser)
 	byEnv := write(t, filepath.Join(dir, "env.toml"), "")

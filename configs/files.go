@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Files are the files that make up the gateway's configuration.
@@ -67,17 +68,14 @@ func Find(workdir, named string) (Files, error) {
 		f.dirs = []providerDir{{path: filepath.Join(filepath.Dir(named), providerDirName)}}
 		return f, nil
 	}
-	first := func(dirs ...string) (string, error) {
+	first := func(dirs ...string) string {
 		for _, dir := range dirs {
-			file := filepath.Join(dir, configFile)
-			switch _, err := os.Stat(file); {
-			case err == nil:
-				return file, nil
-			case !errors.Is(err, fs.ErrNotExist):
-				return "", fmt.Errorf("looking for a config file: %w", err)
+			// One that is there and can't be read says so when it is to be read.
+			if file := filepath.Join(dir, configFile); !missing(file) {
+				return file
 			}
 		}
-		return "", nil
+		return ""
 	}
 	var own []string
 	for _, name := range projectDirs {
@@ -86,18 +84,20 @@ func Find(workdir, named string) (Files, error) {
 		f.dirs = append(f.dirs, providerDir{filepath.Join(dir, providerDirName), true})
 	}
 	f.dirs = append(f.dirs, providerDir{path: filepath.Join(UserDir(), providerDirName)})
+	f.Project, f.User = first(own...), first(UserDir())
 	var err error
-	if f.Project, err = first(own...); err != nil {
-		return f, err
-	}
-	if f.User, err = first(UserDir()); err != nil {
-		return f, err
-	}
 	f.Trusted, err = Trusted(workdir)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return f, err
+}
+
+// missing reports whether nothing is there. A project may have a file of the name
+// of our directory.
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // Load reads tapgw.toml: the project's keys, where it is trusted, over the
@@ -173,7 +173,7 @@ func (f Files) Providers() []ProviderFile {
 	seen := map[string]bool{}
 	for _, dir := range f.dirs {
 		entries, err := os.ReadDir(dir.path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !missing(dir.path) {
 			file := ProviderFile{File: dir.path, Faults: Faults{{dir.path, 1, 1, "cannot be read: " + err.Error()}}}
 			file.Barred = dir.project && !trusted
 			found = append(found, file)
