@@ -1,7 +1,7 @@
 # Every target is a script of a few lines in ci/, or one go command.
 
 .DEFAULT_GOAL := help
-.PHONY: build manuals runtime test test-short e2e bench fuzz soak lint demo clean help
+.PHONY: build manuals runtime newest test test-short e2e bench fuzz soak lint demo clean help
 
 build: ## build bin/tapgw, bin/tapctl and bin/lsclient
 	go build -trimpath -o bin/ ./cmd/...
@@ -24,6 +24,9 @@ test-short: ## the tests that need neither npm nor a minute
 
 e2e: runtime ## real runtime, real binaries, the documents' examples
 	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./internal/langserver/... ./cmd/lsclient ./test/...
+
+newest: ## the tests of Copilot sessions on the newest full Copilot CLI
+	@bash ci/newest.sh
 
 bench: build runtime ## measure against a relay without logic, a raw client and ripgrep; prints ratios
 	go run ./bench
