@@ -199,21 +199,21 @@ func TestTurnTime(t *testing.T) {
 // TestTurnStorm has ten sessions at work at once, with tools, injects and
 // interrupts: each turn gets its own answer and no other, and none is lost.
 func TestTurnStorm(t *testing.T) {
-	const sessions = 10
+	const sessions, turns = 10, 1000
 	h := newHosted(t, newRigWith(t, obey, lean))
 	var storm sync.WaitGroup
 	for n := range sessions {
 		name := fmt.Sprintf("session%d", n)
 		s := h.start(name)
 		p := h.provide(s, "p"+name)
-		storm.Go(func() { h.weather(s, p, name, stormTurns/sessions) })
+		storm.Go(func() { h.weather(s, p, name, turns/sessions) })
 	}
 	storm.Wait()
 }
 
 // weather is one session's part of the storm.
 func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int) {
-	ctx, cancel := context.WithTimeout(context.Background(), stormPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	check := func(n int, pr gateway.Prompt, want, wantEnd string) {
 		said, errs, end := turnOf(ctx, s, pr)
