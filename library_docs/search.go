@@ -25,7 +25,7 @@ var fillers = makeSet(`a about an and any are as at be by can could did do does 
 
 func makeSet(words string) map[string]bool {
 	set := make(map[string]bool)
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		set[w] = true
 	}
 	return set

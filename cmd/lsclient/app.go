@@ -72,11 +72,8 @@ type call struct {
 	chosen string // the model that the person chose; "": that of --model or the configuration
 }
 
-const (
-	anyArgs = 1 << 20
-	// shortTimeout is for what the server answers by itself.
-	shortTimeout = 30 * time.Second
-)
+// shortTimeout is for what the server answers by itself.
+const shortTimeout = 30 * time.Second
 
 // action makes the action of a command with at most args arguments, that ends
 // at --timeout, else after timeout, 0 for never.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,9 +55,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 		"await":     cmdAwait,
 		"set":       cmdSet,
 	}
-	for name, run := range more {
-		commands[name] = run
-	}
+	maps.Copy(commands, more)
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
 		RequireExplicitExec: true,

@@ -280,7 +280,7 @@ func older(version, than string) bool {
 }
 
 func (d *doctor) checkSignIn(context.Context) cli.Result {
-	if d.config.Copilot.Profile.Provider.URL != "" {
+	if d.config.Copilot.Provider.URL != "" {
 		return cli.OK("not needed: a model endpoint of your own is set")
 	}
 	st, err := d.probe()

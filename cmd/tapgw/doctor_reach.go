@@ -35,11 +35,11 @@ func (d *doctor) runtime(p configs.Profile) copilot.Options {
 func (d *doctor) endpoints() map[string]configs.Profile {
 	cp := d.config.Copilot
 	found := map[string]configs.Profile{}
-	if cp.Profile.Provider.URL != "" {
+	if cp.Provider.URL != "" {
 		found[""] = cp.Profile
 	}
 	for name, p := range cp.Profiles {
-		if p.Provider.URL != "" && !reflect.DeepEqual(p.Provider, cp.Profile.Provider) {
+		if p.Provider.URL != "" && !reflect.DeepEqual(p.Provider, cp.Provider) {
 			found[name] = p
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ const agent = `<?xml version="1.0" encoding="UTF-8"?>
 
 func (m launchd) define(p serviceProgram) ([]byte, error) {
 	words := append([]string{p.path}, p.args...)
-	for _, word := range append(words[:len(words):len(words)], p.env...) {
+	for _, word := range slices.Concat(words, p.env) {
 		if err := checkServiceWord(word); err != nil {
 			return nil, err
 		}

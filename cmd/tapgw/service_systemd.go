@@ -70,10 +70,11 @@ func (systemd) define(p serviceProgram) ([]byte, error) {
 			return nil, err
 		}
 	}
-	line := unitWord(p.path)
+	words := []string{unitWord(p.path)}
 	for _, arg := range p.args {
-		line += " " + strings.ReplaceAll(unitWord(arg), "$", "$$")
+		words = append(words, strings.ReplaceAll(unitWord(arg), "$", "$$"))
 	}
+	line := strings.Join(words, " ")
 	var env strings.Builder
 	for _, v := range p.env {
 		fmt.Fprintf(&env, "Environment=%s\n", unitWord(v))

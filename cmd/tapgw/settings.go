@@ -58,11 +58,11 @@ func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
 			return c, notes, nil
 		},
 		Tell: func(f configs.Fault, good bool) {
-			what := "fault in the config file: what it said before goes on"
 			if good {
-				what = "config file"
+				d.log.Warn("config file", "fault", f.Error())
+				return
 			}
-			d.log.Warn(what, "fault", f.Error())
+			d.log.Warn("fault in the config file: what it said before goes on", "fault", f.Error())
 		},
 		Told: func() { d.gateway.Touch() },
 		Apply: func(old, now configs.Config) {

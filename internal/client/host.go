@@ -19,9 +19,9 @@ import (
 
 // How a session host keeps its line to the gateway (design: "Session hosts").
 const (
-	hostConnect  = 10 * time.Second // for a connection with its two first requests
-	hostRetryMin = 200 * time.Millisecond
-	hostRetryMax = 5 * time.Second
+	hostConnect    = 10 * time.Second // for a connection with its two first requests
+	hostRetryFirst = 200 * time.Millisecond
+	hostRetryLast  = 5 * time.Second
 	// hostPatience is how long a call or a hook waits for a gateway that is
 	// away: a restarted one is back in less.
 	hostPatience = 5 * time.Second
@@ -107,10 +107,10 @@ func Host(ctx context.Context, find Options, o HostOptions) (*HostSession, error
 
 // run keeps the line up until ctx ends or the gateway ends the session.
 func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
-	wait := hostRetryMin
+	wait := hostRetryFirst
 	for {
 		if conn != nil {
-			wait = hostRetryMin
+			wait = hostRetryFirst
 			select {
 			case <-ctx.Done():
 				return
@@ -133,7 +133,7 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 			return
 		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // jitter
 		}
-		wait = min(wait*2, hostRetryMax)
+		wait = min(wait*2, hostRetryLast)
 		conn, _ = h.connect(ctx)
 	}
 }

@@ -70,7 +70,7 @@ func TestCapabilitiesAreProven(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range strings.Fields("2 3 4 5 6 7 8 9 10 11 12 13") {
+	for s := range strings.FieldsSeq("2 3 4 5 6 7 8 9 10 11 12 13") {
 		if rows[s] == 0 {
 			t.Errorf("section %s has no rows", s)
 		}

@@ -137,10 +137,9 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case s.provider == nil:
+	if s.provider == nil {
 		err = s.r.checkModel(ctx, c.p, model, effort, s.githubToken)
-	default:
+	} else {
 		err = checkEndpoint(s.provider, model, s.offered)
 	}
 	if err != nil {

@@ -211,10 +211,10 @@ func matchesURL(pattern string, u *url.URL, exact bool) bool {
 	host, prefix, _ := strings.Cut(rest, "/")
 	host, port, _ := strings.Cut(strings.ToLower(host), ":")
 	have := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	switch sub, any := strings.CutPrefix(host, "*."); {
+	switch sub, below := strings.CutPrefix(host, "*."); {
 	case scheme != "" && !strings.EqualFold(scheme, u.Scheme), scheme == "" && u.Scheme != "http" && u.Scheme != "https":
 		return false
-	case any && !strings.HasSuffix(have, "."+sub), !any && have != host:
+	case below && !strings.HasSuffix(have, "."+sub), !below && have != host:
 		return false
 	case (exact || port != "") && portOf(u) != portOf(&url.URL{Scheme: u.Scheme, Host: "x:" + port}):
 		return false

@@ -56,8 +56,7 @@ func (g *rig) resume(id string, req gateway.ResumeRequest, tools map[string]tool
 }
 
 func coded(err error) protocol.Code {
-	var e *protocol.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e.Code
 	}
 	return ""

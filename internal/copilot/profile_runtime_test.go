@@ -421,15 +421,15 @@ func TestProfileOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := string(data)
-	at := strings.Index(told, `"method":"session.create"`)
-	if at < 0 {
+	before, _, ok := strings.Cut(told, `"method":"session.create"`)
+	if !ok {
 		t.Fatalf("no session was created: %.500s", told)
 	}
 	var params map[string]protocol.Raw
 	var request struct {
 		Params map[string]json.RawMessage `json:"params"`
 	}
-	if err := json.NewDecoder(strings.NewReader(told[strings.LastIndex(told[:at], "{\"jsonrpc\""):])).Decode(&request); err != nil {
+	if err := json.NewDecoder(strings.NewReader(told[strings.LastIndex(before, "{\"jsonrpc\""):])).Decode(&request); err != nil {
 		t.Fatal(err)
 	}
 	params = map[string]protocol.Raw{}

@@ -128,7 +128,7 @@ func TestQuestionEnds(t *testing.T) {
 		do   func(g *Gateway, s *Session, cancel context.CancelFunc)
 		want string
 	}{
-		"time":      {func(*Gateway, *Session, context.CancelFunc) { time.Sleep(time.Minute) }, ErrUnanswered.Error()},
+		"time":      {func(*Gateway, *Session, context.CancelFunc) { <-time.After(time.Minute) }, ErrUnanswered.Error()},
 		"host":      {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
 		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Interrupt(context.Background(), "enough") }, "the turn was interrupted"},
 		"end":       {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") }, ErrSessionEnded.Error()},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,12 +129,7 @@ func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 // documents' for it.
 func (s *Session) toolMatches(glob toolGlob, tool string) bool {
 	c := s.newToolCall(s.routes.Load(), tool, nil)
-	for _, name := range append(c.aliases, tool) {
-		if glob.match(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(c.aliases, tool), glob.match)
 }
 
 // hookEvent is an event with what all have.

@@ -58,7 +58,7 @@ func TestHookDecides(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	deaf := hang
-	deaf.Ask = func(context.Context, []byte) ([]byte, error) { time.Sleep(8 * time.Second); return []byte("{}"), nil }
+	deaf.Ask = func(context.Context, []byte) ([]byte, error) { <-time.After(8 * time.Second); return []byte("{}"), nil }
 	late := hang
 	late.Timeout = time.Minute
 	fails := func(err error) Hook {

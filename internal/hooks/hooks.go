@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,8 +84,8 @@ func run(command []string, dir string) ask {
 
 // last is the last line that a program wrote for people, else its exit code.
 func last(lines []string, code int) string {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if line := strings.TrimSpace(lines[i]); line != "" {
+	for _, line := range slices.Backward(lines) {
+		if line := strings.TrimSpace(line); line != "" {
 			return strings.ToValidUTF8(line[:min(len(line), maxReason)], "")
 		}
 	}

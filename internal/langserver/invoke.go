@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -130,7 +131,7 @@ func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	out := guard(ctx, t, call)
 	c.log.Debug("a tool was called", "tool", call.Tool, "status", string(out.Status), "call", call.CallID)
 	if added != "" {
-		out.Parts = append(out.Parts[:len(out.Parts):len(out.Parts)], added)
+		out.Parts = append(slices.Clip(out.Parts), added)
 	}
 	return out
 }

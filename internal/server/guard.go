@@ -71,7 +71,7 @@ func (s *Server) admin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			if good := s.signedIn(r); good != nil {
-				s.page(next, good).ServeHTTP(w, r)
+				s.page(good, next).ServeHTTP(w, r)
 				return
 			}
 		}
@@ -90,7 +90,7 @@ func (s *Server) admin(next http.Handler) http.Handler {
 
 // page lets through what a page of ours asks for, and ends it when the browser is
 // signed out.
-func (s *Server) page(next http.Handler, good context.Context) http.Handler {
+func (s *Server) page(good context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !fromPage(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; others need the admin token")

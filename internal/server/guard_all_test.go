@@ -69,9 +69,7 @@ func TestGuardAll(t *testing.T) {
 							t.Fatal(err)
 						}
 						r.Host, r.Header = page.host, page.header.Clone()
-						for name, values := range secret {
-							r.Header[name] = values
-						}
+						maps.Copy(r.Header, secret)
 						response, err := f.client.Transport.RoundTrip(r)
 						if err != nil {
 							t.Fatal(err)

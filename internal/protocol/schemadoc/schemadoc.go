@@ -169,8 +169,7 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 	}
 	g.used[name] = true
 	s := &jsonschema.Schema{Title: name, Description: plain(doc.about), Type: "object", Properties: map[string]*jsonschema.Schema{}}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at := name + "." + key
 		row, ok := doc.fields[key]

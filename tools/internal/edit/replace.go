@@ -11,10 +11,10 @@ import (
 // stands otherwise; name is what to call the text. In a text whose lines end in
 // CRLF, old and new may have LF.
 func Replace(name, text, old, new string) (string, error) {
-	switch {
-	case old == "":
+	switch old {
+	case "":
 		return "", fmt.Errorf("the text to replace in %s is empty: give the text that stands there now", name)
-	case old == new:
+	case new:
 		return "", fmt.Errorf("the old and the new text for %s are the same: there is nothing to change", name)
 	}
 	at := places(text, old)

@@ -134,8 +134,8 @@ func (s *fakeServer) problems(uri string) []any {
 	defer s.mu.Unlock()
 	all := []any{}
 	for n, line := range strings.Split(s.texts[uri], "\n") {
-		if i := strings.Index(line, "bad"); i >= 0 {
-			at := object{"line": n, "character": units(line[:i])}
+		if before, _, ok := strings.Cut(line, "bad"); ok {
+			at := object{"line": n, "character": units(before)}
 			all = append(all, object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42, "source": "fake", "message": line})
 		}
 	}

@@ -15,7 +15,7 @@ type names struct {
 	git, old, new    string // the "diff --git", "--- " and "+++ " lines' rest; "" if there is none
 	from, to         string // of a rename or a copy
 	added, deleted   bool
-	copied, exec     bool
+	copied           bool
 	oldMode, newMode string
 }
 

@@ -110,8 +110,8 @@ var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"), [
 // binaryNote returns the path that a note is about.
 func binaryNote(line []byte) (path []byte, ok bool) {
 	for _, note := range binaryNotes {
-		if i := bytes.Index(line, note); i >= 0 {
-			return line[:i], true
+		if before, _, ok := bytes.Cut(line, note); ok {
+			return before, true
 		}
 	}
 	return nil, false

@@ -89,7 +89,7 @@ func TestCancelEndsTheGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range strings.Fields(string(pids)) {
+	for pid := range strings.FieldsSeq(string(pids)) {
 		gone(t, pid)
 	}
 	if _, err := Run(ctx, sh("touch "+file+".late")); !errors.Is(err, context.Canceled) {

@@ -132,7 +132,9 @@ func pieces(text string) (all []string) {
 			cut = strings.LastIndex(text[:maxSection], "\n")
 		}
 		if cut <= 0 {
-			for cut = maxSection; !utf8.RuneStart(text[cut]); cut-- {
+			cut = maxSection
+			for !utf8.RuneStart(text[cut]) {
+				cut--
 			}
 		}
 		all = append(all, text[:cut])

@@ -192,8 +192,7 @@ func explain(name string, err error) error {
 	case errors.As(err, &cause):
 		return &Error{fmt.Sprintf("%s: %v", name, cause), err}
 	}
-	var in *fs.PathError
-	if errors.As(err, &in) {
+	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		return &Error{fmt.Sprintf("%s: %v", name, in.Err), err}
 	}
 	return &Error{fmt.Sprintf("%s: %v", name, err), err}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,11 +52,11 @@ var committing sync.Mutex
 func Commit(changes []*Change) (err error) {
 	seen := make(map[string]bool)
 	for _, c := range changes {
-		if real := c.At.Real(); seen[real] {
+		real := c.At.Real()
+		if seen[real] {
 			return fmt.Errorf("%s is changed twice", c.At.Name)
-		} else {
-			seen[real] = true
 		}
+		seen[real] = true
 	}
 	defer func() { err = errors.Join(err, finish(changes, err != nil)) }()
 	for _, c := range changes {
@@ -81,8 +82,7 @@ func Commit(changes []*Change) (err error) {
 // finish takes back what was done if it is to be undone, and clears away. Its
 // error says what could not be put back.
 func finish(changes []*Change, undo bool) (err error) {
-	for i := len(changes) - 1; i >= 0; i-- {
-		c := changes[i]
+	for _, c := range slices.Backward(changes) {
 		root := c.At.root
 		if undo && c.done {
 			if back := c.undo(); back != nil {
@@ -96,8 +96,8 @@ func finish(changes []*Change, undo bool) (err error) {
 			}
 		}
 		if undo {
-			for j := len(c.parents) - 1; j >= 0; j-- {
-				_ = root.Remove(c.parents[j])
+			for _, dir := range slices.Backward(c.parents) {
+				_ = root.Remove(dir)
 			}
 		}
 	}
