@@ -199,7 +199,9 @@ func TestTraceFromPushToProvider(t *testing.T) {
 		path = c.path(call[2])
 		return path[len(path)-1] == "push"
 	})
-	if path[0] != "tool.call greet" || !slices.Contains(path, "execute_tool greet") || path[len(path)-2] != "turn" {
+	// Newer runtimes tell a hash of the tool's name.
+	executes := slices.ContainsFunc(path, func(span string) bool { return strings.HasPrefix(span, "execute_tool ") })
+	if path[0] != "tool.call greet" || !executes || path[len(path)-2] != "turn" {
 		t.Errorf("the call stands below %q", path)
 	}
 	// The runtime may tell of one more than once.
