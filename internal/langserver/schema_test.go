@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 func TestStrictSchema(t *testing.T) {
@@ -51,18 +54,23 @@ func FuzzStrictSchema(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":true,"b":{"enum":[1]}}}`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(`{"properties":null}`))
+	f.Add([]byte(`{"properties":{"a":{"tYpe":["0"]}}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		got := StrictSchema(in)
 		var s struct {
-			Type       string
-			Properties map[string]struct{ Type, Description string }
-			Required   []string
+			Type       string `json:"type"`
+			Properties map[string]struct {
+				Type        string `json:"type"`
+				Description string `json:"description"`
+			} `json:"properties"`
+			Required []string `json:"required"`
 		}
 		var object map[string]json.RawMessage
 		if json.Unmarshal(in, &object) != nil && len(in) > 0 || object == nil && len(in) > 0 {
 			return // no schema: as it is
 		}
-		if err := json.Unmarshal(got, &s); err != nil || s.Type != "object" || s.Properties == nil || s.Required == nil {
+		// The server reads names as they are, and so does this.
+		if err := jsonv2.Unmarshal(got, &s, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" || s.Properties == nil || s.Required == nil {
 			t.Fatalf("%s of %s: %v", got, in, err)
 		}
 		for name, p := range s.Properties {
