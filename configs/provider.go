@@ -21,7 +21,6 @@ const (
 	KindConnect = "connect" // a process that starts itself
 	KindTools   = "tools"   // a directory of tools
 	KindHTTP    = "http"    // an HTTP API
-	KindMCP     = "mcp"     // an MCP server
 )
 
 // Values of sessions besides a filter.
@@ -136,7 +135,7 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 }
 
 func (p *Provider) read(t *table) {
-	t.str("kind", &p.Kind, oneOf(KindCommand, KindConnect, KindTools, KindHTTP, KindMCP))
+	t.str("kind", &p.Kind, isKind)
 	if t.missing("kind") {
 		t.doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
 	}
@@ -186,11 +185,19 @@ func (p *Provider) read(t *table) {
 	t.end()
 }
 
+func isKind(s string) error {
+	err := oneOf(KindCommand, KindConnect, KindTools, KindHTTP)(s)
+	if s == "mcp" {
+		return fmt.Errorf("this version runs no MCP servers: %w", err)
+	}
+	return err
+}
+
 // belongs says which kinds a key is for; the others are for all.
 var belongs = map[string][]string{
-	"command": {KindCommand, KindMCP},
-	"cwd":     {KindCommand, KindMCP},
-	"env":     {KindCommand, KindMCP},
+	"command": {KindCommand},
+	"cwd":     {KindCommand},
+	"env":     {KindCommand},
 	"dir":     {KindTools},
 	"permit":  {KindTools},
 	"tools":   {KindHTTP},

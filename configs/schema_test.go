@@ -56,8 +56,8 @@ func schemaSources(t *testing.T) []schemaSource {
 
 // ofKinds adds which keys a provider has by its kind.
 func ofKinds(s *jsonschema.Schema) {
-	needed := map[string]string{KindCommand: "command", KindMCP: "command", KindTools: "dir", KindHTTP: "tools"}
-	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP, KindMCP} {
+	needed := map[string]string{KindCommand: "command", KindTools: "dir", KindHTTP: "tools"}
+	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP} {
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{}}
 		for _, key := range slices.Sorted(maps.Keys(belongs)) {
 			if !slices.Contains(belongs[key], kind) {

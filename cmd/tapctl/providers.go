@@ -3,6 +3,7 @@ package main
 import (
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -22,7 +23,8 @@ func providersCommand() *ucli.Command {
 			{
 				Name: "stop", Usage: "stop what runs of a provider, or close its connections", ArgsUsage: "NAME",
 				Description: `A provider that a file names stays stopped until it is started, or the gateway is.
-Of another the connections are closed, and it may come back.
+Of another the connections are closed, and it may come back. NAME is the file's, or
+what its program calls itself where no other file's program does.
 
 Examples:
   tapctl providers stop hello`,
@@ -33,7 +35,8 @@ Examples:
 			},
 			{
 				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
-				Description: "One that was stopped, or has failed too often. What runs goes on.\n\nExamples:\n  tapctl providers start hello",
+				Description:  "One that was stopped, or has failed too often. What runs goes on.\n\nExamples:\n  tapctl providers start hello",
+				BashComplete: providerNames(),
 				Action: short(1, steerProvider("started", func(k *call, name string) (int, error) {
 					return k.gw.StartProvider(k.ctx, name)
 				})),
@@ -56,11 +59,23 @@ Examples:
 	}
 }
 
+// providerNames offers what is connected, and the files that a gateway started
+// here would read.
 func providerNames() ucli.BashCompleteFunc {
 	return completing(func(k *call, flag string) {
-		if providers, err := k.gw.Providers(k.ctx); err == nil && flag == "" && k.NArg() == 0 {
+		if flag != "" || k.NArg() > 0 {
+			return
+		}
+		if providers, err := k.gw.Providers(k.ctx); err == nil {
 			for _, p := range providers {
 				cli.Candidate(k.Context, p.Name, p.State)
+			}
+		}
+		if files, err := configs.Find(".", ""); err == nil {
+			for _, p := range files.Providers() {
+				if p.Name != "" && !p.Barred {
+					cli.Candidate(k.Context, p.Name, "file")
+				}
 			}
 		}
 	})

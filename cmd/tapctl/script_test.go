@@ -78,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"interrupt": cmdInterrupt,
 			"ended":     cmdEnded,
 			"waits":     cmdWaits,
+			"bound":     cmdBound,
 		},
 	})
 }
@@ -378,6 +379,30 @@ func cmdWaits(ts *testscript.TestScript, _ bool, args []string) {
 		questions, err := gw.Questions(ctx)
 		ts.Check(err)
 		if len(questions) == want {
+			return
+		}
+	}
+}
+
+// cmdBound waits until so many providers are bound.
+func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	gw, err := client.New(client.Options{URL: ts.Getenv("URL"), Token: adminToken(ts)})
+	ts.Check(err)
+	defer gw.Close()
+	for {
+		all, err := gw.Providers(ctx)
+		ts.Check(err)
+		n := 0
+		for _, p := range all {
+			if p.State == "bound" {
+				n++
+			}
+		}
+		if n == want {
 			return
 		}
 	}

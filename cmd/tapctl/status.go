@@ -33,7 +33,7 @@ func statusCommand() *ucli.Command {
 
 func printFaults(k *call, faults []client.Fault) error {
 	for _, f := range faults {
-		if err := k.out.Printf("%s\n", k.out.Paint(cli.Red, cli.Clean(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
+		if err := k.out.Printf("%s\n", k.out.Paint(cli.Red, cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
 			return err
 		}
 	}

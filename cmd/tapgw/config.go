@@ -79,14 +79,14 @@ func checkConfig(c *ucli.Context) error {
 					continue
 				}
 				good = false
-				if err := out.Printf("%s\n", f.Error()); err != nil {
+				if err := out.Printf("%s\n", cli.OneLine(f.Error())); err != nil {
 					return err
 				}
 			}
 			if !good {
 				continue
 			}
-			if err := out.Printf("%s: %s\n", file, out.Paint(cli.Green, "ok")); err != nil {
+			if err := out.Printf("%s: %s\n", cli.OneLine(file), out.Paint(cli.Green, "ok")); err != nil {
 				return err
 			}
 		}

@@ -92,5 +92,5 @@ func AsError(err error) *Error {
 	return e
 }
 
-// oneLine makes one line of text from any.
-func oneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }
+// OneLine makes one line of text from any, without control characters.
+func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }

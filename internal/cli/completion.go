@@ -66,7 +66,7 @@ func Completing(c *ucli.Context) string {
 
 // Candidate prints a word that may stand where [Completing] says.
 func Candidate(c *ucli.Context, word, description string) {
-	_, _ = fmt.Fprintf(c.App.Writer, "%s\t%s\n", word, oneLine(description))
+	_, _ = fmt.Fprintf(c.App.Writer, "%s\t%s\n", word, OneLine(description))
 }
 
 // alternatives are values that a usage names: keep|surface|inject.

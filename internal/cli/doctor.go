@@ -76,11 +76,11 @@ func Doctor(ctx context.Context, o *Output, checks []Check) error {
 		if o.JSON {
 			continue
 		}
-		if err := o.Printf("%s  %s: %s\n", o.Paint(r.Status.ink(), fmt.Sprintf("%-4s", r.Status)), c.Name, oneLine(r.Detail)); err != nil {
+		if err := o.Printf("%s  %s: %s\n", o.Paint(r.Status.ink(), fmt.Sprintf("%-4s", r.Status)), c.Name, OneLine(r.Detail)); err != nil {
 			return err
 		}
 		if r.Cure != "" {
-			if err := o.Printf("      %s\n", oneLine(r.Cure)); err != nil {
+			if err := o.Printf("      %s\n", OneLine(r.Cure)); err != nil {
 				return err
 			}
 		}

@@ -132,7 +132,7 @@ type Table struct {
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		if row[i] = oneLine(fmt.Sprint(c)); row[i] == "" {
+		if row[i] = OneLine(fmt.Sprint(c)); row[i] == "" {
 			row[i] = "-"
 		}
 	}

@@ -139,7 +139,7 @@ func report(app *ucli.App, w *words, e *Error) int {
 	if e.Message == "" {
 		return e.Exit
 	}
-	message := oneLine(e.Message)
+	message := OneLine(e.Message)
 	if w.json {
 		_ = writeJSON(app.Writer, map[string]any{"error": map[string]string{"code": e.Code, "message": message}}, false)
 		return e.Exit

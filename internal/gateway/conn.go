@@ -462,10 +462,10 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	}
 	if taken != nil {
 		// Its tools make room in the same step; its calls end when it is closed.
-		taken.release()
+		taken.release(sessions...)
 		g.forget(restore)
 	}
-	g.replace(c.identity, leaving)
+	g.replace(c.identity, leaving, sessions)
 	if c.memory != nil {
 		g.forget(c.memory)
 	}
@@ -544,7 +544,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 	case protocol.AllSessions:
 		var live []*Session
 		for _, s := range g.order {
-			if !s.ending() {
+			if !s.ending() && !c.identity.yielded[s.id] {
 				live = append(live, s)
 			}
 		}
@@ -584,13 +584,19 @@ func (c *Conn) unbind(reason string) func() {
 	}
 }
 
-// release removes the provider from all its sessions. Call with Gateway.mu held.
-func (c *Conn) release() {
+// release removes the provider from all its sessions. In those that another is bound
+// to next, that step swaps the routes: nobody sees what lies between, a gate that is
+// gone say. Call with Gateway.mu held.
+func (c *Conn) release(next ...*Session) {
 	if c.provider == nil {
 		return
 	}
 	for _, b := range slices.Clone(c.provider.bindings) {
-		b.session.unbind(b)
+		if slices.Contains(next, b.session) {
+			b.session.remove(b)
+		} else {
+			b.session.unbind(b)
+		}
 	}
 }
 
@@ -682,7 +688,7 @@ func (c *Conn) join(session string) *protocol.Error {
 		return err
 	}
 	s := c.g.sessions[session]
-	if s == nil || s.ending() {
+	if s == nil || s.ending() || c.identity.yielded[session] {
 		return noSession(session)
 	}
 	if err := s.conflict(p, p.base.tools); err != nil {

@@ -22,10 +22,11 @@ type PassSpec struct {
 	// Grants widen the trust: "transforms", "gates", "context".
 	Grants []string
 	Tools  ToolPolicy
-	// Replaces is a pass whose bindings end in the step in which this one is first
-	// bound, so that a session has the tools of the one or of the other. Calls
-	// that are running stay with the one that they were sent to.
-	Replaces *Pass
+	// Replaces are passes whose bindings end in the step in which this one is first
+	// bound, those in Session only where it is set, so that a session has the tools
+	// of the one or of the other. Calls that are running stay with the one that they
+	// were sent to.
+	Replaces []*Pass
 }
 
 // ToolPolicy is what a user says about a provider's tools, whatever the provider
@@ -74,8 +75,8 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	if spec.All {
 		id.grants = append(id.grants, grantAll)
 	}
-	if spec.Replaces != nil {
-		id.replaces = spec.Replaces.identity
+	for _, p := range spec.Replaces {
+		id.replaces = append(id.replaces, p.identity)
 	}
 	return &Pass{g: g, token: g.issue(id), identity: id}
 }
@@ -85,6 +86,26 @@ func (p *Pass) Token() string { return p.token }
 
 // Bound is closed when a provider with the pass is bound for the first time.
 func (p *Pass) Bound() <-chan struct{} { return p.identity.bound }
+
+// Name is what its holder calls itself; "" while none is connected.
+func (p *Pass) Name() string {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	for c := range p.g.conns {
+		if c.identity == p.identity && c.provider != nil {
+			return c.provider.name
+		}
+	}
+	return ""
+}
+
+// Yielded reports whether another pass has taken the place of this one, in a
+// session at least.
+func (p *Pass) Yielded() bool {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	return p.identity.yielded != nil
+}
 
 // Retire takes the holder's tools, rules and texts out of its sessions; it binds
 // no more. Its connections stay, for what it has to say still: done returns when
@@ -144,23 +165,35 @@ func (g *Gateway) replaced(id *identity) (conns []*Conn) {
 		return nil
 	}
 	for c := range g.conns {
-		if c.identity == id.replaces && c.provider != nil {
+		if c.provider != nil && slices.Contains(id.replaces, c.identity) {
 			conns = append(conns, c)
 		}
 	}
 	return conns
 }
 
-// replace ends the bindings of those whose place an identity takes. Call with
-// Gateway.mu held.
-func (g *Gateway) replace(id *identity, conns []*Conn) {
+// replace ends the bindings of those whose place an identity takes. In the sessions
+// that it is bound to next, that step swaps the routes: nobody sees what lies
+// between. Call with Gateway.mu held.
+func (g *Gateway) replace(id *identity, conns []*Conn, next []*Session) {
 	for _, c := range conns {
-		c.release()
+		for _, b := range slices.Clone(c.provider.bindings) {
+			switch {
+			case slices.Contains(next, b.session):
+				b.session.remove(b)
+			case id.session == "" || id.session == b.session.id:
+				b.session.unbind(b)
+			}
+		}
 	}
-	if id.replaces != nil {
-		id.replaces.ended = true
-		id.replaces = nil
+	for _, old := range id.replaces {
+		if old.yielded == nil {
+			old.yielded = map[string]bool{}
+		}
+		old.yielded[id.session] = true
+		old.ended = old.ended || id.session == "" || id.session == old.session
 	}
+	id.replaces = nil
 }
 
 // wasBound says that an identity is bound. Call with Gateway.mu held.

@@ -87,7 +87,7 @@ func TestPassReplaces(t *testing.T) {
 				go func() { result <- s.CallTool(context.Background(), Call{Name: "a"}) }()
 				call := <-old.calls
 
-				spec.Replaces = first
+				spec.Replaces = []*Pass{first}
 				second := g.Issue(spec)
 				next := hold(g, second.Token())
 				next.say(session, "b", "list_p_x/") // refused: nothing has changed

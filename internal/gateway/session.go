@@ -235,12 +235,18 @@ func (s *Session) bind(p *Provider, o *offer) {
 
 // unbind removes a binding. Call with Gateway.mu held.
 func (s *Session) unbind(b *binding) {
+	s.remove(b)
+	s.rebuild()
+}
+
+// remove takes a binding out of the session, whose routes are rebuilt by the
+// caller. Call with Gateway.mu held.
+func (s *Session) remove(b *binding) {
 	drop := func(list []*binding) []*binding {
 		return slices.DeleteFunc(list, func(x *binding) bool { return x == b })
 	}
 	s.bindings, b.provider.bindings = drop(s.bindings), drop(b.provider.bindings)
 	s.answered(b)
-	s.rebuild()
 	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
 }
 

@@ -31,13 +31,14 @@ type identity struct {
 	// Of a [Pass].
 	match    func(SessionView) bool // nil: any session
 	policy   ToolPolicy
-	bound    chan struct{} // closed when it is first bound; nil: nobody waits
-	replaces *identity     // until this one is bound; guarded by Gateway.mu
+	bound    chan struct{}   // closed when it is first bound; nil: nobody waits
+	replaces []*identity     // until this one is bound; guarded by Gateway.mu
+	yielded  map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
 }
 
 // mayBind needs Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind) &&
+	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind) &&
 		(id.match == nil || id.match(s.view()))
 }
 

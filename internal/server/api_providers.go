@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,8 +9,9 @@ import (
 
 // Supervisor runs the providers that files name. What its methods return counts
 // the processes, or whatever stands for them; the error is NOT_FOUND where no file
-// names the provider.
+// names the provider, nor runs one that calls itself so.
 type Supervisor interface {
+	// Stop also closes the connections of a name that no file is behind.
 	Stop(name string) (int, error)
 	Start(name string) (int, error)
 	Restart(name string) (int, error)
@@ -30,12 +30,10 @@ func (a *api) stopProvider(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	if a.supervisor != nil {
 		n, err := a.supervisor.Stop(name)
-		if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Code != protocol.CodeNotFound {
-			if err != nil {
-				return err
-			}
-			return apiAnswer(w, http.StatusOK, map[string]int{"stopped": n})
+		if err != nil {
+			return err
 		}
+		return apiAnswer(w, http.StatusOK, map[string]int{"stopped": n})
 	}
 	n := a.gateway.StopProvider(name)
 	if n == 0 {

@@ -31,22 +31,28 @@ func TestRandomEdits(t *testing.T) {
 		instance := &atomic.Int64{}
 		r = newRig(t, func(o *Options) {
 			g := o.Gateway
-			o.Launch = map[string]Launcher{configs.KindMCP: func(ctx context.Context, run Run) error {
+			o.Launch = map[string]Launcher{configs.KindCommand: func(ctx context.Context, run Run) error {
 				alive.Add(1)
 				defer alive.Done()
 				offer(ctx, g, run, fmt.Sprint("instance ", instance.Add(1)))
 				return nil
 			}}
 		})
-		randomEdits(t, r, n, func(tool string) string {
-			return fmt.Sprintf("kind = \"mcp\"\nenv = { TOOL = %q }\n", tool)
+		randomEdits(t, r, n, func(tool, sessions string) string {
+			return fmt.Sprintf("kind = \"command\"\ncommand = [\"none\"]\n%s\nenv = { TOOL = %q }\n", sessions, tool)
 		})
 		r.s.Close()
 		alive.Wait()
 	})
 	t.Run("processes", func(t *testing.T) {
 		r := newRig(t)
-		randomEdits(t, r, n/20, func(tool string) string { return r.file("plain", "VERSION=pid", "TOOL="+tool) })
+		randomEdits(t, r, n, func(tool, sessions string) string {
+			more := []string{sessions, "VERSION=pid", "TOOL=" + tool}
+			if sessions == forAll {
+				more = append(more, "ALL=1")
+			}
+			return r.file("plain", more...)
+		})
 	})
 }
 
@@ -82,7 +88,7 @@ func (r *rig) settled() {
 		settled := true
 		r.s.do(func() {
 			for _, sl := range r.s.slots {
-				settled = settled && sl.next == nil && sl.now.bound()
+				settled = settled && sl.next == nil && sl.now.bound() && !sl.leaving
 			}
 		})
 		if settled {
@@ -96,7 +102,7 @@ func (r *rig) settled() {
 	}
 }
 
-func randomEdits(t *testing.T, r *rig, n int, valid func(tool string) string) {
+func randomEdits(t *testing.T, r *rig, n int, valid func(tool, sessions string) string) {
 	session, _ := r.session("one")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -118,7 +124,7 @@ func randomEdits(t *testing.T, r *rig, n int, valid func(tool string) string) {
 	for i := range n {
 		name := names[rnd.IntN(len(names))]
 		tool := fmt.Sprintf("t%d", i)
-		text := valid(tool)
+		text := valid(tool, []string{forEach, forAll, forOne, forTests}[rnd.IntN(4)])
 		_, statErr := os.Lstat(path(name))
 		exists := statErr == nil
 		op := rnd.IntN(10)

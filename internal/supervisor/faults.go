@@ -64,7 +64,9 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 					at("%v", err)
 				}
 			}
-			if err := sl.now.failed(); err != nil {
+			if err := sl.now.failed(); err != nil && len(s.leaving(key)) > 0 {
+				at("%v; what ran before goes on", err)
+			} else if err != nil {
 				at("%v; tapctl providers restart %s tries again", err, p.Name)
 			}
 			if err := sl.next.failed(); err != nil {

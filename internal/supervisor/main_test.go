@@ -71,6 +71,8 @@ func child(mode string) {
 		signal.Ignore(syscall.SIGTERM)
 		_, _ = told.ReadString('\n')
 		return
+	case "late":
+		_, _ = told.ReadString('\n')
 	case "stubborn":
 		ctx = context.Background()
 		signal.Ignore(syscall.SIGTERM)
@@ -90,6 +92,7 @@ func child(mode string) {
 	if about == "a toolpid" {
 		about = fmt.Sprint("instance ", os.Getpid())
 	}
+	var first sync.Once
 	providers.AddTool(p, tool, about, func(context.Context, struct{}) (string, error) {
 		switch mode {
 		case "call": // crash in mid-call
@@ -97,6 +100,13 @@ func child(mode string) {
 		case "slow":
 			fmt.Fprintln(heart, "called")
 			_, _ = told.ReadString('\n')
+		case "once":
+			slow := false
+			first.Do(func() { slow = true })
+			if slow {
+				fmt.Fprintln(heart, "called")
+				_, _ = told.ReadString('\n')
+			}
 		}
 		return fmt.Sprint(os.Getpid(), " ", len(os.Environ()), " ", os.Getenv("SECRET"), os.Getenv("VERSION")), nil
 	})
@@ -161,7 +171,7 @@ type rig struct {
 func newRig(t *testing.T, change ...func(*Options)) *rig {
 	t.Helper()
 	work := t.TempDir()
-	r := &rig{t: t, g: gateway.New(gateway.Options{}), dir: filepath.Join(work, "providers"), beats: make(chan *beat, 1000)}
+	r := &rig{t: t, g: gateway.New(gateway.Options{}), dir: filepath.Join(work, "providers"), beats: make(chan *beat, 100_000)}
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

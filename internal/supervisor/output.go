@@ -15,9 +15,12 @@ const (
 	loggedLines = 50      // a second
 )
 
-// output is what a provider printed, and what is to be known of it.
+// output is what a provider printed and said of itself, and what is to be known of
+// it.
 type output struct {
 	log *slog.Logger
+
+	names []string // what its programs called themselves when last they were connected; the loop's
 
 	mu     sync.Mutex
 	kept   []string

@@ -10,7 +10,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -24,7 +23,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 	"tapgw/internal/watch"
 )
 
@@ -95,7 +93,10 @@ type slotKey struct{ name, session string }
 
 // slot is what runs for a key: now, and what is to take its place when it is
 // bound.
-type slot struct{ now, next *unit }
+type slot struct {
+	now, next *unit
+	leaving   bool // nothing is wanted for the key: others are to take its place
+}
 
 // New makes a supervisor that runs nothing yet.
 func New(o Options) *Supervisor {
@@ -256,10 +257,9 @@ func (s *Supervisor) named(name string) bool {
 	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.Barred })
 }
 
-// wanted is what should run.
-func (s *Supervisor) wanted() map[slotKey]configs.Provider {
+// wanted is what should run in these sessions.
+func (s *Supervisor) wanted(sessions []gateway.SessionView) map[slotKey]configs.Provider {
 	want := map[slotKey]configs.Provider{}
-	sessions := s.o.Gateway.Sessions()
 	for _, f := range s.files {
 		p, ok := s.good[f.File]
 		if !ok || !p.Enabled || s.held[p.Name] || s.launch[p.Kind] == nil {
@@ -285,16 +285,31 @@ func (s *Supervisor) reconcile() {
 	if s.quiet.Load() {
 		return
 	}
-	want := s.wanted()
+	sessions := s.o.Gateway.Sessions()
+	want := s.wanted(sessions)
+	s.learn()
+	for _, sl := range s.slots {
+		if sl.next.bound() {
+			sl.now.retire()
+			sl.now, sl.next = sl.next, nil
+		}
+	}
 	// First what goes: another may have its tools from now on.
 	for key, sl := range s.slots {
 		if _, ok := want[key]; ok {
+			sl.leaving = false
 			continue
 		}
 		sl.next.stop()
-		if s.held[key.name] {
+		sl.next = nil
+		there := key.session == "" || slices.ContainsFunc(sessions, func(v gateway.SessionView) bool { return v.ID == key.session })
+		switch {
+		case s.held[key.name]:
 			sl.now.stop()
-		} else {
+		case there && s.awaits(key, sl, want):
+			sl.leaving = true
+			continue
+		default:
 			sl.now.retire()
 		}
 		delete(s.slots, key)
@@ -303,21 +318,52 @@ func (s *Supervisor) reconcile() {
 		if sl := s.slots[key]; sl != nil {
 			s.follow(key, sl, p)
 		} else {
-			s.slots[key] = &slot{now: s.start(p, key.session, nil)}
+			s.slots[key] = &slot{now: s.start(p, key.session, s.leaving(key))}
 		}
 	}
 }
 
+// meets reports whether two keys are of one provider and have a session in common.
+func (k slotKey) meets(other slotKey) bool {
+	return k.name == other.name && (k.session == other.session || k.session == "" || other.session == "")
+}
+
+// awaits reports whether a slot that nothing is wanted for has to wait for what
+// is to take its place.
+func (s *Supervisor) awaits(key slotKey, sl *slot, want map[slotKey]configs.Provider) bool {
+	if !sl.now.bound() || sl.now.failed() != nil {
+		return false
+	}
+	for k, p := range want {
+		if !k.meets(key) || p.Kind == configs.KindConnect { // nobody knows whether that one comes
+			continue
+		}
+		if heir := s.slots[k]; heir == nil || !heir.now.bound() || heir.now.pass.Yielded() {
+			return true
+		}
+	}
+	return false
+}
+
+// leaving are the units of other slots whose place one of this key is to take.
+func (s *Supervisor) leaving(key slotKey) (units []*unit) {
+	for k, sl := range s.slots {
+		if sl.leaving && k.meets(key) {
+			units = append(units, sl.now)
+		}
+	}
+	return units
+}
+
 // follow makes a slot run a version of its provider.
 func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
-	if sl.next.bound() {
-		sl.now.retire()
-		sl.now, sl.next = sl.next, nil
-	}
-	switch {
-	case same(sl.now.spec, p) && (sl.next == nil || sl.now.failed() == nil):
+	switch yielded := sl.now.pass.Yielded(); {
+	case !yielded && same(sl.now.spec, p) && (sl.next == nil || sl.now.failed() == nil):
 		sl.next.stop()
 		sl.next = nil
+		if sl.now.pass.Yielded() { // to what was bound just before it was stopped
+			s.poke()
+		}
 	case sl.next != nil && same(sl.next.spec, p):
 	case p.Kind == configs.KindConnect || !sl.now.bound() || sl.now.failed() != nil:
 		// There is nothing to take over: its program finds the new token when the
@@ -325,10 +371,10 @@ func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
 		sl.next.stop()
 		sl.next = nil
 		sl.now.retire()
-		sl.now = s.start(p, key.session, nil)
+		sl.now = s.start(p, key.session, s.leaving(key))
 	default:
 		sl.next.stop()
-		sl.next = s.start(p, key.session, sl.now)
+		sl.next = s.start(p, key.session, append(s.leaving(key), sl.now))
 	}
 }
 
@@ -344,64 +390,6 @@ func (s *Supervisor) poke() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-func unknown(name string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q", name)}
-}
-
-// Stop ends what runs of a provider, until Start or Restart, and returns how many
-// there were. The error is NOT_FOUND when no file names it.
-func (s *Supervisor) Stop(name string) (n int, err error) { return s.steer(name, true, false) }
-
-// Start lets a provider run that was stopped, or had failed too often, and
-// returns for how many sessions it does.
-func (s *Supervisor) Start(name string) (n int, err error) { return s.steer(name, false, true) }
-
-// Restart ends what runs of a provider and starts it again.
-func (s *Supervisor) Restart(name string) (n int, err error) { return s.steer(name, true, true) }
-
-func (s *Supervisor) steer(name string, stop, start bool) (n int, err error) {
-	err = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
-	s.do(func() {
-		if !s.named(name) {
-			err = unknown(name)
-			return
-		}
-		err = nil
-		for key, sl := range s.slots {
-			if key.name != name || !stop && sl.now.failed() == nil {
-				continue
-			}
-			n++
-			sl.next.stop()
-			sl.now.stop()
-			delete(s.slots, key)
-		}
-		if start {
-			n = 0
-		}
-		s.held[name] = !start
-		s.reconcile()
-		for key := range s.slots {
-			if start && key.name == name {
-				n++
-			}
-		}
-	})
-	return n, err
-}
-
-// Log returns the last lines of a provider, oldest first. The error is NOT_FOUND
-// when no file names it.
-func (s *Supervisor) Log(name string) (lines []string, err error) {
-	err = unknown(name)
-	s.do(func() {
-		if s.named(name) {
-			lines, err = s.output(name).lines(), nil
-		}
-	})
-	return lines, err
 }
 
 func (s *Supervisor) output(name string) *output {

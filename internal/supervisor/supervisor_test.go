@@ -291,6 +291,51 @@ func TestSteer(t *testing.T) {
 	}
 }
 
+// What a program calls itself stands for its file where there is one of them, and
+// never for the connection that would come again.
+func TestSteerByWhatItCallsItself(t *testing.T) {
+	r := newRig(t)
+	_, h := r.session("one")
+	r.put("a", r.file("plain", "TOOL=first"))
+	r.has(h, "first")
+	p := r.child()
+	if n, err := r.s.Stop("child"); n != 1 || err != nil {
+		t.Errorf("stop: %d, %v", n, err)
+	}
+	r.ended(p)
+	r.has(h)
+	if n, err := r.s.Stop("child"); err == nil || !strings.Contains(err.Error(), "not connected") {
+		t.Errorf("stop again: %d, %v", n, err)
+	}
+	// One that no file is behind is disconnected.
+	ended := connect(t, r, r.g.AdminToken())
+	r.has(h, "t")
+	if n, err := r.s.Stop("ed"); n != 1 || err != nil {
+		t.Errorf("stop of another: %d, %v", n, err)
+	}
+	<-ended
+	if lines, err := r.s.Log("child"); err != nil || len(lines) == 0 {
+		t.Errorf("log: %q, %v", lines, err)
+	}
+	if n, err := r.s.Start("child"); n != 1 || err != nil {
+		t.Errorf("start: %d, %v", n, err)
+	}
+	r.has(h, "first")
+	r.child()
+	r.put("b", r.file("plain", "TOOL=second"))
+	r.has(h, "first", "second")
+	for verb, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
+		if n, err := f("child"); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") ||
+			!strings.Contains(err.Error(), "child is run by files a, b: tapctl providers "+verb+" a") {
+			t.Errorf("%s: %d, %v", verb, n, err)
+		}
+	}
+	if _, err := r.s.Log("child"); err == nil || !strings.Contains(err.Error(), "tapctl providers log a") {
+		t.Errorf("log: %v", err)
+	}
+	r.has(h, "first", "second")
+}
+
 // One that gave up is tried again when its file changes, be it back to what it said.
 func TestChangeOfOneThatGaveUp(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
@@ -301,7 +346,7 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
 	gaveUp := errors.New("gave up")
 	sl := &slot{now: s.start(a, "", nil)}
-	sl.next = s.start(b, "", sl.now)
+	sl.next = s.start(b, "", []*unit{sl.now})
 	sl.now.gaveUp.Store(&gaveUp)
 	old := sl.now
 	s.follow(slotKey{name: "p"}, sl, a)

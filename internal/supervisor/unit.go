@@ -42,17 +42,17 @@ type unit struct {
 	unbound atomic.Pointer[error]           // why it is not bound
 }
 
-// start runs a version of a provider. It takes the place of another when it is
+// start runs a version of a provider. It takes the place of others when it is
 // bound.
-func (s *Supervisor) start(p configs.Provider, session string, replaces *unit) *unit {
+func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
 		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules)}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
 		spec.Match = func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 	}
-	if replaces != nil {
-		spec.Replaces = replaces.pass
+	for _, old := range replaces {
+		spec.Replaces = append(spec.Replaces, old.pass)
 	}
 	u := &unit{spec: p, pass: s.o.Gateway.Issue(spec), launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet}
 	u.ctx, u.cancel = context.WithCancel(s.ctx)

@@ -1,0 +1,331 @@
+package supervisor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/gateway"
+)
+
+// poll calls a session's tool over and over: no call may fail.
+type poll struct {
+	t        *testing.T
+	answered chan struct{} // receives with each call
+	end      chan struct{}
+	ended    chan struct{}
+}
+
+func (r *rig) poll(s *gateway.Session) *poll {
+	p := &poll{t: r.t, answered: make(chan struct{}), end: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		for {
+			if o := call(s, "t"); o.Failed() {
+				r.t.Errorf("a call in between: %s %s", o.ErrorCode, o.Text())
+				return
+			}
+			select {
+			case <-p.end:
+				return
+			case p.answered <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return p
+}
+
+// goesOn waits for some more calls.
+func (p *poll) goesOn() {
+	p.t.Helper()
+	for range 3 {
+		select {
+		case <-p.answered:
+		case <-p.ended:
+			p.t.FailNow()
+		case <-time.After(patience):
+			p.t.Fatal("a call has no end")
+		}
+	}
+}
+
+func (p *poll) stop() {
+	close(p.end)
+	<-p.ended
+}
+
+func (r *rig) about(h *host, about string) {
+	r.t.Helper()
+	r.until(h, about, func(_ []string, tools []gateway.Tool) bool {
+		return len(tools) == 1 && tools[0].Description == about
+	})
+}
+
+func (b *beat) tell(t *testing.T) {
+	t.Helper()
+	if _, err := b.conn.Write([]byte("go on\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	forEach  = `sessions = "each"`
+	forAll   = `sessions = "all"`
+	forOne   = `sessions = { label = "label-one" }`
+	forTests = `sessions = { host = "test", cwd = "/w/*" }`
+)
+
+// serving is the text of a file for these sessions.
+func (r *rig) serving(sessions, mode, version string) string {
+	more := []string{sessions, "VERSION=" + version}
+	if sessions == forAll {
+		more = append(more, "ALL=1")
+	}
+	return r.file(mode, more...)
+}
+
+// Which sessions a provider is for changes as everything else does: a session that
+// keeps it never has none, nor two; a call that is running ends on the old one.
+func TestChangeOfSessions(t *testing.T) {
+	for _, tt := range []struct {
+		name, from, to string
+		old, next      int  // processes
+		two            bool // the other session has it still
+	}{
+		{"each to all", forEach, forAll, 2, 1, true},
+		{"all to each", forAll, forEach, 1, 2, true},
+		{"all to a filter", forAll, forOne, 1, 1, false},
+		{"each to a filter", forEach, forOne, 2, 1, false},
+		{"a filter to another", forTests, forOne, 2, 1, false},
+		{"a filter to all", forTests, forAll, 2, 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			one, h1 := r.session("one")
+			two, h2 := r.session("two")
+			r.put("a", r.serving(tt.from, "once", "1"))
+			r.about(h1, "a tool1")
+			r.about(h2, "a tool1")
+			result := make(chan gateway.Outcome, 1)
+			go func() { result <- call(one, "t") }()
+			var old []*beat
+			for range tt.old {
+				old = append(old, r.child())
+			}
+			busy := old[0]
+			if tt.old == 2 { // which of them is the session's
+				select {
+				case got := <-old[0].said:
+					if got != "called" {
+						t.Fatalf("the child said %q", got)
+					}
+				case <-old[1].said:
+					busy = old[1]
+				}
+				go call(two, "t") // so that the calls that follow are answered
+				other := old[0]
+				if busy == old[0] {
+					other = old[1]
+				}
+				<-other.said
+				other.tell(t)
+			} else {
+				<-busy.said
+			}
+			polls := []*poll{r.poll(one)}
+			if tt.two {
+				polls = append(polls, r.poll(two))
+			}
+			goOn := func() {
+				t.Helper()
+				for _, p := range polls {
+					p.goesOn()
+				}
+			}
+			goOn()
+
+			// One that never starts leaves what runs where it is.
+			r.put("a", r.serving(tt.to, "start", "2"))
+			for range 2 {
+				r.ended(r.child())
+			}
+			goOn()
+
+			// So does one that takes its time, until it is there.
+			r.put("a", r.serving(tt.to, "late", "3"))
+			var next []*beat
+			for len(next) < tt.next {
+				if b := r.child(); b.mode == "late" {
+					next = append(next, b)
+				}
+			}
+			goOn()
+			for _, b := range old {
+				if tt.two && !b.isAlive() {
+					t.Error("an old process ended before another took its place")
+				}
+			}
+			for _, b := range next {
+				b.tell(t)
+				goOn()
+			}
+			r.about(h1, "a tool3")
+			if tt.two {
+				r.about(h2, "a tool3")
+			} else {
+				r.has(h2)
+			}
+			goOn()
+			for _, b := range old {
+				if b != busy {
+					r.ended(b)
+				}
+			}
+			if !busy.isAlive() {
+				t.Error("the old process ended in a call")
+			}
+			busy.tell(t)
+			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), busy.pid+" ") {
+				t.Errorf("the call that was running: %s", o.Text())
+			}
+			r.ended(busy)
+			for _, p := range polls {
+				p.stop()
+			}
+			for _, b := range next {
+				if !b.isAlive() {
+					t.Error("a new process has ended")
+				}
+			}
+			h1.mu.Lock()
+			defer h1.mu.Unlock()
+			for i, list := range h1.lists {
+				if i > 0 && !slices.Equal(list, []string{"t"}) {
+					t.Errorf("the session had %v", h1.lists)
+					break
+				}
+			}
+		})
+	}
+}
+
+// A change that is taken back is none: what it had not reached goes on, and what
+// it had is handed back.
+func TestChangeOfSessionsTakenBack(t *testing.T) {
+	r := newRig(t)
+	one, h1 := r.session("one")
+	two, h2 := r.session("two")
+	r.put("a", r.serving(forAll, "plain", "1"))
+	r.about(h1, "a tool1")
+	r.about(h2, "a tool1")
+	first := r.child()
+	p1, p2 := r.poll(one), r.poll(two)
+	p1.goesOn()
+
+	r.put("a", r.serving(forEach, "late", "2"))
+	late := []*beat{r.child(), r.child()}
+	r.put("a", r.serving(forAll, "plain", "1"))
+	r.s.Reload()
+	for _, b := range late {
+		r.ended(b)
+	}
+	p1.goesOn()
+	p2.goesOn()
+	if !first.isAlive() || len(r.beats) > 0 {
+		t.Error("what had lost nothing was started again")
+	}
+
+	// One session is handed over, the other is not.
+	r.put("a", r.serving(forEach, "late", "2"))
+	late = []*beat{r.child(), r.child()}
+	late[0].tell(t)
+	taken, left := h1, h2
+	for is := false; !is; {
+		select {
+		case <-h1.came:
+		case <-h2.came:
+		case <-time.After(patience):
+			t.Fatal("neither session is handed over")
+		}
+		for _, h := range []*host{h1, h2} {
+			h.mu.Lock()
+			if len(h.last) == 1 && h.last[0].Description == "a tool2" {
+				is, taken = true, h
+			}
+			h.mu.Unlock()
+		}
+	}
+	if taken == h2 {
+		left = h1
+	}
+	r.about(left, "a tool1")
+	// A new session has it, too.
+	_, h3 := r.session("three")
+	r.child().tell(t)
+	r.about(h3, "a tool2")
+	r.put("a", r.serving(forAll, "plain", "1"))
+	r.s.Reload()
+	next := r.child()
+	for _, h := range []*host{h1, h2, h3} {
+		r.about(h, "a tool1")
+	}
+	for _, b := range []*beat{first, late[0], late[1]} {
+		r.ended(b)
+	}
+	p1.goesOn()
+	p2.goesOn()
+	p1.stop()
+	p2.stop()
+	for _, s := range []*gateway.Session{one, two} {
+		if o := call(s, "t"); !strings.HasPrefix(o.Text(), next.pid+" ") {
+			t.Errorf("the call: %s", o.Text())
+		}
+	}
+	if f := r.s.Faults(); len(f) > 0 {
+		t.Errorf("faults %v", f)
+	}
+}
+
+// One that gives up leaves what ran before, and says so. A session that ends
+// takes what it had along, and one that starts itself waits for nothing.
+func TestChangeOfSessionsGivenUp(t *testing.T) {
+	r := newRig(t)
+	one, h1 := r.session("one")
+	two, _ := r.session("two")
+	r.put("a", r.serving(forEach, "plain", "1"))
+	r.about(h1, "a tool1")
+	old := []*beat{r.child(), r.child()}
+	p := r.poll(one)
+	r.put("a", r.serving(forAll, "start", "2"))
+	for range maxFailures {
+		r.ended(r.child())
+	}
+	var message string
+	for deadline := time.Now().Add(patience); message == "" && time.Now().Before(deadline); {
+		for _, f := range r.s.Faults() {
+			message = f.Message
+		}
+	}
+	if !strings.HasSuffix(message, "what ran before goes on") {
+		t.Errorf("the fault: %q", message)
+	}
+	p.goesOn()
+	p.stop()
+	if err := two.Stop(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	o := call(one, "t")
+	for _, b := range old {
+		if !strings.HasPrefix(o.Text(), b.pid+" ") {
+			r.ended(b)
+		}
+	}
+	r.put("a", "kind = \"connect\"\n")
+	for _, b := range old {
+		r.ended(b)
+	}
+	r.has(h1)
+}
