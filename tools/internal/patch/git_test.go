@@ -126,6 +126,8 @@ func FuzzPatch(f *testing.F) {
 	f.Add("diff --git a/x b/z\nsimilarity index 90%\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@ -1 +1 @@\n-a\r\n+b\r\n-- \n2.1\n", "a\r\nb\r\n")
 	f.Add("diff --git \"a/\\303\\244\" \"b/\\303\\244\"\ndeleted file mode 100644\n", "\\\n")
 	f.Add("--- a\n+++ b\n@@ -1,9 +0 @@\n-\\\n+--- x\n", "x")
+	f.Add("--- a\n+++ a\n@@ -0,0 +1 @@\n+\n\\ No newline at end of file\n", "")
+	f.Add("--- a\n+++ a\n@@ -1 +1,2 @@\n a\n+\n\\ No newline at end of file\n", "a\n")
 	f.Fuzz(func(t *testing.T, patch, text string) {
 		files, err := Parse(patch)
 		if err != nil {
@@ -158,7 +160,8 @@ func FuzzPatch(f *testing.F) {
 				}
 			}
 			was, is := len(split(text)), len(split(got))
-			if text != "" && !strings.HasSuffix(text, "\n") && is == was+added-1 {
+			open := text != "" && !strings.HasSuffix(text, "\n") || strings.Contains(patch, "\n\\")
+			if open && is == was+added-1 {
 				is++ // an empty line at an end without newline
 			}
 			if is != was+added {
