@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"tapgw/internal/proc"
 	"tapgw/tools/internal/workspace"
@@ -30,12 +31,16 @@ const (
 	maxMemories = 500
 )
 
-// memoryName is a name that is a plain file on every system; the first group are
-// devices on some.
+// A memory's name is that of a plain file on every system; some are devices there.
+// How long it is, is counted apart: that in the pattern takes it 4 MB.
 var (
-	memoryName   = regexp.MustCompile(`^[\pL\pN_][\pL\pN_. -]{0,99}$`)
-	memoryDevice = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	memoryLetters = regexp.MustCompile(`^[\pL\pN_][\pL\pN_. -]*$`)
+	memoryDevice  = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
+
+func memoryName(s string) bool {
+	return utf8.RuneCountInString(s) <= 100 && memoryLetters.MatchString(s)
+}
 
 func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 	if env.Home == "" {
@@ -52,7 +57,7 @@ func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 	if in.Path == "" {
 		return Result{}, fmt.Errorf("path is missing: %s needs the name of a memory", in.Command)
 	}
-	if !memoryName.MatchString(in.Path) || memoryDevice.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") || strings.HasSuffix(in.Path, " ") {
+	if !memoryName(in.Path) || memoryDevice.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") || strings.HasSuffix(in.Path, " ") {
 		return Result{}, fmt.Errorf("%.120q is no name of a memory: use letters, digits, _, -, . and spaces, such as notes.md", in.Path)
 	}
 	at, err := files.At(ctx, in.Path, in.Command != "read")
@@ -126,7 +131,7 @@ func memories(ctx context.Context, files workspace.Files) (names []string, err e
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && memoryName.MatchString(e.Name()) {
+		if e.Type().IsRegular() && memoryName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

@@ -119,9 +119,25 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", e.Tool, e.Value)
 }
 
-// builtin holds the tools by name. It is filled by add before main and never
-// changed after.
-var builtin = map[string]*Tool{}
+// adding makes the tools that registered themselves, before main.
+var adding []func() *Tool
+
+// builtin are the tools by name. They are made when somebody wants one: a schema
+// costs more than a gateway that runs none of them may.
+var builtin = sync.OnceValue(func() map[string]*Tool {
+	tools := make(map[string]*Tool, len(adding))
+	for _, made := range adding {
+		t := made()
+		if tools[t.Name] != nil {
+			panic("two tools have the name " + t.Name)
+		}
+		if err := t.Check(); err != nil {
+			panic(err)
+		}
+		tools[t.Name] = t
+	}
+	return tools
+})
 
 // add registers a tool. A tool's file does it once:
 //
@@ -130,9 +146,6 @@ var builtin = map[string]*Tool{}
 // Parameters are inferred from In unless they are given; see [schema.For] for the
 // tags. run receives the arguments checked and decoded.
 func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result, error)) *Tool {
-	if t.Parameters == nil {
-		t.Parameters = schema.For[In]()
-	}
 	t.Run = func(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
 		var in In
 		if err := jsonexp.Unmarshal(args, &in); err != nil {
@@ -140,23 +153,22 @@ func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result
 		}
 		return run(ctx, env, in)
 	}
-	if builtin[t.Name] != nil {
-		panic("two tools have the name " + t.Name)
-	}
-	if err := t.Check(); err != nil {
-		panic(err)
-	}
-	builtin[t.Name] = t
+	adding = append(adding, func() *Tool {
+		if t.Parameters == nil {
+			t.Parameters = schema.For[In]()
+		}
+		return t
+	})
 	return t
 }
 
 // All returns the built-in tools, sorted by name.
 func All() []*Tool {
-	return slices.SortedFunc(maps.Values(builtin), func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(builtin()), func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Lookup returns a built-in tool, nil if there is none of that name.
-func Lookup(name string) *Tool { return builtin[name] }
+func Lookup(name string) *Tool { return builtin()[name] }
 
 // Check reports what makes a tool unfit for registration: the server refuses a
 // whole batch for one of these.
