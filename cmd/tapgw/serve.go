@@ -91,7 +91,6 @@ func serve(c *ucli.Context) error {
 		return err
 	}
 	manager.tell(notifyReady, "STATUS=listening at "+d.info.URL)
-	debug.FreeOSMemory() // what starting took, running does not
 	var idle <-chan struct{}
 	if c.Bool("on-demand") {
 		ctx, cancel := context.WithCancel(context.Background())
