@@ -6,11 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // CheckListen refuses an address that the gateway must not listen on: one that
@@ -58,7 +59,7 @@ func isAddress(s string) error {
 	return nil
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?)*\.?$`)
+var hostName = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?)*\.?$`)
 
 func isHost(s string) error {
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
@@ -87,7 +88,7 @@ func CheckProviderURL(s string) error {
 	return nil
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // CheckKeyEnv refuses what is no name of an environment variable. It does not
 // repeat the value, which might be a key that stands in the wrong place.

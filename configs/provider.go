@@ -6,13 +6,14 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Kinds of providers.
@@ -100,7 +101,7 @@ func LoadProvider(file string) (Provider, error) {
 }
 
 var (
-	providerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	grants       = []string{"transforms", "gates", "context"}
 )
 
@@ -282,7 +283,7 @@ func (s *Sessions) read(t *table) {
 // maxToolName is how long a tool's name may be, in characters.
 const maxToolName = 64
 
-var toolPrefix = regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}$`)
+var toolPrefix = lazyregexp.New(`^[A-Za-z0-9_-]{0,32}$`)
 
 func isToolGlob(s string) error {
 	if _, err := path.Match(s, ""); err != nil || s == "" {

@@ -7,10 +7,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // HTTPTool is a table [tools.NAME] of a provider of kind http: a tool whose calls
@@ -52,7 +53,7 @@ type TemplatePart struct {
 }
 
 // place is {name}; two braces stand for one.
-var place = regexp.MustCompile(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
+var place = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
 // ParseTemplate reads a text with {name} for arguments; {{ and }} are braces.
 func ParseTemplate(s string) (Template, error) {
@@ -105,13 +106,13 @@ func (t Template) args() (names []string) {
 }
 
 // HeaderVariable finds ${NAME} in a header.
-var HeaderVariable = regexp.MustCompile(`\$\{([^}]*)\}`)
+var HeaderVariable = lazyregexp.New(`\$\{([^}]*)\}`)
 
 var (
-	httpToolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	httpArgName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	jsonPointer  = regexp.MustCompile(`^(/([^~/]|~[01])*)+$`)
+	httpToolName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	httpArgName  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	headerName   = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	jsonPointer  = lazyregexp.New(`^(/([^~/]|~[01])*)+$`)
 )
 
 const maxHTTPTools = 100

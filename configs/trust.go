@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 )
 
@@ -95,7 +95,7 @@ func Untrust(dir string) (was bool, err error) {
 	})
 }
 
-var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+@%,:=-]+$`)
+var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 
 // TrustCommand is what a shell is told to trust a directory.
 func TrustCommand(dir string) string {

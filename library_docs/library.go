@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // maxLibraryBytes bounds what one library's files hold together.
@@ -94,7 +95,7 @@ func load(fsys fs.FS) (Catalog, error) {
 	return c, errors.Join(faults...)
 }
 
-var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+var validID = lazyregexp.New(`^[a-z0-9][a-z0-9._-]*$`)
 
 func loadLibrary(fsys fs.FS, id string) (Library, error) {
 	if !validID.MatchString(id) {

@@ -1,10 +1,6 @@
 package tools
 
-import (
-	"context"
-
-	"tapgw/tools/internal/schema"
-)
+import "context"
 
 type createFileIn struct {
 	FilePath string `json:"filePath" jsonschema:"The file to create: an absolute path, or one relative to the workspace. Missing directories are created."`
@@ -16,7 +12,7 @@ type createFileIn struct {
 var _ = add(&Tool{
 	Name:        "create_file",
 	Description: "Create a file with the given text, and the directories that lead to it. A file that exists is replaced: to change a part of it, use replace_string_in_file or apply_patch.",
-	Parameters:  schema.Tolerant[createFileIn](),
+	tolerant:    true,
 	Kind:        Edit,
 }, createFile)
 

@@ -10,10 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/internal/watch"
 	"tapgw/tools/internal/dropin"
@@ -59,7 +59,7 @@ type source struct {
 	mentions map[string]bool // the words in it
 }
 
-var word = regexp.MustCompile(`\w+`)
+var word = lazyregexp.New(`\w+`)
 
 func readSource(f file) source {
 	s := source{file: f, mentions: map[string]bool{}}

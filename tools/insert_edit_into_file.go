@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 
-	"tapgw/tools/internal/schema"
+	"tapgw/internal/lazyregexp"
 )
 
 type insertEditIn struct {
@@ -21,12 +20,12 @@ type insertEditIn struct {
 var _ = add(&Tool{
 	Name:        "insert_edit_into_file",
 	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or apply_patch.",
-	Parameters:  schema.Tolerant[insertEditIn](),
+	tolerant:    true,
 	Kind:        Edit,
 }, insertEdit)
 
 // leftOut is how models abbreviate what they mean to keep.
-var leftOut = regexp.MustCompile(`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
+var leftOut = lazyregexp.New(`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
 
 func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) {
 	at, err := env.files().At(ctx, in.FilePath, true)

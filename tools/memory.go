@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/tools/internal/workspace"
 )
@@ -34,8 +34,8 @@ const (
 // A memory's name is that of a plain file on every system; some are devices there.
 // How long it is, is counted apart: that in the pattern takes it 4 MB.
 var (
-	memoryLetters = regexp.MustCompile(`^[\pL\pN_][\pL\pN_. -]*$`)
-	memoryDevice  = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	memoryLetters = lazyregexp.New(`^[\pL\pN_][\pL\pN_. -]*$`)
+	memoryDevice  = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
 
 func memoryName(s string) bool {

@@ -65,6 +65,8 @@ type Tool struct {
 	// of an error is the model's to read: what failed, on what, what to do.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
 
+	tolerant bool // its caller may send more than it was told
+
 	compile    sync.Once // guards the two below
 	compiled   *protocol.Schema
 	compileErr error
@@ -154,7 +156,10 @@ func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result
 		return run(ctx, env, in)
 	}
 	adding = append(adding, func() *Tool {
-		if t.Parameters == nil {
+		switch {
+		case t.tolerant:
+			t.Parameters = schema.Tolerant[In]()
+		case t.Parameters == nil:
 			t.Parameters = schema.For[In]()
 		}
 		return t

@@ -3,16 +3,16 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
+	"tapgw/internal/lazyregexp"
 )
 
 // lines is what follows a file's name: one line, or the first and the last.
-var lines = regexp.MustCompile(`^(.+):(\d{1,9})(?:-(\d{1,9}))?$`)
+var lines = lazyregexp.New(`^(.+):(\d{1,9})(?:-(\d{1,9}))?$`)
 
 // attachments reads --attach. A file that has the whole value as its name is that
 // file.

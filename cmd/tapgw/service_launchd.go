@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/adrg/xdg"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/lazyregexp"
 )
 
 const agentLabel = "local.tapgw"
@@ -94,7 +94,7 @@ func (m launchd) domain() string { return "gui/" + strconv.Itoa(m.uid) }
 func (m launchd) target() string { return m.domain() + "/" + agentLabel }
 
 // agentPID is in what launchctl print says of an agent that runs.
-var agentPID = regexp.MustCompile(`(?m)^\s*pid = (\d+)$`)
+var agentPID = lazyregexp.New(`(?m)^\s*pid = (\d+)$`)
 
 func (m launchd) look(ctx context.Context) (serviceState, error) {
 	const instead = "; else start tapgw serve by what starts your programs, or tapgw ensure when it is needed"

@@ -6,12 +6,13 @@ import (
 	"embed"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/lazyregexp"
 )
 
 //go:embed completions
@@ -70,7 +71,7 @@ func Candidate(c *ucli.Context, word, description string) {
 }
 
 // alternatives are values that a usage names: keep|surface|inject.
-var alternatives = regexp.MustCompile(`^[a-z]+(\|[a-z]+)+$`)
+var alternatives = lazyregexp.New(`^[a-z]+(\|[a-z]+)+$`)
 
 // completeWords prints what may stand at the cursor. What is wrong with the
 // words before it, or with the gateway, gives no candidates and no message.

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 
 	"github.com/mattn/go-isatty"
 	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Output is where a command prints its result.
@@ -169,7 +170,7 @@ func (o *Output) Table(t *Table, empty string) error {
 }
 
 // sequences are what terminals take for orders.
-var sequences = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
+var sequences = lazyregexp.New("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
 
 // Clean takes terminal sequences and control characters out of text that
 // somebody else wrote. Line ends and tabs stay.

@@ -5,12 +5,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // verdict is what patterns say of a request.
@@ -23,10 +24,10 @@ const (
 )
 
 // harmless are redirections that write no file.
-var harmless = regexp.MustCompile(`\d*>&\d+|[\d&]*>>?\s*/dev/null\b|</dev/null\b`)
+var harmless = lazyregexp.New(`\d*>&\d+|[\d&]*>>?\s*/dev/null\b|</dev/null\b`)
 
 // assignment is what may stand before a command: VARIABLE=value.
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
+var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
 // commandVerdict judges a shell command by its parts, as the runtime parsed them.
 // One that a pattern denies denies all of it. It is allowed where every part is,

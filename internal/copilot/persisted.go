@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
@@ -187,7 +187,7 @@ func zombie(pid int) bool {
 }
 
 // sessionID fits what the runtime takes for the id of a session.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // stored is a session on disk that nobody uses.
 func (r *Runtime) stored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {

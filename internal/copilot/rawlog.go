@@ -2,13 +2,13 @@ package copilot
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
@@ -33,7 +33,7 @@ func (s *session) keepRaw(e sdk.SessionEvent) {
 }
 
 // secretHeader matches the names of headers of which the value lets somebody in.
-var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
+var secretHeader = lazyregexp.New(`(?i)auth|key|token|secret|cookie|password`)
 
 const (
 	redacted = "******"

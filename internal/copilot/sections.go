@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
 )
 
 // sectionNames are the sections of the runtime's system message. It asks for
@@ -30,7 +30,7 @@ const lastWord = "What follows was said above, and holds whatever was added sinc
 
 // emptyLines is what the runtime makes one empty line of where it wrote a section
 // itself.
-var emptyLines = regexp.MustCompile(`\n{3,}`)
+var emptyLines = lazyregexp.New(`\n{3,}`)
 
 // sections is what is known of the system message.
 type sections struct {

@@ -24,6 +24,7 @@ const (
 // layers says which rooms stand on which. A package belongs to the room with
 // the longest path that it begins with.
 var layers = [][]string{
+	{"internal/lazyregexp"},
 	{"internal/protocol", "internal/proc", "internal/watch", "internal/cli", "internal/git", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client"},
 	{"internal/copilot", "internal/hooks", "internal/langserver", "internal/mcpbridge", "internal/supervisor", "internal/server", "internal/dashboard", "tools/provide"},
@@ -229,10 +230,10 @@ func TestCheck(t *testing.T) {
 		{"down two layers", one("cmd/tapgw", "tapgw/internal/protocol"), ""},
 		{"own sub-package", one("internal/gateway/sub", "tapgw/internal/gateway"), ""},
 		{"template on its SDK", one("providers/templates/hello", "tapgw/providers"), ""},
-		{"upward", one("internal/protocol", "tapgw/internal/gateway"), "upward, from layer 0 to 1"},
-		{"upward from a sub-package", one("internal/gateway/sub", "tapgw/internal/server"), "upward, from layer 1 to 2"},
+		{"upward", one("internal/protocol", "tapgw/internal/gateway"), "upward, from layer 1 to 2"},
+		{"upward from a sub-package", one("internal/gateway/sub", "tapgw/internal/server"), "upward, from layer 2 to 3"},
 		{"SDK on its template", one("providers", "tapgw/providers/templates/hello"), "upward"},
-		{"sideways", one("internal/server", "tapgw/internal/copilot"), "sideways, both in layer 2"},
+		{"sideways", one("internal/server", "tapgw/internal/copilot"), "sideways, both in layer 3"},
 		{"tools on their adapter", one("tools", "tapgw/tools/provide"), "upward"},
 		{"two commands", one("cmd/tapctl", "tapgw/cmd/tapgw"), "sideways"},
 		{"no layer", one("internal/util"), "stands in no layer"},

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Sources of timeline lines that are no provider.
@@ -101,7 +102,7 @@ func (s *Session) Event(e Event) {
 
 // escapes are what could make a terminal do more than print: ANSI sequences and
 // control characters other than tab and newline.
-var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[\x00-\x08\x0b-\x1f\x7f]")
+var escapes = lazyregexp.New("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
 // clean strips escapes from text that somebody else wrote.
 func clean(s string) string { return escapes.ReplaceAllString(s, "") }

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Schema is a compiled JSON Schema of a tool's parameters.
@@ -100,7 +101,7 @@ func recovered(err *error) {
 }
 
 // placed is how the schema library says where it was, once for each level.
-var placed = regexp.MustCompile(`^validating (\S+): `)
+var placed = lazyregexp.New(`^validating (\S+): `)
 
 // maxBrief bounds a schema error: the library writes whole values into it.
 const maxBrief = 400

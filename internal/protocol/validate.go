@@ -3,14 +3,15 @@ package protocol
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 var (
-	toolName     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	providerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	toolName     = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
 // ValidName reports whether a provider or a stream may have this name.

@@ -3,9 +3,10 @@ package scriptmodel
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Calls is a ready-made script: a prompt with lines of the form
@@ -70,7 +71,7 @@ func currentTurn(messages []Message) []Message {
 }
 
 // block matches what a runtime wraps in tags inside a message of the user's role.
-var block = regexp.MustCompile(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
+var block = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
 // Prompt returns the text of a user-role message without the tagged blocks that
 // a runtime added; "" when there is nothing else.

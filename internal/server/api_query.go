@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
@@ -166,8 +166,8 @@ func apiReadable(field, path string) error {
 
 // Names of headers are tokens (RFC 9110, 5.6.2), their values printable.
 var (
-	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")
-	headerValue = regexp.MustCompile(`^[\t\x20-\x7e]*$`)
+	headerName  = lazyregexp.New("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")
+	headerValue = lazyregexp.New(`^[\t\x20-\x7e]*$`)
 )
 
 // apiOwnHeaders are those that a prompt can't set: they say who asks, or how the

@@ -2,8 +2,9 @@ package schemadoc
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // section is what the document says of a message, or of a part of one.
@@ -49,7 +50,7 @@ func parse(doc []byte) (map[string]*section, error) {
 	return sections, nil
 }
 
-var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+var link = lazyregexp.New(`\[([^\]]*)\]\([^)]*\)`)
 
 // plain is Markdown without its marks.
 func plain(s string) string {

@@ -13,11 +13,11 @@ import (
 	"go/token"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/tools/internal/shell"
 )
 
@@ -67,7 +67,7 @@ func run(ctx context.Context, dir string, input []byte, argv ...string) (stdout,
 }
 
 // vetLine is what go vet and the compiler behind it say.
-var vetLine = regexp.MustCompile(`^(?:vet: )?(\S.*\.go):(\d+):(?:(\d+):)? (.+)$`)
+var vetLine = lazyregexp.New(`^(?:vet: )?(\S.*\.go):(\d+):(?:(\d+):)? (.+)$`)
 
 // vet asks about the packages of files. It fails where they belong to no module
 // that can be built here.
@@ -161,10 +161,10 @@ func compile(ctx context.Context, paths []string) (problems []Problem, err error
 }
 
 // nodeLine begins what node says: the file and the line.
-var nodeLine = regexp.MustCompile(`(?m)^(?:file://)?(/.*):(\d+)$`)
+var nodeLine = lazyregexp.New(`(?m)^(?:file://)?(/.*):(\d+)$`)
 
 // nodeError is what it says in the end.
-var nodeError = regexp.MustCompile(`(?m)^\w*Error: .*$`)
+var nodeError = lazyregexp.New(`(?m)^\w*Error: .*$`)
 
 func node(ctx context.Context, paths []string) (problems []Problem, err error) {
 	if _, err := exec.LookPath("node"); err != nil {

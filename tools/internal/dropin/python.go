@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"time"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/tools/internal/shell"
 )
@@ -193,7 +193,7 @@ func ended(p *proc.Process) string {
 	return how
 }
 
-var setsSchema = regexp.MustCompile(`(?m)^SCHEMA\b`)
+var setsSchema = lazyregexp.New(`(?m)^SCHEMA\b`)
 
 // schemaLine finds where a module sets its SCHEMA, 0 if it is not seen to.
 func schemaLine(file string) int {

@@ -8,9 +8,10 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Symbol is a declaration.
@@ -30,7 +31,7 @@ type Outline struct {
 type language struct {
 	name    string
 	ends    []string // of file names; or whole names
-	symbols *regexp.Regexp
+	symbols *lazyregexp.Regexp
 	doc     func(lines []string) string
 }
 
@@ -38,7 +39,7 @@ const modifiers = `(?:(?:public|private|protected|internal|static|final|abstract
 
 var languages = []language{
 	{"Go", []string{".go"}, nil, nil},
-	{"Python", []string{".py", ".pyi"}, regexp.MustCompile(`^\s*(?:async\s+def|def|class)\s+\w+`), docstring},
+	{"Python", []string{".py", ".pyi"}, lazyregexp.New(`^\s*(?:async\s+def|def|class)\s+\w+`), docstring},
 	{
 		"TypeScript", []string{".ts", ".tsx", ".mts", ".cts"},
 		scriptSymbols, blockComment,
@@ -46,36 +47,36 @@ var languages = []language{
 	{"JavaScript", []string{".js", ".jsx", ".mjs", ".cjs"}, scriptSymbols, blockComment},
 	{
 		"Java", []string{".java"},
-		regexp.MustCompile(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|@interface)\s+\w+|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
+		lazyregexp.New(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|@interface)\s+\w+|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
 	},
 	{
 		"C#", []string{".cs"},
-		regexp.MustCompile(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
+		lazyregexp.New(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
 	},
-	{"Kotlin", []string{".kt", ".kts"}, regexp.MustCompile(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`), blockComment},
-	{"Scala", []string{".scala"}, regexp.MustCompile(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`), blockComment},
-	{"Swift", []string{".swift"}, regexp.MustCompile(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
+	{"Kotlin", []string{".kt", ".kts"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`), blockComment},
+	{"Scala", []string{".scala"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`), blockComment},
+	{"Swift", []string{".swift"}, lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
 	{
 		"Rust", []string{".rs"},
-		regexp.MustCompile(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:|macro_rules!\s*\w+)`), innerComment,
+		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:|macro_rules!\s*\w+)`), innerComment,
 	},
-	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, regexp.MustCompile(`^\s*(?:class|module|def)\s+\S+`), hashComment},
-	{"PHP", []string{".php"}, regexp.MustCompile(`^\s*` + modifiers + `(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`), blockComment},
+	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`), hashComment},
+	{"PHP", []string{".php"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`), blockComment},
 	{
 		"C", []string{".c", ".h"},
 		cSymbols, blockComment,
 	},
 	{"C++", []string{".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}, cSymbols, blockComment},
-	{"Dart", []string{".dart"}, regexp.MustCompile(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
-	{"Elixir", []string{".ex", ".exs"}, regexp.MustCompile(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
-	{"shell", []string{".sh", ".bash", ".zsh"}, regexp.MustCompile(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`), hashComment},
-	{"SQL", []string{".sql"}, regexp.MustCompile(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
-	{"Protocol Buffers", []string{".proto"}, regexp.MustCompile(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
-	{"Markdown", []string{".md", ".markdown"}, regexp.MustCompile(`^#{1,6}\s+\S`), nil},
-	{"TOML", []string{".toml"}, regexp.MustCompile(`^\s*\[+[^\]]+\]+`), hashComment},
-	{"YAML", []string{".yaml", ".yml"}, regexp.MustCompile(`^[\w"'][^#]*:(?:\s|$)`), hashComment},
-	{"Makefile", []string{"Makefile", "makefile", ".mk"}, regexp.MustCompile(`^[\w./%$()-][^=:]*:(?:[^=]|$)`), hashComment},
-	{"Dockerfile", []string{"Dockerfile"}, regexp.MustCompile(`(?i)^from\s+\S+`), hashComment},
+	{"Dart", []string{".dart"}, lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
+	{"Elixir", []string{".ex", ".exs"}, lazyregexp.New(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
+	{"shell", []string{".sh", ".bash", ".zsh"}, lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`), hashComment},
+	{"SQL", []string{".sql"}, lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
+	{"Protocol Buffers", []string{".proto"}, lazyregexp.New(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
+	{"Markdown", []string{".md", ".markdown"}, lazyregexp.New(`^#{1,6}\s+\S`), nil},
+	{"TOML", []string{".toml"}, lazyregexp.New(`^\s*\[+[^\]]+\]+`), hashComment},
+	{"YAML", []string{".yaml", ".yml"}, lazyregexp.New(`^[\w"'][^#]*:(?:\s|$)`), hashComment},
+	{"Makefile", []string{"Makefile", "makefile", ".mk"}, lazyregexp.New(`^[\w./%$()-][^=:]*:(?:[^=]|$)`), hashComment},
+	{"Dockerfile", []string{"Dockerfile"}, lazyregexp.New(`(?i)^from\s+\S+`), hashComment},
 	{"JSON", []string{".json", ".jsonc"}, nil, nil},
 	{"HTML", []string{".html", ".htm"}, nil, nil},
 	{"CSS", []string{".css", ".scss", ".less"}, nil, nil},
@@ -84,13 +85,13 @@ var languages = []language{
 }
 
 var (
-	scriptSymbols = regexp.MustCompile(`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
+	scriptSymbols = lazyregexp.New(`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
 		`|^\s+(?:(?:public|private|protected|static|async|get|set|readonly|override|abstract)\s+)*[*#]?\w+\s*(?:<[^>]+>)?\([^;]*\)\s*(?::[^;{]+)?\{\s*$`)
-	cSymbols = regexp.MustCompile(`^(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$|^[A-Za-z_][\w\s*&:<>,~]*\([^;]*\)?[^;=]*\{?\s*$|^#define\s+\w+`)
+	cSymbols = lazyregexp.New(`^(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$|^[A-Za-z_][\w\s*&:<>,~]*\([^;]*\)?[^;=]*\{?\s*$|^#define\s+\w+`)
 
 	// control begins lines that look like declarations and are none.
-	control = regexp.MustCompile(`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using|lock|await|yield|super|function)\b\s*\(?`)
-	named   = regexp.MustCompile(`\bfunction\s*\*?\s*\w`)
+	control = lazyregexp.New(`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using|lock|await|yield|super|function)\b\s*\(?`)
+	named   = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
 )
 
 // Language names the language of a file, "" if it is not known.

@@ -1,14 +1,15 @@
 package patch
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // rangeLine is the first line of a hunk of a unified diff; models leave out the
 // numbers.
-var rangeLine = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
+var rangeLine = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
 
 // names are what a header says about a file.
 type names struct {

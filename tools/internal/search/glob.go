@@ -3,11 +3,12 @@ package search
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Glob is a pattern of paths: **, *, ?, [class] and {one,other}. One without a
@@ -81,7 +82,7 @@ func Named(p, name string) int {
 func hasUpper(s string) bool { return strings.ContainsFunc(s, unicode.IsUpper) }
 
 // escapes are what in a regular expression is no letter to find.
-var escapes = regexp.MustCompile(`\\[pPx]\{[^}]*\}|\\.|\(\?P?<\w+>`)
+var escapes = lazyregexp.New(`\\[pPx]\{[^}]*\}|\\.|\(\?P?<\w+>`)
 
 // folds reports whether a query in small letters is to find capitals.
 func folds(text string, isRegexp bool) bool {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Query is a text to find. In small letters only, it finds capitals too.
@@ -73,7 +75,7 @@ func (t Tree) Grep(ctx context.Context, q Query) (Found, error) {
 
 // lineBreak is \n or \r in a regular expression; an even number of backslashes
 // before it are themselves.
-var lineBreak = regexp.MustCompile(`(^|[^\\])(\\\\)*\\[nr]`)
+var lineBreak = lazyregexp.New(`(^|[^\\])(\\\\)*\\[nr]`)
 
 func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
 	expr := q.Text

@@ -3,9 +3,10 @@ package shell
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Output keeps the beginning and the end of what is written to it. The zero value
@@ -73,7 +74,7 @@ func (o *Output) String() string {
 }
 
 // escapes are a terminal's: colours, cursor movements, titles.
-var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])`)
+var escapes = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])`)
 
 // clean makes text of a terminal's output: valid, without escape sequences and
 // control characters, and of a line that was written over what it was last.

@@ -4,9 +4,10 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // Log collects what matters from the lines of an output. The zero value is empty.
@@ -25,29 +26,29 @@ const (
 )
 
 // failed are lines that name a failure. The group, or the whole line, is its name.
-var failed = []*regexp.Regexp{
-	regexp.MustCompile(`^\s*--- FAIL: (.+?)(?: \([\d.]+s\))?$`),     // go
-	regexp.MustCompile(`^(?:panic: .+|fatal error: .+)`),            // go
-	regexp.MustCompile(`^\S+\.go:\d+:\d+: .+`),                      // go build
-	regexp.MustCompile(`^FAIL\s+(\S+ \[(?:build|setup) failed\])`),  // go
-	regexp.MustCompile(`^(?:FAILED|ERROR) (\S+\.py\S*(?: - .+)?)$`), // pytest
-	regexp.MustCompile(`^(?:FAIL|ERROR): (\w+ \(.+\))$`),            // unittest
-	regexp.MustCompile(`^\s*● (.+ › .+)$`),                          // jest
-	regexp.MustCompile(`^\s*FAIL\s+(\S+\.[cm]?[jt]sx? > .+)$`),      // vitest
-	regexp.MustCompile(`^\[ERROR\]\s+(\w[\w.$]*[.:]\w+:\d+.*)$`),    // maven
-	regexp.MustCompile(`^(\S.* > .+) FAILED$`),                      // gradle
-	regexp.MustCompile(`^test (\S+) \.\.\. FAILED$`),                // cargo
+var failed = []*lazyregexp.Regexp{
+	lazyregexp.New(`^\s*--- FAIL: (.+?)(?: \([\d.]+s\))?$`),     // go
+	lazyregexp.New(`^(?:panic: .+|fatal error: .+)`),            // go
+	lazyregexp.New(`^\S+\.go:\d+:\d+: .+`),                      // go build
+	lazyregexp.New(`^FAIL\s+(\S+ \[(?:build|setup) failed\])`),  // go
+	lazyregexp.New(`^(?:FAILED|ERROR) (\S+\.py\S*(?: - .+)?)$`), // pytest
+	lazyregexp.New(`^(?:FAIL|ERROR): (\w+ \(.+\))$`),            // unittest
+	lazyregexp.New(`^\s*● (.+ › .+)$`),                          // jest
+	lazyregexp.New(`^\s*FAIL\s+(\S+\.[cm]?[jt]sx? > .+)$`),      // vitest
+	lazyregexp.New(`^\[ERROR\]\s+(\w[\w.$]*[.:]\w+:\d+.*)$`),    // maven
+	lazyregexp.New(`^(\S.* > .+) FAILED$`),                      // gradle
+	lazyregexp.New(`^test (\S+) \.\.\. FAILED$`),                // cargo
 }
 
 // counts are lines that say how many tests passed and failed.
-var counts = []*regexp.Regexp{
-	regexp.MustCompile(`^FAIL\t(\S+\t[\d.]+s)$`),                                                 // go
-	regexp.MustCompile(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`), // pytest
-	regexp.MustCompile(`^(?:Ran \d+ tests? in .+|FAILED \((?:failures|errors)=.+\))$`),           // unittest
-	regexp.MustCompile(`^\s*(?:Tests|Test Suites|Test Files):?\s+\d+ .+$`),                       // jest, vitest
-	regexp.MustCompile(`^(?:\[\w+\]\s+)?(Tests run: \d+, Failures: \d+, Errors: \d+[^-]*?)$`),    // maven
-	regexp.MustCompile(`^\d+ tests? completed, \d+ failed.*$`),                                   // gradle
-	regexp.MustCompile(`^test result: .+$`),                                                      // cargo
+var counts = []*lazyregexp.Regexp{
+	lazyregexp.New(`^FAIL\t(\S+\t[\d.]+s)$`),                                                 // go
+	lazyregexp.New(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`), // pytest
+	lazyregexp.New(`^(?:Ran \d+ tests? in .+|FAILED \((?:failures|errors)=.+\))$`),           // unittest
+	lazyregexp.New(`^\s*(?:Tests|Test Suites|Test Files):?\s+\d+ .+$`),                       // jest, vitest
+	lazyregexp.New(`^(?:\[\w+\]\s+)?(Tests run: \d+, Failures: \d+, Errors: \d+[^-]*?)$`),    // maven
+	lazyregexp.New(`^\d+ tests? completed, \d+ failed.*$`),                                   // gradle
+	lazyregexp.New(`^test result: .+$`),                                                      // cargo
 }
 
 // Take takes the next line.
@@ -81,7 +82,7 @@ func (l *Log) Take(line string) {
 }
 
 // name returns what the first pattern that matches finds in a line.
-func name(patterns []*regexp.Regexp, line string) string {
+func name(patterns []*lazyregexp.Regexp, line string) string {
 	for _, p := range patterns {
 		if m := p.FindStringSubmatch(line); m != nil {
 			return strings.TrimSpace(m[len(m)-1])

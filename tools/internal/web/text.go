@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"html"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,12 +12,14 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // around are the elements that stand around a page's content.
 var around = []string{"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas", "audio", "video", "img", "picture"}
 
-var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 
 // Text is a page as Markdown, and its title; a page that is no HTML is what it is.
 func (p Page) Text() (text, name string, err error) {

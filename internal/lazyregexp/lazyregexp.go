@@ -1,0 +1,65 @@
+// Package lazyregexp has patterns that are compiled when they are first used. A
+// program with dozens of them, most for things that it seldom does, would else
+// compile them all at each start and keep them for good: for the gateway that was
+// a third of what it allocates until it is ready.
+package lazyregexp
+
+import (
+	"regexp"
+	"sync"
+)
+
+// Regexp is a pattern. It is safe for concurrent use, as a [regexp.Regexp] is.
+type Regexp struct {
+	compiled func() *regexp.Regexp
+}
+
+// New returns the pattern of expr. Its first use panics if it does not compile.
+func New(expr string) *Regexp {
+	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
+}
+
+// FindAll is [regexp.Regexp.FindAll].
+func (r *Regexp) FindAll(b []byte, n int) [][]byte {
+	return r.compiled().FindAll(b, n)
+}
+
+// FindAllStringSubmatch is [regexp.Regexp.FindAllStringSubmatch].
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.compiled().FindAllStringSubmatch(s, n)
+}
+
+// FindAllStringSubmatchIndex is [regexp.Regexp.FindAllStringSubmatchIndex].
+func (r *Regexp) FindAllStringSubmatchIndex(s string, n int) [][]int {
+	return r.compiled().FindAllStringSubmatchIndex(s, n)
+}
+
+// FindIndex is [regexp.Regexp.FindIndex].
+func (r *Regexp) FindIndex(b []byte) []int {
+	return r.compiled().FindIndex(b)
+}
+
+// FindString is [regexp.Regexp.FindString].
+func (r *Regexp) FindString(s string) string {
+	return r.compiled().FindString(s)
+}
+
+// FindStringSubmatch is [regexp.Regexp.FindStringSubmatch].
+func (r *Regexp) FindStringSubmatch(s string) []string {
+	return r.compiled().FindStringSubmatch(s)
+}
+
+// MatchString is [regexp.Regexp.MatchString].
+func (r *Regexp) MatchString(s string) bool {
+	return r.compiled().MatchString(s)
+}
+
+// ReplaceAllString is [regexp.Regexp.ReplaceAllString].
+func (r *Regexp) ReplaceAllString(src, repl string) string {
+	return r.compiled().ReplaceAllString(src, repl)
+}
+
+// ReplaceAllStringFunc is [regexp.Regexp.ReplaceAllStringFunc].
+func (r *Regexp) ReplaceAllStringFunc(src string, repl func(string) string) string {
+	return r.compiled().ReplaceAllStringFunc(src, repl)
+}
