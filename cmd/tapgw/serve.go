@@ -91,10 +91,11 @@ func serve(c *ucli.Context) error {
 		return err
 	}
 	manager.tell(notifyReady, "STATUS=listening at "+d.info.URL)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go giveBack(ctx)
 	var idle <-chan struct{}
 	if c.Bool("on-demand") {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
 		idle = deserted(ctx, c.Duration("grace"), d.gateway.InUse, d.server.LastActivity)
 	}
 	var failed error

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// given counts the collections that somebody asked for.
+func given() uint32 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.NumForcedGC
+}
+
+var garbage []byte
+
+func TestGiveBack(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go giveBack(ctx)
+		time.Sleep(restLook / 2) // never at the instant of a look
+		const looks = 5
+		burst := func() { garbage = make([]byte, 2*restWorth) }
+
+		burst()
+		before := given()
+		time.Sleep(looks * restLook)
+		if n := given() - before; n != 1 {
+			t.Errorf("after a burst: gave back %d times in %d looks, want once", n, looks)
+		}
+		time.Sleep(looks * restLook)
+		if n := given() - before; n != 1 {
+			t.Errorf("at rest: gave back %d times in all, want once", n)
+		}
+		for range looks {
+			burst()
+			time.Sleep(restLook)
+		}
+		if n := given() - before; n != 1 {
+			t.Errorf("in a burst: gave back %d times in all, want once", n)
+		}
+		time.Sleep(looks * restLook)
+		if n := given() - before; n != 2 {
+			t.Errorf("after a second burst: gave back %d times in all, want twice", n)
+		}
+	})
+}
