@@ -86,6 +86,9 @@ func (w *Pending) hold(k *call) (reason string) {
 	return w.cancelled
 }
 
+// Else the system is asked for the randomness of each id.
+func init() { uuid.EnableRandPool() }
+
 func newCallID() uuid.UUID {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -86,6 +86,20 @@ func Object(data []byte, visit func(name string, value Raw) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
 	}
+	s := scanner{data: data}
+	if found, ok := s.members(); ok {
+		for _, m := range found {
+			if err := visit(string(m.name), m.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return object(data, visit)
+}
+
+// object is [Object] as the JSON library reads it, of valid UTF-8.
+func object(data []byte, visit func(name string, value Raw) error) error {
 	dec := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(dec)
 	dec.Reset(bytes.NewBuffer(data), allowEscapes)
@@ -137,7 +151,7 @@ func syntax(err error) error {
 // duplicate keys, with a type. Its error is INVALID_JSON; for a type that
 // nobody knows the caller asks [Type.FromProvider].
 func Open(data []byte) (Frame, *Error) {
-	f := Frame{data: data}
+	f := Frame{data: data, fields: make([]field, 0, 4)}
 	var typ, requestID, queryID, id, callID Raw
 	err := Object(data, func(name string, value Raw) error {
 		switch name {
@@ -156,8 +170,8 @@ func Open(data []byte) (Frame, *Error) {
 		return nil
 	})
 	// What could be read of a broken message still helps its sender.
-	t, isText := Text(typ)
-	f.Type = Type(t)
+	var isText bool
+	f.Type, isText = typeOf(typ)
 	if f.Type == TypeStreamQuery {
 		requestID = queryID
 	}
@@ -178,6 +192,28 @@ func Open(data []byte) (Frame, *Error) {
 	}
 	return f, nil
 }
+
+// typeOf is [Text] of a type, one of ours as the string that is there already.
+func typeOf(v Raw) (Type, bool) {
+	if len(v) > 2 {
+		if known, ok := types[string(v[1:len(v)-1])]; ok && v.Kind() == '"' {
+			return known, true
+		}
+	}
+	t, ok := Text(v)
+	return Type(t), ok
+}
+
+// types are all that there are, by their names.
+var types = func() map[string]Type {
+	m := make(map[string]Type, len(fromProvider)+len(fromGateway))
+	for _, list := range []map[Type]func() Message{fromProvider, fromGateway} {
+		for t := range list {
+			m[string(t)] = t
+		}
+	}
+	return m
+}()
 
 // Text returns the value of a JSON string; false for any other value.
 func Text(v Raw) (string, bool) {
@@ -266,7 +302,9 @@ func (f *Frame) result(r *ToolResult) error {
 		ok := true
 		switch m.name {
 		case "id":
-			r.ID, ok = Text(m.value)
+			if r.ID = f.CallID; r.ID == "" {
+				r.ID, ok = Text(m.value)
+			}
 		case "data":
 			// null is a value here: a tool may well answer with it.
 			r.Data = m.value
