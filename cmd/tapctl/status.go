@@ -26,6 +26,11 @@ func statusCommand() *ucli.Command {
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
 			}
+			if s.RESTOpen {
+				if err := k.out.Printf("/api/      %s\n", k.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")); err != nil {
+					return err
+				}
+			}
 			return printFaults(k, s.Faults)
 		}),
 	}

@@ -17,6 +17,8 @@ type Status struct {
 	Sessions  int       `json:"sessions"`
 	Providers int       `json:"providers"`
 	Faults    []Fault   `json:"faults"`
+	// RESTOpen says that the session contract needs no token.
+	RESTOpen bool `json:"restOpen,omitempty"`
 }
 
 // Fault is what is wrong in a config file.

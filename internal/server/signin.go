@@ -152,6 +152,10 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 		return // who only looks does not use it up
 	}
 	secret, ok := s.signins.follow(r.URL.Query().Get("code"))
+	if !ok && s.signedIn(r) != nil {
+		http.Redirect(w, r, "/", http.StatusSeeOther) // followed a second time
+		return
+	}
 	if !ok {
 		s.secrets.bad(culprit(r))
 		http.Error(w, "This sign-in link was used or is too old. Make a new one with: tapctl open", http.StatusForbidden)

@@ -98,6 +98,12 @@ func TestSignin(t *testing.T) {
 			}
 		}
 
+		// Who is signed in comes to the page by it a second time, and gets no more.
+		again, _ := f.send("GET", link, http.Header{"Cookie": {cookie}})
+		if again.StatusCode != 303 || again.Header.Get("Location") != "/" || len(again.Cookies()) != 0 {
+			t.Errorf("a used link, signed in: %s %v", again.Status, again.Header)
+		}
+
 		// With the cookie a page of ours may what the admin token may.
 		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
 		for what, tc := range map[string]struct {
