@@ -46,7 +46,7 @@ func sseLatency(ctx context.Context, readers int) ([]time.Duration, error) {
 	go func() { served <- srv.Serve() }()
 	defer func() {
 		_ = srv.Shutdown(context.WithoutCancel(ctx))
-		<-served
+		<-served //nolint:errcheck // it was shut down
 	}()
 	s, err := g.Start(ctx, gateway.StartRequest{Host: gateway.HostLocal, CWD: "/"})
 	if err != nil {

@@ -90,7 +90,7 @@ func TestRankTop(t *testing.T) {
 // count each term, add two for each that the heading has.
 func TestScoreAgainstReference(t *testing.T) {
 	reference := func(s Section, query string) (score int) {
-		for _, term := range strings.Fields(query) {
+		for term := range strings.FieldsSeq(query) {
 			for i := range s.Text {
 				if i+len(term) <= len(s.Text) && strings.EqualFold(s.Text[i:i+len(term)], term) {
 					score++
@@ -220,7 +220,7 @@ func FuzzSearch(f *testing.F) {
 				t.Fatalf("%d sections found, text %q", len(found), got)
 			}
 			if !slices.EqualFunc(found, lib.rank(strings.ToUpper(query)), func(a, b Section) bool { return a.Text == b.Text }) &&
-				strings.ToLower(strings.ToUpper(query)) == strings.ToLower(query) {
+				strings.ToLower(strings.ToUpper(query)) == strings.ToLower(query) { //nolint:staticcheck // EqualFold folds more
 				t.Fatal("case counts")
 			}
 		}

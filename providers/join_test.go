@@ -300,7 +300,7 @@ func TestSessionNotReady(t *testing.T) {
 				peer.send(`{"type":"error","code":"TOOL_CONFLICT","message":"greet is taken","replyTo":"session.ready","sessionId":"s2"}`)
 				peer.confirm(peer.next("tools.update"), "s1", 1)
 				receive(t, c)
-				<-errs
+				<-errs //nolint:errcheck // it is there
 				peer.list("sessions.updated", "s1", "s2")
 			},
 		} {

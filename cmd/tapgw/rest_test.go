@@ -23,29 +23,30 @@ func TestGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		wait := func(d time.Duration) { <-time.After(d) }
 		go giveBack(ctx)
-		time.Sleep(restLook / 2) // never at the instant of a look
+		wait(restLook / 2) // never at the instant of a look
 		const looks = 5
 		burst := func() { garbage = make([]byte, 2*restWorth) }
 
 		burst()
 		before := given()
-		time.Sleep(looks * restLook)
+		wait(looks * restLook)
 		if n := given() - before; n != 1 {
 			t.Errorf("after a burst: gave back %d times in %d looks, want once", n, looks)
 		}
-		time.Sleep(looks * restLook)
+		wait(looks * restLook)
 		if n := given() - before; n != 1 {
 			t.Errorf("at rest: gave back %d times in all, want once", n)
 		}
 		for range looks {
 			burst()
-			time.Sleep(restLook)
+			wait(restLook)
 		}
 		if n := given() - before; n != 1 {
 			t.Errorf("in a burst: gave back %d times in all, want once", n)
 		}
-		time.Sleep(looks * restLook)
+		wait(looks * restLook)
 		if n := given() - before; n != 2 {
 			t.Errorf("after a second burst: gave back %d times in all, want twice", n)
 		}

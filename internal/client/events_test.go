@@ -49,7 +49,7 @@ func TestWatchEnds(t *testing.T) {
 	if e := cli.AsError(last); e.Code != cli.CodeCancelled {
 		t.Errorf("the end is %v", last)
 	}
-	for range c.Watch(t.Context(), StateSessions) {
+	for range c.Watch(t.Context(), StateSessions) { //nolint:errcheck // it is left at once
 		break // leaves nothing behind
 	}
 }

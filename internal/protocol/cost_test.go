@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ func TestCheckIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			switch err := s.Check(Raw(tc.args)); {
-			case tc.refused && err != errCostly:
+			case tc.refused && !errors.Is(err, errCostly):
 				t.Errorf("got %v, want %v", err, errCostly)
 			case !tc.refused && err != nil:
 				t.Error(err)

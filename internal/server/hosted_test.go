@@ -177,7 +177,7 @@ func TestHostClientComesBack(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			_ = s.Shutdown(ctx)
-			<-served
+			<-served //nolint:errcheck // it was shut down
 		}
 	}
 	_, stop := serve()

@@ -142,7 +142,7 @@ func (h *httpTool) values(args json.RawMessage) (map[string]any, error) {
 	dec.UseNumber()
 	if len(args) > 0 {
 		if err := dec.Decode(&values); err != nil {
-			return nil, fmt.Errorf("the arguments are no object: %v", err)
+			return nil, fmt.Errorf("the arguments are no object: %w", err)
 		}
 	}
 	maps.DeleteFunc(values, func(_ string, v any) bool { return v == nil })
@@ -180,7 +180,7 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	}
 	req, err := http.NewRequestWithContext(ctx, h.Method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("the arguments make no URL: %v", err)
+		return nil, fmt.Errorf("the arguments make no URL: %w", err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -163,9 +163,6 @@ type rig struct {
 	dir   string // of the provider files
 	heart string
 	beats chan *beat
-
-	mu    sync.Mutex
-	alive int
 }
 
 func newRig(t *testing.T, change ...func(*Options)) *rig {

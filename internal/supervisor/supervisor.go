@@ -12,6 +12,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,9 +108,7 @@ func New(o Options) *Supervisor {
 		s.o.Log = slog.New(slog.DiscardHandler)
 	}
 	s.launch[configs.KindConnect] = s.runConnect
-	for kind, l := range o.Launch {
-		s.launch[kind] = l
-	}
+	maps.Copy(s.launch, o.Launch)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

@@ -136,7 +136,7 @@ func (c *Cloud) Hits() []string {
 	return slices.Clone(c.hits)
 }
 
-func (c *Cloud) serveToken(w http.ResponseWriter, r *http.Request) {
+func (c *Cloud) serveToken(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	flags, refuse := c.flags, c.refuse
 	c.mu.Unlock()

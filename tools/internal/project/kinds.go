@@ -348,7 +348,7 @@ func (p *Project) targets(pattern, text, before string) {
 	}
 }
 
-func dockerProject(d directory, marker string) (p Project) {
+func dockerProject(_ directory, marker string) (p Project) {
 	if marker == "Dockerfile" {
 		p.add("build", "docker build .")
 		return p

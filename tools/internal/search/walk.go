@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -114,8 +115,8 @@ func (t Tree) parents() (rules ignores) {
 	}
 	top := above[len(above)-1]
 	rules = rules.withAbove(filepath.Join(top, ".git", "info", "exclude"), top, t.Dir)
-	for i := len(above) - 1; i >= 0; i-- {
-		rules = rules.withAbove(filepath.Join(above[i], ".gitignore"), above[i], t.Dir)
+	for _, dir := range slices.Backward(above) {
+		rules = rules.withAbove(filepath.Join(dir, ".gitignore"), dir, t.Dir)
 	}
 	return rules
 }
@@ -151,18 +152,18 @@ func (r ignores) with(text, dir string) ignores {
 	if dir != "." {
 		f.below = dir + "/"
 	}
-	return append(r[:len(r):len(r)], f)
+	return append(slices.Clip(r), f)
 }
 
 // ignored reports whether the last rule that fits leaves a path out.
 func (r ignores) ignored(p string, isDir bool) bool {
-	for i := len(r) - 1; i >= 0; i-- {
-		name, ok := strings.CutPrefix(r[i].above+p, r[i].below)
+	for _, file := range slices.Backward(r) {
+		name, ok := strings.CutPrefix(file.above+p, file.below)
 		if !ok {
 			continue
 		}
-		for j := len(r[i].rules) - 1; j >= 0; j-- {
-			if rule := r[i].rules[j]; rule.match(name, isDir) {
+		for _, rule := range slices.Backward(file.rules) {
+			if rule.match(name, isDir) {
 				return !rule.keep
 			}
 		}

@@ -92,7 +92,7 @@ func TestFetchRefuses(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	var asked atomic.Int32
 	inside := server(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
-	var s *httptest.Server
+	var s *httptest.Server // its handler knows it
 	s = server(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/inside":

@@ -124,7 +124,7 @@ func TestCommit(t *testing.T) {
 	tests := []struct {
 		name    string
 		changes func(at func(string) *Place) []*Change
-		break_  func(t *testing.T, root string) // between the resolving of the places and the commit
+		damage  func(t *testing.T, root string) // between the resolving of the places and the commit
 		want    string
 		after   map[string]string
 	}{
@@ -174,7 +174,7 @@ func TestCommit(t *testing.T) {
 			changes: func(at func(string) *Place) []*Change {
 				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("B")}, {At: at("dir/new"), Now: ptr("N")}}
 			},
-			break_: func(t *testing.T, root string) { put(t, root, "dir", "F", 0o644) },
+			damage: func(t *testing.T, root string) { put(t, root, "dir", "F", 0o644) },
 			want:   "dir/new",
 			after:  map[string]string{"a": "A", "b": "B", "c": "C", "dir": "F"},
 		},
@@ -187,8 +187,8 @@ func TestCommit(t *testing.T) {
 				put(t, root, name, data, 0o640)
 			}
 			changes := tt.changes(func(path string) *Place { return at(t, root, path) })
-			if tt.break_ != nil {
-				tt.break_(t, root)
+			if tt.damage != nil {
+				tt.damage(t, root)
 			}
 			err := Commit(changes)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
