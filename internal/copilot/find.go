@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
+
+	"tapgw/internal/proc"
 )
 
 // Where a runtime was found.
@@ -40,14 +41,14 @@ type finder struct {
 
 func (f finder) find(cli string) (Found, error) {
 	if cli != "" {
-		path, err := f.program(cli)
+		path, err := proc.Find(cli, f.lookPath)
 		if err != nil {
 			return Found{}, fmt.Errorf("cli in [copilot] of tapgw.toml: %w", err)
 		}
 		return Found{path, SourceConfig}, nil
 	}
 	if env := f.getenv("COPILOT_CLI_PATH"); env != "" {
-		path, err := f.program(env)
+		path, err := proc.Find(env, f.lookPath)
 		if err != nil {
 			return Found{}, fmt.Errorf("COPILOT_CLI_PATH: %w", err)
 		}
@@ -73,37 +74,6 @@ func (f finder) find(cli string) (Found, error) {
 	}
 	return Found{}, errors.New("no Copilot CLI runtime found: run `make runtime`, or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml")
 }
-
-// program checks that a path, or a name on PATH, is a file that can be run.
-func (f finder) program(name string) (string, error) {
-	path := name
-	if !strings.ContainsRune(name, filepath.Separator) {
-		found, err := f.lookPath(name)
-		if err != nil {
-			return "", fmt.Errorf("%s: not found on PATH", name)
-		}
-		path = found
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%s: no such file", path)
-	case err != nil:
-		return "", err
-	case info.IsDir():
-		return "", fmt.Errorf("%s: is a directory; name the program", path)
-	case runtime.GOOS != "windows" && info.Mode()&0o111 == 0 && !isScript(path):
-		return "", fmt.Errorf("%s: may not be run (chmod +x)", path)
-	}
-	return path, nil
-}
-
-// isScript reports whether a runtime is run by node.
-func isScript(path string) bool { return strings.HasSuffix(path, ".js") }
 
 // Installed returns the runtime that `make runtime` put below a directory, ""
 // when there is none for this machine.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"tapgw/internal/proc"
 )
 
 const canLaunch = true
@@ -24,7 +26,7 @@ func launch(pidFile, path string, args []string) error {
 		return fmt.Errorf("writing the pid: %w", err)
 	}
 	argv := append([]string{path}, args...)
-	if isScript(path) {
+	if proc.IsScript(path) {
 		node, err := exec.LookPath("node")
 		if err != nil {
 			return fmt.Errorf("finding node: %w", err)

@@ -110,7 +110,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 // launch starts the process and connects to it.
 func (c *Client) launch(found Found) error {
 	path, args := found.Path, []string{"--stdio"}
-	if isScript(path) {
+	if proc.IsScript(path) {
 		path, args = "node", append([]string{path}, args...)
 	}
 	out, in := io.Pipe()

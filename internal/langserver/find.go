@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tapgw/internal/proc"
 )
 
 // EnvServer names the language server where the configuration does not.
@@ -60,7 +62,7 @@ func (f finder) find(command string) (Found, error) {
 		if named.Path == "" {
 			continue
 		}
-		path, err := f.program(named.Path)
+		path, err := proc.Find(named.Path, f.lookPath)
 		if err != nil {
 			what := EnvServer
 			if named.Source == SourceConfig {
@@ -127,37 +129,6 @@ func (f finder) exe() string {
 	}
 	return program
 }
-
-// program checks that a path, or a name on PATH, is a file that can be run.
-func (f finder) program(name string) (string, error) {
-	path := name
-	if !strings.ContainsRune(name, filepath.Separator) {
-		found, err := f.lookPath(name)
-		if err != nil {
-			return "", fmt.Errorf("%s: not found on PATH", name)
-		}
-		path = found
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("%s: no such file", path)
-	case err != nil:
-		return "", err
-	case info.IsDir():
-		return "", fmt.Errorf("%s: is a directory; name the program", path)
-	case f.system != "windows" && info.Mode()&0o111 == 0 && !isScript(path):
-		return "", fmt.Errorf("%s: may not be run (chmod +x)", path)
-	}
-	return path, nil
-}
-
-// isScript reports whether a language server is run by node.
-func isScript(path string) bool { return strings.HasSuffix(path, ".js") }
 
 type editor struct {
 	name  string

@@ -1,0 +1,42 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Find checks that a path, or a name that lookPath finds, is a file that can be
+// run, be it by node, and returns its absolute path.
+func Find(name string, lookPath func(string) (string, error)) (string, error) {
+	path := name
+	if !strings.ContainsRune(name, filepath.Separator) {
+		found, err := lookPath(name)
+		if err != nil {
+			return "", fmt.Errorf("%s: not found on PATH", name)
+		}
+		path = found
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("%s: no such file", path)
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", fmt.Errorf("%s: is a directory; name the program", path)
+	case runtime.GOOS != "windows" && info.Mode()&0o111 == 0 && !IsScript(path):
+		return "", fmt.Errorf("%s: may not be run (chmod +x)", path)
+	}
+	return path, nil
+}
+
+// IsScript reports whether a program is one that node runs.
+func IsScript(path string) bool { return strings.HasSuffix(path, ".js") }
