@@ -271,7 +271,8 @@ func again(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]st
 // reopen brings a session back from the disk.
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
-	cfg := s.resumeConfig(gen)
+	// What it carries on with may call tools before anybody can say whether to ask.
+	cfg := s.resumeConfig(gen, carryOn)
 	cfg.ContinuePendingWork = &carryOn
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, s.id, cfg)
@@ -279,7 +280,7 @@ func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: resumed, gen: gen}
+	c := &conn{p: p, sdk: resumed, gen: gen, hooked: carryOn}
 	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -257,15 +258,21 @@ func (p *process) keep(s *sdk.Session) {
 
 // disconnect closes a session in the runtime; its history stays on disk.
 func (p *process) disconnect(ctx context.Context, s *sdk.Session) error {
+	var before []*sdk.Session // what s was resumed on the same connection from
 	p.mu.Lock()
-	for i, kept := range p.sessions {
-		if kept == s {
-			p.sessions = append(p.sessions[:i], p.sessions[i+1:]...)
-			break
+	p.sessions = slices.DeleteFunc(p.sessions, func(kept *sdk.Session) bool {
+		if kept.SessionID == s.SessionID && kept != s {
+			before = append(before, kept)
 		}
-	}
+		return kept.SessionID == s.SessionID
+	})
 	p.mu.Unlock()
-	return tell(ctx, p, askTimeout, func(context.Context) error { return s.Disconnect() })
+	err := tell(ctx, p, askTimeout, func(context.Context) error { return s.Disconnect() })
+	for _, old := range before {
+		// It fails, for there is none any more, but lets its goroutine go.
+		_ = tell(ctx, p, askTimeout, func(context.Context) error { return old.Disconnect() })
+	}
+	return err
 }
 
 // stop ends the runtime: politely until ctx ends, then by force. It returns

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -296,8 +297,13 @@ func TestProfileAgents(t *testing.T) {
 	})
 }
 
-// mcpProgram makes the test binary an MCP server.
-const mcpProgram = "TAPGW_TEST_MCP"
+// mcpProgram makes the test binary an MCP server, mcpAsks one that asks a URL before it
+// answers a call, mcpForm one that has the user fill in a form.
+const (
+	mcpProgram = "TAPGW_TEST_MCP"
+	mcpAsks    = "TAPGW_TEST_MCP_ASKS"
+	mcpForm    = "TAPGW_TEST_MCP_FORM"
+)
 
 // TestMCPProgram is the server of TestProfileMCP, in a process of its own.
 func TestMCPProgram(t *testing.T) {
@@ -327,8 +333,24 @@ func TestMCPProgram(t *testing.T) {
 			}
 			result["tools"] = tools
 		case "tools/call":
+			if url := os.Getenv(mcpAsks); url != "" {
+				if r, err := http.Get(url); err == nil {
+					_ = r.Body.Close()
+				}
+			}
+			form := ""
+			if message := os.Getenv(mcpForm); message != "" {
+				_ = out.Encode(map[string]any{"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": map[string]any{
+					"message": message, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+				}})
+				for form == "" && lines.Scan() {
+					if strings.Contains(lines.Text(), `"form"`) {
+						form = " for " + lines.Text()
+					}
+				}
+			}
 			wd, _ := os.Getwd()
-			result["content"] = []any{map[string]any{"type": "text", "text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd)}}
+			result["content"] = []any{map[string]any{"type": "text", "text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd) + form}}
 		}
 		_ = out.Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 	}

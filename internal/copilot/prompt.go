@@ -39,6 +39,14 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	if err != nil {
 		return err
 	}
+	if !s.awaitCalls() {
+		return errEnded
+	}
+	if s.wantsHooks() {
+		if err := s.NeedHooks(ctx); err != nil {
+			return fmt.Errorf("the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err)
+		}
+	}
 	attachments, err := s.attachments(p.Attachments)
 	if err != nil {
 		return err

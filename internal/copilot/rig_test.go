@@ -350,6 +350,10 @@ func (s *fakeSession) Transform(_ context.Context, sections map[string]string) m
 
 func (s *fakeSession) PromptVaries() bool { return s.varies }
 
+func (s *fakeSession) WantsHooks() bool {
+	return s.preToolUse != nil || s.userPrompt != nil || s.hook != nil || s.varies
+}
+
 func (s *fakeSession) Event(e gateway.Event) {
 	s.record(func() { s.events = append(s.events, e) })
 }

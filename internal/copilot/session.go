@@ -83,6 +83,8 @@ type conn struct {
 	p   *process
 	sdk *sdk.Session
 	gen int
+	// hooked: the runtime asks our hooks.
+	hooked bool
 }
 
 // lock is a mutex to wait for under a context.
@@ -218,7 +220,7 @@ func (s *session) run(calls gateway.HostCalls) {
 func (s *session) create(ctx context.Context, p *process) error {
 	gen := s.nextGen()
 	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.CreateSession(ctx, s.createConfig(gen))
+		return p.client.CreateSession(ctx, s.createConfig(gen, false))
 	})
 	if err != nil {
 		return err
@@ -292,20 +294,20 @@ var errLost = errors.New("the Copilot runtime ended meanwhile")
 
 // resume brings the session back in a new process.
 func (s *session) resume(ctx context.Context, p *process) error {
-	gen := s.nextGen()
+	gen, hooked := s.nextGen(), s.wantsHooks()
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen))
+		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, hooked))
 	})
 	if err != nil && notFound(err) {
 		// It died before it had written anything.
 		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-			return p.client.CreateSession(ctx, s.createConfig(gen))
+			return p.client.CreateSession(ctx, s.createConfig(gen, hooked))
 		})
 	}
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: resumed, gen: gen}
+	c := &conn{p: p, sdk: resumed, gen: gen, hooked: hooked}
 	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
@@ -429,7 +431,10 @@ func (s *session) Interrupt(ctx context.Context, _ string) error {
 	if c == nil {
 		return nil // the turn died with the runtime
 	}
-	if err := tell(ctx, c.p, askTimeout, c.sdk.Abort); err != nil {
+	switch err := tell(ctx, c.p, askTimeout, c.sdk.Abort); {
+	case err != nil && c.p.isGone():
+		return nil // as above
+	case err != nil:
 		return fmt.Errorf("aborting the turn: %w", err)
 	}
 	s.abandoned(s.drop(waiting), interruptedBefore)
@@ -452,6 +457,9 @@ func (s *session) Close(ctx context.Context, _ string) error {
 	abort, cancel := context.WithTimeout(ctx, logTimeout)
 	_ = tell(abort, c.p, askTimeout, c.sdk.Abort)
 	cancel()
+	if s.setting.lock(ctx) == nil { // else a resume under way would bring it back
+		defer s.setting.unlock()
+	}
 	if err := c.p.disconnect(ctx, c.sdk); err != nil && !c.p.isGone() {
 		return fmt.Errorf("disconnecting the session: %w", err)
 	}

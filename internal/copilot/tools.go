@@ -61,7 +61,7 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 		return err
 	})
 	if err != nil && methodNotFound(err) {
-		err = s.resumeWith(ctx, c, defs)
+		err = s.resumeOn(ctx, c, defs, false)
 	}
 	if err != nil {
 		return fmt.Errorf("setting the session's tools: %w", err)
@@ -76,19 +76,31 @@ var errMethodNotFound = errors.New("JSON-RPC Error -32601: method not found")
 // The SDK keeps the type of its errors to itself.
 func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-32601") }
 
-// resumeWith sets the tools the way older runtimes know: the session is resumed
-// on the same connection. The SDK makes a new session of it.
-func (s *session) resumeWith(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition) error {
-	cfg := s.resumeConfig(c.gen)
+// resumeOn resumes the session on the connection that it has, to give it what can't be
+// changed otherwise: tools, where the runtime is too old for tools.set, and hooks, which
+// it keeps. What goes on in it goes on. The SDK makes a new session of it. Call it with
+// setting held.
+func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, hooked bool) error {
+	s.mu.Lock()
+	hooked = hooked || s.conn != nil && s.conn.hooked
+	s.mu.Unlock()
+	cfg := s.resumeConfig(c.gen, hooked)
 	cfg.SuppressResumeEvent = true
 	cfg.ContinuePendingWork = new(true)
 	for _, d := range defs {
-		cfg.Tools = append(cfg.Tools, sdk.Tool{
+		t := sdk.Tool{
 			Name: d.Name, Description: d.Description, Parameters: d.Parameters,
 			SkipPermission: d.SkipPermission != nil && *d.SkipPermission,
-		})
+		}
+		if d.Defer != nil {
+			t.Defer = sdk.ToolDefer(*d.Defer)
+		}
+		cfg.Tools = append(cfg.Tools, t)
 	}
-	resumed, err := askClient(ctx, c.p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
+	var release func()
+	cfg.OnEvent, release = s.heldEvents(c.gen)
+	defer release()
+	resumed, err := askClient(ctx, c.p, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return c.p.client.ResumeSession(ctx, s.id, cfg)
 	})
 	if err != nil {
@@ -97,8 +109,8 @@ func (s *session) resumeWith(ctx context.Context, c *conn, defs []rpc.ProtocolEx
 	c.p.keep(resumed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == c {
-		s.conn = &conn{p: c.p, sdk: resumed, gen: c.gen}
+	if s.conn != nil && s.conn.gen == c.gen {
+		s.conn = &conn{p: c.p, sdk: resumed, gen: c.gen, hooked: hooked}
 	}
 	return nil
 }

@@ -62,8 +62,8 @@ func (d *straight) turn(ctx context.Context, b *testing.B, text string) {
 }
 
 // BenchmarkGatewayTurn takes turns in turn: one through the gateway, one straight on
-// the SDK, and one there with hooks that do nothing, as the gateway has them so that
-// providers and users may come at any time. It reports medians: of each, and of what
+// the SDK, and one there with hooks that do nothing, as a session of the gateway's has
+// them that somebody wants to be asked about. It reports medians: of each, and of what
 // the gateway's takes beyond the others'.
 func BenchmarkGatewayTurn(b *testing.B) {
 	hooks := &sdk.SessionHooks{

@@ -379,7 +379,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 		}
 		persist = dir
 	}
-	g.mu.Lock()
+	g.lockHooked(func() []*Session { return c.hookedBy(m) })
 	if c.is(closed) { // by somebody else, meanwhile
 		g.mu.Unlock()
 		return
@@ -665,7 +665,7 @@ func (c *Conn) scope(session string, t protocol.Type) ([]*binding, *protocol.Err
 
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
-	g.mu.Lock()
+	g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) })
 	var err *protocol.Error
 	if c.is(bound) {
 		err = c.join(m.SessionID)

@@ -60,6 +60,9 @@ type Session struct {
 
 	startSaid atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
 	hooked    sync.WaitGroup              // of hooks that are asked
+	// wantsHooks: something is there, or about to come, that the host is to ask
+	// about. It stays.
+	wantsHooks atomic.Bool
 
 	mu        sync.Mutex
 	hooksOver bool // no more are asked

@@ -15,7 +15,7 @@ type change func(old *offer) (*offer, *protocol.Error)
 // the new state.
 func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 	g := c.g
-	g.mu.Lock()
+	g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) })
 	err := c.applyUpdate(t, session, requestID, make)
 	g.mu.Unlock()
 	if err != nil {

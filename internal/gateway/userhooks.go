@@ -94,7 +94,12 @@ func (g *Gateway) SetHooks(list []Hook) {
 			h.rules = append(h.rules, r)
 		}
 	}
-	g.mu.Lock()
+	g.lockHooked(func() []*Session {
+		if !h.wanted() {
+			return nil
+		}
+		return slices.Clone(g.order)
+	})
 	defer g.mu.Unlock()
 	g.hooks.Store(h)
 	for _, s := range g.order {

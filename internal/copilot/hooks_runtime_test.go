@@ -1,0 +1,250 @@
+//go:build runtime && unix
+
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// TestNoHooksUnlessWanted: a session of which nobody wants to be asked anything is
+// without hooks, whatever else its providers bring.
+func TestNoHooksUnlessWanted(t *testing.T) {
+	h := startHosted(t, newRigWith(t, rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)), func(o *Options) { o.Permissions.Shell = Allow }))
+	h.provide(h.s, "tests")
+	p, note := h.guard("writer"), "APPENDED"
+	hello := helloOf("writer", h.s.ID())
+	hello.Hooks = &protocol.Hooks{Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend, Content: &note}}}
+	p.tell(hello, "hello")
+	h.g.SetHooks([]gateway.Hook{saying(gateway.HookError, "", ""), saying(gateway.HookSessionEnd, "", "")})
+	for range 2 {
+		if said := <-h.asking("go"); !strings.Contains(said, "said") || !strings.Contains(said, "ran") {
+			t.Errorf("the turn: %q", said)
+		}
+	}
+	if n := h.hooksAsked(); n > 0 || h.session().hooked() {
+		t.Errorf("hooks were asked %d times", n)
+	}
+	if system := h.r.model.Requests()[0].System(); !strings.Contains(system, note) {
+		t.Error("the provider's section is not in the system message")
+	}
+	h.whole()
+
+	// What is taken away is no reason to stop asking; what comes is one to begin.
+	h.gate("guard")
+	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || !strings.Contains(said, "ran") {
+		t.Errorf("the turn with a gate: %q", said)
+	}
+	if h.hooksAsked() == 0 {
+		t.Error("hooks were not asked")
+	}
+	h.whole()
+}
+
+// TestOldRuntimeKeepsHooks: a runtime that takes tools by a resume only goes on asking
+// hooks when tools change.
+func TestOldRuntimeKeepsHooks(t *testing.T) {
+	g := newRigWith(t, rounds(calls("hang", `{"x":"hung"}`), saysIt))
+	g.r.noToolsSet = true
+	h := startHosted(t, g)
+	tests := h.provide(h.s, "tests")
+	turn := h.asking("go")
+	<-tests.hanging
+	h.gate("guard")
+	p := h.guard("other")
+	hello := helloOf("other", h.s.ID())
+	hello.Tools = []protocol.Tool{{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)}}
+	p.tell(hello, "hello")
+	close(tests.release)
+	for range 2 {
+		if said := <-turn; !strings.Contains(said, "hung") || !strings.Contains(said, "not past guard") {
+			t.Errorf("the turn: %q", said)
+		}
+		turn = h.asking("go")
+	}
+	<-turn
+	requests := h.r.model.Requests()
+	if !requests[len(requests)-1].HasTool("work") || !h.session().hooked() {
+		t.Error("the tool that came last is not there, or the hooks are gone")
+	}
+	h.whole()
+}
+
+// TestContextBringsHooks: what is to be said with prompts is said with the next one, be
+// it a startup context, one by context.update, or of a hook of the user's own; a hook on
+// what comes after a tool call too.
+func TestContextBringsHooks(t *testing.T) {
+	last := func(h *hosted) string {
+		requests := h.r.model.Requests()
+		return string(requests[len(requests)-1].Body)
+	}
+	t.Run("startup", func(t *testing.T) {
+		h := startHosted(t, newRigWith(t, obey))
+		p := h.guard("starter")
+		hello := helloOf("starter", h.s.ID())
+		hello.StartupContext = "THE STARTUP"
+		p.tell(hello, "hello")
+		<-h.asking("hello")
+		if !strings.Contains(last(h), "THE STARTUP") {
+			t.Errorf("the model was not told: %s", last(h))
+		}
+	})
+	t.Run("update", func(t *testing.T) {
+		h := startHosted(t, newRigWith(t, obey))
+		tests := h.provide(h.s, "tests")
+		p := h.guard("teller")
+		p.tell(helloOf("teller", h.s.ID()), "hello")
+		turn := h.asking("call:hang {}")
+		<-tests.hanging
+		later := h.asking("hello") // it waits in the runtime
+		if h.session().hooked() {
+			t.Error("there are hooks already")
+		}
+		p.tell(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
+		close(tests.release)
+		<-turn
+		<-later
+		if !strings.Contains(last(h), "IT RAINS") {
+			t.Errorf("the model was not told: %s", last(h))
+		}
+		h.whole()
+	})
+	t.Run("the user's own", func(t *testing.T) {
+		h := startHosted(t, newRigWith(t, obey))
+		tests := h.provide(h.s, "tests")
+		turn := h.asking("call:hang {}")
+		<-tests.hanging
+		if h.session().hooked() {
+			t.Error("there are hooks already")
+		}
+		var asked []string
+		var mu sync.Mutex
+		after := hook(gateway.HookPostToolUse, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, e.Tool)
+			return "", nil
+		})
+		h.g.SetHooks([]gateway.Hook{after})
+		close(tests.release)
+		<-turn
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(asked, []string{"hang"}) {
+			t.Errorf("asked after %q", asked)
+		}
+		h.whole()
+	})
+}
+
+// TestHooksCantBeHad: where the runtime does not take hooks the turn that runs is
+// stopped, no other begins, and the session goes on once they can be had.
+func TestHooksCantBeHad(t *testing.T) {
+	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt)))
+	tests := h.provide(h.s, "tests")
+	turn := h.asking("go")
+	<-tests.hanging
+
+	// It refuses what it can't read.
+	s := h.session()
+	_ = s.setting.lock(h.r.ctx)
+	good := s.applied
+	s.applied = append(slices.Clone(good), rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}})
+	s.setting.unlock()
+	p := h.gate("guard")
+	if said := <-turn; !strings.Contains(said, "END interrupted") || strings.Contains(said, "In the end") {
+		t.Errorf("the turn: %q", said)
+	}
+	if lines := timeline(h.s); !strings.Contains(lines, "hooks and gates can't be asked, so the session does nothing") {
+		t.Errorf("the timeline:\n%s", lines)
+	}
+	if s.hooked() {
+		t.Error("it has hooks")
+	}
+	before := len(h.r.model.Requests())
+	if said := <-h.asking("go"); !strings.Contains(said, "hooks and gates could not be asked") {
+		t.Errorf("the next prompt: %q", said)
+	}
+	if n := len(h.r.model.Requests()); n != before {
+		t.Errorf("the model had %d requests more", n-before)
+	}
+
+	_ = s.setting.lock(h.r.ctx)
+	s.applied = good
+	s.setting.unlock()
+	close(tests.release)
+	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
+		t.Errorf("afterwards: %q, asked about %q", said, p.asked())
+	}
+}
+
+// TestRuntimeKilledWithHooks: a session that has hooks has them in the next runtime, and
+// so has one of which the runtime ended while it got them.
+func TestRuntimeKilledWithHooks(t *testing.T) {
+	h := startHosted(t, newRigWith(t, rounds(saysIt)))
+	h.provide(h.s, "tests")
+	if said := <-h.asking("go"); !strings.Contains(said, "said") {
+		t.Errorf("without a gate: %q", said)
+	}
+
+	h.r.signal(syscall.SIGSTOP) // it answers nothing
+	p := h.guard("guard")
+	hello := helloOf("guard", h.s.ID())
+	hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
+	p.in <- func() { p.conn.Deliver(hello) }
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for len(h.session().setting) == 0 { // it is at it then
+		select {
+		case <-tick.C:
+		case <-h.r.ctx.Done():
+			t.Fatal("the session does not get hooks")
+		}
+	}
+	h.r.signal(syscall.SIGKILL)
+	p.acked("hello")
+	for n := range 2 {
+		h.told("died and was started again", n+1)
+		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != n+1 {
+			t.Errorf("in runtime %d: %q, asked about %q", n+2, said, p.asked())
+		}
+		if n == 0 {
+			h.r.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// TestSessionsLeaveNothingInTheSDK: a session that was given hooks leaves no more
+// behind than another.
+func TestSessionsLeaveNothingInTheSDK(t *testing.T) {
+	h := newHosted(t, newRigWith(t, obey, lean))
+	for n := range 3 {
+		h.s = h.start(fmt.Sprintf("session-%d", n))
+		h.gate(fmt.Sprintf("guard-%d", n))
+		c, err := h.session().current(h.r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := c.p
+		if err := h.s.Stop(h.r.ctx, "test"); err != nil {
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		kept := len(p.sessions)
+		p.mu.Unlock()
+		if kept != 0 {
+			t.Errorf("%d sessions are kept", kept)
+		}
+	}
+}
