@@ -4,6 +4,7 @@ package copilot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -112,7 +113,7 @@ func (h *hosted) asking(prompt string) chan string {
 	done := make(chan string, 1)
 	go func() {
 		said, errs, end := turnOf(h.r.ctx, h.s, gateway.Prompt{Text: prompt})
-		done <- strings.TrimSpace(said + " " + strings.Join(errs, " ") + map[bool]string{true: "", false: " END " + fmt.Sprint(end)}[end == gateway.ErrTurnEnded])
+		done <- strings.TrimSpace(said + " " + strings.Join(errs, " ") + map[bool]string{true: "", false: " END " + fmt.Sprint(end)}[errors.Is(end, gateway.ErrTurnEnded)])
 	}()
 	return done
 }
