@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -25,13 +29,41 @@ func liveCommand() *ucli.Command {
 				if err != nil {
 					return followed(k, err)
 				}
-				if err := k.out.Line(line.Raw); err != nil {
+				if err := k.out.Line(withLine(line)); err != nil {
 					return err
 				}
 			}
 			return nil
 		}),
 	}
+}
+
+// withLine is a callback with what every line of a timeline has besides: a script
+// that reads the one reads the other.
+func withLine(l client.LiveLine) json.RawMessage {
+	level, source, message := "info", "session", l.Callback
+	switch l.Callback {
+	case "onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage", "onEndMessage":
+		source = "assistant"
+	}
+	switch {
+	case l.SessionError != "":
+		level, message = "error", l.SessionError
+	case l.Error != nil:
+		level, message = "error", l.Error.Message
+	case l.Result != nil:
+		message = l.Result.Content
+	default:
+		message = cmp.Or(l.Delta, l.CompleteContent, l.Prompt, l.ToolName, message)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	object, whole := bytes.CutSuffix(bytes.TrimSpace(l.Raw), []byte("}"))
+	if !whole || e.Encode(message) != nil {
+		return l.Raw
+	}
+	return fmt.Appendf(nil, `%s,"level":%q,"source":%q,"message":%s}`, object, level, source, bytes.TrimSpace(b.Bytes()))
 }
 
 func logCommand() *ucli.Command {

@@ -15,6 +15,9 @@ func configCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "config",
 		Usage: "look after config files",
+		Description: `Examples:
+  tapgw config check
+  tapgw config schema provider`,
 		Subcommands: []*ucli.Command{{
 			Name:      "check",
 			Usage:     "name every fault in config files",

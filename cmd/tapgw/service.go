@@ -36,7 +36,12 @@ func serviceCommand() *ucli.Command {
 		Usage: "run the gateway from login on, restarted when it fails",
 		Description: `A systemd user unit on Linux, a launchd agent on macOS, for this user alone. It runs
 this program as tapgw serve, with the COPILOT_HOME, COPILOT_CLI_PATH, XDG_CONFIG_HOME
-and PATH of the shell that installs it.`,
+and PATH of the shell that installs it.
+
+Examples:
+  tapgw service install
+  tapgw service status
+  tapgw service uninstall`,
 		Subcommands: []*ucli.Command{
 			{
 				Name:  "install",

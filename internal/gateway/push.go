@@ -297,7 +297,7 @@ func (s *Session) deliver() {
 		s.mu.Unlock()
 		if paused {
 			s.surface(in)
-			s.note(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown until the user speaks", in.who.name, from.injected))
+			s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown until the user speaks", in.who.name, from.injected))
 			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: "paused: too many injects without the user"})
 			continue
 		}
@@ -305,7 +305,7 @@ func (s *Session) deliver() {
 		err := s.send(Prompt{Text: clean(in.prompt), Mode: "enqueue", Source: SourceProvider + in.who.name, Traceparent: in.trace}, nil)
 		if err != nil {
 			s.surface(in)
-			s.note(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))
+			s.show(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))
 			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: err.Error()})
 			continue
 		}

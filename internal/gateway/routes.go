@@ -333,7 +333,7 @@ func (s *Session) conflict(p *Provider, tools []*tool, leaving ...*Provider) *pr
 				continue
 			}
 			if other.name != p.name && reserved(t.Name, other.name) {
-				return clash("tool %q: names that begin with list_%s are reserved for provider %q; rename it", t.Name, other.name, other.name)
+				return clash("tool %q: list_%s and names that begin with list_%[2]s_ are reserved for provider %[2]q; rename it", t.Name, other.name)
 			}
 			i := slices.IndexFunc(b.offer.tools, func(u *tool) bool { return u.Name == t.Name })
 			if i < 0 {

@@ -250,7 +250,7 @@ func (f *Frame) Decode() (Message, *Error) {
 		if err := f.result(r); err != nil {
 			return nil, f.fault(CodeInvalidJSON, err.Error())
 		}
-	} else if err := json.Unmarshal(f.data, m, allowEscapes); err != nil {
+	} else if err := json.Unmarshal(f.data, m, allowEscapes, WholeNumbers); err != nil {
 		if old := f.otherVersion(); old != nil {
 			return nil, old
 		}
@@ -276,7 +276,7 @@ func (f *Frame) otherVersion() *Error {
 	}
 	for _, m := range f.fields {
 		var version int
-		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version) == nil && m.value.Kind() == '0' && version != Version {
+		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version, WholeNumbers) == nil && m.value.Kind() == '0' && version != Version {
 			return f.fault(CodeUnsupportedVersion, fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d", version, Version))
 		}
 	}
@@ -327,7 +327,7 @@ func (f *Frame) result(r *ToolResult) error {
 				return errors.New("tool.result.retryable: must be true or false")
 			}
 		case "file":
-			if err := json.Unmarshal(m.value, &r.File); err != nil {
+			if err := json.Unmarshal(m.value, &r.File, WholeNumbers); err != nil {
 				return errors.New(Explain("tool.result.file", err))
 			}
 		}

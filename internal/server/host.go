@@ -504,12 +504,15 @@ func (l *hostLine) preToolUse(f rpcFrame) (any, *rpcError) {
 
 func (l *hostLine) userPrompt(f rpcFrame) (any, *rpcError) {
 	var p struct {
-		SessionID string `json:"sessionId"`
-		Prompt    string `json:"prompt"`
-		Source    string `json:"source"`
+		SessionID string  `json:"sessionId"`
+		Prompt    *string `json:"prompt"`
+		Source    string  `json:"source"`
 	}
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
+	}
+	if p.Prompt == nil {
+		return nil, invalidParams("%s.prompt: is required", f.method)
 	}
 	s, fault := l.find(f.method+".sessionId", p.SessionID)
 	if fault != nil {
@@ -517,7 +520,7 @@ func (l *hostLine) userPrompt(f rpcFrame) (any, *rpcError) {
 	}
 	return struct {
 		Context string `json:"context,omitzero"`
-	}{s.UserPrompt(l.ctx, p.Prompt, p.Source)}, nil
+	}{s.UserPrompt(l.ctx, *p.Prompt, p.Source)}, nil
 }
 
 func (l *hostLine) transform(f rpcFrame) (any, *rpcError) {

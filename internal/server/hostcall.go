@@ -44,7 +44,7 @@ func (l *hostLine) toolCall(f rpcFrame) {
 					call.Args = v
 				}
 			case "timeoutMs":
-				if v.Kind() != 'n' && (json.Unmarshal(v, &timeoutMs) != nil || timeoutMs < 1) && bad == nil {
+				if v.Kind() != 'n' && (json.Unmarshal(v, &timeoutMs, protocol.WholeNumbers) != nil || timeoutMs < 1) && bad == nil {
 					bad = invalidParams("tool/call.timeoutMs: must be a whole number of milliseconds, at least 1")
 				}
 			}

@@ -92,6 +92,8 @@ func TestGuard(t *testing.T) {
 			{"GET", "/api/v1/status", here, http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", here, http.Header{"Origin": {"null"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", here, nil, 401, "AUTH_FAILED"},
+			{"GET", "/mcp", here, nil, 401, "AUTH_FAILED"},
+			{"GET", "/mcp", here, bearer(s.gateway.AdminToken()), 404, "there is no /mcp"},
 			{"GET", "/metrics", here, bearer("adm-0"), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, bearer(s.gateway.InstanceToken()), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, http.Header{"Authorization": {s.gateway.AdminToken()}}, 401, "AUTH_FAILED"},

@@ -46,6 +46,13 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 		return nil, fmt.Errorf("opening the provider's directory: %w", err)
 	}
 	defer func() { _ = root.Close() }()
+	// A root follows no absolute link, also none that leads to another place in it.
+	base := filepath.Base(name)
+	if real, err := filepath.EvalSymlinks(filepath.Join(dir, name)); err == nil {
+		if rel, err := within(dir, real); err == nil {
+			name = rel
+		}
+	}
 	// Opening a fifo would wait for its writer, also one that took the file's
 	// place a moment ago: the call's timeout is over with its result.
 	if info, err := root.Stat(name); err != nil {
@@ -70,8 +77,8 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("%s is over 64 MiB", ref.Path)
 	}
-	typ := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(name)), http.DetectContentType(content))
-	return &gateway.File{Name: filepath.Base(name), MimeType: typ, Content: content}, nil
+	typ := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)), http.DetectContentType(content))
+	return &gateway.File{Name: base, MimeType: typ, Content: content}, nil
 }
 
 // within is the path of a file relative to the directory, which may itself be

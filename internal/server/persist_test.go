@@ -69,6 +69,7 @@ func TestPersistRead(t *testing.T) {
 	}
 	write("providers/a/sub/deep.json", "{}")
 	link("out.txt", "providers/a/link.txt")
+	link(filepath.Join(dir, "out.txt"), "providers/a/inside.txt")
 	link("../../outside.txt", "providers/a/escape.txt")
 	link(filepath.Join(root, "outside.txt"), "providers/a/absolute.txt")
 	link("../b", "providers/a/neighbour")
@@ -95,6 +96,7 @@ func TestPersistRead(t *testing.T) {
 		{"deeper", filepath.Join(dir, "sub", "deep.json"), "", "{}", "application/json", ""},
 		{"by a detour", dir + "/sub/../out.txt", "", "text", "text/plain; charset=utf-8", ""},
 		{"a link that stays inside", filepath.Join(dir, "link.txt"), "", "text", "text/plain; charset=utf-8", ""},
+		{"an absolute link that stays inside", filepath.Join(dir, "inside.txt"), "", "text", "text/plain; charset=utf-8", ""},
 		{"the directory by a link", filepath.Join(root, "also", "a", "out.txt"), "", "", "", "not inside"},
 		{"outside", filepath.Join(root, "outside.txt"), "", "", "", "not inside"},
 		{"outside by a detour", dir + "/../../outside.txt", "", "", "", "not inside"},

@@ -102,7 +102,7 @@ func decodeParams(method string, params protocol.Raw, v any) *rpcError {
 	if params.Kind() != '{' {
 		return invalidParams("%s: params: must be an object", method)
 	}
-	if err := json.Unmarshal(params, v, anyText); err != nil {
+	if err := json.Unmarshal(params, v, anyText, protocol.WholeNumbers); err != nil {
 		return invalidParams("%s", protocol.Explain(method, err))
 	}
 	return nil

@@ -112,6 +112,8 @@ func New(o Options) *Server {
 		}
 		closed.ServeHTTP(w, r)
 	})
+	// Kept for MCP: nothing is there yet, and not for everybody to see.
+	mux.Handle("/mcp", s.admin(http.HandlerFunc(nothing)))
 	mux.HandleFunc("GET "+signinPath, s.signin)
 	mux.Handle("GET /host", s.tracked(s.host))
 	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,9 +126,7 @@ func New(o Options) *Server {
 	if o.Page != nil {
 		mux.Handle("/page/", o.Page)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
-	})
+	mux.HandleFunc("/", nothing)
 	s.http = &http.Server{
 		Handler:           s.guard(mux),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -231,6 +231,10 @@ func (s *Server) LastActivity() time.Time {
 		return time.Unix(0, n)
 	}
 	return time.Time{}
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {

@@ -130,8 +130,9 @@ func (w *wire) hangUp(ctx context.Context) {
 func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func(beginning []byte, size int), binary func()) {
 	scratch := make([]byte, 4<<10)
 	// The context is watched once for the connection, not once for each read.
-	ws := w.ws
-	defer context.AfterFunc(ctx, func() { _ = ws.CloseNow() })()
+	// Not by CloseNow, which waits for a closing handshake that is under way.
+	ws, conn := w.ws, w.conn
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	for {
 		typ, r, err := ws.Reader(context.Background())
 		if err != nil {
