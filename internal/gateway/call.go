@@ -459,6 +459,13 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 	}
 }
 
+// Execute is CallTool for who is not the session's host, asked as if its model
+// called: through rules and gates, and told to all who follow the session.
+func (s *Session) Execute(ctx context.Context, c Call) Outcome {
+	c.AskGates = true
+	return execute(s, "call-"+newCallID().String(), c.Name, string(c.Args), func() Outcome { return s.CallTool(ctx, c) })
+}
+
 // listInstances answers a meta-tool.
 func (s *Session) listInstances(provider string) protocol.Raw {
 	s.g.mu.Lock()

@@ -121,22 +121,27 @@ func (h *localHost) call(ctx context.Context, n int, name, args string) {
 	if args == "" {
 		args = "{}"
 	}
-	id := fmt.Sprintf("call-%d", n)
-	h.calls.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: name, Args: args})
-	var o Outcome
-	if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
-		o = Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err), ErrorCode: protocol.CodeInvalidArguments}
-	} else {
-		o = h.calls.CallTool(ctx, Call{Name: name, Args: protocol.Raw(args)})
-	}
-	end := Event{Callback: OnEndToolExecution, ID: id, Tool: name}
+	o := execute(h.calls, fmt.Sprintf("call-%d", n), name, args, func() Outcome {
+		if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
+			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err), ErrorCode: protocol.CodeInvalidArguments}
+		}
+		return h.calls.CallTool(ctx, Call{Name: name, Args: protocol.Raw(args)})
+	})
+	h.say(n, o.Text())
+}
+
+// execute tells of a call, as hosts do that run a model, and makes it.
+func execute(calls HostCalls, id, tool, args string, call func() Outcome) Outcome {
+	calls.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: tool, Args: args})
+	o := call()
+	end := Event{Callback: OnEndToolExecution, ID: id, Tool: tool}
 	if o.Failed() {
 		end.Error = &ToolError{Message: o.Error, Code: string(o.ErrorCode)}
 	} else {
 		end.Result = &ToolOutput{Content: o.Text()}
 	}
-	h.calls.Event(end)
-	h.say(n, o.Text())
+	calls.Event(end)
+	return o
 }
 
 func (h *localHost) say(n int, text string) {

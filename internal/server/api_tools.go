@@ -19,7 +19,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 	if err := apiBody(w, r, &body); err != nil {
 		return err
 	}
-	c := gateway.Call{Name: r.PathValue("name"), Args: body.Args, AskGates: true}
+	c := gateway.Call{Name: r.PathValue("name"), Args: body.Args}
 	if k := body.Args.Kind(); body.Args != nil && k != '{' && k != 'n' {
 		return apiFault("args", "must be an object")
 	} else if k == 'n' {
@@ -35,7 +35,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 	if !slices.ContainsFunc(s.Tools(), func(t gateway.ToolView) bool { return t.Name == c.Name }) {
 		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("tool %q does not exist in this session", c.Name)}
 	}
-	return apiAnswer(w, http.StatusOK, apiOutcome(s.CallTool(r.Context(), c)))
+	return apiAnswer(w, http.StatusOK, apiOutcome(s.Execute(r.Context(), c)))
 }
 
 type apiCallAnswer struct {
