@@ -168,6 +168,15 @@ func (h *hosted) session() *session {
 	return h.r.r.sessions[h.s.ID()]
 }
 
+// late reports whether sessions of this runtime begin without hooks.
+func (h *hosted) late() bool {
+	c, err := h.session().current(h.r.ctx)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return c.p.lateHooks
+}
+
 // hooksAsked counts what the runtime asked in its hooks.
 func (h *hosted) hooksAsked() int {
 	n := 0

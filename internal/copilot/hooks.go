@@ -11,6 +11,11 @@ import (
 // each prompt, call and end, while most sessions have nobody who wants to be asked. It
 // gets them, once, when somebody does.
 
+// lateHooksVersion is the runtime of which that was measured to be safe. On CLI 1.0.102
+// a sub-agent that runs goes on with the hooks that it began with, none: sessions of any
+// other runtime have theirs from the start.
+const lateHooksVersion = "1.0.85"
+
 // wantsHooks reports whether somebody wants to be asked. Of a session that the gateway
 // does not know yet nobody does.
 func (s *session) wantsHooks() bool {

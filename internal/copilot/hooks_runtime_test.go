@@ -33,7 +33,7 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 			t.Errorf("the turn: %q", said)
 		}
 	}
-	if n := h.hooksAsked(); n > 0 || h.session().hooked() {
+	if n := h.hooksAsked(); (n == 0) != h.late() || h.session().hooked() == h.late() {
 		t.Errorf("hooks were asked %d times", n)
 	}
 	if system := h.r.model.Requests()[0].System(); !strings.Contains(system, note) {
@@ -108,8 +108,8 @@ func TestContextBringsHooks(t *testing.T) {
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
 		later := h.asking("hello") // it waits in the runtime
-		if h.session().hooked() {
-			t.Error("there are hooks already")
+		if h.session().hooked() == h.late() {
+			t.Error("there are hooks already, or none")
 		}
 		p.tell(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
 		close(tests.release)
@@ -125,8 +125,8 @@ func TestContextBringsHooks(t *testing.T) {
 		tests := h.provide(h.s, "tests")
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
-		if h.session().hooked() {
-			t.Error("there are hooks already")
+		if h.session().hooked() == h.late() {
+			t.Error("there are hooks already, or none")
 		}
 		var asked []string
 		var mu sync.Mutex
@@ -148,8 +148,9 @@ func TestContextBringsHooks(t *testing.T) {
 	})
 }
 
-// TestHooksCantBeHad: where the runtime does not take hooks the turn that runs is
-// stopped, no other begins, and the session goes on once they can be had.
+// TestHooksCantBeHad: where the runtime does not take hooks a provider that brings a
+// gate is refused, the turn that runs goes on without it, and so do others; it is bound
+// once they can be had.
 func TestHooksCantBeHad(t *testing.T) {
 	h := startHosted(t, newRigWith(t, rounds(calls("hang", "{}"), saysIt)))
 	tests := h.provide(h.s, "tests")
@@ -157,35 +158,70 @@ func TestHooksCantBeHad(t *testing.T) {
 	<-tests.hanging
 
 	// It refuses what it can't read.
-	s := h.session()
+	s, late := h.session(), h.late()
 	_ = s.setting.lock(h.r.ctx)
 	good := s.applied
 	s.applied = append(slices.Clone(good), rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}})
 	s.setting.unlock()
-	p := h.gate("guard")
-	if said := <-turn; !strings.Contains(said, "END interrupted") || strings.Contains(said, "In the end") {
-		t.Errorf("the turn: %q", said)
+	if late { // else there is nothing to be had
+		p := h.guard("refused")
+		hello := helloOf("refused", h.s.ID())
+		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
+		p.in <- func() { p.conn.Deliver(hello) }
+		if got := <-p.acks; !strings.Contains(got, "INTERNAL") || !strings.Contains(got, "try again") {
+			t.Errorf("a gate that can't be asked is told %q", got)
+		}
+		if lines := timeline(h.s); !strings.Contains(lines, "hooks and gates can't be asked") {
+			t.Errorf("the timeline:\n%s", lines)
+		}
 	}
-	if lines := timeline(h.s); !strings.Contains(lines, "hooks and gates can't be asked, so the session does nothing") {
-		t.Errorf("the timeline:\n%s", lines)
+	if s.hooked() == late {
+		t.Error("it has hooks, or has none")
 	}
-	if s.hooked() {
-		t.Error("it has hooks")
+	close(tests.release)
+	for range 2 {
+		if said := <-turn; !strings.Contains(said, "said") || strings.Contains(said, "END") {
+			t.Errorf("the turn: %q", said)
+		}
+		turn = h.asking("go")
 	}
-	before := len(h.r.model.Requests())
-	if said := <-h.asking("go"); !strings.Contains(said, "hooks and gates could not be asked") {
-		t.Errorf("the next prompt: %q", said)
-	}
-	if n := len(h.r.model.Requests()); n != before {
-		t.Errorf("the model had %d requests more", n-before)
-	}
+	<-turn
 
 	_ = s.setting.lock(h.r.ctx)
 	s.applied = good
 	s.setting.unlock()
-	close(tests.release)
+	p := h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
 		t.Errorf("afterwards: %q, asked about %q", said, p.asked())
+	}
+}
+
+// TestModelChangesWhileHooksCome: a session that is resumed for its hooks has the model
+// that it was given meanwhile.
+func TestModelChangesWhileHooksCome(t *testing.T) {
+	h := newHosted(t, newRigWith(t, obey))
+	for n := range 8 {
+		h.s = h.start(fmt.Sprintf("session-%d", n))
+		s := h.session()
+		var both sync.WaitGroup
+		for _, do := range []func() error{
+			func() error { return s.SetModel(h.r.ctx, "other-model", "") },
+			func() error { return s.NeedHooks(h.r.ctx) },
+		} {
+			both.Go(func() {
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		c, err := s.current(h.r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, err := c.sdk.RPC.Model.GetCurrent(h.r.ctx); err != nil || deref(now.ModelID) != "other-model" {
+			t.Errorf("the model is %v, error %v", now, err)
+		}
 	}
 }
 

@@ -145,6 +145,11 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err != nil {
 		return err
 	}
+	// Not while the session is resumed, which tells the runtime the model too.
+	if err := s.setting.lock(ctx); err != nil {
+		return err
+	}
+	defer s.setting.unlock()
 	s.mu.Lock()
 	wasModel, wasEffort := s.model, s.effort
 	if s.provider != nil {

@@ -272,7 +272,8 @@ func again(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]st
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
 	// What it carries on with may call tools before anybody can say whether to ask.
-	cfg := s.resumeConfig(gen, carryOn)
+	hooked := carryOn || !p.lateHooks
+	cfg := s.resumeConfig(gen, hooked)
 	cfg.ContinuePendingWork = &carryOn
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, s.id, cfg)
@@ -280,7 +281,7 @@ func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: resumed, gen: gen, hooked: carryOn}
+	c := &conn{p: p, sdk: resumed, gen: gen, hooked: hooked}
 	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type process struct {
 	client *sdk.Client
 	log    *slog.Logger
 	pid    int // 0 where there is no launcher
+	// lateHooks: all that goes on in a session asks hooks that come later. See lateHooksVersion.
+	lateHooks bool
 
 	gone  chan struct{} // closed when the process has ended
 	once  sync.Once
@@ -85,7 +87,11 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		}
 		return nil, fmt.Errorf("starting the Copilot runtime %s: %w", found.Path, oneLine(err))
 	}
-	p := &process{client: client, log: log, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
+	late := false
+	if st, err := client.GetStatus(ctx); err == nil {
+		late = st.Version == lateHooksVersion
+	}
+	p := &process{client: client, log: log, lateHooks: late, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
 	if launcher != nil {
 		p.pid = readPID(pidFile(dir))
 		_ = os.Remove(pidFile(dir))

@@ -220,12 +220,12 @@ func (s *session) run(calls gateway.HostCalls) {
 func (s *session) create(ctx context.Context, p *process) error {
 	gen := s.nextGen()
 	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.CreateSession(ctx, s.createConfig(gen, false))
+		return p.client.CreateSession(ctx, s.createConfig(gen, !p.lateHooks))
 	})
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: created, gen: gen}
+	c := &conn{p: p, sdk: created, gen: gen, hooked: !p.lateHooks}
 	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
@@ -281,6 +281,11 @@ func (s *session) attach(ctx context.Context, c *conn) error {
 			return err
 		}
 	}
+	if s.wantsHooks() { // since it was asked for
+		if err := s.NeedHooks(ctx); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == nil || s.conn.gen != c.gen {
@@ -294,7 +299,7 @@ var errLost = errors.New("the Copilot runtime ended meanwhile")
 
 // resume brings the session back in a new process.
 func (s *session) resume(ctx context.Context, p *process) error {
-	gen, hooked := s.nextGen(), s.wantsHooks()
+	gen, hooked := s.nextGen(), !p.lateHooks || s.wantsHooks()
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, hooked))
 	})

@@ -136,6 +136,9 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	if spec.Foreground {
 		g.foreground = spec.ID
 	}
+	if h := g.hooks.Load(); h != nil && h.wanted() {
+		s.wantsHooks.Store(true) // also when they go before its first prompt: it has begun with them
+	}
 	s.worker.Go(s.work)
 	waiting := g.announce()
 	g.mu.Unlock()

@@ -30,7 +30,11 @@ func (c *Conn) hello(m *protocol.Hello) {
 		}
 		persist = dir
 	}
-	g.lockHooked(func() []*Session { return c.hookedBy(m) })
+	var err *protocol.Error
+	if unasked := g.lockHooked(func() []*Session { return c.hookedBy(m) }); unasked != nil {
+		err = unasked.refusal()
+		g.mu.Lock()
+	}
 	if c.is(closed) { // by somebody else, meanwhile
 		g.mu.Unlock()
 		return
@@ -39,7 +43,10 @@ func (c *Conn) hello(m *protocol.Hello) {
 	if c.is(bound) {
 		told = c.unbind(protocol.ReasonRebind)
 	}
-	taken, err := c.bind(m, persist)
+	var taken *Conn
+	if err == nil {
+		taken, err = c.bind(m, persist)
+	}
 	g.mu.Unlock()
 	told()
 	if taken != nil {
@@ -253,12 +260,15 @@ func (c *Conn) release(next ...*Session) {
 
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
-	g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) })
 	var err *protocol.Error
-	if c.is(bound) {
-		err = c.join(m.SessionID)
+	if unasked := g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) }); unasked != nil {
+		err = unasked.refusal()
+	} else {
+		if c.is(bound) {
+			err = c.join(m.SessionID)
+		}
+		g.mu.Unlock()
 	}
-	g.mu.Unlock()
 	if err != nil {
 		err.ReplyTo = protocol.TypeSessionReady
 		c.fault(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"tapgw/internal/protocol"
 )
@@ -22,7 +23,7 @@ type HookHost interface {
 // WantsHooks implements [HostCalls].
 func (s *Session) WantsHooks() bool {
 	h := s.g.hooks.Load()
-	return s.wantsHooks.Load() || h != nil && h.wanted()
+	return s.wantsHooks.Load() || s.wanting.Load() > 0 || h != nil && h.wanted()
 }
 
 // wanted reports whether a hook is of a kind that the host asks.
@@ -44,53 +45,97 @@ func (o *offer) hooked() bool {
 	return false
 }
 
+// hooksTimeout bounds the wait for a host to ask its hooks, which takes one some
+// milliseconds: nothing is read of the provider that brings them meanwhile.
+const hooksTimeout = 5 * time.Second
+
+// unaskedError says that a session's host can't ask its hooks.
+type unaskedError struct {
+	session *Session
+	cause   error
+}
+
+func (e *unaskedError) Error() string {
+	return fmt.Sprintf("session %s can't ask about what it does, so nothing that has to be asked about may come into it: %v; try again", e.session.id, e.cause)
+}
+
+// refusal is the answer to a message of a provider's that brings what can't be asked
+// about.
+func (e *unaskedError) refusal() *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInternal, Message: e.Error(), SessionID: e.session.id}
+}
+
 // lockHooked locks Gateway.mu once the hosts of the sessions that pick returns ask
-// their hooks: what comes next brings some. So none is there without being asked.
-// Pick is called with Gateway.mu held.
-func (g *Gateway) lockHooked(pick func() []*Session) {
+// their hooks: what comes next brings some. So none is there without being asked. After
+// an error it is not locked, and nothing may come. Pick is called with Gateway.mu held.
+func (g *Gateway) lockHooked(pick func() []*Session) *unaskedError {
 	var ready []*Session
+	defer func() {
+		for _, s := range ready {
+			s.wanting.Add(-1)
+		}
+	}()
 	for {
 		g.mu.Lock()
+		sessions := pick()
 		var missing []*Session
-		for _, s := range pick() {
+		for _, s := range sessions {
 			if !slices.Contains(ready, s) {
 				missing = append(missing, s)
 			}
 		}
 		if len(missing) == 0 {
-			return
+			for _, s := range sessions {
+				s.wantsHooks.Store(true)
+			}
+			return nil
 		}
 		g.mu.Unlock()
-		var wg sync.WaitGroup
 		for _, s := range missing {
-			wg.Go(s.needHooks)
+			// From here on no prompt is given to a host that does not ask, also when
+			// it comes back from the dead before what brings the hooks is there.
+			s.wanting.Add(1)
+		}
+		ready = append(ready, missing...)
+		failed := make([]*unaskedError, len(missing))
+		var wg sync.WaitGroup
+		for i, s := range missing {
+			wg.Go(func() { failed[i] = s.needHooks() })
 		}
 		wg.Wait()
-		ready = append(ready, missing...)
+		for _, err := range failed {
+			if err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// needHooks has the host ask about what the session does from now on. Where it can't,
-// nothing goes on: the turn is stopped, and a host that is given a prompt tries again.
-func (s *Session) needHooks() {
-	s.wantsHooks.Store(true)
+// needHooks has the host ask about what the session does from now on.
+func (s *Session) needHooks() *unaskedError {
 	h, ok := s.host.(HookHost)
 	if !ok {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, hooksTimeout)
 	defer cancel()
 	err := h.NeedHooks(ctx)
-	if err == nil || s.ending() {
-		return
+	switch {
+	case err == nil:
+		return nil
+	case s.ending():
+		s.stopUnasked() // else its turn goes on until the providers are done
+		return nil
 	}
 	s.g.diag.noteError(s.id, "", CodeSession, err.Error())
-	s.note(LogError, sourceGateway, fmt.Sprintf("hooks and gates can't be asked, so the session does nothing until they can: %v", err))
-	ctx, cancel = context.WithTimeout(s.ctx, hostTimeout)
+	s.note(LogError, sourceGateway, fmt.Sprintf("hooks and gates can't be asked: %v", err))
+	return &unaskedError{s, err}
+}
+
+func (s *Session) stopUnasked() {
+	ctx, cancel := context.WithTimeout(s.ctx, hooksTimeout)
 	defer cancel()
-	if err := s.Interrupt(ctx, "hooks and gates can't be asked"); err != nil {
-		s.Ended(fmt.Sprintf("its hooks and gates can't be asked, and its turn can't be stopped: %v", err))
-	}
+	_ = s.Interrupt(ctx, "hooks and gates can't be asked")
 }
 
 // hookedBy are the sessions into which a hello brings something to be asked about.

@@ -19,7 +19,6 @@ type hookHost struct {
 	needed      int
 	err         error
 	interrupted int
-	stuck       error            // why it can't be interrupted
 	then        func(s *Session) // called when it needs hooks
 	s           *Session
 }
@@ -34,7 +33,7 @@ func (h *hookHost) NeedHooks(context.Context) error {
 
 func (h *hookHost) Interrupt(context.Context, string) error {
 	h.interrupted++
-	return h.stuck
+	return nil
 }
 
 func (h *hookHost) register(t *testing.T, g *Gateway, id string) {
@@ -204,42 +203,71 @@ func TestOwnHooksAreHadBeforeTheyHold(t *testing.T) {
 	}
 }
 
-// Where hooks can't be had the session's turn is stopped, and where that can't be
-// either, the session ends.
+// Where hooks can't be had nothing comes that has to be asked about, and all is as it
+// was: the turn goes on, and prompts are given.
 func TestHooksCantBeHad(t *testing.T) {
-	for name, stuck := range map[string]error{"stopped": nil, "ended": errors.New("it hangs")} {
+	version, text := protocol.Version, "text"
+	ruled := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Hooks: &protocol.Hooks{OnPreToolUse: denial()}}
+	for name, tt := range map[string]struct {
+		first, then protocol.Message
+		bound       int
+	}{
+		"hello":          {nil, ruled, 0},
+		"another hello":  {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, ruled, 0}, // a failed rebind leaves nothing bound
+		"hooks.update":   {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, 1},
+		"context.update": {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, &protocol.ContextUpdate{RequestID: "r", Context: &text}, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := New(Options{})
-				h := &hookHost{err: errors.New("it does not listen"), stuck: stuck}
-				h.register(t, g, "s1")
-				p := g.acking(h)
-				version := protocol.Version
-				p.conn.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Hooks: &protocol.Hooks{OnPreToolUse: denial()}})
-				if h.interrupted != 1 {
-					t.Errorf("interrupted %d times", h.interrupted)
-				}
-				lines, _ := h.s.Timeline(0)
-				said := ""
-				for _, l := range lines {
-					said += string(l.Level) + ": " + l.Message + "\n"
-				}
-				if !strings.Contains(said, "error: hooks and gates can't be asked") || !strings.Contains(said, "it does not listen") {
-					t.Errorf("the timeline:\n%s", said)
-				}
-				p.conn.Closed()
-				synctest.Wait()
-				ended := false
-				select {
-				case <-h.s.Done():
-					ended = true
-				default:
-				}
-				if ended != (stuck != nil) {
-					t.Errorf("the session has ended: %v", ended)
-				}
-				g.Drain(context.Background())
-			})
+			g := New(Options{})
+			h := &hookHost{err: errors.New("it does not listen")}
+			h.register(t, g, "s1")
+			p := g.acking(h)
+			if tt.first != nil {
+				p.conn.Deliver(tt.first)
+			}
+			acks := len(p.needed)
+			p.conn.Deliver(tt.then)
+			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") || !strings.Contains(p.refused[0], "it does not listen") || len(p.needed) != acks {
+				t.Errorf("refused %q, acks %v", p.refused, p.needed)
+			}
+			if d := h.s.PreToolUse(t.Context(), "x", nil); d.Deny || h.s.UserPrompt(t.Context(), "x", SourceUser) != "" {
+				t.Error("what was refused holds")
+			}
+			if h.interrupted != 0 || h.s.WantsHooks() || len(h.s.bindings) != tt.bound {
+				t.Errorf("interrupted %d times, wants hooks: %v, %d bound", h.interrupted, h.s.WantsHooks(), len(h.s.bindings))
+			}
+			if lines, _ := h.s.Timeline(0); !strings.Contains(lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message, "hooks and gates can't be asked: it does not listen") {
+				t.Errorf("the timeline: %v", lines)
+			}
+			h.err = nil // it may be tried again
+			acks = len(p.needed)
+			p.conn.Deliver(tt.then)
+			if len(p.needed) != acks+1 || !h.s.WantsHooks() {
+				t.Errorf("tried again: refused %q, acks %v", p.refused, p.needed)
+			}
+			p.conn.Closed()
+			g.Drain(context.Background())
 		})
 	}
+}
+
+// The user's own hooks hold whatever happens: a session that can't ask them ends.
+func TestOwnHooksCantBeHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		good, bad := &hookHost{}, &hookHost{err: errors.New("it does not listen")}
+		good.register(t, g, "good")
+		bad.register(t, g, "bad")
+		g.SetHooks([]Hook{{Name: "own", On: HookPreToolUse, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, nil }}})
+		<-bad.s.Done()
+		select {
+		case <-good.s.Done():
+			t.Error("the session that asks has ended too")
+		default:
+		}
+		if bad.interrupted != 1 || good.interrupted != 0 || len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
+			t.Errorf("interrupted %d and %d times", bad.interrupted, good.interrupted)
+		}
+		g.Drain(context.Background())
+	})
 }

@@ -59,9 +59,10 @@ type Session struct {
 
 	startSaid atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
 	hooked    sync.WaitGroup              // of hooks that are asked
-	// wantsHooks: something is there, or about to come, that the host is to ask
-	// about. It stays.
+	// wantsHooks: something is or was there that the host is to ask about. wanting
+	// counts what is about to come, see lockHooked.
 	wantsHooks atomic.Bool
+	wanting    atomic.Int32
 
 	mu        sync.Mutex
 	hooksOver bool // no more are asked

@@ -15,9 +15,13 @@ type change func(old *offer) (*offer, *protocol.Error)
 // the new state.
 func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 	g := c.g
-	g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) })
-	err := c.applyUpdate(t, session, requestID, make)
-	g.mu.Unlock()
+	var err *protocol.Error
+	if unasked := g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) }); unasked != nil {
+		err = unasked.refusal()
+	} else {
+		err = c.applyUpdate(t, session, requestID, make)
+		g.mu.Unlock()
+	}
 	if err != nil {
 		err.ReplyTo, err.RequestID = t, requestID
 		c.fault(err)

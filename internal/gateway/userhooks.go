@@ -94,12 +94,23 @@ func (g *Gateway) SetHooks(list []Hook) {
 			h.rules = append(h.rules, r)
 		}
 	}
-	g.lockHooked(func() []*Session {
-		if !h.wanted() {
-			return nil
+	var given []*Session // up
+	for {
+		unasked := g.lockHooked(func() []*Session {
+			if !h.wanted() {
+				return nil
+			}
+			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(given, s) })
+		})
+		if unasked == nil {
+			break
 		}
-		return slices.Clone(g.order)
-	})
+		// There is nobody to refuse: the user's word holds, and the session ends.
+		s := unasked.session
+		given = append(given, s)
+		s.stopUnasked()
+		s.Ended("its hooks can't be asked: " + unasked.cause.Error())
+	}
 	defer g.mu.Unlock()
 	g.hooks.Store(h)
 	for _, s := range g.order {
