@@ -234,6 +234,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 		t.Errorf("without a gate: %q", said)
 	}
 
+	late := h.late()
 	h.r.signal(syscall.SIGSTOP) // it answers nothing
 	p := h.guard("guard")
 	hello := helloOf("guard", h.s.ID())
@@ -241,7 +242,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	p.in <- func() { p.conn.Deliver(hello) }
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for len(h.session().setting) == 0 { // it is at it then
+	for late && len(h.session().setting) == 0 { // it is at it then
 		select {
 		case <-tick.C:
 		case <-h.r.ctx.Done():
