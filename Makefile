@@ -4,7 +4,7 @@
 .PHONY: build manuals runtime newest test test-short e2e bench fuzz soak lint demo clean help
 
 build: ## build bin/tapgw, bin/tapctl and bin/lsclient
-	go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 manuals: ## write man pages and shell completions into share/
 	@bash ci/manuals.sh
