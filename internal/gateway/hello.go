@@ -31,8 +31,8 @@ func (c *Conn) hello(m *protocol.Hello) {
 		persist = dir
 	}
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedBy(m) }); unasked != nil {
-		err = unasked.refusal()
+	if unasked := g.lockHooked(func() []*Session { return c.hookedBy(m) }); len(unasked) > 0 {
+		err = unasked[0].refusal()
 		g.mu.Lock()
 	}
 	if c.is(closed) { // by somebody else, meanwhile
@@ -261,8 +261,8 @@ func (c *Conn) release(next ...*Session) {
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) }); unasked != nil {
-		err = unasked.refusal()
+	if unasked := g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) }); len(unasked) > 0 {
+		err = unasked[0].refusal()
 	} else {
 		if c.is(bound) {
 			err = c.join(m.SessionID)

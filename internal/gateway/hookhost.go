@@ -16,7 +16,7 @@ type HookHost interface {
 	Host
 	// NeedHooks sees to it that what the session does from now on is asked about, in
 	// a turn that runs too. It may be called from any goroutine, and is cheap where
-	// that is so already. After an error nobody is asked.
+	// that is so already. After an error nothing may come that is to be asked about.
 	NeedHooks(ctx context.Context) error
 }
 
@@ -66,9 +66,10 @@ func (e *unaskedError) refusal() *protocol.Error {
 }
 
 // lockHooked locks Gateway.mu once the hosts of the sessions that pick returns ask
-// their hooks: what comes next brings some. So none is there without being asked. After
-// an error it is not locked, and nothing may come. Pick is called with Gateway.mu held.
-func (g *Gateway) lockHooked(pick func() []*Session) *unaskedError {
+// their hooks: what comes next brings some. So none is there without being asked. Where
+// hosts can't it returns an error for each, is not locked, and nothing may come. Pick is
+// called with Gateway.mu held.
+func (g *Gateway) lockHooked(pick func() []*Session) []*unaskedError {
 	var ready []*Session
 	defer func() {
 		for _, s := range ready {
@@ -103,10 +104,9 @@ func (g *Gateway) lockHooked(pick func() []*Session) *unaskedError {
 			wg.Go(func() { failed[i] = s.needHooks() })
 		}
 		wg.Wait()
-		for _, err := range failed {
-			if err != nil {
-				return err
-			}
+		failed = slices.DeleteFunc(failed, func(err *unaskedError) bool { return err == nil })
+		if len(failed) > 0 {
+			return failed
 		}
 	}
 }

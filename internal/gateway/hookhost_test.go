@@ -255,17 +255,22 @@ func TestHooksCantBeHad(t *testing.T) {
 func TestOwnHooksCantBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
-		good, bad := &hookHost{}, &hookHost{err: errors.New("it does not listen")}
-		good.register(t, g, "good")
+		good, bad, worse := &hookHost{}, &hookHost{err: errors.New("it does not listen")}, &hookHost{err: errors.New("it does not listen")}
 		bad.register(t, g, "bad")
+		good.register(t, g, "good")
+		worse.register(t, g, "worse")
 		g.SetHooks([]Hook{{Name: "own", On: HookPreToolUse, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, nil }}})
 		<-bad.s.Done()
+		<-worse.s.Done()
 		select {
 		case <-good.s.Done():
 			t.Error("the session that asks has ended too")
 		default:
 		}
-		if bad.interrupted != 1 || good.interrupted != 0 || len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
+		if bad.needed != 1 || worse.needed != 1 {
+			t.Errorf("waited for %d and %d times: a runtime that hangs takes its time for each", bad.needed, worse.needed)
+		}
+		if bad.interrupted != 1 || worse.interrupted != 1 || good.interrupted != 0 || len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
 			t.Errorf("interrupted %d and %d times", bad.interrupted, good.interrupted)
 		}
 		g.Drain(context.Background())

@@ -16,8 +16,8 @@ type change func(old *offer) (*offer, *protocol.Error)
 func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) }); unasked != nil {
-		err = unasked.refusal()
+	if unasked := g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) }); len(unasked) > 0 {
+		err = unasked[0].refusal()
 	} else {
 		err = c.applyUpdate(t, session, requestID, make)
 		g.mu.Unlock()

@@ -102,14 +102,19 @@ func (g *Gateway) SetHooks(list []Hook) {
 			}
 			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(given, s) })
 		})
-		if unasked == nil {
+		if len(unasked) == 0 {
 			break
 		}
-		// There is nobody to refuse: the user's word holds, and the session ends.
-		s := unasked.session
-		given = append(given, s)
-		s.stopUnasked()
-		s.Ended("its hooks can't be asked: " + unasked.cause.Error())
+		// There is nobody to refuse: the user's word holds, and the sessions end.
+		var ending sync.WaitGroup
+		for _, u := range unasked {
+			given = append(given, u.session)
+			ending.Go(func() {
+				u.session.stopUnasked()
+				u.session.Ended("its hooks can't be asked: " + u.cause.Error())
+			})
+		}
+		ending.Wait()
 	}
 	defer g.mu.Unlock()
 	g.hooks.Store(h)
