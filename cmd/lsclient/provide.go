@@ -28,7 +28,7 @@ Examples:
   lsclient provide
   lsclient provide --session 3f2a --tools ./my-tools`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "session", Usage: "serve this session only, by its `ID`"},
+			&ucli.StringFlag{Name: "session", Usage: "serve this session only, by its `ID`, its beginning, or its label"},
 			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL + ", else as found)"},
 			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN` (default: $" + client.EnvToken + ", else from the gateway's file)"},

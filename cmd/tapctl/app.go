@@ -30,7 +30,8 @@ func newApp() *ucli.App {
 		Usage: "steer a running gateway: sessions, providers, tools, streams",
 		Description: `Talks to the gateway that runs for this user, found by --url, $TAP_GATEWAY_URL,
 gateway.json beside its token files, else ws://127.0.0.1:9400. An ID may be
-shortened to a unique beginning; with one session it may be left out.
+shortened to a unique beginning, or be the session's label; without one it is the
+only session, or the foreground one.
 
 Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
 4 not found, 5 refused, 124 timed out.

@@ -100,7 +100,7 @@ func answerQuestion(k *call) error {
 }
 
 // answerArgs tells the session from the answer. A single argument is the answer,
-// unless it is the beginning of a session's ID.
+// unless it means a session.
 func (k *call) answerArgs(questions []client.Question) (id, text string, err error) {
 	first, second := k.Args().Get(0), k.Args().Get(1)
 	switch {
@@ -119,13 +119,13 @@ func (k *call) answerArgs(questions []client.Question) (id, text string, err err
 	if err != nil {
 		return "", "", err
 	}
-	begins := slices.ContainsFunc(sessions, func(s client.Session) bool { return strings.HasPrefix(s.ID, first) })
+	means := slices.ContainsFunc(sessions, func(s client.Session) bool { return strings.HasPrefix(s.ID, first) || s.Label == first })
 	switch {
-	case begins:
+	case means:
 		id, err = k.session(first)
 		return id, "", err
 	case len(questions) == 0 && !k.IsSet("question"):
-		return "", "", cli.NotFound("no question waits, and no session begins with %q", first)
+		return "", "", cli.NotFound("no question waits, and no session has the ID or label %q, nor an ID that begins so", first)
 	}
 	return "", first, nil
 }

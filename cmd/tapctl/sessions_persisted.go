@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -157,11 +156,10 @@ func deleteCommand() *ucli.Command {
 	}
 }
 
-// persisted finds the session on disk that an ID means: the one with it, or the only
-// one that begins with it.
-func (k *call) persisted(id string) (string, error) {
-	if id == "" {
-		return "", cli.Usage("which session? give its ID, see: tapctl sessions list --persisted")
+// persisted finds the session on disk that a word means, see [client.Match].
+func (k *call) persisted(word string) (string, error) {
+	if word == "" {
+		return "", cli.Usage("which session? give its ID or label, see: tapctl sessions list --persisted")
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, shortTimeout)
 	defer cancel()
@@ -169,22 +167,18 @@ func (k *call) persisted(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var found []string
-	for _, s := range sessions {
-		if s.ID == id {
-			return id, nil
-		}
-		if strings.HasPrefix(s.ID, id) {
-			found = append(found, s.ID)
-		}
+	all := make([]client.Named, len(sessions))
+	for i, s := range sessions {
+		all[i] = client.Named{ID: s.ID, Label: s.Label}
 	}
-	switch len(found) {
-	case 0:
-		return "", cli.NotFound("no session on disk begins with %q, see: tapctl sessions list --persisted", id)
-	case 1:
-		return found[0], nil
+	found, exact := client.Match(word, all)
+	switch {
+	case exact || len(found) == 1:
+		return found[0].ID, nil
+	case len(found) == 0:
+		return "", cli.NotFound("no session on disk has the ID or label %q, nor an ID that begins so; see: tapctl sessions list --persisted", word)
 	}
-	return "", cli.Usage("session %q is ambiguous; give more of the ID of one of: %s", id, strings.Join(found, ", "))
+	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, client.Candidates(found))
 }
 
 // completePersisted offers the ids of sessions on disk.

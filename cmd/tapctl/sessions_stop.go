@@ -4,13 +4,17 @@ import ucli "github.com/urfave/cli/v2"
 
 func stopCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "stop",
-		Usage:        "end a session",
-		ArgsUsage:    "[ID]",
-		Description:  "Its providers are told and have 10 seconds to finish.\n\nExamples:\n  tapctl sessions stop 3f2a",
+		Name:      "stop",
+		Usage:     "end a session",
+		ArgsUsage: "[ID]",
+		Description: `Its providers are told and have 10 seconds to finish. One of several sessions has
+to be named.
+
+Examples:
+  tapctl sessions stop 3f2a`,
 		BashComplete: completeSession(),
 		Action: short(1, func(k *call) error {
-			id, err := k.session(k.Args().First())
+			id, err := k.namedSession(k.Args().First())
 			if err != nil {
 				return err
 			}
@@ -51,7 +55,7 @@ func foregroundCommand() *ucli.Command {
 		Description:  "Examples:\n  tapctl sessions foreground 3f2a",
 		BashComplete: completeSession(),
 		Action: short(1, func(k *call) error {
-			id, err := k.session(k.Args().First())
+			id, err := k.namedSession(k.Args().First())
 			if err != nil {
 				return err
 			}

@@ -16,14 +16,14 @@ func toolsCommand() *ucli.Command {
 		Name:         "tools",
 		Usage:        "list the providers' tools, or call one",
 		Description:  "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n  tapctl tools call hello --args '{\"name\":\"you\"}'",
-		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only"}},
+		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
 		BashComplete: completeSessionFlag(),
 		Action:       short(0, listTools),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list the providers' tools",
 				Description:  "Examples:\n  tapctl tools list --json",
-				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only"}},
+				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
 				BashComplete: completeSessionFlag(),
 				Action:       short(0, listTools),
 			},

@@ -1,37 +1,63 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"tapgw/internal/cli"
 )
 
-func TestResolve(t *testing.T) {
+// TestSessionIsFoundByIDBeginningAndLabel, and without a word it is the only one or
+// the foreground one, unless what is asked for can't be undone.
+func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 	a, ab, b := Session{ID: "a", Label: "one"}, Session{ID: "ab"}, Session{ID: "b", Label: "two"}
+	front := Session{ID: "f", Label: "two", Foreground: true}
 	for _, tc := range []struct {
-		id       string
+		word     string
 		sessions []Session
 		want     string
+		named    bool // has to be, with several
 		exit     int
 		says     string
 	}{
-		{"a", []Session{a, ab}, "a", 0, ""},
-		{"ab", []Session{a, ab}, "ab", 0, ""},
-		{"", []Session{b}, "b", 0, ""},
-		{"", nil, "", 4, NoSessions},
-		{"x", nil, "", 4, NoSessions},
-		{"x", []Session{a, b}, "", 4, `no session begins with "x"; there are: a (one), b (two)`},
-		{"", []Session{a, b}, "", 2, "which session? give the ID of one of: a (one), b (two)"},
-		{"a", []Session{ab, {ID: "ac"}, b}, "", 2, `session "a" is ambiguous; give more of the ID of one of: ab, ac`},
+		{"a", []Session{a, ab}, "a", false, 0, ""},
+		{"ab", []Session{a, ab}, "ab", false, 0, ""},
+		{"one", []Session{a, ab, b}, "a", false, 0, ""},
+		{"", []Session{b}, "b", true, 0, ""},
+		{"", []Session{a, front, b}, "f", false, 0, ""},
+		{"", nil, "", false, 4, NoSessions},
+		{"x", nil, "", false, 4, NoSessions},
+		{"x", []Session{a, b}, "", false, 4, `no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
+		{"", []Session{a, b}, "", false, 2, "which session? give the ID or label of one of: a (one), b (two)"},
+		{"", []Session{a, front}, "", true, 2, "which session? give the ID or label of one of: a (one), f (two)"},
+		{"a", []Session{ab, {ID: "ac"}, b}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, ac`},
+		{"two", []Session{a, b, front}, "", false, 2, `session "two" is ambiguous; give the ID of one of: b (two), f (two)`},
+		// A label does not hide a session whose id begins so.
+		{"a", []Session{ab, {ID: "z", Label: "a"}}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, z (a)`},
 	} {
-		got, err := resolve(tc.id, tc.sessions)
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(tc.sessions)
+		}))
+		gw, err := New(Options{URL: web.URL, Token: "t"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		find := gw.FindSession
+		if tc.named {
+			find = gw.FindNamedSession
+		}
+		got, err := find(t.Context(), tc.word)
+		gw.Close()
+		web.Close()
 		exit, says := 0, ""
 		if e, ok := errors.AsType[*cli.Error](err); ok {
 			exit, says = e.Exit, e.Message
 		}
 		if got != tc.want || exit != tc.exit || says != tc.says {
-			t.Errorf("%q of %d: got %q, %d %s", tc.id, len(tc.sessions), got, exit, says)
+			t.Errorf("%q of %d: got %q, %d %s", tc.word, len(tc.sessions), got, exit, says)
 		}
 	}
 }
