@@ -67,6 +67,7 @@ type Conn struct {
 	memory   *memory   // what the present binding's reconnect token restores
 	restore  *memory   // what auth's reconnect token restores
 	offered  bool      // the last list that it got had sessions
+	unlisted bool      // Unbound, and a session that it has not been offered since may be there
 	pairing  *pairing  // while its code is awaited
 }
 
@@ -193,10 +194,10 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 	}
 }
 
-// Binary takes a binary frame, which no message is.
+// Binary takes a binary frame that is not UTF-8, which no message is.
 func (c *Conn) Binary() {
 	c.asked = ""
-	e := &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "binary frames are not part of the protocol; send text"}
+	e := &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "the binary frame is not UTF-8; send JSON, in a text frame"}
 	c.fault(e)
 	c.ambiguous("", protocol.CodeInternal, e.Message)
 }
@@ -318,11 +319,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) {
 			c.opts.BadSecret()
 		}
-		what := "the token is not valid for this gateway; see TAP_PROVIDER_TOKEN or the .provider-token file"
-		if m.Token == "" {
-			what = "the reconnect token is used, expired or unknown; authenticate with a token"
-		}
-		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
+		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: refusedToken(m.Token, c.opts.ForeignOrigin), ReplyTo: protocol.TypeAuth})
 		return
 	}
 	c.identity, c.restore = id, restore
@@ -353,12 +350,20 @@ func (c *Conn) announce() bool {
 		return true
 	}
 	c.peer.Send(&protocol.SessionsUpdated{Active: list})
+	if now == unbound && c.unlisted && len(list) > 0 && c.identity.mayBind(c.g.sessions[list[0].ID]) {
+		// The documents' own samples say hello at this message only.
+		c.unlisted = false
+		c.peer.Send(&protocol.Sessions{Active: list})
+	}
 	return true
 }
 
+// goodbye ends the connection. The reconnect token is void, unless the provider
+// answers a session's end by it: it may come back for the next session at once.
 func (c *Conn) goodbye() {
 	c.g.mu.Lock()
-	if c.memory != nil {
+	ending := c.provider != nil && slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.pending })
+	if c.memory != nil && !ending {
 		c.g.forget(c.memory)
 	}
 	c.g.mu.Unlock()

@@ -140,6 +140,9 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		s.wantsHooks.Store(true) // also when they go before its first prompt: it has begun with them
 	}
 	s.worker.Go(s.work)
+	for c := range g.conns {
+		c.unlisted = c.unlisted || c.is(unbound)
+	}
 	waiting := g.announce()
 	g.mu.Unlock()
 	flush(waiting)

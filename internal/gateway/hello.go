@@ -140,6 +140,7 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	}
 	p.base = o
 	c.state.Store(int32(bound))
+	c.unlisted = false
 	// Held until the ack is queued, so that no call overtakes it.
 	p.mu.Lock()
 	for _, s := range sessions {

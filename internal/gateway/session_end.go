@@ -97,6 +97,7 @@ func (s *Session) tearDown() {
 		// One that has ended has calls of other sessions to answer still.
 		if c.is(bound) && len(p.bindings) == 0 && !p.all && !c.identity.ended {
 			c.state.Store(int32(unbound))
+			c.unlisted = true
 		}
 		told = append(told, c)
 	}

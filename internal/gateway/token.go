@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"tapgw/internal/protocol"
@@ -160,6 +161,31 @@ func (g *Gateway) dropTokens(session string) {
 			delete(g.tokens, key)
 		}
 	}
+}
+
+// refusedToken says what to do about a token that was refused, by its kind. It
+// repeats nothing of the token.
+func refusedToken(token string, foreignOrigin bool) string {
+	kind, _, _ := strings.Cut(token, "-")
+	if strings.HasPrefix(token, prefixPaired) {
+		kind = strings.TrimSuffix(prefixPaired, "-")
+	}
+	switch kind += "-"; {
+	case token == "":
+		return "the reconnect token is used, expired or unknown; authenticate with a token"
+	case kind == prefixPaired:
+		return "the paired token has ended, with its session or its gateway; pair again: auth with \"mode\": \"pair\""
+	case kind == prefixReconnect:
+		return "a reconnect token is no token; send it as auth.reconnectToken, within 30 s of its connection's end"
+	case foreignOrigin:
+		return "a web page of another origin may not use the gateway's own tokens; pair instead: auth with \"mode\": \"pair\""
+	case kind == prefixAdmin:
+		return "the admin token is not this gateway's; read the .admin-token file again, each gateway has a new one"
+	case kind == prefixProvider:
+		return "the provider token is not this gateway's, or has ended; read its file again (.provider-token, " +
+			"or providers/NAME.token for kind = \"connect\"); one from TAP_PROVIDER_TOKEN ends with its session"
+	}
+	return "that is no token of a gateway; providers take theirs from TAP_PROVIDER_TOKEN or the .provider-token file"
 }
 
 func faultf(code protocol.Code, message string) *protocol.Error {

@@ -98,9 +98,14 @@ func (f *apiFixture) provide(session string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		greeted := false
 		for m := range p.in {
 			switch m := m.(type) {
 			case *protocol.Sessions:
+				if greeted { // it is Unbound, and stays it
+					continue
+				}
+				greeted = true
 				p.conn.Receive(fmt.Appendf(nil, `{"type":"hello","protocolVersion":2,"name":"sample","session":%q,"tools":[
 					{"name":"echo","description":"echoes","parameters":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},
 					{"name":"fail","description":"fails","parameters":{}},

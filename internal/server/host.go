@@ -176,7 +176,7 @@ func (s *Server) host(w http.ResponseWriter, r *http.Request) {
 	}
 
 	line.read(ctx, protocol.MaxFrame, l.receive, func([]byte, int) {}, func() {
-		l.rpc.refuse(nil, &rpcError{rpcParseError, "binary frames are not part of the protocol; send text"})
+		l.rpc.refuse(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
 	})
 
 	l.auth.Stop()

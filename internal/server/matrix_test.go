@@ -34,7 +34,7 @@ var rules = []struct {
 		{"50 provider connections; the 51st upgrade is 503 with Retry-After; /host does not count", "internal/server.TestConnectionCap internal/server.TestSlots"},
 		{"Who has not authenticated within 10 s is closed with 1008", "auth-timeout"},
 		{"While draining, upgrades are refused and every connection ends with 1001", "drain internal/server.TestDraining"},
-		{"A binary frame is INVALID_JSON", "call-failfast request-id internal/server.TestBadFrames"},
+		{"A binary frame of UTF-8 is text, any other is INVALID_JSON", "binary call-failfast request-id internal/server.TestBadFrames"},
 		{"Messages of a connection are taken, and sent, in order", "v2-updates push-inject"},
 		{"tool.result: 5 MiB, everything else: 2 MiB, at the limit and one past; neither is fatal", "sizes"},
 		{"A frame of more than 16 MiB closes with 1009", "sizes"},
@@ -80,6 +80,7 @@ var rules = []struct {
 		{"The list begins with what the provider may bind, then the foreground session, then the newest", "scope waiting"},
 		{"A new label, foreground, beginning or end of a session is told to all", "waiting host-session"},
 		{"A failed hello leaves AwaitHello or Unbound, free to try again", "hello-fields hello-limits rebind"},
+		{"An Unbound provider gets sessions as well as sessions.updated when there is a session that it may bind", "session-switch lifecycle"},
 		{"goodbye closes with 1000", "states lifecycle reconnect"},
 	}},
 	{"Validation", [][2]string{
@@ -151,6 +152,7 @@ var rules = []struct {
 	{"Sessions' ends", [][2]string{
 		{"shutdown.pending with a deadline of 10,000 ms; the gateway goes on when all have answered, or at the deadline", "lifecycle v2-all"},
 		{"shutdown.ready, goodbye and a closed socket are answers", "lifecycle"},
+		{"A goodbye that answers shutdown.pending leaves the reconnect token good", "session-switch"},
 		{"A provider of the session that ended is Unbound and may hello again", "lifecycle states"},
 		{"Calls in flight are CANCELLED at the end", "states v2-hooks-calls"},
 		{"A provider that the user stops is closed", "stop"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 
@@ -124,9 +125,10 @@ func (w *wire) hangUp(ctx context.Context) {
 	w.mu.Unlock()
 }
 
-// read gives every text frame to text, until the connection ends. A frame of
-// more than keep bytes is read to its end but only its beginning kept, for
-// large; past protocol.MaxFrame the connection is closed.
+// read gives every text frame to text, and every binary one that is UTF-8, until
+// the connection ends; binary is called for the other ones. A frame of more than
+// keep bytes is read to its end but only its beginning kept, for large; past
+// protocol.MaxFrame the connection is closed.
 func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func(beginning []byte, size int), binary func()) {
 	scratch := make([]byte, 4<<10)
 	// The context is watched once for the connection, not once for each read.
@@ -168,10 +170,10 @@ func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func
 			return
 		}
 		switch {
-		case typ == websocket.MessageBinary:
-			binary()
 		case size > int64(keep):
 			large(scratch[:keep], int(size))
+		case typ == websocket.MessageBinary && !utf8.Valid(scratch[:n]):
+			binary()
 		default:
 			// What reads the frame keeps parts of it.
 			text(append([]byte(nil), scratch[:n]...))

@@ -49,7 +49,7 @@ var update = server.Update
 //	                              $tools(N) for N tools, $x(N) for N letters
 //	NAME>pad N TEXT               it sends TEXT, N bytes long: $pad is as long as it takes
 //	NAME>hex DIGITS               it sends these bytes as text
-//	NAME>binary                   it sends a binary frame
+//	NAME>binary [TEXT]            it sends a binary frame: the text, or what is no UTF-8
 //	NAME>close                    its connection is gone
 //	call ID SESSION TOOL [JSON]   the session calls a tool
 //	callfor DURATION ID SESSION TOOL [JSON]   and waits so long at most
@@ -225,7 +225,7 @@ type stage struct {
 // sender is the provider's end of a connection.
 type sender interface {
 	send(text []byte)
-	binary()
+	binary(text []byte) // none: what is no UTF-8
 	hangUp()
 }
 
@@ -446,7 +446,7 @@ func (s *stage) sendSpecial(c sender, verb, rest string) error {
 	}
 	switch verb {
 	case "binary":
-		c.binary()
+		c.binary([]byte(s.names.reveal(rest)))
 	case "close":
 		c.hangUp()
 	case "hex":
@@ -634,7 +634,13 @@ func (p *memoryPeer) send(text []byte) {
 		p.conn.Receive(text)
 	}
 }
-func (p *memoryPeer) binary() { p.conn.Binary() }
+func (p *memoryPeer) binary(text []byte) {
+	if len(text) > 0 {
+		p.send(text)
+		return
+	}
+	p.conn.Binary()
+}
 func (p *memoryPeer) hangUp() {
 	p.gone.Store(true)
 	p.conn.Closed()
@@ -671,8 +677,13 @@ type socket struct {
 }
 
 func (c socket) send(text []byte) { _ = c.ws.Write(c.stage.ctx, websocket.MessageText, text) }
-func (c socket) binary()          { _ = c.ws.Write(c.stage.ctx, websocket.MessageBinary, []byte{1, 2}) }
 func (c socket) hangUp()          { _ = c.ws.CloseNow() }
+func (c socket) binary(text []byte) {
+	if len(text) == 0 {
+		text = []byte{0xff, 2}
+	}
+	_ = c.ws.Write(c.stage.ctx, websocket.MessageBinary, text)
+}
 
 // names stand for values that differ from run to run.
 type names struct {
