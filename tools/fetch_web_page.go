@@ -47,7 +47,7 @@ func fetchWebPage(ctx context.Context, env *Env, in fetchWebPageIn) (Result, err
 	for i, p := range pages {
 		part, err := "", faults[i]
 		if err == nil {
-			part, err = pageText(p, in.Query)
+			part, err = pageText(ctx, p, in.Query)
 		}
 		if err != nil {
 			failed++
@@ -62,15 +62,15 @@ func fetchWebPage(ctx context.Context, env *Env, in fetchWebPageIn) (Result, err
 }
 
 // pageText is what is shown of a page.
-func pageText(p web.Page, query string) (string, error) {
-	text, title, err := p.Text()
+func pageText(ctx context.Context, p web.Page, query string) (string, error) {
+	c, err := p.Content(ctx)
 	if err != nil {
 		return "", err
 	}
-	best, left := web.Best(text, query, maxPage)
+	best, left := web.Best(c.Text, query, maxPage)
 	head := "Content of " + p.URL
-	if title != "" {
-		head += " (" + title + ")"
+	if c.Title != "" {
+		head += " (" + c.Title + ")"
 	}
 	switch best {
 	case "":
@@ -81,8 +81,8 @@ func pageText(p web.Page, query string) (string, error) {
 	if left > 0 {
 		best += fmt.Sprintf("\n\n[%d more parts of this page are not shown: ask again with another query]", left)
 	}
-	if p.Cut {
-		best += "\n\n[The page is longer than 2 MB; its end was not read]"
+	if c.Cut {
+		best += "\n\n[The page is longer than 2 MB, or more than can be shown; its end was not read]"
 	}
 	return head + best, nil
 }

@@ -1,10 +1,13 @@
 package web
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"html"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	dom "golang.org/x/net/html"
 
 	"tapgw/internal/lazyregexp"
 )
@@ -21,24 +25,59 @@ var around = []string{"nav", "footer", "aside", "form", "svg", "button", "select
 
 var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 
-// Text is a page as Markdown, and its title; a page that is no HTML is what it is.
-func (p Page) Text() (text, name string, err error) {
+// Content is what a page says.
+type Content struct {
+	Text  string // Markdown where the page is HTML
+	Title string // "" for none
+	Cut   bool   // the page says more than was read
+}
+
+// maxReading is how long it may take to make Markdown of a page.
+const maxReading = 5 * time.Second
+
+// Content makes Markdown of a page; a page that is no HTML is what it is. It takes
+// a bounded time and a bounded part of memory, whatever the page does.
+func (p Page) Content(ctx context.Context) (Content, error) {
 	if p.Type != "text/html" && p.Type != "application/xhtml+xml" {
-		return string(p.Body), "", nil
+		return Content{Text: string(p.Body), Cut: p.Cut}, nil
 	}
-	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+	ctx, cancel := context.WithTimeout(ctx, maxReading)
+	defer cancel()
+	source, simplified := simplify(p.Body)
+	c := Content{Cut: p.Cut || simplified}
+	if m := title.FindStringSubmatch(string(source)); m != nil {
+		c.Title = strings.Join(strings.Fields(html.UnescapeString(m[1])), " ")
+	}
+	doc, err := dom.Parse(&timedReader{ctx, bytes.NewReader(source)})
+	if err != nil {
+		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
+	}
+	flatten(doc)
+	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	for _, tag := range around {
 		conv.Register.TagType(tag, converter.TagTypeRemove, converter.PriorityEarly)
 	}
-	source := string(p.Body)
-	if m := title.FindStringSubmatch(source); m != nil {
-		name = strings.Join(strings.Fields(html.UnescapeString(m[1])), " ")
+	conv.Register.Renderer(func(_ converter.Context, w converter.Writer, _ *dom.Node) converter.RenderStatus {
+		if b, ok := w.(interface{ Len() int }); ctx.Err() != nil || ok && b.Len() > maxText {
+			c.Cut = true
+			return converter.RenderSuccess // without a word of it
+		}
+		return converter.RenderTryNext
+	}, converter.PriorityEarly)
+	domain := converter.WithDomain(p.URL)
+	if links(doc)*len(p.URL) > maxText { // each would begin with it
+		domain = converter.WithDomain("")
 	}
-	text, err = conv.ConvertString(source, converter.WithDomain(p.URL))
+	text, err := conv.ConvertNode(doc, domain)
 	if err != nil {
-		return "", "", fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
+		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
 	}
-	return text, name, nil
+	if len(text) > maxText {
+		text, c.Cut = text[:maxText], true
+	}
+	c.Text = strings.ToValidUTF8(string(text), "")
+	return c, nil
 }
 
 // section is a part of a text, from one heading to the next, or a piece of a long
@@ -147,10 +186,13 @@ func pieces(text string) (all []string) {
 	return all
 }
 
+// maxTerms is how many words of a query are looked for.
+const maxTerms = 50
+
 // words are the words of a query that say something.
 func words(query string) (terms []string) {
 	for _, w := range strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }) {
-		if utf8.RuneCountInString(w) > 2 && !slices.Contains(idle, w) && !slices.Contains(terms, w) {
+		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(idle, w) && !slices.Contains(terms, w) {
 			terms = append(terms, w)
 		}
 	}

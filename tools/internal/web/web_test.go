@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,19 +260,94 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 <h1>Waiting</h1><p>Use <code>wait_for</code> or <a href="../more">more</a>.</p><script>alert(1)</script>
 <pre><code class="language-go">x := 1
 </code></pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><footer>(c)</footer></body></html>`)}
-	text, title, err := p.Text()
+	c, err := p.Content(t.Context())
 	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |"
-	if err != nil || title != "A & B" || text != want {
-		t.Errorf("title %q, %v, text:\n%s", title, err, text)
+	if err != nil || c.Title != "A & B" || c.Text != want || c.Cut {
+		t.Errorf("%v, %+v", err, c)
 	}
 	p = Page{Type: "text/plain", Body: []byte("<b>")}
-	if text, title, err := p.Text(); text != "<b>" || title != "" || err != nil {
-		t.Errorf("plain: %q, %q, %v", text, title, err)
+	if c, err := p.Content(t.Context()); c != (Content{Text: "<b>"}) || err != nil {
+		t.Errorf("plain: %+v, %v", c, err)
 	}
-	p = Page{Type: "text/html", Body: []byte(strings.Repeat("<div>", 20_000) + "deep")}
-	if _, _, err := p.Text(); err == nil && len(p.Body) == 0 {
-		t.Error("nested deeply")
+}
+
+// bombs are pages of which little would become much.
+var bombs = map[string]string{
+	"a cell that spans":     "<table><tr><td colspan=60000 rowspan=60000>x</td></tr></table>",
+	"rows beside columns":   "<table><tr>" + strings.Repeat("<td>", 100_000) + strings.Repeat("<tr>", 100_000) + "</table>",
+	"spans in many rows":    "<table>" + strings.Repeat("<tr><td rowspan=1000 colspan=19>", 5000) + "</table>",
+	"a wide cell":           "<table><tr><td>" + strings.Repeat("w", 500_000) + strings.Repeat("<tr><td>x", 9000) + "</table>",
+	"rows in rows":          "<table><tr><td><math>" + strings.Repeat("<tr><td>x", 200) + "</table>",
+	"unclosed tags":         unclosed("b", 400) + strings.Repeat("<p>x", 400_000),
+	"unclosed in a cell":    unclosed("b", 400) + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" + strings.Repeat("<p>x", 400_000),
+	"lists in lists":        strings.Repeat("<ol start=999999999999999999><li>", 200) + strings.Repeat("x<br>", 300_000),
+	"quotations":            strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", 300_000),
+	"deep":                  strings.Repeat("<div>", 20_000) + "deep",
+	"attributes":            "<b" + manyAttributes(100_000) + "><b" + manyAttributes(100_000) + ">x",
+	"links to a long place": strings.Repeat("<a href=x>y</a>", 100_000),
+	"many elements":         strings.Repeat("<p>", 600_000),
+}
+
+func unclosed(tag string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "<%s class=%d>", tag, i)
 	}
+	return b.String()
+}
+
+func manyAttributes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, " a%d", i)
+	}
+	return b.String()
+}
+
+// read makes Markdown of a page and returns how much memory that took, all in all.
+func read(t *testing.T, body string) (c Content, err error, allocated uint64) {
+	t.Helper()
+	p := Page{URL: "https://example.com/" + strings.Repeat("long/", 1000), Type: "text/html", Body: []byte(body)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c, err = p.Content(t.Context())
+	runtime.ReadMemStats(&after)
+	return c, err, after.TotalAlloc - before.TotalAlloc
+}
+
+// A small page makes neither a long text nor much memory.
+func TestContentIsBounded(t *testing.T) {
+	for name, body := range bombs {
+		t.Run(name, func(t *testing.T) {
+			c, err, allocated := read(t, body)
+			if len(c.Text) > maxText {
+				t.Errorf("%d bytes of text", len(c.Text))
+			}
+			if allocated > 1<<30 {
+				t.Errorf("%d MB of memory", allocated>>20)
+			}
+			if err == nil && !strings.Contains(c.Text, "x") && strings.Contains(body, "x") && name != "a wide cell" {
+				t.Errorf("nothing is left of it: %.100q", c.Text)
+			}
+		})
+	}
+}
+
+func FuzzContent(f *testing.F) {
+	for _, body := range bombs {
+		f.Add(body[:min(len(body), 2000)], body[max(0, len(body)-8):], 100)
+	}
+	f.Fuzz(func(t *testing.T, head, again string, times int) {
+		times = min(max(times, 0), 100_000)
+		body := head + strings.Repeat(again, min(times, maxBody/4/(len(again)+1)))
+		c, _, allocated := read(t, body)
+		if len(c.Text) > maxText || allocated > 1<<30 {
+			t.Errorf("%d bytes of text, %d MB of memory", len(c.Text), allocated>>20)
+		}
+		if !utf8.ValidString(c.Text) {
+			t.Error("no UTF-8")
+		}
+	})
 }
 
 func TestBest(t *testing.T) {
