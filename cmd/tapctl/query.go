@@ -24,7 +24,7 @@ Examples:
 		Flags: []ucli.Flag{
 			sessionFlag(),
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` events of each stream", Value: 20},
-			&ucli.StringFlag{Name: "since", Usage: "none before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"},
+			sinceFlag(),
 			followFlag("the session ends"),
 		},
 		BashComplete: completeSessionFlag(),
@@ -78,6 +78,10 @@ func queryStreams(k *call) error {
 		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e))
 	}
 	return k.out.Table(t, "no events; push one with: tapctl push TEXT")
+}
+
+func sinceFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "since", Usage: "none before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
 }
 
 // sinceTime reads a time, or how long before now.

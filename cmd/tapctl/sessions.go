@@ -21,10 +21,12 @@ func sessionsCommand() *ucli.Command {
 		Action: short(0, listSessions),
 		Subcommands: []*ucli.Command{
 			listCommand(),
+			showCommand(),
 			startCommand(),
 			resumeCommand(),
 			deleteCommand(),
 			modelCommand(),
+			renameCommand(),
 			stopCommand(),
 			sessionsQueryCommand(),
 			liveCommand(),

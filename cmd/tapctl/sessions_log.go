@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -71,28 +72,35 @@ func logCommand() *ucli.Command {
 		Name:      "log",
 		Usage:     "show a session's timeline",
 		ArgsUsage: "[ID]",
-		Description: `With --events, what the session's runtime reports instead, as it came: one JSON
-object a line with ts, type and data. The last 2,000 are kept. docs/copilot.md says
-what becomes of each type.
+		Description: `The last 1,000 lines are kept. With --events, what the session's runtime reports
+instead, as it came: one JSON object a line with ts, type and data. The last 2,000 are
+kept. docs/copilot.md says what becomes of each type.
 
 Examples:
-  tapctl sessions log
+  tapctl sessions log --last 20
+  tapctl sessions log review --since 10m
   tapctl sessions log 3f2a --follow --json
   tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
 		Flags: []ucli.Flag{
 			followFlag("the session ends"),
+			&ucli.IntFlag{Name: "last", Usage: "at most `N` of the lines that there are (default: all)"},
+			sinceFlag(),
 			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
 		BashComplete: completeSession(),
 		Action: long(1, func(k *call) error {
+			q, err := k.logQuery()
+			if err != nil {
+				return err
+			}
 			id, err := k.session(k.Args().First())
 			if err != nil {
 				return err
 			}
 			if k.Bool("events") {
-				return logEvents(k, id)
+				return logEvents(k, id, q)
 			}
-			for line, err := range k.gw.Timeline(k.ctx, id, k.Bool("follow")) {
+			for line, err := range k.gw.Timeline(k.ctx, id, q) {
 				if err != nil {
 					return followed(k, err)
 				}
@@ -110,8 +118,18 @@ Examples:
 	}
 }
 
-func logEvents(k *call, id string) error {
-	for event, err := range k.gw.RuntimeEvents(k.ctx, id, k.Bool("follow")) {
+// logQuery is what --follow, --last and --since say.
+func (k *call) logQuery() (q client.LogQuery, err error) {
+	q = client.LogQuery{Follow: k.Bool("follow"), Last: k.Int("last")}
+	if k.IsSet("last") && q.Last < 1 {
+		return q, cli.Usage("flag --last: must be at least 1, got %d", q.Last)
+	}
+	q.Since, err = sinceTime(k.String("since"), time.Now())
+	return q, err
+}
+
+func logEvents(k *call, id string, q client.LogQuery) error {
+	for event, err := range k.gw.RuntimeEvents(k.ctx, id, q) {
 		if err != nil {
 			return followed(k, err)
 		}

@@ -1,6 +1,14 @@
 package main
 
-import ucli "github.com/urfave/cli/v2"
+import (
+	"errors"
+	"sync"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+)
 
 func stopCommand() *ucli.Command {
 	return &ucli.Command{
@@ -8,12 +16,17 @@ func stopCommand() *ucli.Command {
 		Usage:     "end a session",
 		ArgsUsage: "[ID]",
 		Description: `Its providers are told and have 10 seconds to finish. One of several sessions has
-to be named.
+to be named; --all ends each of them, at the same time.
 
 Examples:
-  tapctl sessions stop 3f2a`,
+  tapctl sessions stop 3f2a
+  tapctl sessions stop --all`,
+		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}},
 		BashComplete: completeSession(),
 		Action: short(1, func(k *call) error {
+			if k.Bool("all") {
+				return stopAll(k)
+			}
 			id, err := k.namedSession(k.Args().First())
 			if err != nil {
 				return err
@@ -24,6 +37,42 @@ Examples:
 			return k.done(id, "stopped")
 		}),
 	}
+}
+
+// stopAll ends all sessions at the same time, and reports those that it could not.
+func stopAll(k *call) error {
+	if k.NArg() > 0 {
+		return cli.Usage("flag --all: ends all sessions; leave out %q", k.Args().First())
+	}
+	sessions, err := k.gw.Sessions(k.ctx)
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(sessions))
+	var stopping sync.WaitGroup
+	for i, s := range sessions {
+		stopping.Go(func() { failed[i] = k.gw.Stop(k.ctx, s.ID) })
+	}
+	stopping.Wait()
+	stopped := []map[string]string{}
+	for i, s := range sessions {
+		switch {
+		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended meanwhile
+			stopped = append(stopped, map[string]string{"id": s.ID})
+			k.out.Notef("stopped %s", s.ID)
+		default:
+			err = errors.Join(err, failed[i])
+		}
+	}
+	switch {
+	case err != nil:
+		return cli.Failed("stopping sessions: %d of %d ended: %v", len(stopped), len(sessions), err)
+	case k.out.JSON:
+		return k.out.Document(stopped)
+	case len(sessions) == 0:
+		k.out.Notef("%s", client.NoSessions)
+	}
+	return nil
 }
 
 func interruptCommand() *ucli.Command {

@@ -146,7 +146,7 @@ func (w *watcher) take(ctx context.Context, s client.State) error {
 
 // follow hands a session's timeline on. What ends it early shows in the states.
 func (w *watcher) follow(ctx context.Context, id string) {
-	for l, err := range w.gw.Timeline(ctx, id, true) {
+	for l, err := range w.gw.Timeline(ctx, id, client.LogQuery{Follow: true}) {
 		if err != nil {
 			return
 		}

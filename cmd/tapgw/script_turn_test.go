@@ -46,7 +46,7 @@ func cmdTimeline(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	wait(ts, func() string {
 		all := ""
-		for line, err := range c.Timeline(ctx, sessions[0].ID, false) {
+		for line, err := range c.Timeline(ctx, sessions[0].ID, client.LogQuery{}) {
 			ts.Check(err)
 			all += line.Level + " " + line.Message + "\n"
 		}

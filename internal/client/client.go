@@ -182,24 +182,37 @@ func (c *Client) Foreground(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodPost, sessionPath(id, "foreground"), nil, struct{}{}, nil)
 }
 
+// Rename gives a session another label.
+func (c *Client) Rename(ctx context.Context, id, label string) error {
+	return c.do(ctx, http.MethodPost, sessionPath(id, "rename"), nil, map[string]string{"label": label}, nil)
+}
+
 // Timeline returns a session's timeline, and follows it until the session ends
 // where asked.
-func (c *Client) Timeline(ctx context.Context, id string, follow bool) iter.Seq2[TimelineLine, error] {
-	q := url.Values{}
-	if follow {
-		q.Set("follow", "1")
-	}
-	return decoded[TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q, nil))
+func (c *Client) Timeline(ctx context.Context, id string, q LogQuery) iter.Seq2[TimelineLine, error] {
+	return decoded[TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q.values(), nil))
 }
 
 // RuntimeEvents returns the events of a session's runtime that are kept, as they
 // came, and follows them until the session ends where asked.
-func (c *Client) RuntimeEvents(ctx context.Context, id string, follow bool) iter.Seq2[json.RawMessage, error] {
-	q := url.Values{"events": {"1"}}
-	if follow {
-		q.Set("follow", "1")
+func (c *Client) RuntimeEvents(ctx context.Context, id string, q LogQuery) iter.Seq2[json.RawMessage, error] {
+	v := q.values()
+	v.Set("events", "1")
+	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), v, nil))
+}
+
+func (q LogQuery) values() url.Values {
+	v := url.Values{}
+	if q.Follow {
+		v.Set("follow", "1")
 	}
-	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q, nil))
+	if q.Last > 0 {
+		v.Set("last", strconv.Itoa(q.Last))
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
+	}
+	return v
 }
 
 // Usage says what a session's models read, wrote and cost.

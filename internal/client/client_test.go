@@ -209,7 +209,7 @@ func TestStreams(t *testing.T) {
 	if diff := cmp.Diff([]string{"onMessagehi", `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`, "", `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`, "no"}, got); diff != "" {
 		t.Error(diff)
 	}
-	for l, err := range c.Timeline(t.Context(), "a", true) {
+	for l, err := range c.Timeline(t.Context(), "a", LogQuery{Follow: true}) {
 		if err != nil || l.Source != "follow=1" {
 			t.Errorf("%+v %v", l, err)
 		}

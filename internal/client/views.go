@@ -300,6 +300,13 @@ type Push struct {
 	Wait     bool            `json:"wait,omitempty"`
 }
 
+// LogQuery says which lines of a log.
+type LogQuery struct {
+	Follow bool
+	Last   int       // of those that there are already; 0: all
+	Since  time.Time // none that is older; the zero value: all
+}
+
 // HistoryQuery says which entries of which streams.
 type HistoryQuery struct {
 	Streams []string // stream or stream@provider; none: all

@@ -42,9 +42,12 @@ const tokenOwn = "own"
 // metadata is what is noted of a session when it starts.
 func (s *session) metadata() map[string]string {
 	model, effort := s.chosenModel()
+	s.mu.Lock()
+	label := s.label
+	s.mu.Unlock()
 	at, _ := git.Of(s.cwd)
 	return map[string]string{
-		metaHost: Kind, metaLabel: s.label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.ownURL,
+		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.ownURL,
 		metaRepository: at.Repository, metaBranch: at.Branch, metaToken: map[bool]string{true: tokenOwn}[s.ownToken],
 	}
 }
@@ -60,6 +63,18 @@ func (s *session) keepMetadata(ctx context.Context, c *conn, set map[string]stri
 		return fmt.Errorf("noting what the session is: %w", err)
 	}
 	return nil
+}
+
+// SetLabel implements [gateway.LabelHost].
+func (s *session) SetLabel(ctx context.Context, label string) error {
+	s.mu.Lock()
+	s.label = label // a process that dies now comes back with it
+	s.mu.Unlock()
+	c, err := s.current(ctx)
+	if err != nil {
+		return err
+	}
+	return s.keepMetadata(ctx, c, map[string]string{metaLabel: label})
 }
 
 // Persisted implements [gateway.Keeper].

@@ -316,3 +316,18 @@ func TestSetModel(t *testing.T) {
 		t.Errorf("the last request is to model %q: %.300s", r.Model, r.Body)
 	}
 }
+
+// Who resumes a session that was renamed finds it by its new label, also when the
+// gateway was killed.
+func TestRenamedSessionKeepsItsLabel(t *testing.T) {
+	g := newRig(t, func(*Options) {})
+	s := g.start(func(r *gateway.StartRequest) { r.Label = "before" })
+	s.turn("hello")
+	if err := s.host.(gateway.LabelHost).SetLabel(g.ctx, "after"); err != nil {
+		t.Fatal(err)
+	}
+	views, err := g.r.Persisted(g.ctx, gateway.PersistedFilter{})
+	if err != nil || len(views) != 1 || views[0].Label != "after" {
+		t.Fatalf("on disk: %+v, %v", views, err)
+	}
+}

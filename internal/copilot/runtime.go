@@ -165,7 +165,9 @@ func (r *Runtime) open(ctx context.Context, s *session, label string, begin func
 			return err
 		}
 	}
+	s.mu.Lock()
 	s.label = label
+	s.mu.Unlock()
 	if err := begin(ctx, p); err != nil {
 		_ = s.Close(ctx, "it could not be started")
 		return fault(fmt.Errorf("starting a Copilot session: %w", err))

@@ -31,7 +31,6 @@ type session struct {
 	log         *slog.Logger
 	id          string
 	cwd         string
-	label       string              // as it was when it started
 	profile     string              // its name, "" for none
 	firstModel  string              // that it began with
 	fixed       *sdk.SessionConfig  // what the profile says, passed again at each resume
@@ -67,6 +66,7 @@ type session struct {
 	up       chan struct{} // closed while conn is set
 	gen      int           // of the last conn
 	ended    bool
+	label    string
 	model    string
 	effort   string // of reasoning, "" for the model's own
 	tools    []gateway.Tool

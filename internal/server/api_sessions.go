@@ -102,6 +102,19 @@ func (a *api) foreground(w http.ResponseWriter, r *http.Request, s *gateway.Sess
 	return apiAnswer(w, http.StatusOK, struct{}{})
 }
 
+func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	var body struct {
+		Label string `json:"label"`
+	}
+	if err := apiBody(w, r, &body); err != nil {
+		return err
+	}
+	if err := s.Rename(r.Context(), body.Label); err != nil {
+		return err
+	}
+	return apiAnswer(w, http.StatusOK, struct{}{})
+}
+
 func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	var body struct {
 		Provider string       `json:"provider"`

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +64,7 @@ func apiFollow[T any](l *apiLines, cursor uint64, next func(uint64) ([]T, uint64
 }
 
 func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	q, err := apiParams(r, "follow", "events")
+	q, err := apiParams(r, "follow", "events", "last", "since")
 	if err != nil {
 		return err
 	}
@@ -73,16 +76,62 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 	if err != nil {
 		return err
 	}
-	if events {
-		return a.runtimeEvents(w, r, s, follow)
-	}
-	_ = apiFollow(newAPILines(w, r), 0, s.Timeline, func(after uint64) error {
-		if !follow {
-			return gateway.ErrSessionEnded
+	last, since := math.MaxInt, time.Time{}
+	if q.Has("last") {
+		if last, err = apiLast(q, 0); err != nil {
+			return err
 		}
-		return s.WaitTimeline(r.Context(), after)
-	})
+	}
+	if since, err = apiSince(q); err != nil {
+		return err
+	}
+	wait := func(wait func(context.Context, uint64) error) func(uint64) error {
+		return func(after uint64) error {
+			if !follow {
+				return gateway.ErrSessionEnded
+			}
+			return wait(r.Context(), after)
+		}
+	}
+	if events {
+		if err := s.CheckRuntimeEvents(); err != nil {
+			return err
+		}
+		next := newest(s.RuntimeEvents, last, since, func(e gateway.RuntimeEvent) time.Time { return e.TS })
+		_ = apiFollow(newAPILines(w, r), 0, next, wait(s.WaitRuntimeEvents))
+		return nil
+	}
+	next := newest(s.Timeline, last, since, func(l gateway.TimelineLine) time.Time { return l.TS })
+	_ = apiFollow(newAPILines(w, r), 0, next, wait(s.WaitTimeline))
 	return nil
+}
+
+// newest makes a next of [apiFollow] that leaves out what is older than since, and
+// all but the last ones of what there is when it is first called.
+func newest[T any](next func(uint64) ([]T, uint64), last int, since time.Time, at func(T) time.Time) func(uint64) ([]T, uint64) {
+	return func(after uint64) ([]T, uint64) {
+		items, cursor := next(after)
+		if !since.IsZero() {
+			items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return at(item).Before(since) })
+		}
+		if len(items) > last {
+			items = items[len(items)-last:]
+		}
+		last = math.MaxInt
+		return items, cursor
+	}
+}
+
+func apiSince(q url.Values) (time.Time, error) {
+	text := q.Get("since")
+	if text == "" {
+		return time.Time{}, nil
+	}
+	since, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return since, apiFault("since", "%q must be a time like 2026-01-02T15:04:05Z", text)
+	}
+	return since, nil
 }
 
 func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
@@ -111,11 +160,9 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 	if err != nil {
 		return err
 	}
-	var since time.Time
-	if text := q.Get("since"); text != "" {
-		if since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return apiFault("since", "%q must be a time like 2026-01-02T15:04:05Z", text)
-		}
+	since, err := apiSince(q)
+	if err != nil {
+		return err
 	}
 	streams := q["stream"]
 	for _, name := range streams {

@@ -13,18 +13,3 @@ func (a *api) usage(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 	}
 	return apiAnswer(w, http.StatusOK, s.Usage())
 }
-
-// runtimeEvents writes the events of the session's runtime as they came, one a
-// line.
-func (a *api) runtimeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Session, follow bool) error {
-	if err := s.CheckRuntimeEvents(); err != nil {
-		return err
-	}
-	_ = apiFollow(newAPILines(w, r), 0, s.RuntimeEvents, func(after uint64) error {
-		if !follow {
-			return gateway.ErrSessionEnded
-		}
-		return s.WaitRuntimeEvents(r.Context(), after)
-	})
-	return nil
-}

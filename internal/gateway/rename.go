@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tapgw/internal/protocol"
+)
+
+// LabelHost is a [Host] that keeps its session's label, for who resumes it.
+type LabelHost interface {
+	SetLabel(ctx context.Context, label string) error
+}
+
+// maxLabel bounds what people call a session, in characters.
+const maxLabel = 200
+
+// Rename changes what people call a session. The error names what is wrong with the
+// label.
+func (s *Session) Rename(ctx context.Context, label string) error {
+	label = strings.TrimSpace(label)
+	switch {
+	case label == "":
+		return faultf(protocol.CodeInvalidJSON, "label: is required")
+	case utf8.RuneCountInString(label) > maxLabel:
+		return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("label: is longer than %d characters", maxLabel))
+	case strings.ContainsFunc(label, unicode.IsControl):
+		return faultf(protocol.CodeInvalidJSON, "label: must not hold control characters")
+	}
+	s.Update(label, "")
+	s.note(LogInfo, sourceGateway, "renamed to "+label)
+	h, ok := s.host.(LabelHost)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	if err := h.SetLabel(ctx, label); err != nil {
+		return fmt.Errorf("the session is renamed, but not on disk: %w", err)
+	}
+	return nil
+}
