@@ -50,9 +50,12 @@ type Config struct {
 	TLSKey   string   //
 	Hosts    []string // names that a Host header may have besides loopback ones
 	LogLevel string   // debug, info, warn or error
-	API      API
-	Copilot  Copilot
-	Hooks    []Hook // in the order of the file
+	// InjectQuiet: a provider that injects nothing for so long may inject again
+	// without a word from the user.
+	InjectQuiet time.Duration
+	API         API
+	Copilot     Copilot
+	Hooks       []Hook // in the order of the file
 }
 
 // API is the table [api].
@@ -86,9 +89,10 @@ type Copilot struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Listen:   "127.0.0.1:9400",
-		LogLevel: "info",
-		API:      API{Auth: AuthToken},
+		Listen:      "127.0.0.1:9400",
+		LogLevel:    "info",
+		InjectQuiet: 10 * time.Minute,
+		API:         API{Auth: AuthToken},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -201,6 +205,7 @@ func (c *Config) read(root *table) {
 	root.str("tls_key", &c.TLSKey, nil)
 	root.strs("hosts", &c.Hosts, isHost)
 	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
+	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
 	api.end()

@@ -150,6 +150,7 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		Starters:   map[string]gateway.Starter{copilot.Kind: d.runtime, gateway.HostLocal: gateway.LocalStarter{}},
 	})
 	d.gateway.SetHooks(hooks.New(o.config.Hooks))
+	d.gateway.SetInjectQuiet(o.config.InjectQuiet)
 	d.supervisor = supervisor.New(supervisor.Options{
 		Gateway:    d.gateway,
 		Files:      o.files,

@@ -19,7 +19,7 @@ import (
 // to sessions that start from then on. The others count at its start only.
 func live(key string) bool {
 	switch key {
-	case "log_level", "hosts", "api.auth", "hooks":
+	case "log_level", "hosts", "inject_quiet", "api.auth", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has them
@@ -96,6 +96,7 @@ func (r reloaded) Reload() {
 // apply makes settings those that this gateway goes by, which o started.
 func (d *daemon) apply(o daemonOptions, old, c configs.Config) {
 	o.config.Hosts, o.config.API, o.config.Copilot = c.Hosts, c.API, c.Copilot
+	d.gateway.SetInjectQuiet(c.InjectQuiet)
 	_ = o.level.UnmarshalText([]byte(c.LogLevel)) // checked before
 	if o.key = ""; c.Copilot.ProviderURL != "" {
 		o.key = modelKey(c, d.log)

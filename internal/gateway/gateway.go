@@ -58,6 +58,7 @@ type Gateway struct {
 	tracer        trace.Tracer          // nil: no spans
 	pairings      window
 	questions     questions
+	injectQuiet   atomic.Int64 // see InjectQuiet
 
 	reading sync.WaitGroup // of results that are files
 
@@ -358,6 +359,8 @@ type Stats struct {
 	CallMicros    atomic.Uint64
 	Pushes        atomic.Uint64
 	DroppedPush   atomic.Uint64
+	PausedInjects atomic.Uint64 // only shown: their provider injected too often without the user
+	Turns         atomic.Uint64 // that ended
 	Errors        atomic.Uint64 // error messages to providers
 	UnsureMatches atomic.Uint64 // patterns that took too long, texts too long to try
 	Ignored       atomic.Uint64 // late results, progress and gate results

@@ -18,10 +18,27 @@ import (
 type pusher struct {
 	limit    *rate.Limiter
 	held     int // injects that wait
-	injected int // injects in a row without the user
 	name     string
 	dropped  uint64 // refused for more than it may
+	injected int    // injects in a row: without the user, and without a quiet time between them
+	last     time.Time
+	warned   bool // that the row is too long
 }
+
+// paused reports whether the provider's injects are only shown.
+func (p *pusher) paused() bool { return p.injected > protocol.MaxInjectCycles }
+
+// injects notes that an inject came. One that comes after a quiet time begins a row
+// anew: a job that has something to say each hour is no loop.
+func (p *pusher) injects(quiet time.Duration) {
+	now := time.Now()
+	if now.Sub(p.last) >= quiet {
+		p.endRow()
+	}
+	p.last = now
+}
+
+func (p *pusher) endRow() { p.injected, p.warned = 0, false }
 
 // inject is a push that waits for its turn.
 type inject struct {
@@ -36,7 +53,10 @@ type inject struct {
 }
 
 // pushedBy is where a push comes from.
-type pushedBy struct{ id, name string }
+type pushedBy struct {
+	id, name string
+	person   bool // by the admin side: what it injects is the user's word
+}
 
 // push takes a provider's push.
 func (c *Conn) push(m *protocol.Push) {
@@ -61,7 +81,7 @@ func (c *Conn) push(m *protocol.Push) {
 	}
 	for _, b := range bindings { // a budget each: one over it does not hold the others up
 		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id}
-		r, err := b.session.take(pushedBy{p.id, p.name}, m, receipts.settled)
+		r, err := b.session.take(pushedBy{id: p.id, name: p.name}, m, receipts.settled)
 		if err != nil {
 			fail(err)
 			continue
@@ -132,7 +152,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 	}
 	settled := make(chan Receipt, 1)
 	idle := s.isIdle() // before it is busy with just this
-	r, fault := s.take(pushedBy{from, from}, m, func(r Receipt) { settled <- r })
+	r, fault := s.take(pushedBy{id: from, name: from, person: true}, m, func(r Receipt) { settled <- r })
 	if fault != nil {
 		return r, fault
 	}
@@ -227,6 +247,10 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 			in.settle = func(Receipt) {}
 		}
 		if s.info.Send {
+			if who.person {
+				s.endRows()
+			}
+			from.injects(s.g.InjectQuiet())
 			from.held++
 			s.injects = append(s.injects, in)
 			r.Fate = FateQueued
@@ -289,16 +313,23 @@ func (s *Session) deliver() {
 		s.injects = s.injects[1:]
 		from := s.pushers[in.who.id]
 		from.held--
-		paused := from.injected > protocol.MaxInjectCycles
-		turn := s.turns
-		if !paused {
+		paused, warned := from.paused(), from.warned
+		switch {
+		case paused:
+			from.warned = true
+		case !in.who.person:
 			from.injected++
 		}
+		injected, turn := from.injected, s.turns
 		s.mu.Unlock()
 		if paused {
+			s.g.stats.PausedInjects.Add(1)
+			until := fmt.Sprintf("until the user speaks or it has injected nothing for %s", s.g.InjectQuiet())
 			s.surface(in)
-			s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown until the user speaks", in.who.name, from.injected))
-			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: "paused: too many injects without the user"})
+			if !warned {
+				s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown %s", in.who.name, injected, until))
+			}
+			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: "paused: too many injects without the user; they are only shown " + until})
 			continue
 		}
 		s.feed(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
@@ -324,10 +355,30 @@ func (s *Session) surface(in *inject) {
 func (s *Session) userSpoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.endRows()
+}
+
+// endRows begins the rows of all providers' injects anew. Call with Session.mu held.
+func (s *Session) endRows() {
 	for _, p := range s.pushers {
-		p.injected = 0
+		p.endRow()
 	}
 }
+
+// DefaultInjectQuiet is how long a provider injects nothing until its row of injects
+// without the user is over.
+const DefaultInjectQuiet = 10 * time.Minute
+
+// InjectQuiet is how long that is in this gateway.
+func (g *Gateway) InjectQuiet() time.Duration {
+	if d := g.injectQuiet.Load(); d > 0 {
+		return time.Duration(d)
+	}
+	return DefaultInjectQuiet
+}
+
+// SetInjectQuiet changes it, also for rows that are under way; 0 for the default.
+func (g *Gateway) SetInjectQuiet(d time.Duration) { g.injectQuiet.Store(int64(d)) }
 
 // History returns the newest events of streams, newest first in each: "stream"
 // of any provider or "stream@provider"; none means all. At most last of each

@@ -353,6 +353,9 @@ func (s *Session) Idle() {
 	s.turns++
 	s.mu.Unlock()
 	s.g.touch()
+	if was {
+		s.g.stats.Turns.Add(1)
+	}
 	if !s.info.Turns {
 		s.endTurnSpans(nil, "")
 	}

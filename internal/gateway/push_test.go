@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// pushing is a session that takes prompts, and a provider that injects into it.
+type pushing struct {
+	t *testing.T
+	g *Gateway
+	s *Session
+	c *Conn
+	p *inbox
+	n int
+}
+
+func newPushing(t *testing.T) *pushing {
+	g := New(Options{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "test", Send: true}, quietHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Drain(context.Background()) })
+	c, p := provides(t, g, `"name":"ci"`)
+	p.take()
+	return &pushing{t: t, g: g, s: s, c: c, p: p}
+}
+
+// inject has the provider inject something, and its turn end, and returns what the
+// provider was told last.
+func (x *pushing) inject() (last *protocol.Ack) {
+	x.t.Helper()
+	x.n++
+	x.c.Receive(fmt.Appendf(nil, `{"type":"push","level":"inject","event":"e%d","requestId":"r%d"}`, x.n, x.n))
+	synctest.Wait()
+	for _, m := range x.p.take() {
+		if a, ok := m.(*protocol.Ack); ok {
+			last = a
+		}
+	}
+	if last == nil {
+		x.t.Fatal("the provider was not told")
+	}
+	x.s.Idle()
+	synctest.Wait()
+	return last
+}
+
+func (x *pushing) injects(times int, want Fate) {
+	x.t.Helper()
+	for i := range times {
+		if a := x.inject(); a.Fate != string(want) {
+			x.t.Errorf("inject %d of %d: %s %s, want %s", i+1, times, a.Fate, a.Reason, want)
+		}
+	}
+}
+
+// warnings are those of the timeline.
+func (x *pushing) warnings() (list []string) {
+	lines, _ := x.s.Timeline(0)
+	for _, l := range lines {
+		if l.Level == LogWarning {
+			list = append(list, l.Message)
+		}
+	}
+	return list
+}
+
+// A job that injects each hour is never paused, however long nobody speaks.
+func TestHourlyInjectsAreNoLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		for range 24 {
+			x.injects(1, FateDelivered)
+			time.Sleep(time.Hour)
+		}
+		if w := x.warnings(); len(w) > 0 {
+			t.Errorf("warnings: %q", w)
+		}
+	})
+}
+
+// A loop is paused, with one warning and a reason that says until when; it stays so
+// while it goes on, and ends with a quiet time, which may be changed meanwhile.
+func TestPauseEndsWithQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		x.injects(4, FateDelivered)
+		for range 4 { // never quiet for long enough
+			time.Sleep(DefaultInjectQuiet - time.Millisecond)
+			a := x.inject()
+			if a.Fate != string(FateSurfaced) || !strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
+				t.Errorf("%s: %s", a.Fate, a.Reason)
+			}
+		}
+		if w := x.warnings(); len(w) != 1 || !strings.Contains(w[0], "provider ci injected 4 times") {
+			t.Errorf("warnings: %q", w)
+		}
+		if n := x.g.Stats().PausedInjects.Load(); n != 4 {
+			t.Errorf("%d paused injects are counted", n)
+		}
+		time.Sleep(DefaultInjectQuiet)
+		x.injects(4, FateDelivered)
+		x.injects(1, FateSurfaced)
+		if w := x.warnings(); len(w) != 2 {
+			t.Errorf("warnings of two pauses: %q", w)
+		}
+		x.g.SetInjectQuiet(time.Second)
+		time.Sleep(time.Second)
+		x.injects(1, FateDelivered)
+	})
+}
+
+// What a person injects is the user's word: it ends pauses, and is never paused.
+// What the person only stores or shows is not.
+func TestPersonsInjectIsTheUsersWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newPushing(t)
+		person := func(level protocol.Level, want Fate) {
+			t.Helper()
+			r, err := x.s.Push(t.Context(), "tapctl", &protocol.Push{Level: level, Event: "look"})
+			if err != nil || r.Fate != want {
+				t.Errorf("%s: %s %s %v", level, r.Fate, r.Reason, err)
+			}
+			x.s.Idle()
+			synctest.Wait()
+		}
+		x.injects(4, FateDelivered)
+		person(protocol.LevelSurface, FateSurfaced)
+		x.injects(1, FateSurfaced)
+		for range 6 { // as often as the budget allows
+			person(protocol.LevelInject, FateDelivered)
+		}
+		x.injects(4, FateDelivered)
+		x.injects(1, FateSurfaced)
+	})
+}
