@@ -96,6 +96,35 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	}
 }
 
+// TestPromptBeforeTheSessionIsKnownToBeBack: a prompt that is sent to the next runtime
+// before the session was told that it is back makes one turn, with one end.
+func TestPromptBeforeTheSessionIsKnownToBeBack(t *testing.T) {
+	g := newRig(t)
+	s := g.start()
+	lost, goOn := make(chan struct{}), make(chan struct{})
+	s.hears = func(e gateway.Event) {
+		if strings.Contains(e.SessionError, "the turn is lost") {
+			close(lost)
+			<-goOn
+		}
+	}
+	s.tool("slow", func(ctx context.Context, _ string) gateway.Outcome {
+		g.signal(syscall.SIGKILL)
+		<-ctx.Done()
+		return gateway.Outcome{}
+	})
+	s.send("call:slow")
+	within(t, lost, "the end of the runtime")
+	s.prompt(gateway.Prompt{ID: "second", Text: "hello again"})
+	close(goOn)
+	s.wait("the turn's end", func() bool { _, over := s.over["second"]; return over })
+	s.waitIdle(1)
+	s.turn("and again")
+	if s.busy != 3 || s.idle != 2 || s.said()[0] != "You said: hello again" || s.over["second"] != "" {
+		t.Errorf("busy %d times, idle %d times, said %q, %q", s.busy, s.idle, s.said(), s.over)
+	}
+}
+
 // A session of which nothing was saved is made anew.
 func TestRuntimeKilledBeforeTheFirstTurn(t *testing.T) {
 	g := newRig(t)

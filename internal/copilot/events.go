@@ -415,8 +415,8 @@ func (t *turn) lost(it item) {
 func (t *turn) back() {
 	t.s.note(gateway.LogWarning, "the Copilot runtime died and was started again; the session goes on from what it had saved")
 	// Idle whether or not a turn ran: the gateway may count on a prompt that
-	// was lost on its way.
-	t.settle()
+	// was lost on its way. Not while one waits that was sent since.
+	t.idle()
 }
 
 // owner is the provider of a tool of ours, "" for the runtime's own.

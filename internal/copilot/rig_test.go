@@ -110,6 +110,7 @@ type fakeSession struct {
 	preToolUse func(tool string, args protocol.Raw) gateway.Decision
 	userPrompt func(prompt, source string) string
 	hook       func(gateway.HookEvent) gateway.HookAnswer
+	hears      func(gateway.Event) // before it is recorded; holds the pump up
 	transform  func(sections map[string]string) map[string]string
 	varies     bool
 	answer     func(ctx context.Context, q gateway.Question) (gateway.Answer, error)
@@ -355,6 +356,9 @@ func (s *fakeSession) WantsHooks() bool {
 }
 
 func (s *fakeSession) Event(e gateway.Event) {
+	if s.hears != nil {
+		s.hears(e)
+	}
 	s.record(func() { s.events = append(s.events, e) })
 }
 

@@ -234,7 +234,7 @@ func (s *session) create(ctx context.Context, p *process) error {
 
 // settleIn makes a session that the gateway does not know yet ready for it.
 func (s *session) settleIn(ctx context.Context, c *conn) error {
-	if err := s.attach(ctx, c); err != nil {
+	if err := s.attach(ctx, c, false); err != nil {
 		return err
 	}
 	names, err := s.builtinNames(ctx, c)
@@ -245,8 +245,9 @@ func (s *session) settleIn(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// attach makes a new conn the session's, with its tools.
-func (s *session) attach(ctx context.Context, c *conn) error {
+// attach makes a new conn the session's, with its tools. The pump hears that a session
+// is back before anything that is asked of it from then on.
+func (s *session) attach(ctx context.Context, c *conn, back bool) error {
 	c.p.keep(c.sdk)
 	// Without it the runtime knows its own tools only after the first turn
 	// began, and we could not tell which names are taken.
@@ -291,6 +292,9 @@ func (s *session) attach(ctx context.Context, c *conn) error {
 	if s.conn == nil || s.conn.gen != c.gen {
 		return errLost
 	}
+	if back {
+		s.items.push(item{gen: c.gen, resumed: true})
+	}
 	close(s.up)
 	return nil
 }
@@ -316,11 +320,7 @@ func (s *session) resume(ctx context.Context, p *process) error {
 	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
-	if err := s.attach(ctx, c); err != nil {
-		return err
-	}
-	s.items.push(item{gen: gen, resumed: true})
-	return nil
+	return s.attach(ctx, c, true)
 }
 
 func (s *session) nextGen() int {

@@ -87,6 +87,7 @@ type asked struct {
 	schema   *protocol.Schema // of a form
 	answered chan Answer      // holds one
 	ended    chan struct{}    // closed when it is withdrawn
+	over     func() bool      // nobody waits for the answer any more
 }
 
 // questions are what waits for a person in all sessions. An id is never given
@@ -106,8 +107,8 @@ func newQuestions() questions {
 }
 
 // issue gives a question its id.
-func (qs *questions) issue(s *Session, q Question) (*asked, error) {
-	w := &asked{Question: q, answered: make(chan Answer, 1), ended: make(chan struct{})}
+func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked, error) {
+	w := &asked{Question: q, answered: make(chan Answer, 1), ended: make(chan struct{}), over: func() bool { return ctx.Err() != nil }}
 	if q.Kind == QuestionForm {
 		var err error
 		if w.schema, err = protocol.CompileSchema(q.Schema); err != nil {
@@ -180,7 +181,7 @@ func (qs *questions) find(s *Session, id string) (*asked, error) {
 	var mine []*asked
 	var ids []string
 	for _, w := range qs.open {
-		if w.view.Session == s.id {
+		if w.view.Session == s.id && !w.over() {
 			mine, ids = append(mine, w), append(ids, w.view.ID)
 		}
 	}
@@ -210,17 +211,20 @@ func (qs *questions) over(id string) bool {
 	if _, err := fmt.Sscanf(digits, "%d", &n); !ours || err != nil || fmt.Sprint(n) != digits {
 		return false
 	}
-	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *asked) bool { return w.view.ID == id })
+	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *asked) bool { return w.view.ID == id && !w.over() })
 }
 
 // Questions lists what waits for a person in all sessions, oldest first. Its
-// changes count among [Gateway.Changes].
+// changes count among [Gateway.Changes]. A question is gone as soon as its turn
+// is, not only when its goroutine has noticed.
 func (g *Gateway) Questions() []QuestionView {
 	g.questions.mu.Lock()
 	defer g.questions.mu.Unlock()
-	views := make([]QuestionView, len(g.questions.open))
-	for i, w := range g.questions.open {
-		views[i] = w.view
+	views := make([]QuestionView, 0, len(g.questions.open))
+	for _, w := range g.questions.open {
+		if !w.over() {
+			views = append(views, w.view)
+		}
 	}
 	return views
 }
@@ -228,7 +232,7 @@ func (g *Gateway) Questions() []QuestionView {
 // Ask implements [HostCalls].
 func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	q.Timeout = cmp.Or(q.Timeout, DefaultAnswerTimeout)
-	w, err := s.g.questions.issue(s, q)
+	w, err := s.g.questions.issue(ctx, s, q)
 	if err != nil {
 		return Answer{}, err
 	}

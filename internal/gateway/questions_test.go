@@ -61,6 +61,31 @@ func codeOf(err error) protocol.Code {
 	return e.Code
 }
 
+// TestQuestionEndsWithItsTurn: whoever sees that a turn ended finds none of its
+// questions, and can't answer one.
+func TestQuestionEndsWithItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, _ := asking(t)
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			end := asks(ctx, s, Question{Kind: QuestionInput, Message: "Which?", Free: true})
+			synctest.Wait()
+			id := g.Questions()[0].ID
+			cancel()
+			list := g.Questions()
+			if err := s.Answer(id, Answer{Text: "this"}); len(list) != 0 || codeOf(err) != protocol.CodeInvalidState {
+				t.Fatalf("after the turn: %+v, answering it: %v", list, err)
+			}
+			if err := s.Answer("", Answer{Text: "this"}); codeOf(err) != protocol.CodeNotFound {
+				t.Fatalf("after the turn, answering any: %v", err)
+			}
+			if got := <-end; got != errNotNeeded.Error() {
+				t.Fatalf("the host was told %q", got)
+			}
+		}
+	})
+}
+
 func TestQuestionAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, other := asking(t)
