@@ -56,6 +56,7 @@ type session struct {
 
 	setting   lock                                 // the fields that follow
 	applied   []rpc.ProtocolExternalToolDefinition // tools that the runtime has of us
+	given     map[string]bool                      // the names of all that it ever had of us
 	leftOut   map[string]string                    // tools that it can't have, with the reason
 	forgotten int                                  // see forgetPrompt
 
@@ -169,6 +170,7 @@ func (r *Runtime) newSession(id string, req gateway.StartRequest) (*session, err
 		setting:   make(lock, 1),
 		up:        make(chan struct{}),
 		toolsSet:  make(chan struct{}),
+		given:     map[string]bool{},
 		inFlight:  map[string]context.CancelFunc{},
 		sections:  sections{own: map[string]string{}},
 	}

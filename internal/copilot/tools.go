@@ -53,6 +53,9 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if slices.EqualFunc(defs, s.applied, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) }) {
 		return s.forgetPrompt(ctx, c) // to set them again changes nothing
 	}
+	for _, d := range defs {
+		s.given[d.Name] = true
+	}
 	err = tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
 		if s.r.noToolsSet {
 			return errMethodNotFound
@@ -127,10 +130,10 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 	}
 	names := map[string]bool{}
 	for _, t := range have.Tools {
-		names[t.Name] = true
-	}
-	for _, d := range s.applied {
-		delete(names, d.Name)
+		// Between turns the runtime goes on to list tools of ours that it has no more.
+		if t.MCPServerName != nil || !s.given[t.Name] {
+			names[t.Name] = true
+		}
 	}
 	return names, nil
 }
@@ -166,20 +169,6 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	}
 	s.leftOut = left
 	return defs
-}
-
-// parameters decodes a schema, keeping its numbers as they are written.
-func parameters(raw protocol.Raw) (map[string]any, error) {
-	if len(raw) == 0 {
-		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
-	}
-	var schema map[string]any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&schema); err != nil {
-		return nil, err
-	}
-	return schema, nil
 }
 
 // call runs a tool call of the model, on a goroutine of its own, and answers
