@@ -61,7 +61,7 @@ const (
 
 // AllowList is the table [allow]: what runs without anybody being asked.
 type AllowList struct {
-	Terminal []string // commands, * stands for any text
+	Terminal []string // commands, with * in and behind their words; see package shellrule
 	Outside  []string // globs of files outside the workspace, absolute
 	Web      []string // hosts on private addresses that fetch_web_page may reach
 	MCP      []string // "server" or "server/tool"

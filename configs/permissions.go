@@ -17,7 +17,7 @@ import (
 type Permissions struct {
 	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
 
-	AllowCommands, DenyCommands     []string // words that a command begins with
+	AllowCommands, DenyCommands     []string // words that a command begins with; see package shellrule
 	AllowReadPaths, AllowWritePaths []string // globs
 	DenyPaths                       []string // globs, for reads and writes
 	AllowURLs, DenyURLs             []string // [SCHEME://]HOST[:PORT][/PATH]

@@ -11,7 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/lazyregexp"
+	"tapgw/internal/shellrule"
 )
 
 // verdict is what patterns say of a request.
@@ -23,109 +23,26 @@ const (
 	refused                // one denies it: denials win
 )
 
-// harmless are redirections that write no file.
-var harmless = lazyregexp.New(`\d*>&\d+|[\d&]*>>?\s*/dev/null\b|</dev/null\b`)
-
-// assignment is what may stand before a command: VARIABLE=value.
-var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
-
-// commandVerdict judges a shell command by its parts, as the runtime parsed them.
-// One that a pattern denies denies all of it. It is allowed where every part is,
-// and where the parts are all that there is: nothing that sets a variable, writes a
-// file, substitutes a command or makes a function.
+// commandVerdict judges a shell command. One that a pattern denies denies all of it.
+// It is allowed where each command of the line is, and where they are all that the
+// line does, as this program parses it (see [shellrule.Allows]). What the runtime
+// found in it counts against it only.
 func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdict {
 	var parts []string
 	for _, segment := range req.CommandSegments {
 		parts = append(parts, segment.FullCommandText)
 	}
-	for _, part := range append(parts, req.FullCommandText) {
-		words := plainWords(part)
-		if slices.ContainsFunc(deny, func(p string) bool { return denies(p, words) }) {
-			return refused
-		}
+	if shellrule.Denies(deny, req.FullCommandText, parts...) {
+		return refused
 	}
-	if req.HasWriteFileRedirection || !covers(req.FullCommandText, parts) {
-		return silent
+	rules := make([]shellrule.Rule, len(allow))
+	for i, pattern := range allow {
+		rules[i] = shellrule.Begins(pattern)
 	}
-	for _, part := range parts {
-		words := strings.Fields(part)
-		if !slices.ContainsFunc(allow, func(p string) bool { return begins(words, strings.Fields(p)) }) {
-			return silent
-		}
+	if !req.HasWriteFileRedirection && shellrule.Allows(rules, req.FullCommandText) {
+		return granted
 	}
-	return granted
-}
-
-// covers reports whether a command consists of nothing but parts, one after the
-// other, with what separates or pipes them.
-func covers(text string, parts []string) bool {
-	if len(parts) == 0 || strings.ContainsAny(text, "`\\\r") || strings.Contains(text, "$(") {
-		return false
-	}
-	between := func(s string) bool { return strings.Trim(s, " \t\n;&|") == "" }
-	text = harmless.ReplaceAllString(text, "")
-	if strings.ContainsAny(text, "<>") {
-		return false
-	}
-	for _, part := range parts {
-		part = strings.TrimSpace(harmless.ReplaceAllString(part, ""))
-		before, after, found := strings.Cut(text, part)
-		if part == "" || !found || !between(before) {
-			return false
-		}
-		text = after
-	}
-	return between(text)
-}
-
-// plainWords are the words of a command without quotes, escapes, the variables
-// before it and the directory of its program: as a denial is to see them.
-func plainWords(part string) []string {
-	words := strings.Fields(strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(part))
-	for len(words) > 1 && assignment.MatchString(words[0]) {
-		words = words[1:]
-	}
-	if len(words) > 0 {
-		words[0] = path.Base(words[0])
-	}
-	return words
-}
-
-func denies(pattern string, words []string) bool {
-	want := strings.Fields(pattern)
-	if len(want) > 0 {
-		want[0] = path.Base(want[0])
-	}
-	return begins(words, want)
-}
-
-// begins reports whether words begin with those of a pattern, in which * stands
-// for anything within a word.
-func begins(words, pattern []string) bool {
-	if len(pattern) == 0 || len(words) < len(pattern) {
-		return false
-	}
-	for i, p := range pattern {
-		if !wild(p, words[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// wild matches a word; * is any text, slashes included.
-func wild(pattern, s string) bool {
-	first, rest, more := strings.Cut(pattern, "*")
-	s, ok := strings.CutPrefix(s, first)
-	if !ok || !more {
-		return ok && s == ""
-	}
-	for i := range len(s) + 1 {
-		if wild(rest, s[i:]) {
-			return true
-		}
-	}
-	return false
+	return silent
 }
 
 // pathVerdict judges a path: a denial holds for any way to read it, an allowance

@@ -18,6 +18,8 @@ func shell(text string, parts ...string) *rpc.PermissionRequestShell {
 	return req
 }
 
+// What package shellrule makes of commands it shows itself; this is what a session
+// makes of it.
 func TestCommandVerdict(t *testing.T) {
 	allow := []string{"git status", "git log", "go test", "wc", "make *-short", "cd"}
 	deny := []string{"rm", "git push"}
@@ -27,38 +29,23 @@ func TestCommandVerdict(t *testing.T) {
 	}{
 		{shell("git status", "git status"), granted},
 		{shell("git status --short", "git status --short"), granted},
-		{shell("git status && git log -3 | wc -l", "git status", "git log -3", "wc -l"), granted},
 		{shell("cd /src; go test ./... 2>&1 | wc -l", "cd /src", "go test ./...", "wc -l"), granted},
-		{shell("go test ./... >/dev/null 2>&1", "go test ./..."), granted},
 		{shell("make test-short", "make test-short"), granted},
-		{shell("make all", "make all"), silent},
-		{shell("git", "git"), silent},
-		{shell("git statusx", "git statusx"), silent},
-		{shell("git stash", "git stash"), silent},
 		{shell("git status && make all", "git status", "make all"), silent},
-		// What is no part of it, but in it.
+		{shell("git log --output=FILE", "git log --output=FILE"), silent},
+		// The runtime's parser saw one command; the shell runs another.
+		{shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`), silent},
+		{shell("git\fstatus\fx/evil.sh", "git\fstatus\fx/evil.sh"), silent},
+		{shell("git\vstatus\vx/evil.sh", "git\vstatus\vx/evil.sh"), silent},
+		{shell("git\u00a0status\u00a0x/evil.sh", "git\u00a0status\u00a0x/evil.sh"), silent},
+		{shell(`cd x* && wc "${PWD@P}"`, "cd x*", `wc "${PWD@P}"`), silent},
+		{shell("PATH=/evil git status", "git status"), silent},
 		{shell("wc -l > out", "wc -l"), silent},
-		{shell("wc -l < /etc/passwd", "wc -l"), silent},
-		{shell("PATH=/evil; git status", "git status"), silent},
-		{shell("PATH=/evil git status", "PATH=/evil git status"), silent},
-		{shell("git log $(id)", "git log $(id)", "id"), silent},
-		{shell("git log `id`", "git log `id`", "id"), silent},
-		{shell("git() { make all; }; git status", "make all", "git status"), silent},
-		{shell("for i in 1 2; do git status; done", "git status"), silent},
-		{shell("wc <<E\nhi\nE", "wc"), silent},
-		{shell("git status\\\n; x", "git status"), silent},
-		{shell(`git log "unterminated`, "git log"), silent},
-		{shell("git status"), silent},
 		{shell(""), silent},
-		// Denials see through quotes, paths, variables; and win.
+		// Denials win, also by what the runtime found.
 		{shell("git status && rm -rf x", "git status", "rm -rf x"), refused},
-		{shell("/bin/rm x", "/bin/rm x"), refused},
-		{shell(`r\m x`, `r\m x`), refused},
-		{shell(`"rm" x`, `"rm" x`), refused},
-		{shell("A=1 B=2 rm x", "A=1 B=2 rm x"), refused},
-		{shell("git log $(rm x)", "git log $(rm x)", "rm x"), refused},
+		{shell("git status", "rm x"), refused},
 		{shell("git push --force", "git push --force"), refused},
-		{shell("rm x"), refused},
 		{shell("rmdir x", "rmdir x"), silent},
 	}
 	for _, tt := range tests {
@@ -154,26 +141,4 @@ func TestURLVerdict(t *testing.T) {
 			t.Errorf("%s: %d, want %d", s, got, want)
 		}
 	}
-}
-
-// FuzzCommandVerdict: what is allowed has no part, and nothing between its parts,
-// that is not.
-func FuzzCommandVerdict(f *testing.F) {
-	f.Add("git status && git log", "git status", "git log")
-	f.Add("git status > x", "git status", "")
-	f.Add("git log `x`", "git log `x`", "x")
-	f.Fuzz(func(t *testing.T, text, first, second string) {
-		req := shell(text, first)
-		if second != "" {
-			req = shell(text, first, second)
-		}
-		if commandVerdict(req, []string{"git"}, []string{"rm"}) != granted {
-			return
-		}
-		for _, part := range req.CommandSegments {
-			if words := plainWords(part.FullCommandText); len(words) == 0 || words[0] != "git" {
-				t.Errorf("%q is allowed with part %q", text, part.FullCommandText)
-			}
-		}
-	})
 }

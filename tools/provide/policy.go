@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	jsonexp "github.com/go-json-experiment/json"
 
+	"tapgw/internal/shellrule"
 	"tapgw/tools"
 )
 
 // Allow lists what tools may do without anybody being asked. Its zero value
 // allows what stays in the workspace and starts no program.
 type Allow struct {
-	Terminal []string // commands; * stands for any text that starts no other command
+	Terminal []string // commands: the words of one, with a last * for any further ones
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
 	Tools    []string // drop-in tools of the kinds edit, terminal and web
@@ -76,30 +77,18 @@ func Command(args json.RawMessage) string {
 	var in struct {
 		Command string `json:"command"`
 	}
-	_ = json.Unmarshal(args, &in) // the tool complains about its arguments itself
+	// As the tool reads them, names exact and once. It complains about what is wrong.
+	if jsonexp.Unmarshal(args, &in) != nil {
+		return ""
+	}
 	return in.Command
 }
 
-// CommandOK reports whether a command is one of a list of patterns.
+// command reports whether a command is one that may run (see [shellrule.Exactly]).
 func (a *Allow) command(command string) bool {
-	return slices.ContainsFunc(a.Terminal, func(pattern string) bool { return CommandMatches(pattern, command) })
-}
-
-// starters are what makes a shell run another command, or write a file, within a
-// text: a star never stands for one.
-const starters = ";&|<>`\n\r"
-
-// CommandMatches reports whether a command is of a pattern in which * stands for
-// any text that starts no other command.
-func CommandMatches(pattern, command string) bool {
-	pattern, command = strings.TrimSpace(pattern), strings.TrimSpace(command)
-	if strings.Count(command, "$(") != strings.Count(pattern, "$(") {
-		return false
+	rules := make([]shellrule.Rule, len(a.Terminal))
+	for i, pattern := range a.Terminal {
+		rules[i] = shellrule.Exactly(pattern)
 	}
-	parts := strings.Split(pattern, "*")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	re, err := regexp.Compile(`^` + strings.Join(parts, `[^`+starters+`]*`) + `$`)
-	return err == nil && re.MatchString(command)
+	return shellrule.Allows(rules, command)
 }

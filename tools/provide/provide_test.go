@@ -5,70 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"tapgw/providers"
 	"tapgw/tools"
 )
-
-func TestCommandMatches(t *testing.T) {
-	tests := []struct {
-		pattern, command string
-		want             bool
-	}{
-		{"go test ./...", "go test ./...", true},
-		{"go test ./...", " go test ./... ", true},
-		{"go test ./...", "go test ./... -v", false},
-		{"go test *", "go test ./x -run 'A B'", true},
-		{"go test *", "go testing", false},
-		{"go *", "go build -o x . && rm -rf /", false},
-		{"go *", "go vet; rm x", false},
-		{"go *", "go vet | sh", false},
-		{"go *", "go vet\nrm x", false},
-		{"go *", "go vet > main.go", false},
-		{"go *", "go vet `rm x`", false},
-		{"go *", "go vet $(rm x)", false},
-		{"go *", "go vet <(rm x)", false},
-		{"go *", "go vet & rm x", false},
-		{"go * | head", "go vet ./... | head", true},
-		{"echo $(date)", "echo $(date)", true},
-		{"*", "ls -l", true},
-		{"*", "ls; rm x", false},
-		{"a.c", "abc", false},
-		{"", "ls", false},
-	}
-	for _, tt := range tests {
-		if got := CommandMatches(tt.pattern, tt.command); got != tt.want {
-			t.Errorf("CommandMatches(%q, %q) = %v, want %v", tt.pattern, tt.command, got, tt.want)
-		}
-	}
-}
-
-// No star of a pattern lets a second command in, whatever it is wrapped in.
-func FuzzCommandMatches(f *testing.F) {
-	f.Add("go test *", "go test ./... ; rm x")
-	f.Add("echo *", "echo $(x)")
-	f.Fuzz(func(t *testing.T, pattern, command string) {
-		if !CommandMatches(pattern, command) {
-			return
-		}
-		for _, c := range starters {
-			if n, m := count(strings.TrimSpace(pattern), c), count(strings.TrimSpace(command), c); m > n {
-				t.Errorf("pattern %q lets %q through, which has more of %q", pattern, command, c)
-			}
-		}
-	})
-}
-
-func count(s string, c rune) (n int) {
-	for _, r := range s {
-		if r == c {
-			n++
-		}
-	}
-	return n
-}
 
 func TestCheck(t *testing.T) {
 	allow := Allow{Terminal: []string{"go test *"}, Tools: []string{"deploy"}}
@@ -83,6 +24,10 @@ func TestCheck(t *testing.T) {
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, run, true},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf ."}`), false},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":5}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf .","Command":"go test"}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test","command":"rm x"}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test ${a=\"$\"}${b=\"${a}(touch x)\"}${b@P}"}`), false},
+		{&tools.Tool{Name: "run_tests", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test\fx"}`), false},
 		{&tools.Tool{Name: "lookup", Kind: tools.Read, Source: "lookup.py"}, nil, true},
 		{&tools.Tool{Name: "sweep", Kind: tools.Terminal, Source: "sweep"}, run, false},
 		{&tools.Tool{Name: "deploy", Kind: tools.Terminal, Source: "deploy"}, nil, true},

@@ -1,0 +1,158 @@
+package shellrule
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"tapgw/internal/lazyregexp"
+)
+
+// open are the words of a command that its rule does not say itself: those where it
+// has a star, and those that follow its own.
+type open struct {
+	words        []string
+	named        int   // how many words at the beginning the rule says
+	at           []int // which words it leaves open
+	harmlessOnly bool  // they must be known to be harmless
+}
+
+// allowed reports whether the open words write no file and run no program, as far as
+// this table knows. A program that is piped into may be one that runs its input.
+func (o open) allowed(piped bool) bool {
+	program := path.Base(o.words[0])
+	script := o.named > 1 && !strings.HasPrefix(o.words[1], "-") || o.named > 2 && o.words[1] == "-m"
+	if known, from := o.known(); known != nil && len(o.at) > 0 {
+		return !slices.ContainsFunc(o.at, func(i int) bool { return i >= from && !known.MatchString(o.words[i]) })
+	}
+	switch {
+	case slices.Contains(interpreters, program):
+		if !script && (piped || len(o.at) > 0) {
+			return false
+		}
+	case slices.Contains(runners, program):
+		return !piped && len(o.at) == 0
+	}
+	switch {
+	case len(o.at) == 0:
+		return true
+	case o.harmlessOnly, slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-")):
+		return false
+	}
+	return !slices.ContainsFunc(o.at, func(i int) bool { return dangerous(program, o.words[i]) })
+}
+
+// known finds what words are harmless for a command, and the first that counts.
+func (o open) known() (*lazyregexp.Regexp, int) {
+	for n := min(2, len(o.words)); n > 0; n-- {
+		key := append([]string{path.Base(o.words[0])}, o.words[1:n]...)
+		if known := harmless[strings.Join(key, " ")]; known != nil {
+			return known, n
+		}
+	}
+	return nil, 0
+}
+
+// runners run what their words name, or change what the shell does next. No rule
+// allows more of them than the words that it says.
+var runners = strings.Fields(`
+	- . alias at autoload batch bg bind builtin bun busybox cd chdir chpst chroot command compgen complete compopt coproc
+	crontab dd declare deno disown disable doas ed emacs emulate enable env eval ex exec export fakeroot fc fg find flock
+	foreach function getopts gdb git-shell hash history ionice jobs let local logout ltrace man mapfile more less
+	mysql nano nice nocorrect noglob nohup nsenter parallel popd printf psql pushd read readarray readonly repeat rsync
+	run0 runuser sched scp script sed select set setarch setpriv setsid sftp shift shopt source split sqlite3 ssh start-stop-daemon
+	stdbuf strace su sudo systemd-run tar taskset tclsh test time timeout trap typeset ulimit unalias unbuffer
+	unset unshare vi view vim watch which-shell xargs xterm zargs zmodload zip zstyle`)
+
+// interpreters run a program from their words or from what is piped into them. A rule
+// that names the file, or python's -m MODULE, leaves that one's arguments open.
+var interpreters = strings.Fields(`
+	ash awk bash csh dash elixir expect fish gawk irb java jshell julia ksh lua lua5.4 luajit mawk mksh nawk
+	node nodejs osascript perl php pwsh python python2 python3 R Rscript rbash ruby sh tcsh ts-node
+	tsx wish yash zsh`)
+
+// families are programs of many commands: a rule names the one that it means.
+var families = strings.Fields(`
+	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
+	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
+
+// writesOrRuns are options that, with most programs that have them, name a file to
+// write, a program to run, or settings that do. Programs take abbreviations, too.
+var writesOrRuns = strings.Fields(`
+	checkpoint-action command compress-program config directory editor eval exec ext-diff extcmd file import
+	init-file init-script load log-file makefile mod modfile open-files-in-pager out-dir outdir outfile output overlay
+	pager plugin preload prepend-path program rcfile receive-pack require rsh rsync-path save script-shell separate-git-dir
+	shell template textconv to-command tool upload-pack use-askpass use-compress-program vettool write`)
+
+// letters are short options of that kind, by program; "": of any.
+var letters = map[string]string{
+	"": "coO", "curl": "KTDE", "fd": "xX", "fdfind": "xX", "git": "uxC", "go": "C", "make": "fCEI", "gmake": "fCEI", "wget": "Pae", "sort": "T",
+}
+
+// setting is a word that sets a variable, as make and dd take them, and an address
+// that has git run a program.
+var setting = lazyregexp.New(`^[A-Za-z_]\w*[:+?]?=|^[A-Za-z0-9-]+::`)
+
+// dangerous reports whether a word of a program is an option that writes or runs
+// something.
+func dangerous(program, word string) bool {
+	if !strings.HasPrefix(word, "-") {
+		return setting.MatchString(word)
+	}
+	name, _, _ := strings.Cut(strings.ToLower(strings.TrimLeft(word, "-")), "=")
+	alike := func(option string) bool { return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) }
+	if strings.HasPrefix(word, "--") {
+		return name != "" && slices.ContainsFunc(writesOrRuns, alike)
+	}
+	short, _, _ := strings.Cut(word[1:], "=")
+	return strings.ContainsAny(short, letters[""]+letters[program]) || len(name) > 2 && slices.ContainsFunc(writesOrRuns, alike)
+}
+
+// harmless says of commands that only read what words they may have besides those
+// that a rule says: a pattern for each word.
+var harmless = func() map[string]*lazyregexp.Regexp {
+	const (
+		operand = `[^-].*|--?`
+		git     = operand + `|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
+			`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
+			`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse|(no-)?follow` +
+			`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space|ignore-blank-lines|diff-filter` +
+			`|find-renames|find-copies|no-renames|unified|minimal|patience|histogram|diff-algorithm|function-context|(no-)?relative|quiet` +
+			`|exit-code|topo-order|date-order|author-date-order|left-right|cherry-pick|full-index|binary|no-ext-diff|no-textconv|merge-base|root` +
+			`|inter-hunk-context|full-history|ancestry-path|pickaxe-all|pickaxe-regex|not|exclude|walk-reflogs|check|text` +
+			`|porcelain|short|branch|long|untracked-files|ignored|show-stash|(no-)?ahead-behind|line-porcelain|incremental` +
+			`|abbrev-ref|show-toplevel|verify|git-dir|is-inside-work-tree|symbolic-full-name|show-prefix|show-cdup` +
+			`|modified|deleted|others|stage|exclude-standard|full-name|error-unmatch|unmerged|eol|line-number|ignore-case|word-regexp` +
+			`|fixed-strings|extended-regexp|perl-regexp|files-with-matches|count|summary|numbered|email|always|dirty|long|match)(=.*)?`
+		all   = `.*`
+		goAll = operand + `|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
+	)
+	m := map[string]string{
+		"cd": `[^-].*|-[PL]?`, "command -v": `[\w.+-]+`, "date": `\+.*|-[uIR]|--(utc|iso-8601|rfc-3339)(=.*)?`,
+		"diff":    operand + `|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change|side-by-side|text|exclude)(=.*)?`,
+		"file":    operand + `|-[bLik]+|--(brief|mime|mime-type)`,
+		"go test": strings.Replace(goAll, "|f|m)", ")", 1), "go vet": operand + `|--?(v|tags|json|race|n)(=.*)?`, "go list": goAll, "go doc": operand + `|-(all|src|u|short|cmd|c)`,
+		"go version": operand + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
+		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|sort|format|contains)(=.*)?`,
+		"git tag":    `-l|-n\d*|--(list|sort|contains|merged)(=.*)?`, "git remote": `-v|--verbose`,
+		"rg":   operand + `|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json|stats)(=.*)?`,
+		"sort": operand + `|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable|key|field-separator)(=.*)?`,
+		"tree": operand + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
+		"uniq": `-[cdiuz]+|-[fsw]\d+|--(count|repeated|unique|ignore-case)`,
+		"find": operand + `|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
+			`|perm|user|group|uid|gid|links|inum|samefile|prune|print|print0|printf|ls|o|or|a|and|not|depth|d|L|H|P|follow|xdev|mount|quit|true|false|readable|writable|executable|daystart|regextype)`,
+	}
+	for _, sub := range strings.Fields(`log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
+		m["git "+sub] = git
+	}
+	for _, program := range strings.Fields(`: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups
+		head hexdump id jq ls lsblk md5sum nl nproc od paste printenv ps pwd readlink realpath rev seq sha1sum sha256sum sha512sum
+		sleep stat strings tac tail tr true tty uname unexpand uptime wc which whoami`) {
+		m[program] = all
+	}
+	compiled := make(map[string]*lazyregexp.Regexp, len(m))
+	for key, words := range m {
+		compiled[key] = lazyregexp.New(`(?s)^(?:` + words + `)$`)
+	}
+	return compiled
+}()

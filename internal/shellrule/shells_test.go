@@ -1,0 +1,176 @@
+package shellrule
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// sandbox is a directory of programs that only say that they ran, and one to run
+// commands in, in which files lie in wait for a shell that expands something.
+type sandbox struct{ bin, work string }
+
+// programs are all that the shells find. Those of a rule are the first ones.
+var (
+	allowedPrograms = []string{"git", "ls", "wc", "mytool"}
+	otherPrograms   = []string{"rm", "touch", "evil", "id", "x", "sh", "env", "xargs", "cat", "status"}
+	bait            = []string{"evil.sh", "x/evil.sh", "x/git", "--output=x", "a b", "git;evil", "$(evil)", "x $(evil)", "-exec"}
+)
+
+func newSandbox(t testing.TB) sandbox {
+	t.Helper()
+	s := sandbox{t.TempDir(), t.TempDir()}
+	write := func(path, text string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	// File 3 is the report. What is dangerous in an argument, these programs do.
+	program := func(name string) string {
+		options := map[string]string{"git": "--outp*|--exec*|--upload*|--ext*|-O*", "mytool": "--outp*|-o*|-exec*|--exec*|-c*"}[name]
+		if options == "" {
+			return "#!/bin/sh\necho " + name + " >&3\n"
+		}
+		return "#!/bin/sh\necho " + name + " >&3\nfor a; do case $a in " + options + ") echo option $a >&3;; esac; done\n"
+	}
+	for _, name := range append(slices.Clone(allowedPrograms), otherPrograms...) {
+		write(filepath.Join(s.bin, name), program(name))
+	}
+	for _, name := range bait {
+		write(filepath.Join(s.work, name), program("bait"))
+	}
+	return s
+}
+
+// run runs a command line as a shell does, without input, network names or rights to
+// write anything longer than nothing, and returns what ran.
+func (s sandbox) run(t testing.TB, shell, line string) []string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, shell, "-c", "ulimit -t 2; ulimit -f 0; exec "+shell+` -c "$0"`, line) //nolint:gosec // the test's own
+	cmd.Dir = s.work
+	cmd.Env = []string{"PATH=" + s.bin, "HOME=" + s.work}
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, _ := io.ReadAll(r)
+	_ = cmd.Wait()
+	return strings.Split(string(bytes.TrimSuffix(said, []byte("\n"))), "\n")
+}
+
+// check runs an allowed line in real shells and holds what ran against the rules.
+func (s sandbox) check(t testing.TB, shells []string, line string) {
+	t.Helper()
+	for _, shell := range shells {
+		for _, ran := range s.run(t, shell, line) {
+			if ran != "" && !slices.Contains(allowedPrograms, ran) {
+				t.Errorf("%q is allowed and runs %q in %s", line, ran, shell)
+			}
+		}
+		var found []string
+		_ = filepath.WalkDir(s.work, func(path string, d os.DirEntry, err error) error {
+			if rel, _ := filepath.Rel(s.work, path); err == nil && !d.IsDir() {
+				found = append(found, rel)
+			}
+			return err
+		})
+		want := slices.Sorted(slices.Values(bait))
+		if slices.Sort(found); !slices.Equal(found, want) {
+			t.Fatalf("%q is allowed and leaves %q in %s", line, found, shell)
+		}
+	}
+}
+
+func realShells(t testing.TB) (shells []string) {
+	t.Helper()
+	for _, name := range []string{"bash", "dash"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatalf("%s is needed: install it (Debian: apt install %s)", name, name)
+		}
+		shells = append(shells, path)
+	}
+	return shells
+}
+
+// sandboxRules name the programs of a sandbox in the ways that rules can.
+var sandboxRules = append(begin("git status", "git log", "ls", "wc", "cd", "echo"), exactly("mytool *", "wc | wc *")...)
+
+// TestShellsAgree proves that the sandbox sees what it is to see.
+func TestShellsAgree(t *testing.T) {
+	s, shells := newSandbox(t), realShells(t)
+	for _, shell := range shells {
+		for line, want := range map[string]string{
+			"git status && ls | wc -l":           "git ls wc",
+			"cd x && ./evil.sh":                  "bait",
+			`git status ${a="$"}$(touch x)`:      "touch git",
+			"git log --output=x; evil":           "git option --output=x evil",
+			"mytool 'a b' \"c\" HEAD~1 a^ x@y %": "mytool",
+		} {
+			ran := strings.Join(s.run(t, shell, line), " ")
+			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))) {
+				t.Errorf("%s: %q ran %q, want %q", shell, line, ran, want)
+			}
+		}
+	}
+	for _, line := range []string{"git status && ls 2>/dev/null | wc -l", "mytool 'a b' \"c\" HEAD~1 a^ x@y %", "cd x; git log -3\nls '$(evil)' \"`\"", "echo '\\ceee' | wc"} {
+		if Allows(sandboxRules, line) {
+			s.check(t, shells, line)
+		} else if !strings.Contains(line, "`") {
+			t.Errorf("%q is not allowed", line)
+		}
+	}
+}
+
+// FuzzAllows: a line that rules allow runs no program that none of them names, has no
+// option that writes or runs something, and writes no file, in real shells.
+func FuzzAllows(f *testing.F) {
+	for _, line := range []string{
+		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null", "mytool a=b --x 'c \\ d' \"e\"", "echo a\nls",
+		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh", "git\vstatus\vx/evil.sh", "git\u00a0status x/evil.sh", "git status\u00a0; evil",
+		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~", "ls {a,b}", "ls $(evil)", "ls `evil`", "ls <(evil)", "PATH=x git status", "git status\\\n;evil",
+		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > x", "ls >&x", "ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
+		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f", "a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x", "git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
+	} {
+		f.Add(line)
+	}
+	s, shells := newSandbox(f), realShells(f)
+	f.Fuzz(func(t *testing.T, line string) {
+		if Allows(sandboxRules, line) {
+			s.check(t, shells, line)
+		}
+	})
+}
+
+// FuzzDenies: what a text is denied for, it is denied for behind another command, too.
+func FuzzDenies(f *testing.F) {
+	f.Add("rm x")
+	f.Add("env $'r'm")
+	f.Fuzz(func(t *testing.T, line string) {
+		if Denies([]string{"rm"}, line) && !Denies([]string{"rm"}, "ls\n"+line) {
+			t.Errorf("%q is denied, and not behind ls", line)
+		}
+	})
+}
