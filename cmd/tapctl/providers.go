@@ -1,6 +1,10 @@
 package main
 
 import (
+	"path/filepath"
+	"slices"
+	"time"
+
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
@@ -11,13 +15,13 @@ import (
 func providersCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:        "providers",
-		Usage:       "list connected providers; stop, start and read those that files name",
-		Description: "Examples:\n  tapctl providers\n  tapctl providers restart hello\n  tapctl providers log hello",
+		Usage:       "list providers; stop, start and read those that files name",
+		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers restart hello\n  tapctl providers log hello -f",
 		Action:      short(0, listProviders),
 		Subcommands: []*ucli.Command{
 			{
-				Name: "list", Aliases: []string{"ls"}, Usage: "list connected providers",
-				Description: "Examples:\n  tapctl providers list --json",
+				Name: "list", Aliases: []string{"ls"}, Usage: "list providers",
+				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
 				Action:      short(0, listProviders),
 			},
 			{
@@ -49,15 +53,14 @@ Examples:
 					return k.gw.RestartProvider(k.ctx, name)
 				})),
 			},
-			{
-				Name: "log", Usage: "show the last lines of a provider that a file names", ArgsUsage: "NAME",
-				Description:  "What it printed, and what became of its processes.\n\nExamples:\n  tapctl providers log hello",
-				BashComplete: providerNames(),
-				Action:       short(1, providerLog),
-			},
+			providerLogCommand(),
 		},
 	}
 }
+
+const listedProviders = `What is connected, then what files name, with its file and whether that is running,
+stopped, failed or waiting, and why. A file's provider has a line for each connection
+besides.`
 
 // providerNames offers what is connected, and the files that a gateway started
 // here would read.
@@ -81,24 +84,77 @@ func providerNames() ucli.BashCompleteFunc {
 	})
 }
 
+// providerRow is a connection, or what a file names: then the first members but name
+// and state are empty.
+type providerRow struct {
+	ID          string     `json:"id"`
+	Name        string     `json:"name"`
+	Instance    string     `json:"instance"`
+	Trust       string     `json:"trust"`
+	State       string     `json:"state"`
+	Session     string     `json:"session"`
+	Tools       int        `json:"tools"`
+	InFlight    int        `json:"inFlight"`
+	ConnectedAt *time.Time `json:"connectedAt"` // null: of a file
+	File        string     `json:"file,omitempty"`
+	Kind        string     `json:"kind,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+}
+
+func providerRows(connected []client.Provider, configured []client.Configured) []providerRow {
+	rows := make([]providerRow, 0, len(connected)+len(configured))
+	for _, p := range connected {
+		rows = append(rows, providerRow{ID: p.ID, Name: p.Name, Instance: p.Instance, Trust: p.Trust, State: p.State,
+			Session: p.Session, Tools: p.Tools, InFlight: p.InFlight, ConnectedAt: &p.ConnectedAt})
+	}
+	for _, c := range configured {
+		rows = append(rows, providerRow{Name: c.Name, State: c.State, File: c.File, Kind: c.Kind, Reason: c.Reason})
+	}
+	return rows
+}
+
 func listProviders(k *call) error {
-	providers, err := k.gw.Providers(k.ctx)
+	connected, err := k.gw.Providers(k.ctx)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(providers))
+	configured, err := k.gw.Configured(k.ctx)
+	if err != nil {
+		return err
 	}
-	return k.out.Table(providersTable(providers), "no providers; they connect to "+k.gw.URL())
+	rows := providerRows(connected, configured)
+	if k.out.JSON {
+		return k.out.Document(rows)
+	}
+	return k.out.Table(providersTable(rows), "no providers; they connect to "+k.gw.URL()+", or a file names them: "+providerFiles())
 }
 
-func providersTable(providers []client.Provider) *cli.Table {
+func providersTable(rows []providerRow) *cli.Table {
 	t := &cli.Table{Columns: []string{"ID", "NAME", "INSTANCE", "TRUST", "STATE", "SESSION", "TOOLS", "IN FLIGHT", "CONNECTED"}, Ink: stateInk(4)}
-	for _, p := range providers {
-		t.Row(p.ID, p.Name, p.Instance, p.Trust, p.State, p.Session, p.Tools, p.InFlight, ago(p.ConnectedAt))
+	files := slices.ContainsFunc(rows, func(r providerRow) bool { return r.File != "" })
+	if files {
+		t.Columns = append(t.Columns, "FILE")
+	}
+	for _, r := range rows {
+		if r.ConnectedAt == nil {
+			about := r.File
+			if r.Reason != "" {
+				about += ": " + r.Reason
+			}
+			t.Row("", r.Name, "", "", r.State, "", "", "", "", about)
+			continue
+		}
+		cells := []any{r.ID, r.Name, r.Instance, r.Trust, r.State, r.Session, r.Tools, r.InFlight, ago(*r.ConnectedAt)}
+		if files {
+			cells = append(cells, "")
+		}
+		t.Row(cells...)
 	}
 	return t
 }
+
+// providerFiles is where a user's provider files lie.
+func providerFiles() string { return filepath.Join(configs.UserDir(), "providers", "NAME.toml") }
 
 // providerName is the argument of a subcommand.
 func providerName(k *call) (string, error) {
@@ -127,26 +183,6 @@ func steerProvider(done string, do func(*call, string) (int, error)) func(*call)
 		k.out.Notef("%s %s: %d", done, name, n)
 		return nil
 	}
-}
-
-func providerLog(k *call) error {
-	name, err := providerName(k)
-	if err != nil {
-		return err
-	}
-	lines, err := k.gw.ProviderLog(k.ctx, name)
-	if err != nil {
-		return err
-	}
-	if k.out.JSON {
-		return k.out.Document(list(lines))
-	}
-	for _, line := range lines {
-		if err := k.out.Printf("%s\n", cli.Clean(line)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func reloadCommand() *ucli.Command {

@@ -77,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"follow":    cmdFollow,
 			"interrupt": cmdInterrupt,
 			"ended":     cmdEnded,
+			"printed":   cmdPrinted,
 			"waits":     cmdWaits,
 			"bound":     cmdBound,
 		},
@@ -363,6 +364,21 @@ func sampleProvider() {
 	go func() { <-bound; fmt.Println("bound") }()
 	if err := p.Run(ctx); err != nil {
 		panic(err)
+	}
+}
+
+// cmdPrinted waits until what follow started has printed something.
+func cmdPrinted(ts *testscript.TestScript, _ bool, args []string) {
+	p, want := processOf(ts, args[0]), regexp.MustCompile(args[1])
+	timeout := time.After(patience)
+	for !want.MatchString(p.output.String()) {
+		select {
+		case <-p.output.wrote:
+		case <-p.ended:
+			ts.Fatalf("%s ended and printed\n%s", args[0], p.output.String())
+		case <-timeout:
+			ts.Fatalf("%s printed only\n%s", args[0], p.output.String())
+		}
 	}
 }
 

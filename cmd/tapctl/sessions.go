@@ -71,8 +71,10 @@ func stateInk(column int) func(int, string) cli.Ink {
 		switch text {
 		case "busy", "busy, foreground":
 			return cli.Yellow
-		case "idle", "idle, foreground", "bound":
+		case "idle", "idle, foreground", "bound", "running":
 			return cli.Green
+		case "failed":
+			return cli.Red
 		}
 		return cli.Dim
 	}

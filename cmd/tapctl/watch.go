@@ -185,7 +185,7 @@ func (w *watcher) draw() error {
 		return err
 	}
 	b.WriteByte('\n')
-	if err := o.Table(providersTable(w.providers), "no providers"); err != nil {
+	if err := o.Table(providersTable(providerRows(w.providers, nil)), "no providers"); err != nil {
 		return err
 	}
 	b.WriteByte('\n')

@@ -298,10 +298,21 @@ func (c *Client) steer(ctx context.Context, name, what string) (n int, err error
 	return n, err
 }
 
+// Configured lists the providers that files name, connected or not.
+func (c *Client) Configured(ctx context.Context) ([]Configured, error) {
+	return get[[]Configured](ctx, c, "/providers/configured", nil)
+}
+
 // ProviderLog returns the last lines of a provider that a file names, oldest
 // first.
-func (c *Client) ProviderLog(ctx context.Context, name string) ([]string, error) {
-	return get[[]string](ctx, c, "/providers/"+url.PathEscape(name)+"/log", nil)
+func (c *Client) ProviderLog(ctx context.Context, name string, q LogQuery) ([]string, error) {
+	return get[[]string](ctx, c, "/providers/"+url.PathEscape(name)+"/log", q.values())
+}
+
+// FollowProviderLog returns the same lines, and those to come.
+func (c *Client) FollowProviderLog(ctx context.Context, name string, q LogQuery) iter.Seq2[TimelineLine, error] {
+	q.Follow = true
+	return decoded[TimelineLine](stream(ctx, c, http.MethodGet, "/providers/"+url.PathEscape(name)+"/log", q.values(), nil))
 }
 
 // Reload makes the gateway read its files now, and returns what is wrong

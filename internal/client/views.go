@@ -56,6 +56,15 @@ type Provider struct {
 	ConnectedAt time.Time `json:"connectedAt"`
 }
 
+// Configured is a provider that a file names, connected or not.
+type Configured struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind"`
+	File   string `json:"file"`
+	State  string `json:"state"`  // running, stopped, failed, waiting
+	Reason string `json:"reason"` // why it is not running
+}
+
 // Tool is a provider's tool in a session.
 type Tool struct {
 	Name        string          `json:"name"`

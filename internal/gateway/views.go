@@ -37,6 +37,23 @@ type ProviderView struct {
 	ConnectedAt time.Time `json:"connectedAt"`
 }
 
+// ConfiguredView is a provider that a file names, whatever is connected of it.
+type ConfiguredView struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind"` // "" where the file has never been usable
+	File   string `json:"file"`
+	State  string `json:"state"`            // running, stopped, failed, waiting
+	Reason string `json:"reason,omitempty"` // why it is not running
+}
+
+// States of a provider that a file names.
+const (
+	ConfiguredRunning = "running" // in a session at least, or for all
+	ConfiguredStopped = "stopped" // by the user, or by its file
+	ConfiguredFailed  = "failed"  // somebody has to do something about it
+	ConfiguredWaiting = "waiting" // for what the reason says
+)
+
 // ToolView is a provider's tool in a session.
 type ToolView struct {
 	Name        string          `json:"name"`

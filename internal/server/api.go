@@ -102,6 +102,7 @@ func (a *api) routes() map[string]apiHandler {
 		"DELETE /persisted/{id}":                a.deletePersisted,
 		"GET /tools":                            a.tools,
 		"GET /providers":                        a.providers,
+		"GET /providers/configured":             a.configured,
 		"POST /providers/{name}/stop":           a.stopProvider,
 		"POST /providers/{name}/start":          a.steer(Supervisor.Start, "started"),
 		"POST /providers/{name}/restart":        a.steer(Supervisor.Restart, "restarted"),

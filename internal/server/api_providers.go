@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"net/http"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -15,8 +18,12 @@ type Supervisor interface {
 	Stop(name string) (int, error)
 	Start(name string) (int, error)
 	Restart(name string) (int, error)
-	// Log returns the last lines of a provider, oldest first.
-	Log(name string) ([]string, error)
+	// Configured lists what files name.
+	Configured() []gateway.ConfiguredView
+	// Lines returns a provider's lines after a number, as many as are kept, and the
+	// number to ask with next; WaitLines waits for one.
+	Lines(name string, after uint64) (lines []gateway.TimelineLine, cursor uint64, err error)
+	WaitLines(ctx context.Context, name string, after uint64) error
 	// Reload reads the files now.
 	Reload()
 }
@@ -57,16 +64,63 @@ func (a *api) steer(do func(Supervisor, string) (int, error), done string) apiHa
 	}
 }
 
+func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
+	if a.supervisor == nil {
+		return apiAnswer(w, http.StatusOK, []gateway.ConfiguredView{})
+	}
+	return apiAnswer(w, http.StatusOK, apiList(a.supervisor.Configured()))
+}
+
+// providerLog answers with the last lines of a provider, or with those and what comes.
 func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	if a.supervisor == nil {
-		return noSupervisor(name)
-	}
-	lines, err := a.supervisor.Log(name)
+	q, err := apiParams(r, "follow", "last")
 	if err != nil {
 		return err
 	}
-	return apiAnswer(w, http.StatusOK, apiList(lines))
+	follow, err := apiFlag(q, "follow")
+	if err != nil {
+		return err
+	}
+	last := math.MaxInt
+	if q.Has("last") {
+		if last, err = apiLast(q, 0); err != nil {
+			return err
+		}
+	}
+	if a.supervisor == nil {
+		return noSupervisor(name)
+	}
+	lines, cursor, err := a.supervisor.Lines(name, 0)
+	if err != nil {
+		return err
+	}
+	lines = lines[max(0, len(lines)-last):]
+	if !follow {
+		texts := make([]string, len(lines))
+		for i, l := range lines {
+			if texts[i] = l.Message; l.Source == "tapgw" {
+				texts[i] = l.Source + ": " + l.Message
+			}
+		}
+		return apiAnswer(w, http.StatusOK, texts)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.server.serving, cancel)()
+	out := newAPILines(w, r)
+	for _, l := range lines {
+		out.write(l)
+	}
+	_ = apiFollow(out, cursor, func(after uint64) ([]gateway.TimelineLine, uint64) {
+		lines, next, err := a.supervisor.Lines(name, after)
+		if err != nil {
+			cancel() // its file was removed
+			return nil, after
+		}
+		return lines, next
+	}, func(after uint64) error { return a.supervisor.WaitLines(ctx, name, after) })
+	return nil
 }
 
 // reload reads the files now and answers with what is wrong in them.

@@ -161,7 +161,10 @@ var answerCases = []answerCase{
 	{op: "POST /api/v1/providers/{name}/restart", values: "name=filed", status: 200},
 	{op: "POST /api/v1/providers/{name}/restart", values: "name=none", status: 404},
 	{op: "GET /api/v1/providers/{name}/log", values: "name=filed", status: 200},
+	{op: "GET /api/v1/providers/{name}/log", values: "name=filed?last=1&follow=1", status: 200},
+	{op: "GET /api/v1/providers/{name}/log", values: "name=filed?follow=maybe", status: 400},
 	{op: "GET /api/v1/providers/{name}/log", values: "name=none", status: 404},
+	{op: "GET /api/v1/providers/configured", status: 200},
 	{op: "GET /api/v1/pairings", values: "session=1", status: 200},
 
 	{op: "POST /api/copilot/models", status: 200},

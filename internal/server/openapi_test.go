@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -387,9 +388,18 @@ func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name)
 func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
 func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
 func (s openAPISupervisor) Reload()                          {}
-func (s openAPISupervisor) Log(name string) ([]string, error) {
+func (openAPISupervisor) Configured() []gateway.ConfiguredView {
+	return []gateway.ConfiguredView{{Name: "filed", Kind: "command", File: "/p/filed.toml", State: gateway.ConfiguredWaiting, Reason: "there is no session that it is for"}}
+}
+
+func (s openAPISupervisor) Lines(name string, after uint64) ([]gateway.TimelineLine, uint64, error) {
 	_, err := s.of(name)
-	return []string{"listening"}, err
+	lines := []gateway.TimelineLine{{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"}}
+	return lines[min(after, 1):], 1, err
+}
+
+func (openAPISupervisor) WaitLines(context.Context, string, uint64) error {
+	return gateway.ErrSessionEnded
 }
 
 var _ gateway.Host = restHost{}

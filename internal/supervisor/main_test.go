@@ -360,3 +360,15 @@ func call(s *gateway.Session, tool string) gateway.Outcome {
 	defer cancel()
 	return s.CallTool(ctx, gateway.Call{Name: tool})
 }
+
+// logged are a provider's lines, those that are not its own with who they are of.
+func logged(s *Supervisor, name string) (texts []string, err error) {
+	lines, _, err := s.Lines(name, 0)
+	for _, l := range lines {
+		if l.Source == self {
+			l.Message = self + ": " + l.Message
+		}
+		texts = append(texts, l.Message)
+	}
+	return texts, err
+}

@@ -1,10 +1,13 @@
 package supervisor
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
+
+	"tapgw/internal/gateway"
 )
 
 // What is kept of a provider's output, and how much of it goes to the log: a
@@ -23,29 +26,26 @@ type output struct {
 	names []string // what its programs called themselves when last they were connected; the loop's
 
 	mu     sync.Mutex
-	kept   []string
-	next   int // where the next line goes once kept is full
+	kept   []gateway.TimelineLine
+	seq    uint64        // of the last line
+	more   chan struct{} // closed by the next line; nil while nobody waits
+	over   bool          // no file names it any more
 	second time.Time
 	logged int // in that second
 	lost   int // not logged since
 }
 
-// self is from whom what is to be known of a provider comes, not from itself.
+// self is the source of what is to be known of a provider and not from itself.
 const self = "tapgw"
 
 // say keeps and logs what is to be known.
 func (o *output) say(line string) {
-	o.keep(self + ": " + line)
-	o.log.Warn("provider", "message", line)
+	o.log.Warn("provider", "message", o.keep(gateway.LogWarning, self, line))
 }
 
 // line keeps and logs a line that the provider printed, or of itself.
 func (o *output) line(from, line string) {
-	mark := ""
-	if from == self {
-		mark = self + ": "
-	}
-	line = strings.TrimPrefix(o.keep(mark+line), mark)
+	line = o.keep(gateway.LogInfo, from, line)
 	now := time.Now()
 	o.mu.Lock()
 	lost := 0
@@ -68,26 +68,73 @@ func (o *output) line(from, line string) {
 	}
 }
 
-// keep adds a line to the last ones, cut to what is kept of it.
-func (o *output) keep(line string) string {
+// keep adds a line to the last ones, cut to what is kept of it, and returns that.
+func (o *output) keep(level gateway.LogLevel, from, line string) string {
 	if len(line) > keptLine {
 		line = line[:keptLine] + "…"
 	}
 	line = strings.ToValidUTF8(line, "\ufffd")
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.seq++
+	kept := gateway.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
 	if len(o.kept) < keptLines {
-		o.kept = append(o.kept, line)
+		o.kept = append(o.kept, kept)
 	} else {
-		o.kept[o.next] = line
-		o.next = (o.next + 1) % keptLines
+		o.kept[(o.seq-1)%keptLines] = kept
 	}
+	o.tell()
 	return line
 }
 
-// lines are the last lines, oldest first.
-func (o *output) lines() []string {
+// tell wakes those who wait. Call with mu held.
+func (o *output) tell() {
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
+}
+
+// after are the lines after a number that are kept, oldest first, and the number to
+// ask with next.
+func (o *output) after(seq uint64) ([]gateway.TimelineLine, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append(append([]string{}, o.kept[o.next:]...), o.kept[:o.next]...)
+	var lines []gateway.TimelineLine
+	for seq = max(seq, o.seq-uint64(len(o.kept))); seq < o.seq; seq++ {
+		lines = append(lines, o.kept[seq%keptLines])
+	}
+	return lines, o.seq
+}
+
+// wait waits for a line after a number.
+func (o *output) wait(ctx context.Context, seq uint64) error {
+	o.mu.Lock()
+	if o.seq > seq {
+		o.mu.Unlock()
+		return nil
+	}
+	if o.over {
+		o.mu.Unlock()
+		return errNoFile
+	}
+	if o.more == nil {
+		o.more = make(chan struct{})
+	}
+	more := o.more
+	o.mu.Unlock()
+	select {
+	case <-more:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end lets those who wait go: no file names the provider any more.
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	o.tell()
 }

@@ -1,10 +1,13 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
@@ -67,19 +70,45 @@ func (s *Supervisor) steer(verb, name string) (n int, err error) {
 	return n, err
 }
 
-// Log returns the last lines of a provider, oldest first. The error is NOT_FOUND
-// when no file names it.
-func (s *Supervisor) Log(name string) (lines []string, err error) {
+// errNoFile ends the wait for lines of a provider whose file was removed.
+var errNoFile = errors.New("no file names the provider any more")
+
+// Lines returns what a provider printed, and what became of its processes, after a
+// number: as much as is kept, oldest first, and the number to ask with next. The
+// error is NOT_FOUND when no file names it.
+func (s *Supervisor) Lines(name string, after uint64) (lines []gateway.TimelineLine, cursor uint64, err error) {
+	o, err := s.outputOf(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	lines, cursor = o.after(after)
+	return lines, cursor, nil
+}
+
+// WaitLines waits for a line after a number, until ctx ends, the file is removed or
+// the supervisor is closed.
+func (s *Supervisor) WaitLines(ctx context.Context, name string, after uint64) error {
+	o, err := s.outputOf(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return o.wait(ctx, after)
+}
+
+func (s *Supervisor) outputOf(name string) (o *output, err error) {
 	err = unknown(name)
 	s.do(func() {
 		file, ambiguous := s.resolve("log", name)
 		if file != "" {
-			lines, err = s.output(file).lines(), nil
+			o, err = s.output(file), nil
 		} else if ambiguous != nil {
 			err = ambiguous
 		}
 	})
-	return lines, err
+	return o, err
 }
 
 // learn notes what the programs call themselves.

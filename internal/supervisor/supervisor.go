@@ -245,6 +245,7 @@ func (s *Supervisor) take(files []configs.ProviderFile) {
 	s.good = good
 	for name := range s.outputs {
 		if !s.named(name) {
+			s.outputs[name].end()
 			delete(s.outputs, name)
 			delete(s.held, name)
 		}

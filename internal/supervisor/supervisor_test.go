@@ -278,7 +278,7 @@ func TestSteer(t *testing.T) {
 		t.Errorf("start: %d, %v", n, err)
 	}
 	r.has(h, "t")
-	if lines, err := r.s.Log("a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
+	if lines, err := logged(r.s, "a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
 		t.Errorf("log: %q, %v", lines, err)
 	}
 	for name, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
@@ -286,7 +286,7 @@ func TestSteer(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := r.s.Log("nobody"); err == nil {
+	if _, err := logged(r.s, "nobody"); err == nil {
 		t.Error("there is a log of nobody")
 	}
 }
@@ -314,7 +314,7 @@ func TestSteerByWhatItCallsItself(t *testing.T) {
 		t.Errorf("stop of another: %d, %v", n, err)
 	}
 	<-ended
-	if lines, err := r.s.Log("child"); err != nil || len(lines) == 0 {
+	if lines, err := logged(r.s, "child"); err != nil || len(lines) == 0 {
 		t.Errorf("log: %q, %v", lines, err)
 	}
 	if n, err := r.s.Start("child"); n != 1 || err != nil {
@@ -330,7 +330,7 @@ func TestSteerByWhatItCallsItself(t *testing.T) {
 			t.Errorf("%s: %d, %v", verb, n, err)
 		}
 	}
-	if _, err := r.s.Log("child"); err == nil || !strings.Contains(err.Error(), "tapctl providers log a") {
+	if _, err := logged(r.s, "child"); err == nil || !strings.Contains(err.Error(), "tapctl providers log a") {
 		t.Errorf("log: %v", err)
 	}
 	r.has(h, "first", "second")
@@ -388,7 +388,7 @@ func TestCrashes(t *testing.T) {
 			if !strings.Contains(message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ") || !strings.Contains(message, tt.why) {
 				t.Errorf("the fault: %q", message)
 			}
-			lines, err := r.s.Log("a")
+			lines, err := logged(r.s, "a")
 			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") || tt.mode == "start" && !strings.Contains(text, "it is too much") {
 				t.Errorf("log %q, %v", lines, err)
 			}
@@ -450,7 +450,7 @@ func TestFlood(t *testing.T) {
 			t.Fatal(o.Text())
 		}
 	}
-	lines, err := r.s.Log("a")
+	lines, err := logged(r.s, "a")
 	size := 0
 	for _, l := range lines {
 		size += len(l)

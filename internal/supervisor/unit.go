@@ -37,6 +37,7 @@ type unit struct {
 	touch  func()       // its faults have changed
 
 	retired atomic.Bool
+	resting atomic.Pointer[error] // why it waits to be started again; nil while it runs
 	gaveUp  atomic.Pointer[error]
 	wrong   atomic.Pointer[[]configs.Fault] // with the files that it is made of
 	unbound atomic.Pointer[error]           // why it is not bound
@@ -95,8 +96,8 @@ func (u *unit) keep() {
 		failures = append(failures, now)
 		if len(failures) >= maxFailures {
 			err = fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err)
-			u.out.say(err.Error())
 			u.gaveUp.Store(&err)
+			u.out.say(err.Error())
 			u.touch()
 			u.pass.Revoke()
 			<-u.ctx.Done()
@@ -107,12 +108,16 @@ func (u *unit) keep() {
 		}
 		wait := backoff(attempt)
 		attempt++
-		u.out.say(fmt.Sprintf("%v; started again in %s", err, wait.Round(time.Millisecond)))
+		err = fmt.Errorf("%w; started again in %s", err, wait.Round(time.Millisecond))
+		u.resting.Store(&err)
+		u.out.say(err.Error())
+		u.touch()
 		select {
 		case <-time.After(wait):
 		case <-u.ctx.Done():
 			return
 		}
+		u.resting.Store(nil)
 	}
 }
 

@@ -1,0 +1,46 @@
+package supervisor
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/gateway"
+)
+
+// TestConfiguredProvidersSayHowTheyAre: whoever looks at the list knows what runs,
+// and what to do about what does not.
+func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
+	r := newRig(t)
+	r.put("ed", "kind = \"connect\"\nprefix = \"ed_\"\nsessions = \"all\"\n")
+	r.put("mine", r.file("tool", `sessions = { label = "label-mine" }`))
+	r.s.Reload()
+	is := func(name, state, reason string) {
+		t.Helper()
+		var last []gateway.ConfiguredView
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			last = r.s.Configured()
+			for _, v := range last {
+				if v.Name == name && v.State == state && strings.Contains(v.Reason, reason) && (reason == "") == (v.Reason == "") {
+					if v.File != filepath.Join(r.dir, name+".toml") {
+						t.Errorf("%s is of file %s", name, v.File)
+					}
+					return
+				}
+			}
+		}
+		t.Fatalf("%s is not %s (%s): %+v", name, state, reason, last)
+	}
+	is("ed", gateway.ConfiguredWaiting, "has not joined a session")
+	is("mine", gateway.ConfiguredWaiting, "no session that it is for")
+	_, h := r.session("mine")
+	r.has(h, "t")
+	connect(t, r, waitFile(t, r, filepath.Join(r.s.o.TokenDir, "ed.token")))
+	is("ed", gateway.ConfiguredRunning, "")
+	is("mine", gateway.ConfiguredRunning, "")
+	if _, err := r.s.Stop("mine"); err != nil {
+		t.Fatal(err)
+	}
+	is("mine", gateway.ConfiguredStopped, "tapctl providers start mine")
+}
