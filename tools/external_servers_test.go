@@ -113,7 +113,7 @@ func TestGetErrors(t *testing.T) {
 		{server, toolTest{name: "by a server", args: args{"filePaths": []string{"a.go"}}, want: "1 problems in 1 file (by gopls)\na.go:3:5: error: it is\n    broken (compiler)"}},
 		{server, toolTest{name: "none", args: args{"filePaths": []string{"ok.go"}}, files: map[string]string{"ok.go": "package x\n"}, want: "No errors in 1 file (by gopls)"}},
 		{[]string{"go", "python3"}, toolTest{name: "by compilers", args: args{"filePaths": []string{"a.go", "b.py"}}, want: "~2 problems in 2 files (by go vet; by the Python compiler (syntax only))\na.go:3:18: error: cannot use \"s\""}},
-		{[]string{"go"}, toolTest{name: "what cannot be checked", args: args{"filePaths": []string{"c.ts", "d.txt"}}, want: "No errors in 2 files (c.ts not checked: typescript-language-server is not on PATH; d.txt not checked: nothing here checks \".txt\" files)"}},
+		{[]string{"go"}, toolTest{name: "what cannot be checked", args: args{"filePaths": []string{"c.ts", "d.txt"}}, want: "No errors in 2 files (c.ts not checked: typescript-language-server is not on PATH outside of the workspace; d.txt not checked: nothing here checks \".txt\" files)"}},
 		{[]string{"python3"}, toolTest{name: "all files", args: args{}, want: "~in 3 files ("}},
 		{nil, toolTest{name: "no source", args: args{}, files: map[string]string{"x.txt": ""}, want: "There are no source files to check."}},
 		{nil, toolTest{name: "no such file", args: args{"filePaths": []string{"z.go"}}, err: "z.go does not exist"}},

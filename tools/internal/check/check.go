@@ -1,6 +1,6 @@
 // Package check finds what is wrong in source files without a language server:
-// with the language's own compiler where it is installed, which reads files and
-// runs nothing of them.
+// with the language's own compiler where it is installed outside of the workspace,
+// which reads files and runs nothing of them.
 package check
 
 import (
@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"tapgw/internal/lazyregexp"
+	"tapgw/tools/internal/program"
 	"tapgw/tools/internal/shell"
 )
 
@@ -29,25 +30,24 @@ type Problem struct {
 	Message string
 }
 
-// Files checks files of one kind, told by their ending, given as absolute paths.
+// Files checks files of one kind in a workspace, told by their ending, given as
+// absolute paths.
 // It says by what it did; an error says why they could not be checked.
-func Files(ctx context.Context, paths []string) (problems []Problem, by string, err error) {
+func Files(ctx context.Context, workspace string, paths []string) (problems []Problem, by string, err error) {
 	switch ext := filepath.Ext(paths[0]); ext {
 	case ".go":
-		if _, err := exec.LookPath("go"); err == nil {
-			if problems, err := vet(ctx, paths); err == nil {
-				return problems, "go vet", nil
-			}
+		if problems, err := vet(ctx, workspace, paths); err == nil {
+			return problems, "go vet", nil
 		}
 		return parse(paths), "the Go parser (syntax only)", nil
 	case ".py", ".pyi":
-		problems, err := compile(ctx, paths)
+		problems, err := compile(ctx, workspace, paths)
 		return problems, "the Python compiler (syntax only)", err
 	case ".js", ".mjs", ".cjs":
-		problems, err := node(ctx, paths)
+		problems, err := node(ctx, workspace, paths)
 		return problems, "node --check (syntax only)", err
 	case ".ts", ".tsx", ".mts", ".cts", ".jsx":
-		return nil, "", errors.New("typescript-language-server is not on PATH")
+		return nil, "", errors.New("typescript-language-server is not on PATH outside of the workspace")
 	default:
 		return nil, "", fmt.Errorf("nothing here checks %q files", ext)
 	}
@@ -57,11 +57,11 @@ func Files(ctx context.Context, paths []string) (problems []Problem, by string, 
 const maxOutput = 1 << 20
 
 // run runs a compiler and returns its outputs.
-func run(ctx context.Context, dir string, input []byte, argv ...string) (stdout, stderr string, ok bool, err error) {
+func run(ctx context.Context, dir string, env []string, input []byte, argv ...string) (stdout, stderr string, ok bool, err error) {
 	out, errs := shell.Output{Max: maxOutput}, shell.Output{Max: maxOutput}
 	exit, err := shell.Run(ctx, shell.Command{
 		Args: argv, Dir: dir, Input: input, Stdout: &out, Stderr: &errs,
-		Env: append(shell.Environ(), "GOTOOLCHAIN=local", "GOPROXY=off"), // to look is no reason to download
+		Env: env,
 	})
 	return out.String(), errs.String(), exit.OK(), err
 }
@@ -71,7 +71,12 @@ var vetLine = lazyregexp.New(`^(?:vet: )?(\S.*\.go):(\d+):(?:(\d+):)? (.+)$`)
 
 // vet asks about the packages of files. It fails where they belong to no module
 // that can be built here.
-func vet(ctx context.Context, paths []string) ([]Problem, error) {
+func vet(ctx context.Context, workspace string, paths []string) ([]Problem, error) {
+	path, env, err := program.Go(ctx, workspace)
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, "GOPROXY=off") // to look is no reason to download
 	var problems []Problem
 	var dirs []string
 	for _, path := range paths {
@@ -80,7 +85,7 @@ func vet(ctx context.Context, paths []string) ([]Problem, error) {
 		}
 	}
 	for _, dir := range dirs {
-		_, said, ok, err := run(ctx, dir, nil, "go", "vet", ".")
+		_, said, ok, err := run(ctx, dir, env, nil, path, "vet", "-buildvcs=false", ".")
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +109,15 @@ func vet(ctx context.Context, paths []string) ([]Problem, error) {
 		}
 	}
 	return problems, nil
+}
+
+// find finds a compiler, which is asked where there is no language server.
+func find(name, server, workspace string) (string, error) {
+	path, err := program.Find(name, workspace)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("neither %s nor %s is on PATH outside of the workspace", server, name)
+	}
+	return path, err
 }
 
 func number(s string) int {
@@ -139,15 +153,16 @@ for path in json.load(sys.stdin):
         print(json.dumps({"Path": path, "Line": 1, "Message": str(e)}))
 `
 
-func compile(ctx context.Context, paths []string) (problems []Problem, err error) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		return nil, errors.New("neither pyright-langserver nor python3 is on PATH")
+func compile(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+	python, err := find("python3", "pyright-langserver", workspace)
+	if err != nil {
+		return nil, err
 	}
 	input, err := json.Marshal(paths)
 	if err != nil {
 		return nil, err
 	}
-	out, said, ok, err := run(ctx, filepath.Dir(paths[0]), input, "python3", "-I", "-c", compiler)
+	out, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), input, python, "-I", "-c", compiler)
 	if err == nil && !ok {
 		err = fmt.Errorf("running python3: %s", strings.TrimSpace(said))
 	}
@@ -166,12 +181,13 @@ var nodeLine = lazyregexp.New(`(?m)^(?:file://)?(/.*):(\d+)$`)
 // nodeError is what it says in the end.
 var nodeError = lazyregexp.New(`(?m)^\w*Error: .*$`)
 
-func node(ctx context.Context, paths []string) (problems []Problem, err error) {
-	if _, err := exec.LookPath("node"); err != nil {
-		return nil, errors.New("neither typescript-language-server nor node is on PATH")
+func node(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+	node, err := find("node", "typescript-language-server", workspace)
+	if err != nil {
+		return nil, err
 	}
 	for _, path := range paths {
-		_, said, ok, err := run(ctx, filepath.Dir(path), nil, "node", "--check", path)
+		_, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), nil, node, "--check", path)
 		if err != nil {
 			return nil, err
 		}

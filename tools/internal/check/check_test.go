@@ -83,7 +83,7 @@ func TestFiles(t *testing.T) {
 			if tt.path != nil {
 				without(t, tt.path...)
 			}
-			got, by, err := Files(t.Context(), paths)
+			got, by, err := Files(t.Context(), filepath.Dir(paths[0]), paths)
 			if err != nil || tt.by != "" && by != tt.by || len(got) < len(tt.want) || len(tt.want) == 0 && len(got) > 0 {
 				t.Fatalf("by %s: %v, %v", by, got, err)
 			}
@@ -101,7 +101,7 @@ func TestFilesThatCannotBeChecked(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a.py": "python3", "/a.js": "node", "/a.ts": "typescript-language-server", "/a.txt": `nothing here checks ".txt"`,
 	} {
-		if _, _, err := Files(t.Context(), []string{path}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := Files(t.Context(), "/work", []string{path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -41,7 +41,7 @@ func (a *Answer) note(format string, args ...any) {
 // ask puts a question to the server of each language that has a file among paths
 // and a server here, to all at once: the first may be the slowest. It returns what
 // they answered, and which of them did.
-func ask[T any](paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error)) (all []T, answered []*lsp.Language) {
+func ask[T any](w Workspace, paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error)) (all []T, answered []*lsp.Language) {
 	type reply struct {
 		lang  *lsp.Language
 		items []T
@@ -49,7 +49,7 @@ func ask[T any](paths []string, a *Answer, question func(lang *lsp.Language) ([]
 	}
 	var replies []*reply
 	for _, lang := range lsp.Languages {
-		if slices.ContainsFunc(paths, lang.Has) && lang.Installed() {
+		if slices.ContainsFunc(paths, lang.Has) && lang.Installed(w.Tree.Dir) {
 			replies = append(replies, &reply{lang: lang})
 		}
 	}
@@ -77,7 +77,7 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		lang := lsp.Of(path)
 		of[lang] = append(of[lang], path)
 	}
-	problems, answered := ask(paths, &a, func(lang *lsp.Language) ([]lsp.Problem, error) {
+	problems, answered := ask(w, paths, &a, func(lang *lsp.Language) ([]lsp.Problem, error) {
 		return w.Servers.Problems(ctx, w.Tree.Dir, lang, w.Files, of[lang])
 	})
 	for _, p := range problems {
@@ -97,7 +97,7 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		}
 	}
 	for _, paths := range sortedValues(byEnding) {
-		problems, by, err := check.Files(ctx, paths)
+		problems, by, err := check.Files(ctx, w.Tree.Dir, paths)
 		if ctx.Err() != nil {
 			return a, ctx.Err()
 		}
@@ -125,7 +125,7 @@ func (w Workspace) Usages(ctx context.Context, symbol string, in []string) (a An
 	if len(in) == 0 {
 		langs = w.Files
 	}
-	places, answered := ask(langs, &a, func(lang *lsp.Language) (places []lsp.Place, err error) {
+	places, answered := ask(w, langs, &a, func(lang *lsp.Language) (places []lsp.Place, err error) {
 		from, err := w.declarations(ctx, lang, symbol, in)
 		for _, place := range from {
 			if err != nil {
@@ -182,7 +182,7 @@ const declares = `\b(?:func|type|var|const|let|def|class|function|interface|enum
 // Symbols tells where symbols are declared whose names contain a text.
 func (w Workspace) Symbols(ctx context.Context, symbol string) (a Answer, err error) {
 	name := last(symbol)
-	found, _ := ask(w.Files, &a, func(lang *lsp.Language) ([]lsp.Symbol, error) {
+	found, _ := ask(w, w.Files, &a, func(lang *lsp.Language) ([]lsp.Symbol, error) {
 		return w.Servers.Symbols(ctx, w.Tree.Dir, lang, w.Files, name)
 	})
 	var same, similar []string // servers guess further than that

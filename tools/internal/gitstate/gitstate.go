@@ -1,5 +1,5 @@
 // Package gitstate asks git what has changed in a directory. git is kept from
-// running anything that a repository's configuration names, as far as it lets us:
+// running anything that a repository names, in its configuration or by its files:
 // a repository may come from anywhere.
 package gitstate
 
@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
 	"tapgw/internal/proc"
+	"tapgw/tools/internal/program"
 )
 
 // State is what has changed, by path from the directory that was asked about.
@@ -26,7 +28,7 @@ func Of(ctx context.Context, dir string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	out, err := run(ctx, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--", ".")
+	out, err := run(ctx, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", onlyOurs, "--", ".")
 	if err != nil {
 		return State{}, err
 	}
@@ -40,13 +42,17 @@ func Diff(ctx context.Context, dir, name string, staged bool) (string, error) {
 	if name != "." {
 		below = name + "/"
 	}
-	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative", "--src-prefix=a/" + below, "--dst-prefix=b/" + below}
+	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", onlyOurs, "--relative", "--src-prefix=a/" + below, "--dst-prefix=b/" + below}
 	if staged {
 		args = append(args, "--cached")
 	}
 	out, err := run(ctx, dir, append(args, "--", ".")...)
 	return string(out), err
 }
+
+// onlyOurs keeps git out of submodules, whose configuration is their own: of one is
+// told that it is at another commit, not what changed in it.
+const onlyOurs = "--ignore-submodules=dirty"
 
 // words say what happened to a file, where it is more than a change.
 var words = map[byte]string{'A': " (added)", 'D': " (deleted)", 'T': " (type changed)"}
@@ -94,22 +100,85 @@ func parse(out, prefix string) (s State) {
 	return s
 }
 
+// hardened are settings that keep git from running what a repository names.
+var hardened = []string{
+	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "safe.bareRepository=explicit",
+	"diff.external=", "status.submoduleSummary=false", "diff.submodule=short", "core.quotePath=false",
+}
+
+// run asks git about a directory.
 func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	args = append([]string{"--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"}, args...)
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
-	cmd.Env = proc.Environ(map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C"})
+	options, err := switchedOff(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, dir, options, args...)
+}
+
+// switchedOff are the options that switch off what the repository's own
+// configuration names for git to run: filters, and hooks of newer versions. No
+// option does that for all of them.
+func switchedOff(ctx context.Context, dir string) (options []string, err error) {
+	out, err := ask(ctx, dir, nil, "config", "--list", "--show-scope", "-z")
+	if err != nil {
+		return nil, err
+	}
+	// SCOPE NUL KEY LF VALUE NUL, again and again.
+	fields := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		scope := fields[i]
+		if scope == "system" || scope == "global" || scope == "command" {
+			continue // the user's
+		}
+		key, _, _ := strings.Cut(fields[i+1], "\n")
+		section, rest, _ := strings.Cut(key, ".")
+		name := rest[strings.LastIndexByte(rest, '.')+1:]
+		if section != "filter" && section != "hook" {
+			continue
+		}
+		value := ""
+		switch name {
+		case "required", "enabled", "parallel":
+			value = "false"
+		}
+		if strings.ContainsAny(key, "=\n") { // such a name can't be given as an option
+			return nil, fmt.Errorf("the repository's configuration has the key %q, which can't be switched off: remove it", key)
+		}
+		options = append(options, "-c", key+"="+value)
+	}
+	return options, nil
+}
+
+// ask runs git as it is told. It runs outside of the directory, in case that a
+// version manager's shim stands for git, and is found outside of it.
+func ask(ctx context.Context, dir string, options []string, args ...string) ([]byte, error) {
+	path, err := program.Find("git", dir)
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, errors.New("git is not installed")
+	} else if err != nil {
+		return nil, err
+	}
+	all := []string{"-C", dir, "--no-pager", "--no-optional-locks"}
+	for _, setting := range hardened {
+		all = append(all, "-c", setting)
+	}
+	cmd := exec.CommandContext(ctx, path, slices.Concat(all, options, args)...)
+	cmd.Dir = program.Dir
+	cmd.Env = proc.Environ(map[string]string{
+		"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C",
+		// Objects that are not here stay away: to fetch them runs what a URL names.
+		"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
+		"PATH": program.Path(dir),
+	})
 	cmd.WaitDelay = time.Second
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	switch {
 	case err == nil:
 		return out.Bytes(), nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, errors.New("git is not installed")
 	case stderr.Len() > 0:
 		line, _, _ := strings.Cut(stderr.String(), "\n")
 		return nil, errors.New("git says: " + line)

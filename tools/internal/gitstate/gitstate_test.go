@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,22 +77,115 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestNothingIsRun asks a repository whose configuration names commands.
+// TestNothingIsRun asks repositories whose files and configuration name commands.
 func TestNothingIsRun(t *testing.T) {
-	dir := repository(t, append(changed, "config core.fsmonitor touch${IFS}ran", "config diff.external touch${IFS}ran", "@.git/hooks/post-index-change=#!/bin/sh\ntouch ran\n", "@.gitattributes=* diff=x\n", "config diff.x.textconv touch${IFS}ran;cat", "config diff.x.command touch${IFS}ran")...)
-	if err := os.Chmod(filepath.Join(dir, ".git/hooks/post-index-change"), 0o755); err != nil {
+	ran := filepath.Join(t.TempDir(), "ran")
+	t.Setenv("RAN", ran)
+	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")
+	filters := "@.gitattributes=* filter=x diff=x\n"
+	for name, steps := range map[string][]string{
+		"monitor and diff": {"config core.fsmonitor " + touch, "config diff.external " + touch, "config diff.x.textconv " + touch, "config diff.x.command " + touch, filters},
+		"pager":            {"config core.pager " + touch, "config pager.status true", "config pager.diff " + touch},
+		"clean filter":     {"config filter.x.clean " + touch, "config filter.x.required true", filters},
+		"process filter":   {"config filter.x.process " + touch, filters},
+		"included":         {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config include.path ../inc", filters},
+		"included if":      {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config includeIf.onbranch:main.path ../inc", filters},
+		"of the worktree":  {"config extensions.worktreeConfig true", "config --worktree filter.x.clean " + touch, filters},
+		"a strange name":   {"config filter.X.y.Z.clean " + touch, "@.gitattributes=* filter=X.y.Z\n"},
+		"by attributes":    {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
+		"configured hook":  {"config hook.x.event post-index-change", "config hook.x.command " + touch},
+		"missing objects": {
+			"config extensions.partialClone origin", "config remote.origin.promisor true", "config remote.origin.url ext::" + touch,
+			"config protocol.ext.allow always", "config core.sshCommand " + touch, "config remote.origin.uploadpack " + touch,
+		},
+		"missing objects, near": {
+			"config extensions.partialClone origin", "config remote.origin.promisor true", "config remote.origin.url /",
+			"config remote.origin.uploadpack " + touch,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := repository(t, append(slices.Clone(changed), steps...)...)
+			hook := script(t, filepath.Join(dir, ".git/hooks/post-index-change"), "#!/bin/sh\ntouch "+ran+"\n")
+			if strings.HasPrefix(name, "missing") {
+				forget(t, dir)
+			}
+			t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+			script(t, filepath.Join(dir, "bin", "git"), "#!/bin/sh\ntouch "+ran+"\n")
+			// What changed looks as if it might not have, which is when git filters.
+			if err := os.WriteFile(filepath.Join(dir, "b"), []byte("3\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Of(t.Context(), dir); err != nil {
+				t.Fatal(err)
+			}
+			for _, staged := range []bool{true, false} {
+				diff, err := Diff(t.Context(), dir, ".", staged)
+				if !strings.HasPrefix(name, "missing") && (err != nil || !strings.Contains(diff, "+")) {
+					t.Errorf("staged %v: %q, %v", staged, diff, err)
+				}
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Errorf("a command of the repository was run (%s)", hook)
+				_ = os.Remove(ran)
+			}
+		})
+	}
+}
+
+// forget removes the objects of a repository's commits, as a partial clone lacks
+// them.
+func forget(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command("git", "rev-parse", "HEAD:b", "HEAD:a")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Of(t.Context(), dir); err != nil {
+	for id := range strings.FieldsSeq(string(out)) {
+		_ = os.Remove(filepath.Join(dir, ".git/objects", id[:2], id[2:]))
+	}
+}
+
+// script writes a program.
+func script(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, staged := range []bool{true, false} {
-		if diff, err := Diff(t.Context(), dir, ".", staged); err != nil || !strings.Contains(diff, "+") {
-			t.Errorf("staged %v: %q, %v", staged, diff, err)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What a name can't switch off is not run either: nothing is.
+func TestNoOptionSwitchesItOff(t *testing.T) {
+	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
+	if _, err := Of(t.Context(), dir); err == nil || !strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A submodule and a repository that lies bare in the workspace have a configuration
+// of their own.
+func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")
+	sub := repository(t, "@.gitattributes=* filter=x\n", "@f=1\n", "add .", "commit -q -m x")
+	dir := repository(t, append(slices.Clone(changed), "-c protocol.file.allow=always submodule --quiet add "+sub+" sm", "commit -q -m sm",
+		"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
+		"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
+	for _, at := range []string{".", "bare.git"} {
+		_, err := Of(t.Context(), filepath.Join(dir, at))
+		if at == "." && err != nil {
+			t.Error(err)
 		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("a command of the repository was run")
+		_, _ = Diff(t.Context(), filepath.Join(dir, at), ".", false)
+		if _, err := os.Stat(ran); err == nil {
+			t.Errorf("%s: a command of the repository was run", at)
+			_ = os.Remove(ran)
+		}
 	}
 }
 

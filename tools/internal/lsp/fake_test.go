@@ -53,6 +53,7 @@ func fakeLanguage(t *testing.T, temper string) *Language {
 // query is "log".
 type fakeServer struct {
 	temper string
+	root   string        // of the workspace, a URI: set before anything else is asked
 	ready  chan struct{} // closed when conn is set
 	conn   *jsonrpc.Conn
 
@@ -146,12 +147,14 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 	<-s.ready
 	var p struct {
 		Query        string
+		RootURI      string
 		TextDocument struct{ URI string }
 		Position     position
 	}
 	_ = json.Unmarshal(params, &p)
 	switch method {
 	case "initialize":
+		s.root = p.RootURI
 		capabilities := object{}
 		if s.temper == "answers" {
 			capabilities["diagnosticProvider"] = object{}
@@ -173,23 +176,22 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 		case p.Query == "settings":
 			var settings []any
 			err := s.conn.Call(ctx, "workspace/configuration", object{"items": []any{object{"section": "fakels"}, object{"section": "x"}}}, &settings)
-			return []any{symbol(fmt.Sprint(settings, err))}, nil
+			return []any{s.symbol(fmt.Sprint(settings, err))}, nil
 		case p.Query == "unknown request":
-			return []any{symbol(fmt.Sprint(s.conn.Call(ctx, "no/such", nil, nil)))}, nil
+			return []any{s.symbol(fmt.Sprint(s.conn.Call(ctx, "no/such", nil, nil)))}, nil
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var all []any
 		for _, line := range s.log {
-			all = append(all, symbol(line))
+			all = append(all, s.symbol(line))
 		}
 		return append(all, object{"name": "outside", "location": object{"uri": "file:///elsewhere.fake"}}), nil
 	}
 	return nil, nil
 }
 
-// symbol is one in the workspace, which is the directory of the process.
-func symbol(name string) any {
-	dir, _ := os.Getwd()
-	return object{"name": name, "kind": 12, "location": object{"uri": uriOf(filepath.Join(dir, "a.fake")), "range": object{"start": position{4, 2}}}}
+// symbol is one in the workspace.
+func (s *fakeServer) symbol(name string) any {
+	return object{"name": name, "kind": 12, "location": object{"uri": s.root + "/a.fake", "range": object{"start": position{4, 2}}}}
 }

@@ -9,12 +9,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"tapgw/tools/internal/program"
 )
 
 // Language is a language that there is a server for.
@@ -25,6 +28,10 @@ type Language struct {
 	suffixes map[string]string // of files: their language id
 	projects []string          // files that matter to the server besides
 	options  func(server string) map[string]any
+	// ready says why a server that was found can't be used; nil: it always can.
+	ready func(server string) error
+	// environ is the environment of the server; nil: [program.Environ].
+	environ func(ctx context.Context, workspace string) ([]string, error)
 	// diagnose asks what is wrong in an open file in a way of the server's own.
 	diagnose func(ctx context.Context, s *server, path string) ([]diagnostic, error)
 }
@@ -36,7 +43,17 @@ var Languages = []*Language{
 		suffixes: map[string]string{".go": "go"},
 		projects: []string{"go.mod", "go.sum", "go.work"},
 		options: func(string) map[string]any {
-			return map[string]any{"pullDiagnostics": true, "symbolScope": "workspace", "symbolStyle": "Dynamic"}
+			return map[string]any{
+				"pullDiagnostics": true, "symbolScope": "workspace", "symbolStyle": "Dynamic",
+				"buildFlags": []string{"-buildvcs=false"}, // else go asks git, which runs what the repository names
+			}
+		},
+		environ: func(ctx context.Context, workspace string) ([]string, error) {
+			_, env, err := program.Go(ctx, workspace)
+			if errors.Is(err, exec.ErrNotFound) { // gopls says so itself, of what needs it
+				return program.Environ(workspace), nil
+			}
+			return env, err
 		},
 	},
 	{
@@ -52,6 +69,12 @@ var Languages = []*Language{
 		},
 		projects: []string{"package.json", "tsconfig.json", "jsconfig.json"},
 		options:  bundledTypeScript,
+		ready: func(server string) error {
+			if compiler(server) == "" {
+				return errors.New("no compiler is installed beside it, and that of the workspace is not run: npm install -g typescript")
+			}
+			return nil
+		},
 		diagnose: askTypeScript,
 	},
 }
@@ -74,18 +97,27 @@ func (l *Language) matters(path string) bool {
 	return l.Has(path) || slices.Contains(l.projects, filepath.Base(path))
 }
 
-// Installed reports whether the server is on PATH.
-func (l *Language) Installed() bool {
-	_, err := exec.LookPath(l.Server)
+// Installed reports whether the server is on PATH, outside of a workspace.
+func (l *Language) Installed(workspace string) bool {
+	_, err := program.Find(l.Server, workspace)
 	return err == nil
 }
 
 // bundledTypeScript names the compiler that was installed beside the server: one
-// that a workspace brings is code that nobody has agreed to run.
+// that a workspace brings is code that nobody has agreed to run. Nor are types
+// fetched for what it imports.
 func bundledTypeScript(server string) map[string]any {
+	return map[string]any{
+		"tsserver":                          map[string]any{"path": compiler(server)},
+		"disableAutomaticTypingAcquisition": true,
+	}
+}
+
+// compiler finds the compiler that was installed beside a server, "" for none.
+func compiler(server string) string {
 	real, err := filepath.EvalSymlinks(server)
 	if err != nil {
-		return nil
+		return ""
 	}
 	for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if !strings.HasSuffix(dir, "node_modules") {
@@ -93,10 +125,10 @@ func bundledTypeScript(server string) map[string]any {
 		}
 		lib := filepath.Join(dir, "typescript", "lib", "tsserver.js")
 		if _, err := os.Stat(lib); err == nil {
-			return map[string]any{"tsserver": map[string]any{"path": lib}}
+			return lib
 		}
 	}
-	return nil
+	return ""
 }
 
 // askTypeScript asks the compiler behind the server, which answers when it knows;

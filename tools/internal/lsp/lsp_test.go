@@ -176,8 +176,8 @@ func TestServerThatFails(t *testing.T) {
 	t.Run("not installed", func(t *testing.T) {
 		lang := &Language{Server: "no-such-server"}
 		p, root, files, _ := space(t)
-		if _, err := p.Symbols(t.Context(), root, lang, files, "x"); err == nil || lang.Installed() {
-			t.Errorf("error %v, installed %v", err, lang.Installed())
+		if _, err := p.Symbols(t.Context(), root, lang, files, "x"); err == nil || lang.Installed(root) {
+			t.Errorf("error %v, installed %v", err, lang.Installed(root))
 		}
 	})
 }
@@ -316,10 +316,10 @@ func TestLanguages(t *testing.T) {
 		t.Fatal(err)
 	}
 	real, _ := filepath.EvalSymlinks(lib)
-	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[tsserver:map[path:%s]]", real) {
+	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true tsserver:map[path:%s]]", real) {
 		t.Errorf("got %s", got)
 	}
-	if got := bundledTypeScript("/bin/sh"); got != nil {
-		t.Errorf("got %v", got)
+	if err := Of("x.ts").ready("/bin/sh"); err == nil || !strings.Contains(err.Error(), "that of the workspace is not run") {
+		t.Errorf("without one beside it: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"tapgw/internal/jsonrpc"
 	"tapgw/internal/proc"
+	"tapgw/tools/internal/program"
 	"tapgw/tools/internal/shell"
 )
 
@@ -51,14 +51,25 @@ type fileStamp struct {
 
 // start starts a server and greets it. ctx bounds that.
 func start(ctx context.Context, lang *Language, root string) (*server, error) {
-	path, err := exec.LookPath(lang.Server)
+	path, err := program.Find(lang.Server, root)
 	if err != nil {
 		return nil, err
+	}
+	if lang.ready != nil {
+		if err := lang.ready(path); err != nil {
+			return nil, err
+		}
+	}
+	env := program.Environ(root)
+	if lang.environ != nil {
+		if env, err = lang.environ(ctx, root); err != nil {
+			return nil, err
+		}
 	}
 	s := &server{lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{})}
 	s.turn <- struct{}{}
 	out, in := io.Pipe()
-	s.process, err = proc.Start(proc.Command{Path: path, Args: lang.args, Dir: root, Env: shell.Environ(), Stdout: in, Grace: stopGrace})
+	s.process, err = proc.Start(proc.Command{Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in, Grace: stopGrace})
 	if err != nil {
 		return nil, err
 	}

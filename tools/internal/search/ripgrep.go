@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/internal/proc"
+	"tapgw/tools/internal/program"
 )
 
 // run starts ripgrep in the tree and hands its output to read, which may stop
@@ -22,7 +23,7 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.Ripgrep, args...)
 	cmd.Dir = t.Dir
-	cmd.Env = proc.Environ(nil)
+	cmd.Env = proc.Environ(map[string]string{"PATH": program.Path(t.Dir)})
 	cmd.WaitDelay = time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

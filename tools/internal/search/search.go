@@ -9,7 +9,8 @@ package search
 
 import (
 	"io/fs"
-	"os/exec"
+
+	"tapgw/tools/internal/program"
 )
 
 // Tree is a directory to search.
@@ -23,9 +24,10 @@ type Tree struct {
 // MaxFile is the size of the largest file whose text is searched.
 const MaxFile = 16 << 20
 
-// Open returns the tree of a directory, with ripgrep if that is on PATH.
+// Open returns the tree of a directory, with ripgrep if that is on PATH outside of
+// it.
 func Open(dir string, fsys fs.FS) Tree {
-	rg, err := exec.LookPath("rg")
+	rg, err := program.Find("rg", dir)
 	if err != nil {
 		rg = ""
 	}
