@@ -23,7 +23,7 @@ type sessionOnly struct{}
 func (sessionOnly) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (sessionOnly) Send(context.Context, gateway.Prompt) error             { return nil }
 func (sessionOnly) Log(gateway.LogLevel, string)                           {}
-func (sessionOnly) Interrupt(context.Context, string) error                { return nil }
+func (sessionOnly) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (sessionOnly) Close(context.Context, string) error                    { return nil }
 
 // runEmbedded is a gateway with its caller in the same process: it prints URL

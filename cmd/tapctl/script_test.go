@@ -75,6 +75,8 @@ func TestScripts(t *testing.T) {
 			"oneline":   cmdOneLine,
 			"prefix":    cmdPrefix,
 			"follow":    cmdFollow,
+			"begin":     cmdBegin,
+			"calls":     cmdCalls,
 			"interrupt": cmdInterrupt,
 			"ended":     cmdEnded,
 			"printed":   cmdPrinted,
@@ -220,12 +222,23 @@ func cmdFollow(ts *testscript.TestScript, _ bool, args []string) {
 	}, append(args[1:], "-v")...)
 }
 
+// cmdBegin starts a command under a name, and waits until its stderr matches.
+func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile("(?m)" + args[1])
+	start(ts, args[0], func(_, stderr string) bool { return pattern.MatchString(stderr) }, args[2:]...)
+}
+
+// cmdCalls waits until providers work on so many calls.
+func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
+	awaitProviders(ts, args[0], func(p client.Provider) int { return p.InFlight })
+}
+
 func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(processOf(ts, args[0]).cmd.Process.Signal(os.Interrupt))
 }
 
 // cmdEnded waits for what follow started to end with an exit code; what it
-// printed is in NAME.out.
+// printed is in NAME.out and NAME.err.
 func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
 	p := processOf(ts, args[1])
 	if !p.wait() {
@@ -235,6 +248,7 @@ func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s: exit code %s, want %s\n%s", args[1], got, args[0], p.errors.String())
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]+".out"), []byte(p.output.String()), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]+".err"), []byte(p.errors.String()), 0o600))
 }
 
 // cmdExits runs a program that must end with an exit code.
@@ -402,7 +416,17 @@ func cmdWaits(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdBound waits until so many providers are bound.
 func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
+	awaitProviders(ts, args[0], func(p client.Provider) int {
+		if p.State == "bound" {
+			return 1
+		}
+		return 0
+	})
+}
+
+// awaitProviders waits until the providers' counts make so many.
+func awaitProviders(ts *testscript.TestScript, total string, count func(client.Provider) int) {
+	want, err := strconv.Atoi(total)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -414,9 +438,7 @@ func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		n := 0
 		for _, p := range all {
-			if p.State == "bound" {
-				n++
-			}
+			n += count(p)
 		}
 		if n == want {
 			return

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -17,6 +20,8 @@ func sessionsQueryCommand() *ucli.Command {
 		Description: `The answer goes to stdout, what tools do to stderr. With --json each callback of
 the turn is a line, and the last is {"done":true}. Only what comes of this prompt is
 shown, also while others wait or steer. What is attached the session may read.
+Ctrl-C interrupts the turn; where it has not begun, or is one that the prompt came
+into, it says how to stop it. A second Ctrl-C leaves at once.
 
 Examples:
   tapctl sessions query 'what changed since yesterday?'
@@ -73,11 +78,25 @@ func querySession(k *call) error {
 	if !k.out.JSON {
 		defer k.tellQuestions(id)()
 	}
-	turn := &turn{out: k.out}
-	for line, err := range k.gw.QueryPrompt(k.ctx, id, p) {
+	turn := &turn{out: k.out, shared: mode == client.ModeImmediate}
+	if s, err := k.gw.Session(k.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
+		turn.shared = true // such a host does not say what comes of which prompt
+	}
+	following, leave := context.WithCancelCause(context.WithoutCancel(k.ctx)) // Ctrl-C stops the turn first
+	defer leave(nil)
+	defer context.AfterFunc(k.ctx, func() {
+		if !k.stopTurn(id, turn) {
+			leave(context.Cause(k.ctx))
+		}
+	})()
+	for line, err := range k.gw.QueryPrompt(following, id, p) {
+		if err != nil && k.ctx.Err() != nil {
+			return leftBehind(err, id)
+		}
 		if err != nil {
 			return err
 		}
+		turn.begun.Store(!line.Done)
 		if k.out.JSON {
 			err = k.out.Line(line.Raw)
 		} else {
@@ -93,11 +112,37 @@ func querySession(k *call) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: "the gateway went away before the turn ended; see tapctl status"}
 }
 
+// stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether its end is
+// to come. A turn that is not the prompt's own it leaves alone.
+func (k *call) stopTurn(id string, t *turn) bool {
+	if !t.begun.Load() || t.shared || errors.Is(k.ctx.Err(), context.DeadlineExceeded) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shortTimeout)
+	defer cancel()
+	dropped, err := k.gw.Interrupt(ctx, id, "Ctrl-C in tapctl sessions query")
+	if err != nil {
+		k.out.Notef("the turn is not interrupted: %v", err)
+		return false
+	}
+	k.tellDropped(dropped)
+	return true
+}
+
+// leftBehind is how a query ends that nobody waits for and that goes on.
+func leftBehind(err error, id string) error {
+	e := *cli.AsError(err)
+	e.Message += "; the session goes on with the prompt: to stop it, tapctl sessions interrupt " + id
+	return &e
+}
+
 // turn shows a turn to people: the answer on stdout, the rest on stderr.
 type turn struct {
 	out      *cli.Output
 	streamed string // the message whose parts were shown
 	midline  bool
+	begun    atomic.Bool // something came of the prompt
+	shared   bool        // with other prompts
 }
 
 func (t *turn) show(l client.LiveLine) error {
@@ -149,13 +194,18 @@ func (t *turn) note(format string, args ...any) {
 
 // end returns how the turn ended.
 func (t *turn) end(k *call, last client.LiveLine) error {
+	stopped := k.ctx.Err() != nil
 	if k.out.JSON {
-		if last.Error != nil {
+		if last.Error != nil || stopped {
 			return cli.Reported(cli.ExitFailed) // the line says it
 		}
 		return nil
 	}
-	if err := t.newline(); err != nil || last.Error == nil {
+	err := t.newline()
+	switch {
+	case stopped:
+		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled: the turn was interrupted"}
+	case err != nil || last.Error == nil:
 		return err
 	}
 	return &cli.Error{Exit: cli.ExitFailed, Code: last.Error.Code, Message: "the turn failed: " + last.Error.Message}

@@ -77,10 +77,13 @@ func stopAll(k *call) error {
 
 func interruptCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "interrupt",
-		Usage:        "stop a session's turn and cancel its tool calls",
-		ArgsUsage:    "[ID]",
-		Description:  "Examples:\n  tapctl sessions interrupt 3f2a --reason 'wrong branch'",
+		Name:      "interrupt",
+		Usage:     "stop a session's turn and cancel its tool calls",
+		ArgsUsage: "[ID]",
+		Description: `Prompts that waited behind the turn are dropped with it: it says which.
+
+Examples:
+  tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
 		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
 		BashComplete: completeSession(),
 		Action: short(1, func(k *call) error {
@@ -88,11 +91,26 @@ func interruptCommand() *ucli.Command {
 			if err != nil {
 				return err
 			}
-			if err := k.gw.Interrupt(k.ctx, id, k.String("reason")); err != nil {
+			dropped, err := k.gw.Interrupt(k.ctx, id, k.String("reason"))
+			if err != nil {
 				return err
 			}
+			if k.out.JSON && len(dropped) > 0 {
+				return k.out.Document(struct {
+					ID      string   `json:"id"`
+					Dropped []string `json:"dropped"`
+				}{id, dropped})
+			}
+			k.tellDropped(dropped)
 			return k.done(id, "interrupted")
 		}),
+	}
+}
+
+// tellDropped says which prompts were dropped with a turn.
+func (k *call) tellDropped(dropped []string) {
+	for _, text := range dropped {
+		k.out.Notef("dropped, it waited for its turn: %s", cli.Clean(text))
 	}
 }
 

@@ -30,7 +30,7 @@ func toolsCommand() *ucli.Command {
 			{
 				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
 				Description: `The call goes through the same checks, gates and limits. It prints what the tool
-returned; exit code 1 when the call failed.
+returned; exit code 1 when the call failed. Ctrl-C cancels it.
 
 Examples:
   tapctl tools call hello --args '{"name":"you"}'
@@ -105,7 +105,7 @@ func callTool(k *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := k.gw.Call(k.ctx, id, name, args, 0)
+	r, err := k.gw.Call(k.ctx, id, name, args, 0) // given up it is cancelled, and the provider told
 	exit := cli.ExitFailed
 	if err != nil {
 		e := cli.AsError(err)

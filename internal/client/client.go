@@ -172,9 +172,14 @@ func (c *Client) Live(ctx context.Context, id string) iter.Seq2[LiveLine, error]
 	return live(stream(ctx, c, http.MethodGet, sessionPath(id, "live"), nil, nil))
 }
 
-// Interrupt stops a session's turn.
-func (c *Client) Interrupt(ctx context.Context, id, reason string) error {
-	return c.do(ctx, http.MethodPost, sessionPath(id, "interrupt"), nil, map[string]string{"reason": reason}, nil)
+// Interrupt stops a session's turn, and returns the beginnings of the prompts that
+// waited and are dropped with it.
+func (c *Client) Interrupt(ctx context.Context, id, reason string) (dropped []string, err error) {
+	var answer struct {
+		Dropped []string `json:"dropped"`
+	}
+	err = c.do(ctx, http.MethodPost, sessionPath(id, "interrupt"), nil, map[string]string{"reason": reason}, &answer)
+	return answer.Dropped, err
 }
 
 // Foreground makes a session the foreground one.

@@ -157,7 +157,7 @@ func TestRequests(t *testing.T) {
 		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`, func() (any, error) { return c.Start(ctx, StartRequest{Host: "local", CWD: "/d"}) }, "a"},
 		{`{}`, "DELETE /api/v1/sessions/a", func() (any, error) { return nil, c.Stop(ctx, "a") }, nil},
 		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`, func() (any, error) { return nil, c.Send(ctx, "a", "hi", ModeImmediate) }, nil},
-		{`{}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`, func() (any, error) { return nil, c.Interrupt(ctx, "a", "why") }, nil},
+		{`{"dropped":["b"]}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`, func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
 		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") }, nil},
 		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`, func() (any, error) { return c.Push(ctx, "a", Push{Event: "x", Level: "keep"}) }, Receipt{Seq: 1, Fate: FateStored}},
 		{`[{"stream":"s"}]`, `GET /api/v1/sessions/a/history?last=5&since=2026-01-02T02%3A04%3A05Z&stream=s&stream=t%40p`,

@@ -147,7 +147,7 @@ func TestRuntimeDown(t *testing.T) {
 		g.signal(syscall.SIGKILL)
 		s.tool("quick", text("here I am"))
 		s.host.Log(gateway.LogInfo, "a line meanwhile")
-		if err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil && !strings.Contains(err.Error(), "the Copilot runtime ended") {
+		if _, err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil && !strings.Contains(err.Error(), "the Copilot runtime ended") {
 			t.Errorf("interrupting: %v", err)
 		}
 		n := s.idles()

@@ -385,7 +385,7 @@ func (t *turn) syncedUpTo(id string) {
 	if t.held {
 		why := "the Copilot runtime lost the prompt"
 		if t.interrupted {
-			why = interruptedBefore
+			why = gateway.InterruptedBefore
 		}
 		t.s.abandoned(t.s.drop(lost), why)
 		t.recheck()

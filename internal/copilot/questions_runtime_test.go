@@ -316,7 +316,7 @@ func TestAskUser(t *testing.T) {
 	// Interrupted while it asks: the question goes, the session stays.
 	turn = h.asking(`call:ask_user {"question":"Still there?"}`)
 	q = h.asked(h.s)
-	if err := h.s.Interrupt(h.r.ctx, "enough"); err != nil {
+	if _, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil {
 		t.Error(err)
 	}
 	if said := <-turn; !strings.Contains(said, "END interrupted") {

@@ -107,7 +107,7 @@ var errEnded = errors.New("the session has ended")
 // info describes the session to the gateway, once it is in the runtime.
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
-		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, LiveTools: true,
+		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true,
 		Transforms: !s.replaced(), CachesPrompt: !s.replaced(), RuntimeEvents: true,
 		Turns: true, Attachments: true,
 		Tools: s.ownTools,
@@ -426,9 +426,9 @@ func (s *session) stale(c *conn) bool {
 
 // Interrupt implements [gateway.Host]. It stops the turn, and prompts that wait
 // for it are gone: the runtime empties its queue.
-func (s *session) Interrupt(ctx context.Context, _ string) error {
+func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, err error) {
 	if err := s.sending.lock(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer s.sending.unlock()
 	s.mu.Lock()
@@ -436,17 +436,21 @@ func (s *session) Interrupt(ctx context.Context, _ string) error {
 	waiting := append([]*sentPrompt(nil), s.sent...)
 	s.mu.Unlock()
 	if c == nil {
-		return nil // the turn died with the runtime
+		return nil, nil // the turn died with the runtime
 	}
 	switch err := tell(ctx, c.p, askTimeout, c.sdk.Abort); {
 	case err != nil && c.p.isGone():
-		return nil // as above
+		return nil, nil // as above
 	case err != nil:
-		return fmt.Errorf("aborting the turn: %w", err)
+		return nil, fmt.Errorf("aborting the turn: %w", err)
 	}
-	s.abandoned(s.drop(waiting), interruptedBefore)
+	gone := s.drop(waiting)
+	s.abandoned(gone, gateway.InterruptedBefore)
 	s.items.push(item{gen: c.gen, recheck: true})
-	return nil
+	for _, p := range gone {
+		dropped = append(dropped, p.shown)
+	}
+	return dropped, nil
 }
 
 // Close implements [gateway.Host]. What the session said stays on disk.

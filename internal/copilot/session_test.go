@@ -335,7 +335,7 @@ func TestInterruptCancelsCalls(t *testing.T) {
 	s.send("call:slow")
 	within(t, started, "the call")
 	s.send("never to begin")
-	if err := s.host.Interrupt(g.ctx, "a person said so"); err != nil {
+	if _, err := s.host.Interrupt(g.ctx, "a person said so"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, cancelled, "the call's end")

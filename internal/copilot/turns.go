@@ -10,9 +10,6 @@ import (
 // DefaultMaxTurnTime is how long a turn may take.
 const DefaultMaxTurnTime = 2 * time.Hour
 
-// interruptedBefore is why nothing comes of a prompt that waited.
-const interruptedBefore = "interrupted before its turn"
-
 // run is what comes of a prompt, and of those that were steered into it. Only the
 // pump touches it.
 type run struct {
@@ -84,8 +81,12 @@ func (t *turn) overtime(number int) {
 func (t *turn) stop(why string) {
 	t.emit(gateway.Event{SessionError: "the turn is stopped: " + why})
 	t.s.r.spawn(func() {
-		if err := t.s.Interrupt(t.s.ctx, "past its budget"); err != nil {
+		dropped, err := t.s.Interrupt(t.s.ctx, "past its budget")
+		if err != nil {
 			t.s.log.Warn("stopping a turn past its budget", "error", err)
+		}
+		if len(dropped) > 0 {
+			t.s.note(gateway.LogWarning, gateway.DroppedPrompts(dropped))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -147,8 +148,8 @@ func TestTurnsOfOneSession(t *testing.T) {
 	// Interrupted, with others waiting: none begins, and each learns why.
 	running, waiting := follow(user(`call:hang {"x":"1"}`)), follow(user("never"))
 	<-p.hanging
-	if err := h.s.Interrupt(h.r.ctx, "enough"); err != nil {
-		t.Error(err)
+	if dropped, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil || !slices.Equal(dropped, []string{"never"}) {
+		t.Errorf("dropped %q, %v", dropped, err)
 	}
 	if got := <-running; !strings.HasSuffix(got, "||interrupted") {
 		t.Errorf("interrupted: %q", got)
@@ -247,7 +248,7 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 				h.t.Errorf("%s: %v", id, err)
 				return
 			}
-			if err := s.Interrupt(ctx, "the storm"); err != nil {
+			if _, err := s.Interrupt(ctx, "the storm"); err != nil {
 				h.t.Errorf("%s: %v", id, err)
 			}
 			if said, _, end := answerOf(ctx, behind); said != "" || fmt.Sprint(end) != "interrupted before its turn" {

@@ -135,7 +135,7 @@ func (s *Session) needHooks() *unaskedError {
 func (s *Session) stopUnasked() {
 	ctx, cancel := context.WithTimeout(s.ctx, hooksTimeout)
 	defer cancel()
-	_ = s.Interrupt(ctx, "hooks and gates can't be asked")
+	_, _ = s.Interrupt(ctx, "hooks and gates can't be asked")
 }
 
 // hookedBy are the sessions into which a hello brings something to be asked about.

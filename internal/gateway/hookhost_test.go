@@ -31,9 +31,9 @@ func (h *hookHost) NeedHooks(context.Context) error {
 	return h.err
 }
 
-func (h *hookHost) Interrupt(context.Context, string) error {
+func (h *hookHost) Interrupt(context.Context, string) ([]string, error) {
 	h.interrupted++
-	return nil
+	return nil, nil
 }
 
 func (h *hookHost) register(t *testing.T, g *Gateway, id string) {

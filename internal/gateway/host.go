@@ -21,8 +21,10 @@ type Host interface {
 	Send(ctx context.Context, p Prompt) error
 	// Log shows a line in the session's own timeline. It must not block.
 	Log(level LogLevel, message string)
-	// Interrupt stops the turn that runs. Calls in flight were already ended.
-	Interrupt(ctx context.Context, reason string) error
+	// Interrupt stops the turn that runs, and returns the texts of the prompts that
+	// waited behind it, where the host drops them with it. Calls in flight were
+	// already ended, but see [HostInfo].StopsFirst.
+	Interrupt(ctx context.Context, reason string) (dropped []string, err error)
 	// Close ends the session. It is called once, after the providers were told.
 	Close(ctx context.Context, reason string) error
 }
@@ -73,7 +75,7 @@ type HostCalls interface {
 	Idle()
 	// TurnEnded says that nothing more comes of prompts, by [Prompt].ID, and
 	// why if they were cut short. Hosts with [HostInfo].Turns call it once for
-	// each prompt that they took.
+	// each prompt that they took, others for those that will not begin.
 	TurnEnded(prompts []string, cut string)
 	// Note adds a line of the host's own to the session's timeline here; the
 	// host shows it in its own, if it has one.
@@ -136,6 +138,10 @@ type HostInfo struct {
 	Turns bool
 	// Attachments: a prompt may bring files and request headers.
 	Attachments bool
+	// StopsFirst: an interrupt stops the turn before its calls end, since what runs
+	// it goes on at once with a call that ended. Without it they end first, for a
+	// host that stops a turn when its calls have ended.
+	StopsFirst bool
 	// CachesPrompt: the host keeps what Transform said until it is given its
 	// tools again, so a change of a section is a reason to give them.
 	CachesPrompt bool

@@ -34,7 +34,7 @@ func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Sessi
 	h.ready.Add(1)
 	defer h.ready.Done()
 	s, err := g.Register(SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
-		HostInfo{Kind: HostLocal, Send: true, Interrupt: true, LiveTools: true}, h)
+		HostInfo{Kind: HostLocal, Send: true, Interrupt: true, StopsFirst: true, LiveTools: true}, h)
 	if err != nil {
 		return nil, err
 	}
@@ -178,14 +178,22 @@ func (h *localHost) ask(ctx context.Context, kind, question string) string {
 	return strings.TrimSpace(a.Decision + " " + a.Text)
 }
 
-func (h *localHost) Interrupt(context.Context, string) error {
+func (h *localHost) Interrupt(context.Context, string) (dropped []string, err error) {
+	h.ready.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var ids []string
+	for _, p := range h.queue {
+		ids, dropped = append(ids, p.ID), append(dropped, p.Text)
+	}
 	h.queue = nil
+	if len(ids) > 0 {
+		h.calls.TurnEnded(ids, InterruptedBefore)
+	}
 	if h.interrupt != nil {
 		h.interrupt()
 	}
-	return nil
+	return dropped, nil
 }
 
 func (h *localHost) Close(context.Context, string) error {

@@ -141,7 +141,7 @@ func TestAfterTheEnd(t *testing.T) {
 		s.Idle()
 		s.Busy()
 		s.Event(Event{UserMessage: "x"})
-		_ = s.Interrupt(t.Context(), "x")
+		_, _ = s.Interrupt(t.Context(), "x")
 	})
 }
 

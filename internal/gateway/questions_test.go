@@ -155,7 +155,7 @@ func TestQuestionEnds(t *testing.T) {
 	}{
 		"time":      {func(*Gateway, *Session, context.CancelFunc) { <-time.After(time.Minute) }, ErrUnanswered.Error()},
 		"host":      {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
-		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Interrupt(context.Background(), "enough") }, "the turn was interrupted"},
+		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _, _ = s.Interrupt(context.Background(), "enough") }, "the turn was interrupted"},
 		"end":       {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") }, ErrSessionEnded.Error()},
 		"drain":     {func(g *Gateway, _ *Session, _ context.CancelFunc) { g.Drain(context.Background()) }, ErrSessionEnded.Error()},
 	} {

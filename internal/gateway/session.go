@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -290,18 +292,85 @@ func (s *Session) wake() {
 	}
 }
 
-// Interrupt ends the session's calls in flight with CANCELLED, tells their
-// providers, and stops the turn.
-func (s *Session) Interrupt(ctx context.Context, reason string) error {
-	s.CancelCalls()
-	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+// stopPatience is how long calls of a turn that is stopped wait for it to be.
+const stopPatience = 5 * time.Second
+
+// Interrupt stops the turn, ends the session's calls in flight with CANCELLED and
+// tells their providers. It returns the beginnings of the prompts that waited and
+// are dropped with the turn; the timeline says so, too, and who follows the turn of
+// one is told its end.
+func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
 	if !s.info.Interrupt {
-		return faultf(protocol.CodeInvalidState, fmt.Sprintf("the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind))
+		s.CancelCalls()
+		s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind))
 	}
-	if err := s.host.Interrupt(ctx, reason); err != nil {
-		return fmt.Errorf("interrupting the session: %w", err)
+	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+	if s.info.StopsFirst {
+		dropped, err = s.stopAndCancel(ctx, reason)
+	} else {
+		s.CancelCalls()
+		dropped, err = s.host.Interrupt(ctx, reason)
 	}
-	return nil
+	if len(dropped) > 0 {
+		s.show(LogWarning, sourceGateway, DroppedPrompts(dropped))
+	}
+	for i, text := range dropped {
+		dropped[i] = beginning(text)
+	}
+	if err != nil {
+		return dropped, fmt.Errorf("interrupting the session: %w", err)
+	}
+	return dropped, nil
+}
+
+// stopAndCancel stops the turn and then ends its calls: its model would go on with
+// them else, and what it says of them be the turn's answer. A host that takes its
+// time does not keep the calls.
+func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []string, err error) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		dropped, err = s.host.Interrupt(ctx, reason)
+	}()
+	late := time.NewTimer(stopPatience)
+	defer late.Stop()
+	select {
+	case <-stopped:
+	case <-late.C:
+	}
+	s.CancelCalls()
+	<-stopped
+	return dropped, err
+}
+
+// namedPrompts is how many of the prompts that were dropped a line names.
+const namedPrompts = 5
+
+// DroppedPrompts says which prompts were dropped, by their texts.
+func DroppedPrompts(texts []string) string {
+	var names []string
+	for _, text := range texts[:min(len(texts), namedPrompts)] {
+		names = append(names, strconv.Quote(beginning(text)))
+	}
+	if more := len(texts) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	what := "1 prompt that waited is dropped: "
+	if len(texts) > 1 {
+		what = fmt.Sprintf("%d prompts that waited are dropped: ", len(texts))
+	}
+	return what + strings.Join(names, ", ")
+}
+
+// beginning is the first words of a text, on one line, of 60 letters at most.
+func beginning(text string) string {
+	const most = 60
+	line := []rune(strings.Join(strings.Fields(clean(text)), " "))
+	if len(line) > most {
+		return string(line[:most-1]) + "…"
+	}
+	return string(line)
 }
 
 // CancelCalls ends all the session's calls in flight with CANCELLED and tells

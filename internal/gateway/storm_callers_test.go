@@ -232,7 +232,7 @@ func (w *weather) disturber(r *rand.Rand) {
 			w.register(i)
 		case n < 5:
 			w.tally.add("session: interrupted")
-			_ = s.Interrupt(context.Background(), "the storm")
+			_, _ = s.Interrupt(context.Background(), "the storm")
 		case n < 30:
 			w.tally.add("session: busy and idle")
 			s.Busy()

@@ -283,11 +283,11 @@ func (w *weather) entryOf(n int64) *entry {
 // quietHost takes everything.
 type quietHost struct{}
 
-func (quietHost) SetTools(context.Context, uint64, []Tool) error { return nil }
-func (quietHost) Send(context.Context, Prompt) error             { return nil }
-func (quietHost) Log(LogLevel, string)                           {}
-func (quietHost) Interrupt(context.Context, string) error        { return nil }
-func (quietHost) Close(context.Context, string) error            { return nil }
+func (quietHost) SetTools(context.Context, uint64, []Tool) error      { return nil }
+func (quietHost) Send(context.Context, Prompt) error                  { return nil }
+func (quietHost) Log(LogLevel, string)                                {}
+func (quietHost) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
+func (quietHost) Close(context.Context, string) error                 { return nil }
 
 func sleep(d time.Duration) { <-time.After(d) }
 

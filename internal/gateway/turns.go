@@ -13,12 +13,17 @@ import (
 // ErrTurnEnded says that a turn is over and was not cut short.
 var ErrTurnEnded = errors.New("the turn has ended")
 
+// InterruptedBefore is why nothing comes of a prompt that waited behind a turn that
+// was interrupted.
+const InterruptedBefore = "interrupted before its turn"
+
 // Turn is what comes of one prompt: the callbacks of that prompt and of no other,
 // also while others wait, steer or are interrupted. With a host that does not say
 // what comes of which prompt it is what the session does until it is idle.
 type Turn struct {
-	s  *Session
-	id string
+	s      *Session
+	prompt string // its id
+	id     string // and again, where the host says what comes of it; else ""
 
 	cursor uint64          // of the live feed; the follower's
 	done   context.Context // ends with the turn
@@ -58,16 +63,19 @@ func (s *Session) name(p *Prompt, t *Turn) {
 	defer s.mu.Unlock()
 	s.prompts++
 	p.ID = strconv.FormatUint(s.prompts, 10)
-	if t != nil && s.info.Turns {
-		t.id = p.ID
+	if t != nil {
+		t.prompt = p.ID
 		s.following[p.ID] = t
+		if s.info.Turns {
+			t.id = p.ID
+		}
 	}
 }
 
 // forget drops a turn that never began.
 func (s *Session) forget(t *Turn) {
 	s.mu.Lock()
-	delete(s.following, t.id)
+	delete(s.following, t.prompt)
 	s.mu.Unlock()
 	t.end()
 }
@@ -113,7 +121,7 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		case idle >= 0 && !ended:
 			lines = lines[:idle+1]
 			t.last, t.reason = lines[idle].Seq, ErrTurnEnded
-			t.end()
+			t.Close()
 		}
 		switch {
 		case len(lines) > 0:
@@ -145,7 +153,7 @@ func (t *Turn) mine(e Event) bool {
 // Close stops following the turn, which goes on.
 func (t *Turn) Close() {
 	t.s.mu.Lock()
-	delete(t.s.following, t.id)
+	delete(t.s.following, t.prompt)
 	t.s.mu.Unlock()
 	t.end()
 }

@@ -279,7 +279,7 @@ func TestHookInterrupted(t *testing.T) {
 		}}})
 		begun := time.Now()
 		time.AfterFunc(time.Second, func() {
-			if err := s.Interrupt(t.Context(), "enough"); err != nil {
+			if _, err := s.Interrupt(t.Context(), "enough"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -76,6 +76,12 @@ func (a *api) stop(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 	return apiAnswer(w, http.StatusOK, struct{}{})
 }
 
+// apiInterrupted are the beginnings of the prompts that waited behind a turn and are
+// dropped with it.
+type apiInterrupted struct {
+	Dropped []string `json:"dropped,omitempty"`
+}
+
 func (a *api) interrupt(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	var body struct {
 		Reason string `json:"reason"`
@@ -86,10 +92,11 @@ func (a *api) interrupt(w http.ResponseWriter, r *http.Request, s *gateway.Sessi
 	if body.Reason == "" {
 		body.Reason = "interrupted by the user"
 	}
-	if err := s.Interrupt(r.Context(), body.Reason); err != nil {
+	dropped, err := s.Interrupt(r.Context(), body.Reason)
+	if err != nil {
 		return err
 	}
-	return apiAnswer(w, http.StatusOK, struct{}{})
+	return apiAnswer(w, http.StatusOK, apiInterrupted{dropped})
 }
 
 func (a *api) foreground(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {

@@ -116,8 +116,8 @@ func (h *remoteHost) Log(level gateway.LogLevel, message string) {
 }
 
 // Interrupt implements [gateway.Host].
-func (h *remoteHost) Interrupt(ctx context.Context, reason string) error {
-	return h.call(ctx, "session/interrupt", map[string]any{"sessionId": h.id, "reason": reason})
+func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, error) {
+	return nil, h.call(ctx, "session/interrupt", map[string]any{"sessionId": h.id, "reason": reason})
 }
 
 // Close implements [gateway.Host]. The process goes on without the gateway.

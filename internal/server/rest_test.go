@@ -143,7 +143,7 @@ type restHost struct{ of *restCopilot }
 func (restHost) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (h restHost) Send(context.Context, gateway.Prompt) error           { return h.of.refuse }
 func (restHost) Log(gateway.LogLevel, string)                           {}
-func (restHost) Interrupt(context.Context, string) error                { return nil }
+func (restHost) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (restHost) Close(context.Context, string) error                    { return nil }
 
 // session registers a session that another host runs.

@@ -359,7 +359,7 @@ func (s *stage) onSession(verb string, args []string, rest string) error {
 		go func() { _ = session.Stop(s.ctx, "the script ended it") }()
 	case "interrupt":
 		go func() {
-			if err := session.Interrupt(s.ctx, "the script said so"); err != nil {
+			if _, err := session.Interrupt(s.ctx, "the script said so"); err != nil {
 				s.emit(args[0], fmt.Sprintf("%s: interrupt failed: %v", args[0], err))
 			}
 		}()
@@ -568,9 +568,9 @@ func (h *scriptedHost) Send(_ context.Context, p gateway.Prompt) error {
 func (h *scriptedHost) Log(level gateway.LogLevel, message string) {
 	h.say("log %s %q", level, message)
 }
-func (h *scriptedHost) Interrupt(_ context.Context, reason string) error {
+func (h *scriptedHost) Interrupt(_ context.Context, reason string) ([]string, error) {
 	h.say("interrupt %q", reason)
-	return nil
+	return nil, nil
 }
 func (h *scriptedHost) Close(_ context.Context, reason string) error {
 	h.say("close %q", reason)

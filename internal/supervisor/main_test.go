@@ -143,10 +143,10 @@ func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error
 	return nil
 }
 
-func (h *host) Send(context.Context, gateway.Prompt) error { return nil }
-func (h *host) Log(gateway.LogLevel, string)               {}
-func (h *host) Interrupt(context.Context, string) error    { return nil }
-func (h *host) Close(context.Context, string) error        { return nil }
+func (h *host) Send(context.Context, gateway.Prompt) error          { return nil }
+func (h *host) Log(gateway.LogLevel, string)                        {}
+func (h *host) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
+func (h *host) Close(context.Context, string) error                 { return nil }
 
 // beat is a child's connection to the test.
 type beat struct {

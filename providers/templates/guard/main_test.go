@@ -20,7 +20,7 @@ type agent struct{}
 func (agent) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (agent) Send(context.Context, gateway.Prompt) error             { return nil }
 func (agent) Log(gateway.LogLevel, string)                           {}
-func (agent) Interrupt(context.Context, string) error                { return nil }
+func (agent) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (agent) Close(context.Context, string) error                    { return nil }
 
 // A push waits for CI; all else goes its way.

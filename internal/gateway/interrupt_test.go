@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// stoppingHost takes its time to stop a turn.
+type stoppingHost struct {
+	quietHost
+	takes time.Duration
+}
+
+func (h stoppingHost) Interrupt(context.Context, string) ([]string, error) {
+	sleep(h.takes)
+	return []string{"and then\nthe tests " + strings.Repeat("x", 100)}, nil
+}
+
+// The calls of a turn end when it is stopped, not before: its model would answer to
+// them. A host that does not stop it keeps them for a short time only.
+func TestInterruptStopsTheTurnFirst(t *testing.T) {
+	for takes, ends := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopPatience} {
+		synctest.Test(t, func(t *testing.T) {
+			g := New(Options{})
+			s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},
+				HostInfo{Kind: "test", Send: true, Interrupt: true, StopsFirst: true}, stoppingHost{takes: takes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Drain(context.Background())
+			provides(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
+			begun := time.Now()
+			ended := make(chan time.Duration, 1)
+			s.BeginCall(Call{Name: "t"}, func(o Outcome) {
+				if o.ErrorCode != protocol.CodeCancelled {
+					t.Errorf("the call: %s", o.Text())
+				}
+				ended <- time.Since(begun)
+			})
+			dropped, err := s.Interrupt(context.Background(), "enough")
+			if err != nil || len(dropped) != 1 || !strings.HasPrefix(dropped[0], "and then the tests x") || len(dropped[0]) > 62 {
+				t.Errorf("dropped %q, %v", dropped, err)
+			}
+			if got := <-ended; got != ends {
+				t.Errorf("where the host takes %s the call ends after %s", takes, got)
+			}
+			lines, _ := s.Timeline(0)
+			if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
+				return l.Level == LogWarning && strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
+			}) {
+				t.Errorf("the timeline: %v", lines)
+			}
+		})
+	}
+}
+
+// Prompts that wait in a local session are dropped with the turn: none begins, and
+// who follows one is told.
+func TestInterruptDropsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s, err := LocalStarter{}.Start(t.Context(), g, StartRequest{CWD: "/c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Drain(context.Background())
+		p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
+		c := g.Connect(p, ConnOptions{})
+		defer c.Closed()
+		c.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+		version := protocol.Version
+		c.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
+		if _, err := s.Prompt(t.Context(), Prompt{Text: "call:hang"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		behind, err := s.Turn(t.Context(), Prompt{Text: "behind"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer behind.Close()
+		dropped, err := s.Interrupt(t.Context(), "enough")
+		if err != nil || !slices.Equal(dropped, []string{"behind"}) {
+			t.Errorf("dropped %q, %v", dropped, err)
+		}
+		for err == nil {
+			_, err = behind.Next(t.Context())
+		}
+		if errors.Is(err, ErrTurnEnded) || err.Error() != InterruptedBefore {
+			t.Errorf("its follower is told %v", err)
+		}
+		lines, _ := s.Timeline(0)
+		if slices.ContainsFunc(lines, func(l TimelineLine) bool { return l.Source == SourceUser && l.Message == "behind" }) {
+			t.Error("it began")
+		}
+	})
+}
