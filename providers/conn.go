@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
 
@@ -78,7 +81,7 @@ type conn struct {
 
 // serve makes a connection and keeps it until it ends or ctx does.
 func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (lasted time.Duration, in bool, err error) {
-	ws, err := dial(ctx, r.p.opts.HTTPClient, to.url)
+	ws, err := dial(ctx, r.p.opts.HTTPClient, to)
 	if err != nil {
 		return 0, false, err
 	}
@@ -131,16 +134,45 @@ func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) 
 	return time.Since(c.since), true, err
 }
 
-// dial opens a WebSocket to a gateway.
-func dial(ctx context.Context, client *http.Client, url string) (*websocket.Conn, error) {
+// dial opens a WebSocket to a gateway. Where there is a token, the gateway proves
+// with the answer to the upgrade that it knows it, before it is sent anything else.
+func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	ws, resp, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client}) //nolint:bodyclose // Dial has read it
+	var dialled net.Addr
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) { dialled = i.Conn.RemoteAddr() },
+	})
+	o := &websocket.DialOptions{HTTPClient: client, HTTPHeader: http.Header{}}
+	question := proof.NewQuestion(to.token)
+	if to.token != "" {
+		o.HTTPHeader.Set(proof.AskHeader, question.Header())
+	}
+	ws, resp, err := websocket.Dial(ctx, to.url, o) //nolint:bodyclose // Dial has read it
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", url, plainDial(resp, err))
+		return nil, fmt.Errorf("connecting to %s: %w", to.url, plainDial(resp, err))
+	}
+	if to.token != "" {
+		if err := to.proved(question, resp.Header.Get(proof.AnswerHeader), dialled); err != nil {
+			_ = ws.CloseNow()
+			return nil, fmt.Errorf("what answers at %s is not the gateway of the token: %w", to.url, err)
+		}
 	}
 	ws.SetReadLimit(protocol.MaxFrame)
 	return ws, nil
+}
+
+// proved judges a gateway's answer. A transport that tells no address of its
+// connections is the program's own, and to be trusted with them.
+func (e endpoint) proved(q proof.Question, answer string, dialled net.Addr) error {
+	err := q.Check(answer, dialled)
+	if relayed, ok := errors.AsType[*proof.RelayedError](err); ok {
+		if e.named || relayed.Dialled == "" {
+			return nil
+		}
+		return fmt.Errorf("%w; if that is a tunnel of yours, give both the URL and the token", err)
+	}
+	return err
 }
 
 // read hands every text frame to the loop.
@@ -311,11 +343,14 @@ func (c *conn) end(ctx context.Context, err error) {
 func plainDial(resp *http.Response, err error) error {
 	if resp != nil {
 		var body struct {
-			Error struct{ Message string }
+			Error struct{ Code, Message string }
 		}
 		// Dial keeps the first kilobyte of a refusal.
 		text, _ := io.ReadAll(resp.Body)
 		if json.Unmarshal(text, &body) == nil && body.Error.Message != "" {
+			if body.Error.Code == string(protocol.CodeAuthFailed) {
+				return fmt.Errorf("%w: %s", errRefused, body.Error.Message)
+			}
 			return errors.New(body.Error.Message)
 		}
 		return fmt.Errorf("it answered %s; is it a gateway?", resp.Status)

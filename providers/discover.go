@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	defaultURL = "ws://127.0.0.1:9400"
-	envURL     = "TAP_GATEWAY_URL"
-	envToken   = "TAP_PROVIDER_TOKEN"
+	envURL   = "TAP_GATEWAY_URL"
+	envToken = "TAP_PROVIDER_TOKEN"
 )
 
 // endpoint is a gateway and what it is shown first.
@@ -27,6 +26,9 @@ type endpoint struct {
 	// given: the token comes from [Options] or from pairing, and no other will
 	// ever be tried.
 	given bool
+	// named: neither the URL nor the token comes from the gateway's files, so a
+	// tunnel to the gateway is the user's own.
+	named bool
 }
 
 // paired reports whether the token is one that pairing gave.
@@ -56,13 +58,16 @@ func stateDir() (string, error) {
 }
 
 // gatewayURL finds where the gateway is, as things are now; info is the text of
-// its file, which tells it from the next one.
+// its file, which tells it from the next one. Without a URL from the user and
+// without that file there is no gateway: what listens at the usual port may be
+// anybody's.
 func gatewayURL(o Options) (url string, info []byte, err error) {
 	if err := checkURL(envURL, os.Getenv(envURL)); err != nil && o.URL == "" {
 		return "", nil, fatalError{err}
 	}
-	if dir, err := stateDir(); err == nil {
-		info, _ = os.ReadFile(filepath.Join(dir, "gateway.json"))
+	dir, err := stateDir()
+	if err == nil {
+		info, err = os.ReadFile(filepath.Join(dir, "gateway.json"))
 	}
 	var file struct {
 		URL string `json:"url"`
@@ -70,7 +75,13 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 	if json.Unmarshal(info, &file) != nil || checkURL("url", file.URL) != nil {
 		file.URL = "" // half a file is no file
 	}
-	return firstOf(o.URL, os.Getenv(envURL), file.URL, defaultURL), info, nil
+	if url = firstOf(o.URL, os.Getenv(envURL), file.URL); url != "" {
+		return url, info, nil
+	}
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, "gateway.json"), envURL)
+	}
+	return "", nil, err
 }
 
 // endpoints finds what to connect to, as things are now. There are two when the
@@ -96,14 +107,16 @@ func endpoints(o Options) ([]endpoint, error) {
 		fileToken = strings.TrimSpace(string(text))
 	}
 
+	urlNamed := o.URL != "" || os.Getenv(envURL) != ""
 	e := endpoint{url: url, gateway: string(info) + fileToken, given: o.Token != ""}
 	tokens := []string{firstOf(o.Token, env, fileToken)}
 	if !e.given && os.Getenv(envURL) == "" {
 		tokens = append(tokens, fileToken)
 	}
 	var found []endpoint
-	for _, e.token = range tokens {
-		if e.token != "" && !slices.Contains(found, e) {
+	for i, token := range tokens {
+		e.token, e.named = token, urlNamed && i == 0 && firstOf(o.Token, env) != ""
+		if token != "" && !slices.Contains(tokens[:i], token) {
 			found = append(found, e)
 		}
 	}

@@ -17,20 +17,21 @@ func TestEndpoints(t *testing.T) {
 		info, providerFile string
 		want               string // url token, one endpoint a line
 	}{
-		"nothing":              {want: "no token"},
-		"the file's token":     {providerFile: "ptk-f\n", want: "ws://127.0.0.1:9400 ptk-f"},
+		"nothing":              {want: "gateway.json yet; start one, or set TAP_GATEWAY_URL"},
+		"no token":             {info: file, want: "no token"},
+		"the file's token":     {providerFile: "ptk-f\n", want: "gateway.json yet"},
 		"both files":           {info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-f"},
-		"half a gateway.json":  {info: file[:8], providerFile: "ptk-f", want: "ws://127.0.0.1:9400 ptk-f"},
-		"a wrong gateway.json": {info: `{"url":"nowhere"}`, providerFile: "ptk-f", want: "ws://127.0.0.1:9400 ptk-f"},
+		"half a gateway.json":  {info: file[:8], providerFile: "ptk-f", want: "gateway.json yet"},
+		"a wrong gateway.json": {info: `{"url":"nowhere"}`, providerFile: "ptk-f", want: "gateway.json yet"},
 		"environment's URL":    {envURL: "ws://[::1]:8", info: file, providerFile: "ptk-f", want: "ws://[::1]:8 ptk-f"},
 		"environment's token":  {envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-e\nws://127.0.0.1:7 ptk-f"},
 		"the same token":       {envToken: "ptk-f", info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 ptk-f"},
-		"only environment":     {envToken: "ptk-e", want: "ws://127.0.0.1:9400 ptk-e"},
-		"a gateway's child":    {envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "ws://[::1]:8 ptk-e"},
-		"options":              {opts: Options{URL: "wss://h:1", Token: "ptk-o"}, envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "wss://h:1 ptk-o given"},
+		"only environment":     {envToken: "ptk-e", want: "gateway.json yet"},
+		"a gateway's child":    {envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "ws://[::1]:8 ptk-e named"},
+		"options":              {opts: Options{URL: "wss://h:1", Token: "ptk-o"}, envURL: "ws://[::1]:8", envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "wss://h:1 ptk-o given named"},
 		"option's URL":         {opts: Options{URL: "http://h:1"}, envURL: "bad", providerFile: "ptk-f", want: "http://h:1 ptk-f"},
-		"a file of its own":    {opts: Options{TokenFile: "gateway.json"}, envToken: "ptk-e", info: "{}", providerFile: "ptk-f", want: "ws://127.0.0.1:9400 {}"},
-		"a missing file":       {opts: Options{TokenFile: "missing"}, envToken: "ptk-e", providerFile: "ptk-f", want: "no token: no gateway has written"},
+		"a file of its own":    {opts: Options{TokenFile: "gateway.json"}, envToken: "ptk-e", info: file, providerFile: "ptk-f", want: "ws://127.0.0.1:7 " + file},
+		"a missing file":       {opts: Options{TokenFile: "missing"}, info: file, envToken: "ptk-e", providerFile: "ptk-f", want: "no token: no gateway has written"},
 		"a wrong URL":          {envURL: "bad", providerFile: "ptk-f", want: "TAP_GATEWAY_URL"},
 	}
 	for name, tt := range tests {
@@ -64,6 +65,9 @@ func TestEndpoints(t *testing.T) {
 				if e.given {
 					line += " given"
 				}
+				if e.named {
+					line += " named"
+				}
 				got = append(got, line)
 			}
 			if want := strings.Split(tt.want, "\n"); !slices.Equal(got, want) {
@@ -90,8 +94,8 @@ func TestStateDir(t *testing.T) {
 	if _, err := endpoints(Options{}); err == nil || !strings.Contains(err.Error(), "COPILOT_HOME") {
 		t.Errorf("no home and no token: %v, want an error that names COPILOT_HOME", err)
 	}
-	if found, err := endpoints(Options{Token: "ptk-o"}); err != nil || len(found) != 1 {
-		t.Errorf("no home but a token: %v, %v, want one endpoint", found, err)
+	if found, err := endpoints(Options{URL: "ws://h", Token: "ptk-o"}); err != nil || len(found) != 1 {
+		t.Errorf("no home but a URL and a token: %v, %v, want one endpoint", found, err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"tapgw/internal/taptest"
 	"tapgw/providers"
 )
 
@@ -48,6 +49,9 @@ type gateway struct {
 	all []*peer
 }
 
+// testTokens are those that every scripted gateway knows.
+var testTokens = []string{"ptk-file", "ptk-given", "ptk-env", "ptk-first", "ptk-second", "ptk-next", "ptk-new", "ptk-1", "ext-tok-1"}
+
 // newGateway serves on a loopback port.
 func newGateway(t testing.TB) *gateway {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +65,7 @@ func newGateway(t testing.TB) *gateway {
 
 func serveGateway(t testing.TB, ln net.Listener) *gateway {
 	g := &gateway{t: t, peers: make(chan *peer, 64)}
-	g.srv = &http.Server{Handler: g}
+	g.srv = &http.Server{Handler: taptest.Proving(g, testTokens...)}
 	g.wg.Go(func() { _ = g.srv.Serve(ln) })
 	t.Cleanup(g.stop)
 	return g
@@ -224,6 +228,7 @@ func home(t testing.TB) string {
 		t.Setenv("TAP_GATEWAY_URL", "")
 		t.Setenv("TAP_PROVIDER_TOKEN", "")
 	}
+	writeState(t, dir, "gateway.json", `{"url":"ws://gateway.test","pid":1}`)
 	return dir
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/coder/websocket"
@@ -47,13 +48,13 @@ func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, promp
 		return fail(err)
 	}
 	p.mu.Lock()
-	p.paired = endpoint{url: url, token: token, given: true}
+	p.paired = endpoint{url: url, token: token, given: true, named: p.opts.URL != "" || os.Getenv(envURL) != ""}
 	p.mu.Unlock()
 	return token, nil
 }
 
 func (p *Provider) pair(ctx context.Context, url string, ask func(context.Context, string) (string, error)) (string, error) {
-	ws, err := dial(ctx, p.opts.HTTPClient, url)
+	ws, err := dial(ctx, p.opts.HTTPClient, endpoint{url: url})
 	if err != nil {
 		return "", err
 	}

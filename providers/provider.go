@@ -38,7 +38,8 @@ const AllSessions = "all"
 // Options adjust a [Provider]. Every zero value is useful.
 type Options struct {
 	// URL of the gateway. Empty: TAP_GATEWAY_URL, then the url in gateway.json
-	// beside the token files, then ws://127.0.0.1:9400.
+	// beside the token files; without any, no gateway runs yet. The gateway is
+	// sent nothing before it has proved that it knows the token.
 	URL string
 	// Token that the gateway knows. Empty: TAP_PROVIDER_TOKEN, then the file
 	// .provider-token in <COPILOT_HOME or ~/.copilot>/extensions/tap/, read

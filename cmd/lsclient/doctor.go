@@ -106,12 +106,12 @@ func (k *call) checks() []cli.Check {
 			return cli.OK("%d", len(s.mcp))
 		}},
 		{Name: "gateway", Run: func(ctx context.Context) cli.Result {
-			gw, err := client.New(client.Options{URL: k.conf().Gateway.URL})
-			if err != nil {
-				return cli.Warn("", "%v", err)
+			var s client.Status
+			gw, err := client.New(k.gateway("", ""))
+			if err == nil {
+				defer gw.Close()
+				s, err = gw.Status(ctx)
 			}
-			defer gw.Close()
-			s, err := gw.Status(ctx)
 			if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
 				return cli.OK("none runs; turns go without one")
 			}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -56,7 +57,7 @@ type joined struct {
 // names, or that runs.
 func (v *conversation) join(ctx context.Context) error {
 	k := v.k
-	use, find := k.conf().Gateway.Use, client.Options{URL: k.conf().Gateway.URL}
+	use, find := k.conf().Gateway.Use, k.gateway("", "")
 	switch flag := k.String("gateway"); flag {
 	case "":
 	case configs.GatewayAuto, configs.GatewayOn, configs.GatewayOff:
@@ -101,6 +102,15 @@ func (v *conversation) join(ctx context.Context) error {
 	j.HostSession = session
 	j.mu.Unlock()
 	return nil
+}
+
+// gateway says where the gateway is: as flags, the environment or the
+// configuration name it, else the one that runs for this user.
+func (k *call) gateway(url, token string) client.Options {
+	if os.Getenv(client.EnvURL) == "" {
+		url = cmp.Or(url, k.conf().Gateway.URL)
+	}
+	return client.Options{URL: url, Token: token}
 }
 
 func (j *joined) leave(ctx context.Context) {

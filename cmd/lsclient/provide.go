@@ -38,7 +38,7 @@ Examples:
 }
 
 func provideTools(k *call) error {
-	find := client.Options{URL: k.String("url"), Token: k.String("token"), Default: k.conf().Gateway.URL}
+	find := k.gateway(k.String("url"), k.String("token"))
 	gw, err := client.New(find)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func provideTools(k *call) error {
 	p := provide.New(provide.Options{
 		Name: k.String("name"),
 		Provider: providers.Options{
-			URL: k.String("url"), Token: token, TokenFile: file, Session: session,
+			URL: find.URL, Token: token, TokenFile: file, Session: session,
 			Logger: slog.New(slog.NewTextHandler(k.App.ErrWriter, &slog.HandlerOptions{Level: level})),
 			OnBound: func(_ context.Context, b providers.Binding) {
 				k.tell(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD}, "serving session %s in %s", b.Session, b.CWD)

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
-	"os"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -29,9 +26,9 @@ func newApp() *ucli.App {
 		Name:  "tapctl",
 		Usage: "steer a running gateway: sessions, providers, tools, streams",
 		Description: `Talks to the gateway that runs for this user, found by --url, $TAP_GATEWAY_URL,
-gateway.json beside its token files, else ws://127.0.0.1:9400. An ID may be
-shortened to a unique beginning, or be the session's label; without one it is the
-only session, or the foreground one.
+else gateway.json beside its token files, and sends it nothing before it has proved
+that it knows the admin token. An ID may be shortened to a unique beginning, or be the
+session's label; without one it is the only session, or the foreground one.
 
 Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
 4 not found, 5 refused, 124 timed out.
@@ -103,11 +100,10 @@ func newCall(c *ucli.Context, timeout time.Duration) (*call, context.CancelFunc,
 			return nil, nil, cli.Usage("flag --timeout: must be more than 0")
 		}
 	}
-	fallback, err := configured(c)
-	if err != nil {
+	if _, err := configFiles(c); err != nil {
 		return nil, nil, err
 	}
-	gw, err := client.New(client.Options{URL: c.String("url"), Token: c.String("token"), Default: fallback})
+	gw, err := client.New(client.Options{URL: c.String("url"), Token: c.String("token")})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,40 +118,17 @@ func newCall(c *ucli.Context, timeout time.Duration) (*call, context.CancelFunc,
 	return k, func() { cancel(); gw.Close() }, nil
 }
 
-// configured is the address of the config file, for when no running gateway has
-// left its own. A file that nobody named may be missing or broken.
-func configured(c *ucli.Context) (string, error) {
+// configFiles finds the configuration that --config and -w name.
+func configFiles(c *ucli.Context) (configs.Files, error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
-		return "", err
+		return configs.Files{}, err
 	}
-	named := c.String("config")
-	files, err := configs.Find(dir, named)
+	files, err := configs.Find(dir, c.String("config"))
 	if err != nil {
-		return "", cli.Usage("%v", err)
+		return configs.Files{}, cli.Usage("%v", err)
 	}
-	if files.User == "" {
-		return "", nil // a project's file does not say where the gateway is
-	}
-	config, err := files.Load()
-	if err != nil {
-		if named != "" || os.Getenv(cli.EnvConfig) != "" {
-			return "", cli.Failed("%v", err)
-		}
-		return "", nil
-	}
-	host, port, err := net.SplitHostPort(config.Listen)
-	if err != nil || port == "0" {
-		return "", nil
-	}
-	if addr, err := netip.ParseAddr(host); host == "" || err == nil && addr.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	scheme := "ws://"
-	if config.TLSCert != "" {
-		scheme = "wss://"
-	}
-	return scheme + net.JoinHostPort(host, port), nil
+	return files, nil
 }
 
 // followed is how a command ends that follows something until the user stops it.

@@ -74,7 +74,7 @@ func providerNames() ucli.BashCompleteFunc {
 				cli.Candidate(k.Context, p.Name, p.State)
 			}
 		}
-		if files, err := configs.Find(".", ""); err == nil {
+		if files, err := configFiles(k.Context); err == nil {
 			for _, p := range files.Providers() {
 				if p.Name != "" && !p.Barred {
 					cli.Candidate(k.Context, p.Name, "file")

@@ -23,6 +23,7 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
+	"tapgw/internal/taptest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -128,7 +129,7 @@ func TestDataText(t *testing.T) {
 func stand(t *testing.T, out io.Writer, h http.HandlerFunc) *call {
 	t.Helper()
 	t.Setenv("COPILOT_HOME", t.TempDir())
-	web := httptest.NewServer(h)
+	web := httptest.NewServer(taptest.Proving(h, "t"))
 	gw, err := client.New(client.Options{URL: web.URL, Token: "t"})
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 	}
 	d.assemble(o, cert)
 	if err := d.server.Listen(o.config.Listen); err != nil {
-		return listenError(o.config.Listen, err)
+		return listenError(err)
 	}
 	d.info.URL = localURL(d.server.URL())
 	d.supervisor.Open(d.info.URL)
@@ -317,17 +317,16 @@ func (d stateDir) acquire(ctx context.Context) (*proc.Lock, error) {
 }
 
 // listenError says who has the port that we want.
-func listenError(addr string, err error) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listening on %s: %w", addr, err)
+func listenError(err error) error {
+	at, ok := errors.AsType[*server.ListenError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
 	}
 	who := "another process"
-	tcp, rerr := net.ResolveTCPAddr("tcp", addr)
-	if rerr == nil {
-		if owner, ok := proc.OwnerOf(tcp.AddrPort()); ok {
-			who = fmt.Sprintf("process %d (%s)", owner.PID, cli.Shorten(owner.Command, 80))
-		}
+	if tcp, err := net.ResolveTCPAddr("tcp", at.Addr); err == nil {
+		owner, _ := proc.OwnerOf(tcp.AddrPort())
+		who = owner.String()
 	}
 	return fmt.Errorf("listening on %s: the port is taken by %s at %s; stop it, or take another: --listen 127.0.0.1:0 picks a free one",
-		addr, who, localURL("ws://"+addr))
+		at.Addr, who, localURL("ws://"+at.Addr))
 }

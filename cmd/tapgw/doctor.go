@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
 	"tapgw/internal/proc"
+	"tapgw/internal/server"
 )
 
 // doctorTimeout bounds a check: a full CLI unpacks itself at its first start.
@@ -235,11 +235,9 @@ func (d *doctor) checkGateway(ctx context.Context) cli.Result {
 		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: kill %d, then tapgw serve", pid), "process %d runs but does not answer", pid)
 	}
 	addr := d.config.Listen
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return cli.Fail("stop what has the port, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0", "none runs, and none can: %v", listenError(addr, err))
+	if err := server.CanListen(addr); err != nil {
+		return cli.Fail("stop what has the port, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0", "none runs, and none can: %v", listenError(err))
 	}
-	_ = l.Close()
 	return cli.OK("none runs; %s is free for one", addr)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/internal/proc"
+	"tapgw/internal/server"
 )
 
 // A gateway on demand leaves the grace period after the last that anybody wanted
@@ -136,11 +137,14 @@ func TestLastLines(t *testing.T) {
 }
 
 func TestListenError(t *testing.T) {
-	if err := listenError("127.0.0.1:1", syscall.EACCES); !errors.Is(err, syscall.EACCES) {
+	failed := func(err error) error {
+		return listenError(&server.ListenError{Addr: "127.0.0.1:1", Err: err})
+	}
+	if err := failed(syscall.EACCES); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("got %v", err)
 	}
 	// Nobody known has it.
-	err := listenError("127.0.0.1:1", syscall.EADDRINUSE)
+	err := failed(syscall.EADDRINUSE)
 	if !strings.Contains(err.Error(), "the port is taken by another process at ws://127.0.0.1:1; ") {
 		t.Errorf("got %v", err)
 	}

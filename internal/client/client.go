@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,6 +36,10 @@ const (
 type Client struct {
 	base, token string
 	source      string // who named the gateway, for errors
+	tokenSource string // where the token was found, for errors
+	missing     error  // no gateway runs and none was named
+	urlGiven    bool   // by the user, in a flag or the environment
+	tokenGiven  bool
 	http        *http.Client
 	// Trace, where set, is told of each request.
 	Trace func(format string, args ...any)
@@ -44,24 +48,32 @@ type Client struct {
 // New returns a client of the gateway that the options, the environment or the
 // gateway's own files name. It does not connect yet.
 func New(o Options) (*Client, error) {
-	base, source, err := discoverURL(o)
+	c := &Client{}
+	var err error
+	c.base, c.source, err = discoverURL(o)
+	if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
+		c.missing, err = e, nil // said when it is asked, after what is wrong with the request
+	}
 	if err != nil {
 		return nil, err
 	}
-	token, err := discoverToken(o.Token)
-	if err != nil {
+	if c.token, c.tokenSource, err = discoverToken(o.Token); err != nil {
 		return nil, err
 	}
-	return &Client{base: base, token: token, source: source, http: &http.Client{
+	c.urlGiven = o.URL != "" || os.Getenv(EnvURL) != ""
+	c.tokenGiven = o.Token != "" || os.Getenv(EnvToken) != ""
+	c.http = &http.Client{
 		// The token goes to the gateway alone: neither through a proxy nor
 		// after a redirect.
 		Transport: &http.Transport{
 			Proxy:              nil,
-			DialContext:        (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			DialContext:        c.dial,
+			DialTLSContext:     c.dialTLS,
 			DisableCompression: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}
+	return c, nil
 }
 
 // URL is the gateway's address, as providers write it.
@@ -388,6 +400,9 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 
 // send makes a request; an answer other than 2xx is an error.
 func (c *Client) send(ctx context.Context, method, path string, q url.Values, body any) (*http.Response, error) {
+	if c.missing != nil {
+		return nil, c.missing
+	}
 	target := c.base + apiPath + path
 	if len(q) > 0 {
 		target += "?" + q.Encode()
@@ -407,9 +422,7 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
 	begin := time.Now()
 	r, err := c.http.Do(req)
 	if err != nil {
@@ -429,6 +442,9 @@ func (c *Client) send(ctx context.Context, method, path string, q url.Values, bo
 func (c *Client) broken(ctx context.Context, doing string, err error) error {
 	if e := context.Cause(ctx); e != nil {
 		err = e
+	}
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e // of proven
 	}
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -467,14 +483,7 @@ func (c *Client) refused(r *http.Response) error {
 		e.Exit = cli.ExitUsage
 	case http.StatusUnauthorized:
 		e.Exit = cli.ExitRefused
-		if c.token == "" {
-			e.Message = "no admin token: give --token or " + EnvToken
-			if dir, err := StateDir(); err == nil {
-				e.Message += fmt.Sprintf(" (there is no %s in %s)", tokenFile, dir)
-			}
-		} else {
-			e.Message += fmt.Sprintf("; is %s the gateway that the token is for?", c.URL())
-		}
+		e.Message += fmt.Sprintf("; is %s the gateway that the token is for?", c.URL())
 	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusMisdirectedRequest:
 		e.Exit = cli.ExitRefused
 	case http.StatusNotFound:

@@ -19,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
+	"tapgw/internal/taptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +39,17 @@ func alone(t *testing.T) (stateDir string) {
 	return dir
 }
 
+// running makes it so that a gateway runs there, for all who look.
+func running(t *testing.T, dir string) (ends func()) {
+	t.Helper()
+	lock, err := proc.TryLock(filepath.Join(dir, lockFile))
+	if err != nil || lock == nil {
+		t.Fatal("the gateway's lock is taken:", err)
+	}
+	t.Cleanup(lock.Unlock)
+	return lock.Unlock
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -48,7 +61,7 @@ func write(t *testing.T, path, text string) {
 func asks(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	alone(t)
-	web := httptest.NewServer(h)
+	web := httptest.NewServer(taptest.Proving(h, "adm-secret"))
 	t.Cleanup(web.Close)
 	c, err := New(Options{URL: web.URL, Token: "adm-secret"})
 	if err != nil {
@@ -73,12 +86,11 @@ func TestDiscovery(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{func() {}, Options{}, "ws://127.0.0.1:9400 "},
-		{func() {}, Options{Default: "ws://127.0.0.1:7000"}, "ws://127.0.0.1:7000 "},
 		{func() {
+			running(t, dir)
 			write(t, filepath.Join(dir, gatewayFile), `{"url":"ws://127.0.0.1:1234","pid":1}`)
 			write(t, filepath.Join(dir, tokenFile), "adm-file\n")
-		}, Options{Default: "ws://127.0.0.1:7000"}, "ws://127.0.0.1:1234 adm-file"},
+		}, Options{}, "ws://127.0.0.1:1234 adm-file"},
 		{func() { t.Setenv(EnvURL, "wss://h.example:5"); t.Setenv(EnvToken, "adm-env") }, Options{}, "wss://h.example:5 adm-env"},
 		{func() {}, Options{URL: "http://[::1]:6/", Token: "adm-flag"}, "ws://[::1]:6 adm-flag"},
 	} {
@@ -97,6 +109,7 @@ func TestDiscovery(t *testing.T) {
 
 func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 	dir := alone(t)
+	running(t, dir)
 	gateway, token := filepath.Join(dir, gatewayFile), filepath.Join(dir, tokenFile)
 	for _, tc := range []struct {
 		o    Options
@@ -263,10 +276,11 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 			t.Errorf("%d %s: got %+v", tc.status, tc.body, e)
 		}
 	}
-	status, body = 401, coded("AUTH_FAILED")
-	c.token = ""
-	if _, err := c.Sessions(t.Context()); err == nil || !strings.Contains(err.Error(), "no admin token: give --token or TAP_ADMIN_TOKEN (there is no .admin-token in ") {
-		t.Error(err)
+	c.Close()
+	c.token, c.tokenSource = "", "/x/.admin-token"
+	want := "no admin token: give --token or TAP_ADMIN_TOKEN (there is no /x/.admin-token)"
+	if _, err := c.Sessions(t.Context()); cli.AsError(err).Exit != cli.ExitRefused || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
 )
 
 // Environment variables that say where the gateway is.
@@ -21,21 +22,21 @@ const (
 	envHome  = "COPILOT_HOME"
 )
 
-// DefaultURL is where a gateway listens when nothing says otherwise.
-const DefaultURL = "ws://127.0.0.1:9400"
+// exampleURL is what a gateway's URL looks like.
+const exampleURL = "ws://127.0.0.1:9400"
 
 const (
 	gatewayFile = "gateway.json"
+	lockFile    = "gateway.lock"
 	tokenFile   = ".admin-token"
 	maxFile     = 64 << 10
 )
 
 // Options say where the gateway is; what is left out is looked up in the
-// environment, then in the files that a running gateway keeps.
+// environment, then in the files that a running gateway of this user keeps.
 type Options struct {
-	URL     string // ws://, wss://, http:// or https://
-	Token   string
-	Default string // where a gateway listens when nothing says otherwise; "": DefaultURL
+	URL   string // ws://, wss://, http:// or https://
+	Token string
 }
 
 // StateDir is where a gateway keeps its token files and gateway.json.
@@ -74,14 +75,16 @@ func discoverURL(o Options) (base, source string, err error) {
 	file := filepath.Join(dir, gatewayFile)
 	data, err := readOwn(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if o.Default == "" {
-			o.Default = DefaultURL
-		}
-		base, err := httpURL(o.Default)
-		return base, "the default", err
+		return "", "", noGateway("there is no " + file)
 	}
 	if err != nil {
 		return "", "", err
+	}
+	// The file of a gateway that was killed stays, and anybody may have its port.
+	if alive, err := proc.Locked(filepath.Join(dir, lockFile)); err != nil {
+		return "", "", cli.Failed("looking for the gateway: %v", err)
+	} else if !alive {
+		return "", "", noGateway(file + " is of one that has ended")
 	}
 	var known struct {
 		URL string `json:"url"`
@@ -95,35 +98,42 @@ func discoverURL(o Options) (base, source string, err error) {
 	return base, file, nil
 }
 
-// discoverToken returns the admin token. Without a token file it is "": the
-// gateway is asked all the same, since most likely none runs.
-func discoverToken(given string) (string, error) {
-	token, source := given, "flag --token"
+// noGateway says that no gateway of this user runs, and why that is known. A
+// gateway of somebody else at the usual port is not ours.
+func noGateway(why string) error {
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+		Message: fmt.Sprintf("no gateway runs for you (%s); start one with: tapgw serve, or tapgw ensure; or name one with --url", why)}
+}
+
+// discoverToken returns the admin token and where it was found. Without a token
+// file it is "": most likely no gateway runs, and that is the error to show.
+func discoverToken(given string) (token, source string, err error) {
+	token, source = given, "flag --token"
 	if token == "" {
 		token, source = os.Getenv(EnvToken), EnvToken
 	}
 	if token == "" {
 		dir, err := StateDir()
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		source = filepath.Join(dir, tokenFile)
 		data, err := readOwn(source)
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", nil
+			return "", source, nil
 		}
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		token = strings.TrimSpace(string(data))
 	}
 	// What cannot stand in a header; the token itself is never shown.
 	for _, r := range token {
 		if r <= ' ' || r > '~' {
-			return "", cli.Usage("%s: has a character that no token has", source)
+			return "", "", cli.Usage("%s: has a character that no token has", source)
 		}
 	}
-	return token, nil
+	return token, source, nil
 }
 
 // TokenFile is where a gateway of this user keeps its admin token while it runs.
@@ -173,16 +183,16 @@ func httpURL(s string) (string, error) {
 		if strings.Contains(s, "@") {
 			s = "it"
 		}
-		return "", fmt.Errorf("%q is not a URL, want one like %s", s, DefaultURL)
+		return "", fmt.Errorf("%q is not a URL, want one like %s", s, exampleURL)
 	}
 	scheme, ok := map[string]string{"ws": "http", "http": "http", "wss": "https", "https": "https"}[u.Scheme]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%q is not a gateway's URL, want one like %s", u.Redacted(), DefaultURL)
+		return "", fmt.Errorf("%q is not a gateway's URL, want one like %s", u.Redacted(), exampleURL)
 	case u.Hostname() == "":
-		return "", fmt.Errorf("%q names no host, want one like %s", u.Redacted(), DefaultURL)
+		return "", fmt.Errorf("%q names no host, want one like %s", u.Redacted(), exampleURL)
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", fmt.Errorf("%q must be a scheme, a host and a port only, like %s", u.Redacted(), DefaultURL)
+		return "", fmt.Errorf("%q must be a scheme, a host and a port only, like %s", u.Redacted(), exampleURL)
 	}
 	return scheme + "://" + u.Host, nil
 }

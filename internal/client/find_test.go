@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/taptest"
 )
 
 // TestSessionIsFoundByIDBeginningAndLabel, and without a word it is the only one or
@@ -38,9 +39,9 @@ func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 		// A label does not hide a session whose id begins so.
 		{"a", []Session{ab, {ID: "z", Label: "a"}}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, z (a)`},
 	} {
-		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		web := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(tc.sessions)
-		}))
+		}), "t"))
 		gw, err := New(Options{URL: web.URL, Token: "t"})
 		if err != nil {
 			t.Fatal(err)

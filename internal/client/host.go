@@ -161,6 +161,9 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 		return nil, err
 	}
 	defer gw.Close()
+	if gw.missing != nil {
+		return nil, gw.missing
+	}
 	limited, cancel := context.WithTimeout(ctx, hostConnect)
 	defer cancel()
 	ws, answer, err := websocket.Dial(limited, gw.URL()+"/host", &websocket.DialOptions{HTTPClient: gw.http, CompressionMode: websocket.CompressionDisabled})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
 
@@ -85,6 +86,23 @@ func (g *Gateway) AdminToken() string { return g.adminToken }
 // IsAdmin reports whether a token is the admin token.
 func (g *Gateway) IsAdmin(token string) bool {
 	return keyOf(token) == keyOf(g.adminToken)
+}
+
+// Prove answers a client's question whether this gateway knows the token that id
+// names: the value of [proof.AnswerHeader] for a connection that
+// reached it at address, a [proof.Address].
+// It is "" when no token of the gateway's has that id. The answer helps nobody who
+// does not have the token: it is an HMAC with the token's hash over an address of
+// this gateway, which clients take from nobody else.
+func (g *Gateway) Prove(id, nonce string, address string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key := range g.tokens { // there are few
+		if proof.ID(key) == id {
+			return proof.Answer(key, nonce, address)
+		}
+	}
+	return ""
 }
 
 // IssueSpawnToken makes a provider token that binds one session and dies with it.

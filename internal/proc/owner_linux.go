@@ -14,17 +14,35 @@ import (
 )
 
 // OwnerOf finds the process that listens where addr could not be bound: at the
-// same port, at the same address or at all of them. It is not found when it
-// belongs to another user, unless we are root.
+// same port, at the same address or at all of them. A process of another user has
+// no PID, unless we are root. It is false when nobody listens there.
 func OwnerOf(addr netip.AddrPort) (Owner, bool) {
-	sockets := listeners("/proc/net/tcp", addr)
-	sockets = append(sockets, listeners("/proc/net/tcp6", addr)...)
+	const listening = "0A"
+	mine := addr.Addr().Unmap()
+	return ownerOf(func(local, _ netip.AddrPort, state string) bool {
+		other := local.Addr()
+		return state == listening && local.Port() == addr.Port() && (mine == other || mine.IsUnspecified() || other.IsUnspecified())
+	})
+}
+
+// PeerOf finds the process of this machine at the other end of a TCP connection:
+// peer is its address, and own is ours. Owners are as those of [OwnerOf]. It is
+// false for a peer on another machine or in another network namespace.
+func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
+	peer, own = unmapped(peer), unmapped(own)
+	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
+}
+
+// ownerOf finds the process that has a socket of the kernel's tables that matches.
+func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Owner, bool) {
+	sockets := append(sockets("/proc/net/tcp", matches), sockets("/proc/net/tcp6", matches)...)
 	if len(sockets) == 0 {
-		return Owner{}, false
+		return unknown, false
 	}
+	found := Owner{UID: sockets[0].uid}
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
-		return Owner{}, false
+		return found, true
 	}
 	for _, p := range processes {
 		pid, err := strconv.Atoi(p.Name())
@@ -38,41 +56,47 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 		}
 		for _, fd := range fds {
 			target, err := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
-			if err == nil && slices.Contains(sockets, target) {
+			at := slices.IndexFunc(sockets, func(s socket) bool { return s.link == target })
+			if err == nil && at >= 0 {
 				line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 				command := strings.ReplaceAll(strings.Trim(string(line), "\x00"), "\x00", " ")
-				return Owner{PID: pid, Command: command}, true
+				return Owner{PID: pid, Command: command, UID: sockets[at].uid}, true
 			}
 		}
 	}
-	return Owner{}, false
+	return found, true
 }
 
-// listeners returns the listening sockets in a table of the kernel that stand in
-// the way of addr, named as in /proc/PID/fd.
-func listeners(table string, addr netip.AddrPort) []string {
+// socket is one of the kernel's tables.
+type socket struct {
+	link string // as in /proc/PID/fd
+	uid  int
+}
+
+// sockets reads a table of the kernel.
+func sockets(table string, matches func(local, remote netip.AddrPort, state string) bool) (found []socket) {
 	data, err := os.ReadFile(table)
 	if err != nil {
 		return nil
 	}
-	const listening = "0A"
-	var sockets []string
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[3] != listening {
+		if len(f) < 10 {
 			continue
 		}
-		at, ok := kernelAddr(f[1])
-		if !ok || at.Port() != addr.Port() {
-			continue
-		}
-		mine, other := addr.Addr().Unmap(), at.Addr().Unmap()
-		if mine == other || mine.IsUnspecified() || other.IsUnspecified() {
-			sockets = append(sockets, "socket:["+f[9]+"]")
+		local, ok := kernelAddr(f[1])
+		remote, rok := kernelAddr(f[2])
+		uid, err := strconv.Atoi(f[7])
+		if ok && rok && err == nil && matches(unmapped(local), unmapped(remote), f[3]) {
+			found = append(found, socket{"socket:[" + f[9] + "]", uid})
 		}
 	}
-	return sockets
+	return found
+}
+
+func unmapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
 // kernelAddr reads an address of the kernel's tables: 0100007F:24B8, in 32-bit

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
 
@@ -51,6 +52,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
 			return
 		}
+		if !s.prove(w, r) {
+			return
+		}
 		if s.secrets.blocked(culprit(r)) {
 			w.Header().Set("Retry-After", "60")
 			fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address; retry in a minute")
@@ -63,6 +67,37 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// prove answers a client that asks whether this gateway knows its token, before it
+// sends that token or anything else. A question about a token that is unknown here
+// counts as a wrong token, is answered with 401, and the result is false.
+func (s *Server) prove(w http.ResponseWriter, r *http.Request) bool {
+	question := r.Header.Get(proof.AskHeader)
+	if question == "" {
+		return true
+	}
+	id, nonce, err := proof.ParseQuestion(question)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "INVALID_ARGUMENTS", err.Error())
+		return false
+	}
+	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		fail(w, http.StatusInternalServerError, "INTERNAL", "the address of this connection is not known")
+		return false
+	}
+	answer := s.gateway.Prove(id, nonce, proof.Address(address))
+	if answer == "" {
+		if s.secrets.blocked(culprit(r)) {
+			return true // the limit's to refuse
+		}
+		s.secrets.bad(culprit(r))
+		fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; read its file again, each gateway has new ones")
+		return false
+	}
+	w.Header().Set(proof.AnswerHeader, answer)
+	return true
 }
 
 // admin lets those through that carry the admin token, and pages of ours in a

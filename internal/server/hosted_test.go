@@ -14,6 +14,7 @@ import (
 
 	"tapgw/internal/client"
 	"tapgw/internal/gateway"
+	"tapgw/internal/proc"
 	"tapgw/internal/server"
 	"tapgw/providers"
 )
@@ -159,6 +160,11 @@ func TestHostClientComesBack(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	lock, err := proc.TryLock(filepath.Join(dir, "gateway.lock"))
+	if err != nil || lock == nil {
+		t.Fatal("the gateway's lock is taken:", err)
+	}
+	defer lock.Unlock()
 	// Each gateway has its own port and token, told by its files.
 	serve := func() (*gateway.Gateway, func()) {
 		g := gateway.New(gateway.Options{})
@@ -220,7 +226,7 @@ func TestHostClientStopped(t *testing.T) {
 func TestHostClientRefused(t *testing.T) {
 	_, s := running(t, server.Options{})
 	_, err := client.Host(t.Context(), client.Options{URL: s.URL(), Token: "wrong"}, client.HostOptions{Name: "x", CWD: "/"})
-	if err == nil || !strings.Contains(err.Error(), "admin token") {
+	if err == nil || !strings.Contains(err.Error(), "does not know the token") {
 		t.Errorf("a wrong token gave %v", err)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,6 +83,33 @@ func TestListenBoth(t *testing.T) {
 	greeted(t, g, "ws://localhost"+port+"/", nil)
 	if err := server.New(server.Options{Gateway: g}).Listen("127.0.0.1" + port); err == nil {
 		t.Error("a port that is taken was bound")
+	}
+}
+
+// Whoever has a loopback of the two at our port would be taken for us by those who
+// ask for localhost: we don't start beside it, and say where it is.
+func TestListenBesideASquatter(t *testing.T) {
+	for held, asked := range map[string]string{"[::1]": "127.0.0.1", "127.0.0.1": "[::1]"} {
+		squatter, err := net.Listen("tcp", held+":0")
+		if err != nil {
+			t.Fatalf("this test needs both loopbacks: %v", err)
+		}
+		defer func() { _ = squatter.Close() }()
+		_, port, _ := net.SplitHostPort(squatter.Addr().String())
+		s := server.New(server.Options{Gateway: gateway.New(gateway.Options{})})
+		err = s.Listen(asked + ":" + port)
+		at, ok := errors.AsType[*server.ListenError](err)
+		if !ok || at.Addr != held+":"+port || !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("beside %s: got %v, want that %s:%s is in use", held, err, held, port)
+		}
+		if err := server.CanListen(asked + ":" + port); err == nil {
+			t.Errorf("beside %s: it is said that a gateway can listen", held)
+		}
+		if l, err := net.Listen("tcp", asked+":"+port); err != nil {
+			t.Errorf("beside %s: the other port stays taken: %v", held, err)
+		} else {
+			_ = l.Close()
+		}
 	}
 }
 

@@ -12,9 +12,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tapgw/internal/gateway"
@@ -148,23 +150,86 @@ func (s *Server) tracked(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// Listen binds an address. An IPv4 loopback one takes [::1] at the same port
-// too, where it can: localhost resolves to either.
+// ListenError says at which address a server can't listen.
+type ListenError struct {
+	Addr string // host:port
+	Err  error
+}
+
+func (e *ListenError) Error() string { return "listening on " + e.Addr + ": " + e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// anyPortTries is how many ports are tried where any will do and the other
+// loopback's is taken.
+const anyPortTries = 10
+
+// Listen binds an address. One on a loopback takes the other loopback at the same
+// port too, if the machine has it: localhost resolves to either, and whoever has the
+// other one would be taken for this gateway. The error is a [*ListenError].
 func (s *Server) Listen(addr string) error {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
-	s.Use(l)
-	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() && a.IP.To4() != nil {
-		six, err := net.Listen("tcp6", fmt.Sprintf("[::1]:%d", a.Port))
-		if err != nil {
-			s.log.Info("listening on IPv4 only", "error", err)
+	var err error
+	for range anyPortTries {
+		var both []net.Listener
+		if both, err = listenBoth(addr); err == nil {
+			for _, l := range both {
+				s.Use(l)
+			}
 			return nil
 		}
-		s.Use(six)
+		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
 	}
-	return nil
+	return err
+}
+
+// CanListen reports why a server can't listen on an address, a [*ListenError]; nil
+// when it can.
+func CanListen(addr string) error {
+	s := &Server{}
+	err := s.Listen(addr)
+	for _, l := range s.listeners {
+		_ = l.Close()
+	}
+	return err
+}
+
+// listenBoth binds an address and what belongs to it.
+func listenBoth(addr string) ([]net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, &ListenError{addr, err}
+	}
+	other := otherLoopback(l.Addr())
+	if other == "" {
+		return []net.Listener{l}, nil
+	}
+	second, err := net.Listen("tcp", other)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+		return []net.Listener{l}, nil // this machine has no such loopback
+	}
+	if err != nil {
+		_ = l.Close()
+		return nil, &ListenError{other, err}
+	}
+	return []net.Listener{l, second}, nil
+}
+
+// otherLoopback is the address that a listener is to have on the loopback of the
+// other IP version, "" for none.
+func otherLoopback(addr net.Addr) string {
+	a, ok := addr.(*net.TCPAddr)
+	switch {
+	case !ok:
+		return ""
+	case a.IP.To4() != nil && (a.IP.IsLoopback() || a.IP.IsUnspecified()):
+		return net.JoinHostPort("::1", strconv.Itoa(a.Port))
+	case a.IP.IsLoopback():
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port))
+	}
+	return "" // [::] has both
 }
 
 // Use adds a listener of the caller's.

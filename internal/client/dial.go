@@ -1,0 +1,110 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/proof"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// proofTimeout is for one answer of a gateway that does nothing else for it.
+	proofTimeout = 5 * time.Second
+)
+
+var dialer = net.Dialer{Timeout: dialTimeout}
+
+// dial connects to the gateway. Nothing but a question goes over the connection
+// until the gateway has proved that it knows the token.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.proven(ctx, conn, address)
+}
+
+// dialTLS is dial for https. The certificate is checked too: a proof says nothing
+// about who reads along.
+func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.proven(ctx, conn, address)
+}
+
+// proven returns a connection whose other end is the gateway, and closes any other.
+func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
+	stop := context.AfterFunc(limited, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := c.prove(conn, host)
+	if !stop() { // the deadline is set, or about to be
+		switch {
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		default:
+			err = c.stranger(fmt.Sprintf("it said nothing for %v", proofTimeout))
+		}
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// prove asks the other end of a connection for a proof.
+func (c *Client) prove(conn net.Conn, host string) error {
+	if c.token == "" {
+		return &cli.Error{Exit: cli.ExitRefused, Code: codeUnauthorized,
+			Message: fmt.Sprintf("no admin token: give --token or %s (there is no %s)", EnvToken, c.tokenSource)}
+	}
+	q := proof.NewQuestion(c.token)
+	r, err := http.NewRequest(http.MethodGet, "http://"+host+"/healthz", nil)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", host, err)
+	}
+	r.Header.Set(proof.AskHeader, q.Header())
+	if err := r.Write(conn); err != nil {
+		return c.stranger("it closed the connection")
+	}
+	in := bufio.NewReader(io.LimitReader(conn, maxFile))
+	answer, err := http.ReadResponse(in, r)
+	if err != nil {
+		return c.stranger("it does not answer as a gateway does")
+	}
+	defer func() { _ = answer.Body.Close() }()
+	err = q.Check(answer.Header.Get(proof.AnswerHeader), conn.RemoteAddr())
+	if _, relayed := errors.AsType[*proof.RelayedError](err); relayed {
+		if !c.urlGiven || !c.tokenGiven {
+			return c.stranger(err.Error() + "; if that is a tunnel of yours, give both --url and --token")
+		}
+	} else if err != nil {
+		if c.tokenGiven && answer.StatusCode >= http.StatusBadRequest {
+			return c.refused(answer)
+		}
+		return c.stranger(fmt.Sprintf("%v (%s)", err, c.tokenSource))
+	}
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil || in.Buffered() > 0 {
+		return c.stranger("it does not answer as a gateway does")
+	}
+	return nil
+}
+
+// stranger says that what answers is not the gateway that the token is for.
+func (c *Client) stranger(why string) error {
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+		Message: fmt.Sprintf("what answers at %s (from %s) is not your gateway: %s; start yours with: tapgw ensure, or name it with --url",
+			c.URL(), c.source, why)}
+}

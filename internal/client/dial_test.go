@@ -1,0 +1,225 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/taptest"
+)
+
+// heard is all that came over the connections of a listener.
+type heard struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(p)
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.String()
+}
+
+// impostor listens until the test ends, answers each request with what answer
+// returns, and keeps what it heard.
+func impostor(t *testing.T, network, address string, answer func(request *http.Request) string) (url string, h *heard) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = &heard{}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer func() { _ = c.Close() }()
+				in := bufio.NewReader(io.TeeReader(c, h))
+				for {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					if _, err := io.WriteString(c, answer(r)); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); serving.Wait() })
+	return "ws://" + l.Addr().String(), h
+}
+
+// Whoever took the gateway's port hears neither the token nor a prompt, whatever it
+// answers, and is not waited for.
+func TestImpostorHearsNothing(t *testing.T) {
+	const secret, prompt = "adm-secret", "the launch code"
+	gateway := httptest.NewServer(taptest.Proving(http.NotFoundHandler(), secret))
+	defer gateway.Close()
+	relay := func(r *http.Request) string { // hands the question on to the real gateway
+		out, err := http.NewRequest(r.Method, gateway.URL+r.URL.Path, nil)
+		if err != nil {
+			return ""
+		}
+		out.Header = r.Header
+		answer, err := gateway.Client().Do(out)
+		if err != nil {
+			return ""
+		}
+		defer func() { _ = answer.Body.Close() }()
+		var b strings.Builder
+		_ = answer.Write(&b)
+		return b.String()
+	}
+	for name, tc := range map[string]struct {
+		answer func(*http.Request) string
+		says   string
+	}{
+		"a web server": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" }, "it could not prove that it knows the token"},
+		"an earlier answer": {func(*http.Request) string {
+			return "HTTP/1.1 200 OK\r\nTapgw-Proof: 00 127.0.0.1:1\r\nContent-Length: 0\r\n\r\n"
+		}, "it could not prove"},
+		"another gateway": {func(*http.Request) string {
+			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 53\r\n\r\n" + `{"error":{"code":"AUTH_FAILED","message":"not mine"}}`
+		}, "it could not prove"},
+		"a relay":         {relay, "it passes connections on: "},
+		"no HTTP":         {func(*http.Request) string { return "220 smtp.example ESMTP\r\n" }, "it does not answer as a gateway does"},
+		"more than asked": {func(r *http.Request) string { return relay(r) + "HTTP/1.1 200 OK\r\n\r\n" }, "it passes connections on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := alone(t)
+			write(t, dir+"/"+tokenFile, secret)
+			url, h := impostor(t, "tcp", "127.0.0.1:0", tc.answer)
+			c, err := New(Options{URL: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			err = c.Send(t.Context(), "s", prompt, ModeEnqueue)
+			if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "is not your gateway: "+tc.says) {
+				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable, tc.says)
+			}
+			if _, err := Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"}); cli.AsError(err).Exit != cli.ExitUnreachable {
+				t.Errorf("a session host: %v", err)
+			}
+			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) || !strings.Contains(text, "GET /healthz") {
+				t.Errorf("it heard %q", text)
+			}
+		})
+	}
+}
+
+// A tunnel is one's own where the user gave both the URL and the token.
+func TestTunnelThatWasNamed(t *testing.T) {
+	const secret = "adm-secret"
+	alone(t)
+	gateway := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "[]")
+	}), secret))
+	defer gateway.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	defer func() { _ = l.Close() }()
+	copying.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", gateway.Listener.Addr().String())
+			if err != nil {
+				_ = c.Close()
+				return
+			}
+			copying.Go(func() { _, _ = io.Copy(far, c); _ = far.Close() })
+			copying.Go(func() { _, _ = io.Copy(c, far); _ = c.Close() })
+		}
+	})
+	c, err := New(Options{URL: "ws://" + l.Addr().String(), Token: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Sessions(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A listener that says nothing is no gateway; it is not waited for until the
+// command's own time is over.
+func TestSilentListener(t *testing.T) {
+	dir := alone(t)
+	write(t, dir+"/"+tokenFile, "adm-secret")
+	url, _ := impostor(t, "tcp", "127.0.0.1:0", func(*http.Request) string { return "" })
+	c, err := New(Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	_, err = c.Sessions(t.Context())
+	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it said nothing for 5s") {
+		t.Errorf("got exit %d: %v", e.Exit, err)
+	}
+	if took := time.Since(began); took > 3*proofTimeout {
+		t.Errorf("it took %v", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Sessions(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// The files of a gateway that was killed name nobody.
+func TestKilledGatewayIsNone(t *testing.T) {
+	dir := alone(t)
+	url, h := impostor(t, "tcp", "127.0.0.1:0", func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]" })
+	write(t, dir+"/"+gatewayFile, `{"url":"`+url+`","pid":1}`)
+	write(t, dir+"/"+tokenFile, "adm-secret")
+	ends := running(t, dir)
+	for _, tc := range []struct {
+		alive bool
+		says  string
+	}{{true, "is not your gateway"}, {false, "is of one that has ended"}} {
+		if !tc.alive {
+			ends()
+		}
+		c, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Sessions(t.Context())
+		c.Close()
+		if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, tc.says) {
+			t.Errorf("alive %v: got exit %d: %v, want …%s…", tc.alive, e.Exit, err, tc.says)
+		}
+	}
+	if text := h.String(); strings.Contains(text, "adm-secret") || strings.Count(text, "GET ") != 1 {
+		t.Errorf("it heard %q", text)
+	}
+}
