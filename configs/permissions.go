@@ -1,13 +1,12 @@
 package configs
 
 import (
-	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"tapgw/internal/weburl"
 )
 
 // Permissions is the table [copilot.permissions]: what a Copilot session may do,
@@ -73,24 +72,6 @@ func isPathPattern(s string) error {
 }
 
 func isURLPattern(s string) error {
-	bad := fmt.Errorf(`%q is not [SCHEME://]HOST[:PORT][/PATH], such as "docs.example", "*.docs.example" or "https://api.example/v1"`, s)
-	scheme, rest, named := strings.Cut(s, "://")
-	if !named {
-		scheme, rest = "https", s
-	}
-	u, err := url.Parse(scheme + "://" + strings.TrimPrefix(rest, "*."))
-	switch {
-	case err != nil || u.Hostname() == "" || strings.Contains(u.Host, "*") || strings.Contains(u.Path, "*"):
-		return bad
-	case scheme != "http" && scheme != "https":
-		return fmt.Errorf("%q: the scheme is not http or https", s)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(s, " ?#@"):
-		return errors.New("must hold neither user, query nor fragment")
-	}
-	if p := u.Port(); p != "" {
-		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
-			return bad
-		}
-	}
-	return nil
+	_, err := weburl.ParsePattern(s)
+	return err
 }

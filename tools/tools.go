@@ -88,7 +88,8 @@ type Env struct {
 	Libraries string        // directory of added libraries; "": library_docs in Home
 	Timeout   time.Duration // of tools that don't say; 0: [DefaultTimeout]
 	// Private decides about a server of the web whose address is not public: this
-	// machine's, its networks'. nil allows. Without it, such servers are refused.
+	// machine's, its networks'; or not known here, where a proxy looks it up: then addr
+	// is not valid. nil allows. Without it, such servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
 }
 

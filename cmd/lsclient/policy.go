@@ -104,13 +104,17 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 	return err
 }
 
-// private decides about a server of the web whose address is not public.
+// private decides about a server of the web whose address is not public, or not known.
 func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
-	if allow := allowed(p.conf()); allow.HostOK(host) {
+	allow := allowed(p.conf())
+	if allow.HostOK(host) {
 		return nil
 	}
-	return p.ask(ctx, fmt.Sprintf("fetch from %s (%s), which is not public", host, addr), "host "+host,
-		&provide.Refusal{What: fmt.Sprintf("%s has the address %s, which is not public and not allowed: allow.web in lsclient.toml lists what is", host, addr.Addr())})
+	what := fmt.Sprintf("fetch from %s (%s), which is not public", host, addr)
+	if !addr.IsValid() {
+		what = fmt.Sprintf("fetch from %s, of which only the proxy knows the address", host)
+	}
+	return p.ask(ctx, what, "host "+host, allow.NotPublic(host, addr))
 }
 
 // server decides about a tool of an MCP server.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/weburl"
 )
 
 // Values of a permission.
@@ -71,18 +71,21 @@ func (p Permissions) of(kind rpc.PermissionRequestKind) (string, bool) {
 	return "", false
 }
 
-// patterns say what the patterns make of a request, and which key has those that
-// deny it.
-func (p Permissions) patterns(req sdk.PermissionRequest, cwd string) (v verdict, key string) {
+// patterns say what the patterns make of a request, and why they refuse it.
+func (p Permissions) patterns(req sdk.PermissionRequest, cwd string) (v verdict, why string) {
+	forbids := func(key string) string { return key + " in [copilot.permissions] of tapgw.toml forbids it" }
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
-		return commandVerdict(req, p.AllowCommands, p.DenyCommands), "deny_commands"
+		return commandVerdict(req, p.AllowCommands, p.DenyCommands), forbids("deny_commands")
 	case *rpc.PermissionRequestRead:
-		return pathVerdict(req.Path, cwd, p.AllowReadPaths, p.DenyPaths), "deny_paths"
+		return pathVerdict(req.Path, cwd, p.AllowReadPaths, p.DenyPaths), forbids("deny_paths")
 	case *rpc.PermissionRequestWrite:
-		return pathVerdict(req.FileName, cwd, p.AllowWritePaths, p.DenyPaths), "deny_paths"
+		return pathVerdict(req.FileName, cwd, p.AllowWritePaths, p.DenyPaths), forbids("deny_paths")
 	case *rpc.PermissionRequestURL:
-		return urlVerdict(req.URL, p.AllowURLs, p.DenyURLs), "deny_urls"
+		if _, err := weburl.Parse(req.URL); err != nil {
+			return refused, "the URL can't be judged: " + err.Error()
+		}
+		return urlVerdict(req.URL, p.AllowURLs, p.DenyURLs), forbids("deny_urls")
 	}
 	return silent, ""
 }
@@ -161,10 +164,10 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	if !known {
 		return fmt.Sprintf("the gateway never allows requests of kind %q", kind), false
 	}
-	patterns, key := p.patterns(req, s.cwd)
+	patterns, why := p.patterns(req, s.cwd)
 	switch {
 	case patterns == refused:
-		return fmt.Sprintf("%s in [copilot.permissions] of tapgw.toml forbids it", key), false
+		return why, false
 	case req.RequiresManagedApproval(): // whatever the patterns allow
 		if setting == Deny {
 			return notAllowed, false
@@ -201,8 +204,8 @@ func (s *session) same(req sdk.PermissionRequest) string {
 		what = s.file(req.FileName)
 	case *rpc.PermissionRequestURL:
 		what = req.URL
-		if u, err := url.Parse(req.URL); err == nil {
-			what = u.Scheme + "://" + u.Host
+		if u, err := weburl.Parse(req.URL); err == nil && u.Host != "" {
+			what = u.Scheme + "://" + u.Host + " " + u.Port
 		}
 	case *rpc.PermissionRequestMCP:
 		what = req.ServerName + " " + req.ToolName

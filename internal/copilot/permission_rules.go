@@ -1,9 +1,7 @@
 package copilot
 
 import (
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/shellrule"
+	"tapgw/internal/weburl"
 )
 
 // verdict is what patterns say of a request.
@@ -102,60 +101,24 @@ func matchesPath(globs []string, name, cwd string) bool {
 	})
 }
 
-// urlVerdict judges a URL.
+// urlVerdict judges a URL as a browser reads it. What no browser reads is refused: no
+// pattern could be held against it.
 func urlVerdict(s string, allow, deny []string) verdict {
-	u, err := url.Parse(s)
-	if err != nil || u.Hostname() == "" {
-		return silent
-	}
-	if slices.ContainsFunc(deny, func(p string) bool { return matchesURL(p, u, false) }) {
+	u, err := weburl.Parse(s)
+	if err != nil {
 		return refused
 	}
-	if u.User == nil && slices.ContainsFunc(allow, func(p string) bool { return matchesURL(p, u, true) }) {
+	one := func(patterns []string, is func(weburl.Pattern) bool) bool {
+		return slices.ContainsFunc(patterns, func(text string) bool {
+			p, err := weburl.ParsePattern(text)
+			return err == nil && is(p)
+		})
+	}
+	switch {
+	case one(deny, func(p weburl.Pattern) bool { return p.Denies(u) }):
+		return refused
+	case one(allow, func(p weburl.Pattern) bool { return p.Allows(u) }):
 		return granted
 	}
 	return silent
-}
-
-// matchesURL matches [SCHEME://]HOST[:PORT][/PATH] with a URL: *.HOST is every host
-// below HOST, PATH is what its path begins with, whole segments. Without a scheme it
-// is http or https, without a port the scheme's. A denial is about every port and,
-// unless it names one, every path.
-func matchesURL(pattern string, u *url.URL, exact bool) bool {
-	scheme, rest, named := strings.Cut(pattern, "://")
-	if !named {
-		scheme, rest = "", pattern
-	}
-	host, prefix, _ := strings.Cut(rest, "/")
-	host, port, _ := strings.Cut(strings.ToLower(host), ":")
-	have := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	switch sub, below := strings.CutPrefix(host, "*."); {
-	case scheme != "" && !strings.EqualFold(scheme, u.Scheme), scheme == "" && u.Scheme != "http" && u.Scheme != "https":
-		return false
-	case below && !strings.HasSuffix(have, "."+sub), !below && have != host:
-		return false
-	case (exact || port != "") && portOf(u) != portOf(&url.URL{Scheme: u.Scheme, Host: "x:" + port}):
-		return false
-	}
-	prefix = strings.Trim(prefix, "/")
-	if prefix == "" {
-		return true
-	}
-	// Servers differ in what they make of these.
-	if exact && (strings.Contains(u.Path, "..") || strings.ContainsAny(u.Path, `\`) || strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")) {
-		return false
-	}
-	at := strings.Trim(path.Clean("/"+u.Path), "/")
-	return at == prefix || strings.HasPrefix(at, prefix+"/")
-}
-
-func portOf(u *url.URL) string {
-	switch p := u.Port(); {
-	case p != "":
-		return p
-	case u.Scheme == "http":
-		return "80"
-	default:
-		return "443"
-	}
 }

@@ -110,7 +110,7 @@ func TestPathVerdict(t *testing.T) {
 
 func TestURLVerdict(t *testing.T) {
 	allow := []string{"docs.example", "*.pkg.example", "https://api.example/v1/", "http://127.0.0.1:8080"}
-	deny := []string{"evil.pkg.example", "docs.example/private"}
+	deny := []string{"evil.pkg.example", "docs.example/private", "[::1]", "10.0.0.1"}
 	for s, want := range map[string]verdict{
 		"https://docs.example/":                    granted,
 		"http://DOCS.example./x?y":                 granted,
@@ -121,6 +121,7 @@ func TestURLVerdict(t *testing.T) {
 		"https://docs.example:8443/":               silent,
 		"https://user@docs.example/":               silent,
 		"ftp://docs.example/":                      silent,
+		"ftp://evil.pkg.example/":                  refused,
 		"https://pkg.example/":                     silent,
 		"https://notpkg.example/":                  silent,
 		"http://api.example/v1/x":                  silent,
@@ -131,7 +132,31 @@ func TestURLVerdict(t *testing.T) {
 		"https://docs.example.evil/":               silent,
 		"https://docs.example@evil.example/":       silent,
 		"http://127.0.0.1:8081/":                   silent,
-		"://":                                      silent,
+		"://":                                      refused, // what can't be read can't be judged
+		"https:evil.pkg.example":                   refused,
+		"https:\\\\evil.pkg.example\\x":            refused,
+		"https:/\\evil.pkg.example":                refused,
+		"https://%zz/":                             refused,
+		"https://ｅｖｉｌ.pkg.example/":                refused,
+		"https://evil%2epkg.example/":              refused,
+		"https://evil.pkg.example./":               refused,
+		"https://EVIL.pkg.example:443":             refused,
+		"https://a:b@evil.pkg.example/":            refused,
+		"https://evil。pkg.example":                 refused,
+		"ht\ntps://evil.pk\tg.example":             refused,
+		"http://[::1]/":                            refused,
+		"http://[0:0::0:1]:99/x":                   refused,
+		"http://10.1/":                             refused,
+		"http://0xa.0.1":                           refused,
+		"http://167772161/":                        refused,
+		"http://[::ffff:10.0.0.1]/":                refused,
+		"https://docs.example/%70rivate":           refused,
+		"https://docs.example/%2570rivate/x":       refused,
+		"https://docs.example//private":            refused,
+		"https://docs.example/x\\..\\private":      refused,
+		"https://docs.example/%zz/../private":      refused,
+		"https:docs.example/":                      granted, // as a browser reads it
+		"https://docs.example/x%zz":                granted,
 		"https://evil.pkg.example/":                refused,
 		"https://evil.pkg.example:99/":             refused,
 		"https://docs.example/private/x":           refused,

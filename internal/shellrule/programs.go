@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"tapgw/internal/lazyregexp"
 )
@@ -46,7 +47,7 @@ func (o open) allowed(piped bool) bool {
 func (o open) known() (*lazyregexp.Regexp, int) {
 	for n := min(2, len(o.words)); n > 0; n-- {
 		key := append([]string{path.Base(o.words[0])}, o.words[1:n]...)
-		if known := harmless[strings.Join(key, " ")]; known != nil {
+		if known := harmless()[strings.Join(key, " ")]; known != nil {
 			return known, n
 		}
 	}
@@ -110,7 +111,7 @@ func dangerous(program, word string) bool {
 
 // harmless says of commands that only read what words they may have besides those
 // that a rule says: a pattern for each word.
-var harmless = func() map[string]*lazyregexp.Regexp {
+var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	const (
 		operand = `[^-].*|--?`
 		git     = operand + `|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
@@ -155,4 +156,4 @@ var harmless = func() map[string]*lazyregexp.Regexp {
 		compiled[key] = lazyregexp.New(`(?s)^(?:` + words + `)$`)
 	}
 	return compiled
-}()
+})

@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 	jsonexp "github.com/go-json-experiment/json"
 
 	"tapgw/internal/shellrule"
+	"tapgw/internal/weburl"
 	"tapgw/tools"
 )
 
@@ -69,7 +70,20 @@ func (a *Allow) OutsideOK(path string) bool {
 
 // HostOK reports whether a host on an address that is not public may be reached.
 func (a *Allow) HostOK(host string) bool {
-	return slices.ContainsFunc(a.Web, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), strings.Trim(host, "[]")) })
+	name, err := weburl.Host(host)
+	return err == nil && slices.ContainsFunc(a.Web, func(h string) bool {
+		listed, err := weburl.Host(h)
+		return err == nil && listed == name
+	})
+}
+
+// NotPublic is the refusal of a host that HostOK does not allow. An address that is
+// not valid is one that only a proxy knows.
+func (a *Allow) NotPublic(host string, addr netip.AddrPort) *Refusal {
+	if !addr.IsValid() {
+		return refuse("%s has no address that is known here, and what the proxy makes of it is not allowed: %s lists what is", host, a.where("web"))
+	}
+	return refuse("%s has the address %s, which is not public and not allowed: %s lists what is", host, addr.Addr(), a.where("web"))
 }
 
 // Command is the command that a terminal tool's arguments hold.

@@ -164,7 +164,7 @@ func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	}
 	env.Private = func(_ context.Context, host string, addr netip.AddrPort) error {
 		if !allow.HostOK(host) {
-			return refuse("%s has the address %s, which is not public and not allowed: %s lists what is", host, addr.Addr(), allow.where("web"))
+			return allow.NotPublic(host, addr)
 		}
 		return nil
 	}

@@ -56,7 +56,7 @@ func TestOutside(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	allow := Allow{Web: []string{"wiki.local", "::1"}}
-	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "x.wiki.local": false, "127.0.0.1": false} {
+	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "[0::0:1]": true, "wiki.local.": true, "x.wiki.local": false, "127.0.0.1": false} {
 		if got := allow.HostOK(host); got != want {
 			t.Errorf("%s: %v, want %v", host, got, want)
 		}

@@ -26,8 +26,9 @@ const (
 
 // Fetcher fetches pages.
 type Fetcher struct {
-	// Private decides about a server whose address is not public; nil error
-	// allows. Without it such servers are refused.
+	// Private decides about a server whose address is not public, or not known
+	// because a proxy looks it up: then addr is not valid. nil error allows. Without
+	// it such servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
 	// Proxy finds the proxy for a request; nil: there is none.
 	Proxy func(*http.Request) (*url.URL, error)
@@ -60,11 +61,8 @@ func (f Fetcher) Fetch(ctx context.Context, address string) (Page, error) {
 }
 
 func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
-	u, err := url.Parse(strings.TrimSpace(address))
+	u, err := page(address)
 	if err != nil {
-		return Page{}, fmt.Errorf("%q is no URL", address)
-	}
-	if err := checkURL(u); err != nil {
 		return Page{}, err
 	}
 	u.Fragment = ""
@@ -74,7 +72,8 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 			if len(via) > maxRedirects {
 				return fmt.Errorf("it leads through more than %d redirects", maxRedirects)
 			}
-			return checkURL(r.URL)
+			_, err := page(r.URL.String())
+			return err
 		},
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -114,6 +113,12 @@ type roundTripper struct{ f Fetcher }
 
 // RoundTrip is http.RoundTripper's.
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	u, err := page(req.URL.String())
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.URL, req.Host = u, u.Host
 	transport := &http.Transport{
 		DialContext: t.f.dial, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 256 << 10,
 	}

@@ -7,8 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
+
+	"tapgw/internal/weburl"
 )
 
 // special are the networks, besides those that netip knows, whose servers are not
@@ -57,43 +60,59 @@ func Public(ip netip.Addr) bool {
 	return ip.Is4() || netip.MustParsePrefix("2000::/3").Contains(ip) || netip.MustParsePrefix("64:ff9b::/96").Contains(ip)
 }
 
-// checkURL refuses what is no address of a page.
-func checkURL(u *url.URL) error {
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%s: only http and https URLs can be fetched", u.Redacted())
-	case u.Hostname() == "":
-		return fmt.Errorf("%s: it names no host", u.Redacted())
-	case u.User != nil:
-		return fmt.Errorf("%s: a URL with a name and a password is not fetched", u.Redacted())
+// page reads the address of a page as browsers do and returns it in its one form, so
+// that what is judged is what is asked for.
+func page(address string) (*url.URL, error) {
+	u, err := weburl.Parse(address)
+	var canonical *url.URL
+	if err == nil {
+		canonical, err = url.Parse(u.Href)
 	}
-	return nil
+	switch {
+	case err != nil:
+		if at := strings.LastIndexByte(address, '@'); at >= 0 {
+			address = "…" + address[at:] // before it may stand a password
+		}
+		return nil, fmt.Errorf("%q is no URL of a page: it has to be http or https, with a host", address)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("%s: only http and https URLs can be fetched", canonical.Redacted())
+	case u.User:
+		return nil, fmt.Errorf("%s: a URL with a name and a password is not fetched", canonical.Redacted())
+	}
+	return canonical, nil
 }
 
 // private is the refusal of a server.
 type private struct {
 	host string
-	addr netip.AddrPort
-	err  error // of whoever was asked; nil: nobody
+	addr netip.AddrPort // not valid: unknown
+	err  error          // of whoever was asked; nil: nobody
 }
 
 func (p *private) Error() string {
 	msg := fmt.Sprintf("%s is at %s, which is not on the public internet", p.host, p.addr.Addr())
+	if !p.addr.IsValid() {
+		msg = p.host + " has no address that is known here: only the proxy knows where it leads"
+	}
 	if p.err != nil {
 		return msg + ": " + p.err.Error()
 	}
 	return msg + ": such servers may not be asked"
 }
 
-// guard decides about an address to connect to.
+// guard decides about an address to connect to; one that is not valid stands for a
+// host of which nobody here knows the address.
 func (f Fetcher) guard(ctx context.Context, host string, addr netip.AddrPort) error {
-	if Public(addr.Addr()) {
-		return nil
+	if addr.IsValid() {
+		if Public(addr.Addr()) {
+			return nil
+		}
+		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	}
 	if f.Private == nil {
 		return &private{host, addr, nil}
 	}
-	if err := f.Private(ctx, host, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())); err != nil {
+	if err := f.Private(ctx, host, addr); err != nil {
 		return &private{host, addr, err}
 	}
 	return nil
@@ -116,17 +135,21 @@ func (f Fetcher) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.DialContext(ctx, network, address)
 }
 
-// guardProxied decides about a host that a proxy is going to connect to. What we
-// cannot resolve is the proxy's to decide, except for names that never are public.
+// inside are the last parts of names that are never public.
+var inside = []string{
+	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "localdomain", "home.arpa", "test", "invalid", "onion", "alt",
+}
+
+// guardProxied decides about a host that a proxy is going to connect to, and to
+// which the proxy looks up the address: the host must have public addresses here.
+// What has none here could be anything inside the proxy's network.
 func (f Fetcher) guardProxied(ctx context.Context, u *url.URL) error {
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	for _, ending := range []string{"localhost", "local", "internal", "lan", "home.arpa", "localdomain"} {
-		if host == ending || strings.HasSuffix(host, "."+ending) {
-			return fmt.Errorf("%s is a name of a private network: such servers may not be asked", host)
-		}
-	}
+	host := strings.TrimRight(u.Hostname(), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return f.guard(ctx, host, netip.AddrPortFrom(ip, 0))
+	}
+	if !strings.Contains(host, ".") || slices.ContainsFunc(inside, func(end string) bool { return strings.HasSuffix("."+host, "."+end) }) {
+		return fmt.Errorf("%s is a name of a private network: such servers may not be asked", host)
 	}
 	lookup := f.lookup
 	if lookup == nil {
@@ -134,9 +157,9 @@ func (f Fetcher) guardProxied(ctx context.Context, u *url.URL) error {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	ips, err := lookup(ctx, host)
-	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
-		return nil
+	ips, err := lookup(ctx, host+".") // no name of a network that is searched here
+	if _, unknown := errors.AsType[*net.DNSError](err); unknown || err == nil && len(ips) == 0 {
+		return f.guard(ctx, host, netip.AddrPort{})
 	}
 	for _, ip := range ips {
 		if err := f.guard(ctx, host, netip.AddrPortFrom(ip, 0)); err != nil {

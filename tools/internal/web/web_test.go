@@ -64,20 +64,26 @@ func TestFetchRefuses(t *testing.T) {
 	s := server(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	for address, want := range map[string]string{
-		s.URL:                                 "127.0.0.1 is at 127.0.0.1, which is not on the public internet",
-		"http://localhost:" + port:            "localhost is at ",
-		"http://[::ffff:127.0.0.1]:" + port:   "not on the public internet",
-		"http://[::1]:" + port:                "not on the public internet",
-		"http://0.0.0.0:" + port:              "not on the public internet",
-		"http://169.254.169.254/latest":       "not on the public internet",
-		"http://10.1.2.3":                     "not on the public internet",
-		"file:///etc/passwd":                  "only http and https",
-		"gopher://example.com":                "only http and https",
-		"/etc/passwd":                         "only http and https",
-		"http://":                             "names no host",
-		"http://user:secret@127.0.0.1" + port: "a name and a password",
-		"http://a b/":                         "is no URL",
-		"":                                    "only http and https",
+		s.URL:                                  "127.0.0.1 is at 127.0.0.1, which is not on the public internet",
+		"http://localhost:" + port:             "localhost is at ",
+		"http://[::ffff:127.0.0.1]:" + port:    "not on the public internet",
+		"http://[::1]:" + port:                 "not on the public internet",
+		"http://0.0.0.0:" + port:               "not on the public internet",
+		"http://169.254.169.254/latest":        "not on the public internet",
+		"http://10.1.2.3":                      "not on the public internet",
+		"file:///etc/passwd":                   "only http and https",
+		"gopher://example.com":                 "only http and https",
+		"http://127.1:" + port:                 "not on the public internet",
+		"http:2130706433:" + port:              "not on the public internet",
+		`http:\\0x7f.1:` + port + `\x`:         "not on the public internet",
+		"http://１２７.0.0.1:" + port:             "not on the public internet",
+		"http://169%2e254.169.254/latest":      "not on the public internet",
+		"http://user:secret@127.0.0.1:" + port: "a name and a password",
+		"http://user:secret@a b/":              "is no URL of a page",
+		"/etc/passwd":                          "has to be http or https",
+		"http://":                              "with a host",
+		"http://a b/":                          "is no URL of a page",
+		"":                                     "has to be http or https",
 	} {
 		_, err := Fetcher{}.Fetch(t.Context(), address)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
@@ -226,8 +232,11 @@ func TestProxy(t *testing.T) {
 	})
 	at, _ := url.Parse(proxy.URL)
 	f := Fetcher{lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
-		if host == "inside.example" {
+		switch host {
+		case "inside.example.":
 			return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")}, nil
+		case "public.example.":
+			return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil
 		}
 		return nil, &net.DNSError{Err: "no such host", Name: host}
 	}, Proxy: func(r *http.Request) (*url.URL, error) {
@@ -237,8 +246,10 @@ func TestProxy(t *testing.T) {
 		return at, nil
 	}}
 	for address, want := range map[string]string{
-		"http://no-such-host.invalid/x": "by proxy: http://no-such-host.invalid/x",
-		"http://8.8.8.8/":               "by proxy: http://8.8.8.8/",
+		"http://public.example/x":      "by proxy: http://public.example/x",
+		`http:\\ｐublic%2eexample\a\..`: "by proxy: http://public.example/",
+		"http://8.8.8.8/":              "by proxy: http://8.8.8.8/",
+		"http://134744072/":            "by proxy: http://8.8.8.8/",
 	} {
 		if p, err := f.Fetch(t.Context(), address); err != nil || string(p.Body) != want {
 			t.Errorf("%s: %q, %v", address, p.Body, err)
@@ -246,10 +257,64 @@ func TestProxy(t *testing.T) {
 	}
 	for _, address := range []string{
 		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/", "http://localhost/", "http://metadata.google.internal/",
-		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/",
+		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/", "http://INSIDE.example./",
+		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.1/", "http://１２７.0.0.１/", "http://①②7.1/", "http://127。1/", "http://%31%32%37.1/", "http://[::1]/",
+		"http://[::ffff:7f00:1]/", "http://0/", "http://169.16689662/", "http://LOCALHOST./", "http://ｌocalhost/", "http://x.localhost/", "http://intranet/", "http://wiki.corp/",
+		"http://only-the-proxy-knows.example/", "http:127.1/", `http:\\127.1`,
 	} {
 		if p, err := f.Fetch(t.Context(), address); err == nil {
 			t.Errorf("%s: %q", address, p.Body)
+		}
+	}
+}
+
+// Behind a proxy, what has no address here is for Private to decide, and so is each
+// place that a page leads to.
+func TestProxyAsks(t *testing.T) {
+	var reached []string
+	proxy := server(t, func(w http.ResponseWriter, r *http.Request) {
+		reached = append(reached, r.URL.String())
+		w.Header().Set("Content-Type", "text/plain")
+		if to := r.URL.Query().Get("to"); to != "" {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+		}
+	})
+	at, _ := url.Parse(proxy.URL)
+	var asked []string
+	f := Fetcher{
+		Proxy: http.ProxyURL(at),
+		lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+		},
+		Private: func(_ context.Context, host string, addr netip.AddrPort) error {
+			asked = append(asked, fmt.Sprint(host, " ", addr.IsValid()))
+			if host == "wiki.example" {
+				return nil
+			}
+			return errors.New("no")
+		},
+	}
+	for address, want := range map[string]string{
+		"http://wiki.example/":                                  "",
+		"http://other.example/":                                 "other.example has no address that is known here: only the proxy knows where it leads: no",
+		"http://wiki.example/?to=http://0x7f.1/":                "127.0.0.1 is at 127.0.0.1, which is not on the public internet: no",
+		"http://wiki.example/?to=http://%EF%BD%8Fther.example/": "other.example has no address",
+		"http://wiki.example/?to=https:127.1":                   "no",
+		"http://wiki.example/?to=/there":                        "",
+	} {
+		reached, asked = nil, nil
+		_, err := f.Fetch(t.Context(), address)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+		for _, r := range reached {
+			if !strings.HasPrefix(r, "http://wiki.example/") {
+				t.Errorf("%s: the proxy was asked for %s", address, r)
+			}
+		}
+		if len(asked) == 0 {
+			t.Errorf("%s: nobody was asked", address)
 		}
 	}
 }
