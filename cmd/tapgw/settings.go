@@ -152,7 +152,10 @@ func (d *daemon) sessions(o daemonOptions) copilot.Options {
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
 		Env: func() []string {
-			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL, "TAP_PROVIDER_TOKEN=" + d.gateway.IssueHostToken(copilot.Kind)}, d.traces.environ...)
+			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL}, d.traces.environ...)
+		},
+		SessionEnv: func(session string) []string {
+			return []string{"TAP_PROVIDER_TOKEN=" + d.gateway.IssueSpawnToken(session)}
 		},
 		Log: d.log,
 	}

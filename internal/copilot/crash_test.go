@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // runtimePID is the process that serves the sessions now.
@@ -345,4 +346,48 @@ func alive(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
+}
+
+// TestShellHasItsOwnSession: the shell of each session has what is the session's alone,
+// whatever becomes of the runtime, and the runtime's environment has it not. It is gone
+// with the session.
+func TestShellHasItsOwnSession(t *testing.T) {
+	g := newRig(t, func(o *Options) {
+		o.Permissions.Shell = Allow
+		o.SessionEnv = func(session string) []string {
+			return []string{"TAP_OWN=it's " + session, "TAP_ADMIN_TOKEN=never"}
+		}
+	})
+	one, two := g.start(), g.start()
+	says := func(s *fakeSession, when string) {
+		t.Helper()
+		n := s.idles()
+		s.send(shellCall(`sh -c 'echo "own: $TAP_OWN admin: $TAP_ADMIN_TOKEN."'`))
+		s.waitIdle(n + 1)
+		if want := "own: it's " + s.id + " admin: ."; !strings.Contains(s.lastSaid(), want) {
+			t.Errorf("%s: the shell says %q, want %q", when, s.lastSaid(), want)
+		}
+	}
+	says(one, "at first")
+	says(two, "at first")
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", g.runtimePID())); err == nil && strings.Contains(string(env), "TAP_OWN") {
+		t.Errorf("environment of the runtime: %q", env)
+	}
+	one.preToolUse = func(string, protocol.Raw) gateway.Decision { return gateway.Decision{} }
+	says(one, "with hooks")
+	g.signal(syscall.SIGKILL)
+	one.waitIdle(3)
+	two.waitIdle(2)
+	says(one, "in the next runtime")
+	says(two, "in the next runtime")
+	file := one.host.(*session).shellFile
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the shell's file: %v, %v", info, err)
+	}
+	if err := one.host.Close(g.ctx, "test"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the shell's file outlives its session")
+	}
 }

@@ -1,8 +1,13 @@
 package copilot
 
 import (
+	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/github/copilot-sdk/go/rpc"
 )
 
 // What the runtime, and so the model's shell, inherits: enough to find its
@@ -33,12 +38,68 @@ func environment(ours, extra []string) []string {
 			env = append(env, kv)
 		}
 	}
+	return append(env, allowed(extra)...)
+}
+
+// allowed leaves out what no session may have.
+func allowed(extra []string) (env []string) {
 	for _, kv := range extra {
 		if name, _, ok := strings.Cut(kv, "="); ok && !slices.Contains(secret, name) {
 			env = append(env, kv)
 		}
 	}
 	return env
+}
+
+// The runtime is one process for many sessions, so what is one session's alone, its
+// token, is not in its environment. The shell of each session reads it from a file, which
+// the runtime has it do before each command. The file is empty until the gateway knows
+// the session, and outside the directory that the session may read without a question.
+
+// shellFile is where the shell of a session with this output directory reads its
+// environment from.
+func shellFile(outputDir string) string {
+	if runtime.GOOS == "windows" {
+		return outputDir + ".ps1"
+	}
+	return outputDir + ".sh"
+}
+
+// shellOptions have the shell read a file; nil for none.
+func shellOptions(file string) *rpc.ShellOptions {
+	if file == "" {
+		return nil
+	}
+	script := rpc.ShellInitScript{Path: file, Shell: rpc.ShellInitScriptShellBash}
+	if runtime.GOOS == "windows" {
+		script.Shell = rpc.ShellInitScriptShellPowershell
+	}
+	return &rpc.ShellOptions{InitScripts: []rpc.ShellInitScript{script}}
+}
+
+// shellScript sets variables, in the language of the system's shell.
+func shellScript(env []string) string {
+	line, quote := "export %s='%s'\n", `'\''`
+	if runtime.GOOS == "windows" {
+		line, quote = "$env:%s = '%s'\r\n", `''`
+	}
+	var b strings.Builder
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		fmt.Fprintf(&b, line, name, strings.ReplaceAll(value, "'", quote))
+	}
+	return b.String()
+}
+
+// tellShell gives the session's shell what is the session's alone.
+func (s *session) tellShell() {
+	if s.shellFile == "" {
+		return
+	}
+	script := shellScript(allowed(s.r.o.SessionEnv(s.id)))
+	if err := os.WriteFile(s.shellFile, []byte(script), 0o600); err != nil {
+		s.log.Warn("the session's shell has no token: programs in it can't join the session", "error", err)
+	}
 }
 
 func hasPrefix(name string, prefixes []string) bool {

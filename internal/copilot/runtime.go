@@ -42,9 +42,12 @@ type Options struct {
 	MaxTurnTime, AnswerTimeout time.Duration
 	AskUser                    bool // the model, and MCP servers, may ask a person
 	// Env is asked at each start of the runtime for what to add to its
-	// environment: the gateway's URL, a token for its sessions.
+	// environment: the gateway's URL.
 	Env func() []string
-	Log *slog.Logger // nil: none
+	// SessionEnv is asked once for each session, by its id, for what to add to
+	// the environment of its shell alone: a token for it. Nil: nothing.
+	SessionEnv func(session string) []string
+	Log        *slog.Logger // nil: none
 	// Launcher is the command that ends in [ExecRuntime]; nil: our own
 	// program with [LaunchArg].
 	Launcher []string
@@ -100,7 +103,7 @@ func New(o Options) *Runtime {
 }
 
 // Configure changes what sessions go by that start from now on: all of o but what
-// the runtime's process is started with, CLI, Home, Env, Log and Launcher.
+// the runtime's process is started with, CLI, Home, Env, SessionEnv, Log and Launcher.
 func (r *Runtime) Configure(o Options) {
 	if o.MaxRounds <= 0 {
 		o.MaxRounds = DefaultMaxRounds

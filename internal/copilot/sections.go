@@ -201,7 +201,10 @@ func (s *session) forgetPrompt(ctx context.Context, c *conn) error {
 	s.sections.mu.Unlock()
 	s.sections.forget()
 	_, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
-		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{ExcludedTools: append(slices.Clip(s.fixed.ExcludedTools), none)})
+		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{
+			ExcludedTools: append(slices.Clip(s.fixed.ExcludedTools), none),
+			Shell:         shellOptions(s.shellFile), // said again, it changes nothing
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("making the runtime forget its system message: %w", err)

@@ -41,6 +41,7 @@ type session struct {
 	ownToken    bool                // the request brought it
 	ownTools    []string            // the runtime's; set before the gateway knows the session
 	outputDir   string              // where the runtime puts large tool results
+	shellFile   string              // what its shell reads its environment from, "" for nothing
 	ctx         context.Context     // ends with the session
 	cancel      context.CancelFunc
 	ready       chan struct{} // closed when calls is set
@@ -180,6 +181,12 @@ func (r *Runtime) newSession(id string, req gateway.StartRequest) (*session, err
 	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
 		return nil, fault(fmt.Errorf("making a directory for large results: %w", err))
 	}
+	if r.o.SessionEnv != nil {
+		s.shellFile = shellFile(s.outputDir)
+		if err := os.WriteFile(s.shellFile, nil, 0o600); err != nil {
+			return nil, fault(fmt.Errorf("making a file for the shell's environment: %w", err))
+		}
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -209,6 +216,7 @@ func (s *session) chosenModel() (model, effort string) {
 // run starts the session's goroutines, once the gateway knows it.
 func (s *session) run(calls gateway.HostCalls) {
 	s.calls = calls
+	s.tellShell()
 	close(s.ready)
 	if !s.r.spawn(s.pump) {
 		return
@@ -384,6 +392,9 @@ func (s *session) end() {
 	s.items.close()
 	s.lines.close()
 	_ = os.RemoveAll(s.outputDir)
+	if s.shellFile != "" {
+		_ = os.Remove(s.shellFile)
+	}
 }
 
 // current returns the session's conn, waiting for it while the runtime is

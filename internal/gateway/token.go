@@ -27,7 +27,6 @@ type identity struct {
 	ended   bool // its only session has; guarded by Gateway.mu
 	trust   Trust
 	session string   // the only session it may bind; "" for any
-	kind    string   // the kind of host whose sessions it may bind; "" for any
 	grants  []string // what a provider file widens, see grantable
 
 	// Of a [Pass].
@@ -40,7 +39,7 @@ type identity struct {
 
 // mayBind needs Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) && (id.kind == "" || id.kind == s.info.Kind) &&
+	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) &&
 		(id.match == nil || id.match(s.view()))
 }
 
@@ -108,13 +107,6 @@ func (g *Gateway) Prove(id, nonce string, address string) string {
 // IssueSpawnToken makes a provider token that binds one session and dies with it.
 func (g *Gateway) IssueSpawnToken(session string) string {
 	return g.issue(&identity{trust: TrustProject, session: session})
-}
-
-// IssueHostToken makes a provider token that binds any one session of a kind of
-// host: what a process that runs all of them, and lets its models' shells see
-// its environment, is given.
-func (g *Gateway) IssueHostToken(kind string) string {
-	return g.issue(&identity{trust: TrustProject, kind: kind})
 }
 
 func (g *Gateway) issue(id *identity) string {

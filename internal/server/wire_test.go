@@ -40,7 +40,7 @@ var update = server.Update
 //	                              a session begins
 //	end ID | interrupt ID | idle ID | busy ID | foreground ID
 //	relabel ID LABEL              its label changes
-//	spawn ID | hosttoken KIND     a token for that session or kind: $spawn, $hosttoken
+//	spawn ID                      a token for that session: $spawn
 //	connect NAME [foreign]        a provider connects
 //	join NAME SESSION [TOOL[:TIMEOUT]…]   a provider connects and binds; of what it
 //	                              hears only the ack is written
@@ -326,9 +326,6 @@ func (s *stage) do(line string) error {
 		for _, p := range s.gateway.Providers() {
 			s.emit("providers", fmt.Sprintf("providers: %s %s %s session=%q tools=%d inFlight=%d", p.ID, p.Name, p.State, p.Session, p.Tools, p.InFlight))
 		}
-		return nil
-	case "hosttoken":
-		s.names.set("hosttoken", s.gateway.IssueHostToken(args[0]))
 		return nil
 	case "cancel":
 		s.calls[args[0]]()

@@ -28,6 +28,7 @@ import (
 var programs = map[string]func(args []string) error{
 	"provider": provider,
 	"metrics":  metrics,
+	"trespass": trespass,
 }
 
 func runProgram(name string, args []string) int {
