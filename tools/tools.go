@@ -83,7 +83,12 @@ type Env struct {
 	// Outside decides about a path outside Root, absolute and with its symbolic
 	// links resolved: nil allows. It may ask, and takes as long as that takes.
 	// Without it, such paths are refused.
-	Outside   func(ctx context.Context, path string, write bool) error
+	Outside func(ctx context.Context, path string, write bool) error
+	// Protected decides about writing where files make programs run, such as .git, as
+	// why says: nil allows. It may ask, and takes as long as that takes. Without it,
+	// such writes are refused. Sources are directories that are protected besides.
+	Protected func(ctx context.Context, path, why string) error
+	Sources   []string
 	Home      string        // the user's directory of the program: memory notes, added libraries
 	Libraries string        // directory of added libraries; "": library_docs in Home
 	Timeout   time.Duration // of tools that don't say; 0: [DefaultTimeout]
@@ -294,7 +299,7 @@ func (e ended) Unwrap() error { return e.end }
 // files gives access to the files of the workspace, and to others as far as the
 // policy allows.
 func (e *Env) files() workspace.Files {
-	return workspace.Files{Root: e.Root, Outside: e.Outside}
+	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources}
 }
 
 // write makes a file hold content and says so.

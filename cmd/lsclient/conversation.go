@@ -15,6 +15,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
+	"tapgw/internal/protect"
 	"tapgw/tools"
 )
 
@@ -277,6 +278,11 @@ func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) e
 		return v.policy.server(ctx, q.Server, q.Tool)
 	case q.Path != "":
 		path := filepath.Clean(q.Path)
+		if why := protect.Why(q.Path, v.k.sources()...); why != "" && q.Kind == langserver.EditFile {
+			if err := v.policy.protected(ctx, path, why); err != nil {
+				return fmt.Errorf("%s is protected, %s; %w", path, why, err)
+			}
+		}
 		if err := v.policy.outside(ctx, path, q.Kind == langserver.EditFile); err != nil {
 			return fmt.Errorf("%s is outside the workspace: %w", path, err)
 		}

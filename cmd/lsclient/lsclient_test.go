@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,9 @@ func TestTogether(t *testing.T) {
 // asked.
 func TestConfirm(t *testing.T) {
 	c := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"}, Outside: []string{"/tmp/ok/**"}}}
-	v := &conversation{policy: &policy{conf: func() configs.LSClient { return c }}}
+	k := &call{}
+	k.config.Store(&c)
+	v := &conversation{k: k, policy: &policy{conf: func() configs.LSClient { return c }}}
 	tests := map[string]struct {
 		q  langserver.Confirmation
 		ok bool
@@ -62,6 +65,21 @@ func TestConfirm(t *testing.T) {
 	v.policy.yes = true
 	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"}); err != nil {
 		t.Errorf("--yes: %v", err)
+	}
+	err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
+	if err == nil || !strings.Contains(err.Error(), "is protected") || !strings.Contains(err.Error(), "a person must allow such a write") {
+		t.Errorf("a protected place with --yes: %v", err)
+	}
+	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/.git/config"}); err != nil {
+		t.Errorf("to read there: %v", err)
+	}
+	var asked strings.Builder
+	v.policy.yes, v.policy.in, v.policy.out = false, bufio.NewReader(strings.NewReader("y\nn\n")), &asked
+	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil || !strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
+		t.Errorf("asked %q, and a person says yes: %v", asked.String(), err)
+	}
+	if err := v.policy.protected(t.Context(), "/x/.git/hooks", "why"); err == nil {
+		t.Error("a person says no")
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // policyFlags say what happens to calls that lsclient.toml does not allow.
 func policyFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "allow every command, file and server that a tool asks for"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "allow every command, file and server that a tool asks for, but no write to protected places (.git, .tapgw)"},
 		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before what lsclient.toml does not allow"},
 	}
 }
@@ -98,6 +98,20 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 	}
 	no := &provide.Refusal{What: "not allowed: allow.outside in lsclient.toml lists what is"}
 	err := p.ask(ctx, verb+" outside the workspace: "+path, verb+" "+path, no)
+	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
+		return &provide.Refusal{What: "the user said no"}
+	}
+	return err
+}
+
+// protected decides about writing where files make programs run: whatever is
+// allowed, and with --yes too, a person says yes to each, or nobody does.
+func (p *policy) protected(ctx context.Context, path, why string) error {
+	if p.yes || p.out == nil {
+		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: use --ask, or write it yourself"}
+	}
+	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
+	err := p.ask(ctx, "write "+path+", which is protected: "+why, "protected "+path, no)
 	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
 		return &provide.Refusal{What: "the user said no"}
 	}

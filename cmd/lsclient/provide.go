@@ -72,7 +72,7 @@ func provideTools(k *call) error {
 		},
 	})
 	configure := func() {
-		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout})
+		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout, Sources: k.sources()})
 	}
 	configure()
 	ctx, cancel := context.WithCancel(k.ctx)

@@ -130,8 +130,14 @@ func (k *call) tellFaults(faults []tools.Fault) {
 func (k *call) env(p *policy) *tools.Env {
 	return &tools.Env{
 		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
-		Outside: p.outside, Private: p.private,
+		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(),
 	}
+}
+
+// sources are the directories whose files start programs: those of drop-in tools,
+// and the user's own config and Copilot files.
+func (k *call) sources() []string {
+	return slices.Concat(k.conf().Tools, []string{configs.UserDir(), configs.Home()})
 }
 
 // home is where tools keep the user's notes.

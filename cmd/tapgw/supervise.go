@@ -22,7 +22,8 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
 	defer x.Close()
 	permit := r.Provider.Permit
-	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir()},
+	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir(),
+		Sources: []string{r.Path(r.Provider.Dir), configs.UserDir(), configs.Home()}},
 		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File)}})
 	var mu sync.Mutex // guards the fields that follow
 	var wrong []configs.Fault

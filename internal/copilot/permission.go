@@ -13,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/protect"
 	"tapgw/internal/weburl"
 )
 
@@ -136,9 +137,15 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
 	q := permissionQuestion(req)
+	why := s.protected(req)
+	if why != "" {
+		q.Message += ". It is protected: " + why
+	}
 	q.Timeout = s.o.AnswerTimeout
 	answer, err := s.calls.Ask(ctx, q)
 	switch {
+	case errors.Is(err, gateway.ErrUnanswered) && why != "":
+		return reject("it is protected, " + why + "; a person must allow such a write, and nobody answered in time")
 	case errors.Is(err, gateway.ErrUnanswered):
 		return reject("nobody answered in time (answer_timeout in [copilot] of tapgw.toml)")
 	case ctx.Err() != nil: // nobody waits for the decision
@@ -173,6 +180,8 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 			return notAllowed, false
 		}
 		return "", true
+	case s.protected(req) != "" && (patterns == granted || setting != Deny): // whatever they allow
+		return "", true
 	case patterns == granted, setting == Allow, s.brought(req):
 		return "", false
 	case setting == Deny:
@@ -189,6 +198,20 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 		return "", false
 	}
 	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
+}
+
+// protected says why a request is to write where files make programs run; "" for
+// one that is not.
+func (s *session) protected(req sdk.PermissionRequest) string {
+	write, ok := req.(*rpc.PermissionRequestWrite)
+	if !ok {
+		return ""
+	}
+	var dirs []string
+	if s.o.Sources != nil {
+		dirs = s.o.Sources()
+	}
+	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
 // same is what a request has in common with those that its approval for the session

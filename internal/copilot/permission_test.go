@@ -1,9 +1,12 @@
 package copilot
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/github/copilot-sdk/go/rpc"
 )
 
 func TestInside(t *testing.T) {
@@ -54,5 +57,43 @@ func TestInside(t *testing.T) {
 	}
 	if inside("/", "") {
 		t.Error("something is inside no directory")
+	}
+}
+
+// A write to a place that makes programs run is asked about whatever the policy
+// allows, and denied where the policy denies it.
+func TestProtectedWritesAreAsked(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "a"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	decided := func(p Permissions, path string) string {
+		s := &session{cwd: dir, o: &Options{Permissions: p.withDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} }}}
+		switch denial, ask := s.policy(&rpc.PermissionRequestWrite{FileName: path}); {
+		case denial != "":
+			return Deny
+		case ask:
+			return Ask
+		}
+		return Allow
+	}
+	every := Permissions{Write: Deny, AllowWritePaths: []string{"**"}}
+	for _, path := range []string{".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml", "a/../.git/config", "mine/x.py", ".vscode/tasks.json"} {
+		for name, p := range map[string]Permissions{"allowed": {Write: Allow}, "asked": {Write: Ask}, "by a pattern": every} {
+			if got := decided(p, path); got != Ask {
+				t.Errorf("%s, %s: %s", path, name, got)
+			}
+		}
+		if got := decided(Permissions{}, path); got != Deny {
+			t.Errorf("%s, denied: %s", path, got)
+		}
+		if got := decided(Permissions{Write: Allow, DenyPaths: []string{"**"}}, path); got != Deny {
+			t.Errorf("%s, denied by a pattern: %s", path, got)
+		}
+	}
+	for name, p := range map[string]Permissions{"allowed": {Write: Allow}, "by a pattern": every} {
+		if got := decided(p, "src/x.go"); got != Allow {
+			t.Errorf("an ordinary file, %s: %s", name, got)
+		}
 	}
 }

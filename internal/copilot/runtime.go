@@ -41,6 +41,9 @@ type Options struct {
 	// question waits for a person; 0: the defaults.
 	MaxTurnTime, AnswerTimeout time.Duration
 	AskUser                    bool // the model, and MCP servers, may ask a person
+	// Sources are directories whose files start programs: a write there is asked
+	// about, whatever Permissions say. nil: none but those of package protect.
+	Sources func() []string
 	// Env is asked at each start of the runtime for what to add to its
 	// environment: the gateway's URL.
 	Env func() []string

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"tapgw/internal/protect"
 )
 
 // Files are a workspace's files, and others as far as Outside allows.
@@ -26,6 +28,11 @@ type Files struct {
 	// Outside decides about a path outside Root, its symbolic links resolved; nil
 	// error allows. Without it, such paths are refused.
 	Outside func(ctx context.Context, path string, write bool) error
+	// Protected decides about writing where files make programs run, see package
+	// protect, as why says; nil error allows. Without it, such writes are refused.
+	Protected func(ctx context.Context, path, why string) error
+	// Sources are directories that are protected besides.
+	Sources []string
 }
 
 // Place is where a path leads: a file, a directory, or nothing yet. It must be
@@ -48,13 +55,18 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	if err != nil {
 		return nil, err
 	}
-	real, err := resolve(abs)
+	real, err := protect.Resolve(abs)
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	home, err := resolve(filepath.Clean(f.Root))
+	home, err := protect.Resolve(filepath.Clean(f.Root))
 	if err != nil {
 		return nil, fmt.Errorf("the workspace cannot be opened: %w", explain(f.Root, err))
+	}
+	if write {
+		if err := f.mayWrite(ctx, path, abs, real); err != nil {
+			return nil, err
+		}
 	}
 	p := &Place{Path: abs, Name: abs}
 	base := home
@@ -80,6 +92,24 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 		return nil, explain(path, err)
 	}
 	return p, nil
+}
+
+// mayWrite refuses a write to a protected place that nobody allows.
+func (f Files) mayWrite(ctx context.Context, path, abs, real string) error {
+	why := protect.Why(abs, f.Sources...)
+	if why == "" {
+		why = protect.Why(real, f.Sources...)
+	}
+	if why == "" {
+		return nil
+	}
+	if f.Protected == nil {
+		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here", path, why)
+	}
+	if err := f.Protected(ctx, real, why); err != nil {
+		return fmt.Errorf("%s is protected, %s; %w", path, why, err)
+	}
+	return nil
 }
 
 func outside(path, abs, real string, why error) error {
@@ -120,45 +150,6 @@ func below(dir, path string) (rel string, ok bool) {
 		return ".", true
 	}
 	return strings.CutPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
-}
-
-// maxLinks is how many symbolic links a path may go through, as in Linux.
-const maxLinks = 40
-
-// resolve follows every symbolic link of a clean absolute path, also one that
-// leads to nothing. What doesn't exist stays as it is named.
-func resolve(path string) (string, error) {
-	sep := string(filepath.Separator)
-	at := filepath.VolumeName(path) + sep
-	rest := strings.Split(path[len(at):], sep)
-	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0]) // "" and .. of a link's target work out here
-		rest = rest[1:]
-		info, err := os.Lstat(next)
-		if errors.Is(err, fs.ErrNotExist) {
-			return filepath.Join(next, filepath.Join(rest...)), nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
-		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if filepath.IsAbs(target) {
-			at = filepath.VolumeName(target) + sep
-			target = target[len(at):]
-		}
-		rest = append(strings.Split(target, sep), rest...)
-	}
-	return at, nil
 }
 
 // standing returns the nearest directory that exists on the way to a path.

@@ -1,0 +1,59 @@
+package protect
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWhy(t *testing.T) {
+	root := t.TempDir()
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(root, ".git", "hooks"), 0o755), os.MkdirAll(filepath.Join(root, "mine"), 0o755),
+		os.Symlink(".git", filepath.Join(root, "link")), os.Symlink(filepath.Join(root, ".git/hooks/new"), filepath.Join(root, "dangling")),
+		os.Symlink("mine", filepath.Join(root, "alias")), os.Symlink("loop", filepath.Join(root, "loop")),
+		os.Symlink(".git/hooks", filepath.Join(root, "deep")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]bool{
+		".git": true, ".git/config": true, ".GIT/config": true, ".Git": true, "sub/.git/hooks/x": true, ".git./config": true,
+		".g\u200cit/config": true, "git~1/config": true, "link/config": true, "dangling": true, "x/../.git/config": true, "deep/../config": true,
+		".git\u202e": true, ".git::$INDEX_ALLOCATION/x": true,
+		".tapgw/tapgw.toml": true, ".tapgw": true, ".TAPGW/tools/x.py": true, "configs/tapgw.toml": true, "configs/providers/a.toml": true,
+		"configs/tools/a.py": true, "CONFIGS/Tools/a.py": true, ".github/hooks/a.json": true, "sub/.github/Hooks/a.json": true,
+		".vscode/tasks.json": true, ".VSCode/Settings.json": true, ".idea/runConfigurations/x.xml": true, "x.code-workspace": true,
+		".envrc": true, ".mise.local.toml": true, "a.tool.toml": true, "mine/x": true, "alias/x": true, "loop": true, "Mine/x": true,
+		".gitignore": false, ".github/workflows/ci.yml": false, "configs/app.toml": false, "git/config": false, "README.md": false,
+		".vscode/snippets.json": false, "configs": false, "minelike/x": false, "x.git/config": false, "..": false, "a/…/b": false,
+	} {
+		if got := Why(root+"/"+path, filepath.Join(root, "mine")); (got != "") != want {
+			t.Errorf("%q: %q, want protected: %v", path, got, want)
+		}
+	}
+	if got := Why(root + "/.git/config"); !strings.Contains(got, ".git: git runs what its configuration and hooks name") {
+		t.Errorf("says %q", got)
+	}
+}
+
+// However a path is written, it is protected where what it leads to is.
+func FuzzWhy(f *testing.F) {
+	for _, s := range []string{"a/../.git", "x//.GIT/.", "./.git", "l/x", "l/../.git", "\x00", "..", ".git\u200d"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		root, err := filepath.EvalSymlinks(t.TempDir())
+		if err = errors.Join(err, os.Mkdir(filepath.Join(root, ".git"), 0o755), os.Symlink(".git", filepath.Join(root, "l"))); err != nil {
+			t.Fatal(err)
+		}
+		why := Why(root + "/" + path)
+		target, err := filepath.EvalSymlinks(root + "/" + path)
+		if err == nil && within(target, filepath.Join(root, ".git")) && why == "" {
+			t.Errorf("%q leads to %s and is not protected", path, target)
+		}
+	})
+}
