@@ -44,7 +44,6 @@ var rules = []struct {
 	{"Authentication and tokens", [][2]string{
 		{"The instance token makes a project provider, of any one session", "auth v2-trust-project"},
 		{"A spawn token binds its own session and dies with it", "scope v2-trust-project"},
-		{"A host token binds the sessions of its kind of host", "scope"},
 		{"The admin token makes an internal provider", "auth v2-trust-internal"},
 		{"A token that proves nothing is AUTH_FAILED and closes with 1008", "auth"},
 		{"A foreign origin may pair or use a paired or reconnect token, no other", "auth-foreign v2-pairing"},
