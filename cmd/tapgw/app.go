@@ -21,7 +21,8 @@ func newApp() *ucli.App {
 a model) and providers: processes that give them tools, push events to them and
 change both while a session runs. Steer it with tapctl.
 
-Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 124 timed out.
+Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 no gateway runs, 4 not
+found, 124 timed out.
 
 Examples:
   tapgw demo
@@ -32,6 +33,9 @@ Examples:
 		Commands: []*ucli.Command{
 			serveCommand(),
 			ensureCommand(),
+			stopCommand(),
+			restartCommand(),
+			logsCommand(),
 			demoCommand(),
 			demoProviderCommand(),
 			serviceCommand(),

@@ -69,6 +69,7 @@ type daemonOptions struct {
 	files  configs.Files // of providers to run
 	key    string        // of the model endpoint
 	log    *slog.Logger
+	args   []string // of this program, where tapgw ensure started it
 
 	// load reads the files again, with the flags over them; nil: nobody does.
 	load  func() (configs.Config, configs.Files, error)
@@ -79,7 +80,7 @@ type daemonOptions struct {
 // this returns.
 func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 	d := &daemon{log: o.log, state: stateDir(filepath.Join(o.home, "extensions", "tap")), served: make(chan error, 1)}
-	d.info = gatewayInfo{PID: os.Getpid(), Version: cli.Version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond)}
+	d.info = gatewayInfo{PID: os.Getpid(), Version: cli.Version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond), Args: o.args}
 	var cert *tls.Config
 	if o.config.TLSCert != "" {
 		pair, err := tls.LoadX509KeyPair(o.config.TLSCert, o.config.TLSKey)
@@ -304,7 +305,7 @@ func (d stateDir) acquire(ctx context.Context) (*proc.Lock, error) {
 		if err != nil || !d.answers(wait, g) {
 			return false // it starts, ends, or somebody just looked at the lock
 		}
-		failed = fmt.Errorf("a gateway runs already: process %d at %s; stop it first, or use that one", g.PID, g.URL)
+		failed = fmt.Errorf("a gateway runs already: process %d at %s; use that one, or end it: tapgw stop", g.PID, g.URL)
 		return true
 	})
 	switch {
@@ -313,7 +314,7 @@ func (d stateDir) acquire(ctx context.Context) (*proc.Lock, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("waiting for the lock %s: %w", d.lock(), ctx.Err())
 	}
-	return nil, fmt.Errorf("a gateway that does not answer runs already: process %d has %s; stop it first", proc.LockHolder(d.lock()), d.lock())
+	return nil, fmt.Errorf("a gateway that does not answer runs already: process %d has %s; end it: tapgw stop", proc.LockHolder(d.lock()), d.lock())
 }
 
 // listenError says who has the port that we want.

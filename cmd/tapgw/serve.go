@@ -30,8 +30,8 @@ func serveCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "serve",
 		Usage: "run the gateway in the foreground",
-		Description: `Prints the gateway's URL on stdout when it is ready, and logs to stderr: text on a
-terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap below
+		Description: `Prints the gateway's URL on stdout when it is ready, and logs to stderr and nowhere
+else: text on a terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap below
 COPILOT_HOME (default ~/.copilot) while it runs; there is one gateway for each such
 directory.
 
@@ -133,6 +133,7 @@ func serve(c *ucli.Context) error {
 
 // announce prints where the gateway is, alone on stdout.
 func announce(out *cli.Output, g gatewayInfo) error {
+	g.Args = nil // for us
 	if out.JSON {
 		return out.Line(g)
 	}
@@ -153,6 +154,9 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 		return daemonOptions{}, err
 	}
 	o := daemonOptions{config: config, files: files, load: load, home: configs.Home(), level: new(slog.LevelVar)}
+	if c.Bool("on-demand") {
+		o.args = os.Args[1:]
+	}
 	_ = o.level.UnmarshalText([]byte(config.LogLevel)) // checked before
 	log := newLogger(c.App.ErrWriter, o.level)
 	o.log = log

@@ -133,7 +133,7 @@ func putService(ctx context.Context, m serviceManager, definition []byte, start 
 	}
 	if start && !was.running {
 		if g, ok := stateDir(configs.StateDir()).running(ctx); ok {
-			return cli.Failed("service install: a gateway runs already: process %d at %s; stop it first (kill %d), or leave the start to the next login with --no-start", g.PID, g.URL, g.PID)
+			return cli.Failed("service install: a gateway runs already: process %d at %s; end it (tapgw stop), or leave the start to the next login with --no-start", g.PID, g.URL)
 		}
 	}
 	action := "installed"

@@ -164,6 +164,15 @@ func (m launchd) withdraw(ctx context.Context, was serviceState) error {
 
 func (launchd) forget(context.Context) error { return nil }
 
-func (m launchd) hints() []string { return []string{"its log: " + m.log()} }
+func (m launchd) start(ctx context.Context) error {
+	_, err := managed(ctx, "launchctl", "kickstart", m.target())
+	return err
+}
+
+func (m launchd) logs(ctx context.Context, last int, follow bool, print func(string) error) error {
+	return logFile(m.log()).print(ctx, last, follow, print)
+}
+
+func (m launchd) hints() []string { return []string{"its log: tapgw logs -f"} }
 
 func (m launchd) restart() string { return "launchctl kickstart -k " + m.target() }

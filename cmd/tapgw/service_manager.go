@@ -35,6 +35,11 @@ type serviceManager interface {
 	forget(ctx context.Context) error
 	// hints are what to do next, a line each.
 	hints() []string
+	// start starts the service, which does not run, as its file says.
+	start(ctx context.Context) error
+	// logs prints the last lines of the service's log, a line each, and with follow
+	// those to come.
+	logs(ctx context.Context, last int, follow bool, print func(line string) error) error
 	// restart is the command that restarts the service.
 	restart() string
 }

@@ -120,20 +120,22 @@ func (m systemd) apply(ctx context.Context, was serviceState, start bool) error 
 		return err
 	}
 	if start && !was.running {
-		return m.start(ctx, "enable", "--now", unitName)
+		return m.begin(ctx, "enable", "--now", unitName)
 	}
 	if _, err := systemctl(ctx, "enable", unitName); err != nil || !start {
 		return err
 	}
-	return m.start(ctx, "restart", unitName)
+	return m.begin(ctx, "restart", unitName)
 }
 
-// start waits until the gateway says that it is ready. Why it does not is in its
+func (m systemd) start(ctx context.Context) error { return m.begin(ctx, "start", unitName) }
+
+// begin waits until the gateway says that it is ready. Why it does not is in its
 // log, not in what systemctl says.
-func (systemd) start(ctx context.Context, args ...string) error {
+func (systemd) begin(ctx context.Context, args ...string) error {
 	_, err := systemctl(ctx, args...)
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
-		return cli.Failed("service install: the gateway does not start under systemd (its log: journalctl --user -u tapgw -n 20)")
+		return cli.Failed("service: the gateway does not start under systemd (its log: tapgw logs --last 20)")
 	}
 	return err
 }
@@ -156,9 +158,18 @@ func (systemd) forget(ctx context.Context) error {
 
 func (systemd) hints() []string {
 	return []string{
-		"its log: journalctl --user -u tapgw -f",
+		"its log: tapgw logs -f",
 		"it ends when you log out, unless: loginctl enable-linger",
 	}
+}
+
+// logs asks the journal, where a unit's output goes.
+func (systemd) logs(ctx context.Context, last int, follow bool, print func(string) error) error {
+	args := []string{"--user", "--unit=" + unitName, "--output=cat", "--no-pager", "--quiet", "--lines=" + strconv.Itoa(last)}
+	if follow {
+		args = append(args, "--follow")
+	}
+	return printed(ctx, print, "journalctl", args...)
 }
 
 func (systemd) restart() string { return "systemctl --user restart tapgw" }

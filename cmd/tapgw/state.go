@@ -39,6 +39,9 @@ type gatewayInfo struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
+	// Args are those that tapgw ensure started it with, for tapgw restart; none of
+	// another one.
+	Args []string `json:"args,omitempty"`
 }
 
 func (d stateDir) info() (gatewayInfo, error) {
