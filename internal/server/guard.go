@@ -52,6 +52,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
 			return
 		}
+		if changes(r) && followed(r) {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; a program may ask, or the page's own script")
+			return
+		}
 		if !s.prove(w, r) {
 			return
 		}
@@ -173,6 +177,23 @@ func (s *Server) knownHost(host string) bool {
 func opensPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// changes reports whether a request may change something, or take it away: the
+// session contract does by GET too.
+func changes(r *http.Request) bool {
+	if c, ok := restRoute(r.URL.EscapedPath()); ok {
+		return c.name != restConfig && c.name != restTest && c.name != restToken && c.name != restModels
+	}
+	return r.Method != http.MethodGet && r.Method != http.MethodHead
+}
+
+// followed reports whether a browser makes the request because of what is written
+// in a page, ours included: somebody followed a link, which may be in a model's
+// text, or the page shows an image. What no browser sends says nothing of that.
+func followed(r *http.Request) bool {
+	to := r.Header.Get("Sec-Fetch-Dest")
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || to != "" && to != "empty" && !isUpgrade(r)
 }
 
 // foreignOrigin reports whether a web page of another origin made the request.

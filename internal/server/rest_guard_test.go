@@ -103,6 +103,63 @@ func TestRESTGuards(t *testing.T) {
 	}
 }
 
+// A link to the gateway itself, which a model may write, changes nothing, nor does
+// an image or a form; with a token or without. What no browser sends does.
+func TestRESTLinksChangeNothing(t *testing.T) {
+	f := newRESTFixture(t)
+	id := f.starts("local")
+	ask := func(method, path string, header http.Header) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = header
+		response, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	at := "/api/copilot/session/" + id
+	for name, header := range map[string]http.Header{
+		"a link of the page":       {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
+		"a link of another app":    {"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
+		"a frame of the page":      {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}},
+		"an image of the page":     {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}},
+		"a form of the page":       {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
+		"a script tag of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"script"}},
+	} {
+		for _, path := range []string{at + "/stop", at + "/query", at + "/live", "/api/stop", "/api/copilot/session/start/local",
+			"/api/copilot/session/%2e%2e/stop", "/api/v1/reload"} {
+			for _, method := range []string{http.MethodGet, http.MethodPost} {
+				if strings.HasPrefix(path, "/api/v1/") && method == http.MethodGet {
+					continue // there is nothing to read
+				}
+				if status := ask(method, path, header); status != http.StatusForbidden {
+					t.Errorf("%s: %s %s: %d", name, method, path, status)
+				}
+			}
+		}
+		if status := ask(http.MethodGet, "/api/test", header); status != http.StatusOK {
+			t.Errorf("%s reads: %d", name, status)
+		}
+	}
+	if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
+		t.Errorf("the sessions are %+v", v)
+	}
+	for name, header := range map[string]http.Header{
+		"a program":                  {},
+		"Node's fetch":               {"Sec-Fetch-Mode": {"cors"}},
+		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Dest": {"empty"}},
+	} {
+		if status := ask(http.MethodGet, "/api/copilot/session/none/stop", header); status != http.StatusOK {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+}
+
 // Without OpenREST the contract needs the admin token like everything else.
 func TestRESTToken(t *testing.T) {
 	g := gateway.New(gateway.Options{})

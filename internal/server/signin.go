@@ -177,7 +177,7 @@ func (s *Server) signedIn(r *http.Request) context.Context {
 }
 
 // fromPage reports whether a page of ours made the request; the guard has refused
-// those that say that another one did. A cookie goes along whoever asks, so what
+// those that say that another one did, or that a link was followed. A cookie goes along whoever asks, so what
 // changes something needs more. The session contract changes things by GET too.
 func fromPage(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != "" {

@@ -126,6 +126,8 @@ func TestSignin(t *testing.T) {
 			"a rebound name":             {"GET", status, http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
 			"the contract from the page": {"POST", contract, page, 200},
 			"the contract from nobody":   {"GET", contract, http.Header{"Cookie": {cookie}}, 403},
+			"a link of the page":         {"GET", f.url + "/api/copilot/session/x/stop", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, 403},
+			"an image of the page":       {"GET", f.url + "/api/stop", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403},
 			"another port's cookie":      {"GET", status, http.Header{"Cookie": {"tapgw-1=" + strings.SplitN(cookie, "=", 2)[1]}}, 401},
 			"a cookie beside another":    {"GET", status, http.Header{"Cookie": {strings.SplitN(cookie, "=", 2)[0] + "=x; " + cookie}}, 200},
 			"a wrong cookie":             {"GET", status, http.Header{"Cookie": {cookie + "x"}}, 401},

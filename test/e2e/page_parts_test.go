@@ -55,6 +55,28 @@ func TestPageParts(t *testing.T) {
 				t.Errorf("%q reads, when it was streamed,\n %s, want\n %s", source, got, want)
 			}
 		}
+		// No link leads to the gateway itself, however it is spelled; others of this
+		// machine stay.
+		own := eval[string](v.tab, `location.port`)
+		for href, link := range map[string]bool{
+			"http://127.0.0.1:" + own + "/api/stop": false, "http://localhost:" + own + "/api/stop": false, "http://[::1]:" + own + "/": false,
+			"HTTP://LOCALHOST:" + own + "/api/stop": false, "http://localhost.:" + own + "/": false, "http://a.localhost:" + own + "/": false,
+			"http://127.1:" + own + "/": false, "http://2130706433:" + own + "/": false, "http://0x7f.1:" + own + "/": false, "http://0:" + own + "/": false,
+			"http://127.8.8.8:" + own + "/": false, "http://[::ffff:127.0.0.1]:" + own + "/": false, "http://[::]:" + own + "/": false,
+			"http://[0:0:0:0:0:0:0:1]:" + own + "/": false, "https://127.0.0.1:" + own + "/": false, "http://me:x@127.0.0.1:" + own + "/": false,
+			"http://１２７.0.0.1:" + own + "/": false, "http:\\\\127.0.0.1:" + own + "/": false, "http:/127.0.0.1:" + own + "/": false,
+			"//127.0.0.1:" + own + "/api/stop": false, "\\\\127.0.0.1:" + own + "/": false, "/api/stop": false, "api/stop": false, "?x": false, "#/sessions": false,
+			"http:api/stop": false, "http:///127.0.0.1:" + own + "/": false,
+			"http://127.0.0.1:1/": true, "http://localhost/": true, "https://e.com:" + own + "/": true, "https://localhost.e.com:" + own + "/": true,
+		} {
+			const count = `import("/page/markdown.js").then(({ render }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
+			for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
+				n := eval[int](v.tab, count, source)
+				if n > 0 && !link || n == 0 && link {
+					t.Errorf("%s makes %d links", source, n)
+				}
+			}
+		}
 		// Nothing that a model may write takes forever, or overflows.
 		eval[any](v.tab, `import("/page/markdown.js").then(({ render }) => {
 			for (const s of ["*a ", "**", "_", "~~", "[", "[a](", "`+"`"+`", "`+"``a"+`", ">", "- ", "  - ", "|", "|-|\\n", "<https://", "\\\\", "![", "http://", "&amp;", "# ", "1. \\n"]) render(document.createElement("div"), s.repeat(5000));

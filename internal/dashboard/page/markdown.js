@@ -1,7 +1,8 @@
 import { copyButton, h } from "./dom.js";
 
 // A small Markdown: what models write, not all of CommonMark. Nothing is parsed
-// as HTML, images are links, and links lead to http, https and mailto only.
+// as HTML, images are links, and links lead to http, https and mailto only, and not
+// to this gateway.
 
 // render shows a text in an element. Called again with a longer text it leaves
 // the blocks alone that have not changed, so that a message can stream.
@@ -266,9 +267,18 @@ function link(text, open) {
   return m && { label: text.slice(open + 1, end), href: m[1], end: end + 1 + m[0].length };
 }
 
+// isOwn reports whether an address leads to this gateway: by the page's own name, or
+// by any that a machine has for itself. The parser has made one of each spelling.
+function isOwn({ protocol, hostname, port }) {
+  const at = (protocol, port) => port || { "http:": "80", "https:": "443" }[protocol];
+  const name = hostname.replace(/\.$/, "");
+  const loopback = /^(.+\.)?localhost$|^(127|0)\.[\d.]+$|^\[::1?\]$|^\[::ffff:(7f[\da-f]{2}|0):[\da-f]+\]$/.test(name);
+  return (loopback || name === location.hostname) && at(protocol, port) === at(location.protocol, location.port);
+}
+
 // anchor is a link where it leads somewhere safe, else its text and target.
 function anchor(href, label) {
-  if (/^(https?:\/\/|mailto:)/i.test(href) && URL.canParse(href)) {
+  if (/^(https?:\/\/|mailto:)/i.test(href) && URL.canParse(href) && !isOwn(new URL(href))) {
     return h("a", { href, target: "_blank", rel: "noopener noreferrer" }, label);
   }
   return h("span", { class: "dead", title: href }, label);
