@@ -15,14 +15,20 @@ func Check(file string) (Faults, error) {
 		return nil, err
 	}
 	if isProvider(file, data) {
-		_, faults := ParseProvider(file, data)
+		p, faults := ParseProvider(file, data)
+		if len(faults) == 0 {
+			faults = providerProgram(file, data, p)
+		}
 		return faults, nil
 	}
 	if filepath.Base(file) == lsFile {
 		_, faults := ParseLSClient(file, data)
 		return faults, nil
 	}
-	_, faults := Parse(file, data)
+	c, faults := Parse(file, data)
+	if len(faults) == 0 {
+		faults = hookPrograms(file, data, c.Hooks)
+	}
 	return faults, nil
 }
 

@@ -232,14 +232,22 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 			return nil, nil, err
 		}
 		c := Default()
-		files, faults = append(files, file), append(faults, c.parse(file, data, file == f.Project, &[]layer{})...)
+		found := c.parse(file, data, file == f.Project, &[]layer{})
+		if len(found) == 0 {
+			found = hookPrograms(file, data, c.Hooks)
+		}
+		files, faults = append(files, file), append(faults, found...)
 	}
 	for _, dir := range f.dirs {
 		entries, _ := os.ReadDir(dir.path)
 		for _, e := range entries {
 			p := ProviderFile{File: filepath.Join(dir.path, e.Name())}
 			if IsProviderFile(e.Name()) && e.Name() != trustFile && p.read(dir.project) {
-				files, faults = append(files, p.File), append(faults, p.Faults...)
+				found := p.Faults
+				if data, err := readFile(p.File); err == nil && len(found) == 0 {
+					found = providerProgram(p.File, data, p.Provider)
+				}
+				files, faults = append(files, p.File), append(faults, found...)
 			}
 		}
 	}

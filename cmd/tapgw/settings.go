@@ -46,7 +46,7 @@ func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
 			here := o.config
 			here.API = c.API
 			exposed := configs.CheckListen(here) != nil
-			notes := left(files)
+			notes := append(left(files), files.HookPrograms()...)
 			for _, key := range configs.Changed(o.config, c) {
 				if !live(key) || key == "api.auth" && exposed {
 					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
