@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,6 +34,7 @@ const (
 // Provider is a file providers/NAME.toml: one provider.
 type Provider struct {
 	Name     string // of the file
+	Says     string // what the program calls itself, "" for as the file is named
 	File     string
 	Kind     string
 	Command  []string
@@ -46,6 +48,9 @@ type Provider struct {
 	Rules    ToolRules
 	Enabled  bool
 }
+
+// Called is what the provider may call itself.
+func (p *Provider) Called() string { return cmp.Or(p.Says, p.Name) }
 
 // Sessions says which sessions a provider is for: [SessionsEach], [SessionsAll],
 // or each that a filter takes.
@@ -146,6 +151,12 @@ func (p *Provider) read(t *table) {
 		}
 		return noNUL(s)
 	})
+	t.str("name", &p.Says, func(s string) error {
+		if s != "" && !providerName.MatchString(s) {
+			return fmt.Errorf("%q is not a provider's name: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit", s)
+		}
+		return nil
+	})
 	t.str("cwd", &p.CWD, func(s string) error {
 		if s == "" {
 			return errors.New(`must be a directory; "." is where the file's tapgw.toml is used`)
@@ -196,6 +207,7 @@ func isKind(s string) error {
 
 // belongs says which kinds a key is for; the others are for all.
 var belongs = map[string][]string{
+	"name":    {KindCommand, KindConnect},
 	"command": {KindCommand},
 	"cwd":     {KindCommand},
 	"env":     {KindCommand},

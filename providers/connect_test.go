@@ -380,7 +380,7 @@ func TestWrongOptions(t *testing.T) {
 		want string
 	}{
 		"no name":     {"", providers.Options{}, "", "its name must be"},
-		"bad name":    {"-x", providers.Options{}, "", "its name must be"},
+		"bad name":    {"_x", providers.Options{}, "", "its name must be"},
 		"scheme":      {"sample", providers.Options{URL: "ftp://127.0.0.1"}, "", "Options.URL"},
 		"no host":     {"sample", providers.Options{URL: "ws://"}, "", "Options.URL"},
 		"no URL":      {"sample", providers.Options{URL: "ws://a b"}, "", "Options.URL"},

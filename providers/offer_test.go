@@ -252,7 +252,7 @@ func TestWrongChanges(t *testing.T) {
 			return 0, err
 		}, "adding a gate: PAYLOAD_TOO_LARGE: hooks.update.onPreToolUse: 51 hook rules are over the limit of 50"},
 		"section": {func(p *providers.Provider) (uint64, error) { return p.Append(ctx, "", "x") }, "its name is empty"},
-		"stream":  {func(p *providers.Provider) (uint64, error) { return p.SetFilter(ctx, "a b") }, "filter.set.stream: must be 1 to 64"},
+		"stream":  {func(p *providers.Provider) (uint64, error) { return p.SetFilter(ctx, "a@_b") }, "filter.set.stream: must be 1 to 64"},
 		"outcome": {func(p *providers.Provider) (uint64, error) {
 			return p.SetFilter(ctx, "a", providers.FilterRule{Match: "x", Outcome: "loud"})
 		}, "filter.set.rules[0].outcome: must be one of drop, keep, surface, inject"},

@@ -189,7 +189,7 @@ func TestPairFails(t *testing.T) {
 		home(t)
 		for name, p := range map[string]*providers.Provider{
 			"connecting to":      providers.New("browser", &providers.Options{URL: "ws://127.0.0.1:1"}),
-			"its name must be":   providers.New("a b", nil),
+			"its name must be":   providers.New(".b", nil),
 			"Options.URL: \"x\"": providers.New("browser", &providers.Options{URL: "x"}),
 		} {
 			if _, err := p.Pair(t.Context(), typing("1")); err == nil || !strings.Contains(err.Error(), name) {

@@ -157,7 +157,7 @@ func TestWrongPush(t *testing.T) {
 	}{
 		"nothing":   {providers.Event{}, "push.event: is required"},
 		"level":     {providers.Event{Text: "hi", Level: "loud"}, "push.level: must be one of keep, surface, inject"},
-		"stream":    {providers.Event{Text: "hi", Stream: "a b"}, "push.stream: must be"},
+		"stream":    {providers.Event{Text: "hi", Stream: "/"}, "push.stream: must be"},
 		"metadata":  {providers.Event{Text: "hi", Metadata: map[string]any{"f": func() {}}}, "Event.Metadata"},
 		"too large": {providers.Event{Text: strings.Repeat("x", 2<<20)}, "over the limit of 2097152"},
 	}

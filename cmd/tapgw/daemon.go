@@ -114,10 +114,6 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 			return fmt.Errorf("removing a stale file: %w", err)
 		}
 	}
-	// Tokens of providers that start themselves.
-	if err := os.RemoveAll(d.state.tokens()); err != nil {
-		return fmt.Errorf("removing stale files: %w", err)
-	}
 	d.assemble(o, cert)
 	if err := d.server.Listen(o.config.Listen); err != nil {
 		return listenError(err)

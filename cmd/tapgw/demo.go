@@ -83,6 +83,7 @@ type demo struct {
 	model    *scriptmodel.Server
 	session  *gateway.Session
 	provider *demoProvider
+	token    string // of providers for the session
 	stage    stage
 	leftOut  string // why there is no Copilot session, "" if there is one
 }
@@ -213,9 +214,11 @@ func (d *demo) startSession(ctx context.Context, r gateway.StartRequest) (err er
 // startProvider starts the sample provider and waits until the session has its
 // tool.
 func (d *demo) startProvider(ctx context.Context) (string, error) {
-	token := d.gateway.gateway.IssueSpawnToken(d.session.ID())
+	if d.token == "" { // the next one of the name is the same provider by it
+		d.token = d.gateway.gateway.IssueSpawnToken(d.session.ID())
+	}
 	err := d.changeTools(ctx, func() (err error) {
-		d.provider, err = startDemoProvider(d.gateway.info.URL, token)
+		d.provider, err = startDemoProvider(d.gateway.info.URL, d.token)
 		return err
 	})
 	if err != nil {

@@ -74,7 +74,8 @@ func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[
 	return nil
 }
 
-// check checks the authority for the fields of a message.
+// check checks the authority for the fields of a message. Call with Gateway.mu held
+// for a hello.
 func (id *identity) check(m protocol.Message) *protocol.Error {
 	switch m := m.(type) {
 	case *protocol.Hello:
@@ -91,6 +92,9 @@ func (id *identity) check(m protocol.Message) *protocol.Error {
 
 // checkHello checks the authority for everything in a hello but its session.
 func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
+	if err := id.checkName(protocol.NormalName(m.Name)); err != nil {
+		return err
+	}
 	if m.Context != nil && *m.Context != "" && !id.may(mayContext) {
 		return id.unauthorized("hello.context", "set context")
 	}

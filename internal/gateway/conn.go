@@ -76,6 +76,8 @@ type ConnOptions struct {
 	// ForeignOrigin: a web page of another origin, which may not use the
 	// gateway's own tokens.
 	ForeignOrigin bool
+	// Origin is that page's, as its browser names it.
+	Origin string
 	// BadSecret is called for each token that proves nothing; nil: nobody counts.
 	BadSecret func()
 }
@@ -170,7 +172,10 @@ func (c *Conn) admit(head protocol.Head) bool {
 // limit: then there is the message too, since authority is checked before limits.
 func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.Error) {
 	if m != nil && err.Code == protocol.CodePayloadTooLarge {
-		if denied := c.identity.check(m); denied != nil {
+		c.g.mu.Lock()
+		denied := c.identity.check(m)
+		c.g.mu.Unlock()
+		if denied != nil {
 			denied.ReplyTo, denied.RequestID = head.Type, head.RequestID
 			err = denied
 		}

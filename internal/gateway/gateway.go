@@ -101,8 +101,8 @@ func New(o Options) *Gateway {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.tokens[keyOf(g.instanceToken)] = &identity{trust: TrustProject}
-	g.tokens[keyOf(g.adminToken)] = &identity{trust: TrustInternal}
+	g.admit(g.instanceToken, &identity{trust: TrustProject})
+	g.admit(g.adminToken, &identity{trust: TrustInternal})
 	return g
 }
 
@@ -211,6 +211,7 @@ func (g *Gateway) Providers() []ProviderView {
 // many there were.
 func (g *Gateway) StopProvider(name string) int {
 	g.mu.Lock()
+	name = protocol.NormalName(name)
 	var stop []*Conn
 	for c := range g.conns {
 		if c.provider != nil && c.provider.name == name {

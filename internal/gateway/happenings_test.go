@@ -53,7 +53,7 @@ func TestFollow(t *testing.T) {
 			switch kind := rand.IntN(20); { // bursts of more than is given at once
 			case kind == 0 && len(all)%50 == 0:
 				s.mu.Lock()
-				s.store(streamKey{"s", "p"}, HistoryRow{Event: text, Level: protocol.LevelKeep})
+				s.store(streamKey{"s", "p"}, "s", HistoryRow{Event: text, Level: protocol.LevelKeep})
 				s.mu.Unlock()
 			case kind < 5:
 				s.Note(LogInfo, text)

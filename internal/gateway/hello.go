@@ -22,8 +22,10 @@ func (c *Conn) hello(m *protocol.Hello) {
 		c.fault(tooManyHellos())
 		return
 	}
+	spelling := m.Name
+	m.Name = protocol.NormalName(m.Name)
 	persist := ""
-	if g.persistDir != nil && c.identity.trust != TrustExternal {
+	if g.persistDir != nil && c.identity.trust != TrustExternal && c.identity.checkName(m.Name) == nil {
 		dir, err := g.persistDir(m.Name)
 		if err != nil {
 			g.log.Warn("making a provider's directory", "provider", m.Name, "error", err)
@@ -45,7 +47,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 	}
 	var taken *Conn
 	if err == nil {
-		taken, err = c.bind(m, persist)
+		taken, err = c.bind(m, spelling, persist)
 	}
 	g.mu.Unlock()
 	told()
@@ -55,6 +57,9 @@ func (c *Conn) hello(m *protocol.Hello) {
 	if err != nil {
 		if err.ReplyTo == "" {
 			err.ReplyTo = protocol.TypeHello
+		}
+		if c.identity.refused != nil {
+			c.identity.refused(err)
 		}
 		c.fault(err)
 		return
@@ -73,7 +78,7 @@ func (c *Conn) forgotten(m *protocol.Hello) bool {
 // bind checks a hello and makes its bindings. It returns the connection whose
 // identity it took, which the caller closes. An error changed nothing; a nil
 // error may also mean that the hello was forgotten. Call with Gateway.mu held.
-func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protocol.Error) {
+func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, err *protocol.Error) {
 	g := c.g
 	restore := c.claim(m)
 	sessions, err := c.target(m, restore)
@@ -84,23 +89,8 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 		taken = restore.conn
 	}
 	leaving := g.replaced(c.identity)
-	if m.Instance != "" {
-		for other := range g.conns {
-			if p := other.provider; other != c && other != taken && !slices.Contains(leaving, other) && p != nil && p.name == m.Name && p.instance == m.Instance {
-				return nil, faultf(protocol.CodeDuplicateInstance, fmt.Sprintf("instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name))
-			}
-		}
-	}
 	if err := c.identity.checkHello(m); err != nil {
 		return nil, err
-	}
-	p := newProvider(c, m, restore)
-	o, err := p.offerOf(m)
-	if err != nil {
-		return nil, err
-	}
-	if restore != nil {
-		p.adopt(restore.provider, m, o)
 	}
 	var going []*Provider
 	if taken != nil {
@@ -108,6 +98,27 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	}
 	for _, other := range leaving {
 		going = append(going, other.provider)
+	}
+	for _, s := range sessions {
+		if err := s.checkOwner(c.identity, m.Name, spelling, going...); err != nil {
+			return nil, err
+		}
+	}
+	if m.Instance != "" {
+		for other := range g.conns {
+			if p := other.provider; other != c && other != taken && !slices.Contains(leaving, other) && p != nil && p.name == m.Name && p.owner == c.identity.owner && p.instance == m.Instance {
+				return nil, faultf(protocol.CodeDuplicateInstance, fmt.Sprintf("instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name))
+			}
+		}
+	}
+	p := newProvider(c, m, restore)
+	p.spelling = spelling
+	o, err := p.offerOf(m)
+	if err != nil {
+		return nil, err
+	}
+	if restore != nil {
+		p.adopt(restore.provider, m, o)
 	}
 	for _, s := range sessions {
 		if err := s.conflict(p, o.tools, going...); err != nil {
@@ -142,11 +153,15 @@ func (c *Conn) bind(m *protocol.Hello, persist string) (taken *Conn, err *protoc
 	c.state.Store(int32(bound))
 	c.unlisted = false
 	// Held until the ack is queued, so that no call overtakes it.
+	if c.identity.named {
+		c.identity.name, c.identity.named = p.name, false
+	}
 	p.mu.Lock()
 	for _, s := range sessions {
+		s.ownName(c.identity, p.name, spelling)
 		s.bind(p, o)
 	}
-	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.remember(c.memory), PersistDir: persist})
+	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.remember(c.memory), PersistDir: persist, Name: unlike(spelling)})
 	for _, s := range sessions {
 		c.welcome(s)
 	}
@@ -170,7 +185,7 @@ func (c *Conn) claim(m *protocol.Hello) *memory {
 		c.restore = restore // a hello that fails may be tried again
 	}
 	restore := c.restore
-	if restore == nil || restore.provider.name != m.Name || (m.Instance != "" && restore.provider.instance != m.Instance) {
+	if restore == nil || restore.identity.owner != c.identity.owner || restore.provider.name != m.Name || (m.Instance != "" && restore.provider.instance != m.Instance) {
 		return nil
 	}
 	if restore.conn == c {
@@ -290,9 +305,13 @@ func (c *Conn) join(session string) *protocol.Error {
 	if s == nil || s.ending() || c.identity.yielded[session] {
 		return noSession(session)
 	}
+	if err := s.checkOwner(c.identity, p.name, p.spelling); err != nil {
+		return err
+	}
 	if err := s.conflict(p, p.base.tools); err != nil {
 		return err
 	}
+	s.ownName(c.identity, p.name, p.spelling)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.bind(p, p.base)

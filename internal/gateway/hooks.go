@@ -29,6 +29,9 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 	rules := make([]*rule, len(defs))
 	for i, d := range defs {
 		r := &rule{Rule: d, provider: p}
+		if normal := protocol.NormalName(d.Match.Provider); normal != "" {
+			r.Match.Provider = normal
+		}
 		wrong := func(field string, err error) *protocol.Error {
 			return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("%sonPreToolUse[%d].match.%s: %v", at, i, field, err))
 		}

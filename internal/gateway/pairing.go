@@ -19,7 +19,8 @@ const pairingLife = 2 * time.Minute
 // Gateway.mu.
 type pairing struct {
 	code     string
-	provider string // as it calls itself
+	provider string // as people see it
+	name     string // what it calls itself, "" when it did not say
 	session  *Session
 	expires  time.Time
 	timer    *time.Timer
@@ -72,11 +73,11 @@ func (c *Conn) pair(m *protocol.Auth) {
 		c.fault(e)
 		return
 	}
-	name := m.Name
-	if !protocol.ValidName(name) {
-		name = "unnamed"
+	p := &pairing{code: newCode(), provider: "unnamed", session: s, expires: time.Now().Add(pairingLife)}
+	if protocol.ValidName(m.Name) {
+		p.name = protocol.NormalName(m.Name)
+		p.provider = p.name
 	}
-	p := &pairing{code: newCode(), provider: name, session: s, expires: time.Now().Add(pairingLife)}
 	p.timer = time.AfterFunc(pairingLife, func() {
 		if c.is(awaitPairing) {
 			c.close(protocol.ClosePolicy, "the pairing code has expired")
@@ -88,7 +89,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 	c.state.Store(int32(awaitPairing))
 	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
 	g.mu.Unlock()
-	s.show(LogWarning, "tapgw", fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", name, p.code))
+	s.show(LogWarning, sourcePairing, fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", p.provider, p.code))
 	c.peer.Flush()
 }
 
@@ -118,8 +119,14 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 		return
 	}
 	token := newSecret(prefixPaired)
-	id := &identity{trust: TrustExternal, session: p.session.id}
-	g.tokens[keyOf(token)] = id
+	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, named: p.name == "", elsewhere: "; pair again to use another"}
+	switch {
+	case c.opts.Origin != "" && c.opts.Origin != "null": // which pages of any site may have
+		id.owner = "page of " + c.opts.Origin
+	case p.name != "":
+		id.owner = "pairing of " + p.name
+	}
+	g.admit(token, id)
 	c.identity = id
 	c.state.Store(int32(awaitHello))
 	list := g.active(id)

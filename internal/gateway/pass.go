@@ -22,6 +22,18 @@ type PassSpec struct {
 	// Grants widen the trust: "transforms", "gates", "context".
 	Grants []string
 	Tools  ToolPolicy
+	// Token is to be the token, which the holder has from before; "" for a new one. One
+	// that is good already is not taken.
+	Token string
+	// Name is what the holder may call itself, as a provider file says; "" for
+	// anything. Nobody else may, in the sessions that are open to it.
+	Name string
+	// Owner tells who shares the name's streams: the passes of the files that one
+	// author wrote. Only with Name.
+	Owner string
+	// Refused is called with what is wrong with a hello of the holder; nil: nobody
+	// asks.
+	Refused func(error)
 	// Replaces are passes whose bindings end in the step in which this one is first
 	// bound, those in Session only where it is set, so that a session has the tools
 	// of the one or of the other. Calls that are running stay with the one that they
@@ -71,14 +83,28 @@ type Pass struct {
 // Issue makes a pass. Its token also ends with its only session.
 func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
-		policy: spec.Tools, bound: make(chan struct{})}
+		policy: spec.Tools, bound: make(chan struct{}), refused: spec.Refused}
+	if spec.Name != "" {
+		id.name, id.file, id.owner = protocol.NormalName(spec.Name), true, "files "+spec.Owner
+		id.elsewhere = "; another one is set by name in the provider's file"
+	}
 	if spec.All {
 		id.grants = append(id.grants, grantAll)
 	}
 	for _, p := range spec.Replaces {
+		if id.owner == "" {
+			id.owner = p.identity.owner
+		}
 		id.replaces = append(id.replaces, p.identity)
 	}
-	return &Pass{g: g, token: g.issue(id), identity: id}
+	p := &Pass{g: g, token: spec.Token, identity: id}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.token == "" || g.tokens[keyOf(p.token)] != nil {
+		p.token = newSecret(prefixProvider)
+	}
+	g.admit(p.token, id)
+	return p
 }
 
 // Token is the secret.
@@ -155,7 +181,9 @@ func (p *Pass) Revoke() {
 // end voids an identity and its token. Call with Gateway.mu held.
 func (g *Gateway) end(id *identity, token string) {
 	id.ended = true
-	delete(g.tokens, keyOf(token))
+	if key := keyOf(token); g.tokens[key] == id { // else the token is another pass's by now
+		delete(g.tokens, key)
+	}
 }
 
 // replaced are the connections whose place an identity takes when it is bound.

@@ -213,6 +213,7 @@ func TestToolPolicy(t *testing.T) {
 		for len(long) < 63 {
 			long += "g"
 		}
+		p.Revoke() // its name is free then
 		p = g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Tools: ToolPolicy{Prefix: "x_"}})
 		h = hold(g, p.Token())
 		h.say("s1", long)

@@ -196,7 +196,7 @@ func TestPushAndWait(t *testing.T) {
 		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil || r.Fate != FateSurfaced {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, err := s.Push(context.Background(), "bad name", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil || !strings.Contains(err.Error(), "provider: ") {
+		if _, err := s.Push(context.Background(), "_bad", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil || !strings.Contains(err.Error(), "provider: ") {
 			t.Errorf("a bad name: %v", err)
 		}
 		if _, err := s.Push(context.Background(), "p", &protocol.Push{Level: protocol.LevelKeep}); err == nil || !strings.Contains(err.Error(), "push.event: ") {

@@ -20,7 +20,9 @@ import (
 type Provider struct {
 	// Fixed at creation.
 	id          string
-	name        string
+	name        string // as [protocol.NormalName] shows it
+	spelling    string // as its hello had it
+	owner       string // of the name, see identity
 	instance    string
 	title       string       // of metadata: title or url, to tell instances apart
 	metadata    protocol.Raw // nil when it gave none
@@ -92,7 +94,7 @@ func (p *Provider) pastIn(session string) *past {
 
 // newProvider makes the provider that a hello describes. Call with Gateway.mu held.
 func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
-	p := &Provider{name: m.Name, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
+	p := &Provider{name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
 		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, lingering: map[uuid.UUID]*lingering{},
 		gates: map[uuid.UUID]*gateWait{}, rewrites: map[uuid.UUID]chan string{}}
 	if m.Metadata.Kind() == '{' {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,7 +81,7 @@ func (c *Conn) push(m *protocol.Push) {
 		return
 	}
 	for _, b := range bindings { // a budget each: one over it does not hold the others up
-		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id}
+		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: unlike(m.Stream)}
 		r, err := b.session.take(pushedBy{id: p.id, name: p.name}, m, receipts.settled)
 		if err != nil {
 			fail(err)
@@ -96,6 +97,7 @@ type receipts struct {
 	conn      *Conn
 	requestID string
 	session   string
+	stream    string // as it is known, where the push spelled it otherwise
 
 	mu    sync.Mutex
 	told  bool
@@ -126,7 +128,7 @@ func (r *receipts) tell(receipt Receipt) {
 	if r.requestID == "" {
 		return
 	}
-	r.conn.peer.Send(&protocol.Ack{RequestID: r.requestID, SessionID: r.session, Seq: receipt.Seq, Fate: string(receipt.Fate), Reason: receipt.Reason})
+	r.conn.peer.Send(&protocol.Ack{RequestID: r.requestID, SessionID: r.session, Seq: receipt.Seq, Fate: string(receipt.Fate), Reason: receipt.Reason, Stream: r.stream})
 	r.conn.peer.Flush()
 }
 
@@ -150,6 +152,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 	if !protocol.ValidName(from) {
 		return Receipt{}, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from))
 	}
+	from = protocol.NormalName(from)
 	settled := make(chan Receipt, 1)
 	idle := s.isIdle() // before it is busy with just this
 	r, fault := s.take(pushedBy{id: from, name: from, person: true}, m, func(r Receipt) { settled <- r })
@@ -188,10 +191,8 @@ const injectGrace = time.Second
 // accept stores a push and begins its delivery, as [Session.take] asks it to.
 func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), traceparent string) (Receipt, *protocol.Error) {
 	g := s.g
-	key := streamKey{m.Stream, who.name}
-	if key.stream == "" {
-		key.stream = who.name
-	}
+	spelling := cmp.Or(m.Stream, who.name)
+	key := streamKey{protocol.NormalName(spelling), who.name}
 	text := m.Event
 	if text == "" {
 		text = m.Prompt
@@ -225,7 +226,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxHeldInjects)}
 	}
-	if err := s.room(key); err != nil {
+	if err := s.room("push.stream", key, spelling); err != nil {
 		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
@@ -235,7 +236,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 	if m.Metadata.Kind() == '{' {
 		row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
 	}
-	seq := s.store(key, row)
+	seq := s.store(key, spelling, row)
 	r := Receipt{Seq: seq, Fate: FateStored}
 	var in *inject
 	if injects {
@@ -284,8 +285,8 @@ func label(provider, stream string) string {
 }
 
 // store appends a row to its stream. Call with Session.mu held.
-func (s *Session) store(key streamKey, row HistoryRow) uint64 {
-	st := s.streamOf(key)
+func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
+	st := s.streamOf(key, spelling)
 	return s.pushed.add(func(seq uint64) HistoryRow {
 		row.Seq, row.arrived = seq, s.arrived.next()
 		if len(st.rows) == protocol.StreamRetention {

@@ -56,6 +56,7 @@ type Session struct {
 
 	// Guarded by Gateway.mu.
 	bindings []*binding
+	names    map[string]nameOwner
 	waiting  int           // bindings that were told of the end and did not answer
 	allReady chan struct{} // closed when waiting comes to 0; nil before the end
 
@@ -122,6 +123,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		following: map[string]*Turn{},
 		pushers:   map[string]*pusher{},
 		streams:   map[streamKey]*stream{},
+		names:     map[string]nameOwner{},
 		kept:      map[string]int{},
 		running:   map[string]toolRun{},
 		gating:    map[*Pending]struct{}{},

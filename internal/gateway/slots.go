@@ -117,7 +117,7 @@ func (k *call) start() (sent, changed bool) {
 // live as long as a provider of the name is connected. Guarded by Gateway.mu.
 type limits map[limitKey]*slots
 
-type limitKey struct{ provider, instance, tool string }
+type limitKey struct{ owner, provider, instance, tool string }
 
 // of finds the slots that a tool's calls need; nil for no limit. Call with
 // Gateway.mu held.
@@ -129,12 +129,12 @@ func (l limits) of(p *Provider, tool string) *slots {
 	if c == nil || c.Max == nil {
 		return nil
 	}
-	key := limitKey{provider: p.name, instance: p.instance}
+	key := limitKey{owner: p.owner, provider: p.name, instance: p.instance}
 	switch c.Scope {
 	case scopeProvider:
 		key.instance = ""
 	case scopeTool:
-		key = limitKey{provider: p.name, tool: tool}
+		key = limitKey{owner: p.owner, provider: p.name, tool: tool}
 	default:
 		if key.instance == "" {
 			key.instance = p.id // without instances each connection is one
@@ -156,10 +156,10 @@ func (l limits) of(p *Provider, tool string) *slots {
 func (g *Gateway) forgetLimits(p *Provider) {
 	last := true
 	for c := range g.conns {
-		last = last && (c.provider == nil || c.provider.name != p.name)
+		last = last && (c.provider == nil || c.provider.name != p.name || c.provider.owner != p.owner)
 	}
 	for key := range g.limits {
-		if key.provider == p.name && (last || key.instance == p.id) {
+		if key.provider == p.name && key.owner == p.owner && (last || key.instance == p.id) {
 			delete(g.limits, key)
 		}
 	}

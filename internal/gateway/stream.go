@@ -9,25 +9,28 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// streamKey names a stream: it belongs to the provider's name, so instances
-// share it.
+// streamKey names a stream, both names as [protocol.NormalName] shows them: it
+// belongs to the provider's name, so instances share it, and with that to whose
+// the name is in the session.
 type streamKey struct{ stream, provider string }
 
 func (k streamKey) String() string { return k.stream + "@" + k.provider }
 
-// parseStream reads stream or stream@provider.
-func parseStream(s, own string) streamKey {
-	if name, provider, ok := strings.Cut(s, "@"); ok {
-		return streamKey{name, provider}
+// parseStream reads stream or stream@provider; spelling is that of the stream.
+func parseStream(s, own string) (key streamKey, spelling string) {
+	spelling, provider, owned := protocol.SplitStream(s)
+	if !owned {
+		provider = own
 	}
-	return streamKey{s, own}
+	return streamKey{protocol.NormalName(spelling), protocol.NormalName(provider)}, spelling
 }
 
 // stream keeps the newest events, oldest first, and the filter that new ones go
 // through. Guarded by Session.mu.
 type stream struct {
-	rows   []HistoryRow
-	filter filter
+	rows     []HistoryRow
+	filter   filter
+	spelling string // one that is not the stream's name itself, "" for none
 }
 
 // filter gives events an outcome: the first rule that matches.
@@ -75,20 +78,39 @@ func (s *Session) filterOf(key streamKey) filter {
 	return nil
 }
 
-// roomForStream reports whether a provider may have one more stream.
-func (s *Session) roomForStream(key streamKey) *protocol.Error {
+// mayFilter reports whether a provider may set a filter, one that is not empty or
+// another, of a stream that it spells like this. The error names the field.
+func (s *Session) mayFilter(field string, key streamKey, spelling string, empty bool) *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.room(key)
+	if empty { // it makes no stream
+		return s.spelledOtherwise(field, key, spelling)
+	}
+	return s.room(field, key, spelling)
 }
 
-// room needs Session.mu held.
-func (s *Session) room(key streamKey) *protocol.Error {
+// room reports whether a provider may have a stream: one more, or one that it
+// spells like this. The error may name the field. Call with Session.mu held.
+func (s *Session) room(field string, key streamKey, spelling string) *protocol.Error {
+	if err := s.spelledOtherwise(field, key, spelling); err != nil {
+		return err
+	}
 	if s.streams[key] != nil || s.streamsOf(key.provider) < protocol.MaxStreams {
 		return nil
 	}
 	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: s.id,
 		Message: fmt.Sprintf("stream %q would be more than the %d that a provider may have", key.stream, protocol.MaxStreams)}
+}
+
+// spelledOtherwise refuses another spelling of a stream that is there. Call with
+// Session.mu held.
+func (s *Session) spelledOtherwise(field string, key streamKey, spelling string) *protocol.Error {
+	st := s.streams[key]
+	if st != nil && st.spelling != "" && spelling != key.stream && spelling != st.spelling {
+		return &protocol.Error{Code: protocol.CodeInvalidJSON, SessionID: s.id,
+			Message: fmt.Sprintf("%s: %q is stream %q, as %q is already; spell it like that, or choose another", field, spelling, key.stream, st.spelling)}
+	}
+	return nil
 }
 
 // streamsOf counts a provider's streams. Call with Session.mu held.
@@ -102,20 +124,23 @@ func (s *Session) streamsOf(provider string) int {
 	return n
 }
 
-func (s *Session) setFilter(key streamKey, f filter) {
+func (s *Session) setFilter(key streamKey, spelling string, f filter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(f) > 0 || s.streams[key] != nil { // removing one makes no stream
-		s.streamOf(key).filter = f
+		s.streamOf(key, spelling).filter = f
 	}
 }
 
 // streamOf finds or makes a stream. Call with Session.mu held.
-func (s *Session) streamOf(key streamKey) *stream {
+func (s *Session) streamOf(key streamKey, spelling string) *stream {
 	st := s.streams[key]
 	if st == nil {
 		st = &stream{}
 		s.streams[key] = st
+	}
+	if spelling != key.stream {
+		st.spelling = spelling
 	}
 	return st
 }

@@ -13,6 +13,7 @@ import (
 // Sources of timeline lines that are no provider.
 const (
 	sourceGateway   = "gateway"
+	sourcePairing   = "tapgw"
 	sourceSession   = "session"
 	sourceAssistant = "assistant"
 )

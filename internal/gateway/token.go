@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,17 +23,23 @@ const (
 )
 
 // identity is what a secret proves: who holds it and which sessions it opens.
-// It is fixed once made, but for its end.
+// It is fixed once made, but for its end and what says so.
 type identity struct {
-	ended   bool // its only session has; guarded by Gateway.mu
-	trust   Trust
-	session string   // the only session it may bind; "" for any
-	grants  []string // what a provider file widens, see grantable
+	ended     bool   // its only session has; guarded by Gateway.mu
+	owner     string // of the names that it uses, in sessions; the same for all tokens of one owner
+	name      string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
+	named     bool   // its first hello says the name; guarded by Gateway.mu
+	file      bool   // a provider file says the name
+	elsewhere string // where another name can be approved, for the error
+	trust     Trust
+	session   string   // the only session it may bind; "" for any
+	grants    []string // what a provider file widens, see grantable
 
 	// Of a [Pass].
 	match    func(SessionView) bool // nil: any session
 	policy   ToolPolicy
 	bound    chan struct{}   // closed when it is first bound; nil: nobody waits
+	refused  func(error)     // of PassSpec; nil: nobody asks
 	replaces []*identity     // until this one is bound; guarded by Gateway.mu
 	yielded  map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
 }
@@ -113,8 +120,17 @@ func (g *Gateway) issue(id *identity) string {
 	token := newSecret(prefixProvider)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tokens[keyOf(token)] = id
+	g.admit(token, id)
 	return token
+}
+
+// admit makes a token good. Call with g.mu held.
+func (g *Gateway) admit(token string, id *identity) {
+	key := keyOf(token)
+	if id.owner == "" {
+		id.owner = fmt.Sprintf("token %x", key[:8])
+	}
+	g.tokens[key] = id
 }
 
 // identify finds what a token proves; nil when it proves nothing.

@@ -62,28 +62,29 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 		b.offer = offers[i]
 		b.past.revision++
 		b.session.rebuild()
-		c.ack(b, requestID)
+		c.ack(b, requestID, "")
 		if t == protocol.TypeHooksUpdate {
 			b.session.warnBlindRules(p, b.offer.rules)
 		}
 	}
 	if len(bindings) == 0 {
-		c.ackNone(requestID)
+		c.ackNone(requestID, "")
 	}
 	return nil
 }
 
 // ackNone confirms an update of a provider of all sessions while there is none.
-func (c *Conn) ackNone(requestID string) {
+func (c *Conn) ackNone(requestID, stream string) {
 	if requestID != "" {
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions})
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions, Stream: stream})
 	}
 }
 
-// ack confirms an update, if that was asked for. Call with Gateway.mu held.
-func (c *Conn) ack(b *binding, requestID string) {
+// ack confirms an update, if that was asked for, of a stream where it was spelled
+// otherwise. Call with Gateway.mu held.
+func (c *Conn) ack(b *binding, requestID, stream string) {
 	if requestID != "" {
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.past.revision})
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.past.revision, Stream: stream})
 	}
 }
 
@@ -146,7 +147,7 @@ func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 func (c *Conn) filterSet(m *protocol.FilterSet) {
 	g, p := c.g, c.provider
 	f, fault := newFilter(m)
-	key := parseStream(m.Stream, p.name)
+	key, spelling := parseStream(m.Stream, p.name)
 	if key.provider != p.name {
 		fault = faultf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
 	}
@@ -156,19 +157,19 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 		bindings, fault = c.scope(m.SessionID, protocol.TypeFilterSet)
 	}
 	for _, b := range bindings {
-		if fault == nil && len(f) > 0 {
-			fault = b.session.roomForStream(key)
+		if fault == nil {
+			fault = b.session.mayFilter("filter.set.stream", key, spelling, len(f) == 0)
 		}
 	}
 	if fault == nil {
 		p.mu.Lock()
 		for _, b := range bindings {
-			b.session.setFilter(key, f)
+			b.session.setFilter(key, spelling, f)
 			b.past.revision++
-			c.ack(b, m.RequestID)
+			c.ack(b, m.RequestID, unlike(spelling))
 		}
 		if len(bindings) == 0 {
-			c.ackNone(m.RequestID)
+			c.ackNone(m.RequestID, unlike(spelling))
 		}
 		p.mu.Unlock()
 	}
@@ -225,7 +226,7 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 func (c *Conn) queried(streams []string) ([]streamKey, *protocol.Error) {
 	keys := make([]streamKey, len(streams))
 	for i, s := range streams {
-		key := parseStream(s, c.provider.name)
+		key, _ := parseStream(s, c.provider.name)
 		if key.provider != c.provider.name && !c.identity.may(mayReadOthers) {
 			return nil, c.identity.unauthorized(fmt.Sprintf("stream.query.streams[%d]", i), "read streams of other providers")
 		}

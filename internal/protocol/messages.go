@@ -285,6 +285,7 @@ type HelloAck struct {
 	SessionID       string `json:"sessionId"`
 	ReconnectToken  string `json:"reconnectToken"`
 	PersistDir      string `json:"persistDir,omitzero"`
+	Name            string `json:"name,omitzero"` // ours: where hello spelled it otherwise
 }
 
 // Ack confirms an update, per session, or tells the fate of a push.
@@ -295,6 +296,7 @@ type Ack struct {
 	Seq       uint64 `json:"seq,omitzero"`
 	Fate      string `json:"fate,omitzero"`
 	Reason    string `json:"reason,omitzero"`
+	Stream    string `json:"stream,omitzero"` // ours: where the message spelled it otherwise
 }
 
 // Error tells what is wrong with a message. It is also the error that every

@@ -11,11 +11,46 @@ import (
 
 var (
 	toolName     = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
-	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	providerName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 )
 
-// ValidName reports whether a provider or a stream may have this name.
-func ValidName(s string) bool { return providerName.MatchString(s) }
+// ValidName reports whether a provider or a stream may have this name, which
+// [NormalName] shows.
+func ValidName(s string) bool { return providerName.MatchString(NormalName(s)) }
+
+// NormalName is how the name of a provider or a stream is known, whatever its
+// spelling: in lower case, with a '-' for each run of characters other than
+// [a-z0-9._-], and none at the ends. "My Provider" is my-provider.
+func NormalName(s string) string {
+	plain := func(c byte) bool {
+		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+	}
+	normal := make([]byte, 0, len(s))
+	replaced := false
+	for i := range len(s) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		switch known := plain(c); {
+		case known:
+			normal = append(normal, c)
+		case !replaced:
+			normal = append(normal, '-')
+		}
+		replaced = !plain(c)
+	}
+	return strings.Trim(string(normal), "-")
+}
+
+// SplitStream reads stream or stream@provider, as they are spelled. An '@' that
+// begins the text belongs to the stream's name.
+func SplitStream(s string) (stream, provider string, owned bool) {
+	if i := strings.LastIndexByte(s, '@'); i > 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
 
 // ValidToolName reports whether a tool may have this name.
 func ValidToolName(s string) bool { return toolName.MatchString(s) }
@@ -51,6 +86,15 @@ func (c *checker) required(field, value string) {
 func (c *checker) validName(field, value string) {
 	if !ValidName(value) {
 		c.wrong(field, "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+	}
+}
+
+// stream checks a stream of one's own, or of another provider.
+func (c *checker) stream(field, value string) {
+	stream, provider, owned := SplitStream(value)
+	c.validName(field, stream)
+	if owned {
+		c.validName(field, provider)
 	}
 }
 
@@ -128,7 +172,9 @@ func Validate(m Message) *Error {
 		c.filter(m)
 	case *StreamQuery:
 		c.required("queryId", m.QueryID)
-		c.names("streams", m.Streams)
+		for i, s := range m.Streams {
+			c.stream(fmt.Sprintf("streams[%d]", i), s)
+		}
 		if m.Last != nil && *m.Last < 1 {
 			c.wrong("last", "must be at least 1")
 		}
@@ -290,11 +336,7 @@ func (c *checker) names(field string, names []string) {
 func (c *checker) filter(m *FilterSet) {
 	c.required("stream", m.Stream)
 	if m.Stream != "" {
-		stream, provider, whole := strings.Cut(m.Stream, "@")
-		c.validName("stream", stream)
-		if whole {
-			c.validName("stream", provider)
-		}
+		c.stream("stream", m.Stream)
 	}
 	if m.Rules == nil {
 		c.wrong("rules", "is required ([] removes the filter)")

@@ -33,7 +33,7 @@ const (
 	apiMaxBody = protocol.MaxMessage
 	// apiHostCopilot is the kind of session that a request means when it names none.
 	apiHostCopilot = "copilot"
-	apiPusher      = "tapctl" // provider and stream of a push that names none
+	apiPusher      = gateway.AdminName // provider and stream of a push that names none
 )
 
 // api answers the admin API. It decides nothing about rights: whoever gets here

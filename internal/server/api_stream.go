@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"tapgw/internal/gateway"
@@ -165,10 +164,13 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 		return err
 	}
 	streams := q["stream"]
-	for _, name := range streams {
-		stream, provider, owned := strings.Cut(name, "@")
+	for i, name := range streams {
+		stream, provider, owned := protocol.SplitStream(name)
 		if !protocol.ValidName(stream) || owned && !protocol.ValidName(provider) {
 			return apiFault("stream", "%q must be STREAM or STREAM@PROVIDER", name)
+		}
+		if streams[i] = protocol.NormalName(stream); owned {
+			streams[i] += "@" + protocol.NormalName(provider)
 		}
 	}
 	if !follow {

@@ -51,6 +51,12 @@ var rules = []struct {
 		{"More than 20 wrong secrets a minute of one address refuse it for a minute", "internal/server.TestSecrets internal/server.TestWrongTokensAddUp"},
 		{"Malformed auth is answered and may be tried again", "auth"},
 	}},
+	{"Names", [][2]string{
+		{"Names and streams are known in lower case, other characters as '-'; acks and queries say how; two spellings clash", "names-spelled"},
+		{"What pairing approved is the only name that hello may say; else UNAUTHORIZED", "names-owned"},
+		{"A provider file's name is its provider's alone", "internal/gateway.TestFileKeepsItsName"},
+		{"A name in a session, with its streams and filters, belongs to one identity", "names-owned"},
+	}},
 	{"Pairing", [][2]string{
 		{"auth with mode pair is answered auth.pairing; the code goes to the timeline and to who lists pairings, never to the provider", "pairing v2-pairing"},
 		{"The code goes to the session that auth names, else the foreground one, else the newest", "pairing v2-pairing"},

@@ -210,6 +210,7 @@ func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
 	who := culprit(r)
 	c := s.gateway.Connect(wirePeer{line}, gateway.ConnOptions{
 		ForeignOrigin: foreignOrigin(r),
+		Origin:        r.Header.Get("Origin"),
 		BadSecret:     func() { s.secrets.bad(who) },
 	})
 	line.read(s.ctx, protocol.MaxResult, c.Receive, c.Oversized, c.Binary)

@@ -338,7 +338,7 @@ func (r *rig) put(name, text string) {
 }
 
 func (r *rig) file(mode string, more ...string) string {
-	text := fmt.Sprintf("kind = \"command\"\ncommand = [%q]\n", os.Args[0])
+	text := fmt.Sprintf("kind = \"command\"\nname = \"child\"\ncommand = [%q]\n", os.Args[0])
 	env := []string{"CHILD=" + mode, "HEART=" + r.heart, "GORACE=atexit_sleep_ms=0"}
 	for _, m := range more {
 		if strings.Contains(m, " = ") {

@@ -132,3 +132,24 @@ func BenchmarkReload(b *testing.B) {
 		s.Reload()
 	}
 }
+
+// A program is who its file says: by the file's name, or by the one in it.
+func TestFileSaysTheName(t *testing.T) {
+	r := newRig(t)
+	_, h := r.session("one")
+	r.put("editor", "kind = \"connect\"\nsessions = \"all\"\n")
+	file := filepath.Join(r.s.o.TokenDir, "editor.token")
+	select {
+	case <-connect(t, r, waitFile(t, r, file)): // it calls itself ed
+	case <-time.After(patience):
+		t.Fatal("a program of another name than its file's is let in")
+	}
+	if faults := r.s.Faults(); len(faults) != 1 || !strings.Contains(faults[0].Message, `"ed" is not the name that this token is for, which is "editor"`) {
+		t.Errorf("faults: %v", faults)
+	}
+	r.has(h)
+	r.put("editor", "kind = \"connect\"\nname = \"ed\"\nsessions = \"all\"\n")
+	r.s.Reload()
+	connect(t, r, waitFile(t, r, file))
+	r.has(h, "t")
+}

@@ -142,7 +142,7 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 	var files []string
 	for file, o := range s.outputs {
 		// What was stopped does not stand for who has its name now.
-		if slices.Contains(o.names, name) && (verb != "stop" || !s.held[file]) {
+		if slices.Contains(o.names, protocol.NormalName(name)) && (verb != "stop" || !s.held[file]) {
 			files = append(files, file)
 		}
 	}

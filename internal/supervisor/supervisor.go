@@ -191,6 +191,7 @@ func (s *Supervisor) reload() {
 	s.do(func() {
 		s.take(files)
 		s.reconcile()
+		s.dropTokens()
 		s.tell()
 	})
 }

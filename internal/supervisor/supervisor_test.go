@@ -12,6 +12,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // A file is a provider in every session: one that comes, changes or goes does so
@@ -234,23 +235,94 @@ func TestConnect(t *testing.T) {
 	}
 	r.put("ed", "kind = \"connect\"\nsessions = \"all\"\nprefix = \"x_\"")
 	r.s.Reload()
-	<-c // the old token has ended
-	if next := waitFile(t, r, file); next == token {
-		t.Error("the token is the old one")
-	} else {
-		c = connect(t, r, next)
-	}
+	<-c // it is disconnected, and comes again with the token that it has
+	c = connect(t, r, token)
 	r.has(h, "x_t")
+	// A file with a fault changes nothing, nor does one that does not count.
+	r.put("ed", "kind = ")
+	r.s.Reload()
+	if waitFile(t, r, file) != token {
+		t.Error("a fault changed the token")
+	}
 	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
 		t.Fatal(err)
 	}
+	r.s.Reload()
 	<-c
 	r.has(h)
-	r.s.Close()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the token file is there still: %v", err)
 	}
+	r.put("ed", "kind = \"connect\"")
+	r.s.Reload()
+	if waitFile(t, r, file) == token {
+		t.Error("the token of a file that was deleted is good again")
+	}
+	r.put("ed", r.file("plain"))
+	r.s.Reload()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the token file of a provider that the gateway starts: %v", err)
+	}
 }
+
+// A provider that starts itself keeps its token over restarts of the gateway, until
+// its file is deleted, whoever runs then. What is no token of ours is none.
+func TestConnectTokenSurvives(t *testing.T) {
+	r := newRig(t)
+	r.put("ed", "kind = \"connect\"\nsessions = \"all\"")
+	r.s.Reload()
+	file := filepath.Join(r.s.o.TokenDir, "ed.token")
+	token := waitFile(t, r, file)
+	again := func() {
+		t.Helper()
+		r.s.Close()
+		r.g.Drain(t.Context())
+		r.g = gateway.New(gateway.Options{})
+		o := r.s.o
+		o.Gateway = r.g
+		r.s = New(o)
+		t.Cleanup(r.s.Close)
+		r.s.Open("ws://127.0.0.1:1")
+	}
+	proves := func(token string) bool {
+		p := &refusals{}
+		c := r.g.Connect(p, gateway.ConnOptions{})
+		defer c.Closed()
+		c.Deliver(&protocol.Auth{Token: token})
+		return p.n == 0
+	}
+	again()
+	if got := waitFile(t, r, file); got != token || !proves(token) {
+		t.Errorf("after a restart: the same %v, good %v", got == token, proves(token))
+	}
+	r.s.Close()
+	if err := os.WriteFile(file, []byte("open sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if got := waitFile(t, r, file); got == token || proves(token) || proves("open sesame") || !proves(got) {
+		t.Error("after the token's file was broken: the old one, or none")
+	}
+	r.s.Close()
+	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("after the provider's file was deleted: %v", err)
+	}
+}
+
+// refusals counts the errors that a provider gets.
+type refusals struct{ n int }
+
+func (r *refusals) Send(m protocol.Message) {
+	if m.MessageType() == protocol.TypeError {
+		r.n++
+	}
+}
+func (r *refusals) Flush()                           {}
+func (r *refusals) Close(protocol.CloseCode, string) {}
 
 // Stop, start and restart by the user.
 func TestSteer(t *testing.T) {

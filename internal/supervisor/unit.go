@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -47,21 +48,23 @@ type unit struct {
 // bound.
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules)}
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: filepath.Dir(p.File)}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
+		spec.Token = s.connectToken(p.Name)
 		spec.Match = func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 	}
+	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet, touch: s.o.Gateway.Touch}
+	spec.Refused = u.hasTrouble
 	for _, old := range replaces {
 		spec.Replaces = append(spec.Replaces, old.pass)
 	}
-	u := &unit{spec: p, pass: s.o.Gateway.Issue(spec), launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet}
+	u.pass = s.o.Gateway.Issue(spec)
 	u.ctx, u.cancel = context.WithCancel(s.ctx)
 	u.run = Run{Provider: p, Workdir: s.o.Files.Workdir, URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.wrong.Store(&faults); s.o.Gateway.Touch() },
-		Trouble: func(err error) { u.unbound.Store(&err); s.o.Gateway.Touch() }}
-	u.touch = s.o.Gateway.Touch
+		Trouble: u.hasTrouble}
 	s.units.Go(u.keep)
 	s.units.Go(func() {
 		select {
@@ -92,6 +95,9 @@ func (u *unit) keep() {
 		now := time.Now()
 		for len(failures) > 0 && now.Sub(failures[0]) >= failureSpan {
 			failures = failures[1:]
+		}
+		if why := u.trouble(); why != nil { // better than how it ended by that
+			err = why
 		}
 		failures = append(failures, now)
 		if len(failures) >= maxFailures {
@@ -172,6 +178,11 @@ func (u *unit) trouble() error {
 		return *err
 	}
 	return nil
+}
+
+func (u *unit) hasTrouble(err error) {
+	u.unbound.Store(&err)
+	u.touch()
 }
 
 // stop ends the unit at once. It does not wait for the end.

@@ -124,7 +124,7 @@ func TestProviderFiles(t *testing.T) {
 	if got := h.ask(session, `call:look_up {"first":"a b"}`); got != "first=a+b" {
 		t.Errorf("the tool answers %q", got)
 	}
-	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw))
+	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw))
 	if err := os.Mkdir(h.path("dropins"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestProviderFiles(t *testing.T) {
 
 	// Changed: a schema, a name, a description.
 	h.put("providers/web.toml", fmt.Sprintf(lookUp, api.URL, "second"))
-	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"my_\"\n", tapgw))
+	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"my_\"\n", tapgw))
 	h.put("dropins/add.tool.json", `{"description":"Sums up","kind":"read","command":["echo","three"]}`)
 	h.toolsAre(session, map[string]string{"look_up": `"second"`, "my_get_weather": "", "add": "Sums up"})
 	shows(`"second"`, "my_get_weather", "Sums up")

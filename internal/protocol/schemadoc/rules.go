@@ -9,10 +9,12 @@ import (
 )
 
 // Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide;
-// a test holds these to them.
+// a test holds these to them. What stands for one '-' counts as one character.
 const (
-	namePattern      = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
-	ownStreamPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$`
+	namePattern      = `^[^A-Za-z0-9._]*` + nameCore + `[^A-Za-z0-9._]*$`
+	nameCore         = `[A-Za-z0-9]([A-Za-z0-9._-]|[^A-Za-z0-9._-]+){0,63}`
+	streamCore       = `[A-Za-z0-9]([A-Za-z0-9._-]|[^A-Za-z0-9._@-]+){0,63}[^A-Za-z0-9._@]*`
+	ownStreamPattern = `^[^A-Za-z0-9._]*` + streamCore + `(@[^A-Za-z0-9._@]*` + streamCore + `)?$`
 	toolNamePattern  = `^[A-Za-z0-9_-]{1,64}$`
 )
 
@@ -52,7 +54,7 @@ var fields = map[string]change{
 	"filter.set.stream":          pattern(ownStreamPattern),
 	"filter.set.rules":           maxItems(protocol.MaxFilterRules),
 	"stream.query.queryId":       filled,
-	"stream.query.streams":       each(filled),
+	"stream.query.streams":       each(pattern(ownStreamPattern)),
 	"stream.query.last":          minimum(1),
 	"Tool.name":                  pattern(toolNamePattern),
 	"Tool.description":           filled,

@@ -338,7 +338,8 @@ func stricter(typ protocol.Type, m map[string]any) bool {
 func TestNames(t *testing.T) {
 	name, tool := regexp.MustCompile(namePattern), regexp.MustCompile(toolNamePattern)
 	long := strings.Repeat("x", 64)
-	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9", long, long + "x", "a\n"} {
+	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9", long, long + "x", "a\n",
+		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long, long[:62] + " / b", long[:62] + " /-b"} {
 		if name.MatchString(s) != protocol.ValidName(s) {
 			t.Errorf("%q: as a name", s)
 		}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"tapgw/internal/protocol"
+)
+
+// helloAs says hello by a name and returns the code of its refusal, "" for none.
+func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) protocol.Code {
+	version, before := protocol.Version, len(h.errs)
+	m := &protocol.Hello{Name: name, ProtocolVersion: &version, Session: session, Tools: []protocol.Tool{}}
+	for _, f := range more {
+		f(m)
+	}
+	h.conn.Deliver(m)
+	if len(h.errs) > before {
+		return h.errs[len(h.errs)-1].Code
+	}
+	return ""
+}
+
+// A provider file's name is its provider's alone in the sessions that are open to
+// it, there or not yet; every version of it has what the ones before it had.
+func TestFileKeepsItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		live(t, g, "s1")
+		live(t, g, "s2")
+		defer g.Drain(context.Background())
+		g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"})
+		for who, token := range map[string]string{
+			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
+		} {
+			if code := hold(g, token).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+				t.Errorf("%s: %q", who, code)
+			}
+		}
+		if code := hold(g, g.InstanceToken()).helloAs("vault", "s2"); code != "" {
+			t.Errorf("in a session that is not the file's: %s", code)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s := live(t, g, "s1")
+		defer g.Drain(context.Background())
+		spec := PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"}
+		first := g.Issue(spec)
+		h := hold(g, first.Token())
+		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized || !strings.Contains(h.errs[0].Message, "set by name in the provider's file") {
+			t.Errorf("another name than the file's: %v", h.errs)
+		}
+		if code := h.helloAs("VAULT", "s1"); code != "" {
+			t.Fatal(h.errs[len(h.errs)-1])
+		}
+		h.conn.Deliver(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
+		spec.Replaces = []*Pass{first}
+		second := g.Issue(spec)
+		if code := hold(g, second.Token()).helloAs("vault", "s1"); code != "" {
+			t.Errorf("the next version: %s", code)
+		}
+		first.Revoke()
+		second.Revoke()
+		spec.Replaces = nil
+		if code := hold(g, g.Issue(spec).Token()).helloAs("vault", "s1"); code != "" {
+			t.Errorf("started again: %s", code)
+		}
+		// Its streams are not those of a file that somebody else wrote.
+		other := g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"})
+		if code := hold(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+			t.Errorf("a project's file of that name: %q", code)
+		}
+		if rows := s.History([]string{"vault@vault"}, 0, s.createdAt); len(rows) != 1 {
+			t.Errorf("%d rows", len(rows))
+		}
+	})
+}
+
+// A provider of all sessions that may not have its name in one of them is not bound
+// in any, and joins none where it is another's.
+func TestNameInAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		live(t, g, "s1")
+		defer g.Drain(context.Background())
+		all := hold(g, g.AdminToken())
+		if code := all.helloAs("ops", protocol.AllSessions); code != "" {
+			t.Fatal(code)
+		}
+		live(t, g, "s2")
+		if code := hold(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
+			t.Fatal(code)
+		}
+		all.conn.Deliver(&protocol.SessionReady{SessionID: "s2"})
+		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized || all.errs[0].ReplyTo != protocol.TypeSessionReady {
+			t.Errorf("joins where its name is another's: %v", all.errs)
+		}
+		if code := all.helloAs("ops", protocol.AllSessions); code != protocol.CodeUnauthorized {
+			t.Errorf("binds anew: %q", code)
+		}
+	})
+}
+
+// What a provider says of its concurrency is for those of its own identity: another
+// one of the name, in another session, changes nothing.
+func TestConcurrencyIsTheOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		s := live(t, g, "s1")
+		live(t, g, "s2")
+		defer g.Drain(context.Background())
+		limit := func(n int) func(*protocol.Hello) {
+			return func(m *protocol.Hello) {
+				m.Concurrency = &protocol.Concurrency{Max: &n, Scope: scopeProvider}
+				m.Tools = []protocol.Tool{{Name: "t", Description: "d", Parameters: protocol.Raw(`{}`)}}
+			}
+		}
+		h := hold(g, g.InstanceToken())
+		if code := h.helloAs("vault", "s1", limit(3)); code != "" {
+			t.Fatal(code)
+		}
+		if code := hold(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2", limit(1)); code != "" {
+			t.Fatal(code)
+		}
+		for i := range 3 {
+			s.BeginCall(Call{Name: "t", Args: protocol.Raw(fmt.Sprintf(`{"n":%d}`, i))}, func(Outcome) {})
+		}
+		synctest.Wait()
+		if len(h.calls) != 3 {
+			t.Errorf("%d calls at once, want 3", len(h.calls))
+		}
+	})
+}
