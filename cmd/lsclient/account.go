@@ -73,6 +73,12 @@ func modelsCommand() *ucli.Command {
 	}
 }
 
+// What to do without a sign-in.
+const (
+	howToSignIn   = "lsclient login, or set GH_COPILOT_TOKEN"
+	notAuthorized = "signed in to GitHub, but not to use Copilot: see https://github.com/settings/copilot, or sign in as somebody else: lsclient logout, then lsclient login"
+)
+
 func loginCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "login",
@@ -153,9 +159,12 @@ Examples:
 			if k.out.JSON {
 				err = k.out.Document(line)
 			} else {
-				who := "not signed in; sign in with: lsclient login"
-				if s.OK {
+				who := "not signed in; sign in with: " + howToSignIn
+				switch {
+				case s.OK:
 					who = "signed in as " + s.User
+				case s.State == "NotAuthorized":
+					who = notAuthorized
 				}
 				err = k.out.Printf("%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
 			}

@@ -302,7 +302,11 @@ func worded(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, langserver.ErrNotSignedIn):
-		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: "not signed in to GitHub; sign in with: lsclient login", Err: err}
+		message := "not signed in to GitHub; sign in with: " + howToSignIn
+		if strings.Contains(err.Error(), "NotAuthorized") {
+			message = notAuthorized
+		}
+		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
 	case errors.As(err, &unknown):
 		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() + " (see lsclient models)", Err: err}
 	case errors.Is(err, langserver.ErrCancelled) && errors.Is(err, context.DeadlineExceeded):

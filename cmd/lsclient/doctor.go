@@ -75,7 +75,10 @@ func (k *call) checks() []cli.Check {
 			case err != nil:
 				return cli.Fail("check network and proxy", "%v", err)
 			}
-			return cli.Fail("lsclient login", "nobody is signed in (%s)", s.status.State)
+			if s.status.State == "NotAuthorized" {
+				return cli.Fail("https://github.com/settings/copilot, or sign in as somebody else: lsclient logout, then lsclient login", "%s may not use Copilot", s.status.User)
+			}
+			return cli.Fail(howToSignIn, "nobody is signed in (%s)", s.status.State)
 		}},
 		{Name: "models", Run: func(context.Context) cli.Result {
 			s, err := probe()

@@ -286,7 +286,7 @@ func (d *doctor) checkSignIn(context.Context) cli.Result {
 	case err != nil:
 		return cli.Warn("see copilot runtime", "cannot be told without a runtime")
 	case !st.SignedIn:
-		return cli.Warn("run copilot login, or set provider_url in [copilot] of tapgw.toml to use a model endpoint of your own", "not signed in to GitHub Copilot")
+		return cli.Warn(copilot.HowToSignIn, "not signed in to GitHub Copilot")
 	case st.Login == "":
 		return cli.OK("signed in")
 	}

@@ -156,7 +156,7 @@ var eventTable = append([]eventRow{
 	// What goes wrong.
 	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
 		if d.ErrorType != logType {
-			t.emit(gateway.Event{SessionError: d.Message})
+			t.emit(gateway.Event{SessionError: t.s.errorText(d)})
 			t.s.refused(t.conn(), d)
 		}
 	}).inTimeline(gateway.LogError, "its message").callbacks("sessionError"),

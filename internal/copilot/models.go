@@ -15,9 +15,6 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// signIn says what to do without a GitHub sign-in.
-const signIn = "not signed in to GitHub Copilot: run `copilot login`, or set GH_TOKEN or COPILOT_GITHUB_TOKEN, or set provider_url in [copilot] of tapgw.toml"
-
 // Models implements [gateway.Starter].
 func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
 	o := r.live.Load()
@@ -39,7 +36,7 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 		return fault(fmt.Errorf("asking for the sign-in: %w", err))
 	}
 	if !auth.IsAuthenticated {
-		return &protocol.Error{Code: protocol.CodeInvalidState, Message: signIn}
+		return &protocol.Error{Code: protocol.CodeInvalidState, Message: notSignedIn}
 	}
 	return nil
 }
@@ -56,7 +53,7 @@ func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([
 		return p.client.RPC.Models.List(ctx, &rpc.ModelsListRequest{GitHubToken: unless(token, "")})
 	})
 	if err != nil {
-		return nil, fault(fmt.Errorf("listing GitHub's models: %w", err))
+		return nil, fault(fmt.Errorf("listing GitHub's models: %w%s", err, hint(err)))
 	}
 	models := make([]gateway.Model, len(list.Models))
 	for i, m := range list.Models {

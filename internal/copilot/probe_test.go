@@ -39,7 +39,8 @@ func TestNotSignedIn(t *testing.T) {
 	check := func(err error) {
 		t.Helper()
 		var coded *protocol.Error
-		if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidState || !strings.Contains(coded.Message, "not signed in") || !strings.Contains(coded.Message, "provider_url") {
+		if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidState || !strings.Contains(coded.Message, "not signed in") || !strings.Contains(coded.Message, "provider_url") ||
+			!strings.Contains(coded.Message, "copilot login") || !strings.Contains(coded.Message, "COPILOT_GITHUB_TOKEN") || !strings.Contains(coded.Message, "tapgw restart") {
 			t.Errorf("error: %v", err)
 		}
 	}
