@@ -31,7 +31,7 @@ Examples:
 			&ucli.StringFlag{Name: "session", Usage: "serve this session only, by its `ID`, its beginning, or its label"},
 			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL + ", else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN` (default: $" + client.EnvToken + ", else from the gateway's file)"},
+			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $" + client.EnvToken + ", else from the gateway's file)"},
 		},
 		Action: action(0, 0, provideTools),
 	}

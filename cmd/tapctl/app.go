@@ -40,7 +40,7 @@ Examples:
   tapctl tools call hello --args '{"name":"you"}'`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN` (default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
+			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
 			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none"},
 			cli.ConfigFlag(),
 			cli.WorkdirFlag(),

@@ -114,6 +114,9 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 			return fmt.Errorf("removing a stale file: %w", err)
 		}
 	}
+	if err := server.RemoveSigninFiles(string(d.state)); err != nil {
+		return fmt.Errorf("removing stale files: %w", err)
+	}
 	d.assemble(o, cert)
 	if err := d.server.Listen(o.config.Listen); err != nil {
 		return listenError(err)
@@ -166,6 +169,7 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 
 		Supervisor: reloaded{d.supervisor, d.settings},
 		Page:       dashboard.Handler(),
+		SigninDir:  string(d.state),
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status: func() server.StatusInfo {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
@@ -217,6 +221,7 @@ func (d *daemon) cleanUp() {
 	defer d.mu.Unlock()
 	if !d.closed {
 		d.closed = true
+		_ = server.RemoveSigninFiles(string(d.state))
 		d.lock.Unlock()
 	}
 }

@@ -58,11 +58,22 @@ func (c *Client) Watch(ctx context.Context, names ...string) iter.Seq2[State, er
 type SigninLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
+	File      string    `json:"file,omitempty"` // on the gateway's machine: a page that leads to the URL
 }
 
-// SigninLink makes a link that signs a browser in.
-func (c *Client) SigninLink(ctx context.Context) (SigninLink, error) {
+// SigninLink makes a link that signs a browser in, and a file that leads to it where
+// that is wanted.
+func (c *Client) SigninLink(ctx context.Context, file bool) (SigninLink, error) {
 	var l SigninLink
-	err := c.do(ctx, http.MethodPost, "/signin-links", nil, struct{}{}, &l)
+	body := map[string]bool{}
+	if file {
+		body["file"] = true
+	}
+	err := c.do(ctx, http.MethodPost, "/signin-links", nil, body, &l)
 	return l, err
+}
+
+// SignOut signs all browsers out.
+func (c *Client) SignOut(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, "/signout", nil, struct{}{}, nil)
 }

@@ -45,13 +45,14 @@ type api struct {
 	log        *slog.Logger
 	mux        *http.ServeMux
 	server     *Server // that it is part of
+	signinDir  string  // "": none
 	states     *states
 	cutOff     cutOff
 }
 
 // newAPI makes the handler of /api/v1/.
 func newAPI(s *Server, o Options) http.Handler {
-	a := &api{gateway: o.Gateway, supervisor: o.Supervisor, info: o.Status, log: s.log, mux: http.NewServeMux(), server: s}
+	a := &api{gateway: o.Gateway, supervisor: o.Supervisor, info: o.Status, log: s.log, mux: http.NewServeMux(), server: s, signinDir: o.SigninDir}
 	a.states = newStates(map[string]func() any{
 		"status":    func() any { return a.statusNow() },
 		"sessions":  func() any { return apiList(a.gateway.Sessions()) },

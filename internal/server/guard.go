@@ -48,7 +48,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return
 		}
-		if foreignOrigin(r) && (r.URL.Path != "/" || !isUpgrade(r) && !opensPage(r)) {
+		if foreignOrigin(r) && !foreignMayAsk(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
 			return
 		}
@@ -170,6 +170,13 @@ func (s *Server) knownHost(host string) bool {
 	}
 	addr, err := netip.ParseAddr(name)
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// foreignMayAsk reports whether a request is one that pages of other origins may make:
+// a connection to the provider endpoint, or a navigation to our page. The sign-in link
+// counts as one, since it is followed from a file; a page without the code gains nothing.
+func foreignMayAsk(r *http.Request) bool {
+	return r.URL.Path == "/" && isUpgrade(r) || (r.URL.Path == "/" || r.URL.Path == signinPath) && opensPage(r)
 }
 
 // opensPage reports whether the browser goes to where a link leads, in a window

@@ -94,6 +94,7 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/events", values: "?name=none", status: 400},
 	{op: "GET /api/v1/diagnostics", status: 200},
 	{op: "POST /api/v1/signin-links", status: 201},
+	{op: "POST /api/v1/signin-links", body: `{"file":true}`, status: 400}, // the fixture has no directory
 	{op: "POST /api/v1/signin-links", body: `[]`, status: 400},
 	{op: "POST /api/v1/signout", status: 200},
 	{op: "GET /api/v1/models", status: 200},

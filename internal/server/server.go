@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"tapgw/internal/gateway"
+	"tapgw/internal/proc"
 )
 
 // Options of a server.
@@ -37,6 +39,9 @@ type Options struct {
 	Supervisor Supervisor
 	// Page serves a plain GET of /, and all below /page/; nil: a line of text.
 	Page http.Handler
+	// SigninDir is a directory of the user's own, for files that lead a browser to
+	// a sign-in link; "": there are none.
+	SigninDir string
 	// OpenREST serves the session contract under /api/ without a token, for a
 	// server on loopback only. /api/v1/ needs it all the same.
 	OpenREST bool
@@ -53,6 +58,7 @@ type Server struct {
 	slots   slots
 	secrets secrets
 	signins signins
+	peerOf  func(peer, own netip.AddrPort) (proc.Owner, bool)
 	remotes remotes
 	rest    *rest
 	api     http.Handler
@@ -88,7 +94,7 @@ func (s *Server) Configure(hosts []string, openREST bool) {
 
 // New makes a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS}
+	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, peerOf: proc.PeerOf}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -6,13 +6,25 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"html"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"tapgw/internal/proc"
+	"tapgw/internal/proof"
 )
+
+// signinFilePattern names the files that lead a browser to a link.
+const signinFilePattern = "signin-*.html"
 
 const (
 	signinLinkLife = 2 * time.Minute
@@ -30,6 +42,14 @@ type signins struct {
 	mu       sync.Mutex
 	links    signinSecrets
 	browsers signinSecrets
+	followed []followedLink // oldest first, at most maxSigninLinks
+}
+
+// followedLink is a link that was followed: whoever tries it again is told by whom.
+type followedLink struct {
+	link, browser [sha256.Size]byte // their secrets' hashes
+	at            time.Time
+	by            proc.Owner
 }
 
 // signinSecrets are secrets that are good until their time, oldest first.
@@ -39,17 +59,18 @@ type signinSecret struct {
 	sum  [sha256.Size]byte
 	good context.Context // ends with it
 	end  context.CancelFunc
+	uid  int // of the user that a link was made for, 0 for anybody
 }
 
 // issue makes a secret. Of more than most the oldest go.
-func (x *signinSecrets) issue(bits int, life time.Duration, most int) (secret string, expires time.Time) {
+func (x *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, good context.Context) {
 	b := make([]byte, bits/8)
 	_, _ = rand.Read(b) // it never fails
-	secret, expires = base64.RawURLEncoding.EncodeToString(b), time.Now().Add(life)
-	good, end := context.WithDeadline(context.Background(), expires)
-	*x = append(*x, signinSecret{sha256.Sum256([]byte(secret)), good, end})
+	secret = base64.RawURLEncoding.EncodeToString(b)
+	good, end := context.WithTimeout(context.Background(), life)
+	*x = append(*x, signinSecret{sha256.Sum256([]byte(secret)), good, end, uid})
 	x.keep(most)
-	return secret, expires
+	return secret, good
 }
 
 // keep ends all but the newest.
@@ -84,22 +105,52 @@ func (x *signinSecrets) take(secret string) bool {
 	return true
 }
 
-// link makes the code of a link that signs a browser in, once.
-func (x *signins) link() (code string, expires time.Time) {
+// link makes the code of a link that signs a browser in, once: one of the user who
+// asks for it, unless that is root or nobody knows who it is. The link is good as
+// long as the context lasts.
+func (x *signins) link(asks proc.Owner) (code string, good context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks)
+	return x.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, max(asks.UID, 0))
 }
 
-// follow takes the code of a link and returns the browser's secret.
-func (x *signins) follow(code string) (secret string, ok bool) {
+// Why a link can't be followed, for the page that says so.
+const (
+	unknownLink = "This sign-in link is too old, or of another gateway. Make a new one with: tapctl open"
+	notYourLink = "This sign-in link was made for another user of this machine. Make one of your own with: tapctl open"
+)
+
+// follow takes the code of a link and returns the browser's secret, or else why
+// not, in words for whoever follows.
+func (x *signins) follow(code string, by proc.Owner) (secret, refusal string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.links.take(code) {
-		return "", false
+	i := x.links.find(code)
+	if i < 0 {
+		return "", unknownLink
 	}
-	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins)
-	return secret, true
+	// Root reads what it likes anyway, and stands for users in containers.
+	if made := x.links[i].uid; made > 0 && by.UID > 0 && by.UID != made {
+		return "", notYourLink // it stays good for its user
+	}
+	x.links.take(code)
+	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins, 0)
+	x.followed = append(x.followed, followedLink{sha256.Sum256([]byte(code)), sha256.Sum256([]byte(secret)), time.Now(), by})
+	x.followed = slices.Delete(x.followed, 0, max(len(x.followed)-maxSigninLinks, 0))
+	return secret, ""
+}
+
+// follower finds who has followed a link; ok is false for one that nobody has.
+func (x *signins) follower(code string) (f followedLink, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	sum := sha256.Sum256([]byte(code))
+	for _, f := range x.followed {
+		if subtle.ConstantTimeCompare(sum[:], f.link[:]) == 1 {
+			return f, true
+		}
+	}
+	return f, false
 }
 
 // knows returns a context that ends when a browser is no more signed in; nil if it
@@ -139,6 +190,19 @@ func signinCookie(r *http.Request) string {
 	return "tapgw"
 }
 
+// peer finds the process that made a request, as far as the system tells: it is
+// looked up while its connection lasts.
+func (s *Server) peer(r *http.Request) proc.Owner {
+	address, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	own, ownErr := netip.ParseAddrPort(proof.Address(address))
+	if err != nil || ownErr != nil {
+		return proc.Owner{UID: -1}
+	}
+	owner, _ := s.peerOf(from, own)
+	return owner
+}
+
 // setSignin gives a browser its secret, or takes it away.
 func (s *Server) setSignin(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
@@ -151,18 +215,40 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return // who only looks does not use it up
 	}
-	secret, ok := s.signins.follow(r.URL.Query().Get("code"))
-	if !ok && s.signedIn(r) != nil {
-		http.Redirect(w, r, "/", http.StatusSeeOther) // followed a second time
+	code, by := r.URL.Query().Get("code"), s.peer(r)
+	if first, ok := s.signins.follower(code); ok {
+		s.followedBefore(w, r, first, by)
 		return
 	}
-	if !ok {
+	secret, refusal := s.signins.follow(code, by)
+	if refusal != "" {
+		if refusal == notYourLink {
+			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own", "by", by.String())
+		}
 		s.secrets.bad(culprit(r))
-		http.Error(w, "This sign-in link was used or is too old. Make a new one with: tapctl open", http.StatusForbidden)
+		http.Error(w, refusal, http.StatusForbidden)
 		return
 	}
+	s.log.Info("a browser signed in", "by", by.String())
 	s.setSignin(w, r, secret, signinLife)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// followedBefore answers a link that was followed already. Only the browser that did
+// comes to the page; anybody else may have been overtaken by a stranger.
+func (s *Server) followedBefore(w http.ResponseWriter, r *http.Request, first followedLink, by proc.Owner) {
+	for _, c := range r.CookiesNamed(signinCookie(r)) {
+		if sha256.Sum256([]byte(c.Value)) == first.browser && s.signins.knows(c.Value) != nil {
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+	}
+	at := first.at.UTC().Format(time.RFC3339)
+	s.log.Warn("a sign-in link was followed a second time; if the first was not you, run: tapctl open --sign-out",
+		"first_at", at, "first_by", first.by.String(), "by", by.String())
+	http.Error(w, fmt.Sprintf("This sign-in link was used before: at %s, by %s.\n\n"+
+		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl open --sign-out\n"+
+		"Then make a new link with: tapctl open", at, first.by), http.StatusForbidden)
 }
 
 // signedIn returns a context that ends when the browser is no more signed in whose
@@ -191,19 +277,66 @@ func fromPage(r *http.Request) bool {
 type apiLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
+	File      string    `json:"file,omitempty"` // that leads to it
 }
 
 // signinLink makes a link to the host by which the request came.
 func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
-	if err := apiBody(w, r, &struct{}{}); err != nil {
+	var asked struct {
+		File bool `json:"file"`
+	}
+	if err := apiBody(w, r, &asked); err != nil {
 		return err
 	}
-	code, expires := a.server.signins.link()
+	if asked.File && a.signinDir == "" {
+		return apiFault("file", "this gateway has no directory for it")
+	}
+	code, good := a.server.signins.link(a.server.peer(r))
 	scheme := "http://"
 	if a.server.tls != nil {
 		scheme = "https://"
 	}
-	return apiAnswer(w, http.StatusCreated, apiLink{scheme + r.Host + signinPath + "?code=" + code, expires.UTC()})
+	expires, _ := good.Deadline()
+	link := apiLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
+	if asked.File {
+		var err error
+		if link.File, err = signinFile(a.signinDir, link.URL, good); err != nil {
+			return err
+		}
+	}
+	return apiAnswer(w, http.StatusCreated, link)
+}
+
+// signinFile writes a page that leads to a link, for its user alone to read: all
+// users of the machine see the arguments of the program that opens it. The file goes
+// when the link is followed or void.
+func signinFile(dir, link string, good context.Context) (path string, err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("making a file for the link: %w", err)
+	}
+	f, err := os.CreateTemp(dir, signinFilePattern) // mode 0600
+	if err != nil {
+		return "", fmt.Errorf("making a file for the link: %w", err)
+	}
+	context.AfterFunc(good, func() { _ = os.Remove(f.Name()) })
+	to := html.EscapeString(link)
+	_, err = fmt.Fprintf(f, `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
+		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title><p><a href="%s">Open tapgw</a></p>`+"\n", to, to)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("writing a file for the link: %w", err)
+	}
+	return f.Name(), nil
+}
+
+// RemoveSigninFiles removes the files of sign-in links that a killed gateway left in
+// a directory.
+func RemoveSigninFiles(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, signinFilePattern))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // signout signs the browser out that asks, or, with the admin token, all.

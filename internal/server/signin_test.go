@@ -1,17 +1,25 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tapgw/internal/proc"
 )
 
 // signinFixture is a server and a browser that keeps no cookie by itself and
@@ -19,9 +27,9 @@ import (
 type signinFixture struct{ *restFixture }
 
 // send makes a request and returns the answer with its body read.
-func (f signinFixture) send(method, target string, header http.Header) (*http.Response, string) {
+func (f signinFixture) send(method, target string, header http.Header, body ...string) (*http.Response, string) {
 	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), method, target, nil)
+	r, err := http.NewRequestWithContext(f.t.Context(), method, target, strings.NewReader(strings.Join(body, "")))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -188,6 +196,106 @@ func TestSignin(t *testing.T) {
 		is("the oldest of more", cookie, 401)
 		is("the newest", second, 200)
 	})
+}
+
+// A link that somebody else followed does not look like one's own fault: who comes
+// second is told when and by whom, and the log says so.
+func TestSigninLinkThatAnotherFollowed(t *testing.T) {
+	f := signinFixture{newRESTFixture(t)}
+	var log bytes.Buffer
+	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
+	peer := proc.Owner{UID: -1}
+	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return peer, true }
+
+	link := f.link()
+	peer = proc.Owner{PID: 812, Command: "curl", UID: 1234567}
+	cookie := f.follow(link)
+	peer = proc.Owner{UID: -1}
+	response, body := f.send("GET", link, nil)
+	for _, want := range []string{"This sign-in link was used before: at ", ", by process 812 (curl) of user 1234567.", "tapctl open --sign-out"} {
+		if response.StatusCode != http.StatusForbidden || !strings.Contains(body, want) {
+			t.Errorf("the second is answered %s %q, want …%s…", response.Status, body, want)
+		}
+	}
+	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) || !strings.Contains(log.String(), "process 812 (curl)") {
+		t.Errorf("the log is %s", log.String())
+	}
+	// Also where the second is signed in by another link.
+	if response, _ := f.send("GET", link, http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
+		t.Errorf("a browser that is signed in by another link: %s", response.Status)
+	}
+	if response, _ := f.send("GET", link, http.Header{"Cookie": {cookie}}); response.StatusCode != http.StatusSeeOther {
+		t.Errorf("the browser that followed it: %s", response.Status)
+	}
+}
+
+// Where the system tells users apart, a link is for the one who asked for it, and a
+// stranger does not use it up.
+func TestSigninLinkOfAnotherUser(t *testing.T) {
+	f := signinFixture{newRESTFixture(t)}
+	uid := 0
+	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	for _, tc := range []struct {
+		asks, follows int
+		ok            bool
+	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, true}, {1000, 0, true}, {0, 1001, true}, {-1, 1001, true}} {
+		uid = tc.asks
+		link := f.link()
+		if uid = tc.follows; tc.ok {
+			f.follow(link)
+			continue
+		}
+		if response, body := f.send("GET", link, nil); response.StatusCode != 403 || !strings.Contains(body, "for another user of this machine") {
+			t.Errorf("user %d follows a link of user %d: %s %s", tc.follows, tc.asks, response.Status, body)
+		}
+		uid = tc.asks
+		f.follow(link)
+	}
+}
+
+// The browser is led to a link by a file that only its user can read, and that does
+// not outlive the link.
+func TestSigninFile(t *testing.T) {
+	f := signinFixture{newRESTFixture(t)}
+	if response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer(), `{"file":true}`); response.StatusCode != 400 {
+		t.Errorf("without a directory: %s %s", response.Status, body)
+	}
+	dir := t.TempDir()
+	f.server.api = newAPI(f.server, Options{Gateway: f.gateway, SigninDir: dir})
+	issue := func() apiLink {
+		t.Helper()
+		response := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/api/v1/signin-links", strings.NewReader(`{"file":true}`))
+		r.Host = strings.TrimPrefix(f.url, "http://")
+		f.server.api.ServeHTTP(response, r)
+		var link apiLink
+		if err := json.Unmarshal(response.Body.Bytes(), &link); err != nil || filepath.Dir(link.File) != dir {
+			t.Fatalf("%d %s", response.Code, response.Body)
+		}
+		return link
+	}
+	link := issue()
+	info, err := os.Stat(link.File)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	page, err := os.ReadFile(link.File)
+	if err != nil || !strings.Contains(string(page), `content="0; url=`+link.URL+`"`) {
+		t.Errorf("the file has %q, %v", page, err)
+	}
+	f.follow(link.URL)
+	gone := func(file string) {
+		f.until(func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	}
+	gone(link.File)
+	void := issue()
+	f.server.signins.clear()
+	gone(void.File)
+	left := issue()
+	if err := RemoveSigninFiles(dir); err != nil {
+		t.Error(err)
+	}
+	gone(left.File)
 }
 
 // Whoever guesses codes is locked out like one who guesses tokens, a page of

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"strings"
@@ -228,4 +229,49 @@ func TestPageSignIn(t *testing.T) {
 	v.says(".connection", "Connection lost")
 	h.serveAt(strings.TrimPrefix(g.url, "ws://"))
 	v.says("main", "tapctl open")
+}
+
+// TestPageByFile signs in as tapctl open does on a terminal: by a file that
+// only its user can read, since the link in a browser's arguments is everybody's.
+func TestPageByFile(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	g := h.serve()
+	c := g.api()
+	file := func() string {
+		t.Helper()
+		link, err := c.SigninLink(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(link.File); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("the file %s is %v, %v", link.File, info, err)
+		}
+		return link.File
+	}
+	first := file()
+	v := h.browser().profile(t).look("file://" + first)
+	v.says(".connection", "Live")
+	if location := eval[string](v.tab, `location.href`); location != g.origin()+"/" {
+		t.Errorf("the page is at %s, want %s/", location, g.origin())
+	}
+	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a link that was followed is still there: %v", err)
+	}
+	v.shut()
+
+	// One that nobody follows goes with the gateway, or before the next one.
+	unused := file()
+	g.stop()
+	if _, err := os.Stat(unused); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a gateway that has ended is still there: %v", err)
+	}
+	stale := h.state("signin-1.html")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.serve()
+	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a gateway that was killed is still there: %v", err)
+	}
 }
