@@ -13,6 +13,8 @@ import (
 	"reflect"
 	"syscall"
 	"time"
+
+	"tapgw/internal/visible"
 )
 
 // Fault is one thing that is wrong in a file.
@@ -25,7 +27,7 @@ type Fault struct {
 
 // Error says file:line:column: what.
 func (f Fault) Error() string {
-	return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)
+	return fmt.Sprintf("%s:%d:%d: %s", visible.Line(f.File), f.Line, f.Column, f.Message)
 }
 
 // Faults are all that is wrong, in the order of the files.

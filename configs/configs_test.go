@@ -20,6 +20,14 @@ import (
 
 // The file in the repository is found by whoever runs tapgw in it, so it must
 // change nothing, and it documents every key with its default.
+// A fault names its file in one line, whatever the file is called.
+func TestFaultIsOneLine(t *testing.T) {
+	f := Fault{File: "/src/a\n/etc/x:1:1: fine\x1b[2K/tapgw.toml", Line: 2, Column: 3, Message: "no"}
+	if got, want := f.Error(), `/src/a\n/etc/x:1:1: fine\x1b[2K/tapgw.toml:2:3: no`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestSampleEqualsDefaults(t *testing.T) {
 	got, err := Load("tapgw.toml")
 	if err != nil {

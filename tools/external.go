@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"tapgw/internal/visible"
 	"tapgw/internal/watch"
 	"tapgw/tools/internal/dropin"
 )
@@ -39,9 +40,9 @@ type Fault struct {
 
 func (f Fault) String() string {
 	if f.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Reason)
+		return fmt.Sprintf("%s:%d: %s", visible.Line(f.File), f.Line, f.Reason)
 	}
-	return fmt.Sprintf("%s: %s", f.File, f.Reason)
+	return fmt.Sprintf("%s: %s", visible.Line(f.File), f.Reason)
 }
 
 // drop is a file that was looked at.

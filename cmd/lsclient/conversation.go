@@ -275,7 +275,7 @@ func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) e
 	}
 	switch {
 	case q.Kind == langserver.MCPTool:
-		return v.policy.server(ctx, q.Server, q.Tool)
+		return v.policy.server(ctx, q.Server, q.Tool, q.Input)
 	case q.Path != "":
 		path := filepath.Clean(q.Path)
 		if why := protect.Why(q.Path, v.k.sources()...); why != "" && q.Kind == langserver.EditFile {

@@ -61,7 +61,7 @@ func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClien
 			if good {
 				goesOn = ""
 			}
-			k.out.Notef("lsclient: %s%s", cli.Clean(f.Error()), goesOn)
+			k.out.Notef("lsclient: %s%s", cli.OneLine(f.Error()), goesOn)
 		},
 		Apply: func(old, now configs.LSClient) {
 			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !live(key) })

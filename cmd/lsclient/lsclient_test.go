@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +82,46 @@ func TestConfirm(t *testing.T) {
 	}
 	if err := v.policy.protected(t.Context(), "/x/.git/hooks", "why"); err == nil {
 		t.Error("a person says no")
+	}
+}
+
+// A person who is asked sees all that they allow.
+func TestAskShowsAll(t *testing.T) {
+	ask := func(answers, tool, args string) (shown string, err error) {
+		var out strings.Builder
+		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} }, in: bufio.NewReader(strings.NewReader(answers)), out: &out}
+		kind, source := tools.Terminal, ""
+		if tool != "run_in_terminal" {
+			source = tool + ".py"
+		}
+		err = p.tool(t.Context(), &tools.Tool{Name: tool, Kind: kind, Source: source}, json.RawMessage(args))
+		return out.String(), err
+	}
+	command := func(c string) string {
+		b, err := json.Marshal(map[string]string{"command": c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y", 5000) + "; rm -rf END"
+	shown, err := ask("n\n", "run_in_terminal", command(long))
+	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") || strings.Contains(shown, "MIDDLE") ||
+		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) || !strings.Contains(shown, "[w]hole") {
+		t.Errorf("a long command, %v:\n%s", err, shown)
+	}
+	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
+		t.Errorf("wanted whole, %v:\n%s", err, shown)
+	}
+	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", maxAsked))); err == nil || shown != "" || !strings.Contains(err.Error(), "65541 bytes long") {
+		t.Errorf("more than anybody reads: %v, %.100q", err, shown)
+	}
+	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
+	if !strings.Contains(shown, `run: ls '\x1b]'; rm x; '\x07' \u202eb`+"\n  Allow it?") {
+		t.Errorf("what a terminal obeys: %q", shown)
+	}
+	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown, `use the tool deploy with {"stage":"production"}`) {
+		t.Errorf("a drop-in's arguments: %q", shown)
 	}
 }
 

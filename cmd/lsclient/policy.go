@@ -17,6 +17,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
+	"tapgw/internal/visible"
 	"tapgw/tools"
 	"tapgw/tools/provide"
 )
@@ -80,7 +81,7 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	if err == nil {
 		return nil
 	}
-	what, key := "use the tool "+t.Name, "tool "+t.Name
+	what, key := "use the tool "+t.Name+" with "+string(args), "tool "+t.Name
 	if command := provide.Command(args); t.Kind == tools.Terminal && t.Source == "" {
 		what, key = "run: "+command, "command "+command
 	}
@@ -97,7 +98,7 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 		verb = "write"
 	}
 	no := &provide.Refusal{What: "not allowed: allow.outside in lsclient.toml lists what is"}
-	err := p.ask(ctx, verb+" outside the workspace: "+path, verb+" "+path, no)
+	err := p.ask(ctx, verb+" outside the workspace: "+visible.Line(path), verb+" "+path, no)
 	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
 		return &provide.Refusal{What: "the user said no"}
 	}
@@ -111,7 +112,7 @@ func (p *policy) protected(ctx context.Context, path, why string) error {
 		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: use --ask, or write it yourself"}
 	}
 	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
-	err := p.ask(ctx, "write "+path+", which is protected: "+why, "protected "+path, no)
+	err := p.ask(ctx, "write "+visible.Line(path)+", which is protected: "+why, "protected "+path, no)
 	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
 		return &provide.Refusal{What: "the user said no"}
 	}
@@ -132,12 +133,12 @@ func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 }
 
 // server decides about a tool of an MCP server.
-func (p *policy) server(ctx context.Context, server, tool string) error {
+func (p *policy) server(ctx context.Context, server, tool string, args json.RawMessage) error {
 	name := server + "/" + tool
 	if mcp := p.conf().Allow.MCP; slices.Contains(mcp, server) || slices.Contains(mcp, name) {
 		return nil
 	}
-	return p.ask(ctx, "use the MCP tool "+name, "mcp "+name,
+	return p.ask(ctx, "use the MCP tool "+name+" with "+string(args), "mcp "+name,
 		&provide.Refusal{What: fmt.Sprintf("the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
 
@@ -148,7 +149,17 @@ func (p *policy) away(is bool) {
 	p.absent = is
 }
 
-// ask asks a person, if there is one, and returns no unless they say yes.
+// What a person is asked to allow, in bytes: at most this much at all, and at first
+// only the ends of what is longer or has more lines than fit a screen.
+const (
+	maxAsked   = 64 << 10
+	askedBytes = 3000
+	askedLines = 20
+)
+
+// ask asks a person, if there is one, and returns no unless they say yes. They see
+// all that they allow, with what terminals obey spelt out, or its ends, its size and
+// how to see it whole.
 func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	if p.yes {
 		return nil
@@ -164,23 +175,36 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	if p.absent {
 		return no
 	}
-	_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es, [a]lways this, [N]o: ", cli.Clean(what))
-	answer := make(chan string, 1)
-	go func() { // outlives the call when nobody answers: the next question takes what it reads
-		line, _ := p.in.ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case a := <-answer:
-		switch a {
-		case "a", "always":
-			p.always = append(p.always, key)
-			return nil
-		case "y", "yes":
-			return nil
+	text := visible.Text(what)
+	if len(text) > maxAsked {
+		return &provide.Refusal{What: fmt.Sprintf("the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller", len(text), maxAsked)}
+	}
+	for shown := visible.Ends(text, askedBytes, askedLines); ; shown = text {
+		rest := ""
+		if shown != text {
+			rest = ", [w]hole text"
 		}
-		return &provide.Refusal{What: "the user said no to: " + what}
+		// Indented, so that no line of it looks like a question of ours.
+		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es, [a]lways this%s, [N]o: ", strings.ReplaceAll(shown, "\n", "\n  "), rest)
+		answer := make(chan string, 1)
+		go func() { // outlives the call when nobody answers: the next question takes what it reads
+			line, _ := p.in.ReadString('\n')
+			answer <- strings.ToLower(strings.TrimSpace(line))
+		}()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case a := <-answer:
+			switch a {
+			case "a", "always":
+				p.always = append(p.always, key)
+				return nil
+			case "y", "yes":
+				return nil
+			case "w", "whole":
+				continue
+			}
+			return &provide.Refusal{What: "the user said no to: " + visible.Ends(what, askedBytes, askedLines)}
+		}
 	}
 }

@@ -129,7 +129,7 @@ func checkTools(k *call) error {
 			}
 		}
 		for _, f := range faults {
-			if err := k.out.Printf("%v\n", f); err != nil {
+			if err := k.out.Printf("%s\n", cli.OneLine(f.String())); err != nil {
 				return err
 			}
 		}

@@ -122,7 +122,7 @@ func find(list []*tools.Tool, name string) *tools.Tool {
 // tellFaults names drop-ins that are left out.
 func (k *call) tellFaults(faults []tools.Fault) {
 	for _, f := range faults {
-		k.out.Notef("lsclient: left out: %v", f)
+		k.out.Notef("lsclient: left out: %s", cli.OneLine(f.String()))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
+	"tapgw/internal/visible"
 )
 
 func answerCommand() *ucli.Command {
@@ -23,8 +24,9 @@ func answerCommand() *ucli.Command {
 		Description: `Without an answer it lists what waits. A permission is answered with once, session
 (for whatever is the same, as long as the session lasts) or deny; what the model asks
 with TEXT; a form with --content, an object that its schema allows, or deny. With one
-question the ID and --question may be left out. Whoever answers first is heard; what
-nobody answers in time (answer_timeout in [copilot]) is refused.
+question the ID and --question may be left out; --question without an answer shows a
+long one whole. Whoever answers first is heard; what nobody answers in time
+(answer_timeout in [copilot]) is refused.
 
 Examples:
   tapctl sessions answer
@@ -79,11 +81,18 @@ func answerQuestion(k *call) error {
 	if id != "" {
 		questions = slices.DeleteFunc(questions, func(q client.Question) bool { return q.Session != id })
 	}
+	whole := k.String("question")
 	if text == "" && !k.IsSet("content") && !k.Bool("decline") {
 		if k.IsSet("reason") {
 			return cli.Usage("flag --reason: goes with deny or --decline")
 		}
-		return k.listQuestions(questions)
+		if whole != "" {
+			questions = slices.DeleteFunc(questions, func(q client.Question) bool { return q.ID != whole })
+			if len(questions) == 0 {
+				return cli.NotFound("question %s does not wait: it is answered, over, or of another session", whole)
+			}
+		}
+		return k.listQuestions(questions, whole != "")
 	}
 	q, err := k.meant(id, questions)
 	if err != nil {
@@ -183,7 +192,7 @@ func (k *call) answerTo(q client.Question, text string) (client.Answer, error) {
 	return a, nil
 }
 
-func (k *call) listQuestions(questions []client.Question) error {
+func (k *call) listQuestions(questions []client.Question, whole bool) error {
 	if k.out.JSON {
 		return k.out.Document(list(questions))
 	}
@@ -192,7 +201,7 @@ func (k *call) listQuestions(questions []client.Question) error {
 		return nil
 	}
 	for _, q := range questions {
-		if err := k.out.Printf("%s", questionText(k.out, q)); err != nil {
+		if err := k.out.Printf("%s", questionText(k.out, q, whole)); err != nil {
 			return err
 		}
 	}
@@ -214,7 +223,7 @@ func (k *call) tellQuestions(session string) (stop func()) {
 			for _, q := range questions {
 				if q.Session == session && !told[q.ID] {
 					told[q.ID] = true
-					k.out.Notef("%s", strings.TrimSuffix(questionText(k.out, q), "\n"))
+					k.out.Notef("%s", strings.TrimSuffix(questionText(k.out, q, false), "\n"))
 				}
 			}
 		}
@@ -222,18 +231,34 @@ func (k *call) tellQuestions(session string) (stop func()) {
 	return func() { cancel(); telling.Wait() }
 }
 
-// questionText is a question as people read it, with how to answer it.
-func questionText(o *cli.Output, q client.Question) string {
+// A question that is longer than this, in bytes or lines, shows its beginning and its
+// end until it is wanted whole.
+const (
+	questionBytes = 4000
+	questionLines = 40
+)
+
+// questionText is a question as people read it, with how to answer it, and how to see
+// it whole where it is cut.
+func questionText(o *cli.Output, q client.Question, whole bool) string {
 	var b strings.Builder
 	left := max(time.Until(q.ExpiresAt).Round(time.Second), 0)
 	fmt.Fprintf(&b, "%s  %s of session %s, %s left\n", o.Paint(cli.Yellow, q.ID), q.Kind, q.Session, left)
 	indented := func(text string) {
-		for line := range strings.Lines(cli.Clean(strings.TrimSpace(text))) {
+		for line := range strings.Lines(strings.TrimSpace(text)) {
 			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
-	indented(q.Message)
-	indented(q.Detail)
+	indented(visible.Controls(q.Message))
+	detail := visible.Text(q.Detail)
+	cut := detail
+	if !whole {
+		cut = visible.Ends(detail, questionBytes, questionLines)
+	}
+	indented(cut)
+	if cut != detail {
+		fmt.Fprintf(&b, "  %s\n", o.Paint(cli.Yellow, "all of it: tapctl sessions answer --question "+q.ID))
+	}
 	how := "TEXT"
 	switch q.Kind {
 	case client.QuestionPermission:

@@ -6,7 +6,32 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
 )
+
+// TestQuestionText: a long question shows its ends, its size and how to see it whole;
+// what a terminal obeys is spelt out.
+func TestQuestionText(t *testing.T) {
+	o := &cli.Output{}
+	q := client.Question{ID: "q-1", Session: "s", Kind: client.QuestionPermission, Message: "May it?", Detail: "git log " + strings.Repeat("x", 9000) + "; rm END"}
+	if got := questionText(o, q, false); !strings.Contains(got, "git log x") || !strings.Contains(got, "x; rm END\n") || strings.Contains(got, q.Detail) ||
+		!strings.Contains(got, "of 9016 bytes are left out") || !strings.Contains(got, "all of it: tapctl sessions answer --question q-1") {
+		t.Errorf("a long one:\n%s", got)
+	}
+	if got := questionText(o, q, true); !strings.Contains(got, q.Detail) || strings.Contains(got, "left out") {
+		t.Errorf("whole:\n%s", got)
+	}
+	q.Detail = "a" + strings.Repeat("\n", 100) + "rm END"
+	if got := questionText(o, q, false); !strings.Contains(got, "left out") || !strings.Contains(got, "rm END") {
+		t.Errorf("one of many lines:\n%s", got)
+	}
+	q.Detail = "ls \x1b[8m; rm x\x1b[0m \u202e\r"
+	if got := questionText(o, q, false); !strings.Contains(got, `ls \x1b[8m; rm x\x1b[0m \u202e\x0d`) {
+		t.Errorf("one with sequences: %q", got)
+	}
+}
 
 // TestQueryTellsQuestions: who waits for a turn is told what the session asks, once,
 // and nothing of what others ask.

@@ -132,7 +132,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 			(time.Duration(u.DurationMs)*time.Millisecond).Round(10*time.Millisecond), u.InputTokens, u.OutputTokens))
 	}
 	for _, q := range d.Questions {
-		b.WriteString(questionText(o, q))
+		b.WriteString(questionText(o, q, false))
 	}
 	for _, l := range d.Timeline {
 		b.WriteString(timelineText(o, l) + "\n")

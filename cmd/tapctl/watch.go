@@ -11,6 +11,7 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
+	"tapgw/internal/visible"
 )
 
 const (
@@ -194,6 +195,10 @@ func (w *watcher) draw() error {
 	}
 	for _, q := range w.questions {
 		b.WriteString(o.Paint(cli.Yellow, "question") + "  " + cli.Shorten(q.Session, 9) + "  " + cli.Shorten(cli.Clean(q.Message), 200) + "\n")
+		if q.Detail != "" {
+			detail := strings.Join(strings.Fields(visible.Ends(visible.Text(q.Detail), 300, 6)), " ")
+			b.WriteString("          " + detail + "\n          all of it: tapctl sessions answer --question " + q.ID + "\n")
+		}
 	}
 	for _, l := range w.newest {
 		l.Message = cli.Shorten(strings.Join(strings.Fields(l.Message), " "), 200)

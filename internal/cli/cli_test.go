@@ -391,6 +391,34 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// No text of others makes a terminal do something: in results, notes, JSON and
+// candidates it is spelt out, beside our own colours.
+func TestOutputIsHarmless(t *testing.T) {
+	var out, errs bytes.Buffer
+	o := &Output{W: &out, Err: &errs, Color: true}
+	path := "/src/\x1b[2J\x1b]0;x\a\u009b8m\u202e\r"
+	spelt := `/src/\x1b[2J\x1b]0;x\x07\u009b8m\u202e\x0d`
+	if err := o.Printf("%s: %s\n", o.Paint(Red, "file"), path); err != nil || out.String() != "\x1b[31mfile\x1b[0m: "+spelt+"\n" {
+		t.Errorf("printed %q, %v", out.String(), err)
+	}
+	o.Notef("%v", errors.New("opening "+path))
+	if errs.String() != "opening "+spelt+"\n" {
+		t.Errorf("noted %q", errs.String())
+	}
+	out.Reset()
+	var back string
+	if err := o.Document(path); err != nil || strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e") || json.Unmarshal(out.Bytes(), &back) != nil || back != path {
+		t.Errorf("as JSON %q, read as %q, %v", out.String(), back, err)
+	}
+	out.Reset()
+	c := ucli.NewContext(&ucli.App{Writer: &out}, nil, nil)
+	Candidate(c, "a\x1b[2J", "x")
+	Candidate(c, "b", "x\x1b[2J")
+	if out.String() != "b\tx\n" {
+		t.Errorf("candidates %q", out.String())
+	}
+}
+
 // FuzzWords: what is sorted once is sorted for good, no argument gets lost or
 // changes its place, and no word makes it panic.
 func FuzzWords(f *testing.F) {

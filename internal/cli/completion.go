@@ -13,6 +13,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/visible"
 )
 
 //go:embed completions
@@ -67,6 +68,9 @@ func Completing(c *ucli.Context) string {
 
 // Candidate prints a word that may stand where [Completing] says.
 func Candidate(c *ucli.Context, word, description string) {
+	if visible.Line(word) != word {
+		return // a shell would print it as it is
+	}
 	_, _ = fmt.Fprintf(c.App.Writer, "%s\t%s\n", word, OneLine(description))
 }
 
@@ -103,7 +107,7 @@ func completeWords(ctx context.Context, app *ucli.App, line []string) {
 	case strings.HasPrefix(current, "-"):
 		completeFlags(app, w, offer)
 	case len(w.subcommands(app)) > 0:
-		for _, c := range visible(w.subcommands(app)) {
+		for _, c := range shown(w.subcommands(app)) {
 			offer(c.Name, c.Usage)
 		}
 	case w.command() != nil && alternatives.MatchString(w.command().ArgsUsage):

@@ -24,7 +24,7 @@ func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	}
 	b.WriteString("Usage:\n  " + name)
 	switch {
-	case len(visible(commands)) == 0:
+	case len(shown(commands)) == 0:
 	case len(w.path) == 0:
 		b.WriteString(" command")
 	default:
@@ -39,7 +39,7 @@ func printHelp(out io.Writer, app *ucli.App, w *words) error {
 	if prose != "" {
 		fmt.Fprintf(&b, "\n%s\n", prose)
 	}
-	if cs := visible(commands); len(cs) > 0 {
+	if cs := shown(commands); len(cs) > 0 {
 		b.WriteString("\nCommands:\n")
 		t := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
 		for _, c := range cs {
@@ -62,7 +62,7 @@ func splitDescription(description string) (prose, examples string) {
 	return strings.TrimSpace(prose), strings.Trim(examples, "\n")
 }
 
-func visible(commands []*ucli.Command) []*ucli.Command {
+func shown(commands []*ucli.Command) []*ucli.Command {
 	var list []*ucli.Command
 	for _, c := range commands {
 		if !c.Hidden {

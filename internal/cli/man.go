@@ -87,7 +87,7 @@ func (m *man) example(text string) {
 }
 
 func (m *man) commands(above string, commands []*ucli.Command) {
-	for _, c := range visible(commands) {
+	for _, c := range shown(commands) {
 		name := above + " " + c.Name
 		m.macro("SS", strings.TrimSpace(name+" "+c.ArgsUsage))
 		if c.Usage != "" {

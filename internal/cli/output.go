@@ -14,6 +14,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/visible"
 )
 
 // Output is where a command prints its result.
@@ -39,9 +40,27 @@ func (o *Output) Document(v any) error { return writeJSON(o.W, v, o.Terminal) }
 // Line prints one JSON object of a stream on a line.
 func (o *Output) Line(v any) error { return writeJSON(o.W, v, false) }
 
+// own are the sequences that our own commands write: inks, and a cleared screen.
+var own = lazyregexp.New("\x1b\\[(?:[03][0-9]?m|H\x1b\\[2J)")
+
+// harmless spells out what a terminal would obey in a text, such as an escape in a
+// file's name, and leaves our own colours.
+func harmless(s string) string {
+	if visible.Controls(s) == s {
+		return s
+	}
+	var b strings.Builder
+	from := 0
+	for _, at := range own.FindAllStringSubmatchIndex(s, -1) {
+		b.WriteString(visible.Controls(s[from:at[0]]) + s[at[0]:at[1]])
+		from = at[1]
+	}
+	return b.String() + visible.Controls(s[from:])
+}
+
 // Printf prints part of the result for people.
 func (o *Output) Printf(format string, args ...any) error {
-	if _, err := fmt.Fprintf(o.W, format, args...); err != nil {
+	if _, err := io.WriteString(o.W, harmless(fmt.Sprintf(format, args...))); err != nil {
 		return fmt.Errorf("writing stdout: %w", err)
 	}
 	return nil
@@ -50,7 +69,7 @@ func (o *Output) Printf(format string, args ...any) error {
 // Notef tells people something beside the result, on stderr; not with --json.
 func (o *Output) Notef(format string, args ...any) {
 	if !o.JSON {
-		_, _ = fmt.Fprintf(o.Err, format+"\n", args...)
+		_, _ = io.WriteString(o.Err, harmless(fmt.Sprintf(format, args...))+"\n")
 	}
 }
 
@@ -64,10 +83,27 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
-	if _, err := w.Write(b.Bytes()); err != nil {
+	if _, err := io.WriteString(w, escapeJSON(b.String())); err != nil {
 		return fmt.Errorf("writing stdout: %w", err)
 	}
 	return nil
+}
+
+// escapeJSON writes in a document the characters as escapes that JSON lets stand and
+// terminals obey.
+func escapeJSON(s string) string {
+	if visible.Controls(s) == s {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Terminal reports whether w is a terminal.

@@ -14,6 +14,7 @@ import (
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/protect"
+	"tapgw/internal/visible"
 	"tapgw/internal/weburl"
 )
 
@@ -268,10 +269,11 @@ func (s *session) approved(req sdk.PermissionRequest) bool {
 	return s.approvals[same] && !req.RequiresManagedApproval()
 }
 
-// maxDetail bounds what of a request a person is shown.
-const maxDetail = 16 << 10
+// maxIntention bounds what the model says of its reasons, in bytes.
+const maxIntention = 300
 
-// permissionQuestion words a request for a person.
+// permissionQuestion words a request for a person: all of what would be done, since
+// what they allow is what they see.
 func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 	message, detail, intention, session := "", "", "", ""
 	switch req := req.(type) {
@@ -281,13 +283,16 @@ func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 			detail += "\n" + w
 		}
 	case *rpc.PermissionRequestRead:
-		message, detail, intention, session = "May the session read this?", req.Path, req.Intention, "this path"
+		message, detail, intention, session = "May the session read this?", visible.Line(req.Path), req.Intention, "this path"
 	case *rpc.PermissionRequestWrite:
-		message, detail, intention, session = "May the session write this file?", req.FileName+"\n"+req.Diff, req.Intention, "this file"
+		message, detail, intention, session = "May the session write this file?", visible.Line(req.FileName)+"\n"+req.Diff, req.Intention, "this file"
 	case *rpc.PermissionRequestURL:
-		message, detail, intention, session = "May the session fetch this?", req.URL, req.Intention, "this host"
+		message, detail, intention, session = "May the session fetch this?", visible.Line(req.URL), req.Intention, "this host"
+		if u, err := weburl.Parse(req.URL); err == nil && u.Href != req.URL {
+			detail += "\nwhich is " + u.Href
+		}
 		if from := deref(req.RedirectedFrom); from != "" {
-			detail += "\nredirected from " + from
+			detail += "\nredirected from " + visible.Line(from)
 		}
 	case *rpc.PermissionRequestMCP:
 		message, detail, session = "May the session call this MCP tool?", req.ServerName+": "+req.ToolName+" "+string(rawJSON(req.Args)), "this tool"
@@ -300,12 +305,9 @@ func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 		intention = deref(req.HookMessage)
 	}
 	if intention != "" {
-		message += " It is to: " + intention
+		message += " It is to: " + visible.Line(strings.Join(strings.Fields(visible.Ends(intention, maxIntention, 10)), " "))
 	}
 	detail = strings.TrimSpace(detail)
-	if len(detail) > maxDetail {
-		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "…"
-	}
 	return gateway.Question{Kind: gateway.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session), Detail: detail}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/github/copilot-sdk/go/rpc"
@@ -95,5 +96,24 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 		if got := decided(p, "src/x.go"); got != Allow {
 			t.Errorf("an ordinary file, %s: %s", name, got)
 		}
+	}
+}
+
+// A person is shown all of what would be done, and a model's reasons in one short line.
+func TestPermissionQuestionIsWhole(t *testing.T) {
+	long := "git status " + strings.Repeat("x", 40_000) + "; rm -rf END"
+	q := permissionQuestion(&rpc.PermissionRequestShell{FullCommandText: long, Intention: "look\n\n\n" + strings.Repeat("y", 5000) + " around"})
+	if q.Detail != long {
+		t.Errorf("the command is shown as %d bytes of %d: …%s", len(q.Detail), len(long), q.Detail[max(0, len(q.Detail)-50):])
+	}
+	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 || !strings.Contains(q.Message, "to: look yyy") || !strings.Contains(q.Message, "left out") {
+		t.Errorf("the reasons: %q", q.Message)
+	}
+	q = permissionQuestion(&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"})
+	if !strings.HasPrefix(q.Detail, `a\x1b[2J\nb`+"\n+x") || !strings.HasSuffix(q.Detail, "+END") {
+		t.Errorf("a file's name: %.40q", q.Detail)
+	}
+	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}); !strings.Contains(q.Detail, "https:ｅvil.example\nwhich is https://evil.example/") {
+		t.Errorf("a URL: %q", q.Detail)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // Kinds of questions.
@@ -35,6 +36,10 @@ const DefaultAnswerTimeout = 5 * time.Minute
 // maxQuestions is how many questions of one session may wait at once.
 const maxQuestions = 1000
 
+// maxPermission bounds what a person is asked to allow, in bytes. It is shown whole or
+// not asked: what is left out of the question could be what matters.
+const maxPermission = 64 << 10
+
 // ErrUnanswered ends a question that nobody answered in time. A host takes it for
 // a refusal.
 var ErrUnanswered = errors.New("nobody answered in time")
@@ -49,7 +54,7 @@ var errNotNeeded = errors.New("the session does not wait for it any more")
 type Question struct {
 	Kind    string
 	Message string
-	Detail  string        // more of it, "" for none: the command, the path
+	Detail  string        // more of it, "" for none: the command, the path; of a permission all that will be done
 	Choices []string      // of an input: what to choose from
 	Free    bool          // of an input: another answer than a choice may be given
 	Schema  protocol.Raw  // of a form: the JSON Schema of its content
@@ -115,6 +120,11 @@ func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked,
 			return nil, fmt.Errorf("asking: the form's schema: %w", err)
 		}
 	}
+	// Spelt out, not stripped: what a person allows is what they see.
+	message, detail := visible.Controls(q.Message), visible.Text(q.Detail)
+	if n := len(message) + len(detail); q.Kind == QuestionPermission && n > maxPermission {
+		return nil, fmt.Errorf("the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller", n, maxPermission)
+	}
 	now := time.Now().UTC()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -129,7 +139,7 @@ func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked,
 	}
 	qs.count++
 	w.view = QuestionView{
-		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: clean(q.Message), Detail: clean(q.Detail),
+		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: message, Detail: detail,
 		Choices: q.Choices, Freeform: q.Kind == QuestionInput && q.Free, Schema: json.RawMessage(q.Schema),
 		AskedAt: now, ExpiresAt: now.Add(q.Timeout),
 	}
@@ -284,14 +294,10 @@ func (w *asked) text() string {
 	return inLine(text)
 }
 
-// inLine makes one line of a text, and not too long a one.
+// inLine makes one line of a text, and not too long a one: the beginning and the end.
 func inLine(text string) string {
 	const most = 1000
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), most, 2)), " ")
 }
 
 // Answer answers a question of the session: the one of an id, or for "" its only

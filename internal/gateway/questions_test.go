@@ -86,6 +86,38 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 	})
 }
 
+// What a person is asked to allow they see whole, or they are not asked: no sequence
+// of a terminal takes a part of it away.
+func TestPermissionIsShownWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s, _ := asking(t)
+		for detail, want := range map[string]string{
+			"git status " + strings.Repeat("x", 40_000) + "; rm -rf END": "; rm -rf END",
+			"ls '\x1b]' ; rm x ; echo '\a'":                              `ls '\x1b]' ; rm x ; echo '\x07'`,
+			"a\rb\u202ec\u00a0d":                                         `a\x0db\u202ec\u00a0d`,
+		} {
+			end := asks(t.Context(), s, Question{Kind: QuestionPermission, Message: "May it?", Detail: detail})
+			synctest.Wait()
+			list := g.Questions()
+			if len(list) != 1 || !strings.HasSuffix(list[0].Detail, want) || len(list[0].Detail) < len(detail) {
+				t.Errorf("%.60q is shown as %+v", detail, list)
+			}
+			lines, _ := s.Timeline(0)
+			if last := lines[len(lines)-1].Message; !strings.HasSuffix(last, want) || len(detail) > 1000 && !strings.Contains(last, "bytes are left out here") {
+				t.Errorf("%.60q is in the timeline as %q", detail, last)
+			}
+			if err := s.Answer("", Answer{Decision: DecideOnce}); err != nil {
+				t.Error(err)
+			}
+			<-end
+		}
+		_, err := s.Ask(t.Context(), Question{Kind: QuestionPermission, Message: "May it?", Detail: strings.Repeat("x", maxPermission)})
+		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") || len(g.Questions()) != 0 {
+			t.Errorf("more than anybody reads: %v, waits %d", err, len(g.Questions()))
+		}
+	})
+}
+
 func TestQuestionAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, other := asking(t)
@@ -99,7 +131,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 			t.Error(err)
 		}
 		list := g.Questions()
-		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != "rm x" || list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
+		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != `rm \x1b[31mx` || list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
 			t.Fatalf("waits: %+v", list)
 		}
 		id := list[0].ID
@@ -139,7 +171,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		if got := <-end; won != 1 || got != DecideSession {
 			t.Errorf("%d answers were taken; the host got %q", won, got)
 		}
-		for _, want := range []string{"permission asked (" + id, ": May it?: rm x", "permission " + id + " answered by the user: session"} {
+		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx", "permission " + id + " answered by the user: session"} {
 			if !strings.Contains(lines(s), want) {
 				t.Errorf("the timeline lacks %q:\n%s", want, lines(s))
 			}

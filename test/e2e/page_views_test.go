@@ -378,6 +378,16 @@ func TestPageQuestions(t *testing.T) {
 		v.says(".card pre", `rm \u202etxt.a\u202c`)
 		v.button("Allow for this session")
 	})
+	// A long command is there to its end, above the buttons.
+	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ", 2000)+`; rm END"}`, "once", func() {
+		v.says(".card pre", "; rm END")
+		v.says(".card", "4,016 characters, to here")
+		v.until(`(() => {
+			const pre = document.querySelector(".card pre"), b = document.querySelector(".card button");
+			return pre.scrollHeight <= pre.clientHeight && b.getBoundingClientRect().top >= pre.getBoundingClientRect().bottom;
+		})()`)
+		v.button("Allow once")
+	})
 	form := `form {"message":"Who?","schema":{"type":"object","required":["name","kind","level","langs"],"properties":{
 		"name":{"type":"string","title":"Your name"},
 		"mail":{"type":"string","format":"email"},

@@ -3,6 +3,9 @@ import { announce, attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { plain } from "./format.js";
 
+// long is how many characters of a question's detail are worth a remark.
+const long = 2000;
+
 // Waiting shows what waits for a person, above every view: pairing codes, and
 // questions of sessions.
 export class Waiting {
@@ -50,7 +53,9 @@ export class Waiting {
     return h("article", { class: `card question ${it.kind}` },
       h("p", { class: "head" }, of, " asks", left),
       h("p", { class: "text" }, plain(it.message)),
-      it.detail && h("pre", { tabindex: "0" }, plain(it.detail)),
+      // Whole, and before the buttons: nobody allows what lies below a fold.
+      it.detail && h("pre", null, plain(it.detail)),
+      it.detail?.length > long && h("p", { class: "head" }, `${it.detail.length.toLocaleString()} characters, to here`),
       (asking[it.kind] ?? asking.input)(it));
   }
 }
