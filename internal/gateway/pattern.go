@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
@@ -130,12 +133,51 @@ func argsText(args protocol.Raw) string {
 	if stringified(args) {
 		return string(args)
 	}
-	v := args.Clone()
+	v, lone := markSurrogates(args)
 	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.CanonicalizeRawInts(true),
 		jsontext.CanonicalizeRawFloats(true), jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false)); err != nil {
 		return string(args)
 	}
+	if lone {
+		return strings.ReplaceAll(string(v), surrogateMark, `\u`)
+	}
 	return string(v)
+}
+
+// surrogateMark stands for \u while a text is formatted. Nobody else writes it.
+var surrogateMark = "tapgw-" + rand.Text() + "-"
+
+// markSurrogates copies JSON, with the escapes of halves of surrogate pairs marked:
+// what formats it would make U+FFFD of each, and JSON.stringify keeps them.
+func markSurrogates(v protocol.Raw) (marked protocol.Raw, lone bool) {
+	marked = make(protocol.Raw, 0, len(v))
+	unit := func(at int) rune { // of the escape there, 0 for none
+		if at+6 > len(v) || v[at] != '\\' || v[at+1] != 'u' {
+			return 0
+		}
+		n, err := strconv.ParseUint(string(v[at+2:at+6]), 16, 16)
+		if err != nil {
+			return 0
+		}
+		return rune(n)
+	}
+	for i := 0; i < len(v); {
+		r, n := unit(i), 1
+		switch {
+		case utf16.IsSurrogate(r) && utf16.DecodeRune(r, unit(i+6)) != utf8.RuneError:
+			n = 12
+		case utf16.IsSurrogate(r):
+			marked = fmt.Appendf(marked, "%s%04x", surrogateMark, r)
+			lone = true
+			i += 6
+			continue
+		case v[i] == '\\':
+			n = min(2, len(v)-i)
+		}
+		marked = append(marked, v[i:i+n]...)
+		i += n
+	}
+	return marked, lone
 }
 
 // stringified reports whether JSON stands as JSON.stringify would write it, as

@@ -1,13 +1,15 @@
 package protocol
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+)
 
-// What the check of one call's arguments may cost at most. The schema library
-// begins anew wherever schemas meet, so a recursive one may take it twice as long
-// for each level of the arguments; and it writes what does not fit into the error
-// of each schema that it tried, and that again into the one around.
+// What the check of one call's arguments may cost at most. It begins anew wherever
+// schemas meet, so a recursive one may take it twice as long for each level of the
+// arguments.
 //
-// The unit is about 2 ns, or a byte of an error.
+// The unit is about 2 ns.
 const (
 	maxCost      = 64 << 20
 	levelCost    = 100 // for each schema around
@@ -28,6 +30,8 @@ type measured struct {
 func measure(v any) *measured {
 	m := &measured{size: 8}
 	switch v := v.(type) {
+	case json.Number:
+		m.size += digitsOf(v.String())
 	case string:
 		m.size += len(v)
 	case map[string]any:
@@ -48,7 +52,7 @@ func measure(v any) *measured {
 }
 
 // affordable refuses arguments whose check could take too long: it takes all the
-// steps that the schema library may take, without looking at what the schemas
+// steps that the check may take, without looking at what the schemas
 // say.
 func (n *node) affordable(args map[string]any) error {
 	left := maxCost

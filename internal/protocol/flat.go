@@ -8,7 +8,7 @@ import (
 
 // flat is a schema that most tools have: an object of plain properties. It
 // tells at the cost of one scan that arguments are right; whatever it is not
-// sure of, the schema library decides.
+// sure of, the rules decide.
 type flat struct {
 	properties map[string]flatProperty
 	required   uint64 // bits of properties
@@ -20,7 +20,7 @@ type flatProperty struct {
 	bit      uint64
 	kind     byte // of its JSON
 	integer  bool
-	min, max *float64
+	min, max *float64 // of few digits
 	enum     []string
 }
 
@@ -81,9 +81,11 @@ func flattenProperty(raw Raw) (p flatProperty, ok bool) {
 				ok = false
 			}
 		case "minimum":
-			ok = ok && json.Unmarshal(v, &p.min) == nil
+			p.min = shortFloat(v)
+			ok = ok && p.min != nil
 		case "maximum":
-			ok = ok && json.Unmarshal(v, &p.max) == nil
+			p.max = shortFloat(v)
+			ok = ok && p.max != nil
 		case "enum":
 			ok = ok && json.Unmarshal(v, &p.enum) == nil
 		case "title", "description", "$comment", "default", "examples":
@@ -114,13 +116,8 @@ func (p *flatProperty) accepts(v Raw) bool {
 	case kind == 'f':
 		kind = 't'
 	case kind != '0':
-	case p.integer && slices.ContainsFunc(v, func(c byte) bool { return c != '-' && (c < '0' || c > '9') }):
+	case !p.acceptsNumber(v):
 		return false
-	case p.min != nil || p.max != nil:
-		n, err := strconv.ParseFloat(string(v), 64)
-		if err != nil || p.min != nil && n < *p.min || p.max != nil && n > *p.max {
-			return false
-		}
 	}
 	if kind != p.kind {
 		return false
@@ -130,4 +127,37 @@ func (p *flatProperty) accepts(v Raw) bool {
 	}
 	s, ok := Text(v)
 	return ok && slices.Contains(p.enum, s)
+}
+
+// plainDigits are so many that a float64 tells numbers of them apart.
+const plainDigits = 15
+
+// acceptsNumber reports that a number is surely right. Next to a bound a float64
+// can't tell, unless the number is short.
+func (p *flatProperty) acceptsNumber(v Raw) bool {
+	whole := !slices.ContainsFunc(v, func(c byte) bool { return c != '-' && (c < '0' || c > '9') })
+	if p.integer && !whole || len(v) > maxDigits || slices.ContainsFunc(v, func(c byte) bool { return c == 'e' || c == 'E' }) {
+		return false
+	}
+	if p.min == nil && p.max == nil {
+		return true
+	}
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return false
+	}
+	exactly := len(v) <= plainDigits
+	return (p.min == nil || n > *p.min || n == *p.min && exactly) && (p.max == nil || n < *p.max || n == *p.max && exactly)
+}
+
+// shortFloat is a number of few digits, else nil.
+func shortFloat(v Raw) *float64 {
+	if v.Kind() != '0' || len(v) > plainDigits || digitsOf(string(v)) > 100 {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil {
+		return nil
+	}
+	return &f
 }

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// What a tool's schema may be at most. The schema library follows every
-// reference as often as it meets it and does not notice when that never ends:
-// one schema could stop the gateway.
+// What a tool's schema may be at most. The check follows every reference as often
+// as it meets it and does not notice when that never ends: one schema could stop
+// the gateway.
 const (
 	maxSchemaDepth = 64      // levels of schemas within schemas
 	maxSchemaSteps = 1000    // schemas that one value is held against
@@ -69,6 +70,7 @@ var inPlace = map[string]bool{"not": true, "if": true, "then": true, "else": tru
 // inspector walks a schema. Places are JSON pointers.
 type inspector struct {
 	doc      map[string]any
+	draft07  bool
 	nodes    map[string]*node // by place
 	ids      map[string]*node // by absolute $id
 	programs int
@@ -88,6 +90,9 @@ type node struct {
 	properties map[string]*node // against the members of these names
 	tuple      []*node          // against the elements of these numbers
 	parts      []*node          // against any member or element, maybe
+
+	says any   // the schema; nil when there is a rule
+	rule *rule // of it
 
 	weight  int // of its keywords, see [node.weigh]
 	program int // instructions of its pattern
@@ -120,12 +125,11 @@ func faultAt(at, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
 }
 
-// inspect refuses what the schema library would take for a schema, or refuse
-// without saying where. Of what it returns, doc lacks the patterns that can't be
-// checked.
+// inspect refuses what is no schema, by its place. Of what it returns, doc lacks
+// the patterns that can't be checked.
 func inspect(raw Raw) (*inspector, error) {
 	var doc any
-	if err := json.Unmarshal(raw, &doc); err != nil {
+	if err := decodeNumbers(raw, &doc); err != nil {
 		return nil, brief(err)
 	}
 	m, ok := doc.(map[string]any)
@@ -135,14 +139,19 @@ func inspect(raw Raw) (*inspector, error) {
 	if v, ok := m["$schema"].(string); ok && !knownDraft(v) {
 		return nil, fmt.Errorf("/$schema: %.100q is not supported; use 2020-12 or draft-07, or leave it out", v)
 	}
-	in := &inspector{doc: m, nodes: map[string]*node{}, ids: map[string]*node{}}
+	draft, _ := m["$schema"].(string)
+	in := &inspector{doc: m, draft07: strings.Contains(draft, "draft-07"), nodes: map[string]*node{}, ids: map[string]*node{}}
 	if _, err := in.schema(m, "", nil, 0); err != nil {
 		return nil, err
 	}
 	if err := in.link(); err != nil {
 		return nil, err
 	}
-	return in, in.bounded()
+	if err := in.bounded(); err != nil {
+		return nil, err
+	}
+	in.rules()
+	return in, nil
 }
 
 // root is the whole schema.
@@ -156,7 +165,7 @@ func knownDraft(v string) bool {
 
 // schema looks at one schema and all within it.
 func (in *inspector) schema(v any, at string, base *node, depth int) (*node, error) {
-	n := &node{at: at, base: base}
+	n := &node{at: at, base: base, says: v}
 	in.nodes[at] = n
 	if _, ok := v.(bool); ok && base != nil {
 		return n, nil
@@ -171,8 +180,10 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 	if base == nil {
 		n.base, n.uri, n.anchors = n, new(url.URL), map[string]*node{}
 	}
-	if err := in.identify(n, m); err != nil {
-		return nil, err
+	if _, refers := m["$ref"]; !refers || !in.draft07 { // there what is beside a reference says nothing
+		if err := in.identify(n, m); err != nil {
+			return nil, err
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if key == "$dynamicRef" || key == "$recursiveRef" {
@@ -284,6 +295,9 @@ func (in *inspector) byName(n *node, v any, at string, what shape, within func(v
 	return nil
 }
 
+// mostCounted bounds counts of letters, items and members.
+var mostCounted = big.NewRat(math.MaxInt32, 1)
+
 // plain looks at a value that holds no schema.
 func plain(v any, at string, what shape) error {
 	switch what {
@@ -296,13 +310,17 @@ func plain(v any, at string, what shape) error {
 			return faultAt(at, "must be true or false")
 		}
 	case aNumber, aPositive, aCount:
-		f, ok := v.(float64)
-		switch {
-		case !ok:
+		text, ok := v.(json.Number)
+		if !ok {
 			return faultAt(at, "must be a number")
-		case what == aPositive && f <= 0:
+		}
+		n, err := exact(text.String())
+		switch {
+		case err != nil:
+			return faultAt(at, "%v", err)
+		case what == aPositive && n.Sign() <= 0:
 			return faultAt(at, "must be greater than 0")
-		case what == aCount && (f < 0 || f != math.Trunc(f) || f > math.MaxInt32):
+		case what == aCount && (n.Sign() < 0 || !n.IsInt() || n.Cmp(mostCounted) > 0):
 			return faultAt(at, "must be a whole number, at least 0")
 		}
 	case aList:
