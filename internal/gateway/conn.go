@@ -78,8 +78,9 @@ type ConnOptions struct {
 	ForeignOrigin bool
 	// Origin is that page's, as its browser names it.
 	Origin string
-	// BadSecret is called for each token that proves nothing; nil: nobody counts.
-	BadSecret func()
+	// BadSecret is called for each token that proves nothing, and reports whether
+	// there were too many; nil: nobody counts.
+	BadSecret func() (tooMany bool)
 }
 
 // Connect begins a provider connection. The caller reads what the provider
@@ -321,10 +322,11 @@ func (c *Conn) auth(m *protocol.Auth) {
 		g.stats.AuthFailures.Add(1)
 		// A reconnect token outlives no gateway, and a paired one no session,
 		// so clients show ones that are unknown: that is no guessing.
-		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) {
-			c.opts.BadSecret()
+		what := refusedToken(m.Token, c.opts.ForeignOrigin)
+		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) && c.opts.BadSecret() {
+			what = "too many wrong tokens came from this address, and this is one; retry in a minute, with the right one at once"
 		}
-		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: refusedToken(m.Token, c.opts.ForeignOrigin), ReplyTo: protocol.TypeAuth})
+		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
 		return
 	}
 	c.identity, c.restore = id, restore

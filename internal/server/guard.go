@@ -59,11 +59,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if !s.prove(w, r) {
 			return
 		}
-		if s.secrets.blocked(culprit(r)) {
-			w.Header().Set("Retry-After", "60")
-			fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address; retry in a minute")
-			return
-		}
 		if isUpgrade(r) && s.draining.Load() {
 			w.Header().Set("Retry-After", "5")
 			fail(w, http.StatusServiceUnavailable, "INVALID_STATE", "the gateway is shutting down")
@@ -93,11 +88,11 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request) bool {
 	}
 	answer := s.gateway.Prove(id, nonce, proof.Address(address))
 	if answer == "" {
-		if s.secrets.blocked(culprit(r)) {
-			return true // the limit's to refuse
+		if s.wrongSecret(r) {
+			failLimited(w)
+		} else {
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; read its file again, each gateway has new ones")
 		}
-		s.secrets.bad(culprit(r))
-		fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; read its file again, each gateway has new ones")
 		return false
 	}
 	w.Header().Set(proof.AnswerHeader, answer)
@@ -116,8 +111,9 @@ func (s *Server) admin(next http.Handler) http.Handler {
 		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok || !s.gateway.IsAdmin(token) {
-			if ok {
-				s.secrets.bad(culprit(r))
+			if ok && s.wrongSecret(r) {
+				failLimited(w)
+				return
 			}
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
 			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file; a browser signs in by the link of tapctl open")
@@ -228,13 +224,43 @@ func remote(r *http.Request) string {
 }
 
 // culprit is whom a request's wrong tokens count against: its address, and the
-// web pages there of other origins by themselves. Any site that somebody visits
-// could otherwise lock that person's own programs out.
+// web pages there of other origins by themselves. All of this machine's own
+// addresses are one: it has sixteen million of them.
 func culprit(r *http.Request) string {
-	if foreignOrigin(r) {
-		return remote(r) + " web"
+	who := remote(r)
+	if addr, err := netip.ParseAddr(who); err == nil && addr.Unmap().IsLoopback() {
+		who = "this machine"
 	}
-	return remote(r)
+	if foreignOrigin(r) {
+		who += " web"
+	}
+	return who
+}
+
+// wrongSecret counts a wrong secret that a request brought, and says in the log who
+// sent it. Where there were too many it reports that instead. Right ones are never
+// refused for it: whoever calls this has looked at the secret first.
+func (s *Server) wrongSecret(r *http.Request) (tooMany bool) {
+	who := culprit(r)
+	if s.secrets.blocked(who) {
+		return true
+	}
+	s.secrets.bad(who)
+	attrs := []any{"remote", r.RemoteAddr, "path", r.URL.Path}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		attrs = append(attrs, "origin", origin)
+	}
+	if owner := s.peer(r); owner.PID != 0 || owner.UID >= 0 {
+		attrs = append(attrs, "process", owner.String())
+	}
+	s.log.Warn("a wrong token", attrs...)
+	return false
+}
+
+// failLimited answers a wrong secret after too many of them.
+func failLimited(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "60")
+	fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address, the last of them this one; retry in a minute, with the right one at once")
 }
 
 // slots counts provider connections.
@@ -250,8 +276,8 @@ func (s *slots) take() bool {
 
 func (s *slots) give() { s.used.Add(-1) }
 
-// secrets counts wrong tokens by culprit: more than maxBad in a minute, and that
-// one is refused for a minute.
+// secrets counts wrong tokens by culprit: more than maxBad in a minute, and further
+// wrong ones are told so for a minute.
 type secrets struct {
 	mu   sync.Mutex
 	from map[string]*badSecrets

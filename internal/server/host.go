@@ -136,10 +136,11 @@ func (h *remoteHost) Close(_ context.Context, reason string) error {
 type hostLine struct {
 	server *Server
 	rpc    rpcLine
-	remote string
-	auth   *time.Timer
-	work   sync.WaitGroup // requests on goroutines of their own
-	ctx    context.Context
+	// wrongSecret counts a wrong token, and reports whether there were too many.
+	wrongSecret func() (tooMany bool)
+	auth        *time.Timer
+	work        sync.WaitGroup // requests on goroutines of their own
+	ctx         context.Context
 
 	// The reader's own.
 	info   *gateway.HostInfo // after initialize
@@ -163,7 +164,7 @@ func (s *Server) host(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	l := &hostLine{server: s, remote: remote(r), ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+	l := &hostLine{server: s, wrongSecret: func() bool { return s.wrongSecret(r) }, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
 	l.rpc = rpcLine{wire: line, pending: map[uint64]chan rpcFrame{}}
 	l.auth = time.AfterFunc(protocol.AuthTimeout, func() {
 		line.Close(protocol.ClosePolicy, fmt.Sprintf("no initialize within %s", protocol.AuthTimeout))
@@ -286,8 +287,10 @@ func (l *hostLine) initialize(f rpcFrame) {
 		return
 	case fault != nil:
 	case !l.server.gateway.IsAdmin(p.Token):
-		l.server.secrets.bad(l.remote)
 		fault = &rpcError{rpcNotAuthed, "initialize.token: is not the admin token, see the .admin-token file"}
+		if l.wrongSecret() {
+			fault.Message += "; too many wrong tokens came from this address, retry in a minute"
+		}
 	case p.ProtocolVersion == nil:
 		fault = invalidParams("initialize.protocolVersion: is required")
 	case *p.ProtocolVersion != HostProtocolVersion:

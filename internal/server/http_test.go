@@ -176,8 +176,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// Wrong tokens at /, /host and REST count together: with the 21st in a minute the
-// address is refused everything for a minute.
+// Wrong tokens at /, /host and REST count together: with the 21st in a minute further
+// wrong ones are told so for a minute. The right one is never refused for them.
 func TestWrongTokensAddUp(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		for i := range 7 {
@@ -197,24 +197,46 @@ func TestWrongTokensAddUp(t *testing.T) {
 				t.Fatalf("round %d: %d", i, r.StatusCode)
 			}
 		}
-		for _, path := range []string{"/", "/healthz", "/metrics", "/host"} {
-			r := s.get("GET", path, here, http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}})
-			if r.StatusCode != 429 || r.Header.Get("Retry-After") != "60" {
-				t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
+		bad := http.Header{"Authorization": {"Bearer adm-0"}}
+		for _, path := range []string{"/metrics", "/api/v1/status", "/mcp"} {
+			if r := s.get("GET", path, here, bad); r.StatusCode != 429 || r.Header.Get("Retry-After") != "60" {
+				t.Errorf("%s with a wrong token: %d %v", path, r.StatusCode, r.Header)
 			}
 		}
-		if r := s.get("GET", "/", here, upgrade()); r.StatusCode != 429 {
-			t.Errorf("an upgrade: %d", r.StatusCode)
+		good := http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}}
+		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good, "/": nil, "/healthz": nil} {
+			if r := s.get("GET", path, here, header); r.StatusCode != 200 {
+				t.Errorf("%s with the right token, or where none is needed: %d", path, r.StatusCode)
+			}
+		}
+		answer := func(name, path, text string) string {
+			if err := s.dial(name, path, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.collect()
+			s.conns[name].send([]byte(text))
+			synctest.Wait()
+			return strings.Join(s.collect(), "\n")
+		}
+		for name, want := range map[string]string{"ptk-0": "too many wrong tokens", s.gateway.InstanceToken(): `"type":"sessions"`} {
+			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`, name)); !strings.Contains(got, want) {
+				t.Errorf("a provider with %.5s…: %s", name, got)
+			}
+		}
+		for name, want := range map[string]string{"adm-0": "too many wrong tokens", s.gateway.AdminToken(): `"protocolVersion":1`} {
+			if got := answer("h"+name, "/host", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"x"}}}`, name)); !strings.Contains(got, want) {
+				t.Errorf("a host with %.5s…: %s", name, got)
+			}
 		}
 		pass(time.Minute)
-		if r := s.get("GET", "/healthz", here, nil); r.StatusCode != 200 {
+		if r := s.get("GET", "/metrics", here, bad); r.StatusCode != 401 {
 			t.Errorf("after a minute: %d", r.StatusCode)
 		}
 		// A missing token is no guess.
 		for range 30 {
 			s.get("GET", "/metrics", here, nil)
 		}
-		if r := s.get("GET", "/healthz", here, nil); r.StatusCode != 200 {
+		if r := s.get("GET", "/metrics", here, bad); r.StatusCode != 401 {
 			t.Errorf("after requests without a token: %d", r.StatusCode)
 		}
 	})

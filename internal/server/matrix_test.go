@@ -48,7 +48,7 @@ var rules = []struct {
 		{"A token that proves nothing is AUTH_FAILED and closes with 1008", "auth"},
 		{"A foreign origin may pair or use a paired or reconnect token, no other", "auth-foreign v2-pairing"},
 		{"auth may carry a reconnectToken in place of a token; one that is unknown or expired is AUTH_FAILED", "reconnect auth v2-pairing"},
-		{"More than 20 wrong secrets a minute of one address refuse it for a minute", "internal/server.TestSecrets internal/server.TestWrongTokensAddUp"},
+		{"More than 20 wrong secrets a minute of one address and further wrong ones are 429 for a minute; a right one is never refused", "internal/server.TestSecrets internal/server.TestWrongTokensAddUp"},
 		{"Malformed auth is answered and may be tried again", "auth"},
 	}},
 	{"Names", [][2]string{

@@ -225,7 +225,10 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 		if refusal == notYourLink {
 			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own", "by", by.String())
 		}
-		s.secrets.bad(culprit(r))
+		if s.wrongSecret(r) {
+			failLimited(w)
+			return
+		}
 		http.Error(w, refusal, http.StatusForbidden)
 		return
 	}

@@ -313,8 +313,11 @@ func TestSigninGuesses(t *testing.T) {
 			t.Errorf("guess %d: %s", i, response.Status)
 		}
 	}
-	if response, _ := f.send("GET", link, nil); response.StatusCode != 429 {
+	if response, _ := f.send("GET", f.url+"/signin?code=guess", nil); response.StatusCode != 429 {
 		t.Errorf("after too many guesses: %s", response.Status)
+	}
+	if response, _ := f.send("GET", link, nil); response.StatusCode != 303 {
+		t.Errorf("the right link after others' guesses: %s", response.Status)
 	}
 }
 

@@ -207,11 +207,10 @@ func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	line.left = give
-	who := culprit(r)
 	c := s.gateway.Connect(wirePeer{line}, gateway.ConnOptions{
 		ForeignOrigin: foreignOrigin(r),
 		Origin:        r.Header.Get("Origin"),
-		BadSecret:     func() { s.secrets.bad(who) },
+		BadSecret:     func() bool { return s.wrongSecret(r) },
 	})
 	line.read(s.ctx, protocol.MaxResult, c.Receive, c.Oversized, c.Binary)
 	c.Closed()

@@ -324,4 +324,12 @@ func runTemplate(t *testing.T, h *home, file string) {
 	url := decode[struct{ URL string }](t, h.read("gateway.json")).URL
 	p = h.interpret(file, "COPILOT_HOME="+t.TempDir(), "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN="+token)
 	p.expect("bound to session " + session)
+
+	// One that is refused is not shown again and again.
+	p = h.interpret(file, "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN=ptk-"+strings.Repeat("0", 32))
+	p.expect("gateway: AUTH_FAILED: ")
+	p.expect("stopping: the gateway at " + url + " refused the token")
+	if code := p.wait(patience); code != 1 {
+		t.Errorf("with a wrong token it ended with code %d", code)
+	}
 }

@@ -4,7 +4,8 @@
 //     node hello.mjs
 //
 // It waits for the gateway and for a session, serves calls until the session
-// ends, and then waits for the next one. Ctrl-C or SIGTERM: it says goodbye.
+// ends, and then waits for the next one. Ctrl-C or SIGTERM: it says goodbye. A
+// gateway that refuses its token ends it: the same one would be refused again.
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +13,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import WebSocket from "ws";
 
 const RETRY_MS = 1000;
-const REFUSED_MS = 5000; // wrong tokens get an address locked out: no hurry then
 
 // The tools: what the model sees, and the function that runs. A signal that is
 // aborted means that nobody waits for the result any more.
@@ -58,9 +58,13 @@ let stopping = false;
 
 function connect() {
   const { url, token } = discover();
+  if (!token) {
+    setTimeout(connect, RETRY_MS); // no gateway has written one yet
+    return;
+  }
   const calls = new Map(); // id of a call in flight: its AbortController
   let bound = false;
-  let retryMs = RETRY_MS;
+  let refused = false;
 
   const conn = new WebSocket(url);
   ws = conn;
@@ -122,7 +126,7 @@ function connect() {
         break;
       case "error":
         console.error(`gateway: ${msg.code}: ${msg.message}`);
-        if (msg.code === "AUTH_FAILED") retryMs = REFUSED_MS;
+        if (msg.code === "AUTH_FAILED") refused = true;
         break;
       default: // newer gateways say more
     }
@@ -130,13 +134,18 @@ function connect() {
   conn.on("error", () => {}); // the close that follows is what counts
   conn.on("close", () => {
     for (const controller of calls.values()) controller.abort();
-    if (!stopping) setTimeout(connect, retryMs);
+    if (refused && discover().token === token) { // else a new gateway has written its own
+      console.error(`stopping: the gateway at ${url} refused the token; start this again with the right one`);
+      process.exit(1);
+    }
+    if (!stopping) setTimeout(connect, RETRY_MS);
   });
 }
 
 for (const signal of ["SIGINT", "SIGTERM"]) {
   process.on(signal, () => {
     stopping = true;
+    if (!ws) process.exit(0);
     if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify({ type: "goodbye", reason: signal }));
     ws.close();
     setTimeout(() => process.exit(0), 500).unref(); // a gateway that does not answer the close

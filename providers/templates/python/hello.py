@@ -4,7 +4,8 @@
     python3 hello.py
 
 It waits for the gateway and for a session, serves calls until the session
-ends, and then waits for the next one. Ctrl-C or SIGTERM: it says goodbye.
+ends, and then waits for the next one. Ctrl-C or SIGTERM: it says goodbye. A
+gateway that refuses its token ends it: the same one would be refused again.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ from pathlib import Path
 import websockets
 
 RETRY_SECONDS = 1
-REFUSED_SECONDS = 5  # wrong tokens get an address locked out: no hurry then
 MAX_FRAME = 16 * 1024 * 1024
 
 
@@ -153,8 +153,10 @@ class Connection:
 async def provide(stop):
     while not stop.is_set():
         url, token = discover()
-        wait = RETRY_SECONDS
+        conn = None
         try:
+            if not token:
+                raise OSError("no gateway has written a token yet")
             async with websockets.connect(url, max_size=MAX_FRAME) as ws:
                 conn = Connection(ws)
                 serving = asyncio.create_task(conn.serve(token))
@@ -164,12 +166,12 @@ async def provide(stop):
                     await conn.goodbye("stopped")
                 stopped.cancel()
                 await serving
-                if conn.refused:
-                    wait = REFUSED_SECONDS
         except (OSError, websockets.WebSocketException, asyncio.TimeoutError):
             pass  # no gateway, or none any more
+        if conn and conn.refused and discover()[1] == token:  # else a new gateway has written its own
+            sys.exit(f"stopping: the gateway at {url} refused the token; start this again with the right one")
         try:
-            await asyncio.wait_for(stop.wait(), wait)
+            await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
         except asyncio.TimeoutError:
             pass
 
