@@ -15,7 +15,8 @@ import (
 // wall: who may run any program can run a denied one by another name.
 func Denies(patterns []string, line string, commands ...string) bool {
 	for _, text := range append(commands, line) {
-		text = quotes.Replace(text)
+		// Once as it is, once without what may stand before a command: it may hold one.
+		text = quotes.Replace(text) + "\n" + quotes.Replace(before.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
 		for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }) {
 			if slices.ContainsFunc(patterns, func(p string) bool { return denies(strings.Fields(p), strings.Fields(piece)) }) {
 				return true
@@ -28,6 +29,10 @@ func Denies(patterns []string, line string, commands ...string) bool {
 // quotes leaves out what shells do, too.
 var quotes = strings.NewReplacer("\\\n", "", `$'`, "", `$"`, "", `"`, "", `'`, "", `\`, "")
 
+// before are redirections, and assignments of values in quotes.
+var before = lazyregexp.New(`(^|[\s;&|(){}` + "`" + `])(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
+	`(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s;&|()<>"'\\])*`)
+
 // assignment is what may stand before a command: VARIABLE=value.
 var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
@@ -38,6 +43,15 @@ var keywords = strings.Fields("! do elif else if in then until while")
 // behind a program that runs other programs.
 func denies(pattern, words []string) bool {
 	behind := false
+	if len(words) > 0 && slices.Contains(families, path.Base(words[0])) {
+		// Options of the program itself, with values or without, stand before its command.
+		for i := 1; i < len(words) && (strings.HasPrefix(words[i], "-") || strings.HasPrefix(words[i-1], "-")); i++ {
+			if begins(append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...), pattern) {
+				return true
+			}
+		}
+		behind = slices.ContainsFunc(words[1:min(len(words), 4)], nested.MatchString)
+	}
 	for i, word := range words {
 		if begins(words[i:], pattern) {
 			return true

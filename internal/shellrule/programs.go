@@ -37,10 +37,35 @@ func (o open) allowed(piped bool) bool {
 	switch {
 	case len(o.at) == 0:
 		return true
-	case o.harmlessOnly, slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-")):
+	case o.harmlessOnly, slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-") || o.runs()):
 		return false
 	}
 	return !slices.ContainsFunc(o.at, func(i int) bool { return dangerous(program, o.words[i]) })
+}
+
+// runs reports whether the first of the open words that is no option names a program
+// to a family's command that runs one, or is such a command: git bisect run.
+func (o open) runs() bool {
+	for _, i := range o.at {
+		if i > 0 && !strings.HasPrefix(o.words[i], "-") {
+			return nested.MatchString(o.words[i]) || nested.MatchString(path.Base(o.words[0])+" "+o.words[i-1])
+		}
+	}
+	return false
+}
+
+// elsewhere reports whether a command that is seen from another directory runs
+// another program: by its own name, or by that of a script.
+func (c command) elsewhere() bool {
+	relative := func(word string) bool { return strings.Contains(word, "/") && !path.IsAbs(word) }
+	program := path.Base(c.words[0])
+	switch {
+	case relative(c.words[0]):
+		return true
+	case slices.Contains(interpreters, program):
+		return len(c.words) > 1 && !path.IsAbs(c.words[1])
+	}
+	return slices.Contains(runners, program) && harmless()[program] == nil && slices.ContainsFunc(c.words, relative)
 }
 
 // known finds what words are harmless for a command, and the first that counts.
@@ -57,13 +82,15 @@ func (o open) known() (*lazyregexp.Regexp, int) {
 // runners run what their words name, or change what the shell does next. No rule
 // allows more of them than the words that it says.
 var runners = strings.Fields(`
-	- . alias at autoload batch bg bind builtin bun busybox cd chdir chpst chroot command compgen complete compopt coproc
-	crontab dd declare deno disown disable doas ed emacs emulate enable env eval ex exec export fakeroot fc fg find flock
-	foreach function getopts gdb git-shell hash history ionice jobs let local logout ltrace man mapfile more less
-	mysql nano nice nocorrect noglob nohup nsenter parallel popd printf psql pushd read readarray readonly repeat rsync
-	run0 runuser sched scp script sed select set setarch setpriv setsid sftp shift shopt source split sqlite3 ssh start-stop-daemon
-	stdbuf strace su sudo systemd-run tar taskset tclsh test time timeout trap typeset ulimit unalias unbuffer
-	unset unshare vi view vim watch which-shell xargs xterm zargs zmodload zip zstyle`)
+	- . alias at autoload batch bg bind builtin bun bunx busybox bwrap caffeinate cd chdir choom chpst chroot chrt command
+	compgen complete compopt coproc crontab dbus-run-session dd declare deno direnv disown disable doas eatmydata ed emacs
+	emulate enable entr env eval ex exec export faketime fakeroot fc fg find firejail flock foreach function fzf getopts
+	gdb git-shell hash history hyperfine ionice jobs let linux32 linux64 local logout ltrace man mapfile more less mysql
+	nano nc ncat netcat nice nocorrect noglob nohup nsenter numactl parallel perf pkexec popd printf prlimit proot psql
+	pushd read readarray readonly repeat rsync run0 runcon runuser sched scp screen script sed select set setarch setpriv
+	setsid sftp shift shopt socat source split sqlite3 ssh ssh-agent start-stop-daemon stdbuf strace su sudo
+	systemd-inhibit systemd-run tar taskset tclsh tcpdump test time timeout tmux torsocks toybox trap typeset ulimit
+	unalias unbuffer unset unshare valgrind vi view vim watch watchexec which-shell xargs xterm zargs zmodload zip zstyle`)
 
 // interpreters run a program from their words or from what is piped into them. A rule
 // that names the file, or python's -m MODULE, leaves that one's arguments open.
@@ -77,17 +104,24 @@ var families = strings.Fields(`
 	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
 	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
 
+// nested are the commands of families that run what is named next, and as such.
+var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$|^\w+ (exec|dlx|foreach)$`)
+
 // writesOrRuns are options that, with most programs that have them, name a file to
-// write, a program to run, or settings that do. Programs take abbreviations, too.
+// write, a program to run, settings that do, or the place where these are looked for.
+// Programs take abbreviations, and what they have several of ends so: --cache-dir.
 var writesOrRuns = strings.Fields(`
-	checkpoint-action command compress-program config directory editor eval exec ext-diff extcmd file import
-	init-file init-script load log-file makefile mod modfile open-files-in-pager out-dir outdir outfile output overlay
-	pager plugin preload prepend-path program rcfile receive-pack require rsh rsync-path save script-shell separate-git-dir
-	shell template textconv to-command tool upload-pack use-askpass use-compress-program vettool write`)
+	alt-svc basetemp checkpoint-action command compress-program config cookie-jar create-dirs cwd dir directory dump-header
+	editor engine eval exec ext-diff extcmd file flags hsts import init-file init-script junitxml junit-xml
+	libcurl load log-file makefile mod modfile open-files-in-pager options out-dir outdir outfile output overlay pager path
+	plugin prefix preload prepend-path program rcfile receive-pack remote-header-name remote-name report require rsh
+	rsync-path runner save script-shell separate-git-dir shell stderr template textconv to-command tool touch trace
+	trace-ascii upload-pack use-askpass use-compress-program vettool wrapper write`)
 
 // letters are short options of that kind, by program; "": of any.
 var letters = map[string]string{
-	"": "coO", "curl": "KTDE", "fd": "xX", "fdfind": "xX", "git": "uxC", "go": "C", "make": "fCEI", "gmake": "fCEI", "wget": "Pae", "sort": "T",
+	"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux", "gradle": "Ibgp",
+	"gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f", "rake": "f", "sort": "T", "wget": "Pae",
 }
 
 // setting is a word that sets a variable, as make and dd take them, and an address
@@ -98,10 +132,12 @@ var setting = lazyregexp.New(`^[A-Za-z_]\w*[:+?]?=|^[A-Za-z0-9-]+::`)
 // something.
 func dangerous(program, word string) bool {
 	if !strings.HasPrefix(word, "-") {
-		return setting.MatchString(word)
+		return setting.MatchString(word) || (program == "make" || program == "gmake") && strings.Contains(word, "=")
 	}
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimLeft(word, "-")), "=")
-	alike := func(option string) bool { return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) }
+	alike := func(option string) bool {
+		return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) || strings.HasSuffix(name, option) && name != "profile"
+	}
 	if strings.HasPrefix(word, "--") {
 		return name != "" && slices.ContainsFunc(writesOrRuns, alike)
 	}
@@ -114,7 +150,7 @@ func dangerous(program, word string) bool {
 var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	const (
 		operand = `[^-].*|--?`
-		git     = operand + `|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
+		git     = operand + `|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
 			`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
 			`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse|(no-)?follow` +
 			`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space|ignore-blank-lines|diff-filter` +
@@ -125,6 +161,7 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 			`|abbrev-ref|show-toplevel|verify|git-dir|is-inside-work-tree|symbolic-full-name|show-prefix|show-cdup` +
 			`|modified|deleted|others|stage|exclude-standard|full-name|error-unmatch|unmerged|eol|line-number|ignore-case|word-regexp` +
 			`|fixed-strings|extended-regexp|perl-regexp|files-with-matches|count|summary|numbered|email|always|dirty|long|match)(=.*)?`
+		refs  = `--sort=-?(version:|v:)?(refname|\w+date)(:.*)?|--format=([^%]|%\((refname|objectname|upstream|HEAD|\w+date|\w+name|\w+email|subject)(:[^)]*)?\))*`
 		all   = `.*`
 		goAll = operand + `|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
 	)
@@ -134,8 +171,8 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 		"file":    operand + `|-[bLik]+|--(brief|mime|mime-type)`,
 		"go test": strings.Replace(goAll, "|f|m)", ")", 1), "go vet": operand + `|--?(v|tags|json|race|n)(=.*)?`, "go list": goAll, "go doc": operand + `|-(all|src|u|short|cmd|c)`,
 		"go version": operand + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
-		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|sort|format|contains)(=.*)?`,
-		"git tag":    `-l|-n\d*|--(list|sort|contains|merged)(=.*)?`, "git remote": `-v|--verbose`,
+		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|contains)(=.*)?|` + refs,
+		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refs, "git remote": `-v|--verbose`,
 		"rg":   operand + `|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json|stats)(=.*)?`,
 		"sort": operand + `|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable|key|field-separator)(=.*)?`,
 		"tree": operand + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,

@@ -5,7 +5,6 @@
 package shellrule
 
 import (
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func Allows(rules []Rule, line string) bool {
 	}
 	moved := false // to a directory where a relative name is another program
 	for _, c := range commands {
-		if moved && strings.Contains(c.words[0], "/") && !path.IsAbs(c.words[0]) {
+		if moved && c.elsewhere() {
 			return false
 		}
 		moved = moved || slices.Contains([]string{"cd", "chdir", "pushd", "popd"}, c.words[0])
