@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -173,7 +174,7 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status: func() server.StatusInfo {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
-			for _, f := range append(d.settings.Faults(), d.supervisor.Faults()...) {
+			for _, f := range slices.Concat(d.settings.Faults(), d.supervisor.Faults(), d.runtime.Faults()) {
 				i.Faults = append(i.Faults, server.StatusFault(f))
 			}
 			return i

@@ -27,6 +27,7 @@ type item struct {
 	prompts int // lost with it, that is taken and not begun
 	resumed bool
 	recheck bool
+	aborted bool // the turn was interrupted: its end has to come
 
 	gone     []*sentPrompt // lost with it, all of them
 	handler  *handler      // of the SDK's, see meetings
@@ -71,11 +72,13 @@ type turn struct {
 	run         run
 	interrupted bool // since the last prompt began
 	agent       string
-	prompt      string                   // message id of the prompt that began last
-	open        map[string]*opened       // messages, reasonings and tool executions under way
-	order       []string                 // their keys, oldest first
-	syncs       map[string][]*sentPrompt // asked for with sync, by number
+	prompt      string             // message id of the prompt that began last
+	open        map[string]*opened // messages, reasonings and tool executions under way
+	order       []string           // their keys, oldest first
+	syncs       map[string]synced  // asked for with sync, by number
 	synced      int
+	answered    bool // the agent is done, and the runtime has still to say that it is idle
+	early       bool // it was taken for idle and has not said so yet
 
 	meetings meetings
 }
@@ -104,6 +107,9 @@ func (t *turn) handle(it item) {
 		t.back()
 	case it.recheck:
 		t.recheck()
+		if it.aborted && t.running {
+			t.sync(true)
+		}
 	case it.handler != nil:
 		t.meetings.handles(it.handler)
 	case it.overtime > 0:
@@ -152,6 +158,7 @@ func (t *turn) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 		t.promptBegan(p, d.Delivery != nil && *d.Delivery == rpc.UserMessageDeliverySteering)
 		t.prompt = deref(d.MessageID)
 	}
+	t.answered = false
 	t.busy()
 	t.emit(gateway.Event{UserMessage: d.Content, Source: promptSource(d.Source)})
 }
@@ -159,6 +166,7 @@ func (t *turn) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
 func (t *turn) turnStart(e sdk.SessionEvent, d *rpc.AssistantTurnStartData) {
 	t.busy()
 	if e.AgentID == nil {
+		t.answered = false
 		t.endAgent()
 		t.agent = d.TurnID
 		t.emit(gateway.Event{Callback: gateway.OnAgentStart, ID: d.TurnID})
@@ -324,10 +332,48 @@ func (t *turn) idle() {
 	t.endRun("")
 	if all, _ := t.s.waiting(); len(all) > 0 {
 		t.held = true
-		t.sync()
+		t.sync(false)
 		return
 	}
 	t.settle()
+}
+
+// assistantIdle notes that the agent has nothing more to do. The runtime says that the
+// session is idle once it is saved too: where it can't be, nobody waits for that.
+func (t *turn) assistantIdle(e sdk.SessionEvent) {
+	if e.AgentID != nil {
+		return
+	}
+	t.answered = true
+	if t.s.unsaved.Load() != nil {
+		t.sync(false)
+	}
+}
+
+// sessionIdle is the runtime's word that the session is idle, and saved.
+func (t *turn) sessionIdle(aborted bool) {
+	t.s.saved()
+	early := t.early
+	t.early = false
+	switch {
+	case early && !aborted && !(t.running && t.answered):
+		return // of a turn that is over
+	case aborted:
+		t.aborted() // the runtime may say that only after this
+	}
+	t.idle()
+}
+
+// notSaved says, once while it lasts, that the runtime can't write the session down. It
+// tries again by itself.
+func (t *turn) notSaved(why string) {
+	if t.s.unsaved.Swap(&why) == nil {
+		t.s.log.Error("the session can't be saved", "error", why)
+		t.emit(gateway.Event{SessionError: "the session can't be saved, and what was said since is lost when the Copilot runtime ends (is the disk full?): " + why})
+	}
+	if t.running && t.answered {
+		t.sync(false)
+	}
 }
 
 // settle tells the gateway that the session is idle.
@@ -347,26 +393,34 @@ func (t *turn) recheck() {
 	}
 }
 
-// sync finds out whether the prompts that hold an idle back will ever begin:
-// nothing says so when the runtime loses one. If the runtime has no work, and
-// they did not begin by the time a line of ours came back after all events
-// before it, they are lost.
-func (t *turn) sync() {
+// synced is what was so when a sync was asked for.
+type synced struct {
+	waiting []*sentPrompt // taken by the runtime, and not begun
+	run     int           // its number
+	aborted bool
+}
+
+// sync finds out whether what the session waits for will ever come: the end of a turn
+// that was interrupted or can't be saved, or, where the session is idle already, the
+// beginning of the prompts that hold this back. Nothing says so when the runtime loses
+// one. If the runtime has no work, and it did not come by the time a line of ours came
+// back after all events before it, it will not.
+func (t *turn) sync(aborted bool) {
 	c := t.conn()
 	if c == nil {
 		return
 	}
 	_, waiting := t.s.waiting()
-	if len(waiting) == 0 {
+	if t.held && len(waiting) == 0 {
 		return // Send is about to say what becomes of them
 	}
 	t.synced++
 	id := strconv.Itoa(t.synced)
 	if t.syncs == nil {
-		t.syncs = map[string][]*sentPrompt{}
+		t.syncs = map[string]synced{}
 	}
-	t.syncs[id] = waiting
-	t.s.r.wg.Go(func() {
+	t.syncs[id] = synced{waiting, t.run.number, aborted}
+	t.s.r.spawn(func() {
 		activity, err := ask(t.s.ctx, c.p, askTimeout, c.sdk.RPC.Metadata.Activity)
 		if err != nil || activity.HasActiveWork {
 			return
@@ -380,15 +434,19 @@ func (t *turn) sync() {
 }
 
 func (t *turn) syncedUpTo(id string) {
-	lost := t.syncs[id]
+	was := t.syncs[id]
 	delete(t.syncs, id)
-	if t.held {
+	switch {
+	case t.held:
 		why := "the Copilot runtime lost the prompt"
 		if t.interrupted {
 			why = gateway.InterruptedBefore
 		}
-		t.s.abandoned(t.s.drop(lost), why)
+		t.s.abandoned(t.s.drop(was.waiting), why)
 		t.recheck()
+	case t.running && was.run == t.run.number && (t.answered || was.aborted):
+		t.early = true
+		t.idle()
 	}
 }
 
@@ -397,6 +455,7 @@ func (t *turn) syncedUpTo(id string) {
 func (t *turn) lost(it item) {
 	t.gen = it.gen + 1 // no more events of that one
 	t.syncs = nil
+	t.answered, t.early = false, false
 	t.closeOpen(it.lost.Error())
 	t.endAgent()
 	switch {
@@ -413,6 +472,7 @@ func (t *turn) lost(it item) {
 
 // back tells that the session goes on in a new process.
 func (t *turn) back() {
+	t.s.unsaved.Store(nil) // the next that can't be written down says so
 	t.s.note(gateway.LogWarning, "the Copilot runtime died and was started again; the session goes on from what it had saved")
 	// Idle whether or not a turn ran: the gateway may count on a prompt that
 	// was lost on its way. Not while one waits that was sent since.

@@ -78,6 +78,9 @@ func onlyRaw(types ...rpc.SessionEventType) []eventRow {
 	return rows
 }
 
+// errorPersistence is the type of error of a session that the runtime can't write down.
+const errorPersistence = "persistence"
+
 // eventRows finds a row by its type.
 var eventRows = func() map[rpc.SessionEventType]eventRow {
 	rows := map[rpc.SessionEventType]eventRow{}
@@ -150,16 +153,24 @@ var eventTable = append([]eventRow{
 		inTimeline(gateway.LogWarning, "what is asked, and the answer").then("a question of kind `form`"),
 	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ElicitationCompletedData) { t.s.cancelCall(d.RequestID) }).
 		then("ends the question"),
-	on(func(t *turn, _ sdk.SessionEvent, _ *rpc.SessionIdleData) { t.idle() }).
+	on(func(t *turn, e sdk.SessionEvent, _ *rpc.AssistantIdleData) { t.assistantIdle(e) }).
+		then("ends the turn of a session that can't be saved, which is never said to be idle"),
+	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionIdleData) {
+		t.sessionIdle(d.Aborted != nil && *d.Aborted)
+	}).
 		callbacks(gateway.OnIdle).then("`session.lifecycle` idle, once no prompt waits"),
 
 	// What goes wrong.
 	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
-		if d.ErrorType != logType {
+		switch d.ErrorType {
+		case logType:
+		case errorPersistence:
+			t.notSaved(d.Message)
+		default:
 			t.emit(gateway.Event{SessionError: t.s.errorText(d)})
 			t.s.refused(t.conn(), d)
 		}
-	}).inTimeline(gateway.LogError, "its message").callbacks("sessionError"),
+	}).inTimeline(gateway.LogError, "its message; that the session can't be saved once, while it lasts").callbacks("sessionError"),
 	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
 		if d.WarningType != logType {
 			t.s.calls.Note(gateway.LogWarning, d.Message)
@@ -328,7 +339,7 @@ var eventTable = append([]eventRow{
 	rpc.SessionEventTypeAssistantToolCallDelta, rpc.SessionEventTypeAssistantServerToolProgress,
 	rpc.SessionEventTypeModelCallStart, rpc.SessionEventTypeModelCallFinished,
 	rpc.SessionEventTypeHookStart, rpc.SessionEventTypeHookProgress,
-	rpc.SessionEventTypeAssistantIdle, rpc.SessionEventTypeAgentInterrupted,
+	rpc.SessionEventTypeAgentInterrupted,
 	rpc.SessionEventTypeExitPlanModeCompleted, rpc.SessionEventTypeAutoModeSwitchCompleted,
 	rpc.SessionEventTypeSessionLimitsExhaustedCompleted, rpc.SessionEventTypeMCPOauthCompleted,
 	rpc.SessionEventTypeToolUserRequested, rpc.SessionEventTypeSessionUsageCheckpoint,

@@ -26,6 +26,7 @@ type sentPrompt struct {
 	shown   string // as its event has it
 	source  string
 	asked   bool // the providers were asked for context
+	begun   bool // the runtime said so
 	dropped bool // the runtime will not begin it
 }
 
@@ -132,6 +133,7 @@ func (s *session) began(id, content string) *sentPrompt {
 		return nil
 	}
 	p := s.sent[at]
+	p.begun = true
 	s.sent = slices.Delete(s.sent, at, at+1)
 	return p
 }

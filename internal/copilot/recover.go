@@ -1,11 +1,15 @@
 package copilot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
 )
 
 const (
@@ -115,6 +119,30 @@ func (r *Runtime) resume(sessions []*session, p *process) {
 		})
 	}
 	wg.Wait()
+}
+
+// saved notes that the runtime wrote the session down.
+func (s *session) saved() {
+	if s.unsaved.Swap(nil) != nil {
+		s.note(gateway.LogInfo, "the session is saved again")
+	}
+}
+
+// Faults are the sessions that the runtime can't write down now: what is said in them
+// is lost when it ends.
+func (r *Runtime) Faults() (faults configs.Faults) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.all() {
+		if why := s.unsaved.Load(); why != nil {
+			faults = append(faults, configs.Fault{
+				File: r.sessionDir(s.id), Line: 1, Column: 1,
+				Message: fmt.Sprintf("session %s can't be saved (is the disk full?): %s", s.id, *why),
+			})
+		}
+	}
+	slices.SortFunc(faults, func(a, b configs.Fault) int { return cmp.Compare(a.File, b.File) })
+	return faults
 }
 
 func (r *Runtime) giveUp(sessions []*session, reason string) {

@@ -53,6 +53,8 @@ type session struct {
 	shown atomic.Bool // an image was given to the model
 	blind atomic.Bool // it does not take them
 
+	unsaved atomic.Pointer[string] // why it can't be saved; nil: it can
+
 	sending lock // one Send or Interrupt at a time
 
 	setting   lock                                 // the fields that follow
@@ -455,11 +457,14 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	case err != nil:
 		return nil, fmt.Errorf("aborting the turn: %w", err)
 	}
-	gone := s.drop(waiting)
-	s.abandoned(gone, gateway.InterruptedBefore)
-	s.items.push(item{gen: c.gen, recheck: true})
-	for _, p := range gone {
-		dropped = append(dropped, p.shown)
+	s.abandoned(s.drop(waiting), gateway.InterruptedBefore)
+	s.items.push(item{gen: c.gen, recheck: true, aborted: true})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range waiting { // the pump may have dropped some before us
+		if !p.begun {
+			dropped = append(dropped, p.shown)
+		}
 	}
 	return dropped, nil
 }
@@ -482,7 +487,11 @@ func (s *session) Close(ctx context.Context, _ string) error {
 	if s.setting.lock(ctx) == nil { // else a resume under way would bring it back
 		defer s.setting.unlock()
 	}
-	if err := c.p.disconnect(ctx, c.sdk); err != nil && !c.p.isGone() {
+	err := c.p.disconnect(ctx, c.sdk)
+	if why := s.unsaved.Load(); why != nil {
+		return fmt.Errorf("the session has ended, but it could not be saved: %s", *why)
+	}
+	if err != nil && !c.p.isGone() {
 		return fmt.Errorf("disconnecting the session: %w", err)
 	}
 	return nil

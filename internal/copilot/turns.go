@@ -57,6 +57,9 @@ func (t *turn) endRun(cut string) {
 
 // aborted ends what the runtime stopped.
 func (t *turn) aborted() {
+	if !t.running {
+		return
+	}
 	t.run.cut, t.interrupted = "interrupted", true
 	t.s.cancelCalls()
 	t.closeOpen("interrupted")
@@ -83,7 +86,7 @@ func (t *turn) stop(why string) {
 	t.s.r.spawn(func() {
 		dropped, err := t.s.Interrupt(t.s.ctx, "past its budget")
 		if err != nil {
-			t.s.log.Warn("stopping a turn past its budget", "error", err)
+			t.s.note(gateway.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
 		}
 		if len(dropped) > 0 {
 			t.s.note(gateway.LogWarning, gateway.DroppedPrompts(dropped))
