@@ -65,13 +65,14 @@ type doctor struct {
 	configErr error
 	state     stateDir
 	probe     func() (copilot.Status, error)
+	disk      disk
 }
 
 func newDoctor(ctx context.Context, c *ucli.Context) (*doctor, error) {
 	if _, err := cli.Workdir(c); err != nil {
 		return nil, err
 	}
-	d := &doctor{state: stateDir(configs.StateDir())}
+	d := &doctor{state: stateDir(configs.StateDir()), disk: realDisk}
 	if d.config, d.files, d.configErr = loadConfig(c); d.configErr != nil {
 		d.config = configs.Default()
 	}
@@ -87,6 +88,7 @@ func (d *doctor) checks() []cli.Check {
 	return []cli.Check{
 		{Name: "config", Run: d.checkConfig},
 		{Name: "state directory", Run: d.checkState},
+		{Name: "disk", Run: d.checkDisk},
 		{Name: "token files", Run: d.checkTokens},
 		{Name: "gateway", Run: d.checkGateway},
 		{Name: "copilot runtime", Run: d.checkRuntime},

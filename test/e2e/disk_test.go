@@ -1,0 +1,68 @@
+//go:build e2e && linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"tapgw/internal/client"
+	"tapgw/internal/copilot"
+	"tapgw/internal/scriptmodel"
+)
+
+// TestDiskFullIsSaid: where the runtime can't write a session down, a prompt is answered
+// and ends all the same, and who asked, the status and the log are told.
+func TestDiskFullIsSaid(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	m := model(t, scriptmodel.Calls)
+	// A limit on the size of files stands for the full disk: it needs no rights.
+	cli, config := h.path("copilot-cli"), h.path("tapgw.toml")
+	for file, text := range map[string]string{
+		cli:    fmt.Sprintf("#!/bin/sh\ntrap '' XFSZ\nexec %q \"$@\"\n", copilot.Installed(repo)),
+		config: fmt.Sprintf("[copilot]\ncli = %q\n", cli),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := h.serve("--config", config)
+	session := h.copilot(m)
+	limit := func(bytes uint64) {
+		t.Helper()
+		const resource = 1 // RLIMIT_FSIZE
+		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(h.runtime()), resource, uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	faults := func() []client.Fault { return decode[client.Status](t, h.tapctl("status", "--json")).Faults }
+
+	h.ask(session, "zero") // half a line at the beginning of a file can't be mended
+	limit(1)
+	r := h.run(tapctl, "sessions", "query", session, "one")
+	if !strings.Contains(r.stdout, "You said: one") {
+		t.Errorf("the answer: %+v", r)
+	}
+	h.showsInTimeline(session, "the session can't be saved")
+	if f := faults(); len(f) != 1 || !strings.Contains(f[0].Message, session) || !strings.Contains(f[0].Message, "disk full") {
+		t.Errorf("faults: %+v", f)
+	}
+	if !strings.Contains(g.output(), "the session can't be saved") {
+		t.Errorf("the log: %s", g.output())
+	}
+	if got := h.ask(session, "two"); got != "You said: two" {
+		t.Errorf("the session answers %q", got)
+	}
+	limit(^uint64(0))
+	h.ask(session, "three")
+	h.showsInTimeline(session, "the session is saved again")
+	if f := faults(); len(f) != 0 {
+		t.Errorf("faults: %+v", f)
+	}
+}
