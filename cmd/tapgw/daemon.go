@@ -55,6 +55,7 @@ type daemon struct {
 	mu     sync.Mutex // guards the fields that follow
 	files  []ownFile
 	closed bool
+	late   map[string]lateKey // by key
 }
 
 // ownFile is a file that is removed at the end, if it is still ours.
@@ -174,7 +175,7 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
 		Status: func() server.StatusInfo {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
-			for _, f := range slices.Concat(d.settings.Faults(), d.supervisor.Faults(), d.runtime.Faults()) {
+			for _, f := range slices.Concat(d.settings.Faults(), d.lateFaults(), d.supervisor.Faults(), d.runtime.Faults()) {
 				i.Faults = append(i.Faults, server.StatusFault(f))
 			}
 			return i

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/copilot"
@@ -29,6 +32,7 @@ func live(key string) bool {
 
 // followed makes what follows tapgw.toml for this gateway.
 func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
+	var read configs.Files // the last
 	return &configs.Follower[configs.Config]{
 		Now: o.config,
 		Load: func() (configs.Config, configs.Faults, error) {
@@ -36,6 +40,7 @@ func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
 				return o.config, nil, nil
 			}
 			c, files, err := o.load()
+			read = files
 			if _, ok := errors.AsType[configs.Faults](err); err != nil && !ok {
 				err = configs.Faults{files.Where("", err.Error())}
 			}
@@ -69,8 +74,65 @@ func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
 			d.apply(o, old, now)
 			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !live(key) })
 			d.log.Info("settings applied", "keys", strings.Join(keys, " "))
+			d.noteLate(read, keys)
 		},
 	}
+}
+
+// lateKey is a key that changed while sessions ran that go on as they began.
+type lateKey struct {
+	fault configs.Fault
+	at    time.Time
+}
+
+// noteLate notes the keys that a running session does not hear of.
+func (d *daemon) noteLate(files configs.Files, keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range keys {
+		if !strings.HasPrefix(key, "copilot.") {
+			continue
+		}
+		if d.late == nil {
+			d.late = map[string]lateKey{}
+		}
+		d.late[key] = lateKey{files.Where(key, key), time.Now()}
+		if n := d.older(d.late[key]); n > 0 {
+			d.log.Info("the setting holds for new sessions: those that run go on as they began", "key", key, "running", n)
+		}
+	}
+}
+
+// older is how many sessions have begun before a key changed.
+func (d *daemon) older(k lateKey) (n int) {
+	for _, s := range d.gateway.Sessions() {
+		if s.Host == copilot.Kind && s.CreatedAt.Before(k.at) {
+			n++
+		}
+	}
+	return n
+}
+
+// lateFaults are the keys that running sessions have not heard of; those are
+// forgotten that all have.
+func (d *daemon) lateFaults() (faults configs.Faults) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(d.late)) {
+		k := d.late[key]
+		n := d.older(k)
+		if n == 0 {
+			delete(d.late, key)
+			continue
+		}
+		running := "1 that runs goes on as it began"
+		if n > 1 {
+			running = fmt.Sprintf("%d that run go on as they began", n)
+		}
+		k.fault.Message = fmt.Sprintf("%s: has changed and holds for new sessions; %s", key, running)
+		faults = append(faults, k.fault)
+	}
+	return faults
 }
 
 // left is the project's file that is left out, if there is one.

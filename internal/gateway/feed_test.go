@@ -217,3 +217,26 @@ func TestBrief(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
+
+// A timeline that is read from its beginning, or from before what is kept, says how
+// much of it is not there.
+func TestTimelineSaysWhereItIsCut(t *testing.T) {
+	g := New(Options{})
+	s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Drain(context.Background())
+	for range timelineKept + 11 { // and the one that begins it
+		s.Note(LogInfo, "x")
+	}
+	for after, want := range map[uint64]string{0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more", 11: "1 line before this is not kept any more", 12: "x", 500: "x"} {
+		lines, cursor := s.Timeline(after)
+		if lines[0].Message != want || cursor != timelineKept+12 || lines[0].Seq+1 != lines[1].Seq {
+			t.Errorf("after %d: %+v, then %d", after, lines[0], lines[1].Seq)
+		}
+	}
+	if lines, _ := s.Timeline(timelineKept + 12); len(lines) != 0 {
+		t.Errorf("at its end: %v", lines)
+	}
+}

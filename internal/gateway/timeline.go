@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -39,8 +40,21 @@ func (s *Session) show(level LogLevel, source, message string) {
 	}
 }
 
-// Timeline returns the lines after a number, and the number to ask with next.
-func (s *Session) Timeline(after uint64) ([]TimelineLine, uint64) { return s.timeline.after(after) }
+// Timeline returns the lines after a number, and the number to ask with next. Where
+// some are not kept any more, the first line says how many.
+func (s *Session) Timeline(after uint64) ([]TimelineLine, uint64) {
+	lines, cursor := s.timeline.after(after)
+	if len(lines) == 0 || lines[0].Seq == after+1 {
+		return lines, cursor
+	}
+	first := lines[0]
+	what := "1 line before this is not kept any more"
+	if n := first.Seq - after - 1; n > 1 {
+		what = fmt.Sprintf("%d lines before this are not kept any more", n)
+	}
+	cut := TimelineLine{Seq: first.Seq - 1, TS: first.TS, Level: LogInfo, Source: sourceGateway, Message: what, arrived: first.arrived}
+	return append([]TimelineLine{cut}, lines...), cursor
+}
 
 // WaitTimeline waits for a line after a number.
 func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {

@@ -6,7 +6,8 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// metrics serves the gateway's counters in Prometheus' text format.
+// metrics serves the gateway's counters, and those of its process, in Prometheus'
+// text format.
 func (s *Server) metrics() http.Handler {
 	stats := s.gateway.Stats()
 	set := metrics.NewSet()
@@ -24,6 +25,8 @@ func (s *Server) metrics() http.Handler {
 	counter("call_microseconds_total", stats.CallMicros.Load)
 	counter("pushes_total", stats.Pushes.Load)
 	counter("pushes_refused_total", stats.DroppedPush.Load)
+	counter("injects_paused_total", stats.PausedInjects.Load)
+	counter("turns_total", stats.Turns.Load)
 	counter("errors_sent_total", stats.Errors.Load)
 	counter("late_messages_total", stats.Ignored.Load)
 	counter("tool_refreshes_total", stats.Refreshes.Load)
@@ -33,5 +36,7 @@ func (s *Server) metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		set.WritePrometheus(w)
+		metrics.WriteProcessMetrics(w) // of Go and of the process, by the usual names
+		metrics.WriteFDMetrics(w)
 	})
 }

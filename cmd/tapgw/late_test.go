@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/copilot"
+	"tapgw/internal/gateway"
+)
+
+// still is a session's host that does nothing.
+type still struct{}
+
+func (still) SetTools(context.Context, uint64, []gateway.Tool) error        { return nil }
+func (still) Send(context.Context, gateway.Prompt) error                    { return nil }
+func (still) Log(gateway.LogLevel, string)                                  {}
+func (still) Interrupt(context.Context, string) (dropped []string, e error) { return nil, nil }
+func (still) Close(context.Context, string) error                           { return nil }
+
+// An edit that running sessions do not hear of says so, in the log and, while there
+// are such sessions, in the status.
+func TestEditsForNewSessionsSaySo(t *testing.T) {
+	var log bytes.Buffer
+	d := &daemon{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
+	start := func(kind string) *gateway.Session {
+		s, err := d.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind}, still{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Stop(context.Background(), "over") })
+		return s
+	}
+	files := configs.Files{User: "tapgw.toml"}
+	start(gateway.HostLocal)
+	d.noteLate(files, []string{"copilot.permissions.shell"})
+	if f := d.lateFaults(); len(f) > 0 || log.Len() > 0 {
+		t.Errorf("without a session that it is about: %v, %s", f, &log)
+	}
+	s := start(copilot.Kind)
+	for time.Since(s.View().CreatedAt) <= 0 { // the clock may be coarse
+	}
+	d.noteLate(files, []string{"copilot.permissions.shell", "log_level"})
+	f := d.lateFaults()
+	if len(f) != 1 || f[0].File != "tapgw.toml" || f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 that runs goes on as it began" {
+		t.Errorf("the status says %v", f)
+	}
+	if !strings.Contains(log.String(), "the setting holds for new sessions") || !strings.Contains(log.String(), "key=copilot.permissions.shell") {
+		t.Errorf("the log says %s", &log)
+	}
+	if err := s.Stop(t.Context(), "over"); err != nil {
+		t.Fatal(err)
+	}
+	start(copilot.Kind)
+	if f := d.lateFaults(); len(f) > 0 {
+		t.Errorf("when all have heard of it: %v", f)
+	}
+}
