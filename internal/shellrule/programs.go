@@ -180,10 +180,10 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 		"find": operand + `|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
 			`|perm|user|group|uid|gid|links|inum|samefile|prune|print|print0|printf|ls|o|or|a|and|not|depth|d|L|H|P|follow|xdev|mount|quit|true|false|readable|writable|executable|daystart|regextype)`,
 	}
-	for _, sub := range strings.Fields(`log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
+	for sub := range strings.FieldsSeq(`log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
 		m["git "+sub] = git
 	}
-	for _, program := range strings.Fields(`: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups
+	for program := range strings.FieldsSeq(`: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups
 		head hexdump id jq ls lsblk md5sum nl nproc od paste printenv ps pwd readlink realpath rev seq sha1sum sha256sum sha512sum
 		sleep stat strings tac tail tr true tty uname unexpand uptime wc which whoami`) {
 		m[program] = all

@@ -123,17 +123,20 @@ func (r Rule) allows(want, c command) bool {
 
 // matches reports whether a word is of a rule's word, in which a star is any text.
 func matches(pattern, word string) bool {
-	first, rest, more := strings.Cut(pattern, star)
-	word, ok := strings.CutPrefix(word, first)
-	if !ok || !more {
+	parts := strings.Split(pattern, star)
+	word, ok := strings.CutPrefix(word, parts[0])
+	last := len(parts) - 1
+	if !ok || last == 0 {
 		return ok && word == ""
 	}
-	for i := range len(word) + 1 {
-		if matches(rest, word[i:]) {
-			return true
+	for _, part := range parts[1:last] { // where it is found first, most is left for the rest
+		i := strings.Index(word, part)
+		if i < 0 {
+			return false
 		}
+		word = word[i+len(part):]
 	}
-	return false
+	return strings.HasSuffix(word, parts[last])
 }
 
 // command is one simple command of a line: its words without quotes, and the
@@ -180,10 +183,10 @@ func parse(text string, stars bool) ([]command, bool) {
 // that go on in the next.
 func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\\\n") && !strings.ContainsFunc(text, func(r rune) bool {
-		switch {
-		case r == ' ' || r == '\n':
+		switch r {
+		case ' ', '\n':
 			return false
-		case r == '!' || r == utf8.RuneError:
+		case '!', utf8.RuneError:
 			return true
 		}
 		return unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)

@@ -307,6 +307,22 @@ func TestExactly(t *testing.T) {
 	}
 }
 
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, word string
+		want          bool
+	}{
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*a", "bca", true}, {"*a", "ab", false},
+		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false}, {"*b*b", "b", false}, {"*b*b", "bb", true},
+		{"a*a", "a", false}, {"*", "", true}, {"**", "x/y", true}, {"", "", true}, {"", "x", false},
+		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 1<<20), false},
+	} {
+		if got := matches(strings.ReplaceAll(tt.pattern, "*", star), tt.word); got != tt.want {
+			t.Errorf("%q, %.20q: %v, want %v", tt.pattern, tt.word, got, tt.want)
+		}
+	}
+}
+
 func TestDenies(t *testing.T) {
 	patterns := []string{"rm", "git push", "/sbin/mkfs*", "npm * --force"}
 	for line, want := range map[string]bool{

@@ -151,7 +151,7 @@ func FuzzAllows(f *testing.F) {
 		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null", "mytool a=b --x 'c \\ d' \"e\"", "echo a\nls",
 		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh", "git\vstatus\vx/evil.sh", "git\u00a0status x/evil.sh", "git status\u00a0; evil",
 		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~", "ls {a,b}", "ls $(evil)", "ls `evil`", "ls <(evil)", "PATH=x git status", "git status\\\n;evil",
-		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > x", "ls >&x", "ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
+		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > out", "ls >> out", "git log *", "mytool *", "mytool [-]*", "mytool $(evil)", "mytool {--output=x,b}", "ls > x", "ls >&x", "ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
 		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f", "a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x", "git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
 	} {
 		f.Add(line)
