@@ -5,11 +5,15 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coder/websocket"
 )
 
 // systemPython is Debian's own interpreter, which has its python3-websockets;
@@ -331,5 +335,27 @@ func runTemplate(t *testing.T, h *home, file string) {
 	p.expect("stopping: the gateway at " + url + " refused the token")
 	if code := p.wait(patience); code != 1 {
 		t.Errorf("with a wrong token it ended with code %d", code)
+	}
+
+	// Whoever took the gateway's place gets no token.
+	heard := make(chan string, 16)
+	impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		if _, text, err := ws.Read(r.Context()); err == nil {
+			heard <- string(text)
+		}
+	}))
+	defer impostor.Close()
+	p = h.interpret(file, "TAP_GATEWAY_URL=ws"+strings.TrimPrefix(impostor.URL, "http"))
+	p.expect("is not the gateway of the token")
+	p.signal(syscall.SIGTERM)
+	p.wait(patience)
+	select {
+	case text := <-heard:
+		t.Errorf("the impostor heard %s", text)
+	default:
 	}
 }

@@ -6,6 +6,7 @@
 // It waits for the gateway and for a session, serves calls until the session
 // ends, and then waits for the next one. Ctrl-C or SIGTERM: it says goodbye. A
 // gateway that refuses its token ends it: the same one would be refused again.
+import { createHash, createHmac, randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -37,6 +38,7 @@ const tools = [
 
 // The environment says where the gateway is, else the gateway's own files do.
 // They are read anew for each connection: each gateway has a token of its own.
+// Without either no gateway runs: another user's may have the usual port.
 function discover() {
   const dir = join(process.env.COPILOT_HOME || join(homedir(), ".copilot"), "extensions", "tap");
   const read = (file) => {
@@ -48,8 +50,26 @@ function discover() {
   };
   const info = read("gateway.json");
   return {
-    url: process.env.TAP_GATEWAY_URL || (info && JSON.parse(info).url) || "ws://127.0.0.1:9400",
+    url: process.env.TAP_GATEWAY_URL || (info && JSON.parse(info).url),
     token: process.env.TAP_PROVIDER_TOKEN || read(".provider-token"),
+  };
+}
+
+// A gateway proves that it knows the token before it is sent that, at the address
+// that was dialled (docs/protocol.md, "Is it your gateway?").
+function question(token) {
+  const key = createHash("sha256").update(token).digest();
+  const id = createHash("sha256").update(key).digest("hex").slice(0, 16);
+  const nonce = randomBytes(16).toString("hex");
+  return {
+    header: `${id} ${nonce}`,
+    isAnsweredBy({ headers, socket }) {
+      const [proof, address] = (headers["tapgw-proof"] ?? "").split(" ");
+      const want = createHmac("sha256", key).update(`tapgw proof 1\n${nonce}\n${address}`).digest("hex");
+      const host = socket.remoteFamily === "IPv6" ? `[${socket.remoteAddress}]` : socket.remoteAddress;
+      const tunnel = process.env.TAP_GATEWAY_URL && process.env.TAP_PROVIDER_TOKEN; // the user's own
+      return proof === want && (tunnel || address === `${host}:${socket.remotePort}`);
+    },
   };
 }
 
@@ -58,15 +78,16 @@ let stopping = false;
 
 function connect() {
   const { url, token } = discover();
-  if (!token) {
-    setTimeout(connect, RETRY_MS); // no gateway has written one yet
+  if (!url || !token) {
+    setTimeout(connect, RETRY_MS); // no gateway has written them yet
     return;
   }
   const calls = new Map(); // id of a call in flight: its AbortController
   let bound = false;
   let refused = false;
 
-  const conn = new WebSocket(url);
+  const asked = question(token);
+  const conn = new WebSocket(url, { headers: { "Tapgw-Prove": asked.header } });
   ws = conn;
   const send = (message) => {
     if (conn.readyState === WebSocket.OPEN) conn.send(JSON.stringify(message));
@@ -99,6 +120,19 @@ function connect() {
     send({ type: "tool.result", id, ...result });
   };
 
+  conn.on("upgrade", (answer) => {
+    if (asked.isAnsweredBy(answer)) return;
+    console.error(`what answers at ${url} is not the gateway of the token`);
+    conn.terminate();
+  });
+  conn.on("unexpected-response", (request, answer) => {
+    if (answer.statusCode === 401) {
+      console.error("gateway: AUTH_FAILED: it does not know the token");
+      refused = true;
+    }
+    request.destroy();
+    conn.terminate();
+  });
   conn.on("open", () => send({ type: "auth", token }));
   conn.on("message", (raw) => {
     const msg = JSON.parse(raw);

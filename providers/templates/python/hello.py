@@ -9,8 +9,11 @@ gateway that refuses its token ends it: the same one would be refused again.
 """
 
 import asyncio
+import hashlib
+import hmac
 import json
 import os
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -54,7 +57,8 @@ def say(*words, to=sys.stdout):
 def discover():
     """Return the gateway's URL and a token: from the environment, else from the
     gateway's files. They are read anew for each connection, because each
-    gateway has a token of its own."""
+    gateway has a token of its own. Without either no gateway runs: another
+    user's may have the usual port."""
     home = Path(os.environ.get("COPILOT_HOME") or Path.home() / ".copilot")
 
     def read(name):
@@ -64,8 +68,30 @@ def discover():
             return ""
 
     info = read("gateway.json")
-    url = os.environ.get("TAP_GATEWAY_URL") or (json.loads(info)["url"] if info else "ws://127.0.0.1:9400")
+    url = os.environ.get("TAP_GATEWAY_URL") or (json.loads(info)["url"] if info else "")
     return url, os.environ.get("TAP_PROVIDER_TOKEN") or read(".provider-token")
+
+
+class Question:
+    """Asks a gateway to prove that it knows the token before it is sent that, at
+    the address that was dialled (docs/protocol.md, "Is it your gateway?")."""
+
+    def __init__(self, token):
+        self.key = hashlib.sha256(token.encode()).digest()
+        self.nonce = secrets.token_hex(16)
+        value = hashlib.sha256(self.key).hexdigest()[:16] + " " + self.nonce
+        modern = int(websockets.__version__.split(".")[0]) >= 14
+        self.options = {"additional_headers" if modern else "extra_headers": {"Tapgw-Prove": value}}
+
+    def is_answered_by(self, ws):
+        headers = ws.response.headers if hasattr(ws, "response") else ws.response_headers
+        proof, _, address = headers.get("Tapgw-Proof", "").partition(" ")
+        text = f"tapgw proof 1\n{self.nonce}\n{address}"
+        want = hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
+        host, port = ws.remote_address[:2]
+        dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        tunnel = os.environ.get("TAP_GATEWAY_URL") and os.environ.get("TAP_PROVIDER_TOKEN")  # the user's own
+        return hmac.compare_digest(proof, want) and (tunnel or address == dialled)
 
 
 class Connection:
@@ -150,25 +176,38 @@ class Connection:
         await self.ws.close()
 
 
+async def connect(url, token, stop):
+    """Serve one connection, and return whether the gateway refused the token."""
+    question = Question(token)
+    async with websockets.connect(url, max_size=MAX_FRAME, **question.options) as ws:
+        if not question.is_answered_by(ws):
+            say(f"what answers at {url} is not the gateway of the token", to=sys.stderr)
+            return False
+        conn = Connection(ws)
+        serving = asyncio.create_task(conn.serve(token))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set() and not serving.done():
+            await conn.goodbye("stopped")
+        stopped.cancel()
+        await serving
+        return conn.refused
+
+
 async def provide(stop):
     while not stop.is_set():
         url, token = discover()
-        conn = None
+        refused = False
         try:
-            if not token:
-                raise OSError("no gateway has written a token yet")
-            async with websockets.connect(url, max_size=MAX_FRAME) as ws:
-                conn = Connection(ws)
-                serving = asyncio.create_task(conn.serve(token))
-                stopped = asyncio.create_task(stop.wait())
-                await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
-                if stop.is_set() and not serving.done():
-                    await conn.goodbye("stopped")
-                stopped.cancel()
-                await serving
-        except (OSError, websockets.WebSocketException, asyncio.TimeoutError):
-            pass  # no gateway, or none any more
-        if conn and conn.refused and discover()[1] == token:  # else a new gateway has written its own
+            if url and token:  # else no gateway has written them yet
+                refused = await connect(url, token, stop)
+        except (OSError, websockets.WebSocketException, asyncio.TimeoutError) as err:
+            # No gateway, or none any more; 401 is a gateway that does not know the token.
+            status = getattr(err, "status_code", getattr(getattr(err, "response", None), "status_code", None))
+            if status == 401:
+                say("gateway: AUTH_FAILED: it does not know the token", to=sys.stderr)
+                refused = True
+        if refused and discover()[1] == token:  # else a new gateway has written its own
             sys.exit(f"stopping: the gateway at {url} refused the token; start this again with the right one")
         try:
             await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
