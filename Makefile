@@ -1,7 +1,7 @@
 # Every target is a script of a few lines in ci/, or one go command.
 
 .DEFAULT_GOAL := help
-.PHONY: build manuals runtime newest test test-short e2e bench fuzz soak lint demo clean help
+.PHONY: build manuals runtime newest test test-short held e2e bench fuzz soak lint demo clean help
 
 build: ## build bin/tapgw, bin/tapctl and bin/lsclient
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -21,6 +21,9 @@ test: ## install what the tests need, then run everything
 
 test-short: ## the tests that need neither npm nor a minute
 	go test -short -shuffle=on ./...
+
+held: runtime ## the tests beside strangers who hold the gateway's default port, in turn
+	@bash ci/held.sh
 
 e2e: runtime ## real runtime, real binaries, the documents' examples
 	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./internal/langserver/... ./cmd/lsclient ./test/...
