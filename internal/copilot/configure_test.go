@@ -13,7 +13,7 @@ func TestConfigure(t *testing.T) {
 	r := New(Options{Models: []string{"m"}, ProviderURL: "http://127.0.0.1:1/v1"})
 	t.Cleanup(func() { _ = r.Close(t.Context()) })
 	begin := func(model string) (*session, error) {
-		return r.newSession("0", gateway.StartRequest{CWD: t.TempDir(), Model: model})
+		return r.newSession(t.Context(), "0", gateway.StartRequest{CWD: t.TempDir(), Model: model})
 	}
 	before, err := begin("m")
 	if err != nil {

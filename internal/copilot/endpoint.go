@@ -30,12 +30,9 @@ func (o *Options) endpoint(profile configs.Profile, req gateway.StartRequest) (*
 	if e.URL == "" {
 		return nil, nil //nolint:nilnil // GitHub's
 	}
-	key, err := o.key(e)
+	key, err := o.keyFor(e, req)
 	if err != nil {
 		return nil, err
-	}
-	if req.ProviderURL != "" {
-		key = req.ProviderKey
 	}
 	headers, err := expand("provider.headers", e.Headers)
 	if err != nil {
@@ -107,14 +104,47 @@ func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error 
 		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "providerUrl: " + err.Error()}
 	}
 	switch {
-	case model == "" && len(offered) > 0:
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; provider_url has " + strings.Join(offered, ", ")}
 	case model == "":
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) name a model that it serves"}
+		return missingModel("name a model that it serves")
 	case len(offered) > 0 && !slices.Contains(offered, model):
 		return unknownModel(model, offered)
 	}
 	return nil
+}
+
+func missingModel(what string) error {
+	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) " + what}
+}
+
+// onlyModel is the model of a session that was given none: the only one that its endpoint
+// is there for, by the config or by the endpoint's own list. GitHub chooses one itself.
+func (o *Options) onlyModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
+	e := p.Provider
+	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // which is said later
+		return p.Model, nil
+	}
+	ids := e.Models
+	if len(ids) == 0 {
+		key, err := o.keyFor(e, req)
+		if err != nil {
+			return "", err
+		}
+		if ids, err = o.listed(ctx, e, key); err != nil {
+			return "", missingModel(fmt.Sprintf("name a model that it serves: its list can't be read: %v", err))
+		}
+	}
+	if len(ids) != 1 {
+		return "", missingModel("name one of those that it has: " + cmp.Or(strings.Join(ids, ", "), "its list has none"))
+	}
+	return ids[0], nil
+}
+
+// keyFor is the key of the endpoint of a request, which brings its own with its own URL.
+func (o *Options) keyFor(e configs.Endpoint, req gateway.StartRequest) (string, error) {
+	if req.ProviderURL != "" {
+		return req.ProviderKey, nil
+	}
+	return o.key(e)
 }
 
 func checkURL(s string) error {
@@ -133,8 +163,11 @@ func checkURL(s string) error {
 func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gateway.Model, error) {
 	ids := e.Models
 	if len(ids) == 0 {
-		var err error
-		if ids, err = o.listed(ctx, e); err != nil {
+		key, err := o.key(e)
+		if err != nil {
+			return nil, err
+		}
+		if ids, err = o.listed(ctx, e, key); err != nil {
 			return nil, fault(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
 		}
 	}
@@ -146,13 +179,9 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gat
 }
 
 // listed asks an endpoint what models it has, on the wire of its kind.
-func (o *Options) listed(ctx context.Context, e configs.Endpoint) ([]string, error) {
+func (o *Options) listed(ctx context.Context, e configs.Endpoint, key string) ([]string, error) {
 	if e.Kind == configs.EndpointAzure {
 		return nil, errors.New("azure lists no deployments")
-	}
-	key, err := o.key(e)
-	if err != nil {
-		return nil, err
 	}
 	headers, err := expand("provider.headers", e.Headers)
 	if err != nil {

@@ -52,8 +52,8 @@ func TestBadRequests(t *testing.T) {
 		req  gateway.StartRequest
 		want string
 	}{
-		"no model":       {Options{ProviderURL: "http://127.0.0.1:1/v1"}, gateway.StartRequest{}, "model: missing; with a model endpoint of one's own"},
-		"no model, list": {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}, gateway.StartRequest{}, "model: missing; provider_url has a, b"},
+		"no model":       {Options{ProviderURL: "http://127.0.0.1:1/v1"}, gateway.StartRequest{}, "model: missing; with a model endpoint of one's own (provider_url) name a model that it serves: its list can't be read: "},
+		"no model, list": {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}, gateway.StartRequest{}, "name one of those that it has: a, b"},
 		"unknown model":  {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}, gateway.StartRequest{Model: "c"}, `model: there is no model "c"; there are a, b`},
 		"no URL":         {Options{}, gateway.StartRequest{ProviderURL: "localhost:1234", Model: "m"}, `providerUrl: "localhost:1234" is not an http or https URL`},
 		"secret in URL":  {Options{}, gateway.StartRequest{ProviderURL: "ftp://me:secret@host/", Model: "m"}, "is not an http or https URL"},
@@ -70,6 +70,44 @@ func TestBadRequests(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "secret") {
 				t.Errorf("a password in %v", err)
 			}
+			if err := r.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOnlyModel: with one model there is nothing to name.
+func TestOnlyModel(t *testing.T) {
+	model, err := scriptmodel.Start("127.0.0.1:0", scriptmodel.Calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	several := Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}
+	for name, tt := range map[string]struct {
+		o    Options
+		req  gateway.StartRequest
+		want string
+	}{
+		"of the config":        {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"}}, gateway.StartRequest{}, "a"},
+		"of the list":          {Options{ProviderURL: model.URL}, gateway.StartRequest{}, scriptmodel.ModelID},
+		"of the request's own": {several, gateway.StartRequest{ProviderURL: model.URL}, scriptmodel.ModelID},
+		"named":                {several, gateway.StartRequest{Model: "b"}, "b"},
+		"named, not asked for": {Options{ProviderURL: "http://127.0.0.1:1/v1"}, gateway.StartRequest{Model: "c"}, "c"},
+		"GitHub's":             {Options{}, gateway.StartRequest{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(tt.o)
+			tt.req.CWD = t.TempDir()
+			s, err := r.newSession(t.Context(), "0", tt.req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := s.chosenModel(); got != tt.want || s.spec("").Model != tt.want {
+				t.Errorf("model %q", got)
+			}
+			s.end()
 			if err := r.Close(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -252,7 +252,7 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	if err != nil {
 		return err
 	}
-	s, err := r.newSession(id, start)
+	s, err := r.newSession(ctx, id, start)
 	if err != nil {
 		return err
 	}

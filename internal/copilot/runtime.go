@@ -147,7 +147,7 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 	if err != nil {
 		return fault(fmt.Errorf("making a session id: %w", err))
 	}
-	s, err := r.newSession(id.String(), req)
+	s, err := r.newSession(ctx, id.String(), req)
 	if err != nil {
 		return err
 	}

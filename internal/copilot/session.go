@@ -128,10 +128,13 @@ func (s *session) info() gateway.HostInfo {
 func (s *session) replaced() bool { return s.fixed.SystemMessage.Mode == configs.SystemReplace }
 
 // newSession checks a request and makes a session of it, in no process yet.
-func (r *Runtime) newSession(id string, req gateway.StartRequest) (*session, error) {
+func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
 	o := r.live.Load()
 	profile, err := o.chosen(req)
 	if err != nil {
+		return nil, err
+	}
+	if profile.Model, err = o.onlyModel(ctx, profile, req); err != nil {
 		return nil, err
 	}
 	provider, err := o.endpoint(profile, req)
