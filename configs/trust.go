@@ -138,6 +138,9 @@ func realDir(dir string) (string, error) {
 		return "", fmt.Errorf("finding %s: %w", dir, err)
 	}
 	path, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no directory %s", abs)
+	}
 	if err != nil {
 		return "", fmt.Errorf("finding the directory: %w", err)
 	}

@@ -308,7 +308,7 @@ func worded(err error) error {
 		}
 		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
 	case errors.As(err, &unknown):
-		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() + " (see lsclient models)", Err: err}
+		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() + "; lsclient models lists them", Err: err}
 	case errors.Is(err, langserver.ErrCancelled) && errors.Is(err, context.DeadlineExceeded):
 		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Message: "the turn took longer than --timeout allows", Err: err}
 	case errors.Is(err, langserver.ErrCancelled):

@@ -144,7 +144,7 @@ func checkTools(k *call) error {
 func callTool(k *call) error {
 	name := k.Args().First()
 	if name == "" {
-		return cli.Usage("tools call: needs the name of a tool (see lsclient tools)")
+		return cli.Usage("tools call: needs the name of a tool: lsclient tools lists them")
 	}
 	text, err := cli.Text(k.Context, k.String("args"))
 	if err != nil {
@@ -162,7 +162,7 @@ func callTool(k *call) error {
 	t := find(all, name)
 	if t == nil {
 		k.tellFaults(faults)
-		return cli.NotFound("there is no tool %q (see lsclient tools)", name)
+		return cli.NotFound("there is no tool %q: lsclient tools lists them", name)
 	}
 	env := k.env(policy)
 	begin := time.Now()

@@ -160,7 +160,7 @@ func providerFiles() string { return filepath.Join(configs.UserDir(), "providers
 func providerName(k *call) (string, error) {
 	name := k.Args().First()
 	if name == "" {
-		return "", cli.Usage("providers %s: needs the name of a provider (see tapctl providers)", k.Command.Name)
+		return "", cli.Usage("providers %s: needs the name of a provider: tapctl providers lists them", k.Command.Name)
 	}
 	return name, nil
 }

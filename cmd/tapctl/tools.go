@@ -91,7 +91,7 @@ func listTools(k *call) error {
 func callTool(k *call) error {
 	name := k.Args().First()
 	if name == "" {
-		return cli.Usage("tools call: needs the name of a tool (see tapctl tools)")
+		return cli.Usage("tools call: needs the name of a tool: tapctl tools lists them")
 	}
 	text, err := cli.Text(k.Context, k.String("args"))
 	if err != nil {
@@ -113,7 +113,7 @@ func callTool(k *call) error {
 			return err
 		}
 		// No such tool: shown as a call all the same.
-		r, exit = client.CallResult{Error: e.Message, ErrorCode: e.Code}, e.Exit
+		r, exit = client.CallResult{Error: e.Message + ": tapctl tools lists them", ErrorCode: e.Code}, e.Exit
 	}
 	if k.out.JSON {
 		if err := k.out.Document(r); err != nil || r.ErrorCode == "" {

@@ -234,7 +234,7 @@ func (d *doctor) checkGateway(ctx context.Context) cli.Result {
 	}
 	if held, _ := d.state.locked(); held {
 		pid := proc.LockHolder(d.state.lock())
-		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: kill %d, then tapgw serve", pid), "process %d runs but does not answer", pid)
+		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: tapgw stop, or kill -9 %d; then start it again", pid), "process %d runs but does not answer", pid)
 	}
 	addr := d.config.Listen
 	if err := server.CanListen(addr); err != nil {

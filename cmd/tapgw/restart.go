@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -54,6 +56,9 @@ func (d stateDir) restart(ctx context.Context, out *cli.Output) (gatewayInfo, er
 		return g, err
 	}
 	if len(g.Args) > 0 {
+		if err := startable(g.Args); err != nil {
+			return g, fmt.Errorf("%w; the gateway of process %d runs on", err, g.PID)
+		}
 		if _, err := d.stop(ctx, out); err != nil {
 			return g, err
 		}
@@ -77,6 +82,25 @@ func (d stateDir) restart(ctx context.Context, out *cli.Output) (gatewayInfo, er
 		err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
 	}
 	return next, err
+}
+
+// startable says what keeps a gateway with these arguments, which are tapgw ensure's,
+// from reading its config files.
+func startable(args []string) error {
+	var dir, named string
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--workdir="); ok {
+			dir = value
+		} else if value, ok := strings.CutPrefix(arg, "--config="); ok {
+			named = value
+		}
+	}
+	files, err := configs.Find(dir, named)
+	if err != nil {
+		return err
+	}
+	_, err = files.Load()
+	return err
 }
 
 // runningService is the manager that runs a process as our service, nil if none does.

@@ -86,9 +86,11 @@ func serve(c *ucli.Context) error {
 		return err
 	}
 	o.log.Info("gateway ready", "url", d.info.URL, "pid", d.info.PID, "version", d.info.Version)
-	if err := announce(cli.Out(c), d.info); err != nil {
-		d.stop()
-		return err
+	if !c.Bool("on-demand") { // then it prints into its log
+		if err := announce(cli.Out(c), d.info); err != nil {
+			d.stop()
+			return err
+		}
 	}
 	manager.tell(notifyReady, "STATUS=listening at "+d.info.URL)
 	ctx, cancel := context.WithCancel(context.Background())

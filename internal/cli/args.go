@@ -172,7 +172,7 @@ func (w *words) check(app *ucli.App) error {
 		return Usage("unknown command %q for %q%s", w.args[0], w.name(app), didYouMean(w.args[0], names))
 	}
 	if c := w.command(); !w.help && (c == nil || c.ArgsUsage == "") {
-		return Usage("%s: takes no arguments, got %q", w.name(app), w.args[0])
+		return Usage("%s: takes no arguments, got %q", strings.TrimPrefix(w.name(app), app.Name+" "), w.args[0])
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func TestWrongUsageIsOneLineThatHelps(t *testing.T) {
 		{"sesions", `tap: unknown command "sesions" for "tap"; did you mean sessions? (see tap --help)`},
 		{"sessions stat", `tap: unknown command "stat" for "tap sessions"; did you mean start? (see tap sessions --help)`},
 		{"frobnicate", `tap: unknown command "frobnicate" for "tap" (see tap --help)`},
-		{"sessions start now", `tap: tap sessions start: takes no arguments, got "now" (see tap sessions start --help)`},
+		{"sessions start now", `tap: sessions start: takes no arguments, got "now" (see tap sessions start --help)`},
 		{"push hi --level", `tap: flag --level: needs a value (see tap push --help)`},
 		{"push hi --level --prompt", `tap: flag --level: needs a value, found the flag --prompt (write --level=--prompt if that is the value) (see tap push --help)`},
 		{"push hi --prompt=maybe", `tap: flag --prompt: takes no value but true or false, got "maybe" (see tap push --help)`},

@@ -51,7 +51,7 @@ func Workdir(c *ucli.Context) (string, error) {
 // MaxArgs refuses arguments past the nth.
 func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
-		return Usage("%s: unexpected argument %q (quote a text of several words)", c.Command.HelpName, c.Args().Get(n))
+		return Usage("%s: unexpected argument %q (quote a text of several words)", strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), c.Args().Get(n))
 	}
 	return nil
 }

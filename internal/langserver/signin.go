@@ -74,7 +74,7 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 // flow words an error of the device flow.
 func flow(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == codeDeviceFlow {
-		return fmt.Errorf("signing in: %w", e)
+		return fmt.Errorf("signing in: %w; check network and proxy (HTTPS_PROXY)", e)
 	}
 	return err
 }

@@ -29,7 +29,7 @@ type Supervisor interface {
 }
 
 func noSupervisor(name string) error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q", name)}
+	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)}
 }
 
 // stopProvider stops what a file names, else closes the connections of the name.
@@ -44,7 +44,7 @@ func (a *api) stopProvider(w http.ResponseWriter, r *http.Request) error {
 	}
 	n := a.gateway.StopProvider(name)
 	if n == 0 {
-		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected", name)}
+		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected: tapctl providers lists those that are", name)}
 	}
 	return apiAnswer(w, http.StatusOK, map[string]int{"stopped": n})
 }

@@ -187,7 +187,7 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 		{"GET " + at + "/log?follow=maybe", "", 400, "INVALID_JSON", `follow: must be 0 or 1, not "maybe"`},
 		{"GET /tools?session=none", "", 404, "INVALID_SESSION", `session: "none" does not exist`},
 		{"GET /models", "", 400, "INVALID_JSON", `host: "copilot" is not one of [local]`},
-		{"POST /providers/none/stop", "", 404, "NOT_FOUND", `provider "none" is not connected`},
+		{"POST /providers/none/stop", "", 404, "NOT_FOUND", `provider "none" is not connected: tapctl providers lists those that are`},
 	} {
 		method, path, _ := strings.Cut(tc.line, " ")
 		status, body := f.ask(method, path, tc.body)

@@ -12,7 +12,7 @@ import (
 )
 
 func unknown(name string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q", name)}
+	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)}
 }
 
 // Stop ends what runs of a provider, until Start or Restart, and returns how many
@@ -42,7 +42,7 @@ func (s *Supervisor) steer(verb, name string) (n int, err error) {
 		}
 		if file == "" {
 			if n = s.o.Gateway.StopProvider(name); n == 0 {
-				err = &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected", name)}
+				err = &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected: tapctl providers lists those that are", name)}
 			}
 			return
 		}
