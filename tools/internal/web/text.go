@@ -65,6 +65,12 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 		}
 		return converter.RenderTryNext
 	}, converter.PriorityEarly)
+	conv.Register.UnEscaper(func(text []byte, at int) int {
+		if ctx.Err() != nil || farLink(text[at:]) {
+			return 1 // a backslash too many
+		}
+		return -1
+	}, converter.PriorityEarly)
 	domain := converter.WithDomain(p.URL)
 	if links(doc)*len(p.URL) > maxText { // each would begin with it
 		domain = converter.WithDomain("")
@@ -78,6 +84,13 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 	}
 	c.Text = strings.ToValidUTF8(string(text), "")
 	return c, nil
+}
+
+// farLink reports whether a text begins with a bracket of which the end is far: to
+// look for it takes a line of brackets the square of its length.
+func farLink(text []byte) bool {
+	const near = 1000
+	return text[0] == '[' && len(text) > near && bytes.IndexByte(text[:near], ']') < 0 && bytes.IndexByte(text[:near], '\n') < 0
 }
 
 // section is a part of a text, from one heading to the next, or a piece of a long
