@@ -13,11 +13,16 @@ import (
 	"strings"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"tapgw/internal/lazyregexp"
 )
 
 // maxLength bounds the URLs that are read, in bytes: more than most servers take. The
 // time that the parser takes grows with the square of it.
 const maxLength = 8 << 10
+
+// parameter is what some servers leave out of a segment of a path.
+var parameter = lazyregexp.New(`[;\x00][^/\\]*`)
 
 // maxLayers is how many layers of percent-encoding a denial looks through.
 const maxLayers = 5
@@ -168,8 +173,10 @@ func (p Pattern) Denies(u URL) bool {
 	at := u.Path
 	for range maxLayers {
 		// With and without .. counted: servers differ.
-		if under(p.path, at) || strings.HasPrefix(strings.TrimLeft(at, "/")+"/", p.path+"/") {
-			return true
+		for _, at := range []string{at, parameter.ReplaceAllString(at, "")} {
+			if under(p.path, at) || strings.HasPrefix(strings.TrimLeft(at, "/")+"/", p.path+"/") {
+				return true
+			}
 		}
 		at = decoded(at)
 	}

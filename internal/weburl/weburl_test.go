@@ -81,6 +81,10 @@ func TestPatterns(t *testing.T) {
 		{"a.example/b", "https://a.example//b", false, true},
 		{"a.example/b", "https://a.example/b%2f..", false, true},
 		{"a.example/b", "https://a.example/b/..;/c", false, true},
+		{"a.example/b", "https://a.example/b;x=1/c", false, true},
+		{"a.example/b", "https://a.example/b%3bx/c", false, true},
+		{"a.example/b", "https://a.example/x/..;y/b", false, true},
+		{"a.example/b", "https://a.example/b%00", false, true},
 		{"a.example/a b", "https://a.example/a%20b/", false, false}, // no pattern
 	} {
 		p, err := ParsePattern(tt.pattern)
