@@ -27,7 +27,27 @@ var places = []place{
 	{".gitmodules", "git fetches what it names"},
 	{".githooks", "git runs its hooks"},
 	{".husky", "git runs its hooks"},
+	{".pre-commit-config.yaml", "git's hooks run what it names"},
+	{"lefthook.*", "git's hooks run what it names"},
+	{"lefthook-local.*", "git's hooks run what it names"},
+	{".lefthook*", "git's hooks run what it names"},
+	{".gitconfig", "git runs what it names"},
+	{".config/git", "git runs what its configuration and hooks name"},
+	{".npmrc", "npm runs what it names"},
+	{".yarnrc*", "yarn runs what it names"},
+	{".yarn", "yarn runs it"},
+	{".pnpmfile*", "pnpm runs it"},
+	{".cargo/config*", "cargo and editors run what it names"},
+	{".bashrc", "shells run it"},
+	{".bash_*", "shells run it"},
+	{".profile", "shells run it"},
+	{".zshrc", "shells run it"},
+	{".zshenv", "shells run it"},
+	{".zprofile", "shells run it"},
+	{".zlog*", "shells run it"},
+	{".ssh", "ssh runs what its files name, and lets in whom they name"},
 	{".github/hooks", "Copilot runs its hooks"},
+	{".github/extensions", "Copilot runs its extensions"},
 	{".github/copilot", "Copilot starts what its settings name"},
 	{".github/mcp.json", "Copilot starts what it names"},
 	{".copilot", "Copilot starts what its settings name"},
@@ -47,12 +67,18 @@ var places = []place{
 	{".vscode/launch.json", "editors run what it names"},
 	{".vscode/settings.json", "editors run what it names"},
 	{".vscode/mcp.json", "editors start what it names"},
+	{".vscode/c_cpp_properties.json", "editors run the compiler that it names"},
 	{".vscode/extensions.json", "editors install what it names"},
 	{"*.code-workspace", "editors run its tasks"},
 	{".idea", "editors run its tasks"},
 	{".vs", "editors run its tasks"},
 	{".zed", "editors run its tasks"},
 	{".fleet", "editors run its tasks"},
+	{".helix", "editors start what its settings name"},
+	{".windsurf", "editors run what its settings name"},
+	{".kiro", "editors run what its settings name"},
+	{".opencode", "agents run what its settings name"},
+	{"opencode.json*", "agents start what it names"},
 	{".devcontainer", "editors run what it names"},
 	{".devcontainer.json", "editors run what it names"},
 	{".exrc", "editors run its commands"},
@@ -62,7 +88,7 @@ var places = []place{
 	{".dir-locals*", "editors run its code"},
 	{".envrc", "shells run it"},
 	{".mise*", "shells run what it names"},
-	{"mise.toml", "shells run what it names"},
+	{"mise.*", "shells run what it names"},
 	{".tool-versions", "version managers run what it names"},
 }
 
@@ -84,6 +110,9 @@ func Why(path string, dirs ...string) string {
 		if why := named(way); why != "" {
 			return why
 		}
+		if why := inRepository(way); why != "" {
+			return why
+		}
 		for _, dir := range dirs {
 			if within(way, dir) {
 				return "it lies in " + dir + ": what lies there is run"
@@ -102,6 +131,27 @@ func named(path string) string {
 			if fits(parts[i:i+len(want)], want) {
 				return "it is or lies in " + p.name + ": " + p.what
 			}
+		}
+	}
+	return ""
+}
+
+// inRepository says why a clean path is protected by what lies beside it: git takes
+// each directory for a repository in which it finds a HEAD and the rest, by whatever
+// name, such as that which a .git file names. A file named HEAD makes one of others.
+func inRepository(path string) string {
+	if strings.EqualFold(filepath.Base(path), "HEAD") {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return "git takes a directory with a HEAD for a repository, and runs what its configuration names"
+		}
+	}
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		has := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+		if has("HEAD") && (has("objects") || has("commondir")) {
+			return "it lies in " + dir + ", a repository of git: git runs what its configuration and hooks name"
+		}
+		if has(".git") {
+			return "" // a tree of files, which may stand in its repository
 		}
 	}
 	return ""
@@ -134,10 +184,10 @@ func plain(path string) string {
 			return -1 // HFS+ ignores them
 		}
 		return r
-	}, strings.ToLower(path))
+	}, strings.ReplaceAll(strings.ToLower(path), "ſ", "s"))
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		part, _, _ = strings.Cut(part, "::") // NTFS: a stream of the file
+		part, _, _ = strings.Cut(part, ":") // NTFS: a stream of the file
 		if part = strings.TrimRight(part, ". "); part == "git~1" {
 			part = ".git"
 		}
