@@ -19,7 +19,7 @@ func pushCommand() *ucli.Command {
 		Name:      "push",
 		Usage:     "push an event, or a prompt, into a session",
 		ArgsUsage: "TEXT|-",
-		Description: `keep stores the event, surface shows it in the timeline too, inject gives it to
+		Description: `keep stores the event (where no session is there, for the next one), surface shows it in the timeline too, inject gives it to
 the session as a prompt. With --wait the exit code tells what came of it: 0 when
 the turn that it started has ended, 5 when it started none.
 
@@ -60,7 +60,7 @@ func push(k *call) error {
 		return cli.Usage("flag --lines: reads stdin; give - as the text")
 	}
 	id, err := k.session(k.String("session"))
-	if err != nil {
+	if err != nil && !k.keeps(level, err) {
 		return err
 	}
 	p := client.Push{Provider: k.String("provider"), Stream: k.String("stream"), Level: level, Wait: k.Bool("wait")}
@@ -74,7 +74,7 @@ func push(k *call) error {
 	if strings.TrimSpace(text) == "" {
 		return cli.Usage("push: the text is empty")
 	}
-	r, err := k.gw.Push(k.ctx, id, k.carrying(p, text))
+	r, err := k.push(id, k.carrying(p, text))
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,19 @@ func push(k *call) error {
 		return err
 	}
 	return k.verdict(p, r)
+}
+
+// keeps reports whether an event waits for the next session, where there is none.
+func (k *call) keeps(level string, err error) bool {
+	return cli.AsError(err).Exit == cli.ExitNotFound && k.String("session") == "" && level == "keep" && !k.Bool("prompt") && !k.Bool("wait")
+}
+
+// push pushes to a session; "" is the next one.
+func (k *call) push(id string, p client.Push) (client.Receipt, error) {
+	if id == "" {
+		return k.gw.Keep(k.ctx, p)
+	}
+	return k.gw.Push(k.ctx, id, p)
 }
 
 // carrying puts the text into the push as an event or a prompt.
@@ -161,7 +174,7 @@ const (
 // slowed down and loses nothing.
 func (k *call) pushPatiently(id string, p client.Push) (client.Receipt, error) {
 	for tries := 0; ; tries++ {
-		r, err := k.gw.Push(k.ctx, id, p)
+		r, err := k.push(id, p)
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "RATE_LIMITED" || tries == pushRetries {
 			return r, err
 		}

@@ -245,6 +245,17 @@ func (c *Client) Push(ctx context.Context, id string, p Push) (Receipt, error) {
 	return r, err
 }
 
+// Keep keeps an event of level keep for the next session, while there is none.
+func (c *Client) Keep(ctx context.Context, p Push) (Receipt, error) {
+	var r Receipt
+	err := c.do(ctx, http.MethodPost, "/push", nil, struct {
+		Provider string `json:"provider,omitempty"`
+		Stream   string `json:"stream,omitempty"`
+		Event    string `json:"event"`
+	}{p.Provider, p.Stream, p.Event}, &r)
+	return r, err
+}
+
 // History returns entries of streams, newest first.
 func (c *Client) History(ctx context.Context, id string, q HistoryQuery) ([]Event, error) {
 	return get[[]Event](ctx, c, sessionPath(id, "history"), q.values())

@@ -70,6 +70,7 @@ type Gateway struct {
 	tokens     map[tokenKey]*identity
 	memories   map[tokenKey]*memory
 	limits     limits
+	kept       keptEvents
 	draining   bool
 
 	changed chan struct{} // holds one
@@ -145,9 +146,12 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		c.unlisted = c.unlisted || c.is(unbound)
 	}
 	waiting := g.announce()
+	kept := g.kept
+	g.kept = keptEvents{}
 	g.mu.Unlock()
 	flush(waiting)
 	s.note(LogInfo, sourceGateway, "session started")
+	s.inherit(kept)
 	s.beginHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
 	return s, nil

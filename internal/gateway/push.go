@@ -150,7 +150,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 		return Receipt{}, err
 	}
 	if !protocol.ValidName(from) {
-		return Receipt{}, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from))
+		return Receipt{}, badPusher(from)
 	}
 	from = protocol.NormalName(from)
 	settled := make(chan Receipt, 1)
@@ -182,6 +182,10 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 		return r, nil
 	}
 	return r, s.awaitTurn(ctx, r.turn)
+}
+
+func badPusher(from string) *protocol.Error {
+	return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from))
 }
 
 // injectGrace is how long a push to an idle session waits to learn that it was

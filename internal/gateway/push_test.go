@@ -142,3 +142,48 @@ func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 		x.injects(1, FateSurfaced)
 	})
 }
+
+// Events that come while no session is there wait for the next one: the newest, as
+// they came, and it says how many are lost. They are for one session only.
+func TestEventsWaitForASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		defer g.Drain(context.Background())
+		begun := time.Now()
+		for i := range maxKept + 5 {
+			r, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
+			if err != nil || r.Fate != FateStored || !strings.Contains(r.Reason, "kept for the next one") {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		}
+		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"}, {Level: protocol.LevelKeep, Prompt: "p"}} {
+			if _, err := g.Keep("ci", m); err == nil {
+				t.Errorf("keeps %+v", m)
+			}
+		}
+		time.Sleep(time.Hour)
+		first, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := g.Register(SessionSpec{ID: "s2", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := first.History(nil, 0, time.Time{})
+		if len(rows) != maxKept || rows[0].Event != fmt.Sprint(maxKept+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(begun) || string(rows[0].Metadata) != `{"n":1}` {
+			t.Errorf("%d rows, the newest %+v", len(rows), rows[0])
+		}
+		if n := len(second.History(nil, 0, time.Time{})); n != 0 {
+			t.Errorf("another session has %d", n)
+		}
+		lines, _ := first.Timeline(0)
+		if got, want := lines[1].Message, "100 events that came while there was no session are in its streams; 5 more are lost, which did not fit"; got != want {
+			t.Errorf("the timeline says %q", got)
+		}
+		// With a session there it is pushed to that.
+		if _, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil || len(second.History(nil, 0, time.Time{})) != 1 {
+			t.Error(err)
+		}
+	})
+}

@@ -93,6 +93,7 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /sessions/{id}/live":               a.session(a.live),
 		"GET /sessions/{id}/usage":              a.session(a.usage),
 		"POST /sessions/{id}/push":              a.session(a.push),
+		"POST /push":                            a.keep,
 		"GET /sessions/{id}/history":            a.session(a.history),
 		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
 		"POST /sessions/{id}/model":             a.session(a.setModel),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -120,6 +121,29 @@ func (a *api) rename(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 		return err
 	}
 	return apiAnswer(w, http.StatusOK, struct{}{})
+}
+
+// keep is push for the next session, while there is none.
+func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Provider string       `json:"provider"`
+		Stream   string       `json:"stream"`
+		Event    string       `json:"event"`
+		Metadata protocol.Raw `json:"metadata"`
+	}
+	if err := apiBody(w, r, &body); err != nil {
+		return err
+	}
+	m := &protocol.Push{Stream: cmp.Or(body.Stream, apiPusher), Event: body.Event, Level: protocol.LevelKeep, Metadata: body.Metadata}
+	if err := protocol.Validate(m); err != nil {
+		err.Message = strings.TrimPrefix(err.Message, "push.")
+		return err
+	}
+	receipt, err := a.gateway.Keep(cmp.Or(body.Provider, apiPusher), m)
+	if err != nil {
+		return err
+	}
+	return apiAnswer(w, http.StatusOK, receipt)
 }
 
 func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {

@@ -146,6 +146,8 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/events", values: "?last=-1", status: 400},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","metadata":{"a":1}}`, status: 200},
 	{op: "POST /api/v1/sessions/{id}/push", body: `{"event":"x","level":"loud"}`, status: 400},
+	{op: "POST /api/v1/push", body: `{"event":"x","stream":"s","provider":"p","metadata":{"a":1}}`, status: 200},
+	{op: "POST /api/v1/push", body: `{"stream":"s"}`, status: 400},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?stream=builds@ci&last=3", status: 200},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?follow=true&last=0", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?since=noon", status: 400},

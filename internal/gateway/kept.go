@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// What is kept for the next session at most, while there is none: the newest.
+const (
+	maxKept      = 100
+	maxKeptBytes = 1 << 20
+)
+
+// keptEvents are events that came while there was no session. Guarded by Gateway.mu.
+type keptEvents struct {
+	events []keptEvent
+	bytes  int
+	lost   int // older ones that made room
+}
+
+type keptEvent struct {
+	spelling string // of the stream
+	row      HistoryRow
+}
+
+// Keep stores an event for the next session, while there is none; else it is pushed
+// to the foreground one. Level must be keep, without a prompt: nobody is there to be
+// shown or asked anything. The error is that of [Session.Push], or INVALID_SESSION.
+func (g *Gateway) Keep(from string, m *protocol.Push) (Receipt, error) {
+	if err := protocol.Validate(m); err != nil {
+		return Receipt{}, err
+	}
+	if !protocol.ValidName(from) {
+		return Receipt{}, badPusher(from)
+	}
+	from = protocol.NormalName(from)
+	g.mu.Lock()
+	if s := g.current(); s != nil {
+		g.mu.Unlock()
+		r, err := s.take(pushedBy{id: from, name: from, person: true}, m, func(Receipt) {})
+		if err != nil {
+			return r, err
+		}
+		return r, nil
+	}
+	defer g.mu.Unlock()
+	if m.Level != protocol.LevelKeep || m.Prompt != "" {
+		return Receipt{}, faultf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
+	}
+	if g.draining {
+		return Receipt{}, faultf(protocol.CodeInvalidState, "the gateway is shutting down")
+	}
+	e := keptEvent{spelling: cmp.Or(m.Stream, from)}
+	e.row = HistoryRow{Stream: protocol.NormalName(e.spelling), Provider: from, TS: time.Now().UTC(), Event: m.Event, Level: m.Level}
+	if m.Metadata.Kind() == '{' {
+		e.row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
+	}
+	k := &g.kept
+	k.events = append(k.events, e)
+	k.bytes += rowSize(&e.row)
+	for len(k.events) > 1 && (len(k.events) > maxKept || k.bytes > maxKeptBytes) {
+		k.bytes -= rowSize(&k.events[0].row)
+		k.events = slices.Delete(k.events, 0, 1)
+		k.lost++
+	}
+	return Receipt{Fate: FateStored, Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(k.events))}, nil
+}
+
+// inherit gives a new session what was kept for it.
+func (s *Session) inherit(k keptEvents) {
+	if len(k.events) == 0 {
+		return
+	}
+	s.mu.Lock()
+	lost := k.lost
+	for _, e := range k.events {
+		key := streamKey{e.row.Stream, e.row.Provider}
+		if s.room("stream", key, e.spelling) != nil {
+			lost++
+			continue
+		}
+		s.store(key, e.spelling, e.row)
+	}
+	s.mu.Unlock()
+	text := "1 event that came while there was no session is in its streams"
+	if n := len(k.events) - (lost - k.lost); n != 1 {
+		text = fmt.Sprintf("%d events that came while there was no session are in its streams", n)
+	}
+	if lost > 0 {
+		text += fmt.Sprintf("; %d more are lost, which did not fit", lost)
+	}
+	s.note(LogInfo, sourceGateway, text)
+}
