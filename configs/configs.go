@@ -52,6 +52,8 @@ type Config struct {
 	TLSKey   string   //
 	Hosts    []string // names that a Host header may have besides loopback ones
 	LogLevel string   // debug, info, warn or error
+	// MaxConnections is how many providers may be connected.
+	MaxConnections int
 	// InjectQuiet: a provider that injects nothing for so long may inject again
 	// without a word from the user.
 	InjectQuiet time.Duration
@@ -91,10 +93,11 @@ type Copilot struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Listen:      "127.0.0.1:9400",
-		LogLevel:    "info",
-		InjectQuiet: 10 * time.Minute,
-		API:         API{Auth: AuthToken},
+		Listen:         "127.0.0.1:9400",
+		LogLevel:       "info",
+		MaxConnections: 50,
+		InjectQuiet:    10 * time.Minute,
+		API:            API{Auth: AuthToken},
 		Copilot: Copilot{
 			ProviderKeyEnv: "TAP_MODEL_KEY",
 			MaxRounds:      200,
@@ -207,6 +210,7 @@ func (c *Config) read(root *table) {
 	root.str("tls_key", &c.TLSKey, nil)
 	root.strs("hosts", &c.Hosts, isHost)
 	root.str("log_level", &c.LogLevel, oneOf("debug", "info", "warn", "error"))
+	root.integer("max_connections", &c.MaxConnections, 1, 10_000)
 	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
@@ -219,6 +223,7 @@ func (c *Config) read(root *table) {
 // own takes from another configuration what is the user's alone to set.
 func (c *Config) own(from Config) {
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
+	c.MaxConnections = from.MaxConnections
 	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
 	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
 	c.Copilot.Profile.own(from.Copilot.Profile)
@@ -237,6 +242,7 @@ func (c *Config) guard(root *table) {
 		{"tls_cert", c.TLSCert != d.TLSCert},
 		{"tls_key", c.TLSKey != d.TLSKey},
 		{"hosts", len(c.Hosts) > 0},
+		{"max_connections", c.MaxConnections != d.MaxConnections},
 		{"api.auth", c.API != d.API},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},

@@ -81,6 +81,7 @@ tls_cert = "c.pem"
 tls_key = "k.pem"
 hosts = ["gateway.example", "10.0.0.1"]
 log_level = "debug"
+max_connections = 7
 inject_quiet = "1h"
 api.auth = "token"
 copilot.cli = "./copilot"
@@ -115,7 +116,7 @@ hook = "allow"
 	profile.Provider.URL, profile.Provider.KeyEnv, profile.Provider.Models = "http://127.0.0.1:1/v1", "MY_KEY", []string{"a", "b/c"}
 	want := Config{
 		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
-		Hosts: []string{"gateway.example", "10.0.0.1"}, LogLevel: "debug", InjectQuiet: time.Hour, API: API{Auth: "token"},
+		Hosts: []string{"gateway.example", "10.0.0.1"}, LogLevel: "debug", MaxConnections: 7, InjectQuiet: time.Hour, API: API{Auth: "token"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,

@@ -163,11 +163,12 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 	})
 	d.settings = d.followed(o)
 	d.server = server.New(server.Options{
-		Gateway: d.gateway,
-		Log:     d.log,
-		Version: d.info.Version,
-		Hosts:   o.hosts(),
-		TLS:     cert,
+		Gateway:        d.gateway,
+		Log:            d.log,
+		Version:        d.info.Version,
+		Hosts:          o.hosts(),
+		MaxConnections: o.config.MaxConnections,
+		TLS:            cert,
 
 		Supervisor: reloaded{d.supervisor, d.settings},
 		Page:       dashboard.Handler(),
@@ -177,6 +178,9 @@ func (d *daemon) assemble(o daemonOptions, cert *tls.Config) {
 			i := server.StatusInfo{URL: d.info.URL, PID: d.info.PID, Version: d.info.Version, StartedAt: d.info.StartedAt}
 			for _, f := range slices.Concat(d.settings.Faults(), d.lateFaults(), d.supervisor.Faults(), d.runtime.Faults()) {
 				i.Faults = append(i.Faults, server.StatusFault(f))
+			}
+			if full := d.server.ConnectionFault(); full != "" {
+				i.Faults = append(i.Faults, server.StatusFault(o.files.Where("max_connections", full)))
 			}
 			return i
 		},

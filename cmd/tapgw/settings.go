@@ -22,7 +22,7 @@ import (
 // to sessions that start from then on. The others count at its start only.
 func live(key string) bool {
 	switch key {
-	case "log_level", "hosts", "inject_quiet", "api.auth", "hooks":
+	case "log_level", "hosts", "max_connections", "inject_quiet", "api.auth", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
 		return false // the runtime's process has them
@@ -166,7 +166,7 @@ func (d *daemon) apply(o daemonOptions, old, c configs.Config) {
 	if c.API != old.API {
 		warnOpen(c, d.log)
 	}
-	d.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone)
+	d.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone, c.MaxConnections)
 	d.runtime.Configure(d.sessions(o))
 	if !reflect.DeepEqual(c.Hooks, old.Hooks) {
 		d.gateway.SetHooks(hooks.New(c.Hooks))

@@ -81,6 +81,9 @@ type ConnOptions struct {
 	// BadSecret is called for each token that proves nothing, and reports whether
 	// there were too many; nil: nobody counts.
 	BadSecret func() (tooMany bool)
+	// Admit is called when the provider is about to be let in, and reports whether
+	// there is a place for it, and what to say where there is none; nil: always.
+	Admit func() (ok bool, full string)
 }
 
 // Connect begins a provider connection. The caller reads what the provider
@@ -101,6 +104,20 @@ func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 	return c
+}
+
+// LetIn reports whether the provider has authenticated, or is gone.
+func (c *Conn) LetIn() bool { return !c.is(awaitAuth) && !c.is(awaitPairing) }
+
+// takePlace finds a place for the provider. The error is RATE_LIMITED.
+func (c *Conn) takePlace(replyTo protocol.Type) *protocol.Error {
+	if c.opts.Admit == nil {
+		return nil
+	}
+	if ok, full := c.opts.Admit(); !ok {
+		return &protocol.Error{Code: protocol.CodeRateLimited, Message: full, ReplyTo: replyTo}
+	}
+	return nil
 }
 
 func (c *Conn) is(s state) bool { return state(c.state.Load()) == s }
@@ -327,6 +344,21 @@ func (c *Conn) auth(m *protocol.Auth) {
 			what = "too many wrong tokens came from this address, and this is one; retry in a minute, with the right one at once"
 		}
 		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
+		return
+	}
+	g.mu.Unlock()
+	full := c.takePlace(protocol.TypeAuth)
+	g.mu.Lock()
+	if full != nil {
+		if restore != nil {
+			g.memories[restore.key] = restore // it may be tried again
+		}
+		g.mu.Unlock()
+		c.fault(full)
+		return
+	}
+	if c.is(closed) { // meanwhile
+		g.mu.Unlock()
 		return
 	}
 	c.identity, c.restore = id, restore

@@ -56,7 +56,7 @@ type Gateway struct {
 	stats         Stats
 	hooks         atomic.Pointer[hooks] // the user's own; nil: none
 	tracer        trace.Tracer          // nil: no spans
-	pairings      window
+	pairings      windows               // by origin, "" for what is no page of another
 	questions     questions
 	injectQuiet   atomic.Int64 // see InjectQuiet
 
@@ -94,7 +94,7 @@ func New(o Options) *Gateway {
 		memories:      map[tokenKey]*memory{},
 		limits:        limits{},
 		changed:       make(chan struct{}, 1),
-		pairings:      window{most: protocol.MaxPairingsAMinute},
+		pairings:      windows{most: protocol.MaxPairingsAMinute},
 		diag:          newDiag(),
 		questions:     newQuestions(),
 	}

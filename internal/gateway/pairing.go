@@ -54,7 +54,7 @@ func (g *Gateway) Pairings() []PairingView {
 // asks for the pending ones, and only through the user to the provider.
 func (c *Conn) pair(m *protocol.Auth) {
 	g := c.g
-	if !g.pairings.allow() {
+	if !g.pairings.allow(c.opts.Origin) {
 		c.fault(&protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf("more than %d pairings a minute; retry in a minute", protocol.MaxPairingsAMinute), ReplyTo: protocol.TypeAuth})
 		return
 	}
@@ -105,6 +105,10 @@ func newCode() string {
 // confirm takes the code that the user typed: one try a connection.
 func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g := c.g
+	if full := c.takePlace(protocol.TypeAuthConfirm); full != nil {
+		c.fault(full)
+		return
+	}
 	g.mu.Lock()
 	p := c.pairing
 	c.pairing = nil

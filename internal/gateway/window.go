@@ -27,3 +27,29 @@ func (w *window) allow() bool {
 	w.times = append(w.times, now)
 	return true
 }
+
+// windows allows a number of events in any minute to each of many, which it forgets
+// when they are quiet. Its lock is a leaf.
+type windows struct {
+	most int
+
+	mu sync.Mutex
+	of map[string]*window
+}
+
+func (w *windows) allow(who string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, o := range w.of {
+		if len(o.times) == 0 || time.Since(o.times[len(o.times)-1]) >= time.Minute {
+			delete(w.of, other)
+		}
+	}
+	if w.of[who] == nil {
+		if w.of == nil {
+			w.of = map[string]*window{}
+		}
+		w.of[who] = &window{most: w.most}
+	}
+	return w.of[who].allow()
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -9,11 +10,9 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tapgw/internal/proof"
-	"tapgw/internal/protocol"
 )
 
 // fail answers a request with an error document.
@@ -214,6 +213,15 @@ func foreignOrigin(r *http.Request) bool {
 	return len(origins) > 1 || err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || (u.Scheme != "http" && u.Scheme != "https")
 }
 
+// pageOrigin is the origin of the page of another origin that made a request, "" for
+// what is none.
+func pageOrigin(r *http.Request) string {
+	if !foreignOrigin(r) {
+		return ""
+	}
+	return cmp.Or(r.Header.Get("Origin"), "null")
+}
+
 // remote is the address that a request comes from, without its port.
 func remote(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -262,19 +270,6 @@ func failLimited(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "60")
 	fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address, the last of them this one; retry in a minute, with the right one at once")
 }
-
-// slots counts provider connections.
-type slots struct{ used atomic.Int64 }
-
-func (s *slots) take() bool {
-	if s.used.Add(1) > protocol.MaxConnections {
-		s.used.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (s *slots) give() { s.used.Add(-1) }
 
 // secrets counts wrong tokens by culprit: more than maxBad in a minute, and further
 // wrong ones are told so for a minute.

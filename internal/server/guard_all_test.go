@@ -21,7 +21,7 @@ func TestGuardAll(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprintf("open %v", open), func(t *testing.T) {
 			f := newOpenAPIFixture(t)
-			f.server.Configure(nil, open)
+			f.server.Configure(nil, open, 0)
 			browser := signinFixture{f.restFixture}
 			cookie := browser.follow(browser.link())
 			link, err := url.Parse(browser.link())

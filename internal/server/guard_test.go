@@ -2,8 +2,10 @@ package server
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,7 @@ import (
 
 func TestKnownHost(t *testing.T) {
 	s := &Server{gateway: gateway.New(gateway.Options{})}
-	s.Configure([]string{"Box.example"}, false)
+	s.Configure([]string{"Box.example"}, false, 0)
 	for host, known := range map[string]bool{
 		"localhost":                 true,
 		"localhost:9400":            true,
@@ -130,22 +132,78 @@ func TestSecrets(t *testing.T) {
 // wait is on a bubble's clock.
 func wait(d time.Duration) { <-time.After(d) }
 
-func TestSlots(t *testing.T) {
-	var s slots
-	for i := range 50 {
-		if !s.take() {
-			t.Fatalf("the %dth is refused", i+1)
+// Providers have their places, and web pages that wait to be let in a few of their own,
+// those of each origin for themselves. What was refused is a fault for a while.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Gateway: gateway.New(gateway.Options{}), MaxConnections: 3})
+		program := httptest.NewRequest(http.MethodGet, "/", nil)
+		page := func(n int) *http.Request {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Origin", fmt.Sprintf("https://site%d.example", n))
+			return r
 		}
-	}
-	for range 3 {
-		if s.take() {
-			t.Fatal("the 51st is let in")
+		take := func(r *http.Request) *place {
+			t.Helper()
+			p, full := s.places.take(r)
+			if p == nil {
+				t.Fatal(full)
+			}
+			return p
 		}
-	}
-	s.give()
-	if !s.take() || s.take() {
-		t.Fatal("one that left made room for not exactly one")
-	}
+		full := func(r *http.Request, want string) {
+			t.Helper()
+			if p, why := s.places.take(r); p != nil || !strings.Contains(why, want) {
+				t.Fatalf("let in, or told %q, want %q", why, want)
+			}
+		}
+		var waiting []*place
+		for n := range maxPages / maxOriginPages {
+			for range maxOriginPages {
+				waiting = append(waiting, take(page(n)))
+			}
+			full(page(n), "4 of this origin")
+		}
+		full(page(1000), "16 web pages wait")
+		if s.ConnectionFault() != "" {
+			t.Error("pages that wait take no places: ", s.ConnectionFault())
+		}
+		first, second := take(program), take(program)
+		if !waiting[0].admit() || !waiting[0].admit() {
+			t.Fatal("a page that was let in finds no place")
+		}
+		take(page(1000)).leave() // it made room
+		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 places") {
+			t.Errorf("fault %q", got)
+		}
+		full(program, "3 providers are connected, which is the limit (max_connections in tapgw.toml)")
+		if waiting[1].admit() {
+			t.Fatal("a page is the fourth of three")
+		}
+		first.leave()
+		first.leave()
+		if !waiting[1].admit() || waiting[2].admit() {
+			t.Fatal("one that left made room for not exactly one")
+		}
+		second.leave()
+		for _, p := range waiting {
+			p.leave()
+		}
+		if used, _, refused := s.places.inUse(); used != 0 || s.places.pages != 0 || len(s.places.origins) != 0 || refused != 3 {
+			t.Errorf("%d used, %d wait, %v, %d refused", used, s.places.pages, s.places.origins, refused)
+		}
+		if got := s.ConnectionFault(); !strings.Contains(got, "0 of 3 places for providers are taken, and 3 connections were refused") {
+			t.Errorf("afterwards the fault is %q", got)
+		}
+		wait(limitShown + 1)
+		if got := s.ConnectionFault(); got != "" {
+			t.Errorf("long afterwards the fault is %q", got)
+		}
+		s.Configure(nil, false, 1)
+		take(program)
+		full(program, "1 providers are connected")
+		s.cancel()
+	})
 }
 
 func TestRemoteAndTLS(t *testing.T) {

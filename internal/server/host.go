@@ -176,7 +176,7 @@ func (s *Server) host(w http.ResponseWriter, r *http.Request) {
 		line.Close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 
-	line.read(ctx, protocol.MaxFrame, l.receive, func([]byte, int) {}, func() {
+	line.read(ctx, protocol.MaxFrame, func() bool { return l.info != nil }, l.receive, func([]byte, int) {}, func() {
 		l.rpc.refuse(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
 	})
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -167,6 +168,100 @@ func TestConnectionCap(t *testing.T) {
 			}
 		}
 		refused()
+	})
+}
+
+// Before it has authenticated a connection may send 64 KiB, in one frame or in many, a
+// session host too; then as much as ever.
+func TestLittleBeforeAuth(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if err := s.session([]string{"s1"}); err != nil {
+			t.Fatal(err)
+		}
+		auth := func(pad int) []byte {
+			return fmt.Appendf(nil, `{"type":"auth","token":%q,"pad":%q}`, s.gateway.InstanceToken(), strings.Repeat("x", pad))
+		}
+		small, junk := []byte(`{"type":"none","pad":"`+strings.Repeat("x", 1000)+`"}`), 64<<10
+		for name, tt := range map[string]struct {
+			path   string
+			frames [][]byte
+			in     string // "": closed
+		}{
+			"fits":               {"/", [][]byte{auth(60 << 10)}, `"type":"sessions"`},
+			"one frame":          {"/", [][]byte{auth(junk)}, ""},
+			"a huge frame":       {"/", [][]byte{auth(10 << 20)}, ""},
+			"many frames":        {"/", append(slices.Repeat([][]byte{small}, 70), auth(0)), ""},
+			"some frames":        {"/", append(slices.Repeat([][]byte{small}, 50), auth(0)), `"type":"sessions"`},
+			"a host":             {"/host", [][]byte{bytes.Repeat([]byte("x"), junk+1)}, ""},
+			"pairing":            {"/", append([][]byte{[]byte(`{"type":"auth","mode":"pair"}`)}, slices.Repeat([][]byte{small}, 70)...), ""},
+			"much when it is in": {"/", [][]byte{auth(0), fmt.Appendf(nil, `{"type":"hello","name":"p","protocolVersion":2,"session":"s1","pad":%q}`, strings.Repeat("x", 1<<20))}, `"type":"hello.ack"`},
+		} {
+			if err := s.dial(name, tt.path, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range tt.frames {
+				s.conns[name].send(f)
+				synctest.Wait()
+			}
+			said := strings.Join(s.collect(), "\n")
+			if closed := strings.Contains(said, "<close 1008 more than 64 KiB before authentication"); closed == (tt.in != "") || !strings.Contains(said, tt.in) {
+				t.Errorf("%s: closed %v, %.300s", name, closed, said)
+			}
+		}
+	})
+}
+
+// Pages of other origins that have not paired take no place of the providers', and
+// pair without using up what others may: programs, and pages of other sites.
+func TestPagesKeepToThemselves(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if err := s.session([]string{"s1"}); err != nil {
+			t.Fatal(err)
+		}
+		from := func(site string) http.Header { return http.Header{"Origin": {"https://" + site + ".example"}} }
+		for i := range 4 {
+			if err := s.dial(fmt.Sprintf("evil%d", i), "/", from("evil")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.dial("evil4", "/", from("evil")); err == nil {
+			t.Error("a fifth page of one origin waits to be let in")
+		}
+		for range 6 { // the sixth is one too many, for that origin
+			s.conns["evil0"].send([]byte(`{"type":"auth","mode":"pair","name":"bank","session":"nowhere"}`))
+		}
+		synctest.Wait()
+		if said := strings.Join(s.collect(), "\n"); strings.Count(said, "INVALID_SESSION") != 5 || strings.Count(said, "RATE_LIMITED") != 1 {
+			t.Errorf("six pairings of a page: %s", said)
+		}
+		for name, header := range map[string]http.Header{"program": nil, "page": from("good")} {
+			if err := s.dial(name, "/", header); err != nil {
+				t.Fatal(err)
+			}
+			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
+			synctest.Wait()
+			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
+				t.Errorf("%s pairs meanwhile: %s", name, said)
+			}
+		}
+		for i := range 49 {
+			if err := s.dial(fmt.Sprintf("p%d", i), "/", nil); err != nil {
+				t.Fatalf("beside 5 pages and a program, connection %d: %v", i+2, err)
+			}
+		}
+		// A page that is let in takes a place, and may try again while there is none.
+		s.conns["page"].send([]byte(s.names.reveal(`{"type":"auth.confirm","code":"$code"}`)))
+		synctest.Wait()
+		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"RATE_LIMITED","message":"50 providers are connected`) {
+			t.Errorf("a page beside 50 programs: %s", said)
+		}
+		s.conns["p0"].hangUp()
+		synctest.Wait()
+		s.conns["page"].send([]byte(`{"type":"auth.confirm","code":"no"}`))
+		synctest.Wait()
+		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"AUTH_FAILED"`) {
+			t.Errorf("a page with room: %s", said)
+		}
 	})
 }
 
@@ -541,24 +636,29 @@ func TestBadUTF8(t *testing.T) {
 }
 
 // The frame that is one byte too long is closed with 1009, also while it is still
-// coming.
+// coming; with 1008 by the 64th KiB where nobody has authenticated.
 func TestFrameWithoutEnd(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		c := s.raw("/")
-		go func() {
-			part := make([]byte, 1<<20)
-			op := byte(opText)
-			for range 64 { // it would go on for ever
-				if _, err := c.conn.Write(frame(false, op, true, part)); err != nil {
-					return
+		for _, want := range []protocol.CloseCode{protocol.ClosePolicy, protocol.CloseTooBig} {
+			c := s.raw("/")
+			go func() {
+				if want == protocol.CloseTooBig {
+					c.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 				}
-				op = opContinue
+				part := make([]byte, 1<<20)
+				op := byte(opText)
+				for range 64 { // it would go on for ever
+					if _, err := c.conn.Write(frame(false, op, true, part)); err != nil {
+						return
+					}
+					op = opContinue
+				}
+			}()
+			if code := c.closeCode(); code != int(want) {
+				t.Errorf("closed with %d, want %d", code, want)
 			}
-		}()
-		if code := c.closeCode(); code != int(protocol.CloseTooBig) {
-			t.Errorf("closed with %d", code)
+			_ = c.conn.Close()
 		}
-		_ = c.conn.Close()
 	})
 }
 

@@ -5,6 +5,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,6 +23,7 @@ import (
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
 )
 
 // Options of a server.
@@ -31,6 +33,8 @@ type Options struct {
 	Version string
 	// Hosts are names, beside the loopback ones, that a Host header may hold.
 	Hosts []string
+	// MaxConnections is how many providers may be connected; 0: 50.
+	MaxConnections int
 	// TLS serves https and wss; nil: http and ws.
 	TLS *tls.Config
 	// Status tells what the status command shows.
@@ -55,7 +59,7 @@ type Server struct {
 	live    atomic.Pointer[settings]
 	tls     *tls.Config
 	http    *http.Server
-	slots   slots
+	places  places
 	secrets secrets
 	signins signins
 	peerOf  func(peer, own netip.AddrPort) (proc.Owner, bool)
@@ -81,14 +85,15 @@ type settings struct {
 	openREST bool
 }
 
-// Configure sets Hosts and OpenREST of [Options] anew, for requests that come
-// from now on.
-func (s *Server) Configure(hosts []string, openREST bool) {
+// Configure sets Hosts, OpenREST and MaxConnections of [Options] anew, for requests
+// that come from now on.
+func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	now := &settings{hosts: map[string]bool{}, openREST: openREST}
 	for _, h := range hosts {
 		now.hosts[strings.ToLower(h)] = true
 	}
 	s.live.Store(now)
+	s.places.setLimit(cmp.Or(maxConnections, protocol.MaxConnections))
 	s.gateway.Touch() // it shows
 }
 
@@ -98,7 +103,8 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.Configure(o.Hosts, o.OpenREST)
+	s.places.log, s.places.touch = s.log, s.gateway.Touch
+	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.remotes.init(s)
 	s.serving, s.drain = context.WithCancel(s.ctx)

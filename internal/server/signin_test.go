@@ -88,7 +88,7 @@ func (f signinFixture) follow(link string) string {
 func TestSignin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := signinFixture{newRESTBubble(t)}
-		f.server.Configure(nil, false)
+		f.server.Configure(nil, false, 0)
 		status, metrics, contract := f.url+"/api/v1/status", f.url+"/metrics", f.url+"/api/test"
 
 		// A link works once, and only so long.

@@ -128,17 +128,23 @@ func (w *wire) hangUp(ctx context.Context) {
 // read gives every text frame to text, and every binary one that is UTF-8, until
 // the connection ends; binary is called for the other ones. A frame of more than
 // keep bytes is read to its end but only its beginning kept, for large; past
-// protocol.MaxFrame the connection is closed.
-func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func(beginning []byte, size int), binary func()) {
+// protocol.MaxFrame the connection is closed. Until letIn reports true it may send
+// beforeAuth bytes, all in all, and is closed past them.
+func (w *wire) read(ctx context.Context, most int, letIn func() bool, text func([]byte), large func(beginning []byte, size int), binary func()) {
 	scratch := make([]byte, 4<<10)
 	// The context is watched once for the connection, not once for each read.
 	// Not by CloseNow, which waits for a closing handshake that is under way.
 	ws, conn := w.ws, w.conn
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	early := 0 // bytes before it was let in
 	for {
 		typ, r, err := ws.Reader(context.Background())
 		if err != nil {
 			return
+		}
+		keep, waits := most, !letIn()
+		if waits {
+			keep = min(most, beforeAuth-early)
 		}
 		n, err := 0, error(nil)
 		for err == nil && n <= keep {
@@ -155,6 +161,10 @@ func (w *wire) read(ctx context.Context, keep int, text func([]byte), large func
 			}
 		}
 		size := int64(n)
+		if early += n; waits && n > keep {
+			w.Close(protocol.ClosePolicy, "more than 64 KiB before authentication")
+			return
+		}
 		if err == nil {
 			var rest int64
 			rest, err = io.Copy(io.Discard, io.LimitReader(r, protocol.MaxFrame-size+1))
@@ -194,25 +204,31 @@ func (p wirePeer) Send(m protocol.Message) {
 
 // provider serves one provider connection.
 func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
-	if !s.slots.take() {
+	place, full := s.places.take(r)
+	if place == nil {
 		w.Header().Set("Retry-After", "5")
-		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", "50 providers are connected, which is the limit; stop one, or retry later")
+		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", full)
 		return
 	}
 	// A peer that does not answer our close keeps its place no longer.
-	give := sync.OnceFunc(s.slots.give)
-	defer give()
+	defer place.leave()
 	line, err := s.upgrade(w, r, maxPending)
 	if err != nil {
 		return
 	}
-	line.left = give
+	line.left = place.leave
 	c := s.gateway.Connect(wirePeer{line}, gateway.ConnOptions{
 		ForeignOrigin: foreignOrigin(r),
-		Origin:        r.Header.Get("Origin"),
+		Origin:        pageOrigin(r),
 		BadSecret:     func() bool { return s.wrongSecret(r) },
+		Admit: func() (bool, string) {
+			if place.admit() {
+				return true, ""
+			}
+			return false, s.places.full()
+		},
 	})
-	line.read(s.ctx, protocol.MaxResult, c.Receive, c.Oversized, c.Binary)
+	line.read(s.ctx, protocol.MaxResult, c.LetIn, c.Receive, c.Oversized, c.Binary)
 	c.Closed()
 	line.hangUp(s.ctx)
 }

@@ -9,11 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"tapgw/internal/client"
 )
 
 // answer is what the gateway says to a request.
@@ -144,8 +147,15 @@ func TestConnectionCap(t *testing.T) {
 	if code := g.get("/healthz"); code != http.StatusOK {
 		t.Errorf("with all places taken /healthz gives %d", code)
 	}
-	if _, err := g.api().Status(t.Context()); err != nil {
+	if status, err := g.api().Status(t.Context()); err != nil {
 		t.Errorf("with all places taken the admin API says: %v", err)
+	} else if !slices.ContainsFunc(status.Faults, func(f client.Fault) bool {
+		return strings.Contains(f.Message, "max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
+	}) {
+		t.Errorf("with all places taken the faults are %v", status.Faults)
+	}
+	if n := h.metric("tapgw_connections_refused_total"); n != 1 {
+		t.Errorf("%v connections were refused, say the metrics", n)
 	}
 
 	// Who does not authenticate in time loses the place.
