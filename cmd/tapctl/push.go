@@ -126,7 +126,11 @@ func (k *call) verdict(p client.Push, r client.Receipt) error {
 		return nil
 	}
 	if !k.out.JSON {
-		k.out.Notef("it started no turn")
+		why := ""
+		if p.Level != "inject" && !k.Bool("prompt") {
+			why = ": level " + p.Level + " starts none, --level inject does"
+		}
+		k.out.Notef("it started no turn%s", why)
 	}
 	return cli.Reported(cli.ExitRefused)
 }

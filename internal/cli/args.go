@@ -169,7 +169,11 @@ func (w *words) check(app *ucli.App) error {
 				names = append(names, c.Names()...)
 			}
 		}
-		return Usage("unknown command %q for %q%s", w.args[0], w.name(app), didYouMean(w.args[0], names))
+		hint := didYouMean(w.args[0], names)
+		if hint == "" && len(w.path) > 0 { // the program's own are too many for a line
+			hint = "; there are " + strings.Join(names, ", ")
+		}
+		return Usage("unknown command %q for %q%s", w.args[0], w.name(app), hint)
 	}
 	if c := w.command(); !w.help && (c == nil || c.ArgsUsage == "") {
 		return Usage("%s: takes no arguments, got %q", strings.TrimPrefix(w.name(app), app.Name+" "), w.args[0])
