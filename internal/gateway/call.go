@@ -209,6 +209,7 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 			r = s.routes.Load()
 		}
 		if time.Now().After(latest) {
+			s.denied("the gateway", name, rulesTooFast)
 			k.fail(faultf(protocol.CodeDenied, rulesTooFast))
 			return
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -112,11 +113,27 @@ func (d *diag) noteError(session, provider, code, message string) {
 
 // decided notes what came of a rule that was asked, or that denied by itself.
 func (s *Session) decided(r *rule, tool, decision, reason string, begun time.Time) {
+	now := time.Now()
 	d := &s.g.diag
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
 	*d.gates.next() = gateNote{at: now, session: s.id, provider: r.provider.name, tool: tool, decision: decision, reason: brief(reason), took: now.Sub(begun)}
+	d.mu.Unlock()
+	if decision == protocol.DecisionDeny {
+		s.denied(r.owner(), tool, reason)
+	}
+}
+
+// denied says in the timeline who denied a call, and why.
+func (s *Session) denied(who, tool, reason string) {
+	s.note(LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", who, tool, reason))
+}
+
+// owner is whose the rule is, for people.
+func (r *rule) owner() string {
+	if r.hook != nil {
+		return "hook " + r.hook.Name
+	}
+	return "provider " + r.provider.name
 }
 
 // Diagnostics is what happened lately, newest first, for who looks for a fault.

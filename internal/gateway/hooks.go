@@ -168,6 +168,7 @@ func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw
 		case slices.Equal(matched, asked):
 			return d
 		case ctx.Err() != nil:
+			s.denied("the gateway", tool, rulesTooFast)
 			return Decision{Deny: true, Reason: rulesTooFast}
 		}
 	}

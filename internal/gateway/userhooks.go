@@ -351,7 +351,6 @@ func (r *rule) askUser(s *Session, index int, tool string, args protocol.Raw, an
 			w.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name, err))
 		case a.Decision == protocol.DecisionDeny:
 			reason := cmp.Or(a.Reason, fmt.Sprintf("Denied by hook %s.", r.hook.Name))
-			s.note(LogWarning, sourceGateway, fmt.Sprintf("hook %s denied %s: %s", r.hook.Name, tool, reason))
 			answers <- gateAnswer{index: index, decision: a.Decision, reason: reason}
 		case a.Context != "":
 			answers <- gateAnswer{index: index, decision: protocol.DecisionContext, reason: a.Context}

@@ -1,0 +1,55 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"strings"
+	"testing"
+
+	"tapgw/internal/gateway"
+)
+
+// TestDenialSaysItsReason: whoever denied it, the model, the timeline and who follows the
+// session are told why a call was.
+func TestDenialSaysItsReason(t *testing.T) {
+	h := startHosted(t, newRig(t, func(o *Options) { o.Permissions = Permissions{Shell: Ask, DenyCommands: []string{"rm"}} }))
+	h.provide(h.s, "tests")
+	h.gate("guard")
+	for _, tt := range []struct {
+		who, prompt, reason string
+		person              bool
+	}{
+		{"a pattern", shellCall("rm x"), "deny_commands in [copilot.permissions] of tapgw.toml forbids it", false},
+		{"the policy", `call:create {"path":"made","file_text":"x"}`, `set write = "allow" in [copilot.permissions]`, false},
+		{"a person", shellCall("echo x"), "that is enough", true},
+		{"a gate", `call:say {"x":"1"}`, "not past guard", false},
+	} {
+		before, begun := timeline(h.s), h.s.LiveCursor()
+		turn := h.asking(tt.prompt)
+		if tt.person {
+			h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny, Text: tt.reason})
+		}
+		if said := <-turn; !strings.Contains(said, tt.reason) {
+			t.Errorf("%s: the model says %q", tt.who, said)
+		}
+		told := ""
+		lines, _ := h.s.Live(begun)
+		for _, l := range lines {
+			if l.Event.Callback == gateway.OnEndToolExecution && l.Event.Error != nil {
+				told = l.Event.Error.Code + ": " + l.Event.Error.Message
+			}
+		}
+		if !strings.HasPrefix(told, "denied: ") || !strings.Contains(told, tt.reason) {
+			t.Errorf("%s: who follows is told %q", tt.who, told)
+		}
+		shown := ""
+		for line := range strings.Lines(strings.TrimPrefix(timeline(h.s), before)) {
+			if strings.Contains(line, tt.reason) && !strings.Contains(line, " assistant: ") {
+				shown = line
+			}
+		}
+		if !strings.Contains(shown, "den") {
+			t.Errorf("%s: the timeline has %q", tt.who, shown)
+		}
+	}
+}
