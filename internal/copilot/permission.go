@@ -261,12 +261,16 @@ func (s *session) approve(req sdk.PermissionRequest) {
 }
 
 // approved reports whether a person approved a request for the session. What an
-// administrator wants to be asked about is asked each time.
+// administrator wants to be asked about, and writes where files make programs run,
+// are asked each time.
 func (s *session) approved(req sdk.PermissionRequest) bool {
+	if req.RequiresManagedApproval() || s.protected(req) != "" {
+		return false
+	}
 	same := s.same(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.approvals[same] && !req.RequiresManagedApproval()
+	return s.approvals[same]
 }
 
 // maxIntention bounds what the model says of its reasons, in bytes.

@@ -117,3 +117,17 @@ func TestPermissionQuestionIsWhole(t *testing.T) {
 		t.Errorf("a URL: %q", q.Detail)
 	}
 }
+
+// An answer for the session holds for a file until that makes programs run.
+func TestApprovalsOfProtectedFiles(t *testing.T) {
+	s := &session{cwd: t.TempDir(), o: &Options{}}
+	plain, config := &rpc.PermissionRequestWrite{FileName: "a.go"}, &rpc.PermissionRequestWrite{FileName: ".git/config"}
+	s.approve(plain)
+	s.approve(config)
+	if !s.approved(plain) {
+		t.Error("a plain file is not approved")
+	}
+	if s.approved(config) {
+		t.Error("a protected file is written without a question")
+	}
+}
