@@ -35,11 +35,7 @@ func Changed[C any, P interface {
 // file that says it last. A key that no file says has the beginning of the one
 // that could.
 func (f Files) Where(key, message string) Fault {
-	files := []string{f.User}
-	if f.Trusted {
-		files = append(files, f.Project)
-	}
-	return where(key, message, filepath.Join(UserDir(), configFile), files...)
+	return where(key, message, filepath.Join(UserDir(), configFile), f.User)
 }
 
 // Where is the place of a key of lsclient.toml, as [Files.Where] is.
@@ -70,11 +66,18 @@ func where(key, message, place string, files ...string) Fault {
 	return found
 }
 
-// ConfigDirs are the directories in which a tapgw.toml counts, or a list of trusted
-// directories that decides on one, whether they exist or not.
+// ConfigDirs are the directories in which a tapgw.toml counts, and that of what the
+// user trusts, which decides on one, whether they exist or not.
 func (f Files) ConfigDirs() (dirs []string) {
-	for _, d := range f.dirs {
-		dirs = append(dirs, filepath.Dir(d.path))
+	if f.named {
+		return []string{filepath.Dir(f.dir)}
+	}
+	dirs = []string{filepath.Dir(f.dir), trustDir()}
+	projects, _ := TrustedProjects() // [Files.Notes] has the error
+	for _, p := range projects {
+		for _, name := range projectDirs {
+			dirs = append(dirs, filepath.Join(p.Dir, name))
+		}
 	}
 	return dirs
 }
@@ -82,10 +85,10 @@ func (f Files) ConfigDirs() (dirs []string) {
 // IsConfigFile reports whether a file in [Files.ConfigDirs] of this name is one of
 // those that [Files.Load] depends on, or could be.
 func (f Files) IsConfigFile(name string) bool {
-	if len(f.dirs) == 1 {
+	if f.named {
 		return name == filepath.Base(f.User)
 	}
-	return slices.Contains([]string{configFile, trustFile}, name)
+	return name == configFile || isTrustRecord(name)
 }
 
 // ConfigDirs are the directories in which an lsclient.toml, a directory of tools or
@@ -96,8 +99,11 @@ func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	}
 	for _, name := range projectDirs {
 		dirs = append(dirs, filepath.Join(workspace, name))
+		if f.project != "" && f.project != workspace {
+			dirs = append(dirs, filepath.Join(f.project, name))
+		}
 	}
-	return append(dirs, UserDir())
+	return append(dirs, UserDir(), trustDir())
 }
 
 // IsConfigFile is as [Files.IsConfigFile].
@@ -105,5 +111,5 @@ func (f LSFiles) IsConfigFile(name string) bool {
 	if f.named {
 		return name == filepath.Base(f.User)
 	}
-	return slices.Contains([]string{lsFile, trustFile}, name)
+	return name == lsFile || isTrustRecord(name)
 }

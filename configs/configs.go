@@ -166,7 +166,7 @@ func Parse(file string, data []byte) (Config, Faults) {
 }
 
 // parse takes a file's keys over those that are there. A project's file can't say
-// where the gateway listens, who gets in, what program is the runtime nor where
+// what the gateway logs, where it listens, who gets in, what program is the runtime nor where
 // its traffic goes; it may repeat the defaults.
 func (c *Config) parse(file string, data []byte, project bool, found *[]layer) Faults {
 	doc, root := open(file, data)
@@ -222,6 +222,7 @@ func (c *Config) read(root *table) {
 
 // own takes from another configuration what is the user's alone to set.
 func (c *Config) own(from Config) {
+	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
 	c.MaxConnections = from.MaxConnections
 	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
@@ -243,6 +244,8 @@ func (c *Config) guard(root *table) {
 		{"tls_key", c.TLSKey != d.TLSKey},
 		{"hosts", len(c.Hosts) > 0},
 		{"max_connections", c.MaxConnections != d.MaxConnections},
+		{"log_level", c.LogLevel != d.LogLevel},
+		{"inject_quiet", c.InjectQuiet != d.InjectQuiet},
 		{"api.auth", c.API != d.API},
 		{"hooks", root.has("hooks")},
 		{"copilot.cli", c.Copilot.CLI != d.Copilot.CLI},

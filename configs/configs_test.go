@@ -376,7 +376,7 @@ func TestLoadProviders(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "dir.toml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := Files{dirs: []providerDir{{path: dir}, {path: filepath.Join(dir, "none")}}}
+	f := Files{dir: dir, named: true}
 	if got, want := told(f.Providers()), "a: connect; b: connect; bad: 2 faults; dir: 1 faults; "; got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
@@ -398,68 +398,116 @@ func told(files []ProviderFile) string {
 	return b.String()
 }
 
-// A project's files count where the user trusts the project: before the user's
-// own then, and .tapgw before configs. What they may not say is a fault.
+// A project's files count where the user trusts the project, .tapgw before configs,
+// and hide none of the user's own. What they may not say is a fault.
 func TestProjectFiles(t *testing.T) {
-	dir, user := t.TempDir(), t.TempDir()
+	dir, user := real(t), t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", user)
 	t.Setenv(EnvConfig, "")
 	xdg.Reload()
 	t.Cleanup(xdg.Reload)
 	write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), `kind = "connect"`)
+	write(t, filepath.Join(dir, ".tapgw/providers/d.toml"), `kind = "connect"`)
 	write(t, filepath.Join(dir, "configs/providers/a.toml"), `kind = "connect"`)
+	write(t, filepath.Join(dir, "configs/providers/d.toml"), `kind = "tools"`)
 	write(t, filepath.Join(dir, "configs/providers/b.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
 	write(t, filepath.Join(user, "tapgw/providers/a.toml"), "kind = \"tools\"\ndir = \"d\"")
 	write(t, filepath.Join(user, "tapgw/providers/c.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
 	write(t, filepath.Join(user, "tapgw/tapgw.toml"), "listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\ncopilot.max_rounds = 7")
 	write(t, filepath.Join(dir, "configs/tapgw.toml"), "listen = \"127.0.0.1:9400\"\ncopilot.max_rounds = 8")
-	found := func() Files {
+	sub := filepath.Join(dir, "sub", "deep")
+	if err := os.MkdirAll(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found := func(dir string) Files {
 		f, err := Find(dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return f
 	}
-	f := found()
-	if got, want := told(f.Providers()), "a: barred; a: barred; a: tools; b: barred; c: connect; "; got != want {
+	rounds := func(at string, want int) {
+		t.Helper()
+		f := found("/")
+		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want || c.LogLevel != "debug" || c.Listen != "127.0.0.1:1" {
+			t.Errorf("for a session in %s: %+v, %v", at, c.Copilot.MaxRounds, err)
+		}
+		if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 {
+			t.Errorf("the gateway itself: %d rounds, %v", c.Copilot.MaxRounds, err)
+		}
+	}
+	f := found(dir)
+	if got, want := told(f.Providers()), "a: tools; a: barred; a: barred; b: barred; c: connect; d: barred; d: barred; "; got != want {
 		t.Errorf("untrusted: %s, want %s", got, want)
 	}
-	if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 || c.LogLevel != "debug" {
-		t.Errorf("untrusted: %+v, %v", c, err)
+	if got, want := told(found("/").Providers()), "a: tools; c: connect; "; got != want {
+		t.Errorf("untrusted, from elsewhere: %s, want %s", got, want)
 	}
-	bare := Files{Workdir: dir, dirs: []providerDir{{write(t, filepath.Join(dir, "file"), ""), true}, {path: user}}}
-	if p := bare.Providers(); len(p) != 1 || !p[0].Barred {
-		t.Errorf("untrusted, and not to be read: %+v", p)
-	}
-	if _, err := Trust(dir); err != nil {
+	rounds(dir, 7)
+	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
 	}
-	if p := bare.Providers(); len(p) != 1 || p[0].Barred {
-		t.Errorf("trusted, and not to be read: %+v", p)
+	for _, from := range []string{dir, "/", sub} {
+		if got, want := told(found(from).Providers()), "a: tools; a: barred; a: barred; b: 1 faults; c: connect; d: connect; "; got != want {
+			t.Errorf("trusted, seen from %s: %s, want %s", from, got, want)
+		}
 	}
-	if got, want := told(f.Providers()), "a: connect; b: 1 faults; c: connect; "; got != want {
-		t.Errorf("trusted: %s, want %s", got, want)
+	for _, p := range found("/").Providers() {
+		if p.Name == "d" && (p.Provider.Project != dir || !p.Provider.Sessions.Match("", sub, "") || p.Provider.Sessions.Match("", filepath.Dir(dir), "") || p.Provider.Sessions.Match("", dir+"2", "")) {
+			t.Errorf("d is for other sessions: %+v", p.Provider)
+		}
 	}
-	c, err := found().Load()
-	if err != nil || c.Listen != "127.0.0.1:1" || c.Copilot.MaxRounds != 8 || c.LogLevel != "debug" {
-		t.Errorf("trusted: %+v, %v", c, err)
-	}
+	rounds(dir, 8)
+	rounds(sub, 8)
+	rounds(filepath.Dir(dir), 7)
 	write(t, filepath.Join(dir, ".tapgw/tapgw.toml"), `listen = "127.0.0.1:2"
 insecure = true
 tls_cert = "x"
 tls_key = "x"
 hosts = ["h"]
 api.auth = "none"
+log_level = "debug"
+inject_quiet = "1s"
 copilot.cli = "x"
 copilot.provider_url = "http://h/"
 copilot.provider_key_env = "X"
 copilot.permissions.shell = "allow"
 `)
-	_, err = found().Load()
+	rounds(dir, 7) // it came after the user trusted the others
+	if _, _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := found("/").LoadAt(dir)
 	faults, _ := errors.AsType[Faults](err)
-	if len(faults) != 9 || faults[0].Line != 1 || !strings.Contains(faults[8].Message, "copilot.provider_key_env: a project's file can't set it: write it into "+user) {
+	if len(faults) != 11 || faults[0].Line != 1 || !strings.Contains(faults[10].Message, "copilot.provider_key_env: a project's file can't set it: write it into "+user) {
 		t.Errorf("faults:\n%s", lines(faults))
 	}
+}
+
+// withProject is what counts for a session in a project whose file says something.
+func withProject(user, project string) (Config, error) {
+	c, found, err := Files{User: user}.load()
+	if err != nil {
+		return c, err
+	}
+	data, err := readFile(project)
+	if err != nil {
+		return c, err
+	}
+	if faults := c.parse(project, data, true, &found); len(faults) > 0 {
+		return c, faults
+	}
+	return c, nil
+}
+
+// real is a temporary directory by its real path.
+func real(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func TestFind(t *testing.T) {
@@ -487,7 +535,9 @@ func TestFind(t *testing.T) {
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
-	here := write(t, filepath.Join(dir, "configs", "tapgw.toml"), "")
+	write(t, filepath.Join(dir, "configs", "tapgw.toml"), "# nothing")
+	expect("", byUser)
+	here := write(t, filepath.Join(dir, "configs", "tapgw.toml"), "copilot.max_rounds = 3")
 	expect("", here+byUser)
 	byEnv := write(t, filepath.Join(dir, "env.toml"), "")
 	t.Setenv(EnvConfig, byEnv)
@@ -514,6 +564,9 @@ func TestTrustCommand(t *testing.T) {
 		"/a b":         "tapgw trust '/a b'",
 		"/it's":        `tapgw trust '/it'\''s'`,
 		"/$(rm x)":     "tapgw trust '/$(rm x)'",
+		"/a\nb\x1b[2J": `tapgw trust $'/a\x0ab\x1b[2J'`,
+		"/\u202etxt'":  `tapgw trust $'/\xe2\x80\xaetxt\x27'`,
+		"/\xff":        `tapgw trust $'/\xff'`,
 	} {
 		if got := TrustCommand(dir); got != want {
 			t.Errorf("TrustCommand(%q) = %s, want %s", dir, got, want)

@@ -155,7 +155,7 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 	}
 	write(user, "[copilot]\nmodel='u'\neffort='low'\nprovider_url='http://127.0.0.1:1/v1'\n[copilot.profile.p]\nexcluded_tools=['bash']\n")
 	write(project, "[copilot]\nmodel='p'\n[copilot.profile.p]\nstreaming=false\n")
-	c, err := Files{User: user, Project: project, Trusted: true}.Load()
+	c, err := withProject(user, project)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 	}
 	// What goes together only in one of them is a fault of the file where it shows.
 	write(project, "[copilot]\n\navailable_tools=['view']\n")
-	_, err = Files{User: user, Project: project, Trusted: true}.Load()
+	_, err = withProject(user, project)
 	faults, _ := err.(Faults) //nolint:errorlint // Load returns it as it is
 	if len(faults) != 1 || faults[0].File != user || faults[0].Line != 6 {
 		t.Errorf("%v", err)
@@ -236,7 +236,7 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Files{Project: file, Trusted: true}.Load()
+			_, err := withProject("", file)
 			faults, _ := err.(Faults) //nolint:errorlint // Load returns it as it is
 			if len(faults) != 1 || faults[0].Line == 0 || !cmp.Equal(faults[0].File, file) {
 				t.Errorf("%v", err)
@@ -250,7 +250,7 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := Files{User: user, Project: file, Trusted: true}.Load()
+	c, err := withProject(user, file)
 	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" || c.Copilot.Provider.KeyEnv != "K" || c.Copilot.Model != "m" {
 		t.Errorf("%+v, %v", c.Copilot, err)
 	}

@@ -37,8 +37,8 @@ type Follower[C any] struct {
 const readAgain = 3 * time.Second
 
 // Follow reads the files again when those of directories that match have changed,
-// until ctx ends.
-func (f *Follower[C]) Follow(ctx context.Context, dirs []string, match func(name string) bool) {
+// until ctx ends. dirs is asked again after each change.
+func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match func(name string) bool) {
 	f.mu.Lock()
 	f.again = time.AfterFunc(readAgain, f.read)
 	f.mu.Unlock()
@@ -48,7 +48,7 @@ func (f *Follower[C]) Follow(ctx context.Context, dirs []string, match func(name
 		f.again.Stop()
 		f.again = nil
 	}()
-	watch.Dirs(ctx, dirs, func(i fs.FileInfo) bool { return match(i.Name()) }, func(watch.Snapshot) { f.read() })
+	watch.Changing(ctx, dirs, func(i fs.FileInfo) bool { return match(i.Name()) }, func(watch.Snapshot) { f.read() })
 }
 
 // Reload reads the files now, and soon again: the watch compares with what it told

@@ -77,7 +77,7 @@ func TestProjectHasNoHooks(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[[hooks]]\non = \"error\"\ncommand = [\"x\"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Files{Project: file, Trusted: true}.Load()
+	_, err := withProject("", file)
 	if err == nil || !strings.Contains(err.Error(), "tapgw.toml:1:3: hooks: a project's file can't set it") {
 		t.Errorf("a project's hooks: %v", err)
 	}

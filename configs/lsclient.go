@@ -90,9 +90,11 @@ type LSFiles struct {
 	User      string   // the user's own file, or the one that was named; "" for none
 	Project   string   // the trusted project's, whose keys come over the user's; "" for none
 	Untrusted string   // a project's file or tool directory that is left out; "" for none
+	Why       error    // it has changed since it was trusted; nil: it never was
 	ToolDirs  []string // whether they exist or not
 
-	named bool // User was, and stands alone
+	named   bool   // User was, and stands alone
+	project string // the trusted project that the workspace is in; "" for none
 }
 
 // Where a project keeps its own files.
@@ -109,8 +111,8 @@ func UserDir() string { return filepath.Join(xdg.ConfigHome, userDir) }
 
 // FindLSClient finds lsclient's files for a workspace: named (of a flag), else
 // what LSCLIENT_CONFIG names, which stands alone and is trusted with what lies
-// beside it; else the user's own and over it the workspace's in .tapgw or
-// configs, if the user trusts that directory.
+// beside it; else the user's own and over it those in .tapgw or configs of the
+// project that the workspace is in, if the user trusts that as it is.
 func FindLSClient(workspace, named string) (LSFiles, error) {
 	where := "--config"
 	if named == "" {
@@ -131,27 +133,59 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	if file := filepath.Join(UserDir(), lsFile); exists(file) {
 		f.User = file
 	}
-	trusted, err := Trusted(workspace)
+	project := workspace
+	p, trusted, err := trustedAbove(workspace)
 	if err != nil {
 		return LSFiles{}, err
 	}
-	for _, dir := range projectDirs {
-		file, tools := filepath.Join(workspace, dir, lsFile), filepath.Join(workspace, dir, toolDir)
-		if trusted {
-			if exists(file) && f.Project == "" {
-				f.Project = file
-			}
-			f.ToolDirs = append(f.ToolDirs, tools)
-			continue
+	if trusted {
+		project, f.project = p.Dir, p.Dir
+	}
+	f.Project = projectFile(project, lsFile, saysLSClient)
+	leave := func(path string, why error) {
+		if f.Untrusted == "" {
+			f.Untrusted, f.Why = path, why
 		}
-		for _, path := range []string{file, tools} {
-			if exists(path) && f.Untrusted == "" {
-				f.Untrusted = path
-			}
+	}
+	if f.Project != "" && !trusted {
+		leave(f.Project, nil)
+		f.Project = ""
+	} else if f.Project != "" {
+		if err := Unchanged(p.Dir, f.Project); err != nil {
+			leave(f.Project, err)
+			f.Project = ""
+		}
+	}
+	for _, dir := range projectDirs {
+		tools := filepath.Join(project, dir, toolDir)
+		switch {
+		case trusted: // External asks CheckTools of each
+			f.ToolDirs = append(f.ToolDirs, tools)
+		case exists(tools):
+			leave(tools, nil)
 		}
 	}
 	f.ToolDirs = append(f.ToolDirs, filepath.Join(UserDir(), toolDir))
 	return f, nil
+}
+
+// CheckTools says why the tools of a directory may not be run: it is of a project that
+// the user trusts, and is not what the user trusted. Nil means that they may.
+func CheckTools(dir string) error {
+	p, trusted, err := trustedAbove(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !trusted {
+		return nil // the user's, or named by them
+	}
+	if err != nil {
+		return err
+	}
+	return Unchanged(p.Dir, dir)
+}
+
+// saysLSClient reports whether an lsclient.toml says more than the defaults.
+func saysLSClient(file string, data []byte) bool {
+	c, faults := ParseLSClient(file, data)
+	return len(faults) > 0 || !alike(c, DefaultLSClient())
 }
 
 func exists(path string) bool {
@@ -167,6 +201,11 @@ func (f LSFiles) Load() (LSClient, error) {
 			continue
 		}
 		data, err := readFile(file)
+		if file == f.Project {
+			if data, err = trustedFile(f.project, file); err != nil {
+				continue // it has changed since it was found
+			}
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it went away since it was found
 		}

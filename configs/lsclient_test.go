@@ -117,7 +117,7 @@ func atHome(t *testing.T) string {
 // A project's file counts once the user trusts the directory, comes over the
 // user's, and can't say what is started.
 func TestFindLSClient(t *testing.T) {
-	user, work := atHome(t), t.TempDir()
+	user, work := atHome(t), real(t)
 	write(t, filepath.Join(user, "lsclient.toml"), "model = \"users\"\nmax_rounds = 7")
 	write(t, filepath.Join(user, "tools", "a.py"), "")
 	project := filepath.Join(work, ".tapgw", "lsclient.toml")
@@ -136,7 +136,7 @@ func TestFindLSClient(t *testing.T) {
 	if f.Project != "" || f.Untrusted != project || !slices.Equal(f.ToolDirs, []string{filepath.Join(user, "tools")}) {
 		t.Errorf("an untrusted project gives %+v", f)
 	}
-	if _, err := Trust(work); err != nil {
+	if _, _, err := Trust(work); err != nil {
 		t.Fatal(err)
 	}
 	f = find()
@@ -151,6 +151,15 @@ func TestFindLSClient(t *testing.T) {
 		t.Errorf("the files together give %+v", c)
 	}
 	write(t, project, `server = "./evil"`)
+	if c, err := f.Load(); err != nil || c.Model != "users" || c.Server != "" {
+		t.Errorf("changed since it was trusted: %+v, %v", c, err)
+	}
+	if f := find(); f.Project != "" || f.Untrusted != project || f.Why == nil || !strings.Contains(f.Why.Error(), ".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
+		t.Errorf("changed since it was trusted: %+v", f)
+	}
+	if _, _, err := Trust(work); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
 		t.Errorf("a project's server gave %v", err)
 	}
@@ -181,17 +190,17 @@ func TestTrust(t *testing.T) {
 	}
 	is(below, false)
 	for range 2 {
-		if _, err := Trust(link); err != nil {
+		if _, _, err := Trust(link); err != nil {
 			t.Fatal(err)
 		}
 	}
 	is(below, true)
 	is(link, true)
 	is(work, false)
-	if dirs, err := TrustedDirs(); err != nil || len(dirs) != 1 {
-		t.Errorf("trusted are %q, %v, want one", dirs, err)
+	if projects, err := TrustedProjects(); err != nil || len(projects) != 1 {
+		t.Errorf("trusted are %v, %v, want one", projects, err)
 	}
-	if _, err := Trust(work); err != nil {
+	if _, _, err := Trust(work); err != nil {
 		t.Fatal(err)
 	}
 	if was, err := Untrust(below); err != nil || !was {
@@ -205,10 +214,10 @@ func TestTrust(t *testing.T) {
 	if was, err := Untrust(work); err != nil || was {
 		t.Errorf("Untrust of what is not trusted gave %v, %v", was, err)
 	}
-	if _, err := Trust("/"); err == nil {
+	if _, _, err := Trust("/"); err == nil {
 		t.Error("the root is trusted")
 	}
-	if _, err := Trust(filepath.Join(work, "missing")); err == nil {
+	if _, _, err := Trust(filepath.Join(work, "missing")); err == nil {
 		t.Error("a missing directory is trusted")
 	}
 }

@@ -47,6 +47,10 @@ type Provider struct {
 	Grants   []string // transforms, gates, context; never of a project's file
 	Rules    ToolRules
 	Enabled  bool
+
+	// Project is the trusted project's directory that the file is of, from which its
+	// paths are seen; "" for the user's own. Digest stands for what the user trusted.
+	Project, Digest string
 }
 
 // Called is what the provider may call itself.
@@ -59,6 +63,7 @@ type Sessions struct {
 	Label string // the label that sessions must have, "" for any
 	CWD   string // a glob that their directory must match, "" for any
 	Host  string // the kind of host that they must have, "" for any
+	Below string // the project that their directory must be in, without links; "" for any
 }
 
 // Match reports whether a session of this label, directory and kind of host is
@@ -67,11 +72,23 @@ func (s Sessions) Match(label, cwd, host string) bool {
 	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
 		return false
 	}
+	if s.Below != "" && !below(s.Below, cwd) {
+		return false
+	}
 	if s.CWD == "" {
 		return true
 	}
 	ok, err := doublestar.PathMatch(s.CWD, cwd)
 	return ok && err == nil
+}
+
+// below reports whether a directory is a project's, or lies in it.
+func below(project, dir string) bool {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	rel, err := filepath.Rel(project, dir)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // ToolRules is what the user says of a provider's tools, whatever it says itself.

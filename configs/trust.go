@@ -1,133 +1,285 @@
 package configs
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 )
 
-// trustFile holds the directories that the user trusts, one a line.
-const trustFile = "trusted"
+// trustDirName is the directory of what the user trusts, beside the user's own
+// config files: a file for each project, readable by the user alone.
+const trustDirName = "trust"
 
-// trustWait is how long another process may hold that file.
+// trustWait is how long another process may hold that directory.
 const trustWait = 10 * time.Second
 
-// Trusted reports whether the user trusts a directory, or one above it: only
-// then do a project's own config and tool directories start anything.
+func trustDir() string { return filepath.Join(UserDir(), trustDirName) }
+
+// TrustedProject is a directory that the user trusts, and what its files held when
+// the user said so. Only that content counts.
+type TrustedProject struct {
+	Dir   string    `json:"dir"` // absolute, without symbolic links
+	At    time.Time `json:"at"`
+	Files content   `json:"files"` // by path from Dir
+}
+
+// Change is a file that is not what the user trusted.
+type Change struct {
+	Path     string // from the project's directory, with slashes
+	What     string // "new", "changed" or "gone"
+	Old, New []byte // nil where there is none, or it was not kept
+}
+
+// Trust records what a project's files hold now, and returns its directory's real
+// path and how they differ from what was trusted before. The root is refused:
+// everything lies below it.
+func Trust(dir string) (real string, changes []Change, err error) {
+	if real, err = realDir(dir); err != nil {
+		return "", nil, err
+	}
+	if filepath.Dir(real) == real {
+		return "", nil, fmt.Errorf("%s holds everything there is: name a project's directory", real)
+	}
+	now, err := read(real)
+	if err != nil {
+		return "", nil, err
+	}
+	err = changeTrust(func() error {
+		before, _, err := loadTrust(real)
+		if err != nil {
+			return err
+		}
+		changes = before.Files.changes(now)
+		data, err := json.Marshal(TrustedProject{Dir: real, At: time.Now().UTC(), Files: now}.spelled(strconv.QuoteToASCII))
+		if err != nil {
+			return fmt.Errorf("recording what is trusted: %w", err)
+		}
+		return proc.WritePrivate(trustRecord(real), data)
+	})
+	return real, changes, err
+}
+
+// Untrust takes a directory's trust back, and reports whether it was trusted. It
+// may be gone from the disk.
+func Untrust(dir string) (was bool, err error) {
+	names := []string{filepath.Clean(dir)}
+	if path, err := realDir(dir); err == nil && path != names[0] {
+		names = append(names, path)
+	}
+	return was, changeTrust(func() error {
+		for _, name := range names {
+			switch err := os.Remove(trustRecord(name)); {
+			case err == nil:
+				was = true
+			case !errors.Is(err, fs.ErrNotExist):
+				return fmt.Errorf("taking trust back: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// Trusted reports whether the user trusts a directory or one above it, and whether
+// what is there still is what the user trusted.
 func Trusted(dir string) (bool, error) {
+	p, ok, err := trustedAbove(dir)
+	if err != nil || !ok {
+		return false, err
+	}
+	now, err := read(p.Dir)
+	return err == nil && len(p.Files.changes(now)) == 0, err
+}
+
+// TrustedProjects are the projects that the user trusts, by directory.
+func TrustedProjects() (all []TrustedProject, err error) {
+	entries, err := os.ReadDir(trustDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading what is trusted: %w", err)
+	}
+	for _, e := range entries {
+		if !isTrustRecord(e.Name()) {
+			continue
+		}
+		p, ok, err := readTrust(filepath.Join(trustDir(), e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b TrustedProject) int { return strings.Compare(a.Dir, b.Dir) })
+	return all, nil
+}
+
+// Changes are how the project's files differ from what the user trusted.
+func (p TrustedProject) Changes() ([]Change, error) {
+	now, err := read(p.Dir)
+	return p.Files.changes(now), err
+}
+
+// Counts are the files that count, by path from the project's directory.
+func (p TrustedProject) Counts() []string { return p.Files.paths() }
+
+// trustedAbove finds the trusted project that a directory is in, the nearest.
+func trustedAbove(dir string) (TrustedProject, bool, error) {
 	dir, err := realDir(dir)
 	if err != nil {
-		return false, err
-	}
-	dirs, err := TrustedDirs()
-	if err != nil {
-		return false, err
+		return TrustedProject{}, false, err
 	}
 	for {
-		if slices.Contains(dirs, dir) {
-			return true, nil
+		p, ok, err := loadTrust(dir)
+		if ok || err != nil {
+			return p, ok, err
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return false, nil
+			return TrustedProject{}, false, nil
 		}
 		dir = up
 	}
 }
 
-// TrustedDirs lists the directories that the user trusts.
-func TrustedDirs() ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(UserDir(), trustFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the trusted directories: %w", err)
-	}
-	var dirs []string
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if line := strings.TrimSpace(lines.Text()); filepath.IsAbs(line) {
-			dirs = append(dirs, line)
-		}
-	}
-	return dirs, nil
-}
-
-// Trust adds a directory to those that the user trusts, and returns its real
-// path. The root is refused: everything lies below it.
-func Trust(dir string) (string, error) {
-	dir, err := realDir(dir)
+// Unchanged says why a file or directory of a trusted project may not be run: it,
+// or what it names, is not what the user trusted. Nil means that it may.
+func Unchanged(project, path string) error {
+	p, ok, err := loadTrust(project)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if filepath.Dir(dir) == dir {
-		return "", fmt.Errorf("%s holds everything there is: name a project's directory", dir)
+	if !ok {
+		return fmt.Errorf("%s is not trusted: run %s if you trust all that lies there", project, TrustCommand(project))
 	}
-	return dir, changeTrust(func(dirs []string) []string {
-		if slices.Contains(dirs, dir) {
-			return dirs
-		}
-		return append(dirs, dir)
-	})
+	now, err := read(p.Dir)
+	if err != nil {
+		return err
+	}
+	if changed := p.Files.differs(now, p.rel(path)); changed != "" {
+		return p.changed(changed)
+	}
+	return nil
 }
 
-// Untrust takes a directory back, and reports whether it was trusted by itself.
-// It may be gone from the disk.
-func Untrust(dir string) (was bool, err error) {
-	names := []string{filepath.Clean(dir)}
-	if path, err := realDir(dir); err == nil {
-		names = append(names, path)
+// rel is a path from the project's directory, with slashes.
+func (p TrustedProject) rel(path string) string {
+	if rel, err := filepath.Rel(p.Dir, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
 	}
-	return was, changeTrust(func(dirs []string) []string {
-		return slices.DeleteFunc(dirs, func(d string) bool {
-			named := slices.Contains(names, d)
-			was = was || named
-			return named
-		})
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	rel, err := filepath.Rel(p.Dir, path)
+	if err != nil {
+		return path
+	}
+	return filepath.ToSlash(rel)
+}
+
+// changed is what is to be known of a file that is not what the user trusted.
+func (p TrustedProject) changed(rel string) error {
+	return fmt.Errorf("%s has changed since you trusted it: run %s, which shows how", rel, TrustCommand(p.Dir))
+}
+
+// trustRecord is where it is recorded that a directory is trusted.
+func trustRecord(dir string) string { return filepath.Join(trustDir(), sum([]byte(dir))+trustSuffix) }
+
+const trustSuffix = ".json"
+
+// isTrustRecord reports whether a file's name is one of [trustRecord].
+func isTrustRecord(name string) bool {
+	id, ok := strings.CutSuffix(name, trustSuffix)
+	return ok && len(id) == len(sum(nil))
+}
+
+func loadTrust(dir string) (TrustedProject, bool, error) { return readTrust(trustRecord(dir)) }
+
+// readTrust reads a record; false where there is none, or it is not about what its
+// name says.
+func readTrust(file string) (p TrustedProject, ok bool, err error) {
+	data, err := os.ReadFile(file) //nolint:gosec // of our own directory
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, false, nil
+	case err != nil:
+		return p, false, fmt.Errorf("reading what is trusted: %w", err)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return TrustedProject{}, false, fmt.Errorf("reading what is trusted: %s: %w; remove it, and trust its project again", file, err)
+	}
+	p = p.spelled(func(s string) string {
+		plain, _ := strconv.Unquote(s) // "" is no path that there is
+		return plain
 	})
+	return p, filepath.IsAbs(p.Dir) && trustRecord(p.Dir) == file, nil
+}
+
+// spelled is the project with all its paths spelled in another way: names need not be
+// UTF-8, and JSON is.
+func (p TrustedProject) spelled(spell func(string) string) TrustedProject {
+	files := make(content, len(p.Files))
+	for path, t := range p.Files {
+		names := make([]string, len(t.Names))
+		for i, name := range t.Names {
+			names[i] = spell(name)
+		}
+		t.Names = names
+		files[spell(path)] = t
+	}
+	return TrustedProject{Dir: spell(p.Dir), At: p.At, Files: files}
 }
 
 var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 
 // TrustCommand is what a shell is told to trust a directory.
 func TrustCommand(dir string) string {
-	if !plainPath.MatchString(dir) {
+	switch {
+	case plainPath.MatchString(dir):
+	case !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }):
+		// Such a name can't be shown as it is: it would reach the terminal.
+		var b strings.Builder
+		for _, c := range []byte(dir) {
+			if c < ' ' || c >= 0x7f || c == '\'' || c == '\\' {
+				fmt.Fprintf(&b, `\x%02x`, c)
+				continue
+			}
+			b.WriteByte(c)
+		}
+		dir = "$'" + b.String() + "'"
+	default:
 		dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
 	}
 	return "tapgw trust " + dir
 }
 
-func changeTrust(change func([]string) []string) error {
-	if err := os.MkdirAll(UserDir(), 0o700); err != nil {
-		return fmt.Errorf("making the user's config directory: %w", err)
+// changeTrust changes what is recorded while nobody else does.
+func changeTrust(change func() error) error {
+	if err := os.MkdirAll(trustDir(), 0o700); err != nil {
+		return fmt.Errorf("making the directory of what is trusted: %w", err)
+	}
+	if err := proc.PrivateDir(trustDir()); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), trustWait)
 	defer cancel()
-	lock, err := proc.WaitLock(ctx, filepath.Join(UserDir(), trustFile+".lock"))
+	lock, err := proc.WaitLock(ctx, filepath.Join(trustDir(), "lock"))
 	if err != nil {
 		return err
 	}
 	defer lock.Unlock()
-	dirs, err := TrustedDirs()
-	if err != nil {
-		return err
-	}
-	slices.Sort(dirs)
-	dirs = change(dirs)
-	slices.Sort(dirs)
-	text := strings.Join(dirs, "\n")
-	if text != "" {
-		text += "\n"
-	}
-	return proc.WritePrivate(filepath.Join(UserDir(), trustFile), []byte(text))
+	return change()
 }
 
 // realDir is a directory's path without links, so that no other name of it has

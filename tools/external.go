@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -23,6 +24,9 @@ type External struct {
 	// Allow names variables of our environment that drop-ins get besides those
 	// that every child gets; a trailing * stands for any ending.
 	Allow []string
+	// Check says why the tools of a directory may not be run now; it is asked when they
+	// are looked for and before each call. nil: they may.
+	Check func(dir string) error
 	// Log gets what drop-ins print, line by line, from several goroutines. nil:
 	// nobody is interested.
 	Log func(file, line string)
@@ -88,6 +92,12 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 			continue
 		}
 		seen[dir] = true
+		if err := x.check(dir); err != nil {
+			if info, serr := os.Stat(dir); serr == nil && info.IsDir() {
+				faults = append(faults, Fault{File: dir, Reason: err.Error()})
+			}
+			continue
+		}
 		files := listing(watch.Scan([]string{dir}, mayBeDropIn))
 		faults = append(faults, x.modules(ctx, dir, files, now)...)
 		x.manifests(files, now)
@@ -119,6 +129,13 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 	slices.SortFunc(tools, func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.File, b.File) })
 	return tools, faults
+}
+
+func (x *External) check(dir string) error {
+	if x.Check == nil {
+		return nil
+	}
+	return x.Check(dir)
 }
 
 // Watch loads the tools of directories and tells of them, at once and again

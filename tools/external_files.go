@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/adrg/xdg"
+
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/internal/watch"
@@ -128,7 +130,7 @@ func (x *External) modules(ctx context.Context, dir string, files []file, now ma
 		d := &drop{key: keys[path], fault: p.Fault}
 		if p.Spec != nil {
 			d.module = python.Module(interpreter, path)
-			d.describe(path, p.Spec, d.module.Call)
+			d.describe(path, p.Spec, x.checked(path, d.module.Call))
 		}
 		now[path] = d
 	}
@@ -157,7 +159,7 @@ func (x *External) manifests(files []file, now map[string]*drop) {
 		d := &drop{key: key, fault: fault}
 		if fault == nil {
 			run := dropin.Executable{Manifest: m, Env: x.environ(), Log: x.Log}
-			d.describe(f.path, &m.Spec, run.Call)
+			d.describe(f.path, &m.Spec, x.checked(f.path, run.Call))
 			d.tool.Timeout = m.Timeout
 		}
 		now[f.path] = d
@@ -165,11 +167,27 @@ func (x *External) manifests(files []file, now map[string]*drop) {
 }
 
 func (x *External) environ() []string {
-	return proc.Environ(nil, slices.Concat(toolchains, x.Allow)...)
+	// Python takes what it compiled before from there, not from a directory beside the
+	// tools, which nobody looks at who decides whether they are trusted.
+	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome, "tapgw", "pycache")},
+		slices.Concat(toolchains, x.Allow)...)
+}
+
+// toolCall calls a tool.
+type toolCall = func(context.Context, dropin.Call) (dropin.Answer, error)
+
+// checked is a call before which it is looked whether the tool may be run.
+func (x *External) checked(path string, call toolCall) toolCall {
+	return func(ctx context.Context, c dropin.Call) (dropin.Answer, error) {
+		if err := x.check(filepath.Dir(path)); err != nil {
+			return dropin.Answer{}, err
+		}
+		return call(ctx, c)
+	}
 }
 
 // describe makes the tool of a file that says what it is.
-func (d *drop) describe(path string, spec *dropin.Spec, call func(context.Context, dropin.Call) (dropin.Answer, error)) {
+func (d *drop) describe(path string, spec *dropin.Spec, call toolCall) {
 	d.line = spec.Line
 	kind := Read
 	if spec.Kind != "" {

@@ -119,12 +119,13 @@ func newCall(c *ucli.Context) (*call, error) {
 		return nil, err
 	}
 	k.files = files
+	k.external.Check = k.checkTools
 	k.config.Store(&config)
 	if k.out.Verbose {
 		k.external.Log = func(file, line string) { k.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }
 	}
 	if k.files.Untrusted != "" {
-		k.out.Notef("lsclient: %s is left out: this directory is not trusted yet; trust it with: %s", k.files.Untrusted, configs.TrustCommand(dir))
+		k.out.Notef("lsclient: %s is left out: %s", cli.OneLine(k.files.Untrusted), cli.OneLine(k.whyUntrusted()))
 	}
 	return k, nil
 }

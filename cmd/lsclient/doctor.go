@@ -42,7 +42,7 @@ func (k *call) checks() []cli.Check {
 		{Name: "config", Run: func(context.Context) cli.Result {
 			switch {
 			case k.files.Untrusted != "":
-				return cli.Warn(configs.TrustCommand(k.workspace), "%s is left out: the directory is not trusted", k.files.Untrusted)
+				return cli.Warn(configs.TrustCommand(k.workspace), "%s is left out: %s", k.files.Untrusted, k.whyUntrusted())
 			case k.files.Project != "":
 				return cli.OK("%s", k.files.Project)
 			case k.files.User != "":

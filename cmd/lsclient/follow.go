@@ -49,6 +49,9 @@ func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClien
 				return c, nil, err
 			}
 			var notes configs.Faults
+			if files.Why != nil {
+				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " + files.Why.Error()})
+			}
 			for _, key := range configs.Changed(started, c) {
 				if !live(key) {
 					notes = append(notes, files.Where(key, key+": has changed; start lsclient again to apply it"))
@@ -72,5 +75,5 @@ func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClien
 			changed(old, now)
 		},
 	}
-	f.Follow(ctx, k.files.ConfigDirs(k.workspace), k.files.IsConfigFile)
+	f.Follow(ctx, func() []string { return k.files.ConfigDirs(k.workspace) }, k.files.IsConfigFile)
 }

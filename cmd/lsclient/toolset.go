@@ -35,6 +35,23 @@ func (k *call) namedDirs() ([]string, error) {
 	return dirs, nil
 }
 
+// checkTools says why the tools of a directory may not be run. Those of --tools are
+// the caller's.
+func (k *call) checkTools(dir string) error {
+	if slices.Contains(k.named, dir) {
+		return nil
+	}
+	return configs.CheckTools(dir)
+}
+
+// whyUntrusted says why a project's files are left out.
+func (k *call) whyUntrusted() string {
+	if k.files.Why != nil {
+		return k.files.Why.Error()
+	}
+	return "this directory is not trusted yet; trust it with: " + configs.TrustCommand(k.workspace)
+}
+
 // loadTools are the drop-ins and the built-in tools.
 func (k *call) loadTools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
 	dropins, faults := k.external.Load(ctx, k.conf().Tools...)

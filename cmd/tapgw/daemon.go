@@ -74,8 +74,11 @@ type daemonOptions struct {
 	args   []string // of this program, where tapgw ensure started it
 
 	// load reads the files again, with the flags over them; nil: nobody does.
-	load  func() (configs.Config, configs.Files, error)
-	level *slog.LevelVar // of log, with load
+	load func() (configs.Config, configs.Files, error)
+	// loadAt reads what counts for a session in a directory, with the flags over it,
+	// and the project's file that says some of it, "" for none; nil: no project does.
+	loadAt func(dir string) (configs.Config, string, error)
+	level  *slog.LevelVar // of log, with load
 }
 
 // startDaemon starts a gateway: it is ready, and its files are written, when
@@ -128,7 +131,7 @@ func (d *daemon) open(o daemonOptions, cert *tls.Config) error {
 	if o.load != nil {
 		d.settings.Reload()
 		ctx, cancel := context.WithCancel(context.Background())
-		d.following.Go(func() { d.settings.Follow(ctx, o.files.ConfigDirs(), o.files.IsConfigFile) })
+		d.following.Go(func() { d.settings.Follow(ctx, o.files.ConfigDirs, o.files.IsConfigFile) })
 		d.unfollow = cancel
 	}
 	if err := d.writeFiles(); err != nil {

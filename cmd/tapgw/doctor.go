@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -111,28 +110,30 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.files.User, err)
 		}
 	}
-	found, left := "no file: the defaults apply", ""
-	switch {
-	case d.files.Project != "" && !d.files.Trusted:
-		left = d.files.Project
-	case d.files.Project != "" && d.files.User != "":
-		found = d.files.Project + " over " + d.files.User
-	case d.files.Project+d.files.User != "":
-		found = d.files.Project + d.files.User
+	found := "no file: the defaults apply"
+	if d.files.User != "" {
+		found = d.files.User
 	}
+	if d.files.Trusted {
+		if _, _, err := d.files.LoadAt(d.files.Workdir); err != nil {
+			return cli.Fail(cure, "%v", err)
+		}
+		found += "; for sessions here " + d.files.Project
+	}
+	left := d.files.Notes()
 	n := 0
 	for _, f := range d.files.Providers() {
 		switch {
 		case f.Barred:
-			left = cmp.Or(left, f.File)
+			left = append(left, f.Faults...)
 			continue
 		case len(f.Faults) > 0:
 			return cli.Fail(cure, "%v", f.Faults)
 		}
 		n++
 	}
-	if left != "" {
-		return cli.Warn(configs.TrustCommand(d.files.Workdir)+", if you trust all that lies there", "%s: a project's file, left out", left)
+	if len(left) > 0 {
+		return cli.Warn("read the files, and trust them if you trust all that lies there", "%v", left)
 	}
 	if n > 0 {
 		return cli.OK("%s, and %d provider files", found, n)

@@ -155,7 +155,14 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 	if err != nil {
 		return daemonOptions{}, err
 	}
-	o := daemonOptions{config: config, files: files, load: load, home: configs.Home(), level: new(slog.LevelVar)}
+	loadAt := func(dir string) (configs.Config, string, error) {
+		config, project, err := files.LoadAt(dir)
+		if err == nil {
+			err = override(c, &config)
+		}
+		return config, project, err
+	}
+	o := daemonOptions{config: config, files: files, load: load, loadAt: loadAt, home: configs.Home(), level: new(slog.LevelVar)}
 	if c.Bool("on-demand") {
 		o.args = os.Args[1:]
 	}
@@ -166,10 +173,8 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 		o.key = modelKey(config, log)
 	}
 	warnOpen(config, log)
-	for _, file := range []string{files.User, files.Project} {
-		if file != "" && (file != files.Project || files.Trusted) {
-			log.Info("config file read", "file", file)
-		}
+	if files.User != "" {
+		log.Info("config file read", "file", files.User)
 	}
 	return o, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,7 +52,7 @@ func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
 			here := o.config
 			here.API = c.API
 			exposed := configs.CheckListen(here) != nil
-			notes := append(left(files), files.HookPrograms()...)
+			notes := append(files.Notes(), files.HookPrograms()...)
 			for _, key := range configs.Changed(o.config, c) {
 				if !live(key) || key == "api.auth" && exposed {
 					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
@@ -135,14 +136,6 @@ func (d *daemon) lateFaults() (faults configs.Faults) {
 	return faults
 }
 
-// left is the project's file that is left out, if there is one.
-func left(f configs.Files) configs.Faults {
-	if f.Project == "" || f.Trusted {
-		return nil
-	}
-	return configs.Faults{f.LeftOut(f.Project)}
-}
-
 // reloaded is a supervisor whose Reload reads tapgw.toml, too.
 type reloaded struct {
 	*supervisor.Supervisor
@@ -198,6 +191,38 @@ func (o daemonOptions) hosts() []string {
 	return o.config.Hosts
 }
 
+// sources are the directories whose files start programs: the user's, ours, and
+// those of tools.
+func (o daemonOptions) sources() []string {
+	dirs := []string{configs.UserDir(), configs.StateDir()}
+	for _, f := range o.files.Providers() {
+		if p := f.Provider; p.Dir != "" {
+			dirs = append(dirs, supervisor.Run{Workdir: cmp.Or(p.Project, o.files.Workdir)}.Path(p.Dir))
+		}
+	}
+	return dirs
+}
+
+// sessionsAt are the options of Copilot sessions in a directory, where a project says
+// something of them.
+func (d *daemon) sessionsAt(o daemonOptions) func(string) (*copilot.Options, error) {
+	if o.loadAt == nil {
+		return nil
+	}
+	return func(dir string) (*copilot.Options, error) {
+		c, project, err := o.loadAt(dir)
+		if err != nil && project != "" {
+			return nil, fmt.Errorf("the project's file has a fault, and nothing starts by half of it: %w", err)
+		}
+		if err != nil || project == "" {
+			return nil, nil // what the user's file said before goes on
+		}
+		o.config.Copilot = c.Copilot
+		at := d.sessions(o)
+		return &at, nil
+	}
+}
+
 // sessions are the options of Copilot sessions.
 func (d *daemon) sessions(o daemonOptions) copilot.Options {
 	cp := o.config.Copilot
@@ -213,6 +238,8 @@ func (d *daemon) sessions(o daemonOptions) copilot.Options {
 		GitHubHost:  cp.GitHubHost,
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
+		At:          d.sessionsAt(o),
+		Sources:     o.sources,
 		Env: func() []string {
 			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL}, d.traces.environ...)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -28,5 +29,33 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 		if (c.API.Auth == configs.AuthNone) != opens || waits == opens {
 			t.Errorf("at %s api.auth is %s, %v", listen, c.API.Auth, notes)
 		}
+	}
+}
+
+// A project's keys are for the sessions in it, and a fault in them refuses these.
+func TestSessionsAt(t *testing.T) {
+	d := &daemon{log: slog.New(slog.DiscardHandler)}
+	var fault error
+	o := daemonOptions{config: configs.Default(), loadAt: func(dir string) (configs.Config, string, error) {
+		c := configs.Default()
+		if dir != "/project" {
+			return c, "", fault
+		}
+		c.Copilot.Permissions.Shell = configs.Ask
+		return c, "/project/.tapgw/tapgw.toml", fault
+	}}
+	at := d.sessionsAt(o)
+	if own, err := at("/project"); err != nil || own == nil || own.Permissions.Shell != configs.Ask {
+		t.Errorf("in the project: %+v, %v", own, err)
+	}
+	if none, err := at("/elsewhere"); err != nil || none != nil {
+		t.Errorf("elsewhere: %+v, %v", none, err)
+	}
+	fault = errors.New("unknown key")
+	if own, err := at("/project"); err == nil || own != nil {
+		t.Errorf("with a fault: %+v, %v", own, err)
+	}
+	if none, err := at("/elsewhere"); err != nil || none != nil {
+		t.Errorf("a fault of the user's own file, elsewhere: %+v, %v", none, err)
 	}
 }

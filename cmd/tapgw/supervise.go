@@ -20,6 +20,9 @@ import (
 func launchTools(ctx context.Context, r supervisor.Run) error {
 	ctx, cancel := context.WithCancel(ctx)
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
+	if r.Provider.Project != "" {
+		x.Check = func(string) error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
+	}
 	defer x.Close()
 	permit := r.Provider.Permit
 	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir(),

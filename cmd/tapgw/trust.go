@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"github.com/rogpeppe/go-internal/diff"
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
@@ -13,15 +16,22 @@ import (
 func trustCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "trust",
-		Usage:     "let a project's own config and tool directories start things",
+		Usage:     "let a project's own config, providers and tools count",
 		ArgsUsage: "[DIR]",
 		Description: `A project's files (.tapgw or configs in its directory) start nothing until you
-have trusted the directory once; what lies below it is trusted with it. Without a
-DIR: lists what you trust. What a flag or a variable names needs no trust.
+have trusted them, and then only as they are now: a file that changes is left out
+until you trust the directory once more. This command says what will count, and
+what has changed since you trusted it last. The files count for sessions in the
+directory and below it, whoever started the gateway. Without a DIR: lists what you
+trust. What a flag or a variable names needs no trust.
 
 Examples:
+  tapgw trust --dry-run .
   tapgw trust .
   tapgw trust --json`,
+		Flags: []ucli.Flag{
+			&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would count and what has changed, and trust nothing"},
+		},
 		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 1); err != nil {
 				return err
@@ -34,15 +44,90 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if dir, err = configs.Trust(dir); err != nil {
+			trust := configs.Trust
+			if c.Bool("dry-run") {
+				trust = configs.TrustChanges
+			}
+			dir, changes, err := trust(dir)
+			if err != nil {
 				return cli.Usage("trust: %v", err)
 			}
-			if out.JSON {
-				return out.Document(map[string]string{"trusted": dir})
-			}
-			return out.Printf("trusted: %s\n", dir)
+			return showTrust(out, dir, changes, c.Bool("dry-run"))
 		},
 	}
+}
+
+// trustChange is a file that is not what was trusted before, as --json shows it.
+type trustChange struct {
+	File   string `json:"file"`
+	Change string `json:"change"`
+	Diff   string `json:"diff,omitempty"`
+}
+
+// showTrust says what of a project counts, and how it differs from what was trusted
+// before.
+func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) error {
+	counts, err := configs.WhatCounts(dir)
+	if err != nil {
+		return err
+	}
+	list := []trustChange{}
+	for _, c := range changes {
+		list = append(list, trustChange{c.Path, c.What, diffOf(c)})
+	}
+	if out.JSON {
+		doc := map[string]any{"counts": append([]configs.Count{}, counts...), "changes": list}
+		if dry {
+			doc["directory"] = dir
+		} else {
+			doc["trusted"] = dir
+		}
+		return out.Document(doc)
+	}
+	word := "trusted: "
+	if dry {
+		word = "not trusted by this: "
+	}
+	if err := out.Printf("%s%s\n", word, cli.OneLine(dir)); err != nil {
+		return err
+	}
+	if len(counts) == 0 {
+		return out.Printf("  it has no files that count\n")
+	}
+	for _, c := range counts {
+		if err := out.Printf("  %s: %s\n", cli.OneLine(c.File), cli.OneLine(c.What)); err != nil {
+			return err
+		}
+	}
+	if first := !slices.ContainsFunc(list, func(c trustChange) bool { return c.Change != "new" }); first && len(list) == len(counts) {
+		return nil // all of it is new: it is in the files
+	}
+	for _, c := range list {
+		if err := out.Printf("\n%s: %s\n%s", c.Change, cli.OneLine(c.File), cli.Clean(c.Diff)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxDiffed bounds a text whose differences are shown.
+const maxDiffed = 64 << 10
+
+// diffOf shows how a file has changed, as a patch; a new one is shown whole.
+func diffOf(c configs.Change) string {
+	switch {
+	case c.What == "gone":
+		return ""
+	case c.New == nil || c.What == "changed" && c.Old == nil || len(c.Old) > maxDiffed || len(c.New) > maxDiffed:
+		return "  too large to be shown\n"
+	case bytes.IndexByte(c.New, 0) >= 0 || bytes.IndexByte(c.Old, 0) >= 0:
+		return "  not text\n"
+	}
+	if d := diff.Diff("trusted", c.Old, "now", c.New); len(d) > 0 {
+		_, patch, _ := bytes.Cut(d, []byte("\n")) // the command that it would be
+		return string(patch)
+	}
+	return "  its permission to be run\n"
 }
 
 func untrustCommand() *ucli.Command {
@@ -99,18 +184,29 @@ func trustArg(c *ucli.Context) (string, error) {
 }
 
 func listTrusted(out *cli.Output) error {
-	dirs, err := configs.TrustedDirs()
+	projects, err := configs.TrustedProjects()
 	if err != nil {
 		return err
 	}
 	if out.JSON {
-		return out.Document(append([]string{}, dirs...))
+		dirs := []string{}
+		for _, p := range projects {
+			dirs = append(dirs, p.Dir)
+		}
+		return out.Document(dirs)
 	}
-	if len(dirs) == 0 {
+	if len(projects) == 0 {
 		out.Notef("no directory is trusted: tapgw trust DIR")
 	}
-	for _, d := range dirs {
-		if err := out.Printf("%s\n", d); err != nil {
+	for _, p := range projects {
+		state := ""
+		switch changes, err := p.Changes(); {
+		case err != nil:
+			state = ": " + err.Error()
+		case len(changes) > 0:
+			state = fmt.Sprintf(": %s has changed since you trusted it: run %s", changes[0].Path, configs.TrustCommand(p.Dir))
+		}
+		if err := out.Printf("%s\n", cli.OneLine(p.Dir+state)); err != nil {
 			return fmt.Errorf("listing: %w", err)
 		}
 	}

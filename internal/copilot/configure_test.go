@@ -1,6 +1,8 @@
 package copilot
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/github/copilot-sdk/go/rpc"
@@ -32,6 +34,30 @@ func TestConfigure(t *testing.T) {
 	is, _ := after.policy(shell)
 	if was == "" || is != "" {
 		t.Errorf("shell is denied before: %q, after: %q", was, is)
+	}
+	// In a project that says something of its sessions they go by that, and by nothing
+	// where it has a fault.
+	project := t.TempDir()
+	var broken error
+	r.Configure(Options{Models: []string{"other"}, ProviderURL: "http://127.0.0.1:1/v1", At: func(dir string) (*Options, error) {
+		if dir != project {
+			return nil, nil
+		}
+		return &Options{Models: []string{"theirs"}, ProviderURL: "http://127.0.0.1:1/v1", Permissions: Permissions{Write: Allow}}, broken
+	}})
+	in := func(dir, model string) (*session, error) {
+		return r.newSession(t.Context(), "0", gateway.StartRequest{CWD: dir, Model: model})
+	}
+	theirs, err := in(project, "theirs")
+	if err != nil || theirs.o.Permissions.Write != Allow || theirs.o.Permissions.Shell != Deny || theirs.o.MaxRounds != DefaultMaxRounds {
+		t.Errorf("in the project: %+v, %v", theirs, err)
+	}
+	if other, err := in(t.TempDir(), "other"); err != nil || other.o.Permissions.Write != Deny {
+		t.Errorf("elsewhere: %+v, %v", other, err)
+	}
+	broken = errors.New("x.toml:1:1: unknown key")
+	if _, err := in(project, "theirs"); err == nil || !strings.Contains(err.Error(), "unknown key") {
+		t.Errorf("with a fault: %v", err)
 	}
 	if before.o.MaxRounds != DefaultMaxRounds || after.o.MaxRounds != 3 {
 		t.Errorf("rounds before %d, after %d", before.o.MaxRounds, after.o.MaxRounds)

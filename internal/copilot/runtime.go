@@ -41,6 +41,10 @@ type Options struct {
 	// question waits for a person; 0: the defaults.
 	MaxTurnTime, AnswerTimeout time.Duration
 	AskUser                    bool // the model, and MCP servers, may ask a person
+	// At are the options of sessions in a directory instead of these, where a project
+	// says something of them; nil, or what it returns is nil: these. The error is why
+	// no session starts there.
+	At func(dir string) (*Options, error)
 	// Sources are directories whose files start programs: a write there is asked
 	// about, whatever Permissions say. nil: none but those of package protect.
 	Sources func() []string
@@ -108,13 +112,35 @@ func New(o Options) *Runtime {
 // Configure changes what sessions go by that start from now on: all of o but what
 // the runtime's process is started with, CLI, Home, Env, SessionEnv, Log and Launcher.
 func (r *Runtime) Configure(o Options) {
+	o.complete()
+	r.live.Store(&o)
+}
+
+// complete puts the defaults of sessions where nothing is said.
+func (o *Options) complete() {
 	if o.MaxRounds <= 0 {
 		o.MaxRounds = DefaultMaxRounds
 	}
 	o.MaxTurnTime = cmp.Or(o.MaxTurnTime, DefaultMaxTurnTime)
 	o.Permissions = o.Permissions.withDefaults()
 	o.normal()
-	r.live.Store(&o)
+}
+
+// optionsAt are those that a session in a directory goes by.
+func (r *Runtime) optionsAt(dir string) (*Options, error) {
+	o := r.live.Load()
+	if o.At == nil {
+		return o, nil
+	}
+	at, err := o.At(dir)
+	if err != nil {
+		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: err.Error()}
+	}
+	if at == nil {
+		return o, nil
+	}
+	at.complete()
+	return at, nil
 }
 
 // Start implements [gateway.Starter].

@@ -129,7 +129,18 @@ func (s *session) replaced() bool { return s.fixed.SystemMessage.Mode == configs
 
 // newSession checks a request and makes a session of it, in no process yet.
 func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
-	o := r.live.Load()
+	cwd := req.CWD
+	if cwd == "" {
+		here, err := os.Getwd()
+		if err != nil {
+			return nil, fault(fmt.Errorf("finding the working directory: %w", err))
+		}
+		cwd = here
+	}
+	o, err := r.optionsAt(cwd)
+	if err != nil {
+		return nil, err
+	}
 	profile, err := o.chosen(req)
 	if err != nil {
 		return nil, err
@@ -152,12 +163,6 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	}
 	if err := checkEffort(profile.Effort, configs.Efforts); err != nil {
 		return nil, err
-	}
-	cwd := req.CWD
-	if cwd == "" {
-		if cwd, err = os.Getwd(); err != nil {
-			return nil, fault(fmt.Errorf("finding the working directory: %w", err))
-		}
 	}
 	dir, err := r.privateDir()
 	if err != nil {

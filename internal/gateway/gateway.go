@@ -301,6 +301,9 @@ func (g *Gateway) active(id *identity) []protocol.SessionInfo {
 	front := g.current()
 	list := []protocol.SessionInfo{}
 	add := func(s *Session) {
+		if id.trust == TrustProject && !id.meant(s) {
+			return // what runs for a project hears of its sessions only
+		}
 		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == front}
 		if id.mayBind(s) {
 			info.CWD = s.cwd

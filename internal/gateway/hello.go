@@ -218,7 +218,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 	case protocol.AllSessions:
 		var live []*Session
 		for _, s := range g.order {
-			if !s.ending() && !c.identity.yielded[s.id] {
+			if !s.ending() && !c.identity.yielded[s.id] && c.identity.meant(s) {
 				live = append(live, s)
 			}
 		}
@@ -302,7 +302,7 @@ func (c *Conn) join(session string) *protocol.Error {
 		return err
 	}
 	s := c.g.sessions[session]
-	if s == nil || s.ending() || c.identity.yielded[session] {
+	if s == nil || s.ending() || c.identity.yielded[session] || !c.identity.meant(s) {
 		return noSession(session)
 	}
 	if err := s.checkOwner(c.identity, p.name, p.spelling); err != nil {

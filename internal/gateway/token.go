@@ -46,9 +46,12 @@ type identity struct {
 
 // mayBind needs Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) &&
-		(id.match == nil || id.match(s.view()))
+	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) && id.meant(s)
 }
+
+// meant reports whether a session is one of those that the token was made for, as its
+// file says. It needs Gateway.mu held.
+func (id *identity) meant(s *Session) bool { return id.match == nil || id.match(s.view()) }
 
 // tokenKey is what tokens are looked up by. The map compares hashes, so how
 // long a look-up takes says nothing about a secret.

@@ -40,7 +40,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, good bo
 	}
 	state, reason = gateway.ConfiguredWaiting, "there is no session that it is for"
 	for key, sl := range s.slots {
-		if key.name != p.Name {
+		if !key.of(p) {
 			continue
 		}
 		switch now, why := sl.now.state(); {

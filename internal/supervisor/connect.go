@@ -41,6 +41,11 @@ func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
 		return err
 	}
 	<-ctx.Done()
+	if r.Provider.Project != "" { // it is nobody else's of the name, later
+		s.tokens.Lock()
+		defer s.tokens.Unlock()
+		proc.RemoveOwn(s.tokenFile(r.Provider.Name), []byte(r.Token))
+	}
 	return nil
 }
 

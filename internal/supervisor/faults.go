@@ -41,7 +41,7 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 			}
 		}
 		if p.Kind == configs.KindTools && p.Enabled {
-			dir := Run{Workdir: s.o.Files.Workdir}.Path(p.Dir)
+			dir := Run{Workdir: cmp.Or(p.Project, s.o.Files.Workdir)}.Path(p.Dir)
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 				at("dir: there is no directory %s", dir)
 			}
@@ -51,7 +51,7 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 		}
 		began := len(faults)
 		for key, sl := range s.slots {
-			if key.name != p.Name {
+			if !key.of(p) {
 				continue
 			}
 			for _, fault := range slices.Concat(sl.now.faults(), sl.next.faults()) {

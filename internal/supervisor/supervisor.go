@@ -89,8 +89,14 @@ type Supervisor struct {
 	told    []configs.Fault
 }
 
-// slotKey is what one unit is for: a provider in a session, or in all ("").
-type slotKey struct{ name, session string }
+// slotKey is what one unit is for: a provider, of the user ("") or of a project, in a
+// session, or in all ("").
+type slotKey struct{ name, project, session string }
+
+func keyOf(p configs.Provider, session string) slotKey { return slotKey{p.Name, p.Project, session} }
+
+// of reports whether a unit of the key runs what a file names.
+func (k slotKey) of(p configs.Provider) bool { return k.name == p.Name && k.project == p.Project }
 
 // slot is what runs for a key: now, and what is to take its place when it is
 // bound.
@@ -122,7 +128,7 @@ func (s *Supervisor) Open(url string) {
 	s.loop.Go(s.run)
 	s.Reload()
 	s.loop.Go(func() {
-		watch.Dirs(s.ctx, s.o.Files.ProviderDirs(), func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
+		watch.Changing(s.ctx, s.o.Files.ProviderDirs, func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
 			func(watch.Snapshot) { s.reload() })
 	})
 }
@@ -267,11 +273,11 @@ func (s *Supervisor) wanted(sessions []gateway.SessionView) map[slotKey]configs.
 			continue
 		}
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
-			want[slotKey{p.Name, ""}] = p
+			want[keyOf(p, "")] = p
 			continue
 		}
 		for _, v := range sessions {
-			key := slotKey{p.Name, v.ID}
+			key := keyOf(p, v.ID)
 			// One that ends keeps what it has, for what there is to clean up.
 			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.slots[key] != nil) {
 				want[key] = p
@@ -326,7 +332,7 @@ func (s *Supervisor) reconcile() {
 
 // meets reports whether two keys are of one provider and have a session in common.
 func (k slotKey) meets(other slotKey) bool {
-	return k.name == other.name && (k.session == other.session || k.session == "" || other.session == "")
+	return k.name == other.name && k.project == other.project && (k.session == other.session || k.session == "" || other.session == "")
 }
 
 // awaits reports whether a slot that nothing is wanted for has to wait for what

@@ -51,7 +51,11 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: filepath.Dir(p.File)}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
-		spec.Token = s.connectToken(p.Name)
+		if p.Project == "" { // another project's of this name has another
+			spec.Token = s.connectToken(p.Name)
+		}
+	}
+	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
 		spec.Match = func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 	}
 	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet, touch: s.o.Gateway.Touch}
@@ -61,7 +65,7 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	}
 	u.pass = s.o.Gateway.Issue(spec)
 	u.ctx, u.cancel = context.WithCancel(s.ctx)
-	u.run = Run{Provider: p, Workdir: s.o.Files.Workdir, URL: s.url, Token: u.pass.Token(),
+	u.run = Run{Provider: p, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
 		Faults:  func(faults []configs.Fault) { u.wrong.Store(&faults); s.o.Gateway.Touch() },
 		Trouble: u.hasTrouble}
@@ -76,6 +80,15 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	return u
 }
 
+// mayRun says why a project's provider may not be started: what it runs is not what
+// the user trusted.
+func (u *unit) mayRun() error {
+	if u.spec.Project == "" {
+		return nil
+	}
+	return configs.Unchanged(u.spec.Project, u.spec.File)
+}
+
 // keep keeps the provider running until the unit is stopped, or it fails too
 // often.
 func (u *unit) keep() {
@@ -85,6 +98,10 @@ func (u *unit) keep() {
 	attempt := 0
 	for {
 		began := time.Now()
+		if err := u.mayRun(); err != nil {
+			u.giveUp(err)
+			return
+		}
 		err := u.launch(u.ctx, u.run)
 		if u.ctx.Err() != nil || u.retired.Load() || u.quiet.Load() {
 			return
@@ -101,12 +118,7 @@ func (u *unit) keep() {
 		}
 		failures = append(failures, now)
 		if len(failures) >= maxFailures {
-			err = fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err)
-			u.gaveUp.Store(&err)
-			u.out.say(err.Error())
-			u.touch()
-			u.pass.Revoke()
-			<-u.ctx.Done()
+			u.giveUp(fmt.Errorf("not started again after %d failures in a minute, the last: %w", maxFailures, err))
 			return
 		}
 		if now.Sub(began) >= failureSpan {
@@ -125,6 +137,15 @@ func (u *unit) keep() {
 		}
 		u.resting.Store(nil)
 	}
+}
+
+// giveUp says why the provider is not started any more, and waits for the unit's end.
+func (u *unit) giveUp(err error) {
+	u.gaveUp.Store(&err)
+	u.out.say(err.Error())
+	u.touch()
+	u.pass.Revoke()
+	<-u.ctx.Done()
 }
 
 // backoff doubles from 0.2 s to 30 s; the jitter takes up to a quarter off.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -55,6 +56,22 @@ func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, chan
 		}
 		return Scan(dirs, match), pollOnly
 	}, changed)
+}
+
+// Changing is [Dirs] for directories that change with what is in them: dirs is asked
+// again after each change.
+func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
+	for ctx.Err() == nil {
+		now := dirs()
+		round, end := context.WithCancel(ctx)
+		Dirs(round, now, match, func(s Snapshot) {
+			changed(s)
+			if !slices.Equal(dirs(), now) {
+				end()
+			}
+		})
+		end()
+	}
 }
 
 // follow tells what look sees, first at once and then each time when it has

@@ -1,0 +1,326 @@
+package configs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Bounds of what a project is trusted with, far more than anybody writes by hand.
+const (
+	maxTrustedFiles = 2000
+	maxTrustedSize  = 64 << 20  // of all files
+	maxKeptFile     = 256 << 10 // of a file's text, to show later what changed in it
+	maxKept         = 8 << 20   // of all texts
+)
+
+// trusted is what a file held when the user trusted it.
+type trusted struct {
+	Sum   string   `json:"sum"` // of its content, and of whether it can be run
+	Text  []byte   `json:"text,omitempty"`
+	Names []string `json:"names,omitempty"` // files of the project that it names
+}
+
+// content is what the files of a project hold that count, by path from its
+// directory.
+type content map[string]trusted
+
+// single are files of a project that start something, or say what may, besides
+// those of its config directories.
+var single = []string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}
+
+// whole are directories of which every file is one.
+var whole = []string{".github/hooks", ".github/agents", ".github/copilot"}
+
+func (c content) paths() []string { return slices.Sorted(maps.Keys(c)) }
+
+// changes are how now differs from c.
+func (c content) changes(now content) (all []Change) {
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(append(c.paths(), now.paths()...)))) {
+		old, was := c[p]
+		is, there := now[p]
+		switch {
+		case !was:
+			all = append(all, Change{p, "new", nil, is.Text})
+		case !there:
+			all = append(all, Change{p, "gone", old.Text, nil})
+		case old.Sum != is.Sum:
+			all = append(all, Change{p, "changed", old.Text, is.Text})
+		}
+	}
+	return all
+}
+
+// differs names a file that is not in now what it is in c: that of a path, those
+// that it names, or those below it where it is a directory.
+func (c content) differs(now content, rel string) string {
+	check := map[string]bool{rel: true}
+	for _, all := range []content{c, now} {
+		for p := range all {
+			if strings.HasPrefix(p, rel+"/") {
+				check[p] = true
+			}
+		}
+		for p := range maps.Clone(check) {
+			for _, name := range all[p].Names {
+				check[name] = true
+			}
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(check)) {
+		if c[p].Sum != now[p].Sum {
+			return p
+		}
+	}
+	return ""
+}
+
+// digest stands for a file and those that it names.
+func (c content) digest(rel string) string {
+	parts := []string{c[rel].Sum}
+	for _, name := range c[rel].Names {
+		parts = append(parts, name, c[name].Sum)
+	}
+	return sum([]byte(strings.Join(parts, "\n")))
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// reader reads what counts of a project.
+type reader struct {
+	dir   string
+	found content
+	size  int64
+	kept  int
+}
+
+// read reads what counts of a project: its config files, what its directories of
+// providers and tools hold, and the files that these name.
+func read(dir string) (content, error) {
+	r := &reader{dir: dir, found: content{}}
+	for _, name := range projectDirs {
+		for _, file := range []string{configFile, lsFile} {
+			if err := r.file(path.Join(name, file)); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.tree(path.Join(name, providerDirName), providerSuffix, false); err != nil {
+			return nil, err
+		}
+		if err := r.tree(path.Join(name, toolDir), "", true); err != nil {
+			return nil, err
+		}
+	}
+	for _, file := range single {
+		if err := r.file(file); err != nil {
+			return nil, err
+		}
+	}
+	for _, sub := range whole {
+		if err := r.tree(sub, "", true); err != nil {
+			return nil, err
+		}
+	}
+	return r.found, nil
+}
+
+// tree reads the files of a directory whose names end in suffix, of those below it
+// too where deep. Caches of Python's count nowhere: tools don't use them.
+func (r *reader) tree(rel, suffix string, deep bool) error {
+	entries, err := os.ReadDir(filepath.Join(r.dir, rel))
+	if missing(filepath.Join(r.dir, rel)) {
+		return nil
+	}
+	if err != nil {
+		if errors.Is(err, syscall.ENOTDIR) {
+			return r.file(rel)
+		}
+		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
+	}
+	for _, e := range entries {
+		at := path.Join(rel, e.Name())
+		info, err := os.Stat(filepath.Join(r.dir, at))
+		switch {
+		case err != nil || e.Name() == "__pycache__":
+			continue
+		case info.IsDir():
+			if deep && e.Type()&fs.ModeSymlink == 0 { // a link may lead round
+				if err := r.tree(at, suffix, true); err != nil {
+					return err
+				}
+			}
+		case strings.HasSuffix(e.Name(), suffix):
+			if err := r.file(at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// file reads a file, and those that it names.
+func (r *reader) file(rel string) error {
+	if _, known := r.found[rel]; known {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(r.dir, rel), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if missing(filepath.Join(r.dir, rel)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err // nothing of it is run, and readers of configuration say what it is
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, info.Mode().Perm()&0o111 != 0)
+	var text []byte
+	if info.Size() <= maxFile {
+		if text, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err == nil {
+			h.Write(text)
+			r.size += int64(len(text))
+		}
+	} else {
+		var n int64
+		n, err = io.Copy(h, io.LimitReader(f, maxTrustedSize+1-r.size))
+		r.size += n
+	}
+	if err != nil {
+		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
+	}
+	if len(r.found) >= maxTrustedFiles || r.size > maxTrustedSize {
+		return fmt.Errorf("%s has more than %d files or %d MB that count (%s among them): too much to look at; trust a directory with less",
+			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
+	}
+	t := trusted{Sum: hex.EncodeToString(h.Sum(nil))}
+	if len(text) <= maxKeptFile && r.kept+len(text) <= maxKept {
+		t.Text = text
+		r.kept += len(text)
+	}
+	r.found[rel] = t
+	before := maps.Clone(r.found)
+	for _, name := range r.names(rel, text) {
+		if err := r.named(name); err != nil {
+			return err
+		}
+		for p := range r.found {
+			if _, was := before[p]; !was || p == name.rel || strings.HasPrefix(p, name.rel+"/") {
+				if p != rel && !slices.Contains(t.Names, p) {
+					t.Names = append(t.Names, p)
+				}
+			}
+		}
+	}
+	slices.Sort(t.Names)
+	r.found[rel] = t
+	return nil
+}
+
+// name is a path of the project that a file names.
+type name struct {
+	rel string
+	key string // that names it
+}
+
+// named reads what a file names.
+func (r *reader) named(n name) error {
+	info, err := os.Stat(filepath.Join(r.dir, n.rel))
+	switch {
+	case err != nil:
+		return nil
+	case !info.IsDir():
+		return r.file(n.rel)
+	case slices.Contains([]string{"dir", "tools", "skill_directories"}, n.key):
+		return r.tree(n.rel, "", true)
+	case n.key == "command" || n.key == "args": // "go run ./server"
+		return r.tree(n.rel, "", false)
+	}
+	return nil // such as one to work in
+}
+
+// names are the files and directories of the project that a config file, a
+// manifest or a list of hooks names: whatever text in it is the path of one, seen
+// from the file or from the project.
+func (r *reader) names(rel string, text []byte) (all []name) {
+	var doc any
+	switch path.Ext(rel) {
+	case ".toml":
+		var table map[string]any
+		if _, err := toml.Decode(string(text), &table); err != nil {
+			return nil
+		}
+		doc = table
+	case ".json":
+		if json.Unmarshal(text, &doc) != nil {
+			return nil
+		}
+	default:
+		return nil
+	}
+	seen := map[string]bool{}
+	var visit func(key string, v any)
+	visit = func(key string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, v := range v {
+				visit(k, v)
+			}
+		case []map[string]any:
+			for _, v := range v {
+				visit(key, v)
+			}
+		case []any:
+			for _, v := range v {
+				visit(key, v)
+			}
+		case string:
+			for _, from := range []string{".", path.Dir(rel)} {
+				at, ok := r.inside(from, v)
+				if ok && !seen[at] {
+					seen[at] = true
+					all = append(all, name{at, key})
+				}
+			}
+		}
+	}
+	visit("", doc)
+	slices.SortFunc(all, func(a, b name) int { return strings.Compare(a.rel, b.rel) })
+	return all
+}
+
+// inside is the path from the project's directory of something that is there; the
+// directory itself, and those that hold the config files, are nothing to name.
+func (r *reader) inside(from, s string) (rel string, ok bool) {
+	if s == "" || len(s) > 4096 || strings.ContainsAny(s, "\n\x00") {
+		return "", false
+	}
+	at := filepath.FromSlash(s)
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(r.dir, filepath.FromSlash(from), at)
+	}
+	rel, err := filepath.Rel(r.dir, at)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." || slices.Contains(projectDirs, rel) {
+		return "", false
+	}
+	_, err = os.Stat(at)
+	return filepath.ToSlash(rel), err == nil
+}

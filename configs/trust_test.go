@@ -1,0 +1,210 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Trust is of content: what comes, changes or goes among the files that count, and
+// those that they name, is named and does not count; all else may change.
+func TestTrustIsOfContent(t *testing.T) {
+	atHome(t)
+	for path, counts := range map[string]bool{
+		".tapgw/tapgw.toml": true, ".tapgw/lsclient.toml": true, "configs/tapgw.toml": true, ".tapgw/providers/a.toml": true, ".tapgw/providers/new.toml": true,
+		".tapgw/tools/a.py": true, ".tapgw/tools/lib/b.py": true, ".tapgw/tools/new.py": true, "configs/tools/run": true,
+		"server.py": true, "server/main.go": true, "server/new.go": true, "mine/tool.py": true, "mine/below/part.py": true, "hook.sh": true,
+		".github/hooks/x.json": true, ".mcp.json": true, ".vscode/mcp.json": true, "later.sh": true,
+		"README.md": false, "main.go": false, ".tapgw/notes.txt": false, ".tapgw/providers/x.toml.sample": false, "server/below/x.go": false,
+		".tapgw/tools/__pycache__/a.pyc": false, "work/x": false,
+	} {
+		dir := real(t)
+		for file, text := range map[string]string{
+			".tapgw/tapgw.toml": "copilot.max_rounds = 5", ".tapgw/providers/a.toml": `kind = "command"` + "\n" + `command = ["python3", "./server.py", "./later.sh"]` + "\ncwd = \"work\"",
+			".tapgw/providers/b.toml": `kind = "command"` + "\n" + `command = ["go", "run", "./server"]`, ".tapgw/providers/c.toml": "kind = \"tools\"\ndir = \"mine\"",
+			".tapgw/tools/a.py": "", ".tapgw/tools/lib/b.py": "", "server.py": "", "server/main.go": "", "mine/tool.py": "", "mine/below/part.py": "",
+			".github/hooks/x.json": `{"hooks":{"preToolUse":[{"bash":"./hook.sh"}]}}`, "hook.sh": "", "work/x": "",
+		} {
+			write(t, filepath.Join(dir, file), text)
+		}
+		if _, _, err := Trust(dir); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := Trusted(dir); err != nil || !ok {
+			t.Fatalf("trusted: %v, %v", ok, err)
+		}
+		write(t, filepath.Join(dir, path), "something else")
+		ok, err := Trusted(dir)
+		if err != nil || ok == counts {
+			t.Errorf("%s has changed: trusted %v, %v", path, ok, err)
+		}
+		p, _, _ := loadTrust(dir)
+		if changes, err := p.Changes(); err != nil || counts && (len(changes) == 0 || changes[0].Path != path && path != ".tapgw/providers/a.toml") {
+			t.Errorf("%s: %v, %v", path, changes, err)
+		}
+		if _, changes, err := Trust(dir); err != nil || counts && len(changes) == 0 {
+			t.Errorf("%s: trusted once more: %v, %v", path, changes, err)
+		}
+		if ok, err := Trusted(dir); err != nil || !ok {
+			t.Errorf("%s: trusted once more: %v, %v", path, ok, err)
+		}
+	}
+}
+
+// A provider whose program has changed is left out, and says which command brings it
+// back; the others stay.
+func TestChangedProgram(t *testing.T) {
+	atHome(t)
+	dir := real(t)
+	write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), `kind = "command"`+"\n"+`command = ["./a.sh"]`)
+	write(t, filepath.Join(dir, ".tapgw/providers/b.toml"), `kind = "command"`+"\n"+`command = ["./b.sh"]`)
+	write(t, filepath.Join(dir, "a.sh"), "a")
+	write(t, filepath.Join(dir, "b.sh"), "b")
+	if _, _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	f := Files{Workdir: "/", dir: filepath.Join(UserDir(), providerDirName)}
+	before := f.Providers()
+	write(t, filepath.Join(dir, "a.sh"), "evil")
+	got := f.Providers()
+	if told(got) != "a: barred; b: command; " || !strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
+		t.Errorf("%s: %v", told(got), got[0].Faults)
+	}
+	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/a.toml")); err == nil {
+		t.Error("it may be started")
+	}
+	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/b.toml")); err != nil {
+		t.Errorf("the other may not be started: %v", err)
+	}
+	if _, _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	if again := f.Providers(); told(again) != "a: command; b: command; " || again[0].Provider.Digest == before[0].Provider.Digest || again[1].Provider.Digest != before[1].Provider.Digest {
+		t.Errorf("trusted once more: %+v", again)
+	}
+	if err := os.Chmod(filepath.Join(dir, "b.sh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(f.Providers()); got != "a: command; b: barred; " {
+		t.Errorf("it can be run now: %s", got)
+	}
+}
+
+// A file of every key with its default asks for no trust, and is no fault once it has
+// it: a clone of this very project is clean.
+func TestSampleAsksForNoTrust(t *testing.T) {
+	atHome(t)
+	dir := real(t)
+	for _, file := range []string{"tapgw.toml", "lsclient.toml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "configs", file), string(data))
+	}
+	for range 2 {
+		f, err := Find(dir, "")
+		if err != nil || f.Project != "" || len(f.Notes()) > 0 || len(f.Providers()) > 0 {
+			t.Errorf("%+v, %v, notes %v", f, err, f.Notes())
+		}
+		if _, project, err := f.LoadAt(dir); err != nil || project != "" {
+			t.Errorf("for sessions: %s, %v", project, err)
+		}
+		ls, err := FindLSClient(dir, "")
+		if err != nil || ls.Untrusted != "" || ls.Project != "" {
+			t.Errorf("%+v, %v", ls, err)
+		}
+		if _, _, err := Trust(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Two projects may have providers of one name, unless these start themselves: their
+// tokens lie in files of their names.
+func TestProjectsWithOneName(t *testing.T) {
+	atHome(t)
+	one, two := real(t), real(t)
+	for _, dir := range []string{one, two} {
+		write(t, filepath.Join(dir, ".tapgw/providers/own.toml"), `kind = "connect"`)
+		write(t, filepath.Join(dir, ".tapgw/providers/run.toml"), "kind = \"command\"\ncommand = [\"sh\"]")
+		if _, _, err := Trust(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := Files{Workdir: "/", dir: filepath.Join(UserDir(), providerDirName)}
+	if got := told(f.Providers()); got != "own: connect; own: barred; run: command; run: command; " {
+		t.Error(got)
+	}
+}
+
+// What is recorded is the user's alone to read, is bounded, and takes a directory of
+// any name; a record under another's name is none.
+func TestTrustRecord(t *testing.T) {
+	user := atHome(t)
+	dir := filepath.Join(real(t), "a\nb\x1b[2J\xff /etc")
+	write(t, filepath.Join(dir, ".tapgw/tapgw.toml"), "copilot.max_rounds = 5")
+	write(t, filepath.Join(dir, ".tapgw/tools/large"), strings.Repeat("x", maxKeptFile+1))
+	for i := range 40 {
+		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/%d", i)), strings.Repeat("x", maxKeptFile))
+	}
+	if _, _, err := Trust(dir); err != nil {
+		t.Fatal(err)
+	}
+	projects, err := TrustedProjects()
+	if err != nil || len(projects) != 1 {
+		t.Fatalf("trusted: %v, %v", len(projects), err)
+	}
+	if ok, _ := Trusted(filepath.Dir(dir)); ok {
+		t.Error("the directory above is trusted")
+	}
+	var size int64
+	err = filepath.WalkDir(filepath.Join(user, "trust"), func(path string, d fs.DirEntry, err error) error {
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		size += info.Size()
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil || size > 2*maxKept {
+		t.Errorf("%d bytes, %v", size, err)
+	}
+	other := TrustedProject{Dir: "/", Files: content{}}
+	data, _ := json.Marshal(other.spelled(strconv.QuoteToASCII))
+	write(t, filepath.Join(user, "trust", sum([]byte("/elsewhere"))+".json"), string(data))
+	if ok, _ := Trusted("/usr"); ok {
+		t.Error("a record under another name counts")
+	}
+	for i := range maxTrustedFiles {
+		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/more%d", i)), "")
+	}
+	if _, _, err := Trust(dir); err == nil || !strings.Contains(err.Error(), "too much to look at") {
+		t.Errorf("too many files: %v", err)
+	}
+	if was, err := Untrust(dir); !was || err != nil {
+		t.Errorf("untrusted: %v, %v", was, err)
+	}
+}
+
+// Whatever a project's files hold, it can be looked at what they name.
+func FuzzNames(f *testing.F) {
+	f.Add("a.toml", `command = ["./x", "../..", "/etc/passwd"]`)
+	f.Add("a.json", `{"a":[{"b":["x",["y"]]}]}`)
+	f.Fuzz(func(t *testing.T, file, text string) {
+		r := &reader{dir: "/etc", found: content{}}
+		for _, n := range r.names(file, []byte(text)) {
+			if !filepath.IsLocal(n.rel) || n.rel == "." {
+				t.Errorf("%q", n.rel)
+			}
+		}
+	})
+}
