@@ -34,6 +34,7 @@ type item struct {
 	overtime int           // number of the run that took its time
 
 	history []sdk.SessionEvent               // of a session that was resumed
+	cut     bool                             // there was more of it
 	carryOn bool                             // a turn ran when the session was lost with its gateway
 	pending []*rpc.ExternalToolRequestedData // calls that it waits for
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
@@ -75,6 +76,8 @@ func TestResume(t *testing.T) {
 	s.tool("quick", text("the tea is ready"))
 	s.turn("remember the kettle")
 	s.turn("call:quick")
+	before := time.Now()
+	s.host.Log(gateway.LogWarning, "ci: the build is red")
 
 	// While it runs it is nobody else's.
 	n := g.next()
@@ -119,6 +122,20 @@ func TestResume(t *testing.T) {
 			return e.Type == "user.message" && strings.Contains(string(e.Data), "remember the kettle")
 		})
 	})
+	// Its timeline comes back, with its times.
+	again.wait("the timeline", func() bool { return len(again.past) > 0 })
+	var said []string
+	for _, l := range again.past {
+		said = append(said, fmt.Sprintf("%s %s: %s", l.Level, l.Source, l.Message))
+		if l.TS.IsZero() || l.Message == "remember the kettle" && l.TS.After(before) {
+			t.Errorf("%s is of %s", l.Message, l.TS)
+		}
+	}
+	for _, want := range []string{"info user: remember the kettle", "info assistant: You said: remember the kettle", "warning ci: the build is red"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("the timeline lacks %q: %q", want, said)
+		}
+	}
 	again.turn("call:quick")
 	r := n.lastRequest()
 	body := string(r.Body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -27,7 +28,7 @@ func (s *session) recollect(ctx context.Context, c *conn, carryOn bool) error {
 	if err != nil {
 		return fmt.Errorf("reading the session's history: %w", err)
 	}
-	past := item{gen: c.gen, history: events[max(0, len(events)-recalled):]}
+	past := item{gen: c.gen, history: events[max(0, len(events)-recalled):], cut: len(events) > recalled}
 	defer func() { s.items.push(past) }()
 	if !carryOn {
 		return nil
@@ -60,8 +61,15 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 // recall shows the past of the session, and goes on with the turn that ran when it
 // was lost, if that is asked for.
 func (t *turn) recall(it item) {
+	var lines []gateway.TimelineLine
 	for _, e := range it.history {
 		t.s.keepRaw(e)
+		if l, ok := t.s.pastLine(e); ok {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) > 0 {
+		t.s.calls.Past(lines, !it.cut)
 	}
 	if !it.carryOn {
 		return
@@ -74,6 +82,48 @@ func (t *turn) recall(it item) {
 			t.s.callBy(c, d, t.s.callAgain)
 		}
 	}
+}
+
+// pastLine is the line of the timeline that an event of the session's past was: what
+// was said, what failed, and the lines that we wrote beside, pushes among them.
+func (s *session) pastLine(e sdk.SessionEvent) (l gateway.TimelineLine, ok bool) {
+	if e.AgentID != nil {
+		return l, false
+	}
+	l = gateway.TimelineLine{TS: e.Timestamp, Level: gateway.LogInfo, Source: gateway.SourceSession}
+	ours := func(level gateway.LogLevel, text string) {
+		l.Level, l.Message = level, text
+		// Of lines that have another source than the session it stands before them.
+		if source, rest, found := strings.Cut(text, ": "); found && !strings.ContainsAny(source, " \n") {
+			l.Source, l.Message = source, rest
+		}
+	}
+	switch d := e.Data.(type) {
+	case *rpc.UserMessageData:
+		if promptSource(d.Source) == gateway.SourceUser { // a provider's was shown when it was pushed
+			l.Source, l.Message = gateway.SourceUser, d.Content
+		}
+	case *rpc.AssistantMessageData:
+		l.Source, l.Message = gateway.SourceAssistant, d.Content
+	case *rpc.SessionInfoData:
+		if d.InfoType == logType {
+			ours(gateway.LogInfo, d.Message)
+		}
+	case *rpc.SessionWarningData:
+		switch text, failed := strings.CutPrefix(d.Message, errorPrefix); {
+		case d.WarningType != logType:
+			l.Level, l.Message = gateway.LogWarning, d.Message
+		case failed:
+			ours(gateway.LogError, text)
+		default:
+			ours(gateway.LogWarning, text)
+		}
+	case *rpc.SessionErrorData:
+		if d.ErrorType != logType && d.ErrorType != errorPersistence {
+			l.Level, l.Message = gateway.LogError, s.errorText(d)
+		}
+	}
+	return l, l.Message != ""
 }
 
 // callAgain makes a call that was pending, once a provider with its tool is there.

@@ -119,6 +119,7 @@ type fakeSession struct {
 	changed chan struct{}
 	events  []gateway.Event
 	notes   []string
+	past    []gateway.TimelineLine
 	prompts []gateway.Prompt // that providers were asked about
 	runtime []gateway.RuntimeEvent
 	used    []gateway.ModelCall
@@ -364,6 +365,10 @@ func (s *fakeSession) Event(e gateway.Event) {
 
 func (s *fakeSession) Note(level gateway.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
+}
+
+func (s *fakeSession) Past(lines []gateway.TimelineLine, _ bool) {
+	s.record(func() { s.past = lines })
 }
 
 func (s *fakeSession) Hook(_ context.Context, e gateway.HookEvent) gateway.HookAnswer {

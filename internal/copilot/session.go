@@ -515,6 +515,9 @@ type line struct {
 // they are not taken for its own when they come back as events.
 const logType = "tapgw"
 
+// errorPrefix stands before a line of level error, which the runtime does not take.
+const errorPrefix = "Error: "
+
 // Log implements [gateway.Host].
 func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
 
@@ -577,7 +580,7 @@ func (s *session) write(l line) {
 		level = rpc.SessionLogLevelWarning
 	case gateway.LogError:
 		level = rpc.SessionLogLevelWarning
-		l.message = "Error: " + l.message
+		l.message = errorPrefix + l.message
 	}
 	err = tell(ctx, c.p, logTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: l.message, Level: &level, Type: &typ})

@@ -240,3 +240,27 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 		t.Errorf("at its end: %v", lines)
 	}
 }
+
+// What was said in an earlier life of a session is in its timeline, with its times,
+// and leaves room for what comes.
+func TestTimelineComesBack(t *testing.T) {
+	g := New(Options{})
+	s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Drain(context.Background())
+	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	past := make([]TimelineLine, timelineKept)
+	for i := range past {
+		past[i] = TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci", Message: "\x1b[31mred"}
+	}
+	s.Past(past, true)
+	lines, _ := s.Timeline(0)
+	if len(lines) != 2+timelineKept/2 || lines[1].Message != "the session was resumed; what was said before follows, with its times, but for lines that are too old to be here" {
+		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
+	}
+	if l, want := lines[2], then.Add(timelineKept/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" || l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
+		t.Errorf("%+v, want it to be of %s", l, want)
+	}
+}

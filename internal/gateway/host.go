@@ -80,6 +80,10 @@ type HostCalls interface {
 	// Note adds a line of the host's own to the session's timeline here; the
 	// host shows it in its own, if it has one.
 	Note(level LogLevel, message string)
+	// Past adds lines of an earlier life of the session to its timeline, oldest
+	// first: their time, level, source and message. Whole says that none are missing
+	// before them.
+	Past(lines []TimelineLine, whole bool)
 	// Ended says that the session is gone on the host's side: a process that
 	// died for good, a connection that did not come back.
 	Ended(reason string)

@@ -15,8 +15,8 @@ import (
 const (
 	sourceGateway   = "gateway"
 	sourcePairing   = "tapgw"
-	sourceSession   = "session"
-	sourceAssistant = "assistant"
+	SourceSession   = "session"
+	SourceAssistant = "assistant"
 )
 
 // SourceProvider stands before a provider's name in [Prompt].Source.
@@ -30,7 +30,25 @@ func (s *Session) note(level LogLevel, source, message string) {
 }
 
 // Note implements [HostCalls].
-func (s *Session) Note(level LogLevel, message string) { s.note(level, sourceSession, message) }
+func (s *Session) Note(level LogLevel, message string) { s.note(level, SourceSession, message) }
+
+// Past implements [HostCalls].
+func (s *Session) Past(lines []TimelineLine, whole bool) {
+	if len(lines) > timelineKept/2 { // there is room for what comes
+		lines, whole = lines[len(lines)-timelineKept/2:], false
+	}
+	what := "the session was resumed; what was said before follows, with its times"
+	if !whole {
+		what += ", but for lines that are too old to be here"
+	}
+	s.note(LogInfo, sourceGateway, what)
+	for _, l := range lines {
+		s.timeline.add(func(seq uint64) TimelineLine {
+			l.Seq, l.TS, l.Message, l.arrived = seq, l.TS.UTC(), clean(l.Message), s.arrived.next()
+			return l
+		})
+	}
+}
 
 // show adds a line to the timeline, the session's own included. Call under no lock.
 func (s *Session) show(level LogLevel, source, message string) {
@@ -98,7 +116,7 @@ func (s *Session) Event(e Event) {
 		return // the gateway's own, see Idle and deliver
 	case e.SessionError != "":
 		s.g.diag.noteError(s.id, "", CodeSession, e.SessionError)
-		s.note(LogError, sourceSession, e.SessionError)
+		s.note(LogError, SourceSession, e.SessionError)
 		s.hookLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.traceError(e.SessionError)
 		s.feed(e)
@@ -109,7 +127,7 @@ func (s *Session) Event(e Event) {
 		}
 	case e.Callback != "":
 		if e.Callback == OnEndMessage && e.Content != "" {
-			s.note(LogInfo, sourceAssistant, e.Content)
+			s.note(LogInfo, SourceAssistant, e.Content)
 		}
 		s.feed(e)
 	}
