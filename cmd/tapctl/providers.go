@@ -62,23 +62,27 @@ const listedProviders = `What is connected, then what files name, with its file 
 stopped, failed or waiting, and why. A file's provider has a line for each connection
 besides.`
 
-// providerNames offers what is connected, and the files that a gateway started
-// here would read.
+// providerNames offers what files name, and what is connected besides.
 func providerNames() ucli.BashCompleteFunc {
 	return completing(func(k *call, flag string) {
 		if flag != "" || k.NArg() > 0 {
 			return
 		}
-		if providers, err := k.gw.Providers(k.ctx); err == nil {
-			for _, p := range providers {
-				cli.Candidate(k.Context, p.Name, p.State)
+		offered := map[string]bool{}
+		offer := func(name, about string) {
+			if name != "" && !offered[name] {
+				offered[name] = true
+				cli.Candidate(k.Context, name, about)
 			}
 		}
-		if files, err := configFiles(k.Context); err == nil {
-			for _, p := range files.Providers() {
-				if p.Name != "" && !p.Barred {
-					cli.Candidate(k.Context, p.Name, "file")
-				}
+		if configured, err := k.gw.Configured(k.ctx); err == nil {
+			for _, c := range configured {
+				offer(c.Name, c.State+" "+c.File)
+			}
+		}
+		if providers, err := k.gw.Providers(k.ctx); err == nil {
+			for _, p := range providers {
+				offer(p.Name, p.State)
 			}
 		}
 	})

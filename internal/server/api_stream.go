@@ -75,13 +75,14 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 	if err != nil {
 		return err
 	}
-	last, since := math.MaxInt, time.Time{}
+	last := math.MaxInt
 	if q.Has("last") {
 		if last, err = apiLast(q, 0); err != nil {
 			return err
 		}
 	}
-	if since, err = apiSince(q); err != nil {
+	since, err := apiSince(q)
+	if err != nil {
 		return err
 	}
 	wait := func(wait func(context.Context, uint64) error) func(uint64) error {
