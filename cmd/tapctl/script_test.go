@@ -134,7 +134,7 @@ func start(ts *testscript.TestScript, name string, ready func(stdout, stderr str
 	}
 	p.cmd = exec.Command(path, line[1:]...)
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, v := range []string{"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAP_GATEWAY_URL", "TAPGW_CONFIG"} {
+	for _, v := range []string{"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAP_GATEWAY_URL", "TAPGW_CONFIG", "SAMPLE_STAYS"} {
 		p.cmd.Env = append(p.cmd.Env, v+"="+ts.Getenv(v))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.errors
@@ -359,6 +359,13 @@ func sampleProvider() {
 	}
 	if len(os.Args) > 1 {
 		o.Session = os.Args[1]
+	}
+	if os.Getenv("SAMPLE_STAYS") != "" { // when its session ends, until it is stopped
+		o.OnSession = func(sctx context.Context, e providers.SessionEvent) {
+			if e.State == providers.SessionEnding {
+				<-sctx.Done()
+			}
+		}
 	}
 	p := providers.New("sample", o)
 	type text struct {

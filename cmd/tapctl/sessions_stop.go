@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"sync"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -15,8 +17,9 @@ func stopCommand() *ucli.Command {
 		Name:      "stop",
 		Usage:     "end a session",
 		ArgsUsage: "[ID]",
-		Description: `Its providers are told and have 10 seconds to finish. One of several sessions has
-to be named; --all ends each of them, at the same time.
+		Description: `Its providers are told and have 10 seconds to finish; it says which of them it
+waits for. One of several sessions has to be named; --all ends each of them, at
+the same time.
 
 Examples:
   tapctl sessions stop 3f2a
@@ -31,11 +34,33 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if err := k.gw.Stop(k.ctx, id); err != nil {
+			if err := k.stop(id); err != nil {
 				return err
 			}
 			return k.done(id, "stopped")
 		}),
+	}
+}
+
+// waitSaid is how often a session that is ending is asked whom it waits for.
+const waitSaid = time.Second
+
+// stop ends a session, and says meanwhile which providers keep it.
+func (k *call) stop(id string) error {
+	ended := make(chan error, 1)
+	go func() { ended <- k.gw.Stop(k.ctx, id) }()
+	said := ""
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(waitSaid):
+		}
+		s, err := k.gw.Session(k.ctx, id)
+		if now := strings.Join(s.WaitsFor, ", "); err == nil && now != "" && now != said {
+			said = now
+			k.out.Notef("session %s waits for %s; they have 10 s to finish", id, cli.Clean(now))
+		}
 	}
 }
 
@@ -51,7 +76,7 @@ func stopAll(k *call) error {
 	failed := make([]error, len(sessions))
 	var stopping sync.WaitGroup
 	for i, s := range sessions {
-		stopping.Go(func() { failed[i] = k.gw.Stop(k.ctx, s.ID) })
+		stopping.Go(func() { failed[i] = k.stop(s.ID) })
 	}
 	stopping.Wait()
 	stopped := []map[string]string{}

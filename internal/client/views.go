@@ -41,6 +41,8 @@ type Session struct {
 	Providers  int       `json:"providers"`
 	Tools      int       `json:"tools"`
 	CreatedAt  time.Time `json:"createdAt"`
+	// WaitsFor are the providers that have not answered the session's end yet.
+	WaitsFor []string `json:"waitsFor,omitempty"`
 }
 
 // Provider is a provider's connection.

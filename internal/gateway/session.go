@@ -175,6 +175,11 @@ func (s *Session) view() SessionView {
 	}
 	if s.ending() {
 		v.State = "ending"
+		for _, b := range s.bindings {
+			if b.pending && !slices.Contains(v.WaitsFor, b.provider.name) {
+				v.WaitsFor = append(v.WaitsFor, b.provider.name)
+			}
+		}
 	} else {
 		v.Foreground = s.isForeground()
 	}

@@ -22,6 +22,8 @@ type SessionView struct {
 	Providers  int       `json:"providers"`
 	Tools      int       `json:"tools"`
 	CreatedAt  time.Time `json:"createdAt"`
+	// WaitsFor are the providers that have not answered the session's end yet.
+	WaitsFor []string `json:"waitsFor,omitempty"`
 }
 
 // ProviderView is a provider's connection as people see it.
