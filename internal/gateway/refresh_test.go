@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tapgw/internal/protocol"
 )
@@ -69,4 +71,44 @@ func TestRefreshForPrompt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowHost takes its time with each list.
+type slowHost struct {
+	quietHost
+	lists chan []Tool
+	take  chan struct{} // lets one through
+}
+
+func (h slowHost) SetTools(_ context.Context, _ uint64, tools []Tool) error {
+	h.lists <- tools
+	<-h.take
+	return nil
+}
+
+// A host that takes tools without a reload hears of a hello at once, in no time; what
+// comes while it takes a list comes together in the next.
+func TestLiveHostHearsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		h := slowHost{lists: make(chan []Tool, 100), take: make(chan struct{})}
+		if _, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for i := range 10 {
+			provides(t, g, fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i))
+			synctest.Wait()
+		}
+		first := <-h.lists
+		h.take <- struct{}{}
+		rest := <-h.lists
+		h.take <- struct{}{}
+		synctest.Wait()
+		if len(first) != 1 || len(rest) != 10 || len(h.lists) != 0 || time.Since(begun) != 0 {
+			t.Errorf("after %s lists of %d and %d tools, and %d more lists", time.Since(begun), len(first), len(rest), len(h.lists))
+		}
+		close(h.take)
+		g.Drain(context.Background())
+	})
 }
