@@ -11,6 +11,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
+	"tapgw/internal/visible"
 )
 
 func trustCommand() *ucli.Command {
@@ -88,14 +89,14 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 	if dry {
 		word = "not trusted by this: "
 	}
-	if err := out.Printf("%s%s\n", word, cli.OneLine(dir)); err != nil {
+	if err := out.Printf("%s%s\n", word, visible.Line(dir)); err != nil {
 		return err
 	}
 	if len(counts) == 0 {
 		return out.Printf("  it has no files that count\n")
 	}
 	for _, c := range counts {
-		if err := out.Printf("  %s: %s\n", cli.OneLine(c.File), cli.OneLine(c.What)); err != nil {
+		if err := out.Printf("  %s: %s\n", visible.Line(c.File), visible.Line(c.What)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +104,7 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 		return nil // all of it is new: it is in the files
 	}
 	for _, c := range list {
-		if err := out.Printf("\n%s: %s\n%s", c.Change, cli.OneLine(c.File), cli.Clean(c.Diff)); err != nil {
+		if err := out.Printf("\n%s: %s\n%s", c.Change, visible.Line(c.File), visible.Text(c.Diff)); err != nil {
 			return err
 		}
 	}
@@ -206,7 +207,7 @@ func listTrusted(out *cli.Output) error {
 		case len(changes) > 0:
 			state = fmt.Sprintf(": %s has changed since you trusted it: run %s", changes[0].Path, configs.TrustCommand(p.Dir))
 		}
-		if err := out.Printf("%s\n", cli.OneLine(p.Dir+state)); err != nil {
+		if err := out.Printf("%s\n", visible.Line(p.Dir+state)); err != nil {
 			return fmt.Errorf("listing: %w", err)
 		}
 	}
