@@ -36,7 +36,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 // dialTLS is dial for https. The certificate is checked too: a proof says nothing
 // about who reads along.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, network, address)
+	secure := tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
+	conn, err := secure.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +106,6 @@ func (c *Client) prove(conn net.Conn, host string) error {
 // stranger says that what answers is not the gateway that the token is for.
 func (c *Client) stranger(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-		Message: fmt.Sprintf("what answers at %s (from %s) is not your gateway: %s; start yours with: tapgw ensure, or name it with --url",
-			c.URL(), c.source, why)}
+		Message: fmt.Sprintf("what answers at %s (from %s) is not your gateway: %s; "+
+			"start yours with: tapgw ensure, or name it with --url", c.URL(), c.source, why)}
 }

@@ -21,7 +21,8 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 	mine := addr.Addr().Unmap()
 	return ownerOf(func(local, _ netip.AddrPort, state string) bool {
 		other := local.Addr()
-		return state == listening && local.Port() == addr.Port() && (mine == other || mine.IsUnspecified() || other.IsUnspecified())
+		overlaps := mine == other || mine.IsUnspecified() || other.IsUnspecified()
+		return state == listening && local.Port() == addr.Port() && overlaps
 	})
 }
 

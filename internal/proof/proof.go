@@ -113,7 +113,8 @@ var ErrNone = errors.New("it could not prove that it knows the token")
 type RelayedError struct{ Dialled, Reached string }
 
 func (e *RelayedError) Error() string {
-	return fmt.Sprintf("it passes connections on: %s was dialled, and the gateway was reached at %s", e.Dialled, e.Reached)
+	return fmt.Sprintf("it passes connections on: %s was dialled, and the gateway was reached at %s",
+		e.Dialled, e.Reached)
 }
 
 // Check judges the value of [AnswerHeader] that came over a connection to

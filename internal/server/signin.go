@@ -135,7 +135,9 @@ func (x *signins) follow(code string, by proc.Owner) (secret, refusal string) {
 	}
 	x.links.take(code)
 	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins, 0)
-	x.followed = append(x.followed, followedLink{sha256.Sum256([]byte(code)), sha256.Sum256([]byte(secret)), time.Now(), by})
+	x.followed = append(x.followed, followedLink{
+		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
+	})
 	x.followed = slices.Delete(x.followed, 0, max(len(x.followed)-maxSigninLinks, 0))
 	return secret, ""
 }
@@ -223,7 +225,8 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 	secret, refusal := s.signins.follow(code, by)
 	if refusal != "" {
 		if refusal == notYourLink {
-			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own", "by", by.String())
+			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own",
+				"by", by.String())
 		}
 		if s.wrongSecret(r) {
 			failLimited(w)
@@ -325,7 +328,8 @@ func signinFile(dir, link string, good context.Context) (path string, err error)
 	context.AfterFunc(good, func() { _ = os.Remove(f.Name()) })
 	to := html.EscapeString(link)
 	_, err = fmt.Fprintf(f, `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
-		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title><p><a href="%s">Open tapgw</a></p>`+"\n", to, to)
+		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title>`+
+		`<p><a href="%s">Open tapgw</a></p>`+"\n", to, to)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("writing a file for the link: %w", err)
 	}

@@ -62,14 +62,19 @@ func hold(kind string, heard *secrets) (end func(), err error) {
 	case "gateway":
 		return holdGateway()
 	case "squatter":
-		return listen(bothLoopbacks[1:], heard, (&http.Server{Handler: http.HandlerFunc(heard.takeAll), ReadHeaderTimeout: time.Minute}).Serve)
+		return listen(bothLoopbacks[1:], heard, web(heard.takeAll))
 	case "web":
-		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html><p>It works!") })
-		return listen(bothLoopbacks, heard, (&http.Server{Handler: page, ReadHeaderTimeout: time.Minute}).Serve)
+		return listen(bothLoopbacks, heard, web(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "<!doctype html><p>It works!")
+		}))
 	case "silent":
 		return listen(bothLoopbacks, heard, swallow)
 	}
 	return nil, fmt.Errorf("%q is no kind of stranger", kind)
+}
+
+func web(h http.HandlerFunc) func(net.Listener) error {
+	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Minute}).Serve
 }
 
 // holdGateway runs a gateway that shares no token with anybody.
