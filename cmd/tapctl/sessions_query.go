@@ -84,11 +84,14 @@ func querySession(k *call) error {
 	}
 	following, leave := context.WithCancelCause(context.WithoutCancel(k.ctx)) // Ctrl-C stops the turn first
 	defer leave(nil)
-	defer context.AfterFunc(k.ctx, func() {
+	stopped := make(chan struct{})
+	stopping := context.AfterFunc(k.ctx, func() {
+		defer close(stopped)
 		if !k.stopTurn(id, turn) {
 			leave(context.Cause(k.ctx))
 		}
-	})()
+	})
+	defer stopping()
 	for line, err := range k.gw.QueryPrompt(following, id, p) {
 		if err != nil && k.ctx.Err() != nil {
 			return leftBehind(err, id)
@@ -97,6 +100,9 @@ func querySession(k *call) error {
 			return err
 		}
 		turn.begun.Store(!line.Done)
+		if line.Done && !stopping() {
+			<-stopped // it says what was dropped, too
+		}
 		if k.out.JSON {
 			err = k.out.Line(line.Raw)
 		} else {
