@@ -85,6 +85,23 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// A person says yes to each write to a protected place: there is no always.
+func TestProtectedEachTime(t *testing.T) {
+	var asked strings.Builder
+	p := &policy{
+		conf: func() configs.LSClient { return configs.LSClient{} },
+		in:   bufio.NewReader(strings.NewReader("a\ny\na\n")), out: &asked,
+	}
+	for i, ok := range []bool{false, true, false} {
+		if err := p.protected(t.Context(), "/x/.git/config", "why"); (err == nil) != ok {
+			t.Errorf("question %d: %v", i, err)
+		}
+	}
+	if n := strings.Count(asked.String(), "Allow it?"); n != 3 || strings.Contains(asked.String(), "[a]lways") {
+		t.Errorf("%d questions:\n%s", n, asked.String())
+	}
+}
+
 // A person who is asked sees all that they allow.
 func TestAskShowsAll(t *testing.T) {
 	ask := func(answers, tool, args string) (shown string, err error) {

@@ -112,7 +112,7 @@ func (p *policy) protected(ctx context.Context, path, why string) error {
 		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: use --ask, or write it yourself"}
 	}
 	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
-	err := p.ask(ctx, "write "+visible.Line(path)+", which is protected: "+why, "protected "+path, no)
+	err := p.ask(ctx, "write "+visible.Line(path)+", which is protected: "+why, "", no)
 	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
 		return &provide.Refusal{What: "the user said no"}
 	}
@@ -159,7 +159,7 @@ const (
 
 // ask asks a person, if there is one, and returns no unless they say yes. They see
 // all that they allow, with what terminals obey spelt out, or its ends, its size and
-// how to see it whole.
+// how to see it whole. Always is remembered by key; "" offers no always.
 func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	if p.yes {
 		return nil
@@ -181,11 +181,14 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	}
 	for shown := visible.Ends(text, askedBytes, askedLines); ; shown = text {
 		rest := ""
+		if key != "" {
+			rest = ", [a]lways this"
+		}
 		if shown != text {
-			rest = ", [w]hole text"
+			rest += ", [w]hole text"
 		}
 		// Indented, so that no line of it looks like a question of ours.
-		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es, [a]lways this%s, [N]o: ", strings.ReplaceAll(shown, "\n", "\n  "), rest)
+		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es%s, [N]o: ", strings.ReplaceAll(shown, "\n", "\n  "), rest)
 		answer := make(chan string, 1)
 		go func() { // outlives the call when nobody answers: the next question takes what it reads
 			line, _ := p.in.ReadString('\n')
@@ -195,13 +198,13 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case a := <-answer:
-			switch a {
-			case "a", "always":
+			switch {
+			case key != "" && (a == "a" || a == "always"):
 				p.always = append(p.always, key)
 				return nil
-			case "y", "yes":
+			case a == "y" || a == "yes":
 				return nil
-			case "w", "whole":
+			case a == "w" || a == "whole":
 				continue
 			}
 			return &provide.Refusal{What: "the user said no to: " + visible.Ends(what, askedBytes, askedLines)}
