@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +33,7 @@ func parameters(raw protocol.Raw) (map[string]any, error) {
 		schema = map[string]any{}
 	}
 	if said := described(schema); len(said) > 0 {
-		f := flattener{root: schema, members: map[string]*member{}}
+		f := flattener{root: schema, members: map[string]*member{}, needs: map[any]bool{}}
 		f.add(schema, part{always: true})
 		for _, keyword := range lostKeywords {
 			delete(schema, keyword)
@@ -75,6 +73,7 @@ type flattener struct {
 	root     map[string]any
 	members  map[string]*member
 	required []any
+	needs    map[any]bool // those of required
 }
 
 // member is a property of the object: what always holds of it, or what its alternatives
@@ -82,6 +81,7 @@ type flattener struct {
 type member struct {
 	always  bool
 	schemas []any
+	written map[string]bool // those of schemas, as JSON
 }
 
 // part says where in a schema a part of it stands.
@@ -98,8 +98,8 @@ func (f *flattener) add(schema map[string]any, at part) {
 	}
 	if list, ok := schema["required"].([]any); ok && at.always {
 		for _, name := range list {
-			if !slices.Contains(f.required, name) {
-				f.required = append(f.required, name)
+			if !f.needs[name] {
+				f.needs[name], f.required = true, append(f.required, name)
 			}
 		}
 	}
@@ -126,13 +126,12 @@ func (f *flattener) add(schema map[string]any, at part) {
 }
 
 func (f *flattener) member(name string, schema any, always bool) {
-	m := f.members[name]
-	same := func(had any) bool { return reflect.DeepEqual(had, schema) }
+	m, written := f.members[name], string(rawJSON(schema))
 	switch {
 	case m == nil, always && !m.always:
-		f.members[name] = &member{always, []any{schema}}
-	case !m.always && !slices.ContainsFunc(m.schemas, same):
-		m.schemas = append(m.schemas, schema)
+		f.members[name] = &member{always, []any{schema}, map[string]bool{written: true}}
+	case !m.always && !m.written[written]:
+		m.schemas, m.written[written] = append(m.schemas, schema), true
 	}
 }
 

@@ -2,8 +2,10 @@ package copilot
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tapgw/internal/protocol"
 )
@@ -37,4 +39,35 @@ func FuzzParameters(f *testing.F) {
 			t.Errorf("%s became %s: %v", raw, data, err)
 		}
 	})
+}
+
+// A schema as long as a hello may hold is made one of an object at once: sessions and
+// other providers wait for it.
+func TestParametersOfLongSchemas(t *testing.T) {
+	list := func(n int, each func(i int) string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = each(i)
+		}
+		return strings.Join(all, ",")
+	}
+	for name, raw := range map[string]string{
+		"required": `{"anyOf":[{}],"required":[` + list(150_000, func(i int) string { return fmt.Sprintf(`"p%d"`, i) }) + `]}`,
+		"alternatives": `{"anyOf":[` + list(450, func(i int) string {
+			return `{"properties":{` + list(200, func(j int) string { return fmt.Sprintf(`"p%d":{"const":%d}`, j, i) }) + `}}`
+		}) + `]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := protocol.CompileSchema(protocol.Raw(raw)); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if _, err := parameters(protocol.Raw(raw)); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took > 5*time.Second { // it took a minute and 10 s
+				t.Errorf("%d bytes took %s", len(raw), took)
+			}
+		})
+	}
 }
