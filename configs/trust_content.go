@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/BurntSushi/toml"
 )
@@ -67,16 +68,24 @@ func (c content) changes(now content) (all []Change) {
 // differs names a file that is not in now what it is in c: that of a path, those
 // that it names, or those below it where it is a directory.
 func (c content) differs(now content, rel string) string {
-	check := map[string]bool{rel: true}
+	check := map[string]bool{}
+	var add func(p string)
+	add = func(p string) {
+		if check[p] {
+			return
+		}
+		check[p] = true
+		for _, all := range []content{c, now} {
+			for _, name := range all[p].Names {
+				add(name)
+			}
+		}
+	}
+	add(rel)
 	for _, all := range []content{c, now} {
 		for p := range all {
 			if strings.HasPrefix(p, rel+"/") {
-				check[p] = true
-			}
-		}
-		for p := range maps.Clone(check) {
-			for _, name := range all[p].Names {
-				check[name] = true
+				add(p)
 			}
 		}
 	}
@@ -257,9 +266,19 @@ func (r *reader) named(n name) error {
 	return nil // such as one to work in
 }
 
+// commands are the keys under which stands what is run: the words of a text there may
+// be paths, as those of a shell's line or what stands behind an option's "=".
+var commands = []string{"command", "args", "env", "bash", "powershell"}
+
+// words are the parts of a command that may be paths.
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r) })
+}
+
 // names are the files and directories of the project that a config file, a
-// manifest or a list of hooks names: whatever text in it is the path of one, seen
-// from the file or from the project.
+// manifest or a list of hooks names: whatever text in it is the path of one, or has a
+// word that is where it says what is run, seen from the file, from the project or from
+// the directory that it says to run in.
 func (r *reader) names(rel string, text []byte) (all []name) {
 	var doc any
 	switch path.Ext(rel) {
@@ -276,35 +295,51 @@ func (r *reader) names(rel string, text []byte) (all []name) {
 	default:
 		return nil
 	}
+	from := []string{".", path.Dir(rel)}
+	each(doc, "", false, func(key, s string, _ bool) {
+		if at, ok := r.inside(".", s); ok && key == "cwd" && !slices.Contains(from, at) {
+			from = append(from, at)
+		}
+	})
 	seen := map[string]bool{}
-	var visit func(key string, v any)
-	visit = func(key string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for k, v := range v {
-				visit(k, v)
-			}
-		case []map[string]any:
-			for _, v := range v {
-				visit(key, v)
-			}
-		case []any:
-			for _, v := range v {
-				visit(key, v)
-			}
-		case string:
-			for _, from := range []string{".", path.Dir(rel)} {
-				at, ok := r.inside(from, v)
+	each(doc, "", false, func(key, s string, run bool) {
+		texts := []string{s}
+		if run {
+			texts = append(texts, words(s)...)
+		}
+		for _, s := range texts {
+			for _, from := range from {
+				at, ok := r.inside(from, s)
 				if ok && !seen[at] {
 					seen[at] = true
 					all = append(all, name{at, key})
 				}
 			}
 		}
-	}
-	visit("", doc)
+	})
 	slices.SortFunc(all, func(a, b name) int { return strings.Compare(a.rel, b.rel) })
 	return all
+}
+
+// each visits the texts in a document, each with its key, and whether it says what is
+// run.
+func each(v any, key string, run bool, visit func(key, s string, run bool)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, v := range v {
+			each(v, k, run || slices.Contains(commands, k), visit)
+		}
+	case []map[string]any:
+		for _, v := range v {
+			each(v, key, run, visit)
+		}
+	case []any:
+		for _, v := range v {
+			each(v, key, run, visit)
+		}
+	case string:
+		visit(key, v, run)
+	}
 }
 
 // inside is the path from the project's directory of something that is there; the
@@ -318,6 +353,11 @@ func (r *reader) inside(from, s string) (rel string, ok bool) {
 		at = filepath.Join(r.dir, filepath.FromSlash(from), at)
 	}
 	rel, err := filepath.Rel(r.dir, at)
+	if err == nil && !filepath.IsLocal(rel) { // by another name of the project's directory
+		if at, err = filepath.EvalSymlinks(at); err == nil {
+			rel, err = filepath.Rel(r.dir, at)
+		}
+	}
 	if err != nil || !filepath.IsLocal(rel) || rel == "." || slices.Contains(projectDirs, rel) {
 		return "", false
 	}

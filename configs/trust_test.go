@@ -56,6 +56,47 @@ func TestTrustIsOfContent(t *testing.T) {
 	}
 }
 
+// What a file says to run is found however it names it: from the directory to run in,
+// as a word of a shell's line, behind an option's "=", by another name of the project.
+func TestTrustFindsWhatIsRun(t *testing.T) {
+	atHome(t)
+	for file, text := range map[string]string{
+		".tapgw/providers/in.toml":     "kind = \"command\"\ncommand = [\"node\", \"run.js\"]\ncwd = \"work\"",
+		".tapgw/providers/line.toml":   "kind = \"command\"\ncommand = [\"sh\", \"-c\", \"exec './work/run.js' --x\"]",
+		".tapgw/providers/option.toml": "kind = \"command\"\ncommand = [\"node\", \"--require=./work/run.js\"]",
+		".tapgw/providers/env.toml":    "kind = \"command\"\ncommand = [\"node\"]\nenv.NODE_OPTIONS = \"--require ./work/run.js\"",
+		".tapgw/providers/alias.toml":  "kind = \"command\"\ncommand = [\"ALIAS/work/run.js\"]",
+		".tapgw/providers/chain.toml":  "kind = \"command\"\ncommand = [\"server\", \"one.json\"]",
+		".github/hooks/hook.json":      `{"hooks":{"preToolUse":[{"bash":"./work/run.js --strict"}]}}`,
+		".mcp.json":                    `{"mcpServers":{"x":{"command":"node","args":["run.js"],"cwd":"work"}}}`,
+	} {
+		t.Run(file, func(t *testing.T) {
+			dir, alias := real(t), filepath.Join(real(t), "alias")
+			if err := os.Symlink(dir, alias); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, file), strings.ReplaceAll(text, "ALIAS", alias))
+			if strings.Contains(file, "chain") { // of which another file has read the end before
+				write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), "kind = \"command\"\ncommand = [\"server\", \"three.json\"]")
+				write(t, filepath.Join(dir, "one.json"), `["two.json"]`)
+				write(t, filepath.Join(dir, "two.json"), `["three.json"]`)
+				write(t, filepath.Join(dir, "three.json"), `["work/run.js"]`)
+			}
+			write(t, filepath.Join(dir, "work/run.js"), "")
+			if _, _, err := Trust(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := Unchanged(dir, filepath.Join(dir, file)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "work/run.js"), "something else")
+			if err := Unchanged(dir, filepath.Join(dir, file)); err == nil {
+				t.Error("what it runs has changed, and it counts")
+			}
+		})
+	}
+}
+
 // A provider whose program has changed is left out, and says which command brings it
 // back; the others stay.
 func TestChangedProgram(t *testing.T) {
