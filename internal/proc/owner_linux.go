@@ -28,7 +28,8 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 
 // PeerOf finds the process of this machine at the other end of a TCP connection:
 // peer is its address, and own is ours. Owners are as those of [OwnerOf]. It is
-// false for a peer on another machine or in another network namespace.
+// false for a peer on another machine or in another network namespace, and for one
+// that has closed its end.
 func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
 	peer, own = unmapped(peer), unmapped(own)
 	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
@@ -68,6 +69,10 @@ func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Own
 	return found, true
 }
 
+// noInode stands in the tables for a socket that its process has closed: they give it
+// to root then, whosever it was.
+const noInode = "0"
+
 // socket is one of the kernel's tables.
 type socket struct {
 	link string // as in /proc/PID/fd
@@ -89,7 +94,7 @@ func sockets(table string, matches func(local, remote netip.AddrPort, state stri
 		local, ok := kernelAddr(f[1])
 		remote, rok := kernelAddr(f[2])
 		uid, err := strconv.Atoi(f[7])
-		if ok && rok && err == nil && matches(unmapped(local), unmapped(remote), f[3]) {
+		if ok && rok && err == nil && matches(unmapped(local), unmapped(remote), f[3]) && f[9] != noInode {
 			found = append(found, socket{"socket:[" + f[9] + "]", uid})
 		}
 	}

@@ -480,6 +480,14 @@ func TestPeerOf(t *testing.T) {
 	if owner, ok := PeerOf(netip.AddrPortFrom(peer.Addr(), own.Port()), own); ok {
 		t.Errorf("found %+v for a connection that is not there", owner)
 	}
+	// The kernel gives what is left of a closed end to root.
+	_ = theirs.Close()
+	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if owner, ok := PeerOf(peer, own); ok {
+		t.Errorf("found %+v for an end that is closed", owner)
+	}
 }
 
 func TestOwnerString(t *testing.T) {

@@ -44,6 +44,9 @@ type conn struct {
 	limit  int // bytes that may wait
 	onSlow func()
 
+	asked sync.Once
+	user  int // at the other end, as Server.user has it
+
 	mu       sync.Mutex
 	queued   bool
 	held     bool // hold was called

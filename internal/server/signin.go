@@ -59,7 +59,7 @@ type signinSecret struct {
 	sum  [sha256.Size]byte
 	good context.Context // ends with it
 	end  context.CancelFunc
-	uid  int // of the user that a link was made for, 0 for anybody
+	uid  int // of the user that it is for, -1 for anybody
 }
 
 // issue makes a secret. Of more than most the oldest go.
@@ -111,7 +111,11 @@ func (x *signinSecrets) take(secret string) bool {
 func (x *signins) link(asks proc.Owner) (code string, good context.Context) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, max(asks.UID, 0))
+	uid := asks.UID
+	if uid == 0 {
+		uid = -1 // root stands for users in containers
+	}
+	return x.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, uid)
 }
 
 // Why a link can't be followed, for the page that says so.
@@ -130,16 +134,23 @@ func (x *signins) follow(code string, by proc.Owner) (secret, refusal string) {
 		return "", unknownLink
 	}
 	// Root reads what it likes anyway, and stands for users in containers.
-	if made := x.links[i].uid; made > 0 && by.UID > 0 && by.UID != made {
+	if made := x.links[i].uid; made >= 0 && by.UID > 0 && by.UID != made {
 		return "", notYourLink // it stays good for its user
 	}
 	x.links.take(code)
-	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins, 0)
+	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
 	x.followed = append(x.followed, followedLink{
 		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
 	})
 	x.followed = slices.Delete(x.followed, 0, max(len(x.followed)-maxSigninLinks, 0))
 	return secret, ""
+}
+
+// made reports whether there is a link of this code that is still good.
+func (x *signins) made(code string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.links.find(code) >= 0
 }
 
 // follower finds who has followed a link; ok is false for one that nobody has.
@@ -155,15 +166,15 @@ func (x *signins) follower(code string) (f followedLink, ok bool) {
 	return f, false
 }
 
-// knows returns a context that ends when a browser is no more signed in; nil if it
-// is not.
-func (x *signins) knows(secret string) context.Context {
+// knows returns a context that ends when a browser is no more signed in, and the user
+// who followed its link, -1 where nobody knows; nil if it is not.
+func (x *signins) knows(secret string) (good context.Context, uid int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if i := x.browsers.find(secret); i >= 0 {
-		return x.browsers[i].good
+		return x.browsers[i].good, x.browsers[i].uid
 	}
-	return nil
+	return nil, -1
 }
 
 // out signs browsers out.
@@ -205,6 +216,17 @@ func (s *Server) peer(r *http.Request) proc.Owner {
 	return owner
 }
 
+// user is the user at the other end of a request's connection, which is looked up once
+// for each; -1 where the system does not tell.
+func (s *Server) user(r *http.Request) int {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return -1
+	}
+	c.asked.Do(func() { c.user = s.peer(r).UID })
+	return c.user
+}
+
 // setSignin gives a browser its secret, or takes it away.
 func (s *Server) setSignin(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
@@ -217,10 +239,13 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return // who only looks does not use it up
 	}
-	code, by := r.URL.Query().Get("code"), s.peer(r)
+	code, by := r.URL.Query().Get("code"), proc.Owner{UID: -1}
 	if first, ok := s.signins.follower(code); ok {
-		s.followedBefore(w, r, first, by)
+		s.followedBefore(w, r, first, s.peer(r))
 		return
+	}
+	if s.signins.made(code) { // else it is not worth the work of looking
+		by = s.peer(r)
 	}
 	secret, refusal := s.signins.follow(code, by)
 	if refusal != "" {
@@ -244,7 +269,7 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 // comes to the page; anybody else may have been overtaken by a stranger.
 func (s *Server) followedBefore(w http.ResponseWriter, r *http.Request, first followedLink, by proc.Owner) {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
-		if sha256.Sum256([]byte(c.Value)) == first.browser && s.signins.knows(c.Value) != nil {
+		if sha256.Sum256([]byte(c.Value)) == first.browser && s.signedIn(r) != nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
@@ -258,11 +283,25 @@ func (s *Server) followedBefore(w http.ResponseWriter, r *http.Request, first fo
 }
 
 // signedIn returns a context that ends when the browser is no more signed in whose
-// cookie a request brings; nil if it is not.
+// cookie a request brings; nil if it is not. A browser shows the cookie to the servers
+// on all ports of a host, those of other users too: it is good for the user alone who
+// followed the link, and for root, as far as the system tells users apart. Who hangs up
+// so soon that nobody knows whose the request is gets nothing.
 func (s *Server) signedIn(r *http.Request) context.Context {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
-		if good := s.signins.knows(c.Value); good != nil {
+		good, of := s.signins.knows(c.Value)
+		if good == nil {
+			continue
+		}
+		if of < 0 {
 			return good
+		}
+		if user := s.user(r); user == of || user == 0 {
+			return good
+		}
+		if !s.wrongSecret(r) {
+			s.log.Warn("that was the cookie of a browser of another user, who is not let in by it; " +
+				"make it void with: tapctl open --sign-out")
 		}
 	}
 	return nil

@@ -224,6 +224,8 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 	if response, _ := f.send("GET", link, http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
 		t.Errorf("a browser that is signed in by another link: %s", response.Status)
 	}
+	peer = proc.Owner{UID: 1234567}
+	f.client.CloseIdleConnections()
 	if response, _ := f.send("GET", link, http.Header{"Cookie": {cookie}}); response.StatusCode != http.StatusSeeOther {
 		t.Errorf("the browser that followed it: %s", response.Status)
 	}
@@ -250,6 +252,43 @@ func TestSigninLinkOfAnotherUser(t *testing.T) {
 		}
 		uid = tc.asks
 		f.follow(link)
+	}
+}
+
+// A browser shows the cookie to the servers on all ports of the host, which are other
+// users' too: it lets in nobody but the user who followed the link.
+func TestSigninCookieOfAnotherUser(t *testing.T) {
+	f := signinFixture{newRESTFixture(t)}
+	var log bytes.Buffer
+	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
+	uid := 0
+	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	as := func(user int) { // on a connection of its own
+		uid = user
+		f.client.CloseIdleConnections()
+	}
+	for _, tc := range []struct {
+		follows, asks int
+		ok            bool
+	}{{1000, 1000, true}, {1000, 1001, false}, {1000, -1, false}, {1000, 0, true}, {0, 1001, false}, {-1, 1001, true}} {
+		as(tc.follows)
+		link := f.link()
+		header := http.Header{"Cookie": {f.follow(link)}, "Sec-Fetch-Site": {"same-origin"}}
+		as(tc.asks)
+		for _, ask := range []struct{ method, target string }{
+			{"GET", f.url + "/api/v1/status"}, {"POST", f.url + "/api/v1/signout"}, {"GET", f.url + "/metrics"}, {"GET", link},
+		} {
+			response, body := f.send(ask.method, ask.target, header)
+			if in := response.StatusCode < 400; in != tc.ok {
+				t.Errorf("user %d with the cookie of user %d: %s %s %s", tc.asks, tc.follows, ask.method, response.Status, body)
+			}
+			if tc.ok {
+				break
+			}
+		}
+	}
+	if !strings.Contains(log.String(), "cookie of a browser of another user") {
+		t.Errorf("the log is %s", log.String())
 	}
 }
 
