@@ -55,6 +55,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; a program may ask, or the page's own script")
 			return
 		}
+		if changes(r) && untold(r) {
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "browsers don't say at "+r.Host+" what makes them ask, so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
+			return
+		}
 		if !s.prove(w, r) {
 			return
 		}
@@ -155,16 +159,20 @@ func isUpgrade(r *http.Request) bool {
 // knownHost reports whether a Host header names this machine's loopback, or is
 // one that the configuration lists.
 func (s *Server) knownHost(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	name := hostName(host)
 	if name == "localhost" || s.live.Load().hosts[name] {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// hostName is a Host header without its port and brackets, in lower case.
+func hostName(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
 // foreignMayAsk reports whether a request is one that pages of other origins may make:
@@ -196,6 +204,18 @@ func changes(r *http.Request) bool {
 func followed(r *http.Request) bool {
 	to := r.Header.Get("Sec-Fetch-Dest")
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || to != "" && to != "empty" && !isUpgrade(r)
+}
+
+// untold reports whether any page of any site may have had a browser make the request:
+// to addresses that are neither https nor one of those that they hold for this
+// machine's own browsers send no Sec-Fetch headers, and for an image no Origin.
+func untold(r *http.Request) bool {
+	if r.TLS != nil || r.Method != http.MethodGet || r.Header.Get("Authorization") != "" {
+		return false
+	}
+	name := hostName(r.Host)
+	addr, err := netip.ParseAddr(name)
+	return name != "localhost" && (err != nil || !addr.IsLoopback() || addr.Is4In6())
 }
 
 // foreignOrigin reports whether a web page of another origin made the request.

@@ -160,6 +160,55 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 	}
 }
 
+// At some addresses of this machine browsers say nothing of what made them ask, for an
+// image of any site's page say: what looks so changes nothing.
+func TestRESTImagesThatBrowsersTellNothingOf(t *testing.T) {
+	f := newRESTFixture(t)
+	f.server.Configure([]string{"box.example"}, true, 0)
+	id := f.starts("local")
+	ask := func(method, path, host string, header http.Header) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header, r.Host = header, host
+		response, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	bearer := http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}}
+	for host, told := range map[string]bool{
+		"[::ffff:7f00:1]:9400": false, "[::ffff:127.0.0.1]": false, "box.example": false, "BOX.example:9400": false,
+		"127.0.0.1:9400": true, "127.0.0.2": true, "[::1]:9400": true, "LOCALHOST:9400": true,
+	} {
+		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop", "/api/copilot/session/none/query", "/api/copilot/session/start/none"} {
+			if status := ask(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != told || !told && status != http.StatusForbidden {
+				t.Errorf("%s: GET %s: %d", host, path, status)
+			}
+			if path == "/api/stop" && !told {
+				if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
+					t.Errorf("%s: the sessions are %+v", host, v)
+				}
+			}
+			for method, header := range map[string]http.Header{http.MethodPost: {}, http.MethodGet: bearer} {
+				if path != "/api/stop" && ask(method, path, host, header) != http.StatusOK {
+					t.Errorf("%s: %s %s by a program is refused", host, method, path)
+				}
+			}
+		}
+		if status := ask(http.MethodGet, "/api/test", host, http.Header{}); status != http.StatusOK {
+			t.Errorf("%s: reading: %d", host, status)
+		}
+		if told && len(f.gateway.Sessions()) == 0 {
+			id = f.starts("local")
+		}
+	}
+}
+
 // Without OpenREST the contract needs the admin token like everything else.
 func TestRESTToken(t *testing.T) {
 	g := gateway.New(gateway.Options{})
