@@ -36,7 +36,7 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 	if _, err := at.FS(); err != nil {
 		return Result{}, err
 	}
-	state, err := gitstate.Of(ctx, at.Real())
+	state, err := gitstate.Of(ctx, env.Root, at.Real())
 	if err != nil {
 		return Result{}, fmt.Errorf("asking git about %s: %w", at.Name, err)
 	}
@@ -55,7 +55,7 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 		}
 		part := "## " + s.title + "\n" + listed(at.Name, s.files)
 		if in.Diffs && s.title != "Untracked files" && s.title != "Conflicts" {
-			diff, err := gitstate.Diff(ctx, at.Real(), at.Name, s.state == "staged")
+			diff, err := gitstate.Diff(ctx, env.Root, at.Real(), at.Name, s.state == "staged")
 			if err != nil {
 				return Result{}, fmt.Errorf("asking git about %s: %w", at.Name, err)
 			}

@@ -67,7 +67,7 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 // where it sees none.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !code.Checkable(name) })
-	state, err := gitstate.Of(ctx, w.Tree.Dir)
+	state, err := gitstate.Of(ctx, w.Tree.Dir, w.Tree.Dir)
 	if err != nil {
 		return all
 	}

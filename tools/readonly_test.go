@@ -71,3 +71,20 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 		}))
 	}
 }
+
+// A repository in the workspace is asked by no git of the workspace either.
+func TestRepositoryInTheWorkspaceRunsNothingOfIt(t *testing.T) {
+	env := space(t, map[string]string{"vendor/.git/HEAD": "ref: refs/heads/main\n", "vendor/.git/objects/": "", "vendor/.git/refs/": ""})
+	ran := filepath.Join(t.TempDir(), "ran")
+	put(t, env, "bin/git", "#!/bin/sh\ntouch "+ran+"\n")
+	if err := os.Chmod(filepath.Join(env.Root, "bin/git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(env.Root, "bin")+":"+os.Getenv("PATH"))
+	if _, err := call(t, env, "get_changed_files", args{"repositoryPath": "vendor"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the workspace's git was run")
+	}
+}

@@ -22,13 +22,14 @@ type State struct {
 	Staged, Unstaged, Untracked, Conflicts []string
 }
 
-// Of reads the state of what lies in a directory of a repository.
-func Of(ctx context.Context, dir string) (State, error) {
-	prefix, err := run(ctx, dir, "rev-parse", "--show-prefix")
+// Of reads the state of what lies in a directory of a repository. The workspace is that
+// of whoever asks, which brings no programs for it either.
+func Of(ctx context.Context, workspace, dir string) (State, error) {
+	prefix, err := run(ctx, workspace, dir, "rev-parse", "--show-prefix")
 	if err != nil {
 		return State{}, err
 	}
-	out, err := run(ctx, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", onlyOurs, "--", ".")
+	out, err := run(ctx, workspace, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", onlyOurs, "--", ".")
 	if err != nil {
 		return State{}, err
 	}
@@ -37,7 +38,7 @@ func Of(ctx context.Context, dir string) (State, error) {
 
 // Diff is the changes as a patch, of what is staged or of what is not. name is how
 // the directory is called in it: "." leaves it out.
-func Diff(ctx context.Context, dir, name string, staged bool) (string, error) {
+func Diff(ctx context.Context, workspace, dir, name string, staged bool) (string, error) {
 	below := ""
 	if name != "." {
 		below = name + "/"
@@ -46,7 +47,7 @@ func Diff(ctx context.Context, dir, name string, staged bool) (string, error) {
 	if staged {
 		args = append(args, "--cached")
 	}
-	out, err := run(ctx, dir, append(args, "--", ".")...)
+	out, err := run(ctx, workspace, dir, append(args, "--", ".")...)
 	return string(out), err
 }
 
@@ -107,19 +108,19 @@ var hardened = []string{
 }
 
 // run asks git about a directory.
-func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	options, err := switchedOff(ctx, dir)
+func run(ctx context.Context, workspace, dir string, args ...string) ([]byte, error) {
+	options, err := switchedOff(ctx, workspace, dir)
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, dir, options, args...)
+	return ask(ctx, workspace, dir, options, args...)
 }
 
 // switchedOff are the options that switch off what the repository's own
 // configuration names for git to run: filters, and hooks of newer versions. No
 // option does that for all of them.
-func switchedOff(ctx context.Context, dir string) (options []string, err error) {
-	out, err := ask(ctx, dir, nil, "config", "--list", "--show-scope", "-z")
+func switchedOff(ctx context.Context, workspace, dir string) (options []string, err error) {
+	out, err := ask(ctx, workspace, dir, nil, "config", "--list", "--show-scope", "-z")
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +151,9 @@ func switchedOff(ctx context.Context, dir string) (options []string, err error) 
 }
 
 // ask runs git as it is told. It runs outside of the directory, in case that a
-// version manager's shim stands for git, and is found outside of it.
-func ask(ctx context.Context, dir string, options []string, args ...string) ([]byte, error) {
-	path, err := program.Find("git", dir)
+// version manager's shim stands for git, and is found outside of it and of the workspace.
+func ask(ctx context.Context, workspace, dir string, options []string, args ...string) ([]byte, error) {
+	path, err := program.Find("git", workspace, dir)
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, errors.New("git is not installed")
 	} else if err != nil {
@@ -168,7 +169,7 @@ func ask(ctx context.Context, dir string, options []string, args ...string) ([]b
 		"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C",
 		// Objects that are not here stay away: to fetch them runs what a URL names.
 		"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
-		"PATH": program.Path(dir),
+		"PATH": program.Path(nil, workspace, dir),
 	})
 	cmd.WaitDelay = time.Second
 	var out, stderr bytes.Buffer

@@ -59,7 +59,7 @@ func TestOf(t *testing.T) {
 		},
 		"sub": {Unstaged: []string{"d"}, Untracked: []string{"deep/f", "e ü"}},
 	} {
-		got, err := Of(t.Context(), filepath.Join(dir, sub))
+		got, err := Of(t.Context(), dir, filepath.Join(dir, sub))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestOf(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n", "commit -qam y", "checkout -q main", "@a=3\n", "commit -qam z", "merge other")
-	got, err := Of(t.Context(), dir)
+	got, err := Of(t.Context(), dir, dir)
 	if diff := cmp.Diff(State{Conflicts: []string{"a"}}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -115,11 +115,11 @@ func TestNothingIsRun(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "b"), []byte("3\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Of(t.Context(), dir); err != nil {
+			if _, err := Of(t.Context(), dir, dir); err != nil {
 				t.Fatal(err)
 			}
 			for _, staged := range []bool{true, false} {
-				diff, err := Diff(t.Context(), dir, ".", staged)
+				diff, err := Diff(t.Context(), dir, dir, ".", staged)
 				if !strings.HasPrefix(name, "missing") && (err != nil || !strings.Contains(diff, "+")) {
 					t.Errorf("staged %v: %q, %v", staged, diff, err)
 				}
@@ -162,7 +162,7 @@ func script(t *testing.T, path, text string) string {
 // What a name can't switch off is not run either: nothing is.
 func TestNoOptionSwitchesItOff(t *testing.T) {
 	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
-	if _, err := Of(t.Context(), dir); err == nil || !strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
+	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -177,11 +177,11 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 		"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
 		"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
 	for _, at := range []string{".", "bare.git"} {
-		_, err := Of(t.Context(), filepath.Join(dir, at))
+		_, err := Of(t.Context(), dir, filepath.Join(dir, at))
 		if at == "." && err != nil {
 			t.Error(err)
 		}
-		_, _ = Diff(t.Context(), filepath.Join(dir, at), ".", false)
+		_, _ = Diff(t.Context(), dir, filepath.Join(dir, at), ".", false)
 		if _, err := os.Stat(ran); err == nil {
 			t.Errorf("%s: a command of the repository was run", at)
 			_ = os.Remove(ran)
@@ -191,7 +191,7 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	dir := repository(t, changed...)
-	diff, err := Diff(t.Context(), filepath.Join(dir, "sub"), "x/sub", false)
+	diff, err := Diff(t.Context(), dir, filepath.Join(dir, "sub"), "x/sub", false)
 	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") || strings.Contains(diff, "/b\n") {
 		t.Errorf("got %q, %v", diff, err)
 	}
@@ -199,11 +199,11 @@ func TestDiff(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Of(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "not a git repository") || strings.Contains(err.Error(), "\n") {
+	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got error %v outside of a repository", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Of(t.Context(), dir); err == nil || err.Error() != "git is not installed" {
+	if _, err := Of(t.Context(), dir, dir); err == nil || err.Error() != "git is not installed" {
 		t.Errorf("got error %v without git", err)
 	}
 }

@@ -21,10 +21,10 @@ import (
 // version manager's shim takes what to run from files in the working directory.
 const Dir = "/"
 
-// Find finds a program on PATH, in directories outside a workspace and outside the
-// repository that the workspace lies in. The path is absolute.
-func Find(name, workspace string) (string, error) {
-	roots := around(workspace)
+// Find finds a program on PATH, in directories outside of workspaces and outside of
+// the repositories that they lie in. The path is absolute.
+func Find(name string, workspaces ...string) (string, error) {
+	roots := around(workspaces...)
 	brought := ""
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) {
@@ -53,19 +53,20 @@ func Environ(workspace string, first ...string) []string {
 		name, value, _ := strings.Cut(pair, "=")
 		return name == "PATH" || (name == "VIRTUAL_ENV" || name == "CONDA_PREFIX") && within(value, roots)
 	})
-	return append(env, "PATH="+Path(workspace, first...))
+	return append(env, "PATH="+Path(first, workspace))
 }
 
-// Path is PATH without the directories that a workspace brings, with first before
-// the others.
-func Path(workspace string, first ...string) string {
-	roots := around(workspace)
+// Path is PATH without the directories that workspaces bring, with first before the
+// others.
+func Path(first []string, workspaces ...string) string {
+	roots := around(workspaces...)
+	dirs := slices.Clone(first)
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if filepath.IsAbs(dir) && !within(dir, roots) {
-			first = append(first, dir)
+			dirs = append(dirs, dir)
 		}
 	}
-	return strings.Join(first, string(filepath.ListSeparator))
+	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 // Go finds the go command and returns the environment to run it in. Where a shim
@@ -91,11 +92,13 @@ func Go(ctx context.Context, workspace string) (path string, env []string, err e
 	return path, append(Environ(workspace, filepath.Dir(path)), "GOTOOLCHAIN=local", "GOPACKAGESDRIVER=off"), nil
 }
 
-// around are the workspace and the working tree that it lies in.
-func around(workspace string) []string {
-	roots := []string{workspace}
-	if c, ok := git.Of(workspace); ok && c.Root != workspace {
-		roots = append(roots, c.Root)
+// around are the workspaces and the working trees that they lie in.
+func around(workspaces ...string) []string {
+	roots := slices.Clone(workspaces)
+	for _, workspace := range workspaces {
+		if c, ok := git.Of(workspace); ok && !slices.Contains(roots, c.Root) {
+			roots = append(roots, c.Root)
+		}
 	}
 	for _, r := range roots {
 		if real, err := filepath.EvalSymlinks(r); err == nil && !slices.Contains(roots, real) {

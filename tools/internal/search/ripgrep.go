@@ -23,7 +23,7 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.Ripgrep, args...)
 	cmd.Dir = t.Dir
-	cmd.Env = proc.Environ(map[string]string{"PATH": program.Path(t.Dir)})
+	cmd.Env = proc.Environ(map[string]string{"PATH": program.Path(nil, t.Dir)})
 	cmd.WaitDelay = time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
