@@ -159,7 +159,7 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	for _, dir := range projectDirs {
 		tools := filepath.Join(project, dir, toolDir)
 		switch {
-		case trusted: // External asks CheckTools of each
+		case trusted: // External asks [LSFiles.CheckTools] of each
 			f.ToolDirs = append(f.ToolDirs, tools)
 		case exists(tools):
 			leave(tools, nil)
@@ -170,9 +170,17 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 }
 
 // CheckTools says why the tools of a directory may not be run: it is of a project that
-// the user trusts, and is not what the user trusted. Nil means that they may.
-func CheckTools(dir string) error {
-	p, trusted, err := trustedAbove(dir)
+// the user trusts, or trusted when the files were found, and is not what the user
+// trusted. Nil means that they may. A directory is its project's by its name: a link
+// that leads out of the project makes it nobody else's.
+func (f LSFiles) CheckTools(dir string) error {
+	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil && filepath.IsLocal(rel) {
+		return Unchanged(f.project, dir)
+	}
+	p, trusted, err := nearest(dir)
+	if err == nil && !trusted {
+		p, trusted, err = trustedAbove(dir)
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !trusted {
 		return nil // the user's, or named by them
 	}

@@ -140,6 +140,11 @@ func trustedAbove(dir string) (TrustedProject, bool, error) {
 	if err != nil {
 		return TrustedProject{}, false, err
 	}
+	return nearest(dir)
+}
+
+// nearest finds the trusted project that an absolute path is in by its name.
+func nearest(dir string) (TrustedProject, bool, error) {
 	for {
 		p, ok, err := loadTrust(dir)
 		if ok || err != nil {

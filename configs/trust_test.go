@@ -249,3 +249,53 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// A trusted project's directory of tools stays the project's when a link takes its
+// place that leads elsewhere, or the trust is taken back.
+func TestToolsBehindALink(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, dir string){
+		"a link": func(t *testing.T, dir string) {
+			if err := os.Rename(filepath.Join(dir, ".tapgw"), filepath.Join(real(t), "was")); err != nil {
+				t.Fatal(err)
+			}
+			elsewhere := real(t)
+			write(t, filepath.Join(elsewhere, "tools/evil.py"), "")
+			if err := os.Symlink(elsewhere, filepath.Join(dir, ".tapgw")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"untrusted": func(t *testing.T, dir string) {
+			if was, err := Untrust(dir); err != nil || !was {
+				t.Fatal(was, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atHome(t)
+			dir := real(t)
+			write(t, filepath.Join(dir, ".tapgw/tools/good.py"), "")
+			before, err := FindLSClient(dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Trust(dir); err != nil {
+				t.Fatal(err)
+			}
+			files, err := FindLSClient(dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tools := filepath.Join(dir, ".tapgw/tools")
+			if err := files.CheckTools(tools); err != nil {
+				t.Fatal(err)
+			}
+			change(t, dir)
+			if err := files.CheckTools(tools); err == nil {
+				t.Error("the tools may be run")
+			}
+			if err := before.CheckTools(tools); name == "a link" && err == nil { // found before it was trusted
+				t.Error("the tools may be run that were found before")
+			}
+		})
+	}
+}

@@ -41,7 +41,7 @@ func (k *call) checkTools(dir string) error {
 	if slices.Contains(k.named, dir) {
 		return nil
 	}
-	return configs.CheckTools(dir)
+	return k.files.CheckTools(dir)
 }
 
 // whyUntrusted says why a project's files are left out.
