@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tapgw/internal/cli"
 	"tapgw/internal/taptest"
@@ -180,13 +179,9 @@ func TestSilentListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	began := time.Now()
 	_, err = c.Sessions(t.Context())
 	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it said nothing for 5s") {
 		t.Errorf("got exit %d: %v", e.Exit, err)
-	}
-	if took := time.Since(began); took > 3*proofTimeout {
-		t.Errorf("it took %v", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
