@@ -94,7 +94,7 @@ func New(o Options) *Gateway {
 		memories:      map[tokenKey]*memory{},
 		limits:        limits{},
 		changed:       make(chan struct{}, 1),
-		pairings:      windows{most: protocol.MaxPairingsAMinute},
+		pairings:      windows{most: protocol.MaxPairingsAMinute, all: window{most: maxPagePairings}},
 		diag:          newDiag(),
 		questions:     newQuestions(),
 	}

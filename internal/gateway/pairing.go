@@ -15,6 +15,11 @@ import (
 // pairingLife is how long a pairing code is good.
 const pairingLife = 2 * time.Minute
 
+// maxPagePairings is how many pairings a minute the pages of all origins may try
+// together: who guesses codes names as many origins as he likes, and a code has six
+// digits only.
+const maxPagePairings = 2 * protocol.MaxPairingsAMinute
+
 // pairing is a pairing code that was shown and not typed yet. Guarded by
 // Gateway.mu.
 type pairing struct {
@@ -55,7 +60,12 @@ func (g *Gateway) Pairings() []PairingView {
 func (c *Conn) pair(m *protocol.Auth) {
 	g := c.g
 	if !g.pairings.allow(c.opts.Origin) {
-		c.fault(&protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf("more than %d pairings a minute; retry in a minute", protocol.MaxPairingsAMinute), ReplyTo: protocol.TypeAuth})
+		of := ""
+		if c.opts.Origin != "" {
+			of = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
+		}
+		c.fault(&protocol.Error{Code: protocol.CodeRateLimited, ReplyTo: protocol.TypeAuth,
+			Message: fmt.Sprintf("more than %d pairings a minute%s; retry in a minute", protocol.MaxPairingsAMinute, of)})
 		return
 	}
 	g.mu.Lock()

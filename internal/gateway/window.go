@@ -15,31 +15,39 @@ type window struct {
 }
 
 func (w *window) allow() bool {
-	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.times) > 0 && now.Sub(w.times[0]) >= time.Minute {
-		w.times = w.times[1:]
-	}
-	if len(w.times) >= w.most {
+	if w.full() {
 		return false
 	}
-	w.times = append(w.times, now)
+	w.times = append(w.times, time.Now())
 	return true
 }
 
+// full reports whether no further event is allowed now. Call with mu held.
+func (w *window) full() bool {
+	for len(w.times) > 0 && time.Since(w.times[0]) >= time.Minute {
+		w.times = w.times[1:]
+	}
+	return len(w.times) >= w.most
+}
+
 // windows allows a number of events in any minute to each of many, which it forgets
-// when they are quiet. Its lock is a leaf.
+// when they are quiet, and a number to all of them but "" together. Its lock is a leaf.
 type windows struct {
 	most int
 
-	mu sync.Mutex
-	of map[string]*window
+	mu  sync.Mutex
+	of  map[string]*window
+	all window
 }
 
 func (w *windows) allow(who string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if who != "" && w.all.full() {
+		return false
+	}
 	for other, o := range w.of {
 		if len(o.times) == 0 || time.Since(o.times[len(o.times)-1]) >= time.Minute {
 			delete(w.of, other)
@@ -51,5 +59,5 @@ func (w *windows) allow(who string) bool {
 		}
 		w.of[who] = &window{most: w.most}
 	}
-	return w.of[who].allow()
+	return w.of[who].allow() && (who == "" || w.all.allow())
 }

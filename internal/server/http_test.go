@@ -265,6 +265,46 @@ func TestPagesKeepToThemselves(t *testing.T) {
 	})
 }
 
+// Whoever guesses codes gains nothing by naming another origin with each.
+func TestPairingIsNotGuessed(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		if err := s.session([]string{"s1"}); err != nil {
+			t.Fatal(err)
+		}
+		tried := 0
+		for i := range 100 {
+			name := fmt.Sprintf("guess%d", i)
+			if err := s.dial(name, "/", http.Header{"Origin": {fmt.Sprintf("https://a%d.evil.example", i)}}); err != nil {
+				t.Fatal(err)
+			}
+			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
+			synctest.Wait()
+			tried += strings.Count(strings.Join(s.collect(), "\n"), `"type":"auth.pairing"`)
+			s.conns[name].hangUp()
+			synctest.Wait()
+		}
+		if tried != 10 {
+			t.Errorf("%d pairings in one minute, want 10", tried)
+		}
+		// Programs have a count of their own, and the minute ends.
+		for _, name := range []string{"program", "page"} {
+			header := http.Header{}
+			if name == "page" {
+				header.Set("Origin", "https://good.example")
+				pass(time.Minute)
+			}
+			if err := s.dial(name, "/", header); err != nil {
+				t.Fatal(err)
+			}
+			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
+			synctest.Wait()
+			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
+				t.Errorf("%s pairs: %s", name, said)
+			}
+		}
+	})
+}
+
 // pass lets time go by on a bubble's clock.
 func pass(d time.Duration) {
 	<-time.After(d)

@@ -33,7 +33,7 @@ var rules = []struct {
 		{"A Host that is no loopback name and not configured is 421, a foreign origin elsewhere than at / is 403", "internal/server.TestGuard internal/server.TestKnownHost internal/server.TestForeignOrigin"},
 		{"50 provider connections; the 51st upgrade is 503 with Retry-After; /host does not count", "internal/server.TestConnectionCap internal/server.TestPlaces"},
 		{"Before it has authenticated a connection may send 64 KiB", "internal/server.TestLittleBeforeAuth"},
-		{"Pages of other origins have a few places of their own until they are let in, and pair by a count of each origin", "internal/server.TestPlaces internal/server.TestPagesKeepToThemselves"},
+		{"Pages of other origins have a few places of their own until they are let in, and pair by a count of each origin, and by one of all", "internal/server.TestPlaces internal/server.TestPagesKeepToThemselves internal/server.TestPairingIsNotGuessed"},
 		{"Who has not authenticated within 10 s is closed with 1008", "auth-timeout"},
 		{"While draining, upgrades are refused and every connection ends with 1001", "drain internal/server.TestDraining"},
 		{"A binary frame of UTF-8 is text, any other is INVALID_JSON", "binary call-failfast request-id internal/server.TestBadFrames"},
