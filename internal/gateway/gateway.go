@@ -68,6 +68,7 @@ type Gateway struct {
 	foreground string              // chosen by somebody; "" for the newest
 	conns      map[*Conn]struct{}
 	tokens     map[tokenKey]*identity
+	fileNames  []FileName
 	memories   map[tokenKey]*memory
 	limits     limits
 	kept       keptEvents

@@ -16,6 +16,25 @@ const AdminName = "tapctl"
 // itself, and for pushes of the admin side: a provider is never shown as one.
 var ownNames = []string{AdminName, sourceGateway, sourcePairing}
 
+// FileName is a name that a provider file keeps for its own provider, in the sessions
+// that it is for, whether that runs or not.
+type FileName struct {
+	Name  string
+	Owner string                 // as PassSpec.Owner
+	Match func(SessionView) bool // nil: all sessions. It only looks
+}
+
+// KeepNames says which names files keep from now on. Who has one of them already keeps
+// it until it is bound anew.
+func (g *Gateway) KeepNames(names []FileName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fileNames = names
+}
+
+// fileOwner is the owner of names that the files of one author say.
+func fileOwner(author string) string { return "files " + author }
+
 // nameOwner is whose a provider's name is in a session, with the streams and the
 // filters under it.
 type nameOwner struct {
@@ -39,8 +58,8 @@ func (id *identity) checkName(name string) *protocol.Error {
 // else does, or has streams under it, and no file keeps it for its own provider.
 // The providers that are going don't count. Call with Gateway.mu held.
 func (s *Session) checkOwner(id *identity, name, spelling string, going ...*Provider) *protocol.Error {
-	for _, other := range s.g.tokens {
-		if other.file && other.name == name && other.owner != id.owner && other.mayBind(s) {
+	for _, kept := range s.g.fileNames {
+		if protocol.NormalName(kept.Name) == name && fileOwner(kept.Owner) != id.owner && (kept.Match == nil || kept.Match(s.view())) {
 			return s.refuseName("hello.name: %q is the name of a provider file, whose provider alone may use it; choose another name, or use that file's token", name)
 		}
 	}

@@ -32,7 +32,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		live(t, g, "s1")
 		live(t, g, "s2")
 		defer g.Drain(context.Background())
-		g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"})
+		g.KeepNames([]FileName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v SessionView) bool { return v.ID == "s1" }}})
 		for who, token := range map[string]string{
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {

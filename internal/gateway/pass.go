@@ -26,7 +26,7 @@ type PassSpec struct {
 	// that is good already is not taken.
 	Token string
 	// Name is what the holder may call itself, as a provider file says; "" for
-	// anything. Nobody else may, in the sessions that are open to it.
+	// anything.
 	Name string
 	// Owner tells who shares the name's streams: the passes of the files that one
 	// author wrote. Only with Name.
@@ -85,7 +85,7 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
 		policy: spec.Tools, bound: make(chan struct{}), refused: spec.Refused}
 	if spec.Name != "" {
-		id.name, id.file, id.owner = protocol.NormalName(spec.Name), true, "files "+spec.Owner
+		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
 		id.elsewhere = "; another one is set by name in the provider's file"
 	}
 	if spec.All {

@@ -29,7 +29,6 @@ type identity struct {
 	owner     string // of the names that it uses, in sessions; the same for all tokens of one owner
 	name      string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
 	named     bool   // its first hello says the name; guarded by Gateway.mu
-	file      bool   // a provider file says the name
 	elsewhere string // where another name can be approved, for the error
 	trust     Trust
 	session   string   // the only session it may bind; "" for any

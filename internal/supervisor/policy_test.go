@@ -153,3 +153,36 @@ func TestFileSaysTheName(t *testing.T) {
 	connect(t, r, waitFile(t, r, file))
 	r.has(h, "t")
 }
+
+// A file keeps its name for its provider where that does not run yet, or no more: not
+// for a hand that stopped it.
+func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
+	r := newRig(t)
+	r.put("editor", "kind = \"command\"\nname = \"Ed\"\ncommand = [\"/nowhere/editor\"]\n[sessions]\ncwd = \"/w/one*\"\n")
+	r.s.Reload()
+	hello := func(session string) (bound bool, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		p := providers.New("ed", &providers.Options{URL: r.s.url, Token: r.g.InstanceToken(), Session: session, Logger: slog.New(slog.DiscardHandler),
+			OnBound: func(context.Context, providers.Binding) { bound = true; cancel() }})
+		err = p.Run(ctx)
+		return bound, err
+	}
+	if _, err := r.s.Stop("editor"); err != nil {
+		t.Fatal(err)
+	}
+	r.session("one")
+	if bound, err := hello("one"); !bound {
+		t.Errorf("with the provider stopped: %v", err)
+	}
+	if _, err := r.s.Start("editor"); err != nil {
+		t.Fatal(err)
+	}
+	r.s.Quiesce() // as if nobody had come to start it for what comes
+	for name, free := range map[string]bool{"one-more": false, "two": true} {
+		r.session(name)
+		if bound, err := hello(name); bound != free || !free && !strings.Contains(fmt.Sprint(err), `"ed" is the name of a provider file`) {
+			t.Errorf("in session %s: %v %v", name, bound, err)
+		}
+	}
+}

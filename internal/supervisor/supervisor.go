@@ -264,14 +264,30 @@ func (s *Supervisor) named(name string) bool {
 	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.Barred })
 }
 
+// counting are the providers that are to run, in the sessions that they are for.
+func (s *Supervisor) counting() (list []configs.Provider) {
+	for _, f := range s.files {
+		if p, ok := s.good[f.File]; ok && p.Enabled && !s.held[p.Name] && s.launch[p.Kind] != nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// keepNames keeps their names for them: a session is not to find somebody else there
+// who was faster, or came when one had given up.
+func (s *Supervisor) keepNames() {
+	var names []gateway.FileName
+	for _, p := range s.counting() {
+		names = append(names, gateway.FileName{Name: p.Called(), Owner: author(p), Match: matches(p)})
+	}
+	s.o.Gateway.KeepNames(names)
+}
+
 // wanted is what should run in these sessions.
 func (s *Supervisor) wanted(sessions []gateway.SessionView) map[slotKey]configs.Provider {
 	want := map[slotKey]configs.Provider{}
-	for _, f := range s.files {
-		p, ok := s.good[f.File]
-		if !ok || !p.Enabled || s.held[p.Name] || s.launch[p.Kind] == nil {
-			continue
-		}
+	for _, p := range s.counting() {
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
 			want[keyOf(p, "")] = p
 			continue
@@ -292,6 +308,7 @@ func (s *Supervisor) reconcile() {
 	if s.quiet.Load() {
 		return
 	}
+	s.keepNames()
 	sessions := s.o.Gateway.Sessions()
 	want := s.wanted(sessions)
 	s.learn()

@@ -48,7 +48,7 @@ type unit struct {
 // bound.
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: filepath.Dir(p.File)}
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: author(p)}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
 		if p.Project == "" { // another project's of this name has another
@@ -56,7 +56,7 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		}
 	}
 	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
-		spec.Match = func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
+		spec.Match = matches(p)
 	}
 	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet, touch: s.o.Gateway.Touch}
 	spec.Refused = u.hasTrouble
@@ -78,6 +78,14 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		}
 	})
 	return u
+}
+
+// author is whose file a provider is of: the files of one directory are one author's.
+func author(p configs.Provider) string { return filepath.Dir(p.File) }
+
+// matches reports whether a session is one of those that a provider is for.
+func matches(p configs.Provider) func(gateway.SessionView) bool {
+	return func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
 // mayRun says why a project's provider may not be started: what it runs is not what
