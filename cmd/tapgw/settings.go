@@ -239,6 +239,7 @@ func (d *daemon) sessions(o daemonOptions) copilot.Options {
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
 		At:          d.sessionsAt(o),
+		Secrets:     []string{configs.StateDir()},
 		Sources:     o.sources,
 		Env: func() []string {
 			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL}, d.traces.environ...)

@@ -196,9 +196,39 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 		return "", true
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
+		if s.holdsTokens(absolute(read.Path, s.cwd)) {
+			return "the gateway's policy allows no reading of files that hold its tokens; " + how, false
+		}
 		return "", false
 	}
 	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
+}
+
+// holdsTokens reports whether a path is, or holds, a file with a token of the gateway's
+// or of another session's shell. What looks into the working directory itself may: from
+// above, its tools see no hidden files.
+func (s *session) holdsTokens(path string) bool {
+	for i, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
+		dir, err := resolve(dir)
+		if err != nil {
+			return true
+		}
+		for _, path := range []string{path, filepath.Clean(path)} {
+			target, err := resolve(path)
+			if err != nil {
+				return true
+			}
+			into, err := filepath.Rel(dir, target)
+			if err == nil && filepath.IsLocal(into) {
+				return true
+			}
+			from, err := filepath.Rel(target, dir)
+			if err == nil && filepath.IsLocal(from) && (i == 0 || !inside(s.cwd, target)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // protected says why a request is to write where files make programs run; "" for

@@ -45,6 +45,9 @@ type Options struct {
 	// says something of them; nil, or what it returns is nil: these. The error is why
 	// no session starts there.
 	At func(dir string) (*Options, error)
+	// Secrets are directories of the gateway's tokens: what may be read since it lies in
+	// the session's directory does not cover them.
+	Secrets []string
 	// Sources are directories whose files start programs: a write there is asked
 	// about, whatever Permissions say. nil: none but those of package protect.
 	Sources func() []string
