@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -337,9 +338,12 @@ func runTemplate(t *testing.T, h *home, file string) {
 		t.Errorf("with a wrong token it ended with code %d", code)
 	}
 
-	// Whoever took the gateway's place gets no token.
+	// Whoever took the gateway's place gets no token, and ends nothing by what it says.
 	heard := make(chan string, 16)
+	proofs := [][]string{nil, {"\xe9\xff \xe9"}, {"a b", "a b"}, {strings.Repeat("0", 64) + " 127.0.0.1:1"}}
+	var came atomic.Int64
 	impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Tapgw-Proof"] = proofs[int(came.Add(1)-1)%len(proofs)]
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			return
@@ -350,7 +354,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	}))
 	defer impostor.Close()
 	p = h.interpret(file, "TAP_GATEWAY_URL=ws"+strings.TrimPrefix(impostor.URL, "http"))
-	p.expect("is not the gateway of the token")
+	p.expectNth("is not the gateway of the token", len(proofs)+1)
 	p.signal(syscall.SIGTERM)
 	p.wait(patience)
 	select {

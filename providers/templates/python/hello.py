@@ -85,7 +85,10 @@ class Question:
 
     def is_answered_by(self, ws):
         headers = ws.response.headers if hasattr(ws, "response") else ws.response_headers
-        proof, _, address = headers.get("Tapgw-Proof", "").partition(" ")
+        answer = " ".join(headers.get_all("Tapgw-Proof"))  # a stranger may send what it likes
+        if not answer.isascii():
+            return False
+        proof, _, address = answer.partition(" ")
         text = f"tapgw proof 1\n{self.nonce}\n{address}"
         want = hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
         host, port = ws.remote_address[:2]
