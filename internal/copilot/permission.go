@@ -197,7 +197,7 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.holdsTokens(absolute(read.Path, s.cwd)) {
-			return "the gateway's policy allows no reading of files that hold its tokens; " + how, false
+			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody to read: name a file or directory that holds none; %s", read.Path, how), false
 		}
 		return "", false
 	}
@@ -208,7 +208,7 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 // or of another session's shell. What looks into the working directory itself may: from
 // above, its tools see no hidden files.
 func (s *session) holdsTokens(path string) bool {
-	for i, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
+	for _, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
 		dir, err := resolve(dir)
 		if err != nil {
 			return true
@@ -218,13 +218,10 @@ func (s *session) holdsTokens(path string) bool {
 			if err != nil {
 				return true
 			}
-			into, err := filepath.Rel(dir, target)
-			if err == nil && filepath.IsLocal(into) {
-				return true
-			}
-			from, err := filepath.Rel(target, dir)
-			if err == nil && filepath.IsLocal(from) && (i == 0 || !inside(s.cwd, target)) {
-				return true
+			for _, way := range [][2]string{{dir, target}, {target, dir}} {
+				if rel, err := filepath.Rel(way[0], way[1]); err == nil && filepath.IsLocal(rel) {
+					return true
+				}
 			}
 		}
 	}

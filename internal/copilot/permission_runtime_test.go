@@ -39,6 +39,35 @@ func TestPermissionsOfReads(t *testing.T) {
 	}
 }
 
+// No tool that reads finds the gateway's tokens, hidden as they are, in the session's
+// own directory.
+func TestTokensAreNotRead(t *testing.T) {
+	secrets := make([]string, 1)
+	g := newRig(t, func(o *Options) { o.Secrets = secrets })
+	secrets[0] = filepath.Join(g.cwd, ".copilot", "tap")
+	for _, dir := range []string{secrets[0], filepath.Join(g.cwd, "src")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(secrets[0], ".admin-token"), "adm-SECRET")
+	write(t, filepath.Join(g.cwd, "src", "x"), "adm-example")
+	s := g.start()
+	for _, call := range []string{
+		`grep {"pattern":"adm-","output_mode":"content"}`, `grep {"pattern":"adm-","path":".copilot","output_mode":"content"}`,
+		fmt.Sprintf(`view {"path":%q}`, filepath.Join(secrets[0], ".admin-token")),
+	} {
+		s.turn("call:" + call)
+		if said := s.lastSaid(); strings.Contains(said, "SECRET") || !strings.Contains(said, "the gateway's tokens") {
+			t.Errorf("%s: %q", call, said)
+		}
+	}
+	s.turn(`call:grep {"pattern":"adm-","path":"src","output_mode":"content"}`)
+	if said := s.lastSaid(); !strings.Contains(said, "adm-example") {
+		t.Errorf("beside them: %q", said)
+	}
+}
+
 func TestPermissionsByKind(t *testing.T) {
 	file := func(g *rig) string { return filepath.Join(g.cwd, "made.txt") }
 	cases := map[string]struct {
