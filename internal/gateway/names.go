@@ -13,8 +13,9 @@ import (
 const AdminName = "tapctl"
 
 // ownNames are the names that the timeline has for what the gateway says and does
-// itself, and for pushes of the admin side: a provider is never shown as one.
-var ownNames = []string{AdminName, sourceGateway, sourcePairing}
+// itself, for people, models and sessions, and for pushes of the admin side: a provider
+// is never shown as one.
+var ownNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
 
 // FileName is a name that a provider file keeps for its own provider, in the sessions
 // that it is for, whether that runs or not.
@@ -49,7 +50,7 @@ func (id *identity) checkName(name string) *protocol.Error {
 	case id.name != "" && id.name != name:
 		return faultf(protocol.CodeUnauthorized, fmt.Sprintf("hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.elsewhere))
 	case slices.Contains(ownNames, name) && id.trust != TrustInternal:
-		return faultf(protocol.CodeUnauthorized, fmt.Sprintf("hello.name: %q is what the gateway calls itself; choose another name", name))
+		return faultf(protocol.CodeUnauthorized, fmt.Sprintf("hello.name: %q is a word of the gateway's own in timelines; choose another name", name))
 	}
 	return nil
 }
