@@ -253,8 +253,8 @@ func footprint(ctx context.Context, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	absolute("resident, idle (20 MiB)", "MiB", float64(idle.resident)/mib, 20)
-	absolute("anonymous, idle (8 MiB)", "MiB", float64(idle.anonymous)/mib, 8)
+	absolute("resident, idle (24 MiB)", "MiB", float64(idle.resident)/mib, 24)
+	absolute("anonymous, idle (5 MiB)", "MiB", float64(idle.anonymous)/mib, 5)
 	s, err := join(ctx, o.self, nil, m, ends{providers: 50, tools: 20})
 	if err != nil {
 		return err

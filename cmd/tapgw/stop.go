@@ -60,8 +60,8 @@ func (d stateDir) errNoGateway() error {
 		Message: fmt.Sprintf("no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), configs.EnvHome)}
 }
 
-// holder is the gateway that runs here, ready or not. Its process holds the lock, so
-// that the id is nobody else's.
+// holder is the gateway that runs here, ready or not. The lock is held, and its file
+// names the process; only this user can write that file.
 func (d stateDir) holder() (gatewayInfo, error) {
 	held, err := d.locked()
 	if err != nil {
