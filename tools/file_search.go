@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapgw/internal/protect"
 	"tapgw/tools/internal/search"
 )
 
@@ -94,7 +95,17 @@ func (e *Env) tree(ctx context.Context) (t search.Tree, done func(), err error) 
 		at.Close()
 		return t, nil, err
 	}
-	return search.Open(at.Real(), fsys), at.Close, nil
+	t = search.Open(at.Real(), fsys)
+	for _, dir := range e.Secrets {
+		real, err := protect.Resolve(filepath.Clean(dir))
+		if err != nil {
+			continue // nothing can be read there
+		}
+		if rel, err := filepath.Rel(t.Dir, real); err == nil && filepath.IsLocal(rel) {
+			t.Skip = append(t.Skip, filepath.ToSlash(rel))
+		}
+	}
+	return t, at.Close, nil
 }
 
 // pattern makes a pattern of paths relative to the workspace.

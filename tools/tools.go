@@ -89,6 +89,9 @@ type Env struct {
 	// such writes are refused. Sources are directories that are protected besides.
 	Protected func(ctx context.Context, path, why string) error
 	Sources   []string
+	// Secrets are directories of the gateway's tokens: no tool reads what lies there,
+	// whatever is allowed.
+	Secrets   []string
 	Home      string        // the user's directory of the program: memory notes, added libraries
 	Libraries string        // directory of added libraries; "": library_docs in Home
 	Timeout   time.Duration // of tools that don't say; 0: [DefaultTimeout]
@@ -299,7 +302,7 @@ func (e ended) Unwrap() error { return e.end }
 // files gives access to the files of the workspace, and to others as far as the
 // policy allows.
 func (e *Env) files() workspace.Files {
-	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources}
+	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets}
 }
 
 // write makes a file hold content and says so.

@@ -10,6 +10,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/configs"
 	"tapgw/internal/client"
 	"tapgw/providers"
 	"tapgw/tools"
@@ -72,7 +73,7 @@ func provideTools(k *call) error {
 		},
 	})
 	configure := func() {
-		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout, Sources: k.sources()})
+		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout, Sources: k.sources(), Secrets: []string{configs.StateDir()}})
 	}
 	configure()
 	ctx, cancel := context.WithCancel(k.ctx)

@@ -147,7 +147,7 @@ func (k *call) tellFaults(faults []tools.Fault) {
 func (k *call) env(p *policy) *tools.Env {
 	return &tools.Env{
 		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
-		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(),
+		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(), Secrets: []string{configs.StateDir()},
 	}
 }
 

@@ -26,7 +26,7 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 	defer x.Close()
 	permit := r.Provider.Permit
 	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir(),
-		Sources: []string{r.Path(r.Provider.Dir), configs.UserDir(), configs.Home()}},
+		Sources: []string{r.Path(r.Provider.Dir), configs.UserDir(), configs.Home()}, Secrets: []string{configs.StateDir()}},
 		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File)}})
 	var mu sync.Mutex // guards the fields that follow
 	var wrong []configs.Fault

@@ -114,7 +114,7 @@ func Why(path string, dirs ...string) string {
 			return why
 		}
 		for _, dir := range dirs {
-			if within(way, dir) {
+			if Within(way, dir) {
 				return "it lies in " + dir + ": what lies there is run"
 			}
 		}
@@ -198,8 +198,9 @@ func plain(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// within reports whether a path is a directory or lies in it.
-func within(path, dir string) bool {
+// Within reports whether a path is a directory or lies in it, through symbolic links
+// and in the spelling of file systems that know no capitals.
+func Within(path, dir string) bool {
 	dirs := []string{filepath.Clean(dir)}
 	if target, err := Resolve(dir); err == nil {
 		dirs = append(dirs, target)

@@ -60,7 +60,7 @@ func FuzzWhy(f *testing.F) {
 		}
 		why := Why(root + "/" + path)
 		target, err := filepath.EvalSymlinks(root + "/" + path)
-		if err == nil && within(target, filepath.Join(root, ".git")) && why == "" {
+		if err == nil && Within(target, filepath.Join(root, ".git")) && why == "" {
 			t.Errorf("%q leads to %s and is not protected", path, target)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/tools/internal/program"
 )
@@ -78,6 +79,9 @@ func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
 	return t.run(ctx, append(args, where...), func(r *bufio.Reader) error { return readMatches(r, q, found) })
 }
 
+// globChars are what stands for itself in a pattern behind a backslash only.
+var globChars = lazyregexp.New(`[][*?{}!\\]`)
+
 // maxArgs is how many bytes of names ripgrep is given. Systems take 1 MB and more.
 const maxArgs = 512 << 10
 
@@ -85,7 +89,11 @@ const maxArgs = 512 << 10
 // they are not too many, else all. Its own --glob would bring back what .gitignore
 // leaves out. It is nil where there is nothing to search.
 func (t Tree) where(ctx context.Context, include *Glob) (args []string, err error) {
-	all := []string{"--glob=!.git", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "."}
+	all := []string{"--glob=!.git"}
+	for _, dir := range t.Skip {
+		all = append(all, "--glob=!/"+globChars.ReplaceAllString(dir, `\$0`))
+	}
+	all = append(all, "--no-require-git", "--no-ignore-dot", "--no-ignore-global", ".")
 	if include == nil {
 		return all, nil
 	}

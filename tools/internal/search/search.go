@@ -19,6 +19,8 @@ type Tree struct {
 	FS  fs.FS  // the same directory, for what is in files
 	// Ripgrep is the program; "": we search ourselves.
 	Ripgrep string
+	// Skip are directories that are not looked into, as paths from Dir with slashes.
+	Skip []string
 }
 
 // MaxFile is the size of the largest file whose text is searched.

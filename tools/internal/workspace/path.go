@@ -33,6 +33,8 @@ type Files struct {
 	Protected func(ctx context.Context, path, why string) error
 	// Sources are directories that are protected besides.
 	Sources []string
+	// Secrets are directories of which nothing is read or written, whatever is allowed.
+	Secrets []string
 }
 
 // Place is where a path leads: a file, a directory, or nothing yet. It must be
@@ -62,6 +64,11 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	home, err := protect.Resolve(filepath.Clean(f.Root))
 	if err != nil {
 		return nil, fmt.Errorf("the workspace cannot be opened: %w", explain(f.Root, err))
+	}
+	for _, dir := range f.Secrets {
+		if protect.Within(real, dir) {
+			return nil, fmt.Errorf("%s lies where the gateway keeps its tokens, which no tool uses", path)
+		}
 	}
 	if write {
 		if err := f.mayWrite(ctx, path, abs, real); err != nil {
