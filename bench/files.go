@@ -108,7 +108,7 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 		return err
 	}
 	for i := range idlePrograms {
-		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), fmt.Sprintf("kind = \"command\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
+		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
 			return err
 		}
 	}
