@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tapgw/internal/protocol"
 )
 
@@ -20,7 +22,8 @@ const (
 type keptEvents struct {
 	events []keptEvent
 	bytes  int
-	lost   int // older ones that made room
+	lost   int                      // older ones that made room
+	limits map[string]*rate.Limiter // by the id of who pushes
 }
 
 type keptEvent struct {
@@ -49,14 +52,37 @@ func (g *Gateway) Keep(from string, m *protocol.Push) (Receipt, error) {
 		return r, nil
 	}
 	defer g.mu.Unlock()
+	r, err := g.keep(pushedBy{id: from, name: from}, m)
+	if err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+// keep stores an event for the next session. Call with Gateway.mu held, while there
+// is no session. The error is INVALID_SESSION for a push that needs a session,
+// INVALID_STATE or RATE_LIMITED.
+func (g *Gateway) keep(who pushedBy, m *protocol.Push) (Receipt, *protocol.Error) {
 	if m.Level != protocol.LevelKeep || m.Prompt != "" {
 		return Receipt{}, faultf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
 	}
 	if g.draining {
 		return Receipt{}, faultf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
-	e := keptEvent{spelling: cmp.Or(m.Stream, from)}
-	e.row = HistoryRow{Stream: protocol.NormalName(e.spelling), Provider: from, TS: time.Now().UTC(), Event: m.Event, Level: m.Level}
+	limit := g.kept.limits[who.id]
+	if limit == nil {
+		if g.kept.limits == nil {
+			g.kept.limits = map[string]*rate.Limiter{}
+		}
+		limit = rate.NewLimiter(protocol.PushRate, protocol.PushRate)
+		g.kept.limits[who.id] = limit
+	}
+	if !limit.Allow() {
+		g.stats.DroppedPush.Add(1)
+		return Receipt{}, tooManyPushes("")
+	}
+	e := keptEvent{spelling: cmp.Or(m.Stream, who.name)}
+	e.row = HistoryRow{Stream: protocol.NormalName(e.spelling), Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: m.Level}
 	if m.Metadata.Kind() == '{' {
 		e.row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
 	}

@@ -64,12 +64,17 @@ func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
 	g.mu.Lock()
 	bindings, err := c.scope(m.SessionID, protocol.TypePush)
+	var stored Receipt
 	switch {
 	case err != nil:
 	case p.all && m.SessionID == "" && !m.Broadcast:
 		err = faultf(protocol.CodeInvalidSession, "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
+	case len(bindings) == 0 && len(g.sessions) > 0:
+		err = faultf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
 	case len(bindings) == 0:
-		err = faultf(protocol.CodeInvalidSession, "push.broadcast: there is no session now")
+		if stored, err = g.keep(pushedBy{id: p.id, name: p.name}, m); err != nil {
+			err.Message = "push.broadcast: " + err.Message
+		}
 	}
 	g.mu.Unlock()
 	fail := func(e *protocol.Error) {
@@ -79,6 +84,9 @@ func (c *Conn) push(m *protocol.Push) {
 	if err != nil {
 		fail(err)
 		return
+	}
+	if len(bindings) == 0 {
+		(&receipts{conn: c, requestID: m.RequestID, session: protocol.AllSessions, stream: unlike(m.Stream)}).taken(stored)
 	}
 	for _, b := range bindings { // a budget each: one over it does not hold the others up
 		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: unlike(m.Stream)}
@@ -220,7 +228,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
-		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
+		return Receipt{}, tooManyPushes(s.id)
 	case level == protocol.OutcomeDrop:
 		s.mu.Unlock()
 		return Receipt{Fate: FateDropped, Reason: "the stream's filter drops it"}, nil
@@ -278,6 +286,10 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		r.Fate = FateSurfaced
 	}
 	return r, nil
+}
+
+func tooManyPushes(session string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeRateLimited, SessionID: session, Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
 }
 
 // label is how the timeline names where an event comes from.

@@ -149,12 +149,16 @@ func TestEventsWaitForASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		defer g.Drain(context.Background())
-		begun := time.Now()
+		var last time.Time
 		for i := range maxKept + 5 {
 			r, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
 			if err != nil || r.Fate != FateStored || !strings.Contains(r.Reason, "kept for the next one") {
 				t.Fatalf("%+v, %v", r, err)
 			}
+			if i == maxKept+4 {
+				last = time.Now()
+			}
+			time.Sleep(time.Second / protocol.PushRate)
 		}
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"}, {Level: protocol.LevelKeep, Prompt: "p"}} {
 			if _, err := g.Keep("ci", m); err == nil {
@@ -171,7 +175,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := first.History(nil, 0, time.Time{})
-		if len(rows) != maxKept || rows[0].Event != fmt.Sprint(maxKept+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(begun) || string(rows[0].Metadata) != `{"n":1}` {
+		if len(rows) != maxKept || rows[0].Event != fmt.Sprint(maxKept+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
 			t.Errorf("%d rows, the newest %+v", len(rows), rows[0])
 		}
 		if n := len(second.History(nil, 0, time.Time{})); n != 0 {

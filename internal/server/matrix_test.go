@@ -168,7 +168,7 @@ var rules = []struct {
 		{"hello.ack.sessionId is all; tools, rules and context are in every session", "all v2-all"},
 		{"A new session gets them at session.ready, not before, gates included", "all v2-all"},
 		{"session.ready of a single-session provider for its own session is a no-op", "states"},
-		{"A push without a target is INVALID_SESSION, a broadcast to no session too; broadcast goes to every bound session, a budget each", "all v2-all v2-receipts"},
+		{"A push without a target is INVALID_SESSION, a broadcast to no session too unless it is to be kept; broadcast goes to every bound session, a budget each", "all v2-all v2-receipts"},
 		{"An update while there is no session is confirmed for all", "all"},
 		{"Updates with a sessionId change that session alone, without one all, with an ack each", "all v2-all v2-context"},
 		{"stream.query needs a sessionId", "v2-streams"},
