@@ -50,7 +50,7 @@ func (id *identity) may(c capability) bool {
 }
 
 func (id *identity) unauthorized(field, what string) *protocol.Error {
-	return faultf(protocol.CodeUnauthorized, fmt.Sprintf("%s: a provider of trust %s may not %s", field, id.trust, what))
+	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.trust, what)
 }
 
 // checkHooks checks the authority for rules and transforms; at is where they
@@ -64,7 +64,7 @@ func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[
 		switch {
 		case t == nil || t.Action == protocol.TransformAppend:
 		case Protected(section):
-			return faultf(protocol.CodeUnauthorized, fmt.Sprintf("%s: section %s takes only append, from anyone", field, section))
+			return errorf(protocol.CodeUnauthorized, "%s: section %s takes only append, from anyone", field, section)
 		case t.Action == protocol.TransformCallback && !id.may(mayCallback):
 			return id.unauthorized(field, "register transform callbacks")
 		case !id.may(mayTransform):

@@ -129,7 +129,7 @@ func (k *call) proceed(r *routes) {
 			matched = s.matching(r, k.route.name, k.args)
 		}
 		if d, denied := s.staticDenial(matched, k.name); denied {
-			k.fail(faultf(protocol.CodeDenied, d.Reason))
+			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 			return
 		}
 		if needsGate(matched) && !slices.Equal(matched, k.passed) {
@@ -189,16 +189,16 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 		k.pending.mu.Unlock()
 		switch {
 		case reason != "":
-			k.fail(faultf(protocol.CodeCancelled, cancelled(reason).Error))
+			k.fail(errorf(protocol.CodeCancelled, "%s", cancelled(reason).Error))
 			return
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			k.fail(faultf(protocol.CodeTimeout, fmt.Sprintf("%s was not allowed within %s", name, cmp.Or(k.timeout, k.limit))))
+			k.fail(errorf(protocol.CodeTimeout, "%s was not allowed within %s", name, cmp.Or(k.timeout, k.limit)))
 			return
 		case ctx.Err() != nil:
-			k.fail(faultf(protocol.CodeCancelled, cancelled("the session has ended").Error))
+			k.fail(errorf(protocol.CodeCancelled, "%s", cancelled("the session has ended").Error))
 			return
 		case d.Deny:
-			k.fail(faultf(protocol.CodeDenied, d.Reason))
+			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 			return
 		}
 		// What joined meanwhile is asked too, if it is about the call.
@@ -210,7 +210,7 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 		}
 		if time.Now().After(latest) {
 			s.denied("the gateway", name, rulesTooFast)
-			k.fail(faultf(protocol.CodeDenied, rulesTooFast))
+			k.fail(errorf(protocol.CodeDenied, "%s", rulesTooFast))
 			return
 		}
 	}
@@ -223,14 +223,14 @@ const rulesTooFast = "The providers' rules changed faster than they could be ask
 func (k *call) prepare(r *routes, name string) *protocol.Error {
 	to := r.tools[name]
 	if to == nil {
-		return faultf(protocol.CodeNotFound, fmt.Sprintf("tool %q does not exist in this session", name))
+		return errorf(protocol.CodeNotFound, "tool %q does not exist in this session", name)
 	}
 	k.route, k.args, k.target = to, k.given, ""
 	switch {
 	case len(k.args) > protocol.MaxMessage:
-		return faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("arguments of %s: %d bytes are over the limit of %d", name, len(k.args), protocol.MaxMessage))
+		return errorf(protocol.CodePayloadTooLarge, "arguments of %s: %d bytes are over the limit of %d", name, len(k.args), protocol.MaxMessage)
 	case k.args.Kind() != '{':
-		return faultf(protocol.CodeInvalidArguments, fmt.Sprintf("arguments of %s: must be an object", name))
+		return errorf(protocol.CodeInvalidArguments, "arguments of %s: must be an object", name)
 	}
 	if len(to.tools) == 0 {
 		return nil
@@ -238,13 +238,13 @@ func (k *call) prepare(r *routes, name string) *protocol.Error {
 	if to.merged {
 		var ok bool
 		if k.target, k.args, ok = takeTarget(k.args); !ok {
-			return faultf(protocol.CodeInvalidArguments, fmt.Sprintf("arguments of %s: /target: must be a string", name))
+			return errorf(protocol.CodeInvalidArguments, "arguments of %s: /target: must be a string", name)
 		}
 	}
 	t := to.tools[0]
 	if t.check {
 		if err := k.session.checkArgs(t, k.args); err != nil {
-			return faultf(protocol.CodeInvalidArguments, fmt.Sprintf("arguments of %s: %v", name, err))
+			return errorf(protocol.CodeInvalidArguments, "arguments of %s: %v", name, err)
 		}
 	}
 	return nil
@@ -295,7 +295,7 @@ func (k *call) dispatch() bool {
 		}
 		t := to.choose(k.target, k.tried)
 		if t == nil {
-			k.fail(faultf(protocol.CodeNotFound, fmt.Sprintf("%s: there is no instance %q; call %s", name, k.target, metaTool(to.owner()))))
+			k.fail(errorf(protocol.CodeNotFound, "%s: there is no instance %q; call %s", name, k.target, metaTool(to.owner())))
 			return true
 		}
 		k.tool = t
@@ -333,16 +333,16 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 		return false, nil
 	}
 	if p.gone {
-		return false, faultf(protocol.CodeDisconnected, fmt.Sprintf("provider %q disconnected", p.name))
+		return false, errorf(protocol.CodeDisconnected, "provider %q disconnected", p.name)
 	}
 	k.id = newCallID()
 	if reason := k.pending.hold(k); reason != "" {
-		return false, faultf(protocol.CodeCancelled, cancelled(reason).Error)
+		return false, errorf(protocol.CodeCancelled, "%s", cancelled(reason).Error)
 	}
 	if k.tool.slots != nil {
 		in, full := k.tool.slots.enter(k)
 		if full {
-			return false, faultf(protocol.CodeRateLimited, fmt.Sprintf("%s: %d calls wait already", k.tool.Name, protocol.MaxQueuedCalls))
+			return false, errorf(protocol.CodeRateLimited, "%s: %d calls wait already", k.tool.Name, protocol.MaxQueuedCalls)
 		}
 		k.sent = in
 	} else {

@@ -127,11 +127,11 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	g.mu.Lock()
 	if g.draining {
 		g.mu.Unlock()
-		return nil, faultf(protocol.CodeInvalidState, "the gateway is shutting down")
+		return nil, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
 	if g.sessions[spec.ID] != nil {
 		g.mu.Unlock()
-		return nil, faultf(protocol.CodeInvalidSession, fmt.Sprintf("session %q exists already", spec.ID))
+		return nil, errorf(protocol.CodeInvalidSession, "session %q exists already", spec.ID)
 	}
 	g.sessions[spec.ID] = s
 	s.routes.Store(&routes{rules: g.hookRules()})
@@ -162,7 +162,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
 	starter := g.starters[r.Host]
 	if starter == nil {
-		return nil, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("host: %q is not one of %v", r.Host, slices.Sorted(maps.Keys(g.starters))))
+		return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", r.Host, slices.Sorted(maps.Keys(g.starters)))
 	}
 	return starter.Start(ctx, g, r)
 }
@@ -171,7 +171,7 @@ func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
 func (g *Gateway) Models(ctx context.Context, host string) ([]Model, error) {
 	starter := g.starters[host]
 	if starter == nil {
-		return nil, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("host: %q is not one of %v", host, slices.Sorted(maps.Keys(g.starters))))
+		return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", host, slices.Sorted(maps.Keys(g.starters)))
 	}
 	return starter.Models(ctx)
 }

@@ -107,7 +107,7 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 	if m.Instance != "" {
 		for other := range g.conns {
 			if p := other.provider; other != c && other != taken && !slices.Contains(leaving, other) && p != nil && p.name == m.Name && p.owner == c.identity.owner && p.instance == m.Instance {
-				return nil, faultf(protocol.CodeDuplicateInstance, fmt.Sprintf("instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name))
+				return nil, errorf(protocol.CodeDuplicateInstance, "instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 	g, want := c.g, c.wanted(m, restore)
 	switch want {
 	case "":
-		return nil, faultf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
+		return nil, errorf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
 	case protocol.AllSessions:
 		var live []*Session
 		for _, s := range g.order {
@@ -226,7 +226,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 			return nil, c.identity.unauthorized("hello.session", "bind to all sessions; choose one id from the sessions list")
 		}
 		if c.identity.ended {
-			return nil, faultf(protocol.CodeInvalidSession, "hello.session: this token has ended; another has taken its place")
+			return nil, errorf(protocol.CodeInvalidSession, "hello.session: this token has ended; another has taken its place")
 		}
 		return live, nil
 	}

@@ -33,7 +33,7 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 			r.Match.Provider = normal
 		}
 		wrong := func(field string, err error) *protocol.Error {
-			return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("%sonPreToolUse[%d].match.%s: %v", at, i, field, err))
+			return errorf(protocol.CodeInvalidJSON, "%sonPreToolUse[%d].match.%s: %v", at, i, field, err)
 		}
 		if d.Match.Tool != "" {
 			r.tool = newToolGlob(d.Match.Tool)

@@ -64,10 +64,10 @@ func (g *Gateway) Keep(from string, m *protocol.Push) (Receipt, error) {
 // INVALID_STATE or RATE_LIMITED.
 func (g *Gateway) keep(who pushedBy, m *protocol.Push) (Receipt, *protocol.Error) {
 	if m.Level != protocol.LevelKeep || m.Prompt != "" {
-		return Receipt{}, faultf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
+		return Receipt{}, errorf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
 	}
 	if g.draining {
-		return Receipt{}, faultf(protocol.CodeInvalidState, "the gateway is shutting down")
+		return Receipt{}, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
 	limit := g.kept.limits[who.id]
 	if limit == nil {

@@ -24,7 +24,7 @@ type LocalStarter struct{}
 func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
 	for field, value := range map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken} {
 		if value != "" {
-			return nil, faultf(protocol.CodeInvalidJSON, field+": is for sessions of host copilot; a local one has no model")
+			return nil, errorf(protocol.CodeInvalidJSON, "%s: is for sessions of host copilot; a local one has no model", field)
 		}
 	}
 	h := &localHost{}

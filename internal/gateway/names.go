@@ -48,9 +48,9 @@ type nameOwner struct {
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
 	case id.name != "" && id.name != name:
-		return faultf(protocol.CodeUnauthorized, fmt.Sprintf("hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.elsewhere))
+		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.elsewhere)
 	case slices.Contains(ownNames, name) && id.trust != TrustInternal:
-		return faultf(protocol.CodeUnauthorized, fmt.Sprintf("hello.name: %q is a word of the gateway's own in timelines; choose another name", name))
+		return errorf(protocol.CodeUnauthorized, "hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
 	}
 	return nil
 }

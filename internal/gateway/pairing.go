@@ -75,7 +75,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 	}
 	if s == nil || s.ending() {
 		g.mu.Unlock()
-		e := faultf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
+		e := errorf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
 		if m.Session != "" {
 			e = noSession(m.Session)
 		}

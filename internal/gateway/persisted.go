@@ -99,7 +99,7 @@ func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]Persisted
 // Resume makes a session on disk one of the gateway's again.
 func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Session, error) {
 	if _, live := g.Session(id); live {
-		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("session %q runs in this gateway already", id))
+		return nil, errorf(protocol.CodeInvalidState, "session %q runs in this gateway already", id)
 	}
 	return onDisk(g, id, func(k Keeper) (*Session, error) { return k.Resume(ctx, g, id, r) })
 }
@@ -107,7 +107,7 @@ func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Sess
 // DeletePersisted removes a session from the disk. One that runs is refused.
 func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	if _, live := g.Session(id); live {
-		return faultf(protocol.CodeInvalidState, fmt.Sprintf("session %q runs in this gateway: stop it first", id))
+		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first", id)
 	}
 	_, err := onDisk(g, id, func(k Keeper) (struct{}, error) { return struct{}{}, k.Delete(ctx, id) })
 	return err
@@ -147,7 +147,7 @@ type ModelHost interface {
 func (s *Session) SetModel(ctx context.Context, model, effort string) error {
 	h, ok := s.host.(ModelHost)
 	if !ok {
-		return faultf(protocol.CodeInvalidState, fmt.Sprintf("a session of host %s has no model to change", s.info.Kind))
+		return errorf(protocol.CodeInvalidState, "a session of host %s has no model to change", s.info.Kind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()

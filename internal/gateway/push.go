@@ -68,9 +68,9 @@ func (c *Conn) push(m *protocol.Push) {
 	switch {
 	case err != nil:
 	case p.all && m.SessionID == "" && !m.Broadcast:
-		err = faultf(protocol.CodeInvalidSession, "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
+		err = errorf(protocol.CodeInvalidSession, "push.sessionId: is required of a provider that is bound to all sessions (or \"broadcast\": true)")
 	case len(bindings) == 0 && len(g.sessions) > 0:
-		err = faultf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
+		err = errorf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
 	case len(bindings) == 0:
 		if stored, err = g.keep(pushedBy{id: p.id, name: p.name}, m); err != nil {
 			err.Message = "push.broadcast: " + err.Message
@@ -193,7 +193,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 }
 
 func badPusher(from string) *protocol.Error {
-	return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from))
+	return errorf(protocol.CodeInvalidJSON, "provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from)
 }
 
 // injectGrace is how long a push to an idle session waits to learn that it was

@@ -198,19 +198,19 @@ func (qs *questions) find(s *Session, id string) (*asked, error) {
 	if id == "" {
 		switch len(mine) {
 		case 0:
-			return nil, faultf(protocol.CodeNotFound, "no question waits in this session")
+			return nil, errorf(protocol.CodeNotFound, "no question waits in this session")
 		case 1:
 			return mine[0], nil
 		}
-		return nil, faultf(protocol.CodeInvalidJSON, "question: several wait: "+strings.Join(ids, ", "))
+		return nil, errorf(protocol.CodeInvalidJSON, "question: several wait: %s", strings.Join(ids, ", "))
 	}
 	if at := slices.Index(ids, id); at >= 0 {
 		return mine[at], nil
 	}
 	if qs.over(id) {
-		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("question %s is over: it was answered, its time was up or its turn ended", id))
+		return nil, errorf(protocol.CodeInvalidState, "question %s is over: it was answered, its time was up or its turn ended", id)
 	}
-	return nil, faultf(protocol.CodeNotFound, fmt.Sprintf("question %q does not exist in this session", id))
+	return nil, errorf(protocol.CodeNotFound, "question %q does not exist in this session", id)
 }
 
 // over reports whether an id was given and does not wait any more. Call with mu
@@ -343,7 +343,7 @@ func (w *asked) said(a Answer) string {
 // check says why an answer is none to the question.
 func (w *asked) check(a Answer) error {
 	bad := func(field, format string, args ...any) error {
-		return faultf(protocol.CodeInvalidJSON, field+": "+fmt.Sprintf(format, args...))
+		return errorf(protocol.CodeInvalidJSON, "%s", field+": "+fmt.Sprintf(format, args...))
 	}
 	decisions := []string{DecideDeny}
 	if w.Kind == QuestionPermission {
@@ -373,12 +373,12 @@ func (w *asked) check(a Answer) error {
 func (w *asked) checkForm(a Answer) error {
 	switch {
 	case a.Text != "":
-		return faultf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")
+		return errorf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")
 	case a.Content == nil:
-		return faultf(protocol.CodeInvalidJSON, "content: is required: an object that the form's schema allows, or decision deny to decline")
+		return errorf(protocol.CodeInvalidJSON, "content: is required: an object that the form's schema allows, or decision deny to decline")
 	}
 	if err := w.schema.Check(a.Content); err != nil {
-		return faultf(protocol.CodeInvalidJSON, "content: "+err.Error())
+		return errorf(protocol.CodeInvalidJSON, "content: %v", err)
 	}
 	return nil
 }

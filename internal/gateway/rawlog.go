@@ -58,5 +58,5 @@ func (s *Session) CheckRuntimeEvents() error {
 	if s.info.RuntimeEvents {
 		return nil
 	}
-	return faultf(protocol.CodeInvalidState, fmt.Sprintf("sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline", s.info.Kind))
+	return errorf(protocol.CodeInvalidState, "sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline", s.info.Kind)
 }

@@ -24,11 +24,11 @@ func (s *Session) Rename(ctx context.Context, label string) error {
 	label = strings.TrimSpace(label)
 	switch {
 	case label == "":
-		return faultf(protocol.CodeInvalidJSON, "label: is required")
+		return errorf(protocol.CodeInvalidJSON, "label: is required")
 	case utf8.RuneCountInString(label) > maxLabel:
-		return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("label: is longer than %d characters", maxLabel))
+		return errorf(protocol.CodeInvalidJSON, "label: is longer than %d characters", maxLabel)
 	case strings.ContainsFunc(label, unicode.IsControl):
-		return faultf(protocol.CodeInvalidJSON, "label: must not hold control characters")
+		return errorf(protocol.CodeInvalidJSON, "label: must not hold control characters")
 	}
 	s.Update(label, "")
 	s.note(LogInfo, sourceGateway, "renamed to "+label)

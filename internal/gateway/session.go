@@ -310,7 +310,7 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 	if !s.info.Interrupt {
 		s.CancelCalls()
 		s.note(LogInfo, sourceGateway, "interrupted: "+reason)
-		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind))
+		return nil, errorf(protocol.CodeInvalidState, "the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
 	}
 	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
 	if s.info.StopsFirst {

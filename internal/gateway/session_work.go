@@ -34,7 +34,7 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 // somebody wants to know.
 func (s *Session) submit(ctx context.Context, p Prompt, t *Turn) (*job, error) {
 	if !s.info.Send {
-		return nil, faultf(protocol.CodeInvalidState, fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind))
+		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
 	}
 	if err := s.mayBring(p); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func newFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 	for i, r := range m.Rules {
 		p, err := compilePattern(r.Match)
 		if err != nil {
-			return nil, faultf(protocol.CodeInvalidJSON, fmt.Sprintf("filter.set.rules[%d].match: %v", i, err))
+			return nil, errorf(protocol.CodeInvalidJSON, "filter.set.rules[%d].match: %v", i, err)
 		}
 		f[i] = filterRule{p, r.Outcome}
 	}

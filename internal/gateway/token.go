@@ -216,6 +216,7 @@ func refusedToken(token string, foreignOrigin bool) string {
 	return "that is no token of a gateway; providers take theirs from TAP_PROVIDER_TOKEN or the .provider-token file"
 }
 
-func faultf(code protocol.Code, message string) *protocol.Error {
-	return &protocol.Error{Code: code, Message: message}
+// errorf makes the error that answers a message.
+func errorf(code protocol.Code, format string, args ...any) *protocol.Error {
+	return &protocol.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

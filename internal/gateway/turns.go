@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -51,7 +50,7 @@ func (s *Session) Turn(ctx context.Context, p Prompt) (*Turn, error) {
 func (s *Session) mayBring(p Prompt) error {
 	for field, there := range map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0} {
 		if there && !s.info.Attachments {
-			return faultf(protocol.CodeInvalidJSON, fmt.Sprintf("%s: prompts of sessions of host %s bring none", field, s.info.Kind))
+			return errorf(protocol.CodeInvalidJSON, "%s: prompts of sessions of host %s bring none", field, s.info.Kind)
 		}
 	}
 	return nil

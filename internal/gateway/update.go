@@ -101,7 +101,7 @@ func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 			o.tools = merge(old.tools, changed, p.policy.names(m.Remove))
 		}
 		if n := len(o.tools); n > protocol.MaxTools {
-			return nil, faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools))
+			return nil, errorf(protocol.CodePayloadTooLarge, "tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools)
 		}
 		return &o, nil
 	})
@@ -125,7 +125,7 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		}
 		o.transforms = p.changeTransforms(old.transforms, m.Transforms)
 		if n := len(o.transforms); n > protocol.MaxTransforms {
-			return nil, faultf(protocol.CodePayloadTooLarge, fmt.Sprintf("hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms))
+			return nil, errorf(protocol.CodePayloadTooLarge, "hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms)
 		}
 		return &o, nil
 	})
@@ -149,7 +149,7 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	f, fault := newFilter(m)
 	key, spelling := parseStream(m.Stream, p.name)
 	if key.provider != p.name {
-		fault = faultf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
+		fault = errorf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
 	}
 	g.mu.Lock()
 	var bindings []*binding
@@ -191,7 +191,7 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g.mu.Lock()
 	bindings, err := c.scope(m.SessionID, protocol.TypeStreamQuery)
 	if err == nil && p.all && m.SessionID == "" {
-		err = faultf(protocol.CodeInvalidSession, "stream.query.sessionId: is required of a provider that is bound to all sessions")
+		err = errorf(protocol.CodeInvalidSession, "stream.query.sessionId: is required of a provider that is bound to all sessions")
 	}
 	g.mu.Unlock()
 	if err != nil {
