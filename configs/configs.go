@@ -105,10 +105,7 @@ func Default() Config {
 			AskUser:        true,
 			AnswerTimeout:  5 * time.Minute,
 			Profile:        DefaultProfile(),
-			Permissions: Permissions{
-				Shell: Deny, Write: Deny, Read: CWD, URL: Deny,
-				MCP: Deny, CustomTool: Allow, Memory: Deny, Hook: Deny,
-			},
+			Permissions:    Permissions{}.WithDefaults(),
 		},
 	}
 }

@@ -134,6 +134,23 @@ hook = "allow"
 	}
 }
 
+// The default of each kind is the strictest one that leaves a session of use, and only the empty kinds get theirs.
+func TestPermissionsWithDefaults(t *testing.T) {
+	want := Permissions{
+		Shell: Deny, Write: Deny, Read: CWD, URL: Deny, MCP: Deny, CustomTool: Allow, Memory: Deny, Hook: Deny,
+	}
+	if diff := cmp.Diff(want, Permissions{}.WithDefaults()); diff != "" {
+		t.Errorf("the defaults, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, Default().Copilot.Permissions); diff != "" {
+		t.Errorf("the permissions of a config without a file, -want +got:\n%s", diff)
+	}
+	want.Shell, want.CustomTool, want.DenyPaths = Ask, Deny, []string{"**"}
+	if diff := cmp.Diff(want, Permissions{Shell: Ask, CustomTool: Deny, DenyPaths: []string{"**"}}.WithDefaults()); diff != "" {
+		t.Errorf("set kinds, -want +got:\n%s", diff)
+	}
+}
+
 // Each fault is told as line:column: message, in order.
 func TestFaults(t *testing.T) {
 	tests := []struct {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,10 +10,9 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// Permissions is the table [copilot.permissions]: what a Copilot session may do,
-// [Allow], [Deny] or [Ask] by kind; reads may also be [CWD]: those inside the
-// session's directory. What a pattern denies is denied, what one allows is allowed,
-// whatever the kind says.
+// Permissions is the table [copilot.permissions]: what a Copilot session may do. Each kind is set to [Allow],
+// [Deny] or [Ask]; Read may also be [CWD]. A pattern that denies wins over one that allows, and both win over the
+// kind. An empty kind means its default; see [Permissions.WithDefaults].
 type Permissions struct {
 	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
 
@@ -26,9 +26,24 @@ type Permissions struct {
 const (
 	Allow = "allow"
 	Deny  = "deny"
-	Ask   = "ask" // a person, who has answer_timeout to answer
-	CWD   = "cwd"
+	Ask   = "ask" // ask a person, who has answer_timeout to answer
+	CWD   = "cwd" // allow reads inside the session's working directory, deny others
 )
+
+// WithDefaults returns p with the default of each kind that p leaves empty: the session may read inside its working
+// directory and call the tools of its providers, whose own gates decide. Everything else is denied. This is the only
+// place that holds these defaults.
+func (p Permissions) WithDefaults() Permissions {
+	p.Shell = cmp.Or(p.Shell, Deny)
+	p.Write = cmp.Or(p.Write, Deny)
+	p.Read = cmp.Or(p.Read, CWD)
+	p.URL = cmp.Or(p.URL, Deny)
+	p.MCP = cmp.Or(p.MCP, Deny)
+	p.CustomTool = cmp.Or(p.CustomTool, Allow)
+	p.Memory = cmp.Or(p.Memory, Deny)
+	p.Hook = cmp.Or(p.Hook, Deny)
+	return p
+}
 
 func (p *Permissions) read(t *table) {
 	either := oneOf(Allow, Deny, Ask)

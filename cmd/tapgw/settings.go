@@ -234,7 +234,7 @@ func (d *daemon) sessions(o daemonOptions) copilot.Options {
 		Models:      cp.Models,
 		MaxRounds:   cp.MaxRounds,
 		MaxTurnTime: cp.MaxTurnTime, AnswerTimeout: cp.AnswerTimeout, AskUser: cp.AskUser,
-		Permissions: copilot.Permissions(cp.Permissions),
+		Permissions: cp.Permissions,
 		GitHubHost:  cp.GitHubHost,
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,

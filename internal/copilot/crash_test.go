@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -353,7 +354,7 @@ func alive(pid int) bool {
 // with the session.
 func TestShellHasItsOwnSession(t *testing.T) {
 	g := newRig(t, func(o *Options) {
-		o.Permissions.Shell = Allow
+		o.Permissions.Shell = configs.Allow
 		o.SessionEnv = func(session string) []string {
 			return []string{"TAP_OWN=it's " + session, "TAP_ADMIN_TOKEN=never"}
 		}

@@ -6,13 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 )
 
 // TestDenialSaysItsReason: whoever denied it, the model, the timeline and who follows the
 // session are told why a call was.
 func TestDenialSaysItsReason(t *testing.T) {
-	h := startHosted(t, newRig(t, func(o *Options) { o.Permissions = Permissions{Shell: Ask, DenyCommands: []string{"rm"}} }))
+	h := startHosted(t, newRig(t, func(o *Options) {
+		o.Permissions = configs.Permissions{Shell: configs.Ask, DenyCommands: []string{"rm"}}
+	}))
 	h.provide(h.s, "tests")
 	h.gate("guard")
 	for _, tt := range []struct {

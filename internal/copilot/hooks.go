@@ -95,16 +95,19 @@ func (s *session) hooks() *sdk.SessionHooks {
 	}
 }
 
+// hookDeny is the decision of a hook that keeps the runtime from calling a tool.
+const hookDeny = "deny"
+
 // toolHook asks the providers about a call. It never allows one: that would
 // pass over the permissions.
 func (s *session) toolHook(in sdk.PreToolUseHookInput) *sdk.PreToolUseHookOutput {
 	if !s.awaitCalls() {
-		return &sdk.PreToolUseHookOutput{PermissionDecision: Deny, PermissionDecisionReason: errEnded.Error()}
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}
 	}
 	d := s.calls.PreToolUse(s.ctx, in.ToolName, rawJSON(in.ToolArgs))
 	switch {
 	case d.Deny:
-		return &sdk.PreToolUseHookOutput{PermissionDecision: Deny, PermissionDecisionReason: d.Reason}
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Reason}
 	case d.Context != "":
 		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}
 	}

@@ -54,7 +54,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 		},
 		"a permission": {
 			first:   calls("bash", `{"command":"echo permitted","description":"x"}`),
-			options: func(o *Options) { o.Permissions.Shell = Ask },
+			options: func(o *Options) { o.Permissions.Shell = configs.Ask },
 			at:      func(h *hosted, _ *provider) { h.asked(h.s) },
 			on:      func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideOnce}) },
 			said:    "permitted",
@@ -68,7 +68,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 		},
 		"the runtime's own tool": {
 			first:   calls("bash", `{"command":"echo begun; while [ ! -e go ]; do sleep 0.05; done; echo went on","description":"x"}`),
-			options: func(o *Options) { o.Permissions.Shell = Allow },
+			options: func(o *Options) { o.Permissions.Shell = configs.Allow },
 			at: func(h *hosted, _ *provider) {
 				h.until("the command", func(e gateway.Event) bool {
 					return e.Callback == gateway.OnToolExecution && strings.Contains(e.Delta, "begun")
@@ -84,7 +84,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 		"a tool of an MCP server": {
 			first: calls("tea-brew", "{}"),
 			options: func(o *Options) {
-				o.Permissions.MCP = Allow
+				o.Permissions.MCP = configs.Allow
 				o.Profile = configs.DefaultProfile()
 				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
 					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: map[string]string{mcpProgram: "brewed", mcpAsks: server.URL}, Tools: []string{"brew"},
@@ -97,7 +97,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 		"a form of an MCP server": {
 			first: calls("tea-brew", "{}"),
 			options: func(o *Options) {
-				o.AskUser, o.Permissions.MCP = true, Allow
+				o.AskUser, o.Permissions.MCP = true, configs.Allow
 				o.Profile = configs.DefaultProfile()
 				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
 					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: map[string]string{mcpProgram: "brewed", mcpForm: "For whom?"}, Tools: []string{"brew"},
@@ -156,7 +156,7 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 			}
 		}
 		return main(r)
-	}, func(o *Options) { o.Permissions.Shell = Allow }))
+	}, func(o *Options) { o.Permissions.Shell = configs.Allow }))
 	fifo := filepath.Join(h.r.cwd, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)

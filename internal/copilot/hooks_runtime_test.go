@@ -14,6 +14,7 @@ import (
 
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -21,7 +22,7 @@ import (
 // TestNoHooksUnlessWanted: a session of which nobody wants to be asked anything is
 // without hooks, whatever else its providers bring.
 func TestNoHooksUnlessWanted(t *testing.T) {
-	h := startHosted(t, newRigWith(t, rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)), func(o *Options) { o.Permissions.Shell = Allow }))
+	h := startHosted(t, newRigWith(t, rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)), func(o *Options) { o.Permissions.Shell = configs.Allow }))
 	h.provide(h.s, "tests")
 	p, note := h.guard("writer"), "APPENDED"
 	hello := helloOf("writer", h.s.ID())

@@ -12,46 +12,16 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protect"
 	"tapgw/internal/visible"
 	"tapgw/internal/weburl"
 )
 
-// Values of a permission.
-const (
-	Allow = "allow"
-	Deny  = "deny"
-	Ask   = "ask" // a person, who has AnswerTimeout to answer
-	CWD   = "cwd" // of Read: inside the session's directory
-)
-
-// Permissions say what a session may do: the table [copilot.permissions] of
-// tapgw.toml. What a pattern denies is denied, what one allows is allowed, and the
-// rest is as the setting of its kind says. A denial says how to allow it.
-type Permissions struct {
-	Shell, Write, Read, URL, MCP, CustomTool, Memory, Hook string
-
-	AllowCommands, DenyCommands     []string // see commandVerdict
-	AllowReadPaths, AllowWritePaths []string // see pathVerdict
-	DenyPaths                       []string // for reads and writes
-	AllowURLs, DenyURLs             []string // see urlVerdict
-}
-
-func (p Permissions) withDefaults() Permissions {
-	p.Shell = cmp.Or(p.Shell, Deny)
-	p.Write = cmp.Or(p.Write, Deny)
-	p.Read = cmp.Or(p.Read, CWD)
-	p.URL = cmp.Or(p.URL, Deny)
-	p.MCP = cmp.Or(p.MCP, Deny)
-	p.CustomTool = cmp.Or(p.CustomTool, Allow)
-	p.Memory = cmp.Or(p.Memory, Deny)
-	p.Hook = cmp.Or(p.Hook, Deny)
-	return p
-}
-
-// of returns the setting of a kind of request; false for a kind without one.
-func (p Permissions) of(kind rpc.PermissionRequestKind) (string, bool) {
+// settingOf returns what p says of a kind of request: [configs.Allow], [configs.Deny], [configs.Ask] or
+// [configs.CWD]. It returns false for a kind that no key of [copilot.permissions] covers.
+func settingOf(p *configs.Permissions, kind rpc.PermissionRequestKind) (string, bool) {
 	switch kind {
 	case rpc.PermissionRequestKindShell:
 		return p.Shell, true
@@ -73,8 +43,8 @@ func (p Permissions) of(kind rpc.PermissionRequestKind) (string, bool) {
 	return "", false
 }
 
-// patterns say what the patterns make of a request, and why they refuse it.
-func (p Permissions) patterns(req sdk.PermissionRequest, cwd string) (v verdict, why string) {
+// patternVerdict judges a request by the patterns of p alone. why is the reason to give when the verdict is refused.
+func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd string) (v verdict, why string) {
 	forbids := func(key string) string { return key + " in [copilot.permissions] of tapgw.toml forbids it" }
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
@@ -164,35 +134,35 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 
 // policy says why a request is denied, else whether a person must be asked.
 func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool) {
-	p := s.o.Permissions
+	p := &s.o.Permissions
 	kind := req.Kind()
-	setting, known := p.of(kind)
+	setting, known := settingOf(p, kind)
 	how := fmt.Sprintf(`set %s = "allow" in [copilot.permissions] of tapgw.toml to allow it`, kind)
 	notAllowed := "the gateway's policy does not allow it; " + how
 	if !known {
 		return fmt.Sprintf("the gateway never allows requests of kind %q", kind), false
 	}
-	patterns, why := p.patterns(req, s.cwd)
+	patterns, why := patternVerdict(p, req, s.cwd)
 	switch {
 	case patterns == refused:
 		return why, false
 	case req.RequiresManagedApproval(): // whatever the patterns allow
-		if setting == Deny {
+		if setting == configs.Deny {
 			return notAllowed, false
 		}
 		return "", true
-	case s.protected(req) != "" && (patterns == granted || setting != Deny): // whatever they allow
+	case s.protected(req) != "" && (patterns == granted || setting != configs.Deny): // whatever they allow
 		return "", true
-	case patterns == granted, setting == Allow, s.brought(req):
+	case patterns == granted, setting == configs.Allow, s.brought(req):
 		return "", false
-	case setting == Deny:
+	case setting == configs.Deny:
 		return notAllowed, false
 	}
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if ok && inside(absolute(read.Path, s.cwd), s.outputDir) {
 		return "", false
 	}
-	if setting == Ask {
+	if setting == configs.Ask {
 		return "", true
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 )
 
@@ -72,12 +73,12 @@ func TestPermissionsByKind(t *testing.T) {
 	file := func(g *rig) string { return filepath.Join(g.cwd, "made.txt") }
 	cases := map[string]struct {
 		prompt func(g *rig) string
-		allow  func(*Permissions)
+		allow  func(*configs.Permissions)
 	}{
-		"shell": {func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` }, func(p *Permissions) { p.Shell = Allow }},
+		"shell": {func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` }, func(p *configs.Permissions) { p.Shell = configs.Allow }},
 		"write": {func(g *rig) string {
 			return fmt.Sprintf(`call:create {"path":%q,"file_text":"done"}`, file(g))
-		}, func(p *Permissions) { p.Write = Allow }},
+		}, func(p *configs.Permissions) { p.Write = configs.Allow }},
 	}
 	for kind, c := range cases {
 		t.Run(kind, func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestPermissionsByKind(t *testing.T) {
 }
 
 func TestCustomToolsDenied(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Permissions.CustomTool = Deny })
+	g := newRig(t, func(o *Options) { o.Permissions.CustomTool = configs.Deny })
 	s := g.start()
 	ran := false
 	s.tool("act", func(context.Context, string) gateway.Outcome {

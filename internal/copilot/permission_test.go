@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"tapgw/configs"
 	"testing"
 
 	"github.com/github/copilot-sdk/go/rpc"
@@ -61,6 +62,35 @@ func TestInside(t *testing.T) {
 	}
 }
 
+// Without any setting, given its defaults or not, a session may read in its directory and do nothing else
+// that leaves the gateway.
+func TestZeroPermissionsAreSafe(t *testing.T) {
+	dir := t.TempDir()
+	requests := []struct {
+		req  rpc.PermissionRequest
+		want bool
+	}{
+		{&rpc.PermissionRequestRead{Path: "notes"}, true},
+		{&rpc.PermissionRequestRead{Path: "/etc/passwd"}, false},
+		{&rpc.PermissionRequestShell{FullCommandText: "true"}, false},
+		{&rpc.PermissionRequestWrite{FileName: "notes"}, false},
+		{&rpc.PermissionRequestURL{URL: "https://example.com/"}, false},
+		{&rpc.PermissionRequestMCP{ServerName: "s", ToolName: "t"}, false},
+		{&rpc.PermissionRequestMemory{Fact: "f"}, false},
+		{&rpc.PermissionRequestHook{ToolName: "bash"}, false},
+		{&rpc.PermissionRequestExtensionManagement{}, false},
+	}
+	for name, p := range map[string]configs.Permissions{"zero": {}, "defaults": configs.Permissions{}.WithDefaults()} {
+		s := &session{cwd: dir, o: &Options{Permissions: p}}
+		for _, r := range requests {
+			denial, mustAsk := s.policy(r.req)
+			if got := denial == "" && !mustAsk; got != r.want {
+				t.Errorf("%s permissions, request of kind %q: got allowed %v (%q), want %v", name, r.req.Kind(), got, denial, r.want)
+			}
+		}
+	}
+}
+
 // A write to a place that makes programs run is asked about whatever the policy
 // allows, and denied where the policy denies it.
 func TestProtectedWritesAreAsked(t *testing.T) {
@@ -68,38 +98,37 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 	if err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "a"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	decided := func(p Permissions, path string) string {
-		s := &session{cwd: dir, o: &Options{Permissions: p.withDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} }}}
+	decided := func(p configs.Permissions, path string) string {
+		s := &session{cwd: dir, o: &Options{Permissions: p.WithDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} }}}
 		switch denial, ask := s.policy(&rpc.PermissionRequestWrite{FileName: path}); {
 		case denial != "":
-			return Deny
+			return configs.Deny
 		case ask:
-			return Ask
+			return configs.Ask
 		}
-		return Allow
+		return configs.Allow
 	}
-	every := Permissions{Write: Deny, AllowWritePaths: []string{"**"}}
+	every := configs.Permissions{Write: configs.Deny, AllowWritePaths: []string{"**"}}
 	for _, path := range []string{".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml", "a/../.git/config", "mine/x.py", ".vscode/tasks.json"} {
-		for name, p := range map[string]Permissions{"allowed": {Write: Allow}, "asked": {Write: Ask}, "by a pattern": every} {
-			if got := decided(p, path); got != Ask {
+		for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow}, "asked": {Write: configs.Ask}, "by a pattern": every} {
+			if got := decided(p, path); got != configs.Ask {
 				t.Errorf("%s, %s: %s", path, name, got)
 			}
 		}
-		if got := decided(Permissions{}, path); got != Deny {
+		if got := decided(configs.Permissions{}, path); got != configs.Deny {
 			t.Errorf("%s, denied: %s", path, got)
 		}
-		if got := decided(Permissions{Write: Allow, DenyPaths: []string{"**"}}, path); got != Deny {
+		if got := decided(configs.Permissions{Write: configs.Allow, DenyPaths: []string{"**"}}, path); got != configs.Deny {
 			t.Errorf("%s, denied by a pattern: %s", path, got)
 		}
 	}
-	for name, p := range map[string]Permissions{"allowed": {Write: Allow}, "by a pattern": every} {
-		if got := decided(p, "src/x.go"); got != Allow {
+	for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow}, "by a pattern": every} {
+		if got := decided(p, "src/x.go"); got != configs.Allow {
 			t.Errorf("an ordinary file, %s: %s", name, got)
 		}
 	}
 }
 
-// A person is shown all of what would be done, and a model's reasons in one short line.
 // A session whose directory holds the gateway's tokens, such as the user's home or that
 // of temporary files, reads the rest of it.
 func TestReadsOfTokens(t *testing.T) {
@@ -113,7 +142,7 @@ func TestReadsOfTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &session{cwd: home, outputDir: filepath.Join(home, "private/session"),
-		o: &Options{Permissions: Permissions{}.withDefaults(), Secrets: []string{filepath.Join(home, "run/tap")}}}
+		o: &Options{Permissions: configs.Permissions{}.WithDefaults(), Secrets: []string{filepath.Join(home, "run/tap")}}}
 	for path, ok := range map[string]bool{
 		"notes/x": true, "notes": true, "run/mine": true, "new": true, "private/session": true, "private/session/result.txt": true,
 		"run/tap/.admin-token": false, "run/tap": false, "link/providers/x.token": false, "notes/../link/.admin-token": false,
@@ -125,6 +154,7 @@ func TestReadsOfTokens(t *testing.T) {
 	}
 }
 
+// A person is shown all of what would be done, and a model's reasons in one short line.
 func TestPermissionQuestionIsWhole(t *testing.T) {
 	long := "git status " + strings.Repeat("x", 40_000) + "; rm -rf END"
 	q := permissionQuestion(&rpc.PermissionRequestShell{FullCommandText: long, Intention: "look\n\n\n" + strings.Repeat("y", 5000) + " around"})

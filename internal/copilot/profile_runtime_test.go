@@ -366,7 +366,7 @@ func TestProfileMCP(t *testing.T) {
 		Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, CWD: dir, Env: map[string]string{mcpProgram: "brewed"}, Tools: []string{"brew"},
 	}
 	t.Run("started", func(t *testing.T) {
-		g := newRig(t, withProfile(func(p *configs.Profile) { p.MCP = map[string]configs.SessionMCP{"tea": server} }), func(o *Options) { o.Permissions.MCP = Allow })
+		g := newRig(t, withProfile(func(p *configs.Profile) { p.MCP = map[string]configs.SessionMCP{"tea": server} }), func(o *Options) { o.Permissions.MCP = configs.Allow })
 		s := g.start()
 		s.turn("call:tea-brew {}")
 		if s.lastSaid() != "brewed in kitchen" {

@@ -16,6 +16,7 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -133,7 +134,7 @@ func shellCall(command string) string {
 // question, deny tells the model why; patterns and other commands are not touched.
 func TestPermissionAsked(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
-		o.Permissions = Permissions{Shell: Ask, DenyCommands: []string{"rm"}, AllowCommands: []string{"echo fine"}}
+		o.Permissions = configs.Permissions{Shell: configs.Ask, DenyCommands: []string{"rm"}, AllowCommands: []string{"echo fine"}}
 	}))
 
 	turn := h.asking(shellCall("echo once"))
@@ -185,7 +186,9 @@ func TestPermissionAsked(t *testing.T) {
 
 // TestPermissionsAskedByKind asks for a write, a read and a provider's tool.
 func TestPermissionsAskedByKind(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Permissions = Permissions{Write: Ask, Read: Ask, CustomTool: Ask} })
+	r := newRig(t, func(o *Options) {
+		o.Permissions = configs.Permissions{Write: configs.Ask, Read: configs.Ask, CustomTool: configs.Ask}
+	})
 	s := r.start()
 	var mu sync.Mutex
 	var asked []gateway.Question
@@ -221,7 +224,7 @@ func TestPermissionsAskedByKind(t *testing.T) {
 // TestUnanswered: what nobody answers is refused, and the turn goes on.
 func TestUnanswered(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
-		o.Permissions.Shell, o.AskUser, o.AnswerTimeout = Ask, true, 300*time.Millisecond
+		o.Permissions.Shell, o.AskUser, o.AnswerTimeout = configs.Ask, true, 300*time.Millisecond
 	}))
 	if said := <-h.asking(shellCall("echo ran")); !strings.Contains(said, "nobody answered in time (answer_timeout") {
 		t.Errorf("a permission: %q", said)
@@ -373,7 +376,7 @@ func TestForm(t *testing.T) {
 
 // TestEndWhileAsked: a session that is stopped while it asks ends at once.
 func TestEndWhileAsked(t *testing.T) {
-	h := startHosted(t, newRig(t, func(o *Options) { o.AskUser, o.Permissions.Shell = true, Ask }))
+	h := startHosted(t, newRig(t, func(o *Options) { o.AskUser, o.Permissions.Shell = true, configs.Ask }))
 	turn := h.asking("call:ask_user {\"question\":\"Which?\"}\n" + shellCall("echo x"))
 	h.asked(h.s)
 	if err := h.s.Stop(h.r.ctx, "test"); err != nil {

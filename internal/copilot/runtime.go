@@ -36,7 +36,7 @@ type Options struct {
 	GitHubHost  string                     // "": github.com
 	Profile     configs.Profile            // what sessions are started with; zero: [configs.DefaultProfile]
 	Profiles    map[string]configs.Profile // by name, for those that name one
-	Permissions Permissions                // empty members: the default of their kind
+	Permissions configs.Permissions        // what sessions may do; an empty kind means its default
 	// MaxTurnTime is how long a turn may take, AnswerTimeout how long a
 	// question waits for a person; 0: the defaults.
 	MaxTurnTime, AnswerTimeout time.Duration
@@ -125,7 +125,7 @@ func (o *Options) complete() {
 		o.MaxRounds = DefaultMaxRounds
 	}
 	o.MaxTurnTime = cmp.Or(o.MaxTurnTime, DefaultMaxTurnTime)
-	o.Permissions = o.Permissions.withDefaults()
+	o.Permissions = o.Permissions.WithDefaults()
 	o.normal()
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -257,7 +258,7 @@ func TestImageRefused(t *testing.T) {
 // What the model's sub-agents do goes through the hooks too, but their prompts
 // are nobody's.
 func TestSubAgent(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Permissions.Shell = Allow })
+	g := newRig(t, func(o *Options) { o.Permissions.Shell = configs.Allow })
 	s := g.start()
 	s.preToolUse = func(tool string, _ protocol.Raw) gateway.Decision {
 		return gateway.Decision{Deny: tool == "bash", Reason: "not on a Sunday"}

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -158,7 +159,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 			Name:           t.Name,
 			Description:    t.Description,
 			Parameters:     params,
-			SkipPermission: new(s.o.Permissions.CustomTool == Allow),
+			SkipPermission: new(s.o.Permissions.CustomTool == configs.Allow),
 			Defer:          &never,
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -20,7 +21,7 @@ import (
 func hooked(t *testing.T, script scriptmodel.ReplyFunc, hooks ...gateway.Hook) (*rig, *gateway.Session) {
 	t.Helper()
 	g := newRigWith(t, script, func(o *Options) {
-		o.Permissions.Shell = Allow
+		o.Permissions.Shell = configs.Allow
 	})
 	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r}})
 	gw.SetHooks(hooks)
