@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tapgw/internal/jsonrpc"
+	"tapgw/tools"
 )
 
 // impostors are programs that are no language server: the test program is one
@@ -189,41 +190,51 @@ func newIdle(o Options) *Client {
 	return c
 }
 
-// A call has exactly one outcome, whatever the tool does, and soon after its time
-// is up.
-func TestGuard(t *testing.T) {
-	type ending <-chan struct{} // closed when the test is over
-	heeds := func(ctx context.Context, _ ending) Outcome {
+// A workspace tool that panics, hangs or ends its goroutine still has one outcome,
+// soon after its time is up.
+func TestCallOfMisbehavingTool(t *testing.T) {
+	type toolRun = func(ctx context.Context, over <-chan struct{}) (tools.Result, error) // over: the test is
+	heeds := func(ctx context.Context, _ <-chan struct{}) (tools.Result, error) {
 		<-ctx.Done()
-		return FailedWith(context.Cause(ctx))
+		return tools.Result{}, ctx.Err()
 	}
-	hangs := func(_ context.Context, over ending) Outcome {
+	hangs := func(_ context.Context, over <-chan struct{}) (tools.Result, error) {
 		<-over
-		return Succeeded("too late")
+		return tools.Result{Parts: []string{"too late"}}, nil
 	}
+	const blame = ": this is a fault of the tool, not of its arguments"
 	for name, tt := range map[string]struct {
-		call   func(context.Context, ending) Outcome
+		run    toolRun
 		cancel bool // the turn is cancelled after a second; else the timeout comes after two
 		want   Outcome
-		after  time.Duration
+		within time.Duration
 	}{
-		"returns":              {func(context.Context, ending) Outcome { return Succeeded("x") }, false, Succeeded("x"), 0},
-		"heeds the timeout":    {heeds, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 2 * time.Second},
-		"hangs":                {hangs, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 2*time.Second + callGrace},
-		"heeds a cancellation": {heeds, true, Outcome{[]string{"context canceled"}, StatusCancelled}, time.Second},
-		"hangs when cancelled": {hangs, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, time.Second + callGrace},
-		"is done by then": {func(ctx context.Context, _ ending) Outcome {
-			<-ctx.Done()
-			return Succeeded("x")
-		}, true, Succeeded("x"), time.Second},
+		"returns": {func(context.Context, <-chan struct{}) (tools.Result, error) {
+			return tools.Result{Parts: []string{"x"}}, nil
+		}, false, Succeeded("x"), 0},
+		"panics": {func(context.Context, <-chan struct{}) (tools.Result, error) {
+			panic("oops")
+		}, false, Outcome{[]string{"t broke down (oops)" + blame}, StatusError}, 0},
+		"ends its goroutine": {func(context.Context, <-chan struct{}) (tools.Result, error) {
+			runtime.Goexit()
+			return tools.Result{}, nil
+		}, false, Outcome{[]string{"t broke down (its goroutine ended)" + blame}, StatusError}, 0},
+		"heeds the timeout":      {heeds, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 2 * time.Second},
+		"ignores the timeout":    {hangs, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 5 * time.Second},
+		"heeds a cancellation":   {heeds, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, time.Second},
+		"ignores a cancellation": {hangs, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				over := make(chan struct{})
+				defer close(over)
 				c := newIdle(Options{})
-				c.tools.set(Tool{Name: "t", Timeout: 2 * time.Second, Call: func(ctx context.Context, _ Invocation) Outcome {
-					return tt.call(ctx, over)
-				}})
+				c.tools.set(c.WorkspaceTool(&tools.Tool{
+					Name: "t", Parameters: noParameters, Timeout: 2 * time.Second,
+					Run: func(ctx context.Context, _ *tools.Env, _ json.RawMessage) (tools.Result, error) {
+						return tt.run(ctx, over)
+					},
+				}, tools.Env{}))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.cancel {
@@ -232,26 +243,13 @@ func TestGuard(t *testing.T) {
 				start := time.Now()
 				got := c.run(ctx, Invocation{Tool: "t"})
 				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Error(diff)
+					t.Errorf("the outcome differs (-want +got):\n%s", diff)
 				}
-				if took := time.Since(start); took != tt.after {
-					t.Errorf("took %v, want %v", took, tt.after)
+				if took := time.Since(start); took > tt.within {
+					t.Errorf("took %v, want %v at most", took, tt.within)
 				}
-				close(over)
 			})
 		})
-	}
-}
-
-// A tool that ends its goroutine has an outcome all the same.
-func TestGoexit(t *testing.T) {
-	c := newIdle(Options{})
-	c.tools.set(Tool{Name: "t", Call: func(context.Context, Invocation) Outcome {
-		runtime.Goexit()
-		return Succeeded()
-	}})
-	if got := c.run(t.Context(), Invocation{Tool: "t"}); got.Status != StatusError || !strings.Contains(got.Parts[0], "goroutine ended") {
-		t.Errorf("%+v", got)
 	}
 }
 

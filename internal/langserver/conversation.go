@@ -19,8 +19,8 @@ const (
 	Ask   Mode = "Ask"   // reads and searches the workspace, by the server's own tools only
 )
 
-// cancelGrace is how long the server may take to end a turn that was cancelled:
-// longer than a tool call takes to be given up, see [callGrace].
+// cancelGrace is how long the server may take to end a turn that was cancelled. It
+// is longer than [tools.Tool.Call] waits for a tool that ignores its cancellation.
 const cancelGrace = 15 * time.Second
 
 // ConversationOptions are a conversation's; the zero value is an agent's with the

@@ -24,6 +24,12 @@ type editing struct {
 	dir string
 }
 
+// builtIn finds a built-in tool.
+func builtIn(name string) *tools.Tool {
+	all := tools.All()
+	return all[slices.IndexFunc(all, func(t *tools.Tool) bool { return t.Name == name })]
+}
+
 func newEditor(t testing.TB, more ...*tools.Tool) *editing {
 	t.Helper()
 	r := shared(t)
@@ -34,7 +40,7 @@ func newEditor(t testing.TB, more ...*tools.Tool) *editing {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	env := tools.Env{Root: r.workspace}
 	var list []Tool
-	for _, tool := range append([]*tools.Tool{tools.Lookup("insert_edit_into_file"), tools.Lookup("create_file")}, more...) {
+	for _, tool := range append([]*tools.Tool{builtIn("insert_edit_into_file"), builtIn("create_file")}, more...) {
 		i := slices.IndexFunc(list, func(t Tool) bool { return t.Name == tool.Name })
 		if i >= 0 { // a drop-in instead
 			list = slices.Delete(list, i, i+1)
@@ -206,7 +212,7 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 // synced. The model still gets to see the file.
 func TestSinkThatIsADropIn(t *testing.T) {
 	e := newEditor(t, &tools.Tool{
-		Name: "create_file", Description: "Creates a file.", Parameters: tools.Lookup("create_file").Parameters,
+		Name: "create_file", Description: "Creates a file.", Parameters: builtIn("create_file").Parameters,
 		Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
 			var in struct{ FilePath, Content string }
 			if err := json.Unmarshal(args, &in); err != nil {

@@ -4,6 +4,7 @@ package langserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"tapgw/internal/scriptmodel"
 	"tapgw/internal/taptest/cloud"
+	"tapgw/tools"
 )
 
 // What goes wrong at the model's end ends the turn with an error, not in silence,
@@ -155,12 +157,13 @@ func TestToolPastItsTimeout(t *testing.T) {
 	r := shared(t)
 	over := make(chan struct{})
 	defer close(over)
-	hangs := tool("hangs", func(context.Context, Invocation) Outcome {
-		<-over
-		return Succeeded("too late")
-	})
-	hangs.Timeout = 10 * time.Millisecond
-	r.offer(t, hangs)
+	r.offer(t, r.WorkspaceTool(&tools.Tool{
+		Name: "hangs", Description: "A tool of the tests.", Parameters: noParameters, Timeout: 10 * time.Millisecond,
+		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) {
+			<-over
+			return tools.Result{}, nil
+		},
+	}, tools.Env{}))
 	result, e := r.good(t, "call:hangs")
 	if want := []string{"hangs running", "hangs error"}; !slices.Equal(e.calls(), want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
@@ -172,10 +175,15 @@ func TestToolPastItsTimeout(t *testing.T) {
 
 func TestToolThatPanics(t *testing.T) {
 	r := shared(t)
-	r.offer(t, tool("breaks", func(context.Context, Invocation) Outcome { panic("oops") }), says("whole", "fine"))
+	breaks := r.WorkspaceTool(&tools.Tool{
+		Name: "breaks", Description: "A tool of the tests.", Parameters: noParameters,
+		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) { panic("oops") },
+	}, tools.Env{})
+	r.offer(t, breaks, says("whole", "fine"))
 	result, e := r.good(t, "call:breaks\ncall:whole")
-	if !strings.Contains(result.Text, "Tool call failed with error: breaks broke down (oops)") || !strings.HasSuffix(result.Text, "\nfine") {
-		t.Errorf("the model saw %q", result.Text)
+	first, last := "Tool call failed with error: breaks broke down (oops)", "\nfine"
+	if !strings.Contains(result.Text, first) || !strings.HasSuffix(result.Text, last) {
+		t.Errorf("the model saw %q, want %q and at the end %q", result.Text, first, last)
 	}
 	if want := []string{"breaks running", "breaks error", "whole running", "whole completed"}; !slices.Equal(e.calls(), want) {
 		t.Errorf("states %q, want %q", e.calls(), want)

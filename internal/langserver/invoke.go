@@ -8,17 +8,12 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
-const (
-	// callGrace is how long a tool may take to answer once its context has ended.
-	callGrace = 3 * time.Second
-	// maxOutput bounds what a tool's answer says, in bytes. The server shows the
-	// model less than a tenth of it, and sends all of it back.
-	maxOutput = 4 << 20
-)
+// maxOutput is how many bytes of a tool's answer are sent to the server, which
+// shows the model less than a tenth of that and sends all of it back.
+const maxOutput = 4 << 20
 
 // Status is how a tool call ended.
 type Status string
@@ -110,7 +105,7 @@ func (c *Client) invoke(ctx context.Context, params json.RawMessage) any {
 	return c.run(ctx, call).wire()
 }
 
-// run has exactly one outcome, whatever the tool does.
+// run asks the gate about a call and then runs the tool.
 func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	t, ok := c.tools.lookup(call.Tool)
 	if !ok {
@@ -123,12 +118,7 @@ func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	if deny != "" {
 		return Outcome{[]string{deny}, StatusError}
 	}
-	if t.Timeout > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, timeoutError{t.Name, t.Timeout})
-		defer cancel()
-		ctx = limited
-	}
-	out := guard(ctx, t, call)
+	out := t.Call(ctx, call)
 	c.log.Debug("a tool was called", "tool", call.Tool, "status", string(out.Status), "call", call.CallID)
 	if added != "" {
 		out.Parts = append(slices.Clip(out.Parts), added)
@@ -152,48 +142,4 @@ func (c *Client) ask(ctx context.Context, call Invocation) (deny, added string) 
 		deny = fmt.Sprintf("%s was cancelled", call.Tool)
 	}
 	return deny, added
-}
-
-// timeoutError is the cause of a context that ended at a tool's timeout.
-type timeoutError struct {
-	tool  string
-	after time.Duration
-}
-
-func (e timeoutError) Error() string {
-	return fmt.Sprintf("%s did not finish within %v", e.tool, e.after)
-}
-
-func (e timeoutError) Unwrap() error { return context.DeadlineExceeded }
-
-// guard calls a tool: it recovers panics and gives up on a call that does not end
-// with its context.
-func guard(ctx context.Context, t Tool, call Invocation) Outcome {
-	done := make(chan Outcome, 1) // the outcome of a call that was given up finds room here
-	go func() {
-		out := Outcome{[]string{t.Name + " broke down: its goroutine ended"}, StatusError}
-		defer func() {
-			if r := recover(); r != nil {
-				out = Outcome{[]string{fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", t.Name, r)}, StatusError}
-			}
-			done <- out
-		}()
-		out = t.Call(ctx, call)
-	}()
-	select {
-	case out := <-done:
-		return out
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(callGrace)
-	defer late.Stop()
-	select {
-	case out := <-done:
-		return out
-	case <-late.C:
-	}
-	if err := context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
-		return FailedWith(err)
-	}
-	return Outcome{[]string{strings.TrimSpace(t.Name + " was cancelled")}, StatusCancelled}
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"tapgw/internal/jsonrpc"
 	"tapgw/tools"
@@ -27,10 +26,9 @@ type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // in the server's strict form, see [StrictSchema]; nil: none
-	Timeout     time.Duration   // 0: Call bounds itself
-	// Call runs the tool. It should end when ctx does: at the timeout, when the
-	// turn is cancelled, or when the server is gone. Soon after that it is given
-	// up and the call counts as failed or cancelled.
+	// Call runs the tool. It bounds its own time and recovers its own panics, as
+	// [tools.Tool.Call] does, and it must return soon after ctx ends: when the turn
+	// is cancelled or the server is gone.
 	Call func(ctx context.Context, call Invocation) Outcome
 }
 
