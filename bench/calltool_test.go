@@ -53,7 +53,8 @@ func BenchmarkCallTool(b *testing.B) {
 
 // BenchmarkRules is what fifty rules that do not match cost a call.
 func BenchmarkRules(b *testing.B) {
-	for name, guests := range map[string][]*provider{"none": nil, "50": {{name: "rules", rules: rules(protocol.MaxHookRules)}}} {
+	for name, guests := range map[string][]*provider{"none": nil,
+		"50": {{name: "rules", rules: rules(protocol.MaxHookRules)}}} {
 		b.Run(name, func(b *testing.B) {
 			s := inProcess(b, guests...)
 			b.ReportAllocs()

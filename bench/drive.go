@@ -62,7 +62,8 @@ func (s *series) add(floor, ours float64) {
 }
 
 func (s *series) row(r *report, metric, format string, target float64, atLeast bool) {
-	r.row(metric, fmt.Sprintf(format, median(s.floor)), fmt.Sprintf(format, median(s.ours)), median(s.ratio), target, atLeast)
+	r.row(metric, fmt.Sprintf(format, median(s.floor)), fmt.Sprintf(format, median(s.ours)), median(s.ratio), target,
+		atLeast)
 }
 
 // inform adds a row that has no target.
@@ -89,7 +90,8 @@ var parts = []struct {
 	measure func(context.Context, options, *report) error
 }{
 	{"floor", againstFloor}, {"footprint", footprint}, {"latency", latencies}, {"rules", rulesAndGates},
-	{"updates", updates}, {"streams", streams}, {"sse", sse}, {"files", providerFiles}, {"patterns", patterns}, {"topology", ownTopology},
+	{"updates", updates}, {"streams", streams}, {"sse", sse}, {"files", providerFiles}, {"patterns", patterns},
+	{"topology", ownTopology},
 }
 
 // drive runs everything and prints the tables.
@@ -97,7 +99,8 @@ func drive(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.binary, "tapgw", "bin/tapgw", "the gateway to measure")
-	flags.IntVar(&o.rounds, "rounds", 41, "rounds of each comparison, floor and gateway in turn: many and short, because a round trip on two cores has two speeds, as the processes share a core or not, and the machine has moods")
+	flags.IntVar(&o.rounds, "rounds", 41,
+		"rounds of each comparison, floor and gateway in turn: many and short, because a round trip on two cores has two speeds, as the processes share a core or not, and the machine has moods")
 	flags.IntVar(&o.calls, "calls", 800, "calls of a sequential round; a concurrent one makes four times as many")
 	flags.BoolVar(&o.noise, "noise", false, "measure the relay against itself: what the machine adds to a ratio")
 	flags.StringVar(&o.only, "only", "", "one table: "+partNames())

@@ -35,7 +35,8 @@ func runEmbedded(ctx context.Context, args []string) error {
 		return err
 	}
 	g := gateway.New(gateway.Options{})
-	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"}, gateway.HostInfo{Kind: "local", LiveTools: true}, sessionOnly{})
+	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"},
+		gateway.HostInfo{Kind: "local", LiveTools: true}, sessionOnly{})
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,8 @@ var (
 // ownTopology puts our figures beside the JavaScript gateway's: caller inside
 // the gateway's process, providers outside.
 func ownTopology(ctx context.Context, o options, r *report) error {
-	r.title("Caller inside the gateway, as the JavaScript gateway was measured", "metric\tJavaScript\ttapgw\tratio\ttarget\t")
+	r.title("Caller inside the gateway, as the JavaScript gateway was measured",
+		"metric\tJavaScript\ttapgw\tratio\ttarget\t")
 	for _, pin := range []struct {
 		how     string
 		argv    []string
@@ -123,7 +125,8 @@ func ownTopology(ctx context.Context, o options, r *report) error {
 		{", all on one core", oneCore, javascriptPinned},
 	} {
 		for _, js := range pin.figures {
-			if err := besideJavaScript(ctx, o, r, js, pin.argv, fmt.Sprintf("%d provider(s)%s", js.providers, pin.how)); err != nil {
+			if err := besideJavaScript(ctx, o, r, js, pin.argv, fmt.Sprintf("%d provider(s)%s", js.providers,
+				pin.how)); err != nil {
 				return err
 			}
 		}
@@ -137,7 +140,8 @@ func besideJavaScript(ctx context.Context, o options, r *report, js javascript, 
 		return err
 	}
 	defer m.stop()
-	p, err := start(ctx, nil, pin, o.self, "provider", "-url", m.url, "-token", m.token, "-n", strconv.Itoa(js.providers))
+	p, err := start(ctx, nil, pin, o.self, "provider", "-url", m.url, "-token", m.token, "-n",
+		strconv.Itoa(js.providers))
 	if err != nil {
 		return err
 	}
@@ -181,7 +185,8 @@ func besideJavaScript(ctx context.Context, o options, r *report, js javascript, 
 		if err != nil {
 			return err
 		}
-		r.row("resident after 100,000 calls, MiB, "+how, "90", fmt.Sprintf("%.0f", float64(mem.resident)/(1<<20)), float64(mem.resident)/(90<<20), 1, false)
+		r.row("resident after 100,000 calls, MiB, "+how, "90", fmt.Sprintf("%.0f", float64(mem.resident)/(1<<20)),
+			float64(mem.resident)/(90<<20), 1, false)
 	}
 	return nil
 }

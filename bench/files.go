@@ -52,7 +52,8 @@ func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
 	if err := os.MkdirAll(filepath.Join(m.removeHomeDir, "tapgw", "dropins"), 0o700); err != nil {
 		return err
 	}
-	if err := m.put("providers/drop.toml", fmt.Sprintf("kind = \"tools\"\ndir = %q\n", filepath.Join(m.removeHomeDir, "tapgw", "dropins"))); err != nil {
+	if err := m.put("providers/drop.toml", fmt.Sprintf("kind = \"tools\"\ndir = %q\n",
+		filepath.Join(m.removeHomeDir, "tapgw", "dropins"))); err != nil {
 		return err
 	}
 	live, err := watch(ctx, m, "live", true)
@@ -60,7 +61,8 @@ func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
 		return err
 	}
 	for _, kind := range []struct{ name, file, text string }{
-		{"http", "providers/web.toml", "kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"http://127.0.0.1:1/\"\n"},
+		{"http", "providers/web.toml",
+			"kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"http://127.0.0.1:1/\"\n"},
 		{"tools", "dropins/drop.tool.toml", "name = %q\ndescription = \"d\"\nkind = \"read\"\ncommand = [\"true\"]\n"},
 	} {
 		var took []time.Duration
@@ -84,7 +86,8 @@ func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
 			took time.Duration
 		}{{"median", median(took)}, {fmt.Sprintf("slowest of %d", fileChanges), slices.Max(took)}} {
 			ms := micros(int64(v.took)) / 1e3
-			r.row(fmt.Sprintf("a changed file of kind %s to its tool in the session, %s (500 ms)", kind.name, v.name), "", fmt.Sprintf("%.0f ms", ms), ms/500, 1, false)
+			r.row(fmt.Sprintf("a changed file of kind %s to its tool in the session, %s (500 ms)", kind.name, v.name),
+				"", fmt.Sprintf("%.0f ms", ms), ms/500, 1, false)
 		}
 	}
 	return nil
@@ -108,7 +111,8 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 		return err
 	}
 	for i := range idlePrograms {
-		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
+		if err := m.put(fmt.Sprintf("providers/p%d.toml", i),
+			fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
 			return err
 		}
 	}
@@ -125,7 +129,8 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 		return err
 	}
 	mib := float64(after.resident-before.resident) / (1 << 20)
-	r.row(fmt.Sprintf("%d idle programs, resident memory of the gateway more (30 MiB)", idlePrograms), "", fmt.Sprintf("%.1f MiB", mib), mib/30, 1, false)
+	r.row(fmt.Sprintf("%d idle programs, resident memory of the gateway more (30 MiB)", idlePrograms), "",
+		fmt.Sprintf("%.1f MiB", mib), mib/30, 1, false)
 	return nil
 }
 
@@ -154,7 +159,8 @@ func loading(ctx context.Context, m *middle, _ options, r *report) error {
 		took = append(took, time.Since(began))
 	}
 	ms := micros(int64(median(took))) / 1e3
-	r.row(fmt.Sprintf("tapctl reload of %d files, median (200 ms)", manyFiles), "", fmt.Sprintf("%.0f ms", ms), ms/200, 1, false)
+	r.row(fmt.Sprintf("tapctl reload of %d files, median (200 ms)", manyFiles), "", fmt.Sprintf("%.0f ms", ms), ms/200,
+		1, false)
 	return nil
 }
 

@@ -22,7 +22,8 @@ type local struct {
 
 func newLocal() (*local, error) {
 	g := gateway.New(gateway.Options{})
-	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"}, gateway.HostInfo{Kind: "local", LiveTools: true}, sessionOnly{})
+	s, err := g.Register(gateway.SessionSpec{Label: "bench", CWD: "/"},
+		gateway.HostInfo{Kind: "local", LiveTools: true}, sessionOnly{})
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,8 @@ func newLocal() (*local, error) {
 // join binds a provider and serves it, from a goroutine that is its
 // connection's one reader.
 func (l *local) join(p *provider, thinks time.Duration) (*peer, error) {
-	r := &peer{provider: p, thinks: thinks, frames: make(chan []byte, 1024), bound: make(chan struct{}), acks: make(chan struct{}, 1), failed: make(chan error, 1)}
+	r := &peer{provider: p, thinks: thinks, frames: make(chan []byte, 1024), bound: make(chan struct{}),
+		acks: make(chan struct{}, 1), failed: make(chan error, 1)}
 	r.conn = l.g.Connect(r, gateway.ConnOptions{})
 	r.reading.Go(func() {
 		for frame := range r.frames {

@@ -125,8 +125,10 @@ func latencies(ctx context.Context, o options, r *report) error {
 	}
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return micros(int64(d)) / 1e3 }
-	r.row("a host that takes tools live, median (10 ms)", "", fmt.Sprintf("%.2f ms", ms(median(took))), ms(median(took))/10, 1, false)
-	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", ms(took[len(took)-1])), ms(took[len(took)-1])/10, 1, false)
+	r.row("a host that takes tools live, median (10 ms)", "", fmt.Sprintf("%.2f ms", ms(median(took))),
+		ms(median(took))/10, 1, false)
+	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", ms(took[len(took)-1])),
+		ms(took[len(took)-1])/10, 1, false)
 	_ = live.c.Close(websocket.StatusNormalClosure, "")
 
 	m2, err := startGateway(ctx, o.binary, nil)

@@ -20,7 +20,8 @@ func worstPatterns() map[string]protocol.Match {
 	x := strings.Repeat
 	var classes, ranges strings.Builder
 	for _, script := range slices.Sorted(maps.Keys(unicode.Scripts)) {
-		if in := unicode.Scripts[script]; classes.Len() < 980 && !unicode.In('x', in) && !unicode.In('ж', in) && !unicode.In('界', in) {
+		if in := unicode.Scripts[script]; classes.Len() < 980 && !unicode.In('x', in) && !unicode.In('ж', in) &&
+			!unicode.In('界', in) {
 			fmt.Fprintf(&classes, `\p{%s}`, script)
 		}
 	}
@@ -83,7 +84,8 @@ func worstTexts() ([]protocol.Raw, error) {
 // pattern on each text the best of nine, since on a busy machine the clock that
 // stops a match is late.
 func patterns(ctx context.Context, _ options, r *report) error {
-	r.title("The worst patterns of 1 KiB on the worst texts of 64 KiB, CPU, the best of 9", "metric\t\ttapgw\tof target\tat most\t")
+	r.title("The worst patterns of 1 KiB on the worst texts of 64 KiB, CPU, the best of 9",
+		"metric\t\ttapgw\tof target\tat most\t")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // the clock that stops them, and they
 	texts, err := worstTexts()
 	if err != nil {
@@ -118,6 +120,7 @@ func patterns(ctx context.Context, _ options, r *report) error {
 		}
 	}
 	ms := micros(int64(slowest)) / 1e3
-	r.row(fmt.Sprintf("slowest of %d: %s (10 ms)", len(all)*len(texts), which), "", fmt.Sprintf("%.1f ms", ms), ms/10, 1, false)
+	r.row(fmt.Sprintf("slowest of %d: %s (10 ms)", len(all)*len(texts), which), "", fmt.Sprintf("%.1f ms", ms), ms/10,
+		1, false)
 	return nil
 }

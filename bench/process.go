@@ -220,7 +220,8 @@ func join(ctx context.Context, self string, pin []string, m *middle, e ends) (*s
 	if err := p.expect("connected"); err != nil {
 		return nil, err
 	}
-	h, err := start(ctx, nil, pin, self, "host", "-url", m.url, "-token", m.admin, "-n", strconv.Itoa(e.providers), "-hooks="+strconv.FormatBool(!e.noHooks))
+	h, err := start(ctx, nil, pin, self, "host", "-url", m.url, "-token", m.admin, "-n", strconv.Itoa(e.providers),
+		"-hooks="+strconv.FormatBool(!e.noHooks))
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,8 @@ func stubborn(n int) []protocol.Rule {
 // rulesAndGates measures what rules cost a call that they do not match, and
 // what gates cost one that they allow.
 func rulesAndGates(ctx context.Context, o options, r *report) error {
-	r.title(fmt.Sprintf("Rules and gates, %d rounds in turn, medians", o.rounds), "metric\twithout\twith\tratio\ttarget\t")
+	r.title(fmt.Sprintf("Rules and gates, %d rounds in turn, medians", o.rounds),
+		"metric\twithout\twith\tratio\ttarget\t")
 	all := []*provider{{name: "rules", rules: rules(protocol.MaxHookRules)}}
 	_, cpu, err := inTurn(ctx, o, nil, all, 0, 2000)
 	if err != nil {
@@ -75,7 +76,8 @@ func rulesAndGates(ctx context.Context, o options, r *report) error {
 	}
 	cpu.inform(r, "50 rules that only the engine can tell from a match: the same in process, us", "%.1f")
 
-	r.title(fmt.Sprintf("Gates asked at once, in process, %d rounds in turn, medians", o.rounds), "metric\t1 gate\t4 gates\tratio\ttarget\t")
+	r.title(fmt.Sprintf("Gates asked at once, in process, %d rounds in turn, medians", o.rounds),
+		"metric\t1 gate\t4 gates\tratio\ttarget\t")
 	wall, _, err := inTurn(ctx, o, gates(1), gates(4), 5*time.Millisecond, 10)
 	if err != nil {
 		return err
@@ -93,14 +95,16 @@ func rulesAndGates(ctx context.Context, o options, r *report) error {
 func gates(n int) []*provider {
 	list := make([]*provider, n)
 	for i := range list {
-		list[i] = &provider{name: fmt.Sprintf("gate%d", i), rules: []protocol.Rule{{Match: protocol.Match{Tool: "t*"}, Action: protocol.ActionGate, GateID: "bench"}}}
+		list[i] = &provider{name: fmt.Sprintf("gate%d", i),
+			rules: []protocol.Rule{{Match: protocol.Match{Tool: "t*"}, Action: protocol.ActionGate, GateID: "bench"}}}
 	}
 	return list
 }
 
 // inTurn measures sequential calls in two sessions, round by round, on one
 // processor, since there is one thing to do at a time. Microseconds a call.
-func inTurn(ctx context.Context, o options, without, with []*provider, thinks time.Duration, calls int) (wall, cpu series, err error) {
+func inTurn(ctx context.Context, o options, without, with []*provider, thinks time.Duration, calls int) (wall,
+	cpu series, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var both [2]*local
 	for i, guests := range [][]*provider{without, with} {

@@ -8,7 +8,8 @@ import (
 
 // TestRulesMatchNothing: what is measured is rules that do not match.
 func TestRulesMatchNothing(t *testing.T) {
-	for name, list := range map[string][]protocol.Rule{"rules": rules(protocol.MaxHookRules), "stubborn": stubborn(protocol.MaxHookRules)} {
+	for name, list := range map[string][]protocol.Rule{"rules": rules(protocol.MaxHookRules),
+		"stubborn": stubborn(protocol.MaxHookRules)} {
 		if len(list) != protocol.MaxHookRules {
 			t.Errorf("%s: %d rules, want %d", name, len(list), protocol.MaxHookRules)
 		}
@@ -29,7 +30,8 @@ func TestInTurn(t *testing.T) {
 	if len(wall.ratio) != 2 || len(cpu.ratio) != 2 {
 		t.Errorf("%d and %d rounds, want 2", len(wall.ratio), len(cpu.ratio))
 	}
-	deny := &provider{name: "deny", rules: []protocol.Rule{{Match: protocol.Match{Tool: "t*"}, Action: protocol.ActionDeny}}}
+	deny := &provider{name: "deny",
+		rules: []protocol.Rule{{Match: protocol.Match{Tool: "t*"}, Action: protocol.ActionDeny}}}
 	if _, _, err := inTurn(t.Context(), options{rounds: 1}, nil, []*provider{deny}, 0, 1); err == nil {
 		t.Error("a call that is denied was measured")
 	}
@@ -61,7 +63,8 @@ func TestWorstPatternsAreTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.setRules([]protocol.Rule{{Match: protocol.Match{Args: "nowhere"}, Action: protocol.ActionDeny}}); err != nil {
+	if err := p.setRules([]protocol.Rule{{Match: protocol.Match{Args: "nowhere"},
+		Action: protocol.ActionDeny}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, args := range texts {

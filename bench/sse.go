@@ -19,7 +19,8 @@ const sseEvents = 2000
 // moment that readers of its stream of server-sent events have it, all in this
 // process, over loopback.
 func sse(ctx context.Context, _ options, r *report) error {
-	r.title("From a host's event to a reader of its stream, in one process, over loopback", "metric\t\ttapgw\tof target\tat most\t")
+	r.title("From a host's event to a reader of its stream, in one process, over loopback",
+		"metric\t\ttapgw\tof target\tat most\t")
 	for _, readers := range []int{1, 50} {
 		took, err := sseLatency(ctx, readers)
 		if err != nil {
@@ -56,7 +57,8 @@ func sseLatency(ctx context.Context, readers int) ([]time.Duration, error) {
 	defer web.CloseIdleConnections()
 	had := make(chan time.Time, readers)
 	for range readers {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http"+strings.TrimPrefix(srv.URL(), "ws")+"/api/v1/sessions/"+s.ID()+"/events", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"http"+strings.TrimPrefix(srv.URL(), "ws")+"/api/v1/sessions/"+s.ID()+"/events", nil)
 		if err != nil {
 			return nil, err
 		}

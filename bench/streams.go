@@ -25,7 +25,8 @@ const feeders = 1000
 // read from JSON, filtered by the last of three rules, counted against the budget,
 // stored.
 func streams(ctx context.Context, _ options, r *report) error {
-	r.title("Events through a filter of three rules into a stream, in process, medians", "metric\t\ttapgw\tof target\tat least\t")
+	r.title("Events through a filter of three rules into a stream, in process, medians",
+		"metric\t\ttapgw\tof target\tat least\t")
 	rate, err := streamRate(ctx, feeders, 9)
 	if err != nil {
 		return err
@@ -46,7 +47,8 @@ func streamRate(ctx context.Context, feeders, rounds int) (perSecond float64, er
 			return 0, err
 		}
 	}
-	filter, err := json.Marshal(map[string]any{"type": "filter.set", "requestId": "f", "stream": "git-watch", "rules": streamFilter})
+	filter, err := json.Marshal(map[string]any{"type": "filter.set", "requestId": "f", "stream": "git-watch",
+		"rules": streamFilter})
 	if err != nil {
 		return 0, err
 	}

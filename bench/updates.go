@@ -51,7 +51,8 @@ func updates(ctx context.Context, o options, r *report) error {
 			return map[string]any{"type": "hooks.update", "onPreToolUse": rules(protocol.MaxHookRules)}
 		}},
 		{"context.update, 4 KiB", true, func(n int) map[string]any {
-			return map[string]any{"type": "context.update", "context": fmt.Sprintf("%d %s", n, bytes.Repeat([]byte("context "), 512))}
+			return map[string]any{"type": "context.update",
+				"context": fmt.Sprintf("%d %s", n, bytes.Repeat([]byte("context "), 512))}
 		}},
 		{"filter.set, 3 rules", true, func(n int) map[string]any {
 			return map[string]any{"type": "filter.set", "stream": fmt.Sprintf("s%d", n%10), "rules": streamFilter}
@@ -84,7 +85,8 @@ func updates(ctx context.Context, o options, r *report) error {
 func toolList(n, version int) []map[string]any {
 	list := make([]map[string]any, n)
 	for j := range list {
-		list[j] = map[string]any{"name": toolName(0, j), "description": fmt.Sprintf("Version %d.", version), "parameters": json.RawMessage(toolSchema)}
+		list[j] = map[string]any{"name": toolName(0, j), "description": fmt.Sprintf("Version %d.", version),
+			"parameters": json.RawMessage(toolSchema)}
 	}
 	return list
 }

@@ -340,12 +340,15 @@ func (c *conn) refused(m *protocol.Error) error {
 // about something that ended meanwhile.
 func crossed(m *protocol.Error) bool {
 	switch m.ReplyTo {
-	case protocol.TypeShutdownReady, protocol.TypeToolProgress, protocol.TypeToolResult, protocol.TypeGateResult, protocol.TypeTransformResult,
-		protocol.TypeSessionReady, protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate, protocol.TypeFilterSet:
+	case protocol.TypeShutdownReady, protocol.TypeToolProgress, protocol.TypeToolResult, protocol.TypeGateResult,
+		protocol.TypeTransformResult,
+		protocol.TypeSessionReady, protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate,
+		protocol.TypeFilterSet:
 	default:
 		return false
 	}
-	return m.Code == protocol.CodeInvalidState || m.Code == protocol.CodeInvalidSession || m.Code == protocol.CodeUnknownCallID
+	return m.Code == protocol.CodeInvalidState || m.Code == protocol.CodeInvalidSession ||
+		m.Code == protocol.CodeUnknownCallID
 }
 
 // helloRefused decides what becomes of a provider that was not bound.

@@ -134,7 +134,8 @@ func (c *call) answer(r *protocol.ToolResult) {
 func (c *conn) called(m *protocol.ToolCall) {
 	call := &call{
 		conn: c, args: []byte(m.Args),
-		info:     Call{ID: m.ID, Session: m.SessionID, Tool: m.Tool, Traceparent: m.Traceparent, PersistDir: c.persistDir},
+		info: Call{ID: m.ID, Session: m.SessionID, Tool: m.Tool, Traceparent: m.Traceparent,
+			PersistDir: c.persistDir},
 		answered: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(c.ctx)

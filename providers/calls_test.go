@@ -73,26 +73,42 @@ func TestOutcome(t *testing.T) {
 		"null":            {fixed("hello", nil, nil), `{}`, `"data":null`},
 		"raw JSON":        {fixed("hello", json.RawMessage(`[1, 2]`), nil), `{}`, `"data":[1,2]`},
 		"file by pointer": {fixed("hello", &providers.File{Path: "/var/p/b"}, nil), `{}`, `"file":{"path":"/var/p/b"}`},
-		"file, no path":   {fixed("hello", providers.File{}, nil), `{}`, `"error":"the result is a file without a path","errorCode":"INTERNAL"`},
-		"image":           {fixed("hello", providers.Image{Data: []byte("png")}, nil), `{}`, `"data":{"image":"data:image/png;base64,cG5n"}`},
-		"file":            {fixed("hello", providers.File{Path: "/var/p/a.png", MIMEType: "image/png", TTL: 1500 * time.Millisecond}, nil), `{}`, `"file":{"path":"/var/p/a.png","mimeType":"image/png","ttl":2}`},
-		"error":           {fixed("hello", nil, errors.New("broken")), `{}`, `"error":"broken","errorCode":"INTERNAL"`},
-		"coded error":     {fixed("hello", nil, providers.NotFound("no file %q", "a")), `{}`, `"error":"no file \"a\"","errorCode":"NOT_FOUND"`},
-		"retryable":       {fixed("hello", nil, &providers.Error{Message: "busy", Retryable: true}), `{}`, `"error":"busy","errorCode":"INTERNAL","retryable":true`},
-		"wrapped error":   {fixed("hello", nil, fmt.Errorf("looking: %w", providers.NotFound("none"))), `{}`, `"error":"looking: NOT_FOUND: none","errorCode":"NOT_FOUND"`},
-		"strange code":    {fixed("hello", nil, &providers.Error{Code: "NO_LUCK", Message: "no"}), `{}`, `"error":"no","errorCode":"INTERNAL"`},
-		"deadline":        {fixed("hello", nil, context.DeadlineExceeded), `{}`, `"error":"context deadline exceeded","errorCode":"TIMEOUT"`},
-		"silent error":    {fixed("hello", nil, errors.New("")), `{}`, `"error":"INTERNAL","errorCode":"INTERNAL"`},
+		"file, no path": {fixed("hello", providers.File{}, nil), `{}`,
+			`"error":"the result is a file without a path","errorCode":"INTERNAL"`},
+		"image": {fixed("hello", providers.Image{Data: []byte("png")}, nil), `{}`,
+			`"data":{"image":"data:image/png;base64,cG5n"}`},
+		"file": {fixed("hello", providers.File{Path: "/var/p/a.png", MIMEType: "image/png",
+			TTL: 1500 * time.Millisecond}, nil), `{}`, `"file":{"path":"/var/p/a.png","mimeType":"image/png","ttl":2}`},
+		"error": {fixed("hello", nil, errors.New("broken")), `{}`, `"error":"broken","errorCode":"INTERNAL"`},
+		"coded error": {fixed("hello", nil, providers.NotFound("no file %q", "a")), `{}`,
+			`"error":"no file \"a\"","errorCode":"NOT_FOUND"`},
+		"retryable": {fixed("hello", nil, &providers.Error{Message: "busy", Retryable: true}), `{}`,
+			`"error":"busy","errorCode":"INTERNAL","retryable":true`},
+		"wrapped error": {fixed("hello", nil, fmt.Errorf("looking: %w", providers.NotFound("none"))), `{}`,
+			`"error":"looking: NOT_FOUND: none","errorCode":"NOT_FOUND"`},
+		"strange code": {fixed("hello", nil, &providers.Error{Code: "NO_LUCK", Message: "no"}), `{}`,
+			`"error":"no","errorCode":"INTERNAL"`},
+		"deadline": {fixed("hello", nil, context.DeadlineExceeded), `{}`,
+			`"error":"context deadline exceeded","errorCode":"TIMEOUT"`},
+		"silent error": {fixed("hello", nil, errors.New("")), `{}`, `"error":"INTERNAL","errorCode":"INTERNAL"`},
 		"panic": {raw("hello", func(context.Context, json.RawMessage) (any, error) { panic("ouch") }), `{}`,
 			`"error":"the tool panicked: ouch","errorCode":"INTERNAL"`},
-		"goexit": {raw("hello", func(context.Context, json.RawMessage) (any, error) { runtime.Goexit(); return nil, nil }), `{}`,
+		"goexit": {raw("hello", func(context.Context, json.RawMessage) (any, error) {
+			runtime.Goexit()
+			return nil,
+				nil
+		}), `{}`,
 			`"error":"the tool's function ended its goroutine","errorCode":"INTERNAL"`},
-		"not JSON":       {fixed("hello", make(chan int), nil), `{}`, `"error":"the result cannot be written as JSON: json: unsupported type: chan int","errorCode":"INTERNAL"`},
-		"duplicate keys": {fixed("hello", json.RawMessage(`{"a":1,"a":2}`), nil), `{}`, `"error":"the result cannot be written as JSON: a key stands twice in an object","errorCode":"INTERNAL"`},
+		"not JSON": {fixed("hello", make(chan int), nil), `{}`,
+			`"error":"the result cannot be written as JSON: json: unsupported type: chan int","errorCode":"INTERNAL"`},
+		"duplicate keys": {fixed("hello", json.RawMessage(`{"a":1,"a":2}`), nil), `{}`,
+			`"error":"the result cannot be written as JSON: a key stands twice in an object","errorCode":"INTERNAL"`},
 		"lone surrogate": {fixed("hello", json.RawMessage(`"\ud800"`), nil), `{}`, `"data":"\ud800"`},
 		"not UTF-8":      {fixed("hello", "a\xffb", nil), `{}`, `"data":"a\ufffdb"`},
-		"too large":      {fixed("hello", big, nil), `{}`, `"error":"this tool.result is 5242922 bytes, over the limit of 5242880; return a providers.File, or less","errorCode":"INTERNAL"`},
-		"unknown tool":   {fixed("other", nil, nil), `{}`, `"error":"this provider has no tool \"hello\"","errorCode":"NOT_FOUND"`},
+		"too large": {fixed("hello", big, nil), `{}`,
+			`"error":"this tool.result is 5242922 bytes, over the limit of 5242880; return a providers.File, or less","errorCode":"INTERNAL"`},
+		"unknown tool": {fixed("other", nil, nil), `{}`,
+			`"error":"this provider has no tool \"hello\"","errorCode":"NOT_FOUND"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +157,10 @@ func TestLateProgress(t *testing.T) {
 // A large call comes through: what the gateway sends is not bound by what a
 // provider may send.
 func TestLargeArguments(t *testing.T) {
-	peer, _ := connected(t, nil, raw("len", func(_ context.Context, args json.RawMessage) (any, error) { return len(args), nil }))
+	peer, _ := connected(t, nil, raw("len", func(_ context.Context, args json.RawMessage) (any,
+		error) {
+		return len(args), nil
+	}))
 	args := `{"text":"` + strings.Repeat("x", 8<<20) + `"}`
 	peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"len","args":` + args + `}`)
 	peer.expect(fmt.Sprintf(`{"type":"tool.result","id":"c1","data":%d}`, len(args)))
@@ -165,7 +184,8 @@ func TestCancel(t *testing.T) {
 	peer.expect(`{"type":"tool.result","id":"c1","error":"Cancelled","errorCode":"CANCELLED"}`)
 	cause := receive(t, causes)
 	var cancelled *providers.CancelError
-	if !errors.As(cause, &cancelled) || cancelled.Reason != providers.ReasonInterrupted || !errors.Is(cause, context.Canceled) {
+	if !errors.As(cause, &cancelled) || cancelled.Reason != providers.ReasonInterrupted ||
+		!errors.Is(cause, context.Canceled) {
 		t.Errorf("cause is %v, want a CancelError with reason %q", cause, providers.ReasonInterrupted)
 	}
 
@@ -184,10 +204,11 @@ func TestCancelIgnored(t *testing.T) {
 		n := newNetwork()
 		release := make(chan struct{})
 		p := providers.New("sample", &providers.Options{Logger: quiet, HTTPClient: n.client})
-		_, err := p.SetTools(t.Context(), []providers.Tool{fixed("quick", "done", nil), raw("deaf", func(context.Context, json.RawMessage) (any, error) {
-			<-release
-			return "late", nil
-		})})
+		_, err := p.SetTools(t.Context(), []providers.Tool{fixed("quick", "done", nil),
+			raw("deaf", func(context.Context, json.RawMessage) (any, error) {
+				<-release
+				return "late", nil
+			})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,12 +236,13 @@ func TestCancelIgnored(t *testing.T) {
 func TestQueue(t *testing.T) {
 	started := make(chan string, 8)
 	release := make(chan struct{})
-	peer, _ := connected(t, &providers.Options{MaxCalls: 2}, raw("slow", func(ctx context.Context, _ json.RawMessage) (any, error) {
-		call, _ := providers.CallFrom(ctx)
-		started <- call.ID
-		<-release
-		return call.ID, nil
-	}))
+	peer, _ := connected(t, &providers.Options{MaxCalls: 2},
+		raw("slow", func(ctx context.Context, _ json.RawMessage) (any, error) {
+			call, _ := providers.CallFrom(ctx)
+			started <- call.ID
+			<-release
+			return call.ID, nil
+		}))
 	for _, id := range []string{"c1", "c2", "c3", "c4", "c5"} {
 		peer.send(`{"type":"tool.call","id":"` + id + `","sessionId":"s1","tool":"slow","args":{}}`)
 	}
@@ -263,7 +285,12 @@ func TestUnknownMessages(t *testing.T) {
 func TestCallTwice(t *testing.T) {
 	release, runs := make(chan struct{}), make(chan bool, 8)
 	peer, _ := connected(t, nil,
-		raw("slow", func(context.Context, json.RawMessage) (any, error) { runs <- true; <-release; return "done", nil }),
+		raw("slow", func(context.Context, json.RawMessage) (any, error) {
+			runs <- true
+			<-release
+			return "done",
+				nil
+		}),
 		fixed("quick", "quick", nil))
 	for range 2 {
 		peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"slow","args":{}}`)

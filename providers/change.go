@@ -65,7 +65,8 @@ func (p *Provider) change(ctx context.Context, ch *change) (uint64, error) {
 }
 
 // changeEach makes a change for each of some sessions, or for all.
-func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(session string) *change) (revision uint64, err error) {
+func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(session string) *change) (
+	revision uint64, err error) {
 	if len(sessions) == 0 {
 		return p.change(ctx, make(""))
 	}

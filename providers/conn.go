@@ -80,7 +80,8 @@ type conn struct {
 }
 
 // serve makes a connection and keeps it until it ends or ctx does.
-func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (lasted time.Duration, in bool, err error) {
+func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (lasted time.Duration, in bool,
+	err error) {
 	ws, err := dial(ctx, r.p.opts.HTTPClient, to)
 	if err != nil {
 		return 0, false, err

@@ -159,7 +159,8 @@ func TestNoGatewayYet(t *testing.T) {
 		errs := errorsOf(o)
 		p := providers.New("sample", o)
 		run(t, p)
-		if err := receive(t, errs); !strings.Contains(err.Error(), "no token") || !strings.Contains(err.Error(), "TAP_PROVIDER_TOKEN") {
+		if err := receive(t, errs); !strings.Contains(err.Error(), "no token") ||
+			!strings.Contains(err.Error(), "TAP_PROVIDER_TOKEN") {
 			t.Errorf("OnError heard %v, want that there is no token", err)
 		}
 		if err := p.Inject(t.Context(), "hi"); !errors.Is(err, providers.ErrNotConnected) {
@@ -386,10 +387,14 @@ func TestWrongOptions(t *testing.T) {
 		"no URL":      {"sample", providers.Options{URL: "ws://a b"}, "", "Options.URL"},
 		"environment": {"sample", providers.Options{}, "localhost:9400", "TAP_GATEWAY_URL"},
 		"metadata":    {"sample", providers.Options{Metadata: map[string]any{"a": func() {}}}, "", "Options.Metadata"},
-		"context":     {"sample", providers.Options{Context: strings.Repeat("x", 8193)}, "", "hello.context: 8193 bytes are over the limit of 8192"},
-		"startup":     {"sample", providers.Options{StartupContext: strings.Repeat("x", 8193)}, "", "hello.startup_context: 8193 bytes are over the limit of 8192"},
-		"concurrency": {"sample", providers.Options{Concurrency: providers.Concurrency{Max: 1, Scope: "world"}}, "", "hello.concurrency.scope: must be one of instance, provider, tool"},
-		"no calls":    {"sample", providers.Options{Concurrency: providers.Concurrency{Scope: providers.PerTool}}, "", "hello.concurrency.max: must be at least 1"},
+		"context": {"sample", providers.Options{Context: strings.Repeat("x", 8193)}, "",
+			"hello.context: 8193 bytes are over the limit of 8192"},
+		"startup": {"sample", providers.Options{StartupContext: strings.Repeat("x", 8193)}, "",
+			"hello.startup_context: 8193 bytes are over the limit of 8192"},
+		"concurrency": {"sample", providers.Options{Concurrency: providers.Concurrency{Max: 1, Scope: "world"}}, "",
+			"hello.concurrency.scope: must be one of instance, provider, tool"},
+		"no calls": {"sample", providers.Options{Concurrency: providers.Concurrency{Scope: providers.PerTool}}, "",
+			"hello.concurrency.max: must be at least 1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -417,9 +422,14 @@ func TestWrongTools(t *testing.T) {
 		"no description": {with(func(t *providers.Tool) { t.Description = "" }), `tool "ok": it needs a description`},
 		"no handler":     {with(func(t *providers.Tool) { t.Handler = nil }), `tool "ok": it needs a handler`},
 		"timeout":        {with(providers.Timeout(2 * time.Hour)), `tool "ok": its timeout is 2h0m0s`},
-		"not JSON":       {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{`) }), `tool "ok": its parameters are not valid JSON`},
-		"not an object":  {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"string"}`) }), `tool "ok": its parameters: `},
-		"bad schema":     {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"object","properties":7}`) }), `tool "ok": its parameters: `},
+		"not JSON": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{`) }),
+			`tool "ok": its parameters are not valid JSON`},
+		"not an object": {with(func(t *providers.Tool) { t.Parameters = json.RawMessage(`{"type":"string"}`) }),
+			`tool "ok": its parameters: `},
+		"bad schema": {with(func(t *providers.Tool) {
+			t.Parameters = json.RawMessage(
+				`{"type":"object","properties":7}`)
+		}), `tool "ok": its parameters: `},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -435,7 +445,8 @@ func TestWrongTools(t *testing.T) {
 	}
 
 	p := providers.New("sample", nil)
-	if _, err := p.SetTools(t.Context(), []providers.Tool{ok, ok}); err == nil || !strings.Contains(err.Error(), "twice") {
+	if _, err := p.SetTools(t.Context(), []providers.Tool{ok, ok}); err == nil ||
+		!strings.Contains(err.Error(), "twice") {
 		t.Errorf("the same tool twice: %v", err)
 	}
 	var many []providers.Tool
@@ -477,16 +488,28 @@ func TestNewTool(t *testing.T) {
 		t.Errorf("no arguments at all: %v", err)
 	}
 
-	if _, err := providers.NewTool("loose", "takes anything", func(context.Context, map[string]any) (any, error) { return nil, nil }); err != nil {
+	if _, err := providers.NewTool("loose", "takes anything", func(context.Context, map[string]any) (any,
+		error) {
+		return nil, nil
+	}); err != nil {
 		t.Errorf("a map: %v", err)
 	}
-	if _, err := providers.NewTool("none", "takes nothing", func(context.Context, struct{}) (any, error) { return nil, nil }); err != nil {
+	if _, err := providers.NewTool("none", "takes nothing", func(context.Context, struct{}) (any, error) {
+		return nil,
+			nil
+	}); err != nil {
 		t.Errorf("an empty struct: %v", err)
 	}
-	if _, err := providers.NewTool("text", "takes text", func(context.Context, string) (any, error) { return nil, nil }); err == nil || !strings.Contains(err.Error(), `tool "text"`) {
+	if _, err := providers.NewTool("text", "takes text", func(context.Context, string) (any, error) {
+		return nil,
+			nil
+	}); err == nil || !strings.Contains(err.Error(), `tool "text"`) {
 		t.Errorf("text for arguments: %v, want an error that names the tool", err)
 	}
-	if _, err := providers.NewTool("chan", "takes a channel", func(context.Context, struct{ C chan int }) (any, error) { return nil, nil }); err == nil {
+	if _, err := providers.NewTool("chan", "takes a channel", func(context.Context, struct{ C chan int }) (any,
+		error) {
+		return nil, nil
+	}); err == nil {
 		t.Error("a channel in the arguments was taken")
 	}
 
@@ -507,9 +530,10 @@ func TestConnectErrors(t *testing.T) {
 		body   string
 		want   string
 	}{
-		"a gateway that is full": {503, `{"error":{"code":"RATE_LIMITED","message":"50 providers are connected"}}`, "50 providers are connected"},
-		"no gateway at all":      {200, "<html>", "it answered 200 OK; is it a gateway?"},
-		"nobody":                 {0, "", "connection refused"},
+		"a gateway that is full": {503, `{"error":{"code":"RATE_LIMITED","message":"50 providers are connected"}}`,
+			"50 providers are connected"},
+		"no gateway at all": {200, "<html>", "it answered 200 OK; is it a gateway?"},
+		"nobody":            {0, "", "connection refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -526,7 +550,8 @@ func TestConnectErrors(t *testing.T) {
 			errs := errorsOf(o)
 			run(t, providers.New("sample", o))
 			err := receive(t, errs)
-			if got := err.Error(); !strings.HasPrefix(got, "connecting to "+srv.URL+": ") || !strings.HasSuffix(got, tt.want) {
+			if got := err.Error(); !strings.HasPrefix(got, "connecting to "+srv.URL+": ") ||
+				!strings.HasSuffix(got, tt.want) {
 				t.Errorf("OnError heard %v, want %q", err, tt.want)
 			}
 		})
@@ -540,7 +565,8 @@ func TestConnectErrors(t *testing.T) {
 		peer := g.accept()
 		peer.next("auth")
 		_ = peer.ws.Close(1001, "the gateway is shutting down")
-		if err := receive(t, errs); !strings.HasSuffix(err.Error(), "the gateway closed it: the gateway is shutting down (1001)") {
+		if err := receive(t, errs); !strings.HasSuffix(err.Error(),
+			"the gateway closed it: the gateway is shutting down (1001)") {
 			t.Errorf("OnError heard %v, want the reason", err)
 		}
 	})

@@ -79,7 +79,8 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 		return url, info, nil
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, "gateway.json"), envURL)
+		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, "gateway.json"),
+			envURL)
 	}
 	return "", nil, err
 }

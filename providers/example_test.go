@@ -125,9 +125,10 @@ func ExampleProvider_SetContext() {
 // A section of the system prompt is made anew for each prompt.
 func ExampleProvider_Transform() {
 	p := providers.New("clock", nil)
-	_, err := p.Transform(context.Background(), "custom_instructions", func(_ context.Context, s providers.Section) (string, error) {
-		return s.Current + "\n\nIt is " + time.Now().Format("15:04") + ".", nil
-	})
+	_, err := p.Transform(context.Background(), "custom_instructions",
+		func(_ context.Context, s providers.Section) (string, error) {
+			return s.Current + "\n\nIt is " + time.Now().Format("15:04") + ".", nil
+		})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -50,7 +50,8 @@ type gateway struct {
 }
 
 // testTokens are those that every scripted gateway knows.
-var testTokens = []string{"ptk-file", "ptk-given", "ptk-env", "ptk-first", "ptk-second", "ptk-next", "ptk-new", "ptk-1", "ext-tok-1"}
+var testTokens = []string{"ptk-file", "ptk-given", "ptk-env", "ptk-first", "ptk-second", "ptk-next", "ptk-new", "ptk-1",
+	"ext-tok-1"}
 
 // newGateway serves on a loopback port.
 func newGateway(t testing.TB) *gateway {
@@ -214,7 +215,8 @@ func (p *peer) bind() (hello object) {
 
 func (p *peer) ack(session string) {
 	p.t.Helper()
-	p.send(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"` + session + `","reconnectToken":"rt-` + session + `","persistDir":"/var/p/"}`)
+	p.send(`{"type":"hello.ack","protocolVersion":2,"providerId":"p-1","sessionId":"` + session +
+		`","reconnectToken":"rt-` + session + `","persistDir":"/var/p/"}`)
 }
 
 // home makes an empty home of the gateway's files.

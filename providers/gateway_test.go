@@ -110,7 +110,8 @@ func (h *session) asks(t testing.TB, tool, args string) string {
 }
 
 // provider runs a provider and waits until it is bound.
-func (w *world) provider(name string, o providers.Options, before ...func(*providers.Provider)) (*providers.Provider, *running) {
+func (w *world) provider(name string, o providers.Options, before ...func(*providers.Provider)) (*providers.Provider,
+	*running) {
 	w.t.Helper()
 	bound := make(chan bool, 64)
 	then := o.OnBound
@@ -161,15 +162,16 @@ func TestRealRules(t *testing.T) {
 	expect(t, "context", s.asks(t, "write_file", write), "allowed with: A migration.")
 
 	red := "CI is red"
-	gate := must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell", Args: "git push"}, func(_ context.Context, call providers.GateCall) (providers.Decision, error) {
-		if call.Session != "s1" || call.Tool != "bash" || string(call.Args) != push {
-			return providers.Deny(fmt.Sprintf("%+v", call)), nil
-		}
-		if red == "" {
-			return providers.AllowWith("CI is green"), nil
-		}
-		return providers.Deny(red), nil
-	}))
+	gate := must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell", Args: "git push"},
+		func(_ context.Context, call providers.GateCall) (providers.Decision, error) {
+			if call.Session != "s1" || call.Tool != "bash" || string(call.Args) != push {
+				return providers.Deny(fmt.Sprintf("%+v", call)), nil
+			}
+			if red == "" {
+				return providers.AllowWith("CI is green"), nil
+			}
+			return providers.Deny(red), nil
+		}))
 	if gate.Revision == 0 {
 		t.Error("no revision")
 	}
@@ -182,9 +184,10 @@ func TestRealRules(t *testing.T) {
 	}
 	expect(t, "gate removed", s.asks(t, "bash", push), "allowed")
 
-	broken := must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell"}, func(context.Context, providers.GateCall) (providers.Decision, error) {
-		panic("ouch")
-	}, providers.FailOpen))
+	broken := must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell"},
+		func(context.Context, providers.GateCall) (providers.Decision, error) {
+			panic("ouch")
+		}, providers.FailOpen))
 	expect(t, "a gate that panics", s.asks(t, "bash", push), "denied: The gate panicked: ouch")
 	must[uint64](t)(broken.Remove(ctx))
 	_, err := p.Deny(ctx, providers.Match{Args: "("}, "")
@@ -205,11 +208,12 @@ func TestRealGateLost(t *testing.T) {
 			s := w.session("s1")
 			asked := make(chan bool, 1)
 			_, r := w.provider("guard", providers.Options{}, func(p *providers.Provider) {
-				must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{}, func(ctx context.Context, _ providers.GateCall) (providers.Decision, error) {
-					asked <- true
-					<-ctx.Done()
-					return providers.Allow(), nil
-				}, opts...))
+				must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{},
+					func(ctx context.Context, _ providers.GateCall) (providers.Decision, error) {
+						asked <- true
+						<-ctx.Done()
+						return providers.Allow(), nil
+					}, opts...))
 			})
 			answer := make(chan string, 1)
 			go func() { answer <- s.asks(t, "bash", `{}`) }()
@@ -226,10 +230,14 @@ func TestRealPrompt(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	revision := must[uint64](t)
-	p, _ := w.provider("prompter", providers.Options{Context: "CI is green.", StartupContext: "Watching 3 endpoints."}, func(p *providers.Provider) {
-		revision(p.Append(ctx, "safety", "Be kind."))
-		revision(p.Transform(ctx, "tone", func(_ context.Context, s providers.Section) (string, error) { return strings.ToUpper(s.Current), nil }))
-	})
+	p, _ := w.provider("prompter", providers.Options{Context: "CI is green.", StartupContext: "Watching 3 endpoints."},
+		func(p *providers.Provider) {
+			revision(p.Append(ctx, "safety", "Be kind."))
+			revision(p.Transform(ctx, "tone", func(_ context.Context, s providers.Section) (string,
+				error) {
+				return strings.ToUpper(s.Current), nil
+			}))
+		})
 	prompt := func() string { return s.UserPrompt(ctx, "hello", domain.SourceUser) }
 	expect(t, "the first prompt", prompt(), "Watching 3 endpoints.\n\nCI is green.")
 	expect(t, "the second", prompt(), "CI is green.")
@@ -241,7 +249,8 @@ func TestRealPrompt(t *testing.T) {
 	expect(t, "the fifth", prompt(), "")
 
 	sections := func() string {
-		return fmt.Sprint(s.Transform(ctx, map[string]string{"safety": "Do no harm.", "tone": "dry", "other": "as it is"}))
+		return fmt.Sprint(s.Transform(ctx, map[string]string{"safety": "Do no harm.", "tone": "dry",
+			"other": "as it is"}))
 	}
 	expect(t, "sections", sections(), "map[other:as it is safety:Do no harm.\n\nBe kind. tone:DRY]")
 	revision(p.Prepend(ctx, "tone", "First."))
@@ -277,11 +286,12 @@ func TestRealTools(t *testing.T) {
 
 	// One call at a time, the others in order.
 	release, began := make(chan struct{}), make(chan string, 8)
-	must[uint64](t)(p.SetTools(ctx, []providers.Tool{raw("slow", func(_ context.Context, args json.RawMessage) (any, error) {
-		began <- string(args)
-		<-release
-		return "done", nil
-	})}))
+	must[uint64](t)(p.SetTools(ctx,
+		[]providers.Tool{raw("slow", func(_ context.Context, args json.RawMessage) (any, error) {
+			began <- string(args)
+			<-release
+			return "done", nil
+		})}))
 	results := make(chan string, 2)
 	for i := range 2 {
 		go func() { results <- s.call(t, "slow", fmt.Sprintf(`{"n":%d}`, i)) }()
@@ -316,7 +326,8 @@ func TestRealStreams(t *testing.T) {
 	s := w.session("s1")
 	ctx := t.Context()
 	p, _ := w.provider("ci", providers.Options{}, func(p *providers.Provider) {
-		must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: "^debug", Outcome: providers.Drop}, providers.FilterRule{Match: "fatal", Outcome: providers.Surface}))
+		must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: "^debug", Outcome: providers.Drop},
+			providers.FilterRule{Match: "fatal", Outcome: providers.Surface}))
 	})
 	push := func(want providers.Fate, e providers.Event, opts ...providers.PushOption) {
 		t.Helper()
@@ -332,7 +343,8 @@ func TestRealStreams(t *testing.T) {
 
 	s.Busy()
 	push(providers.Queued, providers.Event{Text: "c", Level: providers.Inject})
-	waits := pushed(ctx, p, providers.Event{Text: "d", Prompt: "Look at d.", Level: providers.Keep}, providers.WaitDelivered)
+	waits := pushed(ctx, p, providers.Event{Text: "d", Prompt: "Look at d.", Level: providers.Keep},
+		providers.WaitDelivered)
 	if e, err := p.Query(ctx, providers.Query{}); err != nil || len(e) == 0 {
 		t.Errorf("querying: %v, %v", e, err) // so the push before it was taken too
 	}
@@ -357,7 +369,8 @@ func TestRealStreams(t *testing.T) {
 	if err != nil || !slices.Equal(lines, want) {
 		t.Errorf("the streams have %q, %v, want %q", lines, err, want)
 	}
-	if _, err := p.Query(ctx, providers.Query{Streams: []string{"x@other"}}); codeOf(err) != providers.CodeUnauthorized {
+	if _, err := p.Query(ctx, providers.Query{Streams: []string{"x@other"}}); codeOf(
+		err) != providers.CodeUnauthorized {
 		t.Errorf("another's stream: %v, want UNAUTHORIZED", err)
 	}
 	over := 0
@@ -391,11 +404,13 @@ func TestRealEvents(t *testing.T) {
 		{Intent: "reading"},
 		{Callback: domain.OnStartToolExecution, ID: "c1", Tool: "bash", Args: `{"command":"ls"}`},
 		{Callback: domain.OnEndToolExecution, ID: "c1", Result: &domain.ToolOutput{Content: "a b"}},
-		{Callback: domain.OnEndMessage, Content: "done", Requests: []domain.ToolRequest{{Name: "bash", Args: protocol.Raw(`{}`)}}},
+		{Callback: domain.OnEndMessage, Content: "done",
+			Requests: []domain.ToolRequest{{Name: "bash", Args: protocol.Raw(`{}`)}}},
 	} {
 		s.Event(e)
 	}
-	for _, want := range []string{"user: fix it", "intent: reading", `tool: bash {"command":"ls"} false a b`, "assistant: done [{bash {}}]"} {
+	for _, want := range []string{"user: fix it", "intent: reading", `tool: bash {"command":"ls"} false a b`,
+		"assistant: done [{bash {}}]"} {
 		expect(t, "heard", receive(t, heard), want)
 	}
 }
@@ -471,12 +486,16 @@ func TestRealReconnect(t *testing.T) {
 	bound := make(chan providers.Binding, 8)
 	p, _ := w.provider("guard", providers.Options{OnBound: func(_ context.Context, b providers.Binding) { bound <- b }})
 	first := receive(t, bound)
-	must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell"}, func(context.Context, providers.GateCall) (providers.Decision, error) {
-		return providers.Deny("no"), nil
-	}))
+	must[*providers.Rule](t)(p.Gate(ctx, providers.Match{Tool: "shell"},
+		func(context.Context, providers.GateCall) (providers.Decision, error) {
+			return providers.Deny("no"), nil
+		}))
 	must[uint64](t)(p.SetContext(ctx, "Still there."))
 	must[uint64](t)(p.SetContext(ctx, "Only here.", "s1"))
-	must[uint64](t)(p.Transform(ctx, "tone", func(context.Context, providers.Section) (string, error) { return "Wet.", nil }))
+	must[uint64](t)(p.Transform(ctx, "tone", func(context.Context, providers.Section) (string, error) {
+		return "Wet.",
+			nil
+	}))
 	must[uint64](t)(p.AddTool(ctx, fixed("greet", "Hello!", nil)))
 	must[uint64](t)(p.AddTool(ctx, fixed("mine", "Mine!", nil), "s1"))
 	must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
@@ -494,7 +513,8 @@ func TestRealReconnect(t *testing.T) {
 	expect(t, "a tool", s.call(t, "greet", `{}`), "Hello!")
 	expect(t, "a tool of its own", s.call(t, "mine", `{}`), "Mine!")
 	for stream, want := range map[string]providers.Fate{"noise": providers.Dropped, "quiet": providers.Stored} {
-		if r, err := p.Push(ctx, providers.Event{Text: "x", Stream: stream, Level: providers.Keep}); err != nil || r.Fate != want {
+		if r, err := p.Push(ctx, providers.Event{Text: "x", Stream: stream, Level: providers.Keep}); err != nil ||
+			r.Fate != want {
 			t.Errorf("%s: %+v, %v, want %s", stream, r, err, want)
 		}
 	}
@@ -505,13 +525,15 @@ func TestRealInstances(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
 	for _, tab := range []string{"a", "b"} {
-		w.provider("browser", providers.Options{Instance: tab, Metadata: map[string]any{"title": "Tab " + tab}}, func(p *providers.Provider) {
-			must[uint64](t)(p.AddTool(t.Context(), fixed("page", "page of "+tab, nil)))
-		})
+		w.provider("browser", providers.Options{Instance: tab, Metadata: map[string]any{"title": "Tab " + tab}},
+			func(p *providers.Provider) {
+				must[uint64](t)(p.AddTool(t.Context(), fixed("page", "page of "+tab, nil)))
+			})
 	}
 	expect(t, "a", s.call(t, "page", `{"target":"a"}`), "page of a")
 	expect(t, "b", s.call(t, "page", `{"target":"b"}`), "page of b")
-	if got := s.call(t, "list_browser_instances", `{}`); !strings.Contains(got, `"title":"Tab a"`) || !strings.Contains(got, `"title":"Tab b"`) {
+	if got := s.call(t, "list_browser_instances", `{}`); !strings.Contains(got, `"title":"Tab a"`) ||
+		!strings.Contains(got, `"title":"Tab b"`) {
 		t.Errorf("instances %s, want both", got)
 	}
 }
@@ -524,7 +546,8 @@ func TestRealPairing(t *testing.T) {
 	ctx := t.Context()
 	heard := make(chan string, 8)
 	bound := make(chan providers.Binding, 8)
-	o := &providers.Options{URL: w.url, Session: "s1", Logger: quiet, OnBound: func(_ context.Context, b providers.Binding) { bound <- b }}
+	o := &providers.Options{URL: w.url, Session: "s1", Logger: quiet,
+		OnBound: func(_ context.Context, b providers.Binding) { bound <- b }}
 	p := providers.New("browser", o)
 	code := func(ok bool) func(context.Context, string) (string, error) {
 		return func(context.Context, string) (string, error) {
@@ -595,7 +618,10 @@ func TestRealNextSession(t *testing.T) {
 	ctx := t.Context()
 	s1 := w.session("s1")
 	bound := make(chan string, 8)
-	p, _ := w.provider("guard", providers.Options{OnBound: func(_ context.Context, b providers.Binding) { bound <- b.Session }})
+	p, _ := w.provider("guard", providers.Options{OnBound: func(_ context.Context,
+		b providers.Binding) {
+		bound <- b.Session
+	}})
 	expect(t, "bound", receive(t, bound), "s1")
 	must[*providers.Rule](t)(p.Deny(ctx, providers.Match{Tool: "shell"}, "no"))
 	if err := s1.Stop(ctx, "done"); err != nil {

@@ -56,7 +56,8 @@ func (p *Provider) AddContext(ctx context.Context, m Match, text string) (*Rule,
 // and a lost connection, for a denial, unless [FailOpen] is among the options.
 // An error or a panic of decide denies, always (v2, "Gate timeout behavior: fail
 // closed").
-func (p *Provider) Gate(ctx context.Context, m Match, decide func(ctx context.Context, call GateCall) (Decision, error), opts ...func(*Rule)) (*Rule, error) {
+func (p *Provider) Gate(ctx context.Context, m Match, decide func(ctx context.Context, call GateCall) (Decision, error),
+	opts ...func(*Rule)) (*Rule, error) {
 	p.mu.Lock()
 	p.gates++
 	id := "gate-" + strconv.FormatUint(p.gates, 10)

@@ -14,7 +14,8 @@ import (
 )
 
 // gated is a provider with one gate, that is bound.
-func gated(t *testing.T, decide func(context.Context, providers.GateCall) (providers.Decision, error), opts ...func(*providers.Rule)) (*peer, *running) {
+func gated(t *testing.T, decide func(context.Context, providers.GateCall) (providers.Decision, error),
+	opts ...func(*providers.Rule)) (*peer, *running) {
 	t.Helper()
 	p := providers.New("sample", &providers.Options{Logger: quiet})
 	must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{}, decide, opts...))
@@ -36,14 +37,23 @@ func TestGate(t *testing.T) {
 		decide func() (providers.Decision, error)
 		want   string
 	}{
-		"allow":      {func() (providers.Decision, error) { return providers.Allow(), nil }, `"decision":"allow"`},
-		"allow with": {func() (providers.Decision, error) { return providers.AllowWith("mind CI"), nil }, `"decision":"context","reason":"mind CI"`},
-		"deny":       {func() (providers.Decision, error) { return providers.Deny("CI is red"), nil }, `"decision":"deny","reason":"CI is red"`},
-		"nothing":    {func() (providers.Decision, error) { return providers.Decision{}, nil }, `"decision":"deny","reason":"The gate did not decide."`},
-		"error":      {func() (providers.Decision, error) { return providers.Allow(), errors.New("CI is down") }, `"decision":"deny","reason":"CI is down"`},
-		"panic":      {func() (providers.Decision, error) { panic("ouch") }, `"decision":"deny","reason":"The gate panicked: ouch"`},
-		"goexit":     {func() (providers.Decision, error) { runtime.Goexit(); return providers.Allow(), nil }, `"decision":"deny","reason":"The gate's function ended its goroutine."`},
-		"too large": {func() (providers.Decision, error) { return providers.AllowWith(strings.Repeat("x", 2<<20)), nil },
+		"allow": {func() (providers.Decision, error) { return providers.Allow(), nil }, `"decision":"allow"`},
+		"allow with": {func() (providers.Decision, error) { return providers.AllowWith("mind CI"), nil },
+			`"decision":"context","reason":"mind CI"`},
+		"deny": {func() (providers.Decision, error) { return providers.Deny("CI is red"), nil },
+			`"decision":"deny","reason":"CI is red"`},
+		"nothing": {func() (providers.Decision, error) { return providers.Decision{}, nil },
+			`"decision":"deny","reason":"The gate did not decide."`},
+		"error": {func() (providers.Decision, error) { return providers.Allow(), errors.New("CI is down") },
+			`"decision":"deny","reason":"CI is down"`},
+		"panic": {func() (providers.Decision, error) { panic("ouch") },
+			`"decision":"deny","reason":"The gate panicked: ouch"`},
+		"goexit": {func() (providers.Decision, error) { runtime.Goexit(); return providers.Allow(), nil },
+			`"decision":"deny","reason":"The gate's function ended its goroutine."`},
+		"too large": {func() (providers.Decision, error) {
+			return providers.AllowWith(strings.Repeat("x", 2<<20)),
+				nil
+		},
 			`"decision":"deny","reason":"The gate's answer is too large to be sent."`},
 	}
 	for name, tt := range tests {
@@ -57,7 +67,8 @@ func TestGate(t *testing.T) {
 				peer.send(check)
 				peer.expect(`{"type":"gate.result","gateId":"gate-1","callId":"g1",` + tt.want + `}`)
 				call := receive(t, calls)
-				if call.ID != "g1" || call.Session != "s1" || call.Tool != "bash" || string(call.Args) != `{"command":"git push"}` || call.Traceparent != "00-1-2-01" {
+				if call.ID != "g1" || call.Session != "s1" || call.Tool != "bash" ||
+					string(call.Args) != `{"command":"git push"}` || call.Traceparent != "00-1-2-01" {
 					t.Errorf("the gate was asked about %+v", call)
 				}
 			})
@@ -97,14 +108,15 @@ func TestSlowGate(t *testing.T) {
 		g := n.gateway(t)
 		p := providers.New("sample", n.options(providers.Options{}))
 		causes := make(chan error, 1)
-		must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{}, func(ctx context.Context, call providers.GateCall) (providers.Decision, error) {
-			if call.ID != "g1" {
+		must[*providers.Rule](t)(p.Gate(t.Context(), providers.Match{},
+			func(ctx context.Context, call providers.GateCall) (providers.Decision, error) {
+				if call.ID != "g1" {
+					return providers.Allow(), nil
+				}
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
 				return providers.Allow(), nil
-			}
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			return providers.Allow(), nil
-		}))
+			}))
 		run(t, p)
 		peer := g.accept()
 		peer.bind()
@@ -143,7 +155,10 @@ func TestTransform(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
 				g := n.gateway(t)
 				p := providers.New("sample", n.options(providers.Options{}))
-				must[uint64](t)(p.Transform(t.Context(), "tone", func(_ context.Context, s providers.Section) (string, error) { return tt.rewrite(s) }))
+				must[uint64](t)(p.Transform(t.Context(), "tone", func(_ context.Context, s providers.Section) (string,
+					error) {
+					return tt.rewrite(s)
+				}))
 				run(t, p)
 				peer := g.accept()
 				peer.bind()
@@ -167,7 +182,8 @@ func TestSlowTransform(t *testing.T) {
 		g := n.gateway(t)
 		p := providers.New("sample", n.options(providers.Options{}))
 		took := make(chan time.Duration, 1)
-		must[uint64](t)(p.Transform(t.Context(), "tone", func(ctx context.Context, _ providers.Section) (string, error) {
+		must[uint64](t)(p.Transform(t.Context(), "tone", func(ctx context.Context, _ providers.Section) (string,
+			error) {
 			start := time.Now()
 			<-ctx.Done()
 			took <- time.Since(start)

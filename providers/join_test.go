@@ -154,7 +154,8 @@ func TestAllSessions(t *testing.T) {
 		if got := receive(t, c); got != (changed{}) {
 			t.Errorf("got %v, want 0 and no error", got)
 		}
-		if _, err := p.Push(t.Context(), providers.Event{Text: "anyone?", Broadcast: true}); !errors.Is(err, providers.ErrNotConnected) {
+		if _, err := p.Push(t.Context(), providers.Event{Text: "anyone?", Broadcast: true}); !errors.Is(err,
+			providers.ErrNotConnected) {
 			t.Errorf("pushing to nobody: %v, want ErrNotConnected", err)
 		}
 	})
@@ -361,11 +362,13 @@ func TestBroadcast(t *testing.T) {
 		}
 		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":4,"fate":"surfaced","reason":"paused"}`)
 		got := receive(t, c)
-		want := []providers.Receipt{{Session: "s3", Seq: 9, Fate: providers.Delivered}, {Session: "s1", Seq: 4, Fate: providers.Surfaced, Reason: "paused"}}
+		want := []providers.Receipt{{Session: "s3", Seq: 9, Fate: providers.Delivered},
+			{Session: "s1", Seq: 4, Fate: providers.Surfaced, Reason: "paused"}}
 		if fmt.Sprint(got.receipt.Each) != fmt.Sprint(want) {
 			t.Errorf("receipts %+v, want %+v", got.receipt.Each, want)
 		}
-		if got.err == nil || codeOf(got.err) != providers.CodeRateLimited || !strings.Contains(got.err.Error(), `session "s4" has ended`) {
+		if got.err == nil || codeOf(got.err) != providers.CodeRateLimited ||
+			!strings.Contains(got.err.Error(), `session "s4" has ended`) {
 			t.Errorf("error %v, want RATE_LIMITED and the end of s4", got.err)
 		}
 
@@ -404,7 +407,8 @@ func TestWaitDelivered(t *testing.T) {
 				if len(c) != 0 {
 					t.Fatalf("%v: returned after %d receipts", tt.fates, n)
 				}
-				peer.send(fmt.Sprintf(`{"type":"ack","requestId":"push-%d","sessionId":"s1","seq":7,"fate":%q}`, i+1, fate))
+				peer.send(fmt.Sprintf(`{"type":"ack","requestId":"push-%d","sessionId":"s1","seq":7,"fate":%q}`, i+1,
+					fate))
 				if fate == "queued" {
 					pass(time.Hour)
 				}

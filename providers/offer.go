@@ -55,7 +55,8 @@ func (o *offer) changeTools(session string, change func([]Tool) []Tool) error {
 	limited := func(tools []Tool) ([]Tool, error) {
 		tools = change(tools)
 		if len(tools) > protocol.MaxTools {
-			return nil, fmt.Errorf("%d tools are over the limit of %d: use another provider, with a name of its own", len(tools), protocol.MaxTools)
+			return nil, fmt.Errorf("%d tools are over the limit of %d: use another provider, with a name of its own",
+				len(tools), protocol.MaxTools)
 		}
 		return tools, nil
 	}
@@ -141,20 +142,23 @@ func (p *Provider) restores(session string) []*change {
 	var list []*change
 	for _, stream := range slices.Sorted(maps.Keys(p.offer.filters)) {
 		rules := p.offer.filters[stream]
-		list = append(list, &change{what: "setting the filter of " + stream, session: session, message: func(_ *offer, session, id string) protocol.Message {
-			return filterSet(stream, rules, session, id)
-		}})
+		list = append(list, &change{what: "setting the filter of " + stream, session: session,
+			message: func(_ *offer, session, id string) protocol.Message {
+				return filterSet(stream, rules, session, id)
+			}})
 	}
 	mine := p.offer.own[session]
 	if mine.tools != nil {
-		list = append(list, &change{what: "updating the tools", session: session, message: func(_ *offer, session, id string) protocol.Message {
-			return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(mine.tools)}
-		}})
+		list = append(list, &change{what: "updating the tools", session: session,
+			message: func(_ *offer, session, id string) protocol.Message {
+				return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(mine.tools)}
+			}})
 	}
 	if mine.context != nil {
-		list = append(list, &change{what: "setting the context", session: session, message: func(_ *offer, session, id string) protocol.Message {
-			return &protocol.ContextUpdate{RequestID: id, SessionID: session, Context: mine.context}
-		}})
+		list = append(list, &change{what: "setting the context", session: session,
+			message: func(_ *offer, session, id string) protocol.Message {
+				return &protocol.ContextUpdate{RequestID: id, SessionID: session, Context: mine.context}
+			}})
 	}
 	return list
 }

@@ -37,7 +37,8 @@ func (p *peer) confirm(m object, session string, revision int) {
 // refuse answers an update, or whatever has a request id.
 func (p *peer) refuse(m object, code, text string) {
 	p.t.Helper()
-	p.send(fmt.Sprintf(`{"type":"error","code":%q,"message":%q,"replyTo":%q,"requestId":%q}`, code, text, m["type"], m["requestId"]))
+	p.send(fmt.Sprintf(`{"type":"error","code":%q,"message":%q,"replyTo":%q,"requestId":%q}`, code, text, m["type"],
+		m["requestId"]))
 }
 
 // bound is a provider in a bubble that is bound to s1.
@@ -98,7 +99,8 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 		if r, err := p.RemoveTransform(ctx, "guidelines"); r != 0 || err != nil {
 			t.Errorf("a change without a connection returned %d, %v, want 0, nil", r, err)
 		}
-		revision(p.SetFilter(ctx, "git", providers.FilterRule{Match: "behind=0", Outcome: providers.Drop}, providers.FilterRule{Match: ".*", Outcome: providers.Keep}))
+		revision(p.SetFilter(ctx, "git", providers.FilterRule{Match: "behind=0", Outcome: providers.Drop},
+			providers.FilterRule{Match: ".*", Outcome: providers.Keep}))
 		revision(p.SetFilter(ctx, "ci"))
 		revision(p.SetContext(ctx, "only here", "s1"))
 		revision(p.SetContext(ctx, "only there", "s2"))
@@ -142,7 +144,8 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 			}
 			peer.confirm(m, "s1", 1)
 		}
-		if b := receive(t, began); b != (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1", PersistDir: "/var/p/"}) {
+		if b := receive(t, began); b != (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1",
+			PersistDir: "/var/p/"}) {
 			t.Errorf("bound to %+v", b)
 		}
 	})
@@ -160,7 +163,8 @@ func TestRestoreRefused(t *testing.T) {
 		peer := g.accept()
 		peer.bind()
 		peer.refuse(peer.next("filter.set"), "INVALID_JSON", "filter.set.rules[0].match: no")
-		if err := receive(t, errs); codeOf(err) != providers.CodeInvalidJSON || !strings.HasPrefix(err.Error(), "setting the filter of git: ") {
+		if err := receive(t, errs); codeOf(err) != providers.CodeInvalidJSON ||
+			!strings.HasPrefix(err.Error(), "setting the filter of git: ") {
 			t.Errorf("OnError heard %v", err)
 		}
 		synctest.Wait()
@@ -188,25 +192,37 @@ func TestChanges(t *testing.T) {
 			do   func() (uint64, error)
 			want string // without type's request id
 		}{
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("a", nil, nil)) }, `{"type":"tools.update","tools":[{"name":"a","description":"does a","parameters":{"type":"object"}}]}`},
+			{func() (uint64, error) { return p.AddTool(ctx, fixed("a", nil, nil)) },
+				`{"type":"tools.update","tools":[{"name":"a","description":"does a","parameters":{"type":"object"}}]}`},
 			{func() (uint64, error) { return p.RemoveTool(ctx, "a") }, `{"type":"tools.update","tools":[]}`},
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("b", nil, nil), "s1") }, `{"type":"tools.update","sessionId":"s1","tools":[{"name":"b","description":"does b","parameters":{"type":"object"}}]}`},
-			{func() (uint64, error) { return p.AddTool(ctx, fixed("c", nil, nil)) }, `{"type":"tools.update","tools":[{"name":"c","description":"does c","parameters":{"type":"object"}}],"remove":[]}`},
+			{func() (uint64, error) { return p.AddTool(ctx, fixed("b", nil, nil), "s1") },
+				`{"type":"tools.update","sessionId":"s1","tools":[{"name":"b","description":"does b","parameters":{"type":"object"}}]}`},
+			{func() (uint64, error) { return p.AddTool(ctx, fixed("c", nil, nil)) },
+				`{"type":"tools.update","tools":[{"name":"c","description":"does c","parameters":{"type":"object"}}],"remove":[]}`},
 			{func() (uint64, error) { return p.RemoveTool(ctx, "b") }, `{"type":"tools.update","remove":["b"]}`},
-			{func() (uint64, error) { return p.RemoveTool(ctx, "c", "s1") }, `{"type":"tools.update","sessionId":"s1","tools":[]}`},
-			{func() (uint64, error) { return p.SetTools(ctx, []providers.Tool{fixed("d", nil, nil)}) }, `{"type":"tools.update","tools":[{"name":"d","description":"does d","parameters":{"type":"object"}}]}`},
-			{func() (uint64, error) { return of(p.Deny(ctx, providers.Match{Tool: "x"}, "")) }, `{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"x"},"action":"deny"}]}`},
+			{func() (uint64, error) { return p.RemoveTool(ctx, "c", "s1") },
+				`{"type":"tools.update","sessionId":"s1","tools":[]}`},
+			{func() (uint64, error) { return p.SetTools(ctx, []providers.Tool{fixed("d", nil, nil)}) },
+				`{"type":"tools.update","tools":[{"name":"d","description":"does d","parameters":{"type":"object"}}]}`},
+			{func() (uint64, error) { return of(p.Deny(ctx, providers.Match{Tool: "x"}, "")) },
+				`{"type":"hooks.update","onPreToolUse":[{"match":{"tool":"x"},"action":"deny"}]}`},
 			{func() (uint64, error) { return rule.Remove(ctx) }, `{"type":"hooks.update","onPreToolUse":[]}`},
-			{func() (uint64, error) { return of(p.Gate(ctx, providers.Match{}, allow)) }, `{"type":"hooks.update","onPreToolUse":[{"match":{},"action":"gate","gateId":"gate-1"}]}`},
-			{func() (uint64, error) { return p.Append(ctx, "tone", "b") }, `{"type":"hooks.update","transforms":{"tone":{"action":"append","content":"b"}}}`},
-			{func() (uint64, error) { return p.Transform(ctx, "tone", same) }, `{"type":"hooks.update","transforms":{"tone":{"action":"callback"}}}`},
-			{func() (uint64, error) { return p.RemoveTransform(ctx, "tone") }, `{"type":"hooks.update","transforms":{"tone":null}}`},
+			{func() (uint64, error) { return of(p.Gate(ctx, providers.Match{}, allow)) },
+				`{"type":"hooks.update","onPreToolUse":[{"match":{},"action":"gate","gateId":"gate-1"}]}`},
+			{func() (uint64, error) { return p.Append(ctx, "tone", "b") },
+				`{"type":"hooks.update","transforms":{"tone":{"action":"append","content":"b"}}}`},
+			{func() (uint64, error) { return p.Transform(ctx, "tone", same) },
+				`{"type":"hooks.update","transforms":{"tone":{"action":"callback"}}}`},
+			{func() (uint64, error) { return p.RemoveTransform(ctx, "tone") },
+				`{"type":"hooks.update","transforms":{"tone":null}}`},
 			{func() (uint64, error) { return p.SetContext(ctx, "now") }, `{"type":"context.update","context":"now"}`},
-			{func() (uint64, error) { return p.SetContext(ctx, "", "s1") }, `{"type":"context.update","sessionId":"s1","context":""}`},
+			{func() (uint64, error) { return p.SetContext(ctx, "", "s1") },
+				`{"type":"context.update","sessionId":"s1","context":""}`},
 			{func() (uint64, error) {
 				return p.SetFilter(ctx, "git", providers.FilterRule{Match: "x", Outcome: providers.Inject})
 			}, `{"type":"filter.set","stream":"git","rules":[{"match":"x","outcome":"inject"}]}`},
-			{func() (uint64, error) { return p.SetFilter(ctx, "git") }, `{"type":"filter.set","stream":"git","rules":[]}`},
+			{func() (uint64, error) { return p.SetFilter(ctx, "git") },
+				`{"type":"filter.set","stream":"git","rules":[]}`},
 		}
 		for i, tt := range tests {
 			c := later(tt.do)
@@ -252,7 +268,8 @@ func TestWrongChanges(t *testing.T) {
 			return 0, err
 		}, "adding a gate: PAYLOAD_TOO_LARGE: hooks.update.onPreToolUse: 51 hook rules are over the limit of 50"},
 		"section": {func(p *providers.Provider) (uint64, error) { return p.Append(ctx, "", "x") }, "its name is empty"},
-		"stream":  {func(p *providers.Provider) (uint64, error) { return p.SetFilter(ctx, "a@_b") }, "filter.set.stream: must be 1 to 64"},
+		"stream": {func(p *providers.Provider) (uint64, error) { return p.SetFilter(ctx, "a@_b") },
+			"filter.set.stream: must be 1 to 64"},
 		"outcome": {func(p *providers.Provider) (uint64, error) {
 			return p.SetFilter(ctx, "a", providers.FilterRule{Match: "x", Outcome: "loud"})
 		}, "filter.set.rules[0].outcome: must be one of drop, keep, surface, inject"},
@@ -509,7 +526,8 @@ func TestAddToolWhileBound(t *testing.T) {
 		synctest.Wait()
 		providers.AddTool(p, "greet", "Say hello", greet)
 		peer.refuse(peer.next("tools.update"), "TOOL_CONFLICT", "greet is taken")
-		if err := receive(t, errs); codeOf(err) != providers.CodeToolConflict || !strings.HasPrefix(err.Error(), "adding tool greet: ") {
+		if err := receive(t, errs); codeOf(err) != providers.CodeToolConflict ||
+			!strings.HasPrefix(err.Error(), "adding tool greet: ") {
 			t.Errorf("OnError heard %v, want TOOL_CONFLICT", err)
 		}
 		// A list that cannot be is told when its turn comes.
@@ -531,7 +549,8 @@ func TestAddToolWhileBound(t *testing.T) {
 // A change that is too large to be sent leaves all as it was.
 func TestChangeTooLarge(t *testing.T) {
 	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
-		if _, err := p.Replace(t.Context(), "tone", strings.Repeat("x", 2<<20)); codeOf(err) != providers.CodePayloadTooLarge {
+		if _, err := p.Replace(t.Context(), "tone", strings.Repeat("x", 2<<20)); codeOf(
+			err) != providers.CodePayloadTooLarge {
 			t.Errorf("got %v, want PAYLOAD_TOO_LARGE", err)
 		}
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "on") })

@@ -29,7 +29,8 @@ const pairedPrefix = "ext-tok-"
 // There is one try for each code, which is good for two minutes; then ask's
 // context ends (v2, "External providers"). A wrong code is the [*Error]
 // AUTH_FAILED: calling Pair again shows another, five times a minute.
-func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, prompt string) (code string, err error)) (token string, err error) {
+func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, prompt string) (code string, err error)) (
+	token string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("pairing provider %q: %w", p.name, err)
 	}
@@ -53,7 +54,8 @@ func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, promp
 	return token, nil
 }
 
-func (p *Provider) pair(ctx context.Context, url string, ask func(context.Context, string) (string, error)) (string, error) {
+func (p *Provider) pair(ctx context.Context, url string, ask func(context.Context, string) (string, error)) (string,
+	error) {
 	ws, err := dial(ctx, p.opts.HTTPClient, endpoint{url: url})
 	if err != nil {
 		return "", err

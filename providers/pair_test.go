@@ -16,7 +16,8 @@ type paired struct {
 	err   error
 }
 
-func pairing(ctx context.Context, p *providers.Provider, ask func(context.Context, string) (string, error)) <-chan paired {
+func pairing(ctx context.Context, p *providers.Provider, ask func(context.Context, string) (string,
+	error)) <-chan paired {
 	c := make(chan paired, 1)
 	go func() {
 		token, err := p.Pair(ctx, ask)
@@ -97,7 +98,8 @@ func TestPairingOver(t *testing.T) {
 				peer := g.accept()
 				peer.next("auth")
 				then(peer)
-				if err := r.wait(); !errors.Is(err, providers.ErrNotPaired) || strings.Contains(err.Error(), "ext-tok") {
+				if err := r.wait(); !errors.Is(err, providers.ErrNotPaired) ||
+					strings.Contains(err.Error(), "ext-tok") {
 					t.Errorf("Run returned %v, want ErrNotPaired and no token", err)
 				}
 			})
@@ -122,19 +124,21 @@ func TestPairFails(t *testing.T) {
 		"no pairing": {nil, func(p *peer) { p.send(`{"type":"sessions","active":[]}`) }, "does it know pairing?"},
 		"no answer":  {nil, func(*peer) {}, "deadline exceeded"},
 		"gone":       {nil, func(p *peer) { p.cut() }, "the gateway went away"},
-		"not typed": {func(context.Context, string) (string, error) { return "", errors.New("the user has left") }, func(p *peer) {
-			p.send(pairPrompt)
-			p.closed()
-		}, "the user has left"},
+		"not typed": {func(context.Context, string) (string, error) { return "", errors.New("the user has left") },
+			func(p *peer) {
+				p.send(pairPrompt)
+				p.closed()
+			}, "the user has left"},
 		"nothing typed": {typing(""), func(p *peer) {
 			p.send(pairPrompt)
 			p.closed()
 		}, "auth.confirm.code: is required"},
-		"expired": {func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() }, func(p *peer) {
-			p.send(pairPrompt)
-			pass(2 * time.Minute)
-			_ = p.ws.Close(1008, "the pairing code has expired")
-		}, "the gateway closed it: the pairing code has expired (1008)"},
+		"expired": {func(ctx context.Context, _ string) (string, error) { <-ctx.Done(); return "", ctx.Err() },
+			func(p *peer) {
+				p.send(pairPrompt)
+				pass(2 * time.Minute)
+				_ = p.ws.Close(1008, "the pairing code has expired")
+			}, "the gateway closed it: the pairing code has expired (1008)"},
 		"no answer to the code": {typing("123456"), func(p *peer) {
 			p.send(pairPrompt)
 			p.next("auth.confirm")
@@ -155,7 +159,8 @@ func TestPairFails(t *testing.T) {
 				peer.expect(`{"type":"auth","mode":"pair","name":"browser"}`)
 				tt.do(peer)
 				got := receive(t, c)
-				if got.err == nil || !strings.HasPrefix(got.err.Error(), `pairing provider "browser": `) || !strings.Contains(got.err.Error(), tt.want) {
+				if got.err == nil || !strings.HasPrefix(got.err.Error(), `pairing provider "browser": `) ||
+					!strings.Contains(got.err.Error(), tt.want) {
 					t.Errorf("got %v, want %s", got.err, tt.want)
 				}
 				// It runs as if nothing had been.
@@ -170,11 +175,12 @@ func TestPairFails(t *testing.T) {
 			g := n.gateway(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			asked := make(chan bool, 1)
-			c := pairing(ctx, providers.New("browser", n.options(providers.Options{})), func(ctx context.Context, _ string) (string, error) {
-				asked <- true
-				<-ctx.Done()
-				return "", ctx.Err()
-			})
+			c := pairing(ctx, providers.New("browser", n.options(providers.Options{})),
+				func(ctx context.Context, _ string) (string, error) {
+					asked <- true
+					<-ctx.Done()
+					return "", ctx.Err()
+				})
 			peer := g.accept()
 			peer.next("auth")
 			peer.send(pairPrompt)

@@ -78,7 +78,8 @@ func (p *Provider) Replace(ctx context.Context, section, text string) (revision 
 // [Provider.Append]. It has two seconds, when its context ends; without an
 // answer by then, and if it returns an error or panics, the section stays as it
 // is (v2, "Transform rules").
-func (p *Provider) Transform(ctx context.Context, section string, rewrite func(ctx context.Context, s Section) (string, error)) (revision uint64, err error) {
+func (p *Provider) Transform(ctx context.Context, section string, rewrite func(ctx context.Context, s Section) (string,
+	error)) (revision uint64, err error) {
 	return p.transform(ctx, section, &transform{action: protocol.TransformCallback, rewrite: rewrite})
 }
 
@@ -104,7 +105,8 @@ func (p *Provider) transform(ctx context.Context, section string, t *transform) 
 			return nil
 		},
 		message: func(_ *offer, session, id string) protocol.Message {
-			m := &protocol.HooksUpdate{RequestID: id, SessionID: session, Transforms: map[string]*protocol.Transform{section: nil}}
+			m := &protocol.HooksUpdate{RequestID: id, SessionID: session,
+				Transforms: map[string]*protocol.Transform{section: nil}}
 			if t != nil {
 				m.Transforms[section] = t.wire()
 			}

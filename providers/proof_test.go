@@ -50,8 +50,10 @@ func TestImpostorGetsNoToken(t *testing.T) {
 			writeState(t, dir, ".provider-token", "ptk-file")
 			srv := httptest.NewServer(tt.answers)
 			defer srv.Close()
-			writeState(t, dir, "gateway.json", fmt.Sprintf(`{"url":%q,"pid":1}`, "ws"+strings.TrimPrefix(srv.URL, "http")))
-			o := &providers.Options{Logger: quiet, HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+			writeState(t, dir, "gateway.json",
+				fmt.Sprintf(`{"url":%q,"pid":1}`, "ws"+strings.TrimPrefix(srv.URL, "http")))
+			o := &providers.Options{Logger: quiet,
+				HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 			errs := errorsOf(o)
 			run(t, providers.New("sample", o))
 			if err := receive(t, errs); !strings.Contains(err.Error(), tt.says) {
@@ -73,7 +75,8 @@ func TestImpostorGetsNoToken(t *testing.T) {
 		home(t)
 		srv := httptest.NewServer(relay)
 		defer srv.Close()
-		o := &providers.Options{URL: srv.URL, Token: "ptk-given", Logger: quiet, HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+		o := &providers.Options{URL: srv.URL, Token: "ptk-given", Logger: quiet,
+			HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 		run(t, providers.New("sample", o))
 		for {
 			if m, ok := <-g.accept().msgs; ok {

@@ -298,7 +298,8 @@ func (c *conn) gone(session string) {
 	delete(c.sessions, session)
 	for _, r := range c.requests {
 		if r.due[session] {
-			r.err = errors.Join(r.err, &Error{Code: CodeInvalidSession, Message: fmt.Sprintf("session %q has ended", session)})
+			r.err = errors.Join(r.err, &Error{Code: CodeInvalidSession, Message: fmt.Sprintf("session %q has ended",
+				session)})
 			if len(r.due) > 1 {
 				r.answered(session)
 			} else {

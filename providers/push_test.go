@@ -13,7 +13,8 @@ import (
 )
 
 // pushed starts a push.
-func pushed(ctx context.Context, p *providers.Provider, e providers.Event, opts ...providers.PushOption) <-chan pushResult {
+func pushed(ctx context.Context, p *providers.Provider, e providers.Event,
+	opts ...providers.PushOption) <-chan pushResult {
 	c := make(chan pushResult, 1)
 	go func() {
 		r, err := p.Push(ctx, e, opts...)
@@ -37,11 +38,14 @@ func TestPush(t *testing.T) {
 		synctest.Wait()
 
 		c := pushed(t.Context(), p, providers.Event{
-			Text: "a <b>", Level: providers.Inject, Stream: "ci", Metadata: map[string]any{"n": 1}, Prompt: "look", Session: "s1",
+			Text: "a <b>", Level: providers.Inject, Stream: "ci", Metadata: map[string]any{"n": 1}, Prompt: "look",
+			Session: "s1",
 		})
 		peer.expect(`{"type":"push","stream":"ci","sessionId":"s1","event":"a <b>","prompt":"look","level":"inject","metadata":{"n":1},"requestId":"push-1"}`)
 		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":7,"fate":"queued","reason":"the session is busy"}`)
-		if got := receive(t, c); got.err != nil || !reflect.DeepEqual(got.receipt, providers.Receipt{Session: "s1", Seq: 7, Fate: providers.Queued, Reason: "the session is busy"}) {
+		if got := receive(t, c); got.err != nil ||
+			!reflect.DeepEqual(got.receipt, providers.Receipt{Session: "s1", Seq: 7, Fate: providers.Queued,
+				Reason: "the session is busy"}) {
 			t.Errorf("got %+v", got)
 		}
 
@@ -106,7 +110,8 @@ func TestPushWithoutReceipts(t *testing.T) {
 		synctest.Wait()
 
 		start := time.Now()
-		if r, err := p.Push(t.Context(), providers.Event{Text: "hi"}); err != nil || !reflect.DeepEqual(r, providers.Receipt{}) {
+		if r, err := p.Push(t.Context(), providers.Event{Text: "hi"}); err != nil ||
+			!reflect.DeepEqual(r, providers.Receipt{}) {
 			t.Errorf("got %v, %v", r, err)
 		}
 		if took := time.Since(start); took != 250*time.Millisecond {
@@ -135,7 +140,8 @@ func TestPushHelpers(t *testing.T) {
 		peer := g.accept()
 		peer.bind()
 		synctest.Wait()
-		for level, f := range map[string]func(context.Context, string) error{"keep": p.Keep, "surface": p.Surface, "inject": p.Inject} {
+		for level, f := range map[string]func(context.Context, string) error{"keep": p.Keep, "surface": p.Surface,
+			"inject": p.Inject} {
 			if err := f(t.Context(), "hi"); err != nil {
 				t.Errorf("%s: %v", level, err)
 			}

@@ -81,9 +81,10 @@ func TestPick(t *testing.T) {
 		opts providers.Options
 		want string
 	}{
-		"first":  {providers.Options{}, "s1"},
-		"by id":  {providers.Options{Session: "s2"}, "s2"},
-		"chosen": {providers.Options{PickSession: func(active []providers.Session) string { return active[1].ID }}, "s2"},
+		"first": {providers.Options{}, "s1"},
+		"by id": {providers.Options{Session: "s2"}, "s2"},
+		"chosen": {providers.Options{PickSession: func(active []providers.Session) string { return active[1].ID }},
+			"s2"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,8 @@ func TestPickWaits(t *testing.T) {
 	for name, o := range map[string]providers.Options{
 		"by id": {Session: "s9"},
 		"chosen": {PickSession: func(active []providers.Session) string {
-			if last := active[len(active)-1]; last.ID == "s9" && last.CWD == "/nine" && last.Label == "nine" && last.Foreground {
+			if last := active[len(active)-1]; last.ID == "s9" && last.CWD == "/nine" && last.Label == "nine" &&
+				last.Foreground {
 				return last.ID
 			}
 			return ""
@@ -276,11 +278,13 @@ func TestHelloRefusedForGood(t *testing.T) {
 				peer.next("auth")
 				peer.send(oneSession)
 				peer.next("hello")
-				peer.send(`{"type":"error","code":"` + string(code) + `","message":"hello.tools[0]: is bad","replyTo":"hello"}`)
+				peer.send(`{"type":"error","code":"` + string(code) +
+					`","message":"hello.tools[0]: is bad","replyTo":"hello"}`)
 				peer.next("goodbye")
 				peer.closed()
 				err := r.wait()
-				if codeOf(err) != code || !strings.Contains(err.Error(), "hello.tools[0]: is bad") || !strings.Contains(err.Error(), `provider "sample"`) {
+				if codeOf(err) != code || !strings.Contains(err.Error(), "hello.tools[0]: is bad") ||
+					!strings.Contains(err.Error(), `provider "sample"`) {
 					t.Errorf("Run returned %v, want %s and its text", err, code)
 				}
 			})
@@ -290,7 +294,8 @@ func TestHelloRefusedForGood(t *testing.T) {
 
 // A hello that is refused for now is sent again, at most ten times a minute.
 func TestHelloRefusedForNow(t *testing.T) {
-	for _, code := range []providers.Code{providers.CodeToolConflict, providers.CodeDuplicateInstance, providers.CodeRateLimited, "NEW_CODE"} {
+	for _, code := range []providers.Code{providers.CodeToolConflict, providers.CodeDuplicateInstance,
+		providers.CodeRateLimited, "NEW_CODE"} {
 		t.Run(string(code), func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
 				g := n.gateway(t)

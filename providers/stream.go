@@ -41,7 +41,8 @@ func (p *Provider) SetFilter(ctx context.Context, stream string, rules ...Filter
 }
 
 func filterSet(stream string, rules []FilterRule, session, id string) *protocol.FilterSet {
-	m := &protocol.FilterSet{RequestID: id, SessionID: session, Stream: stream, Rules: make([]protocol.FilterRule, len(rules))}
+	m := &protocol.FilterSet{RequestID: id, SessionID: session, Stream: stream,
+		Rules: make([]protocol.FilterRule, len(rules))}
 	for i, r := range rules {
 		m.Rules[i] = protocol.FilterRule{Match: r.Match, Outcome: protocol.Level(r.Outcome)}
 	}

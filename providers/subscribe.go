@@ -144,7 +144,8 @@ func (c *conn) happened(m *protocol.SessionEvent) {
 			continue
 		}
 		if !c.run.events.add(m.SessionID, func() { guard(c.log, func() { call(ctx) }) }) {
-			c.complain(fmt.Errorf("%s of session %s: %d events wait for the functions of Subscribe; it was dropped", m.Event, m.SessionID, maxEvents))
+			c.complain(fmt.Errorf("%s of session %s: %d events wait for the functions of Subscribe; it was dropped",
+				m.Event, m.SessionID, maxEvents))
 		}
 	}
 }

@@ -30,7 +30,8 @@ func TestSubscribe(t *testing.T) {
 			runtime.Goexit()
 		})
 		providers.Subscribe(p, func(_ context.Context, e providers.ToolExecution) {
-			heard <- fmt.Sprintf("%s %s %s %s %t %s %v", e.Session, e.Tool, e.Provider, e.Args, e.Failed, e.Output, e.Duration)
+			heard <- fmt.Sprintf("%s %s %s %s %t %s %v", e.Session, e.Tool, e.Provider, e.Args, e.Failed, e.Output,
+				e.Duration)
 		})
 		providers.Subscribe(p, func(ctx context.Context, e providers.AssistantIntent) {
 			heard <- fmt.Sprintf("%+v %v", e, ctx.Err())
@@ -103,7 +104,8 @@ func TestSubscriberHangs(t *testing.T) {
 		peer.next("shutdown.ready")
 		close(release)
 		synctest.Wait()
-		if len(first) != 1001 || first[0] != "0 cancelled: session ended" || first[1000] != "1000 cancelled: session ended" {
+		if len(first) != 1001 || first[0] != "0 cancelled: session ended" ||
+			first[1000] != "1000 cancelled: session ended" {
 			t.Errorf("heard %d: %s … %s", len(first), first[0], first[len(first)-1])
 		}
 	})
@@ -135,16 +137,19 @@ func TestQuery(t *testing.T) {
 		got := receive(t, c)
 		var lines []string
 		for _, e := range got.entries {
-			lines = append(lines, fmt.Sprintf("%s@%s %s %s %s %s %s", e.Stream, e.Provider, e.Time.Format(time.TimeOnly), e.Text, e.Level, e.Metadata, e.Prompt))
+			lines = append(lines, fmt.Sprintf("%s@%s %s %s %s %s %s", e.Stream, e.Provider,
+				e.Time.Format(time.TimeOnly), e.Text, e.Level, e.Metadata, e.Prompt))
 		}
-		want := []string{"ci@sample 14:01:00 b inject  go", `git@guardian 14:00:30 behind=2 surface {"a":1} `, "ci@sample 14:00:00 a keep  "}
+		want := []string{"ci@sample 14:01:00 b inject  go", `git@guardian 14:00:30 behind=2 surface {"a":1} `,
+			"ci@sample 14:00:00 a keep  "}
 		if got.err != nil || !slices.Equal(lines, want) {
 			t.Errorf("got %q, %v, want %q", lines, got.err, want)
 		}
 
 		peer.expect(`{"type":"stream.query","queryId":"query-2"}`)
 		peer.send(`{"type":"error","code":"UNAUTHORIZED","message":"not yours","replyTo":"stream.query"}`)
-		if got := receive(t, waits); codeOf(got.err) != providers.CodeUnauthorized || !strings.HasPrefix(got.err.Error(), "querying: ") {
+		if got := receive(t, waits); codeOf(got.err) != providers.CodeUnauthorized ||
+			!strings.HasPrefix(got.err.Error(), "querying: ") {
 			t.Errorf("got %v, want UNAUTHORIZED", got.err)
 		}
 		c = query(t.Context(), providers.Query{})
@@ -153,7 +158,8 @@ func TestQuery(t *testing.T) {
 		if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), `"yesterday" is no time`) {
 			t.Errorf("got %v", got.err)
 		}
-		if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(got.err) != providers.CodeInvalidJSON {
+		if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(
+			got.err) != providers.CodeInvalidJSON {
 			t.Errorf("got %v, want INVALID_JSON", got.err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

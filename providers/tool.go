@@ -83,7 +83,8 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 		schema.Type, schema.Types = "object", nil
 	}
 	if schema.Type != "object" {
-		return Tool{}, fmt.Errorf("tool %q: its arguments must be a struct or a map with string keys, not %v", name, reflect.TypeFor[In]())
+		return Tool{}, fmt.Errorf("tool %q: its arguments must be a struct or a map with string keys, not %v", name,
+			reflect.TypeFor[In]())
 	}
 	if t.Parameters, err = json.Marshal(schema); err != nil {
 		return Tool{}, fmt.Errorf("tool %q: writing the schema of %v: %w", name, reflect.TypeFor[In](), err)
@@ -104,7 +105,8 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 // It is for tools that are written down in the program and panics where they
 // are wrong. It does not wait for the gateway: should that refuse the tool,
 // [Options.OnError] hears of it. [Provider.AddTool] returns errors.
-func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx context.Context, in In) (Out, error), with ...func(*Tool)) {
+func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx context.Context, in In) (Out, error),
+	with ...func(*Tool)) {
 	t, err := NewTool(name, description, fn)
 	if err == nil {
 		for _, change := range with {
@@ -233,7 +235,8 @@ func (t *Tool) check() error {
 		return wrong("it needs a handler")
 	}
 	if t.Timeout != 0 && (t.Timeout < protocol.MinToolTimeout || t.Timeout > protocol.MaxToolTimeout) {
-		return wrong("its timeout is %v, but must be from %v to %v", t.Timeout, protocol.MinToolTimeout, protocol.MaxToolTimeout)
+		return wrong("its timeout is %v, but must be from %v to %v", t.Timeout, protocol.MinToolTimeout,
+			protocol.MaxToolTimeout)
 	}
 	if t.Parameters == nil {
 		return nil

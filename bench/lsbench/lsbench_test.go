@@ -137,7 +137,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 	byRaw := func() { check(r.turn("call:answers")) }
 	byClient := func() {
-		t, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(b.Context(), "call:answers", nil)
+		t, err := c.NewConversation(langserver.ConversationOptions{Model: "scripted"}).Turn(b.Context(), "call:answers",
+			nil)
 		check(t.Text, err)
 	}
 	for range 5 { // the first turns are slower, for both

@@ -56,7 +56,8 @@ func startRaw(path, workspace string, env []string) (*raw, error) {
 		return nil, err
 	}
 	r.send(object{"method": "initialized", "params": object{}})
-	r.send(object{"method": "workspace/didChangeConfiguration", "params": object{"settings": object{"telemetry": object{"telemetryLevel": "off"}}}})
+	r.send(object{"method": "workspace/didChangeConfiguration",
+		"params": object{"settings": object{"telemetry": object{"telemetryLevel": "off"}}}})
 	if _, err := r.call("checkStatus", object{}, nil); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,8 @@ func (r *raw) read() (m message, err error) {
 }
 
 // call waits for an answer and serves what comes before it.
-func (r *raw) call(method string, params any, notified func(method string, params json.RawMessage)) (json.RawMessage, error) {
+func (r *raw) call(method string, params any, notified func(method string, params json.RawMessage)) (json.RawMessage,
+	error) {
 	r.id++
 	r.send(object{"id": r.id, "method": method, "params": params})
 	for {
@@ -117,7 +119,8 @@ func (r *raw) call(method string, params any, notified func(method string, param
 		case err != nil:
 			return nil, err
 		case m.Method != "" && m.ID != nil:
-			r.send(object{"id": m.ID, "result": []any{object{"content": []any{object{"value": "answered"}}, "status": "success"}, nil}})
+			r.send(object{"id": m.ID, "result": []any{object{"content": []any{object{"value": "answered"}},
+				"status": "success"}, nil}})
 		case m.Method != "":
 			if notified != nil {
 				notified(m.Method, m.Params)
@@ -132,7 +135,8 @@ func (r *raw) call(method string, params any, notified func(method string, param
 
 func (r *raw) register(name string) error {
 	_, err := r.call("conversation/registerTools", object{"tools": []any{object{
-		"name": name, "description": "A tool.", "inputSchema": object{"type": "object", "properties": object{}, "required": []string{}},
+		"name": name, "description": "A tool.", "inputSchema": object{"type": "object", "properties": object{},
+			"required": []string{}},
 	}}}, nil)
 	return err
 }
@@ -140,8 +144,9 @@ func (r *raw) register(name string) error {
 // turn runs a turn in a new conversation and returns what the model said.
 func (r *raw) turn(prompt string) (text string, err error) {
 	_, err = r.call("conversation/create", object{
-		"workDoneToken": "t" + strconv.Itoa(r.id), "turns": []any{object{"request": prompt}}, "capabilities": object{"skills": []string{}},
-		"source": "panel", "chatMode": "Agent", "modelInfo": object{"id": "scripted"}, "computeSuggestions": false,
+		"workDoneToken": "t" + strconv.Itoa(r.id), "turns": []any{object{"request": prompt}},
+		"capabilities": object{"skills": []string{}},
+		"source":       "panel", "chatMode": "Agent", "modelInfo": object{"id": "scripted"}, "computeSuggestions": false,
 		"workspaceFolder": r.folder["uri"], "workspaceFolders": []any{r.folder},
 	}, func(method string, params json.RawMessage) {
 		if method != "$/progress" {

@@ -58,7 +58,8 @@ func modelsCommand() *ucli.Command {
 			lines := []line{}
 			t := &cli.Table{Columns: []string{"ID", "NAME", "VENDOR", "CONTEXT", "DEFAULT"}}
 			for _, m := range models {
-				lines = append(lines, line{m.ID, m.Name, m.Vendor, m.ID == standard, m.Preview, m.Limits.Context, m.Limits.Output})
+				lines = append(lines, line{m.ID, m.Name, m.Vendor, m.ID == standard, m.Preview, m.Limits.Context,
+					m.Limits.Output})
 				mark := ""
 				if m.ID == standard {
 					mark = "yes"
@@ -91,7 +92,8 @@ Examples:
 		Action: action(0, 0, func(k *call) error {
 			return k.server(func(k *call, server *langserver.Client) error {
 				user, err := server.Login(k.ctx, func(d langserver.Device) {
-					k.tell(map[string]any{"type": "device", "code": d.Code, "url": d.URL, "expiresMs": d.Expires.Milliseconds()},
+					k.tell(map[string]any{"type": "device", "code": d.Code, "url": d.URL,
+						"expiresMs": d.Expires.Milliseconds()},
 						"Type the code %s on %s (it is good for %v)", d.Code, d.URL, d.Expires)
 				})
 				if err != nil {

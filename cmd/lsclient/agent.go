@@ -15,9 +15,11 @@ import (
 // turnFlags are those of commands that run turns.
 func turnFlags() []ucli.Flag {
 	return append([]ucli.Flag{
-		&ucli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "`ID` of the model (default: the server's, see lsclient models)"},
+		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
+			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
 		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
-		&ucli.StringFlag{Name: "gateway", Usage: "`auto|on|off|URL`: be a session of a gateway where one runs, or fail, or not", DefaultText: "auto"},
+		&ucli.StringFlag{Name: "gateway",
+			Usage: "`auto|on|off|URL`: be a session of a gateway where one runs, or fail, or not", DefaultText: "auto"},
 		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` there", DefaultText: "the workspace's name"},
 	}, policyFlags()...)
 }
@@ -135,7 +137,8 @@ func (s *shower) event(e langserver.Event) {
 	case langserver.Reasoning:
 		line = eventLine{Type: "reasoning", Round: e.Round, Delta: e.Delta}
 	case langserver.ToolCall:
-		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result, Error: e.Error}
+		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result,
+			Error: e.Error}
 		if e.State == langserver.Running {
 			line.Input = e.Input
 		} else if s.v.joined != nil {

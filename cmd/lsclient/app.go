@@ -35,9 +35,11 @@ Examples:
   lsclient tools call grep_search --args '{"query":"main"}'
   lsclient provide`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig + ", else the user's own and the workspace's)"},
+			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
+				", else the user's own and the workspace's)"},
 			&ucli.StringSliceFlag{Name: "tools", Usage: "take drop-in tools from `DIR`, too"},
-			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none"},
+			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
+				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
 		},

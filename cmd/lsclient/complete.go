@@ -101,8 +101,10 @@ func cutLast(s string) (rest string, n int, ok bool) {
 
 // languages are the protocol's names of languages whose files end otherwise.
 var languages = map[string]string{
-	".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp", ".cs": "csharp", ".js": "javascript", ".mjs": "javascript", ".jsx": "javascriptreact",
-	".kt": "kotlin", ".md": "markdown", ".py": "python", ".rb": "ruby", ".rs": "rust", ".sh": "shellscript", ".ts": "typescript", ".tsx": "typescriptreact",
+	".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp", ".cs": "csharp", ".js": "javascript",
+	".mjs": "javascript", ".jsx": "javascriptreact",
+	".kt": "kotlin", ".md": "markdown", ".py": "python", ".rb": "ruby", ".rs": "rust", ".sh": "shellscript",
+	".ts": "typescript", ".tsx": "typescriptreact",
 	".yml": "yaml", ".txt": "plaintext",
 }
 

@@ -67,7 +67,8 @@ func (k *call) startServer(ctx context.Context, o langserver.Options) (*langserv
 	switch {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Message: "the language server takes longer to start than --timeout allows", Err: err}
+		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
+			Message: "the language server takes longer to start than --timeout allows", Err: err}
 	case ctx.Err() != nil:
 		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
 	}
@@ -184,7 +185,8 @@ func (v *conversation) tellTools(ctx context.Context) error {
 	v.mu.Unlock()
 	var list []langserver.Tool
 	for _, t := range own {
-		if slices.Contains(serverHas, t.Name) || v.joined == nil && t.Source == "" && slices.Contains(serverRuns, t.Name) {
+		if slices.Contains(serverHas, t.Name) || v.joined == nil && t.Source == "" &&
+			slices.Contains(serverRuns, t.Name) {
 			continue
 		}
 		list = append(list, v.tool(t))
@@ -227,7 +229,8 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 		case n <= named:
 			lines = append(lines, fmt.Sprintf("tools %s: %s", strings.Join(names, ", "), f.Reason))
 		default:
-			lines = append(lines, fmt.Sprintf("%d tools, %s and others: %s", n, strings.Join(names[:named], ", "), f.Reason))
+			lines = append(lines, fmt.Sprintf("%d tools, %s and others: %s", n, strings.Join(names[:named], ", "),
+				f.Reason))
 		}
 	}
 	return lines
@@ -308,9 +311,11 @@ func worded(err error) error {
 		}
 		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
 	case errors.As(err, &unknown):
-		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() + "; lsclient models lists them", Err: err}
+		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() +
+			"; lsclient models lists them", Err: err}
 	case errors.Is(err, langserver.ErrCancelled) && errors.Is(err, context.DeadlineExceeded):
-		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Message: "the turn took longer than --timeout allows", Err: err}
+		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
+			Message: "the turn took longer than --timeout allows", Err: err}
 	case errors.Is(err, langserver.ErrCancelled):
 		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
 	}

@@ -42,7 +42,8 @@ func (k *call) checks() []cli.Check {
 		{Name: "config", Run: func(context.Context) cli.Result {
 			switch {
 			case k.files.Untrusted != "":
-				return cli.Warn(configs.TrustCommand(k.workspace), "%s is left out: %s", k.files.Untrusted, k.whyUntrusted())
+				return cli.Warn(configs.TrustCommand(k.workspace), "%s is left out: %s", k.files.Untrusted,
+					k.whyUntrusted())
 			case k.files.Project != "":
 				return cli.OK("%s", k.files.Project)
 			case k.files.User != "":
@@ -55,7 +56,8 @@ func (k *call) checks() []cli.Check {
 			if len(faults) > 0 {
 				return cli.Warn("lsclient tools check names every fault", "%v", faults[0])
 			}
-			dirs := slices.DeleteFunc(slices.Clone(k.conf().Tools), func(dir string) bool { _, err := os.Stat(dir); return err != nil })
+			dirs := slices.DeleteFunc(slices.Clone(k.conf().Tools),
+				func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 			return cli.OK("%d tools, %d directories", len(all), len(dirs))
 		}},
 		{Name: "language server", Run: func(context.Context) cli.Result {

@@ -30,7 +30,8 @@ func (k *call) readConfig() (c configs.LSClient, files configs.LSFiles, err erro
 // live reports whether a key is applied while lsclient runs: the others count when
 // the language server starts.
 func live(key string) bool {
-	return slices.Contains([]string{"model", "tools", "library_docs", "tool_timeout"}, key) || strings.HasPrefix(key, "allow.")
+	return slices.Contains([]string{"model", "tools", "library_docs", "tool_timeout"}, key) ||
+		strings.HasPrefix(key, "allow.")
 }
 
 // follow reads the config files again when they change, until ctx ends, and calls
@@ -50,7 +51,8 @@ func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClien
 			}
 			var notes configs.Faults
 			if files.Why != nil {
-				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " + files.Why.Error()})
+				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " +
+					files.Why.Error()})
 			}
 			for _, key := range configs.Changed(started, c) {
 				if !live(key) {

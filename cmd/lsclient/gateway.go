@@ -35,8 +35,9 @@ const leaveTime = 11 * time.Second
 // aliases are the tools behind the words that providers' rules use.
 var aliases = map[string][]string{
 	"shell": {"run_in_terminal", "run_tests"},
-	"edit":  {"insert_edit_into_file", "create_file", "create_directory", "replace_string_in_file", "multi_replace_string", "apply_patch"},
-	"read":  {"read_file", "list_dir", "file_search", "grep_search", "find_test_files", "get_doc_info"},
+	"edit": {"insert_edit_into_file", "create_file", "create_directory", "replace_string_in_file",
+		"multi_replace_string", "apply_patch"},
+	"read": {"read_file", "list_dir", "file_search", "grep_search", "find_test_files", "get_doc_info"},
 }
 
 // joined is a conversation as a session of a gateway.
@@ -79,7 +80,8 @@ func (v *conversation) join(ctx context.Context) error {
 			if j.leaving.Load() {
 				return // that the gateway lets go is what was asked for
 			}
-			k.tell(map[string]any{"type": "log", "level": level, "message": message}, "[%s] %s", level, cli.Clean(message))
+			k.tell(map[string]any{"type": "log", "level": level, "message": message}, "[%s] %s", level,
+				cli.Clean(message))
 		},
 		State: func(up bool, why error) {
 			switch {
@@ -238,7 +240,8 @@ func (j *joined) interrupt(reason string) {
 
 // around runs a turn as the gateway's session: it is busy, can be interrupted,
 // and its prompt gets what providers add.
-func (j *joined) around(ctx context.Context, prompt, source string, turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn, error) {
+func (j *joined) around(ctx context.Context, prompt, source string,
+	turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	j.mu.Lock()

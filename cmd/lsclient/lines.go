@@ -72,7 +72,8 @@ type editor struct {
 const chatPrompt = "> "
 
 func newEditor(in *os.File, k *call, stop chan<- os.Signal) *editor {
-	e := &editor{fd: int(in.Fd()), history: openHistory(filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"))} //nolint:gosec // a descriptor
+	e := &editor{fd: int(in.Fd()),
+		history: openHistory(filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"))} //nolint:gosec // a descriptor
 	e.terminal = term.NewTerminal(struct {
 		io.Reader
 		io.Writer

@@ -50,14 +50,20 @@ func TestConfirm(t *testing.T) {
 		ok bool
 	}{
 		"a tool of ours decides itself": {langserver.Confirmation{Ours: true, Kind: langserver.Terminal}, true},
-		"a server that is listed":       {langserver.Confirmation{Kind: langserver.MCPTool, Server: "files", Tool: "read"}, true},
-		"a tool that is listed":         {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "get"}, true},
-		"another tool of its server":    {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "post"}, false},
-		"a path that is listed":         {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/a"}, true},
-		"a path that climbs out of it":  {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/../a"}, false},
-		"another path":                  {langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"}, false},
-		"a command of the server's":     {langserver.Confirmation{Kind: langserver.Terminal, Command: []string{"ls"}}, false},
-		"a kind that is not known":      {langserver.Confirmation{Kind: "new", Tool: "x"}, false},
+		"a server that is listed": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "files",
+			Tool: "read"}, true},
+		"a tool that is listed": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web", Tool: "get"},
+			true},
+		"another tool of its server": {langserver.Confirmation{Kind: langserver.MCPTool, Server: "web",
+			Tool: "post"}, false},
+		"a path that is listed": {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/a"}, true},
+		"a path that climbs out of it": {langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/../a"},
+			false},
+		"another path": {langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"},
+			false},
+		"a command of the server's": {langserver.Confirmation{Kind: langserver.Terminal, Command: []string{"ls"}},
+			false},
+		"a kind that is not known": {langserver.Confirmation{Kind: "new", Tool: "x"}, false},
 	}
 	for name, tt := range tests {
 		if err := v.confirm(t.Context(), tt.q); (err == nil) != tt.ok {
@@ -65,19 +71,23 @@ func TestConfirm(t *testing.T) {
 		}
 	}
 	v.policy.yes = true
-	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/etc/passwd"}); err != nil {
+	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile,
+		Path: "/etc/passwd"}); err != nil {
 		t.Errorf("--yes: %v", err)
 	}
 	err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
-	if err == nil || !strings.Contains(err.Error(), "is protected") || !strings.Contains(err.Error(), "a person must allow such a write") {
+	if err == nil || !strings.Contains(err.Error(), "is protected") ||
+		!strings.Contains(err.Error(), "a person must allow such a write") {
 		t.Errorf("a protected place with --yes: %v", err)
 	}
-	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile, Path: "/tmp/ok/.git/config"}); err != nil {
+	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile,
+		Path: "/tmp/ok/.git/config"}); err != nil {
 		t.Errorf("to read there: %v", err)
 	}
 	var asked strings.Builder
 	v.policy.yes, v.policy.in, v.policy.out = false, bufio.NewReader(strings.NewReader("y\nn\n")), &asked
-	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil || !strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
+	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil ||
+		!strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
 		t.Errorf("asked %q, and a person says yes: %v", asked.String(), err)
 	}
 	if err := v.policy.protected(t.Context(), "/x/.git/hooks", "why"); err == nil {
@@ -106,7 +116,8 @@ func TestProtectedEachTime(t *testing.T) {
 func TestAskShowsAll(t *testing.T) {
 	ask := func(answers, tool, args string) (shown string, err error) {
 		var out strings.Builder
-		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} }, in: bufio.NewReader(strings.NewReader(answers)), out: &out}
+		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} },
+			in: bufio.NewReader(strings.NewReader(answers)), out: &out}
 		kind, source := tools.Terminal, ""
 		if tool != "run_in_terminal" {
 			source = tool + ".py"
@@ -123,21 +134,25 @@ func TestAskShowsAll(t *testing.T) {
 	}
 	long := "git status " + strings.Repeat("x", 5000) + "; rm -rf MIDDLE;" + strings.Repeat("y", 5000) + "; rm -rf END"
 	shown, err := ask("n\n", "run_in_terminal", command(long))
-	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") || strings.Contains(shown, "MIDDLE") ||
-		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) || !strings.Contains(shown, "[w]hole") {
+	if err == nil || !strings.Contains(shown, "git status x") || !strings.Contains(shown, "rm -rf END") ||
+		strings.Contains(shown, "MIDDLE") ||
+		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) ||
+		!strings.Contains(shown, "[w]hole") {
 		t.Errorf("a long command, %v:\n%s", err, shown)
 	}
 	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
 		t.Errorf("wanted whole, %v:\n%s", err, shown)
 	}
-	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", maxAsked))); err == nil || shown != "" || !strings.Contains(err.Error(), "65541 bytes long") {
+	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", maxAsked))); err == nil || shown != "" ||
+		!strings.Contains(err.Error(), "65541 bytes long") {
 		t.Errorf("more than anybody reads: %v, %.100q", err, shown)
 	}
 	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
 	if !strings.Contains(shown, `run: ls '\x1b]'; rm x; '\x07' \u202eb`+"\n  Allow it?") {
 		t.Errorf("what a terminal obeys: %q", shown)
 	}
-	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown, `use the tool deploy with {"stage":"production"}`) {
+	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown,
+		`use the tool deploy with {"stage":"production"}`) {
 		t.Errorf("a drop-in's arguments: %q", shown)
 	}
 }
@@ -152,7 +167,9 @@ func TestAllowed(t *testing.T) {
 
 // Tools that are left out for one reason are told in one line.
 func TestLeftOut(t *testing.T) {
-	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"}, {Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"}, {Tool: "y", Reason: "worse"}, {Tool: "z", Reason: "worse"}})
+	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"},
+		{Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"},
+		{Tool: "y", Reason: "worse"}, {Tool: "z", Reason: "worse"}})
 	want := []string{"4 tools, a, b, c and others: too many", `tool "x": bad`, "tools y, z: worse"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

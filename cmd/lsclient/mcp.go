@@ -38,7 +38,10 @@ func (k *call) startedMCP(ctx context.Context, server *langserver.Client) ([]lan
 // failed.
 func (k *call) settledMCP(states []langserver.MCPState) bool {
 	for name := range k.conf().MCP {
-		if !slices.ContainsFunc(states, func(s langserver.MCPState) bool { return s.Name == name && (running(s) || s.Error != "") }) {
+		if !slices.ContainsFunc(states, func(s langserver.MCPState) bool {
+			return s.Name == name &&
+				(running(s) || s.Error != "")
+		}) {
 			return false
 		}
 	}

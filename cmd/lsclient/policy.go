@@ -25,7 +25,8 @@ import (
 // policyFlags say what happens to calls that lsclient.toml does not allow.
 func policyFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "allow every command, file and server that a tool asks for, but no write to protected places (.git, .tapgw)"},
+		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
+			Usage: "allow every command, file and server that a tool asks for, but no write to protected places (.git, .tapgw)"},
 		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before what lsclient.toml does not allow"},
 	}
 }
@@ -139,7 +140,8 @@ func (p *policy) server(ctx context.Context, server, tool string, args json.RawM
 		return nil
 	}
 	return p.ask(ctx, "use the MCP tool "+name+" with "+string(args), "mcp "+name,
-		&provide.Refusal{What: fmt.Sprintf("the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
+		&provide.Refusal{What: fmt.Sprintf(
+			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
 
 // away says whether the person that is asked is busy with something else.
@@ -177,7 +179,9 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	}
 	text := visible.Text(what)
 	if len(text) > maxAsked {
-		return &provide.Refusal{What: fmt.Sprintf("the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller", len(text), maxAsked)}
+		return &provide.Refusal{What: fmt.Sprintf(
+			"the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller",
+			len(text), maxAsked)}
 	}
 	for shown := visible.Ends(text, askedBytes, askedLines); ; shown = text {
 		rest := ""
@@ -188,7 +192,8 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 			rest += ", [w]hole text"
 		}
 		// Indented, so that no line of it looks like a question of ours.
-		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es%s, [N]o: ", strings.ReplaceAll(shown, "\n", "\n  "), rest)
+		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es%s, [N]o: ",
+			strings.ReplaceAll(shown, "\n", "\n  "), rest)
 		answer := make(chan string, 1)
 		go func() { // outlives the call when nobody answers: the next question takes what it reads
 			line, _ := p.in.ReadString('\n')

@@ -29,10 +29,14 @@ Examples:
   lsclient provide
   lsclient provide --session 3f2a --tools ./my-tools`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "session", Usage: "serve this session only, by its `ID`, its beginning, or its label"},
+			&ucli.StringFlag{Name: "session",
+				Usage: "serve this session only, by its `ID`, its beginning, or its label"},
 			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
-			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL + ", else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $" + client.EnvToken + ", else from the gateway's file)"},
+			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
+				", else as found)"},
+			&ucli.StringFlag{Name: "token",
+				Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $" +
+					client.EnvToken + ", else from the gateway's file)"},
 		},
 		Action: action(0, 0, provideTools),
 	}
@@ -68,12 +72,14 @@ func provideTools(k *call) error {
 			URL: find.URL, Token: token, TokenFile: file, Session: session,
 			Logger: slog.New(slog.NewTextHandler(k.App.ErrWriter, &slog.HandlerOptions{Level: level})),
 			OnBound: func(_ context.Context, b providers.Binding) {
-				k.tell(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD}, "serving session %s in %s", b.Session, b.CWD)
+				k.tell(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD}, "serving session %s in %s",
+					b.Session, b.CWD)
 			},
 		},
 	})
 	configure := func() {
-		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout, Sources: k.sources(), Secrets: []string{configs.StateDir()}})
+		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
+			Sources: k.sources(), Secrets: []string{configs.StateDir()}})
 	}
 	configure()
 	ctx, cancel := context.WithCancel(k.ctx)

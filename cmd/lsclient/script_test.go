@@ -42,9 +42,11 @@ func TestScripts(t *testing.T) {
 }
 
 // runScripts runs the scripts of a directory against the real tapgw and tapctl.
-func runScripts(t *testing.T, dir string, env map[string]string, more map[string]func(*testscript.TestScript, bool, []string)) {
+func runScripts(t *testing.T, dir string, env map[string]string, more map[string]func(*testscript.TestScript, bool,
+	[]string)) {
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw", "tapgw/cmd/tapctl", "tapgw/providers/templates/guard")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "tapgw/cmd/tapgw", "tapgw/cmd/tapctl",
+		"tapgw/providers/templates/guard")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building what scripts run: %v\n%s", err, out)
 	}
@@ -66,7 +68,8 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 			e.Setenv("COPILOT_HOME", filepath.Join(e.WorkDir, "home", "copilot"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "home", "config"))
 			e.Setenv("USERFILES", filepath.Join(e.WorkDir, "home", "config", "tapgw"))
-			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "LSCLIENT_CONFIG", "TAPGW_CONFIG", "NO_COLOR", "CLICOLOR_FORCE", "COPILOT_LANGUAGE_SERVER"} {
+			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "LSCLIENT_CONFIG",
+				"TAPGW_CONFIG", "NO_COLOR", "CLICOLOR_FORCE", "COPILOT_LANGUAGE_SERVER"} {
 				e.Setenv(name, "")
 			}
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
@@ -117,7 +120,8 @@ func cmdGateway(ts *testscript.TestScript, neg bool, args []string) {
 // environment is the script's.
 func environment(ts *testscript.TestScript) []string {
 	env := os.Environ()
-	for _, name := range []string{"PATH", "HOME", "COPILOT_HOME", "XDG_CONFIG_HOME", "TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "TAPGW_CONFIG"} {
+	for _, name := range []string{"PATH", "HOME", "COPILOT_HOME", "XDG_CONFIG_HOME", "TAP_GATEWAY_URL",
+		"TAP_ADMIN_TOKEN", "TAP_PROVIDER_TOKEN", "TAPGW_CONFIG"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env

@@ -24,7 +24,8 @@ import (
 // TestServerScripts runs the program with the real language server, whose cloud
 // is a stand-in with a scripted model.
 func TestServerScripts(t *testing.T) {
-	server, err := filepath.Abs(filepath.Join("..", "..", ".runtime", "node_modules", "@github", "copilot-language-server-"+runtime.GOOS+"-"+arch(), "copilot-language-server"))
+	server, err := filepath.Abs(filepath.Join("..", "..", ".runtime", "node_modules", "@github",
+		"copilot-language-server-"+runtime.GOOS+"-"+arch(), "copilot-language-server"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +33,13 @@ func TestServerScripts(t *testing.T) {
 		t.Fatalf("%v; make runtime fetches it", err)
 	}
 	models := &models{by: map[*testscript.TestScript]*cloud.Cloud{}}
-	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server}, map[string]func(*testscript.TestScript, bool, []string){
-		"model":        models.start,
-		"sees":         models.sees,
-		"offers":       models.offers,
-		"awaitrequest": models.await,
-	})
+	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server},
+		map[string]func(*testscript.TestScript, bool, []string){
+			"model":        models.start,
+			"sees":         models.sees,
+			"offers":       models.offers,
+			"awaitrequest": models.await,
+		})
 }
 
 func arch() string {
@@ -101,7 +103,8 @@ func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
 		if t.Until+t.Gone == "" && next < len(turns)-1 {
 			next++
 		}
-		p := scriptmodel.Reply{Text: t.Text, Status: t.Status, Gate: appears(ts, r, t.Await), Pause: appears(ts, r, t.Pause)}
+		p := scriptmodel.Reply{Text: t.Text, Status: t.Status, Gate: appears(ts, r, t.Await),
+			Pause: appears(ts, r, t.Pause)}
 		if t.Tool != "" {
 			p.ToolCalls = []scriptmodel.ToolCall{{Name: t.Tool, Args: string(t.Args)}}
 		}

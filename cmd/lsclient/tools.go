@@ -41,7 +41,8 @@ Examples:
   lsclient tools call list_dir --args '{"path":"."}'
   echo '{"command":"go version","explanation":""}' | lsclient tools call run_in_terminal --yes --args -`,
 				Flags: append([]ucli.Flag{
-					&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin", Value: "{}"},
+					&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object; - reads them from stdin",
+						Value: "{}"},
 				}, policyFlags()...),
 				BashComplete: completeTool,
 				Action:       action(1, 0, callTool),
@@ -95,7 +96,8 @@ func listTools(k *call) error {
 		if source == "" {
 			source = "built in"
 		}
-		lines = append(lines, toolLine{t.Name, t.Description, t.Parameters, t.Kind.String(), t.Source, timeout.Milliseconds()})
+		lines = append(lines, toolLine{t.Name, t.Description, t.Parameters, t.Kind.String(), t.Source,
+			timeout.Milliseconds()})
 		table.Row(t.Name, t.Kind, source, cli.Shorten(t.Description, 60))
 	}
 	if k.out.JSON {

@@ -65,7 +65,8 @@ func (k *call) missing() (faults []tools.Fault) {
 		beside := filepath.Base(dir) == "tools" && slices.Contains(k.files.ConfigDirs(k.workspace), filepath.Dir(dir))
 		if info, err := os.Stat(dir); !beside && (err != nil || !info.IsDir()) {
 			place := k.files.Where("tools", "")
-			faults = append(faults, tools.Fault{File: place.File, Line: place.Line, Reason: "tools: there is no directory " + dir})
+			faults = append(faults, tools.Fault{File: place.File, Line: place.Line,
+				Reason: "tools: there is no directory " + dir})
 		}
 	}
 	return faults
@@ -82,7 +83,8 @@ func (k *call) watchTools(ctx context.Context, configured func(), changed func([
 	beside.Go(func() {
 		k.follow(ctx, func(old, now configs.LSClient) {
 			configured()
-			if slices.Equal(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout && old.LibraryDocs == now.LibraryDocs {
+			if slices.Equal(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout &&
+				old.LibraryDocs == now.LibraryDocs {
 				return
 			}
 			select {
@@ -147,7 +149,8 @@ func (k *call) tellFaults(faults []tools.Fault) {
 func (k *call) env(p *policy) *tools.Env {
 	return &tools.Env{
 		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
-		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(), Secrets: []string{configs.StateDir()},
+		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(),
+		Secrets: []string{configs.StateDir()},
 	}
 }
 

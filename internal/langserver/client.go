@@ -116,7 +116,8 @@ func (c *Client) launch(found Found) error {
 	out, in := io.Pipe()
 	process, err := proc.Start(proc.Command{
 		Path: path, Args: args, Dir: c.o.Workspace,
-		Env:    proc.Environ(c.o.Env, "GH_*", "GITHUB_*", "COPILOT_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"),
+		Env: proc.Environ(c.o.Env, "GH_*", "GITHUB_*", "COPILOT_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
+			"WAYLAND_DISPLAY"),
 		Stdout: in, Grace: killGrace,
 		OnLine: func(_ proc.Stream, line string) { c.log.Debug("the language server wrote to stderr", "line", line) },
 	})
@@ -300,7 +301,8 @@ func (c *Client) notified(method string, params json.RawMessage) {
 		if json.Unmarshal(params, &line) == nil {
 			c.log.Info("an MCP server logged", "server", line.Server, "message", line.Message)
 		}
-	case "$/copilot/rateLimitWarning", "copilot/quotaWarning", "$/copilot/compressionStarted", "$/copilot/compressionCompleted":
+	case "$/copilot/rateLimitWarning", "copilot/quotaWarning", "$/copilot/compressionStarted",
+		"$/copilot/compressionCompleted":
 		c.log.Info("the language server notes", "what", method, "detail", string(params))
 	default:
 		c.log.Debug("the language server notes", "what", method)

@@ -53,8 +53,10 @@ func TestStartWithAnImpostor(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := Start(ctx, Options{Command: self, Workspace: t.TempDir(), Env: map[string]string{impostorVar: how, "GORACE": "atexit_sleep_ms=0"}})
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), self) || strings.Contains(err.Error(), "\n") {
+			_, err := Start(ctx, Options{Command: self, Workspace: t.TempDir(), Env: map[string]string{impostorVar: how,
+				"GORACE": "atexit_sleep_ms=0"}})
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), self) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want %q", err, want)
 			}
 		})
@@ -75,7 +77,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"user:password":        {Workspace: dir, Proxy: Proxy{Auth: "Basic"}},
 		"https URL":            {Workspace: dir, Enterprise: "http://ghe.example"},
 		`"m" needs either`:     {Workspace: dir, MCP: map[string]MCPServer{"m": {}}},
-		`"n" needs either`:     {Workspace: dir, MCP: map[string]MCPServer{"n": {Command: []string{"x"}, URL: "https://x"}}},
+		`"n" needs either`: {Workspace: dir,
+			MCP: map[string]MCPServer{"n": {Command: []string{"x"}, URL: "https://x"}}},
 	} {
 		if err := o.check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -93,8 +96,9 @@ func TestSettings(t *testing.T) {
 		},
 	}
 	want := object{
-		"telemetry":         object{"telemetryLevel": "off"},
-		"http":              object{"proxy": "http://proxy:8080", "proxyAuthorization": "user:pass", "proxyStrictSSL": true},
+		"telemetry": object{"telemetryLevel": "off"},
+		"http": object{"proxy": "http://proxy:8080", "proxyAuthorization": "user:pass",
+			"proxyStrictSSL": true},
 		"github-enterprise": object{"uri": "https://ghe.example"},
 		"github": object{"copilot": object{
 			"agent": object{"maxToolCallingLoop": 7},
@@ -171,7 +175,8 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			}
 		}
 	}
-	got, _ := c.answer(t.Context(), "workspace/configuration", json.RawMessage(`{"items":[{"section":"a"},{"section":"b"}]}`))
+	got, _ := c.answer(t.Context(), "workspace/configuration",
+		json.RawMessage(`{"items":[{"section":"a"},{"section":"b"}]}`))
 	if data, _ := json.Marshal(got); string(data) != `[null,null]` {
 		t.Errorf("configuration: %s", data)
 	}
@@ -219,8 +224,10 @@ func TestCallOfMisbehavingTool(t *testing.T) {
 			runtime.Goexit()
 			return tools.Result{}, nil
 		}, false, Outcome{[]string{"t broke down (its goroutine ended)" + blame}, StatusError}, 0},
-		"heeds the timeout":      {heeds, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 2 * time.Second},
-		"ignores the timeout":    {hangs, false, Outcome{[]string{"t did not finish within 2s"}, StatusError}, 5 * time.Second},
+		"heeds the timeout": {heeds, false, Outcome{[]string{"t did not finish within 2s"}, StatusError},
+			2 * time.Second},
+		"ignores the timeout": {hangs, false, Outcome{[]string{"t did not finish within 2s"}, StatusError},
+			5 * time.Second},
 		"heeds a cancellation":   {heeds, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, time.Second},
 		"ignores a cancellation": {hangs, true, Outcome{[]string{"t was cancelled"}, StatusCancelled}, 4 * time.Second},
 	} {
@@ -297,7 +304,8 @@ func TestEvents(t *testing.T) {
 	}
 	want := []Event{
 		Text{1, "one "}, Window{5, 9},
-		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Running, Input: json.RawMessage(`{"a":1}`), Message: "Running t"},
+		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Running, Input: json.RawMessage(`{"a":1}`),
+			Message: "Running t"},
 		ToolCall{Round: 1, ID: "c", Name: "t", Type: "client", State: Completed, Result: "x\n\ny"},
 		Reasoning{2, "hm"}, Text{2, "two"}, Notice{"warning", "slow"}, Usage{3, 2, 1}, Text{0, "three"},
 	}

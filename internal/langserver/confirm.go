@@ -98,7 +98,8 @@ func readConfirmation(params json.RawMessage) (Confirmation, error) {
 	_ = json.Unmarshal(p.Input, &in)
 	q := Confirmation{
 		Kind: Kind(in.ToolType), Tool: p.Name, Title: p.Title, Message: p.Message, Input: p.Input,
-		Path: cmp.Or(p.ToolMetadata.SensitiveFileData.FilePath, in.FilePath, in.Path), Command: p.ToolMetadata.TerminalCommandData.SubCommands,
+		Path:           cmp.Or(p.ToolMetadata.SensitiveFileData.FilePath, in.FilePath, in.Path),
+		Command:        p.ToolMetadata.TerminalCommandData.SubCommands,
 		ConversationID: p.ConversationID, CallID: p.ToolCallID,
 	}
 	for _, prefix := range []string{clientProvider, "copilot."} {

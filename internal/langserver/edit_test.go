@@ -111,7 +111,8 @@ func (e *editing) play(mapped string, steps ...step) []string {
 }
 
 func replace(path, old, now string) step {
-	return step{tool: "replace_string_in_file", args: map[string]string{"filePath": path, "oldString": old, "newString": now, "explanation": "a test"}}
+	return step{tool: "replace_string_in_file", args: map[string]string{"filePath": path, "oldString": old,
+		"newString": now, "explanation": "a test"}}
 }
 
 func TestEdits(t *testing.T) {
@@ -121,7 +122,8 @@ func TestEdits(t *testing.T) {
 	answers := e.play("one\nTWO\nthree\nfour\n",
 		step{tool: "create_file", args: map[string]string{"filePath": fresh, "content": "hello\nworld\n"}},
 		replace(text, "two", "TWO"),
-		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "three\nfour\n", "explanation": "a test"}},
+		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "three\nfour\n",
+			"explanation": "a test"}},
 		step{tool: "apply_patch", args: map[string]string{"explanation": "a test",
 			"input": "*** Begin Patch\n*** Update File: " + text + "\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
 	)
@@ -138,23 +140,25 @@ func TestEdits(t *testing.T) {
 // A file that changes behind the server's back between two edits loses nothing:
 // not when somebody writes it, and not when a tool had opened it before.
 func TestEditsKeepWhatOthersWrote(t *testing.T) {
-	parameters := json.RawMessage(`{"type":"object","properties":{"filePath":{"type":"string","description":"a file"}},"required":["filePath"]}`)
+	parameters := json.RawMessage(
+		`{"type":"object","properties":{"filePath":{"type":"string","description":"a file"}},"required":["filePath"]}`)
 
 	opens := func(name string, then func(env *tools.Env, path string) error) *tools.Tool {
-		return &tools.Tool{Name: name, Description: "Opens a file.", Parameters: parameters, Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
-			var in struct{ FilePath string }
-			if err := json.Unmarshal(args, &in); err != nil {
-				return tools.Result{}, err
-			}
-			text, err := os.ReadFile(in.FilePath)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			env.Open("file://"+in.FilePath, "plaintext", string(text)) // a space is not escaped here
-			env.Open(in.FilePath, "", string(text))
+		return &tools.Tool{Name: name, Description: "Opens a file.", Parameters: parameters,
+			Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
+				var in struct{ FilePath string }
+				if err := json.Unmarshal(args, &in); err != nil {
+					return tools.Result{}, err
+				}
+				text, err := os.ReadFile(in.FilePath)
+				if err != nil {
+					return tools.Result{}, err
+				}
+				env.Open("file://"+in.FilePath, "plaintext", string(text)) // a space is not escaped here
+				env.Open(in.FilePath, "", string(text))
 
-			return tools.Result{Parts: []string{"opened"}}, errors.Join(err, then(env, in.FilePath))
-		}}
+				return tools.Result{Parts: []string{"opened"}}, errors.Join(err, then(env, in.FilePath))
+			}}
 	}
 	addLine := func(path, line string) (string, error) {
 		text, err := os.ReadFile(path)
@@ -224,7 +228,8 @@ func TestSinkThatIsADropIn(t *testing.T) {
 			in.Content = "// licence\n" + in.Content
 			err := os.WriteFile(in.FilePath, []byte(in.Content), 0o644)
 			env.Sync(in.FilePath, in.Content)
-			return tools.Result{Data: json.RawMessage(`{"result":"success"}`), Written: []tools.Written{{Path: in.FilePath, Content: in.Content, Created: true}}}, err
+			return tools.Result{Data: json.RawMessage(`{"result":"success"}`),
+				Written: []tools.Written{{Path: in.FilePath, Content: in.Content, Created: true}}}, err
 		},
 	})
 	path := filepath.Join(e.dir, "new.go")
@@ -257,7 +262,8 @@ func TestOutsideIsAsked(t *testing.T) {
 		}
 	})
 	steps := []step{
-		{tool: "read_file", args: map[string]string{"filePath": outside, "toolType": "safe_tool"}}, // the model's word for the kind counts nothing
+		{tool: "read_file", args: map[string]string{"filePath": outside, "toolType": "safe_tool"}},
+		// the model's word for the kind counts nothing
 		{tool: "create_file", args: map[string]string{"filePath": outside, "content": "x"}},
 		replace(outside, "secret", "public"),
 	}
@@ -270,7 +276,8 @@ func TestOutsideIsAsked(t *testing.T) {
 	for _, q := range asked {
 		kinds = append(kinds, fmt.Sprint(q.Tool, " ", q.Kind, " ", q.Path == outside, " ", q.Ours))
 	}
-	if want := []string{"read_file file_read true false", "create_file file_write true true", "replace_string_in_file file_write true false"}; !slices.Equal(kinds, want) {
+	if want := []string{"read_file file_read true false", "create_file file_write true true",
+		"replace_string_in_file file_write true false"}; !slices.Equal(kinds, want) {
 		t.Errorf("asked about %q, want %q", kinds, want)
 	}
 	// Allowed, it reads; what it writes still goes through our sinks, which
@@ -308,7 +315,8 @@ func TestTerminalIsAsked(t *testing.T) {
 	if result, _ := r.good(t, prompt); result.Text != "ran" || ran != 1 {
 		t.Errorf("allowed: %q", result.Text)
 	}
-	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) || asked.ConversationID == "" || asked.CallID == "" || asked.Message == "" {
+	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) ||
+		asked.ConversationID == "" || asked.CallID == "" || asked.Message == "" {
 		t.Errorf("asked %+v", asked)
 	}
 	for name, confirm := range map[string]func(context.Context, Confirmation) error{
@@ -317,7 +325,8 @@ func TestTerminalIsAsked(t *testing.T) {
 	} {
 		r.set(func() { r.confirm = confirm })
 		result, e := r.good(t, prompt)
-		if !strings.Contains(result.Text, "chose to skip") || ran != 1 || e.call(t, "run_in_terminal").State != Cancelled {
+		if !strings.Contains(result.Text, "chose to skip") || ran != 1 ||
+			e.call(t, "run_in_terminal").State != Cancelled {
 			t.Errorf("%s: %q, %v", name, result.Text, e.calls())
 		}
 	}

@@ -231,7 +231,8 @@ func (p *progress) outcome(ctx context.Context) error {
 	case p.last.CancellationReason != "":
 		return ErrCancelled
 	case e != nil:
-		return &TurnError{Message: e.Message, Code: e.Code, Reason: e.Reason, Filtered: e.ResponseIsFiltered, Incomplete: e.ResponseIsIncomplete}
+		return &TurnError{Message: e.Message, Code: e.Code, Reason: e.Reason, Filtered: e.ResponseIsFiltered,
+			Incomplete: e.ResponseIsIncomplete}
 	case !p.ended:
 		return &TurnError{Message: "the language server ended the turn without saying how", Incomplete: true}
 	}

@@ -28,12 +28,15 @@ func TestFailingModel(t *testing.T) {
 		code  int
 		text  string
 	}{
-		"broken":       {scriptmodel.Reply{Status: http.StatusInternalServerError, Text: "the model broke"}, 500, "500"},
+		"broken": {scriptmodel.Reply{Status: http.StatusInternalServerError, Text: "the model broke"}, 500,
+			"500"},
 		"unauthorized": {scriptmodel.Reply{Status: http.StatusUnauthorized, Text: "no"}, 401, ""},
 		"quota":        {scriptmodel.Reply{Status: http.StatusPaymentRequired, Text: "no quota"}, 402, ""},
-		"too many":     {scriptmodel.Reply{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"120"}}}, 429, ""},
-		"cut off":      {scriptmodel.Reply{Text: "half a\nline more", Cut: true}, 0, ""},
-		"bad call":     {scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "read_file", Args: `{"filePath":`}}}, 0, ""},
+		"too many": {scriptmodel.Reply{Status: http.StatusTooManyRequests,
+			Header: http.Header{"Retry-After": {"120"}}}, 429, ""},
+		"cut off": {scriptmodel.Reply{Text: "half a\nline more", Cut: true}, 0, ""},
+		"bad call": {scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "read_file",
+			Args: `{"filePath":`}}}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply { return tt.reply })
@@ -43,7 +46,8 @@ func TestFailingModel(t *testing.T) {
 			if !ok {
 				t.Fatalf("ended with %v", err)
 			}
-			if failed.Message == "" || strings.Contains(err.Error(), "\n") || failed.Code != tt.code || !strings.Contains(failed.Message, tt.text) {
+			if failed.Message == "" || strings.Contains(err.Error(), "\n") || failed.Code != tt.code ||
+				!strings.Contains(failed.Message, tt.text) {
 				t.Errorf("%+v", failed)
 			}
 			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply { return scriptmodel.Reply{Text: "well again"} })
@@ -185,7 +189,8 @@ func TestToolThatPanics(t *testing.T) {
 	if !strings.Contains(result.Text, first) || !strings.HasSuffix(result.Text, last) {
 		t.Errorf("the model saw %q, want %q and at the end %q", result.Text, first, last)
 	}
-	if want := []string{"breaks running", "breaks error", "whole running", "whole completed"}; !slices.Equal(e.calls(), want) {
+	if want := []string{"breaks running", "breaks error", "whole running", "whole completed"}; !slices.Equal(e.calls(),
+		want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
 	}
 }
@@ -201,7 +206,8 @@ func TestLargeOutput(t *testing.T) {
 	// More than that is cut, and says so.
 	r.offer(t, says("big", strings.Repeat("é", 3<<20)))
 	_, e = r.good(t, "call:big")
-	if got := e.call(t, "big"); got.State != Completed || len(got.Result) > maxOutput+100 || !strings.HasSuffix(got.Result, "[2097152 more bytes were left out]") {
+	if got := e.call(t, "big"); got.State != Completed || len(got.Result) > maxOutput+100 ||
+		!strings.HasSuffix(got.Result, "[2097152 more bytes were left out]") {
 		t.Errorf("%s with %d bytes: %q", got.State, len(got.Result), got.Result[max(0, len(got.Result)-50):])
 	}
 }
@@ -248,7 +254,9 @@ func TestServerKilled(t *testing.T) {
 	}
 	check := func(err error) {
 		t.Helper()
-		if dead, ok := errors.AsType[*DeadError](err); !ok || !strings.Contains(dead.How, "killed") || !strings.Contains(err.Error(), "the language server ended (signal: killed") || strings.Contains(err.Error(), "\n") {
+		if dead, ok := errors.AsType[*DeadError](err); !ok || !strings.Contains(dead.How, "killed") ||
+			!strings.Contains(err.Error(), "the language server ended (signal: killed") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("ended with %v", err)
 		}
 	}

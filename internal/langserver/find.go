@@ -179,13 +179,15 @@ func (f finder) editors() []editor {
 		plugins = append(plugins, below([]string{dir}, "lazy", "plugged", "site/pack/*/start", "pack/*/start")...)
 	}
 	return []editor{
-		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+f.exe(), "github-copilot-intellij/copilot-agent/dist/language-server.js")},
+		{"JetBrains", below(jetbrains, "github-copilot-intellij/copilot-agent/native/"+f.platform()+"/"+f.exe(),
+			"github-copilot-intellij/copilot-agent/dist/language-server.js")},
 		{"VS Code", code(".vscode")},
 		{"VS Code Insiders", code(".vscode-insiders")},
 		{"Cursor", code(".cursor")},
 		{"Neovim", slices.Concat(
 			below(nvim, "mason/bin/"+f.exe()),
-			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+f.exe(), "copilot.lua/copilot/js/language-server.js", "copilot.vim/copilot-language-server/dist/language-server.js", "copilot.vim/dist/language-server.js"),
+			below(plugins, "copilot.lua/copilot/"+f.platform()+"/"+f.exe(), "copilot.lua/copilot/js/language-server.js",
+				"copilot.vim/copilot-language-server/dist/language-server.js", "copilot.vim/dist/language-server.js"),
 		)},
 		{"Xcode", xcode},
 	}

@@ -56,7 +56,8 @@ func TestFindOrder(t *testing.T) {
 		{SourceProject, installed, func() { _ = os.Remove(installed) }},
 		{SourcePath, onPath, func() { onPath = "" }},
 		{"JetBrains", jetbrains, func() {
-			_ = os.RemoveAll(filepath.Join(dir, "home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/native"))
+			_ = os.RemoveAll(filepath.Join(dir,
+				"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/native"))
 		}},
 		{"JetBrains", strings.ReplaceAll(jetbrains, "2025.10", "2025.9"), func() {
 			_ = os.RemoveAll(filepath.Join(dir, "home/.local/share/JetBrains/GoLand2025.9"))
@@ -86,14 +87,16 @@ func TestFindNamed(t *testing.T) {
 	}
 	f := finder{
 		getenv: func(string) string { return "" }, executable: func() (string, error) { return "", os.ErrNotExist },
-		lookPath: func(string) (string, error) { return put(t, dir, "found/"+program), nil }, home: dir, system: "linux",
+		lookPath: func(string) (string, error) { return put(t, dir, "found/"+program), nil }, home: dir,
+		system: "linux",
 	}
 	for name, want := range map[string]string{
 		filepath.Join(dir, "none"): "no such file",
 		dir:                        "is a directory",
 		plain:                      "chmod +x",
 	} {
-		if _, err := f.find(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+		if _, err := f.find(name); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
@@ -108,7 +111,8 @@ func TestFindOnOtherSystems(t *testing.T) {
 	none := func(string) (string, error) { return "", os.ErrNotExist }
 	exe := func() (string, error) { return "", os.ErrNotExist }
 	mac := put(t, dir, "Library/Application Support/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/darwin-arm64/copilot-language-server")
-	f := finder{getenv: func(string) string { return "" }, executable: exe, lookPath: none, home: dir, system: "darwin", arch: "arm64"}
+	f := finder{getenv: func(string) string { return "" }, executable: exe, lookPath: none, home: dir, system: "darwin",
+		arch: "arm64"}
 	if found, err := f.find(""); err != nil || found.Path != mac {
 		t.Errorf("macOS: %+v %v", found, err)
 	}

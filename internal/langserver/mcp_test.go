@@ -22,7 +22,8 @@ func withMCP(t testing.TB) func(*Options, *cloud.Cloud) {
 		t.Fatal(err)
 	}
 	return func(o *Options, _ *cloud.Cloud) {
-		o.MCP = map[string]MCPServer{"tiny": {Command: []string{self, "-test.run=none"}, Env: map[string]string{mcpVar: "1", "GORACE": "atexit_sleep_ms=0"}}}
+		o.MCP = map[string]MCPServer{"tiny": {Command: []string{self, "-test.run=none"},
+			Env: map[string]string{mcpVar: "1", "GORACE": "atexit_sleep_ms=0"}}}
 	}
 }
 
@@ -65,7 +66,8 @@ func (r *rig) waitMCP(t testing.TB) {
 	t.Helper()
 	r.wait(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
-		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" && slices.Equal(servers[0].Tools, []string{"shout"})
+		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" &&
+			slices.Equal(servers[0].Tools, []string{"shout"})
 		return fmt.Sprintf("MCP servers: %+v %v", servers, err), ok
 	})
 }

@@ -47,7 +47,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	models := make([]Model, len(list))
 	for i, m := range list {
 		models[i] = m.Model
-		models[i].Limits.Context, models[i].Limits.Output = m.Capabilities.Limits.MaxContextWindowTokens, m.Capabilities.Limits.MaxOutputTokens
+		models[i].Limits.Context, models[i].Limits.Output = m.Capabilities.Limits.MaxContextWindowTokens,
+			m.Capabilities.Limits.MaxOutputTokens
 	}
 	c.mu.Lock()
 	c.models = models

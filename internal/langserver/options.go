@@ -72,7 +72,8 @@ func (o *Options) check() error {
 	}
 	if o.Enterprise != "" {
 		if u, err := url.Parse(o.Enterprise); err != nil || u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("enterprise server %q is not an https URL: the language server takes no other", o.Enterprise)
+			return fmt.Errorf("enterprise server %q is not an https URL: the language server takes no other",
+				o.Enterprise)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.MCP)) {

@@ -11,16 +11,20 @@ import (
 
 func TestStrictSchema(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want string }{
-		"nothing":          {``, `{"type":"object","properties":{},"required":[]}`},
-		"empty":            {`{}`, `{"type":"object","properties":{},"required":[]}`},
-		"as it should be":  {`{"type":"object","properties":{"a":{"type":"string","description":"d","default":"x"}},"required":["a"],"additionalProperties":false}`, `{"type":"object","properties":{"a":{"type":"string","description":"d","default":"x"}},"required":["a"],"additionalProperties":false}`},
-		"no description":   {`{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"object","properties":{"a":{"type":"string","description":"a"}},"required":[]}`},
-		"a title":          {`{"type":"object","properties":{"a":{"type":"string","title":"An A"}}}`, `{"type":"object","properties":{"a":{"type":"string","title":"An A","description":"An A"}},"required":[]}`},
-		"two types":        {`{"type":"object","properties":{"a":{"type":["null","integer"]}}}`, `{"type":"object","properties":{"a":{"type":"integer","description":"a"}},"required":[]}`},
-		"values":           {`{"type":"object","properties":{"a":{"enum":[null,1,2]},"b":{"const":"x"},"c":{"enum":[1.5]},"d":{"const":true}}}`, `{"type":"object","properties":{"a":{"type":"integer","enum":[null,1,2],"description":"a"},"b":{"type":"string","const":"x","description":"b"},"c":{"type":"number","enum":[1.5],"description":"c"},"d":{"type":"boolean","const":true,"description":"d"}},"required":[]}`},
-		"choices":          {`{"type":"object","properties":{"a":{"anyOf":[{"type":"null"},{"enum":["x"]}]},"b":{"oneOf":[{"properties":{}}]}}}`, `{"type":"object","properties":{"a":{"type":"string","anyOf":[{"type":"null"},{"enum":["x"]}],"description":"a"},"b":{"type":"object","oneOf":[{"properties":{}}],"description":"b"}},"required":[]}`},
-		"by its keywords":  {`{"type":"object","properties":{"a":{"items":{}},"b":{"$ref":"#/$defs/b"}},"$defs":{"b":{}}}`, `{"type":"object","properties":{"a":{"type":"array","items":{},"description":"a"},"b":{"type":"object","$ref":"#/$defs/b","description":"b"}},"$defs":{"b":{}},"required":[]}`},
-		"anything":         {`{"properties":{"a":true,"b":{}},"required":null}`, `{"type":"object","properties":{"a":{"type":"string","description":"a"},"b":{"type":"string","description":"b"}},"required":[]}`},
+		"nothing":         {``, `{"type":"object","properties":{},"required":[]}`},
+		"empty":           {`{}`, `{"type":"object","properties":{},"required":[]}`},
+		"as it should be": {`{"type":"object","properties":{"a":{"type":"string","description":"d","default":"x"}},"required":["a"],"additionalProperties":false}`, `{"type":"object","properties":{"a":{"type":"string","description":"d","default":"x"}},"required":["a"],"additionalProperties":false}`},
+		"no description": {`{"type":"object","properties":{"a":{"type":"string"}}}`,
+			`{"type":"object","properties":{"a":{"type":"string","description":"a"}},"required":[]}`},
+		"a title": {`{"type":"object","properties":{"a":{"type":"string","title":"An A"}}}`,
+			`{"type":"object","properties":{"a":{"type":"string","title":"An A","description":"An A"}},"required":[]}`},
+		"two types": {`{"type":"object","properties":{"a":{"type":["null","integer"]}}}`,
+			`{"type":"object","properties":{"a":{"type":"integer","description":"a"}},"required":[]}`},
+		"values":          {`{"type":"object","properties":{"a":{"enum":[null,1,2]},"b":{"const":"x"},"c":{"enum":[1.5]},"d":{"const":true}}}`, `{"type":"object","properties":{"a":{"type":"integer","enum":[null,1,2],"description":"a"},"b":{"type":"string","const":"x","description":"b"},"c":{"type":"number","enum":[1.5],"description":"c"},"d":{"type":"boolean","const":true,"description":"d"}},"required":[]}`},
+		"choices":         {`{"type":"object","properties":{"a":{"anyOf":[{"type":"null"},{"enum":["x"]}]},"b":{"oneOf":[{"properties":{}}]}}}`, `{"type":"object","properties":{"a":{"type":"string","anyOf":[{"type":"null"},{"enum":["x"]}],"description":"a"},"b":{"type":"object","oneOf":[{"properties":{}}],"description":"b"}},"required":[]}`},
+		"by its keywords": {`{"type":"object","properties":{"a":{"items":{}},"b":{"$ref":"#/$defs/b"}},"$defs":{"b":{}}}`, `{"type":"object","properties":{"a":{"type":"array","items":{},"description":"a"},"b":{"type":"object","$ref":"#/$defs/b","description":"b"}},"$defs":{"b":{}},"required":[]}`},
+		"anything": {`{"properties":{"a":true,"b":{}},"required":null}`,
+			`{"type":"object","properties":{"a":{"type":"string","description":"a"},"b":{"type":"string","description":"b"}},"required":[]}`},
 		"no schema at all": {`"text"`, `"text"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +32,8 @@ func TestStrictSchema(t *testing.T) {
 			if same(t, got) != same(t, []byte(tt.want)) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
-			tool := Tool{Name: "t", Description: "d", Parameters: got, Call: func(context.Context, Invocation) Outcome { return Outcome{} }}
+			tool := Tool{Name: "t", Description: "d", Parameters: got,
+				Call: func(context.Context, Invocation) Outcome { return Outcome{} }}
 			if reason := check(tool); (reason == "") != (name != "no schema at all") {
 				t.Errorf("fit for the server: %q", reason)
 			}
@@ -70,7 +75,9 @@ func FuzzStrictSchema(f *testing.F) {
 			return // no schema: as it is
 		}
 		// The server reads names as they are, and so does this.
-		if err := jsonv2.Unmarshal(got, &s, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" || s.Properties == nil || s.Required == nil {
+		if err := jsonv2.Unmarshal(got, &s, jsontext.AllowDuplicateNames(true),
+			jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" || s.Properties == nil ||
+			s.Required == nil {
 			t.Fatalf("%s of %s: %v", got, in, err)
 		}
 		for name, p := range s.Properties {

@@ -37,7 +37,8 @@ func TestSignIn(t *testing.T) {
 
 	// Denied, given up, and done.
 	r.cloud.Deny()
-	if _, err := r.Login(within(t), func(Device) {}); err == nil || !strings.HasPrefix(err.Error(), "signing in: ") || !strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "\n") {
+	if _, err := r.Login(within(t), func(Device) {}); err == nil || !strings.HasPrefix(err.Error(), "signing in: ") ||
+		!strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("denied: %v", err)
 	}
 	r.cloud.Pend()

@@ -236,7 +236,8 @@ func (r *registry) fit(ctx context.Context, list []Tool) (fitting []Tool, faults
 			count++
 			fitting = append(fitting, t)
 		default:
-			faults = append(faults, Fault{t.Name, fmt.Sprintf("the language server takes %d tools in all, its own and those of MCP servers (%d) among them", maxTools, others)})
+			faults = append(faults, Fault{t.Name,
+				fmt.Sprintf("the language server takes %d tools in all, its own and those of MCP servers (%d) among them", maxTools, others)})
 		}
 	}
 	return fitting, faults, nil

@@ -32,7 +32,8 @@ func TestEveryOutcomeIsTaken(t *testing.T) {
 		"empty among them": {Succeeded("a", "", "b"), Completed, "a\n\nb"},
 		"no status":        {Outcome{Parts: []string{"a"}}, Completed, "a"},
 		"unknown status":   {Outcome{Parts: []string{"a"}, Status: "done"}, Completed, "a"},
-		"JSON":             {Succeeded(`{"content":"text","status":"success"}`), Completed, `{"content":"text","status":"success"}`},
+		"JSON": {Succeeded(`{"content":"text","status":"success"}`), Completed,
+			`{"content":"text","status":"success"}`},
 		"a JSON list":      {Succeeded(`[{"type":"text","value":"x"}]`), Completed, `[{"type":"text","value":"x"}]`},
 		"markup":           {Succeeded("<b> & \u2028 é \x00 \x1b[31m"), Completed, "<b> & \u2028 é \x00 \x1b[31m"},
 		"not UTF-8":        {Succeeded("a\xff\xfeb"), Completed, "a\ufffd\ufffdb"},
@@ -122,7 +123,8 @@ func TestBadToolsAreNamed(t *testing.T) {
 	bad.Parameters = []byte(`{"type":"object","properties":{"a":{"type":"string"}},"required":[]}`)
 	mute := says("mute", "x")
 	mute.Description = ""
-	faults, err := r.SetTools(within(t), []Tool{says("good", "1"), bad, mute, says("bad name!", "x"), says("also_good", "2"), says("good", "3"), {Name: "empty", Description: "d"}})
+	faults, err := r.SetTools(within(t), []Tool{says("good", "1"), bad, mute, says("bad name!", "x"),
+		says("also_good", "2"), says("good", "3"), {Name: "empty", Description: "d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +157,8 @@ func TestServersOwnRefusal(t *testing.T) {
 	r.tools.change.Lock()
 	faults, err := r.tools.register(within(t), list)
 	r.tools.change.Unlock()
-	if err != nil || len(faults) != 1 || faults[0].Tool != "first" || !strings.Contains(faults[0].Reason, "refuses it") {
+	if err != nil || len(faults) != 1 || faults[0].Tool != "first" ||
+		!strings.Contains(faults[0].Reason, "refuses it") {
 		t.Errorf("%v %v", faults, err)
 	}
 	n := r.count()
@@ -245,7 +248,8 @@ func TestServersOwnToolIsReplaced(t *testing.T) {
 		}
 	})
 	r.offer(t, says("read_file", "from us"))
-	if result, e := r.good(t, `call:read_file {"filePath":"/etc/hostname"}`); result.Text != "from us" || e.call(t, "read_file").Type != "client" {
+	if result, e := r.good(t, `call:read_file {"filePath":"/etc/hostname"}`); result.Text != "from us" ||
+		e.call(t, "read_file").Type != "client" {
 		t.Errorf("said %q", result.Text)
 	}
 	r.offer(t)
@@ -278,7 +282,8 @@ func TestTooManyTools(t *testing.T) {
 		list = append(list, says(fmt.Sprintf("tool_%d", i), fmt.Sprint(i)))
 	}
 	faults, err := r.SetTools(within(t), list)
-	if err != nil || len(faults) < 2 || faults[len(faults)-1].Tool != "tool_129" || !strings.Contains(faults[0].Reason, "128 tools in all") {
+	if err != nil || len(faults) < 2 || faults[len(faults)-1].Tool != "tool_129" ||
+		!strings.Contains(faults[0].Reason, "128 tools in all") {
 		t.Fatalf("%v %v", faults, err)
 	}
 	if result, _ := r.good(t, "call:tool_0"); result.Text != "0" {
@@ -327,7 +332,8 @@ func TestGate(t *testing.T) {
 		ran = 0
 		result, e := r.good(t, `call:gated {"text":"x"}`)
 		if state := e.call(t, "gated").State; result.Text != tt.model || ran != tt.runs || state != tt.state {
-			t.Errorf("deny %q, context %q: the model saw %q, %s, ran %d times", tt.deny, tt.added, result.Text, state, ran)
+			t.Errorf("deny %q, context %q: the model saw %q, %s, ran %d times", tt.deny, tt.added, result.Text, state,
+				ran)
 		}
 	}
 }

@@ -40,7 +40,8 @@ func TestTrust(t *testing.T) {
 				}
 			}
 			var agents []struct{ Name string }
-			if err := r.call(within(t), "copilot/customAgent/list", object{"workspaceFolders": []any{r.o.folder()}}, &agents); err != nil {
+			if err := r.call(within(t), "copilot/customAgent/list", object{"workspaceFolders": []any{r.o.folder()}},
+				&agents); err != nil {
 				t.Fatal(err)
 			}
 			found := false

@@ -80,7 +80,8 @@ func TestTurnWithTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	const input = `{"text":"<hi> & é","n":12345678901234567000,"a":[1.5]}` // through JavaScript's numbers
-	if string(got.Input) != input || got.ConversationID != "the-conversation" || got.Tool != "echo_tool" || got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
+	if string(got.Input) != input || got.ConversationID != "the-conversation" || got.Tool != "echo_tool" ||
+		got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
 		t.Errorf("%+v", got)
 	}
 	if want := "one " + input + "\ntwo"; result.Text != want {
@@ -89,7 +90,8 @@ func TestTurnWithTool(t *testing.T) {
 	if want := []string{"echo_tool running", "echo_tool completed"}; !slices.Equal(e.calls(), want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
 	}
-	if call := e.call(t, "echo_tool"); call.ID != got.CallID || call.Type != "client" || !strings.HasSuffix(call.Result, "two") {
+	if call := e.call(t, "echo_tool"); call.ID != got.CallID || call.Type != "client" ||
+		!strings.HasSuffix(call.Result, "two") {
 		t.Errorf("%+v", call)
 	}
 	// The model remembers.
@@ -125,7 +127,8 @@ func TestTurnThatAsks(t *testing.T) {
 func TestModels(t *testing.T) {
 	r := shared(t)
 	models, err := r.Models(within(t))
-	if err != nil || len(models) < 2 || models[0].ID != "scripted" || models[0].Limits.Context != 128000 || models[0].Name != "Test scripted" {
+	if err != nil || len(models) < 2 || models[0].ID != "scripted" || models[0].Limits.Context != 128000 ||
+		models[0].Name != "Test scripted" {
 		t.Fatalf("%+v %v", models, err)
 	}
 	if id, ok := DefaultModel(models); !ok || id != "gpt-4.1" {
@@ -141,7 +144,8 @@ func TestModels(t *testing.T) {
 	v := r.NewConversation(ConversationOptions{Model: "gpt-99"})
 	_, err = v.Turn(within(t), "hello", nil)
 	unknown, ok := errors.AsType[*UnknownModelError](err)
-	if !ok || unknown.ID != "gpt-99" || !slices.Contains(unknown.Known, "scripted") || !strings.Contains(err.Error(), `no model "gpt-99": there are scripted, gpt-4.1`) {
+	if !ok || unknown.ID != "gpt-99" || !slices.Contains(unknown.Known, "scripted") ||
+		!strings.Contains(err.Error(), `no model "gpt-99": there are scripted, gpt-4.1`) {
 		t.Errorf("%v", err)
 	}
 	// The conversation goes on with another.

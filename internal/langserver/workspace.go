@@ -95,7 +95,8 @@ type callDocuments struct {
 }
 
 // with adds the server to those that are told of opened and written files.
-func (d *callDocuments) with(open func(uri, language, text string), sync func(path, content string)) (func(uri, language, text string), func(path, content string)) {
+func (d *callDocuments) with(open func(uri, language, text string), sync func(path, content string)) (
+	func(uri, language, text string), func(path, content string)) {
 	return func(uri, language, text string) {
 			d.open(uri, language, text)
 			if open != nil {

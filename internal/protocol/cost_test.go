@@ -31,22 +31,32 @@ func TestCheckIsBounded(t *testing.T) {
 		schema, args string
 		refused      bool
 	}{
-		"doubling at each level":     {doubling, nested(40), true},
-		"doubling, a few levels":     {doubling, nested(8), false},
-		"deep":                       {chain(50), nested(9000), true},
-		"as deep as people nest":     {chain(3), nested(50), false},
-		"many errors of much":        {tries, `{"x":[` + strings.Repeat("1,", 500_000) + `1]}`, true},
-		"many steps of each":         {`{"properties":{"x":{"items":{"allOf":[` + strings.Repeat(`true,`, 99) + `true]}}}}`, `{"x":[` + strings.Repeat("1,", 100_000) + `1]}`, true},
-		"long lists again and again": {`{"properties":{"x":{"items":{"enum":["` + strings.Repeat(`a","`, 20_000) + `b"]}}}}`, `{"x":[` + strings.Repeat(`"b",`, 200) + `"b"]}`, true},
-		"a long list once":           {`{"properties":{"x":{"enum":["` + strings.Repeat(`a","`, 20_000) + `b"]}}}`, `{"x":"b"}`, false},
-		"a constant, the same":       {`{"properties":{"x":{"items":{"const":"` + strings.Repeat("a", 100_000) + `"}}}}`, `{"x":[` + strings.Repeat(`1,`, 1000) + `1]}`, true},
-		"a heavy pattern on much":    {`{"properties":{"x":{"pattern":"(a?){300}a{300}b"}}}`, `{"x":"` + strings.Repeat("a", 1<<20) + `"}`, true},
-		"a plain pattern on much":    {`{"properties":{"x":{"pattern":"^[a-z ]+$"}}}`, `{"x":"` + strings.Repeat("a", 1<<20) + `"}`, false},
-		"a heavy pattern for names":  {`{"patternProperties":{"(a?){300}a{300}b":{}}}`, `{"` + strings.Repeat("a", 1<<20) + `":1}`, true},
-		"a hundred thousand":         {`{"properties":{"x":{"items":{"type":"number","minimum":0}}}}`, `{"x":[` + strings.Repeat("1,", 100_000) + `1]}`, false},
-		"a tuple of many":            {`{"properties":{"x":{"prefixItems":[` + strings.Repeat(`true,`, 2000) + `true]}}}`, `{"x":[` + strings.Repeat("1,", 2000) + `1]}`, false},
-		"two mebibytes of text":      {`{"properties":{"x":{"anyOf":[{"type":"number"},{"type":"string"}]}}}`, `{"x":"` + strings.Repeat("x", MaxMessage-10) + `"}`, false},
-		"what no schema is about":    {`{"properties":{"y":{"$ref":"#"}}}`, nested(9000), false},
+		"doubling at each level": {doubling, nested(40), true},
+		"doubling, a few levels": {doubling, nested(8), false},
+		"deep":                   {chain(50), nested(9000), true},
+		"as deep as people nest": {chain(3), nested(50), false},
+		"many errors of much":    {tries, `{"x":[` + strings.Repeat("1,", 500_000) + `1]}`, true},
+		"many steps of each": {`{"properties":{"x":{"items":{"allOf":[` + strings.Repeat(`true,`, 99) +
+			`true]}}}}`, `{"x":[` + strings.Repeat("1,", 100_000) + `1]}`, true},
+		"long lists again and again": {`{"properties":{"x":{"items":{"enum":["` + strings.Repeat(`a","`, 20_000) +
+			`b"]}}}}`, `{"x":[` + strings.Repeat(`"b",`, 200) + `"b"]}`, true},
+		"a long list once": {`{"properties":{"x":{"enum":["` + strings.Repeat(`a","`, 20_000) + `b"]}}}`,
+			`{"x":"b"}`, false},
+		"a constant, the same": {`{"properties":{"x":{"items":{"const":"` + strings.Repeat("a", 100_000) +
+			`"}}}}`, `{"x":[` + strings.Repeat(`1,`, 1000) + `1]}`, true},
+		"a heavy pattern on much": {`{"properties":{"x":{"pattern":"(a?){300}a{300}b"}}}`, `{"x":"` +
+			strings.Repeat("a", 1<<20) + `"}`, true},
+		"a plain pattern on much": {`{"properties":{"x":{"pattern":"^[a-z ]+$"}}}`, `{"x":"` +
+			strings.Repeat("a", 1<<20) + `"}`, false},
+		"a heavy pattern for names": {`{"patternProperties":{"(a?){300}a{300}b":{}}}`, `{"` +
+			strings.Repeat("a", 1<<20) + `":1}`, true},
+		"a hundred thousand": {`{"properties":{"x":{"items":{"type":"number","minimum":0}}}}`, `{"x":[` +
+			strings.Repeat("1,", 100_000) + `1]}`, false},
+		"a tuple of many": {`{"properties":{"x":{"prefixItems":[` + strings.Repeat(`true,`, 2000) +
+			`true]}}}`, `{"x":[` + strings.Repeat("1,", 2000) + `1]}`, false},
+		"two mebibytes of text": {`{"properties":{"x":{"anyOf":[{"type":"number"},{"type":"string"}]}}}`,
+			`{"x":"` + strings.Repeat("x", MaxMessage-10) + `"}`, false},
+		"what no schema is about": {`{"properties":{"y":{"$ref":"#"}}}`, nested(9000), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := CompileSchema(Raw(tc.schema))
@@ -75,7 +85,8 @@ func TestPatternsAreBounded(t *testing.T) {
 	if _, err := CompileSchema(schema(50)); err != nil {
 		t.Error(err)
 	}
-	if _, err := CompileSchema(schema(500)); err == nil || !strings.Contains(err.Error(), "/pattern: the patterns of this schema are too large together") {
+	if _, err := CompileSchema(schema(500)); err == nil ||
+		!strings.Contains(err.Error(), "/pattern: the patterns of this schema are too large together") {
 		t.Errorf("got %v", err)
 	}
 }

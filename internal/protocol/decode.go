@@ -276,8 +276,10 @@ func (f *Frame) otherVersion() *Error {
 	}
 	for _, m := range f.fields {
 		var version int
-		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version, WholeNumbers) == nil && m.value.Kind() == '0' && version != Version {
-			return f.fault(CodeUnsupportedVersion, fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d", version, Version))
+		if m.name == "protocolVersion" && json.Unmarshal(m.value, &version, WholeNumbers) == nil &&
+			m.value.Kind() == '0' && version != Version {
+			return f.fault(CodeUnsupportedVersion,
+				fmt.Sprintf("hello.protocolVersion: %d is not supported, this gateway speaks %d", version, Version))
 		}
 	}
 	return nil
@@ -285,7 +287,8 @@ func (f *Frame) otherVersion() *Error {
 
 // UnknownType is the answer to a message of a type that its sender may not send.
 func UnknownType(h Head) *Error {
-	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)), ReplyTo: h.Type.echo(), RequestID: h.RequestID}
+	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)),
+		ReplyTo: h.Type.echo(), RequestID: h.RequestID}
 }
 
 // echo is the type as an answer repeats it: whole, unless it is no name at all.

@@ -8,7 +8,8 @@ import (
 )
 
 // encodeOptions keep raw strings as they came, lone surrogates included.
-var encodeOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+var encodeOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
+	jsontext.PreserveRawStrings(true))
 
 // Append writes a message as it goes over the wire, its type first. Raw parts
 // stay byte for byte in a tool.call, the hot one.

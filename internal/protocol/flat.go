@@ -136,7 +136,8 @@ const plainDigits = 15
 // can't tell, unless the number is short.
 func (p *flatProperty) acceptsNumber(v Raw) bool {
 	whole := !slices.ContainsFunc(v, func(c byte) bool { return c != '-' && (c < '0' || c > '9') })
-	if p.integer && !whole || len(v) > maxDigits || slices.ContainsFunc(v, func(c byte) bool { return c == 'e' || c == 'E' }) {
+	if p.integer && !whole || len(v) > maxDigits ||
+		slices.ContainsFunc(v, func(c byte) bool { return c == 'e' || c == 'E' }) {
 		return false
 	}
 	if p.min == nil && p.max == nil {
@@ -147,7 +148,8 @@ func (p *flatProperty) acceptsNumber(v Raw) bool {
 		return false
 	}
 	exactly := len(v) <= plainDigits
-	return (p.min == nil || n > *p.min || n == *p.min && exactly) && (p.max == nil || n < *p.max || n == *p.max && exactly)
+	return (p.min == nil || n > *p.min || n == *p.min && exactly) && (p.max == nil || n < *p.max || n == *p.max &&
+		exactly)
 }
 
 // shortFloat is a number of few digits, else nil.

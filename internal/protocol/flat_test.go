@@ -79,9 +79,12 @@ func agree(t *testing.T, s *Schema, args []byte) {
 
 func FuzzFlatAcceptsNoMore(f *testing.F) {
 	for _, args := range []string{
-		`{"path":"a","line":3}`, `{"path":null}`, `{"path":"a","line":0}`, `{"path":"a","line":1.0}`, `{"path":"a","line":1e1}`,
-		`{"path":"a","line":-0}`, `{"path":"a","line":12345678901234567890}`, `{"path":1}`, `{"line":1}`, `{"path":"a","ok":"true"}`,
-		`{"n":1e400}`, `{"n":1001}`, `{"n":-1.6}`, `{"e":"c"}`, `{"e":"\u0061"}`, `{"n":1,"x":1}`, `[]`, `{"n":1,"n":2000}`, `{"\u006e":2000}`,
+		`{"path":"a","line":3}`, `{"path":null}`, `{"path":"a","line":0}`, `{"path":"a","line":1.0}`,
+		`{"path":"a","line":1e1}`,
+		`{"path":"a","line":-0}`, `{"path":"a","line":12345678901234567890}`, `{"path":1}`, `{"line":1}`,
+		`{"path":"a","ok":"true"}`,
+		`{"n":1e400}`, `{"n":1001}`, `{"n":-1.6}`, `{"e":"c"}`, `{"e":"\u0061"}`, `{"n":1,"x":1}`, `[]`,
+		`{"n":1,"n":2000}`, `{"\u006e":2000}`,
 	} {
 		f.Add([]byte(args))
 	}

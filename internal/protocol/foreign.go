@@ -64,7 +64,8 @@ func maybeJavaScript(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case goregexp.ErrInvalidPerlOp, goregexp.ErrInvalidEscape, goregexp.ErrInvalidCharRange, goregexp.ErrInvalidNamedCapture, goregexp.ErrInvalidRepeatSize:
+	case goregexp.ErrInvalidPerlOp, goregexp.ErrInvalidEscape, goregexp.ErrInvalidCharRange,
+		goregexp.ErrInvalidNamedCapture, goregexp.ErrInvalidRepeatSize:
 		return true
 	}
 	return false

@@ -120,14 +120,16 @@ func FuzzPeek(f *testing.F) {
 	f.Add([]byte(`{"requestId":"r","queryId":"q","type":"stream.query"}`), 20)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		whole := Peek(data)
-		if frame, fault := Open(data); fault == nil && (whole.Type != frame.Type || whole.RequestID != frame.RequestID) {
+		if frame, fault := Open(data); fault == nil &&
+			(whole.Type != frame.Type || whole.RequestID != frame.RequestID) {
 			t.Fatalf("%+v, opened as %q %q", whole, frame.Type, frame.RequestID)
 		}
 		part := Peek(data[:min(max(cut, 0), len(data))])
 		if part.Type == "" && whole.Type == TypeStreamQuery {
 			part.RequestID = "" // whose requestId is none of its fields
 		}
-		if (part.Type != "" && part.Type != whole.Type) || (part.ID != "" && part.ID != whole.ID) || (part.RequestID != "" && part.RequestID != whole.RequestID) {
+		if (part.Type != "" && part.Type != whole.Type) || (part.ID != "" && part.ID != whole.ID) ||
+			(part.RequestID != "" && part.RequestID != whole.RequestID) {
 			t.Fatalf("%+v of a part, %+v of the whole", part, whole)
 		}
 	})

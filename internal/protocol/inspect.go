@@ -51,20 +51,27 @@ var keywords = map[string]shape{
 	"$schema": aText, "$id": aText, "$anchor": aText, "$dynamicAnchor": aText, "$comment": aText, "$ref": aRef,
 	"title": aText, "description": aText, "format": aText, "contentEncoding": aText, "contentMediaType": aText,
 	"type": aType, "enum": aList, "examples": aList, "required": aTexts, "dependentRequired": aTextsByName,
-	"minimum": aNumber, "maximum": aNumber, "exclusiveMinimum": aNumber, "exclusiveMaximum": aNumber, "multipleOf": aPositive,
-	"minLength": aCount, "maxLength": aCount, "minItems": aCount, "maxItems": aCount, "minProperties": aCount, "maxProperties": aCount,
-	"minContains": aCount, "maxContains": aCount,
+	"minimum": aNumber, "maximum": aNumber, "exclusiveMinimum": aNumber, "exclusiveMaximum": aNumber,
+	"multipleOf": aPositive,
+	"minLength":  aCount, "maxLength": aCount, "minItems": aCount, "maxItems": aCount, "minProperties": aCount,
+	"maxProperties": aCount,
+	"minContains":   aCount, "maxContains": aCount,
 	"uniqueItems": aBool, "deprecated": aBool, "readOnly": aBool, "writeOnly": aBool, "pattern": aPattern,
-	"not": aSchema, "if": aSchema, "then": aSchema, "else": aSchema, "contains": aSchema, "propertyNames": aSchema, "contentSchema": aSchema,
-	"additionalItems": aSchema, "additionalProperties": aSchema, "unevaluatedItems": aSchema, "unevaluatedProperties": aSchema,
-	"items": aSchemaOrList, "allOf": aSchemaList, "anyOf": aSchemaList, "oneOf": aSchemaList, "prefixItems": aSchemaList,
-	"properties": aSchemaByName, "$defs": aSchemaByName, "definitions": aSchemaByName, "dependentSchemas": aSchemaByName,
+	"not": aSchema, "if": aSchema, "then": aSchema, "else": aSchema, "contains": aSchema, "propertyNames": aSchema,
+	"contentSchema":   aSchema,
+	"additionalItems": aSchema, "additionalProperties": aSchema, "unevaluatedItems": aSchema,
+	"unevaluatedProperties": aSchema,
+	"items":                 aSchemaOrList, "allOf": aSchemaList, "anyOf": aSchemaList, "oneOf": aSchemaList,
+	"prefixItems": aSchemaList,
+	"properties":  aSchemaByName, "$defs": aSchemaByName, "definitions": aSchemaByName,
+	"dependentSchemas":  aSchemaByName,
 	"patternProperties": aSchemaByPattern, "dependencies": aSchemaOrTextsByName,
 }
 
 // inPlace are the keywords whose schemas are held against the value itself, not
 // against a part of it.
-var inPlace = map[string]bool{"not": true, "if": true, "then": true, "else": true, "allOf": true, "anyOf": true, "oneOf": true,
+var inPlace = map[string]bool{"not": true, "if": true, "then": true, "else": true, "allOf": true, "anyOf": true,
+	"oneOf":            true,
 	"dependentSchemas": true, "dependencies": true}
 
 // inspector walks a schema. Places are JSON pointers.
@@ -140,7 +147,8 @@ func inspect(raw Raw) (*inspector, error) {
 		return nil, fmt.Errorf("/$schema: %.100q is not supported; use 2020-12 or draft-07, or leave it out", v)
 	}
 	draft, _ := m["$schema"].(string)
-	in := &inspector{doc: m, draft07: strings.Contains(draft, "draft-07"), nodes: map[string]*node{}, ids: map[string]*node{}}
+	in := &inspector{doc: m, draft07: strings.Contains(draft, "draft-07"), nodes: map[string]*node{},
+		ids: map[string]*node{}}
 	if _, err := in.schema(m, "", nil, 0); err != nil {
 		return nil, err
 	}

@@ -8,8 +8,10 @@ import (
 
 // normal are names as people spell them and as they are known.
 var normal = map[string]string{
-	"a": "a", "": "", "My Provider": "my-provider", "@scope/name": "scope-name", "my stream": "my-stream", "ci/main": "ci-main",
-	"  Tabs\t\nand  such ": "tabs-and-such", "a.b_c-d": "a.b_c-d", "--a--b--": "a--b", "a - b": "a---b", "é": "", "Über": "ber", "a日本b": "a-b",
+	"a": "a", "": "", "My Provider": "my-provider", "@scope/name": "scope-name", "my stream": "my-stream",
+	"ci/main":              "ci-main",
+	"  Tabs\t\nand  such ": "tabs-and-such", "a.b_c-d": "a.b_c-d", "--a--b--": "a--b", "a - b": "a---b", "é": "",
+	"Über": "ber", "a日本b": "a-b",
 	"../..": "..-..", "_x": "_x", "\xff\xfe": "", "A\x00B": "a-b",
 }
 
@@ -20,7 +22,8 @@ func TestNormalName(t *testing.T) {
 		}
 	}
 	for spelled, want := range map[string][3]string{
-		"a": {"a", "", ""}, "a@b": {"a", "b", "@"}, "@scope/name": {"@scope/name", "", ""}, "@scope/name@p": {"@scope/name", "p", "@"}, "a@": {"a", "", "@"}, "@": {"@", "", ""},
+		"a": {"a", "", ""}, "a@b": {"a", "b", "@"}, "@scope/name": {"@scope/name", "", ""},
+		"@scope/name@p": {"@scope/name", "p", "@"}, "a@": {"a", "", "@"}, "@": {"@", "", ""},
 	} {
 		stream, provider, owned := SplitStream(spelled)
 		if stream != want[0] || provider != want[1] || owned != (want[2] != "") {
@@ -50,7 +53,8 @@ func FuzzNormalName(f *testing.F) {
 		if want := strings.Trim(others.ReplaceAllString(lower, "-"), "-"); got != want {
 			t.Errorf("%q is known as %q, want %q", s, got, want)
 		}
-		if ValidName(s) && (got == "" || len(got) > 64 || strings.ContainsAny(got, "/\\@") || strings.Contains("._-", got[:1])) {
+		if ValidName(s) && (got == "" || len(got) > 64 || strings.ContainsAny(got, "/\\@") ||
+			strings.Contains("._-", got[:1])) {
 			t.Errorf("%q is a name: %q", s, got)
 		}
 	})

@@ -18,7 +18,8 @@ func TestPricesAreExact(t *testing.T) {
 	for range 20_000 {
 		cents := r.Int64N(1 << r.Int64N(60))
 		price := fmt.Sprintf("%d.%02d", cents/100, cents%100)
-		for text, want := range map[string]bool{price: true, price + "0": true, price + "5": false, fmt.Sprintf("%de-2", cents): true, fmt.Sprintf("%d1e-3", cents): false} {
+		for text, want := range map[string]bool{price: true, price + "0": true, price + "5": false,
+			fmt.Sprintf("%de-2", cents): true, fmt.Sprintf("%d1e-3", cents): false} {
 			for _, s := range []*Schema{alone, optional} {
 				if err := s.Check(Raw(`{"price":` + text + `}`)); (err == nil) != want {
 					t.Fatalf("%s: %v", text, err)
@@ -29,7 +30,8 @@ func TestPricesAreExact(t *testing.T) {
 	if err := optional.Check(Raw(`{"price":null}`)); err != nil {
 		t.Error(err)
 	}
-	if err := alone.Check(Raw(`{"price":19.995}`)); err == nil || err.Error() != "/properties/price: multipleOf: 19.995 is not a multiple of 0.01" {
+	if err := alone.Check(Raw(`{"price":19.995}`)); err == nil ||
+		err.Error() != "/properties/price: multipleOf: 19.995 is not a multiple of 0.01" {
 		t.Error(err)
 	}
 }
@@ -63,7 +65,8 @@ func TestNumbersAreTakenAsWritten(t *testing.T) {
 		{`"multipleOf":9007199254740993`, "9007199254740994", false},
 		{`"multipleOf":1e-320`, "3e-320", true},
 	} {
-		for _, schema := range []string{`{"type":"object","properties":{"n":{"type":"number",%s}}}`, `{"properties":{"n":{%s}}}`, `{"properties":{"n":{"not":{"not":{%s}}}}}`} {
+		for _, schema := range []string{`{"type":"object","properties":{"n":{"type":"number",%s}}}`,
+			`{"properties":{"n":{%s}}}`, `{"properties":{"n":{"not":{"not":{%s}}}}}`} {
 			if strings.Contains(tc.says, `"type"`) {
 				schema = strings.Replace(schema, `"type":"number",`, "", 1)
 			}
@@ -73,7 +76,8 @@ func TestNumbersAreTakenAsWritten(t *testing.T) {
 		}
 	}
 	unique := compileT(t, `{"properties":{"a":{"uniqueItems":true}}}`)
-	for list, fits := range map[string]bool{`[1,1.0]`: false, `[9007199254740992,9007199254740993]`: true, `[{"a":1e2,"b":2},{"b":2,"a":100}]`: false, `["1",1]`: true} {
+	for list, fits := range map[string]bool{`[1,1.0]`: false, `[9007199254740992,9007199254740993]`: true,
+		`[{"a":1e2,"b":2},{"b":2,"a":100}]`: false, `["1",1]`: true} {
 		if err := unique.Check(Raw(`{"a":` + list + `}`)); (err == nil) != fits {
 			t.Errorf("%s: %v", list, err)
 		}
@@ -83,16 +87,20 @@ func TestNumbersAreTakenAsWritten(t *testing.T) {
 // A number whose digits would fill the memory is refused, in arguments and schemas,
 // and the error names its place.
 func TestEndlessNumbersAreRefused(t *testing.T) {
-	for _, schema := range []string{`{"type":"object","properties":{"n":{"type":"number"}}}`, `{"type":"object","properties":{"n":{"type":"integer"}}}`} {
+	for _, schema := range []string{`{"type":"object","properties":{"n":{"type":"number"}}}`,
+		`{"type":"object","properties":{"n":{"type":"integer"}}}`} {
 		s := compileT(t, schema)
-		for _, n := range []string{"1e1000000000", "-1E-1000000000", "1e99999999999999999999", strings.Repeat("1", 2000), "0." + strings.Repeat("3", 2000)} {
-			if err := s.Check(Raw(`{"n":` + n + `}`)); err == nil || !strings.HasPrefix(err.Error(), "/n: the number ") || len(err.Error()) > 200 {
+		for _, n := range []string{"1e1000000000", "-1E-1000000000", "1e99999999999999999999",
+			strings.Repeat("1", 2000), "0." + strings.Repeat("3", 2000)} {
+			if err := s.Check(Raw(`{"n":` + n + `}`)); err == nil ||
+				!strings.HasPrefix(err.Error(), "/n: the number ") || len(err.Error()) > 200 {
 				t.Errorf("%.20s under %s: %v", n, schema, err)
 			}
 		}
 	}
 	for _, says := range []string{`"minimum":1e1000000000`, `"multipleOf":1e-1000000000`} {
-		if _, err := CompileSchema(Raw(`{"properties":{"n":{` + says + `}}}`)); err == nil || !strings.Contains(err.Error(), "/properties/n/m") {
+		if _, err := CompileSchema(Raw(`{"properties":{"n":{` + says + `}}}`)); err == nil ||
+			!strings.Contains(err.Error(), "/properties/n/m") {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
@@ -100,12 +108,14 @@ func TestEndlessNumbersAreRefused(t *testing.T) {
 
 // FuzzNumbers holds the bounds against math/big.
 func FuzzNumbers(f *testing.F) {
-	for _, seed := range [][2]string{{"19.99", "0.01"}, {"9007199254740993", "9007199254740992"}, {"1e-3", "1e3"}, {"-0", "0.0"}, {"1E400", "7"}} {
+	for _, seed := range [][2]string{{"19.99", "0.01"}, {"9007199254740993", "9007199254740992"}, {"1e-3", "1e3"},
+		{"-0", "0.0"}, {"1E400", "7"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, value, limit string) {
 		v, l := Raw(value), Raw(limit)
-		if !json.Valid(v) || !json.Valid(l) || v.Kind() != '0' || l.Kind() != '0' || digitsOf(value) > 300 || digitsOf(limit) > 300 {
+		if !json.Valid(v) || !json.Valid(l) || v.Kind() != '0' || l.Kind() != '0' || digitsOf(value) > 300 ||
+			digitsOf(limit) > 300 {
 			return
 		}
 		n, ok := new(big.Rat).SetString(strings.TrimSpace(value))
@@ -113,12 +123,14 @@ func FuzzNumbers(f *testing.F) {
 		if !ok || !ok2 {
 			t.Fatalf("%q and %q are numbers", value, limit)
 		}
-		want := map[string]bool{"minimum": n.Cmp(m) >= 0, "maximum": n.Cmp(m) <= 0, "exclusiveMinimum": n.Cmp(m) > 0, "exclusiveMaximum": n.Cmp(m) < 0, "const": n.Cmp(m) == 0}
+		want := map[string]bool{"minimum": n.Cmp(m) >= 0, "maximum": n.Cmp(m) <= 0, "exclusiveMinimum": n.Cmp(m) > 0,
+			"exclusiveMaximum": n.Cmp(m) < 0, "const": n.Cmp(m) == 0}
 		if m.Sign() > 0 {
 			want["multipleOf"] = new(big.Rat).Quo(n, m).IsInt()
 		}
 		for keyword, fits := range want {
-			s, err := CompileSchema(fmt.Appendf(nil, `{"type":"object","properties":{"n":{"type":"number",%q:%s}}}`, keyword, limit))
+			s, err := CompileSchema(fmt.Appendf(nil, `{"type":"object","properties":{"n":{"type":"number",%q:%s}}}`,
+				keyword, limit))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,8 @@ func (in *inspector) fill(n *node, m map[string]any) {
 		r.pattern = regexp.MustCompile(p)
 	}
 	r.all, r.any, r.one = in.listAt(n, m, "allOf"), in.listAt(n, m, "anyOf"), in.listAt(n, m, "oneOf")
-	r.not, r.cond, r.then, r.orElse = in.ruleAt(n, "not"), in.ruleAt(n, "if"), in.ruleAt(n, "then"), in.ruleAt(n, "else")
+	r.not, r.cond, r.then, r.orElse = in.ruleAt(n, "not"), in.ruleAt(n, "if"), in.ruleAt(n, "then"),
+		in.ruleAt(n, "else")
 	in.fillItems(n, m)
 	in.fillMembers(n, m)
 	r.seesChildren = r.restItems != nil || r.restMembers != nil
@@ -61,7 +62,8 @@ func (in *inspector) fillItems(n *node, m map[string]any) {
 	default:
 		r.items = in.ruleAt(n, "items")
 	}
-	r.contains, r.minContains, r.maxContains = in.ruleAt(n, "contains"), counted(m["minContains"]), counted(m["maxContains"])
+	r.contains, r.minContains, r.maxContains = in.ruleAt(n, "contains"), counted(m["minContains"]),
+		counted(m["maxContains"])
 	r.minItems, r.maxItems = counted(m["minItems"]), counted(m["maxItems"])
 	r.unique = m["uniqueItems"] == true
 	r.restItems = in.ruleAt(n, "unevaluatedItems")
@@ -77,7 +79,8 @@ func (in *inspector) fillMembers(n *node, m map[string]any) {
 	for _, p := range in.namedAt(n, m, "patternProperties") {
 		r.patterns = append(r.patterns, patternRule{regexp.MustCompile(p.name), p.rule})
 	}
-	r.others, r.names, r.restMembers = in.ruleAt(n, "additionalProperties"), in.ruleAt(n, "propertyNames"), in.ruleAt(n, "unevaluatedProperties")
+	r.others, r.names, r.restMembers = in.ruleAt(n, "additionalProperties"), in.ruleAt(n, "propertyNames"),
+		in.ruleAt(n, "unevaluatedProperties")
 	r.required = texts(m["required"])
 	r.minMembers, r.maxMembers = counted(m["minProperties"]), counted(m["maxProperties"])
 	needs := "dependentRequired"

@@ -38,10 +38,13 @@ func scanSeeds() []string {
 		strings.Repeat(`{"a":`, scanDepth-1) + `1` + strings.Repeat(`}`, scanDepth-1),
 		`{"a":` + strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100) + `}`,
 		// Wrong ones.
-		``, ` `, `[]`, `1`, `"a"`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a" 1}`,
+		``, ` `, `[]`, `1`, `"a"`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`,
+		`{"a" 1}`,
 		`{"a":1 "b":2}`, `{} {}`, `{}x`, "{}\x00", `{"a":1,"a":2}`, `{"a":{"b":1,"b":2}}`, `{"a":[{"b":1,"b":2}]}`,
-		`{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":tru}`, `{"a":nul}`, `{"a":truex}`, `{"a":NaN}`,
-		`{"a":[1,]}`, `{"a":[,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":"\x"}`, `{"a":"\u12"}`, `{"a":"\u12g4"}`, "{\"a\":\"\x01\"}", `{"a":"\`, "{\"a\":\"\n\"}",
+		`{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":1e}`, `{"a":+1}`, `{"a":tru}`, `{"a":nul}`, `{"a":truex}`,
+		`{"a":NaN}`,
+		`{"a":[1,]}`, `{"a":[,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":"\x"}`, `{"a":"\u12"}`, `{"a":"\u12g4"}`,
+		"{\"a\":\"\x01\"}", `{"a":"\`, "{\"a\":\"\n\"}",
 		"{\"a\":\"\xff\"}", "\xef\xbb\xbf{}", `{"a":/**/1}`, `{'a':1}`,
 	}
 	return seeds
@@ -95,9 +98,11 @@ func TestObjectVisitorEnds(t *testing.T) {
 func BenchmarkObject(b *testing.B) {
 	for name, data := range map[string]string{
 		"result": `{"type":"tool.result","id":"0199a1b2-0000-7000-8000-000000000000","data":{"text":"a line of text","n":[1,2.5,-3e4]}}`,
-		"page":   `{"type":"tool.result","id":"0199a1b2-0000-7000-8000-000000000000","data":"` + strings.Repeat(`a line of text\n`, 10000) + `"}`,
+		"page": `{"type":"tool.result","id":"0199a1b2-0000-7000-8000-000000000000","data":"` +
+			strings.Repeat(`a line of text\n`, 10000) + `"}`,
 	} {
-		for way, read := range map[string]func([]byte, func(string, Raw) error) error{"scan": Object, "library": object} {
+		for way, read := range map[string]func([]byte, func(string, Raw) error) error{"scan": Object,
+			"library": object} {
 			b.Run(name+"/"+way, func(b *testing.B) {
 				data := []byte(data)
 				b.SetBytes(int64(len(data)))

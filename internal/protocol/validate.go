@@ -70,7 +70,8 @@ func (c *checker) fail(code Code, field, format string, args ...any) {
 }
 
 func (c *checker) error(code Code, field, format string, args ...any) *Error {
-	return &Error{Code: code, Message: c.name + "." + field + ": " + fmt.Sprintf(format, args...), ReplyTo: Type(c.name)}
+	return &Error{Code: code, Message: c.name + "." + field + ": " + fmt.Sprintf(format, args...),
+		ReplyTo: Type(c.name)}
 }
 
 func (c *checker) wrong(field, format string, args ...any) {
@@ -190,7 +191,8 @@ func (c *checker) hello(m *Hello) {
 		c.wrong("protocolVersion", "is required")
 	} else if *m.ProtocolVersion != Version {
 		// A later version may shape everything else anew, so this comes first.
-		c.fail(CodeUnsupportedVersion, "protocolVersion", "%d is not supported, this gateway speaks %d", *m.ProtocolVersion, Version)
+		c.fail(CodeUnsupportedVersion, "protocolVersion", "%d is not supported, this gateway speaks %d",
+			*m.ProtocolVersion, Version)
 	}
 	if m.Name == "" {
 		c.wrong("name", "is required")
@@ -242,8 +244,10 @@ func (c *checker) tools(tools []Tool) {
 		}
 		seen[t.Name] = true
 		c.required(at+".description", t.Description)
-		if t.Timeout != nil && (*t.Timeout < MinToolTimeout.Milliseconds() || *t.Timeout > MaxToolTimeout.Milliseconds()) {
-			c.wrong(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(), MaxToolTimeout.Milliseconds())
+		if t.Timeout != nil && (*t.Timeout < MinToolTimeout.Milliseconds() ||
+			*t.Timeout > MaxToolTimeout.Milliseconds()) {
+			c.wrong(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(),
+				MaxToolTimeout.Milliseconds())
 		}
 		switch {
 		case t.Parameters == nil || t.Parameters.Kind() == 'n':
@@ -347,7 +351,8 @@ func (c *checker) filter(m *FilterSet) {
 		if len(r.Match) > MaxPattern {
 			c.wrong(at+".match", "must be at most %d bytes", MaxPattern)
 		}
-		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface), string(LevelInject))
+		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface),
+			string(LevelInject))
 	}
 	c.limit("rules", len(m.Rules), MaxFilterRules, "rules")
 }

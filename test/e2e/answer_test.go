@@ -52,7 +52,8 @@ func TestAnswers(t *testing.T) {
 		go func() { turn <- h.run(tapctl, "sessions", "query", session, prompt) }()
 		q := h.asked(session)
 		h.tapctl(append([]string{"sessions", "answer", session, "--question", q.ID}, answer...)...)
-		if r := h.run(tapctl, "sessions", "answer", session, "once", "--question", q.ID); r.code != 1 || !strings.Contains(r.stderr, "is over") {
+		if r := h.run(tapctl, "sessions", "answer", session, "once", "--question", q.ID); r.code != 1 ||
+			!strings.Contains(r.stderr, "is over") {
 			t.Errorf("answered twice: exit code %d %s", r.code, r.stderr)
 		}
 		r := <-turn
@@ -70,17 +71,20 @@ func TestAnswers(t *testing.T) {
 	if got := h.ask(session, shell("echo two")); !strings.Contains(got, "two\n") {
 		t.Errorf("the same again: %q", got)
 	}
-	if got := answered(shell("echo three"), "deny", "--reason", "not on a Sunday"); !strings.Contains(got, "not on a Sunday") {
+	if got := answered(shell("echo three"), "deny", "--reason", "not on a Sunday"); !strings.Contains(got,
+		"not on a Sunday") {
 		t.Errorf("denied: %q", got)
 	}
 	if got := h.ask(session, shell("rm -f x")); !strings.Contains(got, "deny_commands in [copilot.permissions]") {
 		t.Errorf("denied by a pattern: %q", got)
 	}
-	if got := answered(`call:ask_user {"question":"Which?","choices":["red","green"]}`, "green"); !strings.Contains(got, "User selected: green") {
+	if got := answered(`call:ask_user {"question":"Which?","choices":["red","green"]}`, "green"); !strings.Contains(got,
+		"User selected: green") {
 		t.Errorf("what the model asked: %q", got)
 	}
 	log := h.tapctl("sessions", "log", session)
-	for _, want := range []string{"permission asked (", "answered by the user: once", "answered by the user: deny (not on a Sunday)", "input asked ("} {
+	for _, want := range []string{"permission asked (", "answered by the user: once",
+		"answered by the user: deny (not on a Sunday)", "input asked ("} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the timeline lacks %q:\n%s", want, log)
 		}
@@ -93,12 +97,14 @@ func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
-	if err := os.WriteFile(h.path("tapgw.toml"), []byte("[copilot]\nanswer_timeout = \"1s\"\n[copilot.permissions]\nshell = \"ask\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(h.path("tapgw.toml"),
+		[]byte("[copilot]\nanswer_timeout = \"1s\"\n[copilot.permissions]\nshell = \"ask\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.serve("--config", h.path("tapgw.toml"))
 	session := h.copilot(m)
-	if got := h.ask(session, `call:bash {"command":"echo ran","description":"try it"}`); !strings.Contains(got, "nobody answered in time (answer_timeout in [copilot] of tapgw.toml)") {
+	if got := h.ask(session, `call:bash {"command":"echo ran","description":"try it"}`); !strings.Contains(got,
+		"nobody answered in time (answer_timeout in [copilot] of tapgw.toml)") {
 		t.Errorf("a permission: %q", got)
 	}
 	if got := h.ask(session, `call:ask_user {"question":"Which?"}`); !strings.Contains(got, "nobody answered in time") {

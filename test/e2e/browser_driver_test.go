@@ -64,7 +64,8 @@ func (h *home) browser(flags ...string) *browser {
 	}
 	o := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoInheritEnv,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("no-proxy-server", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("no-proxy-server", true),
 		// In this home's environment and network; it is driven through pipes.
 		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) {
 			own := h.command(nil, chromium, cmd.Args[1:]...)
@@ -266,7 +267,8 @@ func (b *tab) answer(text string) {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
 	defer stop()
-	if _, err := chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true, PromptText: text}); err != nil {
+	if _, err := chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true,
+		PromptText: text}); err != nil {
 		b.t.Fatalf("answering the page: %v", err)
 	}
 }

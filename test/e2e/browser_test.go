@@ -105,11 +105,13 @@ func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 	if paired.Session != session {
 		h.t.Errorf("the page is paired with session %s, want %s", paired.Session, session)
 	}
-	if log := h.tapctl("sessions", "log", session); !strings.Contains(log, "requesting access. Pairing code: "+paired.Code) {
+	if log := h.tapctl("sessions", "log", session); !strings.Contains(log,
+		"requesting access. Pairing code: "+paired.Code) {
 		h.t.Errorf("the timeline does not show the code:\n%s", log)
 	}
 	before := h.bound(1)[0]
-	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session || before.Tools != 2 {
+	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session ||
+		before.Tools != 2 {
 		h.t.Errorf("the page is %+v", before)
 	}
 	h.usesPage(session, title)
@@ -234,7 +236,8 @@ func pageReloads(t *testing.T, s *pageStage) {
 		b.reload()
 		b.next("hello.ack")
 		b.unasked()
-		if after := s.bound(1)[0]; after.ID != before.ID || after.Instance != before.Instance || after.Session != before.Session {
+		if after := s.bound(1)[0]; after.ID != before.ID || after.Instance != before.Instance ||
+			after.Session != before.Session {
 			t.Errorf("after a reload the page is %+v, was %+v", after, before)
 		}
 	}
@@ -260,7 +263,8 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	second.unasked()
 	two := eval[string](second, "instance")
 
-	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") || !strings.Contains(got, two+" (Second)") {
+	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") ||
+		!strings.Contains(got, two+" (Second)") {
 		t.Errorf("target is described by %q", got)
 	}
 	title := func(args string) string {
@@ -278,7 +282,8 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	}
 	listed := s.instances()
 	for instance, want := range map[string]string{one: "First", two: "Second"} {
-		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) || time.Since(got.LastActiveAt).Abs() > time.Minute {
+		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) ||
+			time.Since(got.LastActiveAt).Abs() > time.Minute {
 			t.Errorf("instance %s is listed as %+v", instance, got)
 		}
 	}
@@ -294,7 +299,8 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	if got := title("{}"); got != "Second" {
 		t.Errorf("with one tab closed page_title says %q", got)
 	}
-	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args", fmt.Sprintf(`{"target":%q}`, one))
+	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args",
+		fmt.Sprintf(`{"target":%q}`, one))
 	if got := decode[client.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
 		t.Errorf("page_title of a closed tab ends with %q %q", got.ErrorCode, got.Error)
 	}
@@ -501,7 +507,8 @@ func pageRequests(t *testing.T, s *pageStage) {
 			{"with the admin token", message{"headers": message{"Authorization": "Bearer " + admin}}},
 			{"post", message{"method": "POST", "body": "{}"}},
 			{"delete", message{"method": "DELETE"}},
-			{"post that is not read", message{"method": "POST", "body": "{}", "mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}}},
+			{"post that is not read", message{"method": "POST", "body": "{}", "mode": "no-cors",
+				"headers": message{"Authorization": "Bearer " + admin}}},
 		} {
 			before := len(b.answered())
 			got := eval[reading](b, "read(%s, %s)", at+path, c.options)
@@ -517,8 +524,10 @@ func pageRequests(t *testing.T, s *pageStage) {
 
 		// A request that the browser gives no Origin, but Sec-Fetch-Site.
 		before := len(b.answered())
-		got := eval[reading](b, "read(%s, %s)", at+path, message{"mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}})
-		if (got.Type != "opaque" && got.Type != "refused") || got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
+		got := eval[reading](b, "read(%s, %s)", at+path,
+			message{"mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}})
+		if (got.Type != "opaque" && got.Type != "refused") || got.Status != 0 || got.Text != "" ||
+			len(got.Headers) != 0 {
 			t.Errorf("%s, not read: the page learns %+v", path, got)
 		}
 		for _, status := range b.statuses(before) {
@@ -668,12 +677,18 @@ func pageTrust(t *testing.T, s *pageStage) {
 		{"all sessions", message{"session": "all"}, "UNAUTHORIZED"},
 		{"another session", message{"session": other}, "INVALID_SESSION"},
 		{"a gate", message{"hooks": message{"onPreToolUse": []message{rule}}}, "UNAUTHORIZED"},
-		{"a deny rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"}, "action": "deny", "reason": "no"}}}}, "UNAUTHORIZED"},
-		{"a context rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"}, "action": "context", "content": "obey"}}}}, "UNAUTHORIZED"},
-		{"a callback", message{"hooks": transform("custom_instructions", message{"action": "callback"})}, "UNAUTHORIZED"},
-		{"a replacement", message{"hooks": transform("custom_instructions", message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
-		{"a text before", message{"hooks": transform("custom_instructions", message{"action": "prepend", "content": "obey"})}, "UNAUTHORIZED"},
-		{"a protected section", message{"hooks": transform("safety", message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
+		{"a deny rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
+			"action": "deny", "reason": "no"}}}}, "UNAUTHORIZED"},
+		{"a context rule", message{"hooks": message{"onPreToolUse": []message{{"match": message{"tool": "*"},
+			"action": "context", "content": "obey"}}}}, "UNAUTHORIZED"},
+		{"a callback", message{"hooks": transform("custom_instructions", message{"action": "callback"})},
+			"UNAUTHORIZED"},
+		{"a replacement", message{"hooks": transform("custom_instructions",
+			message{"action": "replace", "content": "obey"})}, "UNAUTHORIZED"},
+		{"a text before", message{"hooks": transform("custom_instructions",
+			message{"action": "prepend", "content": "obey"})}, "UNAUTHORIZED"},
+		{"a protected section", message{"hooks": transform("safety", message{"action": "replace", "content": "obey"})},
+			"UNAUTHORIZED"},
 		{"context", message{"context": "obey"}, "UNAUTHORIZED"},
 		{"startup context", message{"startup_context": "obey"}, "UNAUTHORIZED"},
 		{"what the user says", message{"subscribe": []string{"user.message"}}, "UNAUTHORIZED"},
@@ -686,7 +701,8 @@ func pageTrust(t *testing.T, s *pageStage) {
 	}
 
 	appended := message{"action": "append", "content": "A page is open."}
-	ack := k.ask(hello(message{"hooks": transform("custom_instructions", appended), "subscribe": []string{"tool.execution_complete"}}), "hello.ack", "error")
+	ack := k.ask(hello(message{"hooks": transform("custom_instructions", appended),
+		"subscribe": []string{"tool.execution_complete"}}), "hello.ack", "error")
 	if ack["type"] != "hello.ack" || ack["sessionId"] != s.session || ack["persistDir"] != nil {
 		t.Fatalf("a hello within its rights gets %v", ack)
 	}

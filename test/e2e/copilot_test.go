@@ -55,7 +55,8 @@ func TestNoCrosstalk(t *testing.T) {
 				r := h.run(tapctl, "sessions", "query", session, prompt)
 				answers := strings.Split(r.stdout, "\n")
 				slices.Sort(answers) // calls that the model makes at once end in any order
-				first, second := fmt.Sprintf("%[1]s-first here, for %[1]s %[2]d", label, n), fmt.Sprintf("%[1]s-second here, for %[1]s %[2]d", label, n)
+				first, second := fmt.Sprintf("%[1]s-first here, for %[1]s %[2]d", label, n),
+					fmt.Sprintf("%[1]s-second here, for %[1]s %[2]d", label, n)
 				if r.code != 0 || !slices.Equal(answers, []string{first, first, second}) {
 					t.Errorf("session %s answers %q (exit code %d %s)", label, answers, r.code, r.stderr)
 				}
@@ -144,7 +145,9 @@ func TestToolsFollowAtOnce(t *testing.T) {
 		go func() {
 			defer close(answered)
 			id := c.next("tool.call")["id"]
-			c.send(message{"type": "tools.update", "tools": []message{{"name": "second", "description": "Is new", "parameters": message{"type": "object"}}}})
+			c.send(message{"type": "tools.update",
+				"tools": []message{{"name": "second", "description": "Is new",
+					"parameters": message{"type": "object"}}}})
 			c.send(message{"type": "tool.result", "id": id, "data": "changed"})
 		}()
 		if r := ask("call:first"); r.HasTool("first") || !r.HasTool("second") || r.LastResult() != "changed" {
@@ -230,7 +233,8 @@ func TestPushLevels(t *testing.T) {
 	}
 	third := request(t, m, 3)
 	last := len(third.Messages) - 1
-	if said := third.Messages[last-1]; !strings.Contains(third.LastUser(), "the build is green") || said.Role != "assistant" || said.Text != "I took it." {
+	if said := third.Messages[last-1]; !strings.Contains(third.LastUser(), "the build is green") ||
+		said.Role != "assistant" || said.Text != "I took it." {
 		t.Errorf("after its turn the model was told %+v", third.Messages[last-1:])
 	}
 	h.isIdle(session)

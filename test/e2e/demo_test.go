@@ -10,7 +10,8 @@ import (
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	steps := []string{"gateway", "session", "provider", "tool listed", "tool called", "result", "timeline", "push", "tools.update", "provider leaves"}
+	steps := []string{"gateway", "session", "provider", "tool listed", "tool called", "result", "timeline", "push",
+		"tools.update", "provider leaves"}
 	for host, want := range map[string][]string{
 		"copilot": append([]string{"model endpoint"}, steps...),
 		"local":   steps,

@@ -37,7 +37,8 @@ func TestDiskFullIsSaid(t *testing.T) {
 		t.Helper()
 		const resource = 1 // RLIMIT_FSIZE
 		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
-		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(h.runtime()), resource, uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(h.runtime()), resource,
+			uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
 			t.Fatal(errno)
 		}
 	}
@@ -50,7 +51,8 @@ func TestDiskFullIsSaid(t *testing.T) {
 		t.Errorf("the answer: %+v", r)
 	}
 	h.showsInTimeline(session, "the session can't be saved")
-	if f := faults(); len(f) != 1 || !strings.Contains(f[0].Message, session) || !strings.Contains(f[0].Message, "disk full") {
+	if f := faults(); len(f) != 1 || !strings.Contains(f[0].Message, session) ||
+		!strings.Contains(f[0].Message, "disk full") {
 		t.Errorf("faults: %+v", f)
 	}
 	if !strings.Contains(g.output(), "the session can't be saved") {

@@ -40,9 +40,11 @@ const (
 )
 
 var examples = []example{
-	{doc: coreProfile, language: "js", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`, want: "Hello, Ada!",
+	{doc: coreProfile, language: "js", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`,
+		want:   "Hello, Ada!",
 		polite: true, afterwards: comesBack},
-	{doc: coreProfile, language: "python", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`, want: "Hello, Ada!",
+	{doc: coreProfile, language: "python", name: "example-provider", tool: "greet", args: `{"name":"Ada"}`,
+		want:   "Hello, Ada!",
 		polite: true, afterwards: endsAndOutlivesACrash},
 	{doc: v2, language: "js", name: "my-provider", tool: "greet", args: `{"name":"Ada"}`, want: "Hello, Ada!",
 		waits: true, afterwards: endsWithTheGateway},

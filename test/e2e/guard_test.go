@@ -61,12 +61,14 @@ func (a answer) complains(t *testing.T, what string) {
 	var doc struct {
 		Error struct{ Code, Message string }
 	}
-	if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Error.Code == "" || doc.Error.Message == "" || strings.Contains(doc.Error.Message, "\n") {
+	if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Error.Code == "" || doc.Error.Message == "" ||
+		strings.Contains(doc.Error.Message, "\n") {
 		t.Errorf("%s: the answer is %q", what, a.body)
 	}
 }
 
-var upgrade = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg=="}
+var upgrade = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+	"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg=="}
 
 func TestHostAndOriginGuards(t *testing.T) {
 	t.Parallel()
@@ -85,12 +87,15 @@ func TestHostAndOriginGuards(t *testing.T) {
 		{"a name for this machine", "GET /healthz", []string{"Host: localhost:" + port}, 200},
 		{"IPv6", "GET /healthz", []string{"Host: [::1]:" + port}, 200},
 		{"another Host", "GET /healthz", []string{"Host: evil.example"}, 421},
-		{"a Host that only begins well", "GET /api/v1/status", []string{"Host: 127.0.0.1.evil.example:" + port, admin}, 421},
+		{"a Host that only begins well", "GET /api/v1/status", []string{"Host: 127.0.0.1.evil.example:" + port, admin},
+			421},
 		{"a Host that only looks well", "GET /api/v1/status", []string{"Host: localhost.evil.example", admin}, 421},
 		{"another Host, upgrade", "GET /", append([]string{"Host: evil.example:" + port}, upgrade...), 421},
 		{"no token", "GET /api/v1/status", []string{host}, 401},
-		{"wrong token", "GET /api/v1/status", []string{host, "Authorization: Bearer adm-00000000000000000000000000000000"}, 401},
-		{"a provider's token", "GET /api/v1/status", []string{host, "Authorization: Bearer " + h.read(".provider-token")}, 401},
+		{"wrong token", "GET /api/v1/status",
+			[]string{host, "Authorization: Bearer adm-00000000000000000000000000000000"}, 401},
+		{"a provider's token", "GET /api/v1/status", []string{host, "Authorization: Bearer " +
+			h.read(".provider-token")}, 401},
 		{"no token for metrics", "GET /metrics", []string{host}, 401},
 		{"token", "GET /api/v1/status", []string{host, admin}, 200},
 		{"own origin", "GET /api/v1/status", []string{host, admin, "Origin: http://" + addr}, 200},
@@ -98,7 +103,8 @@ func TestHostAndOriginGuards(t *testing.T) {
 		{"no origin's origin", "GET /api/v1/status", []string{host, admin, "Origin: null"}, 403},
 		{"another port's origin", "GET /metrics", []string{host, admin, "Origin: http://127.0.0.1:1"}, 403},
 		{"foreign origin at the page", "GET /", []string{host, "Origin: https://evil.example"}, 403},
-		{"foreign origin at /host", "GET /host", append([]string{host, "Origin: https://evil.example"}, upgrade...), 403},
+		{"foreign origin at /host", "GET /host", append([]string{host, "Origin: https://evil.example"}, upgrade...),
+			403},
 		{"provider", "GET /", append([]string{host}, upgrade...), 101},
 		{"foreign origin, provider", "GET /", append([]string{host, "Origin: https://evil.example"}, upgrade...), 101},
 		{"nothing there", "GET /nothing", []string{host}, 404},
@@ -150,7 +156,8 @@ func TestConnectionCap(t *testing.T) {
 	if status, err := g.api().Status(t.Context()); err != nil {
 		t.Errorf("with all places taken the admin API says: %v", err)
 	} else if !slices.ContainsFunc(status.Faults, func(f client.Fault) bool {
-		return strings.Contains(f.Message, "max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
+		return strings.Contains(f.Message,
+			"max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
 	}) {
 		t.Errorf("with all places taken the faults are %v", status.Faults)
 	}
@@ -196,14 +203,16 @@ func TestWrongTokens(t *testing.T) {
 		}
 	}
 	for range 10 {
-		if a := g.request(addr, "GET /api/v1/status", host, "Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
+		if a := g.request(addr, "GET /api/v1/status", host,
+			"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
 			t.Errorf("wrong token %d gives %d", guess, a.status)
 		}
 	}
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
 		t.Fatalf("after 20 wrong tokens the right one gives %d: %s", a.status, a.body)
 	}
-	if a := g.request(addr, "GET /api/v1/status", host, "Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
+	if a := g.request(addr, "GET /api/v1/status", host,
+		"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
 		t.Errorf("wrong token %d gives %d", guess, a.status)
 	}
 	a := g.request(addr, "GET /api/v1/status", host, "Authorization: Bearer adm-"+wrong())

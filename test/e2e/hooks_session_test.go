@@ -16,7 +16,8 @@ import (
 func TestSessionEvents(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	all := s.enter("listener", message{"subscribe": []string{"user.message", "assistant.message", "tool.execution_complete", "assistant.intent"},
+	all := s.enter("listener", message{"subscribe": []string{"user.message", "assistant.message",
+		"tool.execution_complete", "assistant.intent"},
 		"tools": []message{{"name": "greet", "description": "Greets", "parameters": message{"type": "object"}}}})
 	tools := s.enter("tools-only", message{"subscribe": []string{"tool.execution_complete"}})
 	none := s.enter("deaf", message{})
@@ -85,7 +86,8 @@ func TestInstances(t *testing.T) {
 	s := newAgents(t).start(t)
 	tab := func(instance, title string) *peer {
 		return s.enter("browser", message{"instance": instance, "metadata": message{"title": title},
-			"tools": []message{{"name": "page_title", "description": "The page's title", "parameters": message{"type": "object", "properties": message{"upper": message{"type": "boolean"}}}}}})
+			"tools": []message{{"name": "page_title", "description": "The page's title",
+				"parameters": message{"type": "object", "properties": message{"upper": message{"type": "boolean"}}}}}})
 	}
 	one, two := tab("tab-1", "Dashboard"), tab("tab-2", "Settings")
 	turn := func(c *peer, prompt, answer string) {
@@ -134,7 +136,8 @@ func TestResults(t *testing.T) {
 	c.send(message{"type": "auth", "token": s.read(".provider-token")})
 	c.next("sessions")
 	c.send(message{"type": "hello", "name": "camera", "protocolVersion": 2, "session": s.session,
-		"tools": []message{{"name": "shoot", "description": "Takes a picture", "parameters": message{"type": "object"}}}})
+		"tools": []message{{"name": "shoot", "description": "Takes a picture",
+			"parameters": message{"type": "object"}}}})
 	dir, _ := c.next("hello.ack")["persistDir"].(string)
 	keep := func(name string, data []byte) string {
 		t.Helper()
@@ -161,11 +164,13 @@ func TestResults(t *testing.T) {
 	// body is what the model got with the result.
 	body := func() string { return string(request(t, s.m, 2*turns).Body) }
 
-	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")), "mimeType": "text/plain", "ttl": 300}})
+	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")), "mimeType": "text/plain",
+		"ttl": 300}})
 	if told := s.told(); told != "It was a sunny day." {
 		t.Errorf("of a text file the model was told %q", told)
 	}
-	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image), "ttl": 300}})
+	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image),
+		"ttl": 300}})
 	if !strings.Contains(body(), pixel) {
 		t.Errorf("an image in a file did not reach the model, which was told %q", s.told())
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // gate is a rule as the documents write it.
-var gate = message{"match": message{"tool": "shell", "args": "git push"}, "action": "gate", "gateId": "check-before-push"}
+var gate = message{"match": message{"tool": "shell", "args": "git push"}, "action": "gate",
+	"gateId": "check-before-push"}
 
 // with is a rule, or another object, with more members.
 func with(m message, more message) message {
@@ -38,7 +39,8 @@ func newAgents(t *testing.T) *agents {
 	t.Helper()
 	h := newHome(t)
 	config := h.path("tapgw.toml")
-	if err := os.WriteFile(config, []byte("[copilot.permissions]\nshell = \"allow\"\nwrite = \"allow\"\nread = \"allow\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		[]byte("[copilot.permissions]\nshell = \"allow\"\nwrite = \"allow\"\nread = \"allow\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return &agents{h, h.serve("--config", config)}
@@ -60,7 +62,8 @@ func (a *agents) start(t *testing.T, instructions ...string) *agent {
 	t.Helper()
 	h := *a.home
 	h.t = t
-	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url}, log: a.g.process, m: model(t, scriptmodel.Calls)}
+	s := &agent{home: &h, g: &gateway{process: &process{t: t}, home: &h, url: a.g.url}, log: a.g.process,
+		m: model(t, scriptmodel.Calls)}
 	s.dir = filepath.Join(h.path("work"), strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -166,13 +169,15 @@ var stuck = []struct {
 		if rule["failOpen"] == true {
 			late = "deny"
 		}
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id, "decision": late, "reason": "too late"})
+		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": id, "decision": late,
+			"reason": "too late"})
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers nonsense", func(s *agent, rule message, turn func() *process) *process {
 		c := s.enter("gatekeeper", rules(rule))
 		q := turn()
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": c.next("gate.check")["callId"], "decision": "perhaps"})
+		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": c.next("gate.check")["callId"],
+			"decision": "perhaps"})
 		return q
 	}, "Gate provider 'gatekeeper' answered with a malformed message."},
 	{"answers garbage", func(s *agent, rule message, turn func() *process) *process {
@@ -185,7 +190,8 @@ var stuck = []struct {
 		c := s.enter("gatekeeper", rules(rule))
 		q := turn()
 		c.next("gate.check")
-		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": "0199aa00-0000-7000-8000-000000000000", "decision": "allow"})
+		c.send(message{"type": "gate.result", "gateId": "check-before-push",
+			"callId": "0199aa00-0000-7000-8000-000000000000", "decision": "allow"})
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"has a pattern that explodes", func(s *agent, rule message, turn func() *process) *process {
@@ -209,7 +215,8 @@ func (s *agent) exploded(provider string) {
 	s.t.Helper()
 	eventually(s.t, patience, func() error {
 		lines, _ := s.log.matches("a pattern took too long")
-		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, `"provider":"`+provider+`"`) }) {
+		if !slices.ContainsFunc(lines,
+			func(l string) bool { return strings.Contains(l, `"provider":"`+provider+`"`) }) {
 			return fmt.Errorf("no pattern of provider %s took too long: %q", provider, lines)
 		}
 		return nil
@@ -260,7 +267,8 @@ func TestGateHolds(t *testing.T) {
 	})
 	run("about something else", func(t *testing.T, s *agent) {
 		c := s.enter("gatekeeper", rules(gate))
-		s.ask(s.session, call(t, "bash", message{"command": ": git pull; touch " + s.file("pulled"), "description": "pull"}))
+		s.ask(s.session, call(t, "bash", message{"command": ": git pull; touch " + s.file("pulled"),
+			"description": "pull"}))
 		s.made("pulled", true)
 		if n := c.count("gate.check"); n != 0 {
 			t.Errorf("the gate was asked %d times", n)
@@ -272,7 +280,8 @@ func TestGateHolds(t *testing.T) {
 		check := c.next("gate.check")
 		args, _ := check["args"].(map[string]any)
 		command, _ := args["command"].(string)
-		if check["gateId"] != "check-before-push" || check["sessionId"] != s.session || check["tool"] != "bash" || !strings.HasPrefix(command, ": git push origin ") {
+		if check["gateId"] != "check-before-push" || check["sessionId"] != s.session || check["tool"] != "bash" ||
+			!strings.HasPrefix(command, ": git push origin ") {
 			t.Errorf("the gate was asked %v", check)
 		}
 		s.made("pushed", false)
@@ -283,7 +292,8 @@ func TestGateHolds(t *testing.T) {
 	run("denies", func(t *testing.T, s *agent) {
 		c := s.enter("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny", "reason": "CI is failing on this branch. Fix tests first."})
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
+			"reason": "CI is failing on this branch. Fix tests first."})
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "CI is failing on this branch. Fix tests first.") {
@@ -293,7 +303,8 @@ func TestGateHolds(t *testing.T) {
 	run("allows with a word", func(t *testing.T, s *agent) {
 		c := s.enter("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "context", "reason": "Main is frozen on Fridays."})
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "context",
+			"reason": "Main is frozen on Fridays."})
 		turn.wait(patience)
 		s.made("pushed", true)
 		s.heardAfterCall(2, "Main is frozen on Fridays.")
@@ -303,7 +314,8 @@ func TestGateHolds(t *testing.T) {
 		turn := s.asking(s.session, s.push("pushed"))
 		first, second := one.next("gate.check"), two.next("gate.check") // neither has answered
 		one.send(message{"type": "gate.result", "callId": first["callId"], "decision": "allow"})
-		two.send(message{"type": "gate.result", "callId": second["callId"], "decision": "deny", "reason": "two says no"})
+		two.send(message{"type": "gate.result", "callId": second["callId"], "decision": "deny",
+			"reason": "two says no"})
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "two says no") {
@@ -312,8 +324,10 @@ func TestGateHolds(t *testing.T) {
 	})
 	run("of a sub-agent", func(t *testing.T, s *agent) {
 		c := s.enter("gatekeeper", rules(gate))
-		turn := s.asking(s.session, call(t, "task", message{"agent_type": "task", "name": "helper", "description": "help", "mode": "sync", "prompt": s.push("pushed")}))
-		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny", "reason": "nor may your helpers"})
+		turn := s.asking(s.session, call(t, "task", message{"agent_type": "task", "name": "helper",
+			"description": "help", "mode": "sync", "prompt": s.push("pushed")}))
+		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
+			"reason": "nor may your helpers"})
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "nor may your helpers") {
@@ -333,9 +347,12 @@ func TestPatternExplodes(t *testing.T) {
 		ran   bool // the command
 		heard bool // the rule's text, by the model
 	}{
-		{"deny", message{"match": message{"tool": "shell", "args": explosive}, "action": "deny", "reason": "no exploding"}, false, true},
-		{"deny something else", message{"match": message{"tool": "shell", "args": "(b+)+$"}, "action": "deny", "reason": "no exploding"}, true, false},
-		{"context", message{"match": message{"tool": "shell", "args": explosive}, "action": "context", "content": "no exploding"}, true, false},
+		{"deny", message{"match": message{"tool": "shell", "args": explosive}, "action": "deny",
+			"reason": "no exploding"}, false, true},
+		{"deny something else", message{"match": message{"tool": "shell", "args": "(b+)+$"}, "action": "deny",
+			"reason": "no exploding"}, true, false},
+		{"context", message{"match": message{"tool": "shell", "args": explosive}, "action": "context",
+			"content": "no exploding"}, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -404,12 +421,14 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
 	c := s.enter("keeper", with(rules(
-		message{"match": message{"tool": "edit", "file": "*.sql"}, "action": "deny", "reason": "migrations are made by hand"},
+		message{"match": message{"tool": "edit", "file": "*.sql"}, "action": "deny",
+			"reason": "migrations are made by hand"},
 		message{"match": message{"tool": "edit", "file": "*.md"}, "action": "context", "content": "Keep it short."},
 		message{"match": message{"tool": "read", "file": "**/secret/*"}, "action": "deny", "reason": "that is secret"},
 		message{"match": message{"tool": "greet"}, "action": "context", "content": "Be polite."},
 		message{"match": message{"tool": "no_such_tool"}, "action": "deny"},
-	), message{"tools": []message{{"name": "greet", "description": "Greets", "parameters": message{"type": "object"}}}}))
+	), message{"tools": []message{{"name": "greet", "description": "Greets",
+		"parameters": message{"type": "object"}}}}))
 	s.showsInTimeline(s.session, `there is no "no_such_tool"`)
 	if n := len(s.timeline(s.session, "matches no tool")); n != 1 {
 		t.Errorf("%d rules are said to match no tool, want 1", n)

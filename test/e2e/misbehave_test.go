@@ -51,7 +51,8 @@ func (s *stage) work(ctx context.Context) {
 	defer tick.Stop()
 	for n := 0; n < 20 || ctx.Err() == nil; n++ {
 		<-tick.C
-		r, err := s.api.Call(context.Background(), s.session, "quietly", json.RawMessage(fmt.Sprintf(`{"for":%d}`, n)), 0)
+		r, err := s.api.Call(context.Background(), s.session, "quietly", json.RawMessage(fmt.Sprintf(`{"for":%d}`, n)),
+			0)
 		if err != nil || string(r.Data) != strconv.Itoa(n) {
 			s.t.Errorf("call %d of the other provider: %s %s %v", n, r.Data, r.ErrorCode, err)
 			return
@@ -91,7 +92,8 @@ func (c *calling) ends(code, data string) {
 		c.s.t.Fatalf("a call did not end within %v", patience)
 	}
 	if c.err != nil || c.ErrorCode != code || (code == "" && string(c.Data) != data) {
-		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data, c.Error, c.err, code, data)
+		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data, c.Error, c.err,
+			code, data)
 	}
 }
 
@@ -203,7 +205,8 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	s.answers(c, "tool")
 
 	// With one, it is that call which fails.
-	for _, frame := range []string{`{"type":"tool.result",`, `{"type":"tool.result","id":"nobody-made-this","data":1}`, `{"type":"tool.result","id":7,"data":1}`} {
+	for _, frame := range []string{`{"type":"tool.result",`, `{"type":"tool.result","id":"nobody-made-this","data":1}`,
+		`{"type":"tool.result","id":7,"data":1}`} {
 		k := s.begin("tool", 0)
 		c.next("tool.call")
 		c.raw([]byte(frame))
@@ -330,7 +333,8 @@ func TestProviderStopsReading(t *testing.T) {
 	}
 	// Those that came after it was closed found no tool.
 	late := s.gone("tool")
-	if count["DISCONNECTED"] == 0 || count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(outcomes) {
+	if count["DISCONNECTED"] == 0 || count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(
+		outcomes) {
 		t.Errorf("the calls ended with %v", count)
 	}
 	if n := s.metric("tapgw_slow_consumers_total"); n != 1 {
@@ -371,7 +375,8 @@ func TestProviderFloods(t *testing.T) {
 		refused[c.next("error")["code"]]++
 	}
 	shown := len(s.timeline(s.session, "event "))
-	if refused["UNKNOWN_TYPE"] != flood || refused["RATE_LIMITED"] == 0 || refused["RATE_LIMITED"]+shown != flood || len(refused) != 2 {
+	if refused["UNKNOWN_TYPE"] != flood || refused["RATE_LIMITED"] == 0 || refused["RATE_LIMITED"]+shown != flood ||
+		len(refused) != 2 {
 		t.Errorf("of %d pushes and as many other messages %d were shown, refused were %v", flood, shown, refused)
 	}
 	if shown < 10 {

@@ -42,7 +42,8 @@ func request(t testing.TB, m *scriptmodel.Server, n int) *scriptmodel.Request {
 // copilot starts a real Copilot session with a scripted model.
 func (h *home) copilot(m *scriptmodel.Server, args ...string) string {
 	h.t.Helper()
-	return h.tapctl(append([]string{"sessions", "start", "--host", "copilot", "--model", scriptmodel.ModelID, "--provider-url", m.URL}, args...)...)
+	return h.tapctl(append([]string{"sessions", "start", "--host", "copilot", "--model", scriptmodel.ModelID,
+		"--provider-url", m.URL}, args...)...)
 }
 
 // ask gives a session a prompt and returns the answer.

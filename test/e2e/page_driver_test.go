@@ -190,7 +190,8 @@ func (v *view) press(keys string, o ...chromedp.KeyOption) {
 		key := chromedp.KeyEvent(string(r), o...)
 		if unicode.IsPrint(r) && !unicode.IsMark(r) {
 			key = chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-				for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+				for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown,
+					input.DispatchKeyEventTypeKeyUp} {
 					p := input.DispatchKeyEventParams{Type: kind, Key: string(r)}
 					if kind == input.DispatchKeyEventTypeKeyDown {
 						p.Text = string(r)

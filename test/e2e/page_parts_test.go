@@ -51,7 +51,9 @@ func TestPageParts(t *testing.T) {
 				t.Errorf("%q reads\n %s, want\n %s", source, got, want)
 			}
 			// As it streams, it comes to the same.
-			if got := eval[string](v.tab, strings.Replace(render, "%s", `const s = %s; for (let i = 1; i <= s.length; i++) render(el, s.slice(0, i))`, 1), source); got != want {
+			if got := eval[string](v.tab, strings.Replace(render, "%s",
+				`const s = %s; for (let i = 1; i <= s.length; i++) render(el, s.slice(0, i))`, 1),
+				source); got != want {
 				t.Errorf("%q reads, when it was streamed,\n %s, want\n %s", source, got, want)
 			}
 		}
@@ -59,15 +61,23 @@ func TestPageParts(t *testing.T) {
 		// machine stay.
 		own := eval[string](v.tab, `location.port`)
 		for href, link := range map[string]bool{
-			"http://127.0.0.1:" + own + "/api/stop": false, "http://localhost:" + own + "/api/stop": false, "http://[::1]:" + own + "/": false,
-			"HTTP://LOCALHOST:" + own + "/api/stop": false, "http://localhost.:" + own + "/": false, "http://a.localhost:" + own + "/": false,
-			"http://127.1:" + own + "/": false, "http://2130706433:" + own + "/": false, "http://0x7f.1:" + own + "/": false, "http://0:" + own + "/": false,
-			"http://127.8.8.8:" + own + "/": false, "http://[::ffff:127.0.0.1]:" + own + "/": false, "http://[::]:" + own + "/": false,
-			"http://[0:0:0:0:0:0:0:1]:" + own + "/": false, "https://127.0.0.1:" + own + "/": false, "http://me:x@127.0.0.1:" + own + "/": false,
-			"http://１２７.0.0.1:" + own + "/": false, "http:\\\\127.0.0.1:" + own + "/": false, "http:/127.0.0.1:" + own + "/": false,
-			"//127.0.0.1:" + own + "/api/stop": false, "\\\\127.0.0.1:" + own + "/": false, "/api/stop": false, "api/stop": false, "?x": false, "#/sessions": false,
+			"http://127.0.0.1:" + own + "/api/stop": false, "http://localhost:" + own + "/api/stop": false,
+			"http://[::1]:" + own + "/":             false,
+			"HTTP://LOCALHOST:" + own + "/api/stop": false, "http://localhost.:" + own + "/": false,
+			"http://a.localhost:" + own + "/": false,
+			"http://127.1:" + own + "/":       false, "http://2130706433:" + own + "/": false, "http://0x7f.1:" + own +
+				"/": false, "http://0:" + own + "/": false,
+			"http://127.8.8.8:" + own + "/": false, "http://[::ffff:127.0.0.1]:" + own + "/": false, "http://[::]:" +
+				own + "/": false,
+			"http://[0:0:0:0:0:0:0:1]:" + own + "/": false, "https://127.0.0.1:" + own + "/": false,
+			"http://me:x@127.0.0.1:" + own + "/": false,
+			"http://１２７.0.0.1:" + own + "/":      false, "http:\\\\127.0.0.1:" + own + "/": false, "http:/127.0.0.1:" + own +
+				"/": false,
+			"//127.0.0.1:" + own + "/api/stop": false, "\\\\127.0.0.1:" + own + "/": false, "/api/stop": false,
+			"api/stop": false, "?x": false, "#/sessions": false,
 			"http:api/stop": false, "http:///127.0.0.1:" + own + "/": false,
-			"http://127.0.0.1:1/": true, "http://localhost/": true, "https://e.com:" + own + "/": true, "https://localhost.e.com:" + own + "/": true,
+			"http://127.0.0.1:1/": true, "http://localhost/": true, "https://e.com:" + own + "/": true,
+			"https://localhost.e.com:" + own + "/": true,
 		} {
 			const count = `import("/page/markdown.js").then(({ render }) => { const el = document.createElement("div"); render(el, %s); return el.querySelectorAll("a").length; })`
 			for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
@@ -105,7 +115,8 @@ func TestPageParts(t *testing.T) {
 			Match   string `json:"match"`
 			Outcome string `json:"outcome"`
 		}
-		texts := []string{"GET /healthz 200", "POST /orders 500 failed", "build failed", "", strings.Repeat("a", 65<<10)}
+		texts := []string{"GET /healthz 200", "POST /orders 500 failed", "build failed", "",
+			strings.Repeat("a", 65<<10)}
 		for _, test := range []struct {
 			rules []rule
 			want  []int
@@ -115,15 +126,18 @@ func TestPageParts(t *testing.T) {
 			{[]rule{{"FAILED", "drop"}}, []int{-1, -1, -1, -1, -1}},
 			{[]rule{{".", "keep"}, {"failed", "inject"}}, []int{0, 0, 0, -1, -1}},
 		} {
-			if got := eval[[]int](v.tab, `import("/page/filter.js").then((f) => f.preview(%s, %s))`, test.rules, texts); !slices.Equal(got, test.want) {
+			if got := eval[[]int](v.tab, `import("/page/filter.js").then((f) => f.preview(%s, %s))`, test.rules,
+				texts); !slices.Equal(got, test.want) {
 				t.Errorf("%v decides %v, want %v", test.rules, got, test.want)
 			}
 		}
 		if slow := eval[bool](v.tab, `import("/page/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
 			t.Error("a pattern that explodes is not stopped")
 		}
-		faults := eval[[]string](v.tab, `import("/page/filter.js").then((f) => f.check(%s))`, []rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
-		if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") || !strings.Contains(faults[3], "1024") {
+		faults := eval[[]string](v.tab, `import("/page/filter.js").then((f) => f.check(%s))`,
+			[]rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
+		if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") ||
+			!strings.Contains(faults[3], "1024") {
 			t.Errorf("the faults are %q", faults)
 		}
 	})
@@ -153,30 +167,45 @@ func TestPageParts(t *testing.T) {
 			want []string
 		}{
 			"a message is one, told in whichever order": {
-				[]told{live("onStartMessage", "messageId", "1"), live("onMessage", "messageId", "1", "delta", "He"), line("assistant", "info", "Hello"), live("onEndMessage", "messageId", "1", "completeContent", "Hello"),
-					line("assistant", "info", "Bye"), live("onEndMessage", "messageId", "2", "completeContent", "Bye"), live("onEndMessage", "messageId", "3", "completeContent", "Bye"), line("assistant", "info", "Bye")},
+				[]told{live("onStartMessage", "messageId", "1"), live("onMessage", "messageId", "1", "delta", "He"),
+					line("assistant", "info", "Hello"), live("onEndMessage", "messageId", "1", "completeContent",
+						"Hello"),
+					line("assistant", "info", "Bye"), live("onEndMessage", "messageId", "2", "completeContent", "Bye"),
+					live("onEndMessage", "messageId", "3", "completeContent", "Bye"),
+					line("assistant", "info", "Bye")},
 				[]string{"message Hello", "message Bye", "message Bye"},
 			},
 			"deltas of something that began before": {
-				[]told{live("onReasoning", "reasoningId", "1", "delta", "a"), live("onReasoning", "reasoningId", "1", "delta", "b")},
+				[]told{live("onReasoning", "reasoningId", "1", "delta", "a"),
+					live("onReasoning", "reasoningId", "1", "delta", "b")},
 				[]string{"reasoning open ab"},
 			},
 			"two calls at once": {
-				[]told{live("onStartToolExecution", "toolCallId", "1", "toolName", "x"), live("onStartToolExecution", "toolCallId", "2", "toolName", "y"), live("onToolExecution", "toolCallId", "1", "delta", "…"),
-					live("onEndToolExecution", "toolCallId", "2", "error", o{"message": "no"}), live("onEndToolExecution", "toolCallId", "1", "result", o{"content": "yes"})},
+				[]told{live("onStartToolExecution", "toolCallId", "1", "toolName", "x"),
+					live("onStartToolExecution", "toolCallId", "2", "toolName", "y"),
+					live("onToolExecution", "toolCallId", "1", "delta", "…"),
+					live("onEndToolExecution", "toolCallId", "2", "error", o{"message": "no"}),
+					live("onEndToolExecution", "toolCallId", "1", "result", o{"content": "yes"})},
 				[]string{"tool x …", "tool y no"},
 			},
 			"a push is one, told in whichever order": {
-				[]told{pushed("surface", "builds", "red"), line("builds@ci", "info", "red"), line("ci", "info", "green"), pushed("inject", "ci", "green"), pushed("keep", "ci", "\x1b[31mblue"), line("ci", "info", "tool: progress")},
+				[]told{pushed("surface", "builds", "red"), line("builds@ci", "info", "red"),
+					line("ci", "info", "green"), pushed("inject", "ci", "green"), pushed("keep", "ci", "\x1b[31mblue"),
+					line("ci", "info", "tool: progress")},
 				[]string{"push surface red", "push inject green", "push keep \x1b[31mblue", "note info tool: progress"},
 			},
 			"an error is one, each time": {
-				[]told{line("session", "error", "broke"), {"live", o{"sessionError": "broke"}}, {"live", o{"sessionError": "again"}}, line("session", "error", "again")},
+				[]told{line("session", "error", "broke"), {"live", o{"sessionError": "broke"}},
+					{"live", o{"sessionError": "again"}}, line("session", "error", "again")},
 				[]string{"error broke", "error again"},
 			},
 			"prompts, notes, gaps and the end": {
-				[]told{line("user", "info", "do it"), live("onGeneratedUserPrompt", "prompt", "red!"), line("gateway", "warning", "w"), {"gap", o{"live": 3}}, live("onStartReasoning", "reasoningId", "9"), {"ended", o{}}},
-				[]string{"prompt user do it", "prompt provider red!", "note warning w", "mark 3 entries are missing here: the gateway had forgotten them before they could be sent.", "reasoning", "mark The session has ended."},
+				[]told{line("user", "info", "do it"), live("onGeneratedUserPrompt", "prompt", "red!"),
+					line("gateway", "warning", "w"), {"gap", o{"live": 3}},
+					live("onStartReasoning", "reasoningId", "9"), {"ended", o{}}},
+				[]string{"prompt user do it", "prompt provider red!", "note warning w",
+					"mark 3 entries are missing here: the gateway had forgotten them before they could be sent.",
+					"reasoning", "mark The session has ended."},
 			},
 		} {
 			if got := eval[[]string](v.tab, tell, test.told); !slices.Equal(got, test.want) {

@@ -18,7 +18,8 @@ import (
 // servePage starts a gateway whose sessions run on a scripted model.
 func (h *home) servePage(m *scriptmodel.Server, more string) *gateway {
 	h.t.Helper()
-	config := "[copilot]\nprovider_url = \"" + m.URL + "\"\nmodels = [\"" + scriptmodel.ModelID + "\", \"another\"]\n" + more
+	config := "[copilot]\nprovider_url = \"" + m.URL + "\"\nmodels = [\"" + scriptmodel.ModelID + "\", \"another\"]\n" +
+		more
 	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
@@ -35,7 +36,8 @@ func TestPage(t *testing.T) {
 	m := model(t, func(r *scriptmodel.Request) scriptmodel.Reply {
 		switch prompt := r.LastUser(); {
 		case strings.Contains(prompt, "greet Ada") && r.LastResult() == "":
-			return scriptmodel.Reply{Reasoning: "A greeting is wanted.", ToolCalls: []scriptmodel.ToolCall{{Name: "greet", Args: `{"name":"Ada"}`}}}
+			return scriptmodel.Reply{Reasoning: "A greeting is wanted.",
+				ToolCalls: []scriptmodel.ToolCall{{Name: "greet", Args: `{"name":"Ada"}`}}}
 		case strings.Contains(prompt, "greet Ada"):
 			return scriptmodel.Reply{Text: "**Done.** She was greeted:\n\n- by `greet`\n- with <b>tags</b> and ![a picture](https://example.com/track.png)\n\n| Who | How |\n|---|---|\n| Ada | politely |", Pause: rest}
 		}
@@ -102,7 +104,8 @@ func TestPage(t *testing.T) {
 	h.tapctl("push", "--session", session, "--stream", "builds", "run 811 ok in 4m12s")
 	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep", "GET /healthz 200")
 	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait", "the build is red")
-	for level, text := range map[string]string{"surface": "run 811 ok", "keep": "GET /healthz", "inject": "the build is red"} {
+	for level, text := range map[string]string{"surface": "run 811 ok", "keep": "GET /healthz",
+		"inject": "the build is red"} {
 		v.until(`[...document.querySelectorAll(".entry.push")].filter((e) => e.textContent.includes(%s) && e.querySelector(".level." + %s)).length === 1`, text, level)
 	}
 	v.says(".entry.prompt.from-provider", "the build is red")
@@ -202,7 +205,8 @@ func TestPageSignIn(t *testing.T) {
 	g := h.serve()
 	b := h.browser()
 	link := h.link()
-	for name, paste := range map[string]string{"link": link, "code": h.link()[strings.Index(link, "code=")+len("code="):], "token": h.read(".admin-token")} {
+	for name, paste := range map[string]string{"link": link,
+		"code": h.link()[strings.Index(link, "code=")+len("code="):], "token": h.read(".admin-token")} {
 		v := b.profile(t).look(g.origin() + "/")
 		v.types("#credential", "adm-wrong")
 		v.press("\r")
@@ -216,7 +220,8 @@ func TestPageSignIn(t *testing.T) {
 		}
 		v.shut()
 	}
-	if r, err := http.Get(g.origin() + "/page/main.js"); err != nil || r.Header.Get("Cache-Control") != "no-cache" || !strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+	if r, err := http.Get(g.origin() + "/page/main.js"); err != nil || r.Header.Get("Cache-Control") != "no-cache" ||
+		!strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("a part of the page is sent as %v %v", r, err)
 	} else {
 		_ = r.Body.Close()

@@ -26,7 +26,8 @@ func TestPageBarriers(t *testing.T) {
 	if err := os.MkdirAll(h.path("providers"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"tapgw.toml": "[api]\nauth = \"none\"\n", "providers/ci.toml": "kind = \"command\"\ncomand = [\"ci\"]\n"} {
+	for name, text := range map[string]string{"tapgw.toml": "[api]\nauth = \"none\"\n",
+		"providers/ci.toml": "kind = \"command\"\ncomand = [\"ci\"]\n"} {
 		if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,8 @@ func TestPageBarriers(t *testing.T) {
 	h.ask(session, `call:greet {"name":"Ada"}`)
 	h.run(tapctl, "tools", "call", "--session", session, "greet", "--args", `{"name":7}`)
 	for _, level := range []string{"keep", "surface", "inject"} {
-		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider", "ci", "the build is "+level)
+		h.tapctl("push", "--session", session, "--stream", "builds", "--level", level, "--provider", "ci",
+			"the build is "+level)
 	}
 	c := g.connect()
 	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
@@ -248,11 +250,14 @@ func TestPageLong(t *testing.T) {
 		for range n {
 			switch told++; told % 4 {
 			case 0:
-				s.Event("assistant.message", message{"content": fmt.Sprintf("Answer %d:\n\n- with `code`\n- and **more**", told)})
+				s.Event("assistant.message", message{"content": fmt.Sprintf(
+					"Answer %d:\n\n- with `code`\n- and **more**", told)})
 			case 1:
-				s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"}, "result": message{"type": "success", "output": fmt.Sprint("line ", told)}})
+				s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
+					"result": message{"type": "success", "output": fmt.Sprint("line ", told)}})
 			default:
-				s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", told, strings.Repeat("and so on ", told%40))})
+				s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", told,
+					strings.Repeat("and so on ", told%40))})
 			}
 		}
 		v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(before+told))
@@ -379,15 +384,16 @@ func TestPageQuestions(t *testing.T) {
 		v.button("Allow for this session")
 	})
 	// A long command is there to its end, above the buttons.
-	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ", 2000)+`; rm END"}`, "once", func() {
-		v.says(".card pre", "; rm END")
-		v.says(".card", "4,016 characters, to here")
-		v.until(`(() => {
+	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ", 2000)+`; rm END"}`, "once",
+		func() {
+			v.says(".card pre", "; rm END")
+			v.says(".card", "4,016 characters, to here")
+			v.until(`(() => {
 			const pre = document.querySelector(".card pre"), b = document.querySelector(".card button");
 			return pre.scrollHeight <= pre.clientHeight && b.getBoundingClientRect().top >= pre.getBoundingClientRect().bottom;
 		})()`)
-		v.button("Allow once")
-	})
+			v.button("Allow once")
+		})
 	form := `form {"message":"Who?","schema":{"type":"object","required":["name","kind","level","langs"],"properties":{
 		"name":{"type":"string","title":"Your name"},
 		"mail":{"type":"string","format":"email"},

@@ -54,7 +54,8 @@ func (g *gateway) connectFrom(origin string) *peer {
 		g.t.Fatal(err)
 	}
 	ws.SetReadLimit(-1)
-	c := &peer{t: g.t, ws: ws, got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{}), finish: make(chan struct{})}
+	c := &peer{t: g.t, ws: ws, got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{}),
+		finish: make(chan struct{})}
 	c.hear.Store(true)
 	reading := make(chan struct{})
 	go func() {

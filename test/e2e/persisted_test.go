@@ -20,7 +20,8 @@ func endpoint(m *scriptmodel.Server) []string { return []string{"--provider-url"
 // persisted lists the sessions on disk.
 func (h *home) persisted(args ...string) []client.Persisted {
 	h.t.Helper()
-	return decode[[]client.Persisted](h.t, h.tapctl(append([]string{"sessions", "list", "--persisted", "--json"}, args...)...))
+	return decode[[]client.Persisted](h.t,
+		h.tapctl(append([]string{"sessions", "list", "--persisted", "--json"}, args...)...))
 }
 
 // saved waits until the runtime has written something of a session to the disk.
@@ -61,7 +62,8 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 
 	h.serve()
 	found := h.persisted()
-	if len(found) != 1 || found[0].ID != session || found[0].Label != "tea@brew" || found[0].Branch != "brew" || found[0].State != "stored" || found[0].CWD != work {
+	if len(found) != 1 || found[0].ID != session || found[0].Label != "tea@brew" || found[0].Branch != "brew" ||
+		found[0].State != "stored" || found[0].CWD != work {
 		t.Fatalf("the next gateway offers %+v", found)
 	}
 	if got := h.persisted("--cwd", "tea", "--branch", "brew", "--last", "1"); len(got) != 1 {
@@ -82,8 +84,10 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	if v := h.persisted(); len(v) != 1 || v[0].State != "live" {
 		t.Errorf("on disk: %+v", v)
 	}
-	for args, code := range map[string]int{"resume " + session: 1, "delete " + session + " --yes": 1, "delete " + session: 2, "resume none": 4, "resume": 2} {
-		if r := h.run(tapctl, append([]string{"sessions"}, strings.Fields(args)...)...); r.code != code || strings.Count(r.stderr, "\n") != 1 {
+	for args, code := range map[string]int{"resume " + session: 1, "delete " + session + " --yes": 1, "delete " +
+		session: 2, "resume none": 4, "resume": 2} {
+		if r := h.run(tapctl, append([]string{"sessions"}, strings.Fields(args)...)...); r.code != code ||
+			strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("sessions %s of a session that runs: exit code %d, %q", args, r.code, r.stderr)
 		}
 	}
@@ -169,7 +173,8 @@ func TestSetModel(t *testing.T) {
 	h.tapctl("sessions", "model", session[:8], "other", "--effort", "high")
 	h.ask(session, "who are you")
 	requests := m.Requests()
-	if last := requests[len(requests)-1]; last.Model != "other" || !strings.Contains(string(last.Body), `"reasoning_effort":"high"`) {
+	if last := requests[len(requests)-1]; last.Model != "other" ||
+		!strings.Contains(string(last.Body), `"reasoning_effort":"high"`) {
 		t.Errorf("the next request is to model %q", last.Model)
 	}
 	h.showsInTimeline(session, "other")
@@ -177,12 +182,14 @@ func TestSetModel(t *testing.T) {
 		t.Errorf("sessions: %+v", got)
 	}
 	for args, want := range map[string]string{"x --effort huge": "effort: there is no", "": "which model"} {
-		if r := h.run(tapctl, append([]string{"sessions", "model"}, strings.Fields(args)...)...); r.code != 2 || !strings.Contains(r.stderr, want) {
+		if r := h.run(tapctl, append([]string{"sessions", "model"}, strings.Fields(args)...)...); r.code != 2 ||
+			!strings.Contains(r.stderr, want) {
 			t.Errorf("sessions model %s: exit code %d, %q", args, r.code, r.stderr)
 		}
 	}
 	local := h.local()
-	if r := h.run(tapctl, "sessions", "model", local, "other"); r.code != 1 || !strings.Contains(r.stderr, "has no model to change") {
+	if r := h.run(tapctl, "sessions", "model", local, "other"); r.code != 1 ||
+		!strings.Contains(r.stderr, "has no model to change") {
 		t.Errorf("of a local session: exit code %d, %q", r.code, r.stderr)
 	}
 }
@@ -219,7 +226,8 @@ func TestStartWithAProfile(t *testing.T) {
 	if r.code != 2 || !strings.Contains(r.stderr, `there is no profile "nobody"; there are review`) {
 		t.Errorf("a profile that is not there: exit code %d, %q", r.code, r.stderr)
 	}
-	if r := h.run(tapctl, "sessions", "start", "--github-token-env", "NOT_SET"); r.code != 2 || !strings.Contains(r.stderr, "NOT_SET") {
+	if r := h.run(tapctl, "sessions", "start", "--github-token-env", "NOT_SET"); r.code != 2 ||
+		!strings.Contains(r.stderr, "NOT_SET") {
 		t.Errorf("a token that is not there: exit code %d, %q", r.code, r.stderr)
 	}
 	if strings.Contains(g.output(), modelKey) {

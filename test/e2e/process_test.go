@@ -177,7 +177,8 @@ func (p *process) expectNth(text string, n int) string {
 			continue
 		case <-p.done: // all its lines are there
 			if found, _ = p.matches(text); len(found) < n {
-				p.t.Fatalf("%s ended (%v) without saying %q (time %d):\n%s", p.name, p.cmd.ProcessState, text, n, p.output())
+				p.t.Fatalf("%s ended (%v) without saying %q (time %d):\n%s", p.name, p.cmd.ProcessState, text, n,
+					p.output())
 			}
 		case <-timeout:
 			p.t.Fatalf("%s did not say %q (time %d) within %v:\n%s", p.name, text, n, patience, p.output())

@@ -57,7 +57,8 @@ func (h *home) program(name string, args ...string) *exec.Cmd {
 // provider starts a provider with tools of [toolbox].
 func (h *home) provider(name string, tools string, args ...string) *process {
 	h.t.Helper()
-	return start(h.t, "provider "+name, h.program("provider", append([]string{"-name", name, "-tools", tools}, args...)...))
+	return start(h.t, "provider "+name,
+		h.program("provider", append([]string{"-name", name, "-tools", tools}, args...)...))
 }
 
 // joins starts a provider and waits until it is bound to a session.

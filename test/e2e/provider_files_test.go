@@ -57,7 +57,8 @@ func (h *home) toolsAre(session string, want map[string]string) {
 		for _, t := range list {
 			text, ok := want[t.Name]
 			if !ok || !strings.Contains(t.Description+string(t.Parameters), text) {
-				return fmt.Errorf("the session has the tool %s %s %s, want %q", t.Name, t.Description, t.Parameters, want)
+				return fmt.Errorf("the session has the tool %s %s %s, want %q", t.Name, t.Description, t.Parameters,
+					want)
 			}
 		}
 		return nil
@@ -124,7 +125,8 @@ func TestProviderFiles(t *testing.T) {
 	if got := h.ask(session, `call:look_up {"first":"a b"}`); got != "first=a+b" {
 		t.Errorf("the tool answers %q", got)
 	}
-	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw))
+	h.put("providers/run.toml", fmt.Sprintf(
+		"kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw))
 	if err := os.Mkdir(h.path("dropins"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +137,8 @@ func TestProviderFiles(t *testing.T) {
 
 	// Changed: a schema, a name, a description.
 	h.put("providers/web.toml", fmt.Sprintf(lookUp, api.URL, "second"))
-	h.put("providers/run.toml", fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"my_\"\n", tapgw))
+	h.put("providers/run.toml", fmt.Sprintf(
+		"kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"my_\"\n", tapgw))
 	h.put("dropins/add.tool.json", `{"description":"Sums up","kind":"read","command":["echo","three"]}`)
 	h.toolsAre(session, map[string]string{"look_up": `"second"`, "my_get_weather": "", "add": "Sums up"})
 	shows(`"second"`, "my_get_weather", "Sums up")
@@ -193,7 +196,8 @@ func TestHTTPProviderFile(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /items/{id}", func(w http.ResponseWriter, r *http.Request) {
 		// The runtime blots keys out of results.
-		_, _ = fmt.Fprintf(w, `{"item":{"id":%q,"mayI":%t}}`, r.PathValue("id"), r.Header.Get("Authorization") == "Bearer open-sesame")
+		_, _ = fmt.Fprintf(w, `{"item":{"id":%q,"mayI":%t}}`, r.PathValue("id"),
+			r.Header.Get("Authorization") == "Bearer open-sesame")
 	})
 	mux.HandleFunc("GET /refused", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no such\nitem", http.StatusNotFound)
@@ -201,10 +205,19 @@ func TestHTTPProviderFile(t *testing.T) {
 	mux.HandleFunc("GET /broken", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	})
-	mux.HandleFunc("GET /moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/here", http.StatusFound) })
+	mux.HandleFunc("GET /moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/here",
+			http.StatusFound)
+	})
 	mux.HandleFunc("GET /here", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "it is here") })
-	mux.HandleFunc("GET /round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
-	mux.HandleFunc("GET /away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) })
+	mux.HandleFunc("GET /round", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/round",
+			http.StatusFound)
+	})
+	mux.HandleFunc("GET /away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL,
+			http.StatusFound)
+	})
 	mux.HandleFunc("GET /silent", func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-silence:
@@ -227,7 +240,8 @@ func TestHTTPProviderFile(t *testing.T) {
 		want[name] = ""
 	}
 	file += "[tools.dead]\ndescription = \"d\"\nurl = \"http://127.0.0.1:1/\"\n"
-	file += "[tools.item]\ndescription = \"d\"\nurl = \"" + api.URL + "/items/{id}\"\nmethod = \"POST\"\nargs.id = {}\n" +
+	file += "[tools.item]\ndescription = \"d\"\nurl = \"" + api.URL +
+		"/items/{id}\"\nmethod = \"POST\"\nargs.id = {}\n" +
 		"headers = { Authorization = \"Bearer ${ITEM_KEY}\" }\nresult = \"/item\"\n"
 	h.put("providers/api.toml", file)
 	h.toolsAre(session, want)

@@ -93,7 +93,8 @@ func (p printer) check(page manual, path []string, above string) {
 		word, _, _ := strings.Cut(line, "\t")
 		below := slices.Concat(path, []string{word})
 		// Else it is an argument.
-		if help := p.print(append(slices.Clone(below), "--help")...); strings.Contains(help, "Usage:\n  "+name+" "+word+" ") {
+		if help := p.print(append(slices.Clone(below), "--help")...); strings.Contains(help,
+			"Usage:\n  "+name+" "+word+" ") {
 			p.check(page, below, section)
 		}
 	}

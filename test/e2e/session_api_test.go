@@ -46,7 +46,8 @@ type response struct {
 // model endpoint of the user's own.
 func (h *home) serveContract(m *scriptmodel.Server) (*gateway, *contract) {
 	h.t.Helper()
-	config := "[api]\nauth = \"none\"\n[copilot]\nprovider_url = \"" + m.URL + "\"\n[copilot.permissions]\nshell = \"allow\"\n"
+	config := "[api]\nauth = \"none\"\n[copilot]\nprovider_url = \"" + m.URL +
+		"\"\n[copilot.permissions]\nshell = \"allow\"\n"
 	if err := os.WriteFile(h.path("tapgw.toml"), []byte(config), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
@@ -134,7 +135,8 @@ func (c *contract) wellFormed(all []response) (by map[string]*told, came map[str
 	by, came = map[string]*told{}, map[string]int{}
 	for _, r := range all {
 		came[r.Callback]++
-		kind, id := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(r.Callback, "onStart"), "onEnd"), "on"), r.ReasoningID+r.MessageID+r.ToolCallID
+		kind, id := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(r.Callback, "onStart"), "onEnd"), "on"),
+			r.ReasoningID+r.MessageID+r.ToolCallID
 		if r.Callback == "onAgentStart" || r.Callback == "onAgentEnd" {
 			kind, id = "Agent", r.TurnID
 		}
@@ -206,9 +208,10 @@ func TestSessionAPI(t *testing.T) {
 		case last.Role == "tool":
 			return scriptmodel.Reply{Text: "The tools are done."}
 		case strings.Contains(prompt, "use your tools"):
-			return scriptmodel.Reply{Reasoning: "let me think about that", Text: "I will.", ToolCalls: []scriptmodel.ToolCall{
-				{Name: "greet", Args: `{"name":"Ada"}`},
-			}}
+			return scriptmodel.Reply{Reasoning: "let me think about that", Text: "I will.",
+				ToolCalls: []scriptmodel.ToolCall{
+					{Name: "greet", Args: `{"name":"Ada"}`},
+				}}
 		case strings.Contains(prompt, "tell me a story"):
 			return scriptmodel.Reply{Text: story}
 		case strings.Contains(prompt, "break"):
@@ -233,7 +236,8 @@ func TestSessionAPI(t *testing.T) {
 	}
 	both.Wait()
 	slices.Sort(answers)
-	if want := []string{`{"error":"HttpRequestTimeout"}`, `{"error":"ParallelCallNotSupported"}`}; !slices.Equal(answers, want) {
+	if want := []string{`{"error":"HttpRequestTimeout"}`, `{"error":"ParallelCallNotSupported"}`}; !slices.Equal(
+		answers, want) {
 		t.Errorf("two calls of live at once get %q, want %q", answers, want)
 	}
 
@@ -246,7 +250,8 @@ func TestSessionAPI(t *testing.T) {
 	}
 	all = append(all, c.idle(session)...)
 	by, came := c.wellFormed(all)
-	for _, name := range []string{"onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage", "onEndMessage",
+	for _, name := range []string{"onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage",
+		"onEndMessage",
 		"onStartToolExecution", "onToolExecution", "onEndToolExecution", "onAgentStart", "onAgentEnd", "onIdle"} {
 		if came[name] == 0 {
 			t.Errorf("%s did not come", name)
@@ -256,14 +261,17 @@ func TestSessionAPI(t *testing.T) {
 	of(t, by, "Message", "I will.")
 	of(t, by, "Message", "The tools are done.")
 	of(t, by, "ToolExecution", `greet {"name":"Ada"}`)
-	if bash := of(t, by, "ToolExecution", `bash {"command":"echo one; while [ ! -e go ]; do sleep 0.1; done; echo two","description":"Counting"}`); !strings.HasPrefix("one\ntwo\n", bash.deltas) {
+	if bash := of(t, by, "ToolExecution",
+		`bash {"command":"echo one; while [ ! -e go ]; do sleep 0.1; done; echo two","description":"Counting"}`); !strings.HasPrefix("one\ntwo\n", bash.deltas) {
 		t.Errorf("the output of bash is told as %q", bash.deltas)
 	}
 	for _, r := range all {
-		if r.Callback == "onStartToolExecution" && r.ParentToolCallID != nil || r.Callback == "onEndToolExecution" && r.Error != nil {
+		if r.Callback == "onStartToolExecution" && r.ParentToolCallID != nil || r.Callback == "onEndToolExecution" &&
+			r.Error != nil {
 			t.Errorf("%s has more than it should", r.text)
 		}
-		if r.Callback == "onEndToolExecution" && r.ToolCallID == all[0].ToolCallID && !strings.Contains(string(r.Result), `"content":`) {
+		if r.Callback == "onEndToolExecution" && r.ToolCallID == all[0].ToolCallID &&
+			!strings.Contains(string(r.Result), `"content":`) {
 			t.Errorf("%s has no result", r.text)
 		}
 	}
@@ -277,7 +285,8 @@ func TestSessionAPI(t *testing.T) {
 	by, _ = c.wellFormed(all)
 	of(t, by, "Message", "So I was told.")
 	c.says(at+"/query", "break", `{}`)
-	if !slices.ContainsFunc(c.idle(session), func(r response) bool { return strings.Contains(r.SessionError, "the model is broken") }) {
+	if !slices.ContainsFunc(c.idle(session),
+		func(r response) bool { return strings.Contains(r.SessionError, "the model is broken") }) {
 		t.Error("live does not tell of a model that fails")
 	}
 
@@ -320,7 +329,10 @@ func TestSessionAPIRuntimeDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := c.idle(session)
-	if !slices.ContainsFunc(all, func(r response) bool { return strings.Contains(r.SessionError, "the turn is lost") }) {
+	if !slices.ContainsFunc(all, func(r response) bool {
+		return strings.Contains(r.SessionError,
+			"the turn is lost")
+	}) {
 		t.Errorf("live tells of the death with\n%v", all)
 	}
 	c.wellFormed(all)
@@ -345,7 +357,8 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	session := c.start("local", h.path("work"))
 	b := s.talker()
 	titles := []string{"stop", "config", "test", "token", "copilot/models", "copilot/session/start/local",
-		"copilot/session/" + session + "/query", "copilot/session/" + session + "/live", "copilot/session/" + session + "/stop"}
+		"copilot/session/" + session + "/query", "copilot/session/" + session + "/live", "copilot/session/" + session +
+			"/stop"}
 	const image = `new Promise((done) => {
 		const i = new Image();
 		i.onload = () => done(true);
@@ -359,9 +372,13 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 		}{
 			{"fetch", func(a string) { eval[reading](b, "read(%s, %s)", a, message{}) }},
 			{"post", func(a string) {
-				eval[reading](b, "read(%s, %s)", a, message{"method": "POST", "body": h.path("work"), "mode": "no-cors"})
+				eval[reading](b, "read(%s, %s)", a, message{"method": "POST", "body": h.path("work"),
+					"mode": "no-cors"})
 			}},
-			{"get that is not read", func(a string) { eval[reading](b, "read(%s, %s)", a, message{"mode": "no-cors"}) }},
+			{"get that is not read", func(a string) {
+				eval[reading](b, "read(%s, %s)", a,
+					message{"mode": "no-cors"})
+			}},
 			{"image", func(a string) { eval[bool](b, image, a) }},
 		} {
 			before := len(b.answered())
@@ -384,11 +401,13 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(g.url, "ws://"))
 	rebound := s.profile.open("http://evil.example:" + port + "/")
 	for _, title := range titles {
-		if status := eval[int](rebound, "fetch(%s, %s).then(r => r.status)", "/api/"+title, message{"method": "POST", "body": h.path("work")}); status != http.StatusMisdirectedRequest {
+		if status := eval[int](rebound, "fetch(%s, %s).then(r => r.status)", "/api/"+title,
+			message{"method": "POST", "body": h.path("work")}); status != http.StatusMisdirectedRequest {
 			t.Errorf("%s of another name gives %d", title, status)
 		}
 	}
-	if sessions := decode[[]client.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 || sessions[0].ID != session {
+	if sessions := decode[[]client.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 ||
+		sessions[0].ID != session {
 		t.Errorf("pages made the sessions %+v", sessions)
 	}
 }

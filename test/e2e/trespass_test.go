@@ -43,7 +43,8 @@ func TestShellOpensItsOwnSessionOnly(t *testing.T) {
 	tokens := map[string]bool{}
 	for i, own := range sessions {
 		other := sessions[1-i]
-		said := h.ask(own, shell(fmt.Sprintf("echo token $TAP_PROVIDER_TOKEN.; %s=trespass %s %s %s", programVariable, self, other, own)))
+		said := h.ask(own, shell(fmt.Sprintf("echo token $TAP_PROVIDER_TOKEN.; %s=trespass %s %s %s", programVariable,
+			self, other, own)))
 		for _, want := range []string{other + ": INVALID_SESSION", "all: UNAUTHORIZED", own + ": bound"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the shell of %s says %q, want %q", own, said, want)
@@ -56,11 +57,13 @@ func TestShellOpensItsOwnSessionOnly(t *testing.T) {
 		}
 		tokens[token] = true
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.runtime()))
-		if err != nil || strings.Contains(string(environment), "TAP_PROVIDER_TOKEN") || !strings.Contains(string(environment), "TAP_GATEWAY_URL=") {
+		if err != nil || strings.Contains(string(environment), "TAP_PROVIDER_TOKEN") ||
+			!strings.Contains(string(environment), "TAP_GATEWAY_URL=") {
 			t.Errorf("the runtime's environment: %q, %v", environment, err)
 		}
 		h.tapctl("sessions", "stop", other)
-		if said := h.ask(own, shell(fmt.Sprintf("%s=trespass %s %s", programVariable, self, own))); !strings.Contains(said, own+": bound") {
+		if said := h.ask(own, shell(fmt.Sprintf("%s=trespass %s %s", programVariable, self, own))); !strings.Contains(
+			said, own+": bound") {
 			t.Errorf("with the other session gone: %q", said)
 		}
 		sessions[1-i] = h.copilot(m)

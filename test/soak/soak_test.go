@@ -75,7 +75,8 @@ func serve(t *testing.T) *process {
 
 func (p *process) api(t *testing.T, method, path, body string, into any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http"+strings.TrimPrefix(p.url, "ws")+"/api/v1/"+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, "http"+strings.TrimPrefix(p.url, "ws")+"/api/v1/"+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

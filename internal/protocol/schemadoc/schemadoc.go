@@ -29,12 +29,17 @@ const (
 
 // messages is every message, in the order of the document.
 var messages = []protocol.Message{
-	&protocol.Auth{}, &protocol.AuthConfirm{}, &protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{}, &protocol.ShutdownReady{},
-	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{}, &protocol.TransformResult{}, &protocol.Push{},
-	&protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{}, &protocol.FilterSet{}, &protocol.StreamQuery{},
+	&protocol.Auth{}, &protocol.AuthConfirm{}, &protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{},
+	&protocol.ShutdownReady{},
+	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{}, &protocol.TransformResult{},
+	&protocol.Push{},
+	&protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{}, &protocol.FilterSet{},
+	&protocol.StreamQuery{},
 
-	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{}, &protocol.HelloAck{}, &protocol.Ack{}, &protocol.Error{},
-	&protocol.ToolCall{}, &protocol.ToolCancel{}, &protocol.GateCheck{}, &protocol.TransformRequest{}, &protocol.SessionEvent{},
+	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{}, &protocol.HelloAck{}, &protocol.Ack{},
+	&protocol.Error{},
+	&protocol.ToolCall{}, &protocol.ToolCancel{}, &protocol.GateCheck{}, &protocol.TransformRequest{},
+	&protocol.SessionEvent{},
 	&protocol.SessionLifecycle{}, &protocol.StreamHistory{},
 }
 
@@ -168,7 +173,8 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 		return nil, fmt.Errorf("docs/protocol.md does not describe %s", name)
 	}
 	g.used[name] = true
-	s := &jsonschema.Schema{Title: name, Description: plain(doc.about), Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	s := &jsonschema.Schema{Title: name, Description: plain(doc.about), Type: "object",
+		Properties: map[string]*jsonschema.Schema{}}
 	for f := range t.Fields() {
 		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at := name + "." + key
@@ -201,7 +207,8 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 	}
 	if len(doc.fields) != t.NumField() {
 		return nil, fmt.Errorf("docs/protocol.md describes fields of %s that it does not have: %v", name,
-			slices.DeleteFunc(slices.Sorted(maps.Keys(doc.fields)), func(k string) bool { return s.Properties[k] != nil }))
+			slices.DeleteFunc(slices.Sorted(maps.Keys(doc.fields)),
+				func(k string) bool { return s.Properties[k] != nil }))
 	}
 	if complete := objects[name]; complete != nil {
 		complete(s)

@@ -84,7 +84,8 @@ func TestFilesAreFresh(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(string(got), string(want[name])); diff != "" {
-			t.Errorf("docs/schema/%s is stale (-have +want); run go test ./internal/protocol/schemadoc -update:\n%s", name, diff)
+			t.Errorf("docs/schema/%s is stale (-have +want); run go test ./internal/protocol/schemadoc -update:\n%s",
+				name, diff)
 		}
 	}
 }
@@ -257,8 +258,10 @@ func TestFields(t *testing.T) {
 		protocol.TypeFilterSet:       `{"requestId":"r","sessionId":"s","stream":"s","rules":[{"match":"m","outcome":"drop"}]}`,
 		protocol.TypeStreamQuery:     `{"queryId":"q","sessionId":"s","streams":["a"],"last":1}`,
 	}
-	wrong := []any{nil, "", "x", "a b", "pair", "keep", 0.0, 1.0, 1.5, -1.0, 3600001.0, true, []any{}, []any{"x"}, []any{1.0}, []any{map[string]any{}},
-		map[string]any{}, map[string]any{"a": 1.0}, map[string]any{"a": nil}, map[string]any{"action": "gate"}, map[string]any{"max": 0.0}, map[string]any{"path": ""}}
+	wrong := []any{nil, "", "x", "a b", "pair", "keep", 0.0, 1.0, 1.5, -1.0, 3600001.0, true, []any{}, []any{"x"},
+		[]any{1.0}, []any{map[string]any{}},
+		map[string]any{}, map[string]any{"a": 1.0}, map[string]any{"a": nil}, map[string]any{"action": "gate"},
+		map[string]any{"max": 0.0}, map[string]any{"path": ""}}
 	for typ, text := range whole {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
@@ -338,8 +341,10 @@ func stricter(typ protocol.Type, m map[string]any) bool {
 func TestNames(t *testing.T) {
 	name, tool := regexp.MustCompile(namePattern), regexp.MustCompile(toolNamePattern)
 	long := strings.Repeat("x", 64)
-	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9", long, long + "x", "a\n",
-		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long, long[:62] + " / b", long[:62] + " /-b"} {
+	for _, s := range []string{"", "a", "-a", "_a", ".a", "a.b", "a_b-c", "a b", "ä", "a/b", "9", long, long + "x",
+		"a\n",
+		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long, long[:62] + " / b",
+		long[:62] + " /-b"} {
 		if name.MatchString(s) != protocol.ValidName(s) {
 			t.Errorf("%q: as a name", s)
 		}
@@ -352,14 +357,23 @@ func TestNames(t *testing.T) {
 // A document that says too little, too much or something else is noticed.
 func TestDocumentDiffers(t *testing.T) {
 	tests := map[string]struct{ old, new, want string }{
-		"no message":   {"### `goodbye`", "### `farewell`", "does not describe goodbye"},
-		"no field":     {"| `reason` | optional string | for people |", "| `because` | optional string | for people |", "does not describe goodbye.reason"},
-		"more fields":  {"| `reason` | optional string | for people |", "| `reason` | optional string | for people |\n| `why` | string | x |", "fields of goodbye that it does not have: [why]"},
-		"another type": {"| `code` | string | six digits |", "| `code` | integer | six digits |", `auth.confirm.code is "integer", but must be "string"`},
-		"required":     {"| `code` | string | six digits |", "| `code` | optional string | six digits |", `but must be "string"`},
-		"optional":     {"| `reason` | optional string | for people |", "| `reason` | string | for people |", `goodbye.reason is "string", but must be "optional string"`},
-		"twice":        {"| `code` | string | six digits |", "| `code` | string | x |\n| `code` | string | y |", "auth.confirm.code is described twice"},
-		"too much":     {"## Trust\n", "## Weather\n\n| Field | Type | Meaning |\n|---|---|---|\n| `sky` | string | x |\n\n## Trust\n", "describes Weather, which is no message"},
+		"no message": {"### `goodbye`", "### `farewell`", "does not describe goodbye"},
+		"no field": {"| `reason` | optional string | for people |", "| `because` | optional string | for people |",
+			"does not describe goodbye.reason"},
+		"more fields": {"| `reason` | optional string | for people |",
+			"| `reason` | optional string | for people |\n| `why` | string | x |",
+			"fields of goodbye that it does not have: [why]"},
+		"another type": {"| `code` | string | six digits |", "| `code` | integer | six digits |",
+			`auth.confirm.code is "integer", but must be "string"`},
+		"required": {"| `code` | string | six digits |", "| `code` | optional string | six digits |",
+			`but must be "string"`},
+		"optional": {"| `reason` | optional string | for people |", "| `reason` | string | for people |",
+			`goodbye.reason is "string", but must be "optional string"`},
+		"twice": {"| `code` | string | six digits |", "| `code` | string | x |\n| `code` | string | y |",
+			"auth.confirm.code is described twice"},
+		"too much": {"## Trust\n",
+			"## Weather\n\n| Field | Type | Meaning |\n|---|---|---|\n| `sky` | string | x |\n\n## Trust\n",
+			"describes Weather, which is no message"},
 		"cells":        {"| `code` | string | six digits |", "| `code` | six digits |", "three cells"},
 		"two sections": {"### `goodbye`", "### `hello`", "hello is described twice"},
 	}
