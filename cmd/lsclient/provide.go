@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"sync"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -82,37 +81,14 @@ func provideTools(k *call) error {
 			Sources: k.sources(), Secrets: []string{configs.StateDir()}})
 	}
 	configure()
-	ctx, cancel := context.WithCancel(k.ctx)
-	lists, first := make(chan []*tools.Tool), make(chan struct{})
-	var watching sync.WaitGroup
-	defer func() { cancel(); watching.Wait() }()
-	watching.Go(func() {
-		k.watchTools(ctx, configure, func(all []*tools.Tool) {
-			select {
-			case lists <- all:
-			case <-ctx.Done():
-			}
-		})
+	watch := func(ctx context.Context, offer func([]*tools.Tool)) { k.watchTools(ctx, configure, offer) }
+	err = p.RunWith(k.ctx, watch, func(list []*tools.Tool, err error) {
+		if err != nil {
+			k.out.Notef("lsclient: %v", err)
+			return
+		}
+		k.tell(map[string]any{"type": "tools", "tools": len(list)}, "offering %d tools", len(list))
 	})
-	watching.Go(func() {
-		offered := sync.OnceFunc(func() { close(first) })
-		refused := ""
-		p.Keep(ctx, lists, func(all []*tools.Tool, err error) {
-			defer offered()
-			if err == nil {
-				refused = ""
-				k.tell(map[string]any{"type": "tools", "tools": len(all)}, "offering %d tools", len(all))
-			} else if refused != err.Error() {
-				refused = err.Error()
-				k.out.Notef("lsclient: %v", err)
-			}
-		})
-	})
-	select { // the first hello has the tools
-	case <-first:
-	case <-ctx.Done():
-	}
-	err = p.Run(ctx)
 	if errors.Is(k.Err(), context.Canceled) { // by a signal
 		return nil
 	}

@@ -18,7 +18,6 @@ import (
 
 // launchTools offers the drop-in tools of a directory, as they come and go.
 func launchTools(ctx context.Context, r supervisor.Run) error {
-	ctx, cancel := context.WithCancel(ctx)
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
 	if r.Provider.Project != "" {
 		x.Check = func(string) error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
@@ -29,60 +28,42 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 		Sources: []string{r.Path(r.Provider.Dir), configs.UserDir(), configs.Home()}, Secrets: []string{configs.StateDir()}},
 		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File)}})
 	var mu sync.Mutex // guards the fields that follow
-	var wrong []configs.Fault
-	var refused error
-	tell := func() {
-		faults := slices.Clone(wrong)
-		if refused != nil {
-			faults = append(faults, configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: refused.Error()})
+	var broken []configs.Fault
+	var refusal error
+	report := func() { // call with mu held
+		faults := slices.Clone(broken)
+		if refusal != nil {
+			faults = append(faults, configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: refusal.Error()})
 		}
 		r.Faults(faults)
 	}
-	lists := make(chan []*tools.Tool)
-	first := make(chan struct{})
-	offered := sync.OnceFunc(func() { close(first) })
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		var told []tools.Fault
+	watch := func(ctx context.Context, offer func([]*tools.Tool)) {
+		var logged []tools.Fault
 		x.Watch(ctx, []string{r.Path(r.Provider.Dir)}, func(list []*tools.Tool, faults []tools.Fault) {
 			now := make([]configs.Fault, len(faults))
 			for i, f := range faults {
 				now[i] = configs.Fault{File: f.File, Line: max(f.Line, 1), Column: 1, Message: "tool left out: " + f.Reason}
-				if !slices.Contains(told, f) {
+				if !slices.Contains(logged, f) {
 					r.Line("tapgw", "tool left out: "+f.String())
 				}
 			}
-			told = faults
+			logged = faults
 			mu.Lock()
-			wrong = now
-			tell()
+			broken = now
+			report()
 			mu.Unlock()
-			select {
-			case lists <- list:
-			case <-ctx.Done():
-			}
+			offer(list)
 		})
-	})
-	watching.Go(func() {
-		p.Keep(ctx, lists, func(_ []*tools.Tool, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && (refused == nil || refused.Error() != err.Error()) {
-				r.Line("tapgw", err.Error())
-			}
-			refused = err
-			tell()
-			offered()
-		})
-	})
-	defer watching.Wait()
-	defer cancel()
-	select { // the first hello has the tools
-	case <-first:
-	case <-ctx.Done():
-		return nil
 	}
-	return p.Run(ctx)
+	return p.RunWith(ctx, watch, func(_ []*tools.Tool, err error) {
+		if err != nil {
+			r.Line("tapgw", err.Error())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		refusal = err
+		report()
+	})
 }
 
 // clientOf connects to a gateway of this process that serves TLS: its certificate
