@@ -167,7 +167,7 @@ type apiStatus struct {
 func (a *api) statusNow() apiStatus {
 	info := a.info()
 	info.StartedAt = info.StartedAt.UTC()
-	return apiStatus{info, len(a.gateway.Sessions()), len(a.gateway.Providers()), apiList(info.Faults), a.server.live.Load().openREST}
+	return apiStatus{info, len(a.gateway.Sessions()), len(a.gateway.Providers()), apiList(info.Faults), a.server.settings.Load().openREST}
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) error {

@@ -121,14 +121,14 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 		f = s.Follow(min(last, maxEventsLast))
 	}
 	e := newSSE(w, r)
-	defer e.end()
+	defer e.clearDeadline()
 	defer a.cutOff.add(s)
 	if unknown {
 		e.add(eventGap, placeID(birth, f.At()), gateway.Lost{})
 	}
 	for e.err == nil {
 		var list []gateway.Happening
-		err := e.waiting(r.Context(), a.server.noteUse, func(ctx context.Context) (err error) {
+		err := e.waitWithKeepAlive(r.Context(), a.server.recordActivity, func(ctx context.Context) (err error) {
 			list, err = f.Next(ctx)
 			return err
 		})

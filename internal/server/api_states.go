@@ -104,7 +104,7 @@ func (x *states) had(id string) uint64 {
 // lookedAt notes that somebody looks at the gateway, and has what changes without
 // its knowledge, faults of files say, looked at too.
 func (a *api) lookedAt() {
-	a.server.noteUse()
+	a.server.recordActivity()
 	a.gateway.Touch()
 }
 
@@ -130,7 +130,7 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request) error {
 	defer a.gateway.Watch()()
 	had := a.states.had(lastEventID(r))
 	e := newSSE(w, r)
-	defer e.end()
+	defer e.clearDeadline()
 	for e.err == nil && ctx.Err() == nil {
 		change := a.gateway.Changes()
 		news, again := a.states.look(names, had, change)
@@ -148,7 +148,7 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request) error {
 		if again {
 			continue
 		}
-		if err := e.waiting(ctx, a.lookedAt, func(ctx context.Context) error { return a.gateway.WaitChange(ctx, change) }); err != nil {
+		if err := e.waitWithKeepAlive(ctx, a.lookedAt, func(ctx context.Context) error { return a.gateway.WaitChange(ctx, change) }); err != nil {
 			return nil
 		}
 	}

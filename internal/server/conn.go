@@ -44,46 +44,46 @@ type conn struct {
 	limit  int // bytes that may wait
 	onSlow func()
 
-	asked sync.Once
-	user  int // at the other end, as Server.user has it
+	uidOnce sync.Once
+	uid     int // at the other end, as Server.user has it
 
-	mu       sync.Mutex
-	queued   bool
-	held     bool // hold was called
-	draining bool // the goroutine runs
-	buf      []byte
-	sending  int // bytes that the goroutine has taken and not sent
-	err      error
-	drained  sync.WaitGroup
+	mu        sync.Mutex
+	queueing  bool
+	corked    bool // hold was called
+	draining  bool // the goroutine runs
+	buf       []byte
+	sending   int // bytes that the goroutine has taken and not sent
+	err       error
+	drainDone sync.WaitGroup
 }
 
 func newConn(c net.Conn) *conn { return &conn{Conn: c, direct: newDirectWriter(c)} }
 
 // queue makes writes not block: up to limit bytes wait. onSlow is called once if
 // that, or the deadline, is passed.
-func (c *conn) queue(limit int, onSlow func()) {
+func (c *conn) startQueueing(limit int, onSlow func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queued, c.limit, c.onSlow = true, limit, onSlow
+	c.queueing, c.limit, c.onSlow = true, limit, onSlow
 }
 
 // hold keeps what is written until release, so that it goes out together.
-func (c *conn) hold() {
+func (c *conn) cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = true
+	c.corked = true
 }
 
-func (c *conn) release() {
+func (c *conn) uncork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = false
+	c.corked = false
 	c.flush()
 }
 
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	if !c.queued {
+	if !c.queueing {
 		c.mu.Unlock()
 		return c.Conn.Write(p)
 	}
@@ -94,7 +94,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.buf = append(c.buf, p...)
 	// What is held goes together, but large things don't wait for each other:
 	// the bound is for what the socket refuses.
-	if !c.held || len(c.buf) >= writeChunk {
+	if !c.corked || len(c.buf) >= writeChunk {
 		c.flush()
 	}
 	if c.err == nil && len(c.buf)+c.sending > c.limit {
@@ -124,7 +124,7 @@ func (c *conn) flush() {
 	rest := append([]byte(nil), c.buf[n:]...)
 	c.buf, c.sending = nil, len(rest)
 	c.draining = true
-	c.drained.Go(func() { c.drain(rest) })
+	c.drainDone.Go(func() { c.drain(rest) })
 }
 
 // recycle keeps a buffer for the next write unless it grew out of proportion.
@@ -191,7 +191,7 @@ func (c *conn) Close() error {
 	}
 	c.mu.Unlock()
 	err := c.Conn.Close()
-	c.drained.Wait()
+	c.drainDone.Wait()
 	return err
 }
 
@@ -201,8 +201,8 @@ type directWriter interface {
 }
 
 // noDirect is for connections that can't tell: all is left to the goroutine.
-type noDirect struct{}
+type noDirectWriter struct{}
 
-func (noDirect) write([]byte) (int, error) { return 0, nil }
+func (noDirectWriter) write([]byte) (int, error) { return 0, nil }
 
 var _ io.Writer = (*conn)(nil)

@@ -4,4 +4,4 @@ package server
 
 import "net"
 
-func newDirectWriter(net.Conn) directWriter { return noDirect{} }
+func newDirectWriter(net.Conn) directWriter { return noDirectWriter{} }

@@ -16,7 +16,7 @@ import (
 func queued(c net.Conn) (*conn, *atomic.Int32) {
 	var slow atomic.Int32
 	q := newConn(c)
-	q.queue(maxPending, func() { slow.Add(1) })
+	q.startQueueing(maxPending, func() { slow.Add(1) })
 	return q, &slow
 }
 
@@ -99,7 +99,7 @@ func TestConnBeforeAndAfter(t *testing.T) {
 		if _, err := io.ReadFull(theirs, buf); err != nil || string(buf) != "direct" {
 			t.Fatalf("%q, %v", buf, err)
 		}
-		c.queue(maxPending, nil)
+		c.startQueueing(maxPending, nil)
 		if _, err := c.Write([]byte("never read")); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func tcp(t *testing.T) (*recorder, net.Conn) {
 func TestDirectWriter(t *testing.T) {
 	sock, theirs := tcp(t)
 	c, slow := queued(sock)
-	if _, ok := c.direct.(noDirect); ok {
+	if _, ok := c.direct.(noDirectWriter); ok {
 		t.Fatal("no direct writes on TCP")
 	}
 	var want bytes.Buffer
@@ -184,7 +184,7 @@ func TestDirectWriter(t *testing.T) {
 	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Fatalf("what came is not what was sent: %v", err)
 	}
-	c.drained.Wait()
+	c.drainDone.Wait()
 	sock.mu.Lock()
 	if sock.set == 0 || !sock.last.IsZero() {
 		t.Errorf("%d deadlines were set, the last is %v: writes after it would fail", sock.set, sock.last)
@@ -212,7 +212,7 @@ func TestHold(t *testing.T) {
 	var reading sync.WaitGroup
 	var got int64
 	reading.Go(func() { got, _ = io.Copy(io.Discard, theirs) })
-	c.hold()
+	c.cork()
 	if _, err := c.Write([]byte("small")); err != nil {
 		t.Fatal(err)
 	}
@@ -227,8 +227,8 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.release()
-	c.drained.Wait()
+	c.uncork()
+	c.drainDone.Wait()
 	_ = c.Close()
 	reading.Wait()
 	if got != 5+9<<20 || slow.Load() != 0 {

@@ -13,30 +13,30 @@ import (
 func newDirectWriter(c net.Conn) directWriter {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
-		return noDirect{}
+		return noDirectWriter{}
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return noDirect{}
+		return noDirectWriter{}
 	}
-	return socket{raw}
+	return socketWriter{raw}
 }
 
-type socket struct{ raw syscall.RawConn }
+type socketWriter struct{ raw syscall.RawConn }
 
-func (s socket) write(p []byte) (n int, err error) {
-	var werr error
+func (s socketWriter) write(p []byte) (n int, err error) {
+	var writeErr error
 	err = s.raw.Write(func(fd uintptr) bool {
 		for n < len(p) {
-			var k int
-			k, werr = syscall.Write(int(fd), p[n:])
-			if k > 0 {
-				n += k
+			var written int
+			written, writeErr = syscall.Write(int(fd), p[n:])
+			if written > 0 {
+				n += written
 			}
-			if errors.Is(werr, syscall.EINTR) {
+			if errors.Is(writeErr, syscall.EINTR) {
 				continue
 			}
-			if werr != nil || k <= 0 {
+			if writeErr != nil || written <= 0 {
 				break
 			}
 		}
@@ -45,8 +45,8 @@ func (s socket) write(p []byte) (n int, err error) {
 	if err != nil {
 		return n, err
 	}
-	if werr != nil && !errors.Is(werr, syscall.EAGAIN) && !errors.Is(werr, syscall.EINTR) {
-		return n, werr
+	if writeErr != nil && !errors.Is(writeErr, syscall.EAGAIN) && !errors.Is(writeErr, syscall.EINTR) {
+		return n, writeErr
 	}
 	return n, nil
 }

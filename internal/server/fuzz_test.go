@@ -37,32 +37,32 @@ func FuzzHostFrame(f *testing.F) {
 		g := gateway.New(gateway.Options{})
 		s := New(Options{Gateway: g})
 		ctx, cancel := context.WithCancel(t.Context())
-		l := &hostLine{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+		l := &hostConn{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
 		l.info = &gateway.HostInfo{Kind: "fuzz", Log: true}
 		line := &wire{flushing: true} // nobody sends: what is answered stays
-		l.rpc = rpcLine{wire: line, pending: map[uint64]chan rpcFrame{}}
+		l.rpc = rpcConn{wire: line, pending: map[uint64]chan rpcFrame{}}
 		if _, fault := l.attach("e1", gateway.SessionSpec{ID: "e1", CWD: "/c"}); fault != nil {
 			t.Fatal(fault)
 		}
 		l.receive(bytes.Clone(data))
 		cancel()
-		l.rpc.hangUp()
-		l.work.Wait()
+		l.rpc.failPending()
+		l.requests.Wait()
 		g.Drain(context.Background())
 		line.mu.Lock()
 		defer line.mu.Unlock()
 		from := 0
-		for _, end := range line.ends {
+		for _, end := range line.frameEnds {
 			frame := line.out[from:end]
 			from = end
 			if !json.Valid(frame) {
 				t.Fatalf("answered %q", frame)
 			}
-			if f, fault := parseFrame(frame); fault != nil || (f.method == "" && f.result == nil && f.fault == nil) {
+			if f, fault := parseFrame(frame); fault != nil || (f.method == "" && f.result == nil && f.errorBody == nil) {
 				t.Fatalf("answered %q: %v", frame, fault)
 			}
 		}
-		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(line.ends) == 0 && protocol.Raw(data).IsValid() {
+		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(line.frameEnds) == 0 && protocol.Raw(data).IsValid() {
 			t.Fatalf("no answer to %q", data)
 		}
 	})

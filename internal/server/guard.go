@@ -24,7 +24,7 @@ func fail(w http.ResponseWriter, status int, code, message string) {
 
 // bodyPatience is how long a request's body may take to come. Whoever sends half of
 // one would keep the connection forever otherwise, also without a token.
-const bodyPatience = 30 * time.Second
+const bodyTimeout = 30 * time.Second
 
 // guard is what every request passes first: its Host must be a name of this
 // machine (a page on a rebound name would otherwise be same-origin), and a web
@@ -41,25 +41,25 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		if r.Body != http.NoBody {
 			// Up to the body's end: net/http waits for it even where nobody reads it.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
-		if !s.knownHost(r.Host) {
+		if !s.isKnownHost(r.Host) {
 			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return
 		}
-		if foreignOrigin(r) && !foreignMayAsk(r) {
+		if isForeignOrigin(r) && !allowsForeignOrigin(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "requests from other origins are refused")
 			return
 		}
-		if changes(r) && followed(r) {
+		if changesState(r) && isFromMarkup(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; a program may ask, or the page's own script")
 			return
 		}
-		if changes(r) && untold(r) {
+		if changesState(r) && lacksFetchMetadata(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "browsers don't say at "+r.Host+" what makes them ask, so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
 			return
 		}
-		if !s.prove(w, r) {
+		if !s.answerProof(w, r) {
 			return
 		}
 		if isUpgrade(r) && s.draining.Load() {
@@ -74,7 +74,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // prove answers a client that asks whether this gateway knows its token, before it
 // sends that token or anything else. A question about a token that is unknown here
 // counts as a wrong token, is answered with 401, and the result is false.
-func (s *Server) prove(w http.ResponseWriter, r *http.Request) bool {
+func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 	question := r.Header.Get(proof.AskHeader)
 	if question == "" {
 		return true
@@ -91,8 +91,8 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request) bool {
 	}
 	answer := s.gateway.Prove(id, nonce, proof.Address(address))
 	if answer == "" {
-		if s.wrongSecret(r) {
-			failLimited(w)
+		if s.countAuthFailure(r) {
+			failTooMany(w)
 		} else {
 			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; read its file again, each gateway has new ones")
 		}
@@ -104,50 +104,50 @@ func (s *Server) prove(w http.ResponseWriter, r *http.Request) bool {
 
 // admin lets those through that carry the admin token, and pages of ours in a
 // browser that is signed in.
-func (s *Server) admin(next http.Handler) http.Handler {
+func (s *Server) requireAdmin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
-			if good := s.signedIn(r); good != nil {
-				s.page(good, next).ServeHTTP(w, r)
+			if signedIn := s.signedIn(r); signedIn != nil {
+				s.requireOwnPage(signedIn, next).ServeHTTP(w, r)
 				return
 			}
 		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok || !s.gateway.IsAdmin(token) {
-			if ok && s.wrongSecret(r) {
-				failLimited(w)
+			if ok && s.countAuthFailure(r) {
+				failTooMany(w)
 				return
 			}
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
 			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file; a browser signs in by the link of tapctl open")
 			return
 		}
-		s.used(next).ServeHTTP(w, r)
+		s.withActivity(next).ServeHTTP(w, r)
 	})
 }
 
 // page lets through what a page of ours asks for, and ends it when the browser is
 // signed out.
-func (s *Server) page(good context.Context, next http.Handler) http.Handler {
+func (s *Server) requireOwnPage(signedIn context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !fromPage(r) {
+		if !isFromOwnPage(r) {
 			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; others need the admin token")
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(good, cancel)()
-		s.used(next).ServeHTTP(w, r.WithContext(ctx))
+		defer context.AfterFunc(signedIn, cancel)()
+		s.withActivity(next).ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
 // noteUse notes that somebody uses the gateway.
-func (s *Server) noteUse() { s.active.Store(time.Now().UnixNano()) }
+func (s *Server) recordActivity() { s.lastActive.Store(time.Now().UnixNano()) }
 
 // used notes it at each request.
-func (s *Server) used(next http.Handler) http.Handler {
+func (s *Server) withActivity(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.noteUse()
+		s.recordActivity()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -158,9 +158,9 @@ func isUpgrade(r *http.Request) bool {
 
 // knownHost reports whether a Host header names this machine's loopback, or is
 // one that the configuration lists.
-func (s *Server) knownHost(host string) bool {
+func (s *Server) isKnownHost(host string) bool {
 	name := hostName(host)
-	if name == "localhost" || s.live.Load().hosts[name] {
+	if name == "localhost" || s.settings.Load().hosts[name] {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
@@ -178,20 +178,20 @@ func hostName(host string) string {
 // foreignMayAsk reports whether a request is one that pages of other origins may make:
 // a connection to the provider endpoint, or a navigation to our page. The sign-in link
 // counts as one, since it is followed from a file; a page without the code gains nothing.
-func foreignMayAsk(r *http.Request) bool {
-	return r.URL.Path == "/" && isUpgrade(r) || (r.URL.Path == "/" || r.URL.Path == signinPath) && opensPage(r)
+func allowsForeignOrigin(r *http.Request) bool {
+	return r.URL.Path == "/" && isUpgrade(r) || (r.URL.Path == "/" || r.URL.Path == signinPath) && isNavigation(r)
 }
 
 // opensPage reports whether the browser goes to where a link leads, in a window
 // of its own: what the page there does is not the linking page's.
-func opensPage(r *http.Request) bool {
+func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // changes reports whether a request may change something, or take it away: the
 // session contract does by GET too.
-func changes(r *http.Request) bool {
+func changesState(r *http.Request) bool {
 	if c, ok := restRoute(r.URL.EscapedPath()); ok {
 		return c.name != restConfig && c.name != restTest && c.name != restToken && c.name != restModels
 	}
@@ -201,7 +201,7 @@ func changes(r *http.Request) bool {
 // followed reports whether a browser makes the request because of what is written
 // in a page, ours included: somebody followed a link, which may be in a model's
 // text, or the page shows an image. What no browser sends says nothing of that.
-func followed(r *http.Request) bool {
+func isFromMarkup(r *http.Request) bool {
 	to := r.Header.Get("Sec-Fetch-Dest")
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || to != "" && to != "empty" && !isUpgrade(r)
 }
@@ -209,7 +209,7 @@ func followed(r *http.Request) bool {
 // untold reports whether any page of any site may have had a browser make the request:
 // to addresses that are neither https nor one of those that they hold for this
 // machine's own browsers send no Sec-Fetch headers, and for an image no Origin.
-func untold(r *http.Request) bool {
+func lacksFetchMetadata(r *http.Request) bool {
 	if r.TLS != nil || r.Method != http.MethodGet || r.Header.Get("Authorization") != "" {
 		return false
 	}
@@ -221,7 +221,7 @@ func untold(r *http.Request) bool {
 // foreignOrigin reports whether a web page of another origin made the request.
 // Browsers name no Origin where a page only gets something, an image say, but
 // the session contract acts on that too.
-func foreignOrigin(r *http.Request) bool {
+func isForeignOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
 		return true
 	}
@@ -235,15 +235,15 @@ func foreignOrigin(r *http.Request) bool {
 
 // pageOrigin is the origin of the page of another origin that made a request, "" for
 // what is none.
-func pageOrigin(r *http.Request) string {
-	if !foreignOrigin(r) {
+func foreignOrigin(r *http.Request) string {
+	if !isForeignOrigin(r) {
 		return ""
 	}
 	return cmp.Or(r.Header.Get("Origin"), "null")
 }
 
 // remote is the address that a request comes from, without its port.
-func remote(r *http.Request) string {
+func clientAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
@@ -254,31 +254,31 @@ func remote(r *http.Request) string {
 // culprit is whom a request's wrong tokens count against: its address, and the
 // web pages there of other origins by themselves. All of this machine's own
 // addresses are one: it has sixteen million of them.
-func culprit(r *http.Request) string {
-	who := remote(r)
-	if addr, err := netip.ParseAddr(who); err == nil && addr.Unmap().IsLoopback() {
-		who = "this machine"
+func failureSource(r *http.Request) string {
+	source := clientAddress(r)
+	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().IsLoopback() {
+		source = "this machine"
 	}
-	if foreignOrigin(r) {
-		who += " web"
+	if isForeignOrigin(r) {
+		source += " web"
 	}
-	return who
+	return source
 }
 
 // wrongSecret counts a wrong secret that a request brought, and says in the log who
 // sent it. Where there were too many it reports that instead. Right ones are never
 // refused for it: whoever calls this has looked at the secret first.
-func (s *Server) wrongSecret(r *http.Request) (tooMany bool) {
-	who := culprit(r)
-	if s.secrets.blocked(who) {
+func (s *Server) countAuthFailure(r *http.Request) (tooMany bool) {
+	source := failureSource(r)
+	if s.authFailures.isBlocked(source) {
 		return true
 	}
-	s.secrets.bad(who)
+	s.authFailures.record(source)
 	attrs := []any{"remote", r.RemoteAddr, "path", r.URL.Path}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		attrs = append(attrs, "origin", origin)
 	}
-	if owner := s.peer(r); owner.PID != 0 || owner.UID >= 0 {
+	if owner := s.requestOwner(r); owner.PID != 0 || owner.UID >= 0 {
 		attrs = append(attrs, "process", owner.String())
 	}
 	s.log.Warn("a wrong token", attrs...)
@@ -286,66 +286,66 @@ func (s *Server) wrongSecret(r *http.Request) (tooMany bool) {
 }
 
 // failLimited answers a wrong secret after too many of them.
-func failLimited(w http.ResponseWriter) {
+func failTooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "60")
 	fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address, the last of them this one; retry in a minute, with the right one at once")
 }
 
 // secrets counts wrong tokens by culprit: more than maxBad in a minute, and further
 // wrong ones are told so for a minute.
-type secrets struct {
-	mu   sync.Mutex
-	from map[string]*badSecrets
+type authFailures struct {
+	mu       sync.Mutex
+	bySource map[string]*failureTimes
 }
 
-type badSecrets struct {
-	times []time.Time // the newest, at most maxBad+1
-	until time.Time
+type failureTimes struct {
+	times        []time.Time // the newest, at most maxBad+1
+	blockedUntil time.Time
 }
 
 const (
-	maxBad      = 20
-	badInterval = time.Minute
+	maxAuthFailures   = 20
+	authFailureWindow = time.Minute
 )
 
-func (s *secrets) bad(who string) {
+func (s *authFailures) record(source string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.from == nil {
-		s.from = map[string]*badSecrets{}
+	if s.bySource == nil {
+		s.bySource = map[string]*failureTimes{}
 	}
-	for other, b := range s.from { // there are few: only those that failed lately
-		if other != who && now.After(b.until) && now.Sub(b.times[len(b.times)-1]) > badInterval {
-			delete(s.from, other)
+	for other, b := range s.bySource { // there are few: only those that failed lately
+		if other != source && now.After(b.blockedUntil) && now.Sub(b.times[len(b.times)-1]) > authFailureWindow {
+			delete(s.bySource, other)
 		}
 	}
-	b := s.from[who]
+	b := s.bySource[source]
 	if b == nil {
-		b = &badSecrets{}
-		s.from[who] = b
+		b = &failureTimes{}
+		s.bySource[source] = b
 	}
 	b.times = append(b.times, now)
-	for now.Sub(b.times[0]) > badInterval {
+	for now.Sub(b.times[0]) > authFailureWindow {
 		b.times = b.times[1:]
 	}
-	if len(b.times) > maxBad {
-		b.until = now.Add(badInterval)
+	if len(b.times) > maxAuthFailures {
+		b.blockedUntil = now.Add(authFailureWindow)
 		b.times = b.times[len(b.times)-1:]
 	}
 }
 
-func (s *secrets) blocked(who string) bool {
+func (s *authFailures) isBlocked(source string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.from[who]
-	return b != nil && time.Now().Before(b.until)
+	b := s.bySource[source]
+	return b != nil && time.Now().Before(b.blockedUntil)
 }
 
 // connKey finds the connection of a request in its context.
 type connKey struct{}
 
-func withConn(ctx context.Context, c net.Conn) context.Context {
+func contextWithConn(ctx context.Context, c net.Conn) context.Context {
 	for {
 		switch v := c.(type) {
 		case *conn:

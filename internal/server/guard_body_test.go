@@ -37,14 +37,14 @@ func TestBodyTakesItsTime(t *testing.T) {
 			began := time.Now()
 			c := send(tc.path, tc.token)
 			answer, err := io.ReadAll(c)
-			if took := time.Since(began); err != nil || took < bodyPatience || took > bodyPatience+time.Second || !strings.Contains(string(answer), tc.want) {
+			if took := time.Since(began); err != nil || took < bodyTimeout || took > bodyTimeout+time.Second || !strings.Contains(string(answer), tc.want) {
 				t.Errorf("%s: after %s %v\n%s", tc.path, took, err, answer)
 			}
 			_ = c.Close()
 		}
 
 		c := send("/api/copilot/session/"+f.starts("local")+"/live", "")
-		wait(bodyPatience - time.Second)
+		wait(bodyTimeout - time.Second)
 		if _, err := io.WriteString(c, " } "); err != nil {
 			t.Fatal(err)
 		}

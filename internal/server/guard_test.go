@@ -45,7 +45,7 @@ func TestKnownHost(t *testing.T) {
 		"example.com":               false,
 		"box.example.evil":          false,
 	} {
-		if s.knownHost(host) != known {
+		if s.isKnownHost(host) != known {
 			t.Errorf("%q: known is %v", host, !known)
 		}
 	}
@@ -81,7 +81,7 @@ func TestForeignOrigin(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Host = tc.host
 		r.Header["Origin"] = tc.origins
-		if foreignOrigin(r) != tc.foreign {
+		if isForeignOrigin(r) != tc.foreign {
 			t.Errorf("%s, %q: foreign is %v", tc.host, tc.origins, !tc.foreign)
 		}
 	}
@@ -90,41 +90,41 @@ func TestForeignOrigin(t *testing.T) {
 // More than 20 wrong tokens in a minute, and that address waits a minute.
 func TestSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s secrets
+		var s authFailures
 		for range 20 {
-			s.bad("a")
+			s.record("a")
 		}
-		if s.blocked("a") || s.blocked("b") {
+		if s.isBlocked("a") || s.isBlocked("b") {
 			t.Fatal("20 are too many")
 		}
-		s.bad("a")
-		if !s.blocked("a") || s.blocked("b") {
-			t.Fatalf("after 21: a %v, b %v", s.blocked("a"), s.blocked("b"))
+		s.record("a")
+		if !s.isBlocked("a") || s.isBlocked("b") {
+			t.Fatalf("after 21: a %v, b %v", s.isBlocked("a"), s.isBlocked("b"))
 		}
 		wait(59 * time.Second)
-		if !s.blocked("a") {
+		if !s.isBlocked("a") {
 			t.Fatal("free before its minute was over")
 		}
 		wait(time.Second)
-		if s.blocked("a") {
+		if s.isBlocked("a") {
 			t.Fatal("still blocked after a minute")
 		}
 		// Slow guessing is never blocked: 20 in any minute.
 		for range 100 {
-			s.bad("slow")
+			s.record("slow")
 			wait(3001 * time.Millisecond)
 		}
-		if s.blocked("slow") {
+		if s.isBlocked("slow") {
 			t.Fatal("20 a minute are too many")
 		}
 		// Addresses are forgotten.
 		for i := range 1000 {
-			s.bad(string(rune('A' + i)))
+			s.record(string(rune('A' + i)))
 		}
 		wait(2 * time.Minute)
-		s.bad("last")
-		if len(s.from) != 1 {
-			t.Fatalf("%d addresses are remembered", len(s.from))
+		s.record("last")
+		if len(s.bySource) != 1 {
+			t.Fatalf("%d addresses are remembered", len(s.bySource))
 		}
 	})
 }
@@ -143,9 +143,9 @@ func TestPlaces(t *testing.T) {
 			r.Header.Set("Origin", fmt.Sprintf("https://site%d.example", n))
 			return r
 		}
-		take := func(r *http.Request) *place {
+		take := func(r *http.Request) *admission {
 			t.Helper()
-			p, full := s.places.take(r)
+			p, full := s.connections.reserve(r)
 			if p == nil {
 				t.Fatal(full)
 			}
@@ -153,13 +153,13 @@ func TestPlaces(t *testing.T) {
 		}
 		full := func(r *http.Request, want string) {
 			t.Helper()
-			if p, why := s.places.take(r); p != nil || !strings.Contains(why, want) {
+			if p, why := s.connections.reserve(r); p != nil || !strings.Contains(why, want) {
 				t.Fatalf("let in, or told %q, want %q", why, want)
 			}
 		}
-		var waiting []*place
-		for n := range maxPages / maxOriginPages {
-			for range maxOriginPages {
+		var waiting []*admission
+		for n := range maxWaitingPages / maxWaitingPerOrigin {
+			for range maxWaitingPerOrigin {
 				waiting = append(waiting, take(page(n)))
 			}
 			full(page(n), "4 of this origin")
@@ -172,7 +172,7 @@ func TestPlaces(t *testing.T) {
 		if !waiting[0].admit() || !waiting[0].admit() {
 			t.Fatal("a page that was let in finds no place")
 		}
-		take(page(1000)).leave() // it made room
+		take(page(1000)).release() // it made room
 		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 places") {
 			t.Errorf("fault %q", got)
 		}
@@ -180,22 +180,22 @@ func TestPlaces(t *testing.T) {
 		if waiting[1].admit() {
 			t.Fatal("a page is the fourth of three")
 		}
-		first.leave()
-		first.leave()
+		first.release()
+		first.release()
 		if !waiting[1].admit() || waiting[2].admit() {
 			t.Fatal("one that left made room for not exactly one")
 		}
-		second.leave()
+		second.release()
 		for _, p := range waiting {
-			p.leave()
+			p.release()
 		}
-		if used, _, refused := s.places.inUse(); used != 0 || s.places.pages != 0 || len(s.places.origins) != 0 || refused != 3 {
-			t.Errorf("%d used, %d wait, %v, %d refused", used, s.places.pages, s.places.origins, refused)
+		if used, _, refused := s.connections.usage(); used != 0 || s.connections.waitingPages != 0 || len(s.connections.waitingByOrigin) != 0 || refused != 3 {
+			t.Errorf("%d used, %d wait, %v, %d refused", used, s.connections.waitingPages, s.connections.waitingByOrigin, refused)
 		}
 		if got := s.ConnectionFault(); !strings.Contains(got, "0 of 3 places for providers are taken, and 3 connections were refused") {
 			t.Errorf("afterwards the fault is %q", got)
 		}
-		wait(limitShown + 1)
+		wait(limitFaultTime + 1)
 		if got := s.ConnectionFault(); got != "" {
 			t.Errorf("long afterwards the fault is %q", got)
 		}
@@ -209,11 +209,11 @@ func TestPlaces(t *testing.T) {
 func TestRemoteAndTLS(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "[::1]:5000"
-	if got := remote(r); got != "::1" {
+	if got := clientAddress(r); got != "::1" {
 		t.Errorf("remote is %q", got)
 	}
 	r.RemoteAddr = "pipe"
-	if got := remote(r); got != "pipe" {
+	if got := clientAddress(r); got != "pipe" {
 		t.Errorf("remote is %q", got)
 	}
 	s := New(Options{Gateway: gateway.New(gateway.Options{}), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})

@@ -23,80 +23,80 @@ const HostProtocolVersion = 1
 const hostGrace = 30 * time.Second
 
 // remotes are the sessions that processes outside run, by session id.
-type remotes struct {
+type remoteHosts struct {
 	server *Server
 
-	mu    sync.Mutex
-	hosts map[string]*remoteHost
-	lines map[*hostLine]struct{}
+	mu        sync.Mutex
+	bySession map[string]*remoteHost
+	conns     map[*hostConn]struct{}
 }
 
-func (r *remotes) init(s *Server) {
-	r.server, r.hosts, r.lines = s, map[string]*remoteHost{}, map[*hostLine]struct{}{}
+func (h *remoteHosts) init(s *Server) {
+	h.server, h.bySession, h.conns = s, map[string]*remoteHost{}, map[*hostConn]struct{}{}
 }
 
-func (r *remotes) forget(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.hosts, id)
+func (h *remoteHosts) remove(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.bySession, id)
 }
 
 // close ends the hosts' connections.
-func (r *remotes) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for l := range r.lines {
-		l.rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+func (h *remoteHosts) closeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		c.rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 }
 
 // remoteHost is a session that a process outside runs. It implements
 // [gateway.Host] and outlives its connection for a while.
 type remoteHost struct {
-	remotes *remotes
+	all     *remoteHosts
 	id      string
 	session *gateway.Session // set once, before any host's connection can find it
 
 	mu    sync.Mutex
-	line  *hostLine   // nil while the host is away
+	conn  *hostConn   // nil while the host is away
 	grace *time.Timer // ends the session when the host stays away
 }
 
-func (h *remoteHost) rpc() (*rpcLine, error) {
+func (h *remoteHost) rpcConn() (*rpcConn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.line == nil {
+	if h.conn == nil {
 		return nil, errHostGone
 	}
-	return &h.line.rpc, nil
+	return &h.conn.rpc, nil
 }
 
 func (h *remoteHost) call(ctx context.Context, method string, params any) error {
-	l, err := h.rpc()
+	c, err := h.rpcConn()
 	if err != nil {
 		return err
 	}
-	return l.call(ctx, method, params)
+	return c.call(ctx, method, params)
 }
 
 // wireTool is a tool as the session hosts' protocol writes it.
-type wireTool struct {
+type hostTool struct {
 	Name        string       `json:"name"`
 	Description string       `json:"description"`
 	Parameters  protocol.Raw `json:"parameters"`
 }
 
-func wireTools(tools []gateway.Tool) []wireTool {
-	list := make([]wireTool, len(tools))
+func hostTools(tools []gateway.Tool) []hostTool {
+	list := make([]hostTool, len(tools))
 	for i, t := range tools {
-		list[i] = wireTool{t.Name, t.Description, t.Parameters}
+		list[i] = hostTool{t.Name, t.Description, t.Parameters}
 	}
 	return list
 }
 
 // SetTools implements [gateway.Host].
 func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
-	return h.call(ctx, "tools/set", map[string]any{"sessionId": h.id, "revision": revision, "tools": wireTools(tools)})
+	return h.call(ctx, "tools/set", map[string]any{"sessionId": h.id, "revision": revision, "tools": hostTools(tools)})
 }
 
 // Send implements [gateway.Host].
@@ -110,8 +110,8 @@ func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 
 // Log implements [gateway.Host].
 func (h *remoteHost) Log(level gateway.LogLevel, message string) {
-	if l, err := h.rpc(); err == nil {
-		l.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
+	if c, err := h.rpcConn(); err == nil {
+		c.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
 	}
 }
 
@@ -122,7 +122,7 @@ func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, er
 
 // Close implements [gateway.Host]. The process goes on without the gateway.
 func (h *remoteHost) Close(_ context.Context, reason string) error {
-	h.remotes.forget(h.id)
+	h.all.remove(h.id)
 	h.mu.Lock()
 	if h.grace != nil {
 		h.grace.Stop()
@@ -133,18 +133,18 @@ func (h *remoteHost) Close(_ context.Context, reason string) error {
 }
 
 // hostLine is one host connection.
-type hostLine struct {
+type hostConn struct {
 	server *Server
-	rpc    rpcLine
+	rpc    rpcConn
 	// wrongSecret counts a wrong token, and reports whether there were too many.
-	wrongSecret func() (tooMany bool)
-	auth        *time.Timer
-	work        sync.WaitGroup // requests on goroutines of their own
-	ctx         context.Context
+	countAuthFailure func() (tooMany bool)
+	authTimer        *time.Timer
+	requests         sync.WaitGroup // requests on goroutines of their own
+	ctx              context.Context
 
 	// The reader's own.
-	info   *gateway.HostInfo // after initialize
-	counts bool              // idle is answered with the number of prompts to come
+	info          *gateway.HostInfo // after initialize
+	countsInjects bool              // idle is answered with the number of prompts to come
 
 	mu       sync.Mutex
 	sessions map[string]*remoteHost
@@ -152,60 +152,60 @@ type hostLine struct {
 }
 
 // host serves one host connection.
-func (s *Server) host(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 	if !isUpgrade(r) {
 		w.Header().Set("Upgrade", "websocket")
 		fail(w, http.StatusUpgradeRequired, "INVALID_STATE", "session hosts connect by WebSocket")
 		return
 	}
-	line, err := s.upgrade(w, r, maxHostPending)
+	ws, err := s.upgrade(w, r, maxHostPending)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	l := &hostLine{server: s, wrongSecret: func() bool { return s.wrongSecret(r) }, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
-	l.rpc = rpcLine{wire: line, pending: map[uint64]chan rpcFrame{}}
-	l.auth = time.AfterFunc(protocol.AuthTimeout, func() {
-		line.Close(protocol.ClosePolicy, fmt.Sprintf("no initialize within %s", protocol.AuthTimeout))
+	c := &hostConn{server: s, countAuthFailure: func() bool { return s.countAuthFailure(r) }, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+	c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
+	c.authTimer = time.AfterFunc(protocol.AuthTimeout, func() {
+		ws.Close(protocol.ClosePolicy, fmt.Sprintf("no initialize within %s", protocol.AuthTimeout))
 	})
-	s.remotes.mu.Lock()
-	s.remotes.lines[l] = struct{}{}
-	s.remotes.mu.Unlock()
+	s.remoteHosts.mu.Lock()
+	s.remoteHosts.conns[c] = struct{}{}
+	s.remoteHosts.mu.Unlock()
 	if s.draining.Load() { // the lines may have been closed already
-		line.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+		ws.Close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 
-	line.read(ctx, protocol.MaxFrame, func() bool { return l.info != nil }, l.receive, func([]byte, int) {}, func() {
-		l.rpc.refuse(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
+	ws.read(ctx, protocol.MaxFrame, func() bool { return c.info != nil }, c.receive, func([]byte, int) {}, func() {
+		c.rpc.replyError(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
 	})
 
-	l.auth.Stop()
+	c.authTimer.Stop()
 	cancel()
-	s.remotes.mu.Lock()
-	delete(s.remotes.lines, l)
-	s.remotes.mu.Unlock()
-	l.rpc.hangUp()
-	l.leave()
-	l.work.Wait()
-	line.hangUp(s.ctx)
+	s.remoteHosts.mu.Lock()
+	delete(s.remoteHosts.conns, c)
+	s.remoteHosts.mu.Unlock()
+	c.rpc.failPending()
+	c.detachSessions()
+	c.requests.Wait()
+	ws.terminate(s.ctx)
 }
 
 // leave lets the line's sessions wait for their host to come back.
-func (l *hostLine) leave() {
-	l.mu.Lock()
-	hosts := l.sessions
-	l.sessions = nil
-	l.mu.Unlock()
+func (c *hostConn) detachSessions() {
+	c.mu.Lock()
+	hosts := c.sessions
+	c.sessions = nil
+	c.mu.Unlock()
 	for _, h := range hosts {
 		h.mu.Lock()
-		mine := h.line == l
-		if mine {
-			h.line = nil
+		current := h.conn == c
+		if current {
+			h.conn = nil
 			h.grace = time.AfterFunc(hostGrace, func() { h.session.Ended("its host did not come back") })
 		}
 		h.mu.Unlock()
-		if mine {
+		if current {
 			h.session.CancelCalls()
 		}
 	}
@@ -213,55 +213,55 @@ func (l *hostLine) leave() {
 
 // receive takes one frame. Requests that may take long go on goroutines of
 // their own; the rest keeps its order.
-func (l *hostLine) receive(data []byte) {
+func (c *hostConn) receive(data []byte) {
 	f, fault := parseFrame(data)
 	if fault != nil {
-		l.rpc.refuse(f.id, fault)
+		c.rpc.replyError(f.id, fault)
 		return
 	}
 	if f.method == "" {
-		l.rpc.answered(f)
+		c.rpc.handleResponse(f)
 		return
 	}
-	if l.info == nil && f.method != "initialize" {
-		l.rpc.reply(f.id, nil, &rpcError{rpcNotAuthed, "the first request must be initialize, with the admin token"})
+	if c.info == nil && f.method != "initialize" {
+		c.rpc.reply(f.id, nil, &rpcError{rpcNotAuthed, "the first request must be initialize, with the admin token"})
 		return
 	}
 	switch f.method {
 	case "tool/call":
-		l.toolCall(f)
+		c.toolCall(f)
 	case "tool/cancel":
-		l.toolCancel(f)
+		c.toolCancel(f)
 	case "initialize":
-		l.initialize(f)
+		c.initialize(f)
 	case "session/register":
-		result, fault := l.register(f)
-		l.rpc.reply(f.id, result, fault)
+		result, fault := c.register(f)
+		c.rpc.reply(f.id, result, fault)
 	case "session/update":
-		l.update(f)
+		c.update(f)
 	case "session/event":
-		l.rpc.reply(f.id, struct{}{}, l.event(f))
+		c.rpc.reply(f.id, struct{}{}, c.event(f))
 	case "session/end":
-		l.later(f, l.end)
+		c.replyAsync(f, c.end)
 	case "hook/preToolUse":
-		l.later(f, l.preToolUse)
+		c.replyAsync(f, c.preToolUse)
 	case "hook/userPrompt":
-		l.later(f, l.userPrompt)
+		c.replyAsync(f, c.userPrompt)
 	case "prompt/transform":
-		l.later(f, l.transform)
+		c.replyAsync(f, c.transform)
 	default:
-		l.rpc.reply(f.id, nil, &rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
+		c.rpc.reply(f.id, nil, &rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
 	}
 }
 
-func (l *hostLine) later(f rpcFrame, do func(rpcFrame) (any, *rpcError)) {
-	l.work.Go(func() {
-		result, fault := do(f)
-		l.rpc.reply(f.id, result, fault)
+func (c *hostConn) replyAsync(f rpcFrame, answer func(rpcFrame) (any, *rpcError)) {
+	c.requests.Go(func() {
+		result, fault := answer(f)
+		c.rpc.reply(f.id, result, fault)
 	})
 }
 
-func (l *hostLine) initialize(f rpcFrame) {
+func (c *hostConn) initialize(f rpcFrame) {
 	var p struct {
 		ProtocolVersion *int   `json:"protocolVersion"`
 		Token           string `json:"token"`
@@ -282,13 +282,13 @@ func (l *hostLine) initialize(f rpcFrame) {
 	}
 	fault := decodeParams("initialize", f.params, &p)
 	switch {
-	case l.info != nil:
-		l.rpc.reply(f.id, nil, &rpcError{rpcInvalidRequest, "initialize: it was done already"})
+	case c.info != nil:
+		c.rpc.reply(f.id, nil, &rpcError{rpcInvalidRequest, "initialize: it was done already"})
 		return
 	case fault != nil:
-	case !l.server.gateway.IsAdmin(p.Token):
+	case !c.server.gateway.IsAdmin(p.Token):
 		fault = &rpcError{rpcNotAuthed, "initialize.token: is not the admin token, see the .admin-token file"}
-		if l.wrongSecret() {
+		if c.countAuthFailure() {
 			fault.Message += "; too many wrong tokens came from this address, retry in a minute"
 		}
 	case p.ProtocolVersion == nil:
@@ -299,18 +299,18 @@ func (l *hostLine) initialize(f rpcFrame) {
 		fault = invalidParams("initialize.host.name: is required")
 	}
 	if fault != nil {
-		l.rpc.refuse(f.id, fault)
-		l.rpc.Close(protocol.ClosePolicy, "initialize was refused")
+		c.rpc.replyError(f.id, fault)
+		c.rpc.Close(protocol.ClosePolicy, "initialize was refused")
 		return
 	}
-	l.auth.Stop()
-	l.counts = p.Capabilities.Injects
-	l.info = &gateway.HostInfo{Kind: p.Host.Name, Send: p.Capabilities.Send, Log: p.Capabilities.Log, Hooks: p.Capabilities.Hooks,
+	c.authTimer.Stop()
+	c.countsInjects = p.Capabilities.Injects
+	c.info = &gateway.HostInfo{Kind: p.Host.Name, Send: p.Capabilities.Send, Log: p.Capabilities.Log, Hooks: p.Capabilities.Hooks,
 		Transforms: p.Capabilities.Transforms, Interrupt: p.Capabilities.Interrupt, LiveTools: p.Capabilities.LiveTools, Aliases: p.Aliases}
-	l.rpc.reply(f.id, map[string]any{"protocolVersion": HostProtocolVersion, "gateway": map[string]string{"version": l.server.version}}, nil)
+	c.rpc.reply(f.id, map[string]any{"protocolVersion": HostProtocolVersion, "gateway": map[string]string{"version": c.server.version}}, nil)
 }
 
-func (l *hostLine) register(f rpcFrame) (any, *rpcError) {
+func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
 	var p struct {
 		ID         string  `json:"id"`
 		Label      *string `json:"label"`
@@ -336,23 +336,23 @@ func (l *hostLine) register(f rpcFrame) (any, *rpcError) {
 	if p.ID == "" {
 		p.ID = uuid.NewString()
 	}
-	h, fault := l.attach(p.ID, gateway.SessionSpec{ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground})
+	h, fault := c.attach(p.ID, gateway.SessionSpec{ID: p.ID, Label: *p.Label, CWD: p.CWD, Model: p.Model, Foreground: p.Foreground})
 	if fault != nil {
 		return nil, fault
 	}
 	tools, revision := h.session.HostTools()
-	return map[string]any{"id": p.ID, "revision": revision, "tools": wireTools(tools)}, nil
+	return map[string]any{"id": p.ID, "revision": revision, "tools": hostTools(tools)}, nil
 }
 
 // attach registers a new session, or takes one over whose host went away.
-func (l *hostLine) attach(id string, spec gateway.SessionSpec) (*remoteHost, *rpcError) {
-	r := &l.server.remotes
+func (c *hostConn) attach(id string, spec gateway.SessionSpec) (*remoteHost, *rpcError) {
+	r := &c.server.remoteHosts
 	r.mu.Lock()
-	h := r.hosts[id]
+	h := r.bySession[id]
 	r.mu.Unlock()
 	if h == nil {
-		h = &remoteHost{remotes: r, id: id, line: l}
-		s, err := l.server.gateway.Register(spec, *l.info, h)
+		h = &remoteHost{all: r, id: id, conn: c}
+		s, err := c.server.gateway.Register(spec, *c.info, h)
 		if err != nil {
 			var e *protocol.Error
 			if errors.As(err, &e) && e.Code == protocol.CodeInvalidSession {
@@ -362,11 +362,11 @@ func (l *hostLine) attach(id string, spec gateway.SessionSpec) (*remoteHost, *rp
 		}
 		h.session = s
 		r.mu.Lock()
-		r.hosts[id] = h
+		r.bySession[id] = h
 		r.mu.Unlock()
 	} else {
 		h.mu.Lock()
-		if h.line != nil {
+		if h.conn != nil {
 			h.mu.Unlock()
 			return nil, invalidParams("session/register.id: session %q is registered by a host that is connected", id)
 		}
@@ -374,27 +374,27 @@ func (l *hostLine) attach(id string, spec gateway.SessionSpec) (*remoteHost, *rp
 			h.mu.Unlock()
 			return nil, invalidParams("session/register.id: session %q is ending; register another, or this one when it is gone", id)
 		}
-		h.line = l
+		h.conn = c
 		h.mu.Unlock()
 		h.session.Update(spec.Label, spec.Model)
 		if spec.Foreground {
-			_ = l.server.gateway.SetForeground(id)
+			_ = c.server.gateway.SetForeground(id)
 		}
 	}
-	l.mu.Lock()
-	l.sessions[id] = h
-	l.mu.Unlock()
+	c.mu.Lock()
+	c.sessions[id] = h
+	c.mu.Unlock()
 	return h, nil
 }
 
 // find returns a session that this host registered.
-func (l *hostLine) find(field, id string) (*gateway.Session, *rpcError) {
+func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 	if id == "" {
 		return nil, invalidParams("%s: is required", field)
 	}
-	l.mu.Lock()
-	h := l.sessions[id]
-	l.mu.Unlock()
+	c.mu.Lock()
+	h := c.sessions[id]
+	c.mu.Unlock()
 	if h == nil {
 		return nil, &rpcError{rpcNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
 	}
@@ -408,26 +408,26 @@ func (l *hostLine) find(field, id string) (*gateway.Session, *rpcError) {
 
 // update takes what a host says of its session. The answer stands before what
 // comes of it: an idle session gets prompts.
-func (l *hostLine) update(f rpcFrame) {
-	s, state, fault := l.described(f)
+func (c *hostConn) update(f rpcFrame) {
+	s, state, fault := c.applyUpdate(f)
 	var answer struct {
 		Injects int `json:"injects,omitzero"` // prompts that come now, for a host that would leave
 	}
-	if state == "idle" && l.counts {
+	if state == "idle" && c.countsInjects {
 		answer.Injects = s.Injects()
 	}
-	l.rpc.queue(f.id, answer, fault)
+	c.rpc.enqueueReply(f.id, answer, fault)
 	switch state {
 	case "idle":
 		s.Idle()
 	case "busy":
 		s.Busy()
 	}
-	l.rpc.Flush()
+	c.rpc.Flush()
 }
 
 // described takes all of a session/update but the state, which it returns.
-func (l *hostLine) described(f rpcFrame) (s *gateway.Session, state string, fault *rpcError) {
+func (c *hostConn) applyUpdate(f rpcFrame) (s *gateway.Session, state string, fault *rpcError) {
 	var p struct {
 		ID         string `json:"id"`
 		Label      string `json:"label"`
@@ -437,7 +437,7 @@ func (l *hostLine) described(f rpcFrame) (s *gateway.Session, state string, faul
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, "", fault
 	}
-	if s, fault = l.find(f.method+".id", p.ID); fault != nil {
+	if s, fault = c.session(f.method+".id", p.ID); fault != nil {
 		return nil, "", fault
 	}
 	switch p.State {
@@ -447,12 +447,12 @@ func (l *hostLine) described(f rpcFrame) (s *gateway.Session, state string, faul
 	}
 	s.Update(p.Label, "")
 	if p.Foreground {
-		_ = l.server.gateway.SetForeground(p.ID)
+		_ = c.server.gateway.SetForeground(p.ID)
 	}
 	return s, p.State, nil
 }
 
-func (l *hostLine) end(f rpcFrame) (any, *rpcError) {
+func (c *hostConn) end(f rpcFrame) (any, *rpcError) {
 	var p struct {
 		ID     string `json:"id"`
 		Reason string `json:"reason"`
@@ -460,7 +460,7 @@ func (l *hostLine) end(f rpcFrame) (any, *rpcError) {
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
 	}
-	s, fault := l.find(f.method+".id", p.ID)
+	s, fault := c.session(f.method+".id", p.ID)
 	if fault != nil {
 		return nil, fault
 	}
@@ -468,16 +468,16 @@ func (l *hostLine) end(f rpcFrame) (any, *rpcError) {
 		p.Reason = "its host ended it"
 	}
 	// Not l.ctx: providers are told even if the host leaves now.
-	if err := s.Stop(context.WithoutCancel(l.ctx), p.Reason); err != nil {
+	if err := s.Stop(context.WithoutCancel(c.ctx), p.Reason); err != nil {
 		return nil, &rpcError{rpcInternal, err.Error()}
 	}
-	l.mu.Lock()
-	delete(l.sessions, p.ID)
-	l.mu.Unlock()
+	c.mu.Lock()
+	delete(c.sessions, p.ID)
+	c.mu.Unlock()
 	return struct{}{}, nil
 }
 
-func (l *hostLine) preToolUse(f rpcFrame) (any, *rpcError) {
+func (c *hostConn) preToolUse(f rpcFrame) (any, *rpcError) {
 	var p struct {
 		SessionID string       `json:"sessionId"`
 		Tool      string       `json:"tool"`
@@ -486,14 +486,14 @@ func (l *hostLine) preToolUse(f rpcFrame) (any, *rpcError) {
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
 	}
-	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	s, fault := c.session(f.method+".sessionId", p.SessionID)
 	if fault != nil {
 		return nil, fault
 	}
 	if p.Tool == "" {
 		return nil, invalidParams("hook/preToolUse.tool: is required")
 	}
-	d := s.PreToolUse(l.ctx, p.Tool, p.Args)
+	d := s.PreToolUse(c.ctx, p.Tool, p.Args)
 	answer := struct {
 		Decision string `json:"decision"`
 		Reason   string `json:"reason,omitzero"`
@@ -505,7 +505,7 @@ func (l *hostLine) preToolUse(f rpcFrame) (any, *rpcError) {
 	return answer, nil
 }
 
-func (l *hostLine) userPrompt(f rpcFrame) (any, *rpcError) {
+func (c *hostConn) userPrompt(f rpcFrame) (any, *rpcError) {
 	var p struct {
 		SessionID string  `json:"sessionId"`
 		Prompt    *string `json:"prompt"`
@@ -517,16 +517,16 @@ func (l *hostLine) userPrompt(f rpcFrame) (any, *rpcError) {
 	if p.Prompt == nil {
 		return nil, invalidParams("%s.prompt: is required", f.method)
 	}
-	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	s, fault := c.session(f.method+".sessionId", p.SessionID)
 	if fault != nil {
 		return nil, fault
 	}
 	return struct {
 		Context string `json:"context,omitzero"`
-	}{s.UserPrompt(l.ctx, *p.Prompt, p.Source)}, nil
+	}{s.UserPrompt(c.ctx, *p.Prompt, p.Source)}, nil
 }
 
-func (l *hostLine) transform(f rpcFrame) (any, *rpcError) {
+func (c *hostConn) transform(f rpcFrame) (any, *rpcError) {
 	var p struct {
 		SessionID string            `json:"sessionId"`
 		Sections  map[string]string `json:"sections"`
@@ -534,14 +534,14 @@ func (l *hostLine) transform(f rpcFrame) (any, *rpcError) {
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
 	}
-	s, fault := l.find(f.method+".sessionId", p.SessionID)
+	s, fault := c.session(f.method+".sessionId", p.SessionID)
 	if fault != nil {
 		return nil, fault
 	}
 	if p.Sections == nil {
 		return nil, invalidParams("prompt/transform.sections: is required")
 	}
-	changed := s.Transform(l.ctx, p.Sections)
+	changed := s.Transform(c.ctx, p.Sections)
 	for name, own := range p.Sections {
 		// What providers appended is followed by the session's own word again:
 		// a host need not know which sections are protected.

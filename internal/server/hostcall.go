@@ -13,7 +13,7 @@ import (
 // toolCall is the hot path: the call goes to the provider from the host's
 // reader, and its result to the host from the provider's, so that neither waits
 // for a goroutine to be scheduled.
-func (l *hostLine) toolCall(f rpcFrame) {
+func (c *hostConn) toolCall(f rpcFrame) {
 	var sessionID, callID string
 	var call gateway.Call
 	var timeoutMs int64
@@ -62,60 +62,60 @@ func (l *hostLine) toolCall(f rpcFrame) {
 	}()
 	var s *gateway.Session
 	if fault == nil {
-		s, fault = l.find("tool/call.sessionId", sessionID)
+		s, fault = c.session("tool/call.sessionId", sessionID)
 	}
 	if fault != nil {
-		l.rpc.reply(f.id, nil, fault)
+		c.rpc.reply(f.id, nil, fault)
 		return
 	}
-	if l.running(callID) {
-		l.rpc.reply(f.id, nil, invalidParams("tool/call.callId: a call with the id %.100q is running", callID))
+	if c.isRunning(callID) {
+		c.rpc.reply(f.id, nil, invalidParams("tool/call.callId: a call with the id %.100q is running", callID))
 		return
 	}
 	call.Timeout = time.Duration(min(timeoutMs, protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
 	if callID == "" {
-		s.BeginCall(call, func(o gateway.Outcome) { l.answerCall(f.id, o) })
+		s.BeginCall(call, func(o gateway.Outcome) { c.replyOutcome(f.id, o) })
 		return
 	}
-	l.cancellable(callID, func(done func()) *gateway.Pending {
+	c.beginCancellable(callID, func(done func()) *gateway.Pending {
 		return s.BeginCall(call, func(o gateway.Outcome) {
 			done()
-			l.answerCall(f.id, o)
+			c.replyOutcome(f.id, o)
 		})
 	})
 }
 
 // cancellable begins a call that tool/cancel may name. The call may end before
 // begin returns; then there is nothing to remember.
-func (l *hostLine) cancellable(callID string, begin func(done func()) *gateway.Pending) {
-	l.mu.Lock()
-	l.calls[callID] = nil // reserves the name until it is known
-	l.mu.Unlock()
-	k := begin(func() {
-		l.mu.Lock()
-		delete(l.calls, callID)
-		l.mu.Unlock()
+func (c *hostConn) beginCancellable(callID string, begin func(done func()) *gateway.Pending) {
+	c.mu.Lock()
+	c.calls[callID] = nil // reserves the name until it is known
+	c.mu.Unlock()
+	pending := begin(func() {
+		c.mu.Lock()
+		delete(c.calls, callID)
+		c.mu.Unlock()
 	})
-	l.mu.Lock()
-	if _, running := l.calls[callID]; running {
-		l.calls[callID] = k
+	c.mu.Lock()
+	if _, running := c.calls[callID]; running {
+		c.calls[callID] = pending
 	}
-	l.mu.Unlock()
+	c.mu.Unlock()
 }
 
 // running reports whether a call of that name has not ended; "" names none.
-func (l *hostLine) running(callID string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.calls[callID]
+func (c *hostConn) isRunning(callID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.calls[callID]
 	return ok
 }
 
-func (l *hostLine) answerCall(id protocol.Raw, o gateway.Outcome) {
+func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 	if id == nil {
 		return
 	}
-	l.rpc.push(func(dst []byte) []byte {
+	c.rpc.enqueue(func(dst []byte) []byte {
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 		dst = append(dst, id...)
 		dst = append(dst, `,"result":{`...)
@@ -139,7 +139,7 @@ func (l *hostLine) answerCall(id protocol.Raw, o gateway.Outcome) {
 		}
 		return append(dst, `}}`...)
 	})
-	l.rpc.Flush()
+	c.rpc.Flush()
 }
 
 // fileData is a result that was a file, as JSON: text for a text type, else its
@@ -162,7 +162,7 @@ func fileData(f *gateway.File) []byte {
 	return b
 }
 
-func (l *hostLine) toolCancel(f rpcFrame) {
+func (c *hostConn) toolCancel(f rpcFrame) {
 	var p struct {
 		CallID string `json:"callId"`
 		Reason string `json:"reason"`
@@ -170,20 +170,20 @@ func (l *hostLine) toolCancel(f rpcFrame) {
 	if decodeParams(f.method, f.params, &p) != nil {
 		return // nobody waits for an answer to a notification
 	}
-	l.mu.Lock()
-	k := l.calls[p.CallID]
-	l.mu.Unlock()
-	if k == nil {
+	c.mu.Lock()
+	pending := c.calls[p.CallID]
+	c.mu.Unlock()
+	if pending == nil {
 		return // it has ended, or never was
 	}
 	if p.Reason == "" {
 		p.Reason = protocol.ReasonInterrupted
 	}
-	k.Cancel(p.Reason)
+	pending.Cancel(p.Reason)
 }
 
 // event takes what the session did, as the four events of v2.
-func (l *hostLine) event(f rpcFrame) *rpcError {
+func (c *hostConn) event(f rpcFrame) *rpcError {
 	var p struct {
 		SessionID string       `json:"sessionId"`
 		Event     string       `json:"event"`
@@ -192,7 +192,7 @@ func (l *hostLine) event(f rpcFrame) *rpcError {
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return fault
 	}
-	s, fault := l.find("session/event.sessionId", p.SessionID)
+	s, fault := c.session("session/event.sessionId", p.SessionID)
 	if fault != nil {
 		return fault
 	}
@@ -216,14 +216,14 @@ func (l *hostLine) event(f rpcFrame) *rpcError {
 			s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: id, Content: d.Content, Forwarded: p.Event, Data: p.Data})
 		}
 	case protocol.EventToolComplete:
-		return l.toolComplete(s, p.Data)
+		return c.toolComplete(s, p.Data)
 	default:
 		return invalidParams("session/event.event: %q is not one of the four events", p.Event)
 	}
 	return nil
 }
 
-func (l *hostLine) toolComplete(s *gateway.Session, data protocol.Raw) *rpcError {
+func (c *hostConn) toolComplete(s *gateway.Session, data protocol.Raw) *rpcError {
 	var d struct {
 		Tool     string       `json:"tool"`
 		Provider string       `json:"provider"`

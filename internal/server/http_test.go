@@ -93,8 +93,6 @@ func TestGuard(t *testing.T) {
 			{"GET", "/api/v1/status", here, http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", here, http.Header{"Origin": {"null"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", here, nil, 401, "AUTH_FAILED"},
-			{"GET", "/mcp", here, nil, 401, "AUTH_FAILED"},
-			{"GET", "/mcp", here, bearer(s.gateway.AdminToken()), 404, "there is no /mcp"},
 			{"GET", "/metrics", here, bearer("adm-0"), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, bearer(s.gateway.InstanceToken()), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, http.Header{"Authorization": {s.gateway.AdminToken()}}, 401, "AUTH_FAILED"},
@@ -107,6 +105,7 @@ func TestGuard(t *testing.T) {
 			{"GET", "/api/v9/sessions", here, bearer(s.gateway.AdminToken()), 404, "NOT_FOUND"},
 			{"GET", "/host", here, nil, 426, "connect by WebSocket"},
 			{"GET", "/secret", here, nil, 404, "there is no /secret"},
+			{"GET", "/secret", here, bearer(s.gateway.AdminToken()), 404, "there is no /secret"},
 			{"GET", "/", here, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}, 400, ""},
 		} {
 			r := s.get(tc.method, tc.path, tc.host, tc.header)
@@ -333,7 +332,7 @@ func TestWrongTokensAddUp(t *testing.T) {
 			}
 		}
 		bad := http.Header{"Authorization": {"Bearer adm-0"}}
-		for _, path := range []string{"/metrics", "/api/v1/status", "/mcp"} {
+		for _, path := range []string{"/metrics", "/api/v1/status"} {
 			if r := s.get("GET", path, here, bad); r.StatusCode != 429 || r.Header.Get("Retry-After") != "60" {
 				t.Errorf("%s with a wrong token: %d %v", path, r.StatusCode, r.Header)
 			}

@@ -8,7 +8,7 @@ import (
 
 // metrics serves the gateway's counters, and those of its process, in Prometheus'
 // text format.
-func (s *Server) metrics() http.Handler {
+func (s *Server) metricsHandler() http.Handler {
 	stats := s.gateway.Stats()
 	set := metrics.NewSet()
 	gauge := func(name string, get func() int) {
@@ -19,9 +19,9 @@ func (s *Server) metrics() http.Handler {
 	}
 	gauge("sessions", func() int { return len(s.gateway.Sessions()) })
 	gauge("providers", func() int { return len(s.gateway.Providers()) })
-	gauge("connections", func() int { used, _, _ := s.places.inUse(); return used })
-	gauge("connections_limit", func() int { _, limit, _ := s.places.inUse(); return limit })
-	counter("connections_refused_total", func() uint64 { _, _, refused := s.places.inUse(); return refused })
+	gauge("connections", func() int { used, _, _ := s.connections.usage(); return used })
+	gauge("connections_limit", func() int { _, limit, _ := s.connections.usage(); return limit })
+	counter("connections_refused_total", func() uint64 { _, _, refused := s.connections.usage(); return refused })
 	counter("calls_total", stats.Calls.Load)
 	counter("calls_failed_total", stats.FailedCalls.Load)
 	counter("call_microseconds_total", stats.CallMicros.Load)

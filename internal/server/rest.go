@@ -38,21 +38,21 @@ const (
 	restSessionClosed   = "SessionClosed"
 	restTimeout         = "HttpRequestTimeout"
 	restParallelCall    = "ParallelCallNotSupported"
-	restClosed          = "Closed" // the result of a stop
+	restResultClosed    = "Closed" // the result of a stop
 )
 
 // rest answers the session contract (docs/session-api.md): GET and POST alike,
 // always a JSON document, and 200 whatever it says. It decides nothing about
 // rights.
-type rest struct {
+type restAPI struct {
 	sessions restSessions
 	gateway  *gateway.Gateway
 	log      *slog.Logger
 }
 
 // newREST makes the handler of what lies under /api/ and is not versioned.
-func newREST(g *gateway.Gateway, log *slog.Logger) *rest {
-	return &rest{sessions: restSessions{gateway: g}, gateway: g, log: log}
+func newREST(g *gateway.Gateway, log *slog.Logger) *restAPI {
+	return &restAPI{sessions: restSessions{gateway: g}, gateway: g, log: log}
 }
 
 // restError is an answer with one of the contract's words, or, where it has none
@@ -115,7 +115,7 @@ func restRoute(path string) (c restCall, ok bool) {
 }
 
 // ServeHTTP implements [http.Handler].
-func (x *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := restRoute(r.URL.EscapedPath())
 	if !ok {
 		fail(w, http.StatusNotFound, string(protocol.CodeNotFound), "there is no "+r.URL.Path)
@@ -138,39 +138,39 @@ func (x *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.name == restSessionLive {
-		x.live(w, r, c.id)
+		a.live(w, r, c.id)
 		return
 	}
-	if err := apiAnswer(w, http.StatusOK, x.do(r.Context(), c, string(body))); err != nil {
-		x.log.Warn("answering a request of the session API", "path", r.URL.Path, "error", err)
+	if err := apiAnswer(w, http.StatusOK, a.answer(r.Context(), c, string(body))); err != nil {
+		a.log.Warn("answering a request of the session API", "path", r.URL.Path, "error", err)
 	}
 }
 
 // do carries out a call and returns its answer.
-func (x *rest) do(ctx context.Context, c restCall, body string) any {
+func (a *restAPI) answer(ctx context.Context, c restCall, body string) any {
 	switch c.name {
 	case restConfig:
 		return map[string]string{"repoRoot": repoRoot()}
 	case restStop:
-		x.stopAll(ctx)
+		a.stopAll(ctx)
 		return struct{}{}
 	case restTest:
 		return map[string]string{"message": "Hello, world!"}
 	case restToken:
 		return map[string]string{"token": uuid.NewString()}
 	case restModels:
-		return x.models(ctx)
+		return a.models(ctx)
 	case restSessionStart:
-		return x.start(ctx, c.id, strings.TrimSpace(body))
+		return a.start(ctx, c.id, strings.TrimSpace(body))
 	}
-	s := x.sessions.get(c.id)
+	s := a.sessions.get(c.id)
 	switch {
 	case s == nil:
 		return restError{restSessionNotFound}
 	case c.name == restSessionStop:
-		return x.stop(ctx, s)
+		return a.stop(ctx, s)
 	default:
-		return x.query(ctx, s, body)
+		return a.query(ctx, s, body)
 	}
 }
 
@@ -192,10 +192,10 @@ func repoRoot() string {
 	}
 }
 
-func (x *rest) models(ctx context.Context) any {
-	models, err := x.gateway.Models(ctx, apiHostCopilot)
+func (a *restAPI) models(ctx context.Context) any {
+	models, err := a.gateway.Models(ctx, apiHostCopilot)
 	if err != nil {
-		x.log.Warn("listing the models for the session API", "error", err)
+		a.log.Warn("listing the models for the session API", "error", err)
 		return struct {
 			Models []restModel `json:"models"`
 			restError
@@ -225,18 +225,18 @@ func restMessage(err error) string {
 
 // start checks the model, that the directory is absolute and that it exists, in
 // this order.
-func (x *rest) start(ctx context.Context, model, dir string) any {
+func (a *restAPI) start(ctx context.Context, model, dir string) any {
 	switch {
-	case !x.knowsModel(ctx, model):
+	case !a.knowsModel(ctx, model):
 		return restError{restModelNotFound}
 	case !filepath.IsAbs(dir):
 		return restError{restNotAbsolute}
 	case !isDirectory(dir):
 		return restError{restNoDirectory}
 	}
-	s, err := x.sessions.start(ctx, model, filepath.Clean(dir))
+	s, err := a.sessions.start(ctx, model, filepath.Clean(dir))
 	if err != nil {
-		x.log.Warn("starting a session for the session API", "model", model, "error", err)
+		a.log.Warn("starting a session for the session API", "model", model, "error", err)
 		return restError{restMessage(err)}
 	}
 	return map[string]string{"sessionId": s.ID()}
@@ -249,36 +249,36 @@ func isDirectory(path string) bool {
 
 // knowsModel reports whether there is a model. Where there is no list of them,
 // none can be found.
-func (x *rest) knowsModel(ctx context.Context, id string) bool {
+func (a *restAPI) knowsModel(ctx context.Context, id string) bool {
 	if id == gateway.HostLocal {
 		return true
 	}
-	models, err := x.gateway.Models(ctx, apiHostCopilot)
+	models, err := a.gateway.Models(ctx, apiHostCopilot)
 	if err != nil {
-		x.log.Warn("looking for a model for the session API", "model", id, "error", err)
+		a.log.Warn("looking for a model for the session API", "model", id, "error", err)
 	}
 	return slices.ContainsFunc(models, func(m gateway.Model) bool { return m.ID == id })
 }
 
-func (x *rest) stop(ctx context.Context, s *gateway.Session) any {
-	if err := x.sessions.stop(ctx, s); err != nil {
-		x.log.Warn("stopping a session for the session API", "session", s.ID(), "error", err)
+func (a *restAPI) stop(ctx context.Context, s *gateway.Session) any {
+	if err := a.sessions.stop(ctx, s); err != nil {
+		a.log.Warn("stopping a session for the session API", "session", s.ID(), "error", err)
 	}
-	return map[string]string{"result": restClosed}
+	return map[string]string{"result": restResultClosed}
 }
 
 // stopAll ends the sessions that the contract's clients started.
-func (x *rest) stopAll(ctx context.Context) {
+func (a *restAPI) stopAll(ctx context.Context) {
 	var stopping sync.WaitGroup
-	for _, s := range x.sessions.running() {
-		stopping.Go(func() { x.stop(ctx, s) })
+	for _, s := range a.sessions.running() {
+		stopping.Go(func() { a.stop(ctx, s) })
 	}
 	stopping.Wait()
 }
 
 // query answers when the session has taken the prompt. Why it did not is told by
 // live, as everything that goes wrong inside a session.
-func (x *rest) query(ctx context.Context, s *gateway.Session, prompt string) any {
+func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) any {
 	if strings.TrimSpace(prompt) == "" {
 		return restError{"the body is the prompt and must not be empty"}
 	}
@@ -288,48 +288,48 @@ func (x *rest) query(ctx context.Context, s *gateway.Session, prompt string) any
 	case coded && e.Code == protocol.CodeInvalidSession:
 		return restError{restSessionNotFound}
 	case err != nil && ctx.Err() == nil:
-		x.sessions.push(s, gateway.Event{SessionError: restMessage(err)})
+		a.sessions.pushResponse(s, gateway.Event{SessionError: restMessage(err)})
 	}
 	return struct{}{}
 }
 
 // live answers with the oldest response, which leaves the queue when the answer
 // was written.
-func (x *rest) live(w http.ResponseWriter, r *http.Request, id string) {
+func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), restLiveTimeout)
 	defer cancel()
 	caller := newRESTCaller(r)
-	s, word := x.sessions.enter(ctx, id, caller)
+	s, word := a.sessions.acquire(ctx, id, caller)
 	if s == nil {
 		_ = apiAnswer(w, http.StatusOK, restError{word})
 		return
 	}
-	defer s.leave(caller)
+	defer s.release(caller)
 	response, err := s.responses.Next(ctx)
 	if r.Context().Err() != nil {
 		return
 	}
-	s.answering(caller)
+	s.markAnswering(caller)
 	switch {
 	case err == nil:
-		deliver(w, caller, response.Event.Members())
+		writeResponse(w, caller, response.Event.Members())
 		s.responses.Taken(response)
 	case errors.Is(err, gateway.ErrSessionEnded):
-		deliver(w, caller, restError{restSessionClosed})
-		x.sessions.forget(s)
+		writeResponse(w, caller, restError{restSessionClosed})
+		a.sessions.remove(s)
 	default:
-		deliver(w, caller, restError{restTimeout})
+		writeResponse(w, caller, restError{restTimeout})
 	}
 }
 
 // deliver writes an answer to its end. If the caller is gone, or takes none of
 // it for too long, it ends the connection and its handler.
-func deliver(w http.ResponseWriter, caller *restCaller, v any) {
+func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 	var b bytes.Buffer
 	out := http.NewResponseController(w)
 	err := apiEncode(&b, v)
-	if err == nil && caller.hungUp() {
-		err = errHungUp
+	if err == nil && caller.hasHungUp() {
+		err = errCallerGone
 	}
 	if err == nil {
 		w.Header().Set("Content-Type", "application/json")
@@ -348,4 +348,4 @@ func deliver(w http.ResponseWriter, caller *restCaller, v any) {
 	_ = out.SetWriteDeadline(time.Time{})
 }
 
-var errHungUp = errors.New("the caller hung up")
+var errCallerGone = errors.New("the caller hung up")

@@ -8,12 +8,12 @@ import (
 // restCaller is a request that waits for a response.
 type restCaller struct {
 	conn      net.Conn // nil where it is not known
-	left      chan struct{}
+	done      chan struct{}
 	answering bool // guarded by restSession.mu
 }
 
 func newRESTCaller(r *http.Request) *restCaller {
-	c := &restCaller{left: make(chan struct{})}
+	c := &restCaller{done: make(chan struct{})}
 	if known, ok := r.Context().Value(connKey{}).(*conn); ok {
 		c.conn = known.Conn
 	}
@@ -22,7 +22,7 @@ func newRESTCaller(r *http.Request) *restCaller {
 
 // hungUp reports whether the caller has closed its connection, as far as can be
 // told; its context says so too, but later.
-func (c *restCaller) hungUp() bool {
+func (c *restCaller) hasHungUp() bool {
 	state, ok := tcpState(c.conn)
 	return ok && state != tcpEstablished
 }

@@ -20,7 +20,7 @@ func TestRESTCallerGoesAway(t *testing.T) {
 		var caller *restCaller
 		f.until(func() bool { caller = f.caller(id); return caller != nil })
 		_ = c.Close()
-		f.until(func() bool { return caller.hungUp() || f.caller(id) == nil })
+		f.until(func() bool { return caller.hasHungUp() || f.caller(id) == nil })
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
 		f.is("the next call", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 	}
@@ -48,11 +48,11 @@ func TestRESTCallerState(t *testing.T) {
 		return theirs, &restCaller{conn: ours}
 	}
 	theirs, c := pair()
-	if c.hungUp() || c.wasReset() {
+	if c.hasHungUp() || c.wasReset() {
 		t.Error("a caller that waits is gone")
 	}
 	_ = theirs.Close()
-	f.until(c.hungUp)
+	f.until(c.hasHungUp)
 	if c.wasReset() {
 		t.Error("nothing was written to it")
 	}
@@ -69,11 +69,11 @@ func TestRESTCallerState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	f.until(c.hungUp)
+	f.until(c.hasHungUp)
 	if c.wasReset() {
 		t.Error("it left with its answer")
 	}
-	if gone := (&restCaller{}); gone.hungUp() || gone.wasReset() {
+	if gone := (&restCaller{}); gone.hasHungUp() || gone.wasReset() {
 		t.Error("nothing is known of it")
 	}
 }

@@ -32,60 +32,60 @@ type restSession struct {
 
 	started bool // by a client of the contract; guarded by restSessions.mu
 
-	mu        sync.Mutex
-	caller    *restCaller // whom live answers
-	forgotten bool        // no more known to restSessions
+	mu      sync.Mutex
+	caller  *restCaller // whom live answers
+	removed bool        // no more known to restSessions
 }
 
 // start starts a session (helperSessionStart). The error is that of
 // [gateway.Gateway.Start].
-func (x *restSessions) start(ctx context.Context, modelID, workingDirectory string) (*gateway.Session, error) {
-	r := gateway.StartRequest{Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory)}
+func (r *restSessions) start(ctx context.Context, modelID, workingDirectory string) (*gateway.Session, error) {
+	request := gateway.StartRequest{Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory)}
 	if modelID == gateway.HostLocal {
-		r.Host, r.Model = gateway.HostLocal, ""
+		request.Host, request.Model = gateway.HostLocal, ""
 	}
-	s, err := x.gateway.Start(ctx, r)
+	s, err := r.gateway.Start(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.add(s, true).started = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addLocked(s, true).started = true
 	return s, nil
 }
 
 // stop ends a session (helperSessionStop), also when the one who asked for it
 // does not wait.
-func (x *restSessions) stop(ctx context.Context, s *gateway.Session) error {
+func (r *restSessions) stop(ctx context.Context, s *gateway.Session) error {
 	return s.Stop(context.WithoutCancel(ctx), "stopped over the session API")
 }
 
 // get finds a session that runs, whoever started it, or returns nil
 // (helperGetSession).
-func (x *restSessions) get(id string) *gateway.Session {
-	s, _ := x.gateway.Session(id)
+func (r *restSessions) get(id string) *gateway.Session {
+	s, _ := r.gateway.Session(id)
 	return s
 }
 
 // push adds a response to what a session says (helperPushSessionResponse). All
 // who follow the session get it.
-func (x *restSessions) push(s *gateway.Session, response gateway.Event) { s.Event(response) }
+func (r *restSessions) pushResponse(s *gateway.Session, response gateway.Event) { s.Event(response) }
 
 // running lists the sessions that clients of the contract started and that have
 // not ended (hasRunningSessions).
-func (x *restSessions) running() []*gateway.Session {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (r *restSessions) running() []*gateway.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var list []*gateway.Session
-	for _, s := range x.list {
-		if s.started && !s.ended() {
+	for _, s := range r.list {
+		if s.started && !s.hasEnded() {
 			list = append(list, s.session)
 		}
 	}
 	return list
 }
 
-func (s *restSession) ended() bool {
+func (s *restSession) hasEnded() bool {
 	select {
 	case <-s.session.Done():
 		return true
@@ -96,127 +96,127 @@ func (s *restSession) ended() bool {
 
 // add returns what is known of a session, from now on at the latest. Call with
 // mu held.
-func (x *restSessions) add(s *gateway.Session, fromStart bool) *restSession {
-	if i := slices.IndexFunc(x.list, func(known *restSession) bool { return known.session == s }); i >= 0 {
-		return x.list[i]
+func (r *restSessions) addLocked(s *gateway.Session, fromStart bool) *restSession {
+	if i := slices.IndexFunc(r.list, func(known *restSession) bool { return known.session == s }); i >= 0 {
+		return r.list[i]
 	}
-	x.tidy()
+	r.evictEnded()
 	added := &restSession{session: s, responses: s.Responses(fromStart)}
-	x.list = append(x.list, added)
+	r.list = append(r.list, added)
 	return added
 }
 
 // tidy forgets the oldest of the sessions that have ended, where they are many
 // or hold much. Call with mu held.
-func (x *restSessions) tidy() {
+func (r *restSessions) evictEnded() {
 	ended, bytes := 0, 0
-	for _, s := range slices.Backward(slices.Clone(x.list)) {
-		if !s.ended() {
+	for _, s := range slices.Backward(slices.Clone(r.list)) {
+		if !s.hasEnded() {
 			continue
 		}
 		ended++
 		bytes += s.responses.Bytes()
 		if ended > restEndedKept || ended > 1 && bytes > restEndedBytes {
-			x.drop(s)
+			r.removeLocked(s)
 		}
 	}
 }
 
 // forget drops a session whose end its clients know.
-func (x *restSessions) forget(s *restSession) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.drop(s)
+func (r *restSessions) remove(s *restSession) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removeLocked(s)
 }
 
 // drop needs mu held.
-func (x *restSessions) drop(s *restSession) {
+func (r *restSessions) removeLocked(s *restSession) {
 	s.mu.Lock()
-	s.forgotten = true
+	s.removed = true
 	s.mu.Unlock()
-	x.list = slices.DeleteFunc(x.list, func(known *restSession) bool { return known == s })
+	r.list = slices.DeleteFunc(r.list, func(known *restSession) bool { return known == s })
 }
 
 // follow finds a session with its response queue: one that has ended as long as
 // that is known, before a new one of the same id.
-func (x *restSessions) follow(id string) *restSession {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, s := range x.list {
+func (r *restSessions) findOrAdd(id string) *restSession {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.list {
 		if s.session.ID() == id {
 			return s
 		}
 	}
-	if s := x.get(id); s != nil {
-		return x.add(s, false)
+	if s := r.get(id); s != nil {
+		return r.addLocked(s, false)
 	}
 	return nil
 }
 
 // enter makes a caller the one whom a session's live answers, until it leaves,
 // or returns the contract's word for why not.
-func (x *restSessions) enter(ctx context.Context, id string, c *restCaller) (*restSession, string) {
+func (r *restSessions) acquire(ctx context.Context, id string, c *restCaller) (*restSession, string) {
 	for {
-		s := x.follow(id)
+		s := r.findOrAdd(id)
 		if s == nil {
 			return nil, restSessionNotFound
 		}
-		switch s.enter(ctx, c) {
-		case entered:
+		switch s.acquire(ctx, c) {
+		case acquired:
 			return s, ""
-		case refused:
+		case busy:
 			return nil, restParallelCall
 		}
 	}
 }
 
 // entry is what became of a caller.
-type entry int
+type acquireResult int
 
 const (
-	entered entry = iota
-	refused
-	tooLate // the session was forgotten meanwhile
+	acquired acquireResult = iota
+	busy
+	wasRemoved // the session was forgotten meanwhile
 )
 
 // enter refuses a caller while another one waits for a response. One that has its
 // answer, or that hung up, is about to leave: the next one need not know of it.
-func (s *restSession) enter(ctx context.Context, c *restCaller) entry {
+func (s *restSession) acquire(ctx context.Context, c *restCaller) acquireResult {
 	for {
 		s.mu.Lock()
 		other := s.caller
 		switch {
-		case s.forgotten:
+		case s.removed:
 			s.mu.Unlock()
-			return tooLate
+			return wasRemoved
 		case other == nil:
 			s.caller = c
 			s.mu.Unlock()
-			return entered
+			return acquired
 		}
-		leaves := other.answering || other.hungUp()
+		leaves := other.answering || other.hasHungUp()
 		s.mu.Unlock()
 		if !leaves {
-			return refused
+			return busy
 		}
 		select {
-		case <-other.left:
+		case <-other.done:
 		case <-ctx.Done():
-			return refused
+			return busy
 		}
 	}
 }
 
 // answering says that the caller is about to have its answer.
-func (s *restSession) answering(c *restCaller) {
+func (s *restSession) markAnswering(c *restCaller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.answering = true
 }
 
-func (s *restSession) leave(c *restCaller) {
+func (s *restSession) release(c *restCaller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.caller = nil
-	close(c.left)
+	close(c.done)
 }

@@ -47,11 +47,11 @@ func invalidParams(format string, args ...any) *rpcError {
 
 // rpcFrame is one frame, its parts as they stood.
 type rpcFrame struct {
-	id     protocol.Raw // nil for a notification
-	method string       // "" for a response
-	params protocol.Raw
-	result protocol.Raw
-	fault  protocol.Raw
+	id        protocol.Raw // nil for a notification
+	method    string       // "" for a response
+	params    protocol.Raw
+	result    protocol.Raw
+	errorBody protocol.Raw
 }
 
 func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
@@ -72,7 +72,7 @@ func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
 		case "result":
 			f.result = v
 		case "error":
-			f.fault = v
+			f.errorBody = v
 		}
 		return nil
 	})
@@ -88,7 +88,7 @@ func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
 		if f.method, ok = protocol.Text(method); !ok || f.method == "" {
 			return f, wrong("method: must be a string")
 		}
-	} else if f.result == nil && f.fault == nil {
+	} else if f.result == nil && f.errorBody == nil {
 		return f, wrong("method: is required")
 	}
 	return f, nil
@@ -109,7 +109,7 @@ func decodeParams(method string, params protocol.Raw, v any) *rpcError {
 }
 
 // rpcLine sends frames and matches responses to the gateway's own requests.
-type rpcLine struct {
+type rpcConn struct {
 	*wire
 
 	mu      sync.Mutex
@@ -121,43 +121,43 @@ type rpcLine struct {
 var errHostGone = errors.New("the host is not connected")
 
 // call asks the other side and waits for its answer.
-func (l *rpcLine) call(ctx context.Context, method string, params any) error {
+func (c *rpcConn) call(ctx context.Context, method string, params any) error {
 	body, err := json.Marshal(params, anyText)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", method, err)
 	}
 	answer := make(chan rpcFrame, 1)
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
 		return errHostGone
 	}
-	l.next++
-	id := l.next
-	l.pending[id] = answer
-	l.mu.Unlock()
+	c.next++
+	id := c.next
+	c.pending[id] = answer
+	c.mu.Unlock()
 	defer func() {
-		l.mu.Lock()
-		delete(l.pending, id)
-		l.mu.Unlock()
+		c.mu.Lock()
+		delete(c.pending, id)
+		c.mu.Unlock()
 	}()
-	l.push(func(dst []byte) []byte {
+	c.enqueue(func(dst []byte) []byte {
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 		dst = strconv.AppendUint(dst, id, 10)
 		return appendRequest(dst, method, body)
 	})
-	l.Flush()
+	c.Flush()
 	select {
 	case f, ok := <-answer:
 		switch {
 		case !ok:
 			return errHostGone
-		case f.fault != nil:
+		case f.errorBody != nil:
 			var e struct {
 				Code    int    `json:"code"`
 				Message string `json:"message"`
 			}
-			_ = json.Unmarshal(f.fault, &e)
+			_ = json.Unmarshal(f.errorBody, &e)
 			return fmt.Errorf("%s: the host answered %d: %s", method, e.Code, e.Message)
 		}
 		return nil
@@ -167,15 +167,15 @@ func (l *rpcLine) call(ctx context.Context, method string, params any) error {
 }
 
 // notify tells the other side and waits for nothing.
-func (l *rpcLine) notify(method string, params any) {
+func (c *rpcConn) notify(method string, params any) {
 	body, err := json.Marshal(params, anyText)
 	if err != nil {
 		return
 	}
-	l.push(func(dst []byte) []byte {
+	c.enqueue(func(dst []byte) []byte {
 		return appendRequest(append(dst, `{"jsonrpc":"2.0"`...), method, body)
 	})
-	l.Flush()
+	c.Flush()
 }
 
 func appendRequest(dst []byte, method string, params []byte) []byte {
@@ -187,53 +187,53 @@ func appendRequest(dst []byte, method string, params []byte) []byte {
 }
 
 // answered gives a response to the request that waits for it.
-func (l *rpcLine) answered(f rpcFrame) {
+func (c *rpcConn) handleResponse(f rpcFrame) {
 	id, err := strconv.ParseUint(string(bytes.TrimSpace(f.id)), 10, 64)
 	if err != nil {
 		return
 	}
-	l.mu.Lock()
-	answer := l.pending[id]
-	delete(l.pending, id)
-	l.mu.Unlock()
+	c.mu.Lock()
+	answer := c.pending[id]
+	delete(c.pending, id)
+	c.mu.Unlock()
 	if answer != nil {
 		answer <- f
 	}
 }
 
 // hangUp fails what waits for an answer.
-func (l *rpcLine) hangUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for id, answer := range l.pending {
-		delete(l.pending, id)
+func (c *rpcConn) failPending() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for id, answer := range c.pending {
+		delete(c.pending, id)
 		close(answer)
 	}
 }
 
 // reply answers a request with a result, an error, or, if it was a
 // notification, not at all.
-func (l *rpcLine) reply(id protocol.Raw, result any, fault *rpcError) {
-	l.queue(id, result, fault)
-	l.Flush()
+func (c *rpcConn) reply(id protocol.Raw, result any, fault *rpcError) {
+	c.enqueueReply(id, result, fault)
+	c.Flush()
 }
 
 // queue is reply, but for sending it: what is queued later goes behind it.
-func (l *rpcLine) queue(id protocol.Raw, result any, fault *rpcError) {
+func (c *rpcConn) enqueueReply(id protocol.Raw, result any, fault *rpcError) {
 	if id == nil {
 		return
 	}
 	if fault != nil {
-		l.refuse(id, fault)
+		c.replyError(id, fault)
 		return
 	}
 	body, err := json.Marshal(result, anyText)
 	if err != nil {
-		l.refuse(id, &rpcError{rpcInternal, "encoding the answer: " + err.Error()})
+		c.replyError(id, &rpcError{rpcInternal, "encoding the answer: " + err.Error()})
 		return
 	}
-	l.push(func(dst []byte) []byte {
+	c.enqueue(func(dst []byte) []byte {
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 		dst = append(dst, id...)
 		dst = append(dst, `,"result":`...)
@@ -244,8 +244,8 @@ func (l *rpcLine) queue(id protocol.Raw, result any, fault *rpcError) {
 
 // refuse sends a JSON-RPC error; without an id it is for a frame that could not
 // be read.
-func (l *rpcLine) refuse(id protocol.Raw, e *rpcError) {
-	l.push(func(dst []byte) []byte {
+func (c *rpcConn) replyError(id protocol.Raw, e *rpcError) {
+	c.enqueue(func(dst []byte) []byte {
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 		if id == nil {
 			id = protocol.Raw("null")
@@ -257,5 +257,5 @@ func (l *rpcLine) refuse(id protocol.Raw, e *rpcError) {
 		dst = protocol.AppendText(dst, e.Message)
 		return append(dst, `}}`...)
 	})
-	l.Flush()
+	c.Flush()
 }

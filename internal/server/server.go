@@ -53,28 +53,28 @@ type Options struct {
 
 // Server serves one gateway.
 type Server struct {
-	gateway *gateway.Gateway
-	log     *slog.Logger
-	version string
-	live    atomic.Pointer[settings]
-	tls     *tls.Config
-	http    *http.Server
-	places  places
-	secrets secrets
-	signins signins
-	peerOf  func(peer, own netip.AddrPort) (proc.Owner, bool)
-	remotes remotes
-	rest    *rest
-	api     http.Handler
+	gateway      *gateway.Gateway
+	log          *slog.Logger
+	version      string
+	settings     atomic.Pointer[settings]
+	tls          *tls.Config
+	http         *http.Server
+	connections  connectionLimit
+	authFailures authFailures
+	signins      signins
+	ownerOf      func(peer, own netip.AddrPort) (proc.Owner, bool)
+	remoteHosts  remoteHosts
+	rest         *restAPI
+	api          http.Handler
 
-	draining atomic.Bool
-	active   atomic.Int64 // when the last admin request came, Unix nanoseconds
-	ctx      context.Context
-	cancel   context.CancelFunc
-	serving  context.Context // ends when Shutdown begins
-	drain    context.CancelFunc
-	handlers sync.WaitGroup // upgraded connections, which http.Server forgets
-	closing  sync.WaitGroup // closing handshakes
+	draining        atomic.Bool
+	lastActive      atomic.Int64 // when the last admin request came, Unix nanoseconds
+	ctx             context.Context
+	cancel          context.CancelFunc
+	serving         context.Context // ends when Shutdown begins
+	endServing      context.CancelFunc
+	upgraded        sync.WaitGroup // upgraded connections, which http.Server forgets
+	closeHandshakes sync.WaitGroup // closing handshakes
 
 	listeners []net.Listener
 }
@@ -92,47 +92,45 @@ func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	for _, h := range hosts {
 		now.hosts[strings.ToLower(h)] = true
 	}
-	s.live.Store(now)
-	s.places.setLimit(cmp.Or(maxConnections, protocol.MaxConnections))
+	s.settings.Store(now)
+	s.connections.setLimit(cmp.Or(maxConnections, protocol.MaxConnections))
 	s.gateway.Touch() // it shows
 }
 
 // New makes a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, peerOf: proc.PeerOf}
+	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, ownerOf: proc.PeerOf}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.places.log, s.places.touch = s.log, s.gateway.Touch
+	s.connections.log, s.connections.statusChanged = s.log, s.gateway.Touch
 	s.Configure(o.Hosts, o.OpenREST, o.MaxConnections)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.remotes.init(s)
-	s.serving, s.drain = context.WithCancel(s.ctx)
+	s.remoteHosts.init(s)
+	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, s.log)
 	s.api = newAPI(s, o)
 	page := o.Page
 	if page == nil {
-		page = http.HandlerFunc(s.plainPage)
+		page = http.HandlerFunc(s.servePlainPage)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
-	mux.Handle("GET /metrics", s.admin(s.metrics()))
-	mux.Handle("/api/v1/", s.admin(s.api))
-	open, closed := s.used(s.rest), s.admin(s.rest)
+	mux.Handle("GET /healthz", http.HandlerFunc(serveHealthz))
+	mux.Handle("GET /metrics", s.requireAdmin(s.metricsHandler()))
+	mux.Handle("/api/v1/", s.requireAdmin(s.api))
+	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
 	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
-		if s.live.Load().openREST {
+		if s.settings.Load().openREST {
 			open.ServeHTTP(w, r)
 			return
 		}
 		closed.ServeHTTP(w, r)
 	})
-	// Kept for MCP: nothing is there yet, and not for everybody to see.
-	mux.Handle("/mcp", s.admin(http.HandlerFunc(nothing)))
-	mux.HandleFunc("GET "+signinPath, s.signin)
-	mux.Handle("GET /host", s.tracked(s.host))
+	mux.HandleFunc("GET "+signinPath, s.serveSignin)
+	mux.Handle("GET /host", s.trackHandler(s.serveHost))
 	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isUpgrade(r) {
-			s.tracked(s.provider).ServeHTTP(w, r)
+			s.trackHandler(s.serveProvider).ServeHTTP(w, r)
 			return
 		}
 		page.ServeHTTP(w, r)
@@ -140,13 +138,13 @@ func New(o Options) *Server {
 	if o.Page != nil {
 		mux.Handle("/page/", o.Page)
 	}
-	mux.HandleFunc("/", nothing)
+	mux.HandleFunc("/", notFound)
 	s.http = &http.Server{
 		Handler:           s.guard(mux),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnContext:       withConn,
+		ConnContext:       contextWithConn,
 		BaseContext:       func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -154,10 +152,10 @@ func New(o Options) *Server {
 }
 
 // tracked lets Shutdown wait for handlers of upgraded connections.
-func (s *Server) tracked(h http.HandlerFunc) http.Handler {
+func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.handlers.Add(1)
-		defer s.handlers.Done()
+		s.upgraded.Add(1)
+		defer s.upgraded.Done()
 		h(w, r)
 	})
 }
@@ -282,13 +280,13 @@ func (s *Server) Serve() error {
 // providers, and returns when all connections are gone or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
-	s.drain()
+	s.endServing()
 	s.gateway.Drain(ctx)
-	s.remotes.close()
+	s.remoteHosts.closeAll()
 	handlers := make(chan struct{})
 	go func() {
-		s.handlers.Wait()
-		s.closing.Wait()
+		s.upgraded.Wait()
+		s.closeHandshakes.Wait()
 		close(handlers)
 	}()
 	err := s.http.Shutdown(ctx)
@@ -304,22 +302,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // LastActivity is when the last admin request came; the zero time for never.
 func (s *Server) LastActivity() time.Time {
-	if n := s.active.Load(); n != 0 {
+	if n := s.lastActive.Load(); n != 0 {
 		return time.Unix(0, n)
 	}
 	return time.Time{}
 }
 
-func nothing(w http.ResponseWriter, r *http.Request) {
+func notFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
 }
 
-func healthz(w http.ResponseWriter, _ *http.Request) {
+func serveHealthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
 }
 
-func (s *Server) plainPage(w http.ResponseWriter, r *http.Request) {
+func (s *Server) servePlainPage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "INVALID_STATE", "only GET")

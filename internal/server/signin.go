@@ -42,11 +42,11 @@ type signins struct {
 	mu       sync.Mutex
 	links    signinSecrets
 	browsers signinSecrets
-	followed []followedLink // oldest first, at most maxSigninLinks
+	used     []usedLink // oldest first, at most maxSigninLinks
 }
 
 // followedLink is a link that was followed: whoever tries it again is told by whom.
-type followedLink struct {
+type usedLink struct {
 	link, browser [sha256.Size]byte // their secrets' hashes
 	at            time.Time
 	by            proc.Owner
@@ -56,38 +56,38 @@ type followedLink struct {
 type signinSecrets []signinSecret
 
 type signinSecret struct {
-	sum  [sha256.Size]byte
-	good context.Context // ends with it
-	end  context.CancelFunc
-	uid  int // of the user that it is for, -1 for anybody
+	sum    [sha256.Size]byte
+	valid  context.Context // ends with it
+	cancel context.CancelFunc
+	uid    int // of the user that it is for, -1 for anybody
 }
 
 // issue makes a secret. Of more than most the oldest go.
-func (x *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, good context.Context) {
+func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, valid context.Context) {
 	b := make([]byte, bits/8)
 	_, _ = rand.Read(b) // it never fails
 	secret = base64.RawURLEncoding.EncodeToString(b)
-	good, end := context.WithTimeout(context.Background(), life)
-	*x = append(*x, signinSecret{sha256.Sum256([]byte(secret)), good, end, uid})
-	x.keep(most)
-	return secret, good
+	valid, cancel := context.WithTimeout(context.Background(), life)
+	*s = append(*s, signinSecret{sha256.Sum256([]byte(secret)), valid, cancel, uid})
+	s.trimTo(most)
+	return secret, valid
 }
 
 // keep ends all but the newest.
-func (x *signinSecrets) keep(most int) {
-	old := max(len(*x)-most, 0)
-	for _, s := range (*x)[:old] {
-		s.end()
+func (s *signinSecrets) trimTo(most int) {
+	old := max(len(*s)-most, 0)
+	for _, s := range (*s)[:old] {
+		s.cancel()
 	}
-	*x = slices.Delete(*x, 0, old)
+	*s = slices.Delete(*s, 0, old)
 }
 
 // find is where a secret is that is still good, -1 if nowhere. How long it takes
 // says nothing of the secrets.
-func (x signinSecrets) find(secret string) int {
+func (s signinSecrets) find(secret string) int {
 	sum, at := sha256.Sum256([]byte(secret)), -1
-	for i := range x {
-		if subtle.ConstantTimeCompare(sum[:], x[i].sum[:]) == 1 && x[i].good.Err() == nil {
+	for i := range s {
+		if subtle.ConstantTimeCompare(sum[:], s[i].sum[:]) == 1 && s[i].valid.Err() == nil {
 			at = i
 		}
 	}
@@ -95,70 +95,70 @@ func (x signinSecrets) find(secret string) int {
 }
 
 // take removes a secret and reports whether it was good.
-func (x *signinSecrets) take(secret string) bool {
-	i := x.find(secret)
+func (s *signinSecrets) remove(secret string) bool {
+	i := s.find(secret)
 	if i < 0 {
 		return false
 	}
-	(*x)[i].end()
-	*x = slices.Delete(*x, i, i+1)
+	(*s)[i].cancel()
+	*s = slices.Delete(*s, i, i+1)
 	return true
 }
 
 // link makes the code of a link that signs a browser in, once: one of the user who
 // asks for it, unless that is root or nobody knows who it is. The link is good as
 // long as the context lasts.
-func (x *signins) link(asks proc.Owner) (code string, good context.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	uid := asks.UID
+func (s *signins) newLink(requester proc.Owner) (code string, valid context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uid := requester.UID
 	if uid == 0 {
 		uid = -1 // root stands for users in containers
 	}
-	return x.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, uid)
+	return s.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, uid)
 }
 
 // Why a link can't be followed, for the page that says so.
 const (
-	unknownLink = "This sign-in link is too old, or of another gateway. Make a new one with: tapctl open"
-	notYourLink = "This sign-in link was made for another user of this machine. Make one of your own with: tapctl open"
+	unknownLinkText = "This sign-in link is too old, or of another gateway. Make a new one with: tapctl open"
+	foreignLinkText = "This sign-in link was made for another user of this machine. Make one of your own with: tapctl open"
 )
 
 // follow takes the code of a link and returns the browser's secret, or else why
 // not, in words for whoever follows.
-func (x *signins) follow(code string, by proc.Owner) (secret, refusal string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := x.links.find(code)
+func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.links.find(code)
 	if i < 0 {
-		return "", unknownLink
+		return "", unknownLinkText
 	}
 	// Root reads what it likes anyway, and stands for users in containers.
-	if made := x.links[i].uid; made >= 0 && by.UID > 0 && by.UID != made {
-		return "", notYourLink // it stays good for its user
+	if made := s.links[i].uid; made >= 0 && by.UID > 0 && by.UID != made {
+		return "", foreignLinkText // it stays good for its user
 	}
-	x.links.take(code)
-	secret, _ = x.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
-	x.followed = append(x.followed, followedLink{
+	s.links.remove(code)
+	secret, _ = s.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
+	s.used = append(s.used, usedLink{
 		link: sha256.Sum256([]byte(code)), browser: sha256.Sum256([]byte(secret)), at: time.Now(), by: by,
 	})
-	x.followed = slices.Delete(x.followed, 0, max(len(x.followed)-maxSigninLinks, 0))
+	s.used = slices.Delete(s.used, 0, max(len(s.used)-maxSigninLinks, 0))
 	return secret, ""
 }
 
 // made reports whether there is a link of this code that is still good.
-func (x *signins) made(code string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.links.find(code) >= 0
+func (s *signins) hasLink(code string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.links.find(code) >= 0
 }
 
 // follower finds who has followed a link; ok is false for one that nobody has.
-func (x *signins) follower(code string) (f followedLink, ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (s *signins) findUsed(code string) (f usedLink, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	sum := sha256.Sum256([]byte(code))
-	for _, f := range x.followed {
+	for _, f := range s.used {
 		if subtle.ConstantTimeCompare(sum[:], f.link[:]) == 1 {
 			return f, true
 		}
@@ -168,30 +168,30 @@ func (x *signins) follower(code string) (f followedLink, ok bool) {
 
 // knows returns a context that ends when a browser is no more signed in, and the user
 // who followed its link, -1 where nobody knows; nil if it is not.
-func (x *signins) knows(secret string) (good context.Context, uid int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if i := x.browsers.find(secret); i >= 0 {
-		return x.browsers[i].good, x.browsers[i].uid
+func (s *signins) browser(secret string) (signedIn context.Context, uid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.browsers.find(secret); i >= 0 {
+		return s.browsers[i].valid, s.browsers[i].uid
 	}
 	return nil, -1
 }
 
 // out signs browsers out.
-func (x *signins) out(secrets []*http.Cookie) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (s *signins) signOut(secrets []*http.Cookie) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, c := range secrets {
-		x.browsers.take(c.Value)
+		s.browsers.remove(c.Value)
 	}
 }
 
 // clear signs all browsers out and makes the links void.
-func (x *signins) clear() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.links.keep(0)
-	x.browsers.keep(0)
+func (s *signins) signOutAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.links.trimTo(0)
+	s.browsers.trimTo(0)
 }
 
 // signinCookie names the cookie: a browser shares cookies between the ports of a
@@ -205,81 +205,81 @@ func signinCookie(r *http.Request) string {
 
 // peer finds the process that made a request, as far as the system tells: it is
 // looked up while its connection lasts.
-func (s *Server) peer(r *http.Request) proc.Owner {
+func (s *Server) requestOwner(r *http.Request) proc.Owner {
 	address, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	own, ownErr := netip.ParseAddrPort(proof.Address(address))
 	if err != nil || ownErr != nil {
 		return proc.Owner{UID: -1}
 	}
-	owner, _ := s.peerOf(from, own)
+	owner, _ := s.ownerOf(from, own)
 	return owner
 }
 
 // user is the user at the other end of a request's connection, which is looked up once
 // for each; -1 where the system does not tell.
-func (s *Server) user(r *http.Request) int {
+func (s *Server) requestUID(r *http.Request) int {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
 		return -1
 	}
-	c.asked.Do(func() { c.user = s.peer(r).UID })
-	return c.user
+	c.uidOnce.Do(func() { c.uid = s.requestOwner(r).UID })
+	return c.uid
 }
 
 // setSignin gives a browser its secret, or takes it away.
-func (s *Server) setSignin(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
+func (s *Server) setSigninCookie(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
 		HttpOnly: true, Secure: s.tls != nil, SameSite: http.SameSiteStrictMode})
 }
 
 // signin answers a link: it signs the browser in that follows it and leads to the
 // page.
-func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return // who only looks does not use it up
 	}
 	code, by := r.URL.Query().Get("code"), proc.Owner{UID: -1}
-	if first, ok := s.signins.follower(code); ok {
-		s.followedBefore(w, r, first, s.peer(r))
+	if used, ok := s.signins.findUsed(code); ok {
+		s.answerUsedLink(w, r, used, s.requestOwner(r))
 		return
 	}
-	if s.signins.made(code) { // else it is not worth the work of looking
-		by = s.peer(r)
+	if s.signins.hasLink(code) { // else it is not worth the work of looking
+		by = s.requestOwner(r)
 	}
-	secret, refusal := s.signins.follow(code, by)
+	secret, refusal := s.signins.redeem(code, by)
 	if refusal != "" {
-		if refusal == notYourLink {
+		if refusal == foreignLinkText {
 			s.log.Warn("another user of this machine tried a sign-in link; it stays good for its own",
 				"by", by.String())
 		}
-		if s.wrongSecret(r) {
-			failLimited(w)
+		if s.countAuthFailure(r) {
+			failTooMany(w)
 			return
 		}
 		http.Error(w, refusal, http.StatusForbidden)
 		return
 	}
 	s.log.Info("a browser signed in", "by", by.String())
-	s.setSignin(w, r, secret, signinLife)
+	s.setSigninCookie(w, r, secret, signinLife)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 // followedBefore answers a link that was followed already. Only the browser that did
 // comes to the page; anybody else may have been overtaken by a stranger.
-func (s *Server) followedBefore(w http.ResponseWriter, r *http.Request, first followedLink, by proc.Owner) {
+func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used usedLink, by proc.Owner) {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
-		if sha256.Sum256([]byte(c.Value)) == first.browser && s.signedIn(r) != nil {
+		if sha256.Sum256([]byte(c.Value)) == used.browser && s.signedIn(r) != nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
 	}
-	at := first.at.UTC().Format(time.RFC3339)
+	at := used.at.UTC().Format(time.RFC3339)
 	s.log.Warn("a sign-in link was followed a second time; if the first was not you, run: tapctl open --sign-out",
-		"first_at", at, "first_by", first.by.String(), "by", by.String())
+		"first_at", at, "first_by", used.by.String(), "by", by.String())
 	http.Error(w, fmt.Sprintf("This sign-in link was used before: at %s, by %s.\n\n"+
 		"If that was not you, somebody else is signed in now. Sign all browsers out with: tapctl open --sign-out\n"+
-		"Then make a new link with: tapctl open", at, first.by), http.StatusForbidden)
+		"Then make a new link with: tapctl open", at, used.by), http.StatusForbidden)
 }
 
 // signedIn returns a context that ends when the browser is no more signed in whose
@@ -289,17 +289,17 @@ func (s *Server) followedBefore(w http.ResponseWriter, r *http.Request, first fo
 // so soon that nobody knows whose the request is gets nothing.
 func (s *Server) signedIn(r *http.Request) context.Context {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
-		good, of := s.signins.knows(c.Value)
-		if good == nil {
+		signedIn, uid := s.signins.browser(c.Value)
+		if signedIn == nil {
 			continue
 		}
-		if of < 0 {
-			return good
+		if uid < 0 {
+			return signedIn
 		}
-		if user := s.user(r); user == of || user == 0 {
-			return good
+		if user := s.requestUID(r); user == uid || user == 0 {
+			return signedIn
 		}
-		if !s.wrongSecret(r) {
+		if !s.countAuthFailure(r) {
 			s.log.Warn("that was the cookie of a browser of another user, who is not let in by it; " +
 				"make it void with: tapctl open --sign-out")
 		}
@@ -310,7 +310,7 @@ func (s *Server) signedIn(r *http.Request) context.Context {
 // fromPage reports whether a page of ours made the request; the guard has refused
 // those that say that another one did, or that a link was followed. A cookie goes along whoever asks, so what
 // changes something needs more. The session contract changes things by GET too.
-func fromPage(r *http.Request) bool {
+func isFromOwnPage(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != "" {
 		return true
 	}
@@ -327,25 +327,25 @@ type apiLink struct {
 
 // signinLink makes a link to the host by which the request came.
 func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
-	var asked struct {
+	var request struct {
 		File bool `json:"file"`
 	}
-	if err := apiBody(w, r, &asked); err != nil {
+	if err := apiBody(w, r, &request); err != nil {
 		return err
 	}
-	if asked.File && a.signinDir == "" {
+	if request.File && a.signinDir == "" {
 		return apiFault("file", "this gateway has no directory for it")
 	}
-	code, good := a.server.signins.link(a.server.peer(r))
+	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
 	if a.server.tls != nil {
 		scheme = "https://"
 	}
-	expires, _ := good.Deadline()
+	expires, _ := valid.Deadline()
 	link := apiLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
-	if asked.File {
+	if request.File {
 		var err error
-		if link.File, err = signinFile(a.signinDir, link.URL, good); err != nil {
+		if link.File, err = writeSigninFile(a.signinDir, link.URL, valid); err != nil {
 			return err
 		}
 	}
@@ -355,7 +355,7 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 // signinFile writes a page that leads to a link, for its user alone to read: all
 // users of the machine see the arguments of the program that opens it. The file goes
 // when the link is followed or void.
-func signinFile(dir, link string, good context.Context) (path string, err error) {
+func writeSigninFile(dir, link string, valid context.Context) (path string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("making a file for the link: %w", err)
@@ -364,7 +364,7 @@ func signinFile(dir, link string, good context.Context) (path string, err error)
 	if err != nil {
 		return "", fmt.Errorf("making a file for the link: %w", err)
 	}
-	context.AfterFunc(good, func() { _ = os.Remove(f.Name()) })
+	context.AfterFunc(valid, func() { _ = os.Remove(f.Name()) })
 	to := html.EscapeString(link)
 	_, err = fmt.Fprintf(f, `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">`+
 		`<meta http-equiv="refresh" content="0; url=%s"><title>tapgw</title>`+
@@ -391,10 +391,10 @@ func (a *api) signout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Header.Get("Authorization") != "" {
-		a.server.signins.clear()
+		a.server.signins.signOutAll()
 	} else {
-		a.server.signins.out(r.CookiesNamed(signinCookie(r)))
-		a.server.setSignin(w, r, "", -time.Second)
+		a.server.signins.signOut(r.CookiesNamed(signinCookie(r)))
+		a.server.setSigninCookie(w, r, "", -time.Second)
 	}
 	return apiAnswer(w, http.StatusOK, struct{}{})
 }

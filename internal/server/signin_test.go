@@ -205,7 +205,7 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 	var log bytes.Buffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	peer := proc.Owner{UID: -1}
-	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return peer, true }
+	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return peer, true }
 
 	link := f.link()
 	peer = proc.Owner{PID: 812, Command: "curl", UID: 1234567}
@@ -236,7 +236,7 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 func TestSigninLinkOfAnotherUser(t *testing.T) {
 	f := signinFixture{newRESTFixture(t)}
 	uid := 0
-	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
 	for _, tc := range []struct {
 		asks, follows int
 		ok            bool
@@ -262,7 +262,7 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 	var log bytes.Buffer
 	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
 	uid := 0
-	f.server.peerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
+	f.server.ownerOf = func(_, _ netip.AddrPort) (proc.Owner, bool) { return proc.Owner{UID: uid}, true }
 	as := func(user int) { // on a connection of its own
 		uid = user
 		f.client.CloseIdleConnections()
@@ -328,7 +328,7 @@ func TestSigninFile(t *testing.T) {
 	}
 	gone(link.File)
 	void := issue()
-	f.server.signins.clear()
+	f.server.signins.signOutAll()
 	gone(void.File)
 	left := issue()
 	if err := RemoveSigninFiles(dir); err != nil {
@@ -342,12 +342,12 @@ func TestSigninFile(t *testing.T) {
 func TestSigninGuesses(t *testing.T) {
 	f := signinFixture{newRESTFixture(t)}
 	link := f.link()
-	for range maxBad {
+	for range maxAuthFailures {
 		if response, _ := f.send("GET", f.url+"/signin?code=guess", http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
 			t.Errorf("another site's guess: %s", response.Status)
 		}
 	}
-	for i := range maxBad + 1 {
+	for i := range maxAuthFailures + 1 {
 		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i), nil); response.StatusCode != 403 {
 			t.Errorf("guess %d: %s", i, response.Status)
 		}
@@ -368,7 +368,7 @@ func TestSigninCookie(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Host = host
-			(&Server{tls: config}).setSignin(w, r, "x", time.Hour)
+			(&Server{tls: config}).setSigninCookie(w, r, "x", time.Hour)
 			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) || c[0].MaxAge != 3600 {
 				t.Errorf("%s: %v", host, w.Header())
 			}

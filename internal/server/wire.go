@@ -17,31 +17,31 @@ import (
 // wire sends frames over a WebSocket without ever blocking: frames are queued
 // in order, and whoever flushes while nobody else does sends them all.
 type wire struct {
-	ws    *websocket.Conn
-	conn  *conn
-	end   sync.Once
-	ended chan struct{}   // closed when the closing handshake is over, or will not be
-	wg    *sync.WaitGroup // of the server, for the closing handshake
-	left  func()          // called when we begin to close; nil: nothing
+	ws         *websocket.Conn
+	conn       *conn
+	closeOnce  sync.Once
+	closeDone  chan struct{}   // closed when the closing handshake is over, or will not be
+	handshakes *sync.WaitGroup // of the server, for the closing handshake
+	onClose    func()          // called when we begin to close; nil: nothing
 
-	mu       sync.Mutex
-	out      []byte // frames, end to end
-	ends     []int  // where each ends
-	spare    []byte
-	spareEnd []int
-	flushing bool
-	gone     bool // nothing is sent any more
+	mu        sync.Mutex
+	out       []byte // frames, end to end
+	frameEnds []int  // where each ends
+	spareOut  []byte
+	spareEnds []int
+	flushing  bool
+	closed    bool // nothing is sent any more
 }
 
 // push queues the frame that build appends.
-func (w *wire) push(build func(dst []byte) []byte) {
+func (w *wire) enqueue(build func(dst []byte) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gone {
+	if w.closed {
 		return
 	}
 	w.out = build(w.out)
-	w.ends = append(w.ends, len(w.out))
+	w.frameEnds = append(w.frameEnds, len(w.out))
 }
 
 // Flush implements [gateway.Peer].
@@ -52,25 +52,25 @@ func (w *wire) Flush() {
 		return
 	}
 	w.flushing = true
-	for len(w.ends) > 0 && !w.gone {
-		out, ends := w.out, w.ends
-		w.out, w.ends = w.spare[:0], w.spareEnd[:0]
+	for len(w.frameEnds) > 0 && !w.closed {
+		out, ends := w.out, w.frameEnds
+		w.out, w.frameEnds = w.spareOut[:0], w.spareEnds[:0]
 		w.mu.Unlock()
 		w.write(out, ends)
 		w.mu.Lock()
-		w.spare, w.spareEnd = recycle(out), ends[:0]
+		w.spareOut, w.spareEnds = recycle(out), ends[:0]
 	}
 	w.flushing = false
-	w.drop()
+	w.releaseBuffers()
 	w.mu.Unlock()
 }
 
 // drop lets go of the connection when it is gone and nobody writes to it: what a
 // provider may come back to is remembered for a while, with its wire. Call with
 // w.mu held.
-func (w *wire) drop() {
-	if w.gone && !w.flushing {
-		w.ws, w.conn, w.out, w.ends, w.spare, w.spareEnd = nil, nil, nil, nil, nil, nil
+func (w *wire) releaseBuffers() {
+	if w.closed && !w.flushing {
+		w.ws, w.conn, w.out, w.frameEnds, w.spareOut, w.spareEnds = nil, nil, nil, nil, nil, nil
 	}
 }
 
@@ -78,8 +78,8 @@ func (w *wire) drop() {
 // An error is the reader's to notice: the connection is closed by then.
 func (w *wire) write(out []byte, ends []int) {
 	if len(ends) > 1 {
-		w.conn.hold()
-		defer w.conn.release()
+		w.conn.cork()
+		defer w.conn.uncork()
 	}
 	from := 0
 	for _, end := range ends {
@@ -94,13 +94,13 @@ func (w *wire) write(out []byte, ends []int) {
 
 // Close implements [gateway.Peer]. The handshake goes on after it returned.
 func (w *wire) Close(code protocol.CloseCode, reason string) {
-	w.end.Do(func() {
-		if w.left != nil {
-			w.left()
+	w.closeOnce.Do(func() {
+		if w.onClose != nil {
+			w.onClose()
 		}
 		ws := w.ws
-		w.wg.Go(func() {
-			defer close(w.ended)
+		w.handshakes.Go(func() {
+			defer close(w.closeDone)
 			w.Flush()
 			if len(reason) > 120 { // what a close frame holds
 				reason = reason[:120]
@@ -112,16 +112,16 @@ func (w *wire) Close(code protocol.CloseCode, reason string) {
 
 // hangUp ends the connection; a closing handshake that we began is let through,
 // or the other side would not learn why.
-func (w *wire) hangUp(ctx context.Context) {
-	w.end.Do(func() { close(w.ended) })
+func (w *wire) terminate(ctx context.Context) {
+	w.closeOnce.Do(func() { close(w.closeDone) })
 	select {
-	case <-w.ended:
+	case <-w.closeDone:
 	case <-ctx.Done():
 	}
 	_ = w.ws.CloseNow()
 	w.mu.Lock()
-	w.gone = true
-	w.drop()
+	w.closed = true
+	w.releaseBuffers()
 	w.mu.Unlock()
 }
 
@@ -144,7 +144,7 @@ func (w *wire) read(ctx context.Context, most int, letIn func() bool, text func(
 		}
 		keep, waits := most, !letIn()
 		if waits {
-			keep = min(most, beforeAuth-early)
+			keep = min(most, maxBeforeAuth-early)
 		}
 		n, err := 0, error(nil)
 		for err == nil && n <= keep {
@@ -199,38 +199,38 @@ type wirePeer struct{ *wire }
 
 // Send implements [gateway.Peer].
 func (p wirePeer) Send(m protocol.Message) {
-	p.push(func(dst []byte) []byte { return protocol.Append(dst, m) })
+	p.enqueue(func(dst []byte) []byte { return protocol.Append(dst, m) })
 }
 
 // provider serves one provider connection.
-func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
-	place, full := s.places.take(r)
-	if place == nil {
+func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
+	admission, refusal := s.connections.reserve(r)
+	if admission == nil {
 		w.Header().Set("Retry-After", "5")
-		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", full)
+		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", refusal)
 		return
 	}
 	// A peer that does not answer our close keeps its place no longer.
-	defer place.leave()
-	line, err := s.upgrade(w, r, maxPending)
+	defer admission.release()
+	ws, err := s.upgrade(w, r, maxPending)
 	if err != nil {
 		return
 	}
-	line.left = place.leave
-	c := s.gateway.Connect(wirePeer{line}, gateway.ConnOptions{
-		ForeignOrigin: foreignOrigin(r),
-		Origin:        pageOrigin(r),
-		BadSecret:     func() bool { return s.wrongSecret(r) },
+	ws.onClose = admission.release
+	c := s.gateway.Connect(wirePeer{ws}, gateway.ConnOptions{
+		ForeignOrigin: isForeignOrigin(r),
+		Origin:        foreignOrigin(r),
+		BadSecret:     func() bool { return s.countAuthFailure(r) },
 		Admit: func() (bool, string) {
-			if place.admit() {
+			if admission.admit() {
 				return true, ""
 			}
-			return false, s.places.full()
+			return false, s.connections.fullMessage()
 		},
 	})
-	line.read(s.ctx, protocol.MaxResult, c.LetIn, c.Receive, c.Oversized, c.Binary)
+	ws.read(s.ctx, protocol.MaxResult, c.LetIn, c.Receive, c.Oversized, c.Binary)
 	c.Closed()
-	line.hangUp(s.ctx)
+	ws.terminate(s.ctx)
 }
 
 // upgrade makes a WebSocket of a request that the guard let through; limit bounds
@@ -243,9 +243,9 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, limit int) (*wi
 		return nil, err
 	}
 	ws.SetReadLimit(-1) // read bounds it: an oversized frame is answered, not fatal
-	c.queue(limit, func() {
+	c.startQueueing(limit, func() {
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", r.RemoteAddr)
 	})
-	return &wire{ws: ws, conn: c, wg: &s.closing, ended: make(chan struct{})}, nil
+	return &wire{ws: ws, conn: c, handshakes: &s.closeHandshakes, closeDone: make(chan struct{})}, nil
 }

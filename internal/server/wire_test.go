@@ -651,7 +651,7 @@ func (s *stage) dial(name, path string, header http.Header) error {
 		return err
 	}
 	ws.SetReadLimit(-1)
-	s.conns[name] = socket{s, ws}
+	s.conns[name] = socketWriter{s, ws}
 	s.serving.Go(func() {
 		for {
 			_, data, err := ws.Read(context.Background())
@@ -668,14 +668,14 @@ func (s *stage) dial(name, path string, header http.Header) error {
 	return nil
 }
 
-type socket struct {
+type socketWriter struct {
 	stage *stage
 	ws    *websocket.Conn
 }
 
-func (c socket) send(text []byte) { _ = c.ws.Write(c.stage.ctx, websocket.MessageText, text) }
-func (c socket) hangUp()          { _ = c.ws.CloseNow() }
-func (c socket) binary(text []byte) {
+func (c socketWriter) send(text []byte) { _ = c.ws.Write(c.stage.ctx, websocket.MessageText, text) }
+func (c socketWriter) hangUp()          { _ = c.ws.CloseNow() }
+func (c socketWriter) binary(text []byte) {
 	if len(text) == 0 {
 		text = []byte{0xff, 2}
 	}

@@ -498,7 +498,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 	b := s.talker()
 	at := "http" + strings.TrimPrefix(s.g.url, "ws")
 	admin := s.read(".admin-token")
-	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/mcp", "/healthz", "/"} {
+	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/nowhere", "/healthz", "/"} {
 		for _, c := range []struct {
 			what    string
 			options message
@@ -544,7 +544,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 		}
 	}
 
-	for _, path := range []string{"/host", "/mcp", "/api/v1/status"} {
+	for _, path := range []string{"/host", "/nowhere", "/api/v1/status"} {
 		k := b.talk(path, s.g.url+path)
 		if k.opened() {
 			t.Errorf("a page may connect to %s", path)
