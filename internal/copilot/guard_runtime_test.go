@@ -77,7 +77,7 @@ func (h *hosted) guard(name string) *guard {
 		}
 	})
 	h.t.Cleanup(func() { close(gone); reader.Wait() })
-	p.in <- func() { p.conn.Deliver(&protocol.Auth{Token: h.g.AdminToken()}) }
+	p.in <- func() { p.conn.ReceiveMessage(&protocol.Auth{Token: h.g.AdminToken()}) }
 	return p
 }
 
@@ -91,24 +91,24 @@ func (p *guard) Send(m protocol.Message) {
 		p.acks <- m.Error()
 	case *protocol.SessionLifecycle:
 		if m.State == protocol.LifecycleShutdownPending {
-			p.in <- func() { p.conn.Deliver(&protocol.ShutdownReady{SessionID: m.SessionID}) }
+			p.in <- func() { p.conn.ReceiveMessage(&protocol.ShutdownReady{SessionID: m.SessionID}) }
 		}
 	case *protocol.ToolCall:
 		p.mu.Lock()
 		p.called++
 		p.mu.Unlock()
 		p.calls <- struct{}{}
-		p.in <- func() { p.conn.Deliver(&protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}) }
+		p.in <- func() { p.conn.ReceiveMessage(&protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}) }
 	case *protocol.GateCheck:
 		p.mu.Lock()
 		p.checks = append(p.checks, m.Tool)
 		p.mu.Unlock()
 		p.in <- func() {
-			p.conn.Deliver(&protocol.GateResult{GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name})
+			p.conn.ReceiveMessage(&protocol.GateResult{GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name})
 		}
 	case *protocol.TransformRequest:
 		text := m.Current + "\n\nEDITED by " + p.name
-		p.in <- func() { p.conn.Deliver(&protocol.TransformResult{CallID: m.CallID, Content: &text}) }
+		p.in <- func() { p.conn.ReceiveMessage(&protocol.TransformResult{CallID: m.CallID, Content: &text}) }
 	}
 }
 
@@ -119,7 +119,7 @@ func (p *guard) Close(protocol.CloseCode, string) {}
 // tell gives the gateway a message and waits for its ack.
 func (p *guard) tell(m protocol.Message, ack string) {
 	p.h.t.Helper()
-	p.in <- func() { p.conn.Deliver(m) }
+	p.in <- func() { p.conn.ReceiveMessage(m) }
 	p.acked(ack)
 }
 

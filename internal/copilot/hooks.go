@@ -21,14 +21,14 @@ const lateHooksVersion = "1.0.85"
 func (s *session) wantsHooks() bool {
 	select {
 	case <-s.ready:
-		return s.calls.WantsHooks()
+		return s.calls.NeedsHooks()
 	default:
 		return false
 	}
 }
 
-// NeedHooks implements [gateway.HookHost].
-func (s *session) NeedHooks(ctx context.Context) error {
+// EnableHooks implements [gateway.HookHost].
+func (s *session) EnableHooks(ctx context.Context) error {
 	if s.hooked() {
 		return nil
 	}

@@ -168,7 +168,7 @@ func TestHooksCantBeHad(t *testing.T) {
 		p := h.guard("refused")
 		hello := helloOf("refused", h.s.ID())
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-		p.in <- func() { p.conn.Deliver(hello) }
+		p.in <- func() { p.conn.ReceiveMessage(hello) }
 		if got := <-p.acks; !strings.Contains(got, "INTERNAL") || !strings.Contains(got, "try again") {
 			t.Errorf("a gate that can't be asked is told %q", got)
 		}
@@ -207,7 +207,7 @@ func TestModelChangesWhileHooksCome(t *testing.T) {
 		var both sync.WaitGroup
 		for _, do := range []func() error{
 			func() error { return s.SetModel(h.r.ctx, "other-model", "") },
-			func() error { return s.NeedHooks(h.r.ctx) },
+			func() error { return s.EnableHooks(h.r.ctx) },
 		} {
 			both.Go(func() {
 				if err := do(); err != nil {
@@ -240,7 +240,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	p := h.guard("guard")
 	hello := helloOf("guard", h.s.ID())
 	hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-	p.in <- func() { p.conn.Deliver(hello) }
+	p.in <- func() { p.conn.ReceiveMessage(hello) }
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for late && len(h.session().setting) == 0 { // it is at it then

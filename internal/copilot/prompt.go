@@ -44,7 +44,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		return errEnded
 	}
 	if s.wantsHooks() {
-		if err := s.NeedHooks(ctx); err != nil {
+		if err := s.EnableHooks(ctx); err != nil {
 			return fmt.Errorf("the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err)
 		}
 	}

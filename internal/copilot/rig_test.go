@@ -352,7 +352,7 @@ func (s *fakeSession) Transform(_ context.Context, sections map[string]string) m
 
 func (s *fakeSession) PromptVaries() bool { return s.varies }
 
-func (s *fakeSession) WantsHooks() bool {
+func (s *fakeSession) NeedsHooks() bool {
 	return s.preToolUse != nil || s.userPrompt != nil || s.hook != nil || s.varies
 }
 

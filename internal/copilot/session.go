@@ -303,7 +303,7 @@ func (s *session) attach(ctx context.Context, c *conn, back bool) error {
 		}
 	}
 	if s.wantsHooks() { // since it was asked for
-		if err := s.NeedHooks(ctx); err != nil {
+		if err := s.EnableHooks(ctx); err != nil {
 			return err
 		}
 	}

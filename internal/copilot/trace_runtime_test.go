@@ -134,7 +134,7 @@ func (w *witness) Flush() {
 			}
 		}
 		if answer != nil {
-			go w.conn.Deliver(answer)
+			go w.conn.ReceiveMessage(answer)
 		}
 	}
 }
@@ -174,9 +174,9 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	}
 	w := &witness{traces: map[string]string{}}
 	w.conn = gw.Connect(w, gateway.ConnOptions{})
-	w.conn.Deliver(&protocol.Auth{Token: gw.InstanceToken()})
+	w.conn.ReceiveMessage(&protocol.Auth{Token: gw.InstanceToken()})
 	version := protocol.Version
-	w.conn.Deliver(&protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
+	w.conn.ReceiveMessage(&protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}},
 		Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionGate, GateID: "g"}}},
 	})

@@ -75,13 +75,13 @@ func (p *provider) Flush() {
 			go func() {
 				select {
 				case <-p.release:
-					p.conn.Deliver(&protocol.ToolResult{ID: c.ID, Data: c.Args})
+					p.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: c.Args})
 				case <-p.gone:
 				}
 			}()
 			continue
 		}
-		p.conn.Deliver(&protocol.ToolResult{ID: c.ID, Data: c.Args})
+		p.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: c.Args})
 	}
 }
 
@@ -92,10 +92,10 @@ func (h *hosted) provide(s *gateway.Session, name string) *provider {
 	h.t.Helper()
 	p := &provider{hanging: make(chan struct{}, 100), release: make(chan struct{}), acked: make(chan struct{}), gone: make(chan struct{})}
 	p.conn = h.g.Connect(p, gateway.ConnOptions{})
-	p.conn.Deliver(&protocol.Auth{Token: h.g.InstanceToken()})
+	p.conn.ReceiveMessage(&protocol.Auth{Token: h.g.InstanceToken()})
 	version := protocol.Version
 	schema := protocol.Raw(`{"type":"object","properties":{"x":{"type":"string"}}}`)
-	p.conn.Deliver(&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
+	p.conn.ReceiveMessage(&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
 		{Name: "say", Description: "Says it.", Parameters: schema}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
 	}})
 	select {

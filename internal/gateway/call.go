@@ -68,12 +68,12 @@ func (w *Pending) Cancel(reason string) {
 		return
 	}
 	p := k.tool.provider
-	ended := p.cancelOne(k, reason)
+	ended := p.cancelCall(k, reason)
 	p.peer.Flush()
-	finish(ended, cancelled(reason))
+	finishAll(ended, cancelledOutcome(reason))
 }
 
-func cancelled(reason string) Outcome {
+func cancelledOutcome(reason string) Outcome {
 	return Outcome{Error: "Cancelled: " + reason, ErrorCode: protocol.CodeCancelled}
 }
 
@@ -126,7 +126,7 @@ func (k *call) proceed(r *routes) {
 	for {
 		var matched []*rule
 		if k.asks {
-			matched = s.matching(r, k.route.name, k.args)
+			matched = s.matchingRules(r, k.route.name, k.args)
 		}
 		if d, denied := s.staticDenial(matched, k.name); denied {
 			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
@@ -171,9 +171,9 @@ func (s *Session) gated(w *Pending, begin bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if begin {
-		s.gating[w] = struct{}{}
+		s.askingGates[w] = struct{}{}
 	} else {
-		delete(s.gating, w)
+		delete(s.askingGates, w)
 	}
 }
 
@@ -189,27 +189,27 @@ func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
 		k.pending.mu.Unlock()
 		switch {
 		case reason != "":
-			k.fail(errorf(protocol.CodeCancelled, "%s", cancelled(reason).Error))
+			k.fail(errorf(protocol.CodeCancelled, "%s", cancelledOutcome(reason).Error))
 			return
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			k.fail(errorf(protocol.CodeTimeout, "%s was not allowed within %s", name, cmp.Or(k.timeout, k.limit)))
 			return
 		case ctx.Err() != nil:
-			k.fail(errorf(protocol.CodeCancelled, "%s", cancelled("the session has ended").Error))
+			k.fail(errorf(protocol.CodeCancelled, "%s", cancelledOutcome("the session has ended").Error))
 			return
 		case d.Deny:
 			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
 			return
 		}
 		// What joined meanwhile is asked too, if it is about the call.
-		for k.passed = matched; slices.Equal(matched, k.passed); matched = s.matching(r, name, args) {
+		for k.passed = matched; slices.Equal(matched, k.passed); matched = s.matchingRules(r, name, args) {
 			if k.asked = r; k.dispatch() {
 				return
 			}
 			r = s.routes.Load()
 		}
 		if time.Now().After(latest) {
-			s.denied("the gateway", name, rulesTooFast)
+			s.noteDenial("the gateway", name, rulesTooFast)
 			k.fail(errorf(protocol.CodeDenied, "%s", rulesTooFast))
 			return
 		}
@@ -274,7 +274,7 @@ func (k *call) dispatch() bool {
 	s, name := k.session, k.route.name
 	for {
 		r := s.routes.Load()
-		if k.asks && !r.rulesAre(k.asked) {
+		if k.asks && !r.hasRulesOf(k.asked) {
 			return false
 		}
 		to := r.tools[name]
@@ -332,12 +332,12 @@ func (k *call) enter(r *routes) (bool, *protocol.Error) {
 	if k.session.routes.Load() != r {
 		return false, nil
 	}
-	if p.gone {
+	if p.isGone {
 		return false, errorf(protocol.CodeDisconnected, "provider %q disconnected", p.name)
 	}
 	k.id = newCallID()
 	if reason := k.pending.hold(k); reason != "" {
-		return false, errorf(protocol.CodeCancelled, "%s", cancelled(reason).Error)
+		return false, errorf(protocol.CodeCancelled, "%s", cancelledOutcome(reason).Error)
 	}
 	if k.tool.slots != nil {
 		in, full := k.tool.slots.enter(k)
@@ -401,7 +401,7 @@ func (p *Provider) expire() {
 	}
 	slices.SortFunc(due, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
 	for _, k := range due {
-		p.drop(k, protocol.ReasonTimeout)
+		p.cancelPending(k, protocol.ReasonTimeout)
 	}
 	if !next.IsZero() {
 		p.watch(next)
@@ -414,7 +414,7 @@ func (p *Provider) expire() {
 }
 
 // finish ends calls that were taken out of pending. Call under no lock.
-func finish(calls []*call, o Outcome) {
+func finishAll(calls []*call, o Outcome) {
 	for _, k := range calls {
 		k.finish(o)
 	}

@@ -44,7 +44,7 @@ func (s state) legal(t protocol.Type) bool {
 	return false
 }
 
-// Conn is the state machine of one provider connection. Receive, Oversized and
+// Conn is the state machine of one provider connection. Receive, ReceiveOversized and
 // Closed are called by its one reader, so order is structural.
 type Conn struct {
 	g    *Gateway
@@ -62,13 +62,13 @@ type Conn struct {
 	rebinds   window
 
 	// Guarded by Gateway.mu.
-	identity *identity
-	provider *Provider // from the first successful hello on
-	memory   *memory   // what the present binding's reconnect token restores
-	restore  *memory   // what auth's reconnect token restores
-	offered  bool      // the last list that it got had sessions
-	unlisted bool      // Unbound, and a session that it has not been offered since may be there
-	pairing  *pairing  // while its code is awaited
+	identity         *identity
+	provider         *Provider // from the first successful hello on
+	memory           *memory   // what the present binding's reconnect token restores
+	restore          *memory   // what auth's reconnect token restores
+	sessionsSent     bool      // the last list that it got had sessions
+	needsSessionList bool      // Unbound, and a session that it has not been offered since may be there
+	pairing          *pairing  // while its code is awaited
 }
 
 // ConnOptions say where a connection comes from.
@@ -106,11 +106,11 @@ func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 	return c
 }
 
-// LetIn reports whether the provider has authenticated, or is gone.
-func (c *Conn) LetIn() bool { return !c.is(awaitAuth) && !c.is(awaitPairing) }
+// AuthEnded reports whether the provider has authenticated, or is gone.
+func (c *Conn) AuthEnded() bool { return !c.is(awaitAuth) && !c.is(awaitPairing) }
 
-// takePlace finds a place for the provider. The error is RATE_LIMITED.
-func (c *Conn) takePlace(replyTo protocol.Type) *protocol.Error {
+// checkAdmission finds a place for the provider. The error is RATE_LIMITED.
+func (c *Conn) checkAdmission(replyTo protocol.Type) *protocol.Error {
 	if c.opts.Admit == nil {
 		return nil
 	}
@@ -133,9 +133,9 @@ func (c *Conn) Receive(data []byte) {
 	f, err := protocol.Open(data)
 	c.asked = f.RequestID
 	if err != nil {
-		c.fault(err)
+		c.reportError(err)
 		if !err.ReplyTo.FromProvider() || err.ReplyTo == protocol.TypeToolResult {
-			c.ambiguous(f.CallID, protocol.CodeInternal, err.Message)
+			c.failFast(f.CallID, protocol.CodeInternal, err.Message)
 		}
 		return
 	}
@@ -150,9 +150,9 @@ func (c *Conn) Receive(data []byte) {
 	c.handle(m)
 }
 
-// Deliver takes a message of a provider in this process: the same contract, no
+// ReceiveMessage takes a message of a provider in this process: the same contract, no
 // text. It keeps the message.
-func (c *Conn) Deliver(m protocol.Message) {
+func (c *Conn) ReceiveMessage(m protocol.Message) {
 	head := protocol.HeadOf(m)
 	c.asked = head.RequestID
 	if !c.admit(head) {
@@ -173,15 +173,15 @@ func (c *Conn) admit(head protocol.Head) bool {
 	switch {
 	case now == closed:
 	case !head.Type.FromProvider():
-		c.fault(protocol.UnknownType(head))
+		c.reportError(protocol.UnknownType(head))
 	case now.legal(head.Type):
 		if p := c.provider; p != nil {
 			p.lastActive.Store(time.Now().UnixNano())
 		}
 		return true
-	case head.Type == protocol.TypeToolResult && c.late(head.ID):
+	case head.Type == protocol.TypeToolResult && c.isLateAnswer(head.ID):
 	default:
-		c.fault(&protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("%s is not legal in state %s", head.Type, now), ReplyTo: head.Type, RequestID: head.RequestID})
+		c.reportError(&protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("%s is not legal in state %s", head.Type, now), ReplyTo: head.Type, RequestID: head.RequestID})
 	}
 	return false
 }
@@ -200,7 +200,7 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 	}
 	if head.Type == protocol.TypeHello && c.is(bound) {
 		if !c.rebinds.allow() {
-			c.fault(tooManyHellos())
+			c.reportError(tooManyHellos())
 			return
 		}
 		c.g.mu.Lock()
@@ -208,25 +208,25 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 		c.g.mu.Unlock()
 		told()
 	}
-	c.fault(err)
+	c.reportError(err)
 	switch head.Type {
 	case protocol.TypeToolResult:
-		c.ambiguous(head.ID, protocol.CodeInternal, err.Message)
+		c.failFast(head.ID, protocol.CodeInternal, err.Message)
 	case protocol.TypeGateResult:
-		c.badGateResult(head.ID)
+		c.failMalformedGate(head.ID)
 	}
 }
 
-// Binary takes a binary frame that is not UTF-8, which no message is.
-func (c *Conn) Binary() {
+// ReceiveBinary takes a binary frame that is not UTF-8, which no message is.
+func (c *Conn) ReceiveBinary() {
 	c.asked = ""
 	e := &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "the binary frame is not UTF-8; send JSON, in a text frame"}
-	c.fault(e)
-	c.ambiguous("", protocol.CodeInternal, e.Message)
+	c.reportError(e)
+	c.failFast("", protocol.CodeInternal, e.Message)
 }
 
-// Oversized takes a frame that was too large to keep: its beginning, and its size.
-func (c *Conn) Oversized(beginning []byte, size int) {
+// ReceiveOversized takes a frame that was too large to keep: its beginning, and its size.
+func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 	c.oversized(protocol.Peek(beginning), size)
 }
 
@@ -240,16 +240,16 @@ func (c *Conn) oversized(head protocol.Head, size int) {
 	if head.Type.FromProvider() {
 		e.ReplyTo = head.Type
 	}
-	c.fault(e)
+	c.reportError(e)
 	if !head.Type.FromProvider() || head.Type == protocol.TypeToolResult {
-		c.ambiguous(head.ID, protocol.CodePayloadTooLarge, e.Message)
+		c.failFast(head.ID, protocol.CodePayloadTooLarge, e.Message)
 	}
 }
 
 // maxFault bounds the text of an error: what it quotes may be a megabyte long.
 const maxFault = 1000
 
-func brief(s string) string {
+func shorten(s string) string {
 	if len(s) <= maxFault {
 		return s
 	}
@@ -257,7 +257,7 @@ func brief(s string) string {
 }
 
 // fault answers a message with an error, and closes after a fatal one.
-func (c *Conn) fault(e *protocol.Error) {
+func (c *Conn) reportError(e *protocol.Error) {
 	c.g.stats.Errors.Add(1)
 	name := ""
 	c.g.mu.Lock()
@@ -269,7 +269,7 @@ func (c *Conn) fault(e *protocol.Error) {
 		}
 	}
 	c.g.mu.Unlock()
-	e.Message = brief(e.Message)
+	e.Message = shorten(e.Message)
 	c.g.diag.noteError(e.SessionID, name, string(e.Code), e.Message)
 	if e.RequestID == "" {
 		e.RequestID = c.asked
@@ -289,13 +289,13 @@ func (c *Conn) handle(m protocol.Message) {
 	case *protocol.Hello:
 		c.hello(m)
 	case *protocol.ToolResult:
-		c.result(m)
+		c.toolResult(m)
 	case *protocol.Push:
 		c.push(m)
 	case *protocol.ToolsUpdate:
 		c.toolsUpdate(m)
 	case *protocol.ToolProgress:
-		c.progress(m)
+		c.toolProgress(m)
 	case *protocol.SessionReady:
 		c.sessionReady(m)
 	case *protocol.ShutdownReady:
@@ -330,7 +330,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 		id = nil
 	}
 	g.mu.Lock()
-	restore := g.recall(m.ReconnectToken)
+	restore := g.useReconnectToken(m.ReconnectToken)
 	if id == nil && restore != nil && m.Token == "" {
 		id = restore.identity
 	}
@@ -343,18 +343,18 @@ func (c *Conn) auth(m *protocol.Auth) {
 		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) && c.opts.BadSecret() {
 			what = "too many wrong tokens came from this address, and this is one; retry in a minute, with the right one at once"
 		}
-		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
+		c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
 		return
 	}
 	g.mu.Unlock()
-	full := c.takePlace(protocol.TypeAuth)
+	full := c.checkAdmission(protocol.TypeAuth)
 	g.mu.Lock()
 	if full != nil {
 		if restore != nil {
 			g.memories[restore.key] = restore // it may be tried again
 		}
 		g.mu.Unlock()
-		c.fault(full)
+		c.reportError(full)
 		return
 	}
 	if c.is(closed) { // meanwhile
@@ -365,7 +365,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 	c.state.Store(int32(awaitHello))
 	c.authTimer.Stop()
 	list := g.active(id)
-	c.offered = len(list) > 0
+	c.sessionsSent = len(list) > 0
 	c.peer.Send(&protocol.Sessions{Active: list})
 	g.mu.Unlock()
 	c.peer.Flush()
@@ -379,19 +379,19 @@ func (c *Conn) announce() bool {
 		return false
 	}
 	list := c.g.active(c.identity)
-	if now == awaitHello && !c.offered {
+	if now == awaitHello && !c.sessionsSent {
 		// Clients that said nothing yet wait for the message that they know.
 		if len(list) == 0 {
 			return false
 		}
-		c.offered = true
+		c.sessionsSent = true
 		c.peer.Send(&protocol.Sessions{Active: list})
 		return true
 	}
 	c.peer.Send(&protocol.SessionsUpdated{Active: list})
-	if now == unbound && c.unlisted && len(list) > 0 && c.identity.mayBind(c.g.sessions[list[0].ID]) {
+	if now == unbound && c.needsSessionList && len(list) > 0 && c.identity.mayBind(c.g.sessions[list[0].ID]) {
 		// The documents' own samples say hello at this message only.
-		c.unlisted = false
+		c.needsSessionList = false
 		c.peer.Send(&protocol.Sessions{Active: list})
 	}
 	return true
@@ -403,7 +403,7 @@ func (c *Conn) goodbye() {
 	c.g.mu.Lock()
 	ending := c.provider != nil && slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.pending })
 	if c.memory != nil && !ending {
-		c.g.forget(c.memory)
+		c.g.dropMemory(c.memory)
 	}
 	c.g.mu.Unlock()
 	c.close(protocol.CloseNormal, "goodbye")
@@ -429,7 +429,7 @@ func (c *Conn) Closed() {
 	delete(g.conns, c)
 	c.release()
 	if c.memory != nil {
-		g.fade(c.memory)
+		g.expireMemory(c.memory)
 	}
 	c.restore = nil
 	if c.pairing != nil {
@@ -438,19 +438,19 @@ func (c *Conn) Closed() {
 	}
 	p := c.provider
 	if p != nil {
-		g.forgetLimits(p)
+		g.dropLimits(p)
 	}
 	g.touch()
 	g.mu.Unlock()
 	if p != nil {
-		finish(p.leave(), Outcome{Error: fmt.Sprintf("provider %q disconnected", p.name), ErrorCode: protocol.CodeDisconnected})
+		finishAll(p.disconnect(), Outcome{Error: fmt.Sprintf("provider %q disconnected", p.name), ErrorCode: protocol.CodeDisconnected})
 	}
 }
 
 // scope finds the bindings that a message of a bound provider is about: the one
 // that it names, or all of its own. The error is INVALID_SESSION. Call with
 // Gateway.mu held.
-func (c *Conn) scope(session string, t protocol.Type) ([]*binding, *protocol.Error) {
+func (c *Conn) bindingsOf(session string, t protocol.Type) ([]*binding, *protocol.Error) {
 	p := c.provider
 	if session == "" {
 		return slices.Clone(p.bindings), nil
@@ -465,7 +465,7 @@ func (c *Conn) scope(session string, t protocol.Type) ([]*binding, *protocol.Err
 
 func (c *Conn) shutdownReady(m *protocol.ShutdownReady) {
 	c.g.mu.Lock()
-	bindings, err := c.scope(m.SessionID, protocol.TypeShutdownReady)
+	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeShutdownReady)
 	if err == nil {
 		for _, b := range bindings {
 			b.session.answered(b)
@@ -473,6 +473,6 @@ func (c *Conn) shutdownReady(m *protocol.ShutdownReady) {
 	}
 	c.g.mu.Unlock()
 	if err != nil {
-		c.fault(err)
+		c.reportError(err)
 	}
 }

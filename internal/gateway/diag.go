@@ -97,7 +97,7 @@ func (d *diag) noteCall(k *call, o *Outcome) {
 		return
 	}
 	n.provider = k.tool.provider.name
-	l := k.tool.provider.took
+	l := k.tool.provider.latencies
 	l.last[l.calls%latenciesNoted] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
 	l.calls++
 	if o.Failed() {
@@ -108,23 +108,23 @@ func (d *diag) noteCall(k *call, o *Outcome) {
 func (d *diag) noteError(session, provider, code, message string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	*d.errors.next() = errorNote{time.Now(), session, provider, code, brief(message)}
+	*d.errors.next() = errorNote{time.Now(), session, provider, code, shorten(message)}
 }
 
 // decided notes what came of a rule that was asked, or that denied by itself.
-func (s *Session) decided(r *rule, tool, decision, reason string, begun time.Time) {
+func (s *Session) noteGate(r *rule, tool, decision, reason string, begun time.Time) {
 	now := time.Now()
 	d := &s.g.diag
 	d.mu.Lock()
-	*d.gates.next() = gateNote{at: now, session: s.id, provider: r.provider.name, tool: tool, decision: decision, reason: brief(reason), took: now.Sub(begun)}
+	*d.gates.next() = gateNote{at: now, session: s.id, provider: r.provider.name, tool: tool, decision: decision, reason: shorten(reason), took: now.Sub(begun)}
 	d.mu.Unlock()
 	if decision == protocol.DecisionDeny {
-		s.denied(r.owner(), tool, reason)
+		s.noteDenial(r.owner(), tool, reason)
 	}
 }
 
 // denied says in the timeline who denied a call, and why.
-func (s *Session) denied(who, tool, reason string) {
+func (s *Session) noteDenial(who, tool, reason string) {
 	s.note(LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", who, tool, reason))
 }
 
@@ -215,7 +215,7 @@ func (g *Gateway) Diagnostics() Diagnostics {
 	g.mu.Lock()
 	for c := range g.conns {
 		if c.provider != nil {
-			took[c.provider.id] = c.provider.took
+			took[c.provider.id] = c.provider.latencies
 		}
 	}
 	sessions := slices.Clone(g.order)

@@ -23,7 +23,7 @@ func TestRing(t *testing.T) {
 // Noting how a call ended takes no memory.
 func TestNoteCallAllocates(t *testing.T) {
 	d := newDiag()
-	p := &Provider{name: "p", took: &latencies{}}
+	p := &Provider{name: "p", latencies: &latencies{}}
 	k := &call{session: &Session{id: "s"}, name: "t", tool: &tool{provider: p}, id: newCallID(), begun: time.Now()}
 	o := Outcome{Duration: time.Millisecond}
 	if n := testing.AllocsPerRun(1000, func() { d.noteCall(k, &o) }); n != 0 {
@@ -34,9 +34,9 @@ func TestNoteCallAllocates(t *testing.T) {
 // Latencies are those of the last calls, errors of all.
 func TestProviderLoad(t *testing.T) {
 	d := newDiag()
-	p := &Provider{name: "p", took: &latencies{}}
+	p := &Provider{name: "p", latencies: &latencies{}}
 	var v ProviderLoadView
-	d.load(&v, p.took)
+	d.load(&v, p.latencies)
 	if v != (ProviderLoadView{}) {
 		t.Errorf("before any call: %+v", v)
 	}
@@ -45,14 +45,14 @@ func TestProviderLoad(t *testing.T) {
 		d.noteCall(k, &Outcome{Duration: took, ErrorCode: code})
 	}
 	end(time.Hour*2, protocol.CodeTimeout) // longer than is counted
-	d.load(&v, p.took)
+	d.load(&v, p.latencies)
 	if want := (ProviderLoadView{Calls: 1, Errors: 1, P50Ms: 4294967.295, P99Ms: 4294967.295}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
 	for i := range latenciesNoted { // the first falls out
 		end(time.Duration(i)*time.Millisecond, "")
 	}
-	d.load(&v, p.took)
+	d.load(&v, p.latencies)
 	if want := (ProviderLoadView{Calls: latenciesNoted + 1, Errors: 1, P50Ms: 127, P99Ms: 252}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}

@@ -205,14 +205,14 @@ func TestClean(t *testing.T) {
 }
 
 func TestBrief(t *testing.T) {
-	if got := brief("short"); got != "short" {
+	if got := shorten("short"); got != "short" {
 		t.Error(got)
 	}
 	long := make([]byte, 0, 3000)
 	for range 1000 {
 		long = append(long, "é"...)
 	}
-	got := brief(string(long))
+	got := shorten(string(long))
 	if len(got) > maxFault+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
 		t.Errorf("%d bytes", len(got))
 	}

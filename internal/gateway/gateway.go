@@ -62,17 +62,17 @@ type Gateway struct {
 
 	reading sync.WaitGroup // of results that are files
 
-	mu         sync.Mutex
-	sessions   map[string]*Session // until they are torn down
-	order      []*Session          // by creation, oldest first
-	foreground string              // chosen by somebody; "" for the newest
-	conns      map[*Conn]struct{}
-	tokens     map[tokenKey]*identity
-	fileNames  []FileName
-	memories   map[tokenKey]*memory
-	limits     limits
-	kept       keptEvents
-	draining   bool
+	mu            sync.Mutex
+	sessions      map[string]*Session // until they are torn down
+	order         []*Session          // by creation, oldest first
+	foreground    string              // chosen by somebody; "" for the newest
+	conns         map[*Conn]struct{}
+	tokens        map[tokenKey]*identity
+	reservedNames []ReservedName
+	memories      map[tokenKey]*memory
+	limits        limits
+	kept          keptEvents
+	draining      bool
 
 	changed chan struct{} // holds one
 	changes changes
@@ -139,12 +139,12 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	if spec.Foreground {
 		g.foreground = spec.ID
 	}
-	if h := g.hooks.Load(); h != nil && h.wanted() {
-		s.wantsHooks.Store(true) // also when they go before its first prompt: it has begun with them
+	if h := g.hooks.Load(); h != nil && h.needHost() {
+		s.needsHooks.Store(true) // also when they go before its first prompt: it has begun with them
 	}
 	s.worker.Go(s.work)
 	for c := range g.conns {
-		c.unlisted = c.unlisted || c.is(unbound)
+		c.needsSessionList = c.needsSessionList || c.is(unbound)
 	}
 	waiting := g.announce()
 	kept := g.kept
@@ -153,7 +153,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	flush(waiting)
 	s.note(LogInfo, sourceGateway, "session started")
 	s.inherit(kept)
-	s.beginHooks()
+	s.askStartHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
 	return s, nil
 }
@@ -302,7 +302,7 @@ func (g *Gateway) active(id *identity) []protocol.SessionInfo {
 	front := g.current()
 	list := []protocol.SessionInfo{}
 	add := func(s *Session) {
-		if id.trust == TrustProject && !id.meant(s) {
+		if id.trust == TrustProject && !id.includes(s) {
 			return // what runs for a project hears of its sessions only
 		}
 		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == front}

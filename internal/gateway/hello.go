@@ -15,11 +15,11 @@ func tooManyHellos() *protocol.Error {
 // else: what the old binding had is gone before the new one is there.
 func (c *Conn) hello(m *protocol.Hello) {
 	g := c.g
-	if c.forgotten(m) {
+	if c.isIgnored(m) {
 		return
 	}
 	if !c.is(awaitHello) && !c.rebinds.allow() {
-		c.fault(tooManyHellos())
+		c.reportError(tooManyHellos())
 		return
 	}
 	spelling := m.Name
@@ -33,7 +33,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 		persist = dir
 	}
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedBy(m) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfHello(m) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 		g.mu.Lock()
 	}
@@ -61,15 +61,15 @@ func (c *Conn) hello(m *protocol.Hello) {
 		if c.identity.refused != nil {
 			c.identity.refused(err)
 		}
-		c.fault(err)
+		c.reportError(err)
 		return
 	}
 	c.peer.Flush()
 }
 
-// forgotten reports whether a hello is one that gets no answer: it asks for all
+// isIgnored reports whether a hello is one that gets no answer: it asks for all
 // sessions while there is none.
-func (c *Conn) forgotten(m *protocol.Hello) bool {
+func (c *Conn) isIgnored(m *protocol.Hello) bool {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	return m.Session == protocol.AllSessions && c.g.current() == nil
@@ -77,10 +77,10 @@ func (c *Conn) forgotten(m *protocol.Hello) bool {
 
 // bind checks a hello and makes its bindings. It returns the connection whose
 // identity it took, which the caller closes. An error changed nothing; a nil
-// error may also mean that the hello was forgotten. Call with Gateway.mu held.
+// error may also mean that the hello was isIgnored. Call with Gateway.mu held.
 func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, err *protocol.Error) {
 	g := c.g
-	restore := c.claim(m)
+	restore := c.memoryFor(m)
 	sessions, err := c.target(m, restore)
 	if err != nil || sessions == nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 	if restore != nil {
 		taken = restore.conn
 	}
-	leaving := g.replaced(c.identity)
+	leaving := g.connsReplacedBy(c.identity)
 	if err := c.identity.checkHello(m); err != nil {
 		return nil, err
 	}
@@ -113,12 +113,12 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 	}
 	p := newProvider(c, m, restore)
 	p.spelling = spelling
-	o, err := p.offerOf(m)
+	o, err := p.newOffer(m)
 	if err != nil {
 		return nil, err
 	}
 	if restore != nil {
-		p.adopt(restore.provider, m, o)
+		p.inheritOffer(restore.provider, m, o)
 	}
 	for _, s := range sessions {
 		if err := s.conflict(p, o.tools, going...); err != nil {
@@ -132,56 +132,56 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 	if taken != nil {
 		// Its tools make room in the same step; its calls end when it is closed.
 		taken.release(sessions...)
-		g.forget(restore)
+		g.dropMemory(restore)
 	}
-	g.replace(c.identity, leaving, sessions)
+	g.unbindReplaced(c.identity, leaving, sessions)
 	if c.memory != nil {
-		g.forget(c.memory)
+		g.dropMemory(c.memory)
 	}
 	c.restore = nil
 	was := c.provider
-	p.succeed(was)
+	p.replace(was)
 	if c.provider = p; was != nil && was.name != p.name {
-		g.forgetLimits(was)
+		g.dropLimits(was)
 	}
-	p.all = c.wanted(m, restore) == protocol.AllSessions
+	p.all = c.requestedSession(m, restore) == protocol.AllSessions
 	c.memory = &memory{identity: c.identity, provider: p, conn: c, session: protocol.AllSessions}
 	if !p.all {
 		c.memory.session = sessions[0].id
 	}
 	p.base = o
 	c.state.Store(int32(bound))
-	c.unlisted = false
+	c.needsSessionList = false
 	// Held until the ack is queued, so that no call overtakes it.
 	if c.identity.named {
 		c.identity.name, c.identity.named = p.name, false
 	}
 	p.mu.Lock()
 	for _, s := range sessions {
-		s.ownName(c.identity, p.name, spelling)
+		s.setNameOwner(c.identity, p.name, spelling)
 		s.bind(p, o)
 	}
-	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.remember(c.memory), PersistDir: persist, Name: unlike(spelling)})
+	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.newReconnectToken(c.memory), PersistDir: persist, Name: changedName(spelling)})
 	for _, s := range sessions {
-		c.welcome(s)
+		c.sendSessionState(s)
 	}
 	p.mu.Unlock()
-	c.identity.wasBound()
+	c.identity.notifyBound()
 	return taken, nil
 }
 
-// welcome tells the provider of the session's state. Call with Gateway.mu held.
-func (c *Conn) welcome(s *Session) {
+// sendSessionState tells the provider of the session's state. Call with Gateway.mu held.
+func (c *Conn) sendSessionState(s *Session) {
 	c.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleStarted})
 	if s.isIdle() {
 		c.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
 	}
 }
 
-// claim finds what the hello restores: by auth's reconnect token or by its own.
+// memoryFor finds what the hello restores: by auth's reconnect token or by its own.
 // One of another identity counts as absent. Call with Gateway.mu held.
-func (c *Conn) claim(m *protocol.Hello) *memory {
-	if restore := c.g.recall(m.ReconnectToken); restore != nil {
+func (c *Conn) memoryFor(m *protocol.Hello) *memory {
+	if restore := c.g.useReconnectToken(m.ReconnectToken); restore != nil {
 		c.restore = restore // a hello that fails may be tried again
 	}
 	restore := c.restore
@@ -196,7 +196,7 @@ func (c *Conn) claim(m *protocol.Hello) *memory {
 }
 
 // wanted is the session that a hello means, or "all"; "" when it can't be told.
-func (c *Conn) wanted(m *protocol.Hello, restore *memory) string {
+func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 	switch {
 	case m.Session != "":
 		return m.Session
@@ -209,16 +209,16 @@ func (c *Conn) wanted(m *protocol.Hello, restore *memory) string {
 }
 
 // target finds the sessions that a hello binds to; none and no error means that
-// it is to be forgotten. Call with Gateway.mu held.
+// it is to be isIgnored. Call with Gateway.mu held.
 func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
-	g, want := c.g, c.wanted(m, restore)
+	g, want := c.g, c.requestedSession(m, restore)
 	switch want {
 	case "":
 		return nil, errorf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
 	case protocol.AllSessions:
 		var live []*Session
 		for _, s := range g.order {
-			if !s.ending() && !c.identity.yielded[s.id] && c.identity.meant(s) {
+			if !s.ending() && !c.identity.replacedIn[s.id] && c.identity.includes(s) {
 				live = append(live, s)
 			}
 		}
@@ -249,12 +249,12 @@ func (c *Conn) unbind(reason string) func() {
 	}
 	c.release()
 	c.state.Store(int32(unbound))
-	ended := p.cancel(func(*call) bool { return true }, reason)
+	ended := p.cancelCalls(func(*call) bool { return true }, reason)
 	p.mu.Lock()
-	p.loseAnswers()
+	p.endRequests()
 	p.mu.Unlock()
 	return func() {
-		finish(ended, Outcome{Error: "Cancelled: the provider is binding anew", ErrorCode: protocol.CodeCancelled})
+		finishAll(ended, Outcome{Error: "Cancelled: the provider is binding anew", ErrorCode: protocol.CodeCancelled})
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *Conn) release(next ...*Session) {
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedByReady(m.SessionID) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfReady(m.SessionID) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 	} else {
 		if c.is(bound) {
@@ -287,7 +287,7 @@ func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	}
 	if err != nil {
 		err.ReplyTo = protocol.TypeSessionReady
-		c.fault(err)
+		c.reportError(err)
 		return
 	}
 	c.peer.Flush()
@@ -296,13 +296,13 @@ func (c *Conn) sessionReady(m *protocol.SessionReady) {
 // join binds a provider of all sessions to a new one. Call with Gateway.mu held.
 func (c *Conn) join(session string) *protocol.Error {
 	p := c.provider
-	if _, err := c.scope(session, protocol.TypeSessionReady); err == nil {
+	if _, err := c.bindingsOf(session, protocol.TypeSessionReady); err == nil {
 		return nil
 	} else if !p.all || c.identity.ended {
 		return err
 	}
 	s := c.g.sessions[session]
-	if s == nil || s.ending() || c.identity.yielded[session] || !c.identity.meant(s) {
+	if s == nil || s.ending() || c.identity.replacedIn[session] || !c.identity.includes(s) {
 		return noSession(session)
 	}
 	if err := s.checkOwner(c.identity, p.name, p.spelling); err != nil {
@@ -311,10 +311,10 @@ func (c *Conn) join(session string) *protocol.Error {
 	if err := s.conflict(p, p.base.tools); err != nil {
 		return err
 	}
-	s.ownName(c.identity, p.name, p.spelling)
+	s.setNameOwner(c.identity, p.name, p.spelling)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.bind(p, p.base)
-	c.welcome(s)
+	c.sendSessionState(s)
 	return nil
 }

@@ -23,7 +23,7 @@ type hookHost struct {
 	s           *Session
 }
 
-func (h *hookHost) NeedHooks(context.Context) error {
+func (h *hookHost) EnableHooks(context.Context) error {
 	h.needed++
 	if h.then != nil {
 		h.then(h.s)
@@ -76,7 +76,7 @@ func (a *acking) Close(protocol.CloseCode, string) {}
 func (g *Gateway) acking(h *hookHost) *acking {
 	a := &acking{h: h}
 	a.conn = g.Connect(a, ConnOptions{})
-	a.conn.Deliver(&protocol.Auth{Token: g.AdminToken()})
+	a.conn.ReceiveMessage(&protocol.Auth{Token: g.AdminToken()})
 	return a
 }
 
@@ -127,26 +127,26 @@ func TestHooksAreHadBeforeTheyHold(t *testing.T) {
 				if d := s.PreToolUse(t.Context(), "x", nil); d.Deny || s.UserPrompt(t.Context(), "x", SourceUser) != "" || s.PromptVaries() {
 					t.Error("it holds before the host asks")
 				}
-				if !s.WantsHooks() {
+				if !s.NeedsHooks() {
 					t.Error("a prompt that the host is given now would not be asked about")
 				}
 			}
 			p := g.acking(h)
-			p.conn.Deliver(tt.first)
+			p.conn.ReceiveMessage(tt.first)
 			acks := 1
 			if tt.then != nil {
 				if h.needed != 0 {
 					t.Errorf("the host was told for a hello with tools")
 				}
-				p.conn.Deliver(tt.then)
+				p.conn.ReceiveMessage(tt.then)
 				acks = 2
 			}
 			want := 0
 			if tt.want {
 				want = 1
 			}
-			if len(p.needed) != acks || p.needed[acks-1] != want || h.needed != want || h.s.WantsHooks() != tt.want {
-				t.Errorf("told %d times, before each ack %v; wanted: %v; refused %q", h.needed, p.needed, h.s.WantsHooks(), p.refused)
+			if len(p.needed) != acks || p.needed[acks-1] != want || h.needed != want || h.s.NeedsHooks() != tt.want {
+				t.Errorf("told %d times, before each ack %v; wanted: %v; refused %q", h.needed, p.needed, h.s.NeedsHooks(), p.refused)
 			}
 			h.then = nil
 			p.conn.Closed()
@@ -163,18 +163,18 @@ func TestHooksOfSessionsToComeAndOfReturns(t *testing.T) {
 	first.register(t, g, "s1")
 	p := g.acking(first)
 	version := protocol.Version
-	p.conn.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: protocol.AllSessions, Hooks: &protocol.Hooks{OnPreToolUse: denial()}})
+	p.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: protocol.AllSessions, Hooks: &protocol.Hooks{OnPreToolUse: denial()}})
 	second.register(t, g, "s2")
 	if second.needed != 0 {
 		t.Error("told before the provider came")
 	}
-	p.conn.Deliver(&protocol.SessionReady{SessionID: "s2"})
-	if second.needed != 1 || !second.s.WantsHooks() {
+	p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
+	if second.needed != 1 || !second.s.NeedsHooks() {
 		t.Errorf("the second was told %d times", second.needed)
 	}
 	p.conn.Closed()
 	again := g.acking(first)
-	again.conn.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token})
+	again.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token})
 	if first.needed != 2 || second.needed != 2 || len(again.refused) > 0 {
 		t.Errorf("on its return: told %d and %d times; refused %q", first.needed, second.needed, again.refused)
 	}
@@ -196,8 +196,8 @@ func TestOwnHooksAreHadBeforeTheyHold(t *testing.T) {
 			}
 		}
 		g.SetHooks([]Hook{{Name: "own", On: kind, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, nil }}})
-		if h.needed != want || h.s.WantsHooks() != (want == 1) {
-			t.Errorf("%s: told %d times; wanted: %v", kind, h.needed, h.s.WantsHooks())
+		if h.needed != want || h.s.NeedsHooks() != (want == 1) {
+			t.Errorf("%s: told %d times; wanted: %v", kind, h.needed, h.s.NeedsHooks())
 		}
 		g.Drain(context.Background())
 	}
@@ -223,26 +223,26 @@ func TestHooksCantBeHad(t *testing.T) {
 			h.register(t, g, "s1")
 			p := g.acking(h)
 			if tt.first != nil {
-				p.conn.Deliver(tt.first)
+				p.conn.ReceiveMessage(tt.first)
 			}
 			acks := len(p.needed)
-			p.conn.Deliver(tt.then)
+			p.conn.ReceiveMessage(tt.then)
 			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") || !strings.Contains(p.refused[0], "it does not listen") || len(p.needed) != acks {
 				t.Errorf("refused %q, acks %v", p.refused, p.needed)
 			}
 			if d := h.s.PreToolUse(t.Context(), "x", nil); d.Deny || h.s.UserPrompt(t.Context(), "x", SourceUser) != "" {
 				t.Error("what was refused holds")
 			}
-			if h.interrupted != 0 || h.s.WantsHooks() || len(h.s.bindings) != tt.bound {
-				t.Errorf("interrupted %d times, wants hooks: %v, %d bound", h.interrupted, h.s.WantsHooks(), len(h.s.bindings))
+			if h.interrupted != 0 || h.s.NeedsHooks() || len(h.s.bindings) != tt.bound {
+				t.Errorf("interrupted %d times, wants hooks: %v, %d bound", h.interrupted, h.s.NeedsHooks(), len(h.s.bindings))
 			}
 			if lines, _ := h.s.Timeline(0); !strings.Contains(lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message, "hooks and gates can't be asked: it does not listen") {
 				t.Errorf("the timeline: %v", lines)
 			}
 			h.err = nil // it may be tried again
 			acks = len(p.needed)
-			p.conn.Deliver(tt.then)
-			if len(p.needed) != acks+1 || !h.s.WantsHooks() {
+			p.conn.ReceiveMessage(tt.then)
+			if len(p.needed) != acks+1 || !h.s.NeedsHooks() {
 				t.Errorf("tried again: refused %q, acks %v", p.refused, p.needed)
 			}
 			p.conn.Closed()

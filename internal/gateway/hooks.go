@@ -56,7 +56,7 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 }
 
 // guards reports whether the rule may deny, so that being unsure counts.
-func (r *rule) guards() bool { return r.Action != protocol.ActionContext }
+func (r *rule) mayDeny() bool { return r.Action != protocol.ActionContext }
 
 // toolCall is what rules are matched against. Text and files are made when the
 // first rule asks.
@@ -133,14 +133,14 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 		v = min(v, r.args.match(c.argsText()))
 	}
 	if v == unsure {
-		g.unsure("hook rule", r.provider.name)
-		return r.guards()
+		g.noteUnsureMatch("hook rule", r.provider.name)
+		return r.mayDeny()
 	}
 	return v == yes
 }
 
 // unsure counts a pattern that took too long, or whose text was too long.
-func (g *Gateway) unsure(what, provider string) {
+func (g *Gateway) noteUnsureMatch(what, provider string) {
 	g.stats.UnsureMatches.Add(1)
 	g.log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
 }
@@ -155,27 +155,27 @@ func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw
 	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
 	defer cancel()
 	r := s.routes.Load()
-	matched := s.matching(r, tool, args)
+	matched := s.matchingRules(r, tool, args)
 	for {
 		d := s.decide(ctx, matched, tool, args, "")
 		now := s.routes.Load()
-		if d.Deny || !needsGate(matched) || now.rulesAre(r) {
+		if d.Deny || !needsGate(matched) || now.hasRulesOf(r) {
 			return d
 		}
 		asked := matched
-		r, matched = now, s.matching(now, tool, args)
+		r, matched = now, s.matchingRules(now, tool, args)
 		switch {
 		case slices.Equal(matched, asked):
 			return d
 		case ctx.Err() != nil:
-			s.denied("the gateway", tool, rulesTooFast)
+			s.noteDenial("the gateway", tool, rulesTooFast)
 			return Decision{Deny: true, Reason: rulesTooFast}
 		}
 	}
 }
 
 // matching finds the rules that are about a call.
-func (s *Session) matching(r *routes, tool string, args protocol.Raw) []*rule {
+func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*rule {
 	if len(r.rules) == 0 {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (s *Session) staticDenial(rules []*rule, tool string) (Decision, bool) {
 			if reason == "" {
 				reason = fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name)
 			}
-			s.decided(r, tool, protocol.DecisionDeny, reason, time.Now())
+			s.noteGate(r, tool, protocol.DecisionDeny, reason, time.Now())
 			return Decision{Deny: true, Reason: reason}, true
 		}
 	}
@@ -246,11 +246,11 @@ func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args p
 			delete(waits, a.index)
 			switch {
 			case a.failed != "" && r.FailOpen:
-				s.decided(r, tool, protocol.DecisionAllow, a.failed, begun)
+				s.noteGate(r, tool, protocol.DecisionAllow, a.failed, begun)
 			case a.failed != "":
-				s.decided(r, tool, protocol.DecisionDeny, a.failed, begun)
+				s.noteGate(r, tool, protocol.DecisionDeny, a.failed, begun)
 			default:
-				s.decided(r, tool, a.decision, a.reason, begun)
+				s.noteGate(r, tool, a.decision, a.reason, begun)
 			}
 			switch {
 			case a.failed != "" && !r.FailOpen:
@@ -263,10 +263,10 @@ func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args p
 		case <-ctx.Done():
 			for i, r := range rules { // in order, so that the reason is always the same
 				if waits[i] != nil && r.FailOpen {
-					s.decided(r, tool, protocol.DecisionAllow, r.late(), begun)
-					r.wentOn(ctx, s, tool, "no answer in time")
+					s.noteGate(r, tool, protocol.DecisionAllow, r.late(), begun)
+					r.noteFailOpen(ctx, s, tool, "no answer in time")
 				} else if waits[i] != nil {
-					s.decided(r, tool, protocol.DecisionDeny, r.late(), begun)
+					s.noteGate(r, tool, protocol.DecisionDeny, r.late(), begun)
 					return Decision{Deny: true, Reason: r.late()}
 				}
 			}
@@ -315,7 +315,7 @@ func (w *gateWait) drop() {
 // ask sends the rule's gate.check.
 func (r *rule) ask(s *Session, index int, tool string, args protocol.Raw, traceparent string, answers chan<- gateAnswer) *gateWait {
 	if r.hook != nil {
-		return r.askUser(s, index, tool, args, answers)
+		return r.askUserHook(s, index, tool, args, answers)
 	}
 	p := r.provider
 	w := &gateWait{id: newCallID(), gateID: r.GateID, provider: p, index: index, answers: answers}
@@ -323,7 +323,7 @@ func (r *rule) ask(s *Session, index int, tool string, args protocol.Raw, tracep
 		args = protocol.Raw("{}")
 	}
 	p.mu.Lock()
-	if why := p.cannotAsk(args); why != "" {
+	if why := p.whyNotAsked(args); why != "" {
 		p.mu.Unlock()
 		w.fail(why)
 		return w
@@ -335,13 +335,13 @@ func (r *rule) ask(s *Session, index int, tool string, args protocol.Raw, tracep
 	return w
 }
 
-// cannotAsk is why a gate is not asked; "" if it can be. More than a message may
+// whyNotAsked is why a gate is not asked; "" if it can be. More than a message may
 // hold would end the provider's connection, and with it the gate. Call with p.mu
 // held.
-func (p *Provider) cannotAsk(args protocol.Raw) string {
+func (p *Provider) whyNotAsked(args protocol.Raw) string {
 	switch {
-	case p.gone:
-		return p.lostGate()
+	case p.isGone:
+		return p.disconnectReason()
 	case len(args) > protocol.MaxMessage:
 		return fmt.Sprintf("The arguments are too long to ask gate provider '%s' about.", p.name)
 	}
@@ -350,15 +350,15 @@ func (p *Provider) cannotAsk(args protocol.Raw) string {
 
 func (w *gateWait) fail(why string) { w.answers <- gateAnswer{index: w.index, failed: why} }
 
-func (p *Provider) lostGate() string {
+func (p *Provider) disconnectReason() string {
 	return fmt.Sprintf("Gate provider '%s' disconnected before it answered.", p.name)
 }
 
-// loseGates fails the gates that the provider did not answer. Call with p.mu held.
-func (p *Provider) loseGates() {
+// failGates fails the gates that the provider did not answer. Call with p.mu held.
+func (p *Provider) failGates() {
 	for id, w := range p.gates {
 		delete(p.gates, id)
-		w.fail(p.lostGate())
+		w.fail(p.disconnectReason())
 	}
 }
 
@@ -380,9 +380,9 @@ func (c *Conn) gateResult(m *protocol.GateResult) {
 	w.answers <- gateAnswer{index: w.index, decision: m.Decision, reason: reason}
 }
 
-// badGateResult fails the gate that a malformed gate.result names, as far as its
+// failMalformedGate fails the gate that a malformed gate.result names, as far as its
 // callId can be read: a provider that answers nonsense has not allowed.
-func (c *Conn) badGateResult(callID string) {
+func (c *Conn) failMalformedGate(callID string) {
 	p := c.provider
 	id, err := uuid.Parse(callID)
 	if p == nil || err != nil {
@@ -402,10 +402,10 @@ func join(texts []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" }), "\n\n")
 }
 
-// warnBlindRules tells the session's timeline of rules that can match no tool: a
+// warnUnmatchedRules tells the session's timeline of rules that can match no tool: a
 // gate that never fires is a gate that is open. Of a host that asks about its own
 // tools but did not name them nothing is known.
-func (s *Session) warnBlindRules(p *Provider, rules []*rule) {
+func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 	if s.info.Hooks && s.info.Tools == nil {
 		return
 	}

@@ -53,9 +53,9 @@ type HostCalls interface {
 	// PromptVaries reports whether a provider decides at each prompt how a
 	// section reads, so that what Transform said holds for one prompt.
 	PromptVaries() bool
-	// WantsHooks reports whether PreToolUse, UserPrompt or Hook may have anything
+	// NeedsHooks reports whether PreToolUse, UserPrompt or Hook may have anything
 	// to say. Once a session's host asks them it need not stop to. See [HookHost].
-	WantsHooks() bool
+	NeedsHooks() bool
 	// Ask puts a question to a person and waits for the answer, which is one
 	// that the question allows. The error is [ErrUnanswered] at the question's
 	// time, and another one when ctx, the turn or the session ends before.

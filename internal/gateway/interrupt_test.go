@@ -74,9 +74,9 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 		p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
 		c := g.Connect(p, ConnOptions{})
 		defer c.Closed()
-		c.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 		version := protocol.Version
-		c.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
+		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
 		if _, err := s.Prompt(t.Context(), Prompt{Text: "call:hang"}); err != nil {
 			t.Fatal(err)
 		}

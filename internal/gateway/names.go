@@ -17,20 +17,20 @@ const AdminName = "tapctl"
 // is never shown as one.
 var ownNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
 
-// FileName is a name that a provider file keeps for its own provider, in the sessions
+// ReservedName is a name that a provider file keeps for its own provider, in the sessions
 // that it is for, whether that runs or not.
-type FileName struct {
+type ReservedName struct {
 	Name  string
 	Owner string                 // as PassSpec.Owner
 	Match func(SessionView) bool // nil: all sessions. It only looks
 }
 
-// KeepNames says which names files keep from now on. Who has one of them already keeps
+// ReserveNames says which names files keep from now on. Who has one of them already keeps
 // it until it is bound anew.
-func (g *Gateway) KeepNames(names []FileName) {
+func (g *Gateway) ReserveNames(names []ReservedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.fileNames = names
+	g.reservedNames = names
 }
 
 // fileOwner is the owner of names that the files of one author say.
@@ -48,7 +48,7 @@ type nameOwner struct {
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
 	case id.name != "" && id.name != name:
-		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.elsewhere)
+		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.otherNameHint)
 	case slices.Contains(ownNames, name) && id.trust != TrustInternal:
 		return errorf(protocol.CodeUnauthorized, "hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
 	}
@@ -59,7 +59,7 @@ func (id *identity) checkName(name string) *protocol.Error {
 // else does, or has streams under it, and no file keeps it for its own provider.
 // The providers that are going don't count. Call with Gateway.mu held.
 func (s *Session) checkOwner(id *identity, name, spelling string, going ...*Provider) *protocol.Error {
-	for _, kept := range s.g.fileNames {
+	for _, kept := range s.g.reservedNames {
 		if protocol.NormalName(kept.Name) == name && fileOwner(kept.Owner) != id.owner && (kept.Match == nil || kept.Match(s.view())) {
 			return s.refuseName("hello.name: %q is the name of a provider file, whose provider alone may use it; choose another name, or use that file's token", name)
 		}
@@ -93,9 +93,9 @@ func (s *Session) nameInUse(name string, going []*Provider) bool {
 	return s.streamsOf(name) > 0
 }
 
-// ownName makes a name the identity's in the session, which checkOwner allowed.
+// setNameOwner makes a name the identity's in the session, which checkOwner allowed.
 // Call with Gateway.mu held, before it is bound.
-func (s *Session) ownName(id *identity, name, spelling string) {
+func (s *Session) setNameOwner(id *identity, name, spelling string) {
 	if spelling == name {
 		spelling = ""
 	}
@@ -106,7 +106,7 @@ func (s *Session) ownName(id *identity, name, spelling string) {
 }
 
 // unlike is a name as it is known, where it was spelled otherwise; else "".
-func unlike(spelled string) string {
+func changedName(spelled string) string {
 	if normal := protocol.NormalName(spelled); normal != spelled {
 		return normal
 	}

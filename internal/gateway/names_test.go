@@ -17,7 +17,7 @@ func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) pr
 	for _, f := range more {
 		f(m)
 	}
-	h.conn.Deliver(m)
+	h.conn.ReceiveMessage(m)
 	if len(h.errs) > before {
 		return h.errs[len(h.errs)-1].Code
 	}
@@ -32,7 +32,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		live(t, g, "s1")
 		live(t, g, "s2")
 		defer g.Drain(context.Background())
-		g.KeepNames([]FileName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v SessionView) bool { return v.ID == "s1" }}})
+		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v SessionView) bool { return v.ID == "s1" }}})
 		for who, token := range map[string]string{
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {
@@ -57,7 +57,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		if code := h.helloAs("VAULT", "s1"); code != "" {
 			t.Fatal(h.errs[len(h.errs)-1])
 		}
-		h.conn.Deliver(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
+		h.conn.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
 		spec.Replaces = []*Pass{first}
 		second := g.Issue(spec)
 		if code := hold(g, second.Token()).helloAs("vault", "s1"); code != "" {
@@ -95,7 +95,7 @@ func TestNameInAllSessions(t *testing.T) {
 		if code := hold(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
 			t.Fatal(code)
 		}
-		all.conn.Deliver(&protocol.SessionReady{SessionID: "s2"})
+		all.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
 		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized || all.errs[0].ReplyTo != protocol.TypeSessionReady {
 			t.Errorf("joins where its name is another's: %v", all.errs)
 		}

@@ -64,7 +64,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 		if c.opts.Origin != "" {
 			of = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
 		}
-		c.fault(&protocol.Error{Code: protocol.CodeRateLimited, ReplyTo: protocol.TypeAuth,
+		c.reportError(&protocol.Error{Code: protocol.CodeRateLimited, ReplyTo: protocol.TypeAuth,
 			Message: fmt.Sprintf("more than %d pairings a minute%s; retry in a minute", protocol.MaxPairingsAMinute, of)})
 		return
 	}
@@ -80,10 +80,10 @@ func (c *Conn) pair(m *protocol.Auth) {
 			e = noSession(m.Session)
 		}
 		e.ReplyTo = protocol.TypeAuth
-		c.fault(e)
+		c.reportError(e)
 		return
 	}
-	p := &pairing{code: newCode(), provider: "unnamed", session: s, expires: time.Now().Add(pairingLife)}
+	p := &pairing{code: newPairingCode(), provider: "unnamed", session: s, expires: time.Now().Add(pairingLife)}
 	if protocol.ValidName(m.Name) {
 		p.name = protocol.NormalName(m.Name)
 		p.provider = p.name
@@ -103,8 +103,8 @@ func (c *Conn) pair(m *protocol.Auth) {
 	c.peer.Flush()
 }
 
-// newCode makes 6 random digits.
-func newCode() string {
+// newPairingCode makes 6 random digits.
+func newPairingCode() string {
 	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
 	if err != nil {
 		panic(err) // only without a source of randomness
@@ -115,8 +115,8 @@ func newCode() string {
 // confirm takes the code that the user typed: one try a connection.
 func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g := c.g
-	if full := c.takePlace(protocol.TypeAuthConfirm); full != nil {
-		c.fault(full)
+	if full := c.checkAdmission(protocol.TypeAuthConfirm); full != nil {
+		c.reportError(full)
 		return
 	}
 	g.mu.Lock()
@@ -129,11 +129,11 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	if p == nil || p.session.ending() || time.Now().After(p.expires) || subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) != 1 {
 		g.mu.Unlock()
 		g.stats.AuthFailures.Add(1)
-		c.fault(&protocol.Error{Code: protocol.CodeAuthFailed, Message: "the pairing code is wrong or has expired; connect again for a new one", ReplyTo: protocol.TypeAuthConfirm})
+		c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: "the pairing code is wrong or has expired; connect again for a new one", ReplyTo: protocol.TypeAuthConfirm})
 		return
 	}
 	token := newSecret(prefixPaired)
-	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, named: p.name == "", elsewhere: "; pair again to use another"}
+	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, named: p.name == "", otherNameHint: "; pair again to use another"}
 	switch {
 	case c.opts.Origin != "" && c.opts.Origin != "null": // which pages of any site may have
 		id.owner = "page of " + c.opts.Origin
@@ -144,7 +144,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	c.identity = id
 	c.state.Store(int32(awaitHello))
 	list := g.active(id)
-	c.offered = len(list) > 0
+	c.sessionsSent = len(list) > 0
 	c.peer.Send(&protocol.Sessions{Token: token, Active: list})
 	g.mu.Unlock()
 	p.session.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))

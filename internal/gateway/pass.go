@@ -51,7 +51,7 @@ type ToolPolicy struct {
 }
 
 // takes reports whether sessions may have a tool.
-func (p *ToolPolicy) takes(name string) bool {
+func (p *ToolPolicy) allows(name string) bool {
 	among := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {
 			ok, err := path.Match(glob, name)
@@ -62,7 +62,7 @@ func (p *ToolPolicy) takes(name string) bool {
 }
 
 // names are the names that sessions know tools by.
-func (p *ToolPolicy) names(list []string) []string {
+func (p *ToolPolicy) prefixed(list []string) []string {
 	if p.Prefix == "" || list == nil {
 		return list
 	}
@@ -86,7 +86,7 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 		policy: spec.Tools, bound: make(chan struct{}), refused: spec.Refused}
 	if spec.Name != "" {
 		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
-		id.elsewhere = "; another one is set by name in the provider's file"
+		id.otherNameHint = "; another one is set by name in the provider's file"
 	}
 	if spec.All {
 		id.grants = append(id.grants, grantAll)
@@ -125,12 +125,12 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// Yielded reports whether another pass has taken the place of this one, in a
+// IsReplaced reports whether another pass has taken the place of this one, in a
 // session at least.
-func (p *Pass) Yielded() bool {
+func (p *Pass) IsReplaced() bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	return p.identity.yielded != nil
+	return p.identity.replacedIn != nil
 }
 
 // Retire takes the holder's tools, rules and texts out of its sessions; it binds
@@ -144,7 +144,7 @@ func (p *Pass) Retire() (done func(context.Context)) {
 	for c := range g.conns {
 		if c.identity == p.identity {
 			c.release()
-			if ch := c.provider.whenIdle(); ch != nil {
+			if ch := c.provider.idleChannel(); ch != nil {
 				idle = append(idle, ch)
 			}
 		}
@@ -188,7 +188,7 @@ func (g *Gateway) end(id *identity, token string) {
 
 // replaced are the connections whose place an identity takes when it is bound.
 // Call with Gateway.mu held.
-func (g *Gateway) replaced(id *identity) (conns []*Conn) {
+func (g *Gateway) connsReplacedBy(id *identity) (conns []*Conn) {
 	if id.replaces == nil {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (g *Gateway) replaced(id *identity) (conns []*Conn) {
 // replace ends the bindings of those whose place an identity takes. In the sessions
 // that it is bound to next, that step swaps the routes: nobody sees what lies
 // between. Call with Gateway.mu held.
-func (g *Gateway) replace(id *identity, conns []*Conn, next []*Session) {
+func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, next []*Session) {
 	for _, c := range conns {
 		for _, b := range slices.Clone(c.provider.bindings) {
 			switch {
@@ -215,17 +215,17 @@ func (g *Gateway) replace(id *identity, conns []*Conn, next []*Session) {
 		}
 	}
 	for _, old := range id.replaces {
-		if old.yielded == nil {
-			old.yielded = map[string]bool{}
+		if old.replacedIn == nil {
+			old.replacedIn = map[string]bool{}
 		}
-		old.yielded[id.session] = true
+		old.replacedIn[id.session] = true
 		old.ended = old.ended || id.session == "" || id.session == old.session
 	}
 	id.replaces = nil
 }
 
-// wasBound says that an identity is bound. Call with Gateway.mu held.
-func (id *identity) wasBound() {
+// notifyBound says that an identity is bound. Call with Gateway.mu held.
+func (id *identity) notifyBound() {
 	if id.bound != nil {
 		select {
 		case <-id.bound:
@@ -235,8 +235,8 @@ func (id *identity) wasBound() {
 	}
 }
 
-// whenIdle returns what is closed when no call is left; nil: none is.
-func (p *Provider) whenIdle() chan struct{} {
+// idleChannel returns what is closed when no call is left; nil: none is.
+func (p *Provider) idleChannel() chan struct{} {
 	if p == nil {
 		return nil
 	}
@@ -251,8 +251,8 @@ func (p *Provider) whenIdle() chan struct{} {
 	return p.idle
 }
 
-// wasTaken tells those who wait for the last call. Call with p.mu held.
-func (p *Provider) wasTaken() {
+// notifyIfIdle tells those who wait for the last call. Call with p.mu held.
+func (p *Provider) notifyIfIdle() {
 	if p.idle != nil && len(p.pending) == 0 {
 		close(p.idle)
 		p.idle = nil

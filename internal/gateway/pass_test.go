@@ -36,7 +36,7 @@ func (h *holder) Close(protocol.CloseCode, string) { h.ended = true }
 func hold(g *Gateway, token string) *holder {
 	h := &holder{calls: make(chan *protocol.ToolCall, 10)}
 	h.conn = g.Connect(h, ConnOptions{})
-	h.conn.Deliver(&protocol.Auth{Token: token})
+	h.conn.ReceiveMessage(&protocol.Auth{Token: token})
 	return h
 }
 
@@ -46,7 +46,7 @@ func (h *holder) say(session string, tools ...string) {
 	for _, name := range tools {
 		m.Tools = append(m.Tools, protocol.Tool{Name: name, Description: "d", Parameters: protocol.Raw(`{}`)})
 	}
-	h.conn.Deliver(m)
+	h.conn.ReceiveMessage(m)
 }
 
 func toolNames(s *Session) (names string) {
@@ -110,7 +110,7 @@ func TestPassReplaces(t *testing.T) {
 					t.Fatal("drained with a call in flight")
 				default:
 				}
-				old.conn.Deliver(&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)})
+				old.conn.ReceiveMessage(&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)})
 				if o := <-result; o.Failed() {
 					t.Errorf("the call that was running: %s", o.Error)
 				}
@@ -187,7 +187,7 @@ func TestToolPolicy(t *testing.T) {
 		if ms := s.Tools()[0].TimeoutMs; ms != 60_000 {
 			t.Errorf("timeout %d ms", ms)
 		}
-		h.conn.Deliver(&protocol.ToolsUpdate{Tools: []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}}, Remove: []string{"get_a"}})
+		h.conn.ReceiveMessage(&protocol.ToolsUpdate{Tools: []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}}, Remove: []string{"get_a"}})
 		if got := toolNames(s); got != "x_get_b " {
 			t.Fatalf("after the update: %q (%v)", got, h.errs)
 		}
@@ -204,7 +204,7 @@ func TestToolPolicy(t *testing.T) {
 			if c.Tool != "get_b" {
 				t.Errorf("called as %q", c.Tool)
 			}
-			h.conn.Deliver(&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)})
+			h.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)})
 			if o := <-results; o.Failed() {
 				t.Error(o.Error)
 			}

@@ -32,7 +32,7 @@ func (e *echo) Flush() {
 	ids := e.pending
 	e.pending = e.pending[:0]
 	for _, id := range ids {
-		e.conn.Deliver(&protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)})
+		e.conn.ReceiveMessage(&protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)})
 	}
 }
 
@@ -50,9 +50,9 @@ func joined(tb testing.TB) (*Gateway, *Session, *echo) {
 	}
 	e := &echo{}
 	e.conn = g.Connect(e, ConnOptions{})
-	e.conn.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+	e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 	version := protocol.Version
-	e.conn.Deliver(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
+	e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 	if e.acks != 1 {
 		tb.Fatal("not bound")
@@ -101,7 +101,7 @@ func TestStopOnce(t *testing.T) {
 		if err := s.Stop(ctx, "impatient"); err == nil || time.Since(start) != time.Second {
 			t.Errorf("an impatient one: %v after %s", err, time.Since(start))
 		}
-		e.conn.Deliver(&protocol.ShutdownReady{})
+		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
 		for range 4 {
 			if err := <-results; err != nil {
 				t.Error(err)
@@ -161,7 +161,7 @@ func TestQueuedInjectSettles(t *testing.T) {
 		synctest.Wait()
 		go func() { _ = s.Stop(context.Background(), "test") }()
 		synctest.Wait()
-		e.conn.Deliver(&protocol.ShutdownReady{})
+		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
 		if r := <-receipt; r.Fate != FateDropped || !strings.Contains(r.Reason, "ended") {
 			t.Errorf("%+v", r)
 		}
@@ -275,18 +275,18 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 		return list
 	}
 	version := protocol.Version
-	c.Deliver(&protocol.Auth{Token: g.AdminToken()})
-	c.Deliver(&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)})
-	c.Deliver(&protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)})
+	c.ReceiveMessage(&protocol.Auth{Token: g.AdminToken()})
+	c.ReceiveMessage(&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)})
+	c.ReceiveMessage(&protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)})
 	if len(faults) != 0 {
 		t.Fatal(faults)
 	}
 	// One more fits the session's list of one, not the common one of 100.
-	c.Deliver(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"})
+	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"})
 	if len(faults) != 1 || faults[0].Code != protocol.CodePayloadTooLarge || faults[0].RequestID != "r" {
 		t.Fatalf("%v", faults)
 	}
-	c.Deliver(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"})
+	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"})
 	if len(faults) != 1 {
 		t.Fatalf("%v", faults[1:])
 	}
@@ -318,9 +318,9 @@ func TestLocalSession(t *testing.T) {
 		}
 		e := &echo{}
 		e.conn = g.Connect(e, ConnOptions{})
-		e.conn.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+		e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 		version := protocol.Version
-		e.conn.Deliver(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
+		e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
 			Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 		var calls []string
 		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`, `call:greet {"name":1}`, `call:greet {"name":`, "call:nothing"} {

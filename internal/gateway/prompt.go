@@ -41,8 +41,8 @@ func (s *Session) contexts() string {
 	defer s.g.mu.Unlock()
 	var startup, ambient []string
 	for _, b := range s.bindings {
-		if b.offer.startup != "" && !b.past.started {
-			b.past.started = true
+		if b.offer.startup != "" && !b.record.startupGiven {
+			b.record.startupGiven = true
 			startup = append(startup, b.offer.startup)
 		}
 		ambient = append(ambient, b.offer.context)
@@ -108,11 +108,11 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 	id := newCallID()
 	answer := make(chan string, 1)
 	p.mu.Lock()
-	if p.gone {
+	if p.isGone {
 		p.mu.Unlock()
 		return current
 	}
-	p.rewrites[id] = answer
+	p.transformRequests[id] = answer
 	p.peer.Send(&protocol.TransformRequest{CallID: id.String(), SessionID: s.id, Section: section, Current: current})
 	p.mu.Unlock()
 	p.peer.Flush()
@@ -128,7 +128,7 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	delete(p.rewrites, id)
+	delete(p.transformRequests, id)
 	p.mu.Unlock()
 	return current
 }
@@ -137,8 +137,8 @@ func (c *Conn) transformResult(m *protocol.TransformResult) {
 	p := c.provider
 	id, err := uuid.Parse(m.CallID)
 	p.mu.Lock()
-	answer := p.rewrites[id]
-	delete(p.rewrites, id)
+	answer := p.transformRequests[id]
+	delete(p.transformRequests, id)
 	p.mu.Unlock()
 	if err != nil || answer == nil {
 		c.g.stats.Ignored.Add(1)
@@ -147,11 +147,11 @@ func (c *Conn) transformResult(m *protocol.TransformResult) {
 	answer <- *m.Content
 }
 
-// loseRewrites lets the sections stay that the provider was asked about. Call
+// endTransformRequests lets the sections stay that the provider was asked about. Call
 // with p.mu held.
-func (p *Provider) loseRewrites() {
-	for id, answer := range p.rewrites {
-		delete(p.rewrites, id)
+func (p *Provider) endTransformRequests() {
+	for id, answer := range p.transformRequests {
+		delete(p.transformRequests, id)
 		close(answer)
 	}
 }

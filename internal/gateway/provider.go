@@ -34,24 +34,24 @@ type Provider struct {
 	connectedAt time.Time
 
 	lastActive atomic.Int64 // when it last sent something, Unix nanoseconds
-	took       *latencies   // of its calls, and of those of the connection or identity that it succeeds
+	latencies  *latencies   // of its calls, and of those of the connection or identity that it succeeds
 
 	// Guarded by Gateway.mu.
 	all      bool // bound to all sessions
 	base     *offer
 	bindings []*binding
-	past     map[string]*past // by session id
+	records  map[string]*record // by session id
 
-	mu        sync.Mutex
-	gone      bool
-	idle      chan struct{} // closed when no call is left; nil: nobody waits
-	alarm     *time.Timer   // for the deadlines of pending calls; nil: none is set
-	alarmAt   time.Time
-	pending   map[uuid.UUID]*call
-	ended     tombstones
-	lingering map[uuid.UUID]*lingering // cancelled calls that keep their slot
-	gates     map[uuid.UUID]*gateWait
-	rewrites  map[uuid.UUID]chan string // transform.requests in flight; each holds one
+	mu                sync.Mutex
+	isGone            bool
+	idle              chan struct{} // closed when no call is left; nil: nobody waits
+	alarm             *time.Timer   // for the deadlines of pending calls; nil: none is set
+	alarmAt           time.Time
+	pending           map[uuid.UUID]*call
+	ended             tombstones
+	keptSlots         map[uuid.UUID]*keptSlot // cancelled calls that keep their slot
+	gates             map[uuid.UUID]*gateWait
+	transformRequests map[uuid.UUID]chan string // transform.requests in flight; each holds one
 }
 
 // maxTitle bounds, in bytes, what tells instances apart: it is in the definition
@@ -73,30 +73,30 @@ type binding struct {
 	provider *Provider
 	session  *Session
 	offer    *offer
-	past     *past
+	record   *record
 	pending  bool // told that the session ends, not answered yet
 }
 
 // past is what a session and a provider have behind them. It belongs to the
 // identity, so that a binding anew begins nothing again.
-type past struct {
-	revision uint64
-	started  bool // its startup context was given
+type record struct {
+	revision     uint64
+	startupGiven bool // its startup context was given
 }
 
-// pastIn is the provider's past in a session. Call with Gateway.mu held.
-func (p *Provider) pastIn(session string) *past {
-	if p.past[session] == nil {
-		p.past[session] = &past{}
+// recordIn is the provider's past in a session. Call with Gateway.mu held.
+func (p *Provider) recordIn(session string) *record {
+	if p.records[session] == nil {
+		p.records[session] = &record{}
 	}
-	return p.past[session]
+	return p.records[session]
 }
 
 // newProvider makes the provider that a hello describes. Call with Gateway.mu held.
 func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p := &Provider{name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
-		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, lingering: map[uuid.UUID]*lingering{},
-		gates: map[uuid.UUID]*gateWait{}, rewrites: map[uuid.UUID]chan string{}}
+		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, keptSlots: map[uuid.UUID]*keptSlot{},
+		gates: map[uuid.UUID]*gateWait{}, transformRequests: map[uuid.UUID]chan string{}}
 	if m.Metadata.Kind() == '{' {
 		p.metadata = slices.Clone(m.Metadata)
 		var d struct{ Title, URL string }
@@ -117,39 +117,39 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p.lastActive.Store(time.Now().UnixNano())
 	switch {
 	case restore != nil:
-		p.id, p.past, p.took = restore.provider.id, restore.provider.past, restore.provider.took
+		p.id, p.records, p.latencies = restore.provider.id, restore.provider.records, restore.provider.latencies
 	case c.provider != nil:
-		p.id, p.past, p.took = c.provider.id, c.provider.past, c.provider.took
+		p.id, p.records, p.latencies = c.provider.id, c.provider.records, c.provider.latencies
 	default:
-		p.id, p.past, p.took = "p-"+newSecret("")[:8], map[string]*past{}, &latencies{}
+		p.id, p.records, p.latencies = "p-"+newSecret("")[:8], map[string]*record{}, &latencies{}
 	}
 	return p
 }
 
 // succeed takes the place of what the connection was before, which has lost its
 // calls and bindings. Call with Gateway.mu held.
-func (p *Provider) succeed(old *Provider) {
+func (p *Provider) replace(old *Provider) {
 	if old == nil {
 		return
 	}
 	p.connectedAt = old.connectedAt
 	old.mu.Lock()
 	defer old.mu.Unlock()
-	old.gone = true
+	old.isGone = true
 	// It is the connection that remembers how its calls ended.
 	p.ended, old.ended = old.ended, tombstones{}
-	for id, l := range old.lingering {
+	for id, l := range old.keptSlots {
 		l.timer.Stop()
-		p.linger(id, l.slots)
+		p.keepSlot(id, l.slots)
 	}
-	clear(old.lingering)
+	clear(old.keptSlots)
 }
 
 // own makes tools of definitions, of those that sessions may have.
-func (p *Provider) own(defs []protocol.Tool) []*tool {
+func (p *Provider) newTools(defs []protocol.Tool) []*tool {
 	tools := make([]*tool, 0, len(defs))
 	for _, d := range defs {
-		if !p.policy.takes(d.Name) {
+		if !p.policy.allows(d.Name) {
 			continue
 		}
 		// The definition shares the memory of the message that it came in.
@@ -168,7 +168,7 @@ func (p *Provider) own(defs []protocol.Tool) []*tool {
 }
 
 // merge adds or replaces tools by name and drops others.
-func merge(tools, changed []*tool, remove []string) []*tool {
+func mergeTools(tools, changed []*tool, remove []string) []*tool {
 	var list []*tool
 	for _, t := range tools {
 		if !slices.Contains(remove, t.Name) && !slices.ContainsFunc(changed, func(u *tool) bool { return u.Name == t.Name }) {
@@ -202,13 +202,13 @@ func (p *Provider) view(c *Conn) ProviderView {
 
 // take removes a call from pending, leaving its tombstone if the provider has
 // heard of it; nil if it ended before. Call with p.mu held.
-func (p *Provider) take(id uuid.UUID) *call {
+func (p *Provider) removePending(id uuid.UUID) *call {
 	k := p.pending[id]
 	if k == nil {
 		return nil
 	}
 	delete(p.pending, id)
-	p.wasTaken()
+	p.notifyIfIdle()
 	k.session.g.touch()
 	if k.sent {
 		p.ended.add(id)
@@ -218,8 +218,8 @@ func (p *Provider) take(id uuid.UUID) *call {
 
 // drop takes a call out of pending that the provider is told to cancel. Call with
 // p.mu held.
-func (p *Provider) drop(k *call, reason string) {
-	p.take(k.id)
+func (p *Provider) cancelPending(k *call, reason string) {
+	p.removePending(k.id)
 	if !k.sent {
 		k.tool.slots.abandon(k)
 		return
@@ -227,19 +227,19 @@ func (p *Provider) drop(k *call, reason string) {
 	p.peer.Send(&protocol.ToolCancel{ID: k.id.String(), SessionID: k.session.id, Reason: reason})
 	if k.tool.slots != nil {
 		k.lingers = true
-		p.linger(k.id, k.tool.slots)
+		p.keepSlot(k.id, k.tool.slots)
 	}
 }
 
 // linger keeps the slot of a cancelled call until it is answered, for a while.
 // Call with p.mu held.
-func (p *Provider) linger(id uuid.UUID, s *slots) {
-	p.lingering[id] = &lingering{s, time.AfterFunc(slotGrace, func() { p.vacate(id) })}
+func (p *Provider) keepSlot(id uuid.UUID, s *slots) {
+	p.keptSlots[id] = &keptSlot{s, time.AfterFunc(slotGrace, func() { p.releaseKeptSlot(id) })}
 }
 
 // cancel takes out the calls that match, tells the provider to drop them, and
 // returns them for the caller to end.
-func (p *Provider) cancel(match func(*call) bool, reason string) []*call {
+func (p *Provider) cancelCalls(match func(*call) bool, reason string) []*call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ended []*call
@@ -251,27 +251,27 @@ func (p *Provider) cancel(match func(*call) bool, reason string) []*call {
 	// In the order in which they were called: ids rise.
 	slices.SortFunc(ended, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
 	for _, k := range ended {
-		p.drop(k, reason)
+		p.cancelPending(k, reason)
 	}
 	return ended
 }
 
 // cancelOne is cancel for one call.
-func (p *Provider) cancelOne(k *call, reason string) []*call {
+func (p *Provider) cancelCall(k *call, reason string) []*call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pending[k.id] != k {
 		return nil
 	}
-	p.drop(k, reason)
+	p.cancelPending(k, reason)
 	return []*call{k}
 }
 
-// leave marks the provider as gone, takes out all its calls, fails its gates and
+// leave marks the provider as isGone, takes out all its calls, fails its gates and
 // frees its slots.
-func (p *Provider) leave() []*call {
+func (p *Provider) disconnect() []*call {
 	p.mu.Lock()
-	p.gone = true
+	p.isGone = true
 	if p.alarm != nil {
 		p.alarm.Stop()
 		p.alarm = nil
@@ -281,38 +281,38 @@ func (p *Provider) leave() []*call {
 		if !k.sent {
 			k.tool.slots.abandon(k)
 		}
-		ended = append(ended, p.take(id))
+		ended = append(ended, p.removePending(id))
 	}
-	p.loseAnswers()
+	p.endRequests()
 	var slots []uuid.UUID
-	for id := range p.lingering {
+	for id := range p.keptSlots {
 		slots = append(slots, id)
 	}
 	p.mu.Unlock()
 	for _, id := range slots {
-		p.vacate(id)
+		p.releaseKeptSlot(id)
 	}
 	return ended
 }
 
-// loseAnswers ends what waits for gate and transform results: gates as their
+// endRequests ends what waits for gate and transform results: gates as their
 // rules say, sections as they are. Call with p.mu held.
-func (p *Provider) loseAnswers() {
-	p.loseGates()
-	p.loseRewrites()
+func (p *Provider) endRequests() {
+	p.failGates()
+	p.endTransformRequests()
 }
 
 // lingering is the slot of a cancelled call that the provider did not answer yet.
-type lingering struct {
+type keptSlot struct {
 	slots *slots
 	timer *time.Timer
 }
 
-// vacate frees the slot of a cancelled call. Call under no lock.
-func (p *Provider) vacate(id uuid.UUID) {
+// releaseKeptSlot frees the slot of a cancelled call. Call under no lock.
+func (p *Provider) releaseKeptSlot(id uuid.UUID) {
 	p.mu.Lock()
-	l := p.lingering[id]
-	delete(p.lingering, id)
+	l := p.keptSlots[id]
+	delete(p.keptSlots, id)
 	p.mu.Unlock()
 	if l != nil {
 		l.timer.Stop()
@@ -321,18 +321,18 @@ func (p *Provider) vacate(id uuid.UUID) {
 }
 
 // result ends the call that a provider answers.
-func (c *Conn) result(m *protocol.ToolResult) {
-	id, known := c.find(m.ID)
+func (c *Conn) toolResult(m *protocol.ToolResult) {
+	id, known := c.pendingCall(m.ID)
 	if known == nil {
-		if !c.late(m.ID) {
-			c.fault(&protocol.Error{Code: protocol.CodeUnknownCallID, Message: fmt.Sprintf("tool.result.id: no call has the id %q", m.ID), ReplyTo: protocol.TypeToolResult})
-			c.ambiguous("", protocol.CodeInternal, fmt.Sprintf("the provider answered a call that nobody made (%q)", m.ID))
+		if !c.isLateAnswer(m.ID) {
+			c.reportError(&protocol.Error{Code: protocol.CodeUnknownCallID, Message: fmt.Sprintf("tool.result.id: no call has the id %q", m.ID), ReplyTo: protocol.TypeToolResult})
+			c.failFast("", protocol.CodeInternal, fmt.Sprintf("the provider answered a call that nobody made (%q)", m.ID))
 		}
 		return
 	}
 	p := c.provider
 	p.mu.Lock()
-	k := p.take(id)
+	k := p.removePending(id)
 	p.mu.Unlock()
 	if k == nil { // its timeout was faster
 		c.g.stats.Ignored.Add(1)
@@ -359,7 +359,7 @@ func outcome(m *protocol.ToolResult) Outcome {
 
 // find looks for the call in flight with an id. The provider is the reader's
 // own here: only a hello, which the reader handles, changes it.
-func (c *Conn) find(id string) (uuid.UUID, *call) {
+func (c *Conn) pendingCall(id string) (uuid.UUID, *call) {
 	p := c.provider
 	key, err := uuid.Parse(id)
 	if p == nil || err != nil {
@@ -372,7 +372,7 @@ func (c *Conn) find(id string) (uuid.UUID, *call) {
 
 // late reports whether an id is that of a call that ended: what comes for it is
 // ignored in silence.
-func (c *Conn) late(id string) bool {
+func (c *Conn) isLateAnswer(id string) bool {
 	p := c.provider
 	key, err := uuid.Parse(id)
 	if p == nil || err != nil {
@@ -382,16 +382,16 @@ func (c *Conn) late(id string) bool {
 	ended := p.ended.has(key)
 	p.mu.Unlock()
 	if ended {
-		p.vacate(key)
+		p.releaseKeptSlot(key)
 		c.g.stats.Ignored.Add(1)
 	}
 	return ended
 }
 
-// ambiguous applies the fail-fast rule (core, "Tool call terminal semantics" 4)
+// failFast applies the fail-fast rule (core, "Tool call terminal semantics" 4)
 // to input that may have been the answer to a call: the call that it names
 // fails, or the only one in flight; with several the provider is disconnected.
-func (c *Conn) ambiguous(id string, code protocol.Code, message string) {
+func (c *Conn) failFast(id string, code protocol.Code, message string) {
 	p := c.provider
 	if p == nil {
 		return
@@ -404,7 +404,7 @@ func (c *Conn) ambiguous(id string, code protocol.Code, message string) {
 	}
 	var k *call
 	if id != "" && err == nil {
-		k = p.take(key)
+		k = p.removePending(key)
 	}
 	several := false
 	if k == nil {
@@ -415,7 +415,7 @@ func (c *Conn) ambiguous(id string, code protocol.Code, message string) {
 			}
 		}
 		if several = len(sent) > 1; len(sent) == 1 {
-			k = p.take(sent[0])
+			k = p.removePending(sent[0])
 		}
 	}
 	p.mu.Unlock()
@@ -427,8 +427,8 @@ func (c *Conn) ambiguous(id string, code protocol.Code, message string) {
 	}
 }
 
-func (c *Conn) progress(m *protocol.ToolProgress) {
-	_, k := c.find(m.ID)
+func (c *Conn) toolProgress(m *protocol.ToolProgress) {
+	_, k := c.pendingCall(m.ID)
 	if k == nil {
 		c.g.stats.Ignored.Add(1)
 		return

@@ -63,7 +63,7 @@ type pushedBy struct {
 func (c *Conn) push(m *protocol.Push) {
 	g, p := c.g, c.provider
 	g.mu.Lock()
-	bindings, err := c.scope(m.SessionID, protocol.TypePush)
+	bindings, err := c.bindingsOf(m.SessionID, protocol.TypePush)
 	var stored Receipt
 	switch {
 	case err != nil:
@@ -79,17 +79,17 @@ func (c *Conn) push(m *protocol.Push) {
 	g.mu.Unlock()
 	fail := func(e *protocol.Error) {
 		e.ReplyTo, e.RequestID = protocol.TypePush, m.RequestID
-		c.fault(e)
+		c.reportError(e)
 	}
 	if err != nil {
 		fail(err)
 		return
 	}
 	if len(bindings) == 0 {
-		(&receipts{conn: c, requestID: m.RequestID, session: protocol.AllSessions, stream: unlike(m.Stream)}).taken(stored)
+		(&receipts{conn: c, requestID: m.RequestID, session: protocol.AllSessions, stream: changedName(m.Stream)}).taken(stored)
 	}
 	for _, b := range bindings { // a budget each: one over it does not hold the others up
-		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: unlike(m.Stream)}
+		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: changedName(m.Stream)}
 		r, err := b.session.take(pushedBy{id: p.id, name: p.name}, m, receipts.settled)
 		if err != nil {
 			fail(err)
@@ -210,7 +210,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		text = m.Prompt
 	}
 	// A filter that is set while this event is in its patterns is for the next.
-	level := s.filterOf(key).outcome(text, m.Level, func() { g.unsure("filter", who.name) })
+	level := s.filterOf(key).outcome(text, m.Level, func() { g.noteUnsureMatch("filter", who.name) })
 	injects := level == protocol.LevelInject || (m.Prompt != "" && level != protocol.OutcomeDrop)
 	s.mu.Lock()
 	if s.ctx.Err() != nil {

@@ -36,9 +36,9 @@ func TestRefreshForPrompt(t *testing.T) {
 			e := &echo{}
 			e.conn = g.Connect(e, ConnOptions{})
 			defer e.conn.Closed()
-			e.conn.Deliver(&protocol.Auth{Token: g.InstanceToken()})
+			e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 			version := protocol.Version
-			e.conn.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+			e.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 			text := "CI is passing."
 			for _, step := range []struct {
 				what   string
@@ -56,7 +56,7 @@ func TestRefreshForPrompt(t *testing.T) {
 				for len(h.lists) > 0 {
 					<-h.lists
 				}
-				e.conn.Deliver(step.change)
+				e.conn.ReceiveMessage(step.change)
 				synctest.Wait()
 				want := 0
 				if step.again && caches {

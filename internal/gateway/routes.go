@@ -32,9 +32,9 @@ func (o *offer) count() int {
 	return len(o.tools)
 }
 
-// offerOf compiles what a hello brings. The error names the field.
-func (p *Provider) offerOf(m *protocol.Hello) (*offer, *protocol.Error) {
-	o := &offer{tools: p.own(m.Tools), startup: m.StartupContext}
+// newOffer compiles what a hello brings. The error names the field.
+func (p *Provider) newOffer(m *protocol.Hello) (*offer, *protocol.Error) {
+	o := &offer{tools: p.newTools(m.Tools), startup: m.StartupContext}
 	if m.Context != nil {
 		o.context = *m.Context
 	}
@@ -46,14 +46,14 @@ func (p *Provider) offerOf(m *protocol.Hello) (*offer, *protocol.Error) {
 		return nil, err
 	}
 	o.rules = rules
-	o.transforms = p.changeTransforms(nil, m.Hooks.Transforms)
+	o.transforms = p.mergeTransforms(nil, m.Hooks.Transforms)
 	return o, nil
 }
 
-// adopt adds to this provider and its offer what the hello left out and another
+// inheritOffer adds to this provider and its offer what the hello left out and another
 // had, whose identity it takes. A gate that somebody forgot to repeat would
 // otherwise be open.
-func (p *Provider) adopt(other *Provider, m *protocol.Hello, o *offer) {
+func (p *Provider) inheritOffer(other *Provider, m *protocol.Hello, o *offer) {
 	if m.Tools == nil {
 		for _, t := range other.base.tools {
 			u := *t
@@ -87,8 +87,8 @@ func (p *Provider) adopt(other *Provider, m *protocol.Hello, o *offer) {
 	}
 }
 
-// changeTransforms merges changes by section; nil takes one away.
-func (p *Provider) changeTransforms(have map[string]*transform, changes map[string]*protocol.Transform) map[string]*transform {
+// mergeTransforms merges changes by section; nil takes one away.
+func (p *Provider) mergeTransforms(have map[string]*transform, changes map[string]*protocol.Transform) map[string]*transform {
 	merged := map[string]*transform{}
 	maps.Copy(merged, have)
 	for section, t := range changes {
@@ -124,8 +124,8 @@ type routes struct {
 	transforms map[string][]*transform
 }
 
-// rulesAre reports whether the rules are those of other routes too.
-func (r *routes) rulesAre(other *routes) bool {
+// hasRulesOf reports whether the rules are those of other routes too.
+func (r *routes) hasRulesOf(other *routes) bool {
 	return r == other || slices.Equal(r.rules, other.rules)
 }
 

@@ -60,33 +60,33 @@ type Session struct {
 	waiting  int           // bindings that were told of the end and did not answer
 	allReady chan struct{} // closed when waiting comes to 0; nil before the end
 
-	startSaid atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
-	hooked    sync.WaitGroup              // of hooks that are asked
-	// wantsHooks: something is or was there that the host is to ask about. wanting
-	// counts what is about to come, see lockHooked.
-	wantsHooks atomic.Bool
-	wanting    atomic.Int32
+	startContext atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
+	runningHooks sync.WaitGroup              // of hooks that are asked
+	// needsHooks: something is or was there that the host is to ask about. pendingHooks
+	// counts what is about to come, see lockWithHooks.
+	needsHooks   atomic.Bool
+	pendingHooks atomic.Int32
 
-	mu        sync.Mutex
-	hooksOver bool // no more are asked
-	labelText string
-	model     string
-	busy      bool
-	prompts   uint64           // given ids
-	following map[string]*Turn // by the id of their prompt, until they end
-	turns     uint64           // ended turns
-	turnEnded chan struct{}    // closed at the next Idle; nil while nobody waits
-	jobs      []*job
-	injects   []*inject
-	pushers   map[string]*pusher // by providerId
-	streams   map[streamKey]*stream
-	kept      map[string]int     // bytes of events in streams, by provider
-	running   map[string]toolRun // tool executions by id, for subscribers
-	gating    map[*Pending]struct{}
-	firstDirt time.Time // the oldest tool change that the host was not told of
-	lastDirt  time.Time
-	telling   bool          // the worker gives the host a list
-	told      chan struct{} // closed when the host was told of all changes; nil while nobody waits
+	mu          sync.Mutex
+	hooksClosed bool // no more are asked
+	labelText   string
+	model       string
+	busy        bool
+	prompts     uint64           // given ids
+	following   map[string]*Turn // by the id of their prompt, until they end
+	turns       uint64           // ended turns
+	turnEnded   chan struct{}    // closed at the next Idle; nil while nobody waits
+	jobs        []*job
+	injects     []*inject
+	pushers     map[string]*pusher // by providerId
+	streams     map[streamKey]*stream
+	kept        map[string]int     // bytes of events in streams, by provider
+	running     map[string]toolRun // tool executions by id, for subscribers
+	askingGates map[*Pending]struct{}
+	firstDirt   time.Time // the oldest tool change that the host was not told of
+	lastDirt    time.Time
+	telling     bool          // the worker gives the host a list
+	told        chan struct{} // closed when the host was told of all changes; nil while nobody waits
 
 	// revision counts the lists that the host was given; sent is the last, and
 	// rewrites are the transforms of that time. All are written by the worker.
@@ -110,23 +110,23 @@ const (
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	s := &Session{
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
-		timeline:  newFeed(timelineKept, textBytes, func(l TimelineLine) int { return len(l.Message) }),
-		live:      newFeed(liveKept, liveBytes, liveSize),
-		pushed:    newFeed(followersKept, textBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
-		runtime:   newRuntimeLog(),
-		wakeup:    make(chan struct{}, 1),
-		quit:      make(chan struct{}),
-		stopping:  make(chan struct{}),
-		stopped:   make(chan struct{}),
-		labelText: spec.Label,
-		model:     spec.Model,
-		following: map[string]*Turn{},
-		pushers:   map[string]*pusher{},
-		streams:   map[streamKey]*stream{},
-		names:     map[string]nameOwner{},
-		kept:      map[string]int{},
-		running:   map[string]toolRun{},
-		gating:    map[*Pending]struct{}{},
+		timeline:    newFeed(timelineKept, textBytes, func(l TimelineLine) int { return len(l.Message) }),
+		live:        newFeed(liveKept, liveBytes, liveSize),
+		pushed:      newFeed(followersKept, textBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
+		runtime:     newRuntimeLog(),
+		wakeup:      make(chan struct{}, 1),
+		quit:        make(chan struct{}),
+		stopping:    make(chan struct{}),
+		stopped:     make(chan struct{}),
+		labelText:   spec.Label,
+		model:       spec.Model,
+		following:   map[string]*Turn{},
+		pushers:     map[string]*pusher{},
+		streams:     map[streamKey]*stream{},
+		names:       map[string]nameOwner{},
+		kept:        map[string]int{},
+		running:     map[string]toolRun{},
+		askingGates: map[*Pending]struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.routes.Store(&routes{})
@@ -237,12 +237,12 @@ func (s *Session) Update(label, model string) {
 
 // bind adds a provider with what it offers. Call with Gateway.mu held.
 func (s *Session) bind(p *Provider, o *offer) {
-	b := &binding{provider: p, session: s, offer: o, past: p.pastIn(s.id)}
+	b := &binding{provider: p, session: s, offer: o, record: p.recordIn(s.id)}
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
 	s.rebuild()
 	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s joined with %d tools", p.name, len(o.tools)))
-	s.warnBlindRules(p, o.rules)
+	s.warnUnmatchedRules(p, o.rules)
 }
 
 // unbind removes a binding. Call with Gateway.mu held.
@@ -390,18 +390,18 @@ func (s *Session) CancelCalls() {
 	var told []*Conn
 	for c := range g.conns {
 		if p := c.provider; p != nil {
-			if k := p.cancel(func(k *call) bool { return k.session == s }, protocol.ReasonInterrupted); len(k) > 0 {
+			if k := p.cancelCalls(func(k *call) bool { return k.session == s }, protocol.ReasonInterrupted); len(k) > 0 {
 				ended, told = append(ended, k...), append(told, c)
 			}
 		}
 	}
 	g.mu.Unlock()
 	flush(told)
-	finish(ended, Outcome{Error: "Cancelled: the session was interrupted", ErrorCode: protocol.CodeCancelled})
+	finishAll(ended, Outcome{Error: "Cancelled: the session was interrupted", ErrorCode: protocol.CodeCancelled})
 	s.mu.Lock()
-	gating := slices.Collect(maps.Keys(s.gating))
+	askingGates := slices.Collect(maps.Keys(s.askingGates))
 	s.mu.Unlock()
-	for _, w := range gating {
+	for _, w := range askingGates {
 		w.Cancel(protocol.ReasonInterrupted)
 	}
 }

@@ -46,7 +46,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 		p.Flush()
 	}
 	s.note(LogInfo, sourceGateway, "session is ending: "+reason)
-	hooked := s.endHooks(ctx, reason)
+	hooked := s.askEndHooks(ctx, reason)
 
 	deadline := time.NewTimer(protocol.ShutdownDeadline)
 	defer deadline.Stop()
@@ -62,7 +62,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	defer cancel()
 	err := s.host.Close(closing, reason)
 	<-hooked
-	s.hooksDone()
+	s.waitForHooks()
 	s.endTurnSpans(nil, "the session has ended")
 	s.endLive()
 	s.timeline.close()
@@ -84,7 +84,7 @@ func (s *Session) tearDown() {
 	var told []*Conn
 	for _, b := range slices.Clone(s.bindings) {
 		s.unbind(b)
-		delete(b.provider.past, s.id)
+		delete(b.provider.records, s.id)
 	}
 	mine := func(k *call) bool { return k.session == s }
 	for c := range g.conns {
@@ -93,21 +93,21 @@ func (s *Session) tearDown() {
 			continue
 		}
 		// Also calls to tools that were removed since.
-		ended = append(ended, p.cancel(mine, protocol.ReasonInterrupted)...)
+		ended = append(ended, p.cancelCalls(mine, protocol.ReasonInterrupted)...)
 		// One that has ended has calls of other sessions to answer still.
 		if c.is(bound) && len(p.bindings) == 0 && !p.all && !c.identity.ended {
 			c.state.Store(int32(unbound))
-			c.unlisted = true
+			c.needsSessionList = true
 		}
 		told = append(told, c)
 	}
 	delete(g.sessions, s.id)
 	g.order = slices.DeleteFunc(g.order, func(x *Session) bool { return x == s })
-	g.dropTokens(s.id)
+	g.endSessionTokens(s.id)
 	told = append(told, g.announce()...)
 	g.mu.Unlock()
 	flush(told)
-	finish(ended, Outcome{Error: "Cancelled: the session has ended", ErrorCode: protocol.CodeCancelled})
+	finishAll(ended, Outcome{Error: "Cancelled: the session has ended", ErrorCode: protocol.CodeCancelled})
 	close(s.quit)
 	s.worker.Wait()
 	s.failJobs()

@@ -103,9 +103,9 @@ func (k *call) start() (sent, changed bool) {
 	defer s.swap.RUnlock()
 	r := s.routes.Load()
 	to := r.tools[k.tool.Name]
-	if to == nil || !slices.Contains(to.tools, k.tool) || (k.asks && !r.rulesAre(k.asked)) {
+	if to == nil || !slices.Contains(to.tools, k.tool) || (k.asks && !r.hasRulesOf(k.asked)) {
 		delete(p.pending, k.id)
-		p.wasTaken()
+		p.notifyIfIdle()
 		return false, true
 	}
 	k.sent = true
@@ -151,9 +151,9 @@ func (l limits) of(p *Provider, tool string) *slots {
 	return s
 }
 
-// forgetLimits drops the limits of a provider that has gone: its own, and those
+// dropLimits drops the limits of a provider that has gone: its own, and those
 // of its name with the last connection of it. Call with Gateway.mu held.
-func (g *Gateway) forgetLimits(p *Provider) {
+func (g *Gateway) dropLimits(p *Provider) {
 	last := true
 	for c := range g.conns {
 		last = last && (c.provider == nil || c.provider.name != p.name || c.provider.owner != p.owner)

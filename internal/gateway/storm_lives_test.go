@@ -238,7 +238,7 @@ func (l *life) say(format string, args ...any) {
 	if l.local {
 		if f, err := protocol.Open(text); err == nil {
 			if m, err := f.Decode(); err == nil {
-				l.conn.Deliver(m)
+				l.conn.ReceiveMessage(m)
 				return
 			}
 		}
@@ -289,7 +289,7 @@ func (w *weather) note(c *Conn) {
 		maps.DeleteFunc(w.providers, func(p *Provider, _ bool) bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return p.gone && p.holds() == ""
+			return p.isGone && p.holds() == ""
 		})
 	}
 	w.providers[p] = true
@@ -302,10 +302,10 @@ func (w *weather) note(c *Conn) {
 
 // holds says what a provider holds of calls. Call with p.mu held.
 func (p *Provider) holds() string {
-	if len(p.pending)+len(p.gates)+len(p.rewrites)+len(p.lingering) == 0 {
+	if len(p.pending)+len(p.gates)+len(p.transformRequests)+len(p.keptSlots) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gates), len(p.rewrites), len(p.lingering))
+	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gates), len(p.transformRequests), len(p.keptSlots))
 }
 
 // inbox is the provider's end of a connection.

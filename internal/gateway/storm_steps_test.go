@@ -43,7 +43,7 @@ var steps = []step{
 		l.say(`{"type":"hello"}`)
 	})},
 	{1, "nonsense", true, always(func(l *life) { l.say(`nonsense`) })},
-	{1, "a binary frame", true, always(func(l *life) { l.conn.Binary() })},
+	{1, "a binary frame", true, always(func(l *life) { l.conn.ReceiveBinary() })},
 	{1, "an answer to nothing", true, always(func(l *life) {
 		l.strays++
 		l.say(`{"type":"tool.result","id":"never","data":1}`)
@@ -167,7 +167,7 @@ func (l *life) reply(c received) {
 		l.say(`{"type":"tool.result","id":%q}`, c.id)
 	default:
 		add("too large")
-		l.conn.Oversized(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":"`, c.id), protocol.MaxResult+1)
+		l.conn.ReceiveOversized(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":"`, c.id), protocol.MaxResult+1)
 	}
 }
 

@@ -203,7 +203,7 @@ func (w *weather) remembered() (left []string) {
 	for _, s := range g.order {
 		s.mu.Lock()
 		count("bindings", len(s.bindings), 0)
-		count("calls at gates", len(s.gating), 0)
+		count("calls at gates", len(s.askingGates), 0)
 		count("jobs", len(s.jobs), 0)
 		count("routes", len(s.routes.Load().list), 0)
 		count("rules", len(s.routes.Load().rules), 0)

@@ -85,10 +85,10 @@ func TestHistoryFits(t *testing.T) {
 		}
 	}}, ConnOptions{})
 	defer c.Closed()
-	c.Deliver(&protocol.Auth{Token: g.InstanceToken()})
-	c.Deliver(&protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()})
+	c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+	c.ReceiveMessage(&protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()})
 	for i, stream := range []string{"b", "a", "a", "b", "c"} {
-		c.Deliver(&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
+		c.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
 	}
 	for _, tc := range []struct {
 		streams []string
@@ -98,7 +98,7 @@ func TestHistoryFits(t *testing.T) {
 		{[]string{"b", "a"}, "a@big, b@big 3 0"},
 		{[]string{"c", "b"}, "b@big 3, c@big 4"},
 	} {
-		c.Deliver(&protocol.StreamQuery{QueryID: "q", Streams: tc.streams})
+		c.ReceiveMessage(&protocol.StreamQuery{QueryID: "q", Streams: tc.streams})
 		var got []string
 		for _, name := range slices.Sorted(maps.Keys(answer.Streams)) {
 			for _, e := range answer.Streams[name] {

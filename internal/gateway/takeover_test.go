@@ -33,8 +33,8 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 	k := &tokenKeeper{}
 	join := func(reconnect string) {
 		c := g.Connect(k, ConnOptions{})
-		c.Deliver(&protocol.Auth{Token: g.InstanceToken()})
-		c.Deliver(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
+		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
 			Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},
 			Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"}}}})
 	}

@@ -117,7 +117,7 @@ func (s *Session) Event(e Event) {
 	case e.SessionError != "":
 		s.g.diag.noteError(s.id, "", CodeSession, e.SessionError)
 		s.note(LogError, SourceSession, e.SessionError)
-		s.hookLater(HookEvent{On: HookError, Error: e.SessionError})
+		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.traceError(e.SessionError)
 		s.feed(e)
 	case e.UserMessage != "":

@@ -25,32 +25,32 @@ const (
 // identity is what a secret proves: who holds it and which sessions it opens.
 // It is fixed once made, but for its end and what says so.
 type identity struct {
-	ended     bool   // its only session has; guarded by Gateway.mu
-	owner     string // of the names that it uses, in sessions; the same for all tokens of one owner
-	name      string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
-	named     bool   // its first hello says the name; guarded by Gateway.mu
-	elsewhere string // where another name can be approved, for the error
-	trust     Trust
-	session   string   // the only session it may bind; "" for any
-	grants    []string // what a provider file widens, see grantable
+	ended         bool   // its only session has; guarded by Gateway.mu
+	owner         string // of the names that it uses, in sessions; the same for all tokens of one owner
+	name          string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
+	named         bool   // its first hello says the name; guarded by Gateway.mu
+	otherNameHint string // where another name can be approved, for the error
+	trust         Trust
+	session       string   // the only session it may bind; "" for any
+	grants        []string // what a provider file widens, see grantable
 
 	// Of a [Pass].
-	match    func(SessionView) bool // nil: any session
-	policy   ToolPolicy
-	bound    chan struct{}   // closed when it is first bound; nil: nobody waits
-	refused  func(error)     // of PassSpec; nil: nobody asks
-	replaces []*identity     // until this one is bound; guarded by Gateway.mu
-	yielded  map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
+	match      func(SessionView) bool // nil: any session
+	policy     ToolPolicy
+	bound      chan struct{}   // closed when it is first bound; nil: nobody waits
+	refused    func(error)     // of PassSpec; nil: nobody asks
+	replaces   []*identity     // until this one is bound; guarded by Gateway.mu
+	replacedIn map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
 }
 
 // mayBind needs Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
-	return !id.ended && !id.yielded[s.id] && (id.session == "" || id.session == s.id) && id.meant(s)
+	return !id.ended && !id.replacedIn[s.id] && (id.session == "" || id.session == s.id) && id.includes(s)
 }
 
-// meant reports whether a session is one of those that the token was made for, as its
+// includes reports whether a session is one of those that the token was made for, as its
 // file says. It needs Gateway.mu held.
-func (id *identity) meant(s *Session) bool { return id.match == nil || id.match(s.view()) }
+func (id *identity) includes(s *Session) bool { return id.match == nil || id.match(s.view()) }
 
 // tokenKey is what tokens are looked up by. The map compares hashes, so how
 // long a look-up takes says nothing about a secret.
@@ -142,17 +142,17 @@ func (g *Gateway) identify(token string) *identity {
 	return g.tokens[keyOf(token)]
 }
 
-// remember makes the reconnect token of a new binding. Call with g.mu held.
-func (g *Gateway) remember(m *memory) string {
+// newReconnectToken makes the reconnect token of a new binding. Call with g.mu held.
+func (g *Gateway) newReconnectToken(m *memory) string {
 	token := newSecret(prefixReconnect)
 	m.key = keyOf(token)
 	g.memories[m.key] = m
 	return token
 }
 
-// recall takes a reconnect token: it works once. It returns nil for one that is
+// useReconnectToken takes a reconnect token: it works once. It returns nil for one that is
 // unknown, used or expired. Call with g.mu held.
-func (g *Gateway) recall(token string) *memory {
+func (g *Gateway) useReconnectToken(token string) *memory {
 	if token == "" {
 		return nil
 	}
@@ -166,23 +166,23 @@ func (g *Gateway) recall(token string) *memory {
 }
 
 // forget voids the reconnect token of a binding. Call with g.mu held.
-func (g *Gateway) forget(m *memory) { delete(g.memories, m.key) }
+func (g *Gateway) dropMemory(m *memory) { delete(g.memories, m.key) }
 
-// fade voids it when nobody came back for [protocol.ReconnectWindow]. Call with
+// expireMemory voids it when nobody came back for [protocol.ReconnectWindow]. Call with
 // g.mu held, when the connection is gone.
-func (g *Gateway) fade(m *memory) {
+func (g *Gateway) expireMemory(m *memory) {
 	m.conn = nil
 	time.AfterFunc(protocol.ReconnectWindow, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.forget(m)
+		g.dropMemory(m)
 	})
 }
 
-// dropTokens voids the tokens that die with a session, also for those who have
+// endSessionTokens voids the tokens that die with a session, also for those who have
 // authenticated with them: another session may have its id later. Call with g.mu
 // held.
-func (g *Gateway) dropTokens(session string) {
+func (g *Gateway) endSessionTokens(session string) {
 	for key, id := range g.tokens {
 		if id.session == session {
 			id.ended = true

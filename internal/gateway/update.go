@@ -16,7 +16,7 @@ type change func(old *offer) (*offer, *protocol.Error)
 func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockHooked(func() []*Session { return c.hookedByUpdate(t, session, make) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfUpdate(t, session, make) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 	} else {
 		err = c.applyUpdate(t, session, requestID, make)
@@ -24,7 +24,7 @@ func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 	}
 	if err != nil {
 		err.ReplyTo, err.RequestID = t, requestID
-		c.fault(err)
+		c.reportError(err)
 		return
 	}
 	c.peer.Flush()
@@ -32,7 +32,7 @@ func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 
 // applyUpdate needs Gateway.mu held.
 func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make change) *protocol.Error {
-	bindings, err := c.scope(session, t)
+	bindings, err := c.bindingsOf(session, t)
 	if err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 	defer p.mu.Unlock()
 	for i, b := range bindings {
 		b.offer = offers[i]
-		b.past.revision++
+		b.record.revision++
 		b.session.rebuild()
 		c.ack(b, requestID, "")
 		if t == protocol.TypeHooksUpdate {
-			b.session.warnBlindRules(p, b.offer.rules)
+			b.session.warnUnmatchedRules(p, b.offer.rules)
 		}
 	}
 	if len(bindings) == 0 {
@@ -84,13 +84,13 @@ func (c *Conn) ackNone(requestID, stream string) {
 // otherwise. Call with Gateway.mu held.
 func (c *Conn) ack(b *binding, requestID, stream string) {
 	if requestID != "" {
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.past.revision, Stream: stream})
+		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision, Stream: stream})
 	}
 }
 
 func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 	p := c.provider
-	changed := p.own(m.Tools)
+	changed := p.newTools(m.Tools)
 	c.update(protocol.TypeToolsUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
 		for _, t := range changed {
 			t.slots = c.g.limits.of(p, t.Name)
@@ -98,7 +98,7 @@ func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 		o := *old
 		o.tools = changed
 		if m.Remove != nil {
-			o.tools = merge(old.tools, changed, p.policy.names(m.Remove))
+			o.tools = mergeTools(old.tools, changed, p.policy.prefixed(m.Remove))
 		}
 		if n := len(o.tools); n > protocol.MaxTools {
 			return nil, errorf(protocol.CodePayloadTooLarge, "tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools)
@@ -115,7 +115,7 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 	}
 	if err != nil {
 		err.ReplyTo, err.RequestID = protocol.TypeHooksUpdate, m.RequestID
-		c.fault(err)
+		c.reportError(err)
 		return
 	}
 	c.update(protocol.TypeHooksUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
@@ -123,7 +123,7 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		if m.OnPreToolUse != nil {
 			o.rules = rules
 		}
-		o.transforms = p.changeTransforms(old.transforms, m.Transforms)
+		o.transforms = p.mergeTransforms(old.transforms, m.Transforms)
 		if n := len(o.transforms); n > protocol.MaxTransforms {
 			return nil, errorf(protocol.CodePayloadTooLarge, "hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms)
 		}
@@ -134,7 +134,7 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 	if err := c.identity.check(m); err != nil {
 		err.ReplyTo, err.RequestID = protocol.TypeContextUpdate, m.RequestID
-		c.fault(err)
+		c.reportError(err)
 		return
 	}
 	c.update(protocol.TypeContextUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
@@ -154,7 +154,7 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	g.mu.Lock()
 	var bindings []*binding
 	if fault == nil {
-		bindings, fault = c.scope(m.SessionID, protocol.TypeFilterSet)
+		bindings, fault = c.bindingsOf(m.SessionID, protocol.TypeFilterSet)
 	}
 	for _, b := range bindings {
 		if fault == nil {
@@ -165,18 +165,18 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 		p.mu.Lock()
 		for _, b := range bindings {
 			b.session.setFilter(key, spelling, f)
-			b.past.revision++
-			c.ack(b, m.RequestID, unlike(spelling))
+			b.record.revision++
+			c.ack(b, m.RequestID, changedName(spelling))
 		}
 		if len(bindings) == 0 {
-			c.ackNone(m.RequestID, unlike(spelling))
+			c.ackNone(m.RequestID, changedName(spelling))
 		}
 		p.mu.Unlock()
 	}
 	g.mu.Unlock()
 	if fault != nil {
 		fault.ReplyTo, fault.RequestID = protocol.TypeFilterSet, m.RequestID
-		c.fault(fault)
+		c.reportError(fault)
 		return
 	}
 	c.peer.Flush()
@@ -186,10 +186,10 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g, p := c.g, c.provider
 	fail := func(e *protocol.Error) {
 		e.ReplyTo = protocol.TypeStreamQuery
-		c.fault(e)
+		c.reportError(e)
 	}
 	g.mu.Lock()
-	bindings, err := c.scope(m.SessionID, protocol.TypeStreamQuery)
+	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeStreamQuery)
 	if err == nil && p.all && m.SessionID == "" {
 		err = errorf(protocol.CodeInvalidSession, "stream.query.sessionId: is required of a provider that is bound to all sessions")
 	}
@@ -198,7 +198,7 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 		fail(err)
 		return
 	}
-	keys, err := c.queried(m.Streams)
+	keys, err := c.queryKeys(m.Streams)
 	if err != nil {
 		fail(err)
 		return
@@ -221,9 +221,9 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	c.peer.Flush()
 }
 
-// queried reads the streams of a query: a name is one's own, another provider's
+// queryKeys reads the streams of a query: a name is one's own, another provider's
 // needs the authority.
-func (c *Conn) queried(streams []string) ([]streamKey, *protocol.Error) {
+func (c *Conn) queryKeys(streams []string) ([]streamKey, *protocol.Error) {
 	keys := make([]streamKey, len(streams))
 	for i, s := range streams {
 		key, _ := parseStream(s, c.provider.name)

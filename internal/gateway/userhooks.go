@@ -96,8 +96,8 @@ func (g *Gateway) SetHooks(list []Hook) {
 	}
 	var given []*Session // up
 	for {
-		unasked := g.lockHooked(func() []*Session {
-			if !h.wanted() {
+		unasked := g.lockWithHooks(func() []*Session {
+			if !h.needHost() {
 				return nil
 			}
 			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(given, s) })
@@ -110,7 +110,7 @@ func (g *Gateway) SetHooks(list []Hook) {
 		for _, u := range unasked {
 			given = append(given, u.session)
 			ending.Go(func() {
-				u.session.stopUnasked()
+				u.session.interruptWithoutHooks()
 				u.session.Ended("its hooks can't be asked: " + u.cause.Error())
 			})
 		}
@@ -171,7 +171,7 @@ func (s *Session) askHook(ctx context.Context, h *Hook, event []byte) (HookAnswe
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	said := make(chan func() (HookAnswer, error), 1)
-	asked := s.hooking(func() {
+	asked := s.runHook(func() {
 		answer, err := h.Ask(ctx, event)
 		said <- func() (HookAnswer, error) { return h.read(answer, err) }
 	})
@@ -256,27 +256,27 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 	return all
 }
 
-// hookLater asks the hooks of a kind while the session goes on.
-func (s *Session) hookLater(e HookEvent) {
+// askHooksLater asks the hooks of a kind while the session goes on.
+func (s *Session) askHooksLater(e HookEvent) {
 	if len(s.hooksOn(e.On, "")) > 0 {
-		_ = s.hooking(func() { s.Hook(s.ctx, e) })
+		_ = s.runHook(func() { s.Hook(s.ctx, e) })
 	}
 }
 
-// hooking runs what the end of the session waits for; false when it has come.
-func (s *Session) hooking(f func()) bool {
+// runHook runs what the end of the session waits for; false when it has come.
+func (s *Session) runHook(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hooksOver {
+	if s.hooksClosed {
 		return false
 	}
-	s.hooked.Go(f)
+	s.runningHooks.Go(f)
 	return true
 }
 
-// endHooks asks the hooks of the session's end, as long as providers have to get
+// askEndHooks asks the hooks of the session's end, as long as providers have to get
 // ready for it. The channel is closed when all have answered.
-func (s *Session) endHooks(ctx context.Context, reason string) <-chan struct{} {
+func (s *Session) askEndHooks(ctx context.Context, reason string) <-chan struct{} {
 	done := make(chan struct{})
 	if len(s.hooksOn(HookSessionEnd, "")) == 0 {
 		close(done)
@@ -291,29 +291,29 @@ func (s *Session) endHooks(ctx context.Context, reason string) <-chan struct{} {
 	return done
 }
 
-// hooksDone waits for hooks that are asked still; there are no more from now on.
-func (s *Session) hooksDone() {
+// waitForHooks waits for hooks that are asked still; there are no more from now on.
+func (s *Session) waitForHooks() {
 	s.mu.Lock()
-	s.hooksOver = true
+	s.hooksClosed = true
 	s.mu.Unlock()
-	s.hooked.Wait()
+	s.runningHooks.Wait()
 }
 
-// beginHooks asks the hooks of the session's start. What they say for the model
+// askStartHooks asks the hooks of the session's start. What they say for the model
 // goes with its first prompt.
-func (s *Session) beginHooks() {
+func (s *Session) askStartHooks() {
 	if len(s.hooksOn(HookSessionStart, "")) == 0 {
 		return
 	}
 	said := make(chan string, 1)
-	s.startSaid.Store(&said)
-	_ = s.hooking(func() { said <- s.Hook(s.ctx, HookEvent{On: HookSessionStart}).Context })
+	s.startContext.Store(&said)
+	_ = s.runHook(func() { said <- s.Hook(s.ctx, HookEvent{On: HookSessionStart}).Context })
 }
 
 // promptHooks are the texts of hooks that go with a prompt.
 func (s *Session) promptHooks(ctx context.Context, prompt, source string) string {
 	var texts []string
-	if said := s.startSaid.Swap(nil); said != nil {
+	if said := s.startContext.Swap(nil); said != nil {
 		select {
 		case text := <-*said:
 			texts = append(texts, text)
@@ -324,19 +324,19 @@ func (s *Session) promptHooks(ctx context.Context, prompt, source string) string
 	return join(append(texts, s.Hook(ctx, HookEvent{On: HookUserPrompt, Prompt: prompt, Source: source}).Context))
 }
 
-// wentOn says in the timeline that a call goes on although a hook that is open
+// noteFailOpen says in the timeline that a call goes on although a hook that is open
 // could not decide on it; nothing where nobody wants to know any more.
-func (r *rule) wentOn(ctx context.Context, s *Session, tool, why string) {
+func (r *rule) noteFailOpen(ctx context.Context, s *Session, tool, why string) {
 	if r.hook != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.note(LogWarning, sourceGateway, fmt.Sprintf("hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool, why))
 	}
 }
 
-// askUser asks a hook about a tool call, as [rule.ask] asks a provider.
-func (r *rule) askUser(s *Session, index int, tool string, args protocol.Raw, answers chan<- gateAnswer) *gateWait {
+// askUserHook asks a hook about a tool call, as [rule.ask] asks a provider.
+func (r *rule) askUserHook(s *Session, index int, tool string, args protocol.Raw, answers chan<- gateAnswer) *gateWait {
 	ctx, cancel := context.WithCancel(s.ctx)
 	w := &gateWait{provider: r.provider, index: index, answers: answers, cancel: cancel}
-	asked := s.hooking(func() {
+	asked := s.runHook(func() {
 		defer cancel()
 		event, err := s.hookEvent(HookEvent{On: HookPreToolUse, Tool: tool, Args: args})
 		var a HookAnswer
@@ -346,7 +346,7 @@ func (r *rule) askUser(s *Session, index int, tool string, args protocol.Raw, an
 		switch {
 		case err != nil:
 			if r.FailOpen {
-				r.wentOn(ctx, s, tool, err.Error())
+				r.noteFailOpen(ctx, s, tool, err.Error())
 			}
 			w.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name, err))
 		case a.Decision == protocol.DecisionDeny:

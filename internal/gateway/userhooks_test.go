@@ -138,14 +138,14 @@ func TestHookBesideRule(t *testing.T) {
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by hook" {
 		t.Errorf("decided %+v", d)
 	}
-	e.conn.Deliver(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"}}})
+	e.conn.ReceiveMessage(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"}}})
 	g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"allow"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by rule" {
 		t.Errorf("decided %+v", d)
 	}
 	// Hooks that are taken away decide nothing any more, in running sessions too.
 	g.SetHooks(nil)
-	e.conn.Deliver(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{}})
+	e.conn.ReceiveMessage(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{}})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Deny {
 		t.Errorf("decided %+v", d)
 	}

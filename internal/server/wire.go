@@ -228,7 +228,7 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 			return false, s.connections.fullMessage()
 		},
 	})
-	ws.read(s.ctx, protocol.MaxResult, c.LetIn, c.Receive, c.Oversized, c.Binary)
+	ws.read(s.ctx, protocol.MaxResult, c.AuthEnded, c.Receive, c.ReceiveOversized, c.ReceiveBinary)
 	c.Closed()
 	ws.terminate(s.ctx)
 }

@@ -615,13 +615,13 @@ func (p *memoryPeer) send(text []byte) {
 		p.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
 		p.conn.Closed()
 	case len(text) > protocol.MaxResult:
-		p.conn.Oversized(text[:protocol.MaxResult], len(text))
+		p.conn.ReceiveOversized(text[:protocol.MaxResult], len(text))
 	case p.typed && len(text) <= protocol.MaxMessage:
 		f, err := protocol.Open(text)
 		if err == nil {
 			var m protocol.Message
 			if m, err = f.Decode(); err == nil {
-				p.conn.Deliver(m)
+				p.conn.ReceiveMessage(m)
 				return
 			}
 		}
@@ -636,7 +636,7 @@ func (p *memoryPeer) binary(text []byte) {
 		p.send(text)
 		return
 	}
-	p.conn.Binary()
+	p.conn.ReceiveBinary()
 }
 func (p *memoryPeer) hangUp() {
 	p.gone.Store(true)

@@ -60,9 +60,9 @@ func TestRandomEdits(t *testing.T) {
 func offer(ctx context.Context, g *gateway.Gateway, run Run, about string) {
 	c := g.Connect(silent{}, gateway.ConnOptions{})
 	defer c.Closed()
-	c.Deliver(&protocol.Auth{Token: run.Token})
+	c.ReceiveMessage(&protocol.Auth{Token: run.Token})
 	version := protocol.Version
-	c.Deliver(&protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version, Session: run.Session,
+	c.ReceiveMessage(&protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version, Session: run.Session,
 		Tools: []protocol.Tool{{Name: run.Provider.Env["TOOL"], Description: about, Parameters: protocol.Raw(`{}`)}}})
 	<-ctx.Done()
 }

@@ -277,11 +277,11 @@ func (s *Supervisor) counting() (list []configs.Provider) {
 // keepNames keeps their names for them: a session is not to find somebody else there
 // who was faster, or came when one had given up.
 func (s *Supervisor) keepNames() {
-	var names []gateway.FileName
+	var names []gateway.ReservedName
 	for _, p := range s.counting() {
-		names = append(names, gateway.FileName{Name: p.Called(), Owner: author(p), Match: matches(p)})
+		names = append(names, gateway.ReservedName{Name: p.Called(), Owner: author(p), Match: matches(p)})
 	}
-	s.o.Gateway.KeepNames(names)
+	s.o.Gateway.ReserveNames(names)
 }
 
 // wanted is what should run in these sessions.
@@ -362,7 +362,7 @@ func (s *Supervisor) awaits(key slotKey, sl *slot, want map[slotKey]configs.Prov
 		if !k.meets(key) || p.Kind == configs.KindConnect { // nobody knows whether that one comes
 			continue
 		}
-		if heir := s.slots[k]; heir == nil || !heir.now.bound() || heir.now.pass.Yielded() {
+		if heir := s.slots[k]; heir == nil || !heir.now.bound() || heir.now.pass.IsReplaced() {
 			return true
 		}
 	}
@@ -381,11 +381,11 @@ func (s *Supervisor) leaving(key slotKey) (units []*unit) {
 
 // follow makes a slot run a version of its provider.
 func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
-	switch yielded := sl.now.pass.Yielded(); {
+	switch yielded := sl.now.pass.IsReplaced(); {
 	case !yielded && same(sl.now.spec, p) && (sl.next == nil || sl.now.failed() == nil):
 		sl.next.stop()
 		sl.next = nil
-		if sl.now.pass.Yielded() { // to what was bound just before it was stopped
+		if sl.now.pass.IsReplaced() { // to what was bound just before it was stopped
 			s.poke()
 		}
 	case sl.next != nil && same(sl.next.spec, p):

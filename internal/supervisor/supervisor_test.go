@@ -288,7 +288,7 @@ func TestConnectTokenSurvives(t *testing.T) {
 		p := &refusals{}
 		c := r.g.Connect(p, gateway.ConnOptions{})
 		defer c.Closed()
-		c.Deliver(&protocol.Auth{Token: token})
+		c.ReceiveMessage(&protocol.Auth{Token: token})
 		return p.n == 0
 	}
 	again()
