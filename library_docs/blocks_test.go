@@ -274,7 +274,8 @@ func xmlFault(code string) error {
 func propertiesFault(code string) error {
 	for line := range strings.Lines(code) {
 		line = strings.TrimSpace(line)
-		if key, _, ok := strings.Cut(line, "="); line != "" && line[0] != '#' && (!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
+		if key, _, ok := strings.Cut(line, "="); line != "" && line[0] != '#' &&
+			(!ok || strings.ContainsAny(strings.TrimSpace(key), " :")) {
 			return fmt.Errorf("no key and value: %q", line)
 		}
 	}
@@ -374,7 +375,9 @@ func TestBlockCheckers(t *testing.T) {
 		{"properties none", propertiesFault, "a b\n", true},
 		{"yaml", yamlFault, "a:\n  - b\n", false},
 		{"yaml tab", yamlFault, "a:\n\tb: 1\n", true},
-		{"gherkin", gherkinFault, "Feature: a\n text\n @x @y\n Scenario: b\n  Given c\n   | d | e |\n   | \\| | f |\n   \"\"\"\n   | g\n   \"\"\"\n", false},
+		{"gherkin", gherkinFault,
+			"Feature: a\n text\n @x @y\n Scenario: b\n  Given c\n   | d | e |\n   | \\| | f |\n   \"\"\"\n   | g\n  " +
+				" \"\"\"\n", false},
 		{"gherkin rows", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n   | d | e |\n   | f |\n", true},
 		{"gherkin pipe", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n   | d\n", true},
 		{"gherkin step", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n  Giv d\n", true},

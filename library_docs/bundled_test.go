@@ -17,7 +17,8 @@ var aliases = map[string][]string{
 }
 
 func TestBundledLibraries(t *testing.T) {
-	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "playwright", "selenium"}; !slices.Equal(got, want) {
+	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "playwright",
+		"selenium"}; !slices.Equal(got, want) {
 		t.Fatalf("bundled are %q, want %q", got, want)
 	}
 	owner := make(map[string]string)

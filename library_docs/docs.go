@@ -89,7 +89,8 @@ func (d *Docs) Get(ctx context.Context, libraryID, query string) (string, error)
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case lib != nil:
-		head := fmt.Sprintf("Nothing on %q in %s; asking Context7: %v. What there is:\n\n", clip(query, 80), lib.ID, err)
+		head := fmt.Sprintf("Nothing on %q in %s; asking Context7: %v. What there is:\n\n", clip(query, 80), lib.ID,
+			err)
 		return head + lib.Overview(maxAnswer-utf8.RuneCountInString(head)), nil
 	default:
 		return "", notFound("libraryId", libraryID, catalog, err, faults)
@@ -117,7 +118,8 @@ func answer(head string, entries []entry) string {
 // notFound is the error for a library that nobody has. Libraries of the user
 // that can't be read are named: it may be one of them.
 func notFound(field, name string, catalog Catalog, err, faults error) error {
-	msg := fmt.Sprintf("%s %q: on hand are %s; asking Context7: %v", field, clip(name, 80), strings.Join(catalog.IDs(), ", "), err)
+	msg := fmt.Sprintf("%s %q: on hand are %s; asking Context7: %v", field, clip(name, 80),
+		strings.Join(catalog.IDs(), ", "), err)
 	if faults != nil {
 		msg += "; " + strings.ReplaceAll(faults.Error(), "\n", "; ")
 	}

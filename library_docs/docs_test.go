@@ -74,7 +74,8 @@ func TestResolveID(t *testing.T) {
 	t.Run("bundled", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.ResolveID(t.Context(), "Playwright-Java", "anything")
-		if err != nil || !strings.HasPrefix(got, "On hand, always available:\n- playwright: Playwright. Browser automation") ||
+		if err != nil ||
+			!strings.HasPrefix(got, "On hand, always available:\n- playwright: Playwright. Browser automation") ||
 			!strings.HasSuffix(got, `get_library_docs with libraryId "playwright" and a query.`) {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -88,13 +89,15 @@ func TestResolveID(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%q, %v", got, err)
 		}
-		if got, want := strings.Join(srv.asked, " "), "/api/v2/libs/search?libraryName=react&query=state+%26+effects"; got != want {
+		if got, want := strings.Join(srv.asked,
+			" "), "/api/v2/libs/search?libraryName=react&query=state+%26+effects"; got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 	})
 	t.Run("without a query", func(t *testing.T) {
 		srv := newContext7(t, says(200, jsonType, react), nil)
-		if _, err := (&Docs{BaseURL: srv.URL}).ResolveID(t.Context(), "react", " "); err != nil || !strings.HasSuffix(srv.asked[0], "&query=react") {
+		if _, err := (&Docs{BaseURL: srv.URL}).ResolveID(t.Context(), "react", " "); err != nil ||
+			!strings.HasSuffix(srv.asked[0], "&query=react") {
 			t.Errorf("asked for %q, %v", srv.asked, err)
 		}
 	})
@@ -107,11 +110,13 @@ func TestResolveID(t *testing.T) {
 	}{
 		{"not found", says(200, jsonType, `{"results": []}`), "it knows no such library"},
 		{"nothing usable", says(200, jsonType, `{"results": [{"id": "x"}]}`), "it knows no such library"},
-		{"rate limit", says(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`), "it answered 429: Too many requests."},
+		{"rate limit", says(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`),
+			"it answered 429: Too many requests."},
 		{"broken", says(502, textType, "<html>"), "it answered 502 Bad Gateway"},
 		{"garbage", says(200, jsonType, "{]"), "its list of libraries can't be read: "},
 		{"another shape", says(200, jsonType, `{"results": "x"}`), "its list of libraries can't be read: "},
-		{"a page to sign in", says(200, "text/html; charset=utf-8", "<html>hello"), "a web page came instead of an answer"},
+		{"a page to sign in", says(200, "text/html; charset=utf-8", "<html>hello"),
+			"a web page came instead of an answer"},
 		{"too much", says(200, jsonType, strings.Repeat(" ", maxBody+1)), "its answer is larger than 2 MiB"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -141,7 +146,8 @@ func TestResolveID(t *testing.T) {
 		d := Docs{BaseURL: closedPort(t), UserDir: write(t, map[string]string{"acme/x": "", "Bad/x": ""})}
 		_, err := d.ResolveID(t.Context(), "acme", "")
 		checkFault(t, err, `libraryName "acme": `)
-		if !strings.Contains(err.Error(), "acme: no documentation") || !strings.Contains(err.Error(), "Bad: not an ID") {
+		if !strings.Contains(err.Error(), "acme: no documentation") ||
+			!strings.Contains(err.Error(), "Bad: not an ID") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -172,7 +178,8 @@ func TestGet(t *testing.T) {
 		}
 	})
 	t.Run("of the user", func(t *testing.T) {
-		d := Docs{BaseURL: newContext7(t, nil, nil).URL, UserDir: write(t, map[string]string{"acme/x.md": "## Zebra\n\nstripes\n"})}
+		d := Docs{BaseURL: newContext7(t, nil, nil).URL,
+			UserDir: write(t, map[string]string{"acme/x.md": "## Zebra\n\nstripes\n"})}
 		if got, err := d.Get(t.Context(), "acme", "zebra"); err != nil || got != "## Zebra\n\nstripes" {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -184,35 +191,42 @@ func TestGet(t *testing.T) {
 		if want := "From Context7, /facebook/react:\n\n### useState\ntext"; err != nil || got != want {
 			t.Errorf("%q, %v", got, err)
 		}
-		if got, want := strings.Join(srv.asked, " "), "/api/v2/context?libraryId=%2Ffacebook%2Freact&query=state%3F"; got != want {
+		if got, want := strings.Join(srv.asked,
+			" "), "/api/v2/context?libraryId=%2Ffacebook%2Freact&query=state%3F"; got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 	})
 	t.Run("an ID without its slash", func(t *testing.T) {
 		srv := newContext7(t, nil, says(200, textType, "text"))
-		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react", "state"); err != nil || !strings.HasSuffix(got, "react:\n\ntext") {
+		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react", "state"); err != nil ||
+			!strings.HasSuffix(got, "react:\n\ntext") {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 	t.Run("a name is looked up first", func(t *testing.T) {
 		srv := newContext7(t, found, says(200, textType, "text"))
-		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "react", "state"); err != nil || got != "From Context7, /facebook/react:\n\ntext" {
+		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "react", "state"); err != nil ||
+			got != "From Context7, /facebook/react:\n\ntext" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 	t.Run("bundled, but nothing on it", func(t *testing.T) {
 		srv := newContext7(t, found, says(200, textType, "text"))
-		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver", "zebra"); err != nil || !strings.HasSuffix(got, "text") {
+		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver", "zebra"); err != nil ||
+			!strings.HasSuffix(got, "text") {
 			t.Errorf("%q, %v", got, err)
 		}
-		if got, want := strings.Join(srv.asked, " "), "/api/v2/libs/search?libraryName=selenium&query=zebra /api/v2/context?libraryId=%2Ffacebook%2Freact&query=zebra"; got != want {
+		if got, want := strings.Join(srv.asked,
+			" "), "/api/v2/libs/search?libraryName=selenium&query=zebra "+
+			"/api/v2/context?libraryId=%2Ffacebook%2Freact&query=zebra"; got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 	})
 	t.Run("long text is cut", func(t *testing.T) {
 		srv := newContext7(t, nil, says(200, textType, "```js\n"+strings.Repeat("line();\n", 2000)))
 		got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "/facebook/react", "state")
-		if n := utf8.RuneCountInString(got); err != nil || n > 4000 || n < 3900 || !strings.HasSuffix(got, "line();\n```\n[...]") {
+		if n := utf8.RuneCountInString(got); err != nil || n > 4000 || n < 3900 ||
+			!strings.HasSuffix(got, "line();\n```\n[...]") {
 			t.Errorf("%d characters, ends with %q, %v", n, got[max(0, len(got)-30):], err)
 		}
 	})
@@ -222,8 +236,10 @@ func TestGet(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		{"not found", says(404, jsonType, `{"error": "library_not_found", "message": "No such library."}`), "it answered 404: No such library."},
-		{"moved", says(301, jsonType, `{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`), "it has the library under another ID: /new/id"},
+		{"not found", says(404, jsonType, `{"error": "library_not_found", "message": "No such library."}`),
+			"it answered 404: No such library."},
+		{"moved", says(301, jsonType, `{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`),
+			"it has the library under another ID: /new/id"},
 		{"not ready", says(202, jsonType, `{"message": "Not finalized yet."}`), "it answered 202: Not finalized yet."},
 		{"key refused", says(401, jsonType, `{"message": "Invalid API key."}`), "it answered 401: Invalid API key."},
 		{"nothing on it", says(200, textType, "No content available"), "it has nothing on this in /facebook/react"},
@@ -236,10 +252,12 @@ func TestGet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := Docs{BaseURL: newContext7(t, found, tt.handler).URL}
 			_, err := d.Get(t.Context(), "/facebook/react", "state")
-			checkFault(t, err, `libraryId "/facebook/react": on hand are cucumber, gherkin, java, playwright, selenium; asking Context7: `+tt.want)
+			checkFault(t, err,
+				`libraryId "/facebook/react": on hand are cucumber, gherkin, java, playwright, selenium; asking Context7: `+tt.want)
 
 			got, err := d.Get(t.Context(), "selenium", "zebra")
-			if begin := `Nothing on "zebra" in selenium; asking Context7: ` + tt.want; err != nil || !strings.HasPrefix(got, begin) ||
+			if begin := `Nothing on "zebra" in selenium; asking Context7: ` + tt.want; err != nil ||
+				!strings.HasPrefix(got, begin) ||
 				!strings.Contains(got, ". What there is:\n\n# Selenium\n") || utf8.RuneCountInString(got) > 4000 {
 				t.Errorf("%.200q, %v", got, err)
 			}

@@ -99,7 +99,8 @@ var validID = lazyregexp.New(`^[a-z0-9][a-z0-9._-]*$`)
 
 func loadLibrary(fsys fs.FS, id string) (Library, error) {
 	if !validID.MatchString(id) {
-		return Library{}, errors.New("not an ID: name the directory in lower-case letters, digits, dot, dash and underscore")
+		return Library{},
+			errors.New("not an ID: name the directory in lower-case letters, digits, dot, dash and underscore")
 	}
 	files, err := fs.Glob(fsys, id+"/*.md")
 	if err != nil {

@@ -103,11 +103,13 @@ func TestScoreAgainstReference(t *testing.T) {
 		return score
 	}
 	for _, lib := range Bundled() {
-		for _, query := range []string{"wait element", "table", "threads", "scenario step", "file stream", "browser driver", "assert"} {
+		for _, query := range []string{"wait element", "table", "threads", "scenario step", "file stream",
+			"browser driver", "assert"} {
 			words := terms(query, lib.ID)
 			for _, s := range lib.Sections {
 				if got, _ := s.score(words); got != reference(s, strings.Join(words, " ")) {
-					t.Errorf("%s, %q, %q: %d, want %d", lib.ID, query, s.Heading, got, reference(s, strings.Join(words, " ")))
+					t.Errorf("%s, %q, %q: %d, want %d", lib.ID, query, s.Heading, got,
+						reference(s, strings.Join(words, " ")))
 				}
 			}
 		}
@@ -126,7 +128,8 @@ func TestSearch(t *testing.T) {
 	})
 	t.Run("what does not fit is cut and named", func(t *testing.T) {
 		got := library("A: "+long, "B: "+long, "C: "+long, "D: "+long).Search("waiting", 4000)
-		for _, want := range []string{"## A\n", "## B\n", "## C\n", "\n[...]\n\n[Cut at 4000 characters.", `: "C", "D".]`} {
+		for _, want := range []string{"## A\n", "## B\n", "## C\n", "\n[...]\n\n[Cut at 4000 characters.",
+			`: "C", "D".]`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("not in it: %q", want)
 			}
@@ -170,7 +173,8 @@ func TestOverview(t *testing.T) {
 			}
 		}
 	}
-	if got, want := library("A: a").Overview(4000), "# Acme\n\nA library.\n\nSections, each of them a good query:\n- A\n\n## A\n\na"; got != want {
+	if got, want := library("A: a").Overview(4000),
+		"# Acme\n\nA library.\n\nSections, each of them a good query:\n- A\n\n## A\n\na"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -189,7 +193,8 @@ func TestCut(t *testing.T) {
 		{"within a word", strings.Repeat("x", 50), 40, strings.Repeat("x", 25) + "\n[...]"},
 		{"no room for anything", "one two three four", 10, ""},
 		{"negative", "one", -5, ""},
-		{"in a long fence", "`````\n" + strings.Repeat("code\n", 20), 60, "`````\n" + strings.Repeat("code\n", 7) + "`````\n[...]"},
+		{"in a long fence", "`````\n" + strings.Repeat("code\n", 20), 60,
+			"`````\n" + strings.Repeat("code\n", 7) + "`````\n[...]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -201,7 +206,8 @@ func TestCut(t *testing.T) {
 }
 
 func FuzzSearch(f *testing.F) {
-	for _, q := range []string{"", "wait for element", "data table", "virtual threads", "a", "  ", "é́", "\xff\xfe", "元素 待つ", "s s ss sss", strings.Repeat("x ", 1000), "```", "## "} {
+	for _, q := range []string{"", "wait for element", "data table", "virtual threads", "a", "  ", "é́", "\xff\xfe",
+		"元素 待つ", "s s ss sss", strings.Repeat("x ", 1000), "```", "## "} {
 		f.Add(q, 4000)
 	}
 	f.Add("table", 0)
@@ -219,7 +225,8 @@ func FuzzSearch(f *testing.F) {
 			if len(found) > maxSections || (len(found) == 0) != (got == "") && n > 500 {
 				t.Fatalf("%d sections found, text %q", len(found), got)
 			}
-			if !slices.EqualFunc(found, lib.rank(strings.ToUpper(query)), func(a, b Section) bool { return a.Text == b.Text }) &&
+			if !slices.EqualFunc(found, lib.rank(strings.ToUpper(query)),
+				func(a, b Section) bool { return a.Text == b.Text }) &&
 				strings.ToLower(strings.ToUpper(query)) == strings.ToLower(query) { //nolint:staticcheck // EqualFold folds more
 				t.Fatal("case counts")
 			}
@@ -228,12 +235,15 @@ func FuzzSearch(f *testing.F) {
 }
 
 func FuzzParsePage(f *testing.F) {
-	for _, s := range []string{"", "# T\n\nd\n\n## A\na\n## B\n", "```\n## x\n", "## \n##\n## ##", "\ufeff\r\n## A\r\n", "~~~ `\n## A"} {
+	for _, s := range []string{"", "# T\n\nd\n\n## A\na\n## B\n", "```\n## x\n", "## \n##\n## ##", "\ufeff\r\n## A\r\n",
+		"~~~ `\n## A"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		p := parsePage("file", text)
-		if len(p.sections) == 0 && strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")) != "" && !strings.Contains(text, "\ufeff") {
+		if len(p.sections) == 0 &&
+			strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")) != "" &&
+			!strings.Contains(text, "\ufeff") {
 			t.Fatalf("no section in %q", text)
 		}
 		for _, s := range p.sections {

@@ -19,14 +19,16 @@ func TestParsePage(t *testing.T) {
 			title: "Acme", description: "What it is.",
 			sections: []Section{{Heading: "Acme", Text: "# Acme\n\nWhat it is."}},
 		}},
-		{"title, description over two lines, sections", "# Acme\n\nOne\ntwo.\n\nMore.\n\n## A\n\na\n\n### deeper\n\n## B\nb", page{
-			title: "Acme", description: "One two.",
-			sections: []Section{{Heading: "A", Text: "## A\n\na\n\n### deeper"}, {Heading: "B", Text: "## B\nb"}},
-		}},
+		{"title, description over two lines, sections",
+			"# Acme\n\nOne\ntwo.\n\nMore.\n\n## A\n\na\n\n### deeper\n\n## B\nb", page{
+				title: "Acme", description: "One two.",
+				sections: []Section{{Heading: "A", Text: "## A\n\na\n\n### deeper"}, {Heading: "B", Text: "## B\nb"}},
+			}},
 		{"front matter is no description", "---\ntitle: x\n---\n# Acme\nWhat.\n## A\na", page{
 			title: "Acme", description: "What.", sections: []Section{{Heading: "A", Text: "## A\na"}},
 		}},
-		{"a list is no description", "# Acme\n\n- x\n\n## A\n", page{title: "Acme", sections: []Section{{Heading: "A", Text: "## A"}}}},
+		{"a list is no description", "# Acme\n\n- x\n\n## A\n",
+			page{title: "Acme", sections: []Section{{Heading: "A", Text: "## A"}}}},
 		{"CRLF and BOM", "\ufeff# Acme\r\n\r\nWhat.\r\n\r\n## A\r\na\r\n", page{
 			title: "Acme", description: "What.", sections: []Section{{Heading: "A", Text: "## A\na"}},
 		}},
@@ -39,12 +41,14 @@ func TestParsePage(t *testing.T) {
 		{"not headings", "## A\n##b\n## \n ## c\n```inline``` ## d\n", page{
 			sections: []Section{{Heading: "A", Text: "## A\n##b\n## \n ## c\n```inline``` ## d"}},
 		}},
-		{"a title inside of a section is none", "## A\n# B\n", page{sections: []Section{{Heading: "A", Text: "## A\n# B"}}}},
+		{"a title inside of a section is none", "## A\n# B\n",
+			page{sections: []Section{{Heading: "A", Text: "## A\n# B"}}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := parsePage("file", tt.text)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(page{}), cmpopts.IgnoreUnexported(Section{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(page{}),
+				cmpopts.IgnoreUnexported(Section{})); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -7,9 +7,10 @@ type createDirectoryIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "create_directory",
-	Description: "Create a directory and the directories that lead to it. One that exists is left as it is. create_file makes the directories that it needs by itself.",
-	Kind:        Edit,
+	Name: "create_directory",
+	Description: "Create a directory and the directories that lead to it. One that exists is left as it is. " +
+		"create_file makes the directories that it needs by itself.",
+	Kind: Edit,
 }, createDirectory)
 
 func createDirectory(ctx context.Context, env *Env, in createDirectoryIn) (Result, error) {

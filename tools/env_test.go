@@ -112,7 +112,8 @@ func runTools(t *testing.T, tool string, tests []toolTest) {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got %q, error %v, want %q", res.Text(), err, tt.err)
 				}
-			} else if part, ok := strings.CutPrefix(tt.want, "~"); err != nil || ok && !strings.Contains(res.Text(), part) || !ok && res.Text() != tt.want {
+			} else if part, ok := strings.CutPrefix(tt.want, "~"); err != nil ||
+				ok && !strings.Contains(res.Text(), part) || !ok && res.Text() != tt.want {
 				t.Errorf("got %q, %v, want %q", res.Text(), err, tt.want)
 			}
 			for name, text := range tt.after {

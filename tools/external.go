@@ -70,7 +70,8 @@ var reserved = []string{
 
 // toolchains are variables that interpreters are found and set up by.
 var toolchains = []string{
-	"VIRTUAL_ENV", "PYTHON*", "PYENV_*", "CONDA_*", "NODE_PATH", "NVM_*", "JAVA_HOME", "GOPATH", "GOROOT", "SSH_AUTH_SOCK",
+	"VIRTUAL_ENV", "PYTHON*", "PYENV_*", "CONDA_*", "NODE_PATH", "NVM_*", "JAVA_HOME", "GOPATH", "GOROOT",
+	"SSH_AUTH_SOCK",
 }
 
 // Load finds the tools of directories; a directory that doesn't exist has none.
@@ -176,10 +177,12 @@ func (d *drop) unfit(byName map[string]*Tool) *dropin.Fault {
 		return &dropin.Fault{Line: d.line, Reason: err.Error()}
 	}
 	if slices.Contains(reserved, t.Name) {
-		return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("the name %q belongs to a tool of the language server: choose another", t.Name)}
+		return &dropin.Fault{Line: d.line,
+			Reason: fmt.Sprintf("the name %q belongs to a tool of the language server: choose another", t.Name)}
 	}
 	if other := byName[t.Name]; other != nil {
-		return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("%s has the name %q already: choose another", other.Source, t.Name)}
+		return &dropin.Fault{Line: d.line,
+			Reason: fmt.Sprintf("%s has the name %q already: choose another", other.Source, t.Name)}
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func (x *External) modules(ctx context.Context, dir string, files []file, now ma
 		probed, interpreter, err = python.Probe(ctx, interpreter, unknown)
 	}
 	if err != nil {
-		return []Fault{{File: dir, Reason: fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "), err)}}
+		return []Fault{{File: dir,
+			Reason: fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "), err)}}
 	}
 	for i, p := range probed {
 		path := unknown[i]
@@ -194,7 +195,8 @@ func (d *drop) describe(path string, spec *dropin.Spec, call toolCall) {
 		kinds := []string{Read.String(), Edit.String(), Terminal.String(), Web.String()}
 		i := slices.Index(kinds, spec.Kind)
 		if i < 0 {
-			d.fault = &dropin.Fault{Line: spec.Line, Reason: fmt.Sprintf("kind %q is none of %s", spec.Kind, strings.Join(kinds, ", "))}
+			d.fault = &dropin.Fault{Line: spec.Line,
+				Reason: fmt.Sprintf("kind %q is none of %s", spec.Kind, strings.Join(kinds, ", "))}
 		}
 		kind = Kind(max(i, 0))
 	}

@@ -37,7 +37,8 @@ func dropinFile(t testing.TB, dir, name, text string) {
 		name, mode = base, 0o755
 	}
 	tmp := filepath.Join(dir, ".tmp")
-	err := errors.Join(os.WriteFile(tmp, []byte(text), mode), os.Chmod(tmp, mode), os.Rename(tmp, filepath.Join(dir, name)))
+	err := errors.Join(os.WriteFile(tmp, []byte(text), mode), os.Chmod(tmp, mode),
+		os.Rename(tmp, filepath.Join(dir, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,14 +132,16 @@ func TestTheDocumentsExamples(t *testing.T) {
 			t.Errorf("%s %v: %q, %v; want %q", step.tool, step.in, got, err, step.want)
 		}
 	}
-	if _, err := run(t, tools, env, "memory", args{"command": "burn"}); err == nil || !strings.Contains(err.Error(), "command") {
+	if _, err := run(t, tools, env, "memory", args{"command": "burn"}); err == nil ||
+		!strings.Contains(err.Error(), "command") {
 		t.Errorf("a command that is none: %v", err)
 	}
 }
 
 func TestLoad(t *testing.T) {
 	schema := func(inner string) string {
-		return "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {" + inner + "}}\ndef execute(i, c): return 'x'"
+		return "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {" + inner +
+			"}}\ndef execute(i, c): return 'x'"
 	}
 	const manifest = "description = \"d\"\ncommand = [\"cat\"]\n"
 	tests := []struct {
@@ -148,26 +151,49 @@ func TestLoad(t *testing.T) {
 		faults []string
 	}{
 		{"nothing", nil, "", nil},
-		{"both kinds", map[string]string{"a.py": pyTool("a", ""), "b.tool.toml": manifest, "c.tool.json": `{"description": "d", "command": ["cat"]}`}, "a b c", nil},
+		{"both kinds",
+			map[string]string{"a.py": pyTool("a", ""), "b.tool.toml": manifest,
+				"c.tool.json": `{"description": "d", "command": ["cat"]}`}, "a b c", nil},
 		{"what is no tool", map[string]string{
-			"_x.py": pyTool("x", ""), "__init__.py": "raise 1", "x.py": "raise 1", "y.py": "SCHEMA = 5", "z.py": "def execute(): pass",
-			"README.md": "", "run.sh+": "exit 1", ".h.py": pyTool("h", ""), "b.py~": "", "tool.toml": "", ".tool.toml": "",
+			"_x.py": pyTool("x",
+				""), "__init__.py": "raise 1", "x.py": "raise 1", "y.py": "SCHEMA = 5", "z.py": "def execute(): pass",
+			"README.md": "", "run.sh+": "exit 1", ".h.py": pyTool("h", ""), "b.py~": "", "tool.toml": "",
+			".tool.toml": "",
 		}, "", nil},
 		{"names", map[string]string{"a.py": pyTool("zeta", ""), "b.py": pyTool("alpha", "")}, "alpha zeta", nil},
-		{"one bad file", map[string]string{"a.py": pyTool("a", ""), "b.py": "SCHEMA = {\ndef execute", "c.tool.toml": "command = 1", "d.tool.toml": manifest}, "a d !b.py !c.tool.toml", []string{"b.py:1: SyntaxError", "c.tool.toml:1: command"}},
-		{"no required", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}`)}, "!a.py", []string{`a.py:1: tool "x": the schema of the parameters needs "required"`}},
-		{"required None", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}, 'required': None`)}, "!a.py", []string{"required"}},
-		{"no properties", map[string]string{"a.py": schema(`'type': 'object', 'required': []`)}, "!a.py", []string{"properties"}},
+		{"one bad file",
+			map[string]string{"a.py": pyTool("a", ""), "b.py": "SCHEMA = {\ndef execute", "c.tool.toml": "command = 1",
+				"d.tool.toml": manifest}, "a d !b.py !c.tool.toml",
+			[]string{"b.py:1: SyntaxError", "c.tool.toml:1: command"}},
+		{"no required", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}`)}, "!a.py",
+			[]string{`a.py:1: tool "x": the schema of the parameters needs "required"`}},
+		{"required None", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}, 'required': None`)},
+			"!a.py", []string{"required"}},
+		{"no properties", map[string]string{"a.py": schema(`'type': 'object', 'required': []`)}, "!a.py",
+			[]string{"properties"}},
 		{"empty schema", map[string]string{"a.py": schema(``)}, "!a.py", []string{"type"}},
-		{"two types", map[string]string{"a.py": schema(`'type': 'object', 'properties': {'p': {'type': ['string', 'null'], 'description': 'd'}}, 'required': []`)}, "!a.py", []string{`"p" needs exactly one "type"`}},
-		{"no description of a property", map[string]string{"a.tool.toml": manifest + "[parameters]\ntype = \"object\"\nrequired = []\nproperties.p.type = \"string\""}, "!a.tool.toml", []string{`a.tool.toml:3: tool "a": property "p" needs a "description"`}},
-		{"no description", map[string]string{"a.tool.toml": `command = ["cat"]`}, "!a.tool.toml", []string{"description is missing"}},
-		{"schema left out", map[string]string{"a.py": "SCHEMA = {'name': 'x', 'description': 'd'}\ndef execute(i, c): return 'x'"}, "x", nil},
+		{"two types",
+			map[string]string{"a.py": schema(`'type': 'object', 'properties': {'p': {'type': ['string', 'null'], 'description': 'd'}}, 'required': []`)}, "!a.py", []string{`"p" needs exactly one "type"`}},
+		{"no description of a property",
+			map[string]string{"a.tool.toml": manifest +
+				"[parameters]\ntype = \"object\"\nrequired = []\nproperties.p.type = \"string\""}, "!a.tool.toml",
+			[]string{`a.tool.toml:3: tool "a": property "p" needs a "description"`}},
+		{"no description", map[string]string{"a.tool.toml": `command = ["cat"]`}, "!a.tool.toml",
+			[]string{"description is missing"}},
+		{"schema left out",
+			map[string]string{"a.py": "SCHEMA = {'name': 'x', 'description': 'd'}\ndef execute(i, c): return 'x'"}, "x",
+			nil},
 		{"no name", map[string]string{"a.py": pyTool("a b", "")}, "!a.py", []string{"1 to 64 letters"}},
-		{"a name twice", map[string]string{"a.py": pyTool("same", ""), "b.py": pyTool("same", ""), "same.tool.toml": manifest}, "same !b.py !same.tool.toml", []string{"b.py:2: ", "a.py has the name \"same\" already", "a.py has the name \"same\" already"}},
-		{"a name of the server", map[string]string{"a.py": pyTool("read_file", ""), "run_subagent.tool.toml": manifest}, "!a.py !run_subagent.tool.toml", []string{`"read_file" belongs to a tool of the language server`, `"run_subagent"`}},
+		{"a name twice",
+			map[string]string{"a.py": pyTool("same", ""), "b.py": pyTool("same", ""), "same.tool.toml": manifest},
+			"same !b.py !same.tool.toml",
+			[]string{"b.py:2: ", "a.py has the name \"same\" already", "a.py has the name \"same\" already"}},
+		{"a name of the server", map[string]string{"a.py": pyTool("read_file", ""), "run_subagent.tool.toml": manifest},
+			"!a.py !run_subagent.tool.toml",
+			[]string{`"read_file" belongs to a tool of the language server`, `"run_subagent"`}},
 		{"a name of ours", map[string]string{"a.py": pyTool("memory", "")}, "memory", nil},
-		{"a kind that is none", map[string]string{"a.tool.toml": "kind = \"magic\"\n" + manifest}, "!a.tool.toml", []string{`kind "magic" is none of read, edit, terminal, web`}},
+		{"a kind that is none", map[string]string{"a.tool.toml": "kind = \"magic\"\n" + manifest}, "!a.tool.toml",
+			[]string{`kind "magic" is none of read, edit, terminal, web`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -194,21 +220,27 @@ func TestLoad(t *testing.T) {
 }
 
 func TestEarlierDirectoriesWin(t *testing.T) {
-	one, two := dropins(t, map[string]string{"z.py": pyTool("t", "one")}), dropins(t, map[string]string{"a.py": pyTool("t", "two")})
+	one, two := dropins(t, map[string]string{"z.py": pyTool("t", "one")}), dropins(t,
+		map[string]string{"a.py": pyTool("t", "two")})
 	tools, faults := external(t).Load(t.Context(), one, two)
-	if got, err := run(t, tools, space(t, nil), "t", args{}); got != "one" || err != nil || len(faults) != 1 || faults[0].File != filepath.Join(two, "a.py") {
+	if got, err := run(t, tools, space(t, nil), "t", args{}); got != "one" || err != nil || len(faults) != 1 ||
+		faults[0].File != filepath.Join(two, "a.py") {
 		t.Errorf("got %q, %v, faults %v", got, err, faults)
 	}
 }
 
 func TestLoadWithoutPython(t *testing.T) {
-	dir := dropins(t, map[string]string{"a.py": pyTool("a", ""), "b.py": pyTool("b", ""), "_c.py": "", "d.tool.toml": "description = \"d\"\ncommand = [\"/bin/cat\"]"})
+	dir := dropins(t,
+		map[string]string{"a.py": pyTool("a", ""), "b.py": pyTool("b", ""), "_c.py": "",
+			"d.tool.toml": "description = \"d\"\ncommand = [\"/bin/cat\"]"})
 	t.Setenv("PATH", t.TempDir())
 	tools, faults := external(t).Load(t.Context(), dir)
 	if got := found(tools, faults); got != "d !"+filepath.Base(dir) {
 		t.Errorf("found %s", got)
 	}
-	if len(faults) != 1 || !strings.Contains(faults[0].Reason, "its Python tools (a.py, b.py) cannot be used: python3 is not on PATH: install") {
+	if len(faults) != 1 ||
+		!strings.Contains(faults[0].Reason,
+			"its Python tools (a.py, b.py) cannot be used: python3 is not on PATH: install") {
 		t.Errorf("faults %v", faults)
 	}
 	if got, err := run(t, tools, space(t, nil), "d", args{}); got != "{}" || err != nil {
@@ -248,7 +280,8 @@ def execute(i, ctx):
 	if got := found(tools, faults); got != "env log silent slow writes" {
 		t.Fatalf("found %s, %v", got, faults)
 	}
-	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Read || tools[4].Kind != Edit {
+	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Read ||
+		tools[4].Kind != Edit {
 		t.Errorf("kinds and timeouts: %+v", tools)
 	}
 	env := space(t, nil)
@@ -268,7 +301,8 @@ def execute(i, ctx):
 	if got, err := run(t, tools, env, "silent", args{}); got != "silent is done; it has nothing to say." || err != nil {
 		t.Errorf("silent: %q, %v", got, err)
 	}
-	if _, err := run(t, tools, env, "slow", args{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "slow did not finish within 100ms") {
+	if _, err := run(t, tools, env, "slow", args{}); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "slow did not finish within 100ms") {
 		t.Errorf("slow: %v", err)
 	}
 	if _, err := run(t, tools, env, "log", args{}); err != nil {
@@ -285,11 +319,14 @@ def execute(i, ctx):
 // was made of counts as itself.
 func TestReload(t *testing.T) {
 	counter := func(name string) string {
-		return strings.Replace(pyTool(name, "x"), `return [{"type": "text", "value": "x"}]`, "N[0] += 1; return str(N[0])\nN = [0]", 1)
+		return strings.Replace(pyTool(name, "x"), `return [{"type": "text", "value": "x"}]`,
+			"N[0] += 1; return str(N[0])\nN = [0]", 1)
 	}
 	dir := dropins(t, map[string]string{
-		"alpha.py": counter("a"), "beta.py": "from tools._b import NAME\n" + strings.Replace(counter("b"), `"b"`, "NAME", 1), "_b.py": "NAME = 'b'",
-		"e.tool.toml": "description = \"d\"\n", "e+": "#!/bin/sh\necho 1\n", "f.tool.toml": "description = \"d\"\ncommand = [\"cat\"]\n",
+		"alpha.py": counter("a"), "beta.py": "from tools._b import NAME\n" +
+			strings.Replace(counter("b"), `"b"`, "NAME", 1), "_b.py": "NAME = 'b'",
+		"e.tool.toml": "description = \"d\"\n", "e+": "#!/bin/sh\necho 1\n",
+		"f.tool.toml": "description = \"d\"\ncommand = [\"cat\"]\n",
 	})
 	x, env := external(t), space(t, nil)
 	load := func(want string) []*Tool {

@@ -17,7 +17,8 @@ type fetchWebPageIn struct {
 
 var _ = add(&Tool{
 	Name: "fetch_web_page",
-	Description: "Fetch web pages as Markdown, for reading documentation and articles that you have the address of. Of a long page the parts are shown that fit the query. " +
+	Description: "Fetch web pages as Markdown, for reading documentation and articles that you have the address of. " +
+		"Of a long page the parts are shown that fit the query. " +
 		"Pages of this machine and of private networks are not fetched.",
 	Kind: Web,
 }, fetchWebPage)

@@ -19,9 +19,11 @@ type fileSearchIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "file_search",
-	Description: "Find files in the workspace by name or path. Files that .gitignore leaves out are not found, hidden ones are. A query that is no pattern finds capitals too if it has none. The paths are relative to the workspace.",
-	Kind:        Read,
+	Name: "file_search",
+	Description: "Find files in the workspace by name or path. Files that .gitignore leaves out are not found, " +
+		"hidden ones are. A query that is no pattern finds capitals too if it has none. The paths are relative to " +
+		"the workspace.",
+	Kind: Read,
 }, fileSearch)
 
 // Results of a search that are shown: without a wish, and at most.
@@ -79,7 +81,8 @@ func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) 
 		b.WriteString(h.path + "\n")
 	}
 	if len(hits) > show {
-		fmt.Fprintf(&b, "[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n", show, len(hits), maxResults)
+		fmt.Fprintf(&b, "[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n", show,
+			len(hits), maxResults)
 	}
 	return text(strings.TrimSuffix(b.String(), "\n")), nil
 }

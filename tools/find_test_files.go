@@ -13,9 +13,10 @@ type findTestFilesIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "find_test_files",
-	Description: "Find the tests of source files, or the sources that tests are of, by the naming conventions of Go, Python, JavaScript, TypeScript, Java, Kotlin, Rust, C#, Ruby and others.",
-	Kind:        Read,
+	Name: "find_test_files",
+	Description: "Find the tests of source files, or the sources that tests are of, by the naming conventions of " +
+		"Go, Python, JavaScript, TypeScript, Java, Kotlin, Rust, C#, Ruby and others.",
+	Kind: Read,
 }, findTestFiles)
 
 func findTestFiles(ctx context.Context, env *Env, in findTestFilesIn) (Result, error) {
@@ -38,7 +39,8 @@ func findTestFiles(ctx context.Context, env *Env, in findTestFilesIn) (Result, e
 			return "", err
 		}
 		found, isTest, convention, ok := testfiles.Of(at.Name, all)
-		if source, err := at.ReadText(); err == nil && strings.HasSuffix(at.Name, ".rs") && strings.Contains(source, "#[cfg(test)]") {
+		if source, err := at.ReadText(); err == nil && strings.HasSuffix(at.Name, ".rs") &&
+			strings.Contains(source, "#[cfg(test)]") {
 			found = append(found, at.Name+" (#[cfg(test)] in the file itself)")
 		}
 		what := "tests"

@@ -16,9 +16,10 @@ type getChangedFilesIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "get_changed_files",
-	Description: "List the files that are staged, changed, untracked or in conflict in git, and the changes themselves if wanted.",
-	Kind:        Read,
+	Name: "get_changed_files",
+	Description: "List the files that are staged, changed, untracked or in conflict in git, and the changes " +
+		"themselves if wanted.",
+	Kind: Read,
 }, getChangedFiles)
 
 // maxDiff is how many bytes of a patch are shown.
@@ -96,5 +97,6 @@ func cutDiff(diff string) string {
 	if end < 0 {
 		end = maxDiff
 	}
-	return diff[:end] + fmt.Sprintf("\n[%d more bytes of this patch: name a directory in repositoryPath]", len(diff)-end)
+	return diff[:end] +
+		fmt.Sprintf("\n[%d more bytes of this patch: name a directory in repositoryPath]", len(diff)-end)
 }

@@ -15,9 +15,10 @@ type getDocInfoIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "get_doc_info",
-	Description: "Say in brief what is in files: language, size, the comment that introduces each, and its declarations with their line numbers. It costs much less than reading them.",
-	Kind:        Read,
+	Name: "get_doc_info",
+	Description: "Say in brief what is in files: language, size, the comment that introduces each, and its " +
+		"declarations with their line numbers. It costs much less than reading them.",
+	Kind: Read,
 }, getDocInfo)
 
 // What is shown of a file at most.
@@ -49,7 +50,8 @@ func docInfo(name, source string) string {
 		lines++
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n%s, %d lines, %d bytes", name, cmp.Or(outline.Language(name), "unknown language"), lines, len(source))
+	fmt.Fprintf(&b, "## %s\n%s, %d lines, %d bytes", name, cmp.Or(outline.Language(name), "unknown language"), lines,
+		len(source))
 	for _, trait := range []struct {
 		has  bool
 		what string

@@ -17,7 +17,8 @@ type getErrorsIn struct {
 
 var _ = add(&Tool{
 	Name: "get_errors",
-	Description: "Tell compile errors and warnings in source files, as an editor would show them. Use it after editing. " +
+	Description: "Tell compile errors and warnings in source files, as an editor would show them. Use it after " +
+		"editing. " +
 		"Language servers are asked where they are installed, compilers otherwise; the answer says which.",
 	Kind: Read,
 }, getErrors)

@@ -9,7 +9,8 @@ type getLibraryDocsIn struct {
 
 var _ = add(&Tool{
 	Name: "get_library_docs",
-	Description: "Get documentation of a library: the parts that fit a query, up to 4,000 characters. Call resolve_library_id first to find the library's ID. " +
+	Description: "Get documentation of a library: the parts that fit a query, up to 4,000 characters. Call " +
+		"resolve_library_id first to find the library's ID. " +
 		"What is not on hand is looked up at Context7.",
 	Kind: Web,
 }, func(ctx context.Context, env *Env, in getLibraryDocsIn) (Result, error) {

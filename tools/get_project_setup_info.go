@@ -14,16 +14,20 @@ type getProjectSetupInfoIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "get_project_setup_info",
-	Description: "Say what kinds of project are in the workspace and with which commands they are installed, built, tested, run and checked, told from their files. Of a kind that is not there it says how one is begun.",
-	Kind:        Read,
+	Name: "get_project_setup_info",
+	Description: "Say what kinds of project are in the workspace and with which commands they are installed, built, " +
+		"tested, run and checked, told from their files. Of a kind that is not there it says how one is begun.",
+	Kind: Read,
 }, getProjectSetupInfo)
 
 // otherNames are what kinds are called too.
 var otherNames = map[string]string{
-	"golang": "go", "javascript": "node", "typescript": "node", "js": "node", "ts": "node", "npm": "node", "nodejs": "node", "node.js": "node", "react": "node",
-	"py": "python", "cargo": "rust", "java": "maven", "kotlin": "gradle", "c#": "dotnet", "csharp": "dotnet", ".net": "dotnet", "c++": "cmake", "c": "cmake",
-	"flutter": "dart", "rails": "ruby", "composer": "php", "makefile": "make", "compose": "docker", "": "any", "all": "any", "auto": "any",
+	"golang": "go", "javascript": "node", "typescript": "node", "js": "node", "ts": "node", "npm": "node",
+	"nodejs": "node", "node.js": "node", "react": "node",
+	"py": "python", "cargo": "rust", "java": "maven", "kotlin": "gradle", "c#": "dotnet", "csharp": "dotnet",
+	".net": "dotnet", "c++": "cmake", "c": "cmake",
+	"flutter": "dart", "rails": "ruby", "composer": "php", "makefile": "make", "compose": "docker", "": "any",
+	"all": "any", "auto": "any",
 }
 
 func getProjectSetupInfo(ctx context.Context, env *Env, in getProjectSetupInfoIn) (Result, error) {
@@ -32,7 +36,8 @@ func getProjectSetupInfo(ctx context.Context, env *Env, in getProjectSetupInfoIn
 		wanted = other
 	}
 	if wanted != "any" && !slices.Contains(project.Kinds(), wanted) {
-		return Result{}, fmt.Errorf("no kind of project is called %.80q: any finds what is there, or name one of %s", in.ProjectType, strings.Join(project.Kinds(), ", "))
+		return Result{}, fmt.Errorf("no kind of project is called %.80q: any finds what is there, or name one of %s",
+			in.ProjectType, strings.Join(project.Kinds(), ", "))
 	}
 	at, err := env.files().At(ctx, ".", false)
 	if err != nil {
@@ -59,7 +64,8 @@ func getProjectSetupInfo(ctx context.Context, env *Env, in getProjectSetupInfoIn
 	case len(parts) > 0:
 		return text(strings.Join(parts, "\n\n")), nil
 	case wanted == "any":
-		return text("No project was recognised by its files. Known are: " + strings.Join(project.Kinds(), ", ") + "."), nil
+		return text("No project was recognised by its files. Known are: " + strings.Join(project.Kinds(), ", ") +
+			"."), nil
 	}
 	said := fmt.Sprintf("There is no %s project here. One is begun with: %s", wanted, project.Start(wanted))
 	if len(others) > 0 {

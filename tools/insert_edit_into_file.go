@@ -18,10 +18,11 @@ type insertEditIn struct {
 // The language server calls this one when its own edit tools have made up the new
 // text, and may send more than it was told.
 var _ = add(&Tool{
-	Name:        "insert_edit_into_file",
-	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or apply_patch.",
-	tolerant:    true,
-	Kind:        Edit,
+	Name: "insert_edit_into_file",
+	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or " +
+		"apply_patch.",
+	tolerant: true,
+	Kind:     Edit,
 }, insertEdit)
 
 // leftOut is how models abbreviate what they mean to keep.
@@ -39,8 +40,10 @@ func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) 
 			return Result{}, err
 		}
 		if !leftOut.MatchString(old) {
-			return Result{}, fmt.Errorf("the code leaves out parts of %s (%q): it was not written; send the whole text, or use replace_string_in_file",
-				at.Name, leftOut.FindString(in.Code))
+			return Result{},
+				fmt.Errorf("the code leaves out parts of %s (%q): it was not written; send the whole text, or use "+
+					"replace_string_in_file",
+					at.Name, leftOut.FindString(in.Code))
 		}
 	}
 	return env.write(at, in.Code)

@@ -14,7 +14,8 @@ func TestLibraryTools(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("# Our library\n\nOf the house.\n\n## Frobnicating\n\nTurn the frob.\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a.md"),
+		[]byte("# Our library\n\nOf the house.\n\n## Frobnicating\n\nTurn the frob.\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -32,10 +33,12 @@ func TestLibraryTools(t *testing.T) {
 			t.Errorf("%s %v: %.300q, %v", tt.tool, tt.in, res.Text(), err)
 		}
 	}
-	if _, err := call(t, env, "get_library_docs", args{"libraryId": "playwright"}); err == nil || !strings.Contains(err.Error(), "query") {
+	if _, err := call(t, env, "get_library_docs", args{"libraryId": "playwright"}); err == nil ||
+		!strings.Contains(err.Error(), "query") {
 		t.Errorf("without a query: %v", err)
 	}
-	if _, err := call(t, env, "resolve_library_id", args{"libraryName": ""}); err == nil || !strings.Contains(err.Error(), "libraryName") {
+	if _, err := call(t, env, "resolve_library_id", args{"libraryName": ""}); err == nil ||
+		!strings.Contains(err.Error(), "libraryName") {
 		t.Errorf("without a name: %v", err)
 	}
 }

@@ -14,7 +14,8 @@ type listCodeUsagesIn struct {
 
 var _ = add(&Tool{
 	Name: "list_code_usages",
-	Description: "List where a symbol is declared and used in the workspace, one PATH:LINE: TEXT a line. Use it before changing or renaming something. " +
+	Description: "List where a symbol is declared and used in the workspace, one PATH:LINE: TEXT a line. Use it " +
+		"before changing or renaming something. " +
 		"Language servers are asked where they are installed; else the word is searched for, and the answer says so.",
 	Kind: Read,
 }, func(ctx context.Context, env *Env, in listCodeUsagesIn) (Result, error) {

@@ -12,9 +12,10 @@ type listDirIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "list_dir",
-	Description: "List the contents of a directory, one entry a line. A name that ends in / is a directory, one that ends in @ is a symbolic link. Ignored and hidden entries are listed too.",
-	Kind:        Read,
+	Name: "list_dir",
+	Description: "List the contents of a directory, one entry a line. A name that ends in / is a directory, one " +
+		"that ends in @ is a symbolic link. Ignored and hidden entries are listed too.",
+	Kind: Read,
 }, listDir)
 
 // maxEntries is how many entries of a directory are listed.

@@ -21,9 +21,10 @@ type memoryIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "memory",
-	Description: "Notes that outlast the conversation and are shared by all workspaces: save, read, list or delete them by name. Save what will be of use later: decisions, conventions, how things are done here.",
-	Kind:        Read, // it writes nothing but its own notes
+	Name: "memory",
+	Description: "Notes that outlast the conversation and are shared by all workspaces: save, read, list or delete " +
+		"them by name. Save what will be of use later: decisions, conventions, how things are done here.",
+	Kind: Read, // it writes nothing but its own notes
 }, memory)
 
 const (
@@ -57,8 +58,11 @@ func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 	if in.Path == "" {
 		return Result{}, fmt.Errorf("path is missing: %s needs the name of a memory", in.Command)
 	}
-	if !memoryName(in.Path) || memoryDevice.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") || strings.HasSuffix(in.Path, " ") {
-		return Result{}, fmt.Errorf("%.120q is no name of a memory: use letters, digits, _, -, . and spaces, such as notes.md", in.Path)
+	if !memoryName(in.Path) || memoryDevice.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") ||
+		strings.HasSuffix(in.Path, " ") {
+		return Result{},
+			fmt.Errorf("%.120q is no name of a memory: use letters, digits, _, -, . and spaces, such as notes.md",
+				in.Path)
 	}
 	at, err := files.At(ctx, in.Path, in.Command != "read")
 	if err != nil {
@@ -96,7 +100,8 @@ func saveMemory(ctx context.Context, files workspace.Files, at *workspace.Place,
 	case content == "":
 		return Result{}, errors.New("content is missing: save needs the text to keep; delete forgets a memory")
 	case len(content) > maxMemory:
-		return Result{}, fmt.Errorf("the content has %d bytes, a memory holds %d at most: shorten it or split it", len(content), maxMemory)
+		return Result{}, fmt.Errorf("the content has %d bytes, a memory holds %d at most: shorten it or split it",
+			len(content), maxMemory)
 	case len(names) >= maxMemories:
 		if _, err := at.Stat(); err != nil {
 			return Result{}, fmt.Errorf("there are %d memories, no more are kept: delete one first", len(names))

@@ -22,9 +22,10 @@ type replacement struct {
 }
 
 var _ = add(&Tool{
-	Name:        "multi_replace_string",
-	Description: "Make several replacements, in one file or in several, all or none: as replace_string_in_file, but when one of them is wrong nothing is changed.",
-	Kind:        Edit,
+	Name: "multi_replace_string",
+	Description: "Make several replacements, in one file or in several, all or none: as replace_string_in_file, but " +
+		"when one of them is wrong nothing is changed.",
+	Kind: Edit,
 }, multiReplace)
 
 func multiReplace(ctx context.Context, env *Env, in multiReplaceIn) (Result, error) {

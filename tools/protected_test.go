@@ -21,16 +21,21 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 			return args{"filePath": p, "oldString": "old", "newString": "evil", "explanation": ""}
 		},
 		"multi_replace_string": func(p string) args {
-			return args{"explanation": "", "replacements": []args{{"filePath": p, "oldString": "old", "newString": "evil", "explanation": ""}}}
+			return args{"explanation": "",
+				"replacements": []args{{"filePath": p, "oldString": "old", "newString": "evil", "explanation": ""}}}
 		},
 		"apply_patch": func(p string) args {
-			return args{"explanation": "", "input": "*** Begin Patch\n*** Update File: x\n*** Move to: " + p + "/moved\n@@\n-old\n+evil\n*** End Patch"}
+			return args{"explanation": "",
+				"input": "*** Begin Patch\n*** Update File: x\n*** Move to: " + p +
+					"/moved\n@@\n-old\n+evil\n*** End Patch"}
 		},
 		"apply_patch, deleting": func(p string) args {
 			return args{"explanation": "", "input": "*** Begin Patch\n*** Delete File: " + p + "\n*** End Patch"}
 		},
 		"apply_patch, taking out": func(p string) args {
-			return args{"explanation": "", "input": "*** Begin Patch\n*** Update File: " + p + "\n*** Move to: elsewhere\n@@\n-old\n+evil\n*** End Patch"}
+			return args{"explanation": "",
+				"input": "*** Begin Patch\n*** Update File: " + p +
+					"\n*** Move to: elsewhere\n@@\n-old\n+evil\n*** End Patch"}
 		},
 	}
 	for _, tool := range All() {
@@ -41,20 +46,24 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	for name, in := range of {
 		name, _, _ = strings.Cut(name, ",")
 		for _, path := range []string{
-			".git/config", ".GIT/config", "./a/../.git/config", "link/config", "file", "dangling", ".tapgw/tools/x.py", ".tapgw/tapgw.toml", ".github/hooks/x.json",
+			".git/config", ".GIT/config", "./a/../.git/config", "link/config", "file", "dangling", ".tapgw/tools/x.py",
+			".tapgw/tapgw.toml", ".github/hooks/x.json",
 			"configs/providers/x.toml", "mytools/x.py", ".vscode/tasks.json", "ROOT/.git/config",
 		} {
 			env := space(t, files{"x": "old\n", ".git/config": "old", "mytools/x.py": "old"})
 			env.Sources = []string{filepath.Join(env.Root, "mytools")}
-			if err := errors.Join(os.Symlink(".git", filepath.Join(env.Root, "link")), os.Symlink(".git/config", filepath.Join(env.Root, "file")),
+			if err := errors.Join(os.Symlink(".git", filepath.Join(env.Root, "link")),
+				os.Symlink(".git/config", filepath.Join(env.Root, "file")),
 				os.Symlink(".git/hooks/pre-commit", filepath.Join(env.Root, "dangling"))); err != nil {
 				t.Fatal(err)
 			}
 			path = strings.ReplaceAll(path, "ROOT", env.Root)
 			before := snapshot(t, env)
 			_, err := call(t, env, name, in(path))
-			refused := err != nil && strings.Contains(err.Error(), "is protected") && strings.Contains(err.Error(), "nobody can be asked here")
-			if nothing := err != nil && strings.Contains(err.Error(), "a part of this path is a file"); !refused && !nothing {
+			refused := err != nil && strings.Contains(err.Error(), "is protected") &&
+				strings.Contains(err.Error(), "nobody can be asked here")
+			if nothing := err != nil && strings.Contains(err.Error(), "a part of this path is a file"); !refused &&
+				!nothing {
 				t.Errorf("%s of %s: %v", name, path, err)
 			}
 			if after := snapshot(t, env); !maps.Equal(before, after) {
@@ -65,7 +74,8 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	env := space(t, files{".git/config": "old"})
 	asked := ""
 	env.Protected = func(_ context.Context, path, why string) error { asked = path + " " + why; return nil }
-	if _, err := call(t, env, "create_file", of["create_file"](".git/config")); err != nil || !strings.Contains(asked, env.Root+"/.git/config it is or lies in .git") {
+	if _, err := call(t, env, "create_file", of["create_file"](".git/config")); err != nil ||
+		!strings.Contains(asked, env.Root+"/.git/config it is or lies in .git") {
 		t.Errorf("allowed: %v, asked %q", err, asked)
 	}
 	if snapshot(t, env)[".git/config"] != "evil" {

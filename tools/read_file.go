@@ -23,9 +23,11 @@ type readFileIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "read_file",
-	Description: "Read a text file, or the lines of it that are asked for. The text comes as it is, without line numbers. A long file is cut, and the answer says where to go on: read large parts rather than many small ones.",
-	Kind:        Read,
+	Name: "read_file",
+	Description: "Read a text file, or the lines of it that are asked for. The text comes as it is, without line " +
+		"numbers. A long file is cut, and the answer says where to go on: read large parts rather than many small " +
+		"ones.",
+	Kind: Read,
 }, readFile)
 
 // maxRead is how many bytes of a file are shown.
@@ -38,7 +40,9 @@ func readFile(ctx context.Context, env *Env, in readFileIn) (Result, error) {
 		last = first + in.Limit - 1
 	}
 	if first < 1 || last < 0 || in.Limit < 0 || last != 0 && last < first {
-		return Result{}, fmt.Errorf("lines %d to %d cannot be read: the first line is 1, and the end is not before the start", first, last)
+		return Result{},
+			fmt.Errorf("lines %d to %d cannot be read: the first line is 1, and the end is not before the start", first,
+				last)
 	}
 	at, err := env.files().At(ctx, in.FilePath, false)
 	if err != nil {
@@ -146,5 +150,6 @@ func (l *linesOf) note() string {
 	case l.shown == l.total:
 		return fmt.Sprintf("[lines %d-%d: the end of the file]", l.first, l.shown)
 	}
-	return fmt.Sprintf("[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", l.first, l.shown, l.total, l.shown+1)
+	return fmt.Sprintf("[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", l.first, l.shown, l.total,
+		l.shown+1)
 }

@@ -22,16 +22,24 @@ func TestReadFile(t *testing.T) {
 	runTools(t, "read_file", []toolTest{
 		{"whole", five, args{"filePath": "x"}, numbered(5), "", nil},
 		{"no newline at the end", five, args{"filePath": "tail"}, "a\nb", "", nil},
-		{"part", five, args{"filePath": "x", "startLineNumberBaseOne": 2, "endLineNumberBaseOne": 3}, "line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
-		{"offset and limit", five, args{"filePath": "x", "offset": 2, "limit": 2}, "line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
-		{"to the end", five, args{"filePath": "x", "startLineNumberBaseOne": 5}, "line 5\n[lines 5-5: the end of the file]", "", nil},
-		{"beyond the end", five, args{"filePath": "x", "startLineNumberBaseOne": 4, "endLineNumberBaseOne": 90}, "line 4\nline 5\n[lines 4-5: the end of the file]", "", nil},
-		{"all by number", five, args{"filePath": "x", "startLineNumberBaseOne": 1, "endLineNumberBaseOne": 5}, numbered(5), "", nil},
-		{"limit alone", five, args{"filePath": "tail", "limit": 1}, "a\n[lines 1-1 of 2: go on with startLineNumberBaseOne 2]", "", nil},
+		{"part", five, args{"filePath": "x", "startLineNumberBaseOne": 2, "endLineNumberBaseOne": 3},
+			"line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
+		{"offset and limit", five, args{"filePath": "x", "offset": 2, "limit": 2},
+			"line 2\nline 3\n[lines 2-3 of 5: go on with startLineNumberBaseOne 4]", "", nil},
+		{"to the end", five, args{"filePath": "x", "startLineNumberBaseOne": 5},
+			"line 5\n[lines 5-5: the end of the file]", "", nil},
+		{"beyond the end", five, args{"filePath": "x", "startLineNumberBaseOne": 4, "endLineNumberBaseOne": 90},
+			"line 4\nline 5\n[lines 4-5: the end of the file]", "", nil},
+		{"all by number", five, args{"filePath": "x", "startLineNumberBaseOne": 1, "endLineNumberBaseOne": 5},
+			numbered(5), "", nil},
+		{"limit alone", five, args{"filePath": "tail", "limit": 1},
+			"a\n[lines 1-1 of 2: go on with startLineNumberBaseOne 2]", "", nil},
 		{"empty", five, args{"filePath": "d/y"}, "d/y is empty.", "", nil},
 		{"not UTF-8", five, args{"filePath": "latin"}, "~[the file is not UTF-8", "", nil},
-		{"after the end", five, args{"filePath": "x", "startLineNumberBaseOne": 6}, "", "x has no line 6: it has 5", nil},
-		{"end before start", five, args{"filePath": "x", "startLineNumberBaseOne": 3, "endLineNumberBaseOne": 2}, "", "lines 3 to 2 cannot be read", nil},
+		{"after the end", five, args{"filePath": "x", "startLineNumberBaseOne": 6}, "", "x has no line 6: it has 5",
+			nil},
+		{"end before start", five, args{"filePath": "x", "startLineNumberBaseOne": 3, "endLineNumberBaseOne": 2}, "",
+			"lines 3 to 2 cannot be read", nil},
 		{"negative", five, args{"filePath": "x", "startLineNumberBaseOne": -3}, "", "cannot be read", nil},
 		{"binary", five, args{"filePath": "bin"}, "", "bin is a binary file of 4 bytes", nil},
 		{"directory", five, args{"filePath": "d"}, "", "d is a directory, not a file", nil},
@@ -57,7 +65,8 @@ func TestReadFileCaps(t *testing.T) {
 		}
 		got.WriteString(res.Parts[0] + "\n")
 		var first, last, total int
-		if n, _ := fmt.Sscanf(res.Parts[1], "[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", &first, &last, &total, &next); n != 4 {
+		if n, _ := fmt.Sscanf(res.Parts[1], "[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", &first, &last,
+			&total, &next); n != 4 {
 			break
 		}
 		if next != last+1 || total != 40_000 {
@@ -68,7 +77,8 @@ func TestReadFileCaps(t *testing.T) {
 		t.Errorf("the parts have %d bytes, the file %d", got.Len(), len(whole))
 	}
 	res, err := call(t, env, "read_file", args{"filePath": "wide"})
-	if err != nil || res.Parts[0] != strings.Repeat("é", maxRead/2) || res.Parts[1] != "[line 1 of 2 was cut: it is longer than can be shown]" {
+	if err != nil || res.Parts[0] != strings.Repeat("é", maxRead/2) ||
+		res.Parts[1] != "[line 1 of 2 was cut: it is longer than can be shown]" {
 		t.Errorf("got %d bytes, %q, %v", len(res.Parts[0]), res.Parts[1:], err)
 	}
 }
@@ -89,7 +99,8 @@ func TestSpecialFiles(t *testing.T) {
 		{"replace_string_in_file", args{"filePath": "pipe", "oldString": "a", "newString": "b", "explanation": "e"}},
 		{"apply_patch", args{"input": "--- pipe\n+++ pipe\n@@ -1 +1 @@\n-a\n+b\n", "explanation": "e"}},
 	} {
-		if _, err := call(t, env, tt.tool, tt.args); err == nil || !strings.Contains(err.Error(), "pipe is a named pipe, not a file") {
+		if _, err := call(t, env, tt.tool, tt.args); err == nil ||
+			!strings.Contains(err.Error(), "pipe is a named pipe, not a file") {
 			t.Errorf("%s: got error %v", tt.tool, err)
 		}
 	}
@@ -117,15 +128,19 @@ func TestLinksOut(t *testing.T) {
 		{"create_file", args{"filePath": "out/new", "content": "a"}},
 		{"create_directory", args{"dirPath": "out/new"}},
 		{"insert_edit_into_file", args{"filePath": "out/key", "code": "a"}},
-		{"replace_string_in_file", args{"filePath": "out/key", "oldString": "secret", "newString": "b", "explanation": "e"}},
-		{"multi_replace_string", args{"explanation": "e", "replacements": []args{{"filePath": "out/key", "oldString": "secret", "newString": "b"}}}},
+		{"replace_string_in_file",
+			args{"filePath": "out/key", "oldString": "secret", "newString": "b", "explanation": "e"}},
+		{"multi_replace_string",
+			args{"explanation": "e",
+				"replacements": []args{{"filePath": "out/key", "oldString": "secret", "newString": "b"}}}},
 		{"get_doc_info", args{"filePaths": []string{"out/key"}}},
 		{"get_changed_files", args{"repositoryPath": "out"}},
 		{"find_test_files", args{"filePaths": []string{"out/key"}}},
 		{"apply_patch", args{"input": "*** Begin Patch\n*** Delete File: out/key\n*** End Patch", "explanation": "e"}},
 	} {
 		res, err := call(t, env, tt.tool, tt.args)
-		if said := res.Text() + fmt.Sprint(err); !strings.Contains(said, "outside the workspace") || strings.Contains(said, "secret\n") {
+		if said := res.Text() + fmt.Sprint(err); !strings.Contains(said, "outside the workspace") ||
+			strings.Contains(said, "secret\n") {
 			t.Errorf("%s: got %q, %v", tt.tool, res.Text(), err)
 		}
 	}
@@ -149,7 +164,8 @@ func TestListDir(t *testing.T) {
 		many[fmt.Sprintf("f%05d", i)] = ""
 	}
 	res, err := call(t, space(t, many), "list_dir", args{"path": "."})
-	if got := strings.Split(res.Text(), "\n"); err != nil || len(got) != maxEntries+1 || !strings.HasPrefix(got[maxEntries], "[5 more entries") {
+	if got := strings.Split(res.Text(), "\n"); err != nil || len(got) != maxEntries+1 ||
+		!strings.HasPrefix(got[maxEntries], "[5 more entries") {
 		t.Errorf("got %d lines, %v", len(got), err)
 	}
 }
@@ -171,22 +187,26 @@ func TestMemory(t *testing.T) {
 		{args{"command": "delete", "path": "notes.md"}, "", "there is no memory notes.md"},
 		{args{"command": "list"}, "Über uns 2.md", ""},
 		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory)}, "Saved memory big.", ""},
-		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory+1)}, "", "a memory holds 262144 at most"},
+		{args{"command": "save", "path": "big", "content": strings.Repeat("x", maxMemory+1)}, "",
+			"a memory holds 262144 at most"},
 		{args{"command": "save", "path": "e"}, "", "content is missing"},
 		{args{"command": "save", "content": "x"}, "", "path is missing: save needs the name"},
 		{args{"command": "rename", "path": "x"}, "", "command"},
 	}
 	for _, s := range steps {
 		res, err := call(t, env, "memory", s.args)
-		if s.err == "" && (err != nil || res.Text() != s.want) || s.err != "" && (err == nil || !strings.Contains(err.Error(), s.err)) {
+		if s.err == "" && (err != nil || res.Text() != s.want) ||
+			s.err != "" && (err == nil || !strings.Contains(err.Error(), s.err)) {
 			t.Errorf("%.80v: got %.80q, %v, want %q %q", s.args, res.Text(), err, s.want, s.err)
 		}
 	}
 	for _, name := range []string{
-		"../x", "a/b", `a\b`, "/etc/passwd", "..", ".", ".hidden", "con", "NUL.txt", "Com1", "lpt9.md", "a\x00b", "a\nb", " a", "a.", "a ", "-rf", "file:///x", "a:b", strings.Repeat("n", 101),
+		"../x", "a/b", `a\b`, "/etc/passwd", "..", ".", ".hidden", "con", "NUL.txt", "Com1", "lpt9.md", "a\x00b",
+		"a\nb", " a", "a.", "a ", "-rf", "file:///x", "a:b", strings.Repeat("n", 101),
 	} {
 		for _, command := range []string{"save", "read", "delete"} {
-			if res, err := call(t, env, "memory", args{"command": command, "path": name, "content": "x"}); err == nil || !strings.Contains(err.Error(), "is no name of a memory") {
+			if res, err := call(t, env, "memory", args{"command": command, "path": name, "content": "x"}); err == nil ||
+				!strings.Contains(err.Error(), "is no name of a memory") {
 				t.Errorf("%s %q: got %q, %v", command, name, res.Text(), err)
 			}
 		}
@@ -210,7 +230,8 @@ func TestMemoriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := call(t, env, "memory", args{"command": "save", "path": "m", "content": "x"}); err == nil || !strings.Contains(err.Error(), "delete one first") {
+	if _, err := call(t, env, "memory", args{"command": "save", "path": "m", "content": "x"}); err == nil ||
+		!strings.Contains(err.Error(), "delete one first") {
 		t.Errorf("got error %v for one too many", err)
 	}
 	if _, err := call(t, env, "memory", args{"command": "save", "path": "m1", "content": "x"}); err != nil {

@@ -14,17 +14,23 @@ import (
 // version manager's files in it name.
 func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	env := space(t, map[string]string{
-		"go.mod": "module x\n\ngo 1.21\n\ntoolchain go1.99-evil\n", "a.go": "package x\n\nvar a int = nothing\n", "a_test.go": "package x\n",
-		"b.py": "x =\n", "c.ts": "let x: number = 'a'\n", "d.js": "let = 1\n", "package.json": `{"name":"x","scripts":{"test":"touch ran"}}`,
-		"tsconfig.json": `{"compilerOptions":{"plugins":[{"name":"evil"}]}}`, ".tool-versions": "nodejs path:./bin\npython path:./bin\n",
-		".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": "",
+		"go.mod": "module x\n\ngo 1.21\n\ntoolchain go1.99-evil\n", "a.go": "package x\n\nvar a int = nothing\n",
+		"a_test.go": "package x\n",
+		"b.py":      "x =\n", "c.ts": "let x: number = 'a'\n", "d.js": "let = 1\n",
+		"package.json":   `{"name":"x","scripts":{"test":"touch ran"}}`,
+		"tsconfig.json":  `{"compilerOptions":{"plugins":[{"name":"evil"}]}}`,
+		".tool-versions": "nodejs path:./bin\npython path:./bin\n",
+		".git/HEAD":      "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": "",
 		".gitattributes": "* filter=evil diff=evil\n",
 	})
 	ran := filepath.Join(t.TempDir(), "ran")
 	script := "#!/bin/sh\necho \"$0 $*\" >> " + ran + "\n"
-	put(t, env, ".git/config", "[core]\nrepositoryformatversion = 0\nfsmonitor = "+env.Root+"/bin/git\n[filter \"evil\"]\nclean = "+env.Root+"/bin/git\n")
+	put(t, env, ".git/config",
+		"[core]\nrepositoryformatversion = 0\nfsmonitor = "+env.Root+"/bin/git\n[filter \"evil\"]\nclean = "+env.Root+
+			"/bin/git\n")
 	for _, dir := range []string{"bin", "node_modules/.bin", ".venv/bin"} {
-		for _, name := range []string{"git", "go", "gopls", "go1.99-evil", "node", "python", "python3", "pyright-langserver", "typescript-language-server", "rg", "gopackagesdriver", "sh"} {
+		for _, name := range []string{"git", "go", "gopls", "go1.99-evil", "node", "python", "python3",
+			"pyright-langserver", "typescript-language-server", "rg", "gopackagesdriver", "sh"} {
 			put(t, env, filepath.Join(dir, name), script)
 			if err := os.Chmod(filepath.Join(env.Root, dir, name), 0o755); err != nil {
 				t.Fatal(err)
@@ -33,16 +39,20 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	}
 	put(t, env, "node_modules/typescript/lib/tsserver.js", "require('fs').writeFileSync('"+ran+"', 'tsserver')")
 	t.Setenv("PATH", strings.Join([]string{
-		filepath.Join(env.Root, "bin"), filepath.Join(env.Root, "node_modules/.bin"), filepath.Join(env.Root, ".venv/bin"), "node_modules/.bin", os.Getenv("PATH"),
+		filepath.Join(env.Root, "bin"), filepath.Join(env.Root, "node_modules/.bin"),
+		filepath.Join(env.Root, ".venv/bin"), "node_modules/.bin", os.Getenv("PATH"),
 	}, ":"))
 	t.Setenv("VIRTUAL_ENV", filepath.Join(env.Root, ".venv"))
 	t.Setenv("GOFLAGS", "")
 	t.Cleanup(Close)
 	of := map[string]args{
-		"read_file": {"filePath": "a.go"}, "list_dir": {"path": "."}, "file_search": {"query": "**"}, "grep_search": {"query": "x", "isRegexp": false},
-		"get_errors": {}, "get_changed_files": {"diffs": true}, "list_code_usages": {"symbolName": "a"}, "search_workspace_symbols": {"symbolName": "a"},
-		"find_test_files": {"filePaths": []string{"a.go"}}, "get_doc_info": {"filePaths": []string{"a.go"}}, "get_project_setup_info": {"projectType": "any"},
-		"memory": {"command": "list"},
+		"read_file": {"filePath": "a.go"}, "list_dir": {"path": "."}, "file_search": {"query": "**"},
+		"grep_search": {"query": "x", "isRegexp": false},
+		"get_errors":  {}, "get_changed_files": {"diffs": true}, "list_code_usages": {"symbolName": "a"},
+		"search_workspace_symbols": {"symbolName": "a"},
+		"find_test_files":          {"filePaths": []string{"a.go"}}, "get_doc_info": {"filePaths": []string{"a.go"}},
+		"get_project_setup_info": {"projectType": "any"},
+		"memory":                 {"command": "list"},
 	}
 	for _, tool := range All() {
 		if tool.Kind != Read {
@@ -74,7 +84,9 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 
 // A repository in the workspace is asked by no git of the workspace either.
 func TestRepositoryInTheWorkspaceRunsNothingOfIt(t *testing.T) {
-	env := space(t, map[string]string{"vendor/.git/HEAD": "ref: refs/heads/main\n", "vendor/.git/objects/": "", "vendor/.git/refs/": ""})
+	env := space(t,
+		map[string]string{"vendor/.git/HEAD": "ref: refs/heads/main\n", "vendor/.git/objects/": "",
+			"vendor/.git/refs/": ""})
 	ran := filepath.Join(t.TempDir(), "ran")
 	put(t, env, "bin/git", "#!/bin/sh\ntouch "+ran+"\n")
 	if err := os.Chmod(filepath.Join(env.Root, "bin/git"), 0o755); err != nil {

@@ -15,9 +15,10 @@ type replaceStringIn struct {
 }
 
 var _ = add(&Tool{
-	Name:        "replace_string_in_file",
-	Description: "Replace a text that occurs exactly once in a file. Where it occurs never or several times nothing is changed, and the answer says on which lines it stands.",
-	Kind:        Edit,
+	Name: "replace_string_in_file",
+	Description: "Replace a text that occurs exactly once in a file. Where it occurs never or several times nothing " +
+		"is changed, and the answer says on which lines it stands.",
+	Kind: Edit,
 }, replaceString)
 
 func replaceString(ctx context.Context, env *Env, in replaceStringIn) (Result, error) {

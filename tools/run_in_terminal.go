@@ -15,8 +15,10 @@ type runInTerminalIn struct {
 
 var _ = add(&Tool{
 	Name: "run_in_terminal",
-	Description: "Run a shell command in the workspace and get its output and exit code. Each call is a shell of its own that begins in the workspace's root: " +
-		"neither cd nor variables last. There is no input to type into; programs that ask are to be told beforehand (-y). Background processes end with the command. " +
+	Description: "Run a shell command in the workspace and get its output and exit code. Each call is a shell of " +
+		"its own that begins in the workspace's root: " +
+		"neither cd nor variables last. There is no input to type into; programs that ask are to be told beforehand " +
+		"(-y). Background processes end with the command. " +
 		"Long output is cut in the middle: filter it in the command.",
 	Kind:    Terminal,
 	Timeout: terminalMost + time.Minute, // the command's own limit comes first

@@ -17,8 +17,10 @@ type runTestsIn struct {
 
 var _ = add(&Tool{
 	Name: "run_tests",
-	Description: "Run tests with a shell command in the workspace's root, such as `go test ./...`, `pytest -q` or `npm test`. " +
-		"The answer begins with the tests that failed, where the runner is a known one, then comes the output and the exit code.",
+	Description: "Run tests with a shell command in the workspace's root, such as `go test ./...`, `pytest -q` or " +
+		"`npm test`. " +
+		"The answer begins with the tests that failed, where the runner is a known one, then comes the output and " +
+		"the exit code.",
 	Kind:    Terminal,
 	Timeout: testsMost + time.Minute,
 }, func(ctx context.Context, env *Env, in runTestsIn) (Result, error) {

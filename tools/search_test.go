@@ -8,7 +8,8 @@ import (
 
 func TestFileSearch(t *testing.T) {
 	tree := files{
-		".gitignore": "*.log\nbuild/\n", "main.go": "", "cmd/Main.go": "", "src/app.ts": "", "src/deep/app.test.ts": "", "build/app.js": "", "x.log": "", ".github/ci.yml": "",
+		".gitignore": "*.log\nbuild/\n", "main.go": "", "cmd/Main.go": "", "src/app.ts": "", "src/deep/app.test.ts": "",
+		"build/app.js": "", "x.log": "", ".github/ci.yml": "",
 		"domain/a.txt": "",
 	}
 	runTools(t, "file_search", []toolTest{
@@ -21,7 +22,8 @@ func TestFileSearch(t *testing.T) {
 		{"whole name first", tree, args{"query": "app.ts"}, "src/app.ts", "", nil},
 		{"part of a path", tree, args{"query": "deep/app"}, "src/deep/app.test.ts", "", nil},
 		{"capitals", tree, args{"query": "Main"}, "cmd/Main.go", "", nil},
-		{"at most", tree, args{"query": "**/*.ts", "maxResults": 1}, "src/app.ts\n[1 of 2 files: narrow the query, or ask for more with maxResults (up to 2000)]", "", nil},
+		{"at most", tree, args{"query": "**/*.ts", "maxResults": 1},
+			"src/app.ts\n[1 of 2 files: narrow the query, or ask for more with maxResults (up to 2000)]", "", nil},
 		{"ignored", tree, args{"query": "*.log"}, `~No file fits "*.log"`, "", nil},
 		{"all", tree, args{"query": "."}, "~.github/ci.yml\n.gitignore\ncmd/Main.go", "", nil},
 		{"outside", tree, args{"query": "/etc/*"}, "", "/etc/* is outside the workspace", nil},
@@ -34,15 +36,20 @@ func TestFileSearch(t *testing.T) {
 
 func TestGrepSearch(t *testing.T) {
 	tree := files{
-		".gitignore": "*.log\n", "a.go": "package a\n\nfunc Needle() {}\n", "b/b.ts": "needle()\nneedle()\n", "x.log": "needle\n", "bin": "needle\x00",
+		".gitignore": "*.log\n", "a.go": "package a\n\nfunc Needle() {}\n", "b/b.ts": "needle()\nneedle()\n",
+		"x.log": "needle\n", "bin": "needle\x00",
 	}
 	runTools(t, "grep_search", []toolTest{
-		{"text", tree, args{"query": "needle"}, "a.go:3: func Needle() {}\nb/b.ts:1: needle()\nb/b.ts:2: needle()", "", nil},
+		{"text", tree, args{"query": "needle"}, "a.go:3: func Needle() {}\nb/b.ts:1: needle()\nb/b.ts:2: needle()", "",
+			nil},
 		{"capitals", tree, args{"query": "Needle()"}, "a.go:3: func Needle() {}", "", nil},
 		{"regexp", tree, args{"query": `^func \w+`, "isRegexp": true}, "a.go:3: func Needle() {}", "", nil},
 		{"include", tree, args{"query": "needle", "includePattern": "**/*.go"}, "a.go:3: func Needle() {}", "", nil},
-		{"at most", tree, args{"query": "needle", "maxResults": 1}, "a.go:3: func Needle() {}\n[1 of 3 lines, in 2 files: narrow the query or includePattern, or ask for more with maxResults (up to 2000)]", "", nil},
-		{"nothing", tree, args{"query": "haystack", "includePattern": "*.go"}, `No line with "haystack" in files that fit "*.go".`, "", nil},
+		{"at most", tree, args{"query": "needle", "maxResults": 1},
+			"a.go:3: func Needle() {}\n[1 of 3 lines, in 2 files: narrow the query or includePattern, or ask for " +
+				"more with maxResults (up to 2000)]", "", nil},
+		{"nothing", tree, args{"query": "haystack", "includePattern": "*.go"},
+			`No line with "haystack" in files that fit "*.go".`, "", nil},
 		{"no regexp", tree, args{"query": "(", "isRegexp": true}, "", `searching for "(": `, nil},
 		{"empty", tree, args{"query": ""}, "", "the query is empty", nil},
 		{"lines", tree, args{"query": "a\nb"}, "", "spans lines", nil},
@@ -66,7 +73,8 @@ func TestSearchWithoutRipgrep(t *testing.T) {
 	if res, err := call(t, env, "file_search", args{"query": "*"}); err != nil || res.Text() != ".gitignore\na.go" {
 		t.Errorf("got %q, %v", res.Text(), err)
 	}
-	if _, err := call(t, env, "grep_search", args{"query": "(?=x)", "isRegexp": true}); err == nil || !strings.Contains(err.Error(), "Go's regexp: ripgrep is not installed") {
+	if _, err := call(t, env, "grep_search", args{"query": "(?=x)", "isRegexp": true}); err == nil ||
+		!strings.Contains(err.Error(), "Go's regexp: ripgrep is not installed") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -80,7 +88,8 @@ func TestGrepSearchCaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := res.Text()
-	if lines := strings.Split(got, "\n"); len(lines) != maxResults+1 || !strings.HasPrefix(lines[maxResults], fmt.Sprintf("[%d of more than ", maxResults)) {
+	if lines := strings.Split(got, "\n"); len(lines) != maxResults+1 ||
+		!strings.HasPrefix(lines[maxResults], fmt.Sprintf("[%d of more than ", maxResults)) {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
 	if !strings.HasPrefix(got, "many:1: …xxx") || !strings.Contains(got, "xneedley") || len(got) > 100_000 {

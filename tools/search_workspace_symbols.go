@@ -13,8 +13,10 @@ type searchWorkspaceSymbolsIn struct {
 
 var _ = add(&Tool{
 	Name: "search_workspace_symbols",
-	Description: "Find where functions, types, methods and variables are declared in the workspace, by their name or a part of it, one PATH:LINE: KIND NAME a line. " +
-		"Language servers are asked where they are installed; else declarations are searched for, and the answer says so.",
+	Description: "Find where functions, types, methods and variables are declared in the workspace, by their name " +
+		"or a part of it, one PATH:LINE: KIND NAME a line. " +
+		"Language servers are asked where they are installed; else declarations are searched for, and the answer " +
+		"says so.",
 	Kind: Read,
 }, func(ctx context.Context, env *Env, in searchWorkspaceSymbolsIn) (Result, error) {
 	symbol := strings.TrimSpace(in.SymbolName)

@@ -14,7 +14,9 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 	const dir = "[copilot]/extensions/tap"
 	for _, path := range []string{os.Getenv("PATH"), t.TempDir()} { // with ripgrep, and without
 		t.Setenv("PATH", path)
-		env := space(t, map[string]string{dir + "/.admin-token": "adm-needle\n", "a.txt": "a needle\n", "x/extensions/tap/b.txt": "b needle\n"})
+		env := space(t,
+			map[string]string{dir + "/.admin-token": "adm-needle\n", "a.txt": "a needle\n",
+				"x/extensions/tap/b.txt": "b needle\n"})
 		env.Secrets = []string{filepath.Join(env.Root, dir)}
 		allow := func(context.Context, string, bool) error { return nil }
 		env.Outside = allow
@@ -23,9 +25,11 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, in := range []args{
-			{"filePath": dir + "/.admin-token"}, {"filePath": "link/.admin-token"}, {"filePath": env.Root + "/x/../" + dir + "/.admin-token"},
+			{"filePath": dir + "/.admin-token"}, {"filePath": "link/.admin-token"},
+			{"filePath": env.Root + "/x/../" + dir + "/.admin-token"},
 		} {
-			if r, err := call(t, env, "read_file", in); err == nil || !strings.Contains(err.Error(), "lies where the gateway keeps its tokens") {
+			if r, err := call(t, env, "read_file", in); err == nil ||
+				!strings.Contains(err.Error(), "lies where the gateway keeps its tokens") {
 				t.Errorf("read_file %v: got %q, %v", in, r.Text(), err)
 			}
 		}
@@ -38,7 +42,8 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 			}
 		}
 		r, err := call(t, env, "grep_search", args{"query": "needle"})
-		if err != nil || strings.Contains(r.Text(), "adm-") || !strings.Contains(r.Text(), "a.txt:1:") || !strings.Contains(r.Text(), "x/extensions/tap/b.txt:1:") {
+		if err != nil || strings.Contains(r.Text(), "adm-") || !strings.Contains(r.Text(), "a.txt:1:") ||
+			!strings.Contains(r.Text(), "x/extensions/tap/b.txt:1:") {
 			t.Errorf("grep_search: got %q, %v", r.Text(), err)
 		}
 		r, err = call(t, env, "grep_search", args{"query": "needle", "includePattern": "**/.admin*"})

@@ -25,10 +25,12 @@ func TestRunInTerminal(t *testing.T) {
 		{"signal", args{"command": "kill -TERM $$"}, "(no output)\n[ended by signal: terminated]", ""},
 		{"no input", args{"command": "read x || echo none"}, "none\n[exit code 0]", ""},
 		{"background", args{"command": "sleep 1000 & echo started"}, "started\n[exit code 0]", ""},
-		{"background that keeps the output open", args{"command": "setsid sleep 3 & echo started"}, "started\n[exit code 0]", ""},
+		{"background that keeps the output open", args{"command": "setsid sleep 3 & echo started"},
+			"started\n[exit code 0]", ""},
 		{"secrets", args{"command": "env | grep -c s3cret"}, "0\n[exit code 1]", ""},
 		{"no terminal", args{"command": "test -t 1 && echo yes; echo $TERM"}, "dumb\n[exit code 0]", ""},
-		{"out of time", args{"command": "echo begun; sleep 1000", "timeout": 5}, "", "it did not finish within 5s: give it longer, or less to do\nuntil then it wrote:\nbegun"},
+		{"out of time", args{"command": "echo begun; sleep 1000", "timeout": 5}, "",
+			"it did not finish within 5s: give it longer, or less to do\nuntil then it wrote:\nbegun"},
 		{"empty", args{"command": " "}, "", "the command is empty"},
 		{"isBackground", args{"command": "true", "isBackground": true}, "", "isBackground"},
 	}
@@ -53,7 +55,8 @@ func TestRunInTerminal(t *testing.T) {
 func TestTerminalOutputIsCut(t *testing.T) {
 	res, err := call(t, space(t, nil), "run_in_terminal", args{"command": "seq 1 1000000", "explanation": "because"})
 	got := res.Text()
-	if err != nil || len(got) > 40<<10 || !strings.HasPrefix(got, "1\n2\n") || !strings.HasSuffix(got, "\n1000000\n[exit code 0]") || !strings.Contains(got, "bytes cut here") {
+	if err != nil || len(got) > 40<<10 || !strings.HasPrefix(got, "1\n2\n") ||
+		!strings.HasSuffix(got, "\n1000000\n[exit code 0]") || !strings.Contains(got, "bytes cut here") {
 		t.Errorf("%d bytes, %v: %.100q", len(got), err, got)
 	}
 }
@@ -75,29 +78,35 @@ func TestTerminalCancelled(t *testing.T) {
 	}()
 	in, _ := json.Marshal(args{"command": "echo hello; touch begun; sleep 1000", "explanation": "because"})
 	_, err := Lookup("run_in_terminal").Call(ctx, env, in)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "run_in_terminal was cancelled") || !strings.Contains(err.Error(), "hello") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "run_in_terminal was cancelled") ||
+		!strings.Contains(err.Error(), "hello") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestRunTests(t *testing.T) {
-	env := space(t, map[string]string{"out": "--- FAIL: TestParse (0.00s)\n    parse_test.go:17: got 3\nFAIL\nFAIL\texample/b\t0.012s\n"})
+	env := space(t,
+		map[string]string{"out": "--- FAIL: TestParse (0.00s)\n    parse_test.go:17: got " +
+			"3\nFAIL\nFAIL\texample/b\t0.012s\n"})
 	res, err := call(t, env, "run_tests", args{"command": "cat out; seq 1 20000; exit 1"})
 	want := "Failed (1):\n- TestParse: parse_test.go:17: got 3\nexample/b\t0.012s\n\n--- FAIL: TestParse"
 	if got := res.Text(); err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n[exit code 1]") {
 		t.Errorf("got %.200q, %v", got, err)
 	}
-	if res, err := call(t, env, "run_tests", args{"command": "echo fine"}); err != nil || res.Text() != "fine\n[exit code 0]" {
+	if res, err := call(t, env, "run_tests", args{"command": "echo fine"}); err != nil ||
+		res.Text() != "fine\n[exit code 0]" {
 		t.Errorf("got %q, %v", res.Text(), err)
 	}
 	_, err = call(t, env, "run_tests", args{"command": "cat out; sleep 1000", "timeout": 5})
-	if err == nil || !strings.Contains(err.Error(), "within 5s") || !strings.Contains(err.Error(), "Failed (1):\n- TestParse") {
+	if err == nil || !strings.Contains(err.Error(), "within 5s") ||
+		!strings.Contains(err.Error(), "Failed (1):\n- TestParse") {
 		t.Errorf("out of time: %v", err)
 	}
 }
 
 func TestSeconds(t *testing.T) {
-	for n, want := range map[int]time.Duration{0: time.Minute, -5: time.Minute, 5: 5 * time.Second, 600: 10 * time.Minute, 1 << 62: 10 * time.Minute} {
+	for n, want := range map[int]time.Duration{0: time.Minute, -5: time.Minute, 5: 5 * time.Second,
+		600: 10 * time.Minute, 1 << 62: 10 * time.Minute} {
 		if got := seconds(n, time.Minute, 10*time.Minute); got != want {
 			t.Errorf("%d: %v, want %v", n, got, want)
 		}

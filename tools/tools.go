@@ -302,7 +302,8 @@ func (e ended) Unwrap() error { return e.end }
 // files gives access to the files of the workspace, and to others as far as the
 // policy allows.
 func (e *Env) files() workspace.Files {
-	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets}
+	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources,
+		Secrets: e.Secrets}
 }
 
 // write makes a file hold content and says so.

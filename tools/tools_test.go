@@ -134,7 +134,8 @@ func TestSchemas(t *testing.T) {
 			enc.SetEscapeHTML(false)
 			enc.SetIndent("", "  ")
 			if err := enc.Encode(map[string]any{
-				"name": tool.Name, "description": tool.Description, "kind": tool.Kind.String(), "inputSchema": tool.Parameters,
+				"name": tool.Name, "description": tool.Description, "kind": tool.Kind.String(),
+				"inputSchema": tool.Parameters,
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -183,13 +184,15 @@ func TestCheck(t *testing.T) {
 		{"name with a space", func(t *Tool) { t.Name = "my tool" }, `"my tool"`},
 		{"no description", func(t *Tool) { t.Description = " " }, "description"},
 		{"no schema", func(t *Tool) { t.Parameters = nil }, "schema"},
-		{"no required", func(t *Tool) { t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`) }, "required"},
+		{"no required", func(t *Tool) { t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`) },
+			"required"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tool := made(nil)
 			tt.change(tool)
-			if err := tool.Check(); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if err := tool.Check(); tt.want == "" && err != nil ||
+				tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
@@ -232,23 +235,35 @@ func TestCall(t *testing.T) {
 		took    time.Duration
 	}{
 		{name: "answers", run: func(context.Context) (Result, error) { return text("a", "b"), nil }, want: "a\nb"},
-		{name: "fails", run: func(context.Context) (Result, error) { return Result{}, errors.New("no such thing") }, want: "no such thing", is: errAny},
-		{name: "wrong arguments", args: json.RawMessage(`{}`), run: func(context.Context) (Result, error) { panic("it ran") }, want: `"path"`, is: errAny},
-		{name: "panics", run: func(context.Context) (Result, error) { panic("boom") }, want: "made broke down (boom)", is: errAny},
-		{name: "ends its goroutine", run: func(context.Context) (Result, error) { runtime.Goexit(); return Result{}, nil }, want: "made broke down", is: errAny},
-		{name: "heeds its timeout", timeout: time.Second, run: func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
+		{name: "fails", run: func(context.Context) (Result, error) { return Result{}, errors.New("no such thing") },
+			want: "no such thing", is: errAny},
+		{name: "wrong arguments", args: json.RawMessage(`{}`),
+			run: func(context.Context) (Result, error) { panic("it ran") }, want: `"path"`, is: errAny},
+		{name: "panics", run: func(context.Context) (Result, error) { panic("boom") }, want: "made broke down (boom)",
+			is: errAny},
+		{name: "ends its goroutine",
+			run:  func(context.Context) (Result, error) { runtime.Goexit(); return Result{}, nil },
+			want: "made broke down", is: errAny},
+		{name: "heeds its timeout", timeout: time.Second,
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made did not finish within 1s", is: context.DeadlineExceeded, took: time.Second},
-		{name: "says more at its timeout", timeout: time.Second, run: func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, errors.New("killed") },
+		{name: "says more at its timeout", timeout: time.Second,
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, errors.New("killed") },
 			want: "made did not finish within 1s: killed", is: context.DeadlineExceeded, took: time.Second},
-		{name: "answers at its timeout", timeout: time.Second, run: func(ctx context.Context) (Result, error) { <-ctx.Done(); return text("so far"), nil },
+		{name: "answers at its timeout", timeout: time.Second,
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return text("so far"), nil },
 			want: "so far", took: time.Second},
-		{name: "ignores its timeout", run: func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
+		{name: "ignores its timeout",
+			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
 			want: "made did not finish within 2m0s", is: context.DeadlineExceeded, took: DefaultTimeout + lateness},
-		{name: "is cancelled", cause: cancelled, run: func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
+		{name: "is cancelled", cause: cancelled,
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made was cancelled", is: context.Canceled, took: time.Millisecond},
-		{name: "ignores its cancel", cause: cancelled, run: func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
+		{name: "ignores its cancel", cause: cancelled,
+			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
 			want: "made was cancelled", is: context.Canceled, took: time.Millisecond + lateness},
-		{name: "caller's deadline", cause: context.DeadlineExceeded, run: func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
+		{name: "caller's deadline", cause: context.DeadlineExceeded,
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made did not finish in time", is: context.DeadlineExceeded, took: time.Millisecond},
 	}
 	for _, tt := range tests {
@@ -265,7 +280,10 @@ func TestCall(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
 					defer cancel()
 				}
-				tool := made(func(ctx context.Context, _ *Env, _ json.RawMessage) (Result, error) { return tt.run(ctx) })
+				tool := made(func(ctx context.Context, _ *Env, _ json.RawMessage) (Result,
+					error) {
+					return tt.run(ctx)
+				})
 				tool.Timeout = tt.timeout
 				if tt.args == nil {
 					tt.args = ok
@@ -281,7 +299,8 @@ func TestCall(t *testing.T) {
 					}
 					return
 				}
-				if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.Is(tt.is, errAny) && !errors.Is(err, tt.is) {
+				if err == nil || !strings.Contains(err.Error(), tt.want) ||
+					!errors.Is(tt.is, errAny) && !errors.Is(err, tt.is) {
 					t.Errorf("got error %v, want %q that is %v", err, tt.want, tt.is)
 				}
 			})

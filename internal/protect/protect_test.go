@@ -12,38 +12,55 @@ func TestWhy(t *testing.T) {
 	root := t.TempDir()
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(root, ".git", "hooks"), 0o755), os.MkdirAll(filepath.Join(root, "mine"), 0o755),
-		os.Symlink(".git", filepath.Join(root, "link")), os.Symlink(filepath.Join(root, ".git/hooks/new"), filepath.Join(root, "dangling")),
+		os.Symlink(".git", filepath.Join(root, "link")),
+		os.Symlink(filepath.Join(root, ".git/hooks/new"), filepath.Join(root, "dangling")),
 		os.Symlink("mine", filepath.Join(root, "alias")), os.Symlink("loop", filepath.Join(root, "loop")),
 		os.Symlink(".git/hooks", filepath.Join(root, "deep")),
-		os.MkdirAll(filepath.Join(root, "bare", "objects"), 0o755), os.WriteFile(filepath.Join(root, "bare", "HEAD"), nil, 0o600),
+		os.MkdirAll(filepath.Join(root, "bare", "objects"), 0o755),
+		os.WriteFile(filepath.Join(root, "bare", "HEAD"), nil, 0o600),
 		os.MkdirAll(filepath.Join(root, "tree"), 0o755), os.WriteFile(filepath.Join(root, "tree", "HEAD"), nil, 0o600),
-		os.MkdirAll(filepath.Join(root, "bare", "main"), 0o755), os.WriteFile(filepath.Join(root, "bare", "main", ".git"), nil, 0o600),
-		os.WriteFile(filepath.Join(root, "tree", "commondir"), nil, 0o600), os.MkdirAll(filepath.Join(root, "head"), 0o755),
+		os.MkdirAll(filepath.Join(root, "bare", "main"), 0o755),
+		os.WriteFile(filepath.Join(root, "bare", "main", ".git"), nil, 0o600),
+		os.WriteFile(filepath.Join(root, "tree", "commondir"), nil, 0o600),
+		os.MkdirAll(filepath.Join(root, "head"), 0o755),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for path, want := range map[string]bool{
-		".git": true, ".git/config": true, ".GIT/config": true, ".Git": true, "sub/.git/hooks/x": true, ".git./config": true,
-		".g\u200cit/config": true, "git~1/config": true, "link/config": true, "dangling": true, "x/../.git/config": true, "deep/../config": true,
+		".git": true, ".git/config": true, ".GIT/config": true, ".Git": true, "sub/.git/hooks/x": true,
+		".git./config":      true,
+		".g\u200cit/config": true, "git~1/config": true, "link/config": true, "dangling": true,
+		"x/../.git/config": true, "deep/../config": true,
 		".git\u202e": true, ".git::$INDEX_ALLOCATION/x": true,
-		".tapgw/tapgw.toml": true, ".tapgw": true, ".TAPGW/tools/x.py": true, "configs/tapgw.toml": true, "configs/providers/a.toml": true,
-		"configs/tools/a.py": true, "CONFIGS/Tools/a.py": true, ".github/hooks/a.json": true, "sub/.github/Hooks/a.json": true,
-		".vscode/tasks.json": true, ".VSCode/Settings.json": true, ".idea/runConfigurations/x.xml": true, "x.code-workspace": true,
-		"bare/config": true, "bare/hooks/x": true, "tree/config.worktree": true, "sub/HEAD": true, "bare/main/x.go": false, "bare/main/.git": true, "head/x": false, "tree.go": false,
-		".git:$I30:$INDEX_ALLOCATION/config": true, ".vſcode/taſks.json": true, ".github/extensions/x/extension.mjs": true, ".npmrc": true,
-		".yarn/releases/yarn.cjs": true, ".pre-commit-config.yaml": true, "lefthook.yml": true, ".cargo/config.toml": true, ".zshrc": true,
-		".ssh/authorized_keys": true, "mise.local.toml": true, ".helix/languages.toml": true, "package.json": false, ".gitattributes": false,
-		".envrc": true, ".mise.local.toml": true, "a.tool.toml": true, "mine/x": true, "alias/x": true, "loop": true, "Mine/x": true,
-		".gitignore": false, ".github/workflows/ci.yml": false, "configs/app.toml": false, "git/config": false, "README.md": false,
-		".vscode/snippets.json": false, "configs": false, "minelike/x": false, "x.git/config": false, "..": false, "a/…/b": false,
+		".tapgw/tapgw.toml": true, ".tapgw": true, ".TAPGW/tools/x.py": true, "configs/tapgw.toml": true,
+		"configs/providers/a.toml": true,
+		"configs/tools/a.py":       true, "CONFIGS/Tools/a.py": true, ".github/hooks/a.json": true,
+		"sub/.github/Hooks/a.json": true,
+		".vscode/tasks.json":       true, ".VSCode/Settings.json": true, ".idea/runConfigurations/x.xml": true,
+		"x.code-workspace": true,
+		"bare/config":      true, "bare/hooks/x": true, "tree/config.worktree": true, "sub/HEAD": true,
+		"bare/main/x.go": false, "bare/main/.git": true, "head/x": false, "tree.go": false,
+		".git:$I30:$INDEX_ALLOCATION/config": true, ".vſcode/taſks.json": true,
+		".github/extensions/x/extension.mjs": true, ".npmrc": true,
+		".yarn/releases/yarn.cjs": true, ".pre-commit-config.yaml": true, "lefthook.yml": true,
+		".cargo/config.toml": true, ".zshrc": true,
+		".ssh/authorized_keys": true, "mise.local.toml": true, ".helix/languages.toml": true, "package.json": false,
+		".gitattributes": false,
+		".envrc":         true, ".mise.local.toml": true, "a.tool.toml": true, "mine/x": true, "alias/x": true,
+		"loop": true, "Mine/x": true,
+		".gitignore": false, ".github/workflows/ci.yml": false, "configs/app.toml": false, "git/config": false,
+		"README.md":             false,
+		".vscode/snippets.json": false, "configs": false, "minelike/x": false, "x.git/config": false, "..": false,
+		"a/…/b": false,
 	} {
 		if got := Why(root+"/"+path, filepath.Join(root, "mine")); (got != "") != want {
 			t.Errorf("%q: %q, want protected: %v", path, got, want)
 		}
 	}
-	if got := Why(root + "/.git/config"); !strings.Contains(got, ".git: git runs what its configuration and hooks name") {
+	if got := Why(root + "/.git/config"); !strings.Contains(got,
+		".git: git runs what its configuration and hooks name") {
 		t.Errorf("says %q", got)
 	}
 }
@@ -55,7 +72,8 @@ func FuzzWhy(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		root, err := filepath.EvalSymlinks(t.TempDir())
-		if err = errors.Join(err, os.Mkdir(filepath.Join(root, ".git"), 0o755), os.Symlink(".git", filepath.Join(root, "l"))); err != nil {
+		if err = errors.Join(err, os.Mkdir(filepath.Join(root, ".git"), 0o755),
+			os.Symlink(".git", filepath.Join(root, "l"))); err != nil {
 			t.Fatal(err)
 		}
 		why := Why(root + "/" + path)

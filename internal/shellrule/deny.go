@@ -16,9 +16,12 @@ import (
 func Denies(patterns []string, line string, commands ...string) bool {
 	for _, text := range append(commands, line) {
 		// Once as it is, once without what may stand before a command: it may hold one.
-		text = quotes.Replace(text) + "\n" + quotes.Replace(before.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
-		for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }) {
-			if slices.ContainsFunc(patterns, func(p string) bool { return denies(strings.Fields(p), strings.Fields(piece)) }) {
+		text = quotes.Replace(text) + "\n" +
+			quotes.Replace(before.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
+		for piece := range strings.FieldsFuncSeq(text,
+			func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }) {
+			if slices.ContainsFunc(patterns,
+				func(p string) bool { return denies(strings.Fields(p), strings.Fields(piece)) }) {
 				return true
 			}
 		}
@@ -30,7 +33,8 @@ func Denies(patterns []string, line string, commands ...string) bool {
 var quotes = strings.NewReplacer("\\\n", "", `$'`, "", `$"`, "", `"`, "", `'`, "", `\`, "")
 
 // before are redirections, and assignments of values in quotes.
-var before = lazyregexp.New(`(^|[\s;&|(){}` + "`" + `])(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
+var before = lazyregexp.New(`(^|[\s;&|(){}` + "`" +
+	`])(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
 	`(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s;&|()<>"'\\])*`)
 
 // assignment is what may stand before a command: VARIABLE=value.

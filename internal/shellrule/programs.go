@@ -37,7 +37,8 @@ func (o open) allowed(piped bool) bool {
 	switch {
 	case len(o.at) == 0:
 		return true
-	case o.harmlessOnly, slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-") || o.runs()):
+	case o.harmlessOnly,
+		slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-") || o.runs()):
 		return false
 	}
 	return !slices.ContainsFunc(o.at, func(i int) bool { return dangerous(program, o.words[i]) })
@@ -121,7 +122,8 @@ var writesOrRuns = strings.Fields(`
 // letters are short options of that kind, by program; "": of any.
 var letters = map[string]string{
 	"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux", "gradle": "Ibgp",
-	"gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f", "rake": "f", "sort": "T", "wget": "Pae",
+	"gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f", "rake": "f", "sort": "T",
+	"wget": "Pae",
 }
 
 // setting is a word that sets a variable, as make and dd take them, and an address
@@ -136,13 +138,15 @@ func dangerous(program, word string) bool {
 	}
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimLeft(word, "-")), "=")
 	alike := func(option string) bool {
-		return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) || strings.HasSuffix(name, option) && name != "profile"
+		return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) ||
+			strings.HasSuffix(name, option) && name != "profile"
 	}
 	if strings.HasPrefix(word, "--") {
 		return name != "" && slices.ContainsFunc(writesOrRuns, alike)
 	}
 	short, _, _ := strings.Cut(word[1:], "=")
-	return strings.ContainsAny(short, letters[""]+letters[program]) || len(name) > 2 && slices.ContainsFunc(writesOrRuns, alike)
+	return strings.ContainsAny(short, letters[""]+letters[program]) ||
+		len(name) > 2 && slices.ContainsFunc(writesOrRuns, alike)
 }
 
 // harmless says of commands that only read what words they may have besides those
@@ -150,7 +154,8 @@ func dangerous(program, word string) bool {
 var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 	const (
 		operand = `[^-].*|--?`
-		git     = operand + `|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
+		git     = operand +
+			`|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
 			`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
 			`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse|(no-)?follow` +
 			`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space|ignore-blank-lines|diff-filter` +
@@ -163,21 +168,27 @@ var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
 			`|fixed-strings|extended-regexp|perl-regexp|files-with-matches|count|summary|numbered|email|always|dirty|long|match)(=.*)?`
 		refs  = `--sort=-?(version:|v:)?(refname|\w+date)(:.*)?|--format=([^%]|%\((refname|objectname|upstream|HEAD|\w+date|\w+name|\w+email|subject)(:[^)]*)?\))*`
 		all   = `.*`
-		goAll = operand + `|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
+		goAll = operand +
+			`|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
 	)
 	m := map[string]string{
 		"cd": `[^-].*|-[PL]?`, "command -v": `[\w.+-]+`, "date": `\+.*|-[uIR]|--(utc|iso-8601|rfc-3339)(=.*)?`,
-		"diff":    operand + `|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change|side-by-side|text|exclude)(=.*)?`,
+		"diff": operand +
+			`|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change|side-by-side|text|exclude)(=.*)?`,
 		"file":    operand + `|-[bLik]+|--(brief|mime|mime-type)`,
-		"go test": strings.Replace(goAll, "|f|m)", ")", 1), "go vet": operand + `|--?(v|tags|json|race|n)(=.*)?`, "go list": goAll, "go doc": operand + `|-(all|src|u|short|cmd|c)`,
+		"go test": strings.Replace(goAll, "|f|m)", ")", 1), "go vet": operand + `|--?(v|tags|json|race|n)(=.*)?`,
+		"go list": goAll, "go doc": operand + `|-(all|src|u|short|cmd|c)`,
 		"go version": operand + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
 		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|contains)(=.*)?|` + refs,
 		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refs, "git remote": `-v|--verbose`,
-		"rg":   operand + `|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json|stats)(=.*)?`,
-		"sort": operand + `|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable|key|field-separator)(=.*)?`,
+		"rg": operand +
+			`|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json|stats)(=.*)?`,
+		"sort": operand +
+			`|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable|key|field-separator)(=.*)?`,
 		"tree": operand + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
 		"uniq": `-[cdiuz]+|-[fsw]\d+|--(count|repeated|unique|ignore-case)`,
-		"find": operand + `|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
+		"find": operand +
+			`|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
 			`|perm|user|group|uid|gid|links|inum|samefile|prune|print|print0|printf|ls|o|or|a|and|not|depth|d|L|H|P|follow|xdev|mount|quit|true|false|readable|writable|executable|daystart|regextype)`,
 	}
 	for sub := range strings.FieldsSeq(`log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {

@@ -79,7 +79,8 @@ func Allows(rules []Rule, line string) bool {
 			return false
 		}
 		moved = moved || slices.Contains([]string{"cd", "chdir", "pushd", "popd"}, c.words[0])
-		if !slices.ContainsFunc(rules, func(r Rule) bool { return len(r.commands) == 1 && r.allows(r.commands[0], c) }) {
+		if !slices.ContainsFunc(rules,
+			func(r Rule) bool { return len(r.commands) == 1 && r.allows(r.commands[0], c) }) {
 			return false
 		}
 	}
@@ -155,7 +156,8 @@ func parse(text string, stars bool) ([]command, bool) {
 	}
 	var first []command
 	for i, shell := range []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX, syntax.LangZsh} {
-		file, err := syntax.NewParser(syntax.Variant(shell), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+		parser := syntax.NewParser(syntax.Variant(shell), syntax.KeepComments(true))
+		file, err := parser.Parse(strings.NewReader(text), "")
 		if err != nil {
 			return nil, false
 		}

@@ -20,7 +20,8 @@ func exactly(patterns ...string) (rules []Rule) {
 }
 
 func TestAllows(t *testing.T) {
-	rules := begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find", "./build.sh", "mytool", "npm run *", "git fetch *", "python3 ci/check.py *", "echo", "sort")
+	rules := begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find", "./build.sh", "mytool",
+		"npm run *", "git fetch *", "python3 ci/check.py *", "echo", "sort")
 	for line, want := range map[string]bool{
 		"git status":         true,
 		" git status\n":      true,
@@ -312,8 +313,10 @@ func TestMatches(t *testing.T) {
 		pattern, word string
 		want          bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*a", "bca", true}, {"*a", "ab", false},
-		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false}, {"*b*b", "b", false}, {"*b*b", "bb", true},
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*a", "bca", true},
+		{"*a", "ab", false},
+		{"a*b*c", "abc", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "acb", false}, {"*b*b", "b", false},
+		{"*b*b", "bb", true},
 		{"a*a", "a", false}, {"*", "", true}, {"**", "x/y", true}, {"", "", true}, {"", "x", false},
 		{strings.Repeat("*a", 50) + "b", strings.Repeat("a", 1<<20), false},
 	} {

@@ -22,7 +22,8 @@ type sandbox struct{ bin, work string }
 var (
 	allowedPrograms = []string{"git", "ls", "wc", "mytool"}
 	otherPrograms   = []string{"rm", "touch", "evil", "id", "x", "sh", "env", "xargs", "cat", "status"}
-	bait            = []string{"evil.sh", "x/evil.sh", "x/git", "--output=x", "a b", "git;evil", "$(evil)", "x $(evil)", "-exec"}
+	bait            = []string{"evil.sh", "x/evil.sh", "x/git", "--output=x", "a b", "git;evil", "$(evil)", "x $(evil)",
+		"-exec"}
 )
 
 func newSandbox(t testing.TB) sandbox {
@@ -38,11 +39,13 @@ func newSandbox(t testing.TB) sandbox {
 	}
 	// File 3 is the report. What is dangerous in an argument, these programs do.
 	program := func(name string) string {
-		options := map[string]string{"git": "--outp*|--exec*|--upload*|--ext*|-O*", "mytool": "--outp*|-o*|-exec*|--exec*|-c*"}[name]
+		options := map[string]string{"git": "--outp*|--exec*|--upload*|--ext*|-O*",
+			"mytool": "--outp*|-o*|-exec*|--exec*|-c*"}[name]
 		if options == "" {
 			return "#!/bin/sh\necho " + name + " >&3\n"
 		}
-		return "#!/bin/sh\necho " + name + " >&3\nfor a; do case $a in " + options + ") echo option $a >&3;; esac; done\n"
+		return "#!/bin/sh\necho " + name + " >&3\nfor a; do case $a in " + options +
+			") echo option $a >&3;; esac; done\n"
 	}
 	for _, name := range append(slices.Clone(allowedPrograms), otherPrograms...) {
 		write(filepath.Join(s.bin, name), program(name))
@@ -64,7 +67,8 @@ func (s sandbox) run(t testing.TB, shell, line string) []string {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, shell, "-c", "ulimit -t 2; ulimit -f 0; exec "+shell+` -c "$0"`, line) //nolint:gosec // the test's own
+	cmd := exec.CommandContext(ctx, shell, "-c", "ulimit -t 2; ulimit -f 0; exec "+shell+` -c "$0"`,
+		line) //nolint:gosec // the test's own
 	cmd.Dir = s.work
 	cmd.Env = []string{"PATH=" + s.bin, "HOME=" + s.work}
 	cmd.ExtraFiles = []*os.File{w}
@@ -130,12 +134,14 @@ func TestShellsAgree(t *testing.T) {
 			"mytool 'a b' \"c\" HEAD~1 a^ x@y %": "mytool",
 		} {
 			ran := strings.Join(s.run(t, shell, line), " ")
-			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))) {
+			if a, b := strings.Fields(ran), strings.Fields(want); !slices.Equal(slices.Sorted(slices.Values(a)),
+				slices.Sorted(slices.Values(b))) {
 				t.Errorf("%s: %q ran %q, want %q", shell, line, ran, want)
 			}
 		}
 	}
-	for _, line := range []string{"git status && ls 2>/dev/null | wc -l", "mytool 'a b' \"c\" HEAD~1 a^ x@y %", "cd x; git log -3\nls '$(evil)' \"`\"", "echo '\\ceee' | wc"} {
+	for _, line := range []string{"git status && ls 2>/dev/null | wc -l", "mytool 'a b' \"c\" HEAD~1 a^ x@y %",
+		"cd x; git log -3\nls '$(evil)' \"`\"", "echo '\\ceee' | wc"} {
 		if Allows(sandboxRules, line) {
 			s.check(t, shells, line)
 		} else if !strings.Contains(line, "`") {
@@ -148,11 +154,18 @@ func TestShellsAgree(t *testing.T) {
 // option that writes or runs something, and writes no file, in real shells.
 func FuzzAllows(f *testing.F) {
 	for _, line := range []string{
-		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null", "mytool a=b --x 'c \\ d' \"e\"", "echo a\nls",
-		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh", "git\vstatus\vx/evil.sh", "git\u00a0status x/evil.sh", "git status\u00a0; evil",
-		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~", "ls {a,b}", "ls $(evil)", "ls `evil`", "ls <(evil)", "PATH=x git status", "git status\\\n;evil",
-		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > out", "ls >> out", "git log *", "mytool *", "mytool [-]*", "mytool $(evil)", "mytool {--output=x,b}", "ls > x", "ls >&x", "ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
-		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f", "a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x", "git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
+		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null",
+		"mytool a=b --x 'c \\ d' \"e\"", "echo a\nls",
+		`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, "git\fstatus\fx/evil.sh", "git\vstatus\vx/evil.sh",
+		"git\u00a0status x/evil.sh", "git status\u00a0; evil",
+		`cd x* && ls "${PWD@P}"`, "git log --output=FILE", "git log --outp FILE", "ls *", "ls ~", "ls {a,b}",
+		"ls $(evil)", "ls `evil`", "ls <(evil)", "PATH=x git status", "git status\\\n;evil",
+		"git status # ;evil", "ls $'\\x3b'evil", "ls \"`evil`\"", "ls & evil", "! ls", "ls > out", "ls >> out",
+		"git log *", "mytool *", "mytool [-]*", "mytool $(evil)", "mytool {--output=x,b}", "ls > x", "ls >&x",
+		"ls &> x", "ls <<E\n$(evil)\nE", "ls '\n' evil", "mytool 'x'\\''y'", "ls\tevil", "ls 2>&1x", "ls ^x",
+		"wc | wc -l", "cd x && ./git status", "ls 'é' é", "ls a^b~c", "ls;;evil", "ls |& evil", "f() { evil; }; f",
+		"a=evil; $a", "mytool [a-z]", "mytool -c evil", "mytool ext::x", "echo -e '\\x'", "ls %1 +x @x ,x :x",
+		"git log --format=%G?", "ls \"\\\nevil\"", "ls '' \"\"",
 	} {
 		f.Add(line)
 	}

@@ -62,7 +62,8 @@ func spell(s string, ok func(rune) bool) string {
 // seen reports whether a character shows by itself: neither a control, a format
 // character, nor one that looks like a space or like nothing.
 func seen(r rune) bool {
-	return unicode.IsPrint(r) && r != '\u2800' && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return unicode.IsPrint(r) && r != '\u2800' &&
+		!unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Ends returns a text of at most so many bytes and lines as it is, and of a longer
@@ -83,7 +84,8 @@ func Ends(s string, most, lines int) string {
 	if out <= 0 {
 		return s
 	}
-	return fmt.Sprintf("%s\n[… %d of %d bytes are left out here …]\n%s", strings.TrimSuffix(head, "\n"), out, len(s), strings.TrimPrefix(tail, "\n"))
+	return fmt.Sprintf("%s\n[… %d of %d bytes are left out here …]\n%s", strings.TrimSuffix(head, "\n"), out, len(s),
+		strings.TrimPrefix(tail, "\n"))
 }
 
 // nth finds where the n-th line ends, -1 where there are fewer.

@@ -55,7 +55,12 @@ func FuzzText(f *testing.F) {
 	f.Add("a\x1b[2Jb\u202e\xff\n", 10, 3)
 	f.Fuzz(func(t *testing.T, s string, most, lines int) {
 		text := Text(s)
-		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Cf, r) }) {
+		if !utf8.ValidString(text) ||
+			strings.ContainsFunc(text,
+				func(r rune) bool {
+					return unicode.IsControl(r) && r != '\n' && r != '\t' ||
+						unicode.Is(unicode.Cf, r)
+				}) {
 			t.Errorf("%q: %q", s, text)
 		}
 		if strings.ContainsAny(Line(s), "\n\t") || Text(text) != text {

@@ -47,7 +47,8 @@ func Parse(s string) (URL, error) {
 		return URL{}, errors.New("it is no URL that a browser reads")
 	}
 	p := URL{
-		Scheme: strings.TrimSuffix(u.Protocol(), ":"), Host: canonical(u.Hostname()), Port: u.Port(), Path: u.Pathname(),
+		Scheme: strings.TrimSuffix(u.Protocol(), ":"), Host: canonical(u.Hostname()), Port: u.Port(),
+		Path: u.Pathname(),
 		User: u.Username() != "" || u.Password() != "", Href: u.Href(false),
 	}
 	switch {

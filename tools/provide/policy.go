@@ -52,13 +52,15 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 			return refuse("the command %q is not allowed: %s lists those that are", command, a.where("terminal"))
 		}
 	case t.Source != "" && t.Kind != tools.Read:
-		return refuse("the tool %q may %s and is not allowed: %s lists those that are", t.Name, doing[t.Kind], a.where("tools"))
+		return refuse("the tool %q may %s and is not allowed: %s lists those that are", t.Name, doing[t.Kind],
+			a.where("tools"))
 	}
 	return nil
 }
 
 // doing says what a kind of tool does.
-var doing = map[tools.Kind]string{tools.Edit: "change files", tools.Terminal: "run commands", tools.Web: "reach the network"}
+var doing = map[tools.Kind]string{tools.Edit: "change files", tools.Terminal: "run commands",
+	tools.Web: "reach the network"}
 
 // OutsideOK reports whether a path outside the workspace may be used.
 func (a *Allow) OutsideOK(path string) bool {
@@ -81,9 +83,11 @@ func (a *Allow) HostOK(host string) bool {
 // not valid is one that only a proxy knows.
 func (a *Allow) NotPublic(host string, addr netip.AddrPort) *Refusal {
 	if !addr.IsValid() {
-		return refuse("%s has no address that is known here, and what the proxy makes of it is not allowed: %s lists what is", host, a.where("web"))
+		return refuse("%s has no address that is known here, and what the proxy makes of it is not allowed: %s "+
+			"lists what is", host, a.where("web"))
 	}
-	return refuse("%s has the address %s, which is not public and not allowed: %s lists what is", host, addr.Addr(), a.where("web"))
+	return refuse("%s has the address %s, which is not public and not allowed: %s lists what is", host, addr.Addr(),
+		a.where("web"))
 }
 
 // Command is the command that a terminal tool's arguments hold.

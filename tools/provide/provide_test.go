@@ -24,9 +24,12 @@ func TestCheck(t *testing.T) {
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, run, true},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf ."}`), false},
 		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":5}`), false},
-		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"rm -rf .","Command":"go test"}`), false},
-		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test","command":"rm x"}`), false},
-		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test ${a=\"$\"}${b=\"${a}(touch x)\"}${b@P}"}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			json.RawMessage(`{"command":"rm -rf .","Command":"go test"}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			json.RawMessage(`{"command":"go test","command":"rm x"}`), false},
+		{&tools.Tool{Name: "run_in_terminal", Kind: tools.Terminal},
+			json.RawMessage(`{"command":"go test ${a=\"$\"}${b=\"${a}(touch x)\"}${b@P}"}`), false},
 		{&tools.Tool{Name: "run_tests", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test\fx"}`), false},
 		{&tools.Tool{Name: "lookup", Kind: tools.Read, Source: "lookup.py"}, nil, true},
 		{&tools.Tool{Name: "sweep", Kind: tools.Terminal, Source: "sweep"}, run, false},
@@ -56,7 +59,8 @@ func TestOutside(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	allow := Allow{Web: []string{"wiki.local", "::1"}}
-	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "[0::0:1]": true, "wiki.local.": true, "x.wiki.local": false, "127.0.0.1": false} {
+	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "[0::0:1]": true,
+		"wiki.local.": true, "x.wiki.local": false, "127.0.0.1": false} {
 		if got := allow.HostOK(host); got != want {
 			t.Errorf("%s: %v, want %v", host, got, want)
 		}
@@ -73,7 +77,8 @@ func TestAnswer(t *testing.T) {
 		{tools.Result{Data: json.RawMessage(`{"result":"success","n":1}`)}, `{"result":"success","n":1}`},
 		{tools.Result{Data: json.RawMessage(`{"result":"error","message":"no disk"}`)}, `INTERNAL: no disk`},
 		{tools.Result{Data: json.RawMessage(`{"result":"error"}`)}, `INTERNAL: the tool says error, and nothing more`},
-		{tools.Result{Written: []tools.Written{{Path: "/w/a"}}, Removed: []string{"/w/b"}}, `{"result":"success","written":["/w/a"],"removed":["/w/b"]}`},
+		{tools.Result{Written: []tools.Written{{Path: "/w/a"}}, Removed: []string{"/w/b"}},
+			`{"result":"success","written":["/w/a"],"removed":["/w/b"]}`},
 	}
 	for _, tt := range tests {
 		v, err := Answer(tt.result)

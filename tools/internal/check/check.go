@@ -57,7 +57,8 @@ func Files(ctx context.Context, workspace string, paths []string) (problems []Pr
 const maxOutput = 1 << 20
 
 // run runs a compiler and returns its outputs.
-func run(ctx context.Context, dir string, env []string, input []byte, argv ...string) (stdout, stderr string, ok bool, err error) {
+func run(ctx context.Context, dir string, env []string, input []byte, argv ...string) (stdout, stderr string, ok bool,
+	err error) {
 	out, errs := shell.Output{Max: maxOutput}, shell.Output{Max: maxOutput}
 	exit, err := shell.Run(ctx, shell.Command{
 		Args: argv, Dir: dir, Input: input, Stdout: &out, Stderr: &errs,

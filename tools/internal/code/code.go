@@ -41,7 +41,8 @@ func (a *Answer) note(format string, args ...any) {
 // ask puts a question to the server of each language that has a file among paths
 // and a server here, to all at once: the first may be the slowest. It returns what
 // they answered, and which of them did.
-func ask[T any](w Workspace, paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error)) (all []T, answered []*lsp.Language) {
+func ask[T any](w Workspace, paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error)) (all []T,
+	answered []*lsp.Language) {
 	type reply struct {
 		lang  *lsp.Language
 		items []T
@@ -83,7 +84,8 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 	for _, p := range problems {
 		if p.Severity == "error" || p.Severity == "warning" {
 			message := strings.ReplaceAll(p.Message, "\n", "\n    ")
-			a.Lines = append(a.Lines, fmt.Sprintf("%s:%d:%d: %s: %s (%s)", w.name(p.Path), p.Line, p.Col, p.Severity, message, p.Source))
+			a.Lines = append(a.Lines,
+				fmt.Sprintf("%s:%d:%d: %s: %s (%s)", w.name(p.Path), p.Line, p.Col, p.Severity, message, p.Source))
 		}
 	}
 	byEnding := map[string][]string{}
@@ -107,7 +109,8 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		}
 		a.note("by %s", by)
 		for _, p := range problems {
-			a.Lines = append(a.Lines, fmt.Sprintf("%s:%d:%d: error: %s", w.name(p.Path), p.Line, max(p.Col, 1), p.Message))
+			a.Lines = append(a.Lines,
+				fmt.Sprintf("%s:%d:%d: error: %s", w.name(p.Path), p.Line, max(p.Col, 1), p.Message))
 		}
 	}
 	return a, ctx.Err()
@@ -155,7 +158,8 @@ func (w Workspace) Usages(ctx context.Context, symbol string, in []string) (a An
 
 // declarations are the places to follow a symbol from: of the files that are about
 // it, or where it is declared.
-func (w Workspace) declarations(ctx context.Context, lang *lsp.Language, symbol string, in []string) (from []lsp.Place, err error) {
+func (w Workspace) declarations(ctx context.Context, lang *lsp.Language, symbol string, in []string) (from []lsp.Place,
+	err error) {
 	for _, path := range in {
 		if lang.Has(path) {
 			from = append(from, lsp.Place{Path: path, Line: 1})

@@ -8,7 +8,8 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for symbol, want := range map[string]string{"f": "f", "T.f": "f", "a::b": "b", "A#m()": "m", "pkg/x.T.f": "f", "": ""} {
+	for symbol, want := range map[string]string{"f": "f", "T.f": "f", "a::b": "b", "A#m()": "m", "pkg/x.T.f": "f",
+		"": ""} {
 		if got := last(symbol); got != want {
 			t.Errorf("the last part of %q is %q, want %q", symbol, got, want)
 		}
@@ -17,7 +18,8 @@ func TestNames(t *testing.T) {
 		name, container, asked string
 		want                   bool
 	}{
-		{"f", "", "f", true}, {"f", "x", "f", true}, {"f", "T", "T.f", true}, {"T.f", "x", "T.f", true}, {"T.f", "x", "f", true},
+		{"f", "", "f", true}, {"f", "x", "f", true}, {"f", "T", "T.f", true}, {"T.f", "x", "T.f", true},
+		{"T.f", "x", "f", true},
 		{"ff", "", "f", false}, {"f", "x", "T.f", false}, {"UT.f", "x", "T.f", false}, {"F", "", "f", false},
 	}
 	for _, tt := range tests {

@@ -48,11 +48,13 @@ func TestAnswerOf(t *testing.T) {
 		{name: "without type", in: `[{"value":"a"}]`, parts: []string{"a"}},
 		{name: "as in MCP", in: `[{"type":"text","text":"a"}]`, parts: []string{"a"}},
 		{name: "texts", in: `["a","b"]`, parts: []string{"a", "b"}},
-		{name: "values that are no text", in: `[{"type":"text","value":4},{"value":{"a":1}},{"value":null}]`, parts: []string{"4", `{"a":1}`, "null"}},
+		{name: "values that are no text", in: `[{"type":"text","value":4},{"value":{"a":1}},{"value":null}]`,
+			parts: []string{"4", `{"a":1}`, "null"}},
 		{name: "lone surrogate", in: `"\udc80"`, parts: []string{"\uFFFD"}},
 		{name: "success", in: `{"result":"success","path":"x"}`, data: true},
 		{name: "error", in: `{"result":"error","message":"no such file"}`, err: "no such file"},
-		{name: "error without message", in: `{"result":"error","code":7}`, err: `without a message: {"result":"error","code":7}`},
+		{name: "error without message", in: `{"result":"error","code":7}`,
+			err: `without a message: {"result":"error","code":7}`},
 		{name: "another result", in: `{"result":"fine"}`, err: `result "fine": ` + shape},
 		{name: "result no text", in: `{"result":1}`, err: shape},
 		{name: "no result", in: `{"a":1}`, err: `dict {"a":1}: ` + shape},
@@ -98,28 +100,42 @@ required = []
 [parameters.properties.a]
 type = "string"
 description = "d"
-`, want: Manifest{Spec: Spec{"y", "does", json.RawMessage(schema), "terminal", 6}, Argv: []string{"sh", "-c", "true"}, Timeout: 90 * time.Second}},
-		{name: "all in JSON", file: "x.tool.json", text: `{"name": "y", "description": "does", "kind": "edit", "timeout": "2m",
+`, want: Manifest{Spec: Spec{"y", "does", json.RawMessage(schema), "terminal", 6}, Argv: []string{"sh", "-c", "true"},
+			Timeout: 90 * time.Second}},
+		{name: "all in JSON", file: "x.tool.json",
+			text: `{"name": "y", "description": "does", "kind": "edit", "timeout": "2m",
  "command": ["sh"],
- "inputSchema": ` + schema + `}`, want: Manifest{Spec: Spec{"y", "does", json.RawMessage(schema), "edit", 3}, Argv: []string{"sh"}, Timeout: 2 * time.Minute}},
-		{name: "as little as can be", file: "x.tool.toml", text: `command = ["sh"]`, want: Manifest{Spec: Spec{Name: "x", Parameters: noParameters}, Argv: []string{"sh"}}},
-		{name: "unknown key", file: "x.tool.toml", text: "name = \"y\"\n\ndescripton = \"d\"", line: 3, fault: `unknown key "descripton": a manifest has name, description`},
+ "inputSchema": ` + schema + `}`,
+			want: Manifest{Spec: Spec{"y", "does", json.RawMessage(schema), "edit", 3}, Argv: []string{"sh"},
+				Timeout: 2 * time.Minute}},
+		{name: "as little as can be", file: "x.tool.toml", text: `command = ["sh"]`,
+			want: Manifest{Spec: Spec{Name: "x", Parameters: noParameters}, Argv: []string{"sh"}}},
+		{name: "unknown key", file: "x.tool.toml", text: "name = \"y\"\n\ndescripton = \"d\"", line: 3,
+			fault: `unknown key "descripton": a manifest has name, description`},
 		{name: "unknown table", file: "x.tool.toml", text: "[params]\na=1", line: 1, fault: `unknown key "params"`},
 		{name: "another case", file: "x.tool.toml", text: "Name = \"y\"", line: 1, fault: `unknown key "Name"`},
-		{name: "unknown key in JSON", file: "x.tool.json", text: "{\n\"name\": \"y\",\n\"nam\": 1}", line: 3, fault: `unknown key "nam"`},
+		{name: "unknown key in JSON", file: "x.tool.json", text: "{\n\"name\": \"y\",\n\"nam\": 1}", line: 3,
+			fault: `unknown key "nam"`},
 		{name: "TOML syntax", file: "x.tool.toml", text: "name = \"y\"\nkind = \n", line: 2, fault: "expected value"},
 		{name: "JSON syntax", file: "x.tool.json", text: "{\n\"name\": \n}", line: 3, fault: "no JSON"},
-		{name: "key twice", file: "x.tool.json", text: "{\"name\":\"a\",\n\"name\":\"b\"}", line: 2, fault: "duplicate"},
+		{name: "key twice", file: "x.tool.json", text: "{\"name\":\"a\",\n\"name\":\"b\"}", line: 2,
+			fault: "duplicate"},
 		{name: "wrong type", file: "x.tool.toml", text: "\nname = 5", line: 2, fault: "name: a number does not fit"},
 		{name: "no object", file: "x.tool.json", text: "[]", line: 1, fault: "a manifest is an object"},
-		{name: "not a number", file: "x.tool.toml", text: "[parameters]\na = nan", fault: "a value that JSON doesn't have"},
-		{name: "wrong type in JSON", file: "x.tool.json", text: "{\n\"command\": \"run\"}", line: 2, fault: "command: a string does not fit"},
+		{name: "not a number", file: "x.tool.toml", text: "[parameters]\na = nan",
+			fault: "a value that JSON doesn't have"},
+		{name: "wrong type in JSON", file: "x.tool.json", text: "{\n\"command\": \"run\"}", line: 2,
+			fault: "command: a string does not fit"},
 		{name: "timeout a number", file: "x.tool.toml", text: `timeout = 5`, line: 1, fault: "timeout"},
-		{name: "timeout without unit", file: "x.tool.toml", text: "\ntimeout = \"5\"", line: 2, fault: `write one such as "30s"`},
-		{name: "timeout in JSON", file: "x.tool.json", text: `{"timeout": "-5s"}`, line: 1, fault: `timeout: "-5s" is no timeout`},
-		{name: "schema twice", file: "x.tool.toml", text: "[parameters]\n[inputSchema]", line: 2, fault: "the same thing"},
+		{name: "timeout without unit", file: "x.tool.toml", text: "\ntimeout = \"5\"", line: 2,
+			fault: `write one such as "30s"`},
+		{name: "timeout in JSON", file: "x.tool.json", text: `{"timeout": "-5s"}`, line: 1,
+			fault: `timeout: "-5s" is no timeout`},
+		{name: "schema twice", file: "x.tool.toml", text: "[parameters]\n[inputSchema]", line: 2,
+			fault: "the same thing"},
 		{name: "empty argument", file: "x.tool.toml", text: `command = [""]`, line: 1, fault: "command is a list"},
-		{name: "nowhere", file: "x.tool.toml", text: "\ncommand = [\"no-such-program-here\"]", line: 2, fault: "no-such-program-here cannot be run"},
+		{name: "nowhere", file: "x.tool.toml", text: "\ncommand = [\"no-such-program-here\"]", line: 2,
+			fault: "no-such-program-here cannot be run"},
 		{name: "no program", file: "x.tool.toml", text: ``, fault: "no executable file x or x.* lies beside it"},
 		{name: "no TOML", file: "x.tool.toml", text: "\xff\x00", line: 1, fault: "UTF-8"},
 	}
@@ -135,8 +151,10 @@ description = "d"
 			if bad != nil {
 				t.Fatal(bad)
 			}
-			if m.Name != tt.want.Name || m.Description != tt.want.Description || m.Kind != tt.want.Kind || m.Line != tt.want.Line ||
-				m.Timeout != tt.want.Timeout || !slices.Equal(m.Argv, tt.want.Argv) || string(m.Parameters) != string(tt.want.Parameters) {
+			if m.Name != tt.want.Name || m.Description != tt.want.Description || m.Kind != tt.want.Kind ||
+				m.Line != tt.want.Line ||
+				m.Timeout != tt.want.Timeout || !slices.Equal(m.Argv, tt.want.Argv) ||
+				string(m.Parameters) != string(tt.want.Parameters) {
 				t.Errorf("got %+v with %s", m, m.Parameters)
 			}
 		})
@@ -155,8 +173,11 @@ func TestManifestFindsItsProgram(t *testing.T) {
 		{"with an ending", map[string]string{"x.sh+": "", "x.txt": "", "x.tool.md": ""}, "", []string{"/x.sh"}, ""},
 		{"several", map[string]string{"x.sh+": "", "x.py+": ""}, "", nil, "x.py, x.sh could all be"},
 		{"none executable", map[string]string{"x.sh": "", "xx+": ""}, "", nil, "chmod +x"},
-		{"named", map[string]string{"y+": "", "a.json": ""}, `command = ["./y", "a.json", "./a.json", "b.json", "-v", "../x"]`, []string{"/y", "/a.json", "/a.json", "b.json", "-v", "../x"}, ""},
-		{"script of an interpreter", map[string]string{"y.sh": ""}, `command = ["sh", "y.sh"]`, []string{"sh", "/y.sh"}, ""},
+		{"named", map[string]string{"y+": "", "a.json": ""},
+			`command = ["./y", "a.json", "./a.json", "b.json", "-v", "../x"]`, []string{"/y", "/a.json", "/a.json",
+				"b.json", "-v", "../x"}, ""},
+		{"script of an interpreter", map[string]string{"y.sh": ""}, `command = ["sh", "y.sh"]`, []string{"sh", "/y.sh"},
+			""},
 		{"no executable itself", map[string]string{"sh": ""}, `command = ["sh"]`, []string{"sh"}, ""},
 	}
 	for _, tt := range tests {
@@ -192,14 +213,17 @@ func TestExecutable(t *testing.T) {
 		parts        []string
 		data, err    string
 	}{
-		{name: "arguments and place", script: `cat; echo; pwd; echo "$WORKSPACE_ROOT $A"`, parts: []string{"{\"a\":1}\n" + root + "\n" + root + " b\n"}},
-		{name: "list", script: `echo '[{"type":"text","value":"x"},{"type":"text","value":"y"}]'`, parts: []string{"x", "y"}},
+		{name: "arguments and place", script: `cat; echo; pwd; echo "$WORKSPACE_ROOT $A"`,
+			parts: []string{"{\"a\":1}\n" + root + "\n" + root + " b\n"}},
+		{name: "list", script: `echo '[{"type":"text","value":"x"},{"type":"text","value":"y"}]'`,
+			parts: []string{"x", "y"}},
 		{name: "dict", script: `echo '{"result": "success"}'`, data: `{"result": "success"}`},
 		{name: "error dict", script: `echo '{"result": "error", "message": "no disk"}'`, err: "no disk"},
 		{name: "JSON of its own", script: `echo '{"a": [1, 2]}'`, parts: []string{"{\"a\": [1, 2]}\n"}},
 		{name: "nothing", script: `true`},
 		{name: "colours", script: `printf '\033[31mred\033[0m'`, parts: []string{"red"}},
-		{name: "failure", script: `echo ignored; echo 'no such thing' >&2; exit 3`, err: "sh: exit code 3: no such thing"},
+		{name: "failure", script: `echo ignored; echo 'no such thing' >&2; exit 3`,
+			err: "sh: exit code 3: no such thing"},
 		{name: "failure told on stdout", script: `echo 'no such thing'; exit 1`, err: "sh: exit code 1: no such thing"},
 		{name: "failure without a word", script: `exit 1`, err: "exit code 1: it wrote nothing"},
 		{name: "signal", script: `kill -9 $$`, err: "ended by signal: killed"},
@@ -210,7 +234,8 @@ func TestExecutable(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := Executable{Manifest: &Manifest{Argv: []string{"sh", "-c", tt.script}}, Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}}
+			e := Executable{Manifest: &Manifest{Argv: []string{"sh", "-c", tt.script}},
+				Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}}
 			a, err := e.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{"a":1}`)})
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -237,7 +262,8 @@ func TestSplitter(t *testing.T) {
 			t.Fatalf("in pieces of %d: %+v", size, got)
 		}
 	}
-	for _, bad := range []string{"{\n", "{\"sync\":[1]}\n", "{\"sync\":[\"a\"]}\n", "{\"open\":[]}\n", strings.Repeat("x", maxFrame+1)} {
+	for _, bad := range []string{"{\n", "{\"sync\":[1]}\n", "{\"sync\":[\"a\"]}\n", "{\"open\":[]}\n",
+		strings.Repeat("x", maxFrame+1)} {
 		var err error
 		s := splitter{take: func(frame) { t.Error("taken") }, fail: func(e error) { err = errors.Join(err, e) }}
 		_, _ = s.Write([]byte(bad))

@@ -124,7 +124,8 @@ func ReadManifest(path string) (*Manifest, *Fault) {
 	m.dir = dir
 	if program := m.argv()[0]; !filepath.IsAbs(program) {
 		if _, err := exec.LookPath(program); err != nil {
-			return nil, fault(keyLine(data, "command"), "%s cannot be run: it is neither on PATH nor an executable file beside the manifest", program)
+			return nil, fault(keyLine(data, "command"),
+				"%s cannot be run: it is neither on PATH nor an executable file beside the manifest", program)
 		}
 	}
 	return m, nil
@@ -150,14 +151,16 @@ func parseManifest(data []byte, isTOML bool) (*Manifest, *Fault) {
 	}
 	switch {
 	case in.Parameters != nil && in.InputSchema != nil:
-		return nil, fault(keyLine(data, "inputSchema"), "parameters and inputSchema are the same thing: give one of them")
+		return nil, fault(keyLine(data, "inputSchema"),
+			"parameters and inputSchema are the same thing: give one of them")
 	case in.Parameters != nil:
 		m.Parameters, m.Line = json.RawMessage(in.Parameters), keyLine(data, "parameters")
 	case in.InputSchema != nil:
 		m.Parameters, m.Line = json.RawMessage(in.InputSchema), keyLine(data, "inputSchema")
 	}
 	if slices.Contains(m.Argv, "") {
-		return nil, fault(keyLine(data, "command"), `command is a list of texts such as ["node", "tool.mjs"], none of them empty`)
+		return nil, fault(keyLine(data, "command"),
+			`command is a list of texts such as ["node", "tool.mjs"], none of them empty`)
 	}
 	return m, nil
 }
@@ -242,5 +245,6 @@ func executable(dir, name string) (string, *Fault) {
 		slices.Sort(names)
 		return "", fault(0, "%s could all be its program: say which with command", strings.Join(names, ", "))
 	}
-	return "", fault(0, "no executable file %s or %s.* lies beside it: add one (chmod +x), or say what to run with command", name, name)
+	return "", fault(0,
+		"no executable file %s or %s.* lies beside it: add one (chmod +x), or say what to run with command", name, name)
 }

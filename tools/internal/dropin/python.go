@@ -75,7 +75,8 @@ func (p Python) Interpreter() (string, error) {
 // which interpreter to use from now on: python3 may be a script that looks for it
 // each time. One process imports them all; one that takes it down costs a further
 // process, not the others.
-func (p Python) Probe(ctx context.Context, interpreter string, files []string) (probed []Probed, real string, err error) {
+func (p Python) Probe(ctx context.Context, interpreter string, files []string) (probed []Probed, real string,
+	err error) {
 	for len(probed) < len(files) {
 		found, python, err := p.probe(ctx, interpreter, files[len(probed):])
 		if err != nil {
@@ -233,7 +234,8 @@ func specOf(file string, raw json.RawMessage) (*Spec, *Fault) {
 		value    any
 		to       *string
 		optional bool
-	}{{"name", s.Name, &spec.Name, false}, {"description", s.Description, &spec.Description, false}, {"kind", s.Kind, &spec.Kind, true}} {
+	}{{"name", s.Name, &spec.Name, false}, {"description", s.Description, &spec.Description, false},
+		{"kind", s.Kind, &spec.Kind, true}} {
 		text, ok := field.value.(string)
 		if field.value == nil && field.optional {
 			continue

@@ -50,10 +50,12 @@ func module(t *testing.T, lines ...string) *Module {
 }
 
 func TestProbe(t *testing.T) {
-	const good = "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {'type': 'object', 'properties': {}, 'required': []}}\ndef execute(i, c): pass\n"
+	const good = "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {'type': 'object', 'properties': {}, " +
+		"'required': []}}\ndef execute(i, c): pass\n"
 	files := []struct{ name, text, want string }{ // want: a part of the fault, + for a tool, - for none
 		{"a_good.py", good, "+"},
-		{"b_exits.py", "SCHEMA = {}\nimport os; os._exit(7)\ndef execute(i, c): pass", "importing it ended the process: exit code 7"},
+		{"b_exits.py", "SCHEMA = {}\nimport os; os._exit(7)\ndef execute(i, c): pass",
+			"importing it ended the process: exit code 7"},
 		{"c_good.py", "print('{\"skip\": true}')\nimport sys; sys.stdout.flush()\n" + good, "+"},
 		{"d_syntax.py", "SCHEMA = {}\n\ndef execute(i, c) pass", "line 3: SyntaxError: expected ':'"},
 		{"e_raises.py", good + "\n{}['x']", "line 4: KeyError: 'x'"},
@@ -61,16 +63,21 @@ func TestProbe(t *testing.T) {
 		{"g_only_schema.py", "SCHEMA = {}\n# no execute", "-"},
 		{"h_list.py", "SCHEMA = []\ndef execute(i, c): pass", "SCHEMA is a list, not a dict"},
 		{"i_text.py", "SCHEMA = {}\nexecute = 'x'", "execute is a str, not a function"},
-		{"j_set.py", "SCHEMA = {'name': {1}}\ndef execute(i, c): pass", "TypeError: Object of type set is not JSON serializable"},
+		{"j_set.py", "SCHEMA = {'name': {1}}\ndef execute(i, c): pass",
+			"TypeError: Object of type set is not JSON serializable"},
 		{"k_nan.py", "SCHEMA = {'name': float('nan')}\ndef execute(i, c): pass", "JSON"},
-		{"l_no_name.py", "\n\nSCHEMA = {'description': 'd'}\ndef execute(i, c): pass", `line 3: SCHEMA["name"] must be there and be a text`},
+		{"l_no_name.py", "\n\nSCHEMA = {'description': 'd'}\ndef execute(i, c): pass",
+			`line 3: SCHEMA["name"] must be there and be a text`},
 		{"m_missing.py", good + "import no_such_module", "No module named 'no_such_module'"},
 		{"n_helper.py", "from tools._help import SCHEMA\nfrom ._help import execute", "+"},
-		{"p_crashes.py", "import os, signal, sys\nprint('last words')\nos.kill(os.getpid(), signal.SIGKILL)\nSCHEMA = execute = {}", "last words"},
+		{"p_crashes.py",
+			"import os, signal, sys\nprint('last words')\nos.kill(os.getpid(), signal.SIGKILL)\nSCHEMA = execute = {}",
+			"last words"},
 		{"q_sibling.py", "from tools.a_good import *\nSCHEMA['name'] = 'q'", "+"},
 		{"r_json.py", "import json\n" + good, "+"},
 	}
-	tree := map[string]string{"_help.py": good, "__init__.py": "raise 1", "json.py": "raise RuntimeError('not this one')"}
+	tree := map[string]string{"_help.py": good, "__init__.py": "raise 1",
+		"json.py": "raise RuntimeError('not this one')"}
 	var paths []string
 	for _, f := range files {
 		tree[f.name] = f.text
@@ -108,7 +115,9 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %v, want %q", f.name, got[i].Fault, f.want)
 		}
 	}
-	if s := got[0].Spec; s != nil && (s.Name != "x" || s.Description != "d" || s.Line != 1 || string(s.Parameters) != `{"type": "object", "properties": {}, "required": []}`) {
+	if s := got[0].Spec; s != nil &&
+		(s.Name != "x" || s.Description != "d" || s.Line != 1 ||
+			string(s.Parameters) != `{"type": "object", "properties": {}, "required": []}`) {
 		t.Errorf("spec %+v, %s", s, s.Parameters)
 	}
 	mu.Lock()
@@ -139,10 +148,12 @@ func TestProbeWithoutPython(t *testing.T) {
 	if _, err := (Python{}).Interpreter(); !errors.Is(err, ErrNoPython) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := (Python{Path: "/no/python"}).Interpreter(); err == nil || !strings.Contains(err.Error(), "/no/python") {
+	if _, err := (Python{Path: "/no/python"}).Interpreter(); err == nil ||
+		!strings.Contains(err.Error(), "/no/python") {
 		t.Errorf("error %v", err)
 	}
-	if _, _, err := (Python{}).Probe(t.Context(), "/bin/false", []string{"x.py"}); err == nil || !strings.Contains(err.Error(), "/bin/false does not run") {
+	if _, _, err := (Python{}).Probe(t.Context(), "/bin/false", []string{"x.py"}); err == nil ||
+		!strings.Contains(err.Error(), "/bin/false does not run") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -170,7 +181,8 @@ func TestModuleAnswers(t *testing.T) {
 		{name: "text", body: `return "x"`, parts: []string{"x"}},
 		{name: "None", body: `pass`},
 		{name: "wrong shape", body: `return 5`, err: "t.py: it returned 5: a tool returns a list"},
-		{name: "set", body: `return {1}`, err: "t.py: it returned what JSON cannot hold: Object of type set is not JSON serializable"},
+		{name: "set", body: `return {1}`,
+			err: "t.py: it returned what JSON cannot hold: Object of type set is not JSON serializable"},
 		{name: "not a number", body: `return [float("inf")]`, err: "t.py: it returned what JSON cannot hold"},
 		{name: "bytes", body: `return b"x"`, err: "what JSON cannot hold"},
 		{name: "circle", body: "x = []; x.append(x); return x", err: "what JSON cannot hold"},
@@ -180,15 +192,21 @@ func TestModuleAnswers(t *testing.T) {
 		{name: "exception further down", body: `os.stat("/no/such")`, err: "t.py: line 5: FileNotFoundError"},
 		{name: "endless recursion", body: `return execute(tool_input, ctx)`, err: "RecursionError"},
 		{name: "exit", body: `sys.exit(3)`, err: "t.py: line 5: it called sys.exit(3)"},
-		{name: "prints", body: `print("x"); os.write(1, b'{"call":1,"result":"no"}\n'); os.system("echo y"); print("e", file=sys.stderr); return "ok"`, parts: []string{"ok"}},
-		{name: "reads", body: `return repr(sys.stdin.read()) + subprocess.run("cat", capture_output=True, text=True).stdout`, parts: []string{"''"}},
+		{name: "prints",
+			body: `print("x"); os.write(1, b'{"call":1,"result":"no"}\n'); os.system("echo y"); print("e", file=sys.stderr); return "ok"`, parts: []string{"ok"}},
+		{name: "reads",
+			body:  `return repr(sys.stdin.read()) + subprocess.run("cat", capture_output=True, text=True).stdout`,
+			parts: []string{"''"}},
 		{name: "place", body: `return ctx.workspace_root + " " + os.getcwd()`, parts: []string{"ROOT ROOT"}},
-		{name: "context", body: `return [type(ctx).__name__, str(isinstance(ctx, ToolContext)), str(ctx.lsp_bridge)]`, parts: []string{"ToolContext", "True", "None"}},
+		{name: "context", body: `return [type(ctx).__name__, str(isinstance(ctx, ToolContext)), str(ctx.lsp_bridge)]`,
+			parts: []string{"ToolContext", "True", "None"}},
 		{name: "1 MB", body: `return "x" * (1 << 20)`, parts: []string{strings.Repeat("x", 1<<20)}},
 		{name: "too much", body: `return "x" * (17 << 20)`, err: "t.py: it sent more than 16 MB at once"},
 		{name: "all memory", body: `return len(bytearray(1 << 46))`, err: "MemoryError"},
-		{name: "process gone", body: `print("last words"); os._exit(4)`, err: "t.py: its process ended in the middle of the call: exit code 4\nlast words"},
-		{name: "process killed", body: `os.kill(os.getpid(), 9)`, err: "its process ended in the middle of the call: signal: killed"},
+		{name: "process gone", body: `print("last words"); os._exit(4)`,
+			err: "t.py: its process ended in the middle of the call: exit code 4\nlast words"},
+		{name: "process killed", body: `os.kill(os.getpid(), 9)`,
+			err: "its process ended in the middle of the call: signal: killed"},
 		{name: "fork that comes back", body: `return str(os.fork() != 0)`, parts: []string{"True"}},
 		{name: "sync no text", body: `ctx.sync_file_to_server("x", b"y")`, err: "content must be str, not bytes"},
 	}
@@ -340,9 +358,10 @@ func TestLateWordsAreDropped(t *testing.T) {
 		`return "done"`)
 	root := t.TempDir()
 	for n := range 2 {
-		_, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`), Sync: func(path, _ string) {
-			t.Errorf("call %d was told of %s", n, path)
-		}})
+		_, err := m.Call(t.Context(),
+			Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`), Sync: func(path, _ string) {
+				t.Errorf("call %d was told of %s", n, path)
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,8 +371,9 @@ func TestLateWordsAreDropped(t *testing.T) {
 // A directory's own _base wins, with the context that it describes.
 func TestOwnBase(t *testing.T) {
 	dir := write(t, map[string]string{
-		"_base.py": "class ToolContext:\n    def __init__(self, workspace_root, sync_file_to_server, open_document): self.workspace_root = workspace_root\n    def hello(self): return 'hello'\n",
-		"t.py":     "from tools._base import ToolContext\nSCHEMA = {}\ndef execute(i, ctx): return ctx.hello()",
+		"_base.py": "class ToolContext:\n    def __init__(self, workspace_root, sync_file_to_server, " +
+			"open_document): self.workspace_root = workspace_root\n    def hello(self): return 'hello'\n",
+		"t.py": "from tools._base import ToolContext\nSCHEMA = {}\ndef execute(i, ctx): return ctx.hello()",
 	})
 	p, interpreter := python(t)
 	m := p.Module(interpreter, filepath.Join(dir, "t.py"))
@@ -371,16 +391,20 @@ func TestModuleBreaksAndMends(t *testing.T) {
 	p, interpreter := python(t)
 	m := p.Module(interpreter, filepath.Join(dir, "t.py"))
 	defer m.Close()
-	if _, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err == nil || err.Error() != "t.py: line 2: OSError: disk" {
+	if _, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err == nil ||
+		err.Error() != "t.py: line 2: OSError: disk" {
 		t.Errorf("error %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "t.py"), []byte("def execute(i, ctx): return 'fine'"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "t.py"), []byte("def execute(i, ctx): return 'fine'"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err != nil || a.Parts[0] != "fine" {
+	if a, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err != nil ||
+		a.Parts[0] != "fine" {
 		t.Errorf("got %q, %v", a.Parts, err)
 	}
-	if _, err := m.Call(t.Context(), Call{Root: "/no/such", Input: json.RawMessage(`{}`)}); err == nil || !strings.Contains(err.Error(), "/no/such") {
+	if _, err := m.Call(t.Context(), Call{Root: "/no/such", Input: json.RawMessage(`{}`)}); err == nil ||
+		!strings.Contains(err.Error(), "/no/such") {
 		t.Errorf("no workspace: %v", err)
 	}
 }

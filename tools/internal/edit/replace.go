@@ -29,7 +29,8 @@ func Replace(name, text, old, new string) (string, error) {
 	case 0:
 		return "", fmt.Errorf("the text to replace does not occur in %s%s", name, nearby(text, old))
 	}
-	return "", fmt.Errorf("the text to replace occurs %d times in %s, on %s: add the lines around the one that is meant",
+	return "", fmt.Errorf("the text to replace occurs %d times in %s, on %s: "+
+		"add the lines around the one that is meant",
 		len(at), name, lines(text, at))
 }
 
@@ -79,8 +80,10 @@ func nearby(text, old string) string {
 			continue
 		}
 		end := min(len(all), i+strings.Count(old, "\n")+3)
-		if joined := strings.Join(strings.Fields(strings.Join(all[i:end], "")), " "); strings.Contains(joined, strings.Join(want, " ")) {
-			return fmt.Sprintf(": a text that differs from it in white space begins on line %d; read it and copy it exactly", i+1)
+		joined := strings.Join(strings.Fields(strings.Join(all[i:end], "")), " ")
+		if strings.Contains(joined, strings.Join(want, " ")) {
+			return fmt.Sprintf(": a text that differs from it in white space begins on line %d; "+
+				"read it and copy it exactly", i+1)
 		}
 	}
 	return ": read the file again and copy the text exactly"

@@ -43,7 +43,8 @@ func Diff(ctx context.Context, workspace, dir, name string, staged bool) (string
 	if name != "." {
 		below = name + "/"
 	}
-	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", onlyOurs, "--relative", "--src-prefix=a/" + below, "--dst-prefix=b/" + below}
+	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", onlyOurs, "--relative",
+		"--src-prefix=a/" + below, "--dst-prefix=b/" + below}
 	if staged {
 		args = append(args, "--cached")
 	}
@@ -143,7 +144,8 @@ func switchedOff(ctx context.Context, workspace, dir string) (options []string, 
 			value = "false"
 		}
 		if strings.ContainsAny(key, "=\n") { // such a name can't be given as an option
-			return nil, fmt.Errorf("the repository's configuration has the key %q, which can't be switched off: remove it", key)
+			return nil, fmt.Errorf("the repository's configuration has the key %q, which can't be switched off: "+
+				"remove it", key)
 		}
 		options = append(options, "-c", key+"="+value)
 	}

@@ -45,8 +45,10 @@ func repository(t *testing.T, steps ...string) string {
 }
 
 var changed = []string{
-	"@a=1\n", "@b=1\n", "@c=a long enough text\nto be found again\n", "@sub/d=1\n", "@gone=1\n", "add .", "commit -q -m x",
-	"@a=2\n", "add a", "@a=3\n", "@b=2\n", "mv c c2", "@new=1\n", "add new", "!gone", "@sub/d=2\n", "@sub/e ü=1\n", "@sub/deep/f=1\n",
+	"@a=1\n", "@b=1\n", "@c=a long enough text\nto be found again\n", "@sub/d=1\n", "@gone=1\n", "add .",
+	"commit -q -m x",
+	"@a=2\n", "add a", "@a=3\n", "@b=2\n", "mv c c2", "@new=1\n", "add new", "!gone", "@sub/d=2\n", "@sub/e ü=1\n",
+	"@sub/deep/f=1\n",
 }
 
 func TestOf(t *testing.T) {
@@ -70,7 +72,8 @@ func TestOf(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n", "commit -qam y", "checkout -q main", "@a=3\n", "commit -qam z", "merge other")
+	dir := repository(t, "@a=1\n", "add .", "commit -q -m x", "checkout -q -b other", "@a=2\n", "commit -qam y",
+		"checkout -q main", "@a=3\n", "commit -qam z", "merge other")
 	got, err := Of(t.Context(), dir, dir)
 	if diff := cmp.Diff(State{Conflicts: []string{"a"}}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -84,19 +87,24 @@ func TestNothingIsRun(t *testing.T) {
 	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")
 	filters := "@.gitattributes=* filter=x diff=x\n"
 	for name, steps := range map[string][]string{
-		"monitor and diff": {"config core.fsmonitor " + touch, "config diff.external " + touch, "config diff.x.textconv " + touch, "config diff.x.command " + touch, filters},
-		"pager":            {"config core.pager " + touch, "config pager.status true", "config pager.diff " + touch},
-		"clean filter":     {"config filter.x.clean " + touch, "config filter.x.required true", filters},
-		"process filter":   {"config filter.x.process " + touch, filters},
-		"included":         {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config include.path ../inc", filters},
-		"included if":      {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config includeIf.onbranch:main.path ../inc", filters},
-		"of the worktree":  {"config extensions.worktreeConfig true", "config --worktree filter.x.clean " + touch, filters},
-		"a strange name":   {"config filter.X.y.Z.clean " + touch, "@.gitattributes=* filter=X.y.Z\n"},
-		"by attributes":    {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
-		"configured hook":  {"config hook.x.event post-index-change", "config hook.x.command " + touch},
+		"monitor and diff": {"config core.fsmonitor " + touch, "config diff.external " + touch,
+			"config diff.x.textconv " + touch, "config diff.x.command " + touch, filters},
+		"pager":          {"config core.pager " + touch, "config pager.status true", "config pager.diff " + touch},
+		"clean filter":   {"config filter.x.clean " + touch, "config filter.x.required true", filters},
+		"process filter": {"config filter.x.process " + touch, filters},
+		"included":       {"@inc=[filter \"x\"]\nclean = " + touch + "\n", "config include.path ../inc", filters},
+		"included if": {"@inc=[filter \"x\"]\nclean = " + touch + "\n",
+			"config includeIf.onbranch:main.path ../inc", filters},
+		"of the worktree": {"config extensions.worktreeConfig true", "config --worktree filter.x.clean " + touch,
+			filters},
+		"a strange name":  {"config filter.X.y.Z.clean " + touch, "@.gitattributes=* filter=X.y.Z\n"},
+		"by attributes":   {"config filter.x.clean " + touch, "@.git/info/attributes=* filter=x\n"},
+		"configured hook": {"config hook.x.event post-index-change", "config hook.x.command " + touch},
 		"missing objects": {
-			"config extensions.partialClone origin", "config remote.origin.promisor true", "config remote.origin.url ext::" + touch,
-			"config protocol.ext.allow always", "config core.sshCommand " + touch, "config remote.origin.uploadpack " + touch,
+			"config extensions.partialClone origin", "config remote.origin.promisor true",
+			"config remote.origin.url ext::" + touch,
+			"config protocol.ext.allow always", "config core.sshCommand " + touch,
+			"config remote.origin.uploadpack " + touch,
 		},
 		"missing objects, near": {
 			"config extensions.partialClone origin", "config remote.origin.promisor true", "config remote.origin.url /",
@@ -162,7 +170,8 @@ func script(t *testing.T, path, text string) string {
 // What a name can't switch off is not run either: nothing is.
 func TestNoOptionSwitchesItOff(t *testing.T) {
 	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
-	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
+	if _, err := Of(t.Context(), dir, dir); err == nil ||
+		!strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -173,9 +182,11 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")
 	sub := repository(t, "@.gitattributes=* filter=x\n", "@f=1\n", "add .", "commit -q -m x")
-	dir := repository(t, append(slices.Clone(changed), "-c protocol.file.allow=always submodule --quiet add "+sub+" sm", "commit -q -m sm",
-		"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
-		"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
+	dir := repository(t,
+		append(slices.Clone(changed), "-c protocol.file.allow=always submodule --quiet add "+sub+" sm",
+			"commit -q -m sm",
+			"init -q --bare bare.git", "-C sm config filter.x.clean "+touch, "-C bare.git config core.fsmonitor "+touch,
+			"-C bare.git config core.bare false", "-C bare.git config core.worktree ..", "@sm/f=2\n")...)
 	for _, at := range []string{".", "bare.git"} {
 		_, err := Of(t.Context(), dir, filepath.Join(dir, at))
 		if at == "." && err != nil {
@@ -192,14 +203,16 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 func TestDiff(t *testing.T) {
 	dir := repository(t, changed...)
 	diff, err := Diff(t.Context(), dir, filepath.Join(dir, "sub"), "x/sub", false)
-	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") || strings.Contains(diff, "/b\n") {
+	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") ||
+		strings.Contains(diff, "/b\n") {
 		t.Errorf("got %q, %v", diff, err)
 	}
 }
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") || strings.Contains(err.Error(), "\n") {
+	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got error %v outside of a repository", err)
 	}
 	t.Setenv("PATH", t.TempDir())

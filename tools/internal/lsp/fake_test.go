@@ -118,10 +118,12 @@ func (s *fakeServer) told(method string, params json.RawMessage) {
 	case method == "textDocument/didOpen" && s.temper == "tells":
 		// First of nothing, then of all; the last file is told of last.
 		_ = s.conn.Notify("textDocument/publishDiagnostics", object{"uri": uri, "diagnostics": []any{}})
-		_ = s.conn.Notify("textDocument/publishDiagnostics", object{"uri": strings.Replace(uri, "file:///", "file:/", 1), "diagnostics": s.problems(uri)})
+		_ = s.conn.Notify("textDocument/publishDiagnostics",
+			object{"uri": strings.Replace(uri, "file:///", "file:/", 1), "diagnostics": s.problems(uri)})
 	case method == "initialized" && s.temper == "answers later":
 		go func() {
-			_ = s.conn.Call(context.Background(), "client/registerCapability", object{"registrations": []any{object{"id": "1", "method": "textDocument/diagnostic"}}}, nil)
+			_ = s.conn.Call(context.Background(), "client/registerCapability",
+				object{"registrations": []any{object{"id": "1", "method": "textDocument/diagnostic"}}}, nil)
 		}()
 	case method == "textDocument/didOpen" && s.temper == "dies when told":
 		os.Exit(1)
@@ -137,7 +139,9 @@ func (s *fakeServer) problems(uri string) []any {
 	for n, line := range strings.Split(s.texts[uri], "\n") {
 		if before, _, ok := strings.Cut(line, "bad"); ok {
 			at := object{"line": n, "character": units(before)}
-			all = append(all, object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42, "source": "fake", "message": line})
+			all = append(all,
+				object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42, "source": "fake",
+					"message": line})
 		}
 	}
 	return all
@@ -163,7 +167,8 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 	case "textDocument/diagnostic":
 		return object{"kind": "full", "items": s.problems(p.TextDocument.URI)}, nil
 	case "textDocument/references":
-		return []any{object{"uri": p.TextDocument.URI, "range": object{"start": p.Position, "end": p.Position}}, object{"uri": "untitled:x"}}, nil
+		return []any{object{"uri": p.TextDocument.URI, "range": object{"start": p.Position, "end": p.Position}},
+			object{"uri": "untitled:x"}}, nil
 	case "workspace/symbol":
 		switch {
 		case s.temper == "hangs when asked":
@@ -175,7 +180,8 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 			return nil, &jsonrpc.Error{Code: 1, Message: "not today"}
 		case p.Query == "settings":
 			var settings []any
-			err := s.conn.Call(ctx, "workspace/configuration", object{"items": []any{object{"section": "fakels"}, object{"section": "x"}}}, &settings)
+			err := s.conn.Call(ctx, "workspace/configuration",
+				object{"items": []any{object{"section": "fakels"}, object{"section": "x"}}}, &settings)
 			return []any{s.symbol(fmt.Sprint(settings, err))}, nil
 		case p.Query == "unknown request":
 			return []any{s.symbol(fmt.Sprint(s.conn.Call(ctx, "no/such", nil, nil)))}, nil
@@ -193,5 +199,6 @@ func (s *fakeServer) asked(ctx context.Context, method string, params json.RawMe
 
 // symbol is one in the workspace.
 func (s *fakeServer) symbol(name string) any {
-	return object{"name": name, "kind": 12, "location": object{"uri": s.root + "/a.fake", "range": object{"start": position{4, 2}}}}
+	return object{"name": name, "kind": 12,
+		"location": object{"uri": s.root + "/a.fake", "range": object{"start": position{4, 2}}}}
 }

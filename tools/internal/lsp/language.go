@@ -71,7 +71,8 @@ var Languages = []*Language{
 		options:  bundledTypeScript,
 		ready: func(server string) error {
 			if compiler(server) == "" {
-				return errors.New("no compiler is installed beside it, and that of the workspace is not run: npm install -g typescript")
+				return errors.New("no compiler is installed beside it, and that of the workspace is not run: npm " +
+					"install -g typescript")
 			}
 			return nil
 		},
@@ -154,8 +155,10 @@ func askTypeScript(ctx context.Context, s *server, path string) ([]diagnostic, e
 		for _, d := range answer.Body {
 			severity := map[string]int{"warning": 2, "message": 3, "suggestion": 4}[d.Category]
 			all = append(all, diagnostic{
-				Range:    span{position{d.Start.Line - 1, d.Start.Offset - 1}, position{d.End.Line - 1, d.End.Offset - 1}},
-				Severity: cmp.Or(severity, 1), Code: json.RawMessage(strconv.Itoa(d.Code)), Source: "typescript", Message: d.Text,
+				Range: span{position{d.Start.Line - 1, d.Start.Offset - 1},
+					position{d.End.Line - 1, d.End.Offset - 1}},
+				Severity: cmp.Or(severity, 1), Code: json.RawMessage(strconv.Itoa(d.Code)), Source: "typescript",
+				Message: d.Text,
 			})
 		}
 	}

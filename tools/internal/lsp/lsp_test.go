@@ -56,7 +56,8 @@ func TestProblems(t *testing.T) {
 			if got, err := p.Problems(t.Context(), root, lang, files, paths[:1]); err != nil || len(got) != 0 {
 				t.Errorf("after it was mended: %v, %v", got, err)
 			}
-			if _, err := p.Problems(t.Context(), root, lang, files, []string{filepath.Join(root, "none.fake")}); !errors.Is(err, os.ErrNotExist) {
+			if _, err := p.Problems(t.Context(), root, lang, files,
+				[]string{filepath.Join(root, "none.fake")}); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("no file: %v", err)
 			}
 		})
@@ -76,12 +77,14 @@ func TestUsagesAndSymbols(t *testing.T) {
 		"settings": "[map[set:true] <nil>] <nil>", "unknown request": "no/such: no such method: no/such",
 	} {
 		got, err := p.Symbols(t.Context(), root, lang, files, query)
-		if err != nil || len(got) != 1 || got[0] != (Symbol{Place{filepath.Join(root, "a.fake"), 5, 3}, want, "function", ""}) {
+		if err != nil || len(got) != 1 ||
+			got[0] != (Symbol{Place{filepath.Join(root, "a.fake"), 5, 3}, want, "function", ""}) {
 			t.Errorf("%s: %+v, %v", query, got, err)
 		}
 	}
 	// A refusal is no reason to give the server up.
-	if _, err := p.Symbols(t.Context(), root, lang, files, "refuse"); err == nil || !strings.Contains(err.Error(), "not today") {
+	if _, err := p.Symbols(t.Context(), root, lang, files, "refuse"); err == nil ||
+		!strings.Contains(err.Error(), "not today") {
 		t.Errorf("refused with %v", err)
 	}
 	if _, err := p.Symbols(t.Context(), root, lang, files, "log"); err != nil {
@@ -115,7 +118,8 @@ func TestServerCatchesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = []string{"b.fake", "fake.mod", "new.fake", "readme"}
-	want := []string{"open a%20b.fake", "close a%20b.fake", "changed a%20b.fake 3, b.fake 2, fake.mod 1, new.fake 1", "open b.fake"}
+	want := []string{"open a%20b.fake", "close a%20b.fake", "changed a%20b.fake 3, b.fake 2, fake.mod 1, new.fake 1",
+		"open b.fake"}
 	if got := log(); !slices.Equal(got, want) {
 		t.Errorf("then: %q", got)
 	}
@@ -293,7 +297,8 @@ func TestURIs(t *testing.T) {
 }
 
 func TestLanguages(t *testing.T) {
-	for path, want := range map[string]string{"a.go": "Go", "x/a.pyi": "Python", "a.mts": "TypeScript", "a.jsx": "TypeScript", "a.txt": "", "go": ""} {
+	for path, want := range map[string]string{"a.go": "Go", "x/a.pyi": "Python", "a.mts": "TypeScript",
+		"a.jsx": "TypeScript", "a.txt": "", "go": ""} {
 		var got string
 		if l := Of(path); l != nil {
 			got = l.Name
@@ -316,10 +321,12 @@ func TestLanguages(t *testing.T) {
 		t.Fatal(err)
 	}
 	real, _ := filepath.EvalSymlinks(lib)
-	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true tsserver:map[path:%s]]", real) {
+	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true "+
+		"tsserver:map[path:%s]]", real) {
 		t.Errorf("got %s", got)
 	}
-	if err := Of("x.ts").ready("/bin/sh"); err == nil || !strings.Contains(err.Error(), "that of the workspace is not run") {
+	if err := Of("x.ts").ready("/bin/sh"); err == nil ||
+		!strings.Contains(err.Error(), "that of the workspace is not run") {
 		t.Errorf("without one beside it: %v", err)
 	}
 }

@@ -58,7 +58,8 @@ func (p *Pool) Close() {
 // ask lets a question be put to a server of the workspace, one at a time for each.
 // A server that doesn't answer, or not in time, is given up for a while; files are
 // those of the workspace.
-func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []string, question func(context.Context, *server) error) error {
+func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []string,
+	question func(context.Context, *server) error) error {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return err

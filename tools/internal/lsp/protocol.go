@@ -129,7 +129,8 @@ func boundary(line string, i int) bool {
 }
 
 func inWord(r rune) bool {
-	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || r > utf8.RuneSelf && r != utf8.RuneError
+	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' ||
+		r > utf8.RuneSelf && r != utf8.RuneError
 }
 
 // units is the length of a text in UTF-16.

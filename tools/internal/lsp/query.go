@@ -17,7 +17,8 @@ const settled = 500 * time.Millisecond
 
 // Problems asks what is wrong in files, given as absolute paths in the language.
 // files are all of the workspace, relative to it.
-func (p *Pool) Problems(ctx context.Context, root string, lang *Language, files, paths []string) (problems []Problem, err error) {
+func (p *Pool) Problems(ctx context.Context, root string, lang *Language, files, paths []string) (problems []Problem,
+	err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
 		problems, err = s.problems(ctx, paths)
 		return err
@@ -50,7 +51,8 @@ func (s *server) problems(ctx context.Context, paths []string) ([]Problem, error
 // diagnose asks what is wrong in open files, each by itself, or waits for the
 // server to say so by itself: about each of them, as it had not before they were
 // opened, and then no more for a while.
-func (s *server) diagnose(ctx context.Context, paths []string, before map[string]report) (map[string][]diagnostic, error) {
+func (s *server) diagnose(ctx context.Context, paths []string, before map[string]report) (map[string][]diagnostic,
+	error) {
 	if s.lang.diagnose != nil {
 		found, err := s.each(paths, func(path string) ([]diagnostic, error) { return s.lang.diagnose(ctx, s, path) })
 		if _, refused := errors.AsType[*jsonrpc.Error](err); !refused {
@@ -64,7 +66,8 @@ func (s *server) diagnose(ctx context.Context, paths []string, before map[string
 		if pull {
 			return s.each(paths, func(path string) ([]diagnostic, error) {
 				var full struct{ Items []diagnostic }
-				err := s.conn.Call(ctx, "textDocument/diagnostic", object{"textDocument": object{"uri": uriOf(path)}}, &full)
+				err := s.conn.Call(ctx, "textDocument/diagnostic", object{"textDocument": object{"uri": uriOf(path)}},
+					&full)
 				return full.Items, err
 			})
 		}
@@ -105,7 +108,8 @@ func (s *server) each(paths []string, ask func(path string) ([]diagnostic, error
 // Usages asks where the symbol is used that stands under a name in a file, at a
 // line or below it: its declaration and all references to it. files are all of the
 // workspace.
-func (p *Pool) Usages(ctx context.Context, root string, lang *Language, files []string, from Place, name string) (places []Place, err error) {
+func (p *Pool) Usages(ctx context.Context, root string, lang *Language, files []string, from Place,
+	name string) (places []Place, err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
 		path := from.Path
 		text, err := os.ReadFile(path)
@@ -135,7 +139,8 @@ func (p *Pool) Usages(ctx context.Context, root string, lang *Language, files []
 }
 
 // Symbols asks for the symbols of the workspace whose names match a query.
-func (p *Pool) Symbols(ctx context.Context, root string, lang *Language, files []string, query string) (symbols []Symbol, err error) {
+func (p *Pool) Symbols(ctx context.Context, root string, lang *Language, files []string,
+	query string) (symbols []Symbol, err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
 		s.hold(files)
 		var found []struct {
@@ -151,7 +156,8 @@ func (p *Pool) Symbols(ctx context.Context, root string, lang *Language, files [
 				continue
 			}
 			at := f.Location.Range.Start
-			symbols = append(symbols, Symbol{Place{path, at.Line + 1, at.Character + 1}, f.Name, kindOf(f.Kind), f.ContainerName})
+			symbols = append(symbols,
+				Symbol{Place{path, at.Line + 1, at.Character + 1}, f.Name, kindOf(f.Kind), f.ContainerName})
 		}
 		return err
 	})

@@ -66,10 +66,12 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 			return nil, err
 		}
 	}
-	s := &server{lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{})}
+	s := &server{lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{},
+		news: make(chan struct{})}
 	s.turn <- struct{}{}
 	out, in := io.Pipe()
-	s.process, err = proc.Start(proc.Command{Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in, Grace: stopGrace})
+	s.process, err = proc.Start(proc.Command{Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in,
+		Grace: stopGrace})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +200,8 @@ func (s *server) asked(_ context.Context, method string, params json.RawMessage)
 		}
 		return nil, nil
 	case "client/unregisterCapability", "window/workDoneProgress/create", "window/showMessageRequest",
-		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh", "workspace/inlayHint/refresh", "workspace/codeLens/refresh":
+		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh", "workspace/inlayHint/refresh",
+		"workspace/codeLens/refresh":
 		return nil, nil
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method: " + method}

@@ -47,30 +47,43 @@ var languages = []language{
 	{"JavaScript", []string{".js", ".jsx", ".mjs", ".cjs"}, scriptSymbols, blockComment},
 	{
 		"Java", []string{".java"},
-		lazyregexp.New(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|@interface)\s+\w+|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
+		lazyregexp.New(`^\s*` + modifiers +
+			`(?:(?:class|interface|enum|record|@interface)\s+\w+|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
 	},
 	{
 		"C#", []string{".cs"},
-		lazyregexp.New(`^\s*` + modifiers + `(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
+		lazyregexp.New(`^\s*` + modifiers +
+			`(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
 	},
-	{"Kotlin", []string{".kt", ".kts"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`), blockComment},
-	{"Scala", []string{".scala"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`), blockComment},
-	{"Swift", []string{".swift"}, lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
+	{"Kotlin", []string{".kt", ".kts"},
+		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`),
+		blockComment},
+	{"Scala", []string{".scala"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`),
+		blockComment},
+	{"Swift", []string{".swift"},
+		lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
 	{
 		"Rust", []string{".rs"},
 		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:|macro_rules!\s*\w+)`), innerComment,
 	},
-	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`), hashComment},
-	{"PHP", []string{".php"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`), blockComment},
+	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`),
+		hashComment},
+	{"PHP", []string{".php"},
+		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|trait|enum|function|namespace)\s+&?[\w\\]+`),
+		blockComment},
 	{
 		"C", []string{".c", ".h"},
 		cSymbols, blockComment,
 	},
 	{"C++", []string{".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}, cSymbols, blockComment},
-	{"Dart", []string{".dart"}, lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
-	{"Elixir", []string{".ex", ".exs"}, lazyregexp.New(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
-	{"shell", []string{".sh", ".bash", ".zsh"}, lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`), hashComment},
-	{"SQL", []string{".sql"}, lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
+	{"Dart", []string{".dart"},
+		lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
+	{"Elixir", []string{".ex", ".exs"},
+		lazyregexp.New(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
+	{"shell", []string{".sh", ".bash", ".zsh"}, lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`),
+		hashComment},
+	{"SQL", []string{".sql"},
+		lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
 	{"Protocol Buffers", []string{".proto"}, lazyregexp.New(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
 	{"Markdown", []string{".md", ".markdown"}, lazyregexp.New(`^#{1,6}\s+\S`), nil},
 	{"TOML", []string{".toml"}, lazyregexp.New(`^\s*\[+[^\]]+\]+`), hashComment},
@@ -139,7 +152,8 @@ func Of(file, text string) Outline {
 		if l.name == "Markdown" && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
 			fenced = !fenced
 		}
-		if fenced || len(line) > maxLine || !l.symbols.MatchString(line) || control.MatchString(line) && !named.MatchString(line) {
+		if fenced || len(line) > maxLine || !l.symbols.MatchString(line) ||
+			control.MatchString(line) && !named.MatchString(line) {
 			continue
 		}
 		o.Symbols = append(o.Symbols, Symbol{i + 1, depth(l.name, line), declaration(line)})

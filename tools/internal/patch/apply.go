@@ -134,7 +134,9 @@ func (a *application) place(h *Hunk, old []string) (at int, exact bool, err erro
 				return exact[0], a.exact(exact[0], old), nil
 			}
 		}
-		return 0, false, fmt.Errorf("its lines occur %s: add lines before and after them, or a line @@ with the function that they are in", onLines(found))
+		return 0, false,
+			fmt.Errorf("its lines occur %s: add lines before and after them, or a line @@ with the function that "+
+				"they are in", onLines(found))
 	}
 	return 0, false, a.misfit(old, from)
 }
@@ -243,9 +245,11 @@ func (a *application) misfit(old []string, from int) error {
 	}
 	switch {
 	case best < 0:
-		return fmt.Errorf("its first line %.120q is not there after line %d: read the file again", unspaced(old[0]), from)
+		return fmt.Errorf("its first line %.120q is not there after line %d: read the file again", unspaced(old[0]),
+			from)
 	case best+fit == len(a.lines):
-		return fmt.Errorf("the file ends where it goes on with %.120q: read the file again", unspaced(old[min(fit, len(old)-1)]))
+		return fmt.Errorf("the file ends where it goes on with %.120q: read the file again",
+			unspaced(old[min(fit, len(old)-1)]))
 	default:
 		return fmt.Errorf("line %d is %.120q where the patch has %.120q: read the file again",
 			best+fit+1, unspaced(a.lines[best+fit]), unspaced(old[min(fit, len(old)-1)]))

@@ -37,7 +37,8 @@ func (p *parser) envelope() (files []File, err error) {
 			p.header(moveTo, &f.Target)
 			err = p.hunks(&f)
 		default:
-			err = p.fault("%.80q is not expected here: want %q, %q, %q or %q", line, addFile, updateFile, deleteFile, endPatch)
+			err = p.fault("%.80q is not expected here: want %q, %q, %q or %q", line, addFile, updateFile, deleteFile,
+				endPatch)
 		}
 		if err == nil && f.Path == "" {
 			p.at--
@@ -148,7 +149,8 @@ func (p *parser) hunk() (Hunk, error) {
 // checked takes blank lines off the end of a hunk, which set it off from what
 // follows, and refuses one that changes nothing.
 func (p *parser) checked(h Hunk) (Hunk, error) {
-	for n := len(h.Lines); n > 0 && h.Lines[n-1].Op == ' ' && strings.TrimSpace(h.Lines[n-1].Text) == "" && !h.AtEnd; n-- {
+	for n := len(h.Lines); n > 0 && h.Lines[n-1].Op == ' ' && strings.TrimSpace(h.Lines[n-1].Text) == "" &&
+		!h.AtEnd; n-- {
 		h.Lines = h.Lines[:n-1]
 	}
 	for _, l := range h.Lines {

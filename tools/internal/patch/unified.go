@@ -110,7 +110,8 @@ func (n *names) extended(line string) bool {
 	case word("copy from ", &n.from):
 		n.copied = true
 	case word("copy to ", &n.to):
-	case strings.HasPrefix(line, "index "), strings.HasPrefix(line, "similarity index "), strings.HasPrefix(line, "dissimilarity index "):
+	case strings.HasPrefix(line, "index "), strings.HasPrefix(line, "similarity index "),
+		strings.HasPrefix(line, "dissimilarity index "):
 	default:
 		return false
 	}
@@ -166,7 +167,8 @@ func (f *File) complete() error {
 	for _, h := range f.Hunks {
 		for _, l := range h.Lines {
 			if f.Op == Add && l.Op != '+' || f.Op == Delete && l.Op != '-' {
-				return (&parser{at: h.Line - 1}).fault("%s is added or deleted as a whole, but this hunk keeps some of it", f.Path)
+				return (&parser{at: h.Line - 1}).fault("%s is added or deleted as a whole, but this hunk keeps some "+
+					"of it", f.Path)
 			}
 		}
 	}
@@ -309,5 +311,6 @@ func (p *parser) body(old, new int) (n int) {
 
 // nextFile reports whether the header of another file stands n lines from here.
 func (p *parser) nextFile(n int) bool {
-	return strings.HasPrefix(p.peek(n), "--- ") && strings.HasPrefix(p.peek(n+1), "+++ ") && (strings.HasPrefix(p.peek(n+2), "@@") || p.peek(n+2) == "")
+	return strings.HasPrefix(p.peek(n), "--- ") && strings.HasPrefix(p.peek(n+1), "+++ ") &&
+		(strings.HasPrefix(p.peek(n+2), "@@") || p.peek(n+2) == "")
 }

@@ -30,11 +30,13 @@ func TestFind(t *testing.T) {
 	inside, above := script(t, filepath.Join(ws, "bin", "tool")), script(t, filepath.Join(repo, "bin", "tool"))
 	outside := script(t, filepath.Join(base, "out", "tool"))
 	linked := filepath.Join(base, "linked")
-	if err := errors.Join(os.Mkdir(linked, 0o755), os.Symlink(inside, filepath.Join(linked, "tool")), os.Symlink(ws, filepath.Join(base, "alias"))); err != nil {
+	if err := errors.Join(os.Mkdir(linked, 0o755), os.Symlink(inside, filepath.Join(linked, "tool")),
+		os.Symlink(ws, filepath.Join(base, "alias"))); err != nil {
 		t.Fatal(err)
 	}
 	path := func(dirs ...string) { t.Setenv("PATH", strings.Join(dirs, ":")) }
-	path(filepath.Dir(inside), filepath.Join(base, "alias", "bin"), filepath.Dir(above), linked, "relative", "", filepath.Dir(outside))
+	path(filepath.Dir(inside), filepath.Join(base, "alias", "bin"), filepath.Dir(above), linked, "relative", "",
+		filepath.Dir(outside))
 	if got, err := Find("tool", ws); got != outside || err != nil {
 		t.Errorf("found %s, %v, want %s", got, err, outside)
 	}
@@ -43,7 +45,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("no %s in %q", want, env)
 	}
 	path(filepath.Dir(inside), filepath.Dir(above), linked)
-	if got, err := Find("tool", ws); got != "" || err == nil || !strings.Contains(err.Error(), "the workspace brings it") {
+	if got, err := Find("tool", ws); got != "" || err == nil ||
+		!strings.Contains(err.Error(), "the workspace brings it") {
 		t.Errorf("found %s, %v", got, err)
 	}
 	if _, err := Find("none", ws); !errors.Is(err, exec.ErrNotFound) {

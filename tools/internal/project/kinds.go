@@ -25,21 +25,27 @@ var kinds = []kind{
 	{"go", []string{"go.mod"}, "go mod init MODULE", goProject},
 	{"node", []string{"package.json"}, "npm init", nodeProject},
 	{"deno", []string{"deno.json", "deno.jsonc"}, "deno init", denoProject},
-	{"python", []string{"pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile"}, "uv init, or python -m venv .venv", pythonProject},
+	{"python", []string{"pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile"},
+		"uv init, or python -m venv .venv", pythonProject},
 	{"rust", []string{"Cargo.toml"}, "cargo init", rustProject},
 	{"maven", []string{"pom.xml"}, "mvn archetype:generate", mavenProject},
-	{"gradle", []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "gradle init", gradleProject},
-	{"dotnet", []string{"*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"}, "dotnet new console", plainly("dotnet build", "dotnet test", "dotnet run")},
+	{"gradle", []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "gradle init",
+		gradleProject},
+	{"dotnet", []string{"*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"}, "dotnet new console",
+		plainly("dotnet build", "dotnet test", "dotnet run")},
 	{"ruby", []string{"Gemfile", "*.gemspec"}, "bundle init", rubyProject},
 	{"php", []string{"composer.json"}, "composer init", phpProject},
 	{"elixir", []string{"mix.exs"}, "mix new NAME", plainly("mix compile", "mix test", "mix run")},
 	{"dart", []string{"pubspec.yaml"}, "dart create NAME", dartProject},
 	{"swift", []string{"Package.swift"}, "swift package init", plainly("swift build", "swift test", "swift run")},
-	{"cmake", []string{"CMakeLists.txt"}, "write a CMakeLists.txt", plainly("cmake -B build && cmake --build build", "ctest --test-dir build", "")},
-	{"bazel", []string{"MODULE.bazel", "WORKSPACE"}, "write a MODULE.bazel", plainly("bazel build //...", "bazel test //...", "")},
+	{"cmake", []string{"CMakeLists.txt"}, "write a CMakeLists.txt",
+		plainly("cmake -B build && cmake --build build", "ctest --test-dir build", "")},
+	{"bazel", []string{"MODULE.bazel", "WORKSPACE"}, "write a MODULE.bazel",
+		plainly("bazel build //...", "bazel test //...", "")},
 	{"make", []string{"Makefile", "makefile", "GNUmakefile"}, "write a Makefile", makeProject},
 	{"just", []string{"justfile", "Justfile"}, "write a justfile", justProject},
-	{"docker", []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile"}, "docker init", dockerProject},
+	{"docker", []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile"},
+		"docker init", dockerProject},
 }
 
 // plainly is a kind whose commands are always the same.
@@ -116,7 +122,9 @@ func nodeProject(d directory, marker string) (p Project) {
 	if d.has("tsconfig.json") {
 		p.Details = append(p.Details, "TypeScript")
 	}
-	for _, name := range []string{"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify", "electron", "vite", "jest", "vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint", "prettier"} {
+	for _, name := range []string{"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify",
+		"electron", "vite", "jest", "vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint",
+		"prettier"} {
 		if pkg.Dependencies[name] != nil || pkg.DevDependencies[name] != nil {
 			p.Details = append(p.Details, name)
 		}
@@ -203,7 +211,8 @@ func pythonProject(d directory, _ string) (p Project) {
 	}
 	for _, name := range []string{"ruff", "mypy", "black", "flake8", "pyright"} {
 		if conf.Tool[name] != nil || d.has(name+".toml", "."+name, name+".ini") {
-			line := map[string]string{"ruff": "ruff check .", "mypy": "mypy .", "black": "black --check .", "flake8": "flake8", "pyright": "pyright"}[name]
+			line := map[string]string{"ruff": "ruff check .", "mypy": "mypy .", "black": "black --check .",
+				"flake8": "flake8", "pyright": "pyright"}[name]
 			p.add("lint", before+line)
 		}
 	}

@@ -48,7 +48,8 @@ func Detect(fsys fs.FS) ([]Project, error) {
 	}
 	found := detectIn(fsys, ".", entries)
 	for _, e := range entries {
-		if name := e.Name(); e.IsDir() && name[0] != '.' && !slices.Contains([]string{"node_modules", "vendor", "target", "build", "dist", "testdata", "venv"}, name) {
+		if name := e.Name(); e.IsDir() && name[0] != '.' &&
+			!slices.Contains([]string{"node_modules", "vendor", "target", "build", "dist", "testdata", "venv"}, name) {
 			if below, err := fs.ReadDir(fsys, name); err == nil {
 				found = append(found, detectIn(fsys, name, below)...)
 			}

@@ -13,7 +13,8 @@ import (
 // ignoring are the files of the trees that git and we compare.
 var ignoring = []string{
 	"a", "b", "ab", "a.log", "b.log", "a b", "#x", "!x", "x ", "-", "]", "[", "\\", "A", "1",
-	"d/a", "d/b", "d/a.log", "d/e/a", "d/e/f/a", "d/e/f/b.log", "d/log/a", "log/a", "log/d/b", "e/a", "e/d/a", "a.d/x", "d*/a", "d/.h", ".h/a",
+	"d/a", "d/b", "d/a.log", "d/e/a", "d/e/f/a", "d/e/f/b.log", "d/log/a", "log/a", "log/d/b", "e/a", "e/d/a", "a.d/x",
+	"d*/a", "d/.h", ".h/a",
 }
 
 // ignoredLike compares what we list with what git lists.
@@ -24,7 +25,8 @@ func ignoredLike(t *testing.T, tr Tree, rules, deeper string) {
 			t.Fatal(err)
 		}
 	}
-	want := strings.FieldsFunc(git(t, tr.Dir, "ls-files", "-o", "-z", "--exclude-standard"), func(r rune) bool { return r == 0 })
+	want := strings.FieldsFunc(git(t, tr.Dir, "ls-files", "-o", "-z", "--exclude-standard"),
+		func(r rune) bool { return r == 0 })
 	slices.Sort(want)
 	got := list(t, tr, nil)
 	if !slices.Equal(got, want) {
@@ -47,9 +49,12 @@ func repository(t *testing.T) Tree {
 func TestIgnoreLikeGit(t *testing.T) {
 	tr := repository(t)
 	for _, rules := range []string{
-		"", "a", "/a", "a/", "d/", "d/a", "/d/a", "*.log", "*.log\n!a.log", "d\n!d/a", "d/*\n!d/a", "**/a", "a/**", "d/**", "d/**/a", "**", "**/", "*", "*/", "*\n!*/\n!*.log",
-		"# a\na", "\\#x", "\\!x", "!x", "x\\ ", "x ", "a\\ b", "a b  ", "a\r\nb", "\uFEFFa", "[ab]", "[!a]", "[^a]", "[a-b]", "[]]", "[]-]", "[\\]]", "[[:alpha:]]", "[[:digit:][:upper:]]", "[[:nope:]]", "[a", "[", "[]", "[!]",
-		"\\", "a\\", "\\a", "\\\\", "a**", "**a", "d/**a", "***", "***/a", "a***b", "d/***/a", "?", "??", "d?a", "d[/]a", "d[.-0]a", "d/[!b]", "/", "//", "/*", "/*/a", "*/a", "*/*/a", "log/", "/log", "*d", "d/e/f", "d//a",
+		"", "a", "/a", "a/", "d/", "d/a", "/d/a", "*.log", "*.log\n!a.log", "d\n!d/a", "d/*\n!d/a", "**/a", "a/**",
+		"d/**", "d/**/a", "**", "**/", "*", "*/", "*\n!*/\n!*.log",
+		"# a\na", "\\#x", "\\!x", "!x", "x\\ ", "x ", "a\\ b", "a b  ", "a\r\nb", "\uFEFFa", "[ab]", "[!a]", "[^a]",
+		"[a-b]", "[]]", "[]-]", "[\\]]", "[[:alpha:]]", "[[:digit:][:upper:]]", "[[:nope:]]", "[a", "[", "[]", "[!]",
+		"\\", "a\\", "\\a", "\\\\", "a**", "**a", "d/**a", "***", "***/a", "a***b", "d/***/a", "?", "??", "d?a",
+		"d[/]a", "d[.-0]a", "d/[!b]", "/", "//", "/*", "/*/a", "*/a", "*/*/a", "log/", "/log", "*d", "d/e/f", "d//a",
 		"!", "!!a", "{a,b}", "*.{log,x}", "a.d/", ".*", "-", "[+--]", "[---]",
 	} {
 		ignoredLike(t, tr, rules, "")
@@ -65,7 +70,8 @@ var quirk = regexp.MustCompile(`[^/\n!]\*\*/`)
 
 // TestIgnoreCharacters takes characters where git takes bytes, as ripgrep does.
 func TestIgnoreCharacters(t *testing.T) {
-	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true, "[à-ü]": true, "[!é]": false, "[!a]": true} {
+	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true, "[à-ü]": true,
+		"[!é]": false, "[!a]": true} {
 		if got := ignores(nil).with(rule, ".").ignored("é", false); got != want {
 			t.Errorf("%s ignores é: %v, want %v", rule, got, want)
 		}
@@ -76,7 +82,8 @@ func TestIgnoreCharacters(t *testing.T) {
 func TestIgnoreLikeGitAtRandom(t *testing.T) {
 	tr := repository(t)
 	r := rand.New(rand.NewPCG(7, 7))
-	pieces := []string{"a", "b", "d", "e", "f", ".log", "*", "**", "?", "/", "/", "[ab]", "[!a]", "\\", "!", " ", "\n", "\n", "**/", "/**"}
+	pieces := []string{"a", "b", "d", "e", "f", ".log", "*", "**", "?", "/", "/", "[ab]", "[!a]", "\\", "!", " ", "\n",
+		"\n", "**/", "/**"}
 	random := func() string {
 		var b strings.Builder
 		for range 1 + r.IntN(8) {

@@ -62,7 +62,8 @@ var errEnough = errors.New("enough")
 
 func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
 	args := []string{
-		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number", "--column",
+		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number",
+		"--column",
 		"--crlf", "--hidden", "--no-mmap", fmt.Sprintf("--max-filesize=%d", MaxFile),
 	}
 	if !q.Regexp {

@@ -131,8 +131,10 @@ func TestFiles(t *testing.T) {
 // count too, those of a repository within don't.
 func TestPartOfRepository(t *testing.T) {
 	all := tree(t, map[string]string{
-		".gitignore": "*.log\n/sub/gen\n", "sub/.gitignore": "!x.log\n", "sub/a.log": ".", "sub/x.log": ".", "sub/gen/b": ".", "sub/c": ".",
-		"sub/inner/d.log": ".", "sub/inner/e": ".", ".git/info/exclude": "c2\n", "sub/c2": ".", "sub/inner/.git/info/exclude": "e\n",
+		".gitignore": "*.log\n/sub/gen\n", "sub/.gitignore": "!x.log\n", "sub/a.log": ".", "sub/x.log": ".",
+		"sub/gen/b": ".", "sub/c": ".",
+		"sub/inner/d.log": ".", "sub/inner/e": ".", ".git/info/exclude": "c2\n", "sub/c2": ".",
+		"sub/inner/.git/info/exclude": "e\n",
 	})
 	sub := trees(t, filepath.Join(all["own"].Dir, "sub"), all["ripgrep"].Ripgrep)
 	want := []string{".gitignore", "c", "inner/d.log", "x.log"}
@@ -165,27 +167,40 @@ func TestGrep(t *testing.T) {
 		want  []string // path:line: text
 	}{
 		{"all", Query{Text: "needle"}, []string{
-			".github/ci.yml:1: run: make Needle", "keep.log:1: needle", "local.txt:1: needle", "main.go:3: func main() { needle() }",
-			"src/a.go:1: // needle one", "src/a.go:3: // Needle two", "src/build/gen.go:1: needle", "src/deep/app.ts:1: const needle = 1",
+			".github/ci.yml:1: run: make Needle", "keep.log:1: needle", "local.txt:1: needle",
+			"main.go:3: func main() { needle() }",
+			"src/a.go:1: // needle one", "src/a.go:3: // Needle two", "src/build/gen.go:1: needle",
+			"src/deep/app.ts:1: const needle = 1",
 			"src/deep/b_test.go:1: needle", "src/deep/y.tmp:1: needle", "src/umläut ö.txt:2: needle",
 		}},
-		{"capitals", Query{Text: "Needle"}, []string{".github/ci.yml:1: run: make Needle", "src/a.go:3: // Needle two"}},
+		{"capitals", Query{Text: "Needle"},
+			[]string{".github/ci.yml:1: run: make Needle", "src/a.go:3: // Needle two"}},
 		{"a letter with capitals beyond ASCII", Query{Text: "NADEL"}, nil},
 		{"fixed", Query{Text: "main() {"}, []string{"main.go:3: func main() { needle() }"}},
 		{"begins with a dash", Query{Text: "--x"}, nil},
 		{"regexp", Query{Text: `^func \w+\(\)`, Regexp: true}, []string{"main.go:3: func main() { needle() }"}},
-		{"regexp, escapes are no capitals", Query{Text: `\Seedle\s(one|two)$`, Regexp: true}, []string{"src/a.go:1: // needle one", "src/a.go:3: // Needle two"}},
-		{"end of a CRLF line", Query{Text: `needle$`, Regexp: true, Include: glob("*_test.go")}, []string{"src/deep/b_test.go:1: needle"}},
+		{"regexp, escapes are no capitals", Query{Text: `\Seedle\s(one|two)$`, Regexp: true},
+			[]string{"src/a.go:1: // needle one", "src/a.go:3: // Needle two"}},
+		{"end of a CRLF line", Query{Text: `needle$`, Regexp: true, Include: glob("*_test.go")},
+			[]string{"src/deep/b_test.go:1: needle"}},
 		{"include by name", Query{Text: "needle", Include: glob("*.{go,ts}")}, []string{
-			"main.go:3: func main() { needle() }", "src/a.go:1: // needle one", "src/a.go:3: // Needle two", "src/build/gen.go:1: needle",
+			"main.go:3: func main() { needle() }", "src/a.go:1: // needle one", "src/a.go:3: // Needle two",
+			"src/build/gen.go:1: needle",
 			"src/deep/app.ts:1: const needle = 1", "src/deep/b_test.go:1: needle",
 		}},
-		{"include braces in braces", Query{Text: "needle", Include: glob("*.{tsx,{ts,y}}")}, []string{"src/deep/app.ts:1: const needle = 1"}},
-		{"include by path", Query{Text: "needle", Include: glob("src/*.go")}, []string{"src/a.go:1: // needle one", "src/a.go:3: // Needle two"}},
-		{"include a directory", Query{Text: "needle", Include: glob("src/deep")}, []string{"src/deep/app.ts:1: const needle = 1", "src/deep/b_test.go:1: needle", "src/deep/y.tmp:1: needle"}},
-		{"include does not bring back what is ignored", Query{Text: "needle", Include: glob("*.log")}, []string{"keep.log:1: needle"}},
-		{"include with a space", Query{Text: "needle", Include: glob("src/umläut *")}, []string{"src/umläut ö.txt:2: needle"}},
-		{"include hidden", Query{Text: "make", Include: glob(".github/**")}, []string{".github/ci.yml:1: run: make Needle"}},
+		{"include braces in braces", Query{Text: "needle", Include: glob("*.{tsx,{ts,y}}")},
+			[]string{"src/deep/app.ts:1: const needle = 1"}},
+		{"include by path", Query{Text: "needle", Include: glob("src/*.go")},
+			[]string{"src/a.go:1: // needle one", "src/a.go:3: // Needle two"}},
+		{"include a directory", Query{Text: "needle", Include: glob("src/deep")},
+			[]string{"src/deep/app.ts:1: const needle = 1", "src/deep/b_test.go:1: needle",
+				"src/deep/y.tmp:1: needle"}},
+		{"include does not bring back what is ignored", Query{Text: "needle", Include: glob("*.log")},
+			[]string{"keep.log:1: needle"}},
+		{"include with a space", Query{Text: "needle", Include: glob("src/umläut *")},
+			[]string{"src/umläut ö.txt:2: needle"}},
+		{"include hidden", Query{Text: "make", Include: glob(".github/**")},
+			[]string{".github/ci.yml:1: run: make Needle"}},
 		{"nothing", Query{Text: "haystack"}, nil},
 	}
 	all := tree(t, project)
@@ -228,7 +243,8 @@ func TestGrepErrors(t *testing.T) {
 			if name == "own" && want == "look" {
 				want = "Go's regexp: ripgrep is not installed"
 			}
-			if want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+			if want != "" &&
+				(err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
 				t.Errorf("%s %q: got error %v, want %q in one line", name, tt.query.Text, err, want)
 			}
 		}

@@ -69,7 +69,8 @@ func (o *Output) String() string {
 			tail, cut = tail[1:], cut+1
 		}
 	}
-	return fmt.Sprintf("%s\n[... %d bytes cut here: to see them, write the output to a file, or filter it with grep, head or tail ...]\n%s",
+	return fmt.Sprintf("%s\n[... %d bytes cut here: to see them, write the output to a file, or filter it with "+
+		"grep, head or tail ...]\n%s",
 		strings.TrimSuffix(clean(head), "\n"), cut, clean(tail))
 }
 

@@ -114,7 +114,8 @@ func Environ() []string {
 // secret reports whether a variable belongs to this program or holds a token: the
 // model and what it runs have no business with them.
 func secret(name string) bool {
-	for _, ours := range []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_", "GITHUB_COPILOT_"} {
+	for _, ours := range []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_",
+		"GITHUB_COPILOT_"} {
 		if strings.HasPrefix(name, ours) {
 			return true
 		}

@@ -60,7 +60,8 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Run(t.Context(), Command{Args: []string{"no-such-program-here"}}); err == nil || !strings.Contains(err.Error(), "no-such-program-here") {
+	if _, err := Run(t.Context(), Command{Args: []string{"no-such-program-here"}}); err == nil ||
+		!strings.Contains(err.Error(), "no-such-program-here") {
 		t.Errorf("starting nothing: %v", err)
 	}
 }
@@ -172,7 +173,8 @@ func TestOutput(t *testing.T) {
 		head, tail, _ := strings.Cut(got, "[... ")
 		_, tail, _ = strings.Cut(tail, "...]\n")
 		if len(head)+cut+len(tail) != len(long) {
-			t.Errorf("in writes of %d: %d kept before, %d after, %d cut of %d", size, len(head), len(tail), cut, len(long))
+			t.Errorf("in writes of %d: %d kept before, %d after, %d cut of %d", size, len(head), len(tail), cut,
+				len(long))
 		}
 		if _, err := fmt.Sscanf(tail, "line %d", &first); err != nil {
 			t.Errorf("the tail begins in the middle of a line: %q", tail[:20])

@@ -26,7 +26,8 @@ func Terminal(ctx context.Context, dir, line string, wait time.Duration, also io
 	if also != nil {
 		to = io.MultiWriter(&out, also)
 	}
-	exit, err := Run(limited, Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to, Stderr: to})
+	exit, err := Run(limited,
+		Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to, Stderr: to})
 	text := strings.TrimRight(out.String(), "\n")
 	if err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {

@@ -19,21 +19,28 @@ type language struct {
 
 var languages = []language{
 	{ends: []string{".go"}, suffixes: []string{"_test"}, example: "*_test.go beside it"},
-	{ends: []string{".py"}, prefixes: []string{"test_"}, suffixes: []string{"_test", "_tests"}, example: "tests/test_*.py"},
+	{ends: []string{".py"}, prefixes: []string{"test_"}, suffixes: []string{"_test", "_tests"},
+		example: "tests/test_*.py"},
 	{
 		ends:     []string{".ts", ".tsx", ".js", ".jsx", ".mts", ".cts", ".mjs", ".cjs", ".vue", ".svelte"},
-		suffixes: []string{".test", ".spec", ".cy", ".e2e", "-test", "-spec", "_test", "_spec", ".e2e-spec"}, dirs: []string{"__tests__"},
-		example: "*.test.ts beside it",
+		suffixes: []string{".test", ".spec", ".cy", ".e2e", "-test", "-spec", "_test", "_spec", ".e2e-spec"},
+		dirs:     []string{"__tests__"},
+		example:  "*.test.ts beside it",
 	},
 	{
 		ends:     []string{".java", ".kt", ".kts", ".scala", ".groovy"},
-		prefixes: []string{"Test"}, suffixes: []string{"Tests", "TestCase", "Test", "IT", "Spec", "Suite"}, example: "src/test/java/.../*Test.java",
+		prefixes: []string{"Test"}, suffixes: []string{"Tests", "TestCase", "Test", "IT", "Spec", "Suite"},
+		example: "src/test/java/.../*Test.java",
 	},
-	{ends: []string{".cs", ".fs", ".vb"}, prefixes: []string{"Test"}, suffixes: []string{"Tests", "Test", "Specs", "Spec"}, example: "*Tests.cs in the project of the tests"},
-	{ends: []string{".rs"}, prefixes: []string{"test_"}, suffixes: []string{"_tests", "_test"}, dirs: []string{"tests"}, example: "tests/*.rs, or #[cfg(test)] in the file itself"},
-	{ends: []string{".rb"}, prefixes: []string{"test_"}, suffixes: []string{"_spec", "_test"}, example: "spec/*_spec.rb"},
+	{ends: []string{".cs", ".fs", ".vb"}, prefixes: []string{"Test"},
+		suffixes: []string{"Tests", "Test", "Specs", "Spec"}, example: "*Tests.cs in the project of the tests"},
+	{ends: []string{".rs"}, prefixes: []string{"test_"}, suffixes: []string{"_tests", "_test"}, dirs: []string{"tests"},
+		example: "tests/*.rs, or #[cfg(test)] in the file itself"},
+	{ends: []string{".rb"}, prefixes: []string{"test_"}, suffixes: []string{"_spec", "_test"},
+		example: "spec/*_spec.rb"},
 	{ends: []string{".php"}, suffixes: []string{"Test", "Cest"}, example: "tests/*Test.php"},
-	{ends: []string{".c", ".h", ".cc", ".hh", ".cpp", ".hpp", ".cxx"}, prefixes: []string{"test_"}, suffixes: []string{"_unittest", "_tests", "_test", "Test", "-test"}, example: "tests/*_test.cc"},
+	{ends: []string{".c", ".h", ".cc", ".hh", ".cpp", ".hpp", ".cxx"}, prefixes: []string{"test_"},
+		suffixes: []string{"_unittest", "_tests", "_test", "Test", "-test"}, example: "tests/*_test.cc"},
 	{ends: []string{".swift"}, suffixes: []string{"Tests", "Test"}, example: "Tests/*Tests.swift"},
 	{ends: []string{".dart"}, suffixes: []string{"_test"}, example: "test/*_test.dart"},
 	{ends: []string{".ex", ".exs"}, suffixes: []string{"_test"}, example: "test/*_test.exs"},
@@ -83,7 +90,8 @@ func (l *language) source(name string) (string, bool) {
 	}
 	for _, prefix := range l.prefixes {
 		// TestBed is a test of Bed, Testing is none of ing.
-		if cut, ok := strings.CutPrefix(name, prefix); ok && cut != "" && (strings.HasSuffix(prefix, "_") || cut[0] < 'a') {
+		if cut, ok := strings.CutPrefix(name, prefix); ok && cut != "" &&
+			(strings.HasSuffix(prefix, "_") || cut[0] < 'a') {
 			return cut, true
 		}
 	}
@@ -92,7 +100,8 @@ func (l *language) source(name string) (string, bool) {
 
 // layout are directories that only say whether sources or tests are in them.
 var layout = []string{
-	".", "src", "main", "lib", "app", "test", "tests", "Tests", "Test", "spec", "specs", "__tests__", "unit", "integration", "e2e", "it",
+	".", "src", "main", "lib", "app", "test", "tests", "Tests", "Test", "spec", "specs", "__tests__", "unit",
+	"integration", "e2e", "it",
 	"java", "kotlin", "scala", "groovy", "resources", "Sources", "include",
 }
 
@@ -101,7 +110,8 @@ func plain(dir string) string {
 	if slices.Contains(layout, dir) {
 		return ""
 	}
-	for _, suffix := range []string{".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests", "-test", "_tests", "_test"} {
+	for _, suffix := range []string{".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests",
+		"-test", "_tests", "_test"} {
 		if cut, ok := strings.CutSuffix(dir, suffix); ok && cut != "" {
 			return cut
 		}
@@ -142,7 +152,8 @@ func Of(p string, all []string) (found []string, isTest bool, convention string,
 // fits, they are all about all of it.
 func inPackage(p string, test bool, all []string) (found []string) {
 	for _, other := range all {
-		if path.Dir(other) == path.Dir(p) && strings.HasSuffix(other, ".go") && strings.HasSuffix(other, "_test.go") != test {
+		if path.Dir(other) == path.Dir(p) && strings.HasSuffix(other, ".go") &&
+			strings.HasSuffix(other, "_test.go") != test {
 			found = append(found, other)
 		}
 	}

@@ -57,7 +57,8 @@ func Public(ip netip.Addr) bool {
 		}
 	}
 	// Of the rest only this part is given out.
-	return ip.Is4() || netip.MustParsePrefix("2000::/3").Contains(ip) || netip.MustParsePrefix("64:ff9b::/96").Contains(ip)
+	return ip.Is4() || netip.MustParsePrefix("2000::/3").Contains(ip) ||
+		netip.MustParsePrefix("64:ff9b::/96").Contains(ip)
 }
 
 // page reads the address of a page as browsers do and returns it in its one form, so
@@ -137,7 +138,8 @@ func (f Fetcher) dial(ctx context.Context, network, address string) (net.Conn, e
 
 // inside are the last parts of names that are never public.
 var inside = []string{
-	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "localdomain", "home.arpa", "test", "invalid", "onion", "alt",
+	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "localdomain", "home.arpa", "test",
+	"invalid", "onion", "alt",
 }
 
 // guardProxied decides about a host that a proxy is going to connect to, and to
@@ -148,7 +150,8 @@ func (f Fetcher) guardProxied(ctx context.Context, u *url.URL) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return f.guard(ctx, host, netip.AddrPortFrom(ip, 0))
 	}
-	if !strings.Contains(host, ".") || slices.ContainsFunc(inside, func(end string) bool { return strings.HasSuffix("."+host, "."+end) }) {
+	if !strings.Contains(host, ".") ||
+		slices.ContainsFunc(inside, func(end string) bool { return strings.HasSuffix("."+host, "."+end) }) {
 		return fmt.Errorf("%s is a name of a private network: such servers may not be asked", host)
 	}
 	lookup := f.lookup

@@ -21,7 +21,8 @@ import (
 )
 
 // around are the elements that stand around a page's content.
-var around = []string{"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas", "audio", "video", "img", "picture"}
+var around = []string{"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas",
+	"audio", "video", "img", "picture"}
 
 var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 
@@ -90,7 +91,8 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 // look for it takes a line of brackets the square of its length.
 func farLink(text []byte) bool {
 	const near = 1000
-	return text[0] == '[' && len(text) > near && bytes.IndexByte(text[:near], ']') < 0 && bytes.IndexByte(text[:near], '\n') < 0
+	return text[0] == '[' && len(text) > near && bytes.IndexByte(text[:near], ']') < 0 &&
+		bytes.IndexByte(text[:near], '\n') < 0
 }
 
 // section is a part of a text, from one heading to the next, or a piece of a long
@@ -204,8 +206,10 @@ const maxTerms = 50
 
 // words are the words of a query that say something.
 func words(query string) (terms []string) {
-	for _, w := range strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }) {
-		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(idle, w) && !slices.Contains(terms, w) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(query),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }) {
+		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(idle, w) &&
+			!slices.Contains(terms, w) {
 			terms = append(terms, w)
 		}
 	}
@@ -213,7 +217,8 @@ func words(query string) (terms []string) {
 }
 
 // idle are words that stand everywhere.
-var idle = []string{"the", "and", "for", "with", "how", "what", "does", "from", "this", "that", "are", "can", "use", "not", "you"}
+var idle = []string{"the", "and", "for", "with", "how", "what", "does", "from", "this", "that", "are", "can", "use",
+	"not", "you"}
 
 // score counts the terms in a section, twice more for one in its heading.
 func score(s section, terms []string) (n int) {

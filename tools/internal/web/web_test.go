@@ -25,14 +25,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPublic(t *testing.T) {
 	for address, want := range map[string]bool{
-		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "64:ff9b::808:808": true, "172.32.0.1": true, "2002:808:808::1": true,
+		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "64:ff9b::808:808": true,
+		"172.32.0.1": true, "2002:808:808::1": true,
 		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "0.0.0.0": false, "::": false, "0.1.2.3": false,
 		"10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false,
 		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fc00::1": false,
 		"100.64.0.1": false, "100.100.100.200": false, "100.127.255.255": false, "168.63.129.16": false,
 		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false, "::ffff:169.254.169.254": false,
-		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a00:1": false, "2002:7f00:1::1": false, "2002:a9fe:a9fe::": false,
-		"2001::1": false, "2001:db8::1": false, "fec0::1": false, "4000::1": false, "224.0.0.1": false, "ff02::1": false,
+		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::a00:1": false, "2002:7f00:1::1": false,
+		"2002:a9fe:a9fe::": false,
+		"2001::1":          false, "2001:db8::1": false, "fec0::1": false, "4000::1": false, "224.0.0.1": false,
+		"ff02::1":         false,
 		"255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.2.1": false,
 	} {
 		if got := Public(netip.MustParseAddr(address)); got != want {
@@ -86,7 +89,8 @@ func TestFetchRefuses(t *testing.T) {
 		"":                                     "has to be http or https",
 	} {
 		_, err := Fetcher{}.Fetch(t.Context(), address)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}
@@ -120,7 +124,8 @@ func TestRedirects(t *testing.T) {
 	})
 	f := only(s)
 	for path, want := range map[string]string{
-		"/inside": "127.0.0.1 is at 127.0.0.1, which is not on the public internet: not this one", "/file": "only http and https", "/user": "a name and a password", "/loop": "more than 5 redirects",
+		"/inside": "127.0.0.1 is at 127.0.0.1, which is not on the public internet: not this one",
+		"/file":   "only http and https", "/user": "a name and a password", "/loop": "more than 5 redirects",
 	} {
 		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
@@ -212,7 +217,8 @@ func TestFetchEnds(t *testing.T) {
 	f := only(s)
 	f.limit = 50 * time.Millisecond
 	for _, path := range []string{"/silent", "/slow"} {
-		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil || !strings.Contains(err.Error(), "nothing came within 50ms") {
+		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil ||
+			!strings.Contains(err.Error(), "nothing came within 50ms") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -256,10 +262,13 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	for _, address := range []string{
-		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/", "http://localhost/", "http://metadata.google.internal/",
+		"http://127.0.0.1/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]/", "http://localhost/",
+		"http://metadata.google.internal/",
 		"http://printer.local./", "http://127.0.0.2/", "http://inside.example/", "http://INSIDE.example./",
-		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.1/", "http://１２７.0.0.１/", "http://①②7.1/", "http://127。1/", "http://%31%32%37.1/", "http://[::1]/",
-		"http://[::ffff:7f00:1]/", "http://0/", "http://169.16689662/", "http://LOCALHOST./", "http://ｌocalhost/", "http://x.localhost/", "http://intranet/", "http://wiki.corp/",
+		"http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.1/", "http://１２７.0.0.１/", "http://①②7.1/",
+		"http://127。1/", "http://%31%32%37.1/", "http://[::1]/",
+		"http://[::ffff:7f00:1]/", "http://0/", "http://169.16689662/", "http://LOCALHOST./", "http://ｌocalhost/",
+		"http://x.localhost/", "http://intranet/", "http://wiki.corp/",
 		"http://only-the-proxy-knows.example/", "http:127.1/", `http:\\127.1`,
 	} {
 		if p, err := f.Fetch(t.Context(), address); err == nil {
@@ -296,9 +305,11 @@ func TestProxyAsks(t *testing.T) {
 		},
 	}
 	for address, want := range map[string]string{
-		"http://wiki.example/":                                  "",
-		"http://other.example/":                                 "other.example has no address that is known here: only the proxy knows where it leads: no",
-		"http://wiki.example/?to=http://0x7f.1/":                "127.0.0.1 is at 127.0.0.1, which is not on the public internet: no",
+		"http://wiki.example/": "",
+		"http://other.example/": "other.example has no address that is known here: " +
+			"only the proxy knows where it leads: no",
+		"http://wiki.example/?to=http://0x7f.1/": "127.0.0.1 is at 127.0.0.1, which is not on the " +
+			"public internet: no",
 		"http://wiki.example/?to=http://%EF%BD%8Fther.example/": "other.example has no address",
 		"http://wiki.example/?to=https:127.1":                   "no",
 		"http://wiki.example/?to=/there":                        "",
@@ -320,13 +331,15 @@ func TestProxyAsks(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	p := Page{URL: "https://example.com/docs/", Type: "text/html", Body: []byte(`<!doctype html><html><head><title>A &amp;
+	p := Page{URL: "https://example.com/docs/", Type: "text/html",
+		Body: []byte(`<!doctype html><html><head><title>A &amp;
 B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 <h1>Waiting</h1><p>Use <code>wait_for</code> or <a href="../more">more</a>.</p><script>alert(1)</script>
 <pre><code class="language-go">x := 1
 </code></pre><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><footer>(c)</footer></body></html>`)}
 	c, err := p.Content(t.Context())
-	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b " +
+		"|\n|---|---|\n| 1 | 2 |"
 	if err != nil || c.Title != "A & B" || c.Text != want || c.Cut {
 		t.Errorf("%v, %+v", err, c)
 	}
@@ -338,14 +351,18 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 
 // bombs are pages of which little would become much.
 var bombs = map[string]string{
-	"a cell that spans":     "<table><tr><td colspan=60000 rowspan=60000>x</td></tr></table>",
-	"rows beside columns":   "<table><tr>" + strings.Repeat("<td>", 100_000) + strings.Repeat("<tr>", 100_000) + "</table>",
-	"spans in many rows":    "<table>" + strings.Repeat("<tr><td rowspan=1000 colspan=19>", 5000) + "</table>",
-	"a wide cell":           "<table><tr><td>" + strings.Repeat("w", 500_000) + strings.Repeat("<tr><td>x", 9000) + "</table>",
-	"rows in rows":          "<table><tr><td><math>" + strings.Repeat("<tr><td>x", 200) + "</table>",
-	"unclosed tags":         unclosed("b", 400) + strings.Repeat("<p>x", 400_000),
-	"unclosed in a cell":    unclosed("b", 400) + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" + strings.Repeat("<p>x", 400_000),
-	"lists in lists":        strings.Repeat("<ol start=999999999999999999><li>", 200) + strings.Repeat("x<br>", 300_000),
+	"a cell that spans": "<table><tr><td colspan=60000 rowspan=60000>x</td></tr></table>",
+	"rows beside columns": "<table><tr>" + strings.Repeat("<td>", 100_000) + strings.Repeat("<tr>", 100_000) +
+		"</table>",
+	"spans in many rows": "<table>" + strings.Repeat("<tr><td rowspan=1000 colspan=19>", 5000) + "</table>",
+	"a wide cell": "<table><tr><td>" + strings.Repeat("w", 500_000) + strings.Repeat("<tr><td>x", 9000) +
+		"</table>",
+	"rows in rows":  "<table><tr><td><math>" + strings.Repeat("<tr><td>x", 200) + "</table>",
+	"unclosed tags": unclosed("b", 400) + strings.Repeat("<p>x", 400_000),
+	"unclosed in a cell": unclosed("b", 400) + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" +
+		strings.Repeat("<p>x", 400_000),
+	"lists in lists": strings.Repeat("<ol start=999999999999999999><li>", 200) +
+		strings.Repeat("x<br>", 300_000),
 	"quotations":            strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", 300_000),
 	"deep":                  strings.Repeat("<div>", 20_000) + "deep",
 	"attributes":            "<b" + manyAttributes(100_000) + "><b" + manyAttributes(100_000) + ">x",
@@ -419,9 +436,11 @@ func TestBest(t *testing.T) {
 	filler := func(name string) string {
 		return "## " + name + "\n\n" + strings.Repeat("Nothing of interest here.\n\n", 40)
 	}
-	text := "Intro.\n\n" + filler("One") + "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n" + filler("Two") + "## Other\n\nAlso about waiting for an element.\n"
+	text := "Intro.\n\n" + filler("One") + "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n" +
+		filler("Two") + "## Other\n\nAlso about waiting for an element.\n"
 	best, left := Best(text, "how to wait for an element", 1000)
-	want := "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about waiting for an element."
+	want := "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about " +
+		"waiting for an element."
 	if best != want || left != 3 {
 		t.Errorf("left %d, got:\n%s", left, best)
 	}
@@ -453,7 +472,8 @@ func FuzzBest(f *testing.F) {
 // end of each bracket takes hours for it, far longer than the tests' own limit.
 func TestContentOfBrackets(t *testing.T) {
 	for _, text := range []string{"[", "- ", "`"} {
-		page := Page{URL: "https://h.example/", Type: "text/html", Body: []byte(strings.Repeat(text, maxBody/len(text)))}
+		page := Page{URL: "https://h.example/", Type: "text/html",
+			Body: []byte(strings.Repeat(text, maxBody/len(text)))}
 		if _, err := page.Content(t.Context()); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}

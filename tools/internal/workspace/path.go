@@ -111,7 +111,8 @@ func (f Files) mayWrite(ctx context.Context, path, abs, real string) error {
 		return nil
 	}
 	if f.Protected == nil {
-		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here", path, why)
+		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here", path,
+			why)
 	}
 	if err := f.Protected(ctx, real, why); err != nil {
 		return fmt.Errorf("%s is protected, %s; %w", path, why, err)
@@ -136,7 +137,8 @@ func (f Files) abs(path string) (string, error) {
 	}
 	if scheme, _, ok := strings.Cut(path, "://"); ok && !strings.ContainsAny(scheme, `/\.`) {
 		u, err := url.Parse(path)
-		if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") {
+		if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" ||
+			!strings.HasPrefix(u.Path, "/") {
 			return "", fmt.Errorf("%s is no file of this machine: give a path, or a file:///... URI", path)
 		}
 		if strings.ContainsRune(u.Path, 0) {

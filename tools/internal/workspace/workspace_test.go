@@ -138,7 +138,8 @@ func TestOutside(t *testing.T) {
 	if data, err := p.Read(); err != nil || string(data) != "secret" {
 		t.Errorf("read %q, %v", data, err)
 	}
-	if _, err := files.At(t.Context(), "new", true); err == nil || !strings.Contains(err.Error(), "only reading is allowed") {
+	if _, err := files.At(t.Context(), "new", true); err == nil ||
+		!strings.Contains(err.Error(), "only reading is allowed") {
 		t.Errorf("got error %v, want the policy's", err)
 	}
 	deep, err := files.At(t.Context(), "out/deep/er/x", true)
@@ -152,7 +153,8 @@ func TestOutside(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(secret, "deep", "er", "x")); err != nil || string(data) != "text" {
 		t.Errorf("the file holds %q, %v", data, err)
 	}
-	want := []question{{filepath.Join(secret, "key"), false}, {filepath.Join(secret, "new"), true}, {filepath.Join(secret, "deep", "er", "x"), true}}
+	want := []question{{filepath.Join(secret, "key"), false}, {filepath.Join(secret, "new"), true},
+		{filepath.Join(secret, "deep", "er", "x"), true}}
 	if len(asked) != len(want) {
 		t.Fatalf("asked %v, want %v", asked, want)
 	}
@@ -217,7 +219,8 @@ func TestRead(t *testing.T) {
 			}
 			defer p.Close()
 			text, err := p.ReadText()
-			if tt.want == "" && (err != nil || text != tt.text) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && (err != nil || text != tt.text) ||
+				tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %q, error %v, want %q", text, err, tt.want)
 			}
 		})
@@ -253,7 +256,8 @@ func TestExplain(t *testing.T) {
 		{&fs.PathError{Op: "openat", Path: "q", Err: syscall.ENOENT}, "x does not exist"},
 		{&fs.PathError{Op: "openat", Path: "q", Err: syscall.EEXIST}, "x exists already"},
 		{&os.LinkError{Op: "renameat", Old: "q", New: "r", Err: syscall.ENOSPC}, "x: no space left on device"},
-		{&fs.PathError{Op: "openat", Path: "q", Err: errors.New("path escapes from parent")}, "x: path escapes from parent"},
+		{&fs.PathError{Op: "openat", Path: "q", Err: errors.New("path escapes from parent")},
+			"x: path escapes from parent"},
 		{errors.New("odd"), "x: odd"},
 	} {
 		if got := explain("x", tt.err); got.Error() != tt.want || !errors.Is(got, tt.err) {
@@ -263,7 +267,8 @@ func TestExplain(t *testing.T) {
 }
 
 func TestNoWorkspace(t *testing.T) {
-	if _, err := (Files{Root: filepath.Join(t.TempDir(), "gone")}).At(t.Context(), "x", false); err == nil || !strings.Contains(err.Error(), "the workspace cannot be opened") {
+	if _, err := (Files{Root: filepath.Join(t.TempDir(), "gone")}).At(t.Context(), "x", false); err == nil ||
+		!strings.Contains(err.Error(), "the workspace cannot be opened") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -271,9 +276,12 @@ func TestNoWorkspace(t *testing.T) {
 // FuzzAt lets no path lead out of the workspace, for reading or writing.
 func FuzzAt(f *testing.F) {
 	for _, seed := range []string{
-		"a.txt", "in/b.txt", "out/key", "file", "new", "round", "loop", "../secret/key", "/etc/passwd", "abs/../../secret/key",
-		"file:///etc/passwd", "file://%2e%2e/secret", "file://localhost/../secret", "in/../../secret/new2", "./../ws/../secret/key",
-		"out/../a.txt", "\x00", "//", "a\\..\\..\\b", "dir/new/../../../secret/x", "FILE:///etc/passwd", "../alias/../secret/key",
+		"a.txt", "in/b.txt", "out/key", "file", "new", "round", "loop", "../secret/key", "/etc/passwd",
+		"abs/../../secret/key",
+		"file:///etc/passwd", "file://%2e%2e/secret", "file://localhost/../secret", "in/../../secret/new2",
+		"./../ws/../secret/key",
+		"out/../a.txt", "\x00", "//", "a\\..\\..\\b", "dir/new/../../../secret/x", "FILE:///etc/passwd",
+		"../alias/../secret/key",
 	} {
 		f.Add(seed)
 	}

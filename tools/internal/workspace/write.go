@@ -112,7 +112,8 @@ func (c *Change) undo() error {
 		err = c.At.root.Rename(c.backup, c.At.rel)
 	}
 	if err != nil && c.backup != "" {
-		return fmt.Errorf("%s could not be put back: what it held is in %s", c.At.Name, filepath.Join(c.At.root.Name(), c.backup))
+		return fmt.Errorf("%s could not be put back: what it held is in %s", c.At.Name,
+			filepath.Join(c.At.root.Name(), c.backup))
 	}
 	return explain(c.At.Name, err)
 }

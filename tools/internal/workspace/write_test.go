@@ -57,7 +57,8 @@ func holds(t *testing.T, root string, want map[string]string) {
 func put(t *testing.T, root, name, data string, mode fs.FileMode) {
 	t.Helper()
 	file := filepath.Join(root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(data), 0o600), os.Chmod(file, mode)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(data), 0o600),
+		os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +88,8 @@ func TestWrite(t *testing.T) {
 		t.Errorf("got error %v for a directory", err)
 	}
 	holds(t, root, map[string]string{
-		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "", "new/deep/": "", "new/deep/x": "x",
+		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "", "new/deep/": "",
+		"new/deep/x": "x",
 	})
 	if info, err := os.Stat(filepath.Join(root, "run.sh")); err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("its mode is %v, %v, want it kept", info.Mode(), err)
@@ -111,7 +113,8 @@ func TestMkdir(t *testing.T) {
 		{"file", false, "file is a file, not a directory"},
 	} {
 		created, err := at(t, root, tt.path).Mkdir()
-		if created != tt.created || tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		if created != tt.created || tt.want == "" && err != nil ||
+			tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: created %v, error %v, want %v, %q", tt.path, created, err, tt.created, tt.want)
 		}
 	}
@@ -143,14 +146,16 @@ func TestCommit(t *testing.T) {
 		{
 			name: "the last has changed",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("sub/deep/new"), Now: ptr("N")}, {At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("other")}}
+				return []*Change{{At: at("sub/deep/new"), Now: ptr("N")}, {At: at("a"), Was: ptr("A"), Now: ptr("A2")},
+					{At: at("b"), Was: ptr("other")}}
 			},
 			want: "b changed in the meantime",
 		},
 		{
 			name: "one is gone",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("missing"), Was: ptr("x"), Now: ptr("y")}}
+				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")},
+					{At: at("missing"), Was: ptr("x"), Now: ptr("y")}}
 			},
 			want: "missing does not exist",
 		},
@@ -164,7 +169,8 @@ func TestCommit(t *testing.T) {
 		{
 			name: "twice the same",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("./a"), Was: ptr("A"), Now: ptr("A3")}}
+				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")},
+					{At: at("./a"), Was: ptr("A"), Now: ptr("A3")}}
 			},
 			want: "a is changed twice",
 		},
@@ -172,7 +178,8 @@ func TestCommit(t *testing.T) {
 			// Its parent is a file by then, so that the last one cannot be staged.
 			name: "staging fails",
 			changes: func(at func(string) *Place) []*Change {
-				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("B")}, {At: at("dir/new"), Now: ptr("N")}}
+				return []*Change{{At: at("a"), Was: ptr("A"), Now: ptr("A2")}, {At: at("b"), Was: ptr("B")},
+					{At: at("dir/new"), Now: ptr("N")}}
 			},
 			damage: func(t *testing.T, root string) { put(t, root, "dir", "F", 0o644) },
 			want:   "dir/new",
