@@ -59,7 +59,7 @@ func (s *session) attachment(a gateway.Attachment) (sdk.Attachment, error) {
 		return selection(a, info.Size())
 	}
 	if isImage(a.Path) {
-		s.shown.Store(true)
+		s.hasShownImage.Store(true)
 	}
 	return &rpc.AttachmentFile{DisplayName: name, Path: a.Path}, nil
 }
@@ -104,8 +104,8 @@ func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	}, nil
 }
 
-// brought reports whether a request is to read what was attached to a prompt.
-func (s *session) brought(req sdk.PermissionRequest) bool {
+// isAttached reports whether a request is to read what was attached to a prompt.
+func (s *session) isAttached(req sdk.PermissionRequest) bool {
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if !ok {
 		return false

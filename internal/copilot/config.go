@@ -13,28 +13,28 @@ const clientName = "tapgw"
 
 // createConfig and resumeConfig describe the session to the runtime. They say
 // the same: a resume replaces all that a creation set.
-func (s *session) createConfig(gen int, hooked bool) *sdk.SessionConfig {
-	c := *s.fixed
+func (s *session) createConfig(gen int, withHooks bool) *sdk.SessionConfig {
+	c := *s.baseConfig
 	c.SessionID = s.id
 	model, effort := s.chosenModel()
-	c.Model, c.ReasoningEffort = s.told(model), effort
+	c.Model, c.ReasoningEffort = s.runtimeModelName(model), effort
 	c.Provider = s.provider
 	c.GitHubToken = s.githubToken
 	c.ModelCapabilities = s.capabilities()
 	c.SystemMessage = s.systemMessage()
-	if hooked {
+	if withHooks {
 		c.Hooks = s.hooks()
 	}
-	c.OnPermissionRequest = leave
-	c.OnUserInputRequest, c.OnElicitationRequest = s.asker()
+	c.OnPermissionRequest = deferToPump
+	c.OnUserInputRequest, c.OnElicitationRequest = s.questionHandlers()
 	c.OnEvent = s.onEvent(gen)
 	return &c
 }
 
-func (s *session) resumeConfig(gen int, hooked bool) *sdk.ResumeSessionConfig {
+func (s *session) resumeConfig(gen int, withHooks bool) *sdk.ResumeSessionConfig {
 	c := &sdk.ResumeSessionConfig{}
 	// The SDK has two types with the same fields.
-	from, to := reflect.ValueOf(s.createConfig(gen, hooked)).Elem(), reflect.ValueOf(c).Elem()
+	from, to := reflect.ValueOf(s.createConfig(gen, withHooks)).Elem(), reflect.ValueOf(c).Elem()
 	for i := range to.NumField() {
 		if f := from.FieldByName(to.Type().Field(i).Name); f.IsValid() && f.Type() == to.Field(i).Type() {
 			to.Field(i).Set(f)
@@ -49,9 +49,9 @@ func (s *session) onEvent(gen int) sdk.SessionEventHandler {
 	return func(e sdk.SessionEvent) { s.items.push(item{gen: gen, event: e}) }
 }
 
-// heldEvents is onEvent of a session that the SDK makes anew: it has one goroutine for
+// onEventHeld is onEvent of a session that the SDK makes anew: it has one goroutine for
 // the events of each, so the first of the new one wait until those of the old are in.
-func (s *session) heldEvents(gen int) (handle sdk.SessionEventHandler, release func()) {
+func (s *session) onEventHeld(gen int) (handle sdk.SessionEventHandler, release func()) {
 	push := s.onEvent(gen)
 	var mu sync.Mutex
 	var held []sdk.SessionEvent

@@ -224,8 +224,8 @@ func TestRuntimeHangs(t *testing.T) {
 	// It may answer a last time before the signal stops it.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !p.isGone() {
-		p.suspect()
+	for !p.hasEnded() {
+		p.checkAlive()
 		select {
 		case <-tick.C:
 		case <-g.ctx.Done():
@@ -269,7 +269,7 @@ func TestSectionsSurviveCrash(t *testing.T) {
 	s.waitIdle(2)
 	s.turn("hello again")
 	reqs := g.model.Requests()
-	if last := reqs[len(reqs)-1].System(); !strings.Contains(last, "STATE (2)") || strings.Count(last, lastWord) != 1 {
+	if last := reqs[len(reqs)-1].System(); !strings.Contains(last, "STATE (2)") || strings.Count(last, repeatNotice) != 1 {
 		t.Errorf("after the crash the model was told %q", between(last, "STATE", ")"))
 	}
 }

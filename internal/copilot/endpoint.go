@@ -23,9 +23,9 @@ import (
 // maxModelList bounds what an endpoint lists.
 const maxModelList = 8 << 20
 
-// endpoint is the model endpoint of a session, nil for GitHub's. The key of a
+// endpointFor is the model endpoint of a session, nil for GitHub's. The key of a
 // request is for the endpoint of the request and for no other.
-func (o *Options) endpoint(profile configs.Profile, req gateway.StartRequest) (*sdk.ProviderConfig, error) {
+func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest) (*sdk.ProviderConfig, error) {
 	e := profile.Provider
 	if e.URL == "" {
 		return nil, nil //nolint:nilnil // GitHub's
@@ -42,7 +42,7 @@ func (o *Options) endpoint(profile configs.Profile, req gateway.StartRequest) (*
 		Type: e.Kind, BaseURL: e.URL, WireAPI: e.Wire, Headers: headers,
 		ModelID: e.ModelID, WireModel: e.WireModel, MaxPromptTokens: e.MaxPromptTokens, MaxOutputTokens: e.MaxOutputTokens,
 	}
-	if e.ModelID != "" { // the runtime is told this one, see [session.told]
+	if e.ModelID != "" { // the runtime is told this one, see [session.runtimeModelName]
 		p.WireModel = cmp.Or(e.WireModel, profile.Model)
 	}
 	if e.Kind == configs.EndpointAnthropic {
@@ -62,9 +62,9 @@ func (o *Options) endpoint(profile configs.Profile, req gateway.StartRequest) (*
 	return p, nil
 }
 
-// key is the secret of an endpoint, from the environment. An endpoint may want no
+// keyFromEnv is the secret of an endpoint, from the environment. An endpoint may want no
 // key, but a token that is named must be there.
-func (o *Options) key(e configs.Endpoint) (string, error) {
+func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 	if e.BearerTokenEnv != "" {
 		token := os.Getenv(e.BearerTokenEnv)
 		if token == "" {
@@ -83,11 +83,11 @@ func (o *Options) githubToken(p configs.Profile, req gateway.StartRequest) (stri
 	if req.GitHubToken != "" || p.GitHubTokenEnv == "" || p.GitHubTokenEnv == o.Profile.GitHubTokenEnv {
 		return req.GitHubToken, nil
 	}
-	return tokenOf(p.GitHubTokenEnv)
+	return tokenFromEnv(p.GitHubTokenEnv)
 }
 
-// tokenOf reads a GitHub token from the environment.
-func tokenOf(variable string) (string, error) {
+// tokenFromEnv reads a GitHub token from the environment.
+func tokenFromEnv(variable string) (string, error) {
 	if variable == "" {
 		return "", nil
 	}
@@ -116,9 +116,9 @@ func missingModel(what string) error {
 	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) " + what}
 }
 
-// onlyModel is the model of a session that was given none: the only one that its endpoint
+// defaultModel is the model of a session that was given none: the only one that its endpoint
 // is there for, by the config or by the endpoint's own list. GitHub chooses one itself.
-func (o *Options) onlyModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
+func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
 	e := p.Provider
 	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // which is said later
 		return p.Model, nil
@@ -129,7 +129,7 @@ func (o *Options) onlyModel(ctx context.Context, p configs.Profile, req gateway.
 		if err != nil {
 			return "", err
 		}
-		if ids, err = o.listed(ctx, e, key); err != nil {
+		if ids, err = o.listModels(ctx, e, key); err != nil {
 			return "", missingModel(fmt.Sprintf("name a model that it serves: its list can't be read: %v", err))
 		}
 	}
@@ -144,7 +144,7 @@ func (o *Options) keyFor(e configs.Endpoint, req gateway.StartRequest) (string, 
 	if req.ProviderURL != "" {
 		return req.ProviderKey, nil
 	}
-	return o.key(e)
+	return o.keyFromEnv(e)
 }
 
 func checkURL(s string) error {
@@ -163,12 +163,12 @@ func checkURL(s string) error {
 func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gateway.Model, error) {
 	ids := e.Models
 	if len(ids) == 0 {
-		key, err := o.key(e)
+		key, err := o.keyFromEnv(e)
 		if err != nil {
 			return nil, err
 		}
-		if ids, err = o.listed(ctx, e, key); err != nil {
-			return nil, fault(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
+		if ids, err = o.listModels(ctx, e, key); err != nil {
+			return nil, internalError(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
 		}
 	}
 	models := make([]gateway.Model, len(ids))
@@ -178,8 +178,8 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gat
 	return models, nil
 }
 
-// listed asks an endpoint what models it has, on the wire of its kind.
-func (o *Options) listed(ctx context.Context, e configs.Endpoint, key string) ([]string, error) {
+// listModels asks an endpoint what models it has, on the wire of its kind.
+func (o *Options) listModels(ctx context.Context, e configs.Endpoint, key string) ([]string, error) {
 	if e.Kind == configs.EndpointAzure {
 		return nil, errors.New("azure lists no deployments")
 	}

@@ -24,7 +24,7 @@ var (
 	// A runtime that is told a connection token refuses us, who have none.
 	withheld = []string{"COPILOT_CONNECTION_TOKEN"}
 	// Tokens of the gateway that no session may have, whoever asks for it.
-	secret = []string{"TAP_ADMIN_TOKEN"}
+	forbidden = []string{"TAP_ADMIN_TOKEN"}
 )
 
 // environment returns the runtime's environment: what it may inherit of ours,
@@ -38,13 +38,13 @@ func environment(ours, extra []string) []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, allowed(extra)...)
+	return append(env, withoutForbidden(extra)...)
 }
 
-// allowed leaves out what no session may have.
-func allowed(extra []string) (env []string) {
+// withoutForbidden leaves out what no session may have.
+func withoutForbidden(extra []string) (env []string) {
 	for _, kv := range extra {
-		if name, _, ok := strings.Cut(kv, "="); ok && !slices.Contains(secret, name) {
+		if name, _, ok := strings.Cut(kv, "="); ok && !slices.Contains(forbidden, name) {
 			env = append(env, kv)
 		}
 	}
@@ -91,12 +91,12 @@ func shellScript(env []string) string {
 	return b.String()
 }
 
-// tellShell gives the session's shell what is the session's alone.
-func (s *session) tellShell() {
+// writeShellEnv gives the session's shell what is the session's alone.
+func (s *session) writeShellEnv() {
 	if s.shellFile == "" {
 		return
 	}
-	script := shellScript(allowed(s.r.o.SessionEnv(s.id)))
+	script := shellScript(withoutForbidden(s.r.o.SessionEnv(s.id)))
 	if err := os.WriteFile(s.shellFile, []byte(script), 0o600); err != nil {
 		s.log.Warn("the session's shell has no token: programs in it can't join the session", "error", err)
 	}

@@ -61,7 +61,7 @@ func TestEventLines(t *testing.T) {
 		{&rpc.RawSessionEventData{EventType: "a.new.kind", Raw: []byte("{}")}, ""},
 	} {
 		n := &noted{}
-		turn := &turn{s: &session{calls: n}}
+		turn := &tracker{s: &session{calls: n}}
 		turn.event(sdk.SessionEvent{Data: tt.d})
 		switch {
 		case tt.want == "" && len(n.lines) > 0:
@@ -75,7 +75,7 @@ func TestEventLines(t *testing.T) {
 // A compaction is a call of the model that no other event tells of.
 func TestCompactionIsCounted(t *testing.T) {
 	n := &noted{}
-	turn := &turn{s: &session{calls: n}, prompt: "m1"}
+	turn := &tracker{s: &session{calls: n}, prompt: "m1"}
 	turn.event(sdk.SessionEvent{Data: &rpc.SessionCompactionCompleteData{Success: true, CompactionTokensUsed: &rpc.CompactionCompleteCompactionTokensUsed{
 		Model: new("gpt-5-mini"), InputTokens: new(int64(900)), OutputTokens: new(int64(90)), Duration: new(int64(1500)),
 	}}})

@@ -119,7 +119,7 @@ func TestCompactionIsTold(t *testing.T) {
 	h := s.host.(*session)
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
-	c, err := h.current(ctx)
+	c, err := h.waitConn(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

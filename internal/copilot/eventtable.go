@@ -24,23 +24,23 @@ type eventRow struct {
 	live     string // callbacks
 	event    string // the session.event that subscribed providers get
 	also     string
-	do       func(*turn, sdk.SessionEvent) // nil: nothing but the raw log
+	do       func(*tracker, sdk.SessionEvent) // nil: nothing but the raw log
 }
 
-// on is a row for events with data D.
-func on[D rpc.SessionEventData](do func(*turn, sdk.SessionEvent, D)) eventRow {
+// newRow is a row for events with data D.
+func newRow[D rpc.SessionEventData](do func(*tracker, sdk.SessionEvent, D)) eventRow {
 	var d D
-	return eventRow{typ: d.Type(), do: func(t *turn, e sdk.SessionEvent) {
+	return eventRow{typ: d.Type(), do: func(t *tracker, e sdk.SessionEvent) {
 		if d, ok := e.Data.(D); ok {
 			do(t, e, d)
 		}
 	}}
 }
 
-// told is a row for events of which people read a line in the timeline; none
+// timelineRow is a row for events of which people read a line in the timeline; none
 // where say returns "".
-func told[D rpc.SessionEventData](level gateway.LogLevel, what string, say func(D) string) eventRow {
-	row := on(func(t *turn, _ sdk.SessionEvent, d D) {
+func timelineRow[D rpc.SessionEventData](level gateway.LogLevel, what string, say func(D) string) eventRow {
+	row := newRow(func(t *tracker, _ sdk.SessionEvent, d D) {
 		if text := say(d); text != "" {
 			t.s.calls.Note(level, text)
 		}
@@ -64,7 +64,7 @@ func (r eventRow) forwarded(name string) eventRow {
 	return r
 }
 
-func (r eventRow) then(also string) eventRow {
+func (r eventRow) withNote(also string) eventRow {
 	r.also = also
 	return r
 }
@@ -93,139 +93,141 @@ var eventRows = func() map[rpc.SessionEventType]eventRow {
 // eventTable has a row for each type of event that the SDK knows.
 var eventTable = append([]eventRow{
 	// What is said and done in a turn.
-	on(func(t *turn, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
+	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
 		inTimeline(gateway.LogInfo, "the prompt; a provider's was shown when it was pushed").
-		forwarded(protocol.EventUserMessage).then("the session is busy; the turn's budget begins"),
-	on(func(t *turn, e sdk.SessionEvent, d *rpc.AssistantTurnStartData) { t.turnStart(e, d) }).
-		callbacks(gateway.OnAgentStart).then("counts against `max_rounds`"),
-	on(func(t *turn, e sdk.SessionEvent, _ *rpc.AssistantTurnEndData) {
+		forwarded(protocol.EventUserMessage).withNote("the session is busy; the turn's budget begins"),
+	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.AssistantTurnStartData) { t.turnStart(e, d) }).
+		callbacks(gateway.OnAgentStart).withNote("counts against `max_rounds`"),
+	newRow(func(t *tracker, e sdk.SessionEvent, _ *rpc.AssistantTurnEndData) {
 		if e.AgentID == nil {
 			t.endAgent()
 		}
 	}).callbacks(gateway.OnAgentEnd),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantIntentData) { t.emit(gateway.Event{Intent: d.Intent}) }).
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantIntentData) {
+		t.emit(gateway.Event{Intent: d.Intent})
+	}).
 		forwarded(protocol.EventAssistantIntent),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantReasoningDeltaData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantReasoningDeltaData) {
 		t.delta(gateway.OnEndReasoning, d.ReasoningID, d.DeltaContent)
 	}).callbacks(gateway.OnStartReasoning, gateway.OnReasoning),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantReasoningData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantReasoningData) {
 		t.complete(gateway.Event{Callback: gateway.OnEndReasoning, ID: d.ReasoningID, Content: d.Content})
 	}).callbacks(gateway.OnEndReasoning),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantMessageDeltaData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantMessageDeltaData) {
 		t.delta(gateway.OnEndMessage, d.MessageID, d.DeltaContent)
 	}).callbacks(gateway.OnStartMessage, gateway.OnMessage),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantMessageData) { t.message(d) }).
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantMessageData) { t.message(d) }).
 		inTimeline(gateway.LogInfo, "what the model said").callbacks(gateway.OnEndMessage).
-		forwarded(protocol.EventAssistantMessage).then("what it intends with a call: `assistant.intent`"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionStartData) { t.toolStart(d) }).
+		forwarded(protocol.EventAssistantMessage).withNote("what it intends with a call: `assistant.intent`"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionStartData) { t.toolStart(d) }).
 		callbacks(gateway.OnStartToolExecution),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionProgressData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionProgressData) {
 		t.toolDelta(d.ToolCallID, d.ProgressMessage)
 	}).callbacks(gateway.OnToolExecution),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionPartialResultData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionPartialResultData) {
 		t.toolOutput(d.ToolCallID, d.PartialOutput)
 	}).callbacks(gateway.OnToolExecution),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ToolExecutionCompleteData) { t.toolEnd(d) }).
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionCompleteData) { t.toolEnd(d) }).
 		callbacks(gateway.OnEndToolExecution).forwarded(protocol.EventToolComplete),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ExternalToolRequestedData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ExternalToolRequestedData) {
 		if c := t.conn(); c != nil {
-			t.s.call(c, d)
+			t.s.startCall(c, d)
 		}
-	}).then("`tool.call` to the provider"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ExternalToolCompletedData) { t.s.cancelCall(d.RequestID) }).
-		then("`tool.cancel`, if the provider has not answered"),
-	on(func(t *turn, _ sdk.SessionEvent, _ *rpc.AbortData) { t.aborted() }).
-		then("ends callbacks that are open, calls in flight and questions"),
+	}).withNote("`tool.call` to the provider"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ExternalToolCompletedData) { t.s.cancelCall(d.RequestID) }).
+		withNote("`tool.cancel`, if the provider has not answered"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, _ *rpc.AbortData) { t.markInterrupted() }).
+		withNote("ends callbacks that are open, calls in flight and questions"),
 
 	// What a person is asked.
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.PermissionRequestedData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionRequestedData) {
 		if c := t.conn(); c != nil {
-			t.s.permission(c, d)
+			t.s.answerPermission(c, d)
 		}
-	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").then("answered by the policy, or a question of kind `permission`"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.PermissionCompletedData) { t.s.cancelCall(d.RequestID) }).
-		then("ends the question"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.UserInputRequestedData) { t.inputRequested(d) }).
-		inTimeline(gateway.LogWarning, "what is asked, and the answer").then("a question of kind `input`"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.UserInputCompletedData) { t.s.cancelCall(d.RequestID) }).
-		then("ends the question"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ElicitationRequestedData) { t.formRequested(d) }).
-		inTimeline(gateway.LogWarning, "what is asked, and the answer").then("a question of kind `form`"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ElicitationCompletedData) { t.s.cancelCall(d.RequestID) }).
-		then("ends the question"),
-	on(func(t *turn, e sdk.SessionEvent, _ *rpc.AssistantIdleData) { t.assistantIdle(e) }).
-		then("ends the turn of a session that can't be saved, which is never said to be idle"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionIdleData) {
+	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").withNote("answered by the policy, or a question of kind `permission`"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionCompletedData) { t.s.cancelCall(d.RequestID) }).
+		withNote("ends the question"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.UserInputRequestedData) { t.inputRequested(d) }).
+		inTimeline(gateway.LogWarning, "what is asked, and the answer").withNote("a question of kind `input`"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.UserInputCompletedData) { t.s.cancelCall(d.RequestID) }).
+		withNote("ends the question"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ElicitationRequestedData) { t.formRequested(d) }).
+		inTimeline(gateway.LogWarning, "what is asked, and the answer").withNote("a question of kind `form`"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ElicitationCompletedData) { t.s.cancelCall(d.RequestID) }).
+		withNote("ends the question"),
+	newRow(func(t *tracker, e sdk.SessionEvent, _ *rpc.AssistantIdleData) { t.assistantIdle(e) }).
+		withNote("ends the turn of a session that can't be saved, which is never said to be idle"),
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionIdleData) {
 		t.sessionIdle(d.Aborted != nil && *d.Aborted)
 	}).
-		callbacks(gateway.OnIdle).then("`session.lifecycle` idle, once no prompt waits"),
+		callbacks(gateway.OnIdle).withNote("`session.lifecycle` idle, once no prompt waits"),
 
 	// What goes wrong.
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionErrorData) {
 		switch d.ErrorType {
 		case logType:
 		case errorPersistence:
-			t.notSaved(d.Message)
+			t.reportUnsaved(d.Message)
 		default:
 			t.emit(gateway.Event{SessionError: t.s.errorText(d)})
-			t.s.refused(t.conn(), d)
+			t.s.hideImages(t.conn(), d)
 		}
 	}).inTimeline(gateway.LogError, "its message; that the session can't be saved once, while it lasts").callbacks("sessionError"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
 		if d.WarningType != logType {
 			t.s.calls.Note(gateway.LogWarning, d.Message)
 		}
 	}).inTimeline(gateway.LogWarning, "its message"),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionInfoData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionInfoData) {
 		if d.InfoType == syncType {
-			t.syncedUpTo(d.Message)
+			t.syncReached(d.Message)
 		}
 	}),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.ModelCallFailureData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ModelCallFailureData) {
 		t.s.calls.Note(gateway.LogWarning, failureText(d))
-		t.failed(d)
-	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").then("usage: a failure"),
-	told(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
+		t.countFailedCall(d)
+	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").withNote("usage: a failure"),
+	timelineRow(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
 		return "asking the model again" + because(deref(d.Reason))
 	}),
-	told(gateway.LogWarning, "which hook failed, and how; nothing where it did not", func(d *rpc.HookEndData) string {
+	timelineRow(gateway.LogWarning, "which hook failed, and how; nothing where it did not", func(d *rpc.HookEndData) string {
 		if d.Success || d.Error == nil {
 			return ""
 		}
 		return fmt.Sprintf("hook %s failed: %s", d.HookType, d.Error.Message)
 	}),
-	told(gateway.LogWarning, "that a rate limit was met, and when it ends", func(d *rpc.AutoModeSwitchRequestedData) string {
+	timelineRow(gateway.LogWarning, "that a rate limit was met, and when it ends", func(d *rpc.AutoModeSwitchRequestedData) string {
 		text := "the model's rate limit is used up" + because(deref(d.ErrorCode))
 		if s := d.RetryAfterSeconds; s != nil {
 			text += fmt.Sprintf("; it ends in %d s", *s)
 		}
 		return text
 	}),
-	told(gateway.LogWarning, "that the session's AI credits are used up", func(d *rpc.SessionLimitsExhaustedRequestedData) string {
+	timelineRow(gateway.LogWarning, "that the session's AI credits are used up", func(d *rpc.SessionLimitsExhaustedRequestedData) string {
 		return fmt.Sprintf("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
 	}),
-	told(gateway.LogWarning, "what an administrator's policy changed", func(d *rpc.SessionManagedSettingsEnforcedData) string {
+	timelineRow(gateway.LogWarning, "what an administrator's policy changed", func(d *rpc.SessionManagedSettingsEnforcedData) string {
 		return "an administrator's policy applies: " + d.Message
 	}),
-	told(gateway.LogWarning, "that the kind of model could not be changed", func(d *rpc.SessionAutoTierSwitchFailedData) string {
+	timelineRow(gateway.LogWarning, "that the kind of model could not be changed", func(d *rpc.SessionAutoTierSwitchFailedData) string {
 		return "the kind of model stays as it is" + because(string(d.Reason))
 	}),
-	told(gateway.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
+	timelineRow(gateway.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
 		return fmt.Sprintf("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel, because(d.Reason))
 	}),
-	told(gateway.LogWarning, "which of several models failed", func(d *rpc.AssistantFusionPhaseFailedData) string {
+	timelineRow(gateway.LogWarning, "which of several models failed", func(d *rpc.AssistantFusionPhaseFailedData) string {
 		return fmt.Sprintf("model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)))
 	}),
 
 	// What the model costs and keeps.
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.AssistantUsageData) { t.called(d) }).
-		then("usage: tokens, cost, time of one call"),
-	on(func(t *turn, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantUsageData) { t.countModelCall(d) }).
+		withNote("usage: tokens, cost, time of one call"),
+	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
 		if e.AgentID == nil {
 			t.s.calls.Window(d.CurrentTokens, d.TokenLimit)
 		}
-	}).then("usage: how full the context is"),
-	told(gateway.LogInfo, "that the conversation is being summed up, and why", func(d *rpc.SessionCompactionStartData) string {
+	}).withNote("usage: how full the context is"),
+	timelineRow(gateway.LogInfo, "that the conversation is being summed up, and why", func(d *rpc.SessionCompactionStartData) string {
 		text := "compacting the conversation"
 		if d.CurrentTokens != nil && d.TokenLimit != nil {
 			text += fmt.Sprintf(": %d of %d tokens are used", *d.CurrentTokens, *d.TokenLimit)
@@ -235,28 +237,28 @@ var eventTable = append([]eventRow{
 		}
 		return text
 	}),
-	on(func(t *turn, _ sdk.SessionEvent, d *rpc.SessionCompactionCompleteData) {
-		t.compacted(d)
+	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionCompactionCompleteData) {
+		t.countCompaction(d)
 		if !d.Success {
 			t.s.calls.Note(gateway.LogWarning, "the conversation could not be compacted"+because(deref(d.Error)))
 			return
 		}
 		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("the conversation was compacted: %d messages became a summary, %d tokens became %d",
-			number(d.MessagesRemoved), number(d.PreCompactionTokens), number(d.PostCompactionTokens)))
-	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").then("usage: the call that it took"),
-	told(gateway.LogWarning, "how much of the conversation was left out", func(d *rpc.SessionTruncationData) string {
+			int64OrZero(d.MessagesRemoved), int64OrZero(d.PreCompactionTokens), int64OrZero(d.PostCompactionTokens)))
+	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").withNote("usage: the call that it took"),
+	timelineRow(gateway.LogWarning, "how much of the conversation was left out", func(d *rpc.SessionTruncationData) string {
 		return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
 			d.MessagesRemovedDuringTruncation, d.TokensRemovedDuringTruncation, d.TokenLimit)
 	}),
-	told(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
+	timelineRow(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
 		return fmt.Sprintf("the conversation was cleared: %d messages are gone", d.MessagesCleared)
 	}),
-	told(gateway.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
+	timelineRow(gateway.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
 		return fmt.Sprintf("the session was rewound by %d events", d.EventsRemoved)
 	}),
 
 	// What changes about the session.
-	told(gateway.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
+	timelineRow(gateway.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
 		text := "model " + d.NewModel
 		if was := deref(d.PreviousModel); was != "" && was != d.NewModel {
 			text += ", was " + was
@@ -266,52 +268,52 @@ var eventTable = append([]eventRow{
 		}
 		return text + because(deref(d.Cause))
 	}),
-	told(gateway.LogInfo, "which model auto chose", func(d *rpc.SessionAutoModeResolvedData) string {
+	timelineRow(gateway.LogInfo, "which model auto chose", func(d *rpc.SessionAutoModeResolvedData) string {
 		return "auto chose model " + d.ChosenModel
 	}),
-	told(gateway.LogInfo, "from which mode to which", func(d *rpc.SessionModeChangedData) string {
+	timelineRow(gateway.LogInfo, "from which mode to which", func(d *rpc.SessionModeChangedData) string {
 		return fmt.Sprintf("mode %s, was %s", d.NewMode, d.PreviousMode)
 	}),
-	told(gateway.LogInfo, "what was done to the plan", func(d *rpc.SessionPlanChangedData) string {
-		return "the plan was " + past(string(d.Operation))
+	timelineRow(gateway.LogInfo, "what was done to the plan", func(d *rpc.SessionPlanChangedData) string {
+		return "the plan was " + pastTense(string(d.Operation))
 	}),
-	told(gateway.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
+	timelineRow(gateway.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
 		return "the model wants to carry out its plan: " + d.Summary
 	}),
-	told(gateway.LogInfo, "which file of the session's workspace was written", func(d *rpc.SessionWorkspaceFileChangedData) string {
-		return fmt.Sprintf("workspace file %s was %s", d.Path, past(string(d.Operation)))
+	timelineRow(gateway.LogInfo, "which file of the session's workspace was written", func(d *rpc.SessionWorkspaceFileChangedData) string {
+		return fmt.Sprintf("workspace file %s was %s", d.Path, pastTense(string(d.Operation)))
 	}),
-	told(gateway.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
+	timelineRow(gateway.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
 		return "the session was handed over: " + cmp.Or(deref(d.Summary), string(d.SourceType))
 	}),
-	told(gateway.LogInfo, "the prompt and that it comes by itself", func(d *rpc.SessionScheduleCreatedData) string {
+	timelineRow(gateway.LogInfo, "the prompt and that it comes by itself", func(d *rpc.SessionScheduleCreatedData) string {
 		return "a prompt is scheduled: " + cmp.Or(deref(d.DisplayPrompt), d.Prompt)
 	}),
-	told(gateway.LogInfo, "that a scheduled prompt does not come", func(*rpc.SessionScheduleCancelledData) string {
+	timelineRow(gateway.LogInfo, "that a scheduled prompt does not come", func(*rpc.SessionScheduleCancelledData) string {
 		return "a scheduled prompt was cancelled"
 	}),
-	told(gateway.LogInfo, "what the runtime tells the model", func(d *rpc.SystemNotificationData) string { return d.Content }),
-	told(gateway.LogInfo, "the skill's name", func(d *rpc.SkillInvokedData) string { return "skill " + d.Name }),
+	timelineRow(gateway.LogInfo, "what the runtime tells the model", func(d *rpc.SystemNotificationData) string { return d.Content }),
+	timelineRow(gateway.LogInfo, "the skill's name", func(d *rpc.SkillInvokedData) string { return "skill " + d.Name }),
 
 	// Agents and servers beside it.
-	told(gateway.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
+	timelineRow(gateway.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
 		return fmt.Sprintf("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.AgentDescription)
 	}),
-	told(gateway.LogInfo, "which sub-agent is done, and what it took", func(d *rpc.SubagentCompletedData) string {
+	timelineRow(gateway.LogInfo, "which sub-agent is done, and what it took", func(d *rpc.SubagentCompletedData) string {
 		return fmt.Sprintf("sub-agent %s is done: %d tool calls, %d tokens, %s",
-			cmp.Or(d.AgentDisplayName, d.AgentName), number(d.TotalToolCalls), number(d.TotalTokens), time.Duration(number(d.DurationMs))*time.Millisecond)
+			cmp.Or(d.AgentDisplayName, d.AgentName), int64OrZero(d.TotalToolCalls), int64OrZero(d.TotalTokens), time.Duration(int64OrZero(d.DurationMs))*time.Millisecond)
 	}),
-	told(gateway.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
+	timelineRow(gateway.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
 		return fmt.Sprintf("sub-agent %s failed: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.Error)
 	}),
-	told(gateway.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
+	timelineRow(gateway.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
 		return "agent " + cmp.Or(d.AgentDisplayName, d.AgentName)
 	}),
-	told(gateway.LogInfo, "that no agent was chosen", func(*rpc.SubagentDeselectedData) string { return "the usual agent" }),
-	told(gateway.LogWarning, "what is wrong with the files of custom agents", func(d *rpc.SessionCustomAgentsUpdatedData) string {
+	timelineRow(gateway.LogInfo, "that no agent was chosen", func(*rpc.SubagentDeselectedData) string { return "the usual agent" }),
+	timelineRow(gateway.LogWarning, "what is wrong with the files of custom agents", func(d *rpc.SessionCustomAgentsUpdatedData) string {
 		return strings.Join(append(append([]string(nil), d.Errors...), d.Warnings...), "; ")
 	}),
-	told(gateway.LogWarning, "which MCP servers failed; nothing where none did", func(d *rpc.SessionMCPServersLoadedData) string {
+	timelineRow(gateway.LogWarning, "which MCP servers failed; nothing where none did", func(d *rpc.SessionMCPServersLoadedData) string {
 		var failed []string
 		for _, server := range d.Servers {
 			if text := serverText(server.Name, server.Status, server.Error); text != "" {
@@ -320,16 +322,16 @@ var eventTable = append([]eventRow{
 		}
 		return strings.Join(failed, "; ")
 	}),
-	told(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else", func(d *rpc.SessionMCPServerStatusChangedData) string {
+	timelineRow(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else", func(d *rpc.SessionMCPServerStatusChangedData) string {
 		return serverText(d.ServerName, d.Status, d.Error)
 	}),
-	told(gateway.LogWarning, "which MCP server was lost", func(d *rpc.SessionMCPServerNeedsReconnectData) string {
+	timelineRow(gateway.LogWarning, "which MCP server was lost", func(d *rpc.SessionMCPServerNeedsReconnectData) string {
 		return fmt.Sprintf("MCP server %s has to be connected again", d.ServerName)
 	}),
-	told(gateway.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
+	timelineRow(gateway.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
 		return fmt.Sprintf("MCP server %s is gone", d.ServerName)
 	}),
-	told(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give", func(d *rpc.MCPOauthRequiredData) string {
+	timelineRow(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give", func(d *rpc.MCPOauthRequiredData) string {
 		return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
 	}),
 }, onlyRaw(
@@ -387,10 +389,10 @@ func because(why string) string {
 	return ": " + why
 }
 
-// past is what became of a file: "create" made it "created".
-func past(operation string) string { return strings.TrimSuffix(operation, "e") + "ed" }
+// pastTense is what became of a file: "create" made it "created".
+func pastTense(operation string) string { return strings.TrimSuffix(operation, "e") + "ed" }
 
-func number(n *int64) int64 {
+func int64OrZero(n *int64) int64 {
 	if n == nil {
 		return 0
 	}
@@ -417,12 +419,12 @@ func failureText(d *rpc.ModelCallFailureData) string {
 	if d.DurationMs != nil {
 		text += fmt.Sprintf(" after %s", time.Duration(*d.DurationMs)*time.Millisecond)
 	}
-	return text + because(plain(deref(d.ErrorMessage)))
+	return text + because(firstLine(deref(d.ErrorMessage)))
 }
 
-// plain is what an error says, in one line: the runtime tells an endpoint's as the
+// firstLine is what an error says, in one line: the runtime tells an endpoint's as the
 // JSON that it sent, and its own as a JSON string.
-func plain(message string) string {
+func firstLine(message string) string {
 	var object struct {
 		Message string `json:"message"`
 	}

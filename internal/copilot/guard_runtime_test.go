@@ -170,11 +170,11 @@ func (h *hosted) session() *session {
 
 // late reports whether sessions of this runtime begin without hooks.
 func (h *hosted) late() bool {
-	c, err := h.session().current(h.r.ctx)
+	c, err := h.session().waitConn(h.r.ctx)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return c.p.lateHooks
+	return c.process.canEnableHooksLater
 }
 
 // hooksAsked counts what the runtime asked in its hooks.

@@ -16,9 +16,9 @@ import (
 // other runtime have theirs from the start.
 const lateHooksVersion = "1.0.85"
 
-// wantsHooks reports whether somebody wants to be asked. Of a session that the gateway
+// needsHooks reports whether somebody wants to be asked. Of a session that the gateway
 // does not know yet nobody does.
-func (s *session) wantsHooks() bool {
+func (s *session) needsHooks() bool {
 	select {
 	case <-s.ready:
 		return s.calls.NeedsHooks()
@@ -29,14 +29,14 @@ func (s *session) wantsHooks() bool {
 
 // EnableHooks implements [gateway.HookHost].
 func (s *session) EnableHooks(ctx context.Context) error {
-	if s.hooked() {
+	if s.hooksEnabled() {
 		return nil
 	}
-	if err := s.setting.lock(ctx); err != nil {
+	if err := s.configLock.lock(ctx); err != nil {
 		return err
 	}
-	defer s.setting.unlock()
-	if s.hooked() {
+	defer s.configLock.unlock()
+	if s.hooksEnabled() {
 		return nil
 	}
 	s.mu.Lock()
@@ -45,19 +45,19 @@ func (s *session) EnableHooks(ctx context.Context) error {
 	if c == nil {
 		return nil // see hooked
 	}
-	err := s.resumeOn(ctx, c, s.applied, true)
-	if err != nil && !c.p.isGone() {
+	err := s.resumeOn(ctx, c, s.appliedTools, true)
+	if err != nil && !c.process.hasEnded() {
 		return fmt.Errorf("having the Copilot runtime ask hooks: %w", err)
 	}
 	return nil
 }
 
-// hooked reports whether the runtime asks hooks about all that the session does. While
+// hooksEnabled reports whether the runtime asks hooks about all that the session does. While
 // the runtime is down, that is nothing: a turn begins with Send, which sees to it.
-func (s *session) hooked() bool {
+func (s *session) hooksEnabled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conn == nil || s.conn.hooked
+	return s.conn == nil || s.conn.hooksEnabled
 }
 
 // hooks are what the runtime asks on its way through a turn. Each request runs
@@ -68,7 +68,7 @@ func (s *session) hooks() *sdk.SessionHooks {
 			if in.SessionID != s.id {
 				return nil, nil // of a sub-agent: nobody said that
 			}
-			s.sections.forget() // the runtime has made its message by now
+			s.sections.dropAnswers() // the runtime has made its message by now
 			add := s.promptHook(in.Prompt)
 			if add == "" {
 				return nil, nil
@@ -89,7 +89,7 @@ func (s *session) hooks() *sdk.SessionHooks {
 			if in.SessionID != s.id {
 				return nil, nil
 			}
-			s.promptSpent()
+			s.expirePrompt()
 			return s.stopHook(in), nil
 		},
 	}

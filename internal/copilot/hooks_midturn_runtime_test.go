@@ -122,7 +122,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 			p := h.provide(h.s, "tests")
 			turn := h.asking("go")
 			tt.at(h, p)
-			if h.session().hooked() == h.late() {
+			if h.session().hooksEnabled() == h.late() {
 				t.Fatal("the session has hooks from the beginning, or has none")
 			}
 			g := h.gate("guard")
@@ -265,7 +265,7 @@ func TestManyGatesAtOnce(t *testing.T) {
 		p.in <- func() { p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: h.s.ID()}) }
 		p.tell(&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context")
 	}
-	if !h.session().hooked() {
+	if !h.session().hooksEnabled() {
 		t.Error("the third session is without hooks")
 	}
 	p := h.provide(h.s, "tests-2")

@@ -34,7 +34,7 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 			t.Errorf("the turn: %q", said)
 		}
 	}
-	if n := h.hooksAsked(); (n == 0) != h.late() || h.session().hooked() == h.late() {
+	if n := h.hooksAsked(); (n == 0) != h.late() || h.session().hooksEnabled() == h.late() {
 		t.Errorf("hooks were asked %d times", n)
 	}
 	if system := h.r.model.Requests()[0].System(); !strings.Contains(system, note) {
@@ -57,7 +57,7 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 // hooks when tools change.
 func TestOldRuntimeKeepsHooks(t *testing.T) {
 	g := newRigWith(t, rounds(calls("hang", `{"x":"hung"}`), saysIt))
-	g.r.noToolsSet = true
+	g.r.lacksToolsSet = true
 	h := startHosted(t, g)
 	tests := h.provide(h.s, "tests")
 	turn := h.asking("go")
@@ -76,7 +76,7 @@ func TestOldRuntimeKeepsHooks(t *testing.T) {
 	}
 	<-turn
 	requests := h.r.model.Requests()
-	if !requests[len(requests)-1].HasTool("work") || !h.session().hooked() {
+	if !requests[len(requests)-1].HasTool("work") || !h.session().hooksEnabled() {
 		t.Error("the tool that came last is not there, or the hooks are gone")
 	}
 	h.whole()
@@ -109,7 +109,7 @@ func TestContextBringsHooks(t *testing.T) {
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
 		later := h.asking("hello") // it waits in the runtime
-		if h.session().hooked() == h.late() {
+		if h.session().hooksEnabled() == h.late() {
 			t.Error("there are hooks already, or none")
 		}
 		p.tell(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
@@ -126,7 +126,7 @@ func TestContextBringsHooks(t *testing.T) {
 		tests := h.provide(h.s, "tests")
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
-		if h.session().hooked() == h.late() {
+		if h.session().hooksEnabled() == h.late() {
 			t.Error("there are hooks already, or none")
 		}
 		var asked []string
@@ -160,10 +160,10 @@ func TestHooksCantBeHad(t *testing.T) {
 
 	// It refuses what it can't read.
 	s, late := h.session(), h.late()
-	_ = s.setting.lock(h.r.ctx)
-	good := s.applied
-	s.applied = append(slices.Clone(good), rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}})
-	s.setting.unlock()
+	_ = s.configLock.lock(h.r.ctx)
+	good := s.appliedTools
+	s.appliedTools = append(slices.Clone(good), rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}})
+	s.configLock.unlock()
 	if late { // else there is nothing to be had
 		p := h.guard("refused")
 		hello := helloOf("refused", h.s.ID())
@@ -176,7 +176,7 @@ func TestHooksCantBeHad(t *testing.T) {
 			t.Errorf("the timeline:\n%s", lines)
 		}
 	}
-	if s.hooked() == late {
+	if s.hooksEnabled() == late {
 		t.Error("it has hooks, or has none")
 	}
 	close(tests.release)
@@ -188,9 +188,9 @@ func TestHooksCantBeHad(t *testing.T) {
 	}
 	<-turn
 
-	_ = s.setting.lock(h.r.ctx)
-	s.applied = good
-	s.setting.unlock()
+	_ = s.configLock.lock(h.r.ctx)
+	s.appliedTools = good
+	s.configLock.unlock()
 	p := h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
 		t.Errorf("afterwards: %q, asked about %q", said, p.asked())
@@ -216,7 +216,7 @@ func TestModelChangesWhileHooksCome(t *testing.T) {
 			})
 		}
 		both.Wait()
-		c, err := s.current(h.r.ctx)
+		c, err := s.waitConn(h.r.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	p.in <- func() { p.conn.ReceiveMessage(hello) }
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for late && len(h.session().setting) == 0 { // it is at it then
+	for late && len(h.session().configLock) == 0 { // it is at it then
 		select {
 		case <-tick.C:
 		case <-h.r.ctx.Done():
@@ -270,11 +270,11 @@ func TestSessionsLeaveNothingInTheSDK(t *testing.T) {
 	for n := range 3 {
 		h.s = h.start(fmt.Sprintf("session-%d", n))
 		h.gate(fmt.Sprintf("guard-%d", n))
-		c, err := h.session().current(h.r.ctx)
+		c, err := h.session().waitConn(h.r.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := c.p
+		p := c.process
 		if err := h.s.Stop(h.r.ctx, "test"); err != nil {
 			t.Fatal(err)
 		}

@@ -17,15 +17,15 @@ import (
 
 // Models implements [gateway.Starter].
 func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
-	o := r.live.Load()
+	o := r.current.Load()
 	if e := o.Profile.Provider; e.URL != "" {
 		return o.endpointModels(ctx, e)
 	}
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return nil, fault(err)
+		return nil, internalError(err)
 	}
 	return r.githubModels(ctx, p, "")
 }
@@ -33,7 +33,7 @@ func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
 func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 	auth, err := askClient(ctx, p, askTimeout, p.client.GetAuthStatus)
 	if err != nil {
-		return fault(fmt.Errorf("asking for the sign-in: %w", err))
+		return internalError(fmt.Errorf("asking for the sign-in: %w", err))
 	}
 	if !auth.IsAuthenticated {
 		return &protocol.Error{Code: protocol.CodeInvalidState, Message: notSignedIn}
@@ -50,10 +50,10 @@ func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([
 		}
 	}
 	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) (*rpc.ModelList, error) {
-		return p.client.RPC.Models.List(ctx, &rpc.ModelsListRequest{GitHubToken: unless(token, "")})
+		return p.client.RPC.Models.List(ctx, &rpc.ModelsListRequest{GitHubToken: pointerUnless(token, "")})
 	})
 	if err != nil {
-		return nil, fault(fmt.Errorf("listing GitHub's models: %w%s", err, hint(err)))
+		return nil, internalError(fmt.Errorf("listing GitHub's models: %w%s", err, signInHint(err)))
 	}
 	models := make([]gateway.Model, len(list.Models))
 	for i, m := range list.Models {
@@ -71,7 +71,7 @@ func githubModel(m rpc.Model) gateway.Model {
 		v.Vision = *s.Vision
 	}
 	if l := m.Capabilities.Limits; l != nil {
-		v.MaxPromptTokens, v.MaxContextTokens = tokens(l.MaxPromptTokens), tokens(l.MaxContextWindowTokens)
+		v.MaxPromptTokens, v.MaxContextTokens = orZero(l.MaxPromptTokens), orZero(l.MaxContextWindowTokens)
 	}
 	if m.Policy != nil {
 		v.Policy = string(m.Policy.State)
@@ -79,7 +79,7 @@ func githubModel(m rpc.Model) gateway.Model {
 	return v
 }
 
-func tokens(n *int64) int {
+func orZero(n *int64) int {
 	if n == nil {
 		return 0
 	}
@@ -130,23 +130,23 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err := checkEffort(effort, configs.Efforts); err != nil {
 		return err
 	}
-	c, err := s.current(ctx)
+	c, err := s.waitConn(ctx)
 	if err != nil {
 		return err
 	}
 	if s.provider == nil {
-		err = s.r.checkModel(ctx, c.p, model, effort, s.githubToken)
+		err = s.r.checkModel(ctx, c.process, model, effort, s.githubToken)
 	} else {
-		err = checkEndpoint(s.provider, model, s.offered)
+		err = checkEndpoint(s.provider, model, s.offeredModels)
 	}
 	if err != nil {
 		return err
 	}
 	// Not while the session is resumed, which tells the runtime the model too.
-	if err := s.setting.lock(ctx); err != nil {
+	if err := s.configLock.lock(ctx); err != nil {
 		return err
 	}
-	defer s.setting.unlock()
+	defer s.configLock.unlock()
 	s.mu.Lock()
 	wasModel, wasEffort := s.model, s.effort
 	if s.provider != nil {
@@ -154,14 +154,14 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	}
 	s.model, s.effort = model, effort // a process that dies now comes back with it
 	s.mu.Unlock()
-	err = tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
-		return c.sdk.SetModel(ctx, s.told(model), &sdk.SetModelOptions{ReasoningEffort: unless(effort, ""), ModelCapabilities: s.capabilities()})
+	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
+		return c.sdk.SetModel(ctx, s.runtimeModelName(model), &sdk.SetModelOptions{ReasoningEffort: pointerUnless(effort, ""), ModelCapabilities: s.capabilities()})
 	})
 	if err != nil {
 		s.mu.Lock()
 		s.model, s.effort = wasModel, wasEffort
 		s.mu.Unlock()
-		return fault(fmt.Errorf("changing the model: %w", err))
+		return internalError(fmt.Errorf("changing the model: %w", err))
 	}
-	return s.keepMetadata(ctx, c, map[string]string{metaModel: model, metaEffort: effort})
+	return s.storeMetadata(ctx, c, map[string]string{metaModel: model, metaEffort: effort})
 }

@@ -104,7 +104,7 @@ func TestOnlyModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := s.chosenModel(); got != tt.want || s.spec("").Model != tt.want {
+			if got, _ := s.chosenModel(); got != tt.want || s.newSpec("").Model != tt.want {
 				t.Errorf("model %q", got)
 			}
 			s.end()
@@ -122,7 +122,7 @@ func TestFailures(t *testing.T) {
 		seconds time.Duration
 		want    int // those before 61 seconds ago are forgotten
 	}{{0, 1}, {10, 2}, {20, 3}, {30, 4}, {65, 4}, {71, 4}, {72, 5}} {
-		if got := r.failed(now.Add(at.seconds * time.Second)); got != at.want {
+		if got := r.countFailure(now.Add(at.seconds * time.Second)); got != at.want {
 			t.Errorf("failures %d s in: %d, want %d", at.seconds, got, at.want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestQueue(t *testing.T) {
 	go func() {
 		defer close(got)
 		for {
-			items, ok := q.take()
+			items, ok := q.receiveAll()
 			if !ok {
 				return
 			}

@@ -32,9 +32,9 @@ func parameters(raw protocol.Raw) (map[string]any, error) {
 	if schema == nil {
 		schema = map[string]any{}
 	}
-	if said := described(schema); len(said) > 0 {
-		f := flattener{root: schema, members: map[string]*member{}, needs: map[any]bool{}}
-		f.add(schema, part{always: true})
+	if said := lostText(schema); len(said) > 0 {
+		f := flattener{root: schema, members: map[string]*member{}, isRequired: map[any]bool{}}
+		f.add(schema, position{isCertain: true})
 		for _, keyword := range lostKeywords {
 			delete(schema, keyword)
 		}
@@ -55,8 +55,8 @@ func parameters(raw protocol.Raw) (map[string]any, error) {
 // lostKeywords are what the runtime leaves out of a schema at its top, or of it.
 var lostKeywords = []string{"$ref", "allOf", "anyOf", "oneOf", "not", "enum"}
 
-// described says the keywords of a schema that would be lost.
-func described(schema map[string]any) (said []string) {
+// lostText says the keywords of a schema that would be lost.
+func lostText(schema map[string]any) (said []string) {
 	for _, keyword := range lostKeywords {
 		if v, ok := schema[keyword]; ok {
 			said = append(said, keyword+": "+string(rawJSON(v)))
@@ -70,45 +70,45 @@ const maxFlattened = 8
 
 // flattener collects what a schema and its parts say of the object's members.
 type flattener struct {
-	root     map[string]any
-	members  map[string]*member
-	required []any
-	needs    map[any]bool // those of required
+	root       map[string]any
+	members    map[string]*member
+	required   []any
+	isRequired map[any]bool // those of required
 }
 
 // member is a property of the object: what always holds of it, or what its alternatives
 // say.
 type member struct {
-	always  bool
-	schemas []any
-	written map[string]bool // those of schemas, as JSON
+	isCertain bool
+	schemas   []any
+	seen      map[string]bool // those of schemas, as JSON
 }
 
-// part says where in a schema a part of it stands.
-type part struct {
-	always bool // it holds in any case, not in one of several
-	closed bool // nothing in it is a property of the object that is not one outside
-	depth  int
+// position says where in a schema a part of it stands.
+type position struct {
+	isCertain bool // it holds in any case, not in one of several
+	isClosed  bool // nothing in it is a property of the object that is not one outside
+	depth     int
 }
 
 // add takes the members that a part names.
-func (f *flattener) add(schema map[string]any, at part) {
+func (f *flattener) add(schema map[string]any, at position) {
 	if at.depth > maxFlattened {
 		return
 	}
-	if list, ok := schema["required"].([]any); ok && at.always {
+	if list, ok := schema["required"].([]any); ok && at.isCertain {
 		for _, name := range list {
-			if !f.needs[name] {
-				f.needs[name], f.required = true, append(f.required, name)
+			if !f.isRequired[name] {
+				f.isRequired[name], f.required = true, append(f.required, name)
 			}
 		}
 	}
-	if properties, ok := schema["properties"].(map[string]any); ok && !at.closed {
+	if properties, ok := schema["properties"].(map[string]any); ok && !at.isClosed {
 		for name, property := range properties {
-			f.member(name, property, at.always)
+			f.addMember(name, property, at.isCertain)
 		}
 	}
-	inside := part{always: at.always, closed: at.closed || schema["additionalProperties"] == false, depth: at.depth + 1}
+	inside := position{isCertain: at.isCertain, isClosed: at.isClosed || schema["additionalProperties"] == false, depth: at.depth + 1}
 	if ref, ok := schema["$ref"].(string); ok {
 		if target, ok := lookUp(f.root, ref).(map[string]any); ok {
 			f.add(target, inside)
@@ -116,7 +116,7 @@ func (f *flattener) add(schema map[string]any, at part) {
 	}
 	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
 		list, _ := schema[keyword].([]any)
-		inside.always = at.always && keyword == "allOf"
+		inside.isCertain = at.isCertain && keyword == "allOf"
 		for _, one := range list {
 			if one, ok := one.(map[string]any); ok {
 				f.add(one, inside)
@@ -125,13 +125,13 @@ func (f *flattener) add(schema map[string]any, at part) {
 	}
 }
 
-func (f *flattener) member(name string, schema any, always bool) {
+func (f *flattener) addMember(name string, schema any, always bool) {
 	m, written := f.members[name], string(rawJSON(schema))
 	switch {
-	case m == nil, always && !m.always:
+	case m == nil, always && !m.isCertain:
 		f.members[name] = &member{always, []any{schema}, map[string]bool{written: true}}
-	case !m.always && !m.written[written]:
-		m.schemas, m.written[written] = append(m.schemas, schema), true
+	case !m.isCertain && !m.seen[written]:
+		m.schemas, m.seen[written] = append(m.schemas, schema), true
 	}
 }
 

@@ -59,18 +59,18 @@ func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd strin
 		}
 		return urlVerdict(req.URL, p.AllowURLs, p.DenyURLs), forbids("deny_urls")
 	}
-	return silent, ""
+	return noVerdict, ""
 }
 
-// leave lets a request for permission be answered by the pump, which sees them in
+// deferToPump lets a request for permission be answered by the pump, which sees them in
 // order with what ends them.
-func leave(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
+func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
 	return &rpc.PermissionDecisionNoResult{}, nil
 }
 
-// permission answers the runtime's question whether something may be done, on a
+// answerPermission answers the runtime's question whether something may be done, on a
 // goroutine of its own. Called by the pump.
-func (s *session) permission(c *conn, d *rpc.PermissionRequestedData) {
+func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 	if d.ResolvedByHook != nil && *d.ResolvedByHook {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *session) permission(c *conn, d *rpc.PermissionRequestedData) {
 		if ctx.Err() != nil {
 			return // nobody waits any more
 		}
-		_, err := ask(s.ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
+		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
 			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision})
 		})
 		if err != nil {
@@ -101,14 +101,14 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 	switch {
 	case denial != "":
 		return reject(denial)
-	case !mustAsk, s.approved(req):
+	case !mustAsk, s.isApproved(req):
 		return &rpc.PermissionDecisionApproveOnce{}
 	}
 	if !s.awaitCalls() {
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
 	q := permissionQuestion(req)
-	why := s.protected(req)
+	why := s.protectedReason(req)
 	if why != "" {
 		q.Message += ". It is protected: " + why
 	}
@@ -151,9 +151,9 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 			return notAllowed, false
 		}
 		return "", true
-	case s.protected(req) != "" && (patterns == granted || setting != configs.Deny): // whatever they allow
+	case s.protectedReason(req) != "" && (patterns == granted || setting != configs.Deny): // whatever they allow
 		return "", true
-	case patterns == granted, setting == configs.Allow, s.brought(req):
+	case patterns == granted, setting == configs.Allow, s.isAttached(req):
 		return "", false
 	case setting == configs.Deny:
 		return notAllowed, false
@@ -166,7 +166,7 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 		return "", true
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
-		if s.holdsTokens(absolute(read.Path, s.cwd)) {
+		if s.containsTokens(absolute(read.Path, s.cwd)) {
 			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody to read: name a file or directory that holds none; %s", read.Path, how), false
 		}
 		return "", false
@@ -174,10 +174,10 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
 }
 
-// holdsTokens reports whether a path is, or holds, a file with a token of the gateway's
+// containsTokens reports whether a path is, or holds, a file with a token of the gateway's
 // or of another session's shell. What looks into the working directory itself may: from
 // above, its tools see no hidden files.
-func (s *session) holdsTokens(path string) bool {
+func (s *session) containsTokens(path string) bool {
 	for _, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
 		dir, err := resolve(dir)
 		if err != nil {
@@ -198,9 +198,9 @@ func (s *session) holdsTokens(path string) bool {
 	return false
 }
 
-// protected says why a request is to write where files make programs run; "" for
+// protectedReason says why a request is to write where files make programs run; "" for
 // one that is not.
-func (s *session) protected(req sdk.PermissionRequest) string {
+func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	write, ok := req.(*rpc.PermissionRequestWrite)
 	if !ok {
 		return ""
@@ -212,9 +212,9 @@ func (s *session) protected(req sdk.PermissionRequest) string {
 	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
-// same is what a request has in common with those that its approval for the session
+// approvalKey is what a request has in common with those that its approval for the session
 // is for: precisely the command, the file, the host or the tool.
-func (s *session) same(req sdk.PermissionRequest) string {
+func (s *session) approvalKey(req sdk.PermissionRequest) string {
 	what := ""
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
@@ -248,7 +248,7 @@ func (s *session) file(path string) string {
 }
 
 func (s *session) approve(req sdk.PermissionRequest) {
-	same := s.same(req)
+	same := s.approvalKey(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.approvals == nil {
@@ -257,14 +257,14 @@ func (s *session) approve(req sdk.PermissionRequest) {
 	s.approvals[same] = true
 }
 
-// approved reports whether a person approved a request for the session. What an
+// isApproved reports whether a person approved a request for the session. What an
 // administrator wants to be asked about, and writes where files make programs run,
 // are asked each time.
-func (s *session) approved(req sdk.PermissionRequest) bool {
-	if req.RequiresManagedApproval() || s.protected(req) != "" {
+func (s *session) isApproved(req sdk.PermissionRequest) bool {
+	if req.RequiresManagedApproval() || s.protectedReason(req) != "" {
 		return false
 	}
-	same := s.same(req)
+	same := s.approvalKey(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.approvals[same]

@@ -17,9 +17,9 @@ import (
 type verdict int
 
 const (
-	silent  verdict = iota // no pattern is about it
-	granted                // one allows it
-	refused                // one denies it: denials win
+	noVerdict verdict = iota // no pattern is about it
+	granted                  // one allows it
+	refused                  // one denies it: denials win
 )
 
 // commandVerdict judges a shell command. One that a pattern denies denies all of it.
@@ -41,7 +41,7 @@ func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdi
 	if !req.HasWriteFileRedirection && shellrule.Allows(rules, req.FullCommandText) {
 		return granted
 	}
-	return silent
+	return noVerdict
 }
 
 // pathVerdict judges a path: a denial holds for any way to read it, an allowance
@@ -64,11 +64,11 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 		}
 	}
 	if !known {
-		return silent
+		return noVerdict
 	}
 	for _, way := range ways[1:] {
 		if !matchesPath(allow, way, cwd) {
-			return silent
+			return noVerdict
 		}
 	}
 	return granted
@@ -120,5 +120,5 @@ func urlVerdict(s string, allow, deny []string) verdict {
 	case one(allow, func(p weburl.Pattern) bool { return p.Allows(u) }):
 		return granted
 	}
-	return silent
+	return noVerdict
 }

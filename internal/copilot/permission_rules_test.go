@@ -31,22 +31,22 @@ func TestCommandVerdict(t *testing.T) {
 		{shell("git status --short", "git status --short"), granted},
 		{shell("cd /src; go test ./... 2>&1 | wc -l", "cd /src", "go test ./...", "wc -l"), granted},
 		{shell("make test-short", "make test-short"), granted},
-		{shell("git status && make all", "git status", "make all"), silent},
-		{shell("git log --output=FILE", "git log --output=FILE"), silent},
+		{shell("git status && make all", "git status", "make all"), noVerdict},
+		{shell("git log --output=FILE", "git log --output=FILE"), noVerdict},
 		// The runtime's parser saw one command; the shell runs another.
-		{shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`), silent},
-		{shell("git\fstatus\fx/evil.sh", "git\fstatus\fx/evil.sh"), silent},
-		{shell("git\vstatus\vx/evil.sh", "git\vstatus\vx/evil.sh"), silent},
-		{shell("git\u00a0status\u00a0x/evil.sh", "git\u00a0status\u00a0x/evil.sh"), silent},
-		{shell(`cd x* && wc "${PWD@P}"`, "cd x*", `wc "${PWD@P}"`), silent},
-		{shell("PATH=/evil git status", "git status"), silent},
-		{shell("wc -l > out", "wc -l"), silent},
-		{shell(""), silent},
+		{shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`), noVerdict},
+		{shell("git\fstatus\fx/evil.sh", "git\fstatus\fx/evil.sh"), noVerdict},
+		{shell("git\vstatus\vx/evil.sh", "git\vstatus\vx/evil.sh"), noVerdict},
+		{shell("git\u00a0status\u00a0x/evil.sh", "git\u00a0status\u00a0x/evil.sh"), noVerdict},
+		{shell(`cd x* && wc "${PWD@P}"`, "cd x*", `wc "${PWD@P}"`), noVerdict},
+		{shell("PATH=/evil git status", "git status"), noVerdict},
+		{shell("wc -l > out", "wc -l"), noVerdict},
+		{shell(""), noVerdict},
 		// Denials win, also by what the runtime found.
 		{shell("git status && rm -rf x", "git status", "rm -rf x"), refused},
 		{shell("git status", "rm x"), refused},
 		{shell("git push --force", "git push --force"), refused},
-		{shell("rmdir x", "rmdir x"), silent},
+		{shell("rmdir x", "rmdir x"), noVerdict},
 	}
 	for _, tt := range tests {
 		if got := commandVerdict(tt.req, allow, deny); got != tt.want {
@@ -55,7 +55,7 @@ func TestCommandVerdict(t *testing.T) {
 	}
 	redirected := shell("wc -l", "wc -l")
 	redirected.HasWriteFileRedirection = true
-	if got := commandVerdict(redirected, allow, deny); got != silent {
+	if got := commandVerdict(redirected, allow, deny); got != noVerdict {
 		t.Errorf("with a redirection: %d", got)
 	}
 }
@@ -86,24 +86,24 @@ func TestPathVerdict(t *testing.T) {
 		root + "/also/x":                   granted,
 		root + "/other/x":                  granted, // where also leads
 		root + "/home/notes/a.md":          granted,
-		root + "/home/notes/a.txt":         silent,
-		"a.go":                             silent,
-		"src/../a.go":                      silent,
+		root + "/home/notes/a.txt":         noVerdict,
+		"a.go":                             noVerdict,
+		"src/../a.go":                      noVerdict,
 		"src/out/x":                        granted, // other, which the second glob allows
-		root + "/elsewhere/x":              silent,
+		root + "/elsewhere/x":              noVerdict,
 		"src/.env":                         refused,
 		"src/deep/../.env":                 refused,
 		"secret/x":                         refused,
 		"src/../secret/x":                  refused,
 		"src/key/x":                        refused,
 		"src/out/../cwd/secret/x":          refused, // as the system reads it
-		"src/" + string([]byte{0}) + "nul": silent,
+		"src/" + string([]byte{0}) + "nul": noVerdict,
 	} {
 		if got := pathVerdict(name, cwd, allow, deny); got != want {
 			t.Errorf("%q: %d, want %d", name, got, want)
 		}
 	}
-	if got := pathVerdict("src/out/x", cwd, []string{"src/**"}, nil); got != silent {
+	if got := pathVerdict("src/out/x", cwd, []string{"src/**"}, nil); got != noVerdict {
 		t.Errorf("a symlink out of what is allowed: %d", got)
 	}
 }
@@ -118,20 +118,20 @@ func TestURLVerdict(t *testing.T) {
 		"https://api.example/v1":                   granted,
 		"https://api.example/v1/x":                 granted,
 		"http://127.0.0.1:8080/x":                  granted,
-		"https://docs.example:8443/":               silent,
-		"https://user@docs.example/":               silent,
-		"ftp://docs.example/":                      silent,
+		"https://docs.example:8443/":               noVerdict,
+		"https://user@docs.example/":               noVerdict,
+		"ftp://docs.example/":                      noVerdict,
 		"ftp://evil.pkg.example/":                  refused,
-		"https://pkg.example/":                     silent,
-		"https://notpkg.example/":                  silent,
-		"http://api.example/v1/x":                  silent,
-		"https://api.example/v10":                  silent,
-		"https://api.example/v1/../admin":          silent,
-		"https://api.example/v1/%2e%2e/admin":      silent,
-		"https://api.example/v1/..%2fadmin":        silent,
-		"https://docs.example.evil/":               silent,
-		"https://docs.example@evil.example/":       silent,
-		"http://127.0.0.1:8081/":                   silent,
+		"https://pkg.example/":                     noVerdict,
+		"https://notpkg.example/":                  noVerdict,
+		"http://api.example/v1/x":                  noVerdict,
+		"https://api.example/v10":                  noVerdict,
+		"https://api.example/v1/../admin":          noVerdict,
+		"https://api.example/v1/%2e%2e/admin":      noVerdict,
+		"https://api.example/v1/..%2fadmin":        noVerdict,
+		"https://docs.example.evil/":               noVerdict,
+		"https://docs.example@evil.example/":       noVerdict,
+		"http://127.0.0.1:8081/":                   noVerdict,
 		"://":                                      refused, // what can't be read can't be judged
 		"https:evil.pkg.example":                   refused,
 		"https:\\\\evil.pkg.example\\x":            refused,

@@ -179,10 +179,10 @@ func TestApprovalsOfProtectedFiles(t *testing.T) {
 	plain, config := &rpc.PermissionRequestWrite{FileName: "a.go"}, &rpc.PermissionRequestWrite{FileName: ".git/config"}
 	s.approve(plain)
 	s.approve(config)
-	if !s.approved(plain) {
+	if !s.isApproved(plain) {
 		t.Error("a plain file is not approved")
 	}
-	if s.approved(config) {
+	if s.isApproved(config) {
 		t.Error("a protected file is written without a question")
 	}
 }

@@ -47,15 +47,15 @@ func (s *session) metadata() map[string]string {
 	s.mu.Unlock()
 	at, _ := git.Of(s.cwd)
 	return map[string]string{
-		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.ownURL,
-		metaRepository: at.Repository, metaBranch: at.Branch, metaToken: map[bool]string{true: tokenOwn}[s.ownToken],
+		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.requestURL,
+		metaRepository: at.Repository, metaBranch: at.Branch, metaToken: map[bool]string{true: tokenOwn}[s.hasRequestToken],
 	}
 }
 
-// keepMetadata notes something in the session's own metadata. Runtimes that have
+// storeMetadata notes something in the session's own metadata. Runtimes that have
 // none keep a session all the same.
-func (s *session) keepMetadata(ctx context.Context, c *conn, set map[string]string) error {
-	err := tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
+func (s *session) storeMetadata(ctx context.Context, c *conn, set map[string]string) error {
+	err := execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Metadata.UpdateClientMetadata(ctx, &rpc.MetadataUpdateClientMetadataRequest{Set: set})
 		return err
 	})
@@ -70,39 +70,39 @@ func (s *session) SetLabel(ctx context.Context, label string) error {
 	s.mu.Lock()
 	s.label = label // a process that dies now comes back with it
 	s.mu.Unlock()
-	c, err := s.current(ctx)
+	c, err := s.waitConn(ctx)
 	if err != nil {
 		return err
 	}
-	return s.keepMetadata(ctx, c, map[string]string{metaLabel: label})
+	return s.storeMetadata(ctx, c, map[string]string{metaLabel: label})
 }
 
 // Persisted implements [gateway.Keeper].
 func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]gateway.PersistedView, error) {
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return nil, fault(err)
+		return nil, internalError(err)
 	}
 	// The runtime knows nothing of a repository where nobody sits at a terminal.
 	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) ([]sdk.SessionMetadata, error) {
 		return p.client.ListSessions(ctx, &sdk.SessionListFilter{WorkingDirectory: f.CWD})
 	})
 	if err != nil {
-		return nil, fault(fmt.Errorf("listing the sessions on disk: %w", err))
+		return nil, internalError(fmt.Errorf("listing the sessions on disk: %w", err))
 	}
 	var views []gateway.PersistedView
 	var ids []string
 	for _, m := range list {
-		v := r.view(m)
+		v := r.persistedView(m)
 		if !m.IsRemote && (f.Repository == "" || v.Repository == f.Repository) && (f.Branch == "" || v.Branch == f.Branch) {
 			views, ids = append(views, v), append(ids, v.ID)
 		}
 	}
 	used, err := r.inUse(ctx, p, ids)
 	if err != nil {
-		return nil, fault(err)
+		return nil, internalError(err)
 	}
 	for i := range views {
 		if slices.Contains(used, views[i].ID) {
@@ -116,8 +116,8 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]g
 	return views, nil
 }
 
-// view is a session on disk, as the runtime and the gateway that had it say.
-func (r *Runtime) view(m sdk.SessionMetadata) gateway.PersistedView {
+// persistedView is a session on disk, as the runtime and the gateway that had it say.
+func (r *Runtime) persistedView(m sdk.SessionMetadata) gateway.PersistedView {
 	noted := r.metadataOf(m.SessionID)
 	v := gateway.PersistedView{
 		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel], Profile: noted[metaProfile],
@@ -173,13 +173,13 @@ func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string
 		return nil, fmt.Errorf("asking who uses the sessions on disk: %w", err)
 	}
 	return slices.DeleteFunc(got.InUse, func(id string) bool {
-		holders := r.holders(id)
-		return len(holders) > 0 && !slices.ContainsFunc(holders, func(pid int) bool { return !zombie(pid) })
+		pids := r.usingProcesses(id)
+		return len(pids) > 0 && !slices.ContainsFunc(pids, func(pid int) bool { return !isZombie(pid) })
 	}), nil
 }
 
-// holders are the processes that say that they have a session.
-func (r *Runtime) holders(id string) (pids []int) {
+// usingProcesses are the processes that say that they have a session.
+func (r *Runtime) usingProcesses(id string) (pids []int) {
 	files, _ := filepath.Glob(filepath.Join(r.sessionDir(id), "inuse.*.lock"))
 	for _, file := range files {
 		if pid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "inuse."), ".lock")); err == nil {
@@ -189,10 +189,10 @@ func (r *Runtime) holders(id string) (pids []int) {
 	return pids
 }
 
-// zombie reports whether a process has ended, and nobody asked how: the runtime
+// isZombie reports whether a process has ended, and nobody asked how: the runtime
 // takes it for one that lives. Of a gateway that was killed, the runtime becomes
 // that in a container where nothing sees to orphans.
-func zombie(pid int) bool {
+func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -204,8 +204,8 @@ func zombie(pid int) bool {
 // sessionID fits what the runtime takes for the id of a session.
 var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// stored is a session on disk that nobody uses.
-func (r *Runtime) stored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {
+// findStored is a session on disk that nobody uses.
+func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {
 	if !sessionID.MatchString(id) {
 		return nil, gateway.NotPersisted(id)
 	}
@@ -214,17 +214,17 @@ func (r *Runtime) stored(ctx context.Context, p *process, id string) (*sdk.Sessi
 	})
 	switch {
 	case err != nil:
-		return nil, fault(fmt.Errorf("looking for session %s on disk: %w", id, err))
+		return nil, internalError(fmt.Errorf("looking for session %s on disk: %w", id, err))
 	case m == nil:
 		return nil, gateway.NotPersisted(id)
 	}
 	used, err := r.inUse(ctx, p, []string{id})
 	if err != nil {
-		return nil, fault(err)
+		return nil, internalError(err)
 	}
 	if len(used) > 0 {
 		who := "another process"
-		if pids := r.holders(id); len(pids) > 0 {
+		if pids := r.usingProcesses(id); len(pids) > 0 {
 			who = fmt.Sprintf("process %d", pids[0])
 		}
 		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("session %q is in use by %s, a terminal's or another gateway's: end it there first", id, who)}
@@ -234,21 +234,21 @@ func (r *Runtime) stored(ctx context.Context, p *process, id string) (*sdk.Sessi
 
 // Resume implements [gateway.Keeper].
 func (r *Runtime) Resume(ctx context.Context, g *gateway.Gateway, id string, req gateway.ResumeRequest) (*gateway.Session, error) {
-	return registered(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
+	return registerWith(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
 }
 
 func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequest, reg register) error {
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return fault(err)
+		return internalError(err)
 	}
-	m, err := r.stored(ctx, p, id)
+	m, err := r.findStored(ctx, p, id)
 	if err != nil {
 		return err
 	}
-	start, err := again(req.StartRequest, m, r.metadataOf(id))
+	start, err := resumeRequest(req.StartRequest, m, r.metadataOf(id))
 	if err != nil {
 		return err
 	}
@@ -259,8 +259,8 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	return r.open(ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg)
 }
 
-// again is how a session was started, with what a request says over it.
-func again(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string) (gateway.StartRequest, error) {
+// resumeRequest is how a session was started, with what a request says over it.
+func resumeRequest(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string) (gateway.StartRequest, error) {
 	req.Host = Kind
 	if m.Context != nil {
 		req.CWD = cmp.Or(req.CWD, m.Context.WorkingDirectory)
@@ -287,8 +287,8 @@ func again(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]st
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
 	// What it carries on with may call tools before anybody can say whether to ask.
-	hooked := carryOn || !p.lateHooks
-	cfg := s.resumeConfig(gen, hooked)
+	withHooks := carryOn || !p.canEnableHooksLater
+	cfg := s.resumeConfig(gen, withHooks)
 	cfg.ContinuePendingWork = &carryOn
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 		return p.client.ResumeSession(ctx, s.id, cfg)
@@ -296,32 +296,32 @@ func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: resumed, gen: gen, hooked: hooked}
-	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: withHooks}
+	if err := s.storeMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
-	if err := s.settleIn(ctx, c); err != nil {
+	if err := s.prepare(ctx, c); err != nil {
 		return err
 	}
-	return s.recollect(ctx, c, carryOn)
+	return s.readHistory(ctx, c, carryOn)
 }
 
 // Delete implements [gateway.Keeper].
 func (r *Runtime) Delete(ctx context.Context, id string) error {
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
-		return fault(err)
+		return internalError(err)
 	}
-	if _, err := r.stored(ctx, p, id); err != nil {
+	if _, err := r.findStored(ctx, p, id); err != nil {
 		return err
 	}
 	_, err = askClient(ctx, p, askTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.client.DeleteSession(ctx, id)
 	})
 	if err != nil {
-		return fault(fmt.Errorf("deleting the session: %w", err))
+		return internalError(fmt.Errorf("deleting the session: %w", err))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (r *Runtime) Probe(ctx context.Context) (Status, error) {
 	if st.Found, err = Find(r.o.CLI); err != nil {
 		return st, err
 	}
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {

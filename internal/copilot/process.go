@@ -32,7 +32,7 @@ type process struct {
 	log    *slog.Logger
 	pid    int // 0 where there is no launcher
 	// lateHooks: all that goes on in a session asks hooks that come later. See lateHooksVersion.
-	lateHooks bool
+	canEnableHooksLater bool
 
 	gone  chan struct{} // closed when the process has ended
 	once  sync.Once
@@ -40,13 +40,13 @@ type process struct {
 
 	handled chan struct{} // closed when its end was seen to
 
-	ping     time.Duration  // how long a runtime may take to show that it lives
-	asking   sync.WaitGroup // requests under way, abandoned ones included
-	checking atomic.Bool    // somebody finds out whether the runtime hangs
+	ping       time.Duration  // how long a runtime may take to show that it lives
+	asking     sync.WaitGroup // requests under way, abandoned ones included
+	isChecking atomic.Bool    // somebody finds out whether the runtime hangs
 
 	// client's own methods must not run beside its Stop.
-	stopping sync.RWMutex
-	stopped  bool // guarded by stopping
+	stopping  sync.RWMutex
+	isStopped bool // guarded by stopping
 
 	mu       sync.Mutex
 	sessions []*sdk.Session // to be disconnected in the end, or they leak a goroutine each
@@ -68,7 +68,7 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		conn.Path = launcher[0]
 		conn.Args = append(append([]string(nil), launcher[1:]...), pidFile(dir), found.Path)
 	}
-	token, err := tokenOf(o.Profile.GitHubTokenEnv)
+	token, err := tokenFromEnv(o.Profile.GitHubTokenEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		Connection:      conn,
 		BaseDirectory:   o.Home,
 		GitHubToken:     token,
-		UseLoggedInUser: new(token == "" && o.onGitHub()),
+		UseLoggedInUser: new(token == "" && o.usesGitHub()),
 	})
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errUnanswered)
 	defer cancel()
@@ -85,13 +85,13 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("starting the Copilot runtime %s: %w", found.Path, oneLine(err))
+		return nil, fmt.Errorf("starting the Copilot runtime %s: %w", found.Path, joinLines(err))
 	}
-	late := false
+	enableLater := false
 	if st, err := client.GetStatus(ctx); err == nil {
-		late = st.Version == lateHooksVersion
+		enableLater = st.Version == lateHooksVersion
 	}
-	p := &process{client: client, log: log, lateHooks: late, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
+	p := &process{client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
 	if launcher != nil {
 		p.pid = readPID(pidFile(dir))
 		_ = os.Remove(pidFile(dir))
@@ -108,25 +108,25 @@ func (p *process) watch() {
 	}
 	child, err := os.FindProcess(p.pid)
 	if err != nil {
-		p.died(errors.New("the process is gone"))
+		p.markEnded(errors.New("the process is gone"))
 		return
 	}
 	state, err := child.Wait()
 	if err != nil {
-		p.died(errors.New("the process ended"))
+		p.markEnded(errors.New("the process ended"))
 		return
 	}
-	p.died(errors.New(state.String()))
+	p.markEnded(errors.New(state.String()))
 }
 
-func (p *process) died(cause error) {
+func (p *process) markEnded(cause error) {
 	p.once.Do(func() {
 		p.cause = fmt.Errorf("the Copilot runtime ended: %w", cause)
 		close(p.gone)
 	})
 }
 
-func (p *process) isGone() bool {
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.gone:
 		return true
@@ -146,7 +146,7 @@ func ask[T any](ctx context.Context, p *process, timeout time.Duration, request 
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errUnanswered)
 	defer cancel()
 	var none T
-	if p.isGone() {
+	if p.hasEnded() {
 		return none, p.cause
 	}
 	done := make(chan answer, 1)
@@ -159,17 +159,17 @@ func ask[T any](ctx context.Context, p *process, timeout time.Duration, request 
 		if a.err == nil {
 			return a.value, nil
 		}
-		if p.isGone() {
+		if p.hasEnded() {
 			return none, p.cause
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		if !exited(a.err) {
-			return none, oneLine(a.err)
+		if !isExitError(a.err) {
+			return none, joinLines(a.err)
 		}
 		if p.pid == 0 {
-			p.died(oneLine(a.err))
+			p.markEnded(joinLines(a.err))
 		}
 		select { // watch is about to say why
 		case <-p.gone:
@@ -182,13 +182,13 @@ func ask[T any](ctx context.Context, p *process, timeout time.Duration, request 
 	}
 	err := context.Cause(ctx)
 	if errors.Is(err, errUnanswered) {
-		p.suspect()
+		p.checkAlive()
 	}
 	return none, err
 }
 
-// tell is ask for requests without an answer worth having.
-func tell(ctx context.Context, p *process, timeout time.Duration, request func(context.Context) error) error {
+// execute is ask for requests without an answer worth having.
+func execute(ctx context.Context, p *process, timeout time.Duration, request func(context.Context) error) error {
 	_, err := ask(ctx, p, timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
 	return err
 }
@@ -198,7 +198,7 @@ func askClient[T any](ctx context.Context, p *process, timeout time.Duration, re
 	return ask(ctx, p, timeout, func(ctx context.Context) (T, error) {
 		p.stopping.RLock()
 		defer p.stopping.RUnlock()
-		if p.stopped {
+		if p.isStopped {
 			var none T
 			return none, errors.New("the Copilot runtime is being stopped")
 		}
@@ -206,27 +206,27 @@ func askClient[T any](ctx context.Context, p *process, timeout time.Duration, re
 	})
 }
 
-// exited reports whether an error of the SDK says that the process has ended.
-func exited(err error) bool {
+// isExitError reports whether an error of the SDK says that the process has ended.
+func isExitError(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "CLI process exited") || strings.Contains(text, "broken pipe") || strings.Contains(text, "file already closed")
 }
 
-// suspect ends a runtime that answers nothing any more. Its sessions are then
+// checkAlive ends a runtime that answers nothing any more. Its sessions are then
 // resumed in a new one.
-func (p *process) suspect() {
-	if !p.checking.CompareAndSwap(false, true) {
+func (p *process) checkAlive() {
+	if !p.isChecking.CompareAndSwap(false, true) {
 		return
 	}
 	p.asking.Go(func() {
-		defer p.checking.Store(false)
+		defer p.isChecking.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), p.ping)
 		defer cancel()
 		alive := make(chan error, 1)
 		p.asking.Go(func() {
 			p.stopping.RLock()
 			defer p.stopping.RUnlock()
-			if p.stopped {
+			if p.isStopped {
 				alive <- nil
 				return
 			}
@@ -248,15 +248,15 @@ func (p *process) suspect() {
 }
 
 func (p *process) kill() {
-	if p.pid != 0 && !p.isGone() {
+	if p.pid != 0 && !p.hasEnded() {
 		kill(p.pid)
 		return
 	}
-	p.died(errors.New("it was stopped"))
+	p.markEnded(errors.New("it was stopped"))
 }
 
-// keep remembers a session of the SDK for the end.
-func (p *process) keep(s *sdk.Session) {
+// track remembers a session of the SDK for the end.
+func (p *process) track(s *sdk.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions = append(p.sessions, s)
@@ -273,10 +273,10 @@ func (p *process) disconnect(ctx context.Context, s *sdk.Session) error {
 		return kept.SessionID == s.SessionID
 	})
 	p.mu.Unlock()
-	err := tell(ctx, p, askTimeout, func(context.Context) error { return s.Disconnect() })
+	err := execute(ctx, p, askTimeout, func(context.Context) error { return s.Disconnect() })
 	for _, old := range before {
 		// It fails, for there is none any more, but lets its goroutine go.
-		_ = tell(ctx, p, askTimeout, func(context.Context) error { return old.Disconnect() })
+		_ = execute(ctx, p, askTimeout, func(context.Context) error { return old.Disconnect() })
 	}
 	return err
 }
@@ -288,10 +288,10 @@ func (p *process) stop(ctx context.Context) {
 	go func() {
 		defer close(polite)
 		p.stopping.Lock()
-		p.stopped = true
+		p.isStopped = true
 		p.stopping.Unlock()
 		if err := p.client.Stop(); err != nil {
-			p.log.Debug("stopping the Copilot runtime", "error", oneLine(err))
+			p.log.Debug("stopping the Copilot runtime", "error", joinLines(err))
 		}
 	}()
 	select {
@@ -301,8 +301,8 @@ func (p *process) stop(ctx context.Context) {
 		p.log.Warn("the Copilot runtime did not stop in time: ending it", "pid", p.pid)
 		p.kill()
 	}
-	if !p.isGone() && p.pid == 0 {
-		p.died(errors.New("it was stopped"))
+	if !p.hasEnded() && p.pid == 0 {
+		p.markEnded(errors.New("it was stopped"))
 	}
 	<-polite
 	p.client.ForceStop()
@@ -319,8 +319,8 @@ func (p *process) stop(ctx context.Context) {
 	p.asking.Wait()
 }
 
-// oneLine makes one line of an SDK error, which may hold the process's stderr.
-func oneLine(err error) error {
+// joinLines makes one line of an SDK error, which may hold the process's stderr.
+func joinLines(err error) error {
 	text := err.Error()
 	if !strings.Contains(text, "\n") {
 		return err

@@ -19,9 +19,9 @@ import (
 // customTools are the tools that providers give a session.
 const customTools = "custom:*"
 
-// normal makes the profiles usable: a zero one is what no file says anything of,
+// fillProfile makes the profiles usable: a zero one is what no file says anything of,
 // and an endpoint that Options name by itself is that of every session.
-func (o *Options) normal() {
+func (o *Options) fillProfile() {
 	if reflect.ValueOf(o.Profile).IsZero() {
 		o.Profile = configs.DefaultProfile()
 	}
@@ -30,8 +30,8 @@ func (o *Options) normal() {
 	}
 }
 
-// onGitHub reports whether there may be sessions on GitHub's models.
-func (o *Options) onGitHub() bool {
+// usesGitHub reports whether there may be sessions on GitHub's models.
+func (o *Options) usesGitHub() bool {
 	for _, p := range o.Profiles {
 		if p.Provider.URL == "" {
 			return true
@@ -40,9 +40,9 @@ func (o *Options) onGitHub() bool {
 	return o.Profile.Provider.URL == ""
 }
 
-// chosen returns what a request starts a session with: the profile that it names
+// profileFor returns what a request starts a session with: the profile that it names
 // with what it says itself over it.
-func (o *Options) chosen(req gateway.StartRequest) (configs.Profile, error) {
+func (o *Options) profileFor(req gateway.StartRequest) (configs.Profile, error) {
 	p := o.Profile
 	if req.Profile != "" {
 		named, ok := o.Profiles[req.Profile]
@@ -66,28 +66,28 @@ func (o *Options) profileNames() string {
 	return "there are " + strings.Join(slices.Sorted(maps.Keys(o.Profiles)), ", ")
 }
 
-// fixed is the part of a session's description that stays as it is for its life:
+// newBaseConfig is the part of a session's description that stays as it is for its life:
 // what the files say that a profile names is read now, once.
-func fixed(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
+func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
 	c := &sdk.SessionConfig{
 		ClientName:                     clientName,
 		WorkingDirectory:               cwd,
 		AdditionalDirectories:          p.Directories,
 		ConfigDirectory:                p.ConfigDir,
-		EnableConfigDiscovery:          unless(p.ConfigDiscovery, false),
+		EnableConfigDiscovery:          pointerUnless(p.ConfigDiscovery, false),
 		ReasoningSummary:               sdk.ReasoningSummary(p.ReasoningSummary),
 		ContextTier:                    sdk.ContextTier(p.ContextTier),
 		AvailableTools:                 withCustom(p.AvailableTools),
 		ExcludedTools:                  p.ExcludedTools,
 		ExcludedBuiltInAgents:          p.ExcludedAgents,
 		Agent:                          p.Agent,
-		EnableSkills:                   unless(p.Skills, true),
+		EnableSkills:                   pointerUnless(p.Skills, true),
 		SkillDirectories:               p.SkillDirectories,
 		DisabledSkills:                 p.DisabledSkills,
 		DisabledMCPServers:             p.DisabledMCPServers,
 		Streaming:                      new(p.Streaming),
 		IncludeSubAgentStreamingEvents: new(false),
-		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: outputDir, Enabled: unless(p.LargeOutput.Enabled, true)},
+		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: outputDir, Enabled: pointerUnless(p.LargeOutput.Enabled, true)},
 	}
 	d := configs.DefaultProfile()
 	if p.LargeOutput.MaxBytes != d.LargeOutput.MaxBytes {
@@ -103,10 +103,10 @@ func fixed(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error)
 		c.ToolSearch = &sdk.ToolSearchConfig{Enabled: &t.Enabled, DeferThreshold: &t.Threshold}
 	}
 	i := p.Instructions
-	c.SkipCustomInstructions = unless(!i.Enabled, false)
-	c.EnableOnDemandInstructionDiscovery = unless(i.OnDemand, true)
+	c.SkipCustomInstructions = pointerUnless(!i.Enabled, false)
+	c.EnableOnDemandInstructionDiscovery = pointerUnless(i.OnDemand, true)
 	c.InstructionDirectories = i.Directories
-	c.OrganizationCustomInstructions = unless(i.Organization, "")
+	c.OrganizationCustomInstructions = pointerUnless(i.Organization, "")
 
 	text, err := textOf("system_message.file", p.SystemMessage.Text, p.SystemMessage.File)
 	if err != nil {
@@ -120,9 +120,9 @@ func fixed(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error)
 	return c, err
 }
 
-// unless is nil for what the runtime does by itself: its ways of doing so differ
+// pointerUnless is nil for what the runtime does by itself: its ways of doing so differ
 // by version and by model.
-func unless[T comparable](v, def T) *T {
+func pointerUnless[T comparable](v, def T) *T {
 	if v == def {
 		return nil
 	}
@@ -160,7 +160,7 @@ func customAgents(agents map[string]configs.Agent) ([]sdk.CustomAgentConfig, err
 		}
 		list = append(list, sdk.CustomAgentConfig{
 			Name: name, DisplayName: a.DisplayName, Description: a.Description, Prompt: prompt,
-			Tools: a.Tools, Model: a.Model, ReasoningEffort: a.Effort, Skills: a.Skills, Infer: unless(a.Infer, true),
+			Tools: a.Tools, Model: a.Model, ReasoningEffort: a.Effort, Skills: a.Skills, Infer: pointerUnless(a.Infer, true),
 		})
 	}
 	return list, nil

@@ -20,30 +20,30 @@ const (
 // sentPrompt is a prompt from when it is given to the runtime until the runtime
 // says that it began. While there is one, no turn's end is the session's.
 type sentPrompt struct {
-	id      string // "" until the runtime told
-	prompt  string // the gateway's id
-	text    string // as the runtime has it
-	shown   string // as its event has it
-	source  string
-	asked   bool // the providers were asked for context
-	begun   bool // the runtime said so
-	dropped bool // the runtime will not begin it
+	id           string // "" until the runtime told
+	prompt       string // the gateway's id
+	text         string // as the runtime has it
+	shown        string // as its event has it
+	source       string
+	contextAsked bool // the providers were asked for context
+	hasBegun     bool // the runtime said so
+	isDropped    bool // the runtime will not begin it
 }
 
 // Send implements [gateway.Host].
 func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
-	if err := s.sending.lock(ctx); err != nil {
+	if err := s.sendLock.lock(ctx); err != nil {
 		return err
 	}
-	defer s.sending.unlock()
-	c, err := s.current(ctx)
+	defer s.sendLock.unlock()
+	c, err := s.waitConn(ctx)
 	if err != nil {
 		return err
 	}
 	if !s.awaitCalls() {
 		return errEnded
 	}
-	if s.wantsHooks() {
+	if s.needsHooks() {
 		if err := s.EnableHooks(ctx); err != nil {
 			return fmt.Errorf("the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err)
 		}
@@ -62,35 +62,35 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		sent.text = msg.Prompt
 	}
 	if p.Mode == modeImmediate {
-		s.steer(ctx, sent, &msg)
+		s.prepareSteering(ctx, sent, &msg)
 	}
 
 	s.mu.Lock()
 	s.sent = append(s.sent, sent)
 	s.mu.Unlock()
-	id, err := ask(gateway.TraceContext(ctx, p.Traceparent), c.p, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
+	id, err := ask(gateway.TraceContext(ctx, p.Traceparent), c.process, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
 	if err != nil {
-		s.drop([]*sentPrompt{sent})
-		s.items.push(item{gen: c.gen, recheck: true})
+		s.removeSent([]*sentPrompt{sent})
+		s.items.push(item{gen: c.gen, wantsRecheck: true})
 		return fmt.Errorf("giving the prompt to the Copilot runtime: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sent.dropped {
+	if sent.isDropped {
 		return fmt.Errorf("giving the prompt to the Copilot runtime: %w", errLost)
 	}
 	sent.id = id
 	return nil
 }
 
-// steer prepares a prompt that may come in the middle of a turn. The runtime
+// prepareSteering prepares a prompt that may come in the middle of a turn. The runtime
 // runs no prompt hook for such a one, so it takes its context along.
-func (s *session) steer(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
+func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
 	msg.Mode = modeImmediate
 	if !s.awaitCalls() {
 		return
 	}
-	sent.asked = true
+	sent.contextAsked = true
 	if add := s.calls.UserPrompt(ctx, sent.text, sent.source); add != "" {
 		msg.DisplayPrompt = sent.shown
 		msg.Prompt += "\n\n<system_reminder>\n" + add + "\n</system_reminder>"
@@ -109,20 +109,20 @@ func (s *session) promptHook(text string) string {
 		if p.text != text {
 			continue
 		}
-		if p.asked {
+		if p.contextAsked {
 			s.mu.Unlock()
 			return ""
 		}
-		p.asked, source = true, p.source
+		p.contextAsked, source = true, p.source
 		break
 	}
 	s.mu.Unlock()
 	return s.calls.UserPrompt(s.ctx, text, source)
 }
 
-// began takes the prompt that the runtime says began off the list. Its event may
+// removeBegun takes the prompt that the runtime says began off the list. Its event may
 // overtake the answer that has its id.
-func (s *session) began(id, content string) *sentPrompt {
+func (s *session) removeBegun(id, content string) *sentPrompt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := slices.IndexFunc(s.sent, func(p *sentPrompt) bool { return p.id == id })
@@ -133,14 +133,14 @@ func (s *session) began(id, content string) *sentPrompt {
 		return nil
 	}
 	p := s.sent[at]
-	p.begun = true
+	p.hasBegun = true
 	s.sent = slices.Delete(s.sent, at, at+1)
 	return p
 }
 
-// drop takes prompts off the list that will not begin, and returns those that were
+// removeSent takes prompts off the list that will not begin, and returns those that were
 // on it.
-func (s *session) drop(prompts []*sentPrompt) (dropped []*sentPrompt) {
+func (s *session) removeSent(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent = slices.DeleteFunc(s.sent, func(p *sentPrompt) bool {
@@ -153,9 +153,9 @@ func (s *session) drop(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	return dropped
 }
 
-// waiting returns the prompts that did not begin, and those among them that the
+// unbegun returns the prompts that did not begin, and those among them that the
 // runtime has taken.
-func (s *session) waiting() (all, taken []*sentPrompt) {
+func (s *session) unbegun() (all, taken []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.sent {

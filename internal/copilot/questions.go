@@ -43,75 +43,75 @@ func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Co
 // order with what ends the question, and with a request, which gets the answer. The
 // pump brings the two together, by what they ask.
 
-// asking is a question of an event.
-type asking struct {
+// pendingQuestion is a question of an event.
+type pendingQuestion struct {
 	done   chan struct{} // closed when the rest is set
 	answer gateway.Answer
 	err    error
 }
 
-// handler is the SDK's, which waits for the asking that is its.
-type handler struct {
-	about string
-	found chan *asking // holds one; closed when there will be none
+// answerWaiter is the SDK's, which waits for the asking that is its.
+type answerWaiter struct {
+	key      string
+	question chan *pendingQuestion // holds one; closed when there will be none
 }
 
-// meetings are askings without a handler and handlers without an asking, by what
+// questionMatcher are askings without a handler and handlers without an asking, by what
 // they are about. Only the pump touches them.
-type meetings struct {
-	askings  map[string][]*asking
-	handlers map[string][]*handler
+type questionMatcher struct {
+	questions map[string][]*pendingQuestion
+	waiters   map[string][]*answerWaiter
 }
 
-func (m *meetings) asked(about string, a *asking) {
-	if list := m.handlers[about]; len(list) > 0 {
-		list[0].found <- a
-		put(m.handlers, about, list[1:])
+func (m *questionMatcher) addQuestion(about string, a *pendingQuestion) {
+	if list := m.waiters[about]; len(list) > 0 {
+		list[0].question <- a
+		setOrDelete(m.waiters, about, list[1:])
 		return
 	}
-	if m.askings == nil {
-		m.askings = map[string][]*asking{}
+	if m.questions == nil {
+		m.questions = map[string][]*pendingQuestion{}
 	}
-	m.askings[about] = append(m.askings[about], a)
+	m.questions[about] = append(m.questions[about], a)
 }
 
-func (m *meetings) handles(h *handler) {
-	if list := m.askings[h.about]; len(list) > 0 {
-		h.found <- list[0]
-		put(m.askings, h.about, list[1:])
+func (m *questionMatcher) addWaiter(h *answerWaiter) {
+	if list := m.questions[h.key]; len(list) > 0 {
+		h.question <- list[0]
+		setOrDelete(m.questions, h.key, list[1:])
 		return
 	}
-	if m.handlers == nil {
-		m.handlers = map[string][]*handler{}
+	if m.waiters == nil {
+		m.waiters = map[string][]*answerWaiter{}
 	}
-	m.handlers[h.about] = append(m.handlers[h.about], h)
+	m.waiters[h.key] = append(m.waiters[h.key], h)
 }
 
-// put keeps a list, or forgets an empty one.
-func put[T any](m map[string][]T, key string, list []T) {
+// setOrDelete keeps a list, or forgets an empty one.
+func setOrDelete[T any](lists map[string][]T, key string, list []T) {
 	if len(list) == 0 {
-		delete(m, key)
+		delete(lists, key)
 		return
 	}
-	m[key] = list
+	lists[key] = list
 }
 
-// end lets all go that wait for the runtime's other half.
-func (m *meetings) end() {
-	for _, list := range m.handlers {
+// releaseAll lets all go that wait for the runtime's other half.
+func (m *questionMatcher) releaseAll() {
+	for _, list := range m.waiters {
 		for _, h := range list {
-			close(h.found)
+			close(h.question)
 		}
 	}
-	*m = meetings{}
+	*m = questionMatcher{}
 }
 
-// wait is the handler's side: it returns what became of its question.
-func (s *session) wait(about string) (gateway.Answer, error) {
-	h := &handler{about: about, found: make(chan *asking, 1)}
-	s.items.push(item{handler: h})
+// waitAnswer is the handler's side: it returns what became of its question.
+func (s *session) waitAnswer(about string) (gateway.Answer, error) {
+	h := &answerWaiter{key: about, question: make(chan *pendingQuestion, 1)}
+	s.items.push(item{waiter: h})
 	select {
-	case a, ok := <-h.found:
+	case a, ok := <-h.question:
 		if !ok {
 			return gateway.Answer{}, errLost
 		}
@@ -125,32 +125,32 @@ func (s *session) wait(about string) (gateway.Answer, error) {
 	return gateway.Answer{}, errEnded
 }
 
-// asks puts a question of an event to a person.
-func (t *turn) asks(about, requestID string, q gateway.Question) {
+// askPerson puts a question of an event to a person.
+func (t *tracker) askPerson(about, requestID string, q gateway.Question) {
 	c := t.conn()
 	if c == nil {
 		return
 	}
 	q.Timeout = t.s.o.AnswerTimeout
-	a := &asking{done: make(chan struct{})}
+	a := &pendingQuestion{done: make(chan struct{})}
 	if t.s.whilePending(c, requestID, func(ctx context.Context) {
 		a.answer, a.err = t.s.calls.Ask(ctx, q)
 		close(a.done)
 	}) {
-		t.meetings.asked(about, a)
+		t.questions.addQuestion(about, a)
 	}
 }
 
 // What the handler and the event of one question have in common.
-func aboutInput(question string, choices []string) string {
+func inputKey(question string, choices []string) string {
 	return fmt.Sprintf("input %q %q", question, choices)
 }
 
-func aboutForm(message string) string { return "form " + message }
+func formKey(message string) string { return "form " + message }
 
 // inputRequested is the event of a question that the model asks.
-func (t *turn) inputRequested(d *rpc.UserInputRequestedData) {
-	t.asks(aboutInput(d.Question, d.Choices), d.RequestID, gateway.Question{
+func (t *tracker) inputRequested(d *rpc.UserInputRequestedData) {
+	t.askPerson(inputKey(d.Question, d.Choices), d.RequestID, gateway.Question{
 		Kind: gateway.QuestionInput, Message: d.Question, Choices: d.Choices, Free: d.AllowFreeform == nil || *d.AllowFreeform,
 	})
 }
@@ -158,7 +158,7 @@ func (t *turn) inputRequested(d *rpc.UserInputRequestedData) {
 // input is the SDK's handler of a question that the model asks. The model is told
 // that nobody answered, so that it goes on.
 func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sdk.UserInputResponse, error) {
-	answer, err := s.wait(aboutInput(req.Question, req.Choices))
+	answer, err := s.waitAnswer(inputKey(req.Question, req.Choices))
 	said := sdk.UserInputResponse{Answer: answer.Text, WasFreeform: !slices.Contains(req.Choices, answer.Text)}
 	switch {
 	case errors.Is(err, gateway.ErrUnanswered):
@@ -174,7 +174,7 @@ func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sd
 }
 
 // formRequested is the event of a form to be filled in.
-func (t *turn) formRequested(d *rpc.ElicitationRequestedData) {
+func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 	message := d.Message
 	if from := deref(d.ElicitationSource); from != "" {
 		message = from + ": " + message
@@ -188,12 +188,12 @@ func (t *turn) formRequested(d *rpc.ElicitationRequestedData) {
 			q.Schema = schema
 		}
 	}
-	t.asks(aboutForm(d.Message), d.RequestID, q)
+	t.askPerson(formKey(d.Message), d.RequestID, q)
 }
 
 // form is the SDK's handler of a form.
 func (s *session) form(e sdk.ElicitationContext) (sdk.ElicitationResult, error) {
-	answer, err := s.wait(aboutForm(e.Message))
+	answer, err := s.waitAnswer(formKey(e.Message))
 	switch {
 	case err != nil:
 		return sdk.ElicitationResult{Action: sdk.ElicitationActionCancel}, nil
@@ -209,10 +209,10 @@ func (s *session) form(e sdk.ElicitationContext) (sdk.ElicitationResult, error) 
 	return result, nil
 }
 
-// asker returns the SDK's handlers for a session that may ask a person, nil ones
+// questionHandlers returns the SDK's handlers for a session that may ask a person, nil ones
 // for one that may not: the model is not offered ask_user then, nor its MCP servers
 // forms.
-func (s *session) asker() (sdk.UserInputHandler, sdk.ElicitationHandler) {
+func (s *session) questionHandlers() (sdk.UserInputHandler, sdk.ElicitationHandler) {
 	if !s.o.AskUser {
 		return nil, nil
 	}

@@ -250,7 +250,7 @@ func (h *hosted) conn() *sdk.Session {
 	h.r.r.mu.Lock()
 	s := h.r.r.sessions[h.s.ID()]
 	h.r.r.mu.Unlock()
-	c, err := s.current(h.r.ctx)
+	c, err := s.waitConn(h.r.ctx)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -39,9 +39,9 @@ func (q *queue[T]) signal() {
 	}
 }
 
-// take returns all that is queued, waiting for the first; false when the queue
+// receiveAll returns all that is queued, waiting for the first; false when the queue
 // is closed and empty. Only one goroutine takes.
-func (q *queue[T]) take() ([]T, bool) {
+func (q *queue[T]) receiveAll() ([]T, bool) {
 	for {
 		q.mu.Lock()
 		items, closed := q.items, q.closed

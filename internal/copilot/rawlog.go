@@ -12,9 +12,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// keepRaw gives the gateway an event as the runtime sent it, without the
+// recordRaw gives the gateway an event as the runtime sent it, without the
 // session's secrets: a model may have got hold of one and say it.
-func (s *session) keepRaw(e sdk.SessionEvent) {
+func (s *session) recordRaw(e sdk.SessionEvent) {
 	var data protocol.Raw
 	if unknown, ok := e.Data.(*rpc.RawSessionEventData); ok {
 		data = protocol.Raw(unknown.Raw)
@@ -23,7 +23,7 @@ func (s *session) keepRaw(e sdk.SessionEvent) {
 	}
 	for _, secret := range s.secrets() {
 		if bytes.Contains(data, []byte(secret)) {
-			data = bytes.ReplaceAll(data, []byte(secret), []byte(redacted))
+			data = bytes.ReplaceAll(data, []byte(secret), []byte(redaction))
 		}
 	}
 	s.calls.Runtime(gateway.RuntimeEvent{
@@ -36,16 +36,16 @@ func (s *session) keepRaw(e sdk.SessionEvent) {
 var secretHeader = lazyregexp.New(`(?i)auth|key|token|secret|cookie|password`)
 
 const (
-	redacted = "******"
+	redaction = "******"
 	// What is shorter is no secret, and would blacken half of every text.
-	leastSecret = 8
+	minSecret = 8
 )
 
 // secrets are the session's, as JSON text has them.
 func (s *session) secrets() []string {
 	var secrets []string
 	add := func(secret string) {
-		if len(secret) >= leastSecret {
+		if len(secret) >= minSecret {
 			quoted := rawJSON(secret)
 			secrets = append(secrets, string(quoted[1:len(quoted)-1]))
 		}

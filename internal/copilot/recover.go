@@ -27,30 +27,30 @@ func (r *Runtime) supervise(p *process) {
 	case <-r.ctx.Done():
 		return
 	}
-	if err := r.change(r.ctx); err != nil {
+	if err := r.acquireProcess(r.ctx); err != nil {
 		return
 	}
-	defer r.changed()
+	defer r.releaseProcess()
 	r.mu.Lock()
 	mine := r.proc == p && !r.closed
-	sessions := r.all()
+	sessions := r.allSessions()
 	r.mu.Unlock()
 	if !mine {
 		return
 	}
 	r.log.Warn("the Copilot runtime died", "cause", p.cause, "sessions", len(sessions))
 	for _, s := range sessions {
-		s.lost(p.cause)
+		s.processDied(p.cause)
 	}
-	r.clear(p)
-	failures := r.failed(time.Now())
+	r.forgetProcess(p)
+	failures := r.countFailure(time.Now())
 	if len(sessions) > 0 {
 		r.replace(sessions, failures, p.cause)
 	}
 }
 
-// clear forgets a dead process.
-func (r *Runtime) clear(p *process) {
+// forgetProcess forgets a dead process.
+func (r *Runtime) forgetProcess(p *process) {
 	r.mu.Lock()
 	if r.proc == p {
 		r.proc = nil
@@ -59,13 +59,13 @@ func (r *Runtime) clear(p *process) {
 	p.stop(r.ctx)
 }
 
-// failed counts a failure and returns how many there were in the last minute.
-func (r *Runtime) failed(now time.Time) int {
+// countFailure counts a failure and returns how many there were in the last minute.
+func (r *Runtime) countFailure(now time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failures = slices.DeleteFunc(r.failures, func(t time.Time) bool { return now.Sub(t) > failureWindow })
-	r.failures = append(r.failures, now)
-	return len(r.failures)
+	r.failureTimes = slices.DeleteFunc(r.failureTimes, func(t time.Time) bool { return now.Sub(t) > failureWindow })
+	r.failureTimes = append(r.failureTimes, now)
+	return len(r.failureTimes)
 }
 
 // backOff returns how long to wait after the n-th failure in a row: the first
@@ -91,7 +91,7 @@ func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 		p, err := r.launch(r.ctx)
 		if err != nil {
 			r.log.Warn("the Copilot runtime does not start again", "error", err)
-			cause, failures = err, r.failed(time.Now())
+			cause, failures = err, r.countFailure(time.Now())
 			continue
 		}
 		// From now on the process has its own supervisor, which waits for us:
@@ -110,20 +110,20 @@ func (r *Runtime) resume(sessions []*session, p *process) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			err := s.resume(r.ctx, p)
-			if err == nil || p.isGone() || r.ctx.Err() != nil {
+			if err == nil || p.hasEnded() || r.ctx.Err() != nil {
 				return
 			}
 			r.log.Warn("a session could not be resumed", "session", s.id, "error", err)
 			r.remove(s)
-			s.gone(fmt.Sprintf("the Copilot runtime died and the session could not be resumed: %v", err))
+			s.giveUp(fmt.Sprintf("the Copilot runtime died and the session could not be resumed: %v", err))
 		})
 	}
 	wg.Wait()
 }
 
-// saved notes that the runtime wrote the session down.
-func (s *session) saved() {
-	if s.unsaved.Swap(nil) != nil {
+// markSaved notes that the runtime wrote the session down.
+func (s *session) markSaved() {
+	if s.saveError.Swap(nil) != nil {
 		s.note(gateway.LogInfo, "the session is saved again")
 	}
 }
@@ -133,8 +133,8 @@ func (s *session) saved() {
 func (r *Runtime) Faults() (faults configs.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.all() {
-		if why := s.unsaved.Load(); why != nil {
+	for _, s := range r.allSessions() {
+		if why := s.saveError.Load(); why != nil {
 			faults = append(faults, configs.Fault{
 				File: r.sessionDir(s.id), Line: 1, Column: 1,
 				Message: fmt.Sprintf("session %s can't be saved (is the disk full?): %s", s.id, *why),
@@ -149,7 +149,7 @@ func (r *Runtime) giveUp(sessions []*session, reason string) {
 	r.log.Error("giving the Copilot sessions up", "reason", reason, "sessions", len(sessions))
 	for _, s := range sessions {
 		r.remove(s)
-		s.gone(reason)
+		s.giveUp(reason)
 	}
 }
 

@@ -33,27 +33,27 @@ const noResult = "The tool returned nothing."
 func toolResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 	switch {
 	case o.Failed():
-		return failure(o)
+		return failureResult(o)
 	case o.File != nil:
 		return fileResult(o.File)
 	}
 	if text, ok := protocol.Text(o.Data); ok {
-		return success(text)
+		return successResult(text)
 	}
 	if len(o.Data) == 0 {
-		return success("")
+		return successResult("")
 	}
 	if result := imageResult(o.Data); result != nil {
 		return result
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, o.Data) != nil {
-		return success(string(o.Data))
+		return successResult(string(o.Data))
 	}
-	return success(compact.String())
+	return successResult(compact.String())
 }
 
-func success(text string) *rpc.ExternalToolTextResultForLlm {
+func successResult(text string) *rpc.ExternalToolTextResultForLlm {
 	if strings.TrimSpace(text) == "" {
 		text = noResult
 	}
@@ -61,7 +61,7 @@ func success(text string) *rpc.ExternalToolTextResultForLlm {
 	return &rpc.ExternalToolTextResultForLlm{TextResultForLlm: text, ResultType: &typ}
 }
 
-func failure(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
+func failureResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 	typ := resultFailure
 	switch o.ErrorCode {
 	case protocol.CodeTimeout:
@@ -78,13 +78,13 @@ func failure(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 	return &rpc.ExternalToolTextResultForLlm{TextResultForLlm: text, ResultType: &typ, Error: &text}
 }
 
-// binary is a result that is not text; text goes with it.
-func binary(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
+// binaryResult is a result that is not text; text goes with it.
+func binaryResult(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
 	typ := rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeResource
 	if strings.HasPrefix(mimeType, "image/") {
 		typ = rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeImage
 	}
-	result := success(text)
+	result := successResult(text)
 	result.BinaryResultsForLlm = []rpc.ExternalToolTextResultForLlmBinaryResultsForLlm{{
 		Data: base64.StdEncoding.EncodeToString(data), MIMEType: mimeType, Type: typ,
 	}}
@@ -118,7 +118,7 @@ func imageResult(raw protocol.Raw) *rpc.ExternalToolTextResultForLlm {
 		}
 		text = string(rest)
 	}
-	return binary(mimeType, data, text)
+	return binaryResult(mimeType, data, text)
 }
 
 // parseDataURL takes a data: URL apart (RFC 2397).
@@ -153,7 +153,7 @@ func parseDataURL(s string) (mimeType string, data []byte, err error) {
 // else binary.
 func fileResult(f *gateway.File) *rpc.ExternalToolTextResultForLlm {
 	if text, ok := f.Text(); ok {
-		return success(text)
+		return successResult(text)
 	}
-	return binary(f.MimeType, f.Content, f.String())
+	return binaryResult(f.MimeType, f.Content, f.String())
 }

@@ -18,27 +18,27 @@ import (
 // a provider with its tool: providers come back within seconds.
 const providerWait = time.Minute
 
-// recalled is how many events of a session's past are kept for those who follow it.
-const recalled = 2000
+// maxHistory is how many events of a session's past are kept for those who follow it.
+const maxHistory = 2000
 
-// recollect reads the past of a session that was resumed, and finds what it goes on
+// readHistory reads the past of a session that was resumed, and finds what it goes on
 // with: the runtime does not ask again for tool calls that it was waiting for.
-func (s *session) recollect(ctx context.Context, c *conn, carryOn bool) error {
-	events, err := ask(ctx, c.p, createTimeout, c.sdk.GetEvents)
+func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error {
+	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
 	if err != nil {
 		return fmt.Errorf("reading the session's history: %w", err)
 	}
-	past := item{gen: c.gen, history: events[max(0, len(events)-recalled):], cut: len(events) > recalled}
+	past := item{gen: c.gen, history: events[max(0, len(events)-maxHistory):], isCut: len(events) > maxHistory}
 	defer func() { s.items.push(past) }()
 	if !carryOn {
 		return nil
 	}
 	past.pending = pendingCalls(events)
-	activity, err := ask(ctx, c.p, askTimeout, c.sdk.RPC.Metadata.Activity)
+	activity, err := ask(ctx, c.process, askTimeout, c.sdk.RPC.Metadata.Activity)
 	if err != nil && !methodNotFound(err) {
 		return fmt.Errorf("asking what the session does: %w", err)
 	}
-	past.carryOn = len(past.pending) > 0 || activity != nil && activity.HasActiveWork
+	past.continues = len(past.pending) > 0 || activity != nil && activity.HasActiveWork
 	return nil
 }
 
@@ -58,35 +58,35 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 	return pending
 }
 
-// recall shows the past of the session, and goes on with the turn that ran when it
+// replay shows the past of the session, and goes on with the turn that ran when it
 // was lost, if that is asked for.
-func (t *turn) recall(it item) {
+func (t *tracker) replay(it item) {
 	var lines []gateway.TimelineLine
 	for _, e := range it.history {
-		t.s.keepRaw(e)
-		if l, ok := t.s.pastLine(e); ok {
+		t.s.recordRaw(e)
+		if l, ok := t.s.historyLine(e); ok {
 			lines = append(lines, l)
 		}
 	}
 	if len(lines) > 0 {
-		t.s.calls.Past(lines, !it.cut)
+		t.s.calls.Past(lines, !it.isCut)
 	}
-	if !it.carryOn {
+	if !it.continues {
 		return
 	}
-	t.busy()
+	t.reportBusy()
 	c := t.conn()
 	for _, d := range it.pending {
 		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName))
 		if c != nil {
-			t.s.callBy(c, d, t.s.callAgain)
+			t.s.runCall(c, d, t.s.callAgain)
 		}
 	}
 }
 
-// pastLine is the line of the timeline that an event of the session's past was: what
+// historyLine is the line of the timeline that an event of the session's past was: what
 // was said, what failed, and the lines that we wrote beside, pushes among them.
-func (s *session) pastLine(e sdk.SessionEvent) (l gateway.TimelineLine, ok bool) {
+func (s *session) historyLine(e sdk.SessionEvent) (l gateway.TimelineLine, ok bool) {
 	if e.AgentID != nil {
 		return l, false
 	}
@@ -134,7 +134,7 @@ func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outc
 	for {
 		s.mu.Lock()
 		there := slices.ContainsFunc(s.tools, func(t gateway.Tool) bool { return t.Name == call.Name })
-		changed := s.toolsSet
+		changed := s.toolsChanged
 		s.mu.Unlock()
 		if there {
 			call.AskGates = true

@@ -77,25 +77,25 @@ func (o Options) environ() []string {
 // Runtime runs sessions in one Copilot runtime process. It implements
 // [gateway.Starter].
 type Runtime struct {
-	o    Options                 // as at its creation
-	live atomic.Pointer[Options] // what sessions go by that start now
-	log  *slog.Logger
+	o       Options                 // as at its creation
+	current atomic.Pointer[Options] // what sessions go by that start now
+	log     *slog.Logger
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of processes and sessions
 
 	// changing holds one: whoever has it may start, replace or end the process.
-	changing chan struct{}
+	processLock chan struct{}
 
-	mu       sync.Mutex // guards the fields that follow
-	closed   bool
-	dir      string // private to us and the runtime; made when first needed
-	proc     *process
-	sessions map[string]*session
-	failures []time.Time // of the last minute, see failed
+	mu           sync.Mutex // guards the fields that follow
+	closed       bool
+	dir          string // private to us and the runtime; made when first needed
+	proc         *process
+	sessions     map[string]*session
+	failureTimes []time.Time // of the last minute, see failed
 
-	noToolsSet bool // tests: the runtime lacks session.tools.set
+	lacksToolsSet bool // tests: the runtime lacks session.tools.set
 }
 
 var _ gateway.Keeper = (*Runtime)(nil)
@@ -105,8 +105,8 @@ func New(o Options) *Runtime {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.normal()
-	r := &Runtime{o: o, log: o.Log, changing: make(chan struct{}, 1), sessions: map[string]*session{}}
+	o.fillProfile()
+	r := &Runtime{o: o, log: o.Log, processLock: make(chan struct{}, 1), sessions: map[string]*session{}}
 	r.Configure(o)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -115,23 +115,23 @@ func New(o Options) *Runtime {
 // Configure changes what sessions go by that start from now on: all of o but what
 // the runtime's process is started with, CLI, Home, Env, SessionEnv, Log and Launcher.
 func (r *Runtime) Configure(o Options) {
-	o.complete()
-	r.live.Store(&o)
+	o.fillDefaults()
+	r.current.Store(&o)
 }
 
-// complete puts the defaults of sessions where nothing is said.
-func (o *Options) complete() {
+// fillDefaults puts the defaults of sessions where nothing is said.
+func (o *Options) fillDefaults() {
 	if o.MaxRounds <= 0 {
 		o.MaxRounds = DefaultMaxRounds
 	}
 	o.MaxTurnTime = cmp.Or(o.MaxTurnTime, DefaultMaxTurnTime)
 	o.Permissions = o.Permissions.WithDefaults()
-	o.normal()
+	o.fillProfile()
 }
 
 // optionsAt are those that a session in a directory goes by.
 func (r *Runtime) optionsAt(dir string) (*Options, error) {
-	o := r.live.Load()
+	o := r.current.Load()
 	if o.At == nil {
 		return o, nil
 	}
@@ -142,17 +142,17 @@ func (r *Runtime) optionsAt(dir string) (*Options, error) {
 	if at == nil {
 		return o, nil
 	}
-	at.complete()
+	at.fillDefaults()
 	return at, nil
 }
 
 // Start implements [gateway.Starter].
 func (r *Runtime) Start(ctx context.Context, g *gateway.Gateway, req gateway.StartRequest) (*gateway.Session, error) {
-	return registered(g, func(reg register) error { return r.start(ctx, req, reg) })
+	return registerWith(g, func(reg register) error { return r.start(ctx, req, reg) })
 }
 
-// registered returns the session that open tells the gateway of.
-func registered(g *gateway.Gateway, open func(register) error) (*gateway.Session, error) {
+// registerWith returns the session that open tells the gateway of.
+func registerWith(g *gateway.Gateway, open func(register) error) (*gateway.Session, error) {
 	var made *gateway.Session
 	err := open(func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
 		s, err := g.Register(spec, info, h)
@@ -174,7 +174,7 @@ type register func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway
 func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg register) error {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return fault(fmt.Errorf("making a session id: %w", err))
+		return internalError(fmt.Errorf("making a session id: %w", err))
 	}
 	s, err := r.newSession(ctx, id.String(), req)
 	if err != nil {
@@ -186,12 +186,12 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 // open brings a new session into the runtime, which begin does, and tells the
 // gateway of it.
 func (r *Runtime) open(ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register) error {
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
 	if err != nil {
 		s.end()
-		return fault(err)
+		return internalError(err)
 	}
 	if s.provider == nil {
 		model, effort := s.chosenModel()
@@ -205,23 +205,23 @@ func (r *Runtime) open(ctx context.Context, s *session, label string, begin func
 	s.mu.Unlock()
 	if err := begin(ctx, p); err != nil {
 		_ = s.Close(ctx, "it could not be started")
-		return fault(fmt.Errorf("starting a Copilot session: %w", err))
+		return internalError(fmt.Errorf("starting a Copilot session: %w", err))
 	}
-	calls, err := reg(s.spec(label), s.info(), s)
+	calls, err := reg(s.newSpec(label), s.info(), s)
 	if err != nil {
 		_ = s.Close(ctx, "it could not be registered")
 		return err
 	}
-	s.run(calls)
+	s.startLoops(calls)
 	if err := r.add(s, p); err != nil {
 		calls.Ended(err.Error())
-		return fault(err)
+		return internalError(err)
 	}
 	return nil
 }
 
-// fault makes an error of the domain of what went wrong on our side.
-func fault(err error) error {
+// internalError makes an error of the domain of what went wrong on our side.
+func internalError(err error) error {
 	if _, ok := errors.AsType[*protocol.Error](err); ok {
 		return err
 	}
@@ -233,7 +233,7 @@ func (r *Runtime) add(s *session, p *process) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A process that ended later than this is recovered with the session.
-	if p.isGone() {
+	if p.hasEnded() {
 		return p.cause
 	}
 	if r.closed {
@@ -253,10 +253,10 @@ func (r *Runtime) remove(s *session) {
 
 var errClosed = errors.New("the gateway is shutting down")
 
-// change takes the right to start, replace or end the process.
-func (r *Runtime) change(ctx context.Context) error {
+// acquireProcess takes the right to start, replace or end the process.
+func (r *Runtime) acquireProcess(ctx context.Context) error {
 	select {
-	case r.changing <- struct{}{}:
+	case r.processLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -265,10 +265,10 @@ func (r *Runtime) change(ctx context.Context) error {
 	}
 }
 
-func (r *Runtime) changed() { <-r.changing }
+func (r *Runtime) releaseProcess() { <-r.processLock }
 
-// bounded makes a caller's context end at Close too.
-func (r *Runtime) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilClosed makes a caller's context end at Close too.
+func (r *Runtime) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(r.ctx, func() { cancel(errClosed) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -278,8 +278,8 @@ func (r *Runtime) bounded(ctx context.Context) (context.Context, context.CancelF
 // is being replaced it waits for the new one.
 func (r *Runtime) process(ctx context.Context) (*process, error) {
 	for {
-		p, err := r.running(ctx)
-		if err != nil || !p.isGone() {
+		p, err := r.ensureProcess(ctx)
+		if err != nil || !p.hasEnded() {
 			return p, err
 		}
 		select { // supervise is about to replace it
@@ -290,12 +290,12 @@ func (r *Runtime) process(ctx context.Context) (*process, error) {
 	}
 }
 
-// running returns the present process, which may be dead, or a new one.
-func (r *Runtime) running(ctx context.Context) (*process, error) {
-	if err := r.change(ctx); err != nil {
+// ensureProcess returns the present process, which may be dead, or a new one.
+func (r *Runtime) ensureProcess(ctx context.Context) (*process, error) {
+	if err := r.acquireProcess(ctx); err != nil {
 		return nil, err
 	}
-	defer r.changed()
+	defer r.releaseProcess()
 	r.mu.Lock()
 	p, closed := r.proc, r.closed
 	r.mu.Unlock()
@@ -361,15 +361,15 @@ func (r *Runtime) privateDir() (string, error) {
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
-	sessions := r.all()
+	sessions := r.allSessions()
 	r.mu.Unlock()
 	r.cancel()
 	for _, s := range sessions {
 		s.end()
 	}
 	// Whoever starts or replaces the process now gives up soon.
-	r.changing <- struct{}{}
-	defer r.changed()
+	r.processLock <- struct{}{}
+	defer r.releaseProcess()
 	r.mu.Lock()
 	p, dir := r.proc, r.dir
 	r.proc, r.dir = nil, ""
@@ -387,8 +387,8 @@ func (r *Runtime) Close(ctx context.Context) error {
 	return nil
 }
 
-// all returns the sessions; call it with mu held.
-func (r *Runtime) all() []*session {
+// allSessions returns the sessions; call it with mu held.
+func (r *Runtime) allSessions() []*session {
 	sessions := make([]*session, 0, len(r.sessions))
 	for _, s := range r.sessions {
 		sessions = append(sessions, s)

@@ -25,8 +25,8 @@ var sectionNames = []string{
 	sdk.SectionToolInstructions, sdk.SectionCustomInstructions, sdk.SectionRuntimeInstructions, sdk.SectionLastInstructions,
 }
 
-// lastWord begins what stands at the end of a message that providers changed.
-const lastWord = "What follows was said above, and holds whatever was added since."
+// repeatNotice begins what stands at the end of a message that providers changed.
+const repeatNotice = "What follows was said above, and holds whatever was added since."
 
 // emptyLines is what the runtime makes one empty line of where it wrote a section
 // itself.
@@ -34,80 +34,80 @@ var emptyLines = lazyregexp.New(`\n{3,}`)
 
 // sections is what is known of the system message.
 type sections struct {
-	mu      sync.Mutex        // guards the fields that follow
-	own     map[string]string // as the runtime wrote them last
-	answers map[string]answer // what providers made of them, until the runtime asks
-	changed bool              // a provider changed one
-	kept    bool              // the runtime has a message with what providers said
-	warned  bool
+	mu         sync.Mutex               // guards the fields that follow
+	original   map[string]string        // as the runtime wrote them last
+	answers    map[string]sectionAnswer // what providers made of them, until the runtime asks
+	hasChanges bool                     // a provider changed one
+	hasAnswers bool                     // the runtime has a message with what providers said
+	hasWarned  bool
 }
 
-// answer is a section as it is to read.
-type answer struct{ own, text string }
+// sectionAnswer is a section as it is to read.
+type sectionAnswer struct{ original, text string }
 
 // systemMessage lets providers change every section, where the user's own text
 // does not take the place of all of them.
 func (s *session) systemMessage() *sdk.SystemMessageConfig {
-	own := s.fixed.SystemMessage
-	if s.replaced() {
-		return own
+	custom := s.baseConfig.SystemMessage
+	if s.replacesSystemMessage() {
+		return custom
 	}
 	overrides := make(map[string]sdk.SectionOverride, len(sectionNames))
 	for _, name := range sectionNames {
-		overrides[name] = sdk.SectionOverride{Transform: func(own string) (string, error) { return s.section(name, own), nil }}
+		overrides[name] = sdk.SectionOverride{Transform: func(custom string) (string, error) { return s.section(name, custom), nil }}
 	}
-	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: own.Content}
+	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: custom.Content}
 }
 
 // section returns how a section is to read. The runtime asks for one after the
 // other, and a provider may take seconds for each: so the first that it asks
 // for makes us ask for all, as they were last time, side by side.
-func (s *session) section(name, own string) string {
-	p, attached := &s.sections, s.attached()
+func (s *session) section(name, original string) string {
+	p, attached := &s.sections, s.isConnected()
 	p.mu.Lock()
-	p.own[name] = own
+	p.original[name] = original
 	if !attached {
 		p.mu.Unlock()
-		return own
+		return original
 	}
 	a, begun := p.answers[name]
 	delete(p.answers, name)
-	ask := map[string]string{name: own}
+	ask := map[string]string{name: original}
 	if !begun {
-		ask = maps.Clone(p.own)
+		ask = maps.Clone(p.original)
 	}
 	p.mu.Unlock()
 
-	if !begun || a.own != own {
+	if !begun || a.original != original {
 		got := s.calls.Transform(s.ctx, ask)
-		a = answer{own, got[name]}
+		a = sectionAnswer{original, got[name]}
 		delete(got, name)
 		p.mu.Lock()
-		p.kept = true
-		p.changed = p.changed || a.text != own
+		p.hasAnswers = true
+		p.hasChanges = p.hasChanges || a.text != original
 		if !begun {
-			p.answers = make(map[string]answer, len(got))
-			p.changed = a.text != own
+			p.answers = make(map[string]sectionAnswer, len(got))
+			p.hasChanges = a.text != original
 			for n, text := range got {
-				p.answers[n] = answer{ask[n], text}
-				p.changed = p.changed || text != ask[n]
+				p.answers[n] = sectionAnswer{ask[n], text}
+				p.hasChanges = p.hasChanges || text != ask[n]
 			}
 		}
 		p.mu.Unlock()
 	}
-	return s.guarded(name, a)
+	return s.guardSection(name, a)
 }
 
-// forget drops what the runtime did not ask for.
-func (p *sections) forget() {
+// dropAnswers drops what the runtime did not ask for.
+func (p *sections) dropAnswers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.answers)
 }
 
-// attached reports whether the gateway knows the session and the runtime has
+// isConnected reports whether the gateway knows the session and the runtime has
 // it. Before, nobody is asked: the message is made again for the first prompt.
-func (s *session) attached() bool {
+func (s *session) isConnected() bool {
 	select {
 	case <-s.ready:
 	default:
@@ -118,24 +118,24 @@ func (s *session) attached() bool {
 	return s.conn != nil
 }
 
-// guarded sees to it that the runtime's word on who the model is and on safety
+// guardSection sees to it that the runtime's word on who the model is and on safety
 // stays and comes last. Providers may only append to these two sections, but
 // others follow them: so a message that was changed ends with what they said.
 // The preamble is where the identity begins.
-func (s *session) guarded(name string, a answer) string {
+func (s *session) guardSection(name string, a sectionAnswer) string {
 	switch name {
 	case sdk.SectionPreamble:
-		if !strings.HasPrefix(a.text, a.own) {
+		if !strings.HasPrefix(a.text, a.original) {
 			s.warnPreamble()
-			return a.own
+			return a.original
 		}
 	case sdk.SectionLastInstructions:
 		p := &s.sections
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.changed {
-			own := emptyLines.ReplaceAllString(p.identity()+"\n\n"+p.own[sdk.SectionSafety], "\n\n")
-			return strings.Join([]string{a.text, lastWord, own}, "\n\n")
+		if p.hasChanges {
+			own := emptyLines.ReplaceAllString(p.identity()+"\n\n"+p.original[sdk.SectionSafety], "\n\n")
+			return strings.Join([]string{a.text, repeatNotice, own}, "\n\n")
 		}
 	}
 	return a.text
@@ -144,31 +144,31 @@ func (s *session) guarded(name string, a answer) string {
 // identity is what the runtime says of who the model is, without the sections
 // inside it: providers may have changed those. Call it with mu held.
 func (p *sections) identity() string {
-	text := p.own[sdk.SectionIdentity]
+	text := p.original[sdk.SectionIdentity]
 	for _, inside := range []string{sdk.SectionTone, sdk.SectionToolEfficiency} {
-		if own := p.own[inside]; own != "" {
+		if own := p.original[inside]; own != "" {
 			text = strings.Replace(text, own, "", 1)
 		}
 	}
-	return cmp.Or(text, p.own[sdk.SectionPreamble])
+	return cmp.Or(text, p.original[sdk.SectionPreamble])
 }
 
 // warnPreamble says, once, that a provider's change was not made.
 func (s *session) warnPreamble() {
 	s.sections.mu.Lock()
-	warned := s.sections.warned
-	s.sections.warned = true
+	warned := s.sections.hasWarned
+	s.sections.hasWarned = true
 	s.sections.mu.Unlock()
 	if !warned {
 		s.note(gateway.LogWarning, "section preamble is left as it was: it belongs to identity, which providers may only append to")
 	}
 }
 
-// promptSpent makes the runtime ask for the sections anew for the next prompt,
+// expirePrompt makes the runtime ask for the sections anew for the next prompt,
 // if what it has was said for one.
-func (s *session) promptSpent() {
+func (s *session) expirePrompt() {
 	s.sections.mu.Lock()
-	kept := s.sections.kept
+	kept := s.sections.hasAnswers
 	s.sections.mu.Unlock()
 	if !kept || !s.awaitCalls() || !s.calls.PromptVaries() {
 		return
@@ -179,30 +179,30 @@ func (s *session) promptSpent() {
 	if c == nil {
 		return
 	}
-	if err := s.setting.lock(s.ctx); err != nil {
+	if err := s.configLock.lock(s.ctx); err != nil {
 		return
 	}
-	defer s.setting.unlock()
-	if err := s.forgetPrompt(s.ctx, c); err != nil {
+	defer s.configLock.unlock()
+	if err := s.resetPrompt(s.ctx, c); err != nil {
 		s.log.Warn("the next prompt may read as this one", "error", err)
 	}
 }
 
-// forgetPrompt makes the runtime ask for the sections anew before its next
+// resetPrompt makes the runtime ask for the sections anew before its next
 // request to the model. It does so when anything is other than it was when it
 // made its message. Of all that the message depends on, which tools to leave out
 // can be changed without changing the session: there is none of that name. Call
 // it with setting held.
-func (s *session) forgetPrompt(ctx context.Context, c *conn) error {
-	s.forgotten++
-	none := fmt.Sprintf("%s-%d", clientName, s.forgotten)
+func (s *session) resetPrompt(ctx context.Context, c *conn) error {
+	s.promptResets++
+	none := fmt.Sprintf("%s-%d", clientName, s.promptResets)
 	s.sections.mu.Lock()
-	s.sections.kept = false
+	s.sections.hasAnswers = false
 	s.sections.mu.Unlock()
-	s.sections.forget()
-	_, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
+	s.sections.dropAnswers()
+	_, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
 		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{
-			ExcludedTools: append(slices.Clip(s.fixed.ExcludedTools), none),
+			ExcludedTools: append(slices.Clip(s.baseConfig.ExcludedTools), none),
 			Shell:         shellOptions(s.shellFile), // said again, it changes nothing
 		})
 	})

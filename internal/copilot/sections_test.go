@@ -66,7 +66,7 @@ func TestSectionsUnchanged(t *testing.T) {
 	for n := range 3 {
 		s.turn("hello")
 		system := g.system(n)
-		if strings.Contains(system, lastWord) || !strings.Contains(system, "<prohibited_actions>") || system != g.system(0) {
+		if strings.Contains(system, repeatNotice) || !strings.Contains(system, "<prohibited_actions>") || system != g.system(0) {
 			t.Errorf("in turn %d the model was told:\n%s", n, system)
 		}
 	}

@@ -26,57 +26,57 @@ const logTimeout = 5 * time.Second
 // session is one session in the runtime: the gateway's [gateway.Host] for it.
 type session struct {
 	// Fixed at creation.
-	r           *Runtime
-	o           *Options // as they were when it started
-	log         *slog.Logger
-	id          string
-	cwd         string
-	profile     string              // its name, "" for none
-	firstModel  string              // that it began with
-	fixed       *sdk.SessionConfig  // what the profile says, passed again at each resume
-	offered     []string            // models of its own endpoint that may be chosen; nil: any
-	provider    *sdk.ProviderConfig // as above: the runtime keeps no keys
-	ownURL      string              // of the endpoint that the request named, "" for none
-	githubToken string              // of the session's own, "" for the runtime's
-	ownToken    bool                // the request brought it
-	ownTools    []string            // the runtime's; set before the gateway knows the session
-	outputDir   string              // where the runtime puts large tool results
-	shellFile   string              // what its shell reads its environment from, "" for nothing
-	ctx         context.Context     // ends with the session
-	cancel      context.CancelFunc
-	ready       chan struct{} // closed when calls is set
-	calls       gateway.HostCalls
-	items       *queue[item]  // for the pump
-	lines       *queue[line]  // for the logger
-	logged      chan struct{} // closed when the logger is done
+	r               *Runtime
+	o               *Options // as they were when it started
+	log             *slog.Logger
+	id              string
+	cwd             string
+	profile         string              // its name, "" for none
+	firstModel      string              // that it began with
+	baseConfig      *sdk.SessionConfig  // what the profile says, passed again at each resume
+	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
+	provider        *sdk.ProviderConfig // as above: the runtime keeps no keys
+	requestURL      string              // of the endpoint that the request named, "" for none
+	githubToken     string              // of the session's own, "" for the runtime's
+	hasRequestToken bool                // the request brought it
+	runtimeTools    []string            // the runtime's; set before the gateway knows the session
+	outputDir       string              // where the runtime puts large tool results
+	shellFile       string              // what its shell reads its environment from, "" for nothing
+	ctx             context.Context     // ends with the session
+	cancel          context.CancelFunc
+	ready           chan struct{} // closed when calls is set
+	calls           gateway.HostCalls
+	items           *queue[item]  // for the pump
+	lines           *queue[line]  // for the logger
+	logged          chan struct{} // closed when the logger is done
 
-	shown atomic.Bool // an image was given to the model
-	blind atomic.Bool // it does not take them
+	hasShownImage atomic.Bool // an image was given to the model
+	lacksVision   atomic.Bool // it does not take them
 
-	unsaved atomic.Pointer[string] // why it can't be saved; nil: it can
+	saveError atomic.Pointer[string] // why it can't be saved; nil: it can
 
-	sending lock // one Send or Interrupt at a time
+	sendLock lock // one Send or Interrupt at a time
 
-	setting   lock                                 // the fields that follow
-	applied   []rpc.ProtocolExternalToolDefinition // tools that the runtime has of us
-	given     map[string]bool                      // the names of all that it ever had of us
-	leftOut   map[string]string                    // tools that it can't have, with the reason
-	forgotten int                                  // see forgetPrompt
+	configLock   lock                                 // the fields that follow
+	appliedTools []rpc.ProtocolExternalToolDefinition // tools that the runtime has of us
+	everSet      map[string]bool                      // the names of all that it ever had of us
+	warnedTools  map[string]string                    // tools that it can't have, with the reason
+	promptResets int                                  // see forgetPrompt
 
 	sections sections
 
-	mu       sync.Mutex    // guards the fields that follow
-	conn     *conn         // nil while the runtime is down
-	up       chan struct{} // closed while conn is set
-	gen      int           // of the last conn
-	ended    bool
-	label    string
-	model    string
-	effort   string // of reasoning, "" for the model's own
-	tools    []gateway.Tool
-	toolsSet chan struct{}                 // closed when tools are others
-	inFlight map[string]context.CancelFunc // calls of our tools, by request
-	sent     []*sentPrompt                 // prompts that were not seen to begin, in order
+	mu           sync.Mutex    // guards the fields that follow
+	conn         *conn         // nil while the runtime is down
+	up           chan struct{} // closed while conn is set
+	gen          int           // of the last conn
+	ended        bool
+	label        string
+	model        string
+	effort       string // of reasoning, "" for the model's own
+	tools        []gateway.Tool
+	toolsChanged chan struct{}                 // closed when tools are others
+	inFlight     map[string]context.CancelFunc // calls of our tools, by request
+	sent         []*sentPrompt                 // prompts that were not seen to begin, in order
 
 	approvals     map[string]bool // what a person allowed for the session, see same
 	attachedPaths []string        // real paths of what prompts brought
@@ -84,11 +84,11 @@ type session struct {
 
 // conn is the session in one life of the runtime.
 type conn struct {
-	p   *process
-	sdk *sdk.Session
-	gen int
+	process *process
+	sdk     *sdk.Session
+	gen     int
 	// hooked: the runtime asks our hooks.
-	hooked bool
+	hooksEnabled bool
 }
 
 // lock is a mutex to wait for under a context.
@@ -111,9 +111,9 @@ var errEnded = errors.New("the session has ended")
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
 		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true,
-		Transforms: !s.replaced(), CachesPrompt: !s.replaced(), RuntimeEvents: true,
+		Transforms: !s.replacesSystemMessage(), CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true,
 		Turns: true, Attachments: true,
-		Tools: s.ownTools,
+		Tools: s.runtimeTools,
 		// Of these 1.0.85 has bash, create, edit, view, grep and glob, and
 		// powershell on Windows; models and versions bring others.
 		Aliases: map[string][]string{
@@ -124,8 +124,10 @@ func (s *session) info() gateway.HostInfo {
 	}
 }
 
-// replaced reports whether the user's own text is all of the system message.
-func (s *session) replaced() bool { return s.fixed.SystemMessage.Mode == configs.SystemReplace }
+// replacesSystemMessage reports whether the user's own text is all of the system message.
+func (s *session) replacesSystemMessage() bool {
+	return s.baseConfig.SystemMessage.Mode == configs.SystemReplace
+}
 
 // newSession checks a request and makes a session of it, in no process yet.
 func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
@@ -133,7 +135,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	if cwd == "" {
 		here, err := os.Getwd()
 		if err != nil {
-			return nil, fault(fmt.Errorf("finding the working directory: %w", err))
+			return nil, internalError(fmt.Errorf("finding the working directory: %w", err))
 		}
 		cwd = here
 	}
@@ -141,14 +143,14 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	if err != nil {
 		return nil, err
 	}
-	profile, err := o.chosen(req)
+	profile, err := o.profileFor(req)
 	if err != nil {
 		return nil, err
 	}
-	if profile.Model, err = o.onlyModel(ctx, profile, req); err != nil {
+	if profile.Model, err = o.defaultModel(ctx, profile, req); err != nil {
 		return nil, err
 	}
-	provider, err := o.endpoint(profile, req)
+	provider, err := o.endpointFor(profile, req)
 	if err != nil {
 		return nil, err
 	}
@@ -166,50 +168,50 @@ func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRe
 	}
 	dir, err := r.privateDir()
 	if err != nil {
-		return nil, fault(err)
+		return nil, internalError(err)
 	}
 	s := &session{
 		r: r, o: o, log: r.log.With("session", id), id: id, cwd: cwd, provider: provider, githubToken: token,
-		profile: req.Profile, offered: profile.Provider.Models, ownURL: req.ProviderURL, ownToken: req.GitHubToken != "",
+		profile: req.Profile, offeredModels: profile.Provider.Models, requestURL: req.ProviderURL, hasRequestToken: req.GitHubToken != "",
 		firstModel: profile.Model, model: profile.Model, effort: profile.Effort,
-		outputDir: filepath.Join(dir, id),
-		ready:     make(chan struct{}),
-		items:     newQueue[item](),
-		lines:     newQueue[line](),
-		logged:    make(chan struct{}),
-		sending:   make(lock, 1),
-		setting:   make(lock, 1),
-		up:        make(chan struct{}),
-		toolsSet:  make(chan struct{}),
-		given:     map[string]bool{},
-		inFlight:  map[string]context.CancelFunc{},
-		sections:  sections{own: map[string]string{}},
+		outputDir:    filepath.Join(dir, id),
+		ready:        make(chan struct{}),
+		items:        newQueue[item](),
+		lines:        newQueue[line](),
+		logged:       make(chan struct{}),
+		sendLock:     make(lock, 1),
+		configLock:   make(lock, 1),
+		up:           make(chan struct{}),
+		toolsChanged: make(chan struct{}),
+		everSet:      map[string]bool{},
+		inFlight:     map[string]context.CancelFunc{},
+		sections:     sections{original: map[string]string{}},
 	}
-	if s.fixed, err = fixed(profile, cwd, s.outputDir); err != nil {
+	if s.baseConfig, err = newBaseConfig(profile, cwd, s.outputDir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
-		return nil, fault(fmt.Errorf("making a directory for large results: %w", err))
+		return nil, internalError(fmt.Errorf("making a directory for large results: %w", err))
 	}
 	if r.o.SessionEnv != nil {
 		s.shellFile = shellFile(s.outputDir)
 		if err := os.WriteFile(s.shellFile, nil, 0o600); err != nil {
-			return nil, fault(fmt.Errorf("making a file for the shell's environment: %w", err))
+			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w", err))
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-func (s *session) spec(label string) gateway.SessionSpec {
+func (s *session) newSpec(label string) gateway.SessionSpec {
 	model, _ := s.chosenModel()
 	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model}
 }
 
-// told is the model's name as the runtime is to know it. Where an endpoint says whose
+// runtimeModelName is the model's name as the runtime is to know it. Where an endpoint says whose
 // abilities its model has, that is the name: given another one, the runtime sends
 // that and knows nothing of it.
-func (s *session) told(model string) string {
+func (s *session) runtimeModelName(model string) string {
 	if s.provider != nil && s.provider.ModelID != "" && model == s.firstModel {
 		return s.provider.ModelID
 	}
@@ -223,10 +225,10 @@ func (s *session) chosenModel() (model, effort string) {
 	return s.model, s.effort
 }
 
-// run starts the session's goroutines, once the gateway knows it.
-func (s *session) run(calls gateway.HostCalls) {
+// startLoops starts the session's goroutines, once the gateway knows it.
+func (s *session) startLoops(calls gateway.HostCalls) {
 	s.calls = calls
-	s.tellShell()
+	s.writeShellEnv()
 	close(s.ready)
 	if !s.r.spawn(s.pump) {
 		return
@@ -240,51 +242,51 @@ func (s *session) run(calls gateway.HostCalls) {
 func (s *session) create(ctx context.Context, p *process) error {
 	gen := s.nextGen()
 	created, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.CreateSession(ctx, s.createConfig(gen, !p.lateHooks))
+		return p.client.CreateSession(ctx, s.createConfig(gen, !p.canEnableHooksLater))
 	})
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: created, gen: gen, hooked: !p.lateHooks}
-	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+	c := &conn{process: p, sdk: created, gen: gen, hooksEnabled: !p.canEnableHooksLater}
+	if err := s.storeMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
-	return s.settleIn(ctx, c)
+	return s.prepare(ctx, c)
 }
 
-// settleIn makes a session that the gateway does not know yet ready for it.
-func (s *session) settleIn(ctx context.Context, c *conn) error {
-	if err := s.attach(ctx, c, false); err != nil {
+// prepare makes a session that the gateway does not know yet ready for it.
+func (s *session) prepare(ctx context.Context, c *conn) error {
+	if err := s.connect(ctx, c, false); err != nil {
 		return err
 	}
 	names, err := s.builtinNames(ctx, c)
 	if err != nil {
 		return fmt.Errorf("asking for the runtime's own tools: %w", err)
 	}
-	s.ownTools = slices.Sorted(maps.Keys(names))
+	s.runtimeTools = slices.Sorted(maps.Keys(names))
 	return nil
 }
 
-// attach makes a new conn the session's, with its tools. The pump hears that a session
+// connect makes a new conn the session's, with its tools. The pump hears that a session
 // is back before anything that is asked of it from then on.
-func (s *session) attach(ctx context.Context, c *conn, back bool) error {
-	c.p.keep(c.sdk)
+func (s *session) connect(ctx context.Context, c *conn, back bool) error {
+	c.process.track(c.sdk)
 	// Without it the runtime knows its own tools only after the first turn
 	// began, and we could not tell which names are taken.
-	err := tell(ctx, c.p, createTimeout, func(ctx context.Context) error {
+	err := execute(ctx, c.process, createTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Tools.InitializeAndValidate(ctx)
 		return err
 	})
 	if err != nil && !methodNotFound(err) {
 		return fmt.Errorf("initializing the session's tools: %w", err)
 	}
-	if err := s.setting.lock(ctx); err != nil {
+	if err := s.configLock.lock(ctx); err != nil {
 		return err
 	}
-	s.applied = nil
+	s.appliedTools = nil
 	// It has made its system message by now, without the providers.
-	err = s.forgetPrompt(ctx, c)
-	s.setting.unlock()
+	err = s.resetPrompt(ctx, c)
+	s.configLock.unlock()
 	if err != nil {
 		return err
 	}
@@ -302,7 +304,7 @@ func (s *session) attach(ctx context.Context, c *conn, back bool) error {
 			return err
 		}
 	}
-	if s.wantsHooks() { // since it was asked for
+	if s.needsHooks() { // since it was asked for
 		if err := s.EnableHooks(ctx); err != nil {
 			return err
 		}
@@ -313,7 +315,7 @@ func (s *session) attach(ctx context.Context, c *conn, back bool) error {
 		return errLost
 	}
 	if back {
-		s.items.push(item{gen: c.gen, resumed: true})
+		s.items.push(item{gen: c.gen, isResumed: true})
 	}
 	close(s.up)
 	return nil
@@ -323,24 +325,24 @@ var errLost = errors.New("the Copilot runtime ended meanwhile")
 
 // resume brings the session back in a new process.
 func (s *session) resume(ctx context.Context, p *process) error {
-	gen, hooked := s.nextGen(), !p.lateHooks || s.wantsHooks()
+	gen, withHooks := s.nextGen(), !p.canEnableHooksLater || s.needsHooks()
 	resumed, err := askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, hooked))
+		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, withHooks))
 	})
 	if err != nil && notFound(err) {
 		// It died before it had written anything.
 		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
-			return p.client.CreateSession(ctx, s.createConfig(gen, hooked))
+			return p.client.CreateSession(ctx, s.createConfig(gen, withHooks))
 		})
 	}
 	if err != nil {
 		return err
 	}
-	c := &conn{p: p, sdk: resumed, gen: gen, hooked: hooked}
-	if err := s.keepMetadata(ctx, c, s.metadata()); err != nil {
+	c := &conn{process: p, sdk: resumed, gen: gen, hooksEnabled: withHooks}
+	if err := s.storeMetadata(ctx, c, s.metadata()); err != nil {
 		return err
 	}
-	return s.attach(ctx, c, true)
+	return s.connect(ctx, c, true)
 }
 
 func (s *session) nextGen() int {
@@ -350,9 +352,9 @@ func (s *session) nextGen() int {
 	return s.gen
 }
 
-// lost tells the session that its process died. It may be called again before
+// processDied tells the session that its process died. It may be called again before
 // the session is back.
-func (s *session) lost(cause error) {
+func (s *session) processDied(cause error) {
 	s.mu.Lock()
 	if s.conn == nil || s.ended {
 		s.mu.Unlock()
@@ -367,7 +369,7 @@ func (s *session) lost(cause error) {
 	s.conn = nil
 	prompts := 0
 	for _, p := range s.sent {
-		p.dropped = true
+		p.isDropped = true
 		if p.id != "" { // else Send says that it is lost
 			prompts++
 		}
@@ -376,11 +378,11 @@ func (s *session) lost(cause error) {
 	s.sent = nil
 	s.mu.Unlock()
 	s.cancelCalls()
-	s.items.push(item{gen: gen, lost: cause, prompts: prompts, gone: gone})
+	s.items.push(item{gen: gen, lost: cause, lostPrompts: prompts, droppedPrompts: gone})
 }
 
-// gone ends a session that can't be brought back.
-func (s *session) gone(reason string) {
+// giveUp ends a session that can't be brought back.
+func (s *session) giveUp(reason string) {
 	select {
 	case <-s.ready:
 		s.calls.Ended(reason)
@@ -407,9 +409,9 @@ func (s *session) end() {
 	}
 }
 
-// current returns the session's conn, waiting for it while the runtime is
+// waitConn returns the session's conn, waiting for it while the runtime is
 // being replaced.
-func (s *session) current(ctx context.Context) (*conn, error) {
+func (s *session) waitConn(ctx context.Context) (*conn, error) {
 	for {
 		s.mu.Lock()
 		c, up, ended := s.conn, s.up, s.ended
@@ -418,8 +420,8 @@ func (s *session) current(ctx context.Context) (*conn, error) {
 			return nil, errEnded
 		}
 		var handled <-chan struct{}
-		if c != nil && c.p.isGone() {
-			up, handled = nil, c.p.handled
+		if c != nil && c.process.hasEnded() {
+			up, handled = nil, c.process.handled
 		}
 		select {
 		case <-up:
@@ -427,8 +429,8 @@ func (s *session) current(ctx context.Context) (*conn, error) {
 				return c, nil
 			}
 		case <-handled:
-			if s.stale(c) {
-				return nil, c.p.cause
+			if s.isStale(c) {
+				return nil, c.process.cause
 			}
 		case <-s.ctx.Done():
 			return nil, errEnded
@@ -438,8 +440,8 @@ func (s *session) current(ctx context.Context) (*conn, error) {
 	}
 }
 
-// stale reports whether nobody replaces a conn of which the process is gone.
-func (s *session) stale(c *conn) bool {
+// isStale reports whether nobody replaces a conn of which the process is gone.
+func (s *session) isStale(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn == c
@@ -448,10 +450,10 @@ func (s *session) stale(c *conn) bool {
 // Interrupt implements [gateway.Host]. It stops the turn, and prompts that wait
 // for it are gone: the runtime empties its queue.
 func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, err error) {
-	if err := s.sending.lock(ctx); err != nil {
+	if err := s.sendLock.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer s.sending.unlock()
+	defer s.sendLock.unlock()
 	s.mu.Lock()
 	c := s.conn
 	waiting := append([]*sentPrompt(nil), s.sent...)
@@ -459,18 +461,18 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	if c == nil {
 		return nil, nil // the turn died with the runtime
 	}
-	switch err := tell(ctx, c.p, askTimeout, c.sdk.Abort); {
-	case err != nil && c.p.isGone():
+	switch err := execute(ctx, c.process, askTimeout, c.sdk.Abort); {
+	case err != nil && c.process.hasEnded():
 		return nil, nil // as above
 	case err != nil:
 		return nil, fmt.Errorf("aborting the turn: %w", err)
 	}
-	s.abandoned(s.drop(waiting), gateway.InterruptedBefore)
-	s.items.push(item{gen: c.gen, recheck: true, aborted: true})
+	s.reportDropped(s.removeSent(waiting), gateway.InterruptedBefore)
+	s.items.push(item{gen: c.gen, wantsRecheck: true, wasAborted: true})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range waiting { // the pump may have dropped some before us
-		if !p.begun {
+		if !p.hasBegun {
 			dropped = append(dropped, p.shown)
 		}
 	}
@@ -486,20 +488,20 @@ func (s *session) Close(ctx context.Context, _ string) error {
 	s.conn = nil
 	s.mu.Unlock()
 	s.end()
-	if c == nil || c.p.isGone() {
+	if c == nil || c.process.hasEnded() {
 		return nil
 	}
 	abort, cancel := context.WithTimeout(ctx, logTimeout)
-	_ = tell(abort, c.p, askTimeout, c.sdk.Abort)
+	_ = execute(abort, c.process, askTimeout, c.sdk.Abort)
 	cancel()
-	if s.setting.lock(ctx) == nil { // else a resume under way would bring it back
-		defer s.setting.unlock()
+	if s.configLock.lock(ctx) == nil { // else a resume under way would bring it back
+		defer s.configLock.unlock()
 	}
-	err := c.p.disconnect(ctx, c.sdk)
-	if why := s.unsaved.Load(); why != nil {
+	err := c.process.disconnect(ctx, c.sdk)
+	if why := s.saveError.Load(); why != nil {
 		return fmt.Errorf("the session has ended, but it could not be saved: %s", *why)
 	}
-	if err != nil && !c.p.isGone() {
+	if err != nil && !c.process.hasEnded() {
 		return fmt.Errorf("disconnecting the session: %w", err)
 	}
 	return nil
@@ -556,7 +558,7 @@ func (s *session) flushLines(ctx context.Context) {
 func (s *session) logger() {
 	defer close(s.logged)
 	for {
-		lines, ok := s.lines.take()
+		lines, ok := s.lines.receiveAll()
 		if !ok {
 			return
 		}
@@ -569,7 +571,7 @@ func (s *session) logger() {
 func (s *session) write(l line) {
 	ctx, cancel := context.WithTimeout(s.ctx, logTimeout)
 	defer cancel()
-	c, err := s.current(ctx)
+	c, err := s.waitConn(ctx)
 	if err != nil {
 		return
 	}
@@ -582,7 +584,7 @@ func (s *session) write(l line) {
 		level = rpc.SessionLogLevelWarning
 		l.message = errorPrefix + l.message
 	}
-	err = tell(ctx, c.p, logTimeout, func(ctx context.Context) error {
+	err = execute(ctx, c.process, logTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: l.message, Level: &level, Type: &typ})
 		return err
 	})

@@ -130,7 +130,7 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 // A runtime before 1.0.81 has no session.tools.set.
 func TestToolsWithoutToolsSet(t *testing.T) {
 	g := newRig(t)
-	g.r.noToolsSet = true
+	g.r.lacksToolsSet = true
 	s := g.start()
 	s.tool("first", text("1"))
 	s.turn("call:first")

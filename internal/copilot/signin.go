@@ -21,7 +21,7 @@ func (s *session) errorText(d *rpc.SessionErrorData) string {
 	switch {
 	case s.provider != nil || !isSignIn:
 		return d.Message
-	case s.ownToken:
+	case s.hasRequestToken:
 		return d.Message + "; the session's own GitHub token is not taken: start it with another (sessions start --github-token-env NAME)"
 	case s.githubToken != "":
 		return d.Message + "; the GitHub token of the profile or of github_token_env in [copilot] is not taken: correct the variable and restart the gateway (tapgw restart)"
@@ -29,8 +29,8 @@ func (s *session) errorText(d *rpc.SessionErrorData) string {
 	return d.Message + "; " + notSignedIn
 }
 
-// hint is what to do about an error of GitHub's that is one of the sign-in, else "".
-func hint(err error) string {
+// signInHint is what to do about an error of GitHub's that is one of the sign-in, else "".
+func signInHint(err error) string {
 	text := err.Error()
 	for _, sign := range []string{"401", "Unauthorized", "Bad credentials", "uthenticat"} {
 		if strings.Contains(text, sign) {

@@ -19,7 +19,7 @@ func TestErrorOfTheSignInSaysWhatToDo(t *testing.T) {
 	}{
 		"nobody":             {&session{}, rpc.SessionErrorData{ErrorType: "query", Message: none}, "copilot login"},
 		"no more":            {&session{}, rpc.SessionErrorData{ErrorType: "authentication", Message: "expired"}, "copilot login"},
-		"a token of its own": {&session{ownToken: true, githubToken: "x"}, rpc.SessionErrorData{ErrorType: "authentication", Message: "no"}, "--github-token-env"},
+		"a token of its own": {&session{hasRequestToken: true, githubToken: "x"}, rpc.SessionErrorData{ErrorType: "authentication", Message: "no"}, "--github-token-env"},
 		"of the config":      {&session{githubToken: "x"}, rpc.SessionErrorData{ErrorType: "authentication", Message: "no"}, "github_token_env in [copilot]"},
 		"something else":     {&session{}, rpc.SessionErrorData{ErrorType: "quota", Message: "used up"}, ""},
 		"an endpoint":        {&session{provider: &sdk.ProviderConfig{}}, rpc.SessionErrorData{ErrorType: "authentication", Message: "401"}, ""},
@@ -30,7 +30,7 @@ func TestErrorOfTheSignInSaysWhatToDo(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{"GET /models: 401 Unauthorized": true, "Not authenticated": true, "connection refused": false} {
-		if got := hint(errors.New(text)); strings.Contains(got, "copilot login") != want {
+		if got := signInHint(errors.New(text)); strings.Contains(got, "copilot login") != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}

@@ -23,15 +23,15 @@ import (
 func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
 	s.mu.Lock()
 	s.tools = tools
-	close(s.toolsSet)
-	s.toolsSet = make(chan struct{})
+	close(s.toolsChanged)
+	s.toolsChanged = make(chan struct{})
 	c := s.conn
 	s.mu.Unlock()
 	if c == nil {
 		return nil
 	}
 	err := s.applyTools(ctx, c)
-	if err != nil && c.p.isGone() {
+	if err != nil && c.process.hasEnded() {
 		return nil
 	}
 	return err
@@ -39,10 +39,10 @@ func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) 
 
 // applyTools gives the runtime the present list.
 func (s *session) applyTools(ctx context.Context, c *conn) error {
-	if err := s.setting.lock(ctx); err != nil {
+	if err := s.configLock.lock(ctx); err != nil {
 		return err
 	}
-	defer s.setting.unlock()
+	defer s.configLock.unlock()
 	builtins, err := s.builtinNames(ctx, c)
 	if err != nil {
 		return fmt.Errorf("asking for the runtime's own tools: %w", err)
@@ -51,14 +51,14 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	tools := s.tools
 	s.mu.Unlock()
 	defs := s.definitions(tools, builtins)
-	if slices.EqualFunc(defs, s.applied, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) }) {
-		return s.forgetPrompt(ctx, c) // to set them again changes nothing
+	if slices.EqualFunc(defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) }) {
+		return s.resetPrompt(ctx, c) // to set them again changes nothing
 	}
 	for _, d := range defs {
-		s.given[d.Name] = true
+		s.everSet[d.Name] = true
 	}
-	err = tell(ctx, c.p, askTimeout, func(ctx context.Context) error {
-		if s.r.noToolsSet {
+	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
+		if s.r.lacksToolsSet {
 			return errMethodNotFound
 		}
 		_, err := c.sdk.RPC.Tools.Set(ctx, &rpc.ToolsSetRequest{Tools: defs})
@@ -70,7 +70,7 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if err != nil {
 		return fmt.Errorf("setting the session's tools: %w", err)
 	}
-	s.applied = defs
+	s.appliedTools = defs
 	return nil
 }
 
@@ -84,11 +84,11 @@ func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-326
 // changed otherwise: tools, where the runtime is too old for tools.set, and hooks, which
 // it keeps. What goes on in it goes on. The SDK makes a new session of it. Call it with
 // setting held.
-func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, hooked bool) error {
+func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, withHooks bool) error {
 	s.mu.Lock()
-	hooked = hooked || s.conn != nil && s.conn.hooked
+	withHooks = withHooks || s.conn != nil && s.conn.hooksEnabled
 	s.mu.Unlock()
-	cfg := s.resumeConfig(c.gen, hooked)
+	cfg := s.resumeConfig(c.gen, withHooks)
 	cfg.SuppressResumeEvent = true
 	cfg.ContinuePendingWork = new(true)
 	for _, d := range defs {
@@ -102,19 +102,19 @@ func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExte
 		cfg.Tools = append(cfg.Tools, t)
 	}
 	var release func()
-	cfg.OnEvent, release = s.heldEvents(c.gen)
+	cfg.OnEvent, release = s.onEventHeld(c.gen)
 	defer release()
-	resumed, err := askClient(ctx, c.p, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
-		return c.p.client.ResumeSession(ctx, s.id, cfg)
+	resumed, err := askClient(ctx, c.process, askTimeout, func(ctx context.Context) (*sdk.Session, error) {
+		return c.process.client.ResumeSession(ctx, s.id, cfg)
 	})
 	if err != nil {
 		return err
 	}
-	c.p.keep(resumed)
+	c.process.track(resumed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil && s.conn.gen == c.gen {
-		s.conn = &conn{p: c.p, sdk: resumed, gen: c.gen, hooked: hooked}
+		s.conn = &conn{process: c.process, sdk: resumed, gen: c.gen, hooksEnabled: withHooks}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExte
 // servers included. Call it with setting held, or before the gateway knows the
 // session.
 func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
-	have, err := ask(ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
+	have, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
 		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
 	})
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 	names := map[string]bool{}
 	for _, t := range have.Tools {
 		// Between turns the runtime goes on to list tools of ours that it has no more.
-		if t.MCPServerName != nil || !s.given[t.Name] {
+		if t.MCPServerName != nil || !s.everSet[t.Name] {
 			names[t.Name] = true
 		}
 	}
@@ -164,19 +164,21 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 		})
 	}
 	for name, warning := range left {
-		if s.leftOut[name] != warning { // once, while it lasts
+		if s.warnedTools[name] != warning { // once, while it lasts
 			s.note(gateway.LogWarning, warning)
 		}
 	}
-	s.leftOut = left
+	s.warnedTools = left
 	return defs
 }
 
-// call runs a tool call of the model, on a goroutine of its own, and answers
+// startCall runs a tool call of the model, on a goroutine of its own, and answers
 // the runtime. Called by the pump.
-func (s *session) call(c *conn, d *rpc.ExternalToolRequestedData) { s.callBy(c, d, s.calls.CallTool) }
+func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
+	s.runCall(c, d, s.calls.CallTool)
+}
 
-func (s *session) callBy(c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome) {
+func (s *session) runCall(c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
 	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // lost meanwhile, or known
@@ -199,9 +201,9 @@ func (s *session) callBy(c *conn, d *rpc.ExternalToolRequestedData, callTool fun
 		}
 		result := toolResult(outcome)
 		if len(result.BinaryResultsForLlm) > 0 {
-			s.shown.Store(true)
+			s.hasShownImage.Store(true)
 		}
-		_, err := ask(s.ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
+		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
 			return c.sdk.RPC.Tools.HandlePendingToolCall(ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result})
 		})
 		if err != nil {

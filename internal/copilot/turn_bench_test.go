@@ -36,7 +36,7 @@ func (h *hosted) straight(b *testing.B, hooks *sdk.SessionHooks) *straight {
 	cfg := &sdk.SessionConfig{
 		Model: "scripted", WorkingDirectory: h.r.cwd, Streaming: new(true), AvailableTools: []string{"report_intent", "custom:*"},
 		Provider:            &sdk.ProviderConfig{Type: "openai", BaseURL: h.r.model.URL, APIKey: "scripted-model-key"},
-		OnPermissionRequest: leave, Hooks: hooks,
+		OnPermissionRequest: deferToPump, Hooks: hooks,
 		Tools: []sdk.Tool{{Name: "say", Description: "Says it.", SkipPermission: true, Parameters: map[string]any{"type": "object"},
 			Handler: func(inv sdk.ToolInvocation) (sdk.ToolResult, error) {
 				return sdk.ToolResult{TextResultForLLM: string(rawJSON(inv.Arguments)), ResultType: resultSuccess}, nil

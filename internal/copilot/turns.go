@@ -10,78 +10,78 @@ import (
 // DefaultMaxTurnTime is how long a turn may take.
 const DefaultMaxTurnTime = 2 * time.Hour
 
-// run is what comes of a prompt, and of those that were steered into it. Only the
+// turn is what comes of a prompt, and of those that were steered into it. Only the
 // pump touches it.
-type run struct {
-	number  int
-	prompts []string // the gateway's ids; replaced, never changed
-	cut     string   // why it is cut short
-	rounds  int      // of model and tools since the last prompt
-	limit   *time.Timer
+type turn struct {
+	number    int
+	prompts   []string // the gateway's ids; replaced, never changed
+	cutReason string   // why it is cut short
+	rounds    int      // of model and tools since the last prompt
+	limit     *time.Timer
 }
 
-// stop lets the clock of the run go.
-func (r *run) stop() {
+// stopTimer lets the clock of the run go.
+func (r *turn) stopTimer() {
 	if r.limit != nil {
 		r.limit.Stop()
 	}
 }
 
-// promptBegan notes whose turn it is from now on. A prompt that steers joins the
+// startTurn notes whose turn it is from now on. A prompt that steers joins the
 // turn that runs. Each renews the turn's budget.
-func (t *turn) promptBegan(p *sentPrompt, steers bool) {
+func (t *tracker) startTurn(p *sentPrompt, steers bool) {
 	if !steers {
-		t.endRun("")
+		t.endTurn("")
 	}
-	t.interrupted = false
-	t.run.rounds = 0
-	t.run.number++
-	t.run.prompts = append(append([]string(nil), t.run.prompts...), p.prompt)
-	t.run.stop()
-	number := t.run.number
-	t.run.limit = time.AfterFunc(t.s.o.MaxTurnTime, func() { t.s.items.push(item{overtime: number}) })
+	t.wasInterrupted = false
+	t.turn.rounds = 0
+	t.turn.number++
+	t.turn.prompts = append(append([]string(nil), t.turn.prompts...), p.prompt)
+	t.turn.stopTimer()
+	number := t.turn.number
+	t.turn.limit = time.AfterFunc(t.s.o.MaxTurnTime, func() { t.s.items.push(item{overtime: number}) })
 }
 
-// endRun tells the gateway that nothing more comes of the prompts of this turn.
-func (t *turn) endRun(cut string) {
+// endTurn tells the gateway that nothing more comes of the prompts of this turn.
+func (t *tracker) endTurn(cut string) {
 	if cut == "" {
-		cut = t.run.cut
+		cut = t.turn.cutReason
 	}
-	t.run.stop()
-	prompts := t.run.prompts
-	t.run = run{number: t.run.number}
+	t.turn.stopTimer()
+	prompts := t.turn.prompts
+	t.turn = turn{number: t.turn.number}
 	if len(prompts) > 0 {
 		t.s.calls.TurnEnded(prompts, cut)
 	}
 }
 
-// aborted ends what the runtime stopped.
-func (t *turn) aborted() {
-	if !t.running {
+// markInterrupted ends what the runtime stopped.
+func (t *tracker) markInterrupted() {
+	if !t.isBusy {
 		return
 	}
-	t.run.cut, t.interrupted = "interrupted", true
+	t.turn.cutReason, t.wasInterrupted = "interrupted", true
 	t.s.cancelCalls()
-	t.closeOpen("interrupted")
+	t.endParts("interrupted")
 }
 
-// anotherRound counts a round of model and tools.
-func (t *turn) anotherRound() {
-	t.run.rounds++
-	if most := t.s.o.MaxRounds; t.run.rounds == most+1 {
-		t.stop(fmt.Sprintf("the model called tools in %d rounds (max_rounds in [copilot] of tapgw.toml)", most))
+// countRound counts a round of model and tools.
+func (t *tracker) countRound() {
+	t.turn.rounds++
+	if most := t.s.o.MaxRounds; t.turn.rounds == most+1 {
+		t.stopTurn(fmt.Sprintf("the model called tools in %d rounds (max_rounds in [copilot] of tapgw.toml)", most))
 	}
 }
 
 // overtime ends a turn that took its time.
-func (t *turn) overtime(number int) {
-	if number == t.run.number && len(t.run.prompts) > 0 {
-		t.stop(fmt.Sprintf("it took longer than %s (max_turn_time in [copilot] of tapgw.toml)", t.s.o.MaxTurnTime))
+func (t *tracker) overtime(number int) {
+	if number == t.turn.number && len(t.turn.prompts) > 0 {
+		t.stopTurn(fmt.Sprintf("it took longer than %s (max_turn_time in [copilot] of tapgw.toml)", t.s.o.MaxTurnTime))
 	}
 }
 
-// stop interrupts a turn that is past its budget.
-func (t *turn) stop(why string) {
+// stopTurn interrupts a turn that is past its budget.
+func (t *tracker) stopTurn(why string) {
 	t.emit(gateway.Event{SessionError: "the turn is stopped: " + why})
 	t.s.r.spawn(func() {
 		dropped, err := t.s.Interrupt(t.s.ctx, "past its budget")
@@ -94,8 +94,8 @@ func (t *turn) stop(why string) {
 	})
 }
 
-// abandoned tells the gateway that prompts will not begin.
-func (s *session) abandoned(prompts []*sentPrompt, why string) {
+// reportDropped tells the gateway that prompts will not begin.
+func (s *session) reportDropped(prompts []*sentPrompt, why string) {
 	var ids []string
 	for _, p := range prompts {
 		if p.prompt != "" {

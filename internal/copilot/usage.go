@@ -12,13 +12,13 @@ import (
 // nanoCredits is how many of the runtime's smallest units make one AI credit.
 const nanoCredits = 1e9
 
-// called counts a call of the model that was answered.
-func (t *turn) called(d *rpc.AssistantUsageData) {
+// countModelCall counts a call of the model that was answered.
+func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	c := gateway.ModelCall{
-		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(number(d.Duration)) * time.Millisecond,
+		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(int64OrZero(d.Duration)) * time.Millisecond,
 		Tokens: gateway.Tokens{
-			Input: number(d.InputTokens), Output: number(d.OutputTokens), Reasoning: number(d.ReasoningTokens),
-			CacheRead: number(d.CacheReadTokens), CacheWrite: number(d.CacheWriteTokens),
+			Input: int64OrZero(d.InputTokens), Output: int64OrZero(d.OutputTokens), Reasoning: int64OrZero(d.ReasoningTokens),
+			CacheRead: int64OrZero(d.CacheReadTokens), CacheWrite: int64OrZero(d.CacheWriteTokens),
 		},
 	}
 	if d.Cost != nil {
@@ -30,24 +30,24 @@ func (t *turn) called(d *rpc.AssistantUsageData) {
 	t.s.calls.Used(c)
 }
 
-// failed counts a call of the model that failed.
-func (t *turn) failed(d *rpc.ModelCallFailureData) {
+// countFailedCall counts a call of the model that failed.
+func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
 	t.s.calls.Used(gateway.ModelCall{
-		Model: deref(d.Model), Prompt: t.prompt, Failed: true, Duration: time.Duration(number(d.DurationMs)) * time.Millisecond,
+		Model: deref(d.Model), Prompt: t.prompt, Failed: true, Duration: time.Duration(int64OrZero(d.DurationMs)) * time.Millisecond,
 	})
 }
 
-// compacted counts the call that a compaction took, of which no other event tells.
-func (t *turn) compacted(d *rpc.SessionCompactionCompleteData) {
+// countCompaction counts the call that a compaction took, of which no other event tells.
+func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 	u := d.CompactionTokensUsed
 	if u == nil {
 		return
 	}
 	c := gateway.ModelCall{
 		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
-		Duration: time.Duration(number(u.Duration)) * time.Millisecond,
+		Duration: time.Duration(int64OrZero(u.Duration)) * time.Millisecond,
 		Tokens: gateway.Tokens{
-			Input: number(u.InputTokens), Output: number(u.OutputTokens), CacheRead: number(u.CacheReadTokens), CacheWrite: number(u.CacheWriteTokens),
+			Input: int64OrZero(u.InputTokens), Output: int64OrZero(u.OutputTokens), CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
 		},
 	}
 	if u.CopilotUsage != nil {

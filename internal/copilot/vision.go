@@ -18,18 +18,18 @@ func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 		return nil
 	}
 	_, effort := s.chosenModel()
-	return &rpc.ModelCapabilitiesOverride{Supports: &rpc.ModelCapabilitiesOverrideSupports{Vision: new(!s.blind.Load()), ReasoningEffort: unless(effort != "", false)}}
+	return &rpc.ModelCapabilitiesOverride{Supports: &rpc.ModelCapabilitiesOverrideSupports{Vision: new(!s.lacksVision.Load()), ReasoningEffort: pointerUnless(effort != "", false)}}
 }
 
-// refused takes images away from a model that refused a request for them. They
+// hideImages takes images away from a model that refused a request for them. They
 // stay in the history, so every later turn would fail as well.
-func (s *session) refused(c *conn, e *rpc.SessionErrorData) {
+func (s *session) hideImages(c *conn, e *rpc.SessionErrorData) {
 	badRequest := e.StatusCode != nil && *e.StatusCode == http.StatusBadRequest
-	about := s.shown.Load() || strings.Contains(strings.ToLower(e.Message), "image")
-	if c == nil || s.provider == nil || !badRequest || !about || s.blind.Swap(true) {
+	about := s.hasShownImage.Load() || strings.Contains(strings.ToLower(e.Message), "image")
+	if c == nil || s.provider == nil || !badRequest || !about || s.lacksVision.Swap(true) {
 		return
 	}
-	_, err := ask(s.ctx, c.p, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
+	_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
 		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{ModelCapabilitiesOverrides: s.capabilities()})
 	})
 	if err != nil {
