@@ -363,20 +363,20 @@ func noSession(id string) *protocol.Error {
 
 // Stats counts what the gateway did since it started.
 type Stats struct {
-	Calls         atomic.Uint64
-	FailedCalls   atomic.Uint64
-	CallMicros    atomic.Uint64
-	Pushes        atomic.Uint64
-	DroppedPush   atomic.Uint64
-	PausedInjects atomic.Uint64 // only shown: their provider injected too often without the user
-	Turns         atomic.Uint64 // that ended
-	Errors        atomic.Uint64 // error messages to providers
-	UnsureMatches atomic.Uint64 // patterns that took too long, texts too long to try
-	Ignored       atomic.Uint64 // late results, progress and gate results
-	Refreshes     atomic.Uint64 // tool lists given to hosts
-	SlowPeers     atomic.Uint64
-	Connections   atomic.Uint64
-	AuthFailures  atomic.Uint64
+	Calls            atomic.Uint64
+	FailedCalls      atomic.Uint64
+	CallMicros       atomic.Uint64
+	Pushes           atomic.Uint64
+	DroppedPush      atomic.Uint64
+	PausedInjects    atomic.Uint64 // only shown: their provider injected too often without the user
+	Turns            atomic.Uint64 // that ended
+	Errors           atomic.Uint64 // error messages to providers
+	UndecidedMatches atomic.Uint64 // patterns that took too long, texts too long to try
+	Ignored          atomic.Uint64 // late results, progress and gate results
+	Refreshes        atomic.Uint64 // tool lists given to hosts
+	SlowPeers        atomic.Uint64
+	Connections      atomic.Uint64
+	AuthFailures     atomic.Uint64
 }
 
 // Stats returns the counters, which go on counting.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
 
@@ -17,10 +18,10 @@ import (
 type rule struct {
 	protocol.Rule
 	provider *Provider
-	tool     toolGlob // nil: any
-	args     *pattern // nil: any
-	file     *pattern // nil: any
-	hook     *Hook    // asked instead of the provider, which only has its name; nil: none
+	tool     match.ToolGlob  // nil: any
+	args     *match.Pattern  // nil: any
+	file     *match.FileGlob // nil: any
+	hook     *Hook           // asked instead of the provider, which only has its name; nil: none
 }
 
 // compileRules compiles the rules of a message; at is where they stand in it.
@@ -36,17 +37,17 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 			return errorf(protocol.CodeInvalidJSON, "%sonPreToolUse[%d].match.%s: %v", at, i, field, err)
 		}
 		if d.Match.Tool != "" {
-			r.tool = newToolGlob(d.Match.Tool)
+			r.tool = match.NewToolGlob(d.Match.Tool)
 		}
 		if d.Match.Args != "" {
 			var err error
-			if r.args, err = compilePattern(d.Match.Args); err != nil {
+			if r.args, err = match.Compile(d.Match.Args); err != nil {
 				return nil, wrong("args", err)
 			}
 		}
 		if d.Match.File != "" {
 			var err error
-			if r.file, err = compileGlob(d.Match.File); err != nil {
+			if r.file, err = match.CompileFileGlob(d.Match.File); err != nil {
 				return nil, wrong("file", err)
 			}
 		}
@@ -55,7 +56,7 @@ func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *prot
 	return rules, nil
 }
 
-// guards reports whether the rule may deny, so that being unsure counts.
+// mayDeny reports whether the rule may deny, so that an undecided match counts as one.
 func (r *rule) mayDeny() bool { return r.Action != protocol.ActionContext }
 
 // toolCall is what rules are matched against. Text and files are made when the
@@ -66,8 +67,8 @@ type toolCall struct {
 	provider string   // that owns the tool, "" for the session's own
 	args     protocol.Raw
 
-	text  subject
-	files []file
+	text  *match.Text
+	files []match.File
 	read  bool
 }
 
@@ -84,23 +85,22 @@ func (s *Session) newToolCall(r *routes, tool string, args protocol.Raw) *toolCa
 	return c
 }
 
-func (c *toolCall) argsText() *subject {
-	if c.text.text == "" && len(c.args) > 0 {
-		c.text.text = argsText(c.args)
-		c.text.lookInto()
+func (c *toolCall) argsText() *match.Text {
+	if c.text == nil {
+		c.text = match.NewIndexedText(match.ArgsText(c.args))
 	}
-	return &c.text
+	return c.text
 }
 
 // paths are the files that the call names, by the names that tools use.
-func (c *toolCall) paths() []file {
+func (c *toolCall) paths() []match.File {
 	if !c.read {
 		c.read = true
 		_ = protocol.Object(c.args, func(name string, v protocol.Raw) error {
 			switch name {
 			case "path", "file", "filePath", "file_path":
 				if s, ok := protocol.Text(v); ok {
-					c.files = append(c.files, newFile(s))
+					c.files = append(c.files, match.NewFile(s))
 				}
 			}
 			return nil
@@ -114,34 +114,32 @@ func (r *rule) match(c *toolCall, g *Gateway) bool {
 	if r.Match.Provider != "" && r.Match.Provider != c.provider {
 		return false
 	}
-	if r.tool != nil && !r.tool.match(c.tool) && !slices.ContainsFunc(c.aliases, r.tool.match) {
+	if r.tool != nil && !r.tool.Match(c.tool) && !slices.ContainsFunc(c.aliases, r.tool.Match) {
 		return false
 	}
-	v := yes
+	result := match.Yes
 	if r.file != nil {
-		// What the arguments don't have none of their members has.
-		if c.argsText().absent.overlaps(&r.file.pairs) {
+		if r.file.MatchesNoneIn(c.argsText()) {
 			return false
 		}
-		v = no
-		files := c.paths()
-		for i := range files {
-			v = max(v, r.matchFile(&files[i]))
+		result = match.No
+		for _, file := range c.paths() {
+			result = max(result, r.file.Match(file))
 		}
 	}
-	if r.args != nil && v != no {
-		v = min(v, r.args.match(c.argsText()))
+	if r.args != nil && result != match.No {
+		result = min(result, r.args.Match(c.argsText()))
 	}
-	if v == unsure {
-		g.noteUnsureMatch("hook rule", r.provider.name)
+	if result == match.Undecided {
+		g.reportUndecided("hook rule", r.provider.name)
 		return r.mayDeny()
 	}
-	return v == yes
+	return result == match.Yes
 }
 
-// unsure counts a pattern that took too long, or whose text was too long.
-func (g *Gateway) noteUnsureMatch(what, provider string) {
-	g.stats.UnsureMatches.Add(1)
+// reportUndecided counts and logs a match that was [match.Undecided].
+func (g *Gateway) reportUndecided(what, provider string) {
+	g.stats.UndecidedMatches.Add(1)
 	g.log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
 }
 
@@ -419,7 +417,7 @@ func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 		}
 	}
 	for i, rule := range rules {
-		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.match) {
+		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.Match) {
 			s.note(LogWarning, sourceGateway, fmt.Sprintf("rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
 		}
 	}

@@ -210,7 +210,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		text = m.Prompt
 	}
 	// A filter that is set while this event is in its patterns is for the next.
-	level := s.filterOf(key).outcome(text, m.Level, func() { g.noteUnsureMatch("filter", who.name) })
+	level := s.filterOf(key).outcome(text, m.Level, func() { g.reportUndecided("filter", who.name) })
 	injects := level == protocol.LevelInject || (m.Prompt != "" && level != protocol.OutcomeDrop)
 	s.mu.Lock()
 	if s.ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
 
@@ -37,7 +38,7 @@ type stream struct {
 type filter []filterRule
 
 type filterRule struct {
-	match   *pattern
+	pattern *match.Pattern
 	outcome protocol.Level
 }
 
@@ -45,7 +46,7 @@ type filterRule struct {
 func newFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 	f := make(filter, len(m.Rules))
 	for i, r := range m.Rules {
-		p, err := compilePattern(r.Match)
+		p, err := match.Compile(r.Match)
 		if err != nil {
 			return nil, errorf(protocol.CodeInvalidJSON, "filter.set.rules[%d].match: %v", i, err)
 		}
@@ -54,15 +55,16 @@ func newFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 	return f, nil
 }
 
-// outcome is the level that an event gets; without a match it keeps its own.
-func (f filter) outcome(event string, own protocol.Level, unsured func()) protocol.Level {
-	text := subject{text: event}
+// outcome is the level that an event gets; without a match it keeps its own. It
+// calls undecided for each pattern whose match was undecided, which is no match.
+func (f filter) outcome(event string, own protocol.Level, undecided func()) protocol.Level {
+	text := match.NewText(event)
 	for _, r := range f {
-		switch r.match.match(&text) {
-		case yes:
+		switch r.pattern.Match(text) {
+		case match.Yes:
 			return r.outcome
-		case unsure:
-			unsured()
+		case match.Undecided:
+			undecided()
 		}
 	}
 	return own

@@ -13,6 +13,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
 
@@ -89,7 +90,7 @@ func (g *Gateway) SetHooks(list []Hook) {
 			// It is asked as providers' gates are, so that all are asked at once.
 			r := &rule{Rule: protocol.Rule{Action: protocol.ActionGate, GateID: hook.Name, FailOpen: hook.FailOpen}, provider: &Provider{name: hook.Name}, hook: hook}
 			if hook.Match != "" {
-				r.tool = newToolGlob(hook.Match)
+				r.tool = match.NewToolGlob(hook.Match)
 			}
 			h.rules = append(h.rules, r)
 		}
@@ -139,7 +140,7 @@ func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 	}
 	var found []Hook
 	for _, hook := range h.all {
-		if hook.On == kind && (hook.Match == "" || s.toolMatches(newToolGlob(hook.Match), tool)) {
+		if hook.On == kind && (hook.Match == "" || s.toolMatches(match.NewToolGlob(hook.Match), tool)) {
 			found = append(found, hook)
 		}
 	}
@@ -148,9 +149,9 @@ func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 
 // toolMatches reports whether a glob is about a tool, by its name or one of the
 // documents' for it.
-func (s *Session) toolMatches(glob toolGlob, tool string) bool {
+func (s *Session) toolMatches(glob match.ToolGlob, tool string) bool {
 	c := s.newToolCall(s.routes.Load(), tool, nil)
-	return slices.ContainsFunc(append(c.aliases, tool), glob.match)
+	return slices.ContainsFunc(append(c.aliases, tool), glob.Match)
 }
 
 // hookEvent is an event with what all have.

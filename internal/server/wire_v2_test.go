@@ -50,7 +50,7 @@ func (s *stage) doV2(word string, args []string, rest string) (known bool, err e
 		return true, nil
 	case "counts":
 		st := s.gateway.Stats()
-		s.emit("counts", fmt.Sprintf("counts: ignored=%d unsure=%d", st.Ignored.Load(), st.UnsureMatches.Load()))
+		s.emit("counts", fmt.Sprintf("counts: ignored=%d unsure=%d", st.Ignored.Load(), st.UndecidedMatches.Load()))
 		return true, nil
 	}
 	return false, nil

@@ -1,4 +1,4 @@
-package gateway
+package match
 
 import (
 	"path"
@@ -32,9 +32,9 @@ func FuzzPattern(f *testing.F) {
 		if !utf8.ValidString(expr) || !utf8.ValidString(text) {
 			return // what no message holds
 		}
-		var p *pattern
+		var p *Pattern
 		var err error
-		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = compilePattern(expr) })
+		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = Compile(expr) })
 		if err != nil {
 			if len(err.Error()) > 2*protocol.MaxPattern+1000 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
@@ -44,11 +44,10 @@ func FuzzPattern(f *testing.F) {
 		if len(expr) > protocol.MaxPattern {
 			t.Fatal("a pattern that is too long compiles")
 		}
-		s := &subject{text: text}
-		s.lookInto()
-		var got verdict
-		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.match(s) })
-		if len(text) > maxSubject && got != unsure {
+		s := NewIndexedText(text)
+		var got Result
+		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.Match(s) })
+		if len(text) > maxText && got != Undecided {
 			t.Fatalf("%d bytes of text give %v", len(text), got)
 		}
 		re, err := regexp2.Compile(expr, regexp2.ECMAScript)
@@ -57,7 +56,7 @@ func FuzzPattern(f *testing.F) {
 		}
 		re.MatchTimeout = 100 * time.Millisecond
 		// Of what explodes nothing can be said.
-		if want, err := re.MatchString(text); err == nil && got != unsure && got != found(want) {
+		if want, err := re.MatchString(text); err == nil && got != Undecided && got != resultOf(want) {
 			t.Fatalf("got %v, the engine says %v", got, want)
 		}
 	})
@@ -76,20 +75,19 @@ func FuzzFileGlob(f *testing.F) {
 		if !utf8.ValidString(glob) || !utf8.ValidString(name) {
 			return
 		}
-		var p *pattern
+		var p *FileGlob
 		var err error
-		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = compileGlob(glob) })
+		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = CompileFileGlob(glob) })
 		if err != nil {
 			return
 		}
 		if len(glob) > protocol.MaxPattern {
 			t.Fatal("a glob that is too long compiles")
 		}
-		r := &rule{Rule: protocol.Rule{Match: protocol.Match{File: glob}}, file: p}
-		file := newFile(name)
-		var got verdict
-		taptest.Bounded(t, "matching", memoryToMatch, func() { got = r.matchFile(&file) })
-		if !plainGlob.MatchString(glob) || got == unsure {
+		file := NewFile(name)
+		var got Result
+		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.Match(file) })
+		if !plainGlob.MatchString(glob) || got == Undecided {
 			return
 		}
 		base := path.Base(path.Clean(strings.ReplaceAll(name, `\`, "/")))
@@ -97,7 +95,7 @@ func FuzzFileGlob(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if base != "/" && got != found(want) {
+		if base != "/" && got != resultOf(want) {
 			t.Fatalf("%q and %q: got %v, want %v", glob, base, got, want)
 		}
 	})
@@ -114,7 +112,7 @@ func FuzzToolGlob(f *testing.F) {
 		if err != nil {
 			return // too long, or no text
 		}
-		if got, want := newToolGlob(glob).match(tool), re.MatchString(tool); got != want {
+		if got, want := NewToolGlob(glob).Match(tool), re.MatchString(tool); got != want {
 			t.Fatalf("%q and %q: got %v, want %v", glob, tool, got, want)
 		}
 	})
@@ -138,11 +136,11 @@ func FuzzArgsText(f *testing.F) {
 			}
 			return string(v)
 		}
-		got := argsText(args)
+		got := ArgsText(args)
 		if want := formatted(string(args)); formatted(got) != want {
 			t.Fatalf("%s\nbecame %s\nwant   %s", args, got, want)
 		}
-		if again := argsText(protocol.Raw(got)); again != got {
+		if again := ArgsText(protocol.Raw(got)); again != got {
 			t.Fatalf("%s is not left as it is", got)
 		}
 	})

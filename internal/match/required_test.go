@@ -1,4 +1,4 @@
-package gateway
+package match
 
 import (
 	"math/rand/v2"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/dlclark/regexp2"
-
-	"tapgw/internal/protocol"
 )
 
 func TestRequired(t *testing.T) {
@@ -41,7 +39,7 @@ func TestRequired(t *testing.T) {
 		{strings.Repeat("ab|", 20) + "cd", nil},
 	}
 	for _, tt := range tests {
-		if got := required(program(tt.pattern)); !slices.EqualFunc(got, tt.want, slices.Equal) {
+		if got := requiredTexts(parse(tt.pattern)); !slices.EqualFunc(got, tt.want, slices.Equal) {
 			t.Errorf("%s: got %q, want %q", tt.pattern, got, tt.want)
 		}
 	}
@@ -64,19 +62,18 @@ func TestRequiredIsInEveryMatch(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		p, err := compilePattern(expr)
+		p, err := Compile(expr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := subject{text: text}
-		s.lookInto()
+		s := NewIndexedText(text)
 		p.re = nil // what is left is what comes before the engine
 		switch {
-		case found && p.match(&s) == no:
-			t.Fatalf("%q matches %q, but %q is taken for required", expr, text, p.needs)
+		case found && p.Match(s) == No:
+			t.Fatalf("%q matches %q, but %q is taken for required", expr, text, p.required)
 		case found:
 			matches++
-		case p.match(&s) == no:
+		case p.Match(s) == No:
 			ruledOut++
 		}
 	}
@@ -107,37 +104,11 @@ func randomText(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestFileRuleReadsEscapes: a path is the same however its JSON is written, and
-// a rule about files sees it.
-func TestFileRuleReadsEscapes(t *testing.T) {
-	tests := []struct{ glob, args string }{
-		{"src/db/*.sql", `{"path":"src/db/1.sql"}`},
-		{"src/db/*.sql", `{"path":"src\\db\\1.sql"}`},
-		{"src/db/*.sql", `{"path":"src//x/../db/./1.sql"}`},
-		{"src/db/*.sql", `{"path":"\u0073rc\/d\u0062/1\u002esql"}`},
-		{"*.sql", `{ "path" : "1.s\u0071l" }`},
-		{`say"so".txt`, `{"path":"say\"so\".txt"}`},
-		{"tab\there.txt", `{"path":"tab\there.txt"}`},
-		{"über.txt", `{"path":"\u00fcber.txt"}`},
-		{"*.sql", `{"text":"` + strings.Repeat("x", 2000) + `","file":"1.sql"}`},
-	}
-	for _, tt := range tests {
-		p := &Provider{}
-		rules, fault := p.compileRules("", []protocol.Rule{{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}})
-		if fault != nil {
-			t.Fatal(fault)
-		}
-		if !rules[0].match(&toolCall{args: protocol.Raw(tt.args)}, nil) {
-			t.Errorf("%q does not match %s", tt.glob, tt.args)
-		}
-	}
-}
-
 // TestAffordable: what a step of the engine takes long for is tried on shorter
 // texts, and what people write is not.
 func TestAffordable(t *testing.T) {
 	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`, `\p{L}+`, `(?:push|fetch|pull|clone)\b`, `git push origin main`} {
-		if got := affordable(program(expr)); got != maxSubject {
+		if got := affordableText(parse(expr)); got != maxText {
 			t.Errorf("%s is tried on %d bytes only", expr, got)
 		}
 	}
@@ -145,12 +116,12 @@ func TestAffordable(t *testing.T) {
 	for r := 'Ā'; chars.Len() < 900; r += 2 {
 		chars.WriteRune(r)
 	}
-	p, err := compilePattern("[^" + chars.String() + "]y")
+	p, err := Compile("[^" + chars.String() + "]y")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size, want := range map[int]verdict{2: yes, maxSubject: unsure} {
-		if got := p.match(&subject{text: strings.Repeat("x", size-1) + "y"}); got != want {
+	for size, want := range map[int]Result{2: Yes, maxText: Undecided} {
+		if got := p.Match(NewText(strings.Repeat("x", size-1) + "y")); got != want {
 			t.Errorf("on %d bytes: got %d, want %d", size, got, want)
 		}
 	}

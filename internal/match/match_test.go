@@ -1,4 +1,4 @@
-package gateway
+package match
 
 import (
 	"strings"
@@ -28,12 +28,12 @@ func TestMatchTool(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for name := range strings.FieldsSeq(tt.match) {
-			if !newToolGlob(tt.glob).match(name) {
+			if !NewToolGlob(tt.glob).Match(name) {
 				t.Errorf("%q does not match %q", tt.glob, name)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
-			if newToolGlob(tt.glob).match(name) {
+			if NewToolGlob(tt.glob).Match(name) {
 				t.Errorf("%q matches %q", tt.glob, name)
 			}
 		}
@@ -72,25 +72,24 @@ func TestMatchFile(t *testing.T) {
 		{"$HOME", "$HOME", "HOME"},
 	}
 	for _, tt := range tests {
-		re, err := compileGlob(tt.glob)
+		re, err := CompileFileGlob(tt.glob)
 		if err != nil {
 			t.Errorf("%q: %v", tt.glob, err)
 			continue
 		}
-		r := &rule{Rule: protocol.Rule{Match: protocol.Match{File: tt.glob}}, file: re}
 		for name := range strings.FieldsSeq(tt.match) {
-			if f := newFile(name); r.matchFile(&f) != yes {
+			if re.Match(NewFile(name)) != Yes {
 				t.Errorf("%q does not match %q", tt.glob, name)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
-			if f := newFile(name); r.matchFile(&f) != no {
+			if re.Match(NewFile(name)) != No {
 				t.Errorf("%q matches %q", tt.glob, name)
 			}
 		}
 	}
 	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]", strings.Repeat("x", protocol.MaxPattern+1)} {
-		if _, err := compileGlob(glob); err == nil {
+		if _, err := CompileFileGlob(glob); err == nil {
 			t.Errorf("%.20q is taken for a glob", glob)
 		}
 	}
@@ -98,28 +97,28 @@ func TestMatchFile(t *testing.T) {
 
 // TestMatchEnds: whatever the pattern, a match ends. How soon is the benchmark's to say.
 func TestMatchEnds(t *testing.T) {
-	long := strings.Repeat("x", maxSubject-1)
+	long := strings.Repeat("x", maxText-1)
 	patterns := []string{`(x+)+y`, `(x*)*y`, `(x|xx)+y`, `^(\w+\s?)*$!`, `(.*)*\1y`, `(?=(x+))\1*y`, strings.Repeat("x*", 400) + "y", `(?:x?){200}x{200}y`}
 	globs := []string{strings.Repeat("*x", 200) + "*y", strings.Repeat("{x,*}", 40) + "y", strings.Repeat("**/", 100) + "y", strings.Repeat("[x]*", 200) + "y"}
-	var all []*pattern
+	var all []*Pattern
 	for _, p := range patterns {
-		re, err := compilePattern(p)
+		re, err := Compile(p)
 		if err != nil {
 			t.Fatalf("%.30q: %v", p, err)
 		}
 		all = append(all, re)
 	}
 	for _, g := range globs {
-		re, err := compileGlob(g)
+		re, err := CompileFileGlob(g)
 		if err != nil {
 			t.Fatalf("%.30q: %v", g, err)
 		}
-		all = append(all, re)
+		all = append(all, re.pattern)
 	}
 	for i, re := range all {
 		for _, text := range []string{long, long[:200], strings.Repeat("x/", 2000)} {
 			done := make(chan struct{})
-			go func() { re.match(&subject{text: text}); close(done) }()
+			go func() { re.Match(NewText(text)); close(done) }()
 			select {
 			case <-done:
 			case <-time.After(10 * time.Second):
@@ -132,14 +131,14 @@ func TestMatchEnds(t *testing.T) {
 // TestHarmlessPatternsAreSure: the clock that stops patterns is coarse, yet what
 // takes microseconds is never taken for endless.
 func TestHarmlessPatternsAreSure(t *testing.T) {
-	re, err := compilePattern(`rm (?!-i)-\w*r`)
+	re, err := Compile(`rm (?!-i)-\w*r`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := `{"command":"` + strings.Repeat("rm -i x; ", 10) + `"}`
 	for range 2000 {
-		if got := re.match(&subject{text: text}); got != no {
-			t.Fatalf("got %v, want no", got)
+		if got := re.Match(NewText(text)); got != No {
+			t.Fatalf("got %v, want No", got)
 		}
 	}
 }
@@ -159,41 +158,8 @@ func TestArgsText(t *testing.T) {
 		{`not JSON`, `not JSON`},
 	}
 	for _, tt := range tests {
-		if got := argsText(protocol.Raw(tt.args)); got != tt.want {
-			t.Errorf("argsText(%s) = %s, want %s", tt.args, got, tt.want)
-		}
-	}
-}
-
-// TestMatrix is the capability matrix of v2, row by row, and what a provider file
-// may add to a column.
-func TestMatrix(t *testing.T) {
-	all := []capability{mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll}
-	tests := []struct {
-		name string
-		id   identity
-		may  []capability
-	}{
-		{"internal", identity{trust: TrustInternal}, all},
-		{"project", identity{trust: TrustProject}, []capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages}},
-		{"external", identity{trust: TrustExternal}, nil},
-		{"external with transforms", identity{trust: TrustExternal, grants: []string{"transforms"}}, []capability{mayCallback, mayTransform}},
-		{"external with gates", identity{trust: TrustExternal, grants: []string{"gates"}}, []capability{mayGate}},
-		{"external with context", identity{trust: TrustExternal, grants: []string{"context"}}, []capability{mayContext}},
-		{"external with all three", identity{trust: TrustExternal, grants: []string{"transforms", "gates", "context"}}, []capability{mayGate, mayCallback, mayTransform, mayContext}},
-		{"project for all sessions", identity{trust: TrustProject, grants: []string{"all"}}, []capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages, mayBindAll}},
-		{"a word that is none", identity{trust: TrustExternal, grants: []string{"everything", ""}}, nil},
-		{"no trust at all", identity{}, nil},
-	}
-	for _, tt := range tests {
-		for _, c := range all {
-			want := false
-			for _, m := range tt.may {
-				want = want || m == c
-			}
-			if got := tt.id.may(c); got != want {
-				t.Errorf("%s: capability %d is %v, want %v", tt.name, c, got, want)
-			}
+		if got := ArgsText(protocol.Raw(tt.args)); got != tt.want {
+			t.Errorf("ArgsText(%s) = %s, want %s", tt.args, got, tt.want)
 		}
 	}
 }

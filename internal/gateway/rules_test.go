@@ -1,0 +1,34 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"tapgw/internal/protocol"
+)
+
+// TestFileRuleReadsEscapes: a path is the same however its JSON is written, and
+// a rule about files sees it.
+func TestFileRuleReadsEscapes(t *testing.T) {
+	tests := []struct{ glob, args string }{
+		{"src/db/*.sql", `{"path":"src/db/1.sql"}`},
+		{"src/db/*.sql", `{"path":"src\\db\\1.sql"}`},
+		{"src/db/*.sql", `{"path":"src//x/../db/./1.sql"}`},
+		{"src/db/*.sql", `{"path":"\u0073rc\/d\u0062/1\u002esql"}`},
+		{"*.sql", `{ "path" : "1.s\u0071l" }`},
+		{`say"so".txt`, `{"path":"say\"so\".txt"}`},
+		{"tab\there.txt", `{"path":"tab\there.txt"}`},
+		{"über.txt", `{"path":"\u00fcber.txt"}`},
+		{"*.sql", `{"text":"` + strings.Repeat("x", 2000) + `","file":"1.sql"}`},
+	}
+	for _, tt := range tests {
+		p := &Provider{}
+		rules, fault := p.compileRules("", []protocol.Rule{{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}})
+		if fault != nil {
+			t.Fatal(fault)
+		}
+		if !rules[0].match(&toolCall{args: protocol.Raw(tt.args)}, nil) {
+			t.Errorf("%q does not match %s", tt.glob, tt.args)
+		}
+	}
+}
