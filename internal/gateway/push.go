@@ -232,11 +232,11 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 	case level == protocol.OutcomeDrop:
 		s.mu.Unlock()
 		return Receipt{Fate: FateDropped, Reason: "the stream's filter drops it"}, nil
-	case injects && from.held >= protocol.MaxHeldInjects:
+	case injects && from.held >= protocol.MaxQueuedInjects:
 		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
-		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxHeldInjects)}
+		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxQueuedInjects)}
 	}
 	if err := s.room("push.stream", key, spelling); err != nil {
 		from.dropped++

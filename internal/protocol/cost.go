@@ -5,22 +5,20 @@ import (
 	"errors"
 )
 
-// What the check of one call's arguments may cost at most. It begins anew wherever
-// schemas meet, so a recursive one may take it twice as long for each level of the
-// arguments.
-//
-// The unit is about 2 ns.
+// Bounds of the check of one call's arguments. Its time may double with each level of the arguments, where a recursive
+// schema combines others. A unit of cost is about 2 ns.
 const (
 	maxCost      = 64 << 20
-	levelCost    = 100 // for each schema around
-	propertyCost = 40  // for each that a schema names, there or not
-	listCost     = 4   // for each byte of what an enum or a list of names holds
+	levelCost    = 100 // for each schema around this one
+	propertyCost = 40  // for each property that a schema names, in the arguments or not
+	listCost     = 4   // for each byte of an enum or a list of names
 	maxNested    = 1000
 )
 
-var errCostly = errors.New(`cannot be checked: the tool's schema takes too many steps for them; make it simpler, or set "validate": false`)
+var errTooCostly = errors.New(
+	`cannot be checked: the tool's schema takes too many steps for them; make it simpler, or set "validate": false`)
 
-// measured is a value and about how many bytes of JSON it has.
+// measured is the size of a value, in about as many bytes as its JSON has, and that of its parts.
 type measured struct {
 	size     int
 	members  map[string]*measured
@@ -51,34 +49,32 @@ func measure(v any) *measured {
 	return m
 }
 
-// affordable refuses arguments whose check could take too long: it takes all the
-// steps that the check may take, without looking at what the schemas
-// say.
-func (n *node) affordable(args map[string]any) error {
+// checkCost refuses arguments whose check could take too long. It adds up the cost of each step that the check may
+// take, whatever the schemas require.
+func (n *node) checkCost(args map[string]any) error {
 	left := maxCost
 	if !n.spend(measure(args), &left, 1) {
-		return errCostly
+		return errTooCostly
 	}
 	return nil
 }
 
-// weigh adds what a keyword costs whenever the schema is held against a value.
-func (n *node) weigh(key string, v any) {
+// addCost adds what a keyword costs whenever the schema checks a value.
+func (n *node) addCost(key string, v any) {
 	switch key {
 	case "enum", "const", "required", "dependentRequired", "dependencies":
-		n.weight += listCost * measure(v).size
+		n.fixedCost += listCost * measure(v).size
 	case "properties", "patternProperties", "dependentSchemas":
 		if m, ok := v.(map[string]any); ok {
-			n.weight += propertyCost * len(m)
+			n.fixedCost += propertyCost * len(m)
 		}
 	}
 }
 
-// spend reports whether what is left, and the stack, are enough for a value that
-// so many schemas are around. A pattern costs each of its instructions for each
-// byte.
+// spend subtracts the cost of checking v from left. It reports false when that becomes negative, or when depth, the
+// number of schemas around, is too much for the stack. A pattern costs its number of instructions for each byte.
 func (n *node) spend(v *measured, left *int, depth int) bool {
-	*left -= v.size*(1+n.program) + n.weight + depth*levelCost
+	*left -= v.size*(1+n.program) + n.fixedCost + depth*levelCost
 	if *left < 0 || depth > maxNested {
 		return false
 	}

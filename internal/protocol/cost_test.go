@@ -64,8 +64,8 @@ func TestCheckIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			switch err := s.Check(Raw(tc.args)); {
-			case tc.refused && !errors.Is(err, errCostly):
-				t.Errorf("got %v, want %v", err, errCostly)
+			case tc.refused && !errors.Is(err, errTooCostly):
+				t.Errorf("got %v, want %v", err, errTooCostly)
 			case !tc.refused && err != nil:
 				t.Error(err)
 			}

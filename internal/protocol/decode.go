@@ -34,7 +34,7 @@ var fromProvider = map[Type]func() Message{
 	TypeShutdownReady:   func() Message { return new(ShutdownReady) },
 }
 
-// fromGateway does the same for what the gateway sends.
+// fromGateway makes an empty message of each type that the gateway may send.
 var fromGateway = map[Type]func() Message{
 	TypeAuthPairing:      func() Message { return new(AuthPairing) },
 	TypeSessions:         func() Message { return new(Sessions) },
@@ -57,31 +57,30 @@ func (t Type) FromProvider() bool { return fromProvider[t] != nil }
 // FromGateway reports whether the gateway sends messages of this type.
 func (t Type) FromGateway() bool { return fromGateway[t] != nil }
 
-// field is one member of an object, its value as it stood.
+// field is one member of an object; its value keeps its bytes.
 type field struct {
 	name  string
 	value Raw
 }
 
-// Frame is a message whose outside was read: it is a JSON object and has a type.
+// Frame is a message of which [Open] has read the outside: it is a JSON object with a type. [Frame.Decode] reads
+// the rest.
 type Frame struct {
 	Type      Type
-	RequestID string // of a stream.query its queryId; "" when absent or not a string
-	CallID    string // what a result answers: id or callId; "" when absent or not a string
+	RequestID string // queryId of a stream.query; "" if it is missing or not a string
+	CallID    string // id or callId of a result; "" if it is missing or not a string
 	data      []byte
 	fields    []field
 }
 
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
-// allowEscapes lets a lone surrogate through where it was written as an escape:
-// JavaScript strings hold them and JSON.stringify writes them so. Bytes that
-// are not UTF-8 are refused by [Object].
+// allowEscapes accepts a lone surrogate that is written as an escape, as JSON.stringify writes those of JavaScript
+// strings. [Object] refuses bytes that are not UTF-8.
 var allowEscapes = jsontext.AllowInvalidUTF8(true)
 
-// Object reads the members of one JSON object in the order they stand; the
-// values share data's memory. It refuses anything else, anything behind the
-// object, and a key that stands twice, at any depth. Errors are for people.
+// Object calls visit with the members of one JSON object in their order; the values share data's memory. It refuses any
+// other value, text after the object, and a key that occurs twice at any depth. Its errors are texts for people.
 func Object(data []byte, visit func(name string, value Raw) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
@@ -98,7 +97,7 @@ func Object(data []byte, visit func(name string, value Raw) error) error {
 	return object(data, visit)
 }
 
-// object is [Object] as the JSON library reads it, of valid UTF-8.
+// object is [Object] by means of the JSON library. data is valid UTF-8.
 func object(data []byte, visit func(name string, value Raw) error) error {
 	dec := decoders.Get().(*jsontext.Decoder)
 	defer decoders.Put(dec)
@@ -107,27 +106,26 @@ func object(data []byte, visit func(name string, value Raw) error) error {
 		return errors.New("must be a JSON object")
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return syntax(err)
+		return syntaxError(err)
 	}
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadToken()
 		if err != nil {
-			return syntax(err)
+			return syntaxError(err)
 		}
 		key := name.String()
 		value, err := dec.ReadValue()
 		if err != nil {
-			return syntax(err)
+			return syntaxError(err)
 		}
-		// The decoder's value is good until its next read only; this one is
-		// the caller's own memory.
+		// The decoder's value is valid until its next read only, so visit gets the same bytes of data.
 		end := int(dec.InputOffset())
 		if err := visit(key, Raw(data[end-len(value):end:end])); err != nil {
 			return err
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return syntax(err)
+		return syntaxError(err)
 	}
 	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return errors.New("not valid JSON: something follows the object")
@@ -135,10 +133,10 @@ func object(data []byte, visit func(name string, value Raw) error) error {
 	return nil
 }
 
-func syntax(err error) error {
+func syntaxError(err error) error {
 	if se, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(se.Err, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("%s: stands twice", path("", string(se.JSONPointer)))
+			return fmt.Errorf("%s: stands twice", fieldPath("", string(se.JSONPointer)))
 		}
 		if !errors.Is(se.Err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("not valid JSON: %w (at byte %d)", se.Err, se.ByteOffset)
@@ -147,9 +145,9 @@ func syntax(err error) error {
 	return errors.New("not valid JSON: it ends too early")
 }
 
-// Open reads the outside of a message: that it is JSON, an object, without
-// duplicate keys, with a type. Its error is INVALID_JSON; for a type that
-// nobody knows the caller asks [Type.FromProvider].
+// Open reads the outside of a message: it must be a JSON object without duplicate keys and with a type. The error
+// is INVALID_JSON, and the frame then has what could be read. The caller checks with [Type.FromProvider] whether
+// the type is known.
 func Open(data []byte) (Frame, *Error) {
 	f := Frame{data: data, fields: make([]field, 0, 4)}
 	var typ, requestID, queryID, id, callID Raw
@@ -169,7 +167,7 @@ func Open(data []byte) (Frame, *Error) {
 		f.fields = append(f.fields, field{name, value})
 		return nil
 	})
-	// What could be read of a broken message still helps its sender.
+	// The type and ids of a broken message help its sender.
 	var isText bool
 	f.Type, isText = typeOf(typ)
 	if f.Type == TypeStreamQuery {
@@ -193,7 +191,7 @@ func Open(data []byte) (Frame, *Error) {
 	return f, nil
 }
 
-// typeOf is [Text] of a type, one of ours as the string that is there already.
+// typeOf is [Text] of a type. A known type costs no allocation.
 func typeOf(v Raw) (Type, bool) {
 	if len(v) > 2 {
 		if known, ok := types[string(v[1:len(v)-1])]; ok && v.Kind() == '"' {
@@ -204,7 +202,7 @@ func typeOf(v Raw) (Type, bool) {
 	return Type(t), ok
 }
 
-// types are all that there are, by their names.
+// types are all types by their names.
 var types = func() map[string]Type {
 	m := make(map[string]Type, len(fromProvider)+len(fromGateway))
 	for _, list := range []map[Type]func() Message{fromProvider, fromGateway} {
@@ -215,7 +213,7 @@ var types = func() map[string]Type {
 	return m
 }()
 
-// Text returns the value of a JSON string; false for any other value.
+// Text returns the text of a JSON string, and false for any other JSON value.
 func Text(v Raw) (string, bool) {
 	if v.Kind() != '"' || len(v) < 2 {
 		return "", false
@@ -232,27 +230,26 @@ func (f *Frame) fault(code Code, message string) *Error {
 	return &Error{Code: code, Message: message, ReplyTo: f.Type.echo(), RequestID: f.RequestID}
 }
 
-// Decode reads the message inside and validates it. The error names the field:
-// INVALID_JSON for a missing or wrong one, UNKNOWN_TYPE, or the code of the
-// limit that was passed, and then the message comes with it: authority is to be
-// checked before limits. Raw parts of the message share the frame's memory.
+// Decode reads the message inside and validates it; raw parts share the frame's memory. The error names the field:
+// INVALID_JSON, UNSUPPORTED_VERSION, UNKNOWN_TYPE, or PAYLOAD_TOO_LARGE for a limit. Only with PAYLOAD_TOO_LARGE
+// the message comes too, because the gateway checks rights before limits (docs/adr/0004).
 func (f *Frame) Decode() (Message, *Error) {
-	fresh := fromProvider[f.Type]
-	if fresh == nil {
-		fresh = fromGateway[f.Type]
+	newMessage := fromProvider[f.Type]
+	if newMessage == nil {
+		newMessage = fromGateway[f.Type]
 	}
-	if fresh == nil {
+	if newMessage == nil {
 		return nil, UnknownType(f.Head())
 	}
-	m := fresh()
+	m := newMessage()
 	if r, ok := m.(*ToolResult); ok {
-		// The hot message is read from the members that Open found.
+		// The most frequent message is read from the members that Open found.
 		if err := f.result(r); err != nil {
 			return nil, f.fault(CodeInvalidJSON, err.Error())
 		}
 	} else if err := json.Unmarshal(f.data, m, allowEscapes, WholeNumbers); err != nil {
-		if old := f.otherVersion(); old != nil {
-			return nil, old
+		if fault := f.versionError(); fault != nil {
+			return nil, fault
 		}
 		return nil, f.fault(CodeInvalidJSON, Explain(string(f.Type), err))
 	}
@@ -268,9 +265,9 @@ func (f *Frame) Decode() (Message, *Error) {
 	return m, nil
 }
 
-// otherVersion is the answer to a hello of another version of the protocol, which
-// may shape all its other fields anew; nil when it is of ours.
-func (f *Frame) otherVersion() *Error {
+// versionError refuses a hello of another protocol version, whose other fields may have other types. It is nil for any
+// other message.
+func (f *Frame) versionError() *Error {
 	if f.Type != TypeHello {
 		return nil
 	}
@@ -285,13 +282,13 @@ func (f *Frame) otherVersion() *Error {
 	return nil
 }
 
-// UnknownType is the answer to a message of a type that its sender may not send.
+// UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send.
 func UnknownType(h Head) *Error {
 	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)),
 		ReplyTo: h.Type.echo(), RequestID: h.RequestID}
 }
 
-// echo is the type as an answer repeats it: whole, unless it is no name at all.
+// echo returns the type for replyTo, and "" for one too long to be a name.
 func (t Type) echo() Type {
 	if len(t) > 64 {
 		return ""
@@ -309,7 +306,7 @@ func (f *Frame) result(r *ToolResult) error {
 				r.ID, ok = Text(m.value)
 			}
 		case "data":
-			// null is a value here: a tool may well answer with it.
+			// null is a value: a tool may return it.
 			r.Data = m.value
 		case "error":
 			if !null {
@@ -341,20 +338,20 @@ func (f *Frame) result(r *ToolResult) error {
 	return nil
 }
 
-// Explain says which field of the named thing an unmarshalling error is about,
-// and what it must be.
+// Explain makes a line for people of an unmarshalling error: the field, as a path below name such as
+// hello.tools[3].name, and what it must be.
 func Explain(name string, err error) string {
 	if se, ok := errors.AsType[*json.SemanticError](err); ok {
 		want := "has the wrong type"
 		if se.GoType != nil {
-			want = wanted(se.GoType)
+			want = expected(se.GoType)
 		}
-		return path(name, string(se.JSONPointer)) + ": " + want
+		return fieldPath(name, string(se.JSONPointer)) + ": " + want
 	}
-	return name + ": " + syntax(err).Error()
+	return name + ": " + syntaxError(err).Error()
 }
 
-func wanted(t reflect.Type) string {
+func expected(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "must be a string"
@@ -369,13 +366,13 @@ func wanted(t reflect.Type) string {
 	case reflect.Map, reflect.Struct:
 		return "must be an object"
 	case reflect.Pointer:
-		return wanted(t.Elem())
+		return expected(t.Elem())
 	}
 	return "has the wrong type"
 }
 
-// path writes a JSON pointer as people write a field: hello.tools[3].name.
-func path(name, pointer string) string {
+// fieldPath writes a JSON pointer as people write a field: hello.tools[3].name.
+func fieldPath(name, pointer string) string {
 	var b strings.Builder
 	b.WriteString(name)
 	for tok := range jsontext.Pointer(pointer).Tokens() {
@@ -391,18 +388,17 @@ func path(name, pointer string) string {
 	return b.String()
 }
 
-// Head is what tells a message from others: its type, what it answers, and the
-// id that errors echo.
+// Head identifies a message: its type, the call that it answers, and the request id that errors repeat.
 type Head struct {
 	Type      Type
-	ID        string // of the call that a result answers
+	ID        string // of the call that a result answers, else ""
 	RequestID string
 }
 
-// Head is the head of a message that was text.
+// Head returns the head of the frame's message.
 func (f *Frame) Head() Head { return Head{f.Type, f.CallID, f.RequestID} }
 
-// HeadOf is the head of a message that never was.
+// HeadOf returns the head of a message that came without a frame, from a provider inside the gateway.
 func HeadOf(m Message) Head {
 	h := Head{Type: m.MessageType()}
 	switch m := m.(type) {
@@ -428,8 +424,8 @@ func HeadOf(m Message) Head {
 	return h
 }
 
-// Peek reads the type and ids of a message from its beginning, as far as they
-// stand there.
+// Peek reads the type and the ids of a message whose rest is missing, as far as its beginning has them. The gateway
+// answers messages that are too large with them.
 func Peek(beginning []byte) (h Head) {
 	var queryID string
 	defer func() {

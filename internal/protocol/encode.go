@@ -7,12 +7,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// encodeOptions keep raw strings as they came, lone surrogates included.
+// encodeOptions keep the bytes of raw strings, lone surrogates included.
 var encodeOptions = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
 	jsontext.PreserveRawStrings(true))
 
-// Append writes a message as it goes over the wire, its type first. Raw parts
-// stay byte for byte in a tool.call, the hot one.
+// Append appends the JSON of a message to dst, with "type" as its first member. The args of a tool.call are
+// appended byte for byte; in other messages the white space of raw parts may change.
 func Append(dst []byte, m Message) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = append(dst, m.MessageType()...)
@@ -22,8 +22,7 @@ func Append(dst []byte, m Message) []byte {
 	}
 	body, err := json.Marshal(m, encodeOptions)
 	if err != nil {
-		// Every message is made of strings, numbers and JSON that was read
-		// before: this is a broken invariant.
+		// Messages consist of strings, numbers and JSON that was read before, so this can't happen.
 		panic(fmt.Sprintf("protocol: encoding %T: %v", m, err))
 	}
 	if len(body) > len("{}") {
@@ -52,9 +51,9 @@ func appendCall(dst []byte, c *ToolCall) []byte {
 	return append(dst, '}')
 }
 
-// AppendText writes s as a JSON string.
+// AppendText appends s to dst as a JSON string. It replaces bytes that are not UTF-8.
 func AppendText(dst []byte, s string) []byte {
-	// The error only tells of bytes that were replaced.
+	// The only possible error is that bytes were replaced.
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// flat is a schema that most tools have: an object of plain properties. It
-// tells at the cost of one scan that arguments are right; whatever it is not
-// sure of, the rules decide.
+// flat is a schema such as most tools have: an object of plain properties. It accepts most arguments with one scan.
+// What it does not accept, the requirements of the schema decide.
 type flat struct {
 	properties map[string]flatProperty
 	required   uint64 // bits of properties
@@ -17,14 +16,14 @@ type flat struct {
 
 // flatProperty is a property of one simple type.
 type flatProperty struct {
-	bit      uint64
-	kind     byte // of its JSON
-	integer  bool
-	min, max *float64 // of few digits
-	enum     []string
+	bit              uint64
+	kind             byte // of its JSON: '"', '0' or 't'
+	integer          bool
+	minimum, maximum *float64 // see shortFloat
+	enum             []string
 }
 
-// flatten returns nil where the schema says more than flat can tell.
+// flatten returns nil for a schema with other keywords than flat knows.
 func flatten(raw Raw) *flat {
 	f := &flat{properties: map[string]flatProperty{}}
 	simple := true
@@ -81,11 +80,11 @@ func flattenProperty(raw Raw) (p flatProperty, ok bool) {
 				ok = false
 			}
 		case "minimum":
-			p.min = shortFloat(v)
-			ok = ok && p.min != nil
+			p.minimum = shortFloat(v)
+			ok = ok && p.minimum != nil
 		case "maximum":
-			p.max = shortFloat(v)
-			ok = ok && p.max != nil
+			p.maximum = shortFloat(v)
+			ok = ok && p.maximum != nil
 		case "enum":
 			ok = ok && json.Unmarshal(v, &p.enum) == nil
 		case "title", "description", "$comment", "default", "examples":
@@ -97,7 +96,7 @@ func flattenProperty(raw Raw) (p flatProperty, ok bool) {
 	return p, ok && err == nil && p.kind != 0 && (p.enum == nil || p.kind == '"')
 }
 
-// accepts reports that args are surely right.
+// accepts reports whether args surely fit; false says nothing.
 func (f *flat) accepts(args Raw) bool {
 	var seen uint64
 	sure := true
@@ -129,18 +128,18 @@ func (p *flatProperty) accepts(v Raw) bool {
 	return ok && slices.Contains(p.enum, s)
 }
 
-// plainDigits are so many that a float64 tells numbers of them apart.
+// plainDigits is how many digits a float64 keeps of each number.
 const plainDigits = 15
 
-// acceptsNumber reports that a number is surely right. Next to a bound a float64
-// can't tell, unless the number is short.
+// acceptsNumber reports whether a number surely fits. A float64 decides about a number at a bound only if the number is
+// short.
 func (p *flatProperty) acceptsNumber(v Raw) bool {
 	whole := !slices.ContainsFunc(v, func(c byte) bool { return c != '-' && (c < '0' || c > '9') })
 	if p.integer && !whole || len(v) > maxDigits ||
 		slices.ContainsFunc(v, func(c byte) bool { return c == 'e' || c == 'E' }) {
 		return false
 	}
-	if p.min == nil && p.max == nil {
+	if p.minimum == nil && p.maximum == nil {
 		return true
 	}
 	n, err := strconv.ParseFloat(string(v), 64)
@@ -148,11 +147,12 @@ func (p *flatProperty) acceptsNumber(v Raw) bool {
 		return false
 	}
 	exactly := len(v) <= plainDigits
-	return (p.min == nil || n > *p.min || n == *p.min && exactly) && (p.max == nil || n < *p.max || n == *p.max &&
-		exactly)
+	return (p.minimum == nil || n > *p.minimum || n == *p.minimum && exactly) &&
+		(p.maximum == nil || n < *p.maximum || n == *p.maximum &&
+			exactly)
 }
 
-// shortFloat is a number of few digits, else nil.
+// shortFloat returns a number of at most plainDigits digits, else nil.
 func shortFloat(v Raw) *float64 {
 	if v.Kind() != '0' || len(v) > plainDigits || digitsOf(string(v)) > 100 {
 		return nil

@@ -72,7 +72,7 @@ func agree(t *testing.T, s *Schema, args []byte) {
 		t.Errorf("flat accepts %s, which is no object: %v", args, err)
 		return
 	}
-	if m := s.root.rule.check(v, nil); m != nil {
+	if m := s.root.requirements.check(v, nil); m != nil {
 		t.Errorf("flat accepts %s, the rules say: %v", args, m)
 	}
 }

@@ -5,34 +5,30 @@ import (
 	goregexp "regexp/syntax"
 )
 
-// foreign is what a schema has of patterns that JavaScript takes and Go's engine,
-// which alone can be trusted with any text, does not: look-around, references
-// back, \u escapes. They are taken out of the schema and left to the provider.
-// Where the rest is such that less in one place is more in another, nothing is
-// left that could be checked.
+// foreign describes the patterns of a schema that JavaScript accepts and Go's engine does not: look-around, back
+// references, \u escapes. Only Go's engine is safe on any text. So inspect removes these patterns from the schema and
+// leaves them to the provider. mayRefuseMore reports when the rest of such a schema can't be used.
 type foreign struct {
-	any    bool // there is one
-	names  bool // it chooses properties by name
-	twists bool // something holds when what is within does not, or by how much of it does
-	others bool // what is not chosen by name is bound too
+	found       bool
+	inNames     bool // a pattern chooses properties by their names
+	inverts     bool // the schema accepts a value because a schema within refuses it, or counts what that accepts
+	bindsOthers bool // the schema bounds the properties that no pattern chooses
 }
 
-// note takes a keyword of the schema into account.
+// note notes a keyword of the schema.
 func (f *foreign) note(key string) {
 	switch key {
 	case "not", "if", "oneOf", "maxContains", "unevaluatedItems", "unevaluatedProperties":
-		f.twists = true
+		f.inverts = true
 	case "additionalProperties":
-		f.others = true
+		f.bindsOthers = true
 	}
 }
 
-// tightens reports whether the schema, without those patterns, may refuse what it
-// allows with them.
-func (f *foreign) tightens() bool { return f.any && (f.twists || f.names && f.others) }
+// mayRefuseMore reports whether the schema without the removed patterns may refuse a value that it accepts with them.
+func (f *foreign) mayRefuseMore() bool { return f.found && (f.inverts || f.inNames && f.bindsOthers) }
 
-// pattern is how large a pattern is when it is compiled; 0 for one that is
-// foreign.
+// pattern returns the number of instructions of a compiled pattern, and 0 for a foreign one.
 func (in *inspector) pattern(v any, at string) (size int, err error) {
 	s, ok := v.(string)
 	if !ok {
@@ -40,7 +36,7 @@ func (in *inspector) pattern(v any, at string) (size int, err error) {
 	}
 	re, err := goregexp.Parse(s, goregexp.Perl)
 	if maybeJavaScript(err) {
-		in.foreign.any = true
+		in.foreign.found = true
 		return 0, nil
 	}
 	var prog *goregexp.Prog
@@ -48,7 +44,7 @@ func (in *inspector) pattern(v any, at string) (size int, err error) {
 		prog, err = goregexp.Compile(re.Simplify())
 	}
 	if err != nil {
-		return 0, faultAt(at, "is not a pattern that can be checked: %v", brief(err))
+		return 0, faultAt(at, "is not a pattern that can be checked: %v", oneLine(err))
 	}
 	if in.programs += len(prog.Inst); in.programs > maxPrograms {
 		return 0, faultAt(at, "the patterns of this schema are too large together; repeat less in them")
@@ -56,8 +52,7 @@ func (in *inspector) pattern(v any, at string) (size int, err error) {
 	return len(prog.Inst), nil
 }
 
-// maybeJavaScript reports whether what Go's engine refuses may be right
-// elsewhere.
+// maybeJavaScript reports whether a pattern that Go's engine refuses may be one of JavaScript's.
 func maybeJavaScript(err error) bool {
 	e, ok := errors.AsType[*goregexp.Error](err)
 	if !ok {

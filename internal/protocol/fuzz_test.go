@@ -157,7 +157,7 @@ func FuzzSchema(f *testing.F) {
 		var err error
 		taptest.Bounded(t, "compiling", memoryToRead(len(schema)), func() { s, err = CompileSchema(schema) })
 		if err != nil {
-			if len(err.Error()) > 2*maxBrief+len(schema) {
+			if len(err.Error()) > 2*maxErrorLength+len(schema) {
 				t.Fatalf("%.1000s", err)
 			}
 			return

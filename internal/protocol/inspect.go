@@ -13,68 +13,74 @@ import (
 	"strings"
 )
 
-// What a tool's schema may be at most. The check follows every reference as often
-// as it meets it and does not notice when that never ends: one schema could stop
-// the gateway.
+// Bounds of a tool's schema. The check follows each reference whenever it meets it and does not notice a loop, so
+// without bounds one schema could stop the gateway.
 const (
 	maxSchemaDepth = 64      // levels of schemas within schemas
-	maxSchemaSteps = 1000    // schemas that one value is held against
-	maxPrograms    = 100_000 // instructions of all its patterns, compiled
+	maxSchemaSteps = 1000    // schemas that check one value
+	maxPrograms    = 100_000 // instructions of all compiled patterns together
 )
 
-// shape says what a keyword of JSON Schema may hold.
+// shape is the kind of value that a keyword of JSON Schema takes.
 type shape int
 
 const (
-	aText shape = iota
-	aNumber
-	aPositive
-	aCount
-	aBool
-	aType
-	aPattern
-	aList
-	aTexts
-	aTextsByName
-	aSchema
-	aSchemaOrList
-	aSchemaList
-	aSchemaByName
-	aSchemaByPattern
-	aSchemaOrTextsByName
-	aRef
+	shapeText shape = iota
+	shapeNumber
+	shapePositive
+	shapeCount
+	shapeBool
+	shapeType
+	shapePattern
+	shapeList
+	shapeTexts
+	shapeTextsByName
+	shapeSchema
+	shapeSchemaOrList
+	shapeSchemaList
+	shapeSchemaByName
+	shapeSchemaByPattern
+	shapeSchemaOrTextsByName
+	shapeRef
 )
 
-// keywords are those that mean something to the check of arguments, and those
-// that hold schemas. All others may be anything.
+// keywords are those that the check of arguments heeds, and those that contain schemas. Other keywords may have any
+// value.
 var keywords = map[string]shape{
-	"$schema": aText, "$id": aText, "$anchor": aText, "$dynamicAnchor": aText, "$comment": aText, "$ref": aRef,
-	"title": aText, "description": aText, "format": aText, "contentEncoding": aText, "contentMediaType": aText,
-	"type": aType, "enum": aList, "examples": aList, "required": aTexts, "dependentRequired": aTextsByName,
-	"minimum": aNumber, "maximum": aNumber, "exclusiveMinimum": aNumber, "exclusiveMaximum": aNumber,
-	"multipleOf": aPositive,
-	"minLength":  aCount, "maxLength": aCount, "minItems": aCount, "maxItems": aCount, "minProperties": aCount,
-	"maxProperties": aCount,
-	"minContains":   aCount, "maxContains": aCount,
-	"uniqueItems": aBool, "deprecated": aBool, "readOnly": aBool, "writeOnly": aBool, "pattern": aPattern,
-	"not": aSchema, "if": aSchema, "then": aSchema, "else": aSchema, "contains": aSchema, "propertyNames": aSchema,
-	"contentSchema":   aSchema,
-	"additionalItems": aSchema, "additionalProperties": aSchema, "unevaluatedItems": aSchema,
-	"unevaluatedProperties": aSchema,
-	"items":                 aSchemaOrList, "allOf": aSchemaList, "anyOf": aSchemaList, "oneOf": aSchemaList,
-	"prefixItems": aSchemaList,
-	"properties":  aSchemaByName, "$defs": aSchemaByName, "definitions": aSchemaByName,
-	"dependentSchemas":  aSchemaByName,
-	"patternProperties": aSchemaByPattern, "dependencies": aSchemaOrTextsByName,
+	"$schema": shapeText, "$id": shapeText, "$anchor": shapeText, "$dynamicAnchor": shapeText, "$comment": shapeText,
+	"$ref":  shapeRef,
+	"title": shapeText, "description": shapeText, "format": shapeText, "contentEncoding": shapeText,
+	"contentMediaType": shapeText,
+	"type":             shapeType, "enum": shapeList, "examples": shapeList, "required": shapeTexts,
+	"dependentRequired": shapeTextsByName,
+	"minimum":           shapeNumber, "maximum": shapeNumber, "exclusiveMinimum": shapeNumber,
+	"exclusiveMaximum": shapeNumber,
+	"multipleOf":       shapePositive,
+	"minLength":        shapeCount, "maxLength": shapeCount, "minItems": shapeCount, "maxItems": shapeCount,
+	"minProperties": shapeCount,
+	"maxProperties": shapeCount,
+	"minContains":   shapeCount, "maxContains": shapeCount,
+	"uniqueItems": shapeBool, "deprecated": shapeBool, "readOnly": shapeBool, "writeOnly": shapeBool,
+	"pattern": shapePattern,
+	"not":     shapeSchema, "if": shapeSchema, "then": shapeSchema, "else": shapeSchema, "contains": shapeSchema,
+	"propertyNames":   shapeSchema,
+	"contentSchema":   shapeSchema,
+	"additionalItems": shapeSchema, "additionalProperties": shapeSchema, "unevaluatedItems": shapeSchema,
+	"unevaluatedProperties": shapeSchema,
+	"items":                 shapeSchemaOrList, "allOf": shapeSchemaList, "anyOf": shapeSchemaList,
+	"oneOf":       shapeSchemaList,
+	"prefixItems": shapeSchemaList,
+	"properties":  shapeSchemaByName, "$defs": shapeSchemaByName, "definitions": shapeSchemaByName,
+	"dependentSchemas":  shapeSchemaByName,
+	"patternProperties": shapeSchemaByPattern, "dependencies": shapeSchemaOrTextsByName,
 }
 
-// inPlace are the keywords whose schemas are held against the value itself, not
-// against a part of it.
+// inPlace are the keywords whose schemas check the value itself and not a part of it.
 var inPlace = map[string]bool{"not": true, "if": true, "then": true, "else": true, "allOf": true, "anyOf": true,
 	"oneOf":            true,
 	"dependentSchemas": true, "dependencies": true}
 
-// inspector walks a schema. Places are JSON pointers.
+// inspector walks a schema and refuses what is wrong in it. Places are JSON pointers.
 type inspector struct {
 	doc      map[string]any
 	draft07  bool
@@ -88,26 +94,26 @@ type inspector struct {
 type node struct {
 	at      string
 	ref     string
-	base    *node // the nearest with an $id, or the root: what references begin at
+	base    *node // the nearest schema around with an $id, or the root; references are relative to it
 	uri     *url.URL
-	anchors map[string]*node // of a base
-	state   int              // 0 not counted, -1 being counted, else the count
+	anchors map[string]*node // of a base, by name
+	steps   int              // schemas that check one value from here on; 0 before, -1 while countSteps counts
 
-	next       []*node          // held against the same value
-	properties map[string]*node // against the members of these names
-	tuple      []*node          // against the elements of these numbers
-	parts      []*node          // against any member or element, maybe
+	next       []*node          // check the same value
+	properties map[string]*node // check the members of these names
+	tuple      []*node          // check the elements at these indices
+	parts      []*node          // may check any member or element
 
-	says any   // the schema; nil when there is a rule
-	rule *rule // of it
+	schema       any // nil once requirements is built
+	requirements *requirements
 
-	weight  int // of its keywords, see [node.weigh]
-	program int // instructions of its pattern
-	names   int // instructions of its patterns for names
+	fixedCost int // cost of its keywords whatever the value, see addCost
+	program   int // instructions of its pattern
+	names     int // instructions of its patterns for names
 }
 
-// hold notes what a schema within is held against.
-func (n *node) hold(key, name string, child *node) {
+// attach notes which values the schema of a keyword within checks.
+func (n *node) attach(key, name string, child *node) {
 	switch {
 	case inPlace[key]:
 		n.next = append(n.next, child)
@@ -124,7 +130,7 @@ func (n *node) hold(key, name string, child *node) {
 	}
 }
 
-// faultAt says what is wrong at a place; the root's is empty.
+// faultAt makes an error about a place in the schema; the place of the root is "".
 func faultAt(at, format string, args ...any) error {
 	if at == "" {
 		return fmt.Errorf(format, args...)
@@ -132,12 +138,12 @@ func faultAt(at, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
 }
 
-// inspect refuses what is no schema, by its place. Of what it returns, doc lacks
-// the patterns that can't be checked.
+// inspect checks that raw is a schema within the bounds; the error names the place. The doc that it returns lacks the
+// patterns that Go can't check.
 func inspect(raw Raw) (*inspector, error) {
 	var doc any
 	if err := decodeNumbers(raw, &doc); err != nil {
-		return nil, brief(err)
+		return nil, oneLine(err)
 	}
 	m, ok := doc.(map[string]any)
 	if !ok {
@@ -152,17 +158,16 @@ func inspect(raw Raw) (*inspector, error) {
 	if _, err := in.schema(m, "", nil, 0); err != nil {
 		return nil, err
 	}
-	if err := in.link(); err != nil {
+	if err := in.resolveRefs(); err != nil {
 		return nil, err
 	}
-	if err := in.bounded(); err != nil {
+	if err := in.checkSteps(); err != nil {
 		return nil, err
 	}
-	in.rules()
+	in.buildRequirements()
 	return in, nil
 }
 
-// root is the whole schema.
 func (in *inspector) root() *node { return in.nodes[""] }
 
 func knownDraft(v string) bool {
@@ -171,9 +176,9 @@ func knownDraft(v string) bool {
 	return v == "" || v == "json-schema.org/draft-07/schema" || v == "json-schema.org/draft/2020-12/schema"
 }
 
-// schema looks at one schema and all within it.
+// schema inspects one schema and all schemas within it.
 func (in *inspector) schema(v any, at string, base *node, depth int) (*node, error) {
-	n := &node{at: at, base: base, says: v}
+	n := &node{at: at, base: base, schema: v}
 	in.nodes[at] = n
 	if _, ok := v.(bool); ok && base != nil {
 		return n, nil
@@ -188,7 +193,7 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 	if base == nil {
 		n.base, n.uri, n.anchors = n, new(url.URL), map[string]*node{}
 	}
-	if _, refers := m["$ref"]; !refers || !in.draft07 { // there what is beside a reference says nothing
+	if _, refers := m["$ref"]; !refers || !in.draft07 { // draft-07 ignores keywords beside a reference
 		if err := in.identify(n, m); err != nil {
 			return nil, err
 		}
@@ -197,18 +202,17 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 		if key == "$dynamicRef" || key == "$recursiveRef" {
 			return nil, faultAt(at+"/"+key, "dynamic references are not supported in a tool's parameters; use $ref")
 		}
-		n.weigh(key, m[key])
-		what, known := keywords[key]
+		n.addCost(key, m[key])
+		want, known := keywords[key]
 		if !known {
-			// The library reads keys as encoding/json does, whatever their
-			// case: what is looked at here must be what it sees.
-			if meant, alike := alike(key); alike {
+			// A keyword in the wrong case would be ignored, and its author would not notice.
+			if meant, ok := keywordInOtherCase(key); ok {
 				return nil, faultAt(at+"/"+key, "is no keyword; write %q", meant)
 			}
 			continue
 		}
 		in.foreign.note(key)
-		if what == aPattern {
+		if want == shapePattern {
 			size, err := in.pattern(m[key], at+"/"+key)
 			if err != nil {
 				return nil, err
@@ -218,47 +222,47 @@ func (in *inspector) schema(v any, at string, base *node, depth int) (*node, err
 			}
 			continue
 		}
-		if err := in.keyword(n, key, what, m[key], depth); err != nil {
+		if err := in.keyword(n, key, want, m[key], depth); err != nil {
 			return nil, err
 		}
 	}
 	return n, nil
 }
 
-// keyword looks at the value of one keyword.
+// keyword inspects the value of one keyword.
 func (in *inspector) keyword(n *node, key string, what shape, v any, depth int) error {
 	at := n.at + "/" + escape(key)
 	within := func(v any, at, name string) error {
 		child, err := in.schema(v, at, n.base, depth+1)
 		if err == nil {
-			n.hold(key, name, child)
+			n.attach(key, name, child)
 		}
 		return err
 	}
 	switch what {
-	case aSchema:
+	case shapeSchema:
 		return within(v, at, "")
-	case aSchemaOrList:
+	case shapeSchemaOrList:
 		if list, ok := v.([]any); ok {
 			return each(list, at, within)
 		}
 		return within(v, at, "")
-	case aSchemaList:
+	case shapeSchemaList:
 		list, ok := v.([]any)
 		if !ok || len(list) == 0 {
 			return faultAt(at, "must be an array of schemas, and not empty")
 		}
 		return each(list, at, within)
-	case aSchemaByName, aSchemaByPattern, aSchemaOrTextsByName, aTextsByName:
+	case shapeSchemaByName, shapeSchemaByPattern, shapeSchemaOrTextsByName, shapeTextsByName:
 		return in.byName(n, v, at, what, within)
-	case aRef:
+	case shapeRef:
 		var ok bool
 		if n.ref, ok = v.(string); !ok {
 			return faultAt(at, "must be a string")
 		}
 		return nil
 	}
-	return plain(v, at, what)
+	return checkPlain(v, at, what)
 }
 
 func each(list []any, at string, do func(v any, at, name string) error) error {
@@ -271,7 +275,7 @@ func each(list []any, at string, do func(v any, at, name string) error) error {
 	return nil
 }
 
-// byName looks at an object whose members are schemas, or lists of names.
+// byName inspects an object whose members are schemas or lists of names.
 func (in *inspector) byName(n *node, v any, at string, what shape, within func(v any, at, name string) error) error {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -281,67 +285,67 @@ func (in *inspector) byName(n *node, v any, at string, what shape, within func(v
 		here := at + "/" + escape(name)
 		_, list := m[name].([]any)
 		var err error
-		if what == aTextsByName || (what == aSchemaOrTextsByName && list) {
-			err = plain(m[name], here, aTexts)
+		if what == shapeTextsByName || (what == shapeSchemaOrTextsByName && list) {
+			err = checkPlain(m[name], here, shapeTexts)
 		} else {
 			err = within(m[name], here, name)
 		}
 		if err != nil {
 			return err
 		}
-		if what == aSchemaByPattern {
+		if what == shapeSchemaByPattern {
 			size, err := in.pattern(name, here)
 			if err != nil {
 				return err
 			}
 			if n.names += size; size == 0 {
 				delete(m, name)
-				in.foreign.names = true
+				in.foreign.inNames = true
 			}
 		}
 	}
 	return nil
 }
 
-// mostCounted bounds counts of letters, items and members.
+// mostCounted bounds the counts of characters, items and members.
 var mostCounted = big.NewRat(math.MaxInt32, 1)
 
-// plain looks at a value that holds no schema.
-func plain(v any, at string, what shape) error {
+// checkPlain checks the value of a keyword that contains no schema.
+func checkPlain(v any, at string, what shape) error {
 	switch what {
-	case aText:
+	case shapeText:
 		if _, ok := v.(string); !ok {
 			return faultAt(at, "must be a string")
 		}
-	case aBool:
+	case shapeBool:
 		if _, ok := v.(bool); !ok {
 			return faultAt(at, "must be true or false")
 		}
-	case aNumber, aPositive, aCount:
+	case shapeNumber, shapePositive, shapeCount:
 		text, ok := v.(json.Number)
 		if !ok {
 			return faultAt(at, "must be a number")
 		}
-		n, err := exact(text.String())
+		n, err := exactNumber(text.String())
 		switch {
 		case err != nil:
 			return faultAt(at, "%v", err)
-		case what == aPositive && n.Sign() <= 0:
+		case what == shapePositive && n.Sign() <= 0:
 			return faultAt(at, "must be greater than 0")
-		case what == aCount && (n.Sign() < 0 || !n.IsInt() || n.Cmp(mostCounted) > 0):
+		case what == shapeCount && (n.Sign() < 0 || !n.IsInt() || n.Cmp(mostCounted) > 0):
 			return faultAt(at, "must be a whole number, at least 0")
 		}
-	case aList:
+	case shapeList:
 		if _, ok := v.([]any); !ok {
 			return faultAt(at, "must be an array")
 		}
-	case aTexts:
+	case shapeTexts:
 		list, ok := v.([]any)
 		if !ok {
 			return faultAt(at, "must be an array of strings")
 		}
-		return each(list, at, func(v any, at, _ string) error { return plain(v, at, aText) })
-	case aType:
+		return each(list, at, func(v any, at, _ string) error { return checkPlain(v, at, shapeText) })
+	case shapeType:
 		if list, ok := v.([]any); ok && len(list) > 0 {
 			return each(list, at, typeName)
 		}
@@ -363,8 +367,8 @@ func escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// alike finds the keyword that a key differs from in case only.
-func alike(key string) (keyword string, ok bool) {
+// keywordInOtherCase finds the keyword that differs from key in case only.
+func keywordInOtherCase(key string) (keyword string, ok bool) {
 	for k := range keywords {
 		if strings.EqualFold(k, key) {
 			return k, true

@@ -2,13 +2,13 @@ package protocol
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// Raw is JSON text that passes through as it came.
+// Raw is JSON text that passes through the gateway byte for byte.
 type Raw = jsontext.Value
 
 // Message is one message of the wire, in either direction.
 type Message interface{ MessageType() Type }
 
-// Session events that a provider may subscribe to ("hello.subscribe").
+// Session events that a provider may subscribe to in hello.subscribe (docs/protocol.md, "Subscriptions").
 const (
 	EventUserMessage      = "user.message"
 	EventAssistantMessage = "assistant.message"
@@ -16,44 +16,45 @@ const (
 	EventAssistantIntent  = "assistant.intent"
 )
 
-// AllSessions as hello.session binds to every session.
+// AllSessions is the hello.session that binds a provider to every session (docs/protocol.md, "All sessions").
 const AllSessions = "all"
 
-// ModePair as auth.mode asks for pairing.
+// ModePair is the auth.mode that asks for pairing (docs/protocol.md, "Pairing").
 const ModePair = "pair"
 
-// Auth is the first message of a connection. It carries a token, a reconnect
-// token, or asks for pairing.
+// Auth is the first message of a connection. It carries a token or a reconnect token, or asks for pairing. The gateway
+// answers with [Sessions], with [AuthPairing], or with AUTH_FAILED and the end of the connection.
 type Auth struct {
 	Token          string `json:"token,omitzero"`
 	Mode           string `json:"mode,omitzero"`
 	ReconnectToken string `json:"reconnectToken,omitzero"`
-	Session        string `json:"session,omitzero"` // where a pairing code is shown
+	Session        string `json:"session,omitzero"` // the one that shows a pairing code
 	Name           string `json:"name,omitzero"`
 	Instance       string `json:"instance,omitzero"`
 }
 
-// AuthConfirm carries the pairing code that the user typed.
+// AuthConfirm carries the pairing code that the user typed. [Sessions] answers it, with a token.
 type AuthConfirm struct {
 	Code string `json:"code"`
 }
 
-// Tool is a tool that a provider offers.
+// Tool is a tool of a provider (docs/protocol.md, "Tool").
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Parameters  Raw    `json:"parameters"`        // JSON Schema of an object
 	Timeout     *int64 `json:"timeout,omitzero"`  // milliseconds
-	Validate    *bool  `json:"validate,omitzero"` // false: args are not checked
+	Validate    *bool  `json:"validate,omitzero"` // false: the gateway does not check args
 }
 
-// Concurrency limits the calls in flight at once. Without Max it limits nothing.
+// Concurrency limits how many calls run at once (docs/protocol.md, "Concurrency"). Without Max it limits nothing.
 type Concurrency struct {
 	Max   *int   `json:"max,omitzero"`
 	Scope string `json:"scope,omitzero"` // instance (default), provider, tool
 }
 
-// Match says which tool calls a hook rule is about; every given part must match.
+// Match says which tool calls a rule is about: all parts that are not empty must match (docs/protocol.md, "Match and
+// patterns").
 type Match struct {
 	Tool     string `json:"tool,omitzero"`
 	Args     string `json:"args,omitzero"`
@@ -61,14 +62,15 @@ type Match struct {
 	Provider string `json:"provider,omitzero"`
 }
 
-// Actions of hook rules.
+// Actions of rules.
 const (
 	ActionDeny    = "deny"
 	ActionContext = "context"
 	ActionGate    = "gate"
 )
 
-// Rule is one onPreToolUse rule.
+// Rule is one entry of onPreToolUse (docs/protocol.md, "Rules and gates"). The comments name the action that has
+// the field.
 type Rule struct {
 	Match    Match  `json:"match"`
 	Action   string `json:"action"`
@@ -86,22 +88,21 @@ const (
 	TransformCallback = "callback"
 )
 
-// Transform changes a section of the system prompt. Content is required but for
-// a callback.
+// Transform changes a section of the system prompt (docs/protocol.md, "Transforms"). A callback has no Content; the
+// gateway asks for it with [TransformRequest].
 type Transform struct {
 	Action  string  `json:"action"`
 	Content *string `json:"content,omitzero"`
 }
 
-// Hooks are the rules and transforms of a provider. A nil transform removes it
-// in hooks.update.
+// Hooks are the rules of a provider and its transforms by section.
 type Hooks struct {
 	OnPreToolUse []Rule                `json:"onPreToolUse,omitzero"`
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// Hello registers a provider and binds it to a session. What is nil in one that
-// restores a binding comes back as it was.
+// Hello registers a provider and binds it to a session, or to [AllSessions]. [HelloAck] answers it. After a
+// reconnect token, the fields that are nil keep what the provider had before (docs/protocol.md, "Reconnecting").
 type Hello struct {
 	Name            string       `json:"name"`
 	ProtocolVersion *int         `json:"protocolVersion"`
@@ -117,17 +118,19 @@ type Hello struct {
 	Concurrency     *Concurrency `json:"concurrency,omitzero"`
 }
 
-// Goodbye announces that the provider leaves.
+// Goodbye says that the provider closes the connection on purpose. Its reconnect token is void then, unless it answers
+// shutdown.pending.
 type Goodbye struct {
 	Reason string `json:"reason,omitzero"`
 }
 
-// SessionReady lets a provider of all sessions into a new one.
+// SessionReady binds a provider of all sessions to a new one (docs/protocol.md, "All sessions").
 type SessionReady struct {
 	SessionID string `json:"sessionId"`
 }
 
-// FileRef names a file in the provider's persistDir that holds a result.
+// FileRef names a file in the provider's persistDir whose content is a result of up to 64 MiB (docs/protocol.md,
+// "File").
 type FileRef struct {
 	Path     string `json:"path"`
 	MimeType string `json:"mimeType,omitzero"`
@@ -135,8 +138,7 @@ type FileRef struct {
 	TTL      int64  `json:"ttl,omitzero"`  // seconds
 }
 
-// ToolResult answers a tool.call. Data is nil when it was absent; a JSON null is
-// the text "null".
+// ToolResult answers a [ToolCall]. Data is nil if it is missing; a JSON null is the text "null".
 type ToolResult struct {
 	ID        string   `json:"id"`
 	Data      Raw      `json:"data,omitzero"`
@@ -146,10 +148,10 @@ type ToolResult struct {
 	File      *FileRef `json:"file,omitzero"`
 }
 
-// Failed reports whether the result says that the call failed.
+// Failed reports whether the call failed.
 func (r *ToolResult) Failed() bool { return r.Error != "" || r.ErrorCode != "" }
 
-// ToolProgress tells of a slow call.
+// ToolProgress shows a line in the timeline while a call runs. It does not extend the call's time.
 type ToolProgress struct {
 	ID      string `json:"id"`
 	Message string `json:"message"`
@@ -162,7 +164,7 @@ const (
 	DecisionContext = "context"
 )
 
-// GateResult answers a gate.check.
+// GateResult answers a [GateCheck]. With the decision context, Reason is the text for the model.
 type GateResult struct {
 	GateID   string `json:"gateId,omitzero"`
 	CallID   string `json:"callId"`
@@ -170,13 +172,13 @@ type GateResult struct {
 	Reason   string `json:"reason,omitzero"`
 }
 
-// TransformResult answers a transform.request.
+// TransformResult answers a [TransformRequest].
 type TransformResult struct {
 	CallID  string  `json:"callId"`
 	Content *string `json:"content"`
 }
 
-// Level says how far a push goes.
+// Level says how far a push goes: each level does what the one before it does, and more.
 type Level string
 
 // Levels of a push.
@@ -186,7 +188,7 @@ const (
 	LevelInject  Level = "inject"
 )
 
-// Push brings an event or a prompt into a session.
+// Push brings an event or a prompt into a session (docs/protocol.md, "Pushes"). With a requestId, [Ack] answers it.
 type Push struct {
 	Stream    string `json:"stream,omitzero"`
 	SessionID string `json:"sessionId,omitzero"`
@@ -198,8 +200,8 @@ type Push struct {
 	RequestID string `json:"requestId,omitzero"`
 }
 
-// ToolsUpdate replaces the tools of a provider, or changes them when Remove is
-// not nil.
+// ToolsUpdate replaces the tools of a provider. If Remove is not nil, it removes these and adds Tools
+// (docs/protocol.md, "Updates").
 type ToolsUpdate struct {
 	RequestID string   `json:"requestId,omitzero"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -207,8 +209,8 @@ type ToolsUpdate struct {
 	Remove    []string `json:"remove,omitzero"`
 }
 
-// HooksUpdate changes rules and transforms. OnPreToolUse replaces the rules
-// when it is not nil; transforms merge by section.
+// HooksUpdate changes rules and transforms. A non-nil OnPreToolUse replaces all rules. Transforms change the
+// sections that they name; nil removes the transform of a section.
 type HooksUpdate struct {
 	RequestID    string                `json:"requestId,omitzero"`
 	SessionID    string                `json:"sessionId,omitzero"`
@@ -216,23 +218,23 @@ type HooksUpdate struct {
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// ContextUpdate replaces the ambient context.
+// ContextUpdate replaces the context that the provider adds to prompts (docs/protocol.md, "Context").
 type ContextUpdate struct {
 	RequestID string  `json:"requestId,omitzero"`
 	SessionID string  `json:"sessionId,omitzero"`
 	Context   *string `json:"context"`
 }
 
-// OutcomeDrop as the outcome of a filter rule stores nothing.
+// OutcomeDrop is the outcome of a [FilterRule] that drops the event: the stream does not store it.
 const OutcomeDrop Level = "drop"
 
-// FilterRule gives the pushes whose event matches an outcome: a level, or drop.
+// FilterRule gives an outcome, a level or drop, to the pushes whose event matches.
 type FilterRule struct {
 	Match   string `json:"match"`
 	Outcome Level  `json:"outcome"`
 }
 
-// FilterSet sets the filter of a stream.
+// FilterSet sets the filter of a stream; no rules remove it (docs/protocol.md, "Filters").
 type FilterSet struct {
 	RequestID string       `json:"requestId,omitzero"`
 	SessionID string       `json:"sessionId,omitzero"`
@@ -240,7 +242,7 @@ type FilterSet struct {
 	Rules     []FilterRule `json:"rules"`
 }
 
-// StreamQuery asks for the history of streams, as stream or stream@provider.
+// StreamQuery asks for the history of streams, named stream or stream@provider. [StreamHistory] answers it.
 type StreamQuery struct {
 	QueryID   string   `json:"queryId"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -248,18 +250,17 @@ type StreamQuery struct {
 	Last      *int     `json:"last,omitzero"`
 }
 
-// ShutdownReady says that a provider has cleaned up after a session.
+// ShutdownReady says that the provider has cleaned up and the session may end.
 type ShutdownReady struct {
 	SessionID string `json:"sessionId,omitzero"`
 }
 
-// AuthPairing asks for the pairing code.
+// AuthPairing asks for the pairing code. Prompt is a line for the user.
 type AuthPairing struct {
 	Prompt string `json:"prompt"`
 }
 
-// SessionInfo is a session in a session list. CWD is there only for sessions
-// that the provider may bind.
+// SessionInfo is a session in a list. CWD is empty for sessions that the provider may not bind to.
 type SessionInfo struct {
 	ID         string `json:"id"`
 	Label      string `json:"label"`
@@ -267,28 +268,29 @@ type SessionInfo struct {
 	Foreground bool   `json:"foreground,omitzero"`
 }
 
-// Sessions lists the active sessions, first those that the provider may bind.
+// Sessions lists the active sessions, first those that the provider may bind to. Token is the result of pairing.
 type Sessions struct {
 	Token  string        `json:"token,omitzero"`
 	Active []SessionInfo `json:"active"`
 }
 
-// SessionsUpdated tells that the list changed.
+// SessionsUpdated sends the list of sessions after it has changed.
 type SessionsUpdated struct {
 	Active []SessionInfo `json:"active"`
 }
 
-// HelloAck tells that a provider is bound.
+// HelloAck confirms that a provider is bound.
 type HelloAck struct {
 	ProtocolVersion int    `json:"protocolVersion"`
 	ProviderID      string `json:"providerId"`
 	SessionID       string `json:"sessionId"`
 	ReconnectToken  string `json:"reconnectToken"`
 	PersistDir      string `json:"persistDir,omitzero"`
-	Name            string `json:"name,omitzero"` // ours: where hello spelled it otherwise
+	Name            string `json:"name,omitzero"` // the normal name, if hello spelled it differently
 }
 
-// Ack confirms an update, per session, or tells the fate of a push.
+// Ack confirms an update in one session, with its revision, or reports the fate of a push with its number in the
+// session (docs/protocol.md, "Updates" and "Receipts").
 type Ack struct {
 	RequestID string `json:"requestId"`
 	SessionID string `json:"sessionId"`
@@ -296,11 +298,11 @@ type Ack struct {
 	Seq       uint64 `json:"seq,omitzero"`
 	Fate      string `json:"fate,omitzero"`
 	Reason    string `json:"reason,omitzero"`
-	Stream    string `json:"stream,omitzero"` // ours: where the message spelled it otherwise
+	Stream    string `json:"stream,omitzero"` // the normal name, if the message spelled it differently
 }
 
-// Error tells what is wrong with a message. It is also the error that every
-// function of the domain returns.
+// Error says what is wrong with a message, in one line that names the field. It is also the error type of all
+// functions in package gateway that answer messages.
 type Error struct {
 	Code       Code   `json:"code"`
 	Message    string `json:"message"`
@@ -310,7 +312,7 @@ type Error struct {
 	SessionID  string `json:"sessionId,omitzero"`
 }
 
-// ToolCall asks a provider to run a tool. Args is the raw JSON of an object.
+// ToolCall asks a provider to run a tool. Args is the JSON of an object.
 type ToolCall struct {
 	ID          string `json:"id"`
 	SessionID   string `json:"sessionId"`
@@ -326,14 +328,14 @@ const (
 	ReasonRebind      = "rebind"
 )
 
-// ToolCancel aborts a call.
+// ToolCancel cancels a call. The provider may still answer it; the gateway ignores the answer.
 type ToolCancel struct {
 	ID        string `json:"id"`
 	SessionID string `json:"sessionId"`
 	Reason    string `json:"reason"`
 }
 
-// GateCheck asks a provider to decide about a tool call.
+// GateCheck asks a provider to decide about a tool call, within five seconds (docs/protocol.md, "Rules and gates").
 type GateCheck struct {
 	GateID      string `json:"gateId"`
 	CallID      string `json:"callId"`
@@ -343,7 +345,7 @@ type GateCheck struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// TransformRequest asks a provider for a section's text.
+// TransformRequest asks a provider for the text of a section, within two seconds.
 type TransformRequest struct {
 	CallID    string `json:"callId"`
 	SessionID string `json:"sessionId"`
@@ -351,7 +353,7 @@ type TransformRequest struct {
 	Current   string `json:"current"`
 }
 
-// SessionEvent forwards an event that the provider subscribed to.
+// SessionEvent forwards an event that the provider subscribed to (docs/protocol.md, "Subscriptions").
 type SessionEvent struct {
 	SessionID string `json:"sessionId"`
 	Event     string `json:"event"`
@@ -365,14 +367,14 @@ const (
 	LifecycleShutdownPending = "shutdown.pending"
 )
 
-// SessionLifecycle tells of a session's life. Deadline is in milliseconds.
+// SessionLifecycle reports that a session has started, is idle, or ends within Deadline, in milliseconds.
 type SessionLifecycle struct {
 	SessionID string `json:"sessionId"`
 	State     string `json:"state"`
 	Deadline  int64  `json:"deadline,omitzero"`
 }
 
-// StreamEntry is one stored event.
+// StreamEntry is one event that a stream keeps.
 type StreamEntry struct {
 	TS       string `json:"ts"` // RFC 3339, UTC
 	Event    string `json:"event"`
@@ -381,8 +383,7 @@ type StreamEntry struct {
 	Prompt   string `json:"prompt,omitzero"`
 }
 
-// StreamHistory answers a stream.query; keys are stream@provider, entries newest
-// first.
+// StreamHistory answers a [StreamQuery]. Keys are stream@provider; entries are sorted, the newest first.
 type StreamHistory struct {
 	QueryID string                   `json:"queryId"`
 	Streams map[string][]StreamEntry `json:"streams"`

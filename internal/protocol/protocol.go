@@ -1,22 +1,20 @@
-// Package protocol is the wire between the gateway and its providers: every
-// message of Provider Interface v2 and its core profile as a plain type, the
-// error codes, the limits, and one way to read, check and write a message.
+// Package protocol is the wire between the gateway and its providers, as docs/protocol.md describes it: a plain
+// type for each message, the error codes, the limits, and one way to read, check and write a message.
 //
-// It holds no behaviour. Every message that enters the gateway passes through
-// [Open] and [Frame.Decode], which refuse duplicate and differently-cased keys
-// and name the field that is wrong; there is no second way in.
+// It has no behaviour. Every message that enters the gateway passes through [Open] and [Frame.Decode], which refuse
+// duplicate keys and keys in another case, and name the field that is wrong. There is no second way in.
 package protocol
 
 import "time"
 
-// Version is the protocol version that this gateway speaks ("hello.protocolVersion").
+// Version is the only version of the protocol that this gateway speaks (hello.protocolVersion).
 const Version = 2
 
-// Limits of v2, section "Payload limits", and of our own. Sizes are in bytes.
+// Limits of docs/protocol.md, "Limits". Sizes are in bytes.
 const (
 	MaxResult          = 5 << 20  // one tool.result
 	MaxMessage         = 2 << 20  // any other message
-	MaxFrame           = 16 << 20 // past this a connection is closed with 1009
+	MaxFrame           = 16 << 20 // a larger one closes the connection with 1009
 	MaxTools           = 100      // tools of one provider
 	MaxHookRules       = 50       // hook rules of one provider
 	MaxTransforms      = 50       // sections that one provider changes
@@ -24,21 +22,21 @@ const (
 	MaxStreams         = 20       // streams of one provider
 	MaxContext         = 8 << 10  // context, startup_context
 	MaxPattern         = 1 << 10  // one pattern of a rule or filter
-	MaxQueryLast       = 100      // stream.query.last; more is clamped
+	MaxQueryLast       = 100      // stream.query.last; a larger one counts as this
 	DefaultQueryLast   = 20
 	StreamRetention    = 200      // events kept in a stream
 	MaxStreamBytes     = 64 << 20 // events kept of one provider in one session, all its streams together
 	MaxConnections     = 50       // provider connections
 	MaxQueuedCalls     = 10       // calls waiting for a concurrency slot
-	MaxHeldInjects     = 10       // injects waiting for a session to become idle
-	MaxInjectCycles    = 3        // inject, turn, inject without the user in between
+	MaxQueuedInjects   = 10       // injects waiting for a session to become idle
+	MaxInjectCycles    = 3        // of inject, turn, inject without the user between them
 	PushRate           = 10       // pushes a second for one (provider, session), and their burst
 	MaxPairingsAMinute = 5
 	MaxRebindsAMinute  = 10
-	MaxFinishedCalls   = 1024 // finished calls that a connection remembers
+	MaxFinishedCalls   = 1024 // finished calls that a connection remembers, to ignore late results
 )
 
-// Time limits of the protocol.
+// Time limits of docs/protocol.md, "Times".
 const (
 	AuthTimeout        = 10 * time.Second
 	DefaultToolTimeout = 300 * time.Second
@@ -52,7 +50,7 @@ const (
 	RefreshMax         = time.Second            // and at most this long after the first
 )
 
-// Type names a message ("type" on the wire).
+// Type is the type of a message, its member "type".
 type Type string
 
 // Messages from a provider to the gateway.
@@ -92,11 +90,11 @@ const (
 	TypeStreamHistory    Type = "stream.history"
 )
 
-// Code says what is wrong, in an error message or as the outcome of a call.
+// Code says in an error message what is wrong with a message, or in an outcome why a call failed.
 type Code string
 
-// Codes of error messages. INVALID_STATE is ours: a type that is legal, but not
-// now (design/protocol.md, "Validation").
+// Codes of error messages (docs/protocol.md, "Codes"). Clients treat unknown codes as not fatal. Why INVALID_STATE
+// exists is in docs/adr/0004-order-of-validation.md.
 const (
 	CodeAuthFailed         Code = "AUTH_FAILED"
 	CodeDuplicateInstance  Code = "DUPLICATE_INSTANCE"
@@ -112,7 +110,7 @@ const (
 	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
 )
 
-// Codes of a call's outcome ("errorCode"). A call may also end with
+// Codes of a call's outcome, its member errorCode (docs/protocol.md, "Calls"). A call may also end with
 // [CodeUnauthorized], [CodeRateLimited] or [CodePayloadTooLarge].
 const (
 	CodeCancelled        Code = "CANCELLED"
@@ -127,21 +125,20 @@ const (
 // CloseCode is a WebSocket close code.
 type CloseCode int
 
-// Close codes that the gateway uses.
+// Close codes that the gateway uses (docs/protocol.md, "Close codes").
 const (
 	CloseNormal     CloseCode = 1000
 	CloseGoingAway  CloseCode = 1001
 	ClosePolicy     CloseCode = 1008 // no auth in time, auth failed, wrong version
 	CloseTooBig     CloseCode = 1009 // a frame over MaxFrame
 	CloseTakenOver  CloseCode = 4001 // a newer connection took this identity
-	CloseFailedFast CloseCode = 4002 // input that no pending call can be told from
+	CloseFailedFast CloseCode = 4002 // a message that may be the result of one of several pending calls
 )
 
-// Fatal reports whether a connection is closed after an error with this code.
+// Fatal reports whether the gateway closes the connection after an error with this code.
 func (c Code) Fatal() bool { return c == CodeAuthFailed || c == CodeUnsupportedVersion }
 
-// ResultCode returns the code that a provider may answer a call with; one that
-// the documents do not list becomes INTERNAL.
+// ResultCode returns c if a provider may answer a call with it (docs/protocol.md, "Codes"), else INTERNAL.
 func (c Code) ResultCode() Code {
 	switch c {
 	case CodeNotFound, CodeTimeout, CodeCancelled, CodeDisconnected, CodeUnauthorized, CodeInternal:

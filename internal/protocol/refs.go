@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// identify gives a schema the names that references may use.
+// identify notes the names by which references find a schema: $id and anchors.
 func (in *inspector) identify(n *node, m map[string]any) error {
 	id, ok := m["$id"].(string)
 	if name, anchor := strings.CutPrefix(id, "#"); anchor { // draft-07
@@ -35,14 +35,14 @@ func withoutFragment(u *url.URL) string {
 	return v.String()
 }
 
-// link finds what every reference refers to.
-func (in *inspector) link() error {
+// resolveRefs finds the schema that each reference refers to.
+func (in *inspector) resolveRefs() error {
 	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
 		n := in.nodes[at]
 		if n.ref == "" {
 			continue
 		}
-		target := in.find(n)
+		target := in.resolveRef(n)
 		if target == nil {
 			return faultAt(at+"/$ref", "%.100q is not in this schema", n.ref)
 		}
@@ -51,8 +51,8 @@ func (in *inspector) link() error {
 	return nil
 }
 
-// find is the schema that a node's reference refers to; nil for none.
-func (in *inspector) find(n *node) *node {
+// resolveRef returns the schema that a node's reference refers to, or nil.
+func (in *inspector) resolveRef(n *node) *node {
 	u, err := url.Parse(n.ref)
 	if err != nil {
 		return nil
@@ -72,35 +72,34 @@ func (in *inspector) find(n *node) *node {
 	return base.anchors[u.Fragment]
 }
 
-// bounded refuses a schema that would be followed for ever, or for too long,
-// from any of its parts.
-func (in *inspector) bounded() error {
+// checkSteps refuses a schema that refers to itself without an end, or that combines too many schemas in one place.
+func (in *inspector) checkSteps() error {
 	for _, at := range slices.Sorted(maps.Keys(in.nodes)) {
-		if err := in.nodes[at].count(); err != nil {
+		if err := in.nodes[at].countSteps(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// count adds up the schemas that one value is held against from here.
-func (n *node) count() error {
+// countSteps counts the schemas that check one value from this one on.
+func (n *node) countSteps() error {
 	switch {
-	case n.state > 0:
+	case n.steps > 0:
 		return nil
-	case n.state < 0:
+	case n.steps < 0:
 		return faultAt(n.at, "refers to itself without an end")
 	}
-	n.state = -1
+	n.steps = -1
 	steps := 1
 	for _, next := range n.next {
-		if err := next.count(); err != nil {
+		if err := next.countSteps(); err != nil {
 			return err
 		}
-		if steps += next.state; steps > maxSchemaSteps {
+		if steps += next.steps; steps > maxSchemaSteps {
 			return faultAt(n.at, "too many schemas are combined here: more than %d for one value", maxSchemaSteps)
 		}
 	}
-	n.state = steps
+	n.steps = steps
 	return nil
 }

@@ -8,18 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Schema is a compiled JSON Schema of a tool's parameters.
+// Schema is a compiled JSON Schema of a tool's parameters. [Schema.Check] may be called from several goroutines.
 type Schema struct {
-	root *node // nil where nothing can be checked
-	flat *flat // nil where it says more
+	root *node // nil if the gateway can't check anything of it
+	flat *flat // nil unless the schema is as simple as flat
 }
 
-// CompileSchema compiles the schema of a tool's parameters (2020-12, draft-07
-// accepted). It must be a schema of an object. The error names the place in it,
-// as a JSON pointer. A pattern that may be right but is not one of Go's is left
-// to the provider to check.
+// CompileSchema compiles the schema of a tool's parameters: JSON Schema 2020-12 or draft-07, of an object. The
+// error names the wrong place as a JSON pointer. The gateway does not check patterns that JavaScript accepts and Go
+// does not; they are the provider's to check.
 func CompileSchema(raw Raw) (s *Schema, err error) {
-	defer recovered(&err)
+	defer recoverError(&err)
 	in, err := inspect(raw)
 	if err != nil {
 		return nil, err
@@ -27,11 +26,11 @@ func CompileSchema(raw Raw) (s *Schema, err error) {
 	if !objectSchema(in.doc) {
 		return nil, errors.New(`must be the schema of an object ("type": "object")`)
 	}
-	if in.foreign.tightens() {
+	if in.foreign.mayRefuseMore() {
 		return &Schema{}, nil
 	}
 	s = &Schema{root: in.root()}
-	if !in.foreign.any {
+	if !in.foreign.found {
 		s.flat = flatten(raw)
 	}
 	return s, nil
@@ -42,11 +41,10 @@ func objectSchema(doc map[string]any) bool {
 	return len(types) == 0 || slices.Contains(types, "object")
 }
 
-// Check validates the raw JSON of a call's arguments. The error names the
-// property. Numbers are taken as they are written, and refused past a thousand
-// digits or places.
+// Check checks the arguments of a call, the JSON of an object, against the schema. The error is one line that names the
+// property. Numbers are compared exactly, and refused beyond 1000 digits.
 func (s *Schema) Check(args Raw) (err error) {
-	defer recovered(&err)
+	defer recoverError(&err)
 	if args.Kind() != '{' {
 		return errors.New("must be an object")
 	}
@@ -55,40 +53,39 @@ func (s *Schema) Check(args Raw) (err error) {
 	}
 	var v map[string]any
 	if err := decodeNumbers(args, &v); err != nil {
-		return brief(err)
+		return oneLine(err)
 	}
-	if err := countable(v, ""); err != nil {
-		return brief(err)
+	if err := checkDigits(v, ""); err != nil {
+		return oneLine(err)
 	}
 	if s.root == nil {
 		return nil
 	}
-	if err := s.root.affordable(v); err != nil {
+	if err := s.root.checkCost(v); err != nil {
 		return err
 	}
-	if m := s.root.rule.check(v, nil); m != nil {
-		return brief(errors.New(m.String()))
+	if m := s.root.requirements.check(v, nil); m != nil {
+		return oneLine(errors.New(m.String()))
 	}
 	return nil
 }
 
-// recovered turns a panic into an error: a schema or an argument must not end the
-// gateway.
-func recovered(err *error) {
+// recoverError turns a panic into an error, so that no schema and no argument can end the gateway.
+func recoverError(err *error) {
 	if r := recover(); r != nil {
-		*err = brief(fmt.Errorf("cannot be checked: %v", r))
+		*err = oneLine(fmt.Errorf("cannot be checked: %v", r))
 	}
 }
 
-// maxBrief bounds a schema error.
-const maxBrief = 400
+// maxErrorLength bounds the text of an error about a schema, in bytes.
+const maxErrorLength = 400
 
-// brief makes one short line of an error about a schema, or a value.
-func brief(err error) error {
+// oneLine makes one short line of an error about a schema or a value.
+func oneLine(err error) error {
 	msg := strings.Join(strings.Fields(err.Error()), " ")
 	msg = strings.TrimPrefix(msg, "json: ")
-	if len(msg) > maxBrief {
-		cut := maxBrief
+	if len(msg) > maxErrorLength {
+		cut := maxErrorLength
 		for !utf8.RuneStart(msg[cut]) {
 			cut--
 		}

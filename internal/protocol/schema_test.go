@@ -174,7 +174,7 @@ func TestCheckNamesTheProperty(t *testing.T) {
 		case tc.says != "" && !strings.Contains(err.Error(), tc.says):
 			t.Errorf("%.60s:\n got %s\nwant %s", tc.args, err, tc.says)
 		}
-		if err != nil && (len(err.Error()) > maxBrief+8 || strings.Contains(err.Error(), "\n")) {
+		if err != nil && (len(err.Error()) > maxErrorLength+8 || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%.60s: not one short line: %.600q", tc.args, err)
 		}
 	}

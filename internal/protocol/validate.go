@@ -14,13 +14,12 @@ var (
 	providerName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 )
 
-// ValidName reports whether a provider or a stream may have this name, which
-// [NormalName] shows.
+// ValidName reports whether a provider or a stream may have this name: whether [NormalName] makes 1 to 64
+// characters of it that begin with a letter or digit. See docs/protocol.md, "Names".
 func ValidName(s string) bool { return providerName.MatchString(NormalName(s)) }
 
-// NormalName is how the name of a provider or a stream is known, whatever its
-// spelling: in lower case, with a '-' for each run of characters other than
-// [a-z0-9._-], and none at the ends. "My Provider" is my-provider.
+// NormalName returns the one spelling under which the gateway knows the name of a provider or a stream: in lower case,
+// with a '-' for each run of characters outside [a-z0-9._-], and no '-' at the ends. "My Provider" becomes my-provider.
 func NormalName(s string) string {
 	plain := func(c byte) bool {
 		return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
@@ -43,8 +42,8 @@ func NormalName(s string) string {
 	return strings.Trim(string(normal), "-")
 }
 
-// SplitStream reads stream or stream@provider, as they are spelled. An '@' that
-// begins the text belongs to the stream's name.
+// SplitStream splits stream@provider at its last '@', without changing the spelling. owned is false for a stream
+// without a provider; an '@' at the beginning belongs to the stream's name.
 func SplitStream(s string) (stream, provider string, owned bool) {
 	if i := strings.LastIndexByte(s, '@'); i > 0 {
 		return s[:i], s[i+1:], true
@@ -52,15 +51,15 @@ func SplitStream(s string) (stream, provider string, owned bool) {
 	return s, "", false
 }
 
-// ValidToolName reports whether a tool may have this name.
+// ValidToolName reports whether a tool may have this name: 1 to 64 letters, digits, '_' or '-'.
 func ValidToolName(s string) bool { return toolName.MatchString(s) }
 
-// checker collects the first fault of a message, and the first limit that it
-// passes: limits count only where no field is wrong.
+// checker keeps the first wrong field of a message and the first limit that the message exceeds. A limit counts
+// only if no field is wrong.
 type checker struct {
-	name  string
-	fault *Error
-	over  *Error
+	name      string // of the message
+	fault     *Error
+	overLimit *Error
 }
 
 func (c *checker) fail(code Code, field, format string, args ...any) {
@@ -74,23 +73,23 @@ func (c *checker) error(code Code, field, format string, args ...any) *Error {
 		ReplyTo: Type(c.name)}
 }
 
-func (c *checker) wrong(field, format string, args ...any) {
+func (c *checker) reject(field, format string, args ...any) {
 	c.fail(CodeInvalidJSON, field, format, args...)
 }
 
-func (c *checker) required(field, value string) {
+func (c *checker) require(field, value string) {
 	if value == "" {
-		c.wrong(field, "is required")
+		c.reject(field, "is required")
 	}
 }
 
 func (c *checker) validName(field, value string) {
 	if !ValidName(value) {
-		c.wrong(field, "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
+		c.reject(field, "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
 	}
 }
 
-// stream checks a stream of one's own, or of another provider.
+// stream checks stream or stream@provider.
 func (c *checker) stream(field, value string) {
 	stream, provider, owned := SplitStream(value)
 	c.validName(field, stream)
@@ -101,27 +100,27 @@ func (c *checker) stream(field, value string) {
 
 func (c *checker) oneOf(field, value string, allowed ...string) {
 	if value == "" {
-		c.wrong(field, "is required: one of %s", strings.Join(allowed, ", "))
+		c.reject(field, "is required: one of %s", strings.Join(allowed, ", "))
 	} else if !slices.Contains(allowed, value) {
-		c.wrong(field, "must be one of %s", strings.Join(allowed, ", "))
+		c.reject(field, "must be one of %s", strings.Join(allowed, ", "))
 	}
 }
 
 func (c *checker) object(field string, value Raw) {
 	if value != nil && value.Kind() != '{' && value.Kind() != 'n' {
-		c.wrong(field, "must be an object")
+		c.reject(field, "must be an object")
 	}
 }
 
 func (c *checker) limit(field string, n, limit int, what string) {
-	if n > limit && c.over == nil {
-		c.over = c.error(CodePayloadTooLarge, field, "%d %s are over the limit of %d", n, what, limit)
+	if n > limit && c.overLimit == nil {
+		c.overLimit = c.error(CodePayloadTooLarge, field, "%d %s are over the limit of %d", n, what, limit)
 	}
 }
 
-// Validate checks the fields of a provider's message: first what is missing or
-// wrong (INVALID_JSON), then counts and sizes over their limits
-// (PAYLOAD_TOO_LARGE), naming the field. Authority is the gateway's to check.
+// Validate checks the fields of a message from a provider. The error names the first field that is missing or wrong
+// (INVALID_JSON, or UNSUPPORTED_VERSION), else the first count or size over its limit (PAYLOAD_TOO_LARGE). It does
+// not check what the provider may do.
 func Validate(m Message) *Error {
 	c := &checker{name: string(m.MessageType())}
 	switch m := m.(type) {
@@ -129,34 +128,34 @@ func Validate(m Message) *Error {
 		switch {
 		case m.Mode == ModePair:
 		case m.Mode != "":
-			c.wrong("mode", `must be "pair", or be left out`)
+			c.reject("mode", `must be "pair", or be left out`)
 		case m.Token == "" && m.ReconnectToken == "":
-			c.wrong("token", `is required (or "mode": "pair")`)
+			c.reject("token", `is required (or "mode": "pair")`)
 		}
 	case *AuthConfirm:
-		c.required("code", m.Code)
+		c.require("code", m.Code)
 	case *Hello:
 		c.hello(m)
 	case *SessionReady:
-		c.required("sessionId", m.SessionID)
+		c.require("sessionId", m.SessionID)
 	case *ToolResult:
 		c.result(m)
 	case *ToolProgress:
-		c.required("id", m.ID)
-		c.required("message", m.Message)
+		c.require("id", m.ID)
+		c.require("message", m.Message)
 	case *GateResult:
-		c.required("callId", m.CallID)
+		c.require("callId", m.CallID)
 		c.oneOf("decision", m.Decision, DecisionAllow, DecisionDeny, DecisionContext)
 	case *TransformResult:
-		c.required("callId", m.CallID)
+		c.require("callId", m.CallID)
 		if m.Content == nil {
-			c.wrong("content", "is required")
+			c.reject("content", "is required")
 		}
 	case *Push:
 		c.push(m)
 	case *ToolsUpdate:
 		if m.Tools == nil && m.Remove == nil {
-			c.wrong("tools", "is required")
+			c.reject("tools", "is required")
 		}
 		c.tools(m.Tools)
 		c.names("remove", m.Remove)
@@ -165,42 +164,42 @@ func Validate(m Message) *Error {
 		c.transforms("", m.Transforms)
 	case *ContextUpdate:
 		if m.Context == nil {
-			c.wrong("context", "is required (an empty text clears it)")
+			c.reject("context", "is required (an empty text clears it)")
 			break
 		}
 		c.limit("context", len(*m.Context), MaxContext, "bytes")
 	case *FilterSet:
 		c.filter(m)
 	case *StreamQuery:
-		c.required("queryId", m.QueryID)
+		c.require("queryId", m.QueryID)
 		for i, s := range m.Streams {
 			c.stream(fmt.Sprintf("streams[%d]", i), s)
 		}
 		if m.Last != nil && *m.Last < 1 {
-			c.wrong("last", "must be at least 1")
+			c.reject("last", "must be at least 1")
 		}
 	}
 	if c.fault == nil {
-		return c.over
+		return c.overLimit
 	}
 	return c.fault
 }
 
 func (c *checker) hello(m *Hello) {
 	if m.ProtocolVersion == nil {
-		c.wrong("protocolVersion", "is required")
+		c.reject("protocolVersion", "is required")
 	} else if *m.ProtocolVersion != Version {
-		// A later version may shape everything else anew, so this comes first.
+		// Another version may have other fields, so this check comes first.
 		c.fail(CodeUnsupportedVersion, "protocolVersion", "%d is not supported, this gateway speaks %d",
 			*m.ProtocolVersion, Version)
 	}
 	if m.Name == "" {
-		c.wrong("name", "is required")
+		c.reject("name", "is required")
 	} else {
 		c.validName("name", m.Name)
 	}
 	if len(m.Instance) > 256 {
-		c.wrong("instance", "must be at most 256 bytes")
+		c.reject("instance", "must be at most 256 bytes")
 	}
 	c.object("metadata", m.Metadata)
 	c.tools(m.Tools)
@@ -208,16 +207,16 @@ func (c *checker) hello(m *Hello) {
 		switch s {
 		case EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent:
 		default:
-			c.wrong(fmt.Sprintf("subscribe[%d]", i), "%q is not an event; there are %s, %s, %s and %s", s,
+			c.reject(fmt.Sprintf("subscribe[%d]", i), "%q is not an event; there are %s, %s, %s and %s", s,
 				EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent)
 		}
 	}
-	if k := m.Concurrency; k != nil {
-		if k.Max != nil && *k.Max < 1 {
-			c.wrong("concurrency.max", "must be at least 1")
+	if limit := m.Concurrency; limit != nil {
+		if limit.Max != nil && *limit.Max < 1 {
+			c.reject("concurrency.max", "must be at least 1")
 		}
-		if k.Scope != "" {
-			c.oneOf("concurrency.scope", k.Scope, "instance", "provider", "tool")
+		if limit.Scope != "" {
+			c.oneOf("concurrency.scope", limit.Scope, "instance", "provider", "tool")
 		}
 	}
 	if h := m.Hooks; h != nil {
@@ -236,27 +235,27 @@ func (c *checker) tools(tools []Tool) {
 		at := fmt.Sprintf("tools[%d]", i)
 		switch {
 		case t.Name == "":
-			c.wrong(at+".name", "is required")
+			c.reject(at+".name", "is required")
 		case !ValidToolName(t.Name):
-			c.wrong(at+".name", "%q must be 1 to 64 letters, digits, '_' or '-'", t.Name)
+			c.reject(at+".name", "%q must be 1 to 64 letters, digits, '_' or '-'", t.Name)
 		case seen[t.Name]:
-			c.wrong(at+".name", "%q stands twice in the list", t.Name)
+			c.reject(at+".name", "%q stands twice in the list", t.Name)
 		}
 		seen[t.Name] = true
-		c.required(at+".description", t.Description)
+		c.require(at+".description", t.Description)
 		if t.Timeout != nil && (*t.Timeout < MinToolTimeout.Milliseconds() ||
 			*t.Timeout > MaxToolTimeout.Milliseconds()) {
-			c.wrong(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(),
+			c.reject(at+".timeout", "must be from %d to %d (milliseconds)", MinToolTimeout.Milliseconds(),
 				MaxToolTimeout.Milliseconds())
 		}
 		switch {
 		case t.Parameters == nil || t.Parameters.Kind() == 'n':
-			c.wrong(at+".parameters", "is required ({} for a tool without any)")
+			c.reject(at+".parameters", "is required ({} for a tool without any)")
 		case t.Parameters.Kind() != '{':
-			c.wrong(at+".parameters", "must be an object")
+			c.reject(at+".parameters", "must be an object")
 		case c.fault == nil:
 			if _, err := CompileSchema(t.Parameters); err != nil {
-				c.wrong(at+".parameters", "tool %q: %v", t.Name, err)
+				c.reject(at+".parameters", "tool %q: %v", t.Name, err)
 			}
 		}
 		if c.fault != nil {
@@ -267,25 +266,25 @@ func (c *checker) tools(tools []Tool) {
 }
 
 func (c *checker) result(m *ToolResult) {
-	c.required("id", m.ID)
+	c.require("id", m.ID)
 	if m.File != nil {
-		c.required("file.path", m.File.Path)
+		c.require("file.path", m.File.Path)
 		if m.File.Size < 0 {
-			c.wrong("file.size", "must not be negative")
+			c.reject("file.size", "must not be negative")
 		}
 		if m.File.TTL < 0 {
-			c.wrong("file.ttl", "must not be negative")
+			c.reject("file.ttl", "must not be negative")
 		}
 	}
 	if m.Data == nil && m.File == nil && !m.Failed() {
-		c.wrong("data", "is required (or error, or file)")
+		c.reject("data", "is required (or error, or file)")
 	}
 }
 
 func (c *checker) push(m *Push) {
 	c.oneOf("level", string(m.Level), string(LevelKeep), string(LevelSurface), string(LevelInject))
 	if m.Event == "" && m.Prompt == "" {
-		c.wrong("event", "is required and must not be empty (or prompt)")
+		c.reject("event", "is required and must not be empty (or prompt)")
 	}
 	if m.Stream != "" {
 		c.validName("stream", m.Stream)
@@ -298,13 +297,13 @@ func (c *checker) rules(prefix string, rules []Rule) {
 		at := fmt.Sprintf("%sonPreToolUse[%d]", prefix, i)
 		c.oneOf(at+".action", r.Action, ActionDeny, ActionContext, ActionGate)
 		if r.Action == ActionGate {
-			c.required(at+".gateId", r.GateID)
+			c.require(at+".gateId", r.GateID)
 		}
 		if r.Action == ActionContext {
-			c.required(at+".content", r.Content)
+			c.require(at+".content", r.Content)
 		}
 		if len(r.Match.Args) > MaxPattern {
-			c.wrong(at+".match.args", "must be at most %d bytes", MaxPattern)
+			c.reject(at+".match.args", "must be at most %d bytes", MaxPattern)
 		}
 		if c.fault != nil {
 			return
@@ -317,39 +316,39 @@ func (c *checker) transforms(prefix string, transforms map[string]*Transform) {
 	changed := 0
 	for _, section := range slices.Sorted(maps.Keys(transforms)) {
 		t := transforms[section]
-		if t == nil { // it is removed, or was never there
+		if t == nil { // it is to be removed
 			continue
 		}
 		changed++
 		at := prefix + "transforms." + section
 		c.oneOf(at+".action", t.Action, TransformAppend, TransformPrepend, TransformReplace, TransformCallback)
 		if t.Content == nil && t.Action != TransformCallback {
-			c.wrong(at+".content", "is required")
+			c.reject(at+".content", "is required")
 		}
 	}
 	c.limit(prefix+"transforms", changed, MaxTransforms, "sections")
 }
 
-// names checks a list in which an empty name, or null, is a mistake.
+// names refuses a list with an empty name or null.
 func (c *checker) names(field string, names []string) {
 	if i := slices.Index(names, ""); i >= 0 {
-		c.wrong(fmt.Sprintf("%s[%d]", field, i), "must be a name")
+		c.reject(fmt.Sprintf("%s[%d]", field, i), "must be a name")
 	}
 }
 
 func (c *checker) filter(m *FilterSet) {
-	c.required("stream", m.Stream)
+	c.require("stream", m.Stream)
 	if m.Stream != "" {
 		c.stream("stream", m.Stream)
 	}
 	if m.Rules == nil {
-		c.wrong("rules", "is required ([] removes the filter)")
+		c.reject("rules", "is required ([] removes the filter)")
 	}
 	for i, r := range m.Rules {
 		at := fmt.Sprintf("rules[%d]", i)
-		c.required(at+".match", r.Match)
+		c.require(at+".match", r.Match)
 		if len(r.Match) > MaxPattern {
-			c.wrong(at+".match", "must be at most %d bytes", MaxPattern)
+			c.reject(at+".match", "must be at most %d bytes", MaxPattern)
 		}
 		c.oneOf(at+".outcome", string(r.Outcome), string(OutcomeDrop), string(LevelKeep), string(LevelSurface),
 			string(LevelInject))

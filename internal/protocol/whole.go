@@ -11,18 +11,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// WholeNumbers reads 15000.0 and 1.5e4 as the whole numbers that they are: JSON has
-// one kind of number, and Python writes a product with a fraction.
+// WholeNumbers is an option of json.Unmarshal that reads 15000.0 and 1.5e4 into integers: JSON has one kind of
+// number, and Python writes a product of floats with a fraction.
 var WholeNumbers = json.WithUnmarshalers(json.JoinUnmarshalers(
-	json.UnmarshalFromFunc(whole[int]), json.UnmarshalFromFunc(whole[int64]), json.UnmarshalFromFunc(whole[uint64])))
+	json.UnmarshalFromFunc(decodeWhole[int]), json.UnmarshalFromFunc(decodeWhole[int64]),
+	json.UnmarshalFromFunc(decodeWhole[uint64])))
 
-// maxExact is past the whole numbers that a number with a fraction or an exponent
-// can tell from their neighbours.
+// maxExact is the first whole number that a float64 can't tell from its neighbours.
 const maxExact = 1 << 53
 
-func whole[T int | int64 | uint64](dec *jsontext.Decoder, to *T) error {
+func decodeWhole[T int | int64 | uint64](dec *jsontext.Decoder, to *T) error {
 	if dec.PeekKind() != '0' {
-		return errors.ErrUnsupported // the library's to refuse
+		return errors.ErrUnsupported // the library refuses it
 	}
 	v, err := dec.ReadValue()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// section is what the document says of a message, or of a part of one.
+// section is the part of the document about a message or a part of one.
 type section struct {
 	about  string         // its first paragraph
 	fields map[string]row // by name
@@ -16,7 +16,7 @@ type section struct {
 // row is a line of a table of fields.
 type row struct{ typ, meaning string }
 
-// parse finds the sections that have a table of fields, by their names.
+// parse returns the sections with a table of fields, by name.
 func parse(doc []byte) (map[string]*section, error) {
 	sections := map[string]*section{}
 	var name, about string
@@ -40,7 +40,7 @@ func parse(doc []byte) (map[string]*section, error) {
 			if _, twice := current.fields[field]; twice {
 				return nil, fmt.Errorf("docs/protocol.md:%d: %s.%s is described twice", i+1, name, field)
 			}
-			current.fields[field] = row{plain(cells[1]), cells[2]}
+			current.fields[field] = row{withoutMarks(cells[1]), cells[2]}
 		case line == "":
 			current = nil
 		case about == "" && current == nil:
@@ -52,7 +52,7 @@ func parse(doc []byte) (map[string]*section, error) {
 
 var link = lazyregexp.New(`\[([^\]]*)\]\([^)]*\)`)
 
-// plain is Markdown without its marks.
-func plain(s string) string {
+// withoutMarks removes links and code marks from Markdown.
+func withoutMarks(s string) string {
 	return strings.ReplaceAll(link.ReplaceAllString(s, "$1"), "`", "")
 }

@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide;
-// a test holds these to them. What stands for one '-' counts as one character.
+// Patterns of names. [protocol.ValidName] and [protocol.ValidToolName] decide; a test compares the patterns with
+// them. A run of characters that becomes one '-' counts as one character.
 const (
 	namePattern      = `^[^A-Za-z0-9._]*` + nameCore + `[^A-Za-z0-9._]*$`
 	nameCore         = `[A-Za-z0-9]([A-Za-z0-9._-]|[^A-Za-z0-9._-]+){0,63}`
@@ -18,18 +18,18 @@ const (
 	toolNamePattern  = `^[A-Za-z0-9_-]{1,64}$`
 )
 
-// optional are fields that the types always write and the gateway does without.
-var optional = map[string]bool{"Rule.match": true}
+// optionalFields are fields that the gateway does not require, though their types always write them.
+var optionalFields = map[string]bool{"Rule.match": true}
 
-// anything are the raw fields that hold any JSON; the others hold objects.
-var anything = map[string]bool{"tool.result.data": true}
+// anyFields are the raw fields with any JSON value; the other raw fields are objects.
+var anyFields = map[string]bool{"tool.result.data": true}
 
-type change = func(*jsonschema.Schema)
+type constraint = func(*jsonschema.Schema)
 
-// fields say more about a field than its type does.
-var fields = map[string]change{
+// fields are the constraints of fields beyond their types.
+var fields = map[string]constraint{
 	"auth.mode":             oneOf(protocol.ModePair),
-	"auth.confirm.code":     filled,
+	"auth.confirm.code":     nonEmpty,
 	"hello.name":            pattern(namePattern),
 	"hello.protocolVersion": oneOf(protocol.Version),
 	"hello.instance":        maxLength(256),
@@ -38,28 +38,28 @@ var fields = map[string]change{
 	"hello.tools":           maxItems(protocol.MaxTools),
 	"hello.subscribe": each(oneOf(protocol.EventUserMessage, protocol.EventAssistantMessage,
 		protocol.EventToolComplete, protocol.EventAssistantIntent)),
-	"session.ready.sessionId": filled,
-	"tool.result.id":          filled,
+	"session.ready.sessionId": nonEmpty,
+	"tool.result.id":          nonEmpty,
 	"tool.result.errorCode": examples(protocol.CodeNotFound, protocol.CodeTimeout, protocol.CodeCancelled,
 		protocol.CodeDisconnected, protocol.CodeUnauthorized, protocol.CodeInternal),
-	"tool.progress.id":          filled,
-	"tool.progress.message":     filled,
-	"gate.result.callId":        filled,
+	"tool.progress.id":          nonEmpty,
+	"tool.progress.message":     nonEmpty,
+	"gate.result.callId":        nonEmpty,
 	"gate.result.decision":      oneOf(protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionContext),
-	"transform.result.callId":   filled,
+	"transform.result.callId":   nonEmpty,
 	"push.level":                oneOf(protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
 	"push.stream":               pattern(namePattern),
 	"tools.update.tools":        maxItems(protocol.MaxTools),
 	"hooks.update.onPreToolUse": maxItems(protocol.MaxHookRules),
 	"context.update.context":    maxLength(protocol.MaxContext),
-	"tools.update.remove":       each(filled),
+	"tools.update.remove":       each(nonEmpty),
 	"filter.set.stream":         pattern(ownStreamPattern),
 	"filter.set.rules":          maxItems(protocol.MaxFilterRules),
-	"stream.query.queryId":      filled,
+	"stream.query.queryId":      nonEmpty,
 	"stream.query.streams":      each(pattern(ownStreamPattern)),
 	"stream.query.last":         minimum(1),
 	"Tool.name":                 pattern(toolNamePattern),
-	"Tool.description":          filled,
+	"Tool.description":          nonEmpty,
 	"Tool.timeout":              between(protocol.MinToolTimeout, protocol.MaxToolTimeout),
 	"Limit.max":                 minimum(1),
 	"Limit.scope":               oneOf("instance", "provider", "tool"),
@@ -68,10 +68,10 @@ var fields = map[string]change{
 	"Match.args":                maxLength(protocol.MaxPattern),
 	"Transform.action": oneOf(protocol.TransformAppend, protocol.TransformPrepend, protocol.TransformReplace,
 		protocol.TransformCallback),
-	"File.path":        filled,
+	"File.path":        nonEmpty,
 	"File.size":        minimum(0),
 	"File.ttl":         minimum(0),
-	"FilterRule.match": both(filled, maxLength(protocol.MaxPattern)),
+	"FilterRule.match": both(nonEmpty, maxLength(protocol.MaxPattern)),
 	"FilterRule.outcome": oneOf(protocol.OutcomeDrop, protocol.LevelKeep, protocol.LevelSurface,
 		protocol.LevelInject),
 	"hello.ack.protocolVersion": oneOf(protocol.Version),
@@ -89,7 +89,7 @@ var fields = map[string]change{
 	"Entry.level":                examples(protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject),
 }
 
-// errorCodes are those of error messages.
+// errorCodes are the codes of error messages.
 var errorCodes = []protocol.Code{
 	protocol.CodeAuthFailed, protocol.CodeDuplicateInstance, protocol.CodeInvalidJSON, protocol.CodeInvalidSession,
 	protocol.CodeInvalidState,
@@ -98,60 +98,60 @@ var errorCodes = []protocol.Code{
 	protocol.CodeUnknownType, protocol.CodeUnsupportedVersion,
 }
 
-// objects say what fields of an object have to do with each other.
-var objects = map[string]change{
+// objects are the constraints on several fields of one object.
+var objects = map[string]constraint{
 	"auth": atLeastOne(
-		with("token", text()), with("reconnectToken", text()),
-		with("mode", &jsonschema.Schema{Const: constant(protocol.ModePair)})),
+		hasField("token", text()), hasField("reconnectToken", text()),
+		hasField("mode", &jsonschema.Schema{Const: constant(protocol.ModePair)})),
 	"tool.result": atLeastOne(
-		with("data", &jsonschema.Schema{}), with("error", text()), with("errorCode", text()),
-		with("file", &jsonschema.Schema{Type: "object"})),
-	"push": atLeastOne(with("event", text()), with("prompt", text())),
-	"tools.update": atLeastOne(with("tools", &jsonschema.Schema{Type: "array"}),
-		with("remove", &jsonschema.Schema{Type: "array"})),
+		hasField("data", &jsonschema.Schema{}), hasField("error", text()), hasField("errorCode", text()),
+		hasField("file", &jsonschema.Schema{Type: "object"})),
+	"push": atLeastOne(hasField("event", text()), hasField("prompt", text())),
+	"tools.update": atLeastOne(hasField("tools", &jsonschema.Schema{Type: "array"}),
+		hasField("remove", &jsonschema.Schema{Type: "array"})),
 	"Rule": func(s *jsonschema.Schema) {
 		when := func(action, field string) *jsonschema.Schema {
-			return &jsonschema.Schema{If: with("action", &jsonschema.Schema{Const: constant(action)}),
-				Then: with(field, text())}
+			return &jsonschema.Schema{If: hasField("action", &jsonschema.Schema{Const: constant(action)}),
+				Then: hasField(field, text())}
 		}
 		s.AllOf = []*jsonschema.Schema{when(protocol.ActionContext, "content"), when(protocol.ActionGate, "gateId")}
 	},
 	"Transform": func(s *jsonschema.Schema) {
-		s.If = with("action", &jsonschema.Schema{Const: constant(protocol.TransformCallback)})
-		s.Else = with("content", &jsonschema.Schema{Type: "string"})
+		s.If = hasField("action", &jsonschema.Schema{Const: constant(protocol.TransformCallback)})
+		s.Else = hasField("content", &jsonschema.Schema{Type: "string"})
 	},
 }
 
-func filled(s *jsonschema.Schema) { s.MinLength = jsonschema.Ptr(1) }
+func nonEmpty(s *jsonschema.Schema) { s.MinLength = jsonschema.Ptr(1) }
 
 func text() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1)}
 }
 
-func pattern(p string) change { return func(s *jsonschema.Schema) { s.Pattern = p } }
+func pattern(p string) constraint { return func(s *jsonschema.Schema) { s.Pattern = p } }
 
-func maxLength(n int) change { return func(s *jsonschema.Schema) { s.MaxLength = &n } }
+func maxLength(n int) constraint { return func(s *jsonschema.Schema) { s.MaxLength = &n } }
 
-func maxItems(n int) change { return func(s *jsonschema.Schema) { s.MaxItems = &n } }
+func maxItems(n int) constraint { return func(s *jsonschema.Schema) { s.MaxItems = &n } }
 
-func minimum(n float64) change { return func(s *jsonschema.Schema) { s.Minimum = &n } }
+func minimum(n float64) constraint { return func(s *jsonschema.Schema) { s.Minimum = &n } }
 
 // between bounds a number of milliseconds.
-func between(least, most time.Duration) change {
+func between(least, most time.Duration) constraint {
 	return func(s *jsonschema.Schema) {
 		s.Minimum, s.Maximum = jsonschema.Ptr(float64(least.Milliseconds())),
 			jsonschema.Ptr(float64(most.Milliseconds()))
 	}
 }
 
-func both(a, b change) change {
+func both(a, b constraint) constraint {
 	return func(s *jsonschema.Schema) { a(s); b(s) }
 }
 
-func each(c change) change { return func(s *jsonschema.Schema) { c(s.Items) } }
+func each(c constraint) constraint { return func(s *jsonschema.Schema) { c(s.Items) } }
 
-// oneOf is for what the gateway refuses otherwise.
-func oneOf[T any](values ...T) change {
+// oneOf is for values of which the gateway refuses all others.
+func oneOf[T any](values ...T) constraint {
 	return func(s *jsonschema.Schema) {
 		for _, v := range values {
 			s.Enum = append(s.Enum, v)
@@ -160,7 +160,7 @@ func oneOf[T any](values ...T) change {
 }
 
 // examples is for lists that may grow.
-func examples[T any](values ...T) change {
+func examples[T any](values ...T) constraint {
 	return func(s *jsonschema.Schema) {
 		for _, v := range values {
 			s.Examples = append(s.Examples, v)
@@ -170,11 +170,11 @@ func examples[T any](values ...T) change {
 
 func constant(v any) *any { return &v }
 
-// with asks for a field.
-func with(field string, value *jsonschema.Schema) *jsonschema.Schema {
+// hasField requires a field with a value.
+func hasField(field string, value *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{Required: []string{field}, Properties: map[string]*jsonschema.Schema{field: value}}
 }
 
-func atLeastOne(ways ...*jsonschema.Schema) change {
+func atLeastOne(ways ...*jsonschema.Schema) constraint {
 	return func(s *jsonschema.Schema) { s.AnyOf = ways }
 }

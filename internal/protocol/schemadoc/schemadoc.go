@@ -1,11 +1,9 @@
-// Package schemadoc makes a JSON Schema (2020-12) of every message of the
-// protocol: what may stand where from the types of package protocol, what it
-// means from the tables of docs/protocol.md. One that lacks what the other has
-// is an error, so that the three cannot drift apart.
+// Package schemadoc makes a JSON Schema (2020-12) of every message of the protocol. The types of package protocol
+// give the shapes, the tables of docs/protocol.md the descriptions. A field that only one of them has is an error,
+// so that types, document and schemas stay the same.
 //
-// A schema takes what the gateway takes: other fields, and null for an optional
-// field of a provider's message. It is no stricter where a later gateway may
-// say more, as with codes.
+// A schema accepts what the gateway accepts: unknown fields, and null for an optional field of a provider's
+// message. Lists that may grow, such as codes, are examples and not constraints.
 package schemadoc
 
 import (
@@ -27,23 +25,21 @@ const (
 	urn   = "urn:tapgw:provider-protocol:2:"
 )
 
-// messages is every message, in the order of the document.
+// messages are all messages, in the order of the document.
 var messages = []protocol.Message{
-	&protocol.Auth{}, &protocol.AuthConfirm{}, &protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{},
-	&protocol.ShutdownReady{},
+	&protocol.Auth{}, &protocol.AuthConfirm{},
+	&protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{}, &protocol.ShutdownReady{},
 	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{}, &protocol.TransformResult{},
-	&protocol.Push{},
-	&protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{}, &protocol.FilterSet{},
-	&protocol.StreamQuery{},
+	&protocol.Push{}, &protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{},
+	&protocol.FilterSet{}, &protocol.StreamQuery{},
 
-	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{}, &protocol.HelloAck{}, &protocol.Ack{},
-	&protocol.Error{},
+	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{},
+	&protocol.HelloAck{}, &protocol.Ack{}, &protocol.Error{},
 	&protocol.ToolCall{}, &protocol.ToolCancel{}, &protocol.GateCheck{}, &protocol.TransformRequest{},
-	&protocol.SessionEvent{},
-	&protocol.SessionLifecycle{}, &protocol.StreamHistory{},
+	&protocol.SessionEvent{}, &protocol.SessionLifecycle{}, &protocol.StreamHistory{},
 }
 
-// parts are the types that messages are made of, by the document's names.
+// parts are the types within messages, with their names in the document.
 var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.Tool]():        "Tool",
 	reflect.TypeFor[protocol.Concurrency](): "Limit",
@@ -57,8 +53,8 @@ var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.StreamEntry](): "Entry",
 }
 
-// Files makes the files of docs/schema by their names, from the text of
-// docs/protocol.md.
+// Files returns the files of docs/schema by name, made from doc, the text of docs/protocol.md. The error names a
+// message or field that the document and the types describe differently.
 func Files(doc []byte) (map[string][]byte, error) {
 	sections, err := parse(doc)
 	if err != nil {
@@ -144,8 +140,8 @@ They take other fields than those that they name, as the protocol wants it. ` + 
 type generator struct {
 	sections map[string]*section
 	used     map[string]bool
-	defs     map[string]*jsonschema.Schema // of the message that it is at
-	lenient  bool                          // null is absence
+	defs     map[string]*jsonschema.Schema // parts of the current message
+	lenient  bool                          // the current message may have null for an optional field
 }
 
 func (g *generator) message(m protocol.Message) (*jsonschema.Schema, error) {
@@ -173,7 +169,7 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 		return nil, fmt.Errorf("docs/protocol.md does not describe %s", name)
 	}
 	g.used[name] = true
-	s := &jsonschema.Schema{Title: name, Description: plain(doc.about), Type: "object",
+	s := &jsonschema.Schema{Title: name, Description: withoutMarks(doc.about), Type: "object",
 		Properties: map[string]*jsonschema.Schema{}}
 	for f := range t.Fields() {
 		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -186,7 +182,7 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 		if err != nil {
 			return nil, err
 		}
-		required := options != "omitzero" && !optional[at]
+		required := options != "omitzero" && !optionalFields[at]
 		if !required {
 			typ = "optional " + typ
 		}
@@ -201,7 +197,7 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 		} else if g.lenient {
 			p = orNull(p)
 		}
-		p.Description = plain(row.meaning)
+		p.Description = withoutMarks(row.meaning)
 		s.Properties[key] = p
 		s.PropertyOrder = append(s.PropertyOrder, key)
 	}
@@ -219,7 +215,7 @@ func (g *generator) object(t reflect.Type, name string) (*jsonschema.Schema, err
 // field makes the schema of a field, and the type as the document writes it.
 func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ string, err error) {
 	if t == reflect.TypeFor[protocol.Raw]() {
-		if anything[at] {
+		if anyFields[at] {
 			return &jsonschema.Schema{}, "any", nil
 		}
 		return &jsonschema.Schema{Type: "object"}, "object", nil
@@ -239,7 +235,7 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 	case reflect.Map:
 		values, typ, err := g.field(t.Elem(), at+"[]")
 		if t.Elem().Kind() == reflect.Pointer {
-			values = orNull(values) // it takes something away
+			values = orNull(values) // null removes an entry
 		}
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: values}, "map of " + typ, err
 	case reflect.Struct:
@@ -248,7 +244,7 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 			return nil, "", fmt.Errorf("%s: %v is not among the parts of messages", at, t)
 		}
 		if g.defs[name] == nil {
-			g.defs[name] = &jsonschema.Schema{} // a type within itself ends here
+			g.defs[name] = &jsonschema.Schema{} // ends the recursion of a type within itself
 			if g.defs[name], err = g.object(t, name); err != nil {
 				return nil, "", err
 			}
@@ -258,7 +254,7 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 	return nil, "", fmt.Errorf("%s: a %v has no place in a message", at, t)
 }
 
-// orNull lets a schema take null too.
+// orNull makes a schema accept null too.
 func orNull(s *jsonschema.Schema) *jsonschema.Schema {
 	switch {
 	case s.Ref != "":
