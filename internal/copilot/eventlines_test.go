@@ -1,7 +1,9 @@
 package copilot
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
@@ -81,5 +83,34 @@ func TestCompactionIsCounted(t *testing.T) {
 	}}})
 	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 || n.used[0].Prompt != "m1" || n.used[0].Duration.Milliseconds() != 1500 {
 		t.Errorf("was counted as %+v", n.used)
+	}
+}
+
+// ended is a gateway that only keeps how turns ended.
+type ended struct {
+	gateway.HostCalls
+	cuts []string
+}
+
+func (e *ended) Event(gateway.Event)                  {}
+func (e *ended) Busy()                                {}
+func (e *ended) Idle()                                {}
+func (e *ended) TurnEnded(prompts []string, c string) { e.cuts = append(e.cuts, prompts[0]+": "+c) }
+
+// A busy runtime reports the end of an interrupted turn after the next one began.
+// That report ends nothing: the next turn goes on, and ends whole.
+func TestLateEndOfAnInterruptedTurn(t *testing.T) {
+	e := &ended{}
+	s := &session{calls: e, ctx: t.Context()}
+	tracker := &tracker{s: s, idleEarly: true, isBusy: true} // sync took it for idle before the runtime said so
+	tracker.turn.prompts, tracker.turn.limit = []string{"2"}, time.NewTimer(time.Hour)
+	tracker.event(sdk.SessionEvent{Data: &rpc.AbortData{}})
+	tracker.event(sdk.SessionEvent{Data: &rpc.SessionIdleData{Aborted: new(true)}})
+	if len(e.cuts) != 0 {
+		t.Errorf("the late end ended a turn: %q", e.cuts)
+	}
+	tracker.event(sdk.SessionEvent{Data: &rpc.SessionIdleData{}})
+	if got, want := strings.Join(e.cuts, ", "), "2: "; got != want {
+		t.Errorf("turns ended %q, want %q", got, want)
 	}
 }

@@ -109,6 +109,7 @@ func (t *tracker) handle(it item) {
 	case it.wantsRecheck:
 		t.recheck()
 		if it.wasAborted && t.isBusy {
+			t.turn.wasStopped = true
 			t.sync(true)
 		}
 	case it.waiter != nil:
@@ -357,12 +358,27 @@ func (t *tracker) sessionIdle(aborted bool) {
 	early := t.idleEarly
 	t.idleEarly = false
 	switch {
+	case early && aborted && !t.turn.wasStopped:
+		// The end of the interrupted turn before this one came late. If it is this
+		// one's after all, sync ends it.
+		if t.isBusy {
+			t.sync(true)
+		}
+		return
 	case early && !aborted && !(t.isBusy && t.agentDone):
 		return // of a turn that is over
 	case aborted:
 		t.markInterrupted() // the runtime may say that only after this
 	}
 	t.idle()
+}
+
+// abortReported handles the runtime's word that it stopped a turn. A busy runtime may
+// report that when the next turn has begun; the next turn goes on then.
+func (t *tracker) abortReported() {
+	if !t.idleEarly || t.turn.wasStopped {
+		t.markInterrupted()
+	}
 }
 
 // reportUnsaved says, once while it lasts, that the runtime can't write the session down. It

@@ -136,7 +136,7 @@ var eventTable = append([]eventRow{
 	}).withNote("`tool.call` to the provider"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ExternalToolCompletedData) { t.s.cancelCall(d.RequestID) }).
 		withNote("`tool.cancel`, if the provider has not answered"),
-	newRow(func(t *tracker, _ sdk.SessionEvent, _ *rpc.AbortData) { t.markInterrupted() }).
+	newRow(func(t *tracker, _ sdk.SessionEvent, _ *rpc.AbortData) { t.abortReported() }).
 		withNote("ends callbacks that are open, calls in flight and questions"),
 
 	// What a person is asked.

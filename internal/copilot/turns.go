@@ -13,11 +13,12 @@ const DefaultMaxTurnTime = 2 * time.Hour
 // turn is what comes of a prompt, and of those that were steered into it. Only the
 // pump touches it.
 type turn struct {
-	number    int
-	prompts   []string // the gateway's ids; replaced, never changed
-	cutReason string   // why it is cut short
-	rounds    int      // of model and tools since the last prompt
-	limit     *time.Timer
+	number     int
+	prompts    []string // the gateway's ids; replaced, never changed
+	cutReason  string   // why it is cut short
+	wasStopped bool     // the gateway interrupted it
+	rounds     int      // of model and tools since the last prompt
+	limit      *time.Timer
 }
 
 // stopTimer lets the clock of the run go.
