@@ -8,49 +8,52 @@ import (
 	"time"
 )
 
-// How many web pages of other origins may wait to be let in: all together, and of
-// one origin. They have places of their own until then, so that a page takes none of
-// the providers'.
+// Bounds of the web pages of other origins that have not authenticated: of all together, and
+// of one origin. They are counted apart from providers, so that pages can't use up the
+// providers' connections.
 const (
 	maxWaitingPages     = 16
 	maxWaitingPerOrigin = 4
 )
 
-// limitShown is how long a limit that was reached is a fault after it kept somebody
-// out last.
+// limitFaultTime is how long `tapgw status` shows the connection limit as a fault after it
+// last refused a connection.
 const limitFaultTime = 10 * time.Minute
 
-// places are those of provider connections.
+// connectionLimit counts the connections of providers and refuses those over the limit.
 type connectionLimit struct {
 	log           *slog.Logger
-	statusChanged func() // what status shows has changed
+	statusChanged func() // called when the fault appears
 
 	mu              sync.Mutex
-	limit           int // of providers; set before anybody comes
-	used            int
-	refused         uint64    // for want of a place
-	lastRefused     time.Time // when the last was
+	limit           int // of admitted connections; set before the first comes
+	used            int // admitted connections
+	refused         uint64
+	lastRefused     time.Time
 	waitingPages    int
-	waitingByOrigin map[string]int // pages by origin
+	waitingByOrigin map[string]int // waiting pages
 }
 
-// setLimit says how many providers there may be. Those that are more stay.
+// setLimit changes the number of connections. Those that exist over the new limit stay.
 func (l *connectionLimit) setLimit(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = n
 }
 
-// place is that of one connection.
+// admission is how one connection counts against the limit.
 type admission struct {
-	owner    *connectionLimit
-	origin   string // of a page that waits
-	waiting  bool   // guarded by places.mu, as the next
-	admitted bool
+	owner  *connectionLimit
+	origin string // of a page of another origin
+
+	// Guarded by owner.mu.
+	waiting  bool // counts as a waiting page
+	admitted bool // counts as a provider
 }
 
-// take finds a place for a request's connection: nil and what to answer where there
-// is none.
+// reserve counts the connection that a request asks for. A page of another origin counts as
+// waiting until admit. If there is no connection left, the result is nil and a text for the
+// client.
 func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	if !isForeignOrigin(r) {
 		if a := (&admission{owner: l}); a.admit() {
@@ -62,7 +65,8 @@ func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waitingPages >= maxWaitingPages || l.waitingByOrigin[a.origin] >= maxWaitingPerOrigin {
-		return nil, fmt.Sprintf("%d web pages wait to be let in, %d of this origin; retry later", l.waitingPages, l.waitingByOrigin[a.origin])
+		return nil, fmt.Sprintf("%d web pages wait to be let in, %d of this origin; retry later",
+			l.waitingPages, l.waitingByOrigin[a.origin])
 	}
 	if l.waitingByOrigin == nil {
 		l.waitingByOrigin = map[string]int{}
@@ -72,34 +76,34 @@ func (l *connectionLimit) reserve(r *http.Request) (*admission, string) {
 	return a, ""
 }
 
-// admit gives a connection one of the providers' places, for that of a page that
-// waits, and reports whether there was one.
+// admit makes the connection count as a provider instead of as a waiting page. It reports
+// false, and logs, when the limit is reached; the connection may try again.
 func (a *admission) admit() bool {
 	l := a.owner
 	l.mu.Lock()
-	admitted := a.admitted || l.used < l.limit
-	first := false
-	if admitted {
+	ok, isFirst := a.admitted || l.used < l.limit, false
+	if ok {
 		a.releaseWaiting()
 		if !a.admitted {
 			a.admitted = true
 			l.used++
 		}
 	} else {
-		first = time.Since(l.lastRefused) > limitFaultTime
+		isFirst = time.Since(l.lastRefused) > limitFaultTime
 		l.refused++
 		l.lastRefused = time.Now()
 	}
 	limit := l.limit
 	l.mu.Unlock()
-	if first {
-		l.log.Warn("all places for providers are taken; further ones are refused until one leaves, or max_connections is more", "max_connections", limit)
+	if isFirst {
+		l.log.Warn("all places for providers are taken; further ones are refused until one leaves, "+
+			"or max_connections is more", "max_connections", limit)
 		l.statusChanged()
 	}
-	return admitted
+	return ok
 }
 
-// stopWaiting needs places.mu held.
+// releaseWaiting stops counting the connection as a waiting page. Call with owner.mu held.
 func (a *admission) releaseWaiting() {
 	if !a.waiting {
 		return
@@ -111,7 +115,7 @@ func (a *admission) releaseWaiting() {
 	}
 }
 
-// leave gives the place back. More than once does no harm.
+// release stops counting the connection. It may be called more than once.
 func (a *admission) release() {
 	a.owner.mu.Lock()
 	defer a.owner.mu.Unlock()
@@ -122,22 +126,24 @@ func (a *admission) release() {
 	}
 }
 
-// full is what one who finds no place is told.
+// fullMessage tells a client that the limit is reached.
 func (l *connectionLimit) fullMessage() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d providers are connected, which is the limit (max_connections in tapgw.toml); stop one, or retry later", l.limit)
+	return fmt.Sprintf("%d providers are connected, which is the limit (max_connections in tapgw.toml); "+
+		"stop one, or retry later", l.limit)
 }
 
-// inUse is how many providers there are, of how many, and how many were refused.
+// usage returns the number of admitted connections, their limit, and how many were refused
+// since the start.
 func (l *connectionLimit) usage() (used, limit int, refused uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.used, l.limit, l.refused
 }
 
-// ConnectionFault says that the limit of connections is reached, or lately kept
-// somebody out; "" while all is well.
+// ConnectionFault returns one line for `tapgw status` when the connection limit is reached or
+// refused a connection in the last ten minutes; otherwise "".
 func (s *Server) ConnectionFault() string {
 	l := &s.connections
 	l.mu.Lock()
@@ -145,8 +151,6 @@ func (s *Server) ConnectionFault() string {
 	if l.used < l.limit && (l.refused == 0 || time.Since(l.lastRefused) > limitFaultTime) {
 		return ""
 	}
-	return fmt.Sprintf("max_connections: %d of %d places for providers are taken, and %d connections were refused for want of one; stop some, or set more", l.used, l.limit, l.refused)
+	return fmt.Sprintf("max_connections: %d of %d places for providers are taken, "+
+		"and %d connections were refused for want of one; stop some, or set more", l.used, l.limit, l.refused)
 }
-
-// beforeAuth is what a connection may send before it is let in, in bytes.
-const maxBeforeAuth = 64 << 10

@@ -37,23 +37,23 @@ func FuzzHostFrame(f *testing.F) {
 		g := gateway.New(gateway.Options{})
 		s := New(Options{Gateway: g})
 		ctx, cancel := context.WithCancel(t.Context())
-		l := &hostConn{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
-		l.info = &gateway.HostInfo{Kind: "fuzz", Log: true}
-		line := &wire{flushing: true} // nobody sends: what is answered stays
-		l.rpc = rpcConn{wire: line, pending: map[uint64]chan rpcFrame{}}
-		if _, fault := l.attach("e1", gateway.SessionSpec{ID: "e1", CWD: "/c"}); fault != nil {
+		c := &hostConn{server: s, ctx: ctx, sessions: map[string]*remoteHost{}, calls: map[string]*gateway.Pending{}}
+		c.info = &gateway.HostInfo{Kind: "fuzz", Log: true}
+		ws := &wire{isFlushing: true} // nothing flushes: the answers stay queued
+		c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
+		if _, fault := c.attach(gateway.SessionSpec{ID: "e1", CWD: "/c"}); fault != nil {
 			t.Fatal(fault)
 		}
-		l.receive(bytes.Clone(data))
+		c.receive(bytes.Clone(data))
 		cancel()
-		l.rpc.failPending()
-		l.requests.Wait()
+		c.rpc.failPending()
+		c.requests.Wait()
 		g.Drain(context.Background())
-		line.mu.Lock()
-		defer line.mu.Unlock()
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
 		from := 0
-		for _, end := range line.frameEnds {
-			frame := line.out[from:end]
+		for _, end := range ws.frameEnds {
+			frame := ws.out[from:end]
 			from = end
 			if !json.Valid(frame) {
 				t.Fatalf("answered %q", frame)
@@ -62,7 +62,7 @@ func FuzzHostFrame(f *testing.F) {
 				t.Fatalf("answered %q: %v", frame, fault)
 			}
 		}
-		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(line.frameEnds) == 0 && protocol.Raw(data).IsValid() {
+		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(ws.frameEnds) == 0 && protocol.Raw(data).IsValid() {
 			t.Fatalf("no answer to %q", data)
 		}
 	})

@@ -9,42 +9,43 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"tapgw/internal/proof"
 )
 
-// fail answers a request with an error document.
+// fail answers a request with {"error": {"code", "message"}}.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": code, "message": message}})
 }
 
-// bodyPatience is how long a request's body may take to come. Whoever sends half of
-// one would keep the connection forever otherwise, also without a token.
+// bodyTimeout is how long a request's body may take. Without it a client could keep a
+// connection for ever by sending half a body, even without a token.
 const bodyTimeout = 30 * time.Second
 
-// guard is what every request passes first: its Host must be a name of this
-// machine (a page on a rebound name would otherwise be same-origin), and a web
-// page of another origin reaches the provider endpoint only, where it may do
-// little more than pair.
+// guard is in front of every handler. The Host header must name this machine: otherwise a page
+// whose name resolves to a loopback address would count as the gateway's own. Pages of other
+// origins reach the provider endpoint only, where they can do little more than pair. Requests
+// that change something must not come from a link, an image or a form. SECURITY.md, "Who is
+// trusted", has the reasons.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		// Nothing of ours is for other sites' frames or scripts.
+		// Other sites may neither frame nor load anything from here.
 		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		if r.Body != http.NoBody {
-			// Up to the body's end: net/http waits for it even where nobody reads it.
+			// net/http reads to the body's end even if the handler does not.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		if !s.isKnownHost(r.Host) {
-			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
+			fail(w, http.StatusMisdirectedRequest, "UNAUTHORIZED", "the Host header "+strings.TrimSpace(r.Host)+
+				" is not a loopback name; add it to hosts in tapgw.toml if it is yours")
 			return
 		}
 		if isForeignOrigin(r) && !allowsForeignOrigin(r) {
@@ -52,11 +53,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if changesState(r) && isFromMarkup(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; a program may ask, or the page's own script")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "a link, an image or a form of a page changes nothing here; "+
+				"a program may ask, or the page's own script")
 			return
 		}
 		if changesState(r) && lacksFetchMetadata(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "browsers don't say at "+r.Host+" what makes them ask, so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "browsers don't say at "+r.Host+" what makes them ask, "+
+				"so GET changes nothing there; use POST, the admin token, or 127.0.0.1")
 			return
 		}
 		if !s.answerProof(w, r) {
@@ -71,9 +74,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// prove answers a client that asks whether this gateway knows its token, before it
-// sends that token or anything else. A question about a token that is unknown here
-// counts as a wrong token, is answered with 401, and the result is false.
+// answerProof answers a client that asks for a proof that this gateway knows its token, before
+// it sends the token (docs/protocol.md, "Is it your gateway?"). It reports whether the request
+// goes on. A question about an unknown token counts as a wrong token and is answered with 401.
 func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 	question := r.Header.Get(proof.AskHeader)
 	if question == "" {
@@ -94,7 +97,8 @@ func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 		if s.countAuthFailure(r) {
 			failTooMany(w)
 		} else {
-			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; read its file again, each gateway has new ones")
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this gateway does not know the token; "+
+				"read its file again, each gateway has new ones")
 		}
 		return false
 	}
@@ -102,7 +106,7 @@ func (s *Server) answerProof(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// admin lets those through that carry the admin token, and pages of ours in a
+// requireAdmin refuses requests with 401 that have neither the admin token nor the cookie of a
 // browser that is signed in.
 func (s *Server) requireAdmin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,19 +123,21 @@ func (s *Server) requireAdmin(next http.Handler) http.Handler {
 				return
 			}
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tapgw"`)
-			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, from the .admin-token file; a browser signs in by the link of tapctl open")
+			fail(w, http.StatusUnauthorized, "AUTH_FAILED", "this needs the admin token: Authorization: Bearer, "+
+				"from the .admin-token file; a browser signs in by the link of tapctl open")
 			return
 		}
 		s.withActivity(next).ServeHTTP(w, r)
 	})
 }
 
-// page lets through what a page of ours asks for, and ends it when the browser is
-// signed out.
+// requireOwnPage refuses requests of a signed-in browser with 403 that the gateway's own page did
+// not make. It ends a request when signedIn ends: the browser was signed out.
 func (s *Server) requireOwnPage(signedIn context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isFromOwnPage(r) {
-			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; others need the admin token")
+			fail(w, http.StatusForbidden, "UNAUTHORIZED", "with the cookie alone this is for the gateway's own page; "+
+				"others need the admin token")
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
@@ -141,10 +147,10 @@ func (s *Server) requireOwnPage(signedIn context.Context, next http.Handler) htt
 	})
 }
 
-// noteUse notes that somebody uses the gateway.
+// recordActivity makes [Server.LastActivity] now.
 func (s *Server) recordActivity() { s.lastActive.Store(time.Now().UnixNano()) }
 
-// used notes it at each request.
+// withActivity records the activity of each request.
 func (s *Server) withActivity(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.recordActivity()
@@ -167,7 +173,7 @@ func (s *Server) isKnownHost(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// hostName is a Host header without its port and brackets, in lower case.
+// hostName returns a Host header without its port and brackets, in lower case.
 func hostName(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -175,22 +181,28 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
-// foreignMayAsk reports whether a request is one that pages of other origins may make:
-// a connection to the provider endpoint, or a navigation to our page. The sign-in link
-// counts as one, since it is followed from a file; a page without the code gains nothing.
+// allowsForeignOrigin reports whether pages of other origins may make this request: a WebSocket to
+// the provider endpoint, or a navigation to the page or to a sign-in link, which is followed from
+// a file. A page that navigates to /signin without the code gains nothing.
 func allowsForeignOrigin(r *http.Request) bool {
-	return r.URL.Path == "/" && isUpgrade(r) || (r.URL.Path == "/" || r.URL.Path == signinPath) && isNavigation(r)
+	switch r.URL.Path {
+	case "/":
+		return isUpgrade(r) || isNavigation(r)
+	case signinPath:
+		return isNavigation(r)
+	}
+	return false
 }
 
-// opensPage reports whether the browser goes to where a link leads, in a window
-// of its own: what the page there does is not the linking page's.
+// isNavigation reports whether the browser opens the address as a document of its own, where the
+// page that linked to it can't reach what it shows.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// changes reports whether a request may change something, or take it away: the
-// session contract does by GET too.
+// changesState reports whether a request may change something. Most paths of the session API
+// (docs/session-api.md) do by GET too, or take a response away.
 func changesState(r *http.Request) bool {
 	if c, ok := restRoute(r.URL.EscapedPath()); ok {
 		return c.name != restConfig && c.name != restTest && c.name != restToken && c.name != restModels
@@ -198,17 +210,18 @@ func changesState(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
-// followed reports whether a browser makes the request because of what is written
-// in a page, ours included: somebody followed a link, which may be in a model's
-// text, or the page shows an image. What no browser sends says nothing of that.
+// isFromMarkup reports whether a browser makes the request because of a link, an image, a form or
+// the like in a page. The gateway's own page counts: a model may have written the link. Requests
+// of scripts and programs are not meant.
 func isFromMarkup(r *http.Request) bool {
-	to := r.Header.Get("Sec-Fetch-Dest")
-	return r.Header.Get("Sec-Fetch-Mode") == "navigate" || to != "" && to != "empty" && !isUpgrade(r)
+	destination := r.Header.Get("Sec-Fetch-Dest")
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" ||
+		destination != "" && destination != "empty" && !isUpgrade(r)
 }
 
-// untold reports whether any page of any site may have had a browser make the request:
-// to addresses that are neither https nor one of those that they hold for this
-// machine's own browsers send no Sec-Fetch headers, and for an image no Origin.
+// lacksFetchMetadata reports whether a page of any site may have made a browser send this GET
+// without a trace of it. Browsers send Sec-Fetch headers only over https and to localhost and
+// loopback addresses, and no Origin for an image.
 func lacksFetchMetadata(r *http.Request) bool {
 	if r.TLS != nil || r.Method != http.MethodGet || r.Header.Get("Authorization") != "" {
 		return false
@@ -218,9 +231,8 @@ func lacksFetchMetadata(r *http.Request) bool {
 	return name != "localhost" && (err != nil || !addr.IsLoopback() || addr.Is4In6())
 }
 
-// foreignOrigin reports whether a web page of another origin made the request.
-// Browsers name no Origin where a page only gets something, an image say, but
-// the session contract acts on that too.
+// isForeignOrigin reports whether a web page of another origin made the request. It looks at
+// Sec-Fetch-Site too: browsers send no Origin for an image, for example.
 func isForeignOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
 		return true
@@ -230,11 +242,12 @@ func isForeignOrigin(r *http.Request) bool {
 		return false
 	}
 	u, err := url.Parse(origins[0])
-	return len(origins) > 1 || err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || (u.Scheme != "http" && u.Scheme != "https")
+	return len(origins) > 1 || err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) ||
+		(u.Scheme != "http" && u.Scheme != "https")
 }
 
-// pageOrigin is the origin of the page of another origin that made a request, "" for
-// what is none.
+// foreignOrigin returns the origin of the page of another origin that made a request, "null" if
+// the browser does not name it, and "" for all other requests.
 func foreignOrigin(r *http.Request) string {
 	if !isForeignOrigin(r) {
 		return ""
@@ -242,7 +255,7 @@ func foreignOrigin(r *http.Request) string {
 	return cmp.Or(r.Header.Get("Origin"), "null")
 }
 
-// remote is the address that a request comes from, without its port.
+// clientAddress returns the address that a request comes from, without its port.
 func clientAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -251,100 +264,10 @@ func clientAddress(r *http.Request) string {
 	return host
 }
 
-// culprit is whom a request's wrong tokens count against: its address, and the
-// web pages there of other origins by themselves. All of this machine's own
-// addresses are one: it has sixteen million of them.
-func failureSource(r *http.Request) string {
-	source := clientAddress(r)
-	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().IsLoopback() {
-		source = "this machine"
-	}
-	if isForeignOrigin(r) {
-		source += " web"
-	}
-	return source
-}
-
-// wrongSecret counts a wrong secret that a request brought, and says in the log who
-// sent it. Where there were too many it reports that instead. Right ones are never
-// refused for it: whoever calls this has looked at the secret first.
-func (s *Server) countAuthFailure(r *http.Request) (tooMany bool) {
-	source := failureSource(r)
-	if s.authFailures.isBlocked(source) {
-		return true
-	}
-	s.authFailures.record(source)
-	attrs := []any{"remote", r.RemoteAddr, "path", r.URL.Path}
-	if origin := r.Header.Get("Origin"); origin != "" {
-		attrs = append(attrs, "origin", origin)
-	}
-	if owner := s.requestOwner(r); owner.PID != 0 || owner.UID >= 0 {
-		attrs = append(attrs, "process", owner.String())
-	}
-	s.log.Warn("a wrong token", attrs...)
-	return false
-}
-
-// failLimited answers a wrong secret after too many of them.
-func failTooMany(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", "60")
-	fail(w, http.StatusTooManyRequests, "RATE_LIMITED", "too many wrong tokens from this address, the last of them this one; retry in a minute, with the right one at once")
-}
-
-// secrets counts wrong tokens by culprit: more than maxBad in a minute, and further
-// wrong ones are told so for a minute.
-type authFailures struct {
-	mu       sync.Mutex
-	bySource map[string]*failureTimes
-}
-
-type failureTimes struct {
-	times        []time.Time // the newest, at most maxBad+1
-	blockedUntil time.Time
-}
-
-const (
-	maxAuthFailures   = 20
-	authFailureWindow = time.Minute
-)
-
-func (s *authFailures) record(source string) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bySource == nil {
-		s.bySource = map[string]*failureTimes{}
-	}
-	for other, b := range s.bySource { // there are few: only those that failed lately
-		if other != source && now.After(b.blockedUntil) && now.Sub(b.times[len(b.times)-1]) > authFailureWindow {
-			delete(s.bySource, other)
-		}
-	}
-	b := s.bySource[source]
-	if b == nil {
-		b = &failureTimes{}
-		s.bySource[source] = b
-	}
-	b.times = append(b.times, now)
-	for now.Sub(b.times[0]) > authFailureWindow {
-		b.times = b.times[1:]
-	}
-	if len(b.times) > maxAuthFailures {
-		b.blockedUntil = now.Add(authFailureWindow)
-		b.times = b.times[len(b.times)-1:]
-	}
-}
-
-func (s *authFailures) isBlocked(source string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.bySource[source]
-	return b != nil && time.Now().Before(b.blockedUntil)
-}
-
-// connKey finds the connection of a request in its context.
+// connKey is the key of a request's *conn in its context.
 type connKey struct{}
 
+// contextWithConn stores the connection in the context of its requests, for [http.Server].
 func contextWithConn(ctx context.Context, c net.Conn) context.Context {
 	for {
 		switch v := c.(type) {

@@ -10,86 +10,100 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// toolCall is the hot path: the call goes to the provider from the host's
-// reader, and its result to the host from the provider's, so that neither waits
-// for a goroutine to be scheduled.
-func (c *hostConn) toolCall(f rpcFrame) {
-	var sessionID, callID string
-	var call gateway.Call
-	var timeoutMs int64
-	fault := func() *rpcError {
-		if f.params.Kind() != '{' {
-			return invalidParams("tool/call: params: must be an object")
+// toolCallParams are the params of `tool/call`.
+type toolCallParams struct {
+	sessionID string
+	callID    string // "" for a call that can't be cancelled
+	timeoutMs int64  // 0: the tool's own
+	call      gateway.Call
+}
+
+// parseToolCall reads the params member by member: decoding into a struct would copy the
+// args, which pass through as the bytes that came.
+func parseToolCall(params protocol.Raw) (p toolCallParams, fault *rpcError) {
+	if params.Kind() != '{' {
+		return p, invalidParams("tool/call: params: must be an object")
+	}
+	setFault := func(format string, args ...any) {
+		if fault == nil {
+			fault = invalidParams(format, args...)
 		}
-		bad := (*rpcError)(nil)
-		str := func(name string, v protocol.Raw) string {
-			s, ok := protocol.Text(v)
-			if !ok && v.Kind() != 'n' && bad == nil {
-				bad = invalidParams("tool/call.%s: must be a string", name)
-			}
-			return s
+	}
+	text := func(name string, v protocol.Raw) string {
+		s, ok := protocol.Text(v)
+		if !ok && v.Kind() != 'n' {
+			setFault("tool/call.%s: must be a string", name)
 		}
-		_ = protocol.Object(f.params, func(name string, v protocol.Raw) error {
-			switch name {
-			case "sessionId":
-				sessionID = str(name, v)
-			case "name":
-				call.Name = str(name, v)
-			case "callId":
-				callID = str(name, v)
-			case "traceparent":
-				call.Traceparent = str(name, v)
-			case "args":
-				if v.Kind() != 'n' {
-					call.Args = v
-				}
-			case "timeoutMs":
-				if v.Kind() != 'n' && (json.Unmarshal(v, &timeoutMs, protocol.WholeNumbers) != nil || timeoutMs < 1) && bad == nil {
-					bad = invalidParams("tool/call.timeoutMs: must be a whole number of milliseconds, at least 1")
-				}
+		return s
+	}
+	_ = protocol.Object(params, func(name string, v protocol.Raw) error {
+		switch name {
+		case "sessionId":
+			p.sessionID = text(name, v)
+		case "name":
+			p.call.Name = text(name, v)
+		case "callId":
+			p.callID = text(name, v)
+		case "traceparent":
+			p.call.Traceparent = text(name, v)
+		case "args":
+			if v.Kind() != 'n' {
+				p.call.Args = v
 			}
-			return nil
-		})
-		switch {
-		case bad != nil:
-			return bad
-		case sessionID == "":
-			return invalidParams("tool/call.sessionId: is required")
-		case call.Name == "":
-			return invalidParams("tool/call.name: is required")
+		case "timeoutMs":
+			if v.Kind() == 'n' {
+				return nil
+			}
+			if json.Unmarshal(v, &p.timeoutMs, protocol.WholeNumbers) != nil || p.timeoutMs < 1 {
+				setFault("tool/call.timeoutMs: must be a whole number of milliseconds, at least 1")
+			}
 		}
 		return nil
-	}()
+	})
+	switch {
+	case fault != nil:
+	case p.sessionID == "":
+		setFault("tool/call.sessionId: is required")
+	case p.call.Name == "":
+		setFault("tool/call.name: is required")
+	}
+	return p, fault
+}
+
+// toolCall answers `tool/call`, the hot path. The reading goroutine of the host sends the call
+// to its provider, and that of the provider sends the result to the host, so that neither
+// waits for another goroutine to be scheduled.
+func (c *hostConn) toolCall(f rpcFrame) {
+	p, fault := parseToolCall(f.params)
 	var s *gateway.Session
 	if fault == nil {
-		s, fault = c.session("tool/call.sessionId", sessionID)
+		s, fault = c.session("tool/call.sessionId", p.sessionID)
+	}
+	if fault == nil && c.isRunning(p.callID) {
+		fault = invalidParams("tool/call.callId: a call with the id %.100q is running", p.callID)
 	}
 	if fault != nil {
 		c.rpc.reply(f.id, nil, fault)
 		return
 	}
-	if c.isRunning(callID) {
-		c.rpc.reply(f.id, nil, invalidParams("tool/call.callId: a call with the id %.100q is running", callID))
+	p.call.Timeout = time.Duration(min(p.timeoutMs, protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
+	if p.callID == "" {
+		s.BeginCall(p.call, func(o gateway.Outcome) { c.replyOutcome(f.id, o) })
 		return
 	}
-	call.Timeout = time.Duration(min(timeoutMs, protocol.MaxToolTimeout.Milliseconds())) * time.Millisecond
-	if callID == "" {
-		s.BeginCall(call, func(o gateway.Outcome) { c.replyOutcome(f.id, o) })
-		return
-	}
-	c.beginCancellable(callID, func(done func()) *gateway.Pending {
-		return s.BeginCall(call, func(o gateway.Outcome) {
+	c.beginCancellable(p.callID, func(done func()) *gateway.Pending {
+		return s.BeginCall(p.call, func(o gateway.Outcome) {
 			done()
 			c.replyOutcome(f.id, o)
 		})
 	})
 }
 
-// cancellable begins a call that tool/cancel may name. The call may end before
-// begin returns; then there is nothing to remember.
+// beginCancellable begins a call that `tool/cancel` may name, and forgets it when done is
+// called. The call may end before begin returns.
 func (c *hostConn) beginCancellable(callID string, begin func(done func()) *gateway.Pending) {
 	c.mu.Lock()
-	c.calls[callID] = nil // reserves the name until it is known
+	c.calls[callID] = nil // reserves the id until begin has returned
 	c.mu.Unlock()
 	pending := begin(func() {
 		c.mu.Lock()
@@ -103,7 +117,7 @@ func (c *hostConn) beginCancellable(callID string, begin func(done func()) *gate
 	c.mu.Unlock()
 }
 
-// running reports whether a call of that name has not ended; "" names none.
+// isRunning reports whether a call with this callId has not ended. It is false for "".
 func (c *hostConn) isRunning(callID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,6 +125,8 @@ func (c *hostConn) isRunning(callID string) bool {
 	return ok
 }
 
+// replyOutcome answers a `tool/call` without encoding the data again. An error of a call is part
+// of the result, not a JSON-RPC error.
 func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 	if id == nil {
 		return
@@ -142,8 +158,8 @@ func (c *hostConn) replyOutcome(id protocol.Raw, o gateway.Outcome) {
 	c.rpc.Flush()
 }
 
-// fileData is a result that was a file, as JSON: text for a text type, else its
-// bytes.
+// fileData encodes the file that is a call's result: a string for text, otherwise an object
+// with the bytes in base64.
 func fileData(f *gateway.File) []byte {
 	var data any
 	if text, ok := f.Text(); ok {
@@ -162,19 +178,20 @@ func fileData(f *gateway.File) []byte {
 	return b
 }
 
+// toolCancel handles `tool/cancel`, a notification. Unknown ids and wrong params are ignored.
 func (c *hostConn) toolCancel(f rpcFrame) {
 	var p struct {
 		CallID string `json:"callId"`
 		Reason string `json:"reason"`
 	}
 	if decodeParams(f.method, f.params, &p) != nil {
-		return // nobody waits for an answer to a notification
+		return
 	}
 	c.mu.Lock()
 	pending := c.calls[p.CallID]
 	c.mu.Unlock()
 	if pending == nil {
-		return // it has ended, or never was
+		return
 	}
 	if p.Reason == "" {
 		p.Reason = protocol.ReasonInterrupted
@@ -182,17 +199,15 @@ func (c *hostConn) toolCancel(f rpcFrame) {
 	pending.Cancel(p.Reason)
 }
 
-// event takes what the session did, as the four events of v2.
+// event answers `session/event`: it adds one of the four events of docs/protocol.md,
+// "Subscriptions", to the session.
 func (c *hostConn) event(f rpcFrame) *rpcError {
 	var p struct {
 		SessionID string       `json:"sessionId"`
 		Event     string       `json:"event"`
 		Data      protocol.Raw `json:"data"`
 	}
-	if fault := decodeParams(f.method, f.params, &p); fault != nil {
-		return fault
-	}
-	s, fault := c.session("session/event.sessionId", p.SessionID)
+	s, fault := c.decode(f, &p, "sessionId", &p.SessionID)
 	if fault != nil {
 		return fault
 	}
@@ -213,17 +228,20 @@ func (c *hostConn) event(f rpcFrame) *rpcError {
 		case protocol.EventAssistantMessage:
 			id := uuid.NewString()
 			s.Event(gateway.Event{Callback: gateway.OnStartMessage, ID: id})
-			s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: id, Content: d.Content, Forwarded: p.Event, Data: p.Data})
+			s.Event(gateway.Event{
+				Callback: gateway.OnEndMessage, ID: id, Content: d.Content, Forwarded: p.Event, Data: p.Data,
+			})
 		}
 	case protocol.EventToolComplete:
-		return c.toolComplete(s, p.Data)
+		return addToolEvents(s, p.Data)
 	default:
 		return invalidParams("session/event.event: %q is not one of the four events", p.Event)
 	}
 	return nil
 }
 
-func (c *hostConn) toolComplete(s *gateway.Session, data protocol.Raw) *rpcError {
+// addToolEvents adds the start and the end of a tool that the session ran itself.
+func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 	var d struct {
 		Tool     string       `json:"tool"`
 		Provider string       `json:"provider"`
@@ -238,7 +256,10 @@ func (c *hostConn) toolComplete(s *gateway.Session, data protocol.Raw) *rpcError
 	}
 	id := uuid.NewString()
 	s.Event(gateway.Event{Callback: gateway.OnStartToolExecution, ID: id, Tool: d.Tool, Args: string(d.Args)})
-	end := gateway.Event{Callback: gateway.OnEndToolExecution, ID: id, Tool: d.Tool, Provider: d.Provider, Forwarded: protocol.EventToolComplete, Data: data}
+	end := gateway.Event{
+		Callback: gateway.OnEndToolExecution, ID: id, Tool: d.Tool, Provider: d.Provider,
+		Forwarded: protocol.EventToolComplete, Data: data,
+	}
 	if d.Result.Type == "failure" {
 		end.Error = &gateway.ToolError{Message: d.Result.Output}
 	} else {

@@ -14,11 +14,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// JSON-RPC 2.0 as session hosts speak it: one object a text frame. It is read
-// and written here by hand, since a tool call passes through twice: what it
-// carries stays the bytes that came.
+// JSON-RPC 2.0 as session hosts speak it (docs/protocol.md, "Session hosts"): one object in each
+// text frame of a WebSocket. It shares no code with internal/jsonrpc, which is the language
+// servers' JSON-RPC: Content-Length frames on two pipes, cancellation by `$/cancelRequest`, and
+// sourcegraph/jsonrpc2 to match requests with answers. That library decodes each message and
+// encodes it again, and answers from goroutines of its own. Here a tool call passes through
+// twice; its args and its result must stay the bytes that came, and the goroutine that reads
+// one side writes the other (docs/adr/0013-inline-writes.md). What both would share is a few
+// error codes.
 
-// Codes of JSON-RPC errors (design/protocol.md, "Session hosts").
+// Codes of JSON-RPC errors. The last two are the gateway's own.
 const (
 	rpcParseError     = -32700
 	rpcInvalidRequest = -32600
@@ -29,11 +34,12 @@ const (
 	rpcNoSession      = -32004
 )
 
-// anyText takes and gives half a surrogate pair, which JavaScript's strings hold:
-// one in a tool's schema or in a prompt must not fail what carries it.
-var anyText = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+// anyText lets a string hold half a surrogate pair, as JavaScript's strings may: one in a tool's
+// schema or in a prompt must not fail the message.
+var anyText = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true),
+	jsontext.PreserveRawStrings(true))
 
-// rpcError is a JSON-RPC error.
+// rpcError is the error of a JSON-RPC response, with one of the codes above.
 type rpcError struct {
 	Code    int
 	Message string
@@ -45,7 +51,8 @@ func invalidParams(format string, args ...any) *rpcError {
 	return &rpcError{rpcInvalidParams, fmt.Sprintf(format, args...)}
 }
 
-// rpcFrame is one frame, its parts as they stood.
+// rpcFrame is one frame: a request, a notification or a response. Its parts are the bytes that
+// came.
 type rpcFrame struct {
 	id        protocol.Raw // nil for a notification
 	method    string       // "" for a response
@@ -54,12 +61,13 @@ type rpcFrame struct {
 	errorBody protocol.Raw
 }
 
+// parseFrame reads a frame. With an error the frame still has the id, if that could be read.
 func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
 	var method, badID protocol.Raw
 	err := protocol.Object(data, func(name string, v protocol.Raw) error {
 		switch name {
 		case "id":
-			// null stands in the answer to what could not be read.
+			// A host's error response may have a null id.
 			if k := v.Kind(); k != '"' && k != '0' && k != 'n' {
 				badID = v
 				return nil
@@ -94,7 +102,8 @@ func parseFrame(data []byte) (f rpcFrame, fault *rpcError) {
 	return f, nil
 }
 
-// decodeParams reads params into v. The error names the field.
+// decodeParams decodes params into v; no params are {}. The error has the code rpcInvalidParams
+// and names the field, below method.
 func decodeParams(method string, params protocol.Raw, v any) *rpcError {
 	if params == nil {
 		params = protocol.Raw("{}")
@@ -108,7 +117,7 @@ func decodeParams(method string, params protocol.Raw, v any) *rpcError {
 	return nil
 }
 
-// rpcLine sends frames and matches responses to the gateway's own requests.
+// rpcConn sends frames to one host and matches its responses with the gateway's own requests.
 type rpcConn struct {
 	*wire
 
@@ -120,7 +129,8 @@ type rpcConn struct {
 
 var errHostGone = errors.New("the host is not connected")
 
-// call asks the other side and waits for its answer.
+// call sends a request and waits for its response, whose result it ignores. The error is
+// errHostGone when the connection ends, wraps ctx's, or has the host's code and message.
 func (c *rpcConn) call(ctx context.Context, method string, params any) error {
 	body, err := json.Marshal(params, anyText)
 	if err != nil {
@@ -166,7 +176,7 @@ func (c *rpcConn) call(ctx context.Context, method string, params any) error {
 	}
 }
 
-// notify tells the other side and waits for nothing.
+// notify sends a notification.
 func (c *rpcConn) notify(method string, params any) {
 	body, err := json.Marshal(params, anyText)
 	if err != nil {
@@ -178,6 +188,7 @@ func (c *rpcConn) notify(method string, params any) {
 	c.Flush()
 }
 
+// appendRequest appends a request behind its id.
 func appendRequest(dst []byte, method string, params []byte) []byte {
 	dst = append(dst, `,"method":"`...)
 	dst = append(dst, method...)
@@ -186,7 +197,7 @@ func appendRequest(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// answered gives a response to the request that waits for it.
+// handleResponse hands a response to the request that waits for it. Unknown ids are ignored.
 func (c *rpcConn) handleResponse(f rpcFrame) {
 	id, err := strconv.ParseUint(string(bytes.TrimSpace(f.id)), 10, 64)
 	if err != nil {
@@ -201,7 +212,7 @@ func (c *rpcConn) handleResponse(f rpcFrame) {
 	}
 }
 
-// hangUp fails what waits for an answer.
+// failPending ends all requests that wait, and later ones, with errHostGone.
 func (c *rpcConn) failPending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,14 +223,14 @@ func (c *rpcConn) failPending() {
 	}
 }
 
-// reply answers a request with a result, an error, or, if it was a
-// notification, not at all.
+// reply answers a request with a result or an error. A notification, without an id, gets no
+// answer.
 func (c *rpcConn) reply(id protocol.Raw, result any, fault *rpcError) {
 	c.enqueueReply(id, result, fault)
 	c.Flush()
 }
 
-// queue is reply, but for sending it: what is queued later goes behind it.
+// enqueueReply is [rpcConn.reply] without the flush: the caller may queue more behind it.
 func (c *rpcConn) enqueueReply(id protocol.Raw, result any, fault *rpcError) {
 	if id == nil {
 		return
@@ -242,8 +253,7 @@ func (c *rpcConn) enqueueReply(id protocol.Raw, result any, fault *rpcError) {
 	})
 }
 
-// refuse sends a JSON-RPC error; without an id it is for a frame that could not
-// be read.
+// replyError answers with an error. The id is nil when the frame could not be read.
 func (c *rpcConn) replyError(id protocol.Raw, e *rpcError) {
 	c.enqueue(func(dst []byte) []byte {
 		dst = append(dst, `{"jsonrpc":"2.0","id":`...)

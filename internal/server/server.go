@@ -1,7 +1,10 @@
-// Package server puts the gateway on the network: HTTP and WebSocket, the guard
-// in front of both, the providers' wire, the session hosts' JSON-RPC, the admin
-// API and the metrics. What it reads it hands to the domain in order; what it
-// writes never blocks the one who wrote.
+// Package server puts the gateway on the network: HTTP and WebSocket, the guard in front of both,
+// the providers' wire, the session hosts' JSON-RPC, the admin API, the session API and the
+// metrics. The goroutine that reads a connection calls the domain, so messages keep their order.
+// Writing never blocks the caller: a peer that stops reading is closed.
+//
+// The wire is docs/protocol.md, the session API docs/session-api.md, the admin API
+// docs/admin-api.md. Why /host has a JSON-RPC of its own is in rpc.go.
 package server
 
 import (
@@ -14,11 +17,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"tapgw/internal/gateway"
@@ -26,78 +27,82 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Options of a server.
+// Options configure a [Server]. Only Gateway is required.
 type Options struct {
 	Gateway *gateway.Gateway
-	Log     *slog.Logger
-	Version string
-	// Hosts are names, beside the loopback ones, that a Host header may hold.
+	Log     *slog.Logger // nil: nothing is logged
+	Version string       // of the program, for answers
+	// Hosts are names that a Host header may have beside the loopback names, without a port.
 	Hosts []string
-	// MaxConnections is how many providers may be connected; 0: 50.
+	// MaxConnections is how many providers may be connected; 0: protocol.MaxConnections.
 	MaxConnections int
-	// TLS serves https and wss; nil: http and ws.
+	// TLS makes the server speak https and wss; nil: http and ws.
 	TLS *tls.Config
-	// Status tells what the status command shows.
+	// Status returns what `tapctl status` shows of the program around the server.
 	Status func() StatusInfo
 	// Supervisor runs the providers that files name; nil: there are none.
 	Supervisor Supervisor
-	// Page serves a plain GET of /, and all below /page/; nil: a line of text.
+	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.
 	Page http.Handler
-	// SigninDir is a directory of the user's own, for files that lead a browser to
-	// a sign-in link; "": there are none.
+	// SigninDir is a directory that only the user can read, for files that lead a browser to
+	// a sign-in link; "": such files are refused.
 	SigninDir string
-	// OpenREST serves the session contract under /api/ without a token, for a
-	// server on loopback only. /api/v1/ needs it all the same.
+	// OpenREST serves the session API below /api/ without a token, for a server on loopback
+	// only. The admin API below /api/v1/ needs the token all the same.
 	OpenREST bool
 }
 
-// Server serves one gateway.
+// Server serves one gateway. Make one with [New], give it addresses with [Server.Listen], and run
+// [Server.Serve] until [Server.Shutdown].
 type Server struct {
-	gateway      *gateway.Gateway
-	log          *slog.Logger
-	version      string
+	// Fixed by New.
+	gateway *gateway.Gateway
+	log     *slog.Logger
+	version string
+	tls     *tls.Config
+	http    *http.Server
+	rest    *restAPI
+	api     http.Handler
+	ownerOf func(peer, own netip.AddrPort) (proc.Owner, bool) // finds the process at the other end
+
 	settings     atomic.Pointer[settings]
-	tls          *tls.Config
-	http         *http.Server
 	connections  connectionLimit
 	authFailures authFailures
 	signins      signins
-	ownerOf      func(peer, own netip.AddrPort) (proc.Owner, bool)
 	remoteHosts  remoteHosts
-	rest         *restAPI
-	api          http.Handler
 
 	draining        atomic.Bool
-	lastActive      atomic.Int64 // when the last admin request came, Unix nanoseconds
-	ctx             context.Context
+	lastActive      atomic.Int64    // the last admin request, in Unix nanoseconds; 0: none
+	ctx             context.Context // ends when Shutdown has waited for the connections
 	cancel          context.CancelFunc
 	serving         context.Context // ends when Shutdown begins
 	endServing      context.CancelFunc
-	upgraded        sync.WaitGroup // upgraded connections, which http.Server forgets
-	closeHandshakes sync.WaitGroup // closing handshakes
+	upgraded        sync.WaitGroup // handlers of WebSockets, for which http.Server does not wait
+	closeHandshakes sync.WaitGroup
 
-	listeners []net.Listener
+	listeners []net.Listener // added before Serve
 }
 
-// settings are what can change while the server runs.
+// settings are the options that can change while the server runs.
 type settings struct {
 	hosts    map[string]bool
 	openREST bool
 }
 
-// Configure sets Hosts, OpenREST and MaxConnections of [Options] anew, for requests
-// that come from now on.
+// Configure changes Hosts, OpenREST and MaxConnections of [Options] for requests that come from
+// now on. Connections over a lower limit stay.
 func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
-	now := &settings{hosts: map[string]bool{}, openREST: openREST}
+	current := &settings{hosts: map[string]bool{}, openREST: openREST}
 	for _, h := range hosts {
-		now.hosts[strings.ToLower(h)] = true
+		current.hosts[strings.ToLower(h)] = true
 	}
-	s.settings.Store(now)
+	s.settings.Store(current)
 	s.connections.setLimit(cmp.Or(maxConnections, protocol.MaxConnections))
-	s.gateway.Touch() // it shows
+	s.gateway.Touch() // followers of the status see it
 }
 
-// New makes a server that listens nowhere yet.
+// New makes a server with its handlers. It has no address yet: see [Server.Listen] and
+// [Server.Use].
 func New(o Options) *Server {
 	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, ownerOf: proc.PeerOf}
 	if s.log == nil {
@@ -110,37 +115,8 @@ func New(o Options) *Server {
 	s.serving, s.endServing = context.WithCancel(s.ctx)
 	s.rest = newREST(o.Gateway, s.log)
 	s.api = newAPI(s, o)
-	page := o.Page
-	if page == nil {
-		page = http.HandlerFunc(s.servePlainPage)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", http.HandlerFunc(serveHealthz))
-	mux.Handle("GET /metrics", s.requireAdmin(s.metricsHandler()))
-	mux.Handle("/api/v1/", s.requireAdmin(s.api))
-	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
-	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
-		if s.settings.Load().openREST {
-			open.ServeHTTP(w, r)
-			return
-		}
-		closed.ServeHTTP(w, r)
-	})
-	mux.HandleFunc("GET "+signinPath, s.serveSignin)
-	mux.Handle("GET /host", s.trackHandler(s.serveHost))
-	mux.Handle("/{$}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isUpgrade(r) {
-			s.trackHandler(s.serveProvider).ServeHTTP(w, r)
-			return
-		}
-		page.ServeHTTP(w, r)
-	}))
-	if o.Page != nil {
-		mux.Handle("/page/", o.Page)
-	}
-	mux.HandleFunc("/", notFound)
 	s.http = &http.Server{
-		Handler:           s.guard(mux),
+		Handler:           s.guard(s.routes(o.Page)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -151,7 +127,41 @@ func New(o Options) *Server {
 	return s
 }
 
-// tracked lets Shutdown wait for handlers of upgraded connections.
+// routes maps paths to handlers; page may be nil. An unknown path is 404 for everybody, except
+// below /api/, where that needs what the session API needs.
+func (s *Server) routes(page http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", serveHealthz)
+	mux.Handle("GET /metrics", s.requireAdmin(s.metricsHandler()))
+	mux.Handle(apiPrefix+"/", s.requireAdmin(s.api))
+	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
+	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
+		if s.settings.Load().openREST {
+			open.ServeHTTP(w, r)
+			return
+		}
+		closed.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET "+signinPath, s.serveSignin)
+	mux.Handle("GET /host", s.trackHandler(s.serveHost))
+	if page != nil {
+		mux.Handle("/page/", page)
+	} else {
+		page = http.HandlerFunc(s.servePlainPage)
+	}
+	providers := s.trackHandler(s.serveProvider)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		if isUpgrade(r) {
+			providers.ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/", notFound)
+	return mux
+}
+
+// trackHandler makes Shutdown wait for the handler of a connection that is upgraded.
 func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.upgraded.Add(1)
@@ -160,92 +170,11 @@ func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// ListenError says at which address a server can't listen.
-type ListenError struct {
-	Addr string // host:port
-	Err  error
-}
-
-func (e *ListenError) Error() string { return "listening on " + e.Addr + ": " + e.Err.Error() }
-
-// Unwrap returns the system's error.
-func (e *ListenError) Unwrap() error { return e.Err }
-
-// anyPortTries is how many ports are tried where any will do and the other
-// loopback's is taken.
-const anyPortTries = 10
-
-// Listen binds an address. One on a loopback takes the other loopback at the same
-// port too, if the machine has it: localhost resolves to either, and whoever has the
-// other one would be taken for this gateway. The error is a [*ListenError].
-func (s *Server) Listen(addr string) error {
-	var err error
-	for range anyPortTries {
-		var both []net.Listener
-		if both, err = listenBoth(addr); err == nil {
-			for _, l := range both {
-				s.Use(l)
-			}
-			return nil
-		}
-		if _, port, _ := net.SplitHostPort(addr); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
-			return err
-		}
-	}
-	return err
-}
-
-// CanListen reports why a server can't listen on an address, a [*ListenError]; nil
-// when it can.
-func CanListen(addr string) error {
-	s := &Server{}
-	err := s.Listen(addr)
-	for _, l := range s.listeners {
-		_ = l.Close()
-	}
-	return err
-}
-
-// listenBoth binds an address and what belongs to it.
-func listenBoth(addr string) ([]net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, &ListenError{addr, err}
-	}
-	other := otherLoopback(l.Addr())
-	if other == "" {
-		return []net.Listener{l}, nil
-	}
-	second, err := net.Listen("tcp", other)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-		return []net.Listener{l}, nil // this machine has no such loopback
-	}
-	if err != nil {
-		_ = l.Close()
-		return nil, &ListenError{other, err}
-	}
-	return []net.Listener{l, second}, nil
-}
-
-// otherLoopback is the address that a listener is to have on the loopback of the
-// other IP version, "" for none.
-func otherLoopback(addr net.Addr) string {
-	a, ok := addr.(*net.TCPAddr)
-	switch {
-	case !ok:
-		return ""
-	case a.IP.To4() != nil && (a.IP.IsLoopback() || a.IP.IsUnspecified()):
-		return net.JoinHostPort("::1", strconv.Itoa(a.Port))
-	case a.IP.IsLoopback():
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port))
-	}
-	return "" // [::] has both
-}
-
-// Use adds a listener of the caller's.
+// Use adds a listener that the caller made. The server closes it at Shutdown.
 func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
 
-// URL is where providers connect, without a trailing slash.
+// URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first
+// listener. There must be one.
 func (s *Server) URL() string {
 	scheme := "ws"
 	if s.tls != nil {
@@ -254,30 +183,32 @@ func (s *Server) URL() string {
 	return scheme + "://" + s.listeners[0].Addr().String()
 }
 
-// Serve answers requests until Shutdown.
+// Serve answers requests on all listeners until Shutdown, and then returns nil. If one listener
+// fails it closes the others and returns the error. Call it once.
 func (s *Server) Serve() error {
 	errs := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
 		go func() {
-			var on net.Listener = listener{l}
+			var wrapped net.Listener = listener{l}
 			if s.tls != nil {
-				on = tls.NewListener(on, s.tls)
+				wrapped = tls.NewListener(wrapped, s.tls)
 			}
-			errs <- s.http.Serve(on)
+			errs <- s.http.Serve(wrapped)
 		}()
 	}
 	var first error
 	for range s.listeners {
 		if err := <-errs; err != nil && !errors.Is(err, http.ErrServerClosed) && first == nil {
 			first = err
-			_ = s.http.Close() // one listener that fails ends the others
+			_ = s.http.Close() // ends the other listeners
 		}
 	}
 	return first
 }
 
-// Shutdown takes no new connection, lets the gateway end its sessions and
-// providers, and returns when all connections are gone or ctx ends.
+// Shutdown refuses new connections, lets the gateway end its sessions and providers, and closes
+// all connections. It returns when they are gone; when ctx ends first it cuts them off and
+// returns an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.endServing()
@@ -300,7 +231,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// LastActivity is when the last admin request came; the zero time for never.
+// LastActivity returns the time of the last request of the admin or the session API; zero if none
+// came.
 func (s *Server) LastActivity() time.Time {
 	if n := s.lastActive.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -308,6 +240,7 @@ func (s *Server) LastActivity() time.Time {
 	return time.Time{}
 }
 
+// notFound answers an unknown path with 404.
 func notFound(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "NOT_FOUND", "there is no "+r.URL.Path)
 }
@@ -317,6 +250,7 @@ func serveHealthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("{\"status\":\"ok\"}\n"))
 }
 
+// servePlainPage answers / of a server without a page.
 func (s *Server) servePlainPage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

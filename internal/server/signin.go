@@ -23,9 +23,13 @@ import (
 	"tapgw/internal/proof"
 )
 
-// signinFilePattern names the files that lead a browser to a link.
-const signinFilePattern = "signin-*.html"
+const (
+	signinPath = "/signin"
+	// signinFilePattern matches the files that lead a browser to a link.
+	signinFilePattern = "signin-*.html"
+)
 
+// Sizes and lifetimes of the secrets in links and cookies, and how many of each are kept.
 const (
 	signinLinkLife = 2 * time.Minute
 	signinLife     = 7 * 24 * time.Hour
@@ -33,11 +37,10 @@ const (
 	signinBits     = 256
 	maxSigninLinks = 100
 	maxSignins     = 100
-	signinPath     = "/signin"
 )
 
-// signins are the links that wait to be followed and the browsers that followed
-// one: what they hold stands for the admin token until the gateway ends.
+// signins are the sign-in links that nobody has used yet, and the browsers that used one. A
+// browser's secret stands for the admin token until the gateway ends.
 type signins struct {
 	mu       sync.Mutex
 	links    signinSecrets
@@ -45,27 +48,28 @@ type signins struct {
 	used     []usedLink // oldest first, at most maxSigninLinks
 }
 
-// followedLink is a link that was followed: whoever tries it again is told by whom.
+// usedLink is a link that a browser used. Whoever tries it again learns when and by whom.
 type usedLink struct {
-	link, browser [sha256.Size]byte // their secrets' hashes
+	link, browser [sha256.Size]byte // hashes of the code and of the browser's secret
 	at            time.Time
 	by            proc.Owner
 }
 
-// signinSecrets are secrets that are good until their time, oldest first.
+// signinSecrets are secrets with a lifetime, oldest first. Only their hashes are kept.
 type signinSecrets []signinSecret
 
 type signinSecret struct {
 	sum    [sha256.Size]byte
-	valid  context.Context // ends with it
+	valid  context.Context // ends when the secret is void
 	cancel context.CancelFunc
-	uid    int // of the user that it is for, -1 for anybody
+	uid    int // of the user that it is for, -1 for any
 }
 
-// issue makes a secret. Of more than most the oldest go.
+// issue makes a secret for a user, with its lifetime as a context. If there are more than most,
+// the oldest are void.
 func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secret string, valid context.Context) {
 	b := make([]byte, bits/8)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	secret = base64.RawURLEncoding.EncodeToString(b)
 	valid, cancel := context.WithTimeout(context.Background(), life)
 	*s = append(*s, signinSecret{sha256.Sum256([]byte(secret)), valid, cancel, uid})
@@ -73,7 +77,7 @@ func (s *signinSecrets) issue(bits int, life time.Duration, most, uid int) (secr
 	return secret, valid
 }
 
-// keep ends all but the newest.
+// trimTo makes all secrets void but the newest.
 func (s *signinSecrets) trimTo(most int) {
 	old := max(len(*s)-most, 0)
 	for _, s := range (*s)[:old] {
@@ -82,19 +86,18 @@ func (s *signinSecrets) trimTo(most int) {
 	*s = slices.Delete(*s, 0, old)
 }
 
-// find is where a secret is that is still good, -1 if nowhere. How long it takes
-// says nothing of the secrets.
+// find returns the index of a valid secret, or -1. It takes the same time for any secret.
 func (s signinSecrets) find(secret string) int {
-	sum, at := sha256.Sum256([]byte(secret)), -1
+	sum, index := sha256.Sum256([]byte(secret)), -1
 	for i := range s {
 		if subtle.ConstantTimeCompare(sum[:], s[i].sum[:]) == 1 && s[i].valid.Err() == nil {
-			at = i
+			index = i
 		}
 	}
-	return at
+	return index
 }
 
-// take removes a secret and reports whether it was good.
+// remove makes a secret void and reports whether it was valid.
 func (s *signinSecrets) remove(secret string) bool {
 	i := s.find(secret)
 	if i < 0 {
@@ -105,27 +108,27 @@ func (s *signinSecrets) remove(secret string) bool {
 	return true
 }
 
-// link makes the code of a link that signs a browser in, once: one of the user who
-// asks for it, unless that is root or nobody knows who it is. The link is good as
-// long as the context lasts.
+// newLink makes the code of a link that signs in one browser, once, of the user who asks for it.
+// If that is root or unknown, any user's browser may use it. The link is good as long as valid.
 func (s *signins) newLink(requester proc.Owner) (code string, valid context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uid := requester.UID
 	if uid == 0 {
-		uid = -1 // root stands for users in containers
+		uid = -1 // users in containers may show as root
 	}
 	return s.links.issue(signinLinkBits, signinLinkLife, maxSigninLinks, uid)
 }
 
-// Why a link can't be followed, for the page that says so.
+// Why a link is refused, as the browser shows it.
 const (
 	unknownLinkText = "This sign-in link is too old, or of another gateway. Make a new one with: tapctl open"
-	foreignLinkText = "This sign-in link was made for another user of this machine. Make one of your own with: tapctl open"
+	foreignLinkText = "This sign-in link was made for another user of this machine. " +
+		"Make one of your own with: tapctl open"
 )
 
-// follow takes the code of a link and returns the browser's secret, or else why
-// not, in words for whoever follows.
+// redeem makes a link's code void and returns the secret for the browser's cookie. If the link
+// can't be used, secret is "" and refusal is the text to show.
 func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,9 +136,9 @@ func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	if i < 0 {
 		return "", unknownLinkText
 	}
-	// Root reads what it likes anyway, and stands for users in containers.
+	// Root may use every link: it can read the code anyway, and users in containers may show as it.
 	if made := s.links[i].uid; made >= 0 && by.UID > 0 && by.UID != made {
-		return "", foreignLinkText // it stays good for its user
+		return "", foreignLinkText // the link stays good for its user
 	}
 	s.links.remove(code)
 	secret, _ = s.browsers.issue(signinBits, signinLife, maxSignins, by.UID)
@@ -146,14 +149,14 @@ func (s *signins) redeem(code string, by proc.Owner) (secret, refusal string) {
 	return secret, ""
 }
 
-// made reports whether there is a link of this code that is still good.
+// hasLink reports whether there is a valid link with this code.
 func (s *signins) hasLink(code string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.links.find(code) >= 0
 }
 
-// follower finds who has followed a link; ok is false for one that nobody has.
+// findUsed finds a link that was used already.
 func (s *signins) findUsed(code string) (f usedLink, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +169,8 @@ func (s *signins) findUsed(code string) (f usedLink, ok bool) {
 	return f, false
 }
 
-// knows returns a context that ends when a browser is no more signed in, and the user
-// who followed its link, -1 where nobody knows; nil if it is not.
+// browser finds a signed-in browser by its secret. It returns a context that ends when the
+// browser is signed out, and the user who used the link, -1 if unknown; or nil.
 func (s *signins) browser(secret string) (signedIn context.Context, uid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +180,7 @@ func (s *signins) browser(secret string) (signedIn context.Context, uid int) {
 	return nil, -1
 }
 
-// out signs browsers out.
+// signOut signs out the browsers that have these cookies.
 func (s *signins) signOut(secrets []*http.Cookie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +189,7 @@ func (s *signins) signOut(secrets []*http.Cookie) {
 	}
 }
 
-// clear signs all browsers out and makes the links void.
+// signOutAll signs all browsers out and makes all links void.
 func (s *signins) signOutAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +197,8 @@ func (s *signins) signOutAll() {
 	s.browsers.trimTo(0)
 }
 
-// signinCookie names the cookie: a browser shares cookies between the ports of a
-// host, so each gateway has its own.
+// signinCookie returns the name of the gateway's cookie. It has the port, because a browser shares
+// cookies between all ports of a host.
 func signinCookie(r *http.Request) string {
 	if _, port, err := net.SplitHostPort(r.Host); err == nil && port != "" {
 		return "tapgw-" + port
@@ -203,8 +206,8 @@ func signinCookie(r *http.Request) string {
 	return "tapgw"
 }
 
-// peer finds the process that made a request, as far as the system tells: it is
-// looked up while its connection lasts.
+// requestOwner finds the process that made a request, as far as the system tells; it works only
+// while the request's connection lasts. The UID is -1 if unknown.
 func (s *Server) requestOwner(r *http.Request) proc.Owner {
 	address, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -216,8 +219,8 @@ func (s *Server) requestOwner(r *http.Request) proc.Owner {
 	return owner
 }
 
-// user is the user at the other end of a request's connection, which is looked up once
-// for each; -1 where the system does not tell.
+// requestUID returns the user at the other end of a request's connection, -1 if unknown. It asks
+// the system once for each connection.
 func (s *Server) requestUID(r *http.Request) int {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
@@ -227,24 +230,25 @@ func (s *Server) requestUID(r *http.Request) int {
 	return c.uid
 }
 
-// setSignin gives a browser its secret, or takes it away.
+// setSigninCookie gives a browser its secret; a negative life takes the cookie away.
 func (s *Server) setSigninCookie(w http.ResponseWriter, r *http.Request, secret string, life time.Duration) {
-	http.SetCookie(w, &http.Cookie{Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
-		HttpOnly: true, Secure: s.tls != nil, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: signinCookie(r), Value: secret, Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, Secure: s.tls != nil, SameSite: http.SameSiteStrictMode,
+	})
 }
 
-// signin answers a link: it signs the browser in that follows it and leads to the
-// page.
+// serveSignin answers a sign-in link: it signs the browser in and leads it to the page.
 func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
-		return // who only looks does not use it up
+		return // a preview must not use the link up
 	}
 	code, by := r.URL.Query().Get("code"), proc.Owner{UID: -1}
 	if used, ok := s.signins.findUsed(code); ok {
 		s.answerUsedLink(w, r, used, s.requestOwner(r))
 		return
 	}
-	if s.signins.hasLink(code) { // else it is not worth the work of looking
+	if s.signins.hasLink(code) { // finding the owner is too much work for a wrong code
 		by = s.requestOwner(r)
 	}
 	secret, refusal := s.signins.redeem(code, by)
@@ -265,8 +269,8 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// followedBefore answers a link that was followed already. Only the browser that did
-// comes to the page; anybody else may have been overtaken by a stranger.
+// answerUsedLink answers a link that was used already. The browser that used it goes to the page;
+// any other is told, since a stranger may have used the link first.
 func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used usedLink, by proc.Owner) {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
 		if sha256.Sum256([]byte(c.Value)) == used.browser && s.signedIn(r) != nil {
@@ -282,11 +286,10 @@ func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used use
 		"Then make a new link with: tapctl open", at, used.by), http.StatusForbidden)
 }
 
-// signedIn returns a context that ends when the browser is no more signed in whose
-// cookie a request brings; nil if it is not. A browser shows the cookie to the servers
-// on all ports of a host, those of other users too: it is good for the user alone who
-// followed the link, and for root, as far as the system tells users apart. Who hangs up
-// so soon that nobody knows whose the request is gets nothing.
+// signedIn returns a context that ends when the request's browser is signed out, or nil if it is
+// not signed in. A browser sends the cookie to the servers on all ports of the host, those of
+// other users too. So, where the system tells users apart, the cookie is good only on connections
+// of the user who used the link, and of root.
 func (s *Server) signedIn(r *http.Request) context.Context {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
 		signedIn, uid := s.signins.browser(c.Value)
@@ -307,25 +310,25 @@ func (s *Server) signedIn(r *http.Request) context.Context {
 	return nil
 }
 
-// fromPage reports whether a page of ours made the request; the guard has refused
-// those that say that another one did, or that a link was followed. A cookie goes along whoever asks, so what
-// changes something needs more. The session contract changes things by GET too.
+// isFromOwnPage reports whether the gateway's own page made a request. The browser sends the cookie
+// with requests of other pages too. The guard has refused those that show it, so a request without
+// Sec-Fetch-Site and Origin may only read; the session API changes things by GET too.
 func isFromOwnPage(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != "" {
 		return true
 	}
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	return reads && (strings.HasPrefix(r.URL.Path, apiPrefix+"/") || !strings.HasPrefix(r.URL.Path, restPrefix))
+	isREST := strings.HasPrefix(r.URL.Path, restPrefix) && !strings.HasPrefix(r.URL.Path, apiPrefix+"/")
+	return !isREST && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// apiLink is a link that signs a browser in.
+// apiLink is the answer to `POST /api/v1/signin-links`: a link that signs a browser in.
 type apiLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	File      string    `json:"file,omitempty"` // that leads to it
+	File      string    `json:"file,omitempty"` // a page that leads to the URL
 }
 
-// signinLink makes a link to the host by which the request came.
+// signinLink answers the request for a link. The link has the host by which the request came.
 func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	var request struct {
 		File bool `json:"file"`
@@ -352,9 +355,8 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	return apiAnswer(w, http.StatusCreated, link)
 }
 
-// signinFile writes a page that leads to a link, for its user alone to read: all
-// users of the machine see the arguments of the program that opens it. The file goes
-// when the link is followed or void.
+// writeSigninFile writes a page that leads to a link, readable by its user alone: all users of the
+// machine see the arguments of the program that opens it. The file is removed when valid ends.
 func writeSigninFile(dir, link string, valid context.Context) (path string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -375,8 +377,8 @@ func writeSigninFile(dir, link string, valid context.Context) (path string, err 
 	return f.Name(), nil
 }
 
-// RemoveSigninFiles removes the files of sign-in links that a killed gateway left in
-// a directory.
+// RemoveSigninFiles removes the sign-in files in dir that a gateway left when it was killed. The
+// error joins those of the single files.
 func RemoveSigninFiles(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, signinFilePattern))
 	for _, file := range files {
@@ -385,7 +387,7 @@ func RemoveSigninFiles(dir string) error {
 	return err
 }
 
-// signout signs the browser out that asks, or, with the admin token, all.
+// signout signs out the browser that asks, or all browsers if the admin token asks.
 func (a *api) signout(w http.ResponseWriter, r *http.Request) error {
 	if err := apiBody(w, r, &struct{}{}); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,45 +15,56 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// wire sends frames over a WebSocket without ever blocking: frames are queued
-// in order, and whoever flushes while nobody else does sends them all.
+// maxBeforeAuth bounds what a connection may send before it has authenticated, in
+// bytes of all its frames together.
+const maxBeforeAuth = 64 << 10
+
+// maxCloseReason is how many bytes of a reason fit into a close frame.
+const maxCloseReason = 120
+
+// wire sends text frames over one WebSocket and never blocks the sender. Frames are
+// queued in order; the first goroutine that calls Flush sends all of them, also those
+// that others queue meanwhile.
 type wire struct {
+	// Fixed at the upgrade, except that releaseBuffers clears ws and conn.
 	ws         *websocket.Conn
 	conn       *conn
 	closeOnce  sync.Once
-	closeDone  chan struct{}   // closed when the closing handshake is over, or will not be
-	handshakes *sync.WaitGroup // of the server, for the closing handshake
-	onClose    func()          // called when we begin to close; nil: nothing
+	closeDone  chan struct{}   // closed when there is no closing handshake to wait for
+	handshakes *sync.WaitGroup // the server's, for the closing handshake
+	onClose    func()          // called when this side begins to close; may be nil
 
-	mu        sync.Mutex
-	out       []byte // frames, end to end
-	frameEnds []int  // where each ends
-	spareOut  []byte
-	spareEnds []int
-	flushing  bool
-	closed    bool // nothing is sent any more
+	mu         sync.Mutex // guards the fields that follow
+	out        []byte     // frames, end to end
+	frameEnds  []int      // the offset in out at which each frame ends
+	spareOut   []byte     // a buffer for the next out
+	spareEnds  []int
+	isFlushing bool
+	isClosed   bool // nothing is sent any more
 }
 
-// push queues the frame that build appends.
+// enqueue queues the frame that build appends to dst. It only takes w.mu, so it may be
+// called under other locks.
 func (w *wire) enqueue(build func(dst []byte) []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.isClosed {
 		return
 	}
 	w.out = build(w.out)
 	w.frameEnds = append(w.frameEnds, len(w.out))
 }
 
-// Flush implements [gateway.Peer].
+// Flush implements [gateway.Peer]: it hands all queued frames to the connection. It
+// returns at once while another goroutine flushes.
 func (w *wire) Flush() {
 	w.mu.Lock()
-	if w.flushing {
+	if w.isFlushing {
 		w.mu.Unlock()
 		return
 	}
-	w.flushing = true
-	for len(w.frameEnds) > 0 && !w.closed {
+	w.isFlushing = true
+	for len(w.frameEnds) > 0 && !w.isClosed {
 		out, ends := w.out, w.frameEnds
 		w.out, w.frameEnds = w.spareOut[:0], w.spareEnds[:0]
 		w.mu.Unlock()
@@ -60,22 +72,22 @@ func (w *wire) Flush() {
 		w.mu.Lock()
 		w.spareOut, w.spareEnds = recycle(out), ends[:0]
 	}
-	w.flushing = false
+	w.isFlushing = false
 	w.releaseBuffers()
 	w.mu.Unlock()
 }
 
-// drop lets go of the connection when it is gone and nobody writes to it: what a
-// provider may come back to is remembered for a while, with its wire. Call with
-// w.mu held.
+// releaseBuffers frees the connection and its buffers once it is closed and nobody
+// writes to it. The gateway keeps the wire of a provider that may reconnect, so the
+// memory would stay for as long. Call with w.mu held.
 func (w *wire) releaseBuffers() {
-	if w.closed && !w.flushing {
+	if w.isClosed && !w.isFlushing {
 		w.ws, w.conn, w.out, w.frameEnds, w.spareOut, w.spareEnds = nil, nil, nil, nil, nil, nil
 	}
 }
 
-// write hands frames to the connection, which queues what does not go at once.
-// An error is the reader's to notice: the connection is closed by then.
+// write hands frames to the connection, which queues what the socket does not take at
+// once. On an error it stops: the connection is closed then, and its reader ends.
 func (w *wire) write(out []byte, ends []int) {
 	if len(ends) > 1 {
 		w.conn.cork()
@@ -83,8 +95,8 @@ func (w *wire) write(out []byte, ends []int) {
 	}
 	from := 0
 	for _, end := range ends {
-		// No deadline: the context would close the connection, and the
-		// write does not block.
+		// No deadline: a context that ends would close the connection, and the write
+		// does not block.
 		if w.ws.Write(context.Background(), websocket.MessageText, out[from:end]) != nil {
 			return
 		}
@@ -92,7 +104,9 @@ func (w *wire) write(out []byte, ends []int) {
 	}
 }
 
-// Close implements [gateway.Peer]. The handshake goes on after it returned.
+// Close implements [gateway.Peer]: it sends the queued frames and a close frame. It
+// returns at once; the closing handshake goes on in a goroutine of the server. The reason
+// is cut to 120 bytes, which a close frame holds.
 func (w *wire) Close(code protocol.CloseCode, reason string) {
 	w.closeOnce.Do(func() {
 		if w.onClose != nil {
@@ -102,16 +116,14 @@ func (w *wire) Close(code protocol.CloseCode, reason string) {
 		w.handshakes.Go(func() {
 			defer close(w.closeDone)
 			w.Flush()
-			if len(reason) > 120 { // what a close frame holds
-				reason = reason[:120]
-			}
+			reason = reason[:min(len(reason), maxCloseReason)]
 			_ = ws.Close(websocket.StatusCode(code), reason)
 		})
 	})
 }
 
-// hangUp ends the connection; a closing handshake that we began is let through,
-// or the other side would not learn why.
+// terminate closes the connection. If this side has begun a closing handshake, it waits for
+// that or for ctx first, so that the other side gets the close code.
 func (w *wire) terminate(ctx context.Context) {
 	w.closeOnce.Do(func() { close(w.closeDone) })
 	select {
@@ -120,89 +132,109 @@ func (w *wire) terminate(ctx context.Context) {
 	}
 	_ = w.ws.CloseNow()
 	w.mu.Lock()
-	w.closed = true
+	w.isClosed = true
 	w.releaseBuffers()
 	w.mu.Unlock()
 }
 
-// read gives every text frame to text, and every binary one that is UTF-8, until
-// the connection ends; binary is called for the other ones. A frame of more than
-// keep bytes is read to its end but only its beginning kept, for large; past
-// protocol.MaxFrame the connection is closed. Until letIn reports true it may send
-// beforeAuth bytes, all in all, and is closed past them.
-func (w *wire) read(ctx context.Context, most int, letIn func() bool, text func([]byte), large func(beginning []byte, size int), binary func()) {
-	scratch := make([]byte, 4<<10)
-	// The context is watched once for the connection, not once for each read.
-	// Not by CloseNow, which waits for a closing handshake that is under way.
+// minReadBuffer is the size of a frame reader's buffer while frames are small.
+const minReadBuffer = 4 << 10
+
+// frameReader reads the frames of one connection and gives each to a callback, all on the
+// goroutine that calls wire.read.
+type frameReader struct {
+	maxText         int                              // larger frames go to onOversized
+	isAuthenticated func() bool                      // until then maxBeforeAuth bounds all frames together
+	onText          func(text []byte)                // a text frame, or a binary one that is UTF-8
+	onOversized     func(beginning []byte, size int) // the first maxText bytes; size is at most protocol.MaxFrame
+	onBinary        func()                           // a binary frame that is not UTF-8
+
+	buffer    []byte
+	readEarly int // bytes that came before authentication
+}
+
+// read reads frames until the connection or ctx ends. It closes the connection on a frame over
+// protocol.MaxFrame, and when more than maxBeforeAuth bytes come before authentication.
+func (w *wire) read(ctx context.Context, f frameReader) {
 	ws, conn := w.ws, w.conn
+	// The context is watched once for the connection, not once for each read. CloseNow is no
+	// use here: it waits for a closing handshake that is under way.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	early := 0 // bytes before it was let in
+	f.buffer = make([]byte, minReadBuffer)
 	for {
-		typ, r, err := ws.Reader(context.Background())
-		if err != nil {
+		kind, frame, err := ws.Reader(context.Background())
+		if err != nil || !f.readFrame(w, kind, frame) {
 			return
-		}
-		keep, waits := most, !letIn()
-		if waits {
-			keep = min(most, maxBeforeAuth-early)
-		}
-		n, err := 0, error(nil)
-		for err == nil && n <= keep {
-			if n == len(scratch) {
-				bigger := make([]byte, min(2*len(scratch), keep+1))
-				copy(bigger, scratch)
-				scratch = bigger
-			}
-			var k int
-			k, err = r.Read(scratch[n:])
-			n += k
-			if n == len(scratch) && n > keep {
-				break
-			}
-		}
-		size := int64(n)
-		if early += n; waits && n > keep {
-			w.Close(protocol.ClosePolicy, "more than 64 KiB before authentication")
-			return
-		}
-		if err == nil {
-			var rest int64
-			rest, err = io.Copy(io.Discard, io.LimitReader(r, protocol.MaxFrame-size+1))
-			if size += rest; size > protocol.MaxFrame {
-				w.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
-				return
-			}
-			if err == nil {
-				err = io.EOF
-			}
-		}
-		if !errors.Is(err, io.EOF) {
-			return
-		}
-		switch {
-		case size > int64(keep):
-			large(scratch[:keep], int(size))
-		case typ == websocket.MessageBinary && !utf8.Valid(scratch[:n]):
-			binary()
-		default:
-			// What reads the frame keeps parts of it.
-			text(append([]byte(nil), scratch[:n]...))
-		}
-		if len(scratch) > writeChunk {
-			scratch = make([]byte, 4<<10)
 		}
 	}
 }
 
-// wirePeer is a provider at the other end of a WebSocket.
+// readFrame reads one frame to its end and hands it on. It reports whether the connection
+// goes on.
+func (f *frameReader) readFrame(w *wire, kind websocket.MessageType, frame io.Reader) bool {
+	limit, isEarly := f.maxText, !f.isAuthenticated()
+	if isEarly {
+		limit = min(limit, maxBeforeAuth-f.readEarly)
+	}
+	n, err := f.fill(frame, limit)
+	if f.readEarly += n; isEarly && n > limit {
+		w.Close(protocol.ClosePolicy, "more than 64 KiB before authentication")
+		return false
+	}
+	size := int64(n)
+	if err == nil { // the frame is larger than the limit: skip its end
+		var skipped int64
+		skipped, err = io.Copy(io.Discard, io.LimitReader(frame, protocol.MaxFrame-size+1))
+		if size += skipped; size > protocol.MaxFrame {
+			w.Close(protocol.CloseTooBig, "the frame is over 16 MiB")
+			return false
+		}
+		if err == nil {
+			err = io.EOF
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return false
+	}
+	switch {
+	case size > int64(limit):
+		f.onOversized(f.buffer[:limit], int(size))
+	case kind == websocket.MessageBinary && !utf8.Valid(f.buffer[:n]):
+		f.onBinary()
+	default:
+		f.onText(bytes.Clone(f.buffer[:n])) // the receiver keeps parts of it
+	}
+	if len(f.buffer) > writeChunk {
+		f.buffer = make([]byte, minReadBuffer)
+	}
+	return true
+}
+
+// fill reads a frame into the buffer, up to one byte more than limit. It returns the number of
+// bytes, and io.EOF if they are the whole frame.
+func (f *frameReader) fill(frame io.Reader, limit int) (n int, err error) {
+	for err == nil && n <= limit {
+		if n == len(f.buffer) {
+			larger := make([]byte, min(2*len(f.buffer), limit+1))
+			copy(larger, f.buffer)
+			f.buffer = larger
+		}
+		var read int
+		read, err = frame.Read(f.buffer[n:])
+		n += read
+	}
+	return n, err
+}
+
+// wirePeer is the [gateway.Peer] of a provider at the other end of a WebSocket.
 type wirePeer struct{ *wire }
 
-// Send implements [gateway.Peer].
+// Send implements [gateway.Peer]: it queues a message, which Flush sends.
 func (p wirePeer) Send(m protocol.Message) {
 	p.enqueue(func(dst []byte) []byte { return protocol.Append(dst, m) })
 }
 
-// provider serves one provider connection.
+// serveProvider serves one provider connection until it ends.
 func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 	admission, refusal := s.connections.reserve(r)
 	if admission == nil {
@@ -210,12 +242,12 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "RATE_LIMITED", refusal)
 		return
 	}
-	// A peer that does not answer our close keeps its place no longer.
 	defer admission.release()
 	ws, err := s.upgrade(w, r, maxPending)
 	if err != nil {
 		return
 	}
+	// A peer that never answers our close frame must not count until it is gone.
 	ws.onClose = admission.release
 	c := s.gateway.Connect(wirePeer{ws}, gateway.ConnOptions{
 		ForeignOrigin: isForeignOrigin(r),
@@ -228,21 +260,24 @@ func (s *Server) serveProvider(w http.ResponseWriter, r *http.Request) {
 			return false, s.connections.fullMessage()
 		},
 	})
-	ws.read(s.ctx, protocol.MaxResult, c.AuthEnded, c.Receive, c.ReceiveOversized, c.ReceiveBinary)
+	ws.read(s.ctx, frameReader{
+		maxText: protocol.MaxResult, isAuthenticated: c.AuthEnded,
+		onText: c.Receive, onOversized: c.ReceiveOversized, onBinary: c.ReceiveBinary,
+	})
 	c.Closed()
 	ws.terminate(s.ctx)
 }
 
-// upgrade makes a WebSocket of a request that the guard let through; limit bounds
-// what waits to be sent.
+// upgrade makes a WebSocket of a request that the guard let through. limit bounds the bytes
+// that wait to be sent; a peer that exceeds it is closed. On an error the request is answered.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, limit int) (*wire, error) {
 	c, _ := r.Context().Value(connKey{}).(*conn)
-	// The guard has looked at the origin, by rules that differ by endpoint.
+	// The guard has checked the origin, by rules that differ by endpoint.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err
 	}
-	ws.SetReadLimit(-1) // read bounds it: an oversized frame is answered, not fatal
+	ws.SetReadLimit(-1) // frameReader bounds it: an oversized frame gets an answer and the connection goes on
 	c.startQueueing(limit, func() {
 		s.gateway.Stats().SlowPeers.Add(1)
 		s.log.Warn("closing a slow consumer", "remote", r.RemoteAddr)

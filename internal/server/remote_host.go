@@ -1,0 +1,182 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/protocol"
+)
+
+// hostGrace is how long the sessions of a host connection that dropped wait for the host
+// to come back.
+const hostGrace = 30 * time.Second
+
+// remoteHosts are the sessions whose agents other processes run, and those processes'
+// connections.
+type remoteHosts struct {
+	server *Server
+
+	mu        sync.Mutex
+	bySession map[string]*remoteHost // by session id
+	conns     map[*hostConn]struct{}
+}
+
+func (h *remoteHosts) init(s *Server) {
+	h.server, h.bySession, h.conns = s, map[string]*remoteHost{}, map[*hostConn]struct{}{}
+}
+
+func (h *remoteHosts) get(id string) *remoteHost {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bySession[id]
+}
+
+func (h *remoteHosts) add(host *remoteHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bySession[host.id] = host
+}
+
+func (h *remoteHosts) remove(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.bySession, id)
+}
+
+func (h *remoteHosts) addConn(c *hostConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns[c] = struct{}{}
+}
+
+func (h *remoteHosts) removeConn(c *hostConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, c)
+}
+
+// closeAll begins to close the connections of all hosts.
+func (h *remoteHosts) closeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		c.rpc.Close(protocol.CloseGoingAway, "the gateway is shutting down")
+	}
+}
+
+// remoteHost is the [gateway.Host] of one session that another process runs. It outlives its
+// connection by hostGrace. Its requests return errHostGone while there is no connection.
+type remoteHost struct {
+	all     *remoteHosts
+	id      string
+	session *gateway.Session // set before remoteHosts has it
+
+	mu    sync.Mutex
+	conn  *hostConn   // nil while the host is away
+	grace *time.Timer // ends the session when the host stays away
+}
+
+func (h *remoteHost) rpcConn() (*rpcConn, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.conn == nil {
+		return nil, errHostGone
+	}
+	return &h.conn.rpc, nil
+}
+
+func (h *remoteHost) call(ctx context.Context, method string, params any) error {
+	c, err := h.rpcConn()
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, method, params)
+}
+
+// hostTool is a tool as `tools/set` and the answer to `session/register` have it.
+type hostTool struct {
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+	Parameters  protocol.Raw `json:"parameters"`
+}
+
+func hostTools(tools []gateway.Tool) []hostTool {
+	list := make([]hostTool, len(tools))
+	for i, t := range tools {
+		list[i] = hostTool{t.Name, t.Description, t.Parameters}
+	}
+	return list
+}
+
+// SetTools implements [gateway.Host] with `tools/set`.
+func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
+	return h.call(ctx, "tools/set", map[string]any{"sessionId": h.id, "revision": revision, "tools": hostTools(tools)})
+}
+
+// Send implements [gateway.Host] with `session/send`.
+func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
+	return h.call(ctx, "session/send", map[string]any{
+		"sessionId": h.id, "prompt": p.Text, "mode": cmp.Or(p.Mode, "enqueue"), "source": p.Source,
+	})
+}
+
+// Log implements [gateway.Host] with `session/log`, a notification. The line is lost while
+// the host is away.
+func (h *remoteHost) Log(level gateway.LogLevel, message string) {
+	if c, err := h.rpcConn(); err == nil {
+		c.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
+	}
+}
+
+// Interrupt implements [gateway.Host] with `session/interrupt`. It names no dropped prompts:
+// the protocol of session hosts does not report them.
+func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, error) {
+	return nil, h.call(ctx, "session/interrupt", map[string]any{"sessionId": h.id, "reason": reason})
+}
+
+// Close implements [gateway.Host]. It only writes a line into the session's timeline: the
+// process goes on without the gateway.
+func (h *remoteHost) Close(_ context.Context, reason string) error {
+	h.all.remove(h.id)
+	h.mu.Lock()
+	if h.grace != nil {
+		h.grace.Stop()
+	}
+	h.mu.Unlock()
+	h.Log(gateway.LogWarning, "the gateway has left this session: "+reason)
+	return nil
+}
+
+// detach leaves the session without a host, and ends it after hostGrace. It does nothing if
+// another connection has taken the session over.
+func (h *remoteHost) detach(c *hostConn) {
+	h.mu.Lock()
+	current := h.conn == c
+	if current {
+		h.conn = nil
+		h.grace = time.AfterFunc(hostGrace, func() { h.session.Ended("its host did not come back") })
+	}
+	h.mu.Unlock()
+	if current {
+		h.session.CancelCalls()
+	}
+}
+
+// reattach gives a session whose host went away to a new connection. The error says why the
+// session can't have another host.
+func (h *remoteHost) reattach(c *hostConn) *rpcError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.conn != nil {
+		return invalidParams("session/register.id: session %q is registered by a host that is connected", h.id)
+	}
+	if !h.grace.Stop() || h.session.View().State == "ending" {
+		return invalidParams("session/register.id: session %q is ending; "+
+			"register another, or this one when it is gone", h.id)
+	}
+	h.conn = c
+	return nil
+}
