@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	domain "tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
@@ -403,7 +404,7 @@ func TestRealEvents(t *testing.T) {
 		{UserMessage: "fix it"},
 		{Intent: "reading"},
 		{Callback: domain.OnStartToolExecution, ID: "c1", Tool: "bash", Args: `{"command":"ls"}`},
-		{Callback: domain.OnEndToolExecution, ID: "c1", Result: &domain.ToolOutput{Content: "a b"}},
+		{Callback: domain.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: "a b"}},
 		{Callback: domain.OnEndMessage, Content: "done",
 			Requests: []domain.ToolRequest{{Name: "bash", Args: protocol.Raw(`{}`)}}},
 	} {
@@ -578,7 +579,7 @@ func TestRealPairing(t *testing.T) {
 	}
 	s1, _ := w.gateway.Session("s1")
 	expect(t, "page", (&session{Session: s1}).call(t, "page", `{}`), "the page")
-	s1.Event(domain.Event{Callback: domain.OnEndToolExecution, ID: "c1", Tool: "bash", Result: &domain.ToolOutput{}})
+	s1.Event(domain.Event{Callback: domain.OnEndToolExecution, ID: "c1", Tool: "bash", Result: &adminapi.ToolOutput{}})
 	expect(t, "heard", receive(t, heard), "bash")
 	if _, err := p.SetContext(ctx, "not mine to say"); codeOf(err) != providers.CodeUnauthorized {
 		t.Errorf("setting the context: %v, want UNAUTHORIZED", err)

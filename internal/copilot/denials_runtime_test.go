@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -30,7 +31,7 @@ func TestDenialSaysItsReason(t *testing.T) {
 		before, begun := timeline(h.s), h.s.LiveCursor()
 		turn := h.asking(tt.prompt)
 		if tt.person {
-			h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny, Text: tt.reason})
+			h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny, Text: tt.reason})
 		}
 		if said := <-turn; !strings.Contains(said, tt.reason) {
 			t.Errorf("%s: the model says %q", tt.who, said)

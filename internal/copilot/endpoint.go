@@ -16,6 +16,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -160,7 +161,7 @@ func checkURL(s string) error {
 
 // endpointModels are the models of an endpoint: those that the config names, else
 // those that it lists itself.
-func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gateway.Model, error) {
+func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adminapi.Model, error) {
 	ids := e.Models
 	if len(ids) == 0 {
 		key, err := o.keyFromEnv(e)
@@ -171,9 +172,9 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]gat
 			return nil, internalError(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
 		}
 	}
-	models := make([]gateway.Model, len(ids))
+	models := make([]adminapi.Model, len(ids))
 	for i, id := range ids {
-		models[i] = gateway.Model{ID: id, Name: id, Efforts: []string{}}
+		models[i] = adminapi.Model{ID: id, Name: id, Efforts: []string{}}
 	}
 	return models, nil
 }

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -299,13 +300,13 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	e := gateway.Event{Callback: gateway.OnEndToolExecution, ID: d.ToolCallID, ParentID: deref(d.ParentToolCallID), Tool: o.tool, Provider: o.provider}
 	switch {
 	case d.Error != nil:
-		e.Error = &gateway.ToolError{Message: d.Error.Message, Code: deref(d.Error.Code)}
+		e.Error = &adminapi.ToolError{Message: d.Error.Message, Code: deref(d.Error.Code)}
 	case d.Result != nil:
-		e.Result = &gateway.ToolOutput{Content: d.Result.Content, DetailedContent: deref(d.Result.DetailedContent)}
+		e.Result = &adminapi.ToolOutput{Content: d.Result.Content, DetailedContent: deref(d.Result.DetailedContent)}
 	case d.Success:
-		e.Result = &gateway.ToolOutput{}
+		e.Result = &adminapi.ToolOutput{}
 	default:
-		e.Error = &gateway.ToolError{Message: "the tool failed"}
+		e.Error = &adminapi.ToolError{Message: "the tool failed"}
 	}
 	t.emit(e)
 }
@@ -320,7 +321,7 @@ func (t *tracker) endParts(why string) {
 		delete(t.openParts, k)
 		e := gateway.Event{Callback: o.callback, ID: o.id}
 		if o.callback == gateway.OnEndToolExecution {
-			e.Tool, e.Provider, e.Error = o.tool, o.provider, &gateway.ToolError{Message: why}
+			e.Tool, e.Provider, e.Error = o.tool, o.provider, &adminapi.ToolError{Message: why}
 		} else {
 			e.Content = o.content.String()
 		}

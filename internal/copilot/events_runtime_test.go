@@ -11,15 +11,15 @@ import (
 
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
 // rawTypes are the types of the raw events so far.
-func (s *fakeSession) rawTypes() map[string]gateway.RuntimeEvent {
+func (s *fakeSession) rawTypes() map[string]adminapi.RuntimeEvent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	types := map[string]gateway.RuntimeEvent{}
+	types := map[string]adminapi.RuntimeEvent{}
 	for _, e := range s.runtime {
 		types[e.Type] = e
 	}

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -188,7 +189,7 @@ func (h *hosted) hooksAsked() int {
 	return n
 }
 
-func (h *hosted) events() []gateway.RuntimeEvent {
+func (h *hosted) events() []adminapi.RuntimeEvent {
 	events, _ := h.s.RuntimeEvents(0)
 	return events
 }
@@ -261,7 +262,7 @@ func (h *hosted) whole() {
 		if err := h.s.WaitRuntimeEvents(ctx, cursor); err != nil {
 			h.t.Fatalf("an event did not come: %+v: %v", log[slices.IndexFunc(log, late)], err)
 		}
-		var events []gateway.RuntimeEvent
+		var events []adminapi.RuntimeEvent
 		events, cursor = h.s.RuntimeEvents(cursor)
 		for _, e := range events {
 			if came[e.ID]++; came[e.ID] > 1 {

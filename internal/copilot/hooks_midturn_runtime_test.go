@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -56,7 +57,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 			first:   calls("bash", `{"command":"echo permitted","description":"x"}`),
 			options: func(o *Options) { o.Permissions.Shell = configs.Ask },
 			at:      func(h *hosted, _ *provider) { h.asked(h.s) },
-			on:      func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideOnce}) },
+			on:      func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideOnce}) },
 			said:    "permitted",
 		},
 		"a question": {

@@ -11,12 +11,12 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
 // Models implements [gateway.Starter].
-func (r *Runtime) Models(ctx context.Context) ([]gateway.Model, error) {
+func (r *Runtime) Models(ctx context.Context) ([]adminapi.Model, error) {
 	o := r.current.Load()
 	if e := o.Profile.Provider; e.URL != "" {
 		return o.endpointModels(ctx, e)
@@ -43,7 +43,7 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 
 // githubModels lists GitHub's models, as the user is signed in or as a token of a
 // session's own.
-func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([]gateway.Model, error) {
+func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([]adminapi.Model, error) {
 	if token == "" {
 		if err := r.checkSignedIn(ctx, p); err != nil {
 			return nil, err
@@ -55,15 +55,15 @@ func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([
 	if err != nil {
 		return nil, internalError(fmt.Errorf("listing GitHub's models: %w%s", err, signInHint(err)))
 	}
-	models := make([]gateway.Model, len(list.Models))
+	models := make([]adminapi.Model, len(list.Models))
 	for i, m := range list.Models {
 		models[i] = githubModel(m)
 	}
 	return models, nil
 }
 
-func githubModel(m rpc.Model) gateway.Model {
-	v := gateway.Model{ID: m.ID, Name: m.Name, Efforts: append([]string{}, m.SupportedReasoningEfforts...), DefaultEffort: deref(m.DefaultReasoningEffort)}
+func githubModel(m rpc.Model) adminapi.Model {
+	v := adminapi.Model{ID: m.ID, Name: m.Name, Efforts: append([]string{}, m.SupportedReasoningEfforts...), DefaultEffort: deref(m.DefaultReasoningEffort)}
 	if m.Billing != nil && m.Billing.Multiplier != nil {
 		v.Multiplier = *m.Billing.Multiplier
 	}

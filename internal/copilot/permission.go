@@ -13,6 +13,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protect"
 	"tapgw/internal/visible"
@@ -126,7 +127,7 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 	case answer.Denied():
 		reason := cmp.Or(answer.Text, "the user denied it")
 		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline has it
-	case answer.Decision == gateway.DecideSession:
+	case answer.Decision == adminapi.DecideSession:
 		s.approve(req)
 	}
 	return &rpc.PermissionDecisionApproveOnce{}
@@ -309,7 +310,7 @@ func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 		message += " It is to: " + visible.Line(strings.Join(strings.Fields(visible.Ends(intention, maxIntention, 10)), " "))
 	}
 	detail = strings.TrimSpace(detail)
-	return gateway.Question{Kind: gateway.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session), Detail: detail}
+	return gateway.Question{Kind: adminapi.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session), Detail: detail}
 }
 
 // absolute makes a path absolute without cleaning it: what ".." means depends on

@@ -16,6 +16,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
 	"tapgw/internal/lazyregexp"
@@ -78,7 +79,7 @@ func (s *session) SetLabel(ctx context.Context, label string) error {
 }
 
 // Persisted implements [gateway.Keeper].
-func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]gateway.PersistedView, error) {
+func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
@@ -92,7 +93,7 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]g
 	if err != nil {
 		return nil, internalError(fmt.Errorf("listing the sessions on disk: %w", err))
 	}
-	var views []gateway.PersistedView
+	var views []adminapi.Persisted
 	var ids []string
 	for _, m := range list {
 		v := r.persistedView(m)
@@ -106,10 +107,10 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]g
 	}
 	for i := range views {
 		if slices.Contains(used, views[i].ID) {
-			views[i].State = gateway.PersistedInUse
+			views[i].State = adminapi.PersistedInUse
 		}
 	}
-	slices.SortStableFunc(views, func(a, b gateway.PersistedView) int { return b.UsedAt.Compare(a.UsedAt) })
+	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int { return b.UsedAt.Compare(a.UsedAt) })
 	if f.Last > 0 && len(views) > f.Last {
 		views = views[:f.Last]
 	}
@@ -117,11 +118,11 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]g
 }
 
 // persistedView is a session on disk, as the runtime and the gateway that had it say.
-func (r *Runtime) persistedView(m sdk.SessionMetadata) gateway.PersistedView {
+func (r *Runtime) persistedView(m sdk.SessionMetadata) adminapi.Persisted {
 	noted := r.metadataOf(m.SessionID)
-	v := gateway.PersistedView{
+	v := adminapi.Persisted{
 		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel], Profile: noted[metaProfile],
-		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary), State: gateway.PersistedStored,
+		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary), State: adminapi.PersistedStored,
 		StartedAt: m.StartTime.UTC().Truncate(time.Millisecond), UsedAt: m.ModifiedTime.UTC().Truncate(time.Millisecond),
 	}
 	if c := m.Context; c != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -88,7 +89,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("deleting a session that runs elsewhere: %v", err)
 	}
 	views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{})
-	if err != nil || len(views) != 1 || views[0].State != gateway.PersistedInUse {
+	if err != nil || len(views) != 1 || views[0].State != adminapi.PersistedInUse {
 		t.Fatalf("on disk: %+v, %v", views, err)
 	}
 
@@ -103,7 +104,7 @@ func TestResume(t *testing.T) {
 		t.Fatalf("on disk: %+v, %v", views, err)
 	}
 	v := views[0]
-	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID || v.Host != Kind || v.CWD != g.cwd || v.State != gateway.PersistedStored || v.UsedAt.IsZero() {
+	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID || v.Host != Kind || v.CWD != g.cwd || v.State != adminapi.PersistedStored || v.UsedAt.IsZero() {
 		t.Errorf("on disk: %+v", v)
 	}
 	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil || len(views) != 0 {
@@ -118,7 +119,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("registered as %+v", again.spec)
 	}
 	again.wait("what was said before", func() bool {
-		return slices.ContainsFunc(again.runtime, func(e gateway.RuntimeEvent) bool {
+		return slices.ContainsFunc(again.runtime, func(e adminapi.RuntimeEvent) bool {
 			return e.Type == "user.message" && strings.Contains(string(e.Data), "remember the kettle")
 		})
 	})

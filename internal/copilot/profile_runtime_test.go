@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -412,7 +413,7 @@ func TestProfileInfinite(t *testing.T) {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			got := slices.ContainsFunc(s.runtime, func(e gateway.RuntimeEvent) bool { return e.Type == "session.compaction_start" })
+			got := slices.ContainsFunc(s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" })
 			if got != tt.want || !tt.want && s.window[0] < 8*s.window[1]/10 {
 				t.Errorf("compacted: %v; of %d tokens %d are used", got, s.window[1], s.window[0])
 			}

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -151,7 +152,7 @@ func formKey(message string) string { return "form " + message }
 // inputRequested is the event of a question that the model asks.
 func (t *tracker) inputRequested(d *rpc.UserInputRequestedData) {
 	t.askPerson(inputKey(d.Question, d.Choices), d.RequestID, gateway.Question{
-		Kind: gateway.QuestionInput, Message: d.Question, Choices: d.Choices, Free: d.AllowFreeform == nil || *d.AllowFreeform,
+		Kind: adminapi.QuestionInput, Message: d.Question, Choices: d.Choices, Free: d.AllowFreeform == nil || *d.AllowFreeform,
 	})
 }
 
@@ -179,9 +180,9 @@ func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 	if from := deref(d.ElicitationSource); from != "" {
 		message = from + ": " + message
 	}
-	q := gateway.Question{Kind: gateway.QuestionForm, Message: message, Schema: protocol.Raw(`{"type":"object"}`)}
+	q := gateway.Question{Kind: adminapi.QuestionForm, Message: message, Schema: protocol.Raw(`{"type":"object"}`)}
 	if d.Mode != nil && *d.Mode == rpc.ElicitationRequestedModeURL {
-		q = gateway.Question{Kind: gateway.QuestionPermission, Message: message + " (open this in a browser, then answer once)", Detail: deref(d.URL)}
+		q = gateway.Question{Kind: adminapi.QuestionPermission, Message: message + " (open this in a browser, then answer once)", Detail: deref(d.URL)}
 	} else if d.RequestedSchema != nil {
 		schema, err := json.Marshal(d.RequestedSchema)
 		if err == nil {

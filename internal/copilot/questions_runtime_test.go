@@ -17,6 +17,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -82,7 +83,7 @@ func answerOf(ctx context.Context, turn *gateway.Turn) (said string, errs []stri
 }
 
 // asked waits for a question of a session.
-func (h *hosted) asked(s *gateway.Session) gateway.QuestionView {
+func (h *hosted) asked(s *gateway.Session) adminapi.Question {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.r.ctx, patience)
 	defer cancel()
@@ -119,7 +120,7 @@ func (h *hosted) asking(prompt string) chan string {
 	return done
 }
 
-func (h *hosted) answer(q gateway.QuestionView, a gateway.Answer) {
+func (h *hosted) answer(q adminapi.Question, a gateway.Answer) {
 	h.t.Helper()
 	if err := h.s.Answer(q.ID, a); err != nil {
 		h.t.Fatalf("answering %+v: %v", q, err)
@@ -139,19 +140,19 @@ func TestPermissionAsked(t *testing.T) {
 
 	turn := h.asking(shellCall("echo once"))
 	q := h.asked(h.s)
-	if q.Kind != gateway.QuestionPermission || q.Detail != "echo once" || !strings.Contains(q.Message, "run this command") || !strings.Contains(q.Message, "try it") {
+	if q.Kind != adminapi.QuestionPermission || q.Detail != "echo once" || !strings.Contains(q.Message, "run this command") || !strings.Contains(q.Message, "try it") {
 		t.Errorf("the question: %+v", q)
 	}
-	h.answer(q, gateway.Answer{Decision: gateway.DecideOnce})
+	h.answer(q, gateway.Answer{Decision: adminapi.DecideOnce})
 	if said := <-turn; !strings.Contains(said, "once") || strings.Contains(said, "denied") {
 		t.Errorf("allowed once: %q", said)
 	}
-	if err := h.s.Answer(q.ID, gateway.Answer{Decision: gateway.DecideOnce}); err == nil || !strings.Contains(err.Error(), "is over") {
+	if err := h.s.Answer(q.ID, gateway.Answer{Decision: adminapi.DecideOnce}); err == nil || !strings.Contains(err.Error(), "is over") {
 		t.Errorf("answered again: %v", err)
 	}
 
 	turn = h.asking(shellCall("echo once")) // once was once
-	h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideSession})
+	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideSession})
 	if said := <-turn; !strings.Contains(said, "once") {
 		t.Errorf("allowed for the session: %q", said)
 	}
@@ -159,7 +160,7 @@ func TestPermissionAsked(t *testing.T) {
 		t.Errorf("the same again: %q", said)
 	}
 	turn = h.asking(shellCall("echo once more"))
-	h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny, Text: "that is enough"})
+	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny, Text: "that is enough"})
 	if said := <-turn; !strings.Contains(said, "that is enough") {
 		t.Errorf("denied: %q", said)
 	}
@@ -170,7 +171,7 @@ func TestPermissionAsked(t *testing.T) {
 		t.Errorf("denied by a pattern: %q", said)
 	}
 	turn = h.asking(shellCall("echo fine > made"))
-	h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny})
+	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if said := <-turn; !strings.Contains(said, "the user denied it") {
 		t.Errorf("a redirection, denied: %q", said)
 	}
@@ -196,7 +197,7 @@ func TestPermissionsAskedByKind(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		asked = append(asked, q)
-		return gateway.Answer{Decision: gateway.DecideSession}, nil
+		return gateway.Answer{Decision: adminapi.DecideSession}, nil
 	}
 	s.tool("act", text("acted"))
 	file := filepath.Join(r.cwd, "made.txt")
@@ -286,7 +287,7 @@ func TestAskUser(t *testing.T) {
 
 	turn := h.asking(`call:ask_user {"question":"Which colour?","choices":["red","green"]}`)
 	q := h.asked(h.s)
-	if q.Kind != gateway.QuestionInput || q.Message != "Which colour?" || !slices.Equal(q.Choices, []string{"red", "green"}) || !q.Freeform {
+	if q.Kind != adminapi.QuestionInput || q.Message != "Which colour?" || !slices.Equal(q.Choices, []string{"red", "green"}) || !q.Freeform {
 		t.Errorf("the question: %+v", q)
 	}
 	h.answer(q, gateway.Answer{Text: "green"})
@@ -301,7 +302,7 @@ func TestAskUser(t *testing.T) {
 	}
 
 	turn = h.asking(`call:ask_user {"question":"And now?"}`)
-	h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny})
+	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if said := <-turn; !strings.Contains(said, "does not want to answer") {
 		t.Errorf("declined: %q", said)
 	}
@@ -353,7 +354,7 @@ func TestForm(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) { o.AskUser = true }))
 	result := h.elicit(h.r.ctx, "Who are you?")
 	q := h.asked(h.s)
-	if q.Kind != gateway.QuestionForm || q.Message != "Who are you?" || !strings.Contains(string(q.Schema), `"minLength":2`) {
+	if q.Kind != adminapi.QuestionForm || q.Message != "Who are you?" || !strings.Contains(string(q.Schema), `"minLength":2`) {
 		t.Errorf("the question: %+v", q)
 	}
 	for content, wrong := range map[string]string{
@@ -368,7 +369,7 @@ func TestForm(t *testing.T) {
 		t.Errorf("filled in: %s", got)
 	}
 	result = h.elicit(h.r.ctx, "Again?")
-	h.answer(h.asked(h.s), gateway.Answer{Decision: gateway.DecideDeny})
+	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if got := <-result; got != "decline map[]" {
 		t.Errorf("declined: %s", got)
 	}

@@ -2,12 +2,13 @@ package copilot
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
@@ -26,9 +27,9 @@ func (s *session) recordRaw(e sdk.SessionEvent) {
 			data = bytes.ReplaceAll(data, []byte(secret), []byte(redaction))
 		}
 	}
-	s.calls.Runtime(gateway.RuntimeEvent{
+	s.calls.Runtime(adminapi.RuntimeEvent{
 		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
-		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: data,
+		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: json.RawMessage(data),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -61,7 +62,7 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 // replay shows the past of the session, and goes on with the turn that ran when it
 // was lost, if that is asked for.
 func (t *tracker) replay(it item) {
-	var lines []gateway.TimelineLine
+	var lines []adminapi.TimelineLine
 	for _, e := range it.history {
 		t.s.recordRaw(e)
 		if l, ok := t.s.historyLine(e); ok {
@@ -86,11 +87,11 @@ func (t *tracker) replay(it item) {
 
 // historyLine is the line of the timeline that an event of the session's past was: what
 // was said, what failed, and the lines that we wrote beside, pushes among them.
-func (s *session) historyLine(e sdk.SessionEvent) (l gateway.TimelineLine, ok bool) {
+func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok bool) {
 	if e.AgentID != nil {
 		return l, false
 	}
-	l = gateway.TimelineLine{TS: e.Timestamp, Level: gateway.LogInfo, Source: gateway.SourceSession}
+	l = adminapi.TimelineLine{TS: e.Timestamp, Level: gateway.LogInfo, Source: gateway.SourceSession}
 	ours := func(level gateway.LogLevel, text string) {
 		l.Level, l.Message = level, text
 		// Of lines that have another source than the session it stands before them.

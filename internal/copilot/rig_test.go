@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -119,9 +120,9 @@ type fakeSession struct {
 	changed chan struct{}
 	events  []gateway.Event
 	notes   []string
-	past    []gateway.TimelineLine
+	past    []adminapi.TimelineLine
 	prompts []gateway.Prompt // that providers were asked about
-	runtime []gateway.RuntimeEvent
+	runtime []adminapi.RuntimeEvent
 	used    []gateway.ModelCall
 	window  [2]int64
 	over    map[string]string // prompts that ended, with why
@@ -367,7 +368,7 @@ func (s *fakeSession) Note(level gateway.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
 }
 
-func (s *fakeSession) Past(lines []gateway.TimelineLine, _ bool) {
+func (s *fakeSession) Past(lines []adminapi.TimelineLine, _ bool) {
 	s.record(func() { s.past = lines })
 }
 
@@ -378,7 +379,7 @@ func (s *fakeSession) Hook(_ context.Context, e gateway.HookEvent) gateway.HookA
 	return s.hook(e)
 }
 
-func (s *fakeSession) Runtime(e gateway.RuntimeEvent) {
+func (s *fakeSession) Runtime(e adminapi.RuntimeEvent) {
 	s.record(func() { s.runtime = append(s.runtime, e) })
 }
 

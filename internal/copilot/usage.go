@@ -6,6 +6,7 @@ import (
 
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -16,7 +17,7 @@ const nanoCredits = 1e9
 func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	c := gateway.ModelCall{
 		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(int64OrZero(d.Duration)) * time.Millisecond,
-		Tokens: gateway.Tokens{
+		Tokens: adminapi.Tokens{
 			Input: int64OrZero(d.InputTokens), Output: int64OrZero(d.OutputTokens), Reasoning: int64OrZero(d.ReasoningTokens),
 			CacheRead: int64OrZero(d.CacheReadTokens), CacheWrite: int64OrZero(d.CacheWriteTokens),
 		},
@@ -46,7 +47,7 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 	c := gateway.ModelCall{
 		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
 		Duration: time.Duration(int64OrZero(u.Duration)) * time.Millisecond,
-		Tokens: gateway.Tokens{
+		Tokens: adminapi.Tokens{
 			Input: int64OrZero(u.InputTokens), Output: int64OrZero(u.OutputTokens), CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
 		},
 	}

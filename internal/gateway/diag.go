@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -19,10 +20,6 @@ const (
 	gatesNoted     = 100
 	latenciesNoted = 256 // of each provider
 )
-
-// CodeSession is the code of an error that a session had, beside those of the
-// wire.
-const CodeSession = "SESSION_ERROR"
 
 // diag is what happened lately. Noting a call costs no allocation: a lock, and a
 // place in a ring. Its lock is a leaf; it guards the latencies of providers too.
@@ -136,81 +133,11 @@ func (r *rule) owner() string {
 	return "provider " + r.provider.name
 }
 
-// Diagnostics is what happened lately, newest first, for who looks for a fault.
-type Diagnostics struct {
-	Calls     []CallView         `json:"calls"`
-	Errors    []ErrorView        `json:"errors"`
-	Gates     []GateView         `json:"gates"`
-	Providers []ProviderLoadView `json:"providers"`
-	Pushes    []PushBudgetView   `json:"pushes"`
-}
-
-// CallView is a tool call that ended.
-type CallView struct {
-	ID         string        `json:"id"` // "" where no provider had it
-	Session    string        `json:"session"`
-	Provider   string        `json:"provider"`
-	Tool       string        `json:"tool"`
-	StartedAt  time.Time     `json:"startedAt"`
-	DurationMs float64       `json:"durationMs"`
-	Outcome    string        `json:"outcome"` // ok, failed
-	ErrorCode  protocol.Code `json:"errorCode,omitempty"`
-}
-
-// Outcomes of a call.
-const (
-	OutcomeOK     = "ok"
-	OutcomeFailed = "failed"
-)
-
-// ErrorView is an error that a provider was told, or that a session had.
-type ErrorView struct {
-	At       time.Time `json:"at"`
-	Session  string    `json:"session,omitempty"`
-	Provider string    `json:"provider,omitempty"`
-	Code     string    `json:"code"`
-	Message  string    `json:"message"`
-}
-
-// GateView is what a gate decided, or a rule that denies by itself.
-type GateView struct {
-	At         time.Time `json:"at"`
-	Session    string    `json:"session"`
-	Provider   string    `json:"provider"`
-	Tool       string    `json:"tool"`
-	Decision   string    `json:"decision"` // allow, deny, context
-	Reason     string    `json:"reason,omitempty"`
-	DurationMs float64   `json:"durationMs"`
-}
-
-// ProviderLoadView is how a connected provider's calls went: all of them, and the
-// last 256 for how long they took.
-type ProviderLoadView struct {
-	ID       string  `json:"id"`
-	Name     string  `json:"name"`
-	Instance string  `json:"instance"`
-	Calls    uint64  `json:"calls"`
-	Errors   uint64  `json:"errors"`
-	InFlight int     `json:"inFlight"`
-	P50Ms    float64 `json:"p50Ms"`
-	P99Ms    float64 `json:"p99Ms"`
-}
-
-// PushBudgetView is what a provider has used of its pushes a second to a session,
-// and how many were refused.
-type PushBudgetView struct {
-	Provider string `json:"provider"`
-	Session  string `json:"session"`
-	Used     int    `json:"used"`
-	Limit    int    `json:"limit"`
-	Dropped  uint64 `json:"dropped"`
-}
-
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // Diagnostics returns what happened lately.
-func (g *Gateway) Diagnostics() Diagnostics {
-	view := Diagnostics{Calls: []CallView{}, Errors: []ErrorView{}, Gates: []GateView{}, Providers: []ProviderLoadView{}, Pushes: []PushBudgetView{}}
+func (g *Gateway) Diagnostics() adminapi.Diagnostics {
+	view := adminapi.Diagnostics{Calls: []adminapi.CallNote{}, Errors: []adminapi.ErrorNote{}, Gates: []adminapi.GateNote{}, Providers: []adminapi.ProviderLoad{}, Pushes: []adminapi.PushBudget{}}
 	took := map[string]*latencies{}
 	g.mu.Lock()
 	for c := range g.conns {
@@ -222,7 +149,7 @@ func (g *Gateway) Diagnostics() Diagnostics {
 	g.mu.Unlock()
 	for _, p := range g.Providers() {
 		if l := took[p.ID]; l != nil {
-			load := ProviderLoadView{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
+			load := adminapi.ProviderLoad{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
 			g.diag.load(&load, l)
 			view.Providers = append(view.Providers, load)
 		}
@@ -235,9 +162,9 @@ func (g *Gateway) Diagnostics() Diagnostics {
 	calls, errors, gates := d.calls.newest(), d.errors.newest(), d.gates.newest()
 	d.mu.Unlock()
 	for _, n := range calls {
-		v := CallView{Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(), DurationMs: milliseconds(n.took), Outcome: OutcomeOK, ErrorCode: n.code}
+		v := adminapi.CallNote{Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(), DurationMs: milliseconds(n.took), Outcome: adminapi.OutcomeOK, ErrorCode: string(n.code)}
 		if n.code != "" {
-			v.Outcome = OutcomeFailed
+			v.Outcome = adminapi.OutcomeFailed
 		}
 		if n.id != uuid.Nil {
 			v.ID = n.id.String()
@@ -245,16 +172,19 @@ func (g *Gateway) Diagnostics() Diagnostics {
 		view.Calls = append(view.Calls, v)
 	}
 	for _, n := range errors {
-		view.Errors = append(view.Errors, ErrorView{n.at.UTC(), n.session, n.provider, n.code, n.message})
+		view.Errors = append(view.Errors, adminapi.ErrorNote{At: n.at.UTC(), Session: n.session, Provider: n.provider, Code: n.code, Message: n.message})
 	}
 	for _, n := range gates {
-		view.Gates = append(view.Gates, GateView{n.at.UTC(), n.session, n.provider, n.tool, n.decision, n.reason, milliseconds(n.took)})
+		view.Gates = append(view.Gates, adminapi.GateNote{
+			At: n.at.UTC(), Session: n.session, Provider: n.provider, Tool: n.tool,
+			Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.took),
+		})
 	}
 	return view
 }
 
 // load reads a provider's counters.
-func (d *diag) load(v *ProviderLoadView, l *latencies) {
+func (d *diag) load(v *adminapi.ProviderLoad, l *latencies) {
 	d.mu.Lock()
 	v.Calls, v.Errors = l.calls, l.errors
 	last := slices.Clone(l.last[:min(l.calls, latenciesNoted)])
@@ -268,14 +198,14 @@ func (d *diag) load(v *ProviderLoadView, l *latencies) {
 }
 
 // pushBudgets lists the budgets of those who pushed to the session, by name.
-func (s *Session) pushBudgets() []PushBudgetView {
+func (s *Session) pushBudgets() []adminapi.PushBudget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []PushBudgetView
+	var list []adminapi.PushBudget
 	for _, p := range s.pushers {
 		used := protocol.PushRate - int(p.limit.Tokens())
-		list = append(list, PushBudgetView{Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate), Limit: protocol.PushRate, Dropped: p.dropped})
+		list = append(list, adminapi.PushBudget{Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate), Limit: protocol.PushRate, Dropped: p.dropped})
 	}
-	slices.SortFunc(list, func(a, b PushBudgetView) int { return cmp.Compare(a.Provider, b.Provider) })
+	slices.SortFunc(list, func(a, b adminapi.PushBudget) int { return cmp.Compare(a.Provider, b.Provider) })
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -35,9 +36,9 @@ func TestNoteCallAllocates(t *testing.T) {
 func TestProviderLoad(t *testing.T) {
 	d := newDiag()
 	p := &Provider{name: "p", latencies: &latencies{}}
-	var v ProviderLoadView
+	var v adminapi.ProviderLoad
 	d.load(&v, p.latencies)
-	if v != (ProviderLoadView{}) {
+	if v != (adminapi.ProviderLoad{}) {
 		t.Errorf("before any call: %+v", v)
 	}
 	end := func(took time.Duration, code protocol.Code) {
@@ -46,14 +47,14 @@ func TestProviderLoad(t *testing.T) {
 	}
 	end(time.Hour*2, protocol.CodeTimeout) // longer than is counted
 	d.load(&v, p.latencies)
-	if want := (ProviderLoadView{Calls: 1, Errors: 1, P50Ms: 4294967.295, P99Ms: 4294967.295}); v != want {
+	if want := (adminapi.ProviderLoad{Calls: 1, Errors: 1, P50Ms: 4294967.295, P99Ms: 4294967.295}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
 	for i := range latenciesNoted { // the first falls out
 		end(time.Duration(i)*time.Millisecond, "")
 	}
 	d.load(&v, p.latencies)
-	if want := (ProviderLoadView{Calls: latenciesNoted + 1, Errors: 1, P50Ms: 127, P99Ms: 252}); v != want {
+	if want := (adminapi.ProviderLoad{Calls: latenciesNoted + 1, Errors: 1, P50Ms: 127, P99Ms: 252}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -251,9 +252,9 @@ func TestTimelineComesBack(t *testing.T) {
 	}
 	defer g.Drain(context.Background())
 	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	past := make([]TimelineLine, timelineKept)
+	past := make([]adminapi.TimelineLine, timelineKept)
 	for i := range past {
-		past[i] = TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci", Message: "\x1b[31mred"}
+		past[i] = adminapi.TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci", Message: "\x1b[31mred"}
 	}
 	s.Past(past, true)
 	lines, _ := s.Timeline(0)

@@ -25,6 +25,7 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -168,7 +169,7 @@ func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
 }
 
 // Models lists the models of a kind of host.
-func (g *Gateway) Models(ctx context.Context, host string) ([]Model, error) {
+func (g *Gateway) Models(ctx context.Context, host string) ([]adminapi.Model, error) {
 	starter := g.starters[host]
 	if starter == nil {
 		return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", host, slices.Sorted(maps.Keys(g.starters)))
@@ -185,10 +186,10 @@ func (g *Gateway) Session(id string) (*Session, bool) {
 }
 
 // Sessions lists all sessions, oldest first.
-func (g *Gateway) Sessions() []SessionView {
+func (g *Gateway) Sessions() []adminapi.Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	views := make([]SessionView, 0, len(g.order))
+	views := make([]adminapi.Session, 0, len(g.order))
 	for _, s := range g.order {
 		views = append(views, s.view())
 	}
@@ -197,16 +198,16 @@ func (g *Gateway) Sessions() []SessionView {
 
 // Providers lists the providers that said hello, in the order in which they
 // connected.
-func (g *Gateway) Providers() []ProviderView {
+func (g *Gateway) Providers() []adminapi.Provider {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	views := make([]ProviderView, 0, len(g.conns))
+	views := make([]adminapi.Provider, 0, len(g.conns))
 	for c := range g.conns {
 		if p := c.provider; p != nil {
 			views = append(views, p.view(c))
 		}
 	}
-	slices.SortFunc(views, func(a, b ProviderView) int {
+	slices.SortFunc(views, func(a, b adminapi.Provider) int {
 		return cmp.Or(a.ConnectedAt.Compare(b.ConnectedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return views

@@ -4,25 +4,18 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"tapgw/internal/adminapi"
 )
 
 // Happening is one thing that happened in a session.
 type Happening struct {
 	// What is a [TimelineLine], a [LiveLine] or a [HistoryRow], or before them
-	// what was [Lost].
+	// what was [adminapi.Gap].
 	What any
 	// At is the place behind it.
 	At Place
 
 	arrived uint64
-}
-
-// Lost says how much of each kind a follower has not had and can't have any more,
-// since more happened meanwhile than is kept.
-type Lost struct {
-	Timeline uint64 `json:"timeline,omitzero"`
-	Live     uint64 `json:"live,omitzero"`
-	Stream   uint64 `json:"stream,omitzero"`
 }
 
 // Place is where a follower stands: the numbers of the last timeline line,
@@ -103,10 +96,14 @@ func (f *Follower) Next(ctx context.Context) ([]Happening, error) {
 		lines, firstLine, moreLines := s.timeline.next(f.at.Timeline, followAtOnce, followBytes)
 		live, firstLive, moreLive := s.live.next(f.at.Live, followAtOnce, followBytes)
 		rows, firstRow, moreRows := s.pushed.next(f.at.Stream, followAtOnce, followBytes)
-		lost := Lost{firstLine - f.at.Timeline - 1, firstLive - f.at.Live - 1, firstRow - f.at.Stream - 1}
+		lost := adminapi.Gap{
+			Timeline: firstLine - f.at.Timeline - 1,
+			Live:     firstLive - f.at.Live - 1,
+			Stream:   firstRow - f.at.Stream - 1,
+		}
 		f.at = Place{firstLine - 1, firstLive - 1, firstRow - 1}
 		list := make([]Happening, 0, 1+len(lines)+len(live)+len(rows))
-		if lost != (Lost{}) {
+		if lost != (adminapi.Gap{}) {
 			list = append(list, Happening{What: lost})
 		}
 		for i := range lines {

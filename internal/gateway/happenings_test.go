@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"tapgw/internal/protocol"
+	"tapgw/internal/adminapi"
 )
 
 // happened is what a happening says.
@@ -53,7 +53,7 @@ func TestFollow(t *testing.T) {
 			switch kind := rand.IntN(20); { // bursts of more than is given at once
 			case kind == 0 && len(all)%50 == 0:
 				s.mu.Lock()
-				s.store(streamKey{"s", "p"}, "s", HistoryRow{Event: text, Level: protocol.LevelKeep})
+				s.store(streamKey{"s", "p"}, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: text, Level: "keep"}})
 				s.mu.Unlock()
 			case kind < 5:
 				s.Note(LogInfo, text)
@@ -103,7 +103,7 @@ func TestFollowLost(t *testing.T) {
 		s.Note(LogInfo, fmt.Sprint(i))
 	}
 	list, err := f.Next(t.Context())
-	if lost := (Lost{Timeline: lines - timelineKept}); err != nil || list[0].What != lost || list[0].At != (Place{Timeline: list[1].At.Timeline - 1, Live: list[1].At.Live, Stream: list[1].At.Stream}) {
+	if lost := (adminapi.Gap{Timeline: lines - timelineKept}); err != nil || list[0].What != lost || list[0].At != (Place{Timeline: list[1].At.Timeline - 1, Live: list[1].At.Live, Stream: list[1].At.Stream}) {
 		t.Fatalf("got %+v, %v, want %+v", list[:2], err, lost)
 	}
 	if got, want := happened(list[1]), fmt.Sprint(lines-timelineKept); got != want {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -127,7 +128,7 @@ func (s *Session) enableHooks() *hooksError {
 		s.interruptWithoutHooks() // else its turn goes on until the providers are done
 		return nil
 	}
-	s.g.diag.noteError(s.id, "", CodeSession, err.Error())
+	s.g.diag.noteError(s.id, "", adminapi.CodeSession, err.Error())
 	s.note(LogError, sourceGateway, fmt.Sprintf("hooks and gates can't be asked: %v", err))
 	return &hooksError{s, err}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -64,7 +65,7 @@ type HostCalls interface {
 	// and to subscribed providers. Order is kept.
 	Event(e Event)
 	// Runtime keeps an event of the host's runtime as it came, for followers.
-	Runtime(e RuntimeEvent)
+	Runtime(e adminapi.RuntimeEvent)
 	// Used counts a call of the session's model, Window how much of the
 	// model's context the conversation takes, in tokens.
 	Used(c ModelCall)
@@ -83,7 +84,7 @@ type HostCalls interface {
 	// Past adds lines of an earlier life of the session to its timeline, oldest
 	// first: their time, level, source and message. Whole says that none are missing
 	// before them.
-	Past(lines []TimelineLine, whole bool)
+	Past(lines []adminapi.TimelineLine, whole bool)
 	// Ended says that the session is gone on the host's side: a process that
 	// died for good, a connection that did not come back.
 	Ended(reason string)
@@ -95,7 +96,7 @@ type Starter interface {
 	// it. Its error names the field of the request that is wrong.
 	Start(ctx context.Context, g *Gateway, r StartRequest) (*Session, error)
 	// Models lists the models that sessions of this kind can use.
-	Models(ctx context.Context) ([]Model, error)
+	Models(ctx context.Context) ([]adminapi.Model, error)
 }
 
 // StartRequest says what session to start.
@@ -109,20 +110,6 @@ type StartRequest struct {
 	Profile     string // whose settings to start with; "" for those of [copilot]
 	Effort      string // of reasoning; "" as the profile or the model has it
 	GitHubToken string // of whom the session's models are; never logged
-}
-
-// Model is a model that a session can use. Limits are in tokens, 0 where nothing
-// says them.
-type Model struct {
-	ID               string   `json:"id"`
-	Name             string   `json:"name"`
-	Multiplier       float64  `json:"multiplier"`
-	Efforts          []string `json:"efforts"`                 // of reasoning that it knows, lowest first
-	DefaultEffort    string   `json:"defaultEffort,omitempty"` // of these
-	Vision           bool     `json:"vision"`                  // it sees images
-	MaxPromptTokens  int      `json:"maxPromptTokens,omitempty"`
-	MaxContextTokens int      `json:"maxContextTokens,omitempty"`
-	Policy           string   `json:"policy,omitempty"` // enabled, disabled or unconfigured, by the account's owner
 }
 
 // HostInfo describes a host to the gateway.
@@ -188,7 +175,7 @@ type Attachment struct {
 const SourceUser = "user"
 
 // LogLevel of a line in a session's timeline.
-type LogLevel string
+type LogLevel = adminapi.LogLevel
 
 // Levels of a timeline line.
 const (
@@ -280,8 +267,8 @@ type Event struct {
 	ParentID string // parentToolCallId
 	Tool     string // toolName
 	Args     string // toolArguments, as JSON text
-	Result   *ToolOutput
-	Error    *ToolError
+	Result   *adminapi.ToolOutput
+	Error    *adminapi.ToolError
 	Provider string // of the tool, where a provider owns it
 
 	// Prompts are the ids of the prompts that this comes of, where the host
@@ -305,18 +292,6 @@ type Event struct {
 type ToolRequest struct {
 	Name string       `json:"name"`
 	Args protocol.Raw `json:"args"`
-}
-
-// ToolOutput is the result of a finished tool execution.
-type ToolOutput struct {
-	Content         string `json:"content"`
-	DetailedContent string `json:"detailedContent,omitzero"`
-}
-
-// ToolError is the error of a finished tool execution.
-type ToolError struct {
-	Message string `json:"message"`
-	Code    string `json:"code,omitzero"`
 }
 
 // Peer is the gateway's way to a provider, over a wire or in process.

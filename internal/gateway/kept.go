@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -82,7 +83,7 @@ func (g *Gateway) keep(who pushedBy, m *protocol.Push) (Receipt, *protocol.Error
 		return Receipt{}, tooManyPushes("")
 	}
 	e := keptEvent{spelling: cmp.Or(m.Stream, who.name)}
-	e.row = HistoryRow{Stream: protocol.NormalName(e.spelling), Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: m.Level}
+	e.row = HistoryRow{StreamRow: adminapi.StreamRow{Stream: protocol.NormalName(e.spelling), Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: string(m.Level)}}
 	if m.Metadata.Kind() == '{' {
 		e.row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
 	}
@@ -94,7 +95,7 @@ func (g *Gateway) keep(who pushedBy, m *protocol.Push) (Receipt, *protocol.Error
 		k.events = slices.Delete(k.events, 0, 1)
 		k.lost++
 	}
-	return Receipt{Fate: FateStored, Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(k.events))}, nil
+	return Receipt{Fate: adminapi.FateStored, Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(k.events))}, nil
 }
 
 // inherit gives a new session what was kept for it.

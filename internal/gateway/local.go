@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -43,8 +44,8 @@ func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Sessi
 }
 
 // Models implements [Starter].
-func (LocalStarter) Models(context.Context) ([]Model, error) {
-	return []Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
+func (LocalStarter) Models(context.Context) ([]adminapi.Model, error) {
+	return []adminapi.Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
 }
 
 // localHost runs a session without a model. One goroutine, which lives while
@@ -136,9 +137,9 @@ func execute(calls HostCalls, id, tool, args string, call func() Outcome) Outcom
 	o := call()
 	end := Event{Callback: OnEndToolExecution, ID: id, Tool: tool}
 	if o.Failed() {
-		end.Error = &ToolError{Message: o.Error, Code: string(o.ErrorCode)}
+		end.Error = &adminapi.ToolError{Message: o.Error, Code: string(o.ErrorCode)}
 	} else {
-		end.Result = &ToolOutput{Content: o.Text()}
+		end.Result = &adminapi.ToolOutput{Content: o.Text()}
 	}
 	calls.Event(end)
 	return o
@@ -164,7 +165,7 @@ func (h *localHost) ask(ctx context.Context, kind, question string) string {
 	if err := json.Unmarshal([]byte(question), &q); err != nil {
 		return fmt.Sprintf("the question is not JSON: %v", err)
 	}
-	if kind != QuestionPermission && kind != QuestionInput && kind != QuestionForm {
+	if kind != adminapi.QuestionPermission && kind != adminapi.QuestionInput && kind != adminapi.QuestionForm {
 		return fmt.Sprintf("there is no question of kind %q", kind)
 	}
 	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices, Free: q.Freeform || len(q.Choices) == 0,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -21,8 +22,8 @@ var ownNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, Sou
 // that it is for, whether that runs or not.
 type ReservedName struct {
 	Name  string
-	Owner string                 // as PassSpec.Owner
-	Match func(SessionView) bool // nil: all sessions. It only looks
+	Owner string                      // as PassSpec.Owner
+	Match func(adminapi.Session) bool // nil: all sessions. It only looks
 }
 
 // ReserveNames says which names files keep from now on. Who has one of them already keeps

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -32,7 +33,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		live(t, g, "s1")
 		live(t, g, "s2")
 		defer g.Drain(context.Background())
-		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v SessionView) bool { return v.ID == "s1" }}})
+		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v adminapi.Session) bool { return v.ID == "s1" }}})
 		for who, token := range map[string]string{
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -31,25 +32,17 @@ type pairing struct {
 	timer    *time.Timer
 }
 
-// PairingView is a pending pairing code as people see it.
-type PairingView struct {
-	Provider  string    `json:"provider"`
-	Code      string    `json:"code"`
-	Session   string    `json:"session"`
-	ExpiresAt time.Time `json:"expiresAt"`
-}
-
 // Pairings lists the codes that wait to be typed.
-func (g *Gateway) Pairings() []PairingView {
+func (g *Gateway) Pairings() []adminapi.Pairing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	views := []PairingView{}
+	views := []adminapi.Pairing{}
 	for c := range g.conns {
 		if p := c.pairing; p != nil {
-			views = append(views, PairingView{Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC()})
+			views = append(views, adminapi.Pairing{Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC()})
 		}
 	}
-	slices.SortFunc(views, func(a, b PairingView) int {
+	slices.SortFunc(views, func(a, b adminapi.Pairing) int {
 		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.Provider, b.Provider))
 	})
 	return views

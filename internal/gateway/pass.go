@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -18,7 +19,7 @@ type PassSpec struct {
 	// All allows all sessions at once, too.
 	All bool
 	// Match says which sessions are open; nil: any. It only looks.
-	Match func(SessionView) bool
+	Match func(adminapi.Session) bool
 	// Grants widen the trust: "transforms", "gates", "context".
 	Grants []string
 	Tools  ToolPolicy

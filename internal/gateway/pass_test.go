@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -146,8 +147,8 @@ func TestPassOpens(t *testing.T) {
 		{"another", PassSpec{Trust: TrustProject, Session: "s1"}, "s2", protocol.CodeInvalidSession},
 		{"all without the grant", PassSpec{Trust: TrustProject}, "all", protocol.CodeUnauthorized},
 		{"all", PassSpec{Trust: TrustExternal, All: true}, "all", ""},
-		{"one that matches", PassSpec{Trust: TrustExternal, Match: func(v SessionView) bool { return v.Label == "label-s2" }}, "s2", ""},
-		{"one that does not", PassSpec{Trust: TrustExternal, Match: func(v SessionView) bool { return v.Label == "label-s2" }}, "s1", protocol.CodeInvalidSession},
+		{"one that matches", PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }}, "s2", ""},
+		{"one that does not", PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }}, "s1", protocol.CodeInvalidSession},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -162,7 +163,7 @@ func TestQueuedInjectSettles(t *testing.T) {
 		go func() { _ = s.Stop(context.Background(), "test") }()
 		synctest.Wait()
 		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
-		if r := <-receipt; r.Fate != FateDropped || !strings.Contains(r.Reason, "ended") {
+		if r := <-receipt; r.Fate != adminapi.FateDropped || !strings.Contains(r.Reason, "ended") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -189,11 +190,11 @@ func TestPushAndWait(t *testing.T) {
 		s.Busy()
 		sleep(time.Minute)
 		s.Idle()
-		if r := <-done; r.Fate != FateDelivered {
+		if r := <-done; r.Fate != adminapi.FateDelivered {
 			t.Errorf("%+v", r)
 		}
 		// One that begins no turn does not wait.
-		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil || r.Fate != FateSurfaced {
+		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil || r.Fate != adminapi.FateSurfaced {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if _, err := s.Push(context.Background(), "_bad", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil || !strings.Contains(err.Error(), "provider: ") {

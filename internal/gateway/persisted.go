@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -15,7 +15,7 @@ import (
 type Keeper interface {
 	Starter
 	// Persisted lists the sessions on disk, the last used first.
-	Persisted(ctx context.Context, f PersistedFilter) ([]PersistedView, error)
+	Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error)
 	// Resume brings a session back under its id, with its history, and
 	// registers it as [Starter.Start] does.
 	Resume(ctx context.Context, g *Gateway, id string, r ResumeRequest) (*Session, error)
@@ -30,30 +30,6 @@ type PersistedFilter struct {
 	Branch     string
 	Last       int // so many at most
 }
-
-// PersistedView is a session on disk as people see it. Label, Host, Model and
-// Profile are what a gateway noted, empty for sessions of other programs.
-type PersistedView struct {
-	ID         string    `json:"id"`
-	Label      string    `json:"label"`
-	Host       string    `json:"host"`
-	Model      string    `json:"model"`
-	Profile    string    `json:"profile"`
-	CWD        string    `json:"cwd"`
-	Repository string    `json:"repository"`
-	Branch     string    `json:"branch"`
-	Summary    string    `json:"summary"`
-	State      string    `json:"state"` // PersistedStored, PersistedLive or PersistedInUse
-	StartedAt  time.Time `json:"startedAt"`
-	UsedAt     time.Time `json:"usedAt"`
-}
-
-// States of a session on disk.
-const (
-	PersistedStored = "stored" // it can be resumed
-	PersistedLive   = "live"   // it is a session of this gateway
-	PersistedInUse  = "inUse"  // another process has it
-)
 
 // ResumeRequest says how to resume a session; empty members are as they were.
 type ResumeRequest struct {
@@ -75,8 +51,8 @@ func (g *Gateway) keepers() []Keeper {
 }
 
 // Persisted lists the sessions on disk, the last used first.
-func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]PersistedView, error) {
-	views := []PersistedView{}
+func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
+	views := []adminapi.Persisted{}
 	for _, k := range g.keepers() {
 		list, err := k.Persisted(ctx, f)
 		if err != nil {
@@ -86,10 +62,10 @@ func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]Persisted
 	}
 	for i, v := range views {
 		if _, live := g.Session(v.ID); live {
-			views[i].State = PersistedLive
+			views[i].State = adminapi.PersistedLive
 		}
 	}
-	slices.SortStableFunc(views, func(a, b PersistedView) int { return b.UsedAt.Compare(a.UsedAt) })
+	slices.SortStableFunc(views, func(a, b adminapi.Persisted) int { return b.UsedAt.Compare(a.UsedAt) })
 	if f.Last > 0 && len(views) > f.Last {
 		views = views[:f.Last]
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -188,11 +189,11 @@ func (p *Provider) onlySession() string {
 }
 
 // view is the provider as people see it. Call with Gateway.mu held.
-func (p *Provider) view(c *Conn) ProviderView {
+func (p *Provider) view(c *Conn) adminapi.Provider {
 	p.mu.Lock()
 	inFlight := len(p.pending)
 	p.mu.Unlock()
-	v := ProviderView{ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
+	v := adminapi.Provider{ID: p.id, Name: p.name, Instance: p.instance, Trust: string(p.trust), State: state(c.state.Load()).String(),
 		Session: p.onlySession(), Tools: p.base.count(), InFlight: inFlight, ConnectedAt: p.connectedAt.UTC()}
 	if p.all {
 		v.Session = protocol.AllSessions

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -167,7 +168,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 	if fault != nil {
 		return r, fault
 	}
-	if r.Fate != FateQueued {
+	if r.Fate != adminapi.FateQueued {
 		return r, nil
 	}
 	var patience <-chan time.Time
@@ -186,7 +187,7 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 	case <-ctx.Done():
 		return r, ctx.Err()
 	}
-	if !wait || r.Fate != FateDelivered {
+	if !wait || r.Fate != adminapi.FateDelivered {
 		return r, nil
 	}
 	return r, s.awaitTurn(ctx, r.turn)
@@ -231,7 +232,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		return Receipt{}, tooManyPushes(s.id)
 	case level == protocol.OutcomeDrop:
 		s.mu.Unlock()
-		return Receipt{Fate: FateDropped, Reason: "the stream's filter drops it"}, nil
+		return Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}, nil
 	case injects && from.held >= protocol.MaxQueuedInjects:
 		from.dropped++
 		s.mu.Unlock()
@@ -244,12 +245,12 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, err
 	}
-	row := HistoryRow{Stream: key.stream, Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: level, Prompt: m.Prompt}
+	row := HistoryRow{StreamRow: adminapi.StreamRow{Stream: key.stream, Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: string(level), Prompt: m.Prompt}}
 	if m.Metadata.Kind() == '{' {
 		row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
 	}
 	seq := s.store(key, spelling, row)
-	r := Receipt{Seq: seq, Fate: FateStored}
+	r := Receipt{Seq: seq, Fate: adminapi.FateStored}
 	var in *inject
 	if injects {
 		in = &inject{seq: seq, who: who, stream: key.stream, text: text, prompt: m.Prompt, shown: level != protocol.LevelKeep, trace: traceparent, settle: settle}
@@ -266,7 +267,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 			from.injects(s.g.InjectQuiet())
 			from.held++
 			s.injects = append(s.injects, in)
-			r.Fate = FateQueued
+			r.Fate = adminapi.FateQueued
 		}
 	}
 	s.mu.Unlock()
@@ -275,7 +276,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 	switch {
 	case in != nil && !s.info.Send:
 		s.show(LogInfo, label(who.name, key.stream), text)
-		return Receipt{Seq: seq, Fate: FateSurfaced, Reason: fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)}, nil
+		return Receipt{Seq: seq, Fate: adminapi.FateSurfaced, Reason: fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)}, nil
 	case in != nil:
 		if level != protocol.LevelKeep {
 			s.show(LogInfo, label(who.name, key.stream), text)
@@ -283,7 +284,7 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 		s.wake()
 	case level == protocol.LevelSurface:
 		s.show(LogInfo, label(who.name, key.stream), text)
-		r.Fate = FateSurfaced
+		r.Fate = adminapi.FateSurfaced
 	}
 	return r, nil
 }
@@ -346,7 +347,7 @@ func (s *Session) deliver() {
 			if !warned {
 				s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown %s", in.who.name, injected, until))
 			}
-			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: "paused: too many injects without the user; they are only shown " + until})
+			in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: "paused: too many injects without the user; they are only shown " + until})
 			continue
 		}
 		s.feed(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
@@ -354,10 +355,10 @@ func (s *Session) deliver() {
 		if err != nil {
 			s.surface(in)
 			s.show(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))
-			in.settle(Receipt{Seq: in.seq, Fate: FateSurfaced, Reason: err.Error()})
+			in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
 			continue
 		}
-		in.settle(Receipt{Seq: in.seq, Fate: FateDelivered, turn: turn})
+		in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: turn})
 	}
 }
 

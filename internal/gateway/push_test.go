@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -53,7 +54,7 @@ func (x *pushing) inject() (last *protocol.Ack) {
 	return last
 }
 
-func (x *pushing) injects(times int, want Fate) {
+func (x *pushing) injects(times int, want adminapi.Fate) {
 	x.t.Helper()
 	for i := range times {
 		if a := x.inject(); a.Fate != string(want) {
@@ -78,7 +79,7 @@ func TestHourlyInjectsAreNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
 		for range 24 {
-			x.injects(1, FateDelivered)
+			x.injects(1, adminapi.FateDelivered)
 			time.Sleep(time.Hour)
 		}
 		if w := x.warnings(); len(w) > 0 {
@@ -92,11 +93,11 @@ func TestHourlyInjectsAreNoLoop(t *testing.T) {
 func TestPauseEndsWithQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
-		x.injects(4, FateDelivered)
+		x.injects(4, adminapi.FateDelivered)
 		for range 4 { // never quiet for long enough
 			time.Sleep(DefaultInjectQuiet - time.Millisecond)
 			a := x.inject()
-			if a.Fate != string(FateSurfaced) || !strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
+			if a.Fate != string(adminapi.FateSurfaced) || !strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
 				t.Errorf("%s: %s", a.Fate, a.Reason)
 			}
 		}
@@ -107,14 +108,14 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 			t.Errorf("%d paused injects are counted", n)
 		}
 		time.Sleep(DefaultInjectQuiet)
-		x.injects(4, FateDelivered)
-		x.injects(1, FateSurfaced)
+		x.injects(4, adminapi.FateDelivered)
+		x.injects(1, adminapi.FateSurfaced)
 		if w := x.warnings(); len(w) != 2 {
 			t.Errorf("warnings of two pauses: %q", w)
 		}
 		x.g.SetInjectQuiet(time.Second)
 		time.Sleep(time.Second)
-		x.injects(1, FateDelivered)
+		x.injects(1, adminapi.FateDelivered)
 	})
 }
 
@@ -123,7 +124,7 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
-		person := func(level protocol.Level, want Fate) {
+		person := func(level protocol.Level, want adminapi.Fate) {
 			t.Helper()
 			r, err := x.s.Push(t.Context(), "tapctl", &protocol.Push{Level: level, Event: "look"})
 			if err != nil || r.Fate != want {
@@ -132,14 +133,14 @@ func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 			x.s.Idle()
 			synctest.Wait()
 		}
-		x.injects(4, FateDelivered)
-		person(protocol.LevelSurface, FateSurfaced)
-		x.injects(1, FateSurfaced)
+		x.injects(4, adminapi.FateDelivered)
+		person(protocol.LevelSurface, adminapi.FateSurfaced)
+		x.injects(1, adminapi.FateSurfaced)
 		for range 6 { // as often as the budget allows
-			person(protocol.LevelInject, FateDelivered)
+			person(protocol.LevelInject, adminapi.FateDelivered)
 		}
-		x.injects(4, FateDelivered)
-		x.injects(1, FateSurfaced)
+		x.injects(4, adminapi.FateDelivered)
+		x.injects(1, adminapi.FateSurfaced)
 	})
 }
 
@@ -152,7 +153,7 @@ func TestEventsWaitForASession(t *testing.T) {
 		var last time.Time
 		for i := range maxKept + 5 {
 			r, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
-			if err != nil || r.Fate != FateStored || !strings.Contains(r.Reason, "kept for the next one") {
+			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			if i == maxKept+4 {

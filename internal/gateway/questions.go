@@ -12,22 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
-)
-
-// Kinds of questions.
-const (
-	QuestionPermission = "permission" // may something be done? answered with a decision
-	QuestionInput      = "input"      // the model asks; answered with text
-	QuestionForm       = "form"       // answered with content that its schema allows
-)
-
-// Decisions. DecideDeny also declines an input or a form.
-const (
-	DecideOnce    = "once"
-	DecideSession = "session" // and whatever is the same, as long as the session lasts
-	DecideDeny    = "deny"
 )
 
 // DefaultAnswerTimeout is how long a question waits for a person.
@@ -63,32 +50,18 @@ type Question struct {
 
 // Answer is what a person said.
 type Answer struct {
-	Decision string       // of a permission; DecideDeny where an input or a form was declined
+	Decision string       // of a permission; adminapi.DecideDeny where an input or a form was declined
 	Text     string       // of an input; with a denial, what the model is told
 	Content  protocol.Raw // of a form: an object
 }
 
 // Denied reports whether the answer is a no.
-func (a Answer) Denied() bool { return a.Decision == DecideDeny }
-
-// QuestionView is a question that waits, as people see it.
-type QuestionView struct {
-	ID        string          `json:"id"`
-	Session   string          `json:"session"`
-	Kind      string          `json:"kind"`
-	Message   string          `json:"message"`
-	Detail    string          `json:"detail,omitempty"`
-	Choices   []string        `json:"choices,omitempty"`
-	Freeform  bool            `json:"freeform,omitempty"`
-	Schema    json.RawMessage `json:"schema,omitempty"`
-	AskedAt   time.Time       `json:"askedAt"`
-	ExpiresAt time.Time       `json:"expiresAt"`
-}
+func (a Answer) Denied() bool { return a.Decision == adminapi.DecideDeny }
 
 // asked is a question that waits.
 type asked struct {
 	Question
-	view     QuestionView
+	view     adminapi.Question
 	schema   *protocol.Schema // of a form
 	answered chan Answer      // holds one
 	ended    chan struct{}    // closed when it is withdrawn
@@ -114,7 +87,7 @@ func newQuestions() questions {
 // issue gives a question its id.
 func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked, error) {
 	w := &asked{Question: q, answered: make(chan Answer, 1), ended: make(chan struct{}), over: func() bool { return ctx.Err() != nil }}
-	if q.Kind == QuestionForm {
+	if q.Kind == adminapi.QuestionForm {
 		var err error
 		if w.schema, err = protocol.CompileSchema(q.Schema); err != nil {
 			return nil, fmt.Errorf("asking: the form's schema: %w", err)
@@ -122,7 +95,7 @@ func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked,
 	}
 	// Spelt out, not stripped: what a person allows is what they see.
 	message, detail := visible.Controls(q.Message), visible.Text(q.Detail)
-	if n := len(message) + len(detail); q.Kind == QuestionPermission && n > maxPermission {
+	if n := len(message) + len(detail); q.Kind == adminapi.QuestionPermission && n > maxPermission {
 		return nil, fmt.Errorf("the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller", n, maxPermission)
 	}
 	now := time.Now().UTC()
@@ -138,9 +111,9 @@ func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked,
 		return nil, fmt.Errorf("%d questions of the session wait already", n)
 	}
 	qs.count++
-	w.view = QuestionView{
+	w.view = adminapi.Question{
 		ID: fmt.Sprintf("%s%d", qs.prefix, qs.count), Session: s.id, Kind: q.Kind, Message: message, Detail: detail,
-		Choices: q.Choices, Freeform: q.Kind == QuestionInput && q.Free, Schema: json.RawMessage(q.Schema),
+		Choices: q.Choices, Freeform: q.Kind == adminapi.QuestionInput && q.Free, Schema: json.RawMessage(q.Schema),
 		AskedAt: now, ExpiresAt: now.Add(q.Timeout),
 	}
 	return w, nil
@@ -227,10 +200,10 @@ func (qs *questions) over(id string) bool {
 // Questions lists what waits for a person in all sessions, oldest first. Its
 // changes count among [Gateway.Changes]. A question is gone as soon as its turn
 // is, not only when its goroutine has noticed.
-func (g *Gateway) Questions() []QuestionView {
+func (g *Gateway) Questions() []adminapi.Question {
 	g.questions.mu.Lock()
 	defer g.questions.mu.Unlock()
-	views := make([]QuestionView, 0, len(g.questions.open))
+	views := make([]adminapi.Question, 0, len(g.questions.open))
 	for _, w := range g.questions.open {
 		if !w.over() {
 			views = append(views, w.view)
@@ -329,7 +302,7 @@ func (w *asked) said(a Answer) string {
 		text = a.Decision + " (" + text + ")"
 	case a.Decision != "":
 		text = a.Decision
-	case w.Kind == QuestionForm:
+	case w.Kind == adminapi.QuestionForm:
 		var fields []string
 		_ = protocol.Object(a.Content, func(name string, _ protocol.Raw) error {
 			fields = append(fields, name)
@@ -345,25 +318,25 @@ func (w *asked) check(a Answer) error {
 	bad := func(field, format string, args ...any) error {
 		return errorf(protocol.CodeInvalidJSON, "%s", field+": "+fmt.Sprintf(format, args...))
 	}
-	decisions := []string{DecideDeny}
-	if w.Kind == QuestionPermission {
-		decisions = []string{DecideOnce, DecideSession, DecideDeny}
+	decisions := []string{adminapi.DecideDeny}
+	if w.Kind == adminapi.QuestionPermission {
+		decisions = []string{adminapi.DecideOnce, adminapi.DecideSession, adminapi.DecideDeny}
 	}
 	switch {
 	case a.Decision != "" && !slices.Contains(decisions, a.Decision):
 		return bad("decision", "%q is not one of %s, which a question of kind %s takes", a.Decision, strings.Join(decisions, ", "), w.Kind)
-	case w.Kind == QuestionPermission && a.Decision == "":
+	case w.Kind == adminapi.QuestionPermission && a.Decision == "":
 		return bad("decision", "is required: %s", strings.Join(decisions, ", "))
-	case w.Kind == QuestionPermission && a.Text != "" && !a.Denied():
+	case w.Kind == adminapi.QuestionPermission && a.Text != "" && !a.Denied():
 		return bad("text", "goes with a denial only: it tells the model why")
-	case w.Kind != QuestionForm && a.Content != nil:
-		return bad("content", "is for questions of kind %s", QuestionForm)
+	case w.Kind != adminapi.QuestionForm && a.Content != nil:
+		return bad("content", "is for questions of kind %s", adminapi.QuestionForm)
 	case a.Decision != "":
 		return nil
-	case w.Kind == QuestionForm:
+	case w.Kind == adminapi.QuestionForm:
 		return w.checkForm(a)
 	case a.Text == "":
-		return bad("text", "is required: the answer, or decision %s to decline", DecideDeny)
+		return bad("text", "is required: the answer, or decision %s to decline", adminapi.DecideDeny)
 	case !w.Free && len(w.Choices) > 0 && !slices.Contains(w.Choices, a.Text):
 		return bad("text", "%q is not one of the choices: %s", a.Text, strings.Join(w.Choices, ", "))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -68,7 +69,7 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 		g, s, _ := asking(t)
 		for range 50 {
 			ctx, cancel := context.WithCancel(t.Context())
-			end := asks(ctx, s, Question{Kind: QuestionInput, Message: "Which?", Free: true})
+			end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?", Free: true})
 			synctest.Wait()
 			id := g.Questions()[0].ID
 			cancel()
@@ -96,7 +97,7 @@ func TestPermissionIsShownWhole(t *testing.T) {
 			"ls '\x1b]' ; rm x ; echo '\a'":                              `ls '\x1b]' ; rm x ; echo '\x07'`,
 			"a\rb\u202ec\u00a0d":                                         `a\x0db\u202ec\u00a0d`,
 		} {
-			end := asks(t.Context(), s, Question{Kind: QuestionPermission, Message: "May it?", Detail: detail})
+			end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: detail})
 			synctest.Wait()
 			list := g.Questions()
 			if len(list) != 1 || !strings.HasSuffix(list[0].Detail, want) || len(list[0].Detail) < len(detail) {
@@ -106,12 +107,12 @@ func TestPermissionIsShownWhole(t *testing.T) {
 			if last := lines[len(lines)-1].Message; !strings.HasSuffix(last, want) || len(detail) > 1000 && !strings.Contains(last, "bytes are left out here") {
 				t.Errorf("%.60q is in the timeline as %q", detail, last)
 			}
-			if err := s.Answer("", Answer{Decision: DecideOnce}); err != nil {
+			if err := s.Answer("", Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Error(err)
 			}
 			<-end
 		}
-		_, err := s.Ask(t.Context(), Question{Kind: QuestionPermission, Message: "May it?", Detail: strings.Repeat("x", maxPermission)})
+		_, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: strings.Repeat("x", maxPermission)})
 		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") || len(g.Questions()) != 0 {
 			t.Errorf("more than anybody reads: %v, waits %d", err, len(g.Questions()))
 		}
@@ -125,7 +126,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		told := make(chan error, 1)
 		go func() { told <- g.WaitChange(t.Context(), g.Changes()) }()
 		synctest.Wait()
-		end := asks(t.Context(), s, Question{Kind: QuestionPermission, Message: "May it?", Detail: "rm \x1b[31mx"})
+		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: "rm \x1b[31mx"})
 		synctest.Wait()
 		if err := <-told; err != nil {
 			t.Error(err)
@@ -144,12 +145,12 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		}{
 			{s, "", Answer{}, protocol.CodeInvalidJSON, "decision: is required"},
 			{s, id, Answer{Decision: "maybe"}, protocol.CodeInvalidJSON, `decision: "maybe" is not one of once, session, deny`},
-			{s, id, Answer{Decision: DecideOnce, Text: "x"}, protocol.CodeInvalidJSON, "text: goes with a denial"},
-			{s, id, Answer{Decision: DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON, "content: is for"},
-			{s, "nope-1", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist"},
-			{s, id + "0", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist"},
-			{other, id, Answer{Decision: DecideOnce}, protocol.CodeNotFound, "does not exist in this session"},
-			{other, "", Answer{Decision: DecideOnce}, protocol.CodeNotFound, "no question waits"},
+			{s, id, Answer{Decision: adminapi.DecideOnce, Text: "x"}, protocol.CodeInvalidJSON, "text: goes with a denial"},
+			{s, id, Answer{Decision: adminapi.DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON, "content: is for"},
+			{s, "nope-1", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
+			{s, id + "0", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
+			{other, id, Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist in this session"},
+			{other, "", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "no question waits"},
 		} {
 			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code || !strings.Contains(err.Error(), wrong.text) {
 				t.Errorf("%q %+v: %v", wrong.id, wrong.a, err)
@@ -157,7 +158,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		}
 		results := make(chan error, 10)
 		for range 10 {
-			go func() { results <- s.Answer(id, Answer{Decision: DecideSession}) }()
+			go func() { results <- s.Answer(id, Answer{Decision: adminapi.DecideSession}) }()
 		}
 		won := 0
 		for range 10 {
@@ -168,7 +169,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 				t.Errorf("one that came late: %v", err)
 			}
 		}
-		if got := <-end; won != 1 || got != DecideSession {
+		if got := <-end; won != 1 || got != adminapi.DecideSession {
 			t.Errorf("%d answers were taken; the host got %q", won, got)
 		}
 		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx", "permission " + id + " answered by the user: session"} {
@@ -196,9 +197,9 @@ func TestQuestionEnds(t *testing.T) {
 				g, s, other := asking(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				end := asks(ctx, s, Question{Kind: QuestionInput, Message: "Which?", Timeout: time.Minute})
+				end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?", Timeout: time.Minute})
 				synctest.Wait()
-				beside := asks(t.Context(), other, Question{Kind: QuestionInput, Message: "Other?", Timeout: time.Hour})
+				beside := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "Other?", Timeout: time.Hour})
 				synctest.Wait()
 				list := g.Questions()
 				start := time.Now()
@@ -208,7 +209,7 @@ func TestQuestionEnds(t *testing.T) {
 					t.Errorf("ended with %q after %s", got, time.Since(start))
 				}
 				left := g.Questions()
-				if slices.ContainsFunc(left, func(q QuestionView) bool { return q.Session == "one" }) {
+				if slices.ContainsFunc(left, func(q adminapi.Question) bool { return q.Session == "one" }) {
 					t.Errorf("it still waits: %+v", left)
 				}
 				if err := s.Answer(list[0].ID, Answer{Text: "late"}); codeOf(err) != protocol.CodeInvalidState {
@@ -235,22 +236,22 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 		a    Answer
 		want string // the host's, or what is wrong
 	}{
-		{Question{Kind: QuestionInput}, Answer{Text: "anything"}, "anything"},
-		{Question{Kind: QuestionInput}, Answer{}, "text: is required"},
-		{Question{Kind: QuestionInput}, Answer{Decision: DecideDeny, Text: "why"}, "deny why"},
-		{Question{Kind: QuestionInput}, Answer{Decision: DecideOnce}, `decision: "once" is not one of deny`},
-		{Question{Kind: QuestionInput}, Answer{Content: protocol.Raw(`{}`)}, "content: is for"},
-		{Question{Kind: QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "blue"}, "blue"},
-		{Question{Kind: QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"}, `text: "green" is not one of the choices: red, blue`},
-		{Question{Kind: QuestionInput, Choices: []string{"red"}, Free: true}, Answer{Text: "green"}, "green"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)}, `{"name":"Ada"}`},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)}, "age"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)}, "x"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Text: "Ada"}, "text: a form takes content"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{}, "content: is required"},
-		{Question{Kind: QuestionForm, Schema: form}, Answer{Decision: DecideDeny}, "deny"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Text: "anything"}, "anything"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{}, "text: is required"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideDeny, Text: "why"}, "deny why"},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideOnce}, `decision: "once" is not one of deny`},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Content: protocol.Raw(`{}`)}, "content: is for"},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "blue"}, "blue"},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"}, `text: "green" is not one of the choices: red, blue`},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red"}, Free: true}, Answer{Text: "green"}, "green"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)}, `{"name":"Ada"}`},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)}, "age"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)}, "x"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Text: "Ada"}, "text: a form takes content"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{}, "content: is required"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Decision: adminapi.DecideDeny}, "deny"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s, _ := asking(t)
@@ -284,13 +285,13 @@ func TestManyQuestions(t *testing.T) {
 		ends := map[string]chan string{}
 		for n := range maxQuestions {
 			text := fmt.Sprintf("question %d", n)
-			ends[text] = asks(t.Context(), s, Question{Kind: QuestionInput, Message: text})
+			ends[text] = asks(t.Context(), s, Question{Kind: adminapi.QuestionInput, Message: text})
 		}
 		synctest.Wait()
-		if _, err := s.Ask(t.Context(), Question{Kind: QuestionInput, Message: "one more"}); err == nil || !strings.Contains(err.Error(), "1000 questions") {
+		if _, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil || !strings.Contains(err.Error(), "1000 questions") {
 			t.Errorf("one more: %v", err)
 		}
-		end := asks(t.Context(), other, Question{Kind: QuestionInput, Message: "elsewhere"})
+		end := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
 		synctest.Wait()
 		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), "several wait") {
 			t.Errorf("which one: %v", err)

@@ -2,23 +2,12 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
-
-// RuntimeEvent is an event of a host's runtime as it came, for who wants to see
-// all of it.
-type RuntimeEvent struct {
-	Seq       uint64       `json:"seq"`
-	TS        time.Time    `json:"ts"`
-	Type      string       `json:"type"`
-	ID        string       `json:"id,omitempty"`
-	AgentID   string       `json:"agentId,omitempty"`   // of a sub-agent
-	Ephemeral bool         `json:"ephemeral,omitempty"` // not in the runtime's own log
-	Data      protocol.Raw `json:"data"`
-}
 
 // The newest events that a session keeps, and their size. Of one that is longer
 // than runtimeLongest only its type is kept.
@@ -28,16 +17,16 @@ const (
 	runtimeLongest = 64 << 10
 )
 
-func newRuntimeLog() *feed[RuntimeEvent] {
-	return newFeed(runtimeKept, runtimeBytes, func(e RuntimeEvent) int { return 200 + len(e.Data) })
+func newRuntimeLog() *feed[adminapi.RuntimeEvent] {
+	return newFeed(runtimeKept, runtimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
 }
 
 // Runtime implements [HostCalls].
-func (s *Session) Runtime(e RuntimeEvent) {
+func (s *Session) Runtime(e adminapi.RuntimeEvent) {
 	if len(e.Data) > runtimeLongest {
-		e.Data = protocol.Raw(fmt.Sprintf(`{"omitted":"%d bytes"}`, len(e.Data)))
+		e.Data = json.RawMessage(fmt.Sprintf(`{"omitted":"%d bytes"}`, len(e.Data)))
 	}
-	s.runtime.add(func(seq uint64) RuntimeEvent {
+	s.runtime.add(func(seq uint64) adminapi.RuntimeEvent {
 		e.Seq = seq
 		return e
 	})
@@ -45,7 +34,9 @@ func (s *Session) Runtime(e RuntimeEvent) {
 
 // RuntimeEvents returns the runtime's events after a number, and the number to
 // ask with next.
-func (s *Session) RuntimeEvents(after uint64) ([]RuntimeEvent, uint64) { return s.runtime.after(after) }
+func (s *Session) RuntimeEvents(after uint64) ([]adminapi.RuntimeEvent, uint64) {
+	return s.runtime.after(after)
+}
 
 // WaitRuntimeEvents waits for an event of the runtime after a number.
 func (s *Session) WaitRuntimeEvents(ctx context.Context, after uint64) error {

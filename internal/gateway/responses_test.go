@@ -258,7 +258,7 @@ func TestArgumentsText(t *testing.T) {
 	for args, want := range map[string]string{
 		``: `{}`, ` `: `{}`, `{"a":1}`: `{"a":1}`, `null`: `null`, `{not json`: `"{not json"`, "\"": `"\""`,
 	} {
-		if got := (Event{Callback: OnStartToolExecution, ID: "c", Tool: "t", Args: args}).Members()["toolArguments"]; got != want {
+		if got := *(Event{Callback: OnStartToolExecution, ID: "c", Tool: "t", Args: args}).View().ToolArguments; got != want {
 			t.Errorf("%q becomes %q, want %q", args, got, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -31,7 +32,7 @@ type Session struct {
 	live      *feed[LiveLine]
 	pushed    *feed[HistoryRow]
 	arrived   ticks // numbers what comes into these three
-	runtime   *feed[RuntimeEvent]
+	runtime   *feed[adminapi.RuntimeEvent]
 	responses *Responses // nil until somebody asks; guarded by live.mu
 
 	used  usage // of its models
@@ -158,17 +159,17 @@ func (s *Session) ending() bool {
 }
 
 // View is the session as people see it.
-func (s *Session) View() SessionView {
+func (s *Session) View() adminapi.Session {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.view()
 }
 
 // view needs Gateway.mu held.
-func (s *Session) view() SessionView {
+func (s *Session) view() adminapi.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := SessionView{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
+	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
 		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC()}
 	if s.busy {
 		v.State = "busy"
@@ -191,12 +192,12 @@ func (s *Session) view() SessionView {
 func (s *Session) isForeground() bool { return s.g.current() == s }
 
 // Tools lists the providers' tools in the session, in registration order.
-func (s *Session) Tools() []ToolView {
+func (s *Session) Tools() []adminapi.Tool {
 	list := s.routes.Load().list
-	views := make([]ToolView, len(list))
+	views := make([]adminapi.Tool, len(list))
 	for i, t := range list {
 		d := t.definition
-		views[i] = ToolView{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters), Provider: d.Provider,
+		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters), Provider: d.Provider,
 			Session: s.id, TimeoutMs: t.timeout.Milliseconds()}
 	}
 	return views

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -118,7 +119,7 @@ func (s *Session) tearDown() {
 func (s *Session) Ended(reason string) {
 	if !s.ending() {
 		gone := "the session's host is gone: " + reason
-		s.g.diag.noteError(s.id, "", CodeSession, gone)
+		s.g.diag.noteError(s.id, "", adminapi.CodeSession, gone)
 		s.feed(Event{SessionError: gone})
 	}
 	go func() {

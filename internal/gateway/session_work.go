@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -72,7 +73,7 @@ func (s *Session) failJobs() {
 		j.done <- noSession(s.id)
 	}
 	for _, in := range injects {
-		in.settle(Receipt{Seq: in.seq, Fate: FateDropped, Reason: "the session has ended"})
+		in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
 	}
 }
 

@@ -199,7 +199,7 @@ func (s *Session) entries(key streamKey, last int, room *int) []protocol.StreamE
 		if *room -= len(row.Event) + len(row.Prompt) + len(row.Metadata); *room < 0 {
 			break
 		}
-		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event, Level: row.Level,
+		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event, Level: protocol.Level(row.Level),
 			Metadata: protocol.Raw(row.Metadata), Prompt: row.Prompt})
 		if len(list) == last {
 			break

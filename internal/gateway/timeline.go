@@ -1,13 +1,13 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
 )
 
@@ -25,7 +25,8 @@ const SourceProvider = "provider:"
 // note adds a line to the gateway's own timeline.
 func (s *Session) note(level LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
-		return TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message), arrived: s.arrived.next()}
+		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message)}
+		return TimelineLine{line, s.arrived.next()}
 	})
 }
 
@@ -33,7 +34,7 @@ func (s *Session) note(level LogLevel, source, message string) {
 func (s *Session) Note(level LogLevel, message string) { s.note(level, SourceSession, message) }
 
 // Past implements [HostCalls].
-func (s *Session) Past(lines []TimelineLine, whole bool) {
+func (s *Session) Past(lines []adminapi.TimelineLine, whole bool) {
 	if len(lines) > timelineKept/2 { // there is room for what comes
 		lines, whole = lines[len(lines)-timelineKept/2:], false
 	}
@@ -44,8 +45,8 @@ func (s *Session) Past(lines []TimelineLine, whole bool) {
 	s.note(LogInfo, sourceGateway, what)
 	for _, l := range lines {
 		s.timeline.add(func(seq uint64) TimelineLine {
-			l.Seq, l.TS, l.Message, l.arrived = seq, l.TS.UTC(), clean(l.Message), s.arrived.next()
-			return l
+			l.Seq, l.TS, l.Message = seq, l.TS.UTC(), clean(l.Message)
+			return TimelineLine{l, s.arrived.next()}
 		})
 	}
 }
@@ -70,8 +71,8 @@ func (s *Session) Timeline(after uint64) ([]TimelineLine, uint64) {
 	if n := first.Seq - after - 1; n > 1 {
 		what = fmt.Sprintf("%d lines before this are not kept any more", n)
 	}
-	cut := TimelineLine{Seq: first.Seq - 1, TS: first.TS, Level: LogInfo, Source: sourceGateway, Message: what, arrived: first.arrived}
-	return append([]TimelineLine{cut}, lines...), cursor
+	cut := adminapi.TimelineLine{Seq: first.Seq - 1, TS: first.TS, Level: LogInfo, Source: sourceGateway, Message: what}
+	return append([]TimelineLine{{cut, first.arrived}}, lines...), cursor
 }
 
 // WaitTimeline waits for a line after a number.
@@ -115,7 +116,7 @@ func (s *Session) Event(e Event) {
 	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
 		return // the gateway's own, see Idle and deliver
 	case e.SessionError != "":
-		s.g.diag.noteError(s.id, "", CodeSession, e.SessionError)
+		s.g.diag.noteError(s.id, "", adminapi.CodeSession, e.SessionError)
 		s.note(LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.traceError(e.SessionError)
@@ -140,56 +141,43 @@ var escapes = lazyregexp.New("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\
 // clean strips escapes from text that somebody else wrote.
 func clean(s string) string { return escapes.ReplaceAllString(s, "") }
 
-// MarshalJSON writes ts beside the members of the callback
-// (spec/session-api.md, ICopilotSessionCallbacks).
-func (l LiveLine) MarshalJSON() ([]byte, error) {
-	m := l.Event.Members()
-	m["ts"] = l.TS
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read it too
-	err := enc.Encode(m)
-	return b.Bytes(), err
+// View is the callback as the admin API shows it.
+func (l LiveLine) View() adminapi.Callback {
+	c := l.Event.View()
+	c.TS = l.TS
+	return c
 }
 
-// Members are the callback's JSON members, and no others: what was optional in
-// spec/session-api.md and is not there is left out.
-func (e Event) Members() map[string]any {
+// View is the callback with the fields of its kind, without the time: as the session
+// API shows it (docs/session-api.md).
+func (e Event) View() adminapi.Callback {
 	if e.SessionError != "" {
-		return map[string]any{"sessionError": e.SessionError}
+		return adminapi.Callback{SessionError: e.SessionError}
 	}
-	m := map[string]any{"callback": e.Callback}
+	c := adminapi.Callback{Callback: e.Callback}
 	switch e.Callback {
 	case OnStartReasoning, OnReasoning, OnEndReasoning:
-		m["reasoningId"] = e.ID
+		c.ReasoningID = &e.ID
 	case OnStartMessage, OnMessage, OnEndMessage:
-		m["messageId"] = e.ID
+		c.MessageID = &e.ID
 	case OnStartToolExecution, OnToolExecution, OnEndToolExecution:
-		m["toolCallId"] = e.ID
+		c.ToolCallID = &e.ID
 	case OnAgentStart, OnAgentEnd:
-		m["turnId"] = e.ID
+		c.TurnID = &e.ID
 	}
 	switch e.Callback {
 	case OnReasoning, OnMessage, OnToolExecution:
-		m["delta"] = e.Delta
+		c.Delta = &e.Delta
 	case OnEndReasoning, OnEndMessage:
-		m["completeContent"] = e.Content
+		c.CompleteContent = &e.Content
 	case OnStartToolExecution:
-		if e.ParentID != "" {
-			m["parentToolCallId"] = e.ParentID
-		}
-		m["toolName"], m["toolArguments"] = e.Tool, argumentsText(e.Args)
+		c.ParentToolCallID, c.ToolName, c.ToolArguments = e.ParentID, &e.Tool, new(argumentsText(e.Args))
 	case OnEndToolExecution:
-		if e.Result != nil {
-			m["result"] = e.Result
-		}
-		if e.Error != nil {
-			m["error"] = e.Error
-		}
+		c.Result, c.Error = e.Result, e.Error
 	case OnGeneratedUserPrompt:
-		m["prompt"] = e.Content
+		c.Prompt = &e.Content
 	}
-	return m
+	return c
 }
 
 // argumentsText is JSON text whatever a session made of a tool's arguments.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/proof"
 	"tapgw/internal/protocol"
 )
@@ -35,7 +36,7 @@ type identity struct {
 	grants        []string // what a provider file widens, see grantable
 
 	// Of a [Pass].
-	match      func(SessionView) bool // nil: any session
+	match      func(adminapi.Session) bool // nil: any session
 	policy     ToolPolicy
 	bound      chan struct{}   // closed when it is first bound; nil: nobody waits
 	refused    func(error)     // of PassSpec; nil: nobody asks

@@ -11,28 +11,21 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
-// Events of a session's stream.
-const (
-	eventTimeline = "timeline"
-	eventLive     = "live"
-	eventStream   = "stream"
-	eventGap      = "gap"
-	eventEnded    = "ended"
-)
-
-func eventName(h gateway.Happening) string {
-	switch h.What.(type) {
+// eventOf returns the name and the data of the event that shows what happened.
+func eventOf(h gateway.Happening) (name string, data any) {
+	switch what := h.What.(type) {
 	case gateway.LiveLine:
-		return eventLive
+		return adminapi.EventLive, what.View()
 	case gateway.HistoryRow:
-		return eventStream
-	case gateway.Lost:
-		return eventGap
+		return adminapi.EventStream, what
+	case adminapi.Gap:
+		return adminapi.EventGap, what
 	}
-	return eventTimeline
+	return adminapi.EventTimeline, h.What
 }
 
 // maxEventsLast bounds what a stream of events begins with; no more is kept.
@@ -124,7 +117,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 	defer e.clearDeadline()
 	defer a.cutOff.add(s)
 	if unknown {
-		e.add(eventGap, placeID(birth, f.At()), gateway.Lost{})
+		e.add(adminapi.EventGap, placeID(birth, f.At()), adminapi.Gap{})
 	}
 	for e.err == nil {
 		var list []gateway.Happening
@@ -134,7 +127,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 		})
 		if errors.Is(err, gateway.ErrSessionEnded) {
 			// Behind its end a session is at no place.
-			e.add(eventEnded, placeID(birth, f.At())+".end", struct{}{})
+			e.add(adminapi.EventEnded, placeID(birth, f.At())+".end", adminapi.Nothing{})
 			e.send()
 			return nil
 		}
@@ -142,7 +135,8 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 			return nil
 		}
 		for _, h := range list {
-			e.add(eventName(h), placeID(birth, h.At), h.What)
+			name, data := eventOf(h)
+			e.add(name, placeID(birth, h.At), data)
 		}
 		e.send()
 	}

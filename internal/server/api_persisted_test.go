@@ -11,28 +11,29 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
 // What is on the disk of a [restCopilot].
-var restStored = []gateway.PersistedView{
-	{ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea", Repository: "kitchen/tea", Branch: "main", State: gateway.PersistedStored, UsedAt: time.Unix(2000, 0).UTC()},
-	{ID: "old", Summary: "of a terminal", CWD: "/", State: gateway.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
+var restStored = []adminapi.Persisted{
+	{ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea", Repository: "kitchen/tea", Branch: "main", State: adminapi.PersistedStored, UsedAt: time.Unix(2000, 0).UTC()},
+	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
 }
 
 var _ gateway.Keeper = (*restCopilot)(nil)
 
-func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([]gateway.PersistedView, error) {
+func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
 	views := slices.Clone(restStored)
 	slices.Reverse(views)
-	return slices.DeleteFunc(views, func(v gateway.PersistedView) bool {
+	return slices.DeleteFunc(views, func(v adminapi.Persisted) bool {
 		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" && v.Repository != f.Repository || f.Branch != "" && v.Branch != f.Branch
 	}), nil
 }
 
 func restOnDisk(id string) error {
-	if slices.ContainsFunc(restStored, func(v gateway.PersistedView) bool { return v.ID == id }) {
+	if slices.ContainsFunc(restStored, func(v adminapi.Persisted) bool { return v.ID == id }) {
 		return nil
 	}
 	return gateway.NotPersisted(id)
@@ -62,7 +63,7 @@ func TestPersistedSessions(t *testing.T) {
 		if status != http.StatusOK {
 			t.Fatalf("%s: %d %s", query, status, body)
 		}
-		var views []gateway.PersistedView
+		var views []adminapi.Persisted
 		if err := json.Unmarshal([]byte(body), &views); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"net/http"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -19,10 +19,10 @@ type Supervisor interface {
 	Start(name string) (int, error)
 	Restart(name string) (int, error)
 	// Configured lists what files name.
-	Configured() []gateway.ConfiguredView
+	Configured() []adminapi.ConfiguredProvider
 	// Lines returns a provider's lines after a number, as many as are kept, and the
 	// number to ask with next; WaitLines waits for one.
-	Lines(name string, after uint64) (lines []gateway.TimelineLine, cursor uint64, err error)
+	Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error)
 	WaitLines(ctx context.Context, name string, after uint64) error
 	// Reload reads the files now.
 	Reload()
@@ -66,7 +66,7 @@ func (a *api) steer(do func(Supervisor, string) (int, error), done string) apiHa
 
 func (a *api) configured(w http.ResponseWriter, _ *http.Request) error {
 	if a.supervisor == nil {
-		return apiAnswer(w, http.StatusOK, []gateway.ConfiguredView{})
+		return apiAnswer(w, http.StatusOK, []adminapi.ConfiguredProvider{})
 	}
 	return apiAnswer(w, http.StatusOK, apiList(a.supervisor.Configured()))
 }
@@ -112,7 +112,7 @@ func (a *api) providerLog(w http.ResponseWriter, r *http.Request) error {
 	for _, l := range lines {
 		out.write(l)
 	}
-	_ = apiFollow(out, cursor, func(after uint64) ([]gateway.TimelineLine, uint64) {
+	_ = apiFollow(out, cursor, func(after uint64) ([]adminapi.TimelineLine, uint64) {
 		lines, next, err := a.supervisor.Lines(name, after)
 		if err != nil {
 			cancel() // its file was removed

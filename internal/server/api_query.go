@@ -80,7 +80,7 @@ func (a *api) followTurn(ctx context.Context, l *apiLines, turn *gateway.Turn) *
 	for {
 		lines, err := turn.Next(ctx)
 		for _, line := range lines {
-			if l.write(line); l.err != nil {
+			if l.write(line.View()); l.err != nil {
 				return nil
 			}
 			if line.Event.SessionError != "" {

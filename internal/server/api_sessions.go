@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
 	"tapgw/internal/protocol"
@@ -140,10 +141,7 @@ func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	receipt, err := a.gateway.Keep(cmp.Or(body.Provider, apiPusher), m)
-	if err != nil {
-		return err
-	}
-	return apiAnswer(w, http.StatusOK, receipt)
+	return answerReceipt(w, receipt, err)
 }
 
 func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
@@ -182,8 +180,12 @@ func (a *api) push(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		push = s.PushAndWait
 	}
 	receipt, err := push(r.Context(), from, m)
+	return answerReceipt(w, receipt, err)
+}
+
+func answerReceipt(w http.ResponseWriter, r gateway.Receipt, err error) error {
 	if err != nil {
 		return err
 	}
-	return apiAnswer(w, http.StatusOK, receipt)
+	return apiAnswer(w, http.StatusOK, adminapi.Receipt{Seq: r.Seq, Fate: r.Fate, Reason: r.Reason})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -97,7 +98,7 @@ func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Sessio
 		if err := s.CheckRuntimeEvents(); err != nil {
 			return err
 		}
-		next := newest(s.RuntimeEvents, last, since, func(e gateway.RuntimeEvent) time.Time { return e.TS })
+		next := newest(s.RuntimeEvents, last, since, func(e adminapi.RuntimeEvent) time.Time { return e.TS })
 		_ = apiFollow(newAPILines(w, r), 0, next, wait(s.WaitRuntimeEvents))
 		return nil
 	}
@@ -139,7 +140,15 @@ func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		return err
 	}
 	cursor := s.LiveCursor()
-	_ = apiFollow(newAPILines(w, r), cursor, s.Live, func(after uint64) error { return s.WaitLive(r.Context(), after) })
+	next := func(after uint64) ([]adminapi.Callback, uint64) {
+		lines, cursor := s.Live(after)
+		views := make([]adminapi.Callback, len(lines))
+		for i, l := range lines {
+			views[i] = l.View()
+		}
+		return views, cursor
+	}
+	_ = apiFollow(newAPILines(w, r), cursor, next, func(after uint64) error { return s.WaitLive(r.Context(), after) })
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -264,7 +265,7 @@ func TestAPIShapes(t *testing.T) {
 	if want := `{"url":"ws://127.0.0.1:1","pid":42,"version":"v0","startedAt":"1970-01-01T00:00:00Z","sessions":1,"providers":1,"faults":[]}`; status != want {
 		t.Error(status)
 	}
-	var view gateway.SessionView
+	var view adminapi.Session
 	if err := json.Unmarshal([]byte(one), &view); err != nil || view.Label != filepath.Base(f.dir) || view.CWD != f.dir || !view.Foreground || view.Tools != 3 {
 		t.Errorf("%+v", view)
 	}
@@ -542,8 +543,8 @@ func TestAPIPushAndWait(t *testing.T) {
 		s.Idle()
 	}()
 	_, body := f.ask("POST", "/sessions/"+s.ID()+"/push", `{"prompt":"do","wait":true}`)
-	var r gateway.Receipt
-	if err := json.Unmarshal([]byte(body), &r); err != nil || r.Fate != gateway.FateDelivered || r.Seq != 1 {
+	var r adminapi.Receipt
+	if err := json.Unmarshal([]byte(body), &r); err != nil || r.Fate != adminapi.FateDelivered || r.Seq != 1 {
 		t.Errorf("%v %s", err, body)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -32,7 +33,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		}
 	}
 	// What is not there was not called; a provider's own NOT_FOUND is an outcome.
-	if !slices.ContainsFunc(s.Tools(), func(t gateway.ToolView) bool { return t.Name == c.Name }) {
+	if !slices.ContainsFunc(s.Tools(), func(t adminapi.Tool) bool { return t.Name == c.Name }) {
 		return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("tool %q does not exist in this session", c.Name)}
 	}
 	return apiAnswer(w, http.StatusOK, apiOutcome(s.Execute(r.Context(), c)))
@@ -79,8 +80,8 @@ func (a *api) tools(w http.ResponseWriter, r *http.Request) error {
 }
 
 // allTools are the tools of all sessions.
-func (a *api) allTools() []gateway.ToolView {
-	tools := []gateway.ToolView{}
+func (a *api) allTools() []adminapi.Tool {
+	tools := []adminapi.Tool{}
 	for _, view := range a.gateway.Sessions() {
 		if s, ok := a.gateway.Session(view.ID); ok {
 			tools = append(tools, s.Tools()...)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -54,10 +55,10 @@ func (f *apiFixture) gatekeep(session, name string, failOpen bool) {
 	<-bound
 }
 
-func (f *apiFixture) diagnostics() gateway.Diagnostics {
+func (f *apiFixture) diagnostics() adminapi.Diagnostics {
 	f.t.Helper()
 	status, body := f.ask("GET", "/diagnostics", "")
-	var d gateway.Diagnostics
+	var d adminapi.Diagnostics
 	if err := json.Unmarshal([]byte(body), &d); err != nil || status != 200 {
 		f.t.Fatalf("%d %s: %v", status, body, err)
 	}
@@ -95,7 +96,7 @@ func TestDiagnostics(t *testing.T) {
 	if want := []string{" none failed NOT_FOUND", " risky failed DENIED", "sample fail failed NOT_FOUND", " echo failed INVALID_ARGUMENTS", "sample echo ok "}; !slices.Equal(calls, want) {
 		t.Errorf("the calls are %q, want %q", calls, want)
 	}
-	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != gateway.CodeSession || len(d.Errors[0].Message) > 1100 {
+	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != adminapi.CodeSession || len(d.Errors[0].Message) > 1100 {
 		t.Errorf("the errors are %.300v", d.Errors)
 	}
 	if len(d.Gates) != 1 || d.Gates[0].Decision != "deny" || d.Gates[0].Reason != "too risky" || d.Gates[0].Provider != "sample" || d.Gates[0].Tool != "risky" {

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -117,7 +118,7 @@ func said(t *testing.T, list []event) []string {
 			t.Fatalf("%+v: %v", e, err)
 		}
 		text := e.name + " " + d.Message + d.Delta + d.Event
-		if e.name == eventGap {
+		if e.name == adminapi.EventGap {
 			text += e.data
 		}
 		texts = append(texts, text)
@@ -157,7 +158,7 @@ func TestSessionEvents(t *testing.T) {
 		l    *reader
 		want []string
 	}{"from now": {now, want[2:]}, "from the beginning": {all, want}, "from the last": {some, want[1:]}} {
-		if got := said(t, tc.l.until(eventEnded)); !slices.Equal(got, tc.want) {
+		if got := said(t, tc.l.until(adminapi.EventEnded)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tc.want)
 		}
 		if _, err := tc.l.events.next(); !errors.Is(err, io.EOF) {
@@ -224,7 +225,7 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		want := []string{"live two", "timeline session is ending: enough", "ended "}
 		for range 2 {
 			l = f.listen("/sessions/s/events", id)
-			if got := said(t, l.until(eventEnded)); !slices.Equal(got, want) {
+			if got := said(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
@@ -248,7 +249,7 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		}
 		f.session("s") // another one
 		l = f.listen("/sessions/s/events", id)
-		if got := said(t, l.until(eventEnded)); !slices.Equal(got, want) {
+		if got := said(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
 			t.Errorf("beside another session of the id: got %q, want %q", got, want)
 		}
 		wait(cutOffKept)
@@ -279,7 +280,7 @@ func TestSessionEventsGap(t *testing.T) {
 	if want := []string{`gap {"timeline":500}`, "timeline 500"}; !slices.Equal(texts, want) {
 		t.Errorf("got %q, want %q", texts, want)
 	}
-	list := l.until(eventLive)
+	list := l.until(adminapi.EventLive)
 	if got := said(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
 		t.Errorf("%d events, the last is %q", len(list), got)
 	}
@@ -370,7 +371,7 @@ func TestSessionEventsMany(t *testing.T) {
 			l := f.listen("/sessions/s/events?last=100000", last)
 			for range min(40, deltas-n) {
 				e, err := l.events.next()
-				if e.name == eventTimeline {
+				if e.name == adminapi.EventTimeline {
 					last = e.id
 					continue
 				}

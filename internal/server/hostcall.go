@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -261,9 +262,9 @@ func addToolEvents(s *gateway.Session, data protocol.Raw) *rpcError {
 		Forwarded: protocol.EventToolComplete, Data: data,
 	}
 	if d.Result.Type == "failure" {
-		end.Error = &gateway.ToolError{Message: d.Result.Output}
+		end.Error = &adminapi.ToolError{Message: d.Result.Output}
 	} else {
-		end.Result = &gateway.ToolOutput{Content: d.Result.Output}
+		end.Result = &adminapi.ToolOutput{Content: d.Result.Output}
 	}
 	s.Event(end)
 	return nil

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -45,7 +46,7 @@ func askPermission(f *openAPIFixture, s *gateway.Session) {
 	defer f.gateway.Watch()()
 	for {
 		changes := f.gateway.Changes()
-		if slices.ContainsFunc(f.gateway.Questions(), func(q gateway.QuestionView) bool { return q.Session == s.ID() }) {
+		if slices.ContainsFunc(f.gateway.Questions(), func(q adminapi.Question) bool { return q.Session == s.ID() }) {
 			return
 		}
 		if err := f.gateway.WaitChange(ctx, changes); err != nil {
@@ -69,8 +70,8 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 		{Callback: gateway.OnStartReasoning, ID: "r"}, {Callback: gateway.OnReasoning, ID: "r", Delta: "hm"}, {Callback: gateway.OnEndReasoning, ID: "r", Content: "hm"},
 		{Callback: gateway.OnStartMessage, ID: "m"}, {Callback: gateway.OnMessage, ID: "m", Delta: "so"}, {Callback: gateway.OnEndMessage, ID: "m", Content: "so"},
 		{Callback: gateway.OnStartToolExecution, ID: "t", ParentID: "p", Tool: "echo", Args: `{"text":"x"}`}, {Callback: gateway.OnToolExecution, ID: "t", Delta: "…"},
-		{Callback: gateway.OnEndToolExecution, ID: "t", Result: &gateway.ToolOutput{Content: "x", DetailedContent: "xx"}},
-		{Callback: gateway.OnEndToolExecution, ID: "u", Error: &gateway.ToolError{Message: "no", Code: "DENIED"}},
+		{Callback: gateway.OnEndToolExecution, ID: "t", Result: &adminapi.ToolOutput{Content: "x", DetailedContent: "xx"}},
+		{Callback: gateway.OnEndToolExecution, ID: "u", Error: &adminapi.ToolError{Message: "no", Code: "DENIED"}},
 		{Callback: gateway.OnAgentStart, ID: "1"}, {Callback: gateway.OnAgentEnd, ID: "1"}, {SessionError: "the model is gone"},
 	} {
 		s.Event(e)
@@ -80,7 +81,7 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 
 // use makes a session call its model.
 func use(_ *openAPIFixture, s *gateway.Session) {
-	s.Used(gateway.ModelCall{Model: "gpt-5-mini", Prompt: "m1", Tokens: gateway.Tokens{Input: 100, Output: 10}, Cost: 0.33, Duration: time.Second})
+	s.Used(gateway.ModelCall{Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10}, Cost: 0.33, Duration: time.Second})
 	s.Window(8000, 128_000)
 }
 
@@ -303,7 +304,7 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 		}
 	case "text/event-stream":
 		left := maps.Clone(m.Events)
-		delete(left, eventGap) // nothing is lost here
+		delete(left, adminapi.EventGap) // nothing is lost here
 		events := newEvents(response.Body)
 		for len(left) > 0 {
 			e, err := events.next()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -388,13 +389,13 @@ func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name)
 func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
 func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
 func (s openAPISupervisor) Reload()                          {}
-func (openAPISupervisor) Configured() []gateway.ConfiguredView {
-	return []gateway.ConfiguredView{{Name: "filed", Kind: "command", File: "/p/filed.toml", State: gateway.ConfiguredWaiting, Reason: "there is no session that it is for"}}
+func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
+	return []adminapi.ConfiguredProvider{{Name: "filed", Kind: "command", File: "/p/filed.toml", State: adminapi.ConfiguredWaiting, Reason: "there is no session that it is for"}}
 }
 
-func (s openAPISupervisor) Lines(name string, after uint64) ([]gateway.TimelineLine, uint64, error) {
+func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
 	_, err := s.of(name)
-	lines := []gateway.TimelineLine{{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"}}
+	lines := []adminapi.TimelineLine{{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"}}
 	return lines[min(after, 1):], 1, err
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -257,7 +258,7 @@ func (a *restAPI) knowsModel(ctx context.Context, id string) bool {
 	if err != nil {
 		a.log.Warn("looking for a model for the session API", "model", id, "error", err)
 	}
-	return slices.ContainsFunc(models, func(m gateway.Model) bool { return m.ID == id })
+	return slices.ContainsFunc(models, func(m adminapi.Model) bool { return m.ID == id })
 }
 
 func (a *restAPI) stop(ctx context.Context, s *gateway.Session) any {
@@ -312,7 +313,7 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	s.markAnswering(caller)
 	switch {
 	case err == nil:
-		writeResponse(w, caller, response.Event.Members())
+		writeResponse(w, caller, response.Event.View())
 		s.responses.Taken(response)
 	case errors.Is(err, gateway.ErrSessionEnded):
 		writeResponse(w, caller, restError{restSessionClosed})

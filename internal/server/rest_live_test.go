@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -267,7 +268,7 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 	id := f.starts("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	content := strings.Repeat("x", 12<<20) // more than sockets hold
-	s.Event(gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", Result: &gateway.ToolOutput{Content: content}})
+	s.Event(gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: content}})
 	s.Event(gateway.Event{Callback: gateway.OnAgentEnd, ID: "1"})
 	for range 3 {
 		c := f.raw("copilot/session/" + id + "/live")

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -123,11 +124,11 @@ type restCopilot struct {
 
 func (c *restCopilot) fail(err error) { c.fails.Store(&err) }
 
-func (c *restCopilot) Models(context.Context) ([]gateway.Model, error) {
+func (c *restCopilot) Models(context.Context) ([]adminapi.Model, error) {
 	if err := c.fails.Load(); err != nil {
 		return nil, *err
 	}
-	return []gateway.Model{{ID: "gpt-5-mini", Name: "GPT-5 mini"}, {ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33}, {ID: "ends", Name: "Ends"}}, nil
+	return []adminapi.Model{{ID: "gpt-5-mini", Name: "GPT-5 mini"}, {ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33}, {ID: "ends", Name: "Ends"}}, nil
 }
 
 func (c *restCopilot) Start(_ context.Context, g *gateway.Gateway, r gateway.StartRequest) (*gateway.Session, error) {
@@ -516,10 +517,10 @@ func TestRESTCallbacks(t *testing.T) {
 		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c1", Tool: "greet", Args: `{"name":"Ada"}`, Provider: "p"}, `{"callback":"onStartToolExecution","toolCallId":"c1","toolName":"greet","toolArguments":"{\"name\":\"Ada\"}"}`},
 		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c2", ParentID: "c1", Tool: "view"}, `{"callback":"onStartToolExecution","toolCallId":"c2","parentToolCallId":"c1","toolName":"view","toolArguments":"{}"}`},
 		{gateway.Event{Callback: gateway.OnToolExecution, ID: "c1", Delta: "half", Tool: "greet"}, `{"callback":"onToolExecution","toolCallId":"c1","delta":"half"}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0", Tool: "greet", Result: &gateway.ToolOutput{Content: "Hello", DetailedContent: "Hello, Ada"}}, `{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2", Result: &gateway.ToolOutput{}}, `{"callback":"onEndToolExecution","toolCallId":"c2","result":{"content":""}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c3", Error: &gateway.ToolError{Message: "no", Code: "DENIED"}}, `{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4", Error: &gateway.ToolError{Message: "no"}}, `{"callback":"onEndToolExecution","toolCallId":"c4","error":{"message":"no"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0", Tool: "greet", Result: &adminapi.ToolOutput{Content: "Hello", DetailedContent: "Hello, Ada"}}, `{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2", Result: &adminapi.ToolOutput{}}, `{"callback":"onEndToolExecution","toolCallId":"c2","result":{"content":""}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c3", Error: &adminapi.ToolError{Message: "no", Code: "DENIED"}}, `{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4", Error: &adminapi.ToolError{Message: "no"}}, `{"callback":"onEndToolExecution","toolCallId":"c4","error":{"message":"no"}}`},
 		{gateway.Event{Callback: gateway.OnAgentStart, ID: "0"}, `{"callback":"onAgentStart","turnId":"0"}`},
 		{gateway.Event{Callback: gateway.OnAgentEnd, ID: "0"}, `{"callback":"onAgentEnd","turnId":"0"}`},
 		{gateway.Event{SessionError: "the model is gone"}, `{"sessionError":"the model is gone"}`},

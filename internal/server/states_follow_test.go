@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -126,7 +127,7 @@ func TestEventsDrain(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if got := said(t, events.until(eventEnded)); got[len(got)-1] != "ended " {
+	if got := said(t, events.until(adminapi.EventEnded)); got[len(got)-1] != "ended " {
 		t.Errorf("the session's events end with %q", got)
 	}
 	for _, l := range []*reader{states, events} {

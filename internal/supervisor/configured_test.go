@@ -3,10 +3,9 @@ package supervisor
 import (
 	"path/filepath"
 	"strings"
+	"tapgw/internal/adminapi"
 	"testing"
 	"time"
-
-	"tapgw/internal/gateway"
 )
 
 // TestConfiguredProvidersSayHowTheyAre: whoever looks at the list knows what runs,
@@ -18,7 +17,7 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 	r.s.Reload()
 	is := func(name, state, reason string) {
 		t.Helper()
-		var last []gateway.ConfiguredView
+		var last []adminapi.ConfiguredProvider
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 			last = r.s.Configured()
 			for _, v := range last {
@@ -32,15 +31,15 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 		}
 		t.Fatalf("%s is not %s (%s): %+v", name, state, reason, last)
 	}
-	is("ed", gateway.ConfiguredWaiting, "has not joined a session")
-	is("mine", gateway.ConfiguredWaiting, "no session that it is for")
+	is("ed", adminapi.ConfiguredWaiting, "has not joined a session")
+	is("mine", adminapi.ConfiguredWaiting, "no session that it is for")
 	_, h := r.session("mine")
 	r.has(h, "t")
 	connect(t, r, waitFile(t, r, filepath.Join(r.s.o.TokenDir, "ed.token")))
-	is("ed", gateway.ConfiguredRunning, "")
-	is("mine", gateway.ConfiguredRunning, "")
+	is("ed", adminapi.ConfiguredRunning, "")
+	is("mine", adminapi.ConfiguredRunning, "")
 	if _, err := r.s.Stop("mine"); err != nil {
 		t.Fatal(err)
 	}
-	is("mine", gateway.ConfiguredStopped, "tapctl providers start mine")
+	is("mine", adminapi.ConfiguredStopped, "tapctl providers start mine")
 }

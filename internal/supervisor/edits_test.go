@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -196,7 +197,7 @@ func randomEdits(t *testing.T, r *rig, n int, valid func(tool, sessions string) 
 		now := map[string]string{}
 		tools := session.Tools()
 		for name, tool := range d.good {
-			if k := slices.IndexFunc(tools, func(t gateway.ToolView) bool { return t.Name == tool }); k >= 0 {
+			if k := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }); k >= 0 {
 				now[name] = tools[k].Description
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -26,7 +27,7 @@ type output struct {
 	names []string // what its programs called themselves when last they were connected; the loop's
 
 	mu     sync.Mutex
-	kept   []gateway.TimelineLine
+	kept   []adminapi.TimelineLine
 	seq    uint64        // of the last line
 	more   chan struct{} // closed by the next line; nil while nobody waits
 	over   bool          // no file names it any more
@@ -77,7 +78,7 @@ func (o *output) keep(level gateway.LogLevel, from, line string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seq++
-	kept := gateway.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
+	kept := adminapi.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
 	if len(o.kept) < keptLines {
 		o.kept = append(o.kept, kept)
 	} else {
@@ -97,10 +98,10 @@ func (o *output) tell() {
 
 // after are the lines after a number that are kept, oldest first, and the number to
 // ask with next.
-func (o *output) after(seq uint64) ([]gateway.TimelineLine, uint64) {
+func (o *output) after(seq uint64) ([]adminapi.TimelineLine, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var lines []gateway.TimelineLine
+	var lines []adminapi.TimelineLine
 	for seq = max(seq, o.seq-uint64(len(o.kept))); seq < o.seq; seq++ {
 		lines = append(lines, o.kept[seq%keptLines])
 	}

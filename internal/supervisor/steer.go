@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -76,7 +76,7 @@ var errNoFile = errors.New("no file names the provider any more")
 // Lines returns what a provider printed, and what became of its processes, after a
 // number: as much as is kept, oldest first, and the number to ask with next. The
 // error is NOT_FOUND when no file names it.
-func (s *Supervisor) Lines(name string, after uint64) (lines []gateway.TimelineLine, cursor uint64, err error) {
+func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error) {
 	o, err := s.outputOf(name)
 	if err != nil {
 		return nil, 0, err

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/watch"
 )
@@ -285,7 +286,7 @@ func (s *Supervisor) keepNames() {
 }
 
 // wanted is what should run in these sessions.
-func (s *Supervisor) wanted(sessions []gateway.SessionView) map[slotKey]configs.Provider {
+func (s *Supervisor) wanted(sessions []adminapi.Session) map[slotKey]configs.Provider {
 	want := map[slotKey]configs.Provider{}
 	for _, p := range s.counting() {
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
@@ -326,7 +327,7 @@ func (s *Supervisor) reconcile() {
 		}
 		sl.next.stop()
 		sl.next = nil
-		there := key.session == "" || slices.ContainsFunc(sessions, func(v gateway.SessionView) bool { return v.ID == key.session })
+		there := key.session == "" || slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
 		switch {
 		case s.held[key.name]:
 			sl.now.stop()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/providers"
 )
@@ -84,8 +85,8 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 func author(p configs.Provider) string { return filepath.Dir(p.File) }
 
 // matches reports whether a session is one of those that a provider is for.
-func matches(p configs.Provider) func(gateway.SessionView) bool {
-	return func(v gateway.SessionView) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
+func matches(p configs.Provider) func(adminapi.Session) bool {
+	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
 // mayRun says why a project's provider may not be started: what it runs is not what

@@ -1,0 +1,190 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Session is one session of the gateway.
+type Session struct {
+	ID         string    `json:"id"`
+	Label      string    `json:"label"`
+	Host       string    `json:"host"` // its kind: copilot, local, or the name that a remote host gave
+	Model      string    `json:"model"`
+	CWD        string    `json:"cwd"`
+	State      string    `json:"state"` // idle, busy or ending
+	Foreground bool      `json:"foreground"`
+	Providers  int       `json:"providers"` // how many are bound to it
+	Tools      int       `json:"tools"`     // how many they give it
+	CreatedAt  time.Time `json:"createdAt"`
+	// WaitsFor names, while the session is ending, the providers that have not yet
+	// acknowledged its end.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+}
+
+// StartRequest starts a session. The answer is [Started].
+type StartRequest struct {
+	Host  string `json:"host,omitempty"`  // copilot if left out
+	CWD   string `json:"cwd"`             // absolute path of a directory
+	Label string `json:"label,omitempty"` // the repository and its branch if left out, else the directory's name
+	ModelSettings
+}
+
+// ModelSettings choose a session's model and how it is reached. What a new session
+// leaves out is the host's default; what a resumed one leaves out is as it was.
+type ModelSettings struct {
+	Model       string `json:"model,omitempty"`       // an id, see [Model]
+	Effort      string `json:"effort,omitempty"`      // of reasoning: low, medium, high, xhigh or max
+	Profile     string `json:"profile,omitempty"`     // of tapgw.toml; what the request says overrides it
+	ProviderURL string `json:"providerUrl,omitempty"` // a model endpoint of the user's own, http or https
+	ProviderKey string `json:"providerKey,omitempty"` // its key; never logged nor stored
+	GitHubToken string `json:"githubToken,omitempty"` // of another account than the one signed in; never logged nor stored
+}
+
+// Started is the answer to a request that started or resumed a session.
+type Started struct {
+	ID string `json:"id"`
+}
+
+// Persisted is a session on disk. Label, Host, Model and Profile are empty for a
+// session that another program made.
+type Persisted struct {
+	ID         string    `json:"id"`
+	Label      string    `json:"label"`
+	Host       string    `json:"host"`
+	Model      string    `json:"model"`
+	Profile    string    `json:"profile"`
+	CWD        string    `json:"cwd"`
+	Repository string    `json:"repository"`
+	Branch     string    `json:"branch"`
+	Summary    string    `json:"summary"`
+	State      string    `json:"state"` // [PersistedStored], [PersistedLive] or [PersistedInUse]
+	StartedAt  time.Time `json:"startedAt"`
+	UsedAt     time.Time `json:"usedAt"`
+}
+
+// States of a session on disk.
+const (
+	PersistedStored = "stored" // it can be resumed
+	PersistedLive   = "live"   // it runs in this gateway
+	PersistedInUse  = "inUse"  // it runs in another process
+)
+
+// ResumeRequest resumes a session on disk. The answer is [Started].
+type ResumeRequest struct {
+	CWD   string `json:"cwd,omitempty"` // another working directory, absolute
+	Label string `json:"label,omitempty"`
+	ModelSettings
+	// ContinuePendingWork repeats the tool calls that were pending once their
+	// provider is there. Else the model is told that they were interrupted.
+	ContinuePendingWork bool `json:"continuePendingWork,omitempty"`
+}
+
+// ModelRequest changes the model of a running session, from its next request on.
+type ModelRequest struct {
+	Model  string `json:"model"`
+	Effort string `json:"effort,omitempty"` // the model's own default if left out
+}
+
+// RenameRequest gives a session another label.
+type RenameRequest struct {
+	Label string `json:"label"`
+}
+
+// Modes of a [Query].
+const (
+	ModeEnqueue   = "enqueue"   // behind the turn that runs
+	ModeImmediate = "immediate" // into the turn that runs
+)
+
+// Query gives a session a prompt. The answer is a [Callback] a line and at last a
+// [TurnEnd], or with Detach [Nothing] once the session has accepted the prompt.
+type Query struct {
+	Prompt      string            `json:"prompt"`
+	Mode        string            `json:"mode,omitempty"` // [ModeEnqueue] if left out
+	Detach      bool              `json:"detach,omitempty"`
+	Attachments []Attachment      `json:"attachments,omitempty"` // at most 100
+	Headers     map[string]string `json:"headers,omitempty"`     // of the requests to the model that the prompt makes
+}
+
+// Attachment is a file or directory that goes with a prompt, or some lines of a
+// file.
+type Attachment struct {
+	Path      string `json:"path"`                // absolute, on the gateway's machine
+	FirstLine *int   `json:"firstLine,omitempty"` // from 1; the whole file if left out
+	LastLine  *int   `json:"lastLine,omitempty"`  // FirstLine if left out
+}
+
+// Interrupt ends a session's turn. The answer is [Interrupted].
+type Interrupt struct {
+	Reason string `json:"reason,omitempty"` // told to the providers whose calls end
+}
+
+// Interrupted is the answer to an [Interrupt].
+type Interrupted struct {
+	// Dropped are the beginnings of the prompts that were queued behind the turn,
+	// oldest first.
+	Dropped []string `json:"dropped,omitempty"`
+}
+
+// Kinds of a [Question]; each is answered in its own way.
+const (
+	QuestionPermission = "permission" // may something be done? answered with a decision
+	QuestionInput      = "input"      // the model asks; answered with text
+	QuestionForm       = "form"       // answered with content that its schema allows
+)
+
+// Decisions of an [Answer]. DecideDeny also declines an input or a form.
+const (
+	DecideOnce    = "once"
+	DecideSession = "session" // and for the same again, as long as the session lasts
+	DecideDeny    = "deny"
+)
+
+// Question is a question of a session that waits for a person.
+type Question struct {
+	ID        string          `json:"id"` // never given twice
+	Session   string          `json:"session"`
+	Kind      string          `json:"kind"`
+	Message   string          `json:"message"`
+	Detail    string          `json:"detail,omitempty"`   // whole: the command, the path, a tool with its arguments
+	Choices   []string        `json:"choices,omitempty"`  // of an input: what to choose from
+	Freeform  bool            `json:"freeform,omitempty"` // of an input: an answer that is no choice is allowed
+	Schema    json.RawMessage `json:"schema,omitempty"`   // of a form: the JSON Schema of its content
+	AskedAt   time.Time       `json:"askedAt"`
+	ExpiresAt time.Time       `json:"expiresAt"` // unanswered by then, it is refused
+}
+
+// Answer answers a question of a session: with a decision, a text or content, by
+// its kind.
+type Answer struct {
+	Question string          `json:"question,omitempty"` // an id; may be left out if only one question waits
+	Decision string          `json:"decision,omitempty"`
+	Text     string          `json:"text,omitempty"`    // of an input; with [DecideDeny] what the model is told
+	Content  json.RawMessage `json:"content,omitempty"` // of a form: an object
+}
+
+// Tool is a provider's tool in a session.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"` // JSON Schema of its arguments
+	Provider    string          `json:"provider"`
+	Session     string          `json:"session"`
+	TimeoutMs   int64           `json:"timeoutMs"`
+}
+
+// Call calls a tool as the session's model would, through gates and limits. The
+// answer is [CallResult].
+type Call struct {
+	Args      json.RawMessage `json:"args,omitempty"`      // an object; null is as left out
+	TimeoutMs *int64          `json:"timeoutMs,omitempty"` // at least 1; the tool's own if left out
+}
+
+// CallResult is how a tool call ended: with Data, or with Error and ErrorCode.
+type CallResult struct {
+	Data       json.RawMessage `json:"data,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	ErrorCode  string          `json:"errorCode,omitempty"`
+	DurationMs int64           `json:"durationMs"`
+}
