@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Bounds of what waits to be sent on one connection; past either it is closed
-// as a slow consumer.
+// Bounds of the bytes that wait to be sent on one connection, and of the time until the socket
+// takes them. A connection over a bound is closed as a slow consumer.
 const (
-	maxPending    = 8 << 20 // bytes
+	maxPending    = 8 << 20
 	writeDeadline = 10 * time.Second
 
-	// maxHostPending is that of a session host: a few results of 5 MiB that
-	// come at once are no reason to end its sessions.
+	// maxHostPending is for session hosts, so that several results of 5 MiB that come at once do
+	// not end the host's sessions.
 	maxHostPending = 64 << 20
 
-	writeChunk = 64 << 10 // a deadline is for this much
+	writeChunk = 64 << 10 // bytes for which a deadline holds
 )
 
 var errSlow = errors.New("slow consumer: too much waits to be sent")
 
-// listener hands out connections whose writes can be made not to block.
+// listener accepts connections as [conn].
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -34,22 +34,22 @@ func (l listener) Accept() (net.Conn, error) {
 	return newConn(c), nil
 }
 
-// conn writes as its net.Conn does until queue is called. From then on Write
-// never blocks: what the socket does not take at once waits in memory, and a
-// goroutine that lives only as long as something waits sends it on. A message
-// thus costs no hop between goroutines while its reader keeps up.
+// conn writes like its net.Conn until startQueueing. From then on Write never blocks: what the
+// socket does not take at once waits in memory, and a goroutine sends it, which lives as long as
+// something waits. So a message is written by the goroutine that made it while its reader keeps up
+// (docs/adr/0013-inline-writes.md).
 type conn struct {
 	net.Conn
 	direct directWriter
-	limit  int // bytes that may wait
-	onSlow func()
 
 	uidOnce sync.Once
-	uid     int // at the other end, as Server.user has it
+	uid     int // of the user at the other end, set by Server.requestUID
 
-	mu        sync.Mutex
-	queueing  bool
-	corked    bool // hold was called
+	mu        sync.Mutex // guards the fields that follow
+	limit     int        // bytes that may wait
+	onSlow    func()
+	queueing  bool // startQueueing was called
+	corked    bool
 	draining  bool // the goroutine runs
 	buf       []byte
 	sending   int // bytes that the goroutine has taken and not sent
@@ -59,15 +59,15 @@ type conn struct {
 
 func newConn(c net.Conn) *conn { return &conn{Conn: c, direct: newDirectWriter(c)} }
 
-// queue makes writes not block: up to limit bytes wait. onSlow is called once if
-// that, or the deadline, is passed.
+// startQueueing makes writes not block. Up to limit bytes wait. onSlow is called once, with mu held,
+// if more wait or the socket takes nothing for writeDeadline.
 func (c *conn) startQueueing(limit int, onSlow func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queueing, c.limit, c.onSlow = true, limit, onSlow
 }
 
-// hold keeps what is written until release, so that it goes out together.
+// cork keeps what is written until uncork, so that several messages go out in one write.
 func (c *conn) cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +92,8 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, c.err
 	}
 	c.buf = append(c.buf, p...)
-	// What is held goes together, but large things don't wait for each other:
-	// the bound is for what the socket refuses.
+	// A large message is written although the connection is corked: the limit is for what the
+	// socket does not take.
 	if !c.corked || len(c.buf) >= writeChunk {
 		c.flush()
 	}
@@ -106,8 +106,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush sends what the socket takes now and leaves the rest to the goroutine.
-// Call with mu held.
+// flush writes what the socket takes now and leaves the rest to the goroutine. Call with mu held.
 func (c *conn) flush() {
 	if c.draining || len(c.buf) == 0 || c.err != nil {
 		return
@@ -127,7 +126,7 @@ func (c *conn) flush() {
 	c.drainDone.Go(func() { c.drain(rest) })
 }
 
-// recycle keeps a buffer for the next write unless it grew out of proportion.
+// recycle returns a buffer for the next write, or nil if it has grown too large to keep.
 func recycle(b []byte) []byte {
 	if cap(b) > writeChunk {
 		return nil
@@ -135,7 +134,7 @@ func recycle(b []byte) []byte {
 	return b[:0]
 }
 
-// drain sends what waits, blocking, until nothing does.
+// drain writes rest, and what is queued meanwhile, until nothing waits. It blocks on the socket.
 func (c *conn) drain(rest []byte) {
 	for {
 		for len(rest) > 0 {
@@ -161,7 +160,7 @@ func (c *conn) drain(rest []byte) {
 		rest, c.buf = c.buf, nil
 		c.sending = len(rest)
 		if len(rest) == 0 || c.err != nil {
-			// Direct writes fail past a deadline too.
+			// Direct writes would fail after the deadline.
 			_ = c.SetWriteDeadline(time.Time{})
 			c.draining = false
 			c.mu.Unlock()
@@ -171,7 +170,7 @@ func (c *conn) drain(rest []byte) {
 	}
 }
 
-// fail ends the connection; its reader notices. Call with mu held.
+// fail closes the connection, which ends its reader. Call with mu held.
 func (c *conn) fail(err error) {
 	if c.err != nil {
 		return
@@ -183,7 +182,7 @@ func (c *conn) fail(err error) {
 	_ = c.Conn.Close()
 }
 
-// Close sends nothing more.
+// Close closes the connection at once; what waits is lost. It waits for the goroutine.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.err == nil {
@@ -195,12 +194,12 @@ func (c *conn) Close() error {
 	return err
 }
 
-// directWriter writes what a connection takes without waiting.
+// directWriter writes the bytes that a connection takes without waiting, and returns their number.
 type directWriter interface {
 	write(p []byte) (int, error)
 }
 
-// noDirect is for connections that can't tell: all is left to the goroutine.
+// noDirectWriter is for connections that always block: the goroutine writes everything.
 type noDirectWriter struct{}
 
 func (noDirectWriter) write([]byte) (int, error) { return 0, nil }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// newDirectWriter writes to the socket itself: it is in non-blocking mode, so
-// the kernel takes what it has room for and says so.
+// newDirectWriter writes to the socket itself. It is in non-blocking mode, so the kernel takes as
+// much as it has room for.
 func newDirectWriter(c net.Conn) directWriter {
 	sc, ok := c.(syscall.Conn)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// metrics serves the gateway's counters, and those of its process, in Prometheus'
-// text format.
+// metricsHandler serves the gateway's counters and those of its process in the text format of
+// Prometheus.
 func (s *Server) metricsHandler() http.Handler {
 	stats := s.gateway.Stats()
 	set := metrics.NewSet()
@@ -38,7 +38,7 @@ func (s *Server) metricsHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		set.WritePrometheus(w)
-		metrics.WriteProcessMetrics(w) // of Go and of the process, by the usual names
+		metrics.WriteProcessMetrics(w)
 		metrics.WriteFDMetrics(w)
 	})
 }

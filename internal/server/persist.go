@@ -15,13 +15,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// maxFile is the largest file, in bytes, that is taken as a result.
+// maxFile is how large a file may be that is the result of a call, in bytes.
 const maxFile = 64 << 20
 
-// Persist keeps the providers' directories, one for each name below Dir.
+// Persist makes and reads the providers' directories (persistDir): one for each provider name,
+// below Dir.
 type Persist struct{ Dir string }
 
-// Make makes a provider's directory, for its user alone, and names it.
+// Make makes the directory of a provider if there is none, with mode 0700, and returns its path with
+// a separator at the end.
 func (p Persist) Make(provider string) (string, error) {
 	dir := filepath.Join(p.Dir, provider)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -33,8 +35,9 @@ func (p Persist) Make(provider string) (string, error) {
 	return dir + string(filepath.Separator), nil
 }
 
-// Read reads a result that a provider left in its directory. Symbolic links may
-// lead about inside it, but not out.
+// Read reads the file that is the result of a call (docs/protocol.md, "File"), of at most 64 MiB.
+// It must be a regular file inside the provider's directory; symbolic links may not lead out. The
+// type is the reference's, or else by the file's extension or content.
 func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, error) {
 	dir := filepath.Join(p.Dir, provider)
 	name, err := within(dir, ref.Path)
@@ -46,29 +49,25 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 		return nil, fmt.Errorf("opening the provider's directory: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	// A root follows no absolute link, also none that leads to another place in it.
+	// A root refuses all absolute links, so one that stays inside is resolved here.
 	base := filepath.Base(name)
-	if real, err := filepath.EvalSymlinks(filepath.Join(dir, name)); err == nil {
-		if rel, err := within(dir, real); err == nil {
+	if target, err := filepath.EvalSymlinks(filepath.Join(dir, name)); err == nil {
+		if rel, err := within(dir, target); err == nil {
 			name = rel
 		}
 	}
-	// Opening a fifo would wait for its writer, also one that took the file's
-	// place a moment ago: the call's timeout is over with its result.
-	if info, err := root.Stat(name); err != nil {
+	// Opening a fifo would wait for its writer, and no timeout of the call would end that. The
+	// file may become one after this check, so it is opened without blocking and checked again.
+	if err := checkRegular(ref.Path, func() (os.FileInfo, error) { return root.Stat(name) }); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", ref.Path)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err != nil {
+	if err := checkRegular(ref.Path, f.Stat); err != nil {
 		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", ref.Path)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -77,19 +76,28 @@ func (p Persist) Read(provider string, ref protocol.FileRef) (*gateway.File, err
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("%s is over 64 MiB", ref.Path)
 	}
-	typ := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)), http.DetectContentType(content))
-	return &gateway.File{Name: base, MimeType: typ, Content: content}, nil
+	mimeType := cmp.Or(ref.MimeType, mime.TypeByExtension(filepath.Ext(base)), http.DetectContentType(content))
+	return &gateway.File{Name: base, MimeType: mimeType, Content: content}, nil
 }
 
-// within is the path of a file relative to the directory, which may itself be
-// named through symbolic links or without them.
+// checkRegular returns an error unless stat finds a regular file.
+func checkRegular(path string, stat func() (os.FileInfo, error)) error {
+	info, err := stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	return err
+}
+
+// within returns the path of a file relative to dir. The file's path may go through the symbolic
+// links of dir or not.
 func within(dir, file string) (string, error) {
 	if !filepath.IsAbs(file) {
 		return "", fmt.Errorf("%q must be an absolute path", file)
 	}
 	dirs := []string{dir}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dirs = append(dirs, real)
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dirs = append(dirs, target)
 	}
 	for _, d := range dirs {
 		if rel, err := filepath.Rel(d, filepath.Clean(file)); err == nil && filepath.IsLocal(rel) && rel != "." {

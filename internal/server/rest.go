@@ -24,13 +24,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// restPrefix is where the session contract lies, spec/session-api.md.
+// restPrefix is the path below which the session API lies (docs/session-api.md).
 const restPrefix = "/api/"
 
-// restLiveTimeout is how long live waits for a response.
+// restLiveTimeout is how long `live` waits for a response.
 const restLiveTimeout = 5 * time.Second
 
-// The contract's words.
+// The values of "error" and "result" that docs/session-api.md lists.
 const (
 	restModelNotFound   = "ModelIdNotFound"
 	restNotAbsolute     = "WorkingDirectoryNotAbsolutePath"
@@ -39,36 +39,35 @@ const (
 	restSessionClosed   = "SessionClosed"
 	restTimeout         = "HttpRequestTimeout"
 	restParallelCall    = "ParallelCallNotSupported"
-	restResultClosed    = "Closed" // the result of a stop
+	restResultClosed    = "Closed" // of stop
 )
 
-// rest answers the session contract (docs/session-api.md): GET and POST alike,
-// always a JSON document, and 200 whatever it says. It decides nothing about
-// rights.
+// restAPI answers the session API (docs/session-api.md): GET and POST alike, always with a JSON
+// document, and with status 200 for errors too. The guard has checked who may ask.
 type restAPI struct {
 	sessions restSessions
 	gateway  *gateway.Gateway
 	log      *slog.Logger
 }
 
-// newREST makes the handler of what lies under /api/ and is not versioned.
+// newREST makes the handler of all paths below /api/ that have no version.
 func newREST(g *gateway.Gateway, log *slog.Logger) *restAPI {
 	return &restAPI{sessions: restSessions{gateway: g}, gateway: g, log: log}
 }
 
-// restError is an answer with one of the contract's words, or, where it has none
-// for what went wrong, with a line for people.
+// restError is the answer to a call that failed: a word of docs/session-api.md, or a line for
+// people where it has none.
 type restError struct {
 	Error string `json:"error"`
 }
 
-// restCall is what a request asks for.
+// restCall is a call that a path names.
 type restCall struct {
-	name string // the contract's title without its parameter
-	id   string // the parameter: of a model or a session
+	name string // a constant below
+	id   string // of a model or a session, if the call has one
 }
 
-// What the contract has, by name.
+// The calls: their paths below restPrefix, without the id.
 const (
 	restConfig = "config"
 	restStop   = "stop"
@@ -83,7 +82,7 @@ const (
 	restSessionLive   = restSessionPrefix + "live"
 )
 
-// restRoute reads the escaped path of a request. A model's id may have slashes.
+// restRoute finds the call of an escaped path. A model's id may have slashes.
 func restRoute(path string) (c restCall, ok bool) {
 	title, ok := strings.CutPrefix(path, restPrefix)
 	if !ok {
@@ -93,22 +92,22 @@ func restRoute(path string) (c restCall, ok bool) {
 	case restConfig, restStop, restTest, restToken, restModels:
 		return restCall{name: title}, true
 	}
-	rest, ok := strings.CutPrefix(title, restSessionPrefix)
+	tail, ok := strings.CutPrefix(title, restSessionPrefix)
 	if !ok {
 		return c, false
 	}
-	escaped, starts := strings.CutPrefix(rest, "start/")
+	escaped, isStart := strings.CutPrefix(tail, "start/")
 	c.name = restSessionStart
-	if !starts {
+	if !isStart {
 		var verb string
-		escaped, verb, _ = strings.Cut(rest, "/")
+		escaped, verb, _ = strings.Cut(tail, "/")
 		c.name = restSessionPrefix + verb
 		if c.name != restSessionStop && c.name != restSessionQuery && c.name != restSessionLive {
 			return restCall{}, false
 		}
 	}
 	id, err := url.PathUnescape(escaped)
-	if err != nil || id == "" && !starts {
+	if err != nil || id == "" && !isStart {
 		return restCall{}, false
 	}
 	c.id = id
@@ -127,15 +126,15 @@ func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState), r.URL.Path+" takes GET or POST only")
 		return
 	}
-	// It is read to its end, also where nobody needs it: only then the server
-	// notices that a caller hangs up.
+	// The body is read to its end even if no call needs it: net/http notices only then that a
+	// caller disconnects.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		_ = apiAnswer(w, http.StatusOK, restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
 		return
 	}
 	if err != nil {
-		_ = apiAnswer(w, http.StatusOK, restError{"reading the body: " + err.Error()}) // somebody may listen
+		_ = apiAnswer(w, http.StatusOK, restError{"reading the body: " + err.Error()})
 		return
 	}
 	if c.name == restSessionLive {
@@ -147,7 +146,7 @@ func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// do carries out a call and returns its answer.
+// answer runs any call but `live` and returns the document to answer with.
 func (a *restAPI) answer(ctx context.Context, c restCall, body string) any {
 	switch c.name {
 	case restConfig:
@@ -175,15 +174,15 @@ func (a *restAPI) answer(ctx context.Context, c restCall, body string) any {
 	}
 }
 
-// repoRoot is the root of the git repository that the gateway works in, else
-// its working directory.
+// repoRoot returns the root of the git repository of the gateway's working directory, or that
+// directory if there is none.
 func repoRoot() string {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return string(filepath.Separator)
 	}
 	for dir := cwd; ; dir = filepath.Dir(dir) {
-		// A file in a work tree or a submodule.
+		// .git is a file in a work tree or a submodule.
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}
@@ -209,14 +208,14 @@ func (a *restAPI) models(ctx context.Context) any {
 	return map[string][]restModel{"models": list}
 }
 
-// restModel is a model as the contract has it, without what was added since.
+// restModel is a model with the members that the session API documents; the admin API has more.
 type restModel struct {
 	Name       string  `json:"name"`
 	ID         string  `json:"id"`
 	Multiplier float64 `json:"multiplier"`
 }
 
-// restMessage is an error for people, without its code.
+// restMessage returns the text of an error without its code.
 func restMessage(err error) string {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return strings.Replace(err.Error(), e.Error(), e.Message, 1)
@@ -224,8 +223,8 @@ func restMessage(err error) string {
 	return err.Error()
 }
 
-// start checks the model, that the directory is absolute and that it exists, in
-// this order.
+// start starts a session. It checks, in this order, that the model is known and that the
+// directory is absolute and exists.
 func (a *restAPI) start(ctx context.Context, model, dir string) any {
 	switch {
 	case !a.knowsModel(ctx, model):
@@ -248,8 +247,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// knowsModel reports whether there is a model. Where there is no list of them,
-// none can be found.
+// knowsModel reports whether there is a model with this id. If the models can't be listed, only
+// the local host is known.
 func (a *restAPI) knowsModel(ctx context.Context, id string) bool {
 	if id == gateway.HostLocal {
 		return true
@@ -268,7 +267,7 @@ func (a *restAPI) stop(ctx context.Context, s *gateway.Session) any {
 	return map[string]string{"result": restResultClosed}
 }
 
-// stopAll ends the sessions that the contract's clients started.
+// stopAll ends the sessions that clients of the session API started.
 func (a *restAPI) stopAll(ctx context.Context) {
 	var stopping sync.WaitGroup
 	for _, s := range a.sessions.running() {
@@ -277,8 +276,8 @@ func (a *restAPI) stopAll(ctx context.Context) {
 	stopping.Wait()
 }
 
-// query answers when the session has taken the prompt. Why it did not is told by
-// live, as everything that goes wrong inside a session.
+// query gives a session a prompt and answers when it is queued. A refusal comes as a response
+// from `live`, as all errors inside a session do.
 func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) any {
 	if strings.TrimSpace(prompt) == "" {
 		return restError{"the body is the prompt and must not be empty"}
@@ -294,15 +293,15 @@ func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) 
 	return struct{}{}
 }
 
-// live answers with the oldest response, which leaves the queue when the answer
-// was written.
+// live answers with the oldest response, and removes it from the queue once the answer is
+// written. Only one caller at a time may wait.
 func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), restLiveTimeout)
 	defer cancel()
 	caller := newRESTCaller(r)
-	s, word := a.sessions.acquire(ctx, id, caller)
+	s, refusal := a.sessions.acquire(ctx, id, caller)
 	if s == nil {
-		_ = apiAnswer(w, http.StatusOK, restError{word})
+		_ = apiAnswer(w, http.StatusOK, restError{refusal})
 		return
 	}
 	defer s.release(caller)
@@ -323,11 +322,11 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// deliver writes an answer to its end. If the caller is gone, or takes none of
-// it for too long, it ends the connection and its handler.
+// writeResponse writes an answer and flushes it. If the caller disconnected, or reads nothing for
+// writeDeadline, it panics with [http.ErrAbortHandler], so that the response stays in the queue.
 func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 	var b bytes.Buffer
-	out := http.NewResponseController(w)
+	controller := http.NewResponseController(w)
 	err := apiEncode(&b, v)
 	if err == nil && caller.hasHungUp() {
 		err = errCallerGone
@@ -337,16 +336,17 @@ func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 		w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 	}
 	for err == nil && b.Len() > 0 {
-		_ = out.SetWriteDeadline(time.Now().Add(writeDeadline)) // pipes and the like have none
+		// Pipes have no deadlines.
+		_ = controller.SetWriteDeadline(time.Now().Add(writeDeadline))
 		_, err = w.Write(b.Next(writeChunk))
 	}
 	if err == nil {
-		err = out.Flush()
+		err = controller.Flush()
 	}
 	if err != nil || caller.wasReset() {
 		panic(http.ErrAbortHandler)
 	}
-	_ = out.SetWriteDeadline(time.Time{})
+	_ = controller.SetWriteDeadline(time.Time{})
 }
 
-var errCallerGone = errors.New("the caller hung up")
+var errCallerGone = errors.New("the caller disconnected")

@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-// restCaller is a request that waits for a response.
+// restCaller is a request of `live` that waits for a response.
 type restCaller struct {
-	conn      net.Conn // nil where it is not known
-	done      chan struct{}
-	answering bool // guarded by restSession.mu
+	conn      net.Conn      // nil if unknown
+	done      chan struct{} // closed by restSession.release
+	answering bool          // guarded by restSession.mu
 }
 
 func newRESTCaller(r *http.Request) *restCaller {
@@ -20,22 +20,21 @@ func newRESTCaller(r *http.Request) *restCaller {
 	return c
 }
 
-// hungUp reports whether the caller has closed its connection, as far as can be
-// told; its context says so too, but later.
+// hasHungUp reports whether the caller has closed its connection, as far as the system tells. The
+// request's context shows it too, but later.
 func (c *restCaller) hasHungUp() bool {
 	state, ok := tcpState(c.conn)
 	return ok && state != tcpEstablished
 }
 
-// wasReset reports whether what was written came to a socket that was closed.
-// Writing says nothing of that. A caller that closes its connection after it has
-// read its answer is not meant.
+// wasReset reports whether an answer reached a socket that was closed already, which writing does
+// not show. It is false for a caller that closes its connection after reading the answer.
 func (c *restCaller) wasReset() bool {
 	state, ok := tcpState(c.conn)
 	return ok && state == tcpClosed
 }
 
-// States of a TCP connection, of which Linux tells.
+// States of a TCP connection, as Linux numbers them.
 const (
 	tcpEstablished = 1
 	tcpClosed      = 7

@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// tcpState asks the kernel for the state of a connection; not ok for what is no
-// TCP connection.
+// tcpState returns the kernel's state of a TCP connection. ok is false for other connections.
 func tcpState(c net.Conn) (state byte, ok bool) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -18,11 +17,11 @@ func tcpState(c net.Conn) (state byte, ok bool) {
 		return 0, false
 	}
 	var info int
-	var asked error
+	var optErr error
 	if err := raw.Control(func(fd uintptr) {
-		// Of tcp_info the first four bytes, the first of which is the state.
-		info, asked = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
-	}); err != nil || asked != nil {
+		// The first four bytes of tcp_info; the first is the state.
+		info, optErr = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
+	}); err != nil || optErr != nil {
 		return 0, false
 	}
 	return binary.NativeEndian.AppendUint32(nil, uint32(info))[0], true

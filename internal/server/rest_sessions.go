@@ -9,15 +9,14 @@ import (
 	"tapgw/internal/git"
 )
 
-// What is kept of sessions that have ended and whose responses nobody fetches.
+// How many ended sessions are kept whose responses nobody fetched, and how many bytes of them.
 const (
 	restEndedKept  = 100
 	restEndedBytes = 64 << 20
 )
 
-// restSessions are the sessions that clients of the session contract started or
-// follow, until they know that a session is closed. Its methods are the
-// contract's helpers.
+// restSessions are the sessions that clients of the session API started or follow. An ended one
+// stays until `live` has told its clients, or until there are too many.
 type restSessions struct {
 	gateway *gateway.Gateway
 
@@ -25,22 +24,24 @@ type restSessions struct {
 	list []*restSession // oldest first
 }
 
-// restSession is a session with its response queue, which outlives it.
+// restSession is a session with its queue of responses, which outlives it.
 type restSession struct {
 	session   *gateway.Session
 	responses *gateway.Responses
 
-	started bool // by a client of the contract; guarded by restSessions.mu
+	started bool // by a client of the session API; guarded by restSessions.mu
 
 	mu      sync.Mutex
-	caller  *restCaller // whom live answers
-	removed bool        // no more known to restSessions
+	caller  *restCaller // the request of live that waits; nil for none
+	removed bool        // from restSessions
 }
 
-// start starts a session (helperSessionStart). The error is that of
+// start starts a session with a model, or without one on the local host. The error is that of
 // [gateway.Gateway.Start].
 func (r *restSessions) start(ctx context.Context, modelID, workingDirectory string) (*gateway.Session, error) {
-	request := gateway.StartRequest{Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory)}
+	request := gateway.StartRequest{
+		Host: apiHostCopilot, Model: modelID, CWD: workingDirectory, Label: git.Label(workingDirectory),
+	}
 	if modelID == gateway.HostLocal {
 		request.Host, request.Model = gateway.HostLocal, ""
 	}
@@ -54,25 +55,21 @@ func (r *restSessions) start(ctx context.Context, modelID, workingDirectory stri
 	return s, nil
 }
 
-// stop ends a session (helperSessionStop), also when the one who asked for it
-// does not wait.
+// stop ends a session. It goes on when the request that asked for it ends.
 func (r *restSessions) stop(ctx context.Context, s *gateway.Session) error {
 	return s.Stop(context.WithoutCancel(ctx), "stopped over the session API")
 }
 
-// get finds a session that runs, whoever started it, or returns nil
-// (helperGetSession).
+// get returns a running session, whoever started it, or nil.
 func (r *restSessions) get(id string) *gateway.Session {
 	s, _ := r.gateway.Session(id)
 	return s
 }
 
-// push adds a response to what a session says (helperPushSessionResponse). All
-// who follow the session get it.
+// pushResponse adds a response to a session, for all its followers.
 func (r *restSessions) pushResponse(s *gateway.Session, response gateway.Event) { s.Event(response) }
 
-// running lists the sessions that clients of the contract started and that have
-// not ended (hasRunningSessions).
+// running lists the sessions that clients of the session API started and that have not ended.
 func (r *restSessions) running() []*gateway.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +91,8 @@ func (s *restSession) hasEnded() bool {
 	}
 }
 
-// add returns what is known of a session, from now on at the latest. Call with
-// mu held.
+// addLocked returns the entry of a session and makes one if there is none; fromStart says whether
+// its queue begins with the session or now. Call with mu held.
 func (r *restSessions) addLocked(s *gateway.Session, fromStart bool) *restSession {
 	if i := slices.IndexFunc(r.list, func(known *restSession) bool { return known.session == s }); i >= 0 {
 		return r.list[i]
@@ -106,8 +103,8 @@ func (r *restSessions) addLocked(s *gateway.Session, fromStart bool) *restSessio
 	return added
 }
 
-// tidy forgets the oldest of the sessions that have ended, where they are many
-// or hold much. Call with mu held.
+// evictEnded removes the oldest ended sessions over restEndedKept or restEndedBytes. The newest
+// stays however large it is. Call with mu held.
 func (r *restSessions) evictEnded() {
 	ended, bytes := 0, 0
 	for _, s := range slices.Backward(slices.Clone(r.list)) {
@@ -122,14 +119,14 @@ func (r *restSessions) evictEnded() {
 	}
 }
 
-// forget drops a session whose end its clients know.
+// remove removes an ended session once its clients know that it has ended.
 func (r *restSessions) remove(s *restSession) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeLocked(s)
 }
 
-// drop needs mu held.
+// removeLocked is remove with mu held.
 func (r *restSessions) removeLocked(s *restSession) {
 	s.mu.Lock()
 	s.removed = true
@@ -137,8 +134,8 @@ func (r *restSessions) removeLocked(s *restSession) {
 	r.list = slices.DeleteFunc(r.list, func(known *restSession) bool { return known == s })
 }
 
-// follow finds a session with its response queue: one that has ended as long as
-// that is known, before a new one of the same id.
+// findOrAdd returns the entry of a session id, or nil if there is no such session. An ended session
+// goes before a running one with the same id, until it is removed.
 func (r *restSessions) findOrAdd(id string) *restSession {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +150,8 @@ func (r *restSessions) findOrAdd(id string) *restSession {
 	return nil
 }
 
-// enter makes a caller the one whom a session's live answers, until it leaves,
-// or returns the contract's word for why not.
+// acquire makes a caller the one that a session's `live` answers, until it calls release. If it
+// can't be, the session is nil and the string is the word to answer with.
 func (r *restSessions) acquire(ctx context.Context, id string, c *restCaller) (*restSession, string) {
 	for {
 		s := r.findOrAdd(id)
@@ -170,17 +167,17 @@ func (r *restSessions) acquire(ctx context.Context, id string, c *restCaller) (*
 	}
 }
 
-// entry is what became of a caller.
+// acquireResult is the result of [restSession.acquire].
 type acquireResult int
 
 const (
 	acquired acquireResult = iota
 	busy
-	wasRemoved // the session was forgotten meanwhile
+	wasRemoved // the session is no more in restSessions
 )
 
-// enter refuses a caller while another one waits for a response. One that has its
-// answer, or that hung up, is about to leave: the next one need not know of it.
+// acquire refuses a caller while another one waits for a response. It waits for one that has its
+// answer or has disconnected, since that is about to release the session.
 func (s *restSession) acquire(ctx context.Context, c *restCaller) acquireResult {
 	for {
 		s.mu.Lock()
@@ -194,9 +191,9 @@ func (s *restSession) acquire(ctx context.Context, c *restCaller) acquireResult 
 			s.mu.Unlock()
 			return acquired
 		}
-		leaves := other.answering || other.hasHungUp()
+		isLeaving := other.answering || other.hasHungUp()
 		s.mu.Unlock()
-		if !leaves {
+		if !isLeaving {
 			return busy
 		}
 		select {
@@ -207,13 +204,14 @@ func (s *restSession) acquire(ctx context.Context, c *restCaller) acquireResult 
 	}
 }
 
-// answering says that the caller is about to have its answer.
+// markAnswering lets the next caller wait for this one, which is about to get its answer.
 func (s *restSession) markAnswering(c *restCaller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.answering = true
 }
 
+// release lets the next caller acquire the session.
 func (s *restSession) release(c *restCaller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,22 +8,20 @@ import (
 	"time"
 )
 
-// sseKeepAlive is how often a stream of events without news says that it lives.
+// sseKeepAlive is how often an event stream without news sends a comment.
 const sseKeepAlive = 15 * time.Second
 
-// sse writes a stream of server-sent events. One whose reader takes nothing for
-// too long ends; what waits to be written is at most what was added since the
-// last send.
+// sse writes a stream of server-sent events to one request. Events are buffered until send. A
+// reader that takes nothing for writeDeadline ends the stream. Not for several goroutines.
 type sse struct {
 	w          http.ResponseWriter
 	controller *http.ResponseController
 	buffer     bytes.Buffer
-	sentAt     time.Time // of the last send
-	err        error     // the reader is gone
+	sentAt     time.Time // time of the last send
+	err        error     // why the stream ended; nothing is written after it
 }
 
-// newSSE begins a stream. A reader whose connection ends is to come back after a
-// second.
+// newSSE begins a stream. It tells the reader to reconnect a second after the connection ends.
 func newSSE(w http.ResponseWriter, r *http.Request) *sse {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -36,8 +34,8 @@ func newSSE(w http.ResponseWriter, r *http.Request) *sse {
 	return e
 }
 
-// add adds an event. The id comes last: who is cut off before it has not had the
-// event.
+// add adds an event. The id is its last line, so that a reader that is cut off inside the event
+// gets it again.
 func (e *sse) add(name, id string, data any) {
 	if e.err != nil {
 		return
@@ -45,7 +43,7 @@ func (e *sse) add(name, id string, data any) {
 	e.buffer.WriteString("event: ")
 	e.buffer.WriteString(name)
 	e.buffer.WriteString("\ndata: ")
-	if e.err = apiEncode(&e.buffer, data); e.err != nil { // it ends the line
+	if e.err = apiEncode(&e.buffer, data); e.err != nil { // ends with a line feed
 		return
 	}
 	e.buffer.WriteString("id: ")
@@ -56,37 +54,38 @@ func (e *sse) add(name, id string, data any) {
 	}
 }
 
-// alive says that there is no news.
+// sendKeepAlive sends a comment, which readers ignore.
 func (e *sse) sendKeepAlive() {
 	e.buffer.WriteString(":\n\n")
 	e.send()
 }
 
-// send writes what was added.
+// send writes the buffered events and flushes them.
 func (e *sse) send() {
 	if e.buffer.Len() == 0 {
 		return
 	}
 	e.sentAt = time.Now()
 	for e.err == nil && e.buffer.Len() > 0 {
-		_ = e.controller.SetWriteDeadline(time.Now().Add(writeDeadline)) // pipes and the like have none
+		// Pipes have no deadlines.
+		_ = e.controller.SetWriteDeadline(time.Now().Add(writeDeadline))
 		_, e.err = e.w.Write(e.buffer.Next(writeChunk))
 	}
 	if e.err == nil {
 		e.err = e.controller.Flush()
 	}
 	e.buffer.Reset()
-	if e.buffer.Cap() > 2*writeChunk { // one long event need not stay
+	if e.buffer.Cap() > 2*writeChunk { // free the memory of a long event
 		e.buffer = bytes.Buffer{}
 	}
 }
 
-// end lets the connection serve other requests.
+// clearDeadline lets the connection serve other requests.
 func (e *sse) clearDeadline() { _ = e.controller.SetWriteDeadline(time.Time{}) }
 
-// waiting calls wait until it returns; meanwhile the reader and alive hear from
-// time to time that it goes on. The error is wait's, or why there is nobody to
-// wait for.
+// waitWithKeepAlive calls wait until it returns something else than its deadline. Each sseKeepAlive
+// without news it calls onKeepAlive and sends a comment. The error is wait's, or why the stream
+// ended.
 func (e *sse) waitWithKeepAlive(ctx context.Context, onKeepAlive func(), wait func(context.Context) error) error {
 	for e.err == nil {
 		deadline, cancel := context.WithDeadline(ctx, e.sentAt.Add(sseKeepAlive))
