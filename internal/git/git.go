@@ -21,7 +21,7 @@ type Context struct {
 // Of finds the working tree that a directory lies in; false when there is none.
 func Of(dir string) (Context, bool) {
 	for ; ; dir = filepath.Dir(dir) {
-		if c, ok := read(dir); ok {
+		if c, ok := readTree(dir); ok {
 			return c, true
 		}
 		if dir == filepath.Dir(dir) {
@@ -43,44 +43,44 @@ func Label(dir string) string {
 	return filepath.Base(c.Root) + "@" + c.Branch
 }
 
-func read(root string) (Context, bool) {
+func readTree(root string) (Context, bool) {
 	dir := filepath.Join(root, ".git")
 	shared := dir
-	if text, err := small(dir); err == nil { // a worktree: the file says where the rest is
+	if text, err := readSmall(dir); err == nil { // a worktree: the file says where the rest is
 		at, is := strings.CutPrefix(strings.TrimSpace(text), "gitdir:")
 		if !is {
 			return Context{}, false
 		}
-		dir = from(root, strings.TrimSpace(at))
+		dir = resolvePath(root, strings.TrimSpace(at))
 		shared = dir
-		if common, err := small(filepath.Join(dir, "commondir")); err == nil {
-			shared = from(dir, strings.TrimSpace(common))
+		if common, err := readSmall(filepath.Join(dir, "commondir")); err == nil {
+			shared = resolvePath(dir, strings.TrimSpace(common))
 		}
 	}
-	head, err := small(filepath.Join(dir, "HEAD"))
+	head, err := readSmall(filepath.Join(dir, "HEAD"))
 	if err != nil {
 		return Context{}, false
 	}
 	c := Context{Root: root}
-	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is && printable(branch) {
+	if branch, is := strings.CutPrefix(strings.TrimSpace(head), "ref: refs/heads/"); is && isPrintable(branch) {
 		c.Branch = branch
 	}
-	if config, err := small(filepath.Join(shared, "config")); err == nil {
-		c.Host, c.Repository = remote(origin(config))
+	if config, err := readSmall(filepath.Join(shared, "config")); err == nil {
+		c.Host, c.Repository = parseRemote(originURL(config))
 	}
 	return c, true
 }
 
-// from is a path that a file in dir names.
-func from(dir, path string) string {
+// resolvePath is a path that a file in dir names.
+func resolvePath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(dir, path)
 }
 
-// origin is the URL of the remote origin in a config file of git's.
-func origin(config string) string {
+// originURL is the URL of the remote origin in a config file of git's.
+func originURL(config string) string {
 	in := false
 	for lines := bufio.NewScanner(strings.NewReader(config)); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
@@ -95,9 +95,9 @@ func origin(config string) string {
 	return ""
 }
 
-// remote takes the URL of a repository apart: https://host/owner/name.git,
+// parseRemote takes the URL of a repository apart: https://host/owner/name.git,
 // ssh://git@host/owner/name, git@host:owner/name.git.
-func remote(s string) (host, repository string) {
+func parseRemote(s string) (host, repository string) {
 	if !strings.Contains(s, "://") {
 		at, path, ok := strings.Cut(s, ":")
 		if !ok || strings.ContainsAny(at, `/\`) || len(at) == 1 { // a path, also one of Windows
@@ -110,25 +110,25 @@ func remote(s string) (host, repository string) {
 		return "", ""
 	}
 	repository = strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
-	if !strings.Contains(repository, "/") || !printable(repository) {
+	if !strings.Contains(repository, "/") || !isPrintable(repository) {
 		return "", ""
 	}
 	return u.Hostname(), repository
 }
 
-func printable(s string) bool {
+func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// maxFile bounds the files of git's that are read: those that matter are small.
-const maxFile = 1 << 20
+// maxFileSize bounds the files of git's that are read: those that matter are small.
+const maxFileSize = 1 << 20
 
-func small(path string) (string, error) {
+func readSmall(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
+	if !info.Mode().IsRegular() || info.Size() > maxFileSize {
 		return "", os.ErrInvalid
 	}
 	data, err := os.ReadFile(path)

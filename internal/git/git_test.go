@@ -62,10 +62,10 @@ func FuzzRemote(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		host, repository := remote(s)
-		if (host == "") != (repository == "") || !printable(repository) {
+		host, repository := parseRemote(s)
+		if (host == "") != (repository == "") || !isPrintable(repository) {
 			t.Errorf("%q: host %q, repository %q", s, host, repository)
 		}
-		origin(s)
+		originURL(s)
 	})
 }

@@ -32,9 +32,6 @@ func Detach(path string, args, env []string, dir string, log *os.File) (*Detache
 	return d, nil
 }
 
-// PID is its process id.
-func (d *Detached) PID() int { return d.cmd.Process.Pid }
-
 // Done is closed when it has ended.
 func (d *Detached) Done() <-chan struct{} { return d.done }
 

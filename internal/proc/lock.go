@@ -29,7 +29,7 @@ func TryLock(path string) (*Lock, error) {
 	if !ok {
 		return nil, nil
 	}
-	return locked(f)
+	return newLock(f)
 }
 
 // WaitLock takes a lock as soon as nobody else has it.
@@ -38,7 +38,7 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	return locked(f)
+	return newLock(f)
 }
 
 // Locked reports whether another process has a lock.
@@ -65,7 +65,7 @@ func LockHolder(path string) int {
 	return pid
 }
 
-func locked(f *flock.Flock) (*Lock, error) {
+func newLock(f *flock.Flock) (*Lock, error) {
 	//nolint:gosec // the caller names the file
 	if err := os.WriteFile(f.Path(), []byte(strconv.Itoa(os.Getpid())+"\n"), privateFile); err != nil {
 		_ = f.Close()

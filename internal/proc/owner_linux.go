@@ -31,7 +31,7 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 // false for a peer on another machine or in another network namespace, and for one
 // that has closed its end.
 func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
-	peer, own = unmapped(peer), unmapped(own)
+	peer, own = unmapAddrPort(peer), unmapAddrPort(own)
 	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
 }
 
@@ -94,14 +94,14 @@ func sockets(table string, matches func(local, remote netip.AddrPort, state stri
 		local, ok := kernelAddr(f[1])
 		remote, rok := kernelAddr(f[2])
 		uid, err := strconv.Atoi(f[7])
-		if ok && rok && err == nil && matches(unmapped(local), unmapped(remote), f[3]) && f[9] != noInode {
+		if ok && rok && err == nil && matches(unmapAddrPort(local), unmapAddrPort(remote), f[3]) && f[9] != noInode {
 			found = append(found, socket{"socket:[" + f[9] + "]", uid})
 		}
 	}
 	return found
 }
 
-func unmapped(a netip.AddrPort) netip.AddrPort {
+func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
@@ -114,7 +114,7 @@ func kernelAddr(s string) (netip.AddrPort, bool) {
 	if !ok || err != nil || perr != nil || len(b)%4 != 0 {
 		return netip.AddrPort{}, false
 	}
-	if littleEndian {
+	if isLittleEndian {
 		for i := 0; i < len(b); i += 4 {
 			slices.Reverse(b[i : i+4])
 		}
@@ -124,7 +124,7 @@ func kernelAddr(s string) (netip.AddrPort, bool) {
 }
 
 // littleEndian: so this machine lays out its words.
-var littleEndian = func() bool {
+var isLittleEndian = func() bool {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], 1)
 	return b[0] == 1

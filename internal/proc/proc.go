@@ -56,8 +56,8 @@ type Process struct {
 	tail  *ring
 	done  chan struct{}
 
-	err  error // of its end; set before done is closed
-	stop sync.Once
+	err      error // of its end; set before done is closed
+	stopOnce sync.Once
 }
 
 // Start starts a child. It ends with [Process.Stop], by itself, or on Linux with
@@ -105,15 +105,15 @@ func Start(c Command) (*Process, error) {
 	_ = pipes[1].Close()
 	_ = pipes[3].Close()
 	var readers sync.WaitGroup
-	readers.Go(func() { p.read(pipes[0], Stdout, c.Stdout, c.OnLine) })
-	readers.Go(func() { p.read(pipes[2], Stderr, c.Stderr, c.OnLine) })
+	readers.Go(func() { p.readStream(pipes[0], Stdout, c.Stdout, c.OnLine) })
+	readers.Go(func() { p.readStream(pipes[2], Stderr, c.Stderr, c.OnLine) })
 	go p.wait(&readers, pipes[0], pipes[2])
 	return p, nil
 }
 
-// read hands a stream to a writer, or else keeps and hands on its lines, until it
+// readStream hands a stream to a writer, or else keeps and hands on its lines, until it
 // ends.
-func (p *Process) read(f *os.File, from Stream, to io.Writer, onLine func(Stream, string)) {
+func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(Stream, string)) {
 	if to != nil {
 		_, _ = io.Copy(to, f)
 		_, _ = io.Copy(io.Discard, f) // a child must not wait for a writer that gave up
@@ -167,9 +167,9 @@ func (p *Process) Tail() []string { return p.tail.lines() }
 // Stop ends the child and its group and returns when that is done: it closes
 // stdin and sends SIGTERM, and after the grace period SIGKILL.
 func (p *Process) Stop() {
-	p.stop.Do(func() {
+	p.stopOnce.Do(func() {
 		_ = p.stdin.Close()
-		if p.ended() {
+		if p.hasEnded() {
 			return // its id may belong to another by now
 		}
 		_ = p.signal(syscall.SIGTERM)
@@ -184,7 +184,7 @@ func (p *Process) Stop() {
 	<-p.done
 }
 
-func (p *Process) ended() bool {
+func (p *Process) hasEnded() bool {
 	select {
 	case <-p.done:
 		return true

@@ -339,8 +339,8 @@ func TestDetached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.PID() == 0 || d.Err() == nil {
-		t.Errorf("pid %d, ended with %v", d.PID(), d.Err())
+	if d.cmd.Process.Pid == 0 || d.Err() == nil {
+		t.Errorf("pid %d, ended with %v", d.cmd.Process.Pid, d.Err())
 	}
 	data, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(data), "hello\n") || !strings.Contains(string(data), "oops\n") {

@@ -97,7 +97,7 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 		writeJSON(w, http.StatusOK, message)
 		return nil
 	}
-	out := newEvents(w)
+	out := newEventWriter(w)
 	send := func(event object) error { return out.send(event["type"].(string), event) }
 	if err := send(object{"type": "message_start", "message": message}); err != nil {
 		return err

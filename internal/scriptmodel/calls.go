@@ -70,14 +70,14 @@ func currentTurn(messages []Message) []Message {
 	return messages
 }
 
-// block matches what a runtime wraps in tags inside a message of the user's role.
-var block = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
+// taggedBlock matches what a runtime wraps in tags inside a message of the user's role.
+var taggedBlock = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
 // Prompt returns the text of a user-role message without the tagged blocks that
 // a runtime added; "" when there is nothing else.
 func Prompt(text string) string {
-	return strings.TrimSpace(block.ReplaceAllStringFunc(text, func(s string) string {
-		if m := block.FindStringSubmatch(s); m[1] != m[2] {
+	return strings.TrimSpace(taggedBlock.ReplaceAllStringFunc(text, func(s string) string {
+		if m := taggedBlock.FindStringSubmatch(s); m[1] != m[2] {
 			return s
 		}
 		return ""

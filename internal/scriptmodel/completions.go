@@ -39,7 +39,7 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 		return nil
 	}
 
-	out := newEvents(w)
+	out := newEventWriter(w)
 	head["object"] = "chat.completion.chunk"
 	send := func(delta object, finish any) error {
 		head["choices"] = []any{object{"index": 0, "delta": delta, "finish_reason": finish}}
@@ -64,5 +64,5 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 	if err := send(object{}, finish); err != nil {
 		return err
 	}
-	return out.raw("data: [DONE]\n\n")
+	return out.write("data: [DONE]\n\n")
 }

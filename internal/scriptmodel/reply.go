@@ -26,8 +26,8 @@ type Reply struct {
 	Pause <-chan struct{}
 }
 
-// hold waits until the reply may begin.
-func (p Reply) hold(ctx context.Context) error {
+// waitToBegin waits until the reply may begin.
+func (p Reply) waitToBegin(ctx context.Context) error {
 	if p.Delay > 0 {
 		t := time.NewTimer(p.Delay)
 		defer t.Stop()
@@ -37,11 +37,11 @@ func (p Reply) hold(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return wait(ctx, p.Gate)
+	return waitGate(ctx, p.Gate)
 }
 
-// wait waits for a gate; a nil one is open.
-func wait(ctx context.Context, gate <-chan struct{}) error {
+// waitGate waits for a gate; a nil one is open.
+func waitGate(ctx context.Context, gate <-chan struct{}) error {
 	if gate == nil {
 		return nil
 	}
@@ -53,8 +53,8 @@ func wait(ctx context.Context, gate <-chan struct{}) error {
 	}
 }
 
-// words splits a text into the deltas that it is streamed in.
-func words(text string) []string { return strings.SplitAfter(text, " ") }
+// splitWords splits a text into the deltas that it is streamed in.
+func splitWords(text string) []string { return strings.SplitAfter(text, " ") }
 
 // errCut ends a reply by its own wish.
 var errCut = errors.New("the reply was cut off")
@@ -64,9 +64,9 @@ func (p Reply) stream(ctx context.Context, text string, send func(delta string) 
 	if text == "" {
 		return nil
 	}
-	for i, word := range words(text) {
+	for i, word := range splitWords(text) {
 		if i == 1 {
-			if err := wait(ctx, p.Pause); err != nil {
+			if err := waitGate(ctx, p.Pause); err != nil {
 				return err
 			}
 			if p.Cut {
@@ -77,8 +77,8 @@ func (p Reply) stream(ctx context.Context, text string, send func(delta string) 
 			return err
 		}
 	}
-	if len(words(text)) == 1 {
-		return wait(ctx, p.Pause)
+	if len(splitWords(text)) == 1 {
+		return waitGate(ctx, p.Pause)
 	}
 	return nil
 }

@@ -92,12 +92,12 @@ func (r *Request) System() string {
 }
 
 // LastUser returns the text of the last message with the user's role.
-func (r *Request) LastUser() string { return r.last("user").Text }
+func (r *Request) LastUser() string { return r.lastMessage("user").Text }
 
 // LastResult returns the text of the last tool result.
-func (r *Request) LastResult() string { return r.last("tool").Text }
+func (r *Request) LastResult() string { return r.lastMessage("tool").Text }
 
-func (r *Request) last(role string) Message {
+func (r *Request) lastMessage(role string) Message {
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role == role {
 			return m

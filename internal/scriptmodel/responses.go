@@ -15,7 +15,7 @@ func responses(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) 
 		return nil
 	}
 
-	s := responseStream{out: newEvents(w), ctx: ctx, reply: p}
+	s := responseStream{out: newEventWriter(w), ctx: ctx, reply: p}
 	s.send("response.created", object{"response": response(id, r.Model, "in_progress", nil)})
 	s.send("response.in_progress", object{"response": response(id, r.Model, "in_progress", nil)})
 	for i, item := range items {
@@ -78,7 +78,7 @@ func response(id, model, status string, items []object) object {
 
 // responseStream numbers the events of a stream and keeps its first error.
 type responseStream struct {
-	out   *events
+	out   *eventWriter
 	ctx   context.Context
 	reply Reply
 	seq   int

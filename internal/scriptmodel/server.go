@@ -92,8 +92,8 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// enter counts a handler in, unless the server was closed.
-func (s *Server) enter() bool {
+// beginRequest counts a handler in, unless the server was closed.
+func (s *Server) beginRequest() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -150,13 +150,13 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, object{"object": "list", "data": []any{object{"id": ModelID, "object": "model"}}})
 }
 
-// render writes a reply in one wire format.
-type render func(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) error
+// renderFunc writes a reply in one wire format.
+type renderFunc func(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) error
 
 // handler keeps a request, asks the script and renders its reply.
-func (s *Server) handler(out render) http.HandlerFunc {
+func (s *Server) handler(out renderFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
-		if !s.enter() {
+		if !s.beginRequest() {
 			return
 		}
 		defer s.wg.Done()
@@ -171,8 +171,8 @@ func (s *Server) handler(out render) http.HandlerFunc {
 			return
 		}
 		defer close(r.done)
-		p := s.keep(r)(r)
-		err = answer(hr.Context(), w, r, p, out)
+		p := s.record(r)(r)
+		err = writeReply(hr.Context(), w, r, p, out)
 		if errors.Is(err, errCut) {
 			panic(http.ErrAbortHandler)
 		}
@@ -183,8 +183,8 @@ func (s *Server) handler(out render) http.HandlerFunc {
 	}
 }
 
-// keep numbers and records a request and returns the script that answers it.
-func (s *Server) keep(r *Request) ReplyFunc {
+// record numbers and records a request and returns the script that answers it.
+func (s *Server) record(r *Request) ReplyFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.N = len(s.requests) + 1
@@ -194,8 +194,8 @@ func (s *Server) keep(r *Request) ReplyFunc {
 	return s.reply
 }
 
-func answer(ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out render) error {
-	if err := p.hold(ctx); err != nil {
+func writeReply(ctx context.Context, w http.ResponseWriter, r *Request, p Reply, out renderFunc) error {
+	if err := p.waitToBegin(ctx); err != nil {
 		return err
 	}
 	maps.Copy(w.Header(), p.Header)
@@ -233,20 +233,20 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	writeJSON(w, status, object{"error": object{"message": message, "type": "scripted", "code": strconv.Itoa(status)}})
 }
 
-// events writes server-sent events.
-type events struct {
+// eventWriter writes server-sent events.
+type eventWriter struct {
 	w   http.ResponseWriter
 	out *http.ResponseController
 }
 
-func newEvents(w http.ResponseWriter) *events {
+func newEventWriter(w http.ResponseWriter) *eventWriter {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	return &events{w: w, out: http.NewResponseController(w)}
+	return &eventWriter{w: w, out: http.NewResponseController(w)}
 }
 
 // send writes one event; an empty name leaves the event line out.
-func (e *events) send(name string, v any) error {
+func (e *eventWriter) send(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding an event: %w", err)
@@ -254,10 +254,10 @@ func (e *events) send(name string, v any) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	return e.raw(name + "data: " + string(data) + "\n\n")
+	return e.write(name + "data: " + string(data) + "\n\n")
 }
 
-func (e *events) raw(s string) error {
+func (e *eventWriter) write(s string) error {
 	_, err := io.WriteString(e.w, s)
 	return errors.Join(err, e.out.Flush())
 }

@@ -11,9 +11,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// grace is how long a program has between SIGTERM and SIGKILL. A gateway that
+// stopGrace is how long a program has between SIGTERM and SIGKILL. A gateway that
 // ends has little time to wait, and its sessions' end was told before.
-const grace = 2 * time.Second
+const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
 func runCommand(ctx context.Context, r Run) error {
@@ -30,7 +30,7 @@ func runCommand(ctx context.Context, r Run) error {
 		Path: r.Provider.Command[0], Args: r.Provider.Command[1:], Dir: dir, Env: proc.Environ(env),
 		OnLine: func(from proc.Stream, line string) { r.Line(string(from), line) },
 		Keep:   1, // the lines are kept elsewhere
-		Grace:  grace,
+		Grace:  stopGrace,
 	})
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 			if f.Name == "" { // a directory that can't be read, which is a fault
 				continue
 			}
-			p, good := s.good[f.File]
+			p, good := s.usable[f.File]
 			v := adminapi.ConfiguredProvider{Name: f.Name, Kind: p.Kind, File: f.File}
 			v.State, v.Reason = s.stateOf(f, p, good)
 			views = append(views, v)
@@ -25,13 +25,13 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 }
 
 // stateOf is what is with a file, and why it does not run if it does not.
-func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, good bool) (state, reason string) {
+func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsable bool) (state, reason string) {
 	switch {
 	case f.Barred && len(f.Faults) > 0:
 		return adminapi.ConfiguredWaiting, f.Faults[0].Message
-	case !good && len(f.Faults) > 0:
+	case !isUsable && len(f.Faults) > 0:
 		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line, f.Faults[0].Message)
-	case s.held[p.Name]:
+	case s.stoppedByUser[p.Name]:
 		return adminapi.ConfiguredStopped, "by the user; tapctl providers start " + p.Name
 	case !p.Enabled:
 		return adminapi.ConfiguredStopped, "enabled = false"
@@ -40,7 +40,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, good bo
 	}
 	state, reason = adminapi.ConfiguredWaiting, "there is no session that it is for"
 	for key, sl := range s.slots {
-		if !key.of(p) {
+		if !key.isFor(p) {
 			continue
 		}
 		switch now, why := sl.now.state(); {
@@ -57,10 +57,10 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, good bo
 
 // state is what is with a unit, and why it does not run if it does not.
 func (u *unit) state() (state, reason string) {
-	if err := u.failed(); err != nil {
+	if err := u.failure(); err != nil {
 		return adminapi.ConfiguredFailed, err.Error()
 	}
-	if err := u.resting.Load(); err != nil {
+	if err := u.restReason.Load(); err != nil {
 		return adminapi.ConfiguredWaiting, (*err).Error()
 	}
 	if err := u.trouble(); err != nil {

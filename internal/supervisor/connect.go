@@ -42,8 +42,8 @@ func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
 	}
 	<-ctx.Done()
 	if r.Provider.Project != "" { // it is nobody else's of the name, later
-		s.tokens.Lock()
-		defer s.tokens.Unlock()
+		s.tokenLock.Lock()
+		defer s.tokenLock.Unlock()
 		proc.RemoveOwn(s.tokenFile(r.Provider.Name), []byte(r.Token))
 	}
 	return nil
@@ -53,22 +53,22 @@ func (s *Supervisor) writeToken(ctx context.Context, r Run) error {
 	if err := proc.PrivateDir(s.o.TokenDir); err != nil {
 		return err
 	}
-	s.tokens.Lock()
-	defer s.tokens.Unlock()
+	s.tokenLock.Lock()
+	defer s.tokenLock.Unlock()
 	if ctx.Err() != nil { // the version after this one may have written its own
 		return nil
 	}
 	return proc.WritePrivate(s.tokenFile(r.Provider.Name), []byte(r.Token))
 }
 
-// dropTokens removes the token files of providers that no file is for any more. Where
+// removeStaleTokens removes the token files of providers that no file is for any more. Where
 // a directory can't be read nobody knows which they are. The loop calls it.
-func (s *Supervisor) dropTokens() {
+func (s *Supervisor) removeStaleTokens() {
 	if slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == "" }) {
 		return
 	}
-	s.tokens.Lock()
-	defer s.tokens.Unlock()
+	s.tokenLock.Lock()
+	defer s.tokenLock.Unlock()
 	entries, err := os.ReadDir(s.o.TokenDir)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
@@ -79,7 +79,7 @@ func (s *Supervisor) dropTokens() {
 	for _, e := range entries {
 		name, isToken := strings.CutSuffix(e.Name(), tokenSuffix)
 		if !isToken || slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool {
-			p, usable := s.good[f.File]
+			p, usable := s.usable[f.File]
 			return f.Name == name && (!usable || p.Kind == configs.KindConnect)
 		}) {
 			continue

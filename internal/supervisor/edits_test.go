@@ -89,7 +89,7 @@ func (r *rig) settled() {
 		settled := true
 		r.s.do(func() {
 			for _, sl := range r.s.slots {
-				settled = settled && sl.next == nil && sl.now.bound() && !sl.leaving
+				settled = settled && sl.next == nil && sl.now.isBound() && !sl.isOutgoing
 			}
 		})
 		if settled {

@@ -9,15 +9,15 @@ import (
 	"tapgw/configs"
 )
 
-// tell logs the faults that were not there before.
-func (s *Supervisor) tell() {
+// reportFaults logs the faults that were not there before.
+func (s *Supervisor) reportFaults() {
 	now := s.faults()
 	for _, f := range now {
-		if !slices.Contains(s.told, f) {
+		if !slices.Contains(s.reportedFaults, f) {
 			s.o.Log.Warn("fault in a provider file", "fault", f.Error())
 		}
 	}
-	s.told = now
+	s.reportedFaults = now
 	s.o.Gateway.Touch()
 }
 
@@ -30,7 +30,7 @@ func (s *Supervisor) Faults() (faults []configs.Fault) {
 func (s *Supervisor) faults() (faults []configs.Fault) {
 	for _, f := range s.files {
 		faults = append(faults, f.Faults...)
-		p, ok := s.good[f.File]
+		p, ok := s.usable[f.File]
 		if !ok {
 			continue
 		}
@@ -51,7 +51,7 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 		}
 		began := len(faults)
 		for key, sl := range s.slots {
-			if !key.of(p) {
+			if !key.isFor(p) {
 				continue
 			}
 			for _, fault := range slices.Concat(sl.now.faults(), sl.next.faults()) {
@@ -64,12 +64,12 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 					at("%v", err)
 				}
 			}
-			if err := sl.now.failed(); err != nil && len(s.leaving(key)) > 0 {
+			if err := sl.now.failure(); err != nil && len(s.outgoing(key)) > 0 {
 				at("%v; what ran before goes on", err)
 			} else if err != nil {
 				at("%v; tapctl providers restart %s tries again", err, p.Name)
 			}
-			if err := sl.next.failed(); err != nil {
+			if err := sl.next.failure(); err != nil {
 				at("%v; what ran before goes on", err)
 			}
 		}

@@ -108,13 +108,13 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return nil, h.failed(ctx, req, err)
+		return nil, h.requestError(ctx, req, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, h.failed(ctx, req, err)
+		return nil, h.requestError(ctx, req, err)
 	case resp.StatusCode/100 != 2:
 		reason := strings.Join(strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")), " ")
 		return nil, fmt.Errorf("%s %s answered %s: %s", req.Method, req.URL.Host, resp.Status, reason)
@@ -124,8 +124,8 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 	return h.result(data)
 }
 
-// failed words an error of the request: without its URL, which may hold secrets.
-func (h *httpTool) failed(ctx context.Context, req *http.Request, err error) error {
+// requestError words an error of the request: without its URL, which may hold secrets.
+func (h *httpTool) requestError(ctx context.Context, req *http.Request, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &providers.Error{Code: providers.CodeTimeout, Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host, h.Timeout)}
 	}
@@ -135,8 +135,8 @@ func (h *httpTool) failed(ctx context.Context, req *http.Request, err error) err
 	return fmt.Errorf("%s %s: %w", req.Method, req.URL.Host, err)
 }
 
-// values are the arguments of a call, by name; one that is null is left out.
-func (h *httpTool) values(args json.RawMessage) (map[string]any, error) {
+// parseArgs are the arguments of a call, by name; one that is null is left out.
+func (h *httpTool) parseArgs(args json.RawMessage) (map[string]any, error) {
 	values := map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber()
@@ -149,7 +149,7 @@ func (h *httpTool) values(args json.RawMessage) (map[string]any, error) {
 	return values, nil
 }
 
-func text(v any) string {
+func argText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
@@ -162,7 +162,7 @@ func text(v any) string {
 }
 
 func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Request, error) {
-	values, err := h.values(args)
+	values, err := h.parseArgs(args)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	}
 	var body io.Reader
 	if h.Body != "" {
-		data, err := h.fill(values)
+		data, err := h.fillBody(values)
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ func (h *httpTool) target(values map[string]any) (string, error) {
 		if p.Arg == "" {
 			continue
 		}
-		v := text(values[p.Arg])
+		v := argText(values[p.Arg])
 		if v == "" {
 			return "", fmt.Errorf("%s must not be empty: it is a part of the URL's path", p.Arg)
 		}
@@ -252,7 +252,7 @@ func (h *httpTool) target(values map[string]any) (string, error) {
 		if p.Arg != "" {
 			v, ok := values[p.Arg]
 			left = left || !ok
-			pair += url.QueryEscape(text(v))
+			pair += url.QueryEscape(argText(v))
 		}
 	}
 	end()
@@ -262,16 +262,16 @@ func (h *httpTool) target(values map[string]any) (string, error) {
 	return path.String() + "?" + strings.Join(pairs, "&"), nil
 }
 
-// fill is the body with arguments in its strings. One that is an argument and
+// fillBody is the body with arguments in its strings. One that is an argument and
 // nothing else becomes its value, or goes with it where it is left out.
-func (h *httpTool) fill(values map[string]any) ([]byte, error) {
+func (h *httpTool) fillBody(values map[string]any) ([]byte, error) {
 	dec := json.NewDecoder(strings.NewReader(h.Body))
 	dec.UseNumber()
 	var body any
 	if err := dec.Decode(&body); err != nil {
 		return nil, fmt.Errorf("reading the body of the tool: %w", err)
 	}
-	body, _ = filled(body, values)
+	body, _ = fillValue(body, values)
 	data, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("writing the body of the request: %w", err)
@@ -279,9 +279,9 @@ func (h *httpTool) fill(values map[string]any) ([]byte, error) {
 	return data, nil
 }
 
-// filled puts arguments into a JSON value; false when it goes with one that is
+// fillValue puts arguments into a JSON value; false when it goes with one that is
 // left out.
-func filled(v any, values map[string]any) (any, bool) {
+func fillValue(v any, values map[string]any) (any, bool) {
 	switch v := v.(type) {
 	case string:
 		t, err := configs.ParseTemplate(v)
@@ -296,21 +296,21 @@ func filled(v any, values map[string]any) (any, bool) {
 		for _, p := range t {
 			b.WriteString(p.Text)
 			if p.Arg != "" {
-				b.WriteString(text(values[p.Arg]))
+				b.WriteString(argText(values[p.Arg]))
 			}
 		}
 		return b.String(), true
 	case []any:
 		list := []any{}
 		for _, e := range v {
-			if e, ok := filled(e, values); ok {
+			if e, ok := fillValue(e, values); ok {
 				list = append(list, e)
 			}
 		}
 		return list, true
 	case map[string]any:
 		for key, e := range v {
-			if e, ok := filled(e, values); ok {
+			if e, ok := fillValue(e, values); ok {
 				v[key] = e
 			} else {
 				delete(v, key)
@@ -340,11 +340,11 @@ func (h *httpTool) result(data []byte) (any, error) {
 	if h.Result == configs.ResultJSON {
 		return v, nil
 	}
-	return point(v, h.Result)
+	return resolvePointer(v, h.Result)
 }
 
-// point finds the value that a JSON pointer names (RFC 6901).
-func point(v any, pointer string) (any, error) {
+// resolvePointer finds the value that a JSON pointer names (RFC 6901).
+func resolvePointer(v any, pointer string) (any, error) {
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(pointer[1:], "/") {
 		token = unescape.Replace(token)

@@ -365,8 +365,8 @@ func call(s *gateway.Session, tool string) gateway.Outcome {
 func logged(s *Supervisor, name string) (texts []string, err error) {
 	lines, _, err := s.Lines(name, 0)
 	for _, l := range lines {
-		if l.Source == self {
-			l.Message = self + ": " + l.Message
+		if l.Source == fromGateway {
+			l.Message = fromGateway + ": " + l.Message
 		}
 		texts = append(texts, l.Message)
 	}

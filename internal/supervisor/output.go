@@ -14,9 +14,9 @@ import (
 // What is kept of a provider's output, and how much of it goes to the log: a
 // provider that floods its output fills neither the memory nor the disk.
 const (
-	keptLines   = 200
-	keptLine    = 1 << 10 // bytes of a line
-	loggedLines = 50      // a second
+	maxLines       = 200
+	maxLineBytes   = 1 << 10 // bytes of a line
+	maxLoggedLines = 50      // a second
 )
 
 // output is what a provider printed and said of itself, and what is to be known of
@@ -24,86 +24,86 @@ const (
 type output struct {
 	log *slog.Logger
 
-	names []string // what its programs called themselves when last they were connected; the loop's
+	programNames []string // what its programs called themselves when last they were connected; the loop's
 
-	mu     sync.Mutex
-	kept   []adminapi.TimelineLine
-	seq    uint64        // of the last line
-	more   chan struct{} // closed by the next line; nil while nobody waits
-	over   bool          // no file names it any more
-	second time.Time
-	logged int // in that second
-	lost   int // not logged since
+	mu       sync.Mutex
+	lines    []adminapi.TimelineLine
+	seq      uint64        // of the last line
+	more     chan struct{} // closed by the next line; nil while nobody waits
+	hasEnded bool          // no file names it any more
+	second   time.Time
+	logged   int // in that second
+	omitted  int // not logged since
 }
 
-// self is the source of what is to be known of a provider and not from itself.
-const self = "tapgw"
+// fromGateway is the source of what is to be known of a provider and not from itself.
+const fromGateway = "tapgw"
 
-// say keeps and logs what is to be known.
-func (o *output) say(line string) {
-	o.log.Warn("provider", "message", o.keep(gateway.LogWarning, self, line))
+// warn keeps and logs what is to be known.
+func (o *output) warn(line string) {
+	o.log.Warn("provider", "message", o.add(gateway.LogWarning, fromGateway, line))
 }
 
 // line keeps and logs a line that the provider printed, or of itself.
 func (o *output) line(from, line string) {
-	line = o.keep(gateway.LogInfo, from, line)
+	line = o.add(gateway.LogInfo, from, line)
 	now := time.Now()
 	o.mu.Lock()
-	lost := 0
+	omitted := 0
 	if now.Sub(o.second) >= time.Second {
-		lost, o.lost = o.lost, 0
+		omitted, o.omitted = o.omitted, 0
 		o.second, o.logged = now, 0
 	}
-	log := o.logged < loggedLines
+	log := o.logged < maxLoggedLines
 	if log {
 		o.logged++
 	} else {
-		o.lost++
+		o.omitted++
 	}
 	o.mu.Unlock()
-	if lost > 0 {
-		o.log.Warn("provider prints too much: lines were left out of the log", "lines", lost)
+	if omitted > 0 {
+		o.log.Warn("provider prints too much: lines were left out of the log", "lines", omitted)
 	}
 	if log {
 		o.log.Info("provider output", "stream", from, "line", line)
 	}
 }
 
-// keep adds a line to the last ones, cut to what is kept of it, and returns that.
-func (o *output) keep(level gateway.LogLevel, from, line string) string {
-	if len(line) > keptLine {
-		line = line[:keptLine] + "…"
+// add adds a line to the last ones, cut to what is kept of it, and returns that.
+func (o *output) add(level gateway.LogLevel, from, line string) string {
+	if len(line) > maxLineBytes {
+		line = line[:maxLineBytes] + "…"
 	}
 	line = strings.ToValidUTF8(line, "\ufffd")
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seq++
-	kept := adminapi.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
-	if len(o.kept) < keptLines {
-		o.kept = append(o.kept, kept)
+	stored := adminapi.TimelineLine{Seq: o.seq, TS: time.Now().UTC(), Level: level, Source: from, Message: line}
+	if len(o.lines) < maxLines {
+		o.lines = append(o.lines, stored)
 	} else {
-		o.kept[(o.seq-1)%keptLines] = kept
+		o.lines[(o.seq-1)%maxLines] = stored
 	}
-	o.tell()
+	o.wakeWaiters()
 	return line
 }
 
-// tell wakes those who wait. Call with mu held.
-func (o *output) tell() {
+// wakeWaiters wakes those who wait. Call with mu held.
+func (o *output) wakeWaiters() {
 	if o.more != nil {
 		close(o.more)
 		o.more = nil
 	}
 }
 
-// after are the lines after a number that are kept, oldest first, and the number to
+// linesAfter are the lines after a number that are kept, oldest first, and the number to
 // ask with next.
-func (o *output) after(seq uint64) ([]adminapi.TimelineLine, uint64) {
+func (o *output) linesAfter(seq uint64) ([]adminapi.TimelineLine, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var lines []adminapi.TimelineLine
-	for seq = max(seq, o.seq-uint64(len(o.kept))); seq < o.seq; seq++ {
-		lines = append(lines, o.kept[seq%keptLines])
+	for seq = max(seq, o.seq-uint64(len(o.lines))); seq < o.seq; seq++ {
+		lines = append(lines, o.lines[seq%maxLines])
 	}
 	return lines, o.seq
 }
@@ -115,7 +115,7 @@ func (o *output) wait(ctx context.Context, seq uint64) error {
 		o.mu.Unlock()
 		return nil
 	}
-	if o.over {
+	if o.hasEnded {
 		o.mu.Unlock()
 		return errNoFile
 	}
@@ -136,6 +136,6 @@ func (o *output) wait(ctx context.Context, seq uint64) error {
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.over = true
-	o.tell()
+	o.hasEnded = true
+	o.wakeWaiters()
 }

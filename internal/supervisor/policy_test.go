@@ -88,8 +88,8 @@ func TestRestartPolicy(t *testing.T) {
 				if len(began) != tt.starts {
 					t.Fatalf("%d starts, want %d", len(began), tt.starts)
 				}
-				if gaveUp := u.failed() != nil; gaveUp != (tt.starts == maxFailures) {
-					t.Errorf("gave up: %v", u.failed())
+				if gaveUp := u.failure() != nil; gaveUp != (tt.starts == maxFailures) {
+					t.Errorf("gave up: %v", u.failure())
 				}
 				for i, most := range tt.waits {
 					most *= time.Millisecond

@@ -64,30 +64,30 @@ type Run struct {
 // Supervisor runs providers.
 type Supervisor struct {
 	// Fixed once it is open.
-	o        Options
-	url      string
-	launch   map[string]Launcher
-	ctx      context.Context
-	cancel   context.CancelFunc
-	requests chan func()
-	again    *time.Timer    // reads the files again after a Reload
-	wake     chan struct{}  // holds one: a unit is bound
-	loop     sync.WaitGroup // the loop and what feeds it
-	units    sync.WaitGroup // every goroutine of a unit
-	quiet    atomic.Bool    // nothing is started any more
+	o           Options
+	url         string
+	launch      map[string]Launcher
+	ctx         context.Context
+	cancel      context.CancelFunc
+	requests    chan func()
+	rereadTimer *time.Timer    // reads the files again after a Reload
+	wake        chan struct{}  // holds one: a unit is bound
+	loop        sync.WaitGroup // the loop and what feeds it
+	units       sync.WaitGroup // every goroutine of a unit
+	isQuiesced  atomic.Bool    // nothing is started any more
 
-	tokens sync.Mutex // held while a token file is written or removed
+	tokenLock sync.Mutex // held while a token file is written or removed
 
-	reading sync.Mutex // one reads the files at a time
-	listed  []string   // those that were there; guarded by reading
+	readLock   sync.Mutex // one reads the files at a time
+	lastListed []string   // those that were there; guarded by reading
 
 	// The loop's.
-	files   []configs.ProviderFile
-	good    map[string]configs.Provider // what a file said when it last could be used
-	slots   map[slotKey]*slot
-	held    map[string]bool // stopped by the user, by name
-	outputs map[string]*output
-	told    []configs.Fault
+	files          []configs.ProviderFile
+	usable         map[string]configs.Provider // what a file said when it last could be used
+	slots          map[slotKey]*slot
+	stoppedByUser  map[string]bool // stopped by the user, by name
+	outputs        map[string]*output
+	reportedFaults []configs.Fault
 }
 
 // slotKey is what one unit is for: a provider, of the user ("") or of a project, in a
@@ -96,21 +96,21 @@ type slotKey struct{ name, project, session string }
 
 func keyOf(p configs.Provider, session string) slotKey { return slotKey{p.Name, p.Project, session} }
 
-// of reports whether a unit of the key runs what a file names.
-func (k slotKey) of(p configs.Provider) bool { return k.name == p.Name && k.project == p.Project }
+// isFor reports whether a unit of the key runs what a file names.
+func (k slotKey) isFor(p configs.Provider) bool { return k.name == p.Name && k.project == p.Project }
 
 // slot is what runs for a key: now, and what is to take its place when it is
 // bound.
 type slot struct {
-	now, next *unit
-	leaving   bool // nothing is wanted for the key: others are to take its place
+	now, next  *unit
+	isOutgoing bool // nothing is wanted for the key: others are to take its place
 }
 
 // New makes a supervisor that runs nothing yet.
 func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
-		good: map[string]configs.Provider{}, slots: map[slotKey]*slot{}, held: map[string]bool{}, outputs: map[string]*output{}}
+		usable: map[string]configs.Provider{}, slots: map[slotKey]*slot{}, stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
 	if s.o.Log == nil {
 		s.o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -125,7 +125,7 @@ func New(o Options) *Supervisor {
 // from then on.
 func (s *Supervisor) Open(url string) {
 	s.url = url
-	s.again = time.AfterFunc(reloadAgain, s.reload)
+	s.rereadTimer = time.AfterFunc(rereadDelay, s.reload)
 	s.loop.Go(s.run)
 	s.Reload()
 	s.loop.Go(func() {
@@ -135,13 +135,13 @@ func (s *Supervisor) Open(url string) {
 }
 
 // Quiesce lets nothing start any more. What runs goes on until Close.
-func (s *Supervisor) Quiesce() { s.quiet.Store(true) }
+func (s *Supervisor) Quiesce() { s.isQuiesced.Store(true) }
 
 // Close ends every provider and returns when they are gone. More than once does
 // no harm.
 func (s *Supervisor) Close() {
-	if s.again != nil {
-		s.again.Stop()
+	if s.rereadTimer != nil {
+		s.rereadTimer.Stop()
 	}
 	s.cancel()
 	s.loop.Wait()
@@ -176,30 +176,30 @@ func (s *Supervisor) do(f func()) bool {
 	}
 }
 
-// reloadAgain is how long after a Reload the files are read once more: later than
+// rereadDelay is how long after a Reload the files are read once more: later than
 // the watch tells of anything that was there then.
-const reloadAgain = 3 * time.Second
+const rereadDelay = 3 * time.Second
 
 // Reload reads the files and acts on them at once, and soon again: the watch
 // compares with what it told itself, so a change that is undone before it has
 // told of it, which Reload has seen, is none to it.
 func (s *Supervisor) Reload() {
 	s.reload()
-	s.again.Reset(reloadAgain)
+	s.rereadTimer.Reset(rereadDelay)
 }
 
 func (s *Supervisor) reload() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.reading.Lock() // what was read first is to count first
-	defer s.reading.Unlock()
+	s.readLock.Lock() // what was read first is to count first
+	defer s.readLock.Unlock()
 	files := s.read()
 	s.do(func() {
-		s.take(files)
+		s.setFiles(files)
 		s.reconcile()
-		s.dropTokens()
-		s.tell()
+		s.removeStaleTokens()
+		s.reportFaults()
 	})
 }
 
@@ -212,7 +212,7 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 		for _, f := range files {
 			found[f.File] = true
 		}
-		missed := slices.ContainsFunc(s.listed, func(file string) bool {
+		missed := slices.ContainsFunc(s.lastListed, func(file string) bool {
 			_, err := os.Stat(file)
 			return !found[file] && err == nil
 		})
@@ -220,16 +220,16 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 			break
 		}
 	}
-	s.listed = s.listed[:0]
+	s.lastListed = s.lastListed[:0]
 	for _, f := range files {
-		s.listed = append(s.listed, f.File)
+		s.lastListed = append(s.lastListed, f.File)
 	}
 	return files
 }
 
-// take makes files those that count. Those of a directory that can't be read stay
+// setFiles makes files those that count. Those of a directory that can't be read stay
 // what they were, where the user trusts it.
-func (s *Supervisor) take(files []configs.ProviderFile) {
+func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	for _, f := range files {
 		if f.Name != "" || f.Barred {
 			continue // a file, not a directory; or one whose files don't count
@@ -244,51 +244,51 @@ func (s *Supervisor) take(files []configs.ProviderFile) {
 	s.files = files
 	good := make(map[string]configs.Provider, len(files))
 	for _, f := range files {
-		if p, known := s.good[f.File]; len(f.Faults) == 0 {
+		if p, known := s.usable[f.File]; len(f.Faults) == 0 {
 			good[f.File] = f.Provider
 		} else if known && !f.Barred {
 			good[f.File] = p
 		}
 	}
-	s.good = good
+	s.usable = good
 	for name := range s.outputs {
-		if !s.named(name) {
+		if !s.isNamed(name) {
 			s.outputs[name].end()
 			delete(s.outputs, name)
-			delete(s.held, name)
+			delete(s.stoppedByUser, name)
 		}
 	}
 }
 
-// named reports whether a file names a provider.
-func (s *Supervisor) named(name string) bool {
+// isNamed reports whether a file names a provider.
+func (s *Supervisor) isNamed(name string) bool {
 	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.Barred })
 }
 
-// counting are the providers that are to run, in the sessions that they are for.
-func (s *Supervisor) counting() (list []configs.Provider) {
+// enabledProviders are the providers that are to run, in the sessions that they are for.
+func (s *Supervisor) enabledProviders() (list []configs.Provider) {
 	for _, f := range s.files {
-		if p, ok := s.good[f.File]; ok && p.Enabled && !s.held[p.Name] && s.launch[p.Kind] != nil {
+		if p, ok := s.usable[f.File]; ok && p.Enabled && !s.stoppedByUser[p.Name] && s.launch[p.Kind] != nil {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// keepNames keeps their names for them: a session is not to find somebody else there
+// reserveNames keeps their names for them: a session is not to find somebody else there
 // who was faster, or came when one had given up.
-func (s *Supervisor) keepNames() {
+func (s *Supervisor) reserveNames() {
 	var names []gateway.ReservedName
-	for _, p := range s.counting() {
-		names = append(names, gateway.ReservedName{Name: p.Called(), Owner: author(p), Match: matches(p)})
+	for _, p := range s.enabledProviders() {
+		names = append(names, gateway.ReservedName{Name: p.Called(), Owner: ownerOf(p), Match: sessionFilter(p)})
 	}
 	s.o.Gateway.ReserveNames(names)
 }
 
-// wanted is what should run in these sessions.
-func (s *Supervisor) wanted(sessions []adminapi.Session) map[slotKey]configs.Provider {
+// desired is what should run in these sessions.
+func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Provider {
 	want := map[slotKey]configs.Provider{}
-	for _, p := range s.counting() {
+	for _, p := range s.enabledProviders() {
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
 			want[keyOf(p, "")] = p
 			continue
@@ -306,15 +306,15 @@ func (s *Supervisor) wanted(sessions []adminapi.Session) map[slotKey]configs.Pro
 
 // reconcile makes what runs what should run.
 func (s *Supervisor) reconcile() {
-	if s.quiet.Load() {
+	if s.isQuiesced.Load() {
 		return
 	}
-	s.keepNames()
+	s.reserveNames()
 	sessions := s.o.Gateway.Sessions()
-	want := s.wanted(sessions)
-	s.learn()
+	want := s.desired(sessions)
+	s.updateProgramNames()
 	for _, sl := range s.slots {
-		if sl.next.bound() {
+		if sl.next.isBound() {
 			sl.now.retire()
 			sl.now, sl.next = sl.next, nil
 		}
@@ -322,17 +322,17 @@ func (s *Supervisor) reconcile() {
 	// First what goes: another may have its tools from now on.
 	for key, sl := range s.slots {
 		if _, ok := want[key]; ok {
-			sl.leaving = false
+			sl.isOutgoing = false
 			continue
 		}
 		sl.next.stop()
 		sl.next = nil
 		there := key.session == "" || slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
 		switch {
-		case s.held[key.name]:
+		case s.stoppedByUser[key.name]:
 			sl.now.stop()
-		case there && s.awaits(key, sl, want):
-			sl.leaving = true
+		case there && s.needsSuccessor(key, sl, want):
+			sl.isOutgoing = true
 			continue
 		default:
 			sl.now.retire()
@@ -341,76 +341,76 @@ func (s *Supervisor) reconcile() {
 	}
 	for key, p := range want {
 		if sl := s.slots[key]; sl != nil {
-			s.follow(key, sl, p)
+			s.updateSlot(key, sl, p)
 		} else {
-			s.slots[key] = &slot{now: s.start(p, key.session, s.leaving(key))}
+			s.slots[key] = &slot{now: s.start(p, key.session, s.outgoing(key))}
 		}
 	}
 }
 
-// meets reports whether two keys are of one provider and have a session in common.
-func (k slotKey) meets(other slotKey) bool {
+// overlaps reports whether two keys are of one provider and have a session in common.
+func (k slotKey) overlaps(other slotKey) bool {
 	return k.name == other.name && k.project == other.project && (k.session == other.session || k.session == "" || other.session == "")
 }
 
-// awaits reports whether a slot that nothing is wanted for has to wait for what
+// needsSuccessor reports whether a slot that nothing is wanted for has to wait for what
 // is to take its place.
-func (s *Supervisor) awaits(key slotKey, sl *slot, want map[slotKey]configs.Provider) bool {
-	if !sl.now.bound() || sl.now.failed() != nil {
+func (s *Supervisor) needsSuccessor(key slotKey, sl *slot, want map[slotKey]configs.Provider) bool {
+	if !sl.now.isBound() || sl.now.failure() != nil {
 		return false
 	}
 	for k, p := range want {
-		if !k.meets(key) || p.Kind == configs.KindConnect { // nobody knows whether that one comes
+		if !k.overlaps(key) || p.Kind == configs.KindConnect { // nobody knows whether that one comes
 			continue
 		}
-		if heir := s.slots[k]; heir == nil || !heir.now.bound() || heir.now.pass.IsReplaced() {
+		if heir := s.slots[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
 			return true
 		}
 	}
 	return false
 }
 
-// leaving are the units of other slots whose place one of this key is to take.
-func (s *Supervisor) leaving(key slotKey) (units []*unit) {
+// outgoing are the units of other slots whose place one of this key is to take.
+func (s *Supervisor) outgoing(key slotKey) (units []*unit) {
 	for k, sl := range s.slots {
-		if sl.leaving && k.meets(key) {
+		if sl.isOutgoing && k.overlaps(key) {
 			units = append(units, sl.now)
 		}
 	}
 	return units
 }
 
-// follow makes a slot run a version of its provider.
-func (s *Supervisor) follow(key slotKey, sl *slot, p configs.Provider) {
+// updateSlot makes a slot run a version of its provider.
+func (s *Supervisor) updateSlot(key slotKey, sl *slot, p configs.Provider) {
 	switch yielded := sl.now.pass.IsReplaced(); {
-	case !yielded && same(sl.now.spec, p) && (sl.next == nil || sl.now.failed() == nil):
+	case !yielded && sameConfig(sl.now.spec, p) && (sl.next == nil || sl.now.failure() == nil):
 		sl.next.stop()
 		sl.next = nil
 		if sl.now.pass.IsReplaced() { // to what was bound just before it was stopped
-			s.poke()
+			s.wakeLoop()
 		}
-	case sl.next != nil && same(sl.next.spec, p):
-	case p.Kind == configs.KindConnect || !sl.now.bound() || sl.now.failed() != nil:
+	case sl.next != nil && sameConfig(sl.next.spec, p):
+	case p.Kind == configs.KindConnect || !sl.now.isBound() || sl.now.failure() != nil:
 		// There is nothing to take over: its program finds the new token when the
 		// old one ends, or it never came to anything, or gave up.
 		sl.next.stop()
 		sl.next = nil
 		sl.now.retire()
-		sl.now = s.start(p, key.session, s.leaving(key))
+		sl.now = s.start(p, key.session, s.outgoing(key))
 	default:
 		sl.next.stop()
-		sl.next = s.start(p, key.session, append(s.leaving(key), sl.now))
+		sl.next = s.start(p, key.session, append(s.outgoing(key), sl.now))
 	}
 }
 
-// same reports whether two files say the same.
-func same(a, b configs.Provider) bool {
+// sameConfig reports whether two files say the same.
+func sameConfig(a, b configs.Provider) bool {
 	a.File, b.File = "", ""
 	return reflect.DeepEqual(a, b)
 }
 
-// poke makes the loop look.
-func (s *Supervisor) poke() {
+// wakeLoop makes the loop look.
+func (s *Supervisor) wakeLoop() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

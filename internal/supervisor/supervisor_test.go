@@ -99,10 +99,10 @@ func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
 func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	s := New(Options{Gateway: gateway.New(gateway.Options{})})
 	defer s.Close()
-	s.take([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
+	s.setFiles([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
 	for _, barred := range []bool{false, true} {
-		s.take([]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}})
-		if s.named("a") == barred {
+		s.setFiles([]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}})
+		if s.isNamed("a") == barred {
 			t.Errorf("without trust: %v, and what its file said counts: %v", barred, !barred)
 		}
 	}
@@ -419,10 +419,10 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	sl := &slot{now: s.start(a, "", nil)}
 	sl.next = s.start(b, "", []*unit{sl.now})
-	sl.now.gaveUp.Store(&gaveUp)
+	sl.now.gaveUpReason.Store(&gaveUp)
 	old := sl.now
-	s.follow(slotKey{name: "p"}, sl, a)
-	if sl.now == old || sl.next != nil || !same(sl.now.spec, a) {
+	s.updateSlot(slotKey{name: "p"}, sl, a)
+	if sl.now == old || sl.next != nil || !sameConfig(sl.now.spec, a) {
 		t.Errorf("what gave up is left as it is")
 	}
 	s.Close()
@@ -527,7 +527,7 @@ func TestFlood(t *testing.T) {
 	for _, l := range lines {
 		size += len(l)
 	}
-	if err != nil || len(lines) > keptLines || size > keptLines*(keptLine+len("…")) {
+	if err != nil || len(lines) > maxLines || size > maxLines*(maxLineBytes+len("…")) {
 		t.Errorf("%d lines of %d bytes, %v", len(lines), size, err)
 	}
 }

@@ -27,29 +27,29 @@ const (
 // unit runs one version of a provider for one session, or for all.
 type unit struct {
 	// Fixed at creation.
-	spec   configs.Provider
-	pass   *gateway.Pass
-	run    Run
-	launch Launcher
-	out    *output
-	ctx    context.Context
-	cancel context.CancelFunc
-	units  func(func()) // starts a goroutine that Close waits for
-	quiet  *atomic.Bool // nothing is started any more
-	touch  func()       // its faults have changed
+	spec       configs.Provider
+	pass       *gateway.Pass
+	run        Run
+	launch     Launcher
+	out        *output
+	ctx        context.Context
+	cancel     context.CancelFunc
+	units      func(func()) // starts a goroutine that Close waits for
+	isQuiesced *atomic.Bool // nothing is started any more
+	touch      func()       // its faults have changed
 
-	retired atomic.Bool
-	resting atomic.Pointer[error] // why it waits to be started again; nil while it runs
-	gaveUp  atomic.Pointer[error]
-	wrong   atomic.Pointer[[]configs.Fault] // with the files that it is made of
-	unbound atomic.Pointer[error]           // why it is not bound
+	retired      atomic.Bool
+	restReason   atomic.Pointer[error] // why it waits to be started again; nil while it runs
+	gaveUpReason atomic.Pointer[error]
+	fileFaults   atomic.Pointer[[]configs.Fault] // with the files that it is made of
+	bindError    atomic.Pointer[error]           // why it is not bound
 }
 
 // start runs a version of a provider. It takes the place of others when it is
 // bound.
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: author(p)}
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: ownerOf(p)}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
 		if p.Project == "" { // another project's of this name has another
@@ -57,10 +57,10 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 		}
 	}
 	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
-		spec.Match = matches(p)
+		spec.Match = sessionFilter(p)
 	}
-	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, quiet: &s.quiet, touch: s.o.Gateway.Touch}
-	spec.Refused = u.hasTrouble
+	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, isQuiesced: &s.isQuiesced, touch: s.o.Gateway.Touch}
+	spec.Refused = u.setTrouble
 	for _, old := range replaces {
 		spec.Replaces = append(spec.Replaces, old.pass)
 	}
@@ -68,51 +68,51 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	u.ctx, u.cancel = context.WithCancel(s.ctx)
 	u.run = Run{Provider: p, Workdir: cmp.Or(p.Project, s.o.Files.Workdir), URL: s.url, Token: u.pass.Token(),
 		Session: cmp.Or(session, providers.AllSessions), Client: s.o.HTTPClient, Line: u.out.line,
-		Faults:  func(faults []configs.Fault) { u.wrong.Store(&faults); s.o.Gateway.Touch() },
-		Trouble: u.hasTrouble}
-	s.units.Go(u.keep)
+		Faults:  func(faults []configs.Fault) { u.fileFaults.Store(&faults); s.o.Gateway.Touch() },
+		Trouble: u.setTrouble}
+	s.units.Go(u.keepRunning)
 	s.units.Go(func() {
 		select {
 		case <-u.pass.Bound():
-			s.poke()
+			s.wakeLoop()
 		case <-u.ctx.Done():
 		}
 	})
 	return u
 }
 
-// author is whose file a provider is of: the files of one directory are one author's.
-func author(p configs.Provider) string { return filepath.Dir(p.File) }
+// ownerOf is whose file a provider is of: the files of one directory are one author's.
+func ownerOf(p configs.Provider) string { return filepath.Dir(p.File) }
 
-// matches reports whether a session is one of those that a provider is for.
-func matches(p configs.Provider) func(adminapi.Session) bool {
+// sessionFilter reports whether a session is one of those that a provider is for.
+func sessionFilter(p configs.Provider) func(adminapi.Session) bool {
 	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
-// mayRun says why a project's provider may not be started: what it runs is not what
+// checkTrusted says why a project's provider may not be started: what it runs is not what
 // the user trusted.
-func (u *unit) mayRun() error {
+func (u *unit) checkTrusted() error {
 	if u.spec.Project == "" {
 		return nil
 	}
 	return configs.Unchanged(u.spec.Project, u.spec.File)
 }
 
-// keep keeps the provider running until the unit is stopped, or it fails too
+// keepRunning keeps the provider running until the unit is stopped, or it fails too
 // often.
-func (u *unit) keep() {
+func (u *unit) keepRunning() {
 	defer u.pass.Revoke()
 	defer u.cancel()
 	var failures []time.Time
 	attempt := 0
 	for {
 		began := time.Now()
-		if err := u.mayRun(); err != nil {
+		if err := u.checkTrusted(); err != nil {
 			u.giveUp(err)
 			return
 		}
 		err := u.launch(u.ctx, u.run)
-		if u.ctx.Err() != nil || u.retired.Load() || u.quiet.Load() {
+		if u.ctx.Err() != nil || u.retired.Load() || u.isQuiesced.Load() {
 			return
 		}
 		if err == nil {
@@ -136,22 +136,22 @@ func (u *unit) keep() {
 		wait := backoff(attempt)
 		attempt++
 		err = fmt.Errorf("%w; started again in %s", err, wait.Round(time.Millisecond))
-		u.resting.Store(&err)
-		u.out.say(err.Error())
+		u.restReason.Store(&err)
+		u.out.warn(err.Error())
 		u.touch()
 		select {
 		case <-time.After(wait):
 		case <-u.ctx.Done():
 			return
 		}
-		u.resting.Store(nil)
+		u.restReason.Store(nil)
 	}
 }
 
 // giveUp says why the provider is not started any more, and waits for the unit's end.
 func (u *unit) giveUp(err error) {
-	u.gaveUp.Store(&err)
-	u.out.say(err.Error())
+	u.gaveUpReason.Store(&err)
+	u.out.warn(err.Error())
 	u.touch()
 	u.pass.Revoke()
 	<-u.ctx.Done()
@@ -164,8 +164,8 @@ func backoff(attempt int) time.Duration {
 	return max(firstWait, d-rand.N(d/4)) //nolint:gosec // nobody gains by guessing it
 }
 
-// bound reports whether a provider was ever bound.
-func (u *unit) bound() bool {
+// isBound reports whether a provider was ever bound.
+func (u *unit) isBound() bool {
 	if u == nil {
 		return false
 	}
@@ -177,12 +177,12 @@ func (u *unit) bound() bool {
 	}
 }
 
-// failed says why the unit gave up, nil while it has not.
-func (u *unit) failed() error {
+// failure says why the unit gave up, nil while it has not.
+func (u *unit) failure() error {
 	if u == nil {
 		return nil
 	}
-	if err := u.gaveUp.Load(); err != nil {
+	if err := u.gaveUpReason.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -193,25 +193,25 @@ func (u *unit) faults() []configs.Fault {
 	if u == nil {
 		return nil
 	}
-	if wrong := u.wrong.Load(); wrong != nil {
-		return *wrong
+	if found := u.fileFaults.Load(); found != nil {
+		return *found
 	}
 	return nil
 }
 
 // trouble is what keeps the unit from being bound, nil when nothing does.
 func (u *unit) trouble() error {
-	if u == nil || u.bound() || u.failed() != nil {
+	if u == nil || u.isBound() || u.failure() != nil {
 		return nil
 	}
-	if err := u.unbound.Load(); err != nil {
+	if err := u.bindError.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (u *unit) hasTrouble(err error) {
-	u.unbound.Store(&err)
+func (u *unit) setTrouble(err error) {
+	u.bindError.Store(&err)
 	u.touch()
 }
 

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// quiet is for how long nothing must change before it is looked at: a file that
+	// quietTime is for how long nothing must change before it is looked at: a file that
 	// is being written is not read in the middle.
-	quiet = 200 * time.Millisecond
-	// longest is when it is looked at even so: something always changes in a
+	quietTime = 200 * time.Millisecond
+	// maxWait is when it is looked at even so: something always changes in a
 	// directory with a log in it.
-	longest = 2 * time.Second
-	// poll is how often it is looked at in any case: network file systems tell
+	maxWait = 2 * time.Second
+	// pollInterval is how often it is looked at in any case: network file systems tell
 	// nothing, and neither does the renaming of a directory further up.
-	poll = 10 * time.Second
-	// pollOnly is that where the system has no more watches to give.
-	pollOnly = time.Second
+	pollInterval = 10 * time.Second
+	// pollOnlyInterval is that where the system has no more watches to give.
+	pollOnlyInterval = time.Second
 )
 
 // maxHashed is the size of the largest file whose content is read. Of larger ones
@@ -48,13 +48,13 @@ type Snapshot map[string]Sum
 func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	w := newWatcher()
 	defer w.close()
-	follow(ctx, w.poke, func() (Snapshot, time.Duration) {
+	reportChanges(ctx, w.poke, func() (Snapshot, time.Duration) {
 		// Watch first, look second: what changes in between pokes again.
 		live := w.update(dirs, match)
 		if live {
-			return Scan(dirs, match), poll
+			return Scan(dirs, match), pollInterval
 		}
-		return Scan(dirs, match), pollOnly
+		return Scan(dirs, match), pollOnlyInterval
 	}, changed)
 }
 
@@ -74,25 +74,25 @@ func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo)
 	}
 }
 
-// follow tells what look sees, first at once and then each time when it has
+// reportChanges tells what look sees, first at once and then each time when it has
 // settled after a poke and is not what was told last. look says when to look again
 // without a poke.
-func follow(ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot)) {
-	last, again := look()
+func reportChanges(ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot)) {
+	last, next := look()
 	changed(last)
-	for settle(ctx, poke, again) {
+	for waitQuiet(ctx, poke, next) {
 		var now Snapshot
-		if now, again = look(); !maps.Equal(now, last) {
+		if now, next = look(); !maps.Equal(now, last) {
 			last = now
 			changed(now)
 		}
 	}
 }
 
-// settle waits for a poke and then until none has come for a while, or for again;
+// waitQuiet waits for a poke and then until none has come for a while, or for again;
 // false when ctx ends.
-func settle(ctx context.Context, poke <-chan struct{}, again time.Duration) bool {
-	timer := time.NewTimer(again)
+func waitQuiet(ctx context.Context, poke <-chan struct{}, next time.Duration) bool {
+	timer := time.NewTimer(next)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -101,9 +101,9 @@ func settle(ctx context.Context, poke <-chan struct{}, again time.Duration) bool
 		return true
 	case <-poke:
 	}
-	end := time.Now().Add(longest)
+	end := time.Now().Add(maxWait)
 	for {
-		timer.Reset(min(quiet, time.Until(end)))
+		timer.Reset(min(quietTime, time.Until(end)))
 		select {
 		case <-ctx.Done():
 			return false
@@ -125,14 +125,14 @@ func Scan(dirs []string, match func(fs.FileInfo) bool) Snapshot {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			if info, err := os.Stat(path); err == nil && match(info) {
-				s[path] = sum(path, info)
+				s[path] = sumFile(path, info)
 			}
 		}
 	}
 	return s
 }
 
-func sum(path string, info fs.FileInfo) (s Sum) {
+func sumFile(path string, info fs.FileInfo) (s Sum) {
 	h := sha256.New()
 	_ = binary.Write(h, binary.BigEndian, uint32(info.Mode()&(fs.ModeType|fs.ModePerm)))
 	if !info.Mode().IsRegular() {

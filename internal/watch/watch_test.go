@@ -182,7 +182,7 @@ func TestLinksAreSwapped(t *testing.T) {
 func TestLinkToNothingIsWatched(t *testing.T) {
 	dir, far := t.TempDir(), t.TempDir()
 	do(t, os.Symlink(filepath.Join(far, "current", "a"), filepath.Join(dir, "a")))
-	if !targetsOf([]string{dir}, visible).matter(filepath.Join(far, "current")) {
+	if !targetsOf([]string{dir}, visible).isRelevant(filepath.Join(far, "current")) {
 		t.Error("nobody looks for what the link leads to")
 	}
 }
@@ -237,10 +237,10 @@ func TestSettling(t *testing.T) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			follow(ctx, poke, func() (Snapshot, time.Duration) {
+			reportChanges(ctx, poke, func() (Snapshot, time.Duration) {
 				var s Sum
 				s[0] = byte(file.Load())
-				return Snapshot{"f": s}, poll
+				return Snapshot{"f": s}, pollInterval
 			}, func(s Snapshot) { got = append(got, told{int(s["f"][0]), time.Since(start)}) })
 		})
 		pieces := func(n int, pause time.Duration) {

@@ -39,7 +39,7 @@ func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
 	for range 5 {
 		t := targetsOf(dirs, match)
 		now := t.dirs()
-		if w.source != nil && t.equal(w.targets) && same(now, w.watched) {
+		if w.source != nil && t.equal(w.targets) && sameDirs(now, w.watched) {
 			return true
 		}
 		// All anew: what a watch means whose directory was moved is more than
@@ -61,9 +61,9 @@ func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
 	return false
 }
 
-// same reports whether two sets name the same directories, which are still what
+// sameDirs reports whether two sets name the same directories, which are still what
 // they were.
-func same(a, b map[string]fs.FileInfo) bool {
+func sameDirs(a, b map[string]fs.FileInfo) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -83,7 +83,7 @@ func (w *watcher) read(source *fsnotify.Watcher, t targets) {
 			if !ok {
 				return
 			}
-			if !t.matter(e.Name) {
+			if !t.isRelevant(e.Name) {
 				continue
 			}
 		case _, ok := <-source.Errors: // too many events: some are lost
@@ -100,18 +100,18 @@ func (w *watcher) read(source *fsnotify.Watcher, t targets) {
 
 // targets are the places where a change may matter, free of symbolic links.
 type targets struct {
-	whole   map[string]bool // directories: each entry of theirs
-	entries map[string]bool // these only, in whichever directory
+	everyEntry map[string]bool // directories: each entry of theirs
+	entries    map[string]bool // these only, in whichever directory
 }
 
 func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 	t := targets{map[string]bool{}, map[string]bool{}}
 	for _, dir := range dirs {
-		real, ok := t.way(dir)
+		real, ok := t.addPath(dir)
 		if !ok {
 			continue
 		}
-		t.whole[real] = true
+		t.everyEntry[real] = true
 		entries, _ := os.ReadDir(real)
 		for _, e := range entries {
 			path := filepath.Join(real, e.Name())
@@ -120,7 +120,7 @@ func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 			}
 			// Of one that leads nowhere yet, nobody can say what it will be.
 			if info, err := os.Stat(path); err != nil || match(info) {
-				t.way(path)
+				t.addPath(path)
 			}
 		}
 	}
@@ -130,10 +130,10 @@ func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 // maxLinks is how many symbolic links a path may go through, as in Linux.
 const maxLinks = 40
 
-// way adds the entries that must stay what they are for a path to lead where it
+// addPath adds the entries that must stay what they are for a path to lead where it
 // leads: its links, and its last one. It returns where that is, if anything is
 // there.
-func (t targets) way(path string) (real string, ok bool) {
+func (t targets) addPath(path string) (real string, ok bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", false
@@ -178,7 +178,7 @@ func (t targets) dirs() map[string]fs.FileInfo {
 			all[dir] = info
 		}
 	}
-	for dir := range t.whole {
+	for dir := range t.everyEntry {
 		add(dir)
 	}
 	for entry := range t.entries {
@@ -188,10 +188,10 @@ func (t targets) dirs() map[string]fs.FileInfo {
 }
 
 func (t targets) equal(other targets) bool {
-	return maps.Equal(t.whole, other.whole) && maps.Equal(t.entries, other.entries)
+	return maps.Equal(t.everyEntry, other.everyEntry) && maps.Equal(t.entries, other.entries)
 }
 
-// matter reports whether something that happened to path may matter.
-func (t targets) matter(path string) bool {
-	return t.entries[path] || t.whole[path] || t.whole[filepath.Dir(path)]
+// isRelevant reports whether something that happened to path may matter.
+func (t targets) isRelevant(path string) bool {
+	return t.entries[path] || t.everyEntry[path] || t.everyEntry[filepath.Dir(path)]
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,15 +20,8 @@ import (
 // User is who is signed in.
 const User = "octo-test"
 
-// Model is an entry of the model list. The zero value but for ID calls tools.
-type Model struct {
-	ID       string
-	Family   string // "": ID
-	Default  bool   // for chats
-	Fallback bool
-	Hidden   bool // not offered to people
-	NoTools  bool
-}
+// defaultModel is the model that chats use when they name none. The list has "scripted" too.
+const defaultModel = "gpt-4.1"
 
 // Cloud is a running stand-in. Its model's requests and script are the embedded
 // server's.
@@ -44,11 +36,9 @@ type Cloud struct {
 
 	mu         sync.Mutex // guards the fields that follow
 	flags      string
-	models     []Model
 	completion string
 	device     device
 	refuse     int
-	hits       []string
 	tunnels    []Tunnel
 }
 
@@ -59,12 +49,12 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{Server: model, models: []Model{{ID: "scripted"}, {ID: "gpt-4.1", Default: true, Fallback: true}}}
+	c := &Cloud{Server: model}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /copilot_internal/v2/token", c.serveToken)
 	mux.HandleFunc("GET /copilot_internal/user", c.serveUser)
 	mux.HandleFunc("GET /user", c.serveUser)
-	mux.HandleFunc("GET /models", c.serveModels)
+	mux.HandleFunc("GET /models", serveModels)
 	// Asked after a failure: is it the network's?
 	mux.HandleFunc("GET /_ping", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /agents", func(w http.ResponseWriter, _ *http.Request) {
@@ -77,9 +67,6 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	mux.HandleFunc("POST /login/device/code", c.serveDeviceCode)
 	mux.HandleFunc("POST /login/oauth/access_token", c.serveAccessToken)
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.mu.Lock()
-		c.hits = append(c.hits, r.Method+" "+r.URL.Path)
-		c.mu.Unlock()
 		w.Header().Set("X-Github-Request-Id", "C0:DE") // else the answer isn't believed to be GitHub's
 		mux.ServeHTTP(w, r)
 	})
@@ -114,9 +101,6 @@ func (c *Cloud) Env() map[string]string {
 // SetFlags sets the switches in the session token, as in "mcp=0;chat=1".
 func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
 
-// SetModels replaces the model list.
-func (c *Cloud) SetModels(models ...Model) { c.set(func() { c.models = models }) }
-
 // SetCompletion sets what inline completions say.
 func (c *Cloud) SetCompletion(text string) { c.set(func() { c.completion = text }) }
 
@@ -127,13 +111,6 @@ func (c *Cloud) set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
-}
-
-// Hits returns the requests so far, as in "GET /models".
-func (c *Cloud) Hits() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.hits)
 }
 
 func (c *Cloud) serveToken(w http.ResponseWriter, _ *http.Request) {
@@ -158,22 +135,19 @@ func (c *Cloud) serveUser(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, object{"login": User, "id": 1, "copilot_plan": "individual", "chat_enabled": true})
 }
 
-func (c *Cloud) serveModels(w http.ResponseWriter, _ *http.Request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func serveModels(w http.ResponseWriter, _ *http.Request) {
 	list := []any{}
-	for _, m := range c.models {
-		family := m.Family
-		if family == "" {
-			family = m.ID
-		}
+	for _, id := range []string{"scripted", defaultModel} {
+		isDefault := id == defaultModel
 		list = append(list, object{
-			"id": m.ID, "name": "Test " + m.ID, "vendor": "Test", "version": m.ID, "object": "model",
-			"model_picker_enabled": !m.Hidden, "is_chat_default": m.Default, "is_chat_fallback": m.Fallback,
+			"id": id, "name": "Test " + id, "vendor": "Test", "version": id, "object": "model",
+			"model_picker_enabled": true, "is_chat_default": isDefault, "is_chat_fallback": isDefault,
 			"capabilities": object{
-				"type": "chat", "family": family, "object": "model_capabilities", "tokenizer": "o200k_base",
-				"supports": object{"streaming": true, "tool_calls": !m.NoTools, "parallel_tool_calls": !m.NoTools},
-				"limits":   object{"max_prompt_tokens": 64000, "max_output_tokens": 4096, "max_context_window_tokens": 128000},
+				"type": "chat", "family": id, "object": "model_capabilities", "tokenizer": "o200k_base",
+				"supports": object{"streaming": true, "tool_calls": true, "parallel_tool_calls": true},
+				"limits": object{
+					"max_prompt_tokens": 64000, "max_output_tokens": 4096, "max_context_window_tokens": 128000,
+				},
 			},
 		})
 	}

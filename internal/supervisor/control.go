@@ -11,7 +11,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-func unknown(name string) *protocol.Error {
+func unknownProvider(name string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)}
 }
 
@@ -19,16 +19,16 @@ func unknown(name string) *protocol.Error {
 // there were. What calls itself by the name goes by its file; connections of the
 // name that no file is behind are closed. The error is NOT_FOUND when there are
 // neither, or files to choose from.
-func (s *Supervisor) Stop(name string) (n int, err error) { return s.steer("stop", name) }
+func (s *Supervisor) Stop(name string) (n int, err error) { return s.control("stop", name) }
 
 // Start lets a provider run that was stopped, or had failed too often, and
 // returns for how many sessions it does.
-func (s *Supervisor) Start(name string) (n int, err error) { return s.steer("start", name) }
+func (s *Supervisor) Start(name string) (n int, err error) { return s.control("start", name) }
 
 // Restart ends what runs of a provider and starts it again.
-func (s *Supervisor) Restart(name string) (n int, err error) { return s.steer("restart", name) }
+func (s *Supervisor) Restart(name string) (n int, err error) { return s.control("restart", name) }
 
-func (s *Supervisor) steer(verb, name string) (n int, err error) {
+func (s *Supervisor) control(verb, name string) (n int, err error) {
 	stop, start := verb != "start", verb != "stop"
 	err = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
 	s.do(func() {
@@ -37,7 +37,7 @@ func (s *Supervisor) steer(verb, name string) (n int, err error) {
 			return
 		}
 		if file == "" && start {
-			err = unknown(name)
+			err = unknownProvider(name)
 			return
 		}
 		if file == "" {
@@ -48,7 +48,7 @@ func (s *Supervisor) steer(verb, name string) (n int, err error) {
 		}
 		name = file
 		for key, sl := range s.slots {
-			if key.name != name || !stop && sl.now.failed() == nil {
+			if key.name != name || !stop && sl.now.failure() == nil {
 				continue
 			}
 			n++
@@ -59,10 +59,10 @@ func (s *Supervisor) steer(verb, name string) (n int, err error) {
 		if start {
 			n = 0
 		}
-		s.held[name] = !start
+		s.stoppedByUser[name] = !start
 		s.reconcile()
 		for key, sl := range s.slots {
-			if start && key.name == name && !sl.leaving {
+			if start && key.name == name && !sl.isOutgoing {
 				n++
 			}
 		}
@@ -81,7 +81,7 @@ func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.Timeline
 	if err != nil {
 		return nil, 0, err
 	}
-	lines, cursor = o.after(after)
+	lines, cursor = o.linesAfter(after)
 	return lines, cursor, nil
 }
 
@@ -99,7 +99,7 @@ func (s *Supervisor) WaitLines(ctx context.Context, name string, after uint64) e
 }
 
 func (s *Supervisor) outputOf(name string) (o *output, err error) {
-	err = unknown(name)
+	err = unknownProvider(name)
 	s.do(func() {
 		file, ambiguous := s.resolve("log", name)
 		if file != "" {
@@ -111,8 +111,8 @@ func (s *Supervisor) outputOf(name string) (o *output, err error) {
 	return o, err
 }
 
-// learn notes what the programs call themselves.
-func (s *Supervisor) learn() {
+// updateProgramNames notes what the programs call themselves.
+func (s *Supervisor) updateProgramNames() {
 	names := map[string][]string{}
 	for key, sl := range s.slots {
 		for _, u := range []*unit{sl.now, sl.next} {
@@ -126,7 +126,7 @@ func (s *Supervisor) learn() {
 	}
 	for file, n := range names {
 		if o := s.outputs[file]; o != nil { // a file names it still
-			o.names = n
+			o.programNames = n
 		}
 	}
 }
@@ -135,14 +135,14 @@ func (s *Supervisor) learn() {
 // know it by what its program calls itself, which is what they see of it. The
 // error names the files that they have to choose from.
 func (s *Supervisor) resolve(verb, name string) (string, error) {
-	if s.named(name) {
+	if s.isNamed(name) {
 		return name, nil
 	}
-	s.learn()
+	s.updateProgramNames()
 	var files []string
 	for file, o := range s.outputs {
 		// What was stopped does not stand for who has its name now.
-		if slices.Contains(o.names, protocol.NormalName(name)) && (verb != "stop" || !s.held[file]) {
+		if slices.Contains(o.programNames, protocol.NormalName(name)) && (verb != "stop" || !s.stoppedByUser[file]) {
 			files = append(files, file)
 		}
 	}
