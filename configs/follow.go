@@ -12,60 +12,60 @@ import (
 	"tapgw/internal/watch"
 )
 
-// Follower keeps a program by what its config files say while they change. Files
-// that can't be used leave what they said before. Set its fields before use.
+// Follower reads config files again when they change, and makes a program apply them.
+// Files with a fault change nothing. Set its fields before use.
 type Follower[C any] struct {
-	// Load reads the files. Notes are what is to be known of files that can be
-	// used: what of them counts at the program's start only, what is left out.
+	// Load reads the files. Notes are faults that don't keep the files from being used,
+	// such as a key that takes effect at the next start.
 	Load func() (c C, notes Faults, err error)
-	// Apply makes the program go by what they say now.
-	Apply func(old, now C)
-	// Tell is told once of each fault and each note: good says which.
-	Tell func(f Fault, good bool)
-	// Told is called when Faults has changed; nil: nobody looks.
-	Told func()
-	// Now is what the files said at start.
-	Now C
+	// Apply makes the program use new settings.
+	Apply func(old, current C)
+	// Report is called once for each new fault; isNote is true for a note of Load.
+	Report func(f Fault, isNote bool)
+	// FaultsChanged is called when Faults has changed. It may be nil.
+	FaultsChanged func()
+	// Current are the settings in use, at first those of the program's start.
+	Current C
 
-	mu     sync.Mutex // held while files are read and applied; guards Now and the fields that follow
+	mu     sync.Mutex // held while files are read and applied; guards Current and the fields that follow
 	faults Faults
-	again  *time.Timer
+	reread *time.Timer // set while Follow runs
 }
 
-// readAgain is how long after a Reload the files are read once more: later than
-// the watch tells of anything that was there then.
-const readAgain = 3 * time.Second
+// rereadDelay is the time after a Reload at which the files are read once more. The watch
+// reports within this time each change that came before the Reload.
+const rereadDelay = 3 * time.Second
 
-// Follow reads the files again when those of directories that match have changed,
-// until ctx ends. dirs is asked again after each change.
+// Follow reads the files again when a file changes that is in one of dirs and that match
+// accepts, until ctx ends. It calls dirs again after each change.
 func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match func(name string) bool) {
 	f.mu.Lock()
-	f.again = time.AfterFunc(readAgain, f.read)
+	f.reread = time.AfterFunc(rereadDelay, f.read)
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.again.Stop()
-		f.again = nil
+		f.reread.Stop()
+		f.reread = nil
 	}()
 	watch.Changing(ctx, dirs, func(i fs.FileInfo) bool { return match(i.Name()) }, func(watch.Snapshot) { f.read() })
 }
 
-// Reload reads the files now, and soon again: the watch compares with what it told
-// itself, so a change that is undone before it has told of it is none to it.
+// Reload reads the files now, and once more soon. The watch can't notice a change that
+// somebody undoes after Reload has read it and before the watch looks.
 func (f *Follower[C]) Reload() {
 	f.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.again != nil {
-		f.again.Reset(readAgain)
+	if f.reread != nil {
+		f.reread.Reset(rereadDelay)
 	}
 }
 
 func (f *Follower[C]) read() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, faults, err := f.Load()
+	loaded, faults, err := f.Load()
 	if err != nil {
 		var ok bool
 		if faults, ok = errors.AsType[Faults](err); !ok {
@@ -74,20 +74,20 @@ func (f *Follower[C]) read() {
 	}
 	for _, fault := range faults {
 		if !slices.Contains(f.faults, fault) {
-			f.Tell(fault, err == nil)
+			f.Report(fault, err == nil)
 		}
 	}
-	if !slices.Equal(f.faults, faults) && f.Told != nil {
-		defer f.Told()
+	if !slices.Equal(f.faults, faults) && f.FaultsChanged != nil {
+		defer f.FaultsChanged()
 	}
 	f.faults = faults
-	if err == nil && !reflect.DeepEqual(now, f.Now) {
-		f.Apply(f.Now, now)
-		f.Now = now
+	if err == nil && !reflect.DeepEqual(loaded, f.Current) {
+		f.Apply(f.Current, loaded)
+		f.Current = loaded
 	}
 }
 
-// Faults are what is wrong with the files, and what is to be known of them.
+// Faults returns the faults and notes of the last time that the files were read.
 func (f *Follower[C]) Faults() Faults {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,17 +23,17 @@ func TestFollower(t *testing.T) {
 	var now answer
 	var did []string
 	f := Follower[string]{
-		Now:  "start",
-		Load: func() (string, Faults, error) { return now.says, now.notes, now.err },
+		Current: "start",
+		Load:    func() (string, Faults, error) { return now.says, now.notes, now.err },
 		Apply: func(old, now string) {
 			did = append(did, old+" -> "+now)
 		},
-		Tell: func(f Fault, good bool) {
-			if did = append(did, f.Message); good {
-				did = append(did, "good")
+		Report: func(f Fault, isNote bool) {
+			if did = append(did, f.Message); isNote {
+				did = append(did, "note")
 			}
 		},
-		Told: func() { did = append(did, "faults") },
+		FaultsChanged: func() { did = append(did, "faults") },
 	}
 	for _, tt := range []struct {
 		answer
@@ -45,7 +45,7 @@ func TestFollower(t *testing.T) {
 		{answer{says: "lost", err: bad}, []string{"bad", "faults"}, 1},
 		{answer{says: "lost", err: bad}, nil, 1},
 		{answer{err: errors.New("gone")}, []string{"gone", "faults"}, 1},
-		{answer{says: "b", notes: note}, []string{"later", "good", "faults", "a -> b"}, 1},
+		{answer{says: "b", notes: note}, []string{"later", "note", "faults", "a -> b"}, 1},
 		{answer{says: "c", notes: note}, []string{"b -> c"}, 1},
 		{answer{says: "c"}, []string{"faults"}, 0},
 	} {
@@ -69,8 +69,8 @@ func TestFollow(t *testing.T) {
 			data, err := os.ReadFile(file)
 			return string(data), nil, err
 		},
-		Apply: func(_, now string) { said <- now },
-		Tell:  func(Fault, bool) {},
+		Apply:  func(_, now string) { said <- now },
+		Report: func(Fault, bool) {},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

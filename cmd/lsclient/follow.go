@@ -40,7 +40,7 @@ func live(key string) bool {
 func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
 	started := k.conf()
 	f := configs.Follower[configs.LSClient]{
-		Now: started,
+		Current: started,
 		Load: func() (configs.LSClient, configs.Faults, error) {
 			c, files, err := k.readConfig()
 			if err != nil {
@@ -61,9 +61,9 @@ func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClien
 			}
 			return c, notes, nil
 		},
-		Tell: func(f configs.Fault, good bool) {
+		Report: func(f configs.Fault, isNote bool) {
 			goesOn := "; what it said before goes on"
-			if good {
+			if isNote {
 				goesOn = ""
 			}
 			k.out.Notef("lsclient: %s%s", cli.OneLine(f.Error()), goesOn)

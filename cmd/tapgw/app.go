@@ -17,9 +17,9 @@ func newApp() *ucli.App {
 	return &ucli.App{
 		Name:  "tapgw",
 		Usage: "give agent sessions the tools and events of other processes",
-		Description: `The gateway stands between agent sessions (the Copilot CLI, or a local one without
-a model) and providers: processes that give them tools, push events to them and
-change both while a session runs. Steer it with tapctl.
+		Description: `The gateway connects agent sessions (of the Copilot CLI, or local ones without a
+model) with providers: processes that give the sessions tools and push events to them.
+Both may change while a session runs. tapctl is the command that controls the gateway.
 
 Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 no gateway runs, 4 not
 found, 124 timed out.

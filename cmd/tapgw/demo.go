@@ -15,6 +15,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
+	"tapgw/internal/daemon"
 	"tapgw/internal/gateway"
 	"tapgw/internal/scriptmodel"
 )
@@ -79,7 +80,7 @@ type demo struct {
 	log *slog.Logger
 
 	home     string // temporary; everything lies in it
-	gateway  *daemon
+	gateway  *gatewayProcess
 	model    *scriptmodel.Server
 	session  *gateway.Session
 	provider *demoProvider
@@ -154,7 +155,7 @@ func (d *demo) start(ctx context.Context, host, runtime string) error {
 		config.Copilot.ProviderURL = d.model.URL
 	}
 	err = d.step(ctx, "gateway", stepTime, func(ctx context.Context) (string, error) {
-		d.gateway, err = startDaemon(ctx, daemonOptions{config: config, home: d.home, key: "no-key-needed", log: d.log})
+		d.gateway, err = startGateway(ctx, gatewayOptions{config: config, home: d.home, key: "no-key-needed", log: d.log})
 		if err != nil {
 			return "", err
 		}
@@ -235,7 +236,7 @@ func (d *demo) changeTools(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	if err := poll(ctx, func() bool { return refreshes.Load() > before }); err != nil {
+	if err := daemon.Poll(ctx, func() bool { return refreshes.Load() > before }); err != nil {
 		return fmt.Errorf("waiting for the session to take its tools: %w", err)
 	}
 	return nil

@@ -128,11 +128,14 @@ func (p *demoProvider) stop() {
 	}
 }
 
-// tail is the last that it said, in one line.
+// shownLines is how many of the provider's last lines an error shows.
+const shownLines = 5
+
+// tail returns the provider's last lines, joined to one.
 func (p *demoProvider) tail() string {
 	if p == nil {
 		return ""
 	}
 	lines := p.Tail()
-	return strings.Join(lines[max(0, len(lines)-logLines):], "; ")
+	return strings.Join(lines[max(0, len(lines)-shownLines):], "; ")
 }

@@ -21,7 +21,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
-	"tapgw/internal/proc"
+	"tapgw/internal/daemon"
 	"tapgw/internal/server"
 )
 
@@ -62,7 +62,7 @@ type doctor struct {
 	config    configs.Config // the defaults where the file has a fault
 	files     configs.Files
 	configErr error
-	state     stateDir
+	state     daemon.Dir
 	probe     func() (copilot.Status, error)
 	disk      disk
 }
@@ -71,7 +71,7 @@ func newDoctor(ctx context.Context, c *ucli.Context) (*doctor, error) {
 	if _, err := cli.Workdir(c); err != nil {
 		return nil, err
 	}
-	d := &doctor{state: stateDir(configs.StateDir()), disk: realDisk}
+	d := &doctor{state: stateDir(), disk: realDisk}
 	if d.config, d.files, d.configErr = loadConfig(c); d.configErr != nil {
 		d.config = configs.Default()
 	}
@@ -198,7 +198,7 @@ func foreign(info fs.FileInfo) string {
 
 func (d *doctor) checkTokens(context.Context) cli.Result {
 	var there []string
-	for _, file := range []string{d.state.providerToken(), d.state.adminToken()} {
+	for _, file := range []string{d.state.ProviderToken(), d.state.AdminToken()} {
 		info, err := os.Lstat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -215,7 +215,7 @@ func (d *doctor) checkTokens(context.Context) cli.Result {
 		}
 		there = append(there, filepath.Base(file))
 	}
-	held, err := d.state.locked()
+	held, err := d.state.Locked()
 	switch {
 	case err != nil:
 		return cli.Fail("make "+string(d.state)+" accessible", "%v", err)
@@ -230,11 +230,11 @@ func (d *doctor) checkTokens(context.Context) cli.Result {
 }
 
 func (d *doctor) checkGateway(ctx context.Context) cli.Result {
-	if g, ok := d.state.running(ctx); ok {
+	if g, ok := d.state.Running(ctx); ok {
 		return cli.OK("process %d at %s, version %s", g.PID, g.URL, g.Version)
 	}
-	if held, _ := d.state.locked(); held {
-		pid := proc.LockHolder(d.state.lock())
+	if held, _ := d.state.Locked(); held {
+		pid := d.state.LockPID()
 		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: tapgw stop, or kill -9 %d; then start it again", pid), "process %d runs but does not answer", pid)
 	}
 	addr := d.config.Listen

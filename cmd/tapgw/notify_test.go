@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,37 +71,5 @@ func TestServeNotifies(t *testing.T) {
 	<-p.Done()
 	if p.Err() != nil {
 		t.Errorf("it ended with %v: %q", p.Err(), p.Tail())
-	}
-}
-
-func TestNotifier(t *testing.T) {
-	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-
-	// Hidden from what we start.
-	socket := filepath.Join(t.TempDir(), "s")
-	if runtime.GOOS == "linux" { // where systemd's may have no file
-		socket = "@" + socket
-	}
-	next := listenNotify(t, socket)
-	t.Setenv("NOTIFY_SOCKET", socket)
-	n := newNotifier(logger)
-	if _, ok := os.LookupEnv("NOTIFY_SOCKET"); ok {
-		t.Error("what we start is told of the socket")
-	}
-	n.tell(notifyReady)
-	if got := next(); got != "READY=1" {
-		t.Errorf("told %q", got)
-	}
-
-	// Nobody asked.
-	newNotifier(logger).tell(notifyReady)
-	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
-	}
-	// Nobody is there.
-	notifier{filepath.Join(t.TempDir(), "none"), logger}.tell(notifyStopping)
-	if !strings.Contains(log.String(), "state=STOPPING=1") && !strings.Contains(log.String(), `state="STOPPING=1"`) {
-		t.Errorf("logged %s", &log)
 	}
 }

@@ -2,26 +2,29 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
-	"tapgw/internal/proc"
+	"tapgw/internal/daemon"
+	"tapgw/internal/service"
 )
 
 func restartCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "restart",
 		Usage: "end the gateway that runs, and start it again as it was started",
-		Description: `One of tapgw ensure is started with the flags that it had, and the environment of
-this shell; a service by systemd or launchd, as its file says. One in the foreground
-(tapgw serve) is left alone, with exit code 1: whoever started it has its terminal.
-Exit code 3 when none runs. Sessions end; tapctl sessions resume brings those of the
-Copilot runtime back. It prints the URL.
+		Description: `A gateway of tapgw ensure starts with the flags that it had, and with the environment
+of this shell. systemd or launchd restarts a service as its file says. A gateway in
+the foreground (tapgw serve) runs on, with exit code 1: restart it in its terminal.
+So does one whose config file has a fault. Exit code 3 when no gateway runs. Sessions
+end; tapctl sessions resume brings those of the Copilot runtime back. It prints the
+URL.
 
 Examples:
   tapgw restart`,
@@ -29,95 +32,68 @@ Examples:
 			if err := cli.MaxArgs(c, 0); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context, stopTimeout+serviceTimeout)
+			ctx, cancel := context.WithTimeout(c.Context, daemon.StopTimeout+service.Timeout)
 			defer cancel()
 			out := cli.Out(c)
-			g, err := stateDir(configs.StateDir()).restart(ctx, out)
+			plan := func(g daemon.Info) (func(context.Context) error, error) { return planRestart(ctx, g) }
+			g, err := stateDir().Restart(ctx, plan, noteTo(out))
 			if err != nil {
 				return err
 			}
-			return announce(out, g)
+			return printInfo(out, g)
 		},
 	}
 }
 
-func (d stateDir) restart(ctx context.Context, out *cli.Output) (gatewayInfo, error) {
-	// Nobody's ensure is to start another one in between.
-	if err := proc.PrivateDir(string(d)); err != nil {
-		return gatewayInfo{}, err
-	}
-	lock, err := proc.WaitLock(ctx, d.starting())
-	if err != nil {
-		return gatewayInfo{}, err
-	}
-	defer lock.Unlock()
-	g, err := d.holder()
-	if err != nil {
-		return g, err
-	}
-	if len(g.Args) > 0 {
-		if err := startable(g.Args); err != nil {
-			return g, fmt.Errorf("%w; the gateway of process %d runs on", err, g.PID)
+// planRestart returns how to start the gateway g again, nil when tapgw ensure started it.
+// It refuses a gateway in the foreground, and one whose config file has a fault.
+func planRestart(ctx context.Context, g daemon.Info) (start func(context.Context) error, err error) {
+	args := g.Args
+	configFile := argValue(args, "--config=")
+	if len(args) == 0 {
+		s, err := runningService(ctx, g.PID)
+		if err != nil {
+			return nil, err
 		}
-		if _, err := d.stop(ctx, out); err != nil {
-			return g, err
+		if s == nil {
+			return nil, cli.Failed("the gateway of process %d runs in the foreground (tapgw serve) and can't be restarted "+
+				"from here: end it (Ctrl-C there, or tapgw stop) and start it there again", g.PID)
 		}
-		return d.ensure(ctx, g.Args)
+		p, err := s.Program()
+		if err != nil {
+			return nil, err
+		}
+		start, args, configFile = s.Start, p.Args, serviceConfig(p)
 	}
-	m, err := runningService(ctx, g.PID)
+	files, err := configs.Find(argValue(args, "--workdir="), configFile)
+	if err == nil {
+		_, err = files.Load()
+	}
 	if err != nil {
-		return g, err
+		return nil, fmt.Errorf("%w; the gateway of process %d runs on", err, g.PID)
 	}
-	if m == nil {
-		return g, cli.Failed("the gateway of process %d runs in the foreground (tapgw serve) and can't be restarted from here: end it (Ctrl-C there, or tapgw stop) and start it there again", g.PID)
-	}
-	if _, err := d.stop(ctx, out); err != nil {
-		return g, err
-	}
-	if err := m.start(ctx); err != nil {
-		return g, err
-	}
-	next, ok, err := d.present(ctx)
-	if err == nil && !ok {
-		err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
-	}
-	return next, err
+	return start, nil
 }
 
-// startable says what keeps a gateway with these arguments, which are tapgw ensure's,
-// from reading its config files.
-func startable(args []string) error {
-	var dir, named string
-	for _, arg := range args {
-		if value, ok := strings.CutPrefix(arg, "--workdir="); ok {
-			dir = value
-		} else if value, ok := strings.CutPrefix(arg, "--config="); ok {
-			named = value
-		}
+// serviceConfig is the config file of a service: --config of its arguments, else the file
+// in its XDG_CONFIG_HOME, which may differ from this process's; "" where neither exists.
+func serviceConfig(p service.Program) string {
+	if named := argValue(p.Args, "--config="); named != "" {
+		return named
 	}
-	files, err := configs.Find(dir, named)
-	if err != nil {
-		return err
+	file := filepath.Join(argValue(p.Env, "XDG_CONFIG_HOME="), "tapgw", "tapgw.toml")
+	if _, err := os.Stat(file); err != nil || !filepath.IsAbs(file) {
+		return ""
 	}
-	_, err = files.Load()
-	return err
+	return file
 }
 
-// runningService is the manager that runs a process as our service, nil if none does.
-func runningService(ctx context.Context, pid int) (serviceManager, error) {
-	m, err := thisServiceManager()
-	if err != nil {
-		return nil, nil //nolint:nilerr // a system without one
+// argValue returns the text behind a prefix in the first word that has the prefix.
+func argValue(words []string, prefix string) string {
+	for _, word := range words {
+		if value, ok := strings.CutPrefix(word, prefix); ok {
+			return value
+		}
 	}
-	if file, err := ownServiceFile(m); err != nil || file == nil {
-		return nil, nil //nolint:nilerr // another's file is no service of ours
-	}
-	now, err := m.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !now.running || now.pid != pid {
-		return nil, nil
-	}
-	return m, nil
+	return ""
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
 )
 
@@ -21,7 +22,7 @@ func wait(ts *testscript.TestScript, is func() (missing string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	missing := ""
-	if err := poll(ctx, func() bool { missing = is(); return missing == "" }); err != nil {
+	if err := daemon.Poll(ctx, func() bool { missing = is(); return missing == "" }); err != nil {
 		ts.Fatalf("%s", missing)
 	}
 }
@@ -66,7 +67,7 @@ func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
 
 // post NAME PATH ANSWER makes a request of the admin API.
 func cmdPost(ts *testscript.TestScript, _ bool, args []string) {
-	token, err := os.ReadFile(stateDir(ts.Getenv("STATE")).adminToken())
+	token, err := os.ReadFile(daemon.Dir(ts.Getenv("STATE")).AdminToken())
 	ts.Check(err)
 	req, err := http.NewRequest(http.MethodPost, "http://"+ts.Getenv(args[0]+"_ADDR")+"/api/v1"+args[1], strings.NewReader("{}"))
 	ts.Check(err)

@@ -33,6 +33,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tapgw/internal/client"
+	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
 )
 
@@ -312,7 +313,7 @@ func cmdEnsures(ts *testscript.TestScript, _ bool, args []string) {
 	if len(urls) != 1 {
 		ts.Fatalf("%d ensures printed %v", n, urls)
 	}
-	g, err := stateDir(ts.Getenv("STATE")).info()
+	g, err := daemon.Dir(ts.Getenv("STATE")).Info()
 	ts.Check(err)
 	if urls[g.URL] != n {
 		ts.Fatalf("%d ensures printed %v, gateway.json says %s", n, urls, g.URL)
@@ -342,7 +343,7 @@ func gateways(home string) (pids []string) {
 func cmdGone(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := poll(ctx, func() bool {
+	err := daemon.Poll(ctx, func() bool {
 		stat, err := os.ReadFile("/proc/" + args[0] + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})
@@ -387,7 +388,7 @@ func cmdJSON(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func gatewayClient(ts *testscript.TestScript, url string) *client.Client {
-	token, err := os.ReadFile(stateDir(ts.Getenv("STATE")).adminToken())
+	token, err := os.ReadFile(daemon.Dir(ts.Getenv("STATE")).AdminToken())
 	ts.Check(err)
 	c, err := client.New(client.Options{URL: url, Token: string(token)})
 	ts.Check(err)
@@ -405,7 +406,7 @@ func cmdSession(ts *testscript.TestScript, _ bool, args []string) {
 // mute URL binds a provider that never says a word again: a gateway that ends
 // has to wait for it.
 func cmdMute(ts *testscript.TestScript, _ bool, args []string) {
-	token, err := os.ReadFile(stateDir(ts.Getenv("STATE")).providerToken())
+	token, err := os.ReadFile(daemon.Dir(ts.Getenv("STATE")).ProviderToken())
 	ts.Check(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	c, _, err := websocket.Dial(ctx, args[0], nil)

@@ -15,32 +15,33 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
+	"tapgw/internal/daemon"
+	"tapgw/internal/service"
 )
 
-// onDemandGrace is how long a gateway that was started on demand stays with
-// nobody left.
+// onDemandGrace is how long a gateway of tapgw ensure stays without a session, a provider
+// and an admin request.
 const onDemandGrace = 30 * time.Second
 
-// gcPercent lets the heap grow further between collections than Go's default of
-// 100: ours is a few megabytes, which a busy gateway would collect hundreds of
-// times a second.
+// gcPercent lets the heap grow further between collections than Go's default of 100. The
+// heap has a few megabytes, which a busy gateway would collect hundreds of times a second.
 const gcPercent = 300
 
 func serveCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "serve",
 		Usage: "run the gateway in the foreground",
-		Description: `Prints the gateway's URL on stdout when it is ready, and logs to stderr and nowhere
-else: text on a terminal, JSON otherwise. Its tokens and gateway.json lie in extensions/tap below
-COPILOT_HOME (default ~/.copilot) while it runs; there is one gateway for each such
-directory.
+		Description: `It prints the gateway's URL on stdout when it is ready, and logs to stderr only: text
+on a terminal, JSON otherwise. While it runs, its tokens and gateway.json are in
+extensions/tap below COPILOT_HOME (default ~/.copilot). Each COPILOT_HOME has one
+gateway.
 
-It keeps running what provider files name, and follows changes of these and of
-tapgw.toml; SIGHUP and tapctl reload read them at once. What counts at start only,
-such as listen, is named in the log and by tapctl status.
+It runs the providers that provider files name, and reads these files and tapgw.toml
+again when they change, at SIGHUP and at tapctl reload. Some keys, such as listen,
+change at the next start only: the log and tapctl status name them.
 
-SIGINT and SIGTERM end it: sessions and providers are told and have 10 seconds, and
-it exits 0 within 15. A second signal ends it at once, with exit code 1.
+SIGINT and SIGTERM end it: sessions and providers have 10 seconds to end, and it exits
+0 within 15. A second signal ends it at once, with exit code 1.
 
 Examples:
   tapgw serve
@@ -51,21 +52,26 @@ Examples:
 			&ucli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
 			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
 			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
-			&ucli.BoolFlag{Name: "on-demand", Hidden: true, Usage: "leave when there is nobody left"},
+			&ucli.BoolFlag{Name: "on-demand", Hidden: true, Usage: "end when no session, provider or admin request is left"},
 			// The variable is for tests: it reaches what `ensure` starts.
-			&ucli.DurationFlag{Name: "grace", Hidden: true, Usage: "`TIME` to stay with nobody left", Value: onDemandGrace, EnvVars: []string{"TAPGW_GRACE"}},
+			&ucli.DurationFlag{
+				Name: "grace", Hidden: true, Usage: "`TIME` that on-demand waits before it ends",
+				Value: onDemandGrace, EnvVars: []string{"TAPGW_GRACE"},
+			},
 		},
 		Action: serve,
 	}
 }
 
 func listenFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "listen", Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)"}
+	return &ucli.StringFlag{
+		Name: "listen", Usage: "listen on `ADDR`, host:port (default: 127.0.0.1:9400; port 0 picks a free one)",
+	}
 }
 
 func serve(c *ucli.Context) error {
-	// From here on both signals are ours: the second must not kill us while
-	// our files are there.
+	// This process handles both signals from here on, so that a second one does not kill it
+	// while its files exist.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -80,70 +86,81 @@ func serve(c *ucli.Context) error {
 	if err != nil {
 		return err
 	}
-	manager := newNotifier(o.log)
-	d, err := startDaemon(c.Context, o)
+	manager := service.NewNotifier(o.log)
+	p, err := startGateway(c.Context, o)
 	if err != nil {
 		return err
 	}
-	o.log.Info("gateway ready", "url", d.info.URL, "pid", d.info.PID, "version", d.info.Version)
-	if !c.Bool("on-demand") { // then it prints into its log
-		if err := announce(cli.Out(c), d.info); err != nil {
-			d.stop()
+	o.log.Info("gateway ready", "url", p.info.URL, "pid", p.info.PID, "version", p.info.Version)
+	onDemand := c.Bool("on-demand")
+	if !onDemand { // whose stdout is its log
+		if err := printInfo(cli.Out(c), p.info); err != nil {
+			p.stop()
 			return err
 		}
 	}
-	manager.tell(notifyReady, "STATUS=listening at "+d.info.URL)
+	manager.Notify(service.Ready, "STATUS=listening at "+p.info.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go giveBack(ctx)
+	go releaseMemory(ctx)
 	var idle <-chan struct{}
-	if c.Bool("on-demand") {
-		idle = deserted(ctx, c.Duration("grace"), d.gateway.InUse, d.server.LastActivity)
+	if onDemand {
+		idle = watchIdle(ctx, c.Duration("grace"), p.gateway.InUse, p.server.LastActivity)
 	}
-	var failed error
-	for on := true; on; {
-		on = false
-		select {
-		case <-hangups:
-			manager.tell(notifyReloading)
-			d.reload()
-			manager.tell(notifyReady)
-			o.log.Info("files read again", "signal", "hangup")
-			on = true
-		case s := <-signals:
-			o.log.Info("shutting down", "signal", s.String())
-		case <-idle:
-			o.log.Info("shutting down: nobody is left")
-		case err := <-d.served:
-			failed = fmt.Errorf("serving %s: %w", d.info.URL, err)
-		}
-	}
-	manager.tell(notifyStopping)
+	err = waitForEnd(p, manager, signals, hangups, idle)
+	manager.Notify(service.Stopping)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		d.stop()
+		p.stop()
 	}()
 	select {
 	case <-ended:
-		return failed
+		return err
 	case <-signals:
-		d.cleanUp()
-		return cli.Failed("second signal: left at once, without waiting for sessions and providers")
+		p.cleanUp()
+		return cli.Failed("second signal: ended at once, without waiting for sessions and providers")
 	}
 }
 
-// announce prints where the gateway is, alone on stdout.
-func announce(out *cli.Output, g gatewayInfo) error {
-	g.Args = nil // for us
+// waitForEnd reloads the files at each hangup, until a signal comes, idle is closed, or the
+// server ends, which is an error.
+func waitForEnd(
+	p *gatewayProcess, manager service.Notifier, signals, hangups <-chan os.Signal, idle <-chan struct{},
+) error {
+	for {
+		select {
+		case <-hangups:
+			manager.Notify(service.Reloading)
+			p.reload()
+			manager.Notify(service.Ready)
+			p.log.Info("files read again", "signal", "hangup")
+		case s := <-signals:
+			p.log.Info("shutting down", "signal", s.String())
+			return nil
+		case <-idle:
+			p.log.Info("shutting down: no session, provider or admin request for the grace period")
+			return nil
+		case err := <-p.served:
+			return fmt.Errorf("serving %s: %w", p.info.URL, err)
+		}
+	}
+}
+
+// stateDir is the state directory of this user's COPILOT_HOME.
+func stateDir() daemon.Dir { return daemon.Dir(configs.StateDir()) }
+
+// printInfo prints the gateway's URL, or with --json what gateway.json has, on stdout.
+func printInfo(out *cli.Output, g daemon.Info) error {
+	g.Args = nil // internal
 	if out.JSON {
 		return out.Line(g)
 	}
 	return out.Printf("%s\n", g.URL)
 }
 
-// serveOptions puts flags, environment and config file together.
-func serveOptions(c *ucli.Context) (daemonOptions, error) {
+// serveOptions merges flags, environment and config files.
+func serveOptions(c *ucli.Context) (gatewayOptions, error) {
 	load := func() (configs.Config, configs.Files, error) {
 		config, files, err := loadConfig(c)
 		if err == nil {
@@ -153,7 +170,7 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 	}
 	config, files, err := load()
 	if err != nil {
-		return daemonOptions{}, err
+		return gatewayOptions{}, err
 	}
 	loadAt := func(dir string) (configs.Config, string, error) {
 		config, project, err := files.LoadAt(dir)
@@ -162,24 +179,27 @@ func serveOptions(c *ucli.Context) (daemonOptions, error) {
 		}
 		return config, project, err
 	}
-	o := daemonOptions{config: config, files: files, load: load, loadAt: loadAt, home: configs.Home(), level: new(slog.LevelVar)}
+	o := gatewayOptions{
+		config: config, files: files, load: load, loadAt: loadAt, home: configs.Home(), level: new(slog.LevelVar),
+	}
 	if c.Bool("on-demand") {
 		o.args = os.Args[1:]
 	}
-	_ = o.level.UnmarshalText([]byte(config.LogLevel)) // checked before
+	_ = o.level.UnmarshalText([]byte(config.LogLevel)) // override has checked it
 	log := newLogger(c.App.ErrWriter, o.level)
 	o.log = log
 	if config.Copilot.ProviderURL != "" {
 		o.key = modelKey(config, log)
 	}
-	warnOpen(config, log)
+	warnOpenAPI(config, log)
 	if files.User != "" {
 		log.Info("config file read", "file", files.User)
 	}
 	return o, nil
 }
 
-// override puts the flags' values into a config, checked as the file's are.
+// override puts the flags' values into a config. It checks them as the file's values are
+// checked.
 func override(c *ucli.Context, config *configs.Config) error {
 	if c.IsSet("listen") {
 		config.Listen = c.String("listen")
@@ -224,28 +244,29 @@ func newLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, o))
 }
 
-// deserted returns a channel that is closed when nobody has used the gateway for
-// the grace period: no session, no provider, no admin request. The period counts
-// from now at the earliest.
-func deserted(ctx context.Context, grace time.Duration, inUse func() bool, lastRequest func() time.Time) <-chan struct{} {
-	left := make(chan struct{})
+// watchIdle returns a channel that is closed when the gateway was not in use for the grace
+// period: no session, no provider, no admin request. The period begins now at the earliest.
+func watchIdle(
+	ctx context.Context, grace time.Duration, inUse func() bool, lastRequest func() time.Time,
+) <-chan struct{} {
+	idle := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(max(min(grace/10, time.Second), time.Millisecond))
 		defer tick.Stop()
-		used, was := time.Now(), false
+		lastUse, wasInUse := time.Now(), false
 		for {
 			select {
 			case now := <-tick.C:
-				is := inUse()
-				if is || was {
-					used = now
+				isInUse := inUse()
+				if isInUse || wasInUse {
+					lastUse = now
 				}
-				was = is
-				if last := lastRequest(); last.After(used) {
-					used = last
+				wasInUse = isInUse
+				if last := lastRequest(); last.After(lastUse) {
+					lastUse = last
 				}
-				if now.Sub(used) >= grace {
-					close(left)
+				if now.Sub(lastUse) >= grace {
+					close(idle)
 					return
 				}
 			case <-ctx.Done():
@@ -253,5 +274,5 @@ func deserted(ctx context.Context, grace time.Duration, inUse func() bool, lastR
 			}
 		}
 	}()
-	return left
+	return idle
 }

@@ -1,25 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"time"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/adrg/xdg"
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
+	"tapgw/internal/service"
 )
 
-// serviceTimeout bounds what the service manager does for us: a gateway takes up
-// to 15 s to end, and another needs its time to start.
-const serviceTimeout = time.Minute
-
-// serviceLine is how the service is, as --json shows it.
+// serviceLine is the service's state as --json shows it.
 type serviceLine struct {
-	Action    string `json:"action,omitzero"` // what was done: installed, updated, started, unchanged, removed, none
+	Action    string `json:"action,omitzero"` // of package service; "" for status
 	Manager   string `json:"manager"`
 	File      string `json:"file"`
 	Installed bool   `json:"installed"`
@@ -46,10 +44,10 @@ Examples:
 			{
 				Name:  "install",
 				Usage: "write the service's file and start it",
-				Description: `Does nothing when all is as it should be, else writes the file anew: run it again
-after the program has moved, or to give other flags; a gateway that runs is then
-restarted, and its sessions end. It works in your home directory unless -w names
-another. When it cannot be started, all is left as it was.
+				Description: `It does nothing when the service is installed and runs. Run it again after the
+program has moved, or with other flags: it writes the file anew and restarts the
+gateway, whose sessions end. The gateway works in your home directory unless -w names
+another. If the service fails to start, tapgw restores the previous one.
 
 Examples:
   tapgw service install
@@ -69,7 +67,7 @@ Examples:
 
 Examples:
   tapgw service uninstall`,
-				Action: serviceAction(dropService),
+				Action: serviceAction(uninstallService),
 			},
 			{
 				Name:  "status",
@@ -84,159 +82,128 @@ Examples:
 	}
 }
 
-func serviceAction(do func(context.Context, serviceManager, *cli.Output) error) ucli.ActionFunc {
+func serviceAction(do func(context.Context, *service.Service, *cli.Output) error) ucli.ActionFunc {
 	return func(c *ucli.Context) error {
-		m, err := thisServiceManager()
+		s, err := service.New()
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(c.Context, serviceTimeout)
+		ctx, cancel := context.WithTimeout(c.Context, service.Timeout)
 		defer cancel()
-		return do(ctx, m, cli.Out(c))
+		return do(ctx, s, cli.Out(c))
 	}
 }
 
+// installedService is this user's service if tapgw has installed one, else nil.
+func installedService() *service.Service {
+	s, err := service.New()
+	if err != nil {
+		return nil // this system has no service manager
+	}
+	if isInstalled, err := s.Installed(); err != nil || !isInstalled {
+		return nil // a file that tapgw did not write is no service of tapgw
+	}
+	return s
+}
+
+// runningService is the service if the process pid is its gateway, else nil.
+func runningService(ctx context.Context, pid int) (*service.Service, error) {
+	s := installedService()
+	if s == nil {
+		return nil, nil
+	}
+	now, err := s.State(ctx)
+	if err != nil || !now.Running || now.PID != pid {
+		return nil, err
+	}
+	return s, nil
+}
+
 func installService(c *ucli.Context) error {
-	m, err := thisServiceManager()
+	s, err := service.New()
 	if err != nil {
 		return err
 	}
-	p, err := theServiceProgram(c)
+	p, err := serviceProgram(c)
 	if err != nil {
 		return err
 	}
-	definition, err := m.define(p)
+	definition, err := s.Define(p)
 	if err != nil {
 		return err
 	}
 	out := cli.Out(c)
 	if c.Bool("print") {
 		if out.JSON {
-			return out.Document(map[string]string{"manager": m.name(), "file": m.file(), "definition": string(definition)})
+			return out.Document(map[string]string{"manager": s.Manager(), "file": s.File(), "definition": string(definition)})
 		}
 		return out.Printf("%s", definition)
 	}
-	ctx, cancel := context.WithTimeout(c.Context, serviceTimeout)
+	ctx, cancel := context.WithTimeout(c.Context, service.Timeout)
 	defer cancel()
-	return putService(ctx, m, definition, !c.Bool("no-start"), out)
-}
-
-// putService makes the service be as defined, or leaves all as it was.
-func putService(ctx context.Context, m serviceManager, definition []byte, start bool, out *cli.Output) error {
-	old, err := ownServiceFile(m)
-	if err != nil {
-		return err
-	}
-	was, err := m.look(ctx)
-	if err != nil {
-		return err
-	}
-	if start && !was.running {
-		if g, ok := stateDir(configs.StateDir()).running(ctx); ok {
-			return cli.Failed("service install: a gateway runs already: process %d at %s; end it (tapgw stop), or leave the start to the next login with --no-start", g.PID, g.URL)
+	start, wasRunning := !c.Bool("no-start"), false
+	action, err := s.Install(ctx, definition, start, func(before service.State) error {
+		wasRunning = before.Running
+		if !start || before.Running {
+			return nil
 		}
-	}
-	action := "installed"
-	switch same := bytes.Equal(old, definition); {
-	case same && was.enabled && (was.running || !start):
-		return reportService(ctx, m, out, "unchanged")
-	case same && start:
-		action = "started"
-	case old != nil && !same:
-		action = "updated"
-	}
-	err = writeServiceFile(m.file(), definition)
-	if err == nil {
-		err = m.apply(ctx, was, start)
-	}
-	if err != nil {
-		// Also when the user has lost patience.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serviceTimeout)
-		defer cancel()
-		if undone := restoreService(ctx, m, old, was); undone != nil {
-			return fmt.Errorf("%w; putting back what was there: %w", err, undone)
+		if g, ok := stateDir().Running(ctx); ok {
+			return cli.Failed("service install: a gateway runs already: process %d at %s; end it (tapgw stop), "+
+				"or leave the start to the next login with --no-start", g.PID, g.URL)
 		}
-		return fmt.Errorf("%w; all is as it was", err)
-	}
-	if err := reportService(ctx, m, out, action); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	if was.running && !start {
-		out.Notef("tapgw: it runs on as it was until: %s", m.restart())
+	line, err := serviceNow(ctx, s)
+	if err != nil {
+		return err
 	}
-	for _, hint := range m.hints() {
+	line.Action = action
+	if err := printService(out, line, action); err != nil || action == service.Unchanged {
+		return err
+	}
+	if wasRunning && !start {
+		out.Notef("tapgw: the gateway runs on with the old file until: %s", s.RestartCommand())
+	}
+	for _, hint := range s.Hints() {
 		out.Notef("tapgw: %s", hint)
 	}
 	return nil
 }
 
-// restoreService puts back the file that was there before, or none, and what the
-// manager made of it.
-func restoreService(ctx context.Context, m serviceManager, old []byte, was serviceState) error {
-	now, err := m.look(ctx)
-	untouched := was.running && now.pid == was.pid
-	if err == nil && !untouched {
-		err = m.withdraw(ctx, now)
-	}
-	if old == nil {
-		return errors.Join(err, removeServiceFile(ctx, m))
-	}
-	if err := errors.Join(err, writeServiceFile(m.file(), old)); err != nil {
-		return err
-	}
-	if untouched || !was.enabled && !was.running {
-		return m.forget(ctx)
-	}
-	return m.apply(ctx, serviceState{}, was.running)
-}
-
-// dropService stops the service and removes its file.
-func dropService(ctx context.Context, m serviceManager, out *cli.Output) error {
-	line := serviceLine{Action: "none", Manager: m.name(), File: m.file()}
-	old, err := ownServiceFile(m)
-	if err != nil {
-		return err
-	}
-	if old != nil {
-		was, err := m.look(ctx)
-		if err != nil {
-			return err
-		}
-		if err := m.withdraw(ctx, was); err != nil {
-			return err
-		}
-		if err := removeServiceFile(ctx, m); err != nil {
-			return err
-		}
-		line.Action = "removed"
-	}
+func uninstallService(ctx context.Context, s *service.Service, out *cli.Output) error {
+	action, err := s.Uninstall(ctx)
 	switch {
+	case err != nil:
+		return err
 	case out.JSON:
-		return out.Document(line)
-	case old == nil:
-		return out.Printf("not installed: there is no %s\n", m.file())
+		return out.Document(serviceLine{Action: action, Manager: s.Manager(), File: s.File()})
+	case action == service.None:
+		return out.Printf("not installed: there is no %s\n", s.File())
 	}
-	return out.Printf("removed: %s\n", m.file())
+	return out.Printf("removed: %s\n", s.File())
 }
 
-// showService prints how the service is; its error has the exit code that says so.
-func showService(ctx context.Context, m serviceManager, out *cli.Output) error {
-	old, err := ownServiceFile(m)
+// showService prints the service's state; the exit code of its error says it as well.
+func showService(ctx context.Context, s *service.Service, out *cli.Output) error {
+	isInstalled, err := s.Installed()
 	if err != nil {
 		return err
 	}
-	if old == nil {
+	if !isInstalled {
 		if out.JSON {
-			err = out.Document(serviceLine{Manager: m.name(), File: m.file()})
+			err = out.Document(serviceLine{Manager: s.Manager(), File: s.File()})
 		} else {
-			err = out.Printf("not installed: there is no %s\n", m.file())
+			err = out.Printf("not installed: there is no %s\n", s.File())
 		}
 		if err != nil {
 			return err
 		}
 		return cli.Reported(cli.ExitNotFound)
 	}
-	line, err := serviceNow(ctx, m)
+	line, err := serviceNow(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -247,19 +214,9 @@ func showService(ctx context.Context, m serviceManager, out *cli.Output) error {
 	case !line.Running:
 		return cli.Reported(cli.ExitFailed)
 	case line.Version != "" && line.Version != own:
-		out.Notef("tapgw: it runs version %s, this program is %s: %s", line.Version, own, m.restart())
+		out.Notef("tapgw: the service runs version %s, this program is %s: %s", line.Version, own, s.RestartCommand())
 	}
 	return nil
-}
-
-// reportService prints what was done, and how the service is now.
-func reportService(ctx context.Context, m serviceManager, out *cli.Output, action string) error {
-	line, err := serviceNow(ctx, m)
-	if err != nil {
-		return err
-	}
-	line.Action = action
-	return printService(out, line, action)
 }
 
 func printService(out *cli.Output, line serviceLine, title string) error {
@@ -274,22 +231,96 @@ func printService(out *cli.Output, line serviceLine, title string) error {
 		state = fmt.Sprintf("runs as process %d", line.PID)
 	}
 	if !line.Enabled {
-		state += ", and is not started at login"
+		state += ", and does not start at login"
 	}
 	return out.Printf("%s: %s\nthe service %s\n", title, line.File, state)
 }
 
-// serviceNow asks the manager, and the gateway that it runs.
-func serviceNow(ctx context.Context, m serviceManager) (serviceLine, error) {
-	now, err := m.look(ctx)
+// serviceNow asks the manager for the state of the installed service, and the gateway
+// that it runs for its URL and version.
+func serviceNow(ctx context.Context, s *service.Service) (serviceLine, error) {
+	now, err := s.State(ctx)
 	if err != nil {
 		return serviceLine{}, err
 	}
-	line := serviceLine{Manager: m.name(), File: m.file(), Installed: true, Enabled: now.enabled, Running: now.running, PID: now.pid}
-	if now.running {
-		if g, ok := stateDir(configs.StateDir()).running(ctx); ok && g.PID == now.pid {
+	line := serviceLine{
+		Manager: s.Manager(), File: s.File(), Installed: true,
+		Enabled: now.Enabled, Running: now.Running, PID: now.PID,
+	}
+	if now.Running {
+		if g, ok := stateDir().Running(ctx); ok && g.PID == now.PID {
 			line.URL, line.Version = g.URL, g.Version
 		}
 	}
 	return line, nil
+}
+
+// serviceProgram is this program as the service runs it: with the flags that were given
+// and parts of this environment. It checks the flags and the config file as tapgw serve
+// does.
+func serviceProgram(c *ucli.Context) (service.Program, error) {
+	p := service.Program{Args: []string{"serve"}}
+	dir, err := cli.Workdir(c)
+	if err != nil {
+		return p, err
+	}
+	named := c.String("config")
+	if named == "" {
+		named = os.Getenv(configs.EnvConfig)
+	}
+	if named != "" && !filepath.IsAbs(named) {
+		named = filepath.Join(dir, named)
+	}
+	if c.IsSet("workdir") {
+		p.Args = append(p.Args, "--workdir="+dir)
+	} else {
+		dir = xdg.Home
+	}
+	if named != "" {
+		p.Args = append(p.Args, "--config="+named)
+	}
+	if c.IsSet("listen") {
+		p.Args = append(p.Args, "--listen="+c.String("listen"))
+	}
+	files, err := configs.Find(dir, named)
+	if err != nil {
+		return p, err
+	}
+	config, err := files.Load()
+	if err != nil {
+		return p, err
+	}
+	if err := override(c, &config); err != nil {
+		return p, err
+	}
+	if p.Path, err = os.Executable(); err != nil {
+		return p, fmt.Errorf("finding our own program: %w", err)
+	}
+	if strings.Contains(p.Path, string(filepath.Separator)+"go-build") {
+		return p, cli.Failed("service install: go run deletes %s when it ends; build a program that stays: go install ./cmd/...",
+			p.Path)
+	}
+	p.Env = serviceEnv()
+	return p, nil
+}
+
+// serviceEnv returns the variables that a service needs to find what this shell finds.
+// Secrets are not among them: they have a file of their own.
+func serviceEnv() []string {
+	env := []string{}
+	for _, name := range []string{configs.EnvHome, "COPILOT_CLI_PATH", "XDG_CONFIG_HOME"} {
+		if value := os.Getenv(name); value != "" {
+			if abs, err := filepath.Abs(value); err == nil {
+				value = abs
+			}
+			env = append(env, name+"="+value)
+		}
+	}
+	var path []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if filepath.IsAbs(dir) { // the service runs in another directory
+			path = append(path, dir)
+		}
+	}
+	return append(env, "PATH="+strings.Join(path, string(filepath.ListSeparator)))
 }

@@ -19,116 +19,116 @@ import (
 	"tapgw/internal/supervisor"
 )
 
-// live reports whether a key is applied while the gateway runs: those of [copilot]
-// to sessions that start from then on. The others count at its start only.
-func live(key string) bool {
+// appliesAtOnce reports whether a changed key takes effect while the gateway runs: keys of
+// [copilot] for new sessions. The other keys take effect at the gateway's next start.
+func appliesAtOnce(key string) bool {
 	switch key {
 	case "log_level", "hosts", "max_connections", "inject_quiet", "api.auth", "hooks":
 		return true
 	case "copilot.cli", "copilot.github_host", "copilot.github_token_env":
-		return false // the runtime's process has them
+		return false // the runtime's process has read them
 	}
 	return strings.HasPrefix(key, "copilot.")
 }
 
-// followed makes what follows tapgw.toml for this gateway.
-func (d *daemon) followed(o daemonOptions) *configs.Follower[configs.Config] {
-	var read configs.Files // the last
+// newFollower makes the follower of tapgw.toml for this gateway.
+func (p *gatewayProcess) newFollower(o gatewayOptions) *configs.Follower[configs.Config] {
+	var latest configs.Files
 	return &configs.Follower[configs.Config]{
-		Now: o.config,
+		Current: o.config,
 		Load: func() (configs.Config, configs.Faults, error) {
 			if o.load == nil {
 				return o.config, nil, nil
 			}
 			c, files, err := o.load()
-			read = files
+			latest = files
 			if _, ok := errors.AsType[configs.Faults](err); err != nil && !ok {
 				err = configs.Faults{files.Where("", err.Error())}
 			}
 			if err != nil {
 				return c, nil, err
 			}
-			// What the file says now need not go with where this gateway listens.
-			here := o.config
-			here.API = c.API
-			exposed := configs.CheckListen(here) != nil
+			// The new api.auth may be too open for the address at which this gateway listens.
+			withAPI := o.config
+			withAPI.API = c.API
+			isTooOpen := configs.CheckListen(withAPI) != nil
 			notes := append(files.Notes(), files.HookPrograms()...)
 			for _, key := range configs.Changed(o.config, c) {
-				if !live(key) || key == "api.auth" && exposed {
+				if !appliesAtOnce(key) || key == "api.auth" && isTooOpen {
 					notes = append(notes, files.Where(key, key+": has changed; restart to apply it"))
 				}
 			}
-			if exposed {
+			if isTooOpen {
 				c.API = o.config.API
 			}
 			return c, notes, nil
 		},
-		Tell: func(f configs.Fault, good bool) {
-			if good {
-				d.log.Warn("config file", "fault", f.Error())
+		Report: func(f configs.Fault, isNote bool) {
+			if isNote {
+				p.log.Warn("config file", "fault", f.Error())
 				return
 			}
-			d.log.Warn("fault in the config file: what it said before goes on", "fault", f.Error())
+			p.log.Warn("fault in the config file: the settings from before stay", "fault", f.Error())
 		},
-		Told: func() { d.gateway.Touch() },
+		FaultsChanged: func() { p.gateway.Touch() },
 		Apply: func(old, now configs.Config) {
-			d.apply(o, old, now)
-			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !live(key) })
-			d.log.Info("settings applied", "keys", strings.Join(keys, " "))
-			d.noteLate(read, keys)
+			p.apply(o, old, now)
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !appliesAtOnce(key) })
+			p.log.Info("settings applied", "keys", strings.Join(keys, " "))
+			p.noteNewKeys(latest, keys)
 		},
 	}
 }
 
-// lateKey is a key that changed while sessions ran that go on as they began.
-type lateKey struct {
-	fault configs.Fault
-	at    time.Time
+// changedKey is a key of [copilot] that changed while sessions ran.
+type changedKey struct {
+	fault     configs.Fault // at the key's place
+	changedAt time.Time
 }
 
-// noteLate notes the keys that a running session does not hear of.
-func (d *daemon) noteLate(files configs.Files, keys []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// noteNewKeys remembers changed keys that running sessions don't use.
+func (p *gatewayProcess) noteNewKeys(files configs.Files, keys []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "copilot.") {
 			continue
 		}
-		if d.late == nil {
-			d.late = map[string]lateKey{}
+		if p.newKeys == nil {
+			p.newKeys = map[string]changedKey{}
 		}
-		d.late[key] = lateKey{files.Where(key, key), time.Now()}
-		if n := d.older(d.late[key]); n > 0 {
-			d.log.Info("the setting holds for new sessions: those that run go on as they began", "key", key, "running", n)
+		p.newKeys[key] = changedKey{files.Where(key, key), time.Now()}
+		if n := p.sessionsBefore(p.newKeys[key].changedAt); n > 0 {
+			p.log.Info("the setting holds for new sessions: running sessions keep the old one", "key", key, "running", n)
 		}
 	}
 }
 
-// older is how many sessions have begun before a key changed.
-func (d *daemon) older(k lateKey) (n int) {
-	for _, s := range d.gateway.Sessions() {
-		if s.Host == copilot.Kind && s.CreatedAt.Before(k.at) {
+// sessionsBefore counts the running Copilot sessions that started before a time.
+func (p *gatewayProcess) sessionsBefore(t time.Time) (n int) {
+	for _, s := range p.gateway.Sessions() {
+		if s.Host == copilot.Kind && s.CreatedAt.Before(t) {
 			n++
 		}
 	}
 	return n
 }
 
-// lateFaults are the keys that running sessions have not heard of; those are
-// forgotten that all have.
-func (d *daemon) lateFaults() (faults configs.Faults) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(d.late)) {
-		k := d.late[key]
-		n := d.older(k)
+// newKeyFaults returns a fault for each changed key that running sessions don't use. It
+// forgets the keys that all running sessions use.
+func (p *gatewayProcess) newKeyFaults() (faults configs.Faults) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(p.newKeys)) {
+		k := p.newKeys[key]
+		n := p.sessionsBefore(k.changedAt)
 		if n == 0 {
-			delete(d.late, key)
+			delete(p.newKeys, key)
 			continue
 		}
-		running := "1 that runs goes on as it began"
+		running := "1 running session keeps the old value"
 		if n > 1 {
-			running = fmt.Sprintf("%d that run go on as they began", n)
+			running = fmt.Sprintf("%d running sessions keep the old value", n)
 		}
 		k.fault.Message = fmt.Sprintf("%s: has changed and holds for new sessions; %s", key, running)
 		faults = append(faults, k.fault)
@@ -136,64 +136,65 @@ func (d *daemon) lateFaults() (faults configs.Faults) {
 	return faults
 }
 
-// reloaded is a supervisor whose Reload reads tapgw.toml, too.
-type reloaded struct {
+// reloader is a supervisor whose Reload also reads tapgw.toml.
+type reloader struct {
 	*supervisor.Supervisor
 	settings *configs.Follower[configs.Config]
 }
 
-// Reload reads all files and acts on them.
-func (r reloaded) Reload() {
+// Reload reads all files and applies them.
+func (r reloader) Reload() {
 	r.settings.Reload()
 	r.Supervisor.Reload()
 }
 
-// apply makes settings those that this gateway goes by, which o started.
-func (d *daemon) apply(o daemonOptions, old, c configs.Config) {
+// apply makes this gateway use new settings; o are the options that it started with.
+func (p *gatewayProcess) apply(o gatewayOptions, old, c configs.Config) {
 	o.config.Hosts, o.config.API, o.config.Copilot = c.Hosts, c.API, c.Copilot
-	d.gateway.SetInjectQuiet(c.InjectQuiet)
-	_ = o.level.UnmarshalText([]byte(c.LogLevel)) // checked before
+	p.gateway.SetInjectQuiet(c.InjectQuiet)
+	_ = o.level.UnmarshalText([]byte(c.LogLevel)) // load has checked it
 	if o.key = ""; c.Copilot.ProviderURL != "" {
-		o.key = modelKey(c, d.log)
+		o.key = modelKey(c, p.log)
 	}
 	if c.API != old.API {
-		warnOpen(c, d.log)
+		warnOpenAPI(c, p.log)
 	}
-	d.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone, c.MaxConnections)
-	d.runtime.Configure(d.sessions(o))
+	p.server.Configure(o.hosts(), c.API.Auth == configs.AuthNone, c.MaxConnections)
+	p.runtime.Configure(p.sessions(o))
 	if !reflect.DeepEqual(c.Hooks, old.Hooks) {
-		d.gateway.SetHooks(hooks.New(c.Hooks))
+		p.gateway.SetHooks(hooks.New(c.Hooks))
 	}
 }
 
-// modelKey is the key of the model endpoint.
+// modelKey reads the key of the model endpoint from the environment.
 func modelKey(c configs.Config, log *slog.Logger) string {
 	key := os.Getenv(c.Copilot.ProviderKeyEnv)
 	if key == "" {
-		log.Warn("the model endpoint gets no key: the variable is not set", "variable", c.Copilot.ProviderKeyEnv)
+		log.Warn("the model endpoint gets no key because its variable is not set", "variable", c.Copilot.ProviderKeyEnv)
 	}
 	return key
 }
 
-// warnOpen says who gets in without a token, if anybody does.
-func warnOpen(c configs.Config, log *slog.Logger) {
+// warnOpenAPI logs that the session API needs no token, if that is so.
+func warnOpenAPI(c configs.Config, log *slog.Logger) {
 	if c.API.Auth == configs.AuthNone {
-		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions under /api/copilot without a token", "auth", c.API.Auth)
+		log.Warn("api.auth is none: every program on this machine can start, prompt and stop sessions "+
+			"under /api/copilot without a token", "auth", c.API.Auth)
 	}
 }
 
-// hosts are the names of this machine that the user gave: the address that the
-// gateway listens on, too.
-func (o daemonOptions) hosts() []string {
-	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !everywhere(host) {
+// hosts are the names that requests may use for this machine: those of the config, and the
+// address at which the gateway listens.
+func (o gatewayOptions) hosts() []string {
+	if host, _, err := net.SplitHostPort(o.config.Listen); err == nil && !isUnspecified(host) {
 		return append(slices.Clip(o.config.Hosts), host)
 	}
 	return o.config.Hosts
 }
 
-// sources are the directories whose files start programs: the user's, ours, and
-// those of tools.
-func (o daemonOptions) sources() []string {
+// sources are the directories whose files start programs: the config and state
+// directories, and those of drop-in tools.
+func (o gatewayOptions) sources() []string {
 	dirs := []string{configs.UserDir(), configs.StateDir()}
 	for _, f := range o.files.Providers() {
 		if p := f.Provider; p.Dir != "" {
@@ -203,28 +204,28 @@ func (o daemonOptions) sources() []string {
 	return dirs
 }
 
-// sessionsAt are the options of Copilot sessions in a directory, where a project says
-// something of them.
-func (d *daemon) sessionsAt(o daemonOptions) func(string) (*copilot.Options, error) {
+// sessionsAt returns a function that gives the options of Copilot sessions in a directory,
+// nil where no project's file changes them.
+func (p *gatewayProcess) sessionsAt(o gatewayOptions) func(string) (*copilot.Options, error) {
 	if o.loadAt == nil {
 		return nil
 	}
 	return func(dir string) (*copilot.Options, error) {
 		c, project, err := o.loadAt(dir)
 		if err != nil && project != "" {
-			return nil, fmt.Errorf("the project's file has a fault, and nothing starts by half of it: %w", err)
+			return nil, fmt.Errorf("the project's file has a fault, so no session starts there: %w", err)
 		}
 		if err != nil || project == "" {
-			return nil, nil // what the user's file said before goes on
+			return nil, nil // the settings of the user's file stay
 		}
 		o.config.Copilot = c.Copilot
-		at := d.sessions(o)
-		return &at, nil
+		options := p.sessions(o)
+		return &options, nil
 	}
 }
 
-// sessions are the options of Copilot sessions.
-func (d *daemon) sessions(o daemonOptions) copilot.Options {
+// sessions returns the options of Copilot sessions.
+func (p *gatewayProcess) sessions(o gatewayOptions) copilot.Options {
 	cp := o.config.Copilot
 	return copilot.Options{
 		CLI:         cp.CLI,
@@ -238,15 +239,15 @@ func (d *daemon) sessions(o daemonOptions) copilot.Options {
 		GitHubHost:  cp.GitHubHost,
 		Profile:     cp.Profile,
 		Profiles:    cp.Profiles,
-		At:          d.sessionsAt(o),
+		At:          p.sessionsAt(o),
 		Secrets:     []string{configs.StateDir()},
 		Sources:     o.sources,
 		Env: func() []string {
-			return append([]string{"TAP_GATEWAY_URL=" + d.info.URL}, d.traces.environ...)
+			return append([]string{"TAP_GATEWAY_URL=" + p.info.URL}, p.traces.environ...)
 		},
 		SessionEnv: func(session string) []string {
-			return []string{"TAP_PROVIDER_TOKEN=" + d.gateway.IssueSpawnToken(session)}
+			return []string{"TAP_PROVIDER_TOKEN=" + p.gateway.IssueSpawnToken(session)}
 		},
-		Log: d.log,
+		Log: p.log,
 	}
 }

@@ -16,66 +16,94 @@ import (
 	"tapgw/tools/provide"
 )
 
-// launchTools offers the drop-in tools of a directory, as they come and go.
+// launchTools offers the drop-in tools of a directory, and follows its changes until ctx
+// ends.
 func launchTools(ctx context.Context, r supervisor.Run) error {
 	x := &tools.External{Log: func(file, line string) { r.Line(filepath.Base(file), line) }}
 	if r.Provider.Project != "" {
 		x.Check = func(string) error { return configs.Unchanged(r.Provider.Project, r.Provider.File) }
 	}
 	defer x.Close()
-	permit := r.Provider.Permit
-	p := provide.New(provide.Options{Name: r.Provider.Name, Provider: *r.Options(), Env: tools.Env{Home: configs.UserDir(),
-		Sources: []string{r.Path(r.Provider.Dir), configs.UserDir(), configs.Home()}, Secrets: []string{configs.StateDir()}},
-		Allow: provide.Allow{Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File)}})
-	var mu sync.Mutex // guards the fields that follow
-	var broken []configs.Fault
-	var refusal error
-	report := func() { // call with mu held
-		faults := slices.Clone(broken)
-		if refusal != nil {
-			faults = append(faults, configs.Fault{File: r.Provider.File, Line: 1, Column: 1, Message: refusal.Error()})
-		}
-		r.Faults(faults)
-	}
+	dir, permit := r.Path(r.Provider.Dir), r.Provider.Permit
+	p := provide.New(provide.Options{
+		Name: r.Provider.Name, Provider: *r.Options(),
+		Env: tools.Env{
+			Home:    configs.UserDir(),
+			Sources: []string{dir, configs.UserDir(), configs.Home()},
+			Secrets: []string{configs.StateDir()},
+		},
+		Allow: provide.Allow{
+			Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File),
+		},
+	})
+	faults := &toolFaults{run: r}
 	watch := func(ctx context.Context, offer func([]*tools.Tool)) {
-		var logged []tools.Fault
-		x.Watch(ctx, []string{r.Path(r.Provider.Dir)}, func(list []*tools.Tool, faults []tools.Fault) {
-			now := make([]configs.Fault, len(faults))
-			for i, f := range faults {
-				now[i] = configs.Fault{File: f.File, Line: max(f.Line, 1), Column: 1, Message: "tool left out: " + f.Reason}
-				if !slices.Contains(logged, f) {
-					r.Line("tapgw", "tool left out: "+f.String())
-				}
-			}
-			logged = faults
-			mu.Lock()
-			broken = now
-			report()
-			mu.Unlock()
+		x.Watch(ctx, []string{dir}, func(list []*tools.Tool, leftOut []tools.Fault) {
+			faults.setLeftOut(leftOut)
 			offer(list)
 		})
 	}
-	return p.RunWith(ctx, watch, func(_ []*tools.Tool, err error) {
-		if err != nil {
-			r.Line("tapgw", err.Error())
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		refusal = err
-		report()
-	})
+	return p.RunWith(ctx, watch, func(_ []*tools.Tool, err error) { faults.setRefusal(err) })
 }
 
-// clientOf connects to a gateway of this process that serves TLS: its certificate
-// need not be one that this machine trusts, but it must be that one.
-func clientOf(cert *tls.Config) *http.Client {
+// toolFaults reports the faults of a directory of tools to the supervisor, and each new
+// fault to the provider's log.
+type toolFaults struct {
+	run supervisor.Run
+
+	mu      sync.Mutex    // guards the fields that follow
+	leftOut []tools.Fault // tools that can't be used
+	refusal error         // of the whole list by the gateway
+}
+
+func (f *toolFaults) setLeftOut(leftOut []tools.Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range leftOut {
+		if !slices.Contains(f.leftOut, fault) {
+			f.run.Line("tapgw", "tool left out: "+fault.String())
+		}
+	}
+	f.leftOut = leftOut
+	f.report()
+}
+
+func (f *toolFaults) setRefusal(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.run.Line("tapgw", err.Error())
+	}
+	f.refusal = err
+	f.report()
+}
+
+// report gives the supervisor all faults. Call it with mu held.
+func (f *toolFaults) report() {
+	var faults []configs.Fault
+	for _, t := range f.leftOut {
+		faults = append(faults, configs.Fault{
+			File: t.File, Line: max(t.Line, 1), Column: 1, Message: "tool left out: " + t.Reason,
+		})
+	}
+	if f.refusal != nil {
+		faults = append(faults, configs.Fault{
+			File: f.run.Provider.File, Line: 1, Column: 1, Message: f.refusal.Error(),
+		})
+	}
+	f.run.Faults(faults)
+}
+
+// ownTLSClient returns a client that trusts the gateway's own certificate and no other, nil
+// where the gateway serves no TLS. This machine need not trust the certificate.
+func ownTLSClient(cert *tls.Config) *http.Client {
 	if cert == nil {
 		return nil
 	}
 	own := cert.Certificates[0].Certificate[0]
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // what is checked instead is stronger
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
 		VerifyConnection: func(st tls.ConnectionState) error {
 			if len(st.PeerCertificates) == 0 || !bytes.Equal(st.PeerCertificates[0].Raw, own) {
 				return errors.New("this is not our own certificate")

@@ -12,19 +12,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
 )
 
 // A gateway on demand leaves the grace period after the last that anybody wanted
 // of it, and counts from its start.
-func TestDeserted(t *testing.T) {
+func TestWatchIdle(t *testing.T) {
 	const grace = 30 * time.Second
 	start := func(t *testing.T, inUse func() bool, last func() time.Time) (left func() time.Duration) {
 		begin := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
-		ch := deserted(ctx, grace, inUse, last)
+		ch := watchIdle(ctx, grace, inUse, last)
 		return func() time.Duration { <-ch; return time.Since(begin) }
 	}
 	never := func() time.Time { return time.Time{} }
@@ -61,7 +62,7 @@ func TestDeserted(t *testing.T) {
 	t.Run("it was told to end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			left := deserted(ctx, grace, nobody, never)
+			left := watchIdle(ctx, grace, nobody, never)
 			cancel()
 			synctest.Wait()
 			select {
@@ -120,19 +121,9 @@ func TestSameAddress(t *testing.T) {
 		{"ws://127.0.0.1:9400", "127.0.0.1:400", false},
 		{"ws://127.0.0.1:9400", "127.0.0.1:9401", false},
 	} {
-		if got := sameAddress(tt.url, tt.listen); got != tt.want {
-			t.Errorf("sameAddress(%q, %q) = %v", tt.url, tt.listen, got)
+		if got := isSameAddress(tt.url, tt.listen); got != tt.want {
+			t.Errorf("isSameAddress(%q, %q) = %v", tt.url, tt.listen, got)
 		}
-	}
-}
-
-func TestLastLines(t *testing.T) {
-	log := strings.NewReader("old\n1\n2\n\n3\n4\n5\n6\n")
-	if got := lastLines(log, 4); got != "2; 3; 4; 5; 6" {
-		t.Errorf("got %q", got)
-	}
-	if got := lastLines(log, log.Size()); got != "" {
-		t.Errorf("got %q of nothing", got)
 	}
 }
 
@@ -145,47 +136,32 @@ func TestListenError(t *testing.T) {
 	}
 	// Nobody known has it.
 	err := failed(syscall.EADDRINUSE)
-	if !strings.Contains(err.Error(), "the port is taken by another process at ws://127.0.0.1:1; ") {
+	if !strings.Contains(err.Error(), "the port is in use by another process; ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A lock that somebody merely looks at does not keep a gateway from starting,
-// and one whose gateway does not answer is named.
-func TestAcquire(t *testing.T) {
-	dir := stateDir(t.TempDir())
-	lock, err := dir.acquire(t.Context())
+// A gateway does not remove the files of another gateway that took its place.
+func TestCleanUpLeavesOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	own, others := filepath.Join(dir, "own"), filepath.Join(dir, "others")
+	lock, err := proc.TryLock(filepath.Join(dir, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := dir.acquire(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+	p := &gatewayProcess{
+		state: daemon.Dir(dir), lock: lock, files: []ownFile{{own, []byte("a")}, {others, []byte("a")}},
 	}
-	time.AfterFunc(50*time.Millisecond, lock.Unlock)
-	lock, err = dir.acquire(t.Context())
-	if err != nil {
-		t.Fatalf("a lock that was let go: %v", err)
-	}
-	lock.Unlock()
-}
-
-// Files of a gateway that was replaced under our feet are the other's.
-func TestRemoveLeavesOthersFiles(t *testing.T) {
-	dir := t.TempDir()
-	mine, others := filepath.Join(dir, "mine"), filepath.Join(dir, "others")
-	d := &daemon{files: []ownFile{{mine, []byte("a")}, {others, []byte("a")}}}
-	for path, text := range map[string]string{mine: "a", others: "b"} {
+	for path, text := range map[string]string{own: "a", others: "b"} {
 		if err := proc.WritePrivate(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.remove("")
-	if _, err := os.Stat(mine); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("ours is still there: %v", err)
+	p.cleanUp()
+	if _, err := os.Stat(own); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("own file: got %v, want that it is gone", err)
 	}
 	if _, err := os.Stat(others); err != nil {
-		t.Errorf("the other's is gone: %v", err)
+		t.Errorf("the other's file: got %v, want that it is there", err)
 	}
 }

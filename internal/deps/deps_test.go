@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli", "internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel", "internal/shellrule", "internal/weburl"},
 	{"internal/match"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client"},
-	{"internal/copilot", "internal/hooks", "internal/langserver", "internal/mcpbridge", "internal/supervisor", "internal/server", "internal/dashboard", "tools/provide"},
+	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge", "internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 

@@ -24,29 +24,29 @@ func TestGiveBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		wait := func(d time.Duration) { <-time.After(d) }
-		go giveBack(ctx)
-		wait(restLook / 2) // never at the instant of a look
+		go releaseMemory(ctx)
+		wait(restPeriod / 2) // never at the instant of a look
 		const looks = 5
-		burst := func() { garbage = make([]byte, 2*restWorth) }
+		burst := func() { garbage = make([]byte, 2*releaseBytes) }
 
 		burst()
 		before := given()
-		wait(looks * restLook)
+		wait(looks * restPeriod)
 		if n := given() - before; n != 1 {
 			t.Errorf("after a burst: gave back %d times in %d looks, want once", n, looks)
 		}
-		wait(looks * restLook)
+		wait(looks * restPeriod)
 		if n := given() - before; n != 1 {
 			t.Errorf("at rest: gave back %d times in all, want once", n)
 		}
 		for range looks {
 			burst()
-			wait(restLook)
+			wait(restPeriod)
 		}
 		if n := given() - before; n != 1 {
 			t.Errorf("in a burst: gave back %d times in all, want once", n)
 		}
-		wait(looks * restLook)
+		wait(looks * restPeriod)
 		if n := given() - before; n != 2 {
 			t.Errorf("after a second burst: gave back %d times in all, want twice", n)
 		}

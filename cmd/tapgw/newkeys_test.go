@@ -26,9 +26,9 @@ func (still) Close(context.Context, string) error                           { re
 // are such sessions, in the status.
 func TestEditsForNewSessionsSaySo(t *testing.T) {
 	var log bytes.Buffer
-	d := &daemon{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
+	p := &gatewayProcess{log: slog.New(slog.NewTextHandler(&log, nil)), gateway: gateway.New(gateway.Options{})}
 	start := func(kind string) *gateway.Session {
-		s, err := d.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind}, still{})
+		s, err := p.gateway.Register(gateway.SessionSpec{CWD: "/c"}, gateway.HostInfo{Kind: kind}, still{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,16 +37,16 @@ func TestEditsForNewSessionsSaySo(t *testing.T) {
 	}
 	files := configs.Files{User: "tapgw.toml"}
 	start(gateway.HostLocal)
-	d.noteLate(files, []string{"copilot.permissions.shell"})
-	if f := d.lateFaults(); len(f) > 0 || log.Len() > 0 {
+	p.noteNewKeys(files, []string{"copilot.permissions.shell"})
+	if f := p.newKeyFaults(); len(f) > 0 || log.Len() > 0 {
 		t.Errorf("without a session that it is about: %v, %s", f, &log)
 	}
 	s := start(copilot.Kind)
 	for time.Since(s.View().CreatedAt) <= 0 { // the clock may be coarse
 	}
-	d.noteLate(files, []string{"copilot.permissions.shell", "log_level"})
-	f := d.lateFaults()
-	if len(f) != 1 || f[0].File != "tapgw.toml" || f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 that runs goes on as it began" {
+	p.noteNewKeys(files, []string{"copilot.permissions.shell", "log_level"})
+	f := p.newKeyFaults()
+	if len(f) != 1 || f[0].File != "tapgw.toml" || f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 running session keeps the old value" {
 		t.Errorf("the status says %v", f)
 	}
 	if !strings.Contains(log.String(), "the setting holds for new sessions") || !strings.Contains(log.String(), "key=copilot.permissions.shell") {
@@ -56,7 +56,7 @@ func TestEditsForNewSessionsSaySo(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(copilot.Kind)
-	if f := d.lateFaults(); len(f) > 0 {
+	if f := p.newKeyFaults(); len(f) > 0 {
 		t.Errorf("when all have heard of it: %v", f)
 	}
 }

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/copilot"
+	"tapgw/internal/daemon"
+	"tapgw/internal/dashboard"
+	"tapgw/internal/gateway"
+	"tapgw/internal/hooks"
+	"tapgw/internal/proc"
+	"tapgw/internal/server"
+	"tapgw/internal/supervisor"
+)
+
+// Times that the end of a gateway may take: together less than 15 s.
+const (
+	shutdownTimeout = 12 * time.Second // providers have 10 s to answer
+	runtimeTimeout  = 2 * time.Second
+)
+
+// gatewayProcess is a gateway that runs in this process, with its server, its runtime, and
+// its files and lock in the state directory.
+type gatewayProcess struct {
+	// Fixed at start.
+	log        *slog.Logger
+	state      daemon.Dir
+	lock       *proc.Lock
+	gateway    *gateway.Gateway
+	server     *server.Server
+	runtime    *copilot.Runtime
+	supervisor *supervisor.Supervisor
+	traces     traces
+	settings   *configs.Follower[configs.Config]
+	info       daemon.Info
+	served     chan error // gets the one result of the server
+	following  sync.WaitGroup
+	unfollow   context.CancelFunc // ends following; nil when nothing is followed
+
+	mu       sync.Mutex // guards the fields that follow
+	files    []ownFile
+	isClosed bool
+	newKeys  map[string]changedKey // by key: those that running sessions don't use yet
+}
+
+// ownFile is a file that the gateway removes at its end unless another program has
+// changed it.
+type ownFile struct {
+	path string
+	data []byte
+}
+
+// gatewayOptions say what gateway to run.
+type gatewayOptions struct {
+	config configs.Config
+	home   string        // COPILOT_HOME
+	files  configs.Files // provider files among them
+	key    string        // of the model endpoint
+	log    *slog.Logger
+	args   []string // of this program if tapgw ensure started it
+
+	// load reads the config files again, with the flags over them; nil to follow no files.
+	load func() (configs.Config, configs.Files, error)
+	// loadAt returns the config for sessions in a directory, with the flags over it, and
+	// the project's file that is part of it, "" for none; nil to use no project's file.
+	loadAt func(dir string) (configs.Config, string, error)
+	level  *slog.LevelVar // of log; set with load
+}
+
+// startGateway starts a gateway. When it returns, the gateway is ready and has written its
+// files.
+func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error) {
+	p := &gatewayProcess{
+		log:    o.log,
+		state:  daemon.Dir(filepath.Join(o.home, "extensions", "tap")),
+		served: make(chan error, 1),
+		info: daemon.Info{
+			PID: os.Getpid(), Version: cli.Version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond), Args: o.args,
+		},
+	}
+	var cert *tls.Config
+	if o.config.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(o.config.TLSCert, o.config.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("reading tls_cert and tls_key: %w", err)
+		}
+		cert = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if err := proc.PrivateDir(string(p.state)); err != nil {
+		return nil, err
+	}
+	lock, err := p.state.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.lock = lock
+	if err := p.open(o, cert); err != nil {
+		p.cleanUp()
+		return nil, err
+	}
+	go func() { p.served <- p.server.Serve() }()
+	return p, nil
+}
+
+// open makes the gateway listen and writes its files. The caller holds the lock.
+func (p *gatewayProcess) open(o gatewayOptions, cert *tls.Config) error {
+	// A killed gateway leaves its files. No program may read the old address as ours.
+	for _, stale := range []string{p.state.InfoFile(), p.state.ProviderToken(), p.state.AdminToken()} {
+		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing a stale file: %w", err)
+		}
+	}
+	if err := server.RemoveSigninFiles(string(p.state)); err != nil {
+		return fmt.Errorf("removing stale files: %w", err)
+	}
+	p.assemble(o, cert)
+	if err := p.server.Listen(o.config.Listen); err != nil {
+		return listenError(err)
+	}
+	p.info.URL = localURL(p.server.URL())
+	p.supervisor.Open(p.info.URL)
+	if o.load != nil {
+		p.settings.Reload()
+		ctx, cancel := context.WithCancel(context.Background())
+		p.following.Go(func() { p.settings.Follow(ctx, o.files.ConfigDirs, o.files.IsConfigFile) })
+		p.unfollow = cancel
+	}
+	if err := p.writeFiles(); err != nil {
+		p.quiesce()
+		p.supervisor.Close()
+		return err
+	}
+	return nil
+}
+
+// assemble makes the parts of the gateway and starts none of them.
+func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
+	p.traces = startTraces(p.log)
+	p.runtime = copilot.New(p.sessions(o))
+	persist := server.Persist{Dir: filepath.Join(o.home, "providers")}
+	p.gateway = gateway.New(gateway.Options{
+		PersistDir: persist.Make,
+		ReadFile:   persist.Read,
+		Log:        p.log,
+		Tracer:     p.traces.tracer,
+		Starters:   map[string]gateway.Starter{copilot.Kind: p.runtime, gateway.HostLocal: gateway.LocalStarter{}},
+	})
+	p.gateway.SetHooks(hooks.New(o.config.Hooks))
+	p.gateway.SetInjectQuiet(o.config.InjectQuiet)
+	p.supervisor = supervisor.New(supervisor.Options{
+		Gateway:    p.gateway,
+		Files:      o.files,
+		TokenDir:   p.state.Tokens(),
+		Launch:     map[string]supervisor.Launcher{configs.KindTools: launchTools},
+		HTTPClient: ownTLSClient(cert),
+		Log:        p.log,
+	})
+	p.settings = p.newFollower(o)
+	p.server = server.New(server.Options{
+		Gateway:        p.gateway,
+		Log:            p.log,
+		Version:        p.info.Version,
+		Hosts:          o.hosts(),
+		MaxConnections: o.config.MaxConnections,
+		TLS:            cert,
+
+		Supervisor: reloader{p.supervisor, p.settings},
+		Page:       dashboard.Handler(),
+		SigninDir:  string(p.state),
+		OpenREST:   o.config.API.Auth == configs.AuthNone,
+		Status:     func() server.StatusInfo { return p.status(o.files) },
+	})
+}
+
+// status returns what tapctl status shows of this process. Its faults are those of all
+// files, and a limit that the gateway has reached.
+func (p *gatewayProcess) status(files configs.Files) server.StatusInfo {
+	i := server.StatusInfo{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
+	faults := slices.Concat(p.settings.Faults(), p.newKeyFaults(), p.supervisor.Faults(), p.runtime.Faults())
+	for _, f := range faults {
+		i.Faults = append(i.Faults, server.StatusFault(f))
+	}
+	if full := p.server.ConnectionFault(); full != "" {
+		i.Faults = append(i.Faults, server.StatusFault(files.Where("max_connections", full)))
+	}
+	return i
+}
+
+// writeFiles writes the tokens and then gateway.json, which means that the gateway is
+// ready.
+func (p *gatewayProcess) writeFiles() error {
+	info, err := json.Marshal(p.info)
+	if err != nil {
+		return fmt.Errorf("encoding gateway.json: %w", err)
+	}
+	for _, f := range []ownFile{
+		{p.state.ProviderToken(), []byte(p.gateway.InstanceToken())},
+		{p.state.AdminToken(), []byte(p.gateway.AdminToken())},
+		{p.state.InfoFile(), append(info, '\n')},
+	} {
+		if err := proc.WritePrivate(f.path, f.data); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.files = append(p.files, f)
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// removeFile removes one of our files unless another program has changed it.
+func (p *gatewayProcess) removeFile(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.files {
+		if f.path == path {
+			proc.RemoveOwn(f.path, f.data)
+		}
+	}
+}
+
+// cleanUp removes our files and releases the lock. It may be called twice.
+func (p *gatewayProcess) cleanUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isClosed {
+		return
+	}
+	p.isClosed = true
+	for _, f := range p.files {
+		proc.RemoveOwn(f.path, f.data)
+	}
+	_ = server.RemoveSigninFiles(string(p.state))
+	p.lock.Unlock()
+}
+
+// stop ends sessions, providers, the server and the runtime, in this order, and waits for
+// them. It takes less than 15 s, even when some of them do not end.
+func (p *gatewayProcess) stop() {
+	p.removeFile(p.state.InfoFile()) // so that no program looks for this gateway
+	p.quiesce()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		if err := p.server.Shutdown(ctx); err != nil {
+			p.log.Warn("not everything ended in time", "error", err)
+		}
+		var providers sync.WaitGroup
+		defer providers.Wait()
+		providers.Go(p.supervisor.Close)
+		ctx, cancel = context.WithTimeout(context.Background(), runtimeTimeout)
+		defer cancel()
+		if err := p.runtime.Close(ctx); err != nil {
+			p.log.Warn("stopping the Copilot runtime", "error", err)
+		}
+		p.traces.close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(shutdownTimeout + runtimeTimeout + 500*time.Millisecond):
+		p.log.Error("leaving although not everything has ended")
+	}
+	p.cleanUp()
+}
+
+// quiesce stops the reaction to changed files.
+func (p *gatewayProcess) quiesce() {
+	p.supervisor.Quiesce()
+	if p.unfollow != nil {
+		p.unfollow()
+		p.following.Wait()
+	}
+}
+
+// reload reads all files now and applies them.
+func (p *gatewayProcess) reload() { reloader{p.supervisor, p.settings}.Reload() }
+
+// localURL replaces the address of a server that listens on all addresses by one at which
+// this machine reaches it.
+func localURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	if isUnspecified(u.Hostname()) {
+		u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	return u.String()
+}
+
+// isUnspecified reports whether a host to listen on means all addresses.
+func isUnspecified(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// listenError names the process that uses the port.
+func listenError(err error) error {
+	failed, ok := errors.AsType[*server.ListenError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	who := "another process"
+	if tcp, err := net.ResolveTCPAddr("tcp", failed.Addr); err == nil {
+		owner, _ := proc.OwnerOf(tcp.AddrPort())
+		who = owner.String()
+	}
+	return fmt.Errorf("listening on %s: the port is in use by %s; stop it, or choose a free port with --listen 127.0.0.1:0",
+		failed.Addr, who)
+}

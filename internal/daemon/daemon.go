@@ -1,0 +1,213 @@
+// Package daemon finds, starts and stops the gateway of one COPILOT_HOME. A gateway
+// keeps a lock, its tokens and gateway.json in a state directory; the commands of
+// tapgw find it there. This package runs no gateway itself.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+	"tapgw/internal/client"
+	"tapgw/internal/proc"
+)
+
+// lockTimeout bounds the wait for another gateway that is starting or ending.
+const lockTimeout = 3 * time.Second
+
+// statusTimeout bounds a request to a gateway on this machine.
+const statusTimeout = 3 * time.Second
+
+// pollInterval is the time between two looks at the state directory.
+const pollInterval = 20 * time.Millisecond
+
+// Dir is the path of a state directory. A gateway holds the directory's lock while it
+// runs; the other files of a killed gateway stay, so only the lock says whether one runs.
+type Dir string
+
+// Info is the content of gateway.json: where a gateway listens and which process it is.
+type Info struct {
+	URL       string    `json:"url"`
+	PID       int       `json:"pid"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"startedAt"`
+	// Args are the arguments with which tapgw ensure started the gateway; tapgw restart
+	// needs them. They are empty for a gateway that something else started.
+	Args []string `json:"args,omitempty"`
+}
+
+func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
+
+// InfoFile is the path of gateway.json.
+func (d Dir) InfoFile() string { return d.file("gateway.json") }
+
+// LogFile is the path of the log of a gateway that tapgw ensure started.
+func (d Dir) LogFile() string { return d.file("gateway.log") }
+
+// ProviderToken is the path of the file with the instance token.
+func (d Dir) ProviderToken() string { return d.file(".provider-token") }
+
+// AdminToken is the path of the file with the admin token.
+func (d Dir) AdminToken() string { return d.file(".admin-token") }
+
+// Tokens is the directory with the tokens of providers that start themselves.
+func (d Dir) Tokens() string { return d.file("providers") }
+
+func (d Dir) lockFile() string  { return d.file("gateway.lock") }
+func (d Dir) startFile() string { return d.file("ensure.lock") }
+
+// Info reads gateway.json. The file may be left over from a gateway that was killed.
+func (d Dir) Info() (Info, error) {
+	var g Info
+	data, err := os.ReadFile(d.InfoFile())
+	if err != nil {
+		return g, err
+	}
+	if err := json.Unmarshal(data, &g); err != nil {
+		return g, fmt.Errorf("reading %s: %w", d.InfoFile(), err)
+	}
+	return g, nil
+}
+
+// Locked reports whether a gateway runs here, ready or not.
+func (d Dir) Locked() (bool, error) {
+	locked, err := proc.Locked(d.lockFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for a gateway: %w; make %s readable, or set %s to another directory",
+			err, d, configs.EnvHome)
+	}
+	return locked, nil
+}
+
+// LockPID is the process that holds the lock, 0 where none does.
+func (d Dir) LockPID() int { return proc.LockHolder(d.lockFile()) }
+
+// Running returns the gateway that runs here and is ready. It asks the gateway itself,
+// because gateway.json may be a killed gateway's and its pid another program's.
+func (d Dir) Running(ctx context.Context) (Info, bool) {
+	locked, err := d.Locked()
+	if err != nil || !locked {
+		return Info{}, false
+	}
+	g, err := d.Info()
+	if err != nil {
+		return Info{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return g, d.answers(ctx, g)
+}
+
+// Current returns the gateway that runs here, ready or not; ok is false when none runs.
+// A gateway that is starting or ending has a PID and nothing else. The error means that
+// the directory can't be read.
+func (d Dir) Current() (g Info, ok bool, err error) {
+	locked, err := d.Locked()
+	if err != nil {
+		return Info{}, false, err
+	}
+	pid := d.LockPID()
+	if !locked || pid <= 0 {
+		return Info{}, false, nil
+	}
+	if g, err = d.Info(); err != nil || g.PID != pid {
+		g = Info{PID: pid}
+	}
+	return g, true, nil
+}
+
+// mustRun is Current, with exit code 3 when no gateway runs.
+func (d Dir) mustRun() (Info, error) {
+	g, ok, err := d.Current()
+	if err == nil && !ok {
+		err = &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
+			"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), configs.EnvHome)}
+	}
+	return g, err
+}
+
+// Acquire takes the lock of the directory for a gateway of this process. It waits three
+// seconds for a gateway that is starting or ending; its error names the gateway that
+// runs already.
+func (d Dir) Acquire(ctx context.Context) (*proc.Lock, error) {
+	wait, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	var lock *proc.Lock
+	var failure error
+	_ = Poll(wait, func() bool {
+		if lock, failure = proc.TryLock(d.lockFile()); lock != nil || failure != nil {
+			return true
+		}
+		g, err := d.Info()
+		if err != nil || !d.answers(wait, g) {
+			return false // it starts, ends, or another process just looks at the lock
+		}
+		failure = fmt.Errorf("a gateway runs already: process %d at %s; use that one, or end it: tapgw stop", g.PID, g.URL)
+		return true
+	})
+	switch {
+	case lock != nil || failure != nil:
+		return lock, failure
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("waiting for the lock %s: %w", d.lockFile(), ctx.Err())
+	}
+	return nil, fmt.Errorf("a gateway that does not answer runs already: process %d has %s; end it: tapgw stop",
+		d.LockPID(), d.lockFile())
+}
+
+// answers reports whether the gateway at g's URL is g.
+func (d Dir) answers(ctx context.Context, g Info) bool {
+	if u, err := url.Parse(g.URL); err == nil && u.Scheme == "wss" {
+		// This machine need not trust the gateway's certificate, so a connection is enough.
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}
+	c, err := d.dial(g)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	s, err := c.Status(ctx)
+	return err == nil && s.PID == g.PID
+}
+
+// dial returns a client of the gateway g.
+func (d Dir) dial(g Info) (*client.Client, error) {
+	token, err := os.ReadFile(d.AdminToken())
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Options{URL: g.URL, Token: strings.TrimSpace(string(token))})
+}
+
+// Poll calls done until it returns true or ctx ends.
+func Poll(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		if done() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

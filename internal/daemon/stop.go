@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tapgw/internal/cli"
+)
+
+// StopTimeout bounds the wait for a gateway's end, which takes 15 seconds at most.
+const StopTimeout = 20 * time.Second
+
+// noticeDelay is the time after which Stop says what the gateway waits for.
+const noticeDelay = time.Second
+
+// Stop sends SIGTERM to the gateway that runs here and waits until it has ended. After a
+// second it calls notify with a line that says what the gateway waits for. Exit codes: 3
+// when no gateway runs, 5 when it is another user's, 124 when it does not end.
+func (d Dir) Stop(ctx context.Context, notify func(line string)) (Info, error) {
+	g, err := d.mustRun()
+	if err != nil {
+		return g, err
+	}
+	awaited := d.awaited(ctx, g)
+	switch err := syscall.Kill(g.PID, syscall.SIGTERM); {
+	case errors.Is(err, syscall.EPERM):
+		return g, &cli.Error{Exit: cli.ExitRefused, Code: "DENIED", Err: err, Message: fmt.Sprintf(
+			"stopping the gateway of process %d: it is another user's; end it as that user", g.PID)}
+	case err != nil && !errors.Is(err, syscall.ESRCH):
+		return g, fmt.Errorf("stopping the gateway of process %d: %w", g.PID, err)
+	}
+	notice := time.Now().Add(noticeDelay)
+	wait, cancel := context.WithTimeout(ctx, StopTimeout)
+	defer cancel()
+	err = Poll(wait, func() bool {
+		if !notice.IsZero() && time.Now().After(notice) {
+			notice = time.Time{}
+			notify(fmt.Sprintf("waiting for process %d, which waits for %s, 15 seconds at most", g.PID, awaited))
+		}
+		locked, err := d.Locked()
+		return err != nil || !locked || d.LockPID() != g.PID
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return g, &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Err: err, Message: fmt.Sprintf(
+			"cancelled the wait for process %d, which has the signal to end", g.PID)}
+	case err != nil:
+		return g, &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout, Err: err, Message: fmt.Sprintf(
+			"the gateway of process %d has not ended in %s; tapgw logs may say why; kill -9 %d ends it",
+			g.PID, StopTimeout, g.PID)}
+	}
+	return g, nil
+}
+
+// Restart stops the gateway that runs here and starts it again. A gateway that tapgw
+// ensure started gets the arguments that it had; for any other, plan returns how to start
+// it. An error of plan means that the gateway runs on. No tapgw ensure can start another
+// gateway in between.
+func (d Dir) Restart(
+	ctx context.Context, plan func(Info) (start func(context.Context) error, err error), notify func(line string),
+) (Info, error) {
+	lock, err := d.lockStart(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer lock.Unlock()
+	g, err := d.mustRun()
+	if err != nil {
+		return g, err
+	}
+	start, err := plan(g)
+	if err != nil {
+		return g, err
+	}
+	if _, err := d.Stop(ctx, notify); err != nil {
+		return g, err
+	}
+	if start == nil {
+		return d.ensure(ctx, g.Args)
+	}
+	if err := start(ctx); err != nil {
+		return g, err
+	}
+	next, ok, err := d.waitReady(ctx)
+	if err == nil && !ok {
+		err = errors.New("the service was started and its gateway has ended again (see tapgw logs)")
+	}
+	return next, err
+}
+
+// awaited names the sessions and providers that a gateway will wait for when it ends.
+func (d Dir) awaited(ctx context.Context, g Info) string {
+	const unknown = "its sessions and providers"
+	if g.URL == "" {
+		return unknown
+	}
+	gateway, err := d.dial(g)
+	if err != nil {
+		return unknown
+	}
+	defer gateway.Close()
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	sessions, err := gateway.Sessions(ctx)
+	if err != nil {
+		return unknown
+	}
+	providers, err := gateway.Providers(ctx)
+	if err != nil {
+		return unknown
+	}
+	var names, labels []string
+	for _, p := range providers {
+		if p.State == "bound" && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	for _, s := range sessions {
+		if s.Label != "" {
+			labels = append(labels, s.Label)
+		} else {
+			labels = append(labels, s.ID)
+		}
+	}
+	return cli.OneLine(countNames("session", labels) + " and " + countNames("provider", names))
+}
+
+// countNames says how many things there are and how they are called.
+func countNames(noun string, names []string) string {
+	switch len(names) {
+	case 0:
+		return "no " + noun
+	case 1:
+		return noun + " " + names[0]
+	}
+	return fmt.Sprintf("%d %ss (%s)", len(names), noun, strings.Join(names, ", "))
+}
