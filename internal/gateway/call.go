@@ -1,13 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,79 +12,50 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// call is a tool call that a provider has to answer. It is in its provider's
-// pending from when it is queued or sent; whoever takes it out ends it.
+// call is one tool call, from the host's request to its outcome.
+//
+//	begin     BeginCall makes the call and runs it.
+//	run       advance takes three steps: prepare (look up the tool, check the
+//	          arguments), decide (match the rules), dispatch (send or queue). When
+//	          the session's routes change between two steps it starts again.
+//	gates     When a gate matches, a goroutine asks it (passGates) and runs advance
+//	          again. Calls that match no gate need no goroutine.
+//	pending   The provider has the call, or it waits for a slot. Whoever removes it
+//	          from the provider's pending calls finishes it, so it ends exactly once.
+//	finish    The outcome is reported, or the call runs again at another instance.
 type call struct {
-	id      uuid.UUID
-	pending *Pending
-	session *Session
-	name    string // as the caller named it
-	route   *route
-	tool    *tool
-	given   protocol.Raw // the arguments as the caller gave them
-	args    protocol.Raw // as the provider gets them
-	target  string       // the instance that the caller chose
-	tried   *tool        // what a retry is not to use
-	trace   string
-	begun   time.Time     // when the caller called
-	limit   time.Duration // the caller's own, from when it called; 0: none
-	asks    bool          // the rules and gates, which its host asks otherwise
-	asked   *routes       // whose rules were asked
-	passed  []*rule       // those about it, gates among them, that let it go on
-	done    func(Outcome)
+	// Fixed when the call begins.
+	pending       *Pending
+	session       *Session
+	name          string
+	callerArgs    protocol.Raw
+	callerTimeout time.Duration // from begun on; 0: none
+	trace         string
+	begun         time.Time
+	checksRules   bool // false when the session's host asks rules and gates itself
+	done          func(Outcome)
 
-	// The tool's timeout runs from when the call was first queued or sent, to
-	// deadline at most; a retry has what is left.
+	// Written by the goroutine that runs the call, before the call is pending.
+	id         uuid.UUID
+	route      *route
+	args       protocol.Raw // for the provider: callerArgs without target
+	target     string       // the instance that the caller chose, "" for any
+	tool       *tool
+	failedTool *tool   // of the first attempt, when this is the second
+	decidedBy  *routes // the routes whose rules matched last
+	passed     []*rule // the matching rules whose gates allowed the call
+
+	// The tool's timeout runs from when the call was first queued or sent. A second
+	// attempt has what is left of it.
 	timeout  time.Duration
 	deadline time.Time
 
-	// Guarded by Provider.mu until the call is taken out of pending.
-	sent    bool // not waiting for a slot
-	lingers bool // cancelled: its slot is not free yet
+	// Guarded by Provider.mu while the call is pending.
+	isSent    bool // false while it waits for a slot
+	keepsSlot bool // it was cancelled, and its slot is freed later
 }
 
-// Pending is a call that was begun.
-type Pending struct {
-	mu        sync.Mutex
-	call      *call              // in pending of its provider, or nil
-	gates     context.CancelFunc // while gates are asked
-	cancelled string             // the reason of Cancel
-}
-
-// Cancel ends the call with CANCELLED, unless it ended, and tells the provider
-// why: "interrupted" and the like.
-func (w *Pending) Cancel(reason string) {
-	w.mu.Lock()
-	w.cancelled = cmp.Or(w.cancelled, reason)
-	k := w.call
-	if w.gates != nil {
-		w.gates()
-	}
-	w.mu.Unlock()
-	if k == nil {
-		return
-	}
-	p := k.tool.provider
-	ended := p.cancelCall(k, reason)
-	p.peer.Flush()
-	finishAll(ended, cancelledOutcome(reason))
-}
-
-func cancelledOutcome(reason string) Outcome {
-	return Outcome{Error: "Cancelled: " + reason, ErrorCode: protocol.CodeCancelled}
-}
-
-// hold notes where the call is, for Cancel. It returns why, when the caller gave
-// up meanwhile.
-func (w *Pending) hold(k *call) (reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.call = k
-	return w.cancelled
-}
-
-// Else the system is asked for the randomness of each id.
-func init() { uuid.EnableRandPool() }
+func init() { uuid.EnableRandPool() } // one system call for many ids
 
 func newCallID() uuid.UUID {
 	id, err := uuid.NewV7()
@@ -97,345 +65,138 @@ func newCallID() uuid.UUID {
 	return id
 }
 
-// BeginCall starts a tool call. done is called once, with its outcome, from
-// whatever goroutine ends it, maybe before BeginCall returns; it must not block.
-// The outcome's data shares memory that is nobody else's.
+// BeginCall starts a tool call. It calls done once with the outcome, from any
+// goroutine and maybe before BeginCall returns; done must not block. Outcome.Data
+// is not shared with others. The call ends at its timeout at the latest. See
+// docs/protocol.md, "Calls".
 func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	if s.g.tracer != nil {
 		c.Traceparent, done = s.traceCall(c, done)
 	}
-	w := &Pending{}
-	k := &call{pending: w, session: s, name: c.Name, begun: time.Now(), given: c.Args, trace: c.Traceparent, limit: c.Timeout,
-		asks: !s.info.Hooks || c.AskGates, done: done}
-	if len(k.given) == 0 {
-		k.given = protocol.Raw("{}")
+	tc := &call{
+		pending: &Pending{}, session: s, name: c.Name, callerArgs: c.Args, callerTimeout: c.Timeout,
+		trace: c.Traceparent, begun: time.Now(), checksRules: !s.info.Hooks || c.AskGates, done: done,
 	}
-	r := s.routes.Load()
-	if fault := k.prepare(r, c.Name); fault != nil {
-		k.fail(fault)
-		return w
+	if len(tc.callerArgs) == 0 {
+		tc.callerArgs = protocol.Raw("{}")
 	}
-	k.proceed(r)
-	return w
+	pending := tc.pending
+	tc.run()
+	return pending
 }
 
-// proceed asks the rules about the call and dispatches it if they allow. Where
-// gates are to be asked that goes on after it returned.
-func (k *call) proceed(r *routes) {
-	s, w := k.session, k.pending
-	for {
-		var matched []*rule
-		if k.asks {
-			matched = s.matchingRules(r, k.route.name, k.args)
-		}
-		if d, denied := s.staticDenial(matched, k.name); denied {
-			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
-			return
-		}
-		if needsGate(matched) && !slices.Equal(matched, k.passed) {
-			ctx, cancel := k.patience()
-			w.mu.Lock()
-			if w.gates = cancel; w.cancelled != "" { // while no provider had it
-				cancel()
-			}
-			w.mu.Unlock()
-			s.gated(w, true)
-			go func() {
-				defer cancel()
-				k.gate(ctx, r, matched)
-			}()
-			return
-		}
-		if k.asked = r; k.dispatch() {
-			return
-		}
-		r = s.routes.Load()
+// CallTool implements [HostCalls].
+func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
+	answer := make(chan Outcome, 1)
+	pending := s.BeginCall(c, func(o Outcome) { answer <- o })
+	select {
+	case o := <-answer:
+		s.settle(ctx)
+		return o
+	case <-ctx.Done():
+		pending.Cancel(protocol.ReasonInterrupted)
+		return <-answer
 	}
 }
 
-// patience is how long the gates of a call are waited for, their own time apart:
-// until the call's is over, the caller gives up or the session ends.
-func (k *call) patience() (context.Context, context.CancelFunc) {
-	switch {
-	case !k.deadline.IsZero(): // it waited for a slot, or failed at another instance
-		return context.WithDeadline(k.session.ctx, k.deadline)
-	case k.limit > 0:
-		return context.WithDeadline(k.session.ctx, k.begun.Add(k.limit))
-	}
-	return context.WithCancel(k.session.ctx)
+// Execute is CallTool for callers other than the session's host. The session's
+// rules and gates are asked, and followers of the session see the call as if its
+// model had made it.
+func (s *Session) Execute(ctx context.Context, c Call) Outcome {
+	c.AskGates = true
+	run := func() Outcome { return s.CallTool(ctx, c) }
+	return execute(s, "call-"+newCallID().String(), c.Name, string(c.Args), run)
 }
 
-// gated notes that a call's gates are asked, so that an interrupt finds it while
-// no provider has it.
-func (s *Session) gated(w *Pending, begin bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if begin {
-		s.askingGates[w] = struct{}{}
-	} else {
-		delete(s.askingGates, w)
-	}
-}
-
-// gate asks the gates of a call and lets it go on when they allow it.
-func (k *call) gate(ctx context.Context, r *routes, matched []*rule) {
-	s, name, args := k.session, k.route.name, k.args
-	defer s.gated(k.pending, false)
+// run takes the call to its provider. It does not wait: gates are asked in a
+// goroutine.
+func (c *call) run() {
 	latest := time.Now().Add(protocol.GateTimeout)
+	rules := c.advance(latest)
+	if rules == nil {
+		return
+	}
+	ctx, cancel := c.gateContext()
+	c.pending.setGates(cancel)
+	c.session.setAskingGates(c.pending, true)
+	go func() {
+		defer cancel()
+		c.passGates(ctx, rules, latest)
+	}()
+}
+
+// advance looks the tool up, decides about the call and dispatches it. It starts
+// again when the session's routes changed meanwhile, until latest, so the provider
+// gets the call by the routes by which it was checked and allowed. It returns the
+// matching rules when their gates must be asked first; nil means that the call was
+// sent, queued or ended.
+func (c *call) advance(latest time.Time) (askFirst []*rule) {
 	for {
-		d := s.decide(ctx, matched, name, args, k.trace)
-		k.pending.mu.Lock()
-		reason := k.pending.cancelled
-		k.pending.mu.Unlock()
-		switch {
-		case reason != "":
-			k.fail(errorf(protocol.CodeCancelled, "%s", cancelledOutcome(reason).Error))
-			return
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			k.fail(errorf(protocol.CodeTimeout, "%s was not allowed within %s", name, cmp.Or(k.timeout, k.limit)))
-			return
-		case ctx.Err() != nil:
-			k.fail(errorf(protocol.CodeCancelled, "%s", cancelledOutcome("the session has ended").Error))
-			return
-		case d.Deny:
-			k.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
-			return
+		r := c.session.routes.Load()
+		if err := c.prepare(r); err != nil {
+			c.fail(err)
+			return nil
 		}
-		// What joined meanwhile is asked too, if it is about the call.
-		for k.passed = matched; slices.Equal(matched, k.passed); matched = s.matchingRules(r, name, args) {
-			if k.asked = r; k.dispatch() {
-				return
+		if c.checksRules && !r.hasRulesOf(c.decidedBy) {
+			matched := c.session.matchingRules(r, c.name, c.args)
+			if d, denied := c.session.staticDenial(matched, c.name); denied {
+				c.fail(errorf(protocol.CodeDenied, "%s", d.Reason))
+				return nil
 			}
-			r = s.routes.Load()
+			c.decidedBy = r
+			if needsGate(matched) && !slices.Equal(matched, c.passed) {
+				return matched
+			}
 		}
-		if time.Now().After(latest) {
-			s.noteDenial("the gateway", name, rulesTooFast)
-			k.fail(errorf(protocol.CodeDenied, "%s", rulesTooFast))
-			return
+		dispatched, err := c.dispatch(r)
+		switch {
+		case err != nil:
+			c.fail(err)
+			return nil
+		case dispatched:
+			return nil
+		case time.Now().After(latest):
+			c.failChangedTooFast()
+			return nil
 		}
 	}
 }
 
-// rulesTooFast denies what providers kept changing their rules about.
-const rulesTooFast = "The providers' rules changed faster than they could be asked."
-
-// prepare finds the call's route and checks its arguments.
-func (k *call) prepare(r *routes, name string) *protocol.Error {
-	to := r.tools[name]
-	if to == nil {
-		return errorf(protocol.CodeNotFound, "tool %q does not exist in this session", name)
-	}
-	k.route, k.args, k.target = to, k.given, ""
+// prepare looks the tool up in r and checks the arguments, unless it did so with the
+// same route before.
+func (c *call) prepare(r *routes) *protocol.Error {
+	to := r.tools[c.name]
 	switch {
-	case len(k.args) > protocol.MaxMessage:
-		return errorf(protocol.CodePayloadTooLarge, "arguments of %s: %d bytes are over the limit of %d", name, len(k.args), protocol.MaxMessage)
-	case k.args.Kind() != '{':
-		return errorf(protocol.CodeInvalidArguments, "arguments of %s: must be an object", name)
+	case to == nil:
+		return errorf(protocol.CodeNotFound, "tool %q does not exist in this session", c.name)
+	case to == c.route:
+		return nil
+	case c.route != nil && c.route.owner() != to.owner():
+		c.decidedBy = nil // rules may match by the tool's provider
+	}
+	c.route, c.args, c.target = to, c.callerArgs, ""
+	switch {
+	case len(c.args) > protocol.MaxMessage:
+		return errorf(protocol.CodePayloadTooLarge, "arguments of %s: %d bytes are over the limit of %d",
+			c.name, len(c.args), protocol.MaxMessage)
+	case c.args.Kind() != '{':
+		return errorf(protocol.CodeInvalidArguments, "arguments of %s: must be an object", c.name)
 	}
 	if len(to.tools) == 0 {
 		return nil
 	}
 	if to.merged {
 		var ok bool
-		if k.target, k.args, ok = takeTarget(k.args); !ok {
-			return errorf(protocol.CodeInvalidArguments, "arguments of %s: /target: must be a string", name)
+		if c.target, c.args, ok = splitTarget(c.args); !ok {
+			return errorf(protocol.CodeInvalidArguments, "arguments of %s: /target: must be a string", c.name)
 		}
 	}
-	t := to.tools[0]
-	if t.check {
-		if err := k.session.checkArgs(t, k.args); err != nil {
-			return errorf(protocol.CodeInvalidArguments, "arguments of %s: %v", name, err)
+	if t := to.tools[0]; t.check {
+		if err := c.session.checkArgs(t, c.args); err != nil {
+			return errorf(protocol.CodeInvalidArguments, "arguments of %s: %v", c.name, err)
 		}
 	}
 	return nil
-}
-
-// fail ends a call that no provider has.
-func (k *call) fail(e *protocol.Error) {
-	k.end(Outcome{Error: e.Message, ErrorCode: e.Code})
-}
-
-// end tells the caller.
-func (k *call) end(o Outcome) {
-	o.Duration = time.Since(k.begun)
-	stats := &k.session.g.stats
-	stats.Calls.Add(1)
-	if o.Failed() {
-		stats.FailedCalls.Add(1)
-	}
-	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
-	k.session.g.diag.noteCall(k, &o)
-	k.done(o)
-}
-
-// dispatch gives the call to a provider, or ends it. It does neither and reports
-// false when other rules may be about it than those that were asked.
-func (k *call) dispatch() bool {
-	s, name := k.session, k.route.name
-	for {
-		r := s.routes.Load()
-		if k.asks && !r.hasRulesOf(k.asked) {
-			return false
-		}
-		to := r.tools[name]
-		if to != k.route {
-			// Changed since: what is dispatched is checked as it is now.
-			was := k.route.owner()
-			if fault := k.prepare(r, name); fault != nil {
-				k.fail(fault)
-				return true
-			}
-			if k.asks && to.owner() != was {
-				return false // rules may be about a provider's tools
-			}
-		}
-		if to.instances != "" {
-			k.end(Outcome{Data: s.listInstances(to.instances)})
-			return true
-		}
-		t := to.choose(k.target, k.tried)
-		if t == nil {
-			k.fail(errorf(protocol.CodeNotFound, "%s: there is no instance %q; call %s", name, k.target, metaTool(to.owner())))
-			return true
-		}
-		k.tool = t
-		sent, fault := k.enter(r)
-		if fault != nil {
-			k.fail(fault)
-			return true
-		}
-		if sent {
-			t.provider.peer.Flush()
-			return true
-		}
-	}
-}
-
-// goOn dispatches a call that no provider has any more, asking the rules again
-// only if they changed.
-func (k *call) goOn() {
-	k.sent = false
-	if !k.dispatch() {
-		k.proceed(k.session.routes.Load())
-	}
-}
-
-// enter puts the call into its provider's pending and sends it, or queues it for
-// a slot. It reports false when the routes changed: they are not swapped while
-// it looks and sends, so no call of the old state follows the ack of a change.
-func (k *call) enter(r *routes) (bool, *protocol.Error) {
-	p := k.tool.provider
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	k.session.swap.RLock()
-	defer k.session.swap.RUnlock()
-	if k.session.routes.Load() != r {
-		return false, nil
-	}
-	if p.isGone {
-		return false, errorf(protocol.CodeDisconnected, "provider %q disconnected", p.name)
-	}
-	k.id = newCallID()
-	if reason := k.pending.hold(k); reason != "" {
-		return false, errorf(protocol.CodeCancelled, "%s", cancelledOutcome(reason).Error)
-	}
-	if k.tool.slots != nil {
-		in, full := k.tool.slots.enter(k)
-		if full {
-			return false, errorf(protocol.CodeRateLimited, "%s: %d calls wait already", k.tool.Name, protocol.MaxQueuedCalls)
-		}
-		k.sent = in
-	} else {
-		k.sent = true
-	}
-	if k.deadline.IsZero() {
-		k.timeout, k.deadline = k.route.timeout, time.Now().Add(k.route.timeout)
-		if own := k.begun.Add(k.limit); k.limit > 0 && own.Before(k.deadline) {
-			k.timeout, k.deadline = k.limit, own
-		}
-	}
-	p.pending[k.id] = k
-	k.session.g.touch()
-	p.watch(k.deadline)
-	if k.sent {
-		k.send()
-	}
-	return true, nil
-}
-
-// send queues the call's message. Call with Provider.mu held.
-func (k *call) send() {
-	p := k.tool.provider
-	p.peer.Send(&protocol.ToolCall{ID: k.id.String(), SessionID: k.session.id, Tool: k.tool.called, Args: k.args, Traceparent: k.trace})
-}
-
-// watch sees to it that the alarm goes off at a deadline or before. One alarm
-// serves all calls and is left alone when they end early, as nearly all do: a
-// timer for each call would wake the runtime's poller for each. Call with p.mu
-// held.
-func (p *Provider) watch(deadline time.Time) {
-	if p.alarm != nil && !deadline.Before(p.alarmAt) {
-		return
-	}
-	if p.alarm != nil {
-		p.alarm.Stop()
-	}
-	p.alarmAt = deadline
-	p.alarm = time.AfterFunc(time.Until(deadline), p.expire)
-}
-
-// expire ends the calls whose deadline has come.
-func (p *Provider) expire() {
-	p.mu.Lock()
-	p.alarm = nil
-	now := time.Now()
-	var due []*call
-	var next time.Time
-	for _, k := range p.pending {
-		switch {
-		case !k.deadline.After(now):
-			due = append(due, k)
-		case next.IsZero() || k.deadline.Before(next):
-			next = k.deadline
-		}
-	}
-	slices.SortFunc(due, func(a, b *call) int { return bytes.Compare(a.id[:], b.id[:]) })
-	for _, k := range due {
-		p.cancelPending(k, protocol.ReasonTimeout)
-	}
-	if !next.IsZero() {
-		p.watch(next)
-	}
-	p.mu.Unlock()
-	p.peer.Flush()
-	for _, k := range due {
-		k.finish(Outcome{Error: fmt.Sprintf("%s did not answer within %s", k.tool.Name, k.timeout), ErrorCode: protocol.CodeTimeout})
-	}
-}
-
-// finish ends calls that were taken out of pending. Call under no lock.
-func finishAll(calls []*call, o Outcome) {
-	for _, k := range calls {
-		k.finish(o)
-	}
-}
-
-// finish ends a call that was taken out of pending, or gives it to the next
-// instance, once.
-func (k *call) finish(o Outcome) {
-	if k.tool.slots != nil && k.sent && !k.lingers {
-		defer k.tool.slots.free()
-	}
-	if o.Failed() && o.Retryable && k.target == "" && k.tried == nil && k.route.merged {
-		r := k.session.routes.Load()
-		if to := r.tools[k.route.name]; to != nil && to.choose("", k.tool) != nil && time.Now().Before(k.deadline) {
-			retry := *k
-			retry.tried = k.tool
-			retry.goOn()
-			return
-		}
-	}
-	k.end(o)
 }
 
 func (s *Session) checkArgs(t *tool, args protocol.Raw) error {
@@ -446,30 +207,209 @@ func (s *Session) checkArgs(t *tool, args protocol.Raw) error {
 	return schema.Check(args)
 }
 
-// CallTool implements [HostCalls].
-func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
-	answer := make(chan Outcome, 1)
-	w := s.BeginCall(c, func(o Outcome) { answer <- o })
-	select {
-	case o := <-answer:
-		s.settle(ctx)
-		return o
-	case <-ctx.Done():
-		w.Cancel(protocol.ReasonInterrupted)
-		return <-answer
+// dispatch chooses the call's provider and sends the call there, or queues it for a
+// slot. A meta-tool is answered at once. It reports false when r is not the session's
+// routes any more.
+func (c *call) dispatch(r *routes) (bool, *protocol.Error) {
+	if c.route.instances != "" {
+		c.report(Outcome{Data: c.session.listInstances(c.route.instances)})
+		return true, nil
+	}
+	t := c.route.choose(c.target, c.failedTool)
+	if t == nil {
+		return false, errorf(protocol.CodeNotFound, "%s: there is no instance %q; call %s",
+			c.name, c.target, metaTool(c.route.owner()))
+	}
+	c.tool = t
+	dispatched, err := c.addPending(r)
+	if dispatched {
+		t.provider.peer.Flush()
+	}
+	return dispatched, err
+}
+
+// addPending adds the call to its provider's pending calls and sends it, or queues it
+// for a slot. It reports false when r is not the session's routes any more. The
+// routes can't be swapped while it holds their lock, so no call of the old routes
+// follows the ack of a change.
+func (c *call) addPending(r *routes) (bool, *protocol.Error) {
+	p := c.tool.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.session.swap.RLock()
+	defer c.session.swap.RUnlock()
+	if c.session.routes.Load() != r {
+		return false, nil
+	}
+	if p.isGone {
+		return false, errorf(protocol.CodeDisconnected, "provider %q disconnected", p.name)
+	}
+	c.id = newCallID()
+	if reason := c.pending.setCall(c); reason != "" {
+		return false, errorf(protocol.CodeCancelled, "%s", cancelledText(reason))
+	}
+	c.isSent = true
+	if c.tool.slots != nil {
+		acquired, full := c.tool.slots.acquire(c)
+		if full {
+			return false, errorf(protocol.CodeRateLimited, "%s: %d calls wait already",
+				c.tool.Name, protocol.MaxQueuedCalls)
+		}
+		c.isSent = acquired
+	}
+	if c.deadline.IsZero() {
+		c.setDeadline()
+	}
+	p.pending[c.id] = c
+	c.session.g.touch()
+	p.setAlarm(c.deadline)
+	if c.isSent {
+		c.send()
+	}
+	return true, nil
+}
+
+// setDeadline applies the shorter one of the tool's timeout, from now on, and the
+// caller's, from the beginning of the call on.
+func (c *call) setDeadline() {
+	c.timeout, c.deadline = c.route.timeout, time.Now().Add(c.route.timeout)
+	if d := c.begun.Add(c.callerTimeout); c.callerTimeout > 0 && d.Before(c.deadline) {
+		c.timeout, c.deadline = c.callerTimeout, d
 	}
 }
 
-// Execute is CallTool for who is not the session's host, asked as if its model
-// called: through rules and gates, and told to all who follow the session.
-func (s *Session) Execute(ctx context.Context, c Call) Outcome {
-	c.AskGates = true
-	return execute(s, "call-"+newCallID().String(), c.Name, string(c.Args), func() Outcome { return s.CallTool(ctx, c) })
+// send queues the call's message on its provider's peer. Call with Provider.mu held.
+func (c *call) send() {
+	c.tool.provider.peer.Send(&protocol.ToolCall{
+		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args, Traceparent: c.trace,
+	})
 }
 
-// listInstances answers a meta-tool.
-func (s *Session) listInstances(provider string) protocol.Raw {
-	s.g.mu.Lock()
-	defer s.g.mu.Unlock()
-	return s.routes.Load().listInstances(s.bindings, provider)
+// passGates asks the gates among rules and lets the call go on when they allow it.
+// When other rules match by then it asks those too, until latest.
+func (c *call) passGates(ctx context.Context, rules []*rule, latest time.Time) {
+	s := c.session
+	defer s.setAskingGates(c.pending, false)
+	for {
+		d := s.decide(ctx, rules, c.name, c.args, c.trace)
+		if err := c.gateError(ctx, d); err != nil {
+			c.fail(err)
+			return
+		}
+		c.passed = rules
+		if rules = c.advance(latest); rules == nil {
+			return
+		}
+		if time.Now().After(latest) {
+			c.failChangedTooFast()
+			return
+		}
+	}
+}
+
+// gateError is why the call ends after its gates were asked; nil when it goes on.
+func (c *call) gateError(ctx context.Context, d Decision) *protocol.Error {
+	reason := c.pending.cancelledBy()
+	switch {
+	case reason != "":
+		return errorf(protocol.CodeCancelled, "%s", cancelledText(reason))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errorf(protocol.CodeTimeout, "%s was not allowed within %s", c.name, cmp.Or(c.timeout, c.callerTimeout))
+	case ctx.Err() != nil:
+		return errorf(protocol.CodeCancelled, "%s", cancelledText("the session has ended"))
+	case d.Deny:
+		return errorf(protocol.CodeDenied, "%s", d.Reason)
+	}
+	return nil
+}
+
+// gateContext ends when nobody needs the gates' answer any more: at the call's
+// deadline, when the caller cancels it, or with the session.
+func (c *call) gateContext() (context.Context, context.CancelFunc) {
+	switch {
+	case !c.deadline.IsZero(): // it waited for a slot, or failed at another instance
+		return context.WithDeadline(c.session.ctx, c.deadline)
+	case c.callerTimeout > 0:
+		return context.WithDeadline(c.session.ctx, c.begun.Add(c.callerTimeout))
+	}
+	return context.WithCancel(c.session.ctx)
+}
+
+// setAskingGates notes whether a call's gates are being asked, so that CancelCalls
+// finds the call although no provider has it.
+func (s *Session) setAskingGates(p *Pending, asking bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if asking {
+		s.askingGates[p] = struct{}{}
+	} else {
+		delete(s.askingGates, p)
+	}
+}
+
+// rulesTooFast is the reason to deny a call when providers change their rules again
+// and again while it is checked.
+const rulesTooFast = "The providers' rules changed faster than they could be asked."
+
+func (c *call) failChangedTooFast() {
+	c.session.noteDenial("the gateway", c.name, rulesTooFast)
+	c.fail(errorf(protocol.CodeDenied, "%s", rulesTooFast))
+}
+
+// finish ends a call that was removed from its provider's pending calls. After a
+// retryable failure it runs the call again instead, at the next instance, once. Call
+// under no lock.
+func (c *call) finish(o Outcome) {
+	if c.tool.slots != nil && c.isSent && !c.keepsSlot {
+		defer c.tool.slots.release()
+	}
+	if o.Failed() && o.Retryable && c.canRetry() {
+		second := c.again()
+		second.failedTool = c.tool
+		second.run()
+		return
+	}
+	c.report(o)
+}
+
+// canRetry reports whether another instance may be tried.
+func (c *call) canRetry() bool {
+	if c.target != "" || c.failedTool != nil || !c.route.merged || !time.Now().Before(c.deadline) {
+		return false
+	}
+	to := c.session.routes.Load().tools[c.name]
+	return to != nil && to.choose("", c.tool) != nil
+}
+
+// again is the call to run once more. It is a copy, because Cancel may still read
+// the old one.
+func (c *call) again() *call {
+	next := *c
+	next.isSent = false
+	return &next
+}
+
+// finishAll ends calls that were removed from pending. Call under no lock.
+func finishAll(calls []*call, o Outcome) {
+	for _, c := range calls {
+		c.finish(o)
+	}
+}
+
+// fail ends a call that is not pending.
+func (c *call) fail(err *protocol.Error) {
+	c.report(Outcome{Error: err.Message, ErrorCode: err.Code})
+}
+
+// report counts the call and gives its caller the outcome.
+func (c *call) report(o Outcome) {
+	o.Duration = time.Since(c.begun)
+	stats := &c.session.g.stats
+	stats.Calls.Add(1)
+	if o.Failed() {
+		stats.FailedCalls.Add(1)
+	}
+	stats.CallMicros.Add(uint64(o.Duration.Microseconds()))
+	c.session.g.diag.noteCall(c, &o)
+	c.done(o)
 }

@@ -84,17 +84,17 @@ type latencies struct {
 	calls, errors uint64
 }
 
-// noteCall notes how a call ended. k.tool is what had it last, if anything.
-func (d *diag) noteCall(k *call, o *Outcome) {
+// noteCall notes how a call ended. c.tool is nil when the call reached no provider.
+func (d *diag) noteCall(c *call, o *Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.calls.next()
-	*n = callNote{id: k.id, session: k.session.id, tool: k.name, begun: k.begun.UnixNano(), took: o.Duration, code: o.ErrorCode}
-	if k.tool == nil {
+	*n = callNote{id: c.id, session: c.session.id, tool: c.name, begun: c.begun.UnixNano(), took: o.Duration, code: o.ErrorCode}
+	if c.tool == nil {
 		return
 	}
-	n.provider = k.tool.provider.name
-	l := k.tool.provider.latencies
+	n.provider = c.tool.provider.name
+	l := c.tool.provider.latencies
 	l.last[l.calls%latenciesNoted] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
 	l.calls++
 	if o.Failed() {

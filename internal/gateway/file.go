@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"fmt"
-	"mime"
 	"strings"
 	"unicode/utf8"
-
-	"tapgw/internal/protocol"
 )
 
 // File is a result that a provider left in its persistDir, read.
@@ -34,29 +31,6 @@ func textType(mimeType string) bool {
 		return true
 	}
 	return false
-}
-
-// readResult ends a call whose result is a file, which takes time to read.
-func (c *Conn) readResult(k *call, ref protocol.FileRef) {
-	g, p := c.g, c.provider
-	refuse := func(code protocol.Code, why string) {
-		k.finish(Outcome{Error: "tool.result.file: " + why, ErrorCode: code})
-	}
-	if g.readFile == nil || p.trust == TrustExternal {
-		refuse(protocol.CodeUnauthorized, "a provider without a persistDir has no files to name")
-		return
-	}
-	g.reading.Go(func() {
-		f, err := g.readFile(p.name, ref)
-		if err != nil {
-			refuse(protocol.CodeInternal, err.Error())
-			return
-		}
-		if t, _, err := mime.ParseMediaType(f.MimeType); err == nil {
-			f.MimeType = t
-		}
-		k.finish(Outcome{File: f})
-	})
 }
 
 // String says what the file is.

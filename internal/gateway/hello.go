@@ -127,7 +127,7 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 	}
 	// Not before: a hello that failed would leave its limits behind.
 	for _, t := range o.tools {
-		t.slots = g.limits.of(p, t.Name)
+		t.slots = g.limits.slotsFor(p, t.Name)
 	}
 	if taken != nil {
 		// Its tools make room in the same step; its calls end when it is closed.

@@ -235,27 +235,3 @@ func (id *identity) notifyBound() {
 		}
 	}
 }
-
-// idleChannel returns what is closed when no call is left; nil: none is.
-func (p *Provider) idleChannel() chan struct{} {
-	if p == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.pending) == 0 {
-		return nil
-	}
-	if p.idle == nil {
-		p.idle = make(chan struct{})
-	}
-	return p.idle
-}
-
-// notifyIfIdle tells those who wait for the last call. Call with p.mu held.
-func (p *Provider) notifyIfIdle() {
-	if p.idle != nil && len(p.pending) == 0 {
-		close(p.idle)
-		p.idle = nil
-	}
-}

@@ -124,9 +124,9 @@ type routes struct {
 	transforms map[string][]*transform
 }
 
-// hasRulesOf reports whether the rules are those of other routes too.
+// hasRulesOf reports whether other has the same rules; false for nil.
 func (r *routes) hasRulesOf(other *routes) bool {
-	return r == other || slices.Equal(r.rules, other.rules)
+	return r == other || other != nil && slices.Equal(r.rules, other.rules)
 }
 
 // targetParam is the parameter that chooses an instance.
@@ -243,9 +243,9 @@ func hasProperty(schema protocol.Raw, name string) bool {
 	return has
 }
 
-// takeTarget splits target from the arguments of a merged tool's call; ok is
+// splitTarget splits target from the arguments of a merged tool's call; ok is
 // false when it is no text.
-func takeTarget(args protocol.Raw) (target string, rest protocol.Raw, ok bool) {
+func splitTarget(args protocol.Raw) (target string, rest protocol.Raw, ok bool) {
 	rest, ok = protocol.Raw{'{'}, true
 	_ = protocol.Object(args, func(name string, v protocol.Raw) error {
 		if name == targetParam {
@@ -282,15 +282,17 @@ func (r *route) choose(target string, tried *tool) *tool {
 	return best
 }
 
-// listInstances answers a meta-tool.
-func (r *routes) listInstances(bindings []*binding, provider string) protocol.Raw {
+// listInstances answers a meta-tool: the instances of a provider as a JSON array. See
+// docs/protocol.md, "Instances".
+func (s *Session) listInstances(provider string) protocol.Raw {
 	type instance struct {
 		Instance     string       `json:"instance"`
 		Metadata     protocol.Raw `json:"metadata"`
 		LastActiveAt time.Time    `json:"lastActiveAt"`
 	}
 	list := []instance{}
-	for _, b := range bindings {
+	s.g.mu.Lock()
+	for _, b := range s.bindings {
 		p := b.provider
 		if p.name != provider || p.instance == "" {
 			continue
@@ -301,6 +303,7 @@ func (r *routes) listInstances(bindings []*binding, provider string) protocol.Ra
 		}
 		list = append(list, instance{p.instance, metadata, time.Unix(0, p.lastActive.Load()).UTC()})
 	}
+	s.g.mu.Unlock()
 	data, err := json.Marshal(list)
 	if err != nil {
 		return protocol.Raw("[]")

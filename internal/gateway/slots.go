@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tapgw/internal/protocol"
 )
 
-// slotGrace is how long the slot of a cancelled call stays taken while the
-// provider does not answer.
+// slotGrace is how long a cancelled call keeps its slot when the provider does not
+// answer it.
 const slotGrace = 5 * time.Second
 
 // Scopes of a concurrency limit.
@@ -19,8 +21,8 @@ const (
 	scopeTool     = "tool"
 )
 
-// slots limits the calls in flight in one scope; more wait in order, at most
-// [protocol.MaxQueuedCalls]. Its lock is a leaf.
+// slots limits the running calls of one scope. At most [protocol.MaxQueuedCalls] more
+// wait in order. Its lock is a leaf. See docs/protocol.md, "Concurrency".
 type slots struct {
 	mu    sync.Mutex
 	max   int
@@ -28,8 +30,9 @@ type slots struct {
 	queue []*call
 }
 
-// enter takes a slot for a call or puts it into the queue; full means neither.
-func (s *slots) enter(k *call) (in, full bool) {
+// acquire gives a call a slot, or queues it when all are used. full means that the
+// queue is full too.
+func (s *slots) acquire(c *call) (acquired, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -39,98 +42,119 @@ func (s *slots) enter(k *call) (in, full bool) {
 	case len(s.queue) >= protocol.MaxQueuedCalls:
 		return false, true
 	}
-	s.queue = append(s.queue, k)
+	s.queue = append(s.queue, c)
 	return false, false
 }
 
-// abandon takes a call out of the queue; false if it was not there any more.
-func (s *slots) abandon(k *call) bool {
+// dequeue removes a call that waits for a slot, if it still does.
+func (s *slots) dequeue(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, q := range s.queue {
-		if q == k {
-			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
-			return true
-		}
-	}
-	return false
+	s.queue = slices.DeleteFunc(s.queue, func(queued *call) bool { return queued == c })
 }
 
-// leave frees a slot and returns the call that gets it, if one waits.
-func (s *slots) leave() *call {
+// next frees a slot, or passes it on to the call that has waited longest and returns
+// that call.
+func (s *slots) next() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
 		s.used--
 		return nil
 	}
-	k := s.queue[0]
-	s.queue = s.queue[1:]
-	return k
+	c := s.queue[0]
+	s.queue = slices.Delete(s.queue, 0, 1)
+	return c
 }
 
-// free frees a slot and sends the call that gets it. Call under no lock.
-func (s *slots) free() {
+// release frees a slot and sends the next call that waits for one. Calls whose tool or
+// rules have changed while they waited run again from their look-up. Call under no
+// lock.
+func (s *slots) release() {
 	var stale []*call
-	for k := s.leave(); k != nil; k = s.leave() {
-		sent, changed := k.start()
+	for c := s.next(); c != nil; c = s.next() {
+		sent, isStale := c.sendQueued()
 		if sent {
-			k.tool.provider.peer.Flush()
+			c.tool.provider.peer.Flush()
 			break
 		}
-		if changed {
-			stale = append(stale, k)
-		}
-		// Else it ended while it got the slot: on to the next.
+		if isStale {
+			stale = append(stale, c)
+		} // else it ended before it got the slot
 	}
-	for _, k := range stale {
-		anew := *k
-		anew.goOn()
+	for _, c := range stale {
+		c.again().run()
 	}
 }
 
-// start sends a call that waited for a slot. Where its tool or the rules are
-// others than when it came, it is taken out instead, to be looked at anew: no
-// call of the old state follows the ack of a change.
-func (k *call) start() (sent, changed bool) {
-	p, s := k.tool.provider, k.session
+// sendQueued sends a call that waited for a slot. When the session has another tool or
+// other rules than when the call was queued, it removes the call from pending instead
+// and reports isStale: no call of the old state follows the ack of a change.
+func (c *call) sendQueued() (sent, isStale bool) {
+	p, s := c.tool.provider, c.session
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pending[k.id] != k {
+	if p.pending[c.id] != c {
 		return false, false
 	}
 	s.swap.RLock()
 	defer s.swap.RUnlock()
 	r := s.routes.Load()
-	to := r.tools[k.tool.Name]
-	if to == nil || !slices.Contains(to.tools, k.tool) || (k.asks && !r.hasRulesOf(k.asked)) {
-		delete(p.pending, k.id)
+	to := r.tools[c.name]
+	if to == nil || !slices.Contains(to.tools, c.tool) || (c.checksRules && !r.hasRulesOf(c.decidedBy)) {
+		delete(p.pending, c.id)
 		p.notifyIfIdle()
 		return false, true
 	}
-	k.sent = true
-	k.send()
+	c.isSent = true
+	c.send()
 	return true, false
 }
 
-// limits are the concurrency limits of a gateway by what they apply to; they
-// live as long as a provider of the name is connected. Guarded by Gateway.mu.
+// keptSlot is the slot of a cancelled call that the provider did not answer yet.
+type keptSlot struct {
+	slots *slots
+	timer *time.Timer
+}
+
+// keepSlot keeps the slot of a cancelled call until the provider answers it, at most
+// for slotGrace. Call with p.mu held.
+func (p *Provider) keepSlot(id uuid.UUID, s *slots) {
+	p.keptSlots[id] = &keptSlot{s, time.AfterFunc(slotGrace, func() { p.releaseKeptSlot(id) })}
+}
+
+// releaseKeptSlot frees the slot of a cancelled call, if it is still kept. Call under
+// no lock.
+func (p *Provider) releaseKeptSlot(id uuid.UUID) {
+	p.mu.Lock()
+	kept := p.keptSlots[id]
+	delete(p.keptSlots, id)
+	p.mu.Unlock()
+	if kept != nil {
+		kept.timer.Stop()
+		kept.slots.release()
+	}
+}
+
+// limits are the concurrency limits of a gateway. They live as long as a provider of
+// the name is connected. Guarded by Gateway.mu.
 type limits map[limitKey]*slots
 
 type limitKey struct{ owner, provider, instance, tool string }
 
-// of finds the slots that a tool's calls need; nil for no limit. Call with
-// Gateway.mu held.
-func (l limits) of(p *Provider, tool string) *slots {
-	c := p.concurrency
-	if most := p.policy.Concurrency; most > 0 {
-		c = &protocol.Concurrency{Max: &most, Scope: scopeProvider}
+// slotsFor finds the slots that calls of a tool need; nil when nothing limits them. The
+// limit of the provider's file goes before the one of its hello. Call with Gateway.mu
+// held.
+func (l limits) slotsFor(p *Provider, tool string) *slots {
+	limit := p.concurrency
+	if n := p.policy.Concurrency; n > 0 {
+		limit = &protocol.Concurrency{Max: &n, Scope: scopeProvider}
 	}
-	if c == nil || c.Max == nil {
+	if limit == nil || limit.Max == nil {
 		return nil
 	}
 	key := limitKey{owner: p.owner, provider: p.name, instance: p.instance}
-	switch c.Scope {
+	switch limit.Scope {
 	case scopeProvider:
 		key.instance = ""
 	case scopeTool:
@@ -146,13 +170,13 @@ func (l limits) of(p *Provider, tool string) *slots {
 		l[key] = s
 	}
 	s.mu.Lock()
-	s.max = *c.Max
+	s.max = *limit.Max
 	s.mu.Unlock()
 	return s
 }
 
-// dropLimits drops the limits of a provider that has gone: its own, and those
-// of its name with the last connection of it. Call with Gateway.mu held.
+// dropLimits removes the limits of a provider that disconnected: its own, and those of
+// its name when it was the last connection of that name. Call with Gateway.mu held.
 func (g *Gateway) dropLimits(p *Provider) {
 	last := true
 	for c := range g.conns {

@@ -93,7 +93,7 @@ func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 	changed := p.newTools(m.Tools)
 	c.update(protocol.TypeToolsUpdate, m.SessionID, m.RequestID, func(old *offer) (*offer, *protocol.Error) {
 		for _, t := range changed {
-			t.slots = c.g.limits.of(p, t.Name)
+			t.slots = c.g.limits.slotsFor(p, t.Name)
 		}
 		o := *old
 		o.tools = changed

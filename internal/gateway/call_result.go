@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"fmt"
+	"mime"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// toolResult finishes the call that a provider answers. An answer to a call that has
+// ended is ignored; one to a call that never was is a protocol error, see failFast.
+func (c *Conn) toolResult(m *protocol.ToolResult) {
+	id, pending := c.pendingCall(m.ID)
+	if pending == nil {
+		if !c.isLateAnswer(m.ID) {
+			err := errorf(protocol.CodeUnknownCallID, "tool.result.id: no call has the id %q", m.ID)
+			err.ReplyTo = protocol.TypeToolResult
+			c.reportError(err)
+			text := fmt.Sprintf("the provider answered a call that nobody made (%q)", m.ID)
+			c.failFast("", protocol.CodeInternal, text)
+		}
+		return
+	}
+	p := c.provider
+	p.mu.Lock()
+	answered := p.removePending(id)
+	p.mu.Unlock()
+	if answered == nil { // its timeout was faster
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	if m.File != nil && !m.Failed() {
+		c.finishWithFile(answered, *m.File)
+		return
+	}
+	answered.finish(newOutcome(m))
+}
+
+// newOutcome is the outcome that a result means. A result with both data and an error
+// is an error.
+func newOutcome(m *protocol.ToolResult) Outcome {
+	if !m.Failed() {
+		return Outcome{Data: m.Data}
+	}
+	o := Outcome{Error: m.Error, ErrorCode: m.ErrorCode.ResultCode(), Retryable: m.Retryable}
+	if o.Error == "" {
+		o.Error = string(m.ErrorCode)
+	}
+	return o
+}
+
+// finishWithFile finishes a call whose result is a file. It reads the file in a
+// goroutine, which [Gateway.Drain] waits for.
+func (c *Conn) finishWithFile(answered *call, ref protocol.FileRef) {
+	g, p := c.g, c.provider
+	fail := func(code protocol.Code, reason string) {
+		answered.finish(Outcome{Error: "tool.result.file: " + reason, ErrorCode: code})
+	}
+	if g.readFile == nil || p.trust == TrustExternal {
+		fail(protocol.CodeUnauthorized, "a provider without a persistDir has no files to name")
+		return
+	}
+	g.reading.Go(func() {
+		f, err := g.readFile(p.name, ref)
+		if err != nil {
+			fail(protocol.CodeInternal, err.Error())
+			return
+		}
+		if t, _, err := mime.ParseMediaType(f.MimeType); err == nil {
+			f.MimeType = t
+		}
+		answered.finish(Outcome{File: f})
+	})
+}
+
+// toolProgress shows what a provider says of a running call in the session's timeline.
+func (c *Conn) toolProgress(m *protocol.ToolProgress) {
+	_, pending := c.pendingCall(m.ID)
+	if pending == nil {
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	pending.session.show(LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
+}
+
+// pendingCall finds the provider's pending call with an id; nil when there is none.
+// Only the connection's reader may call it: c.provider changes only there.
+func (c *Conn) pendingCall(id string) (uuid.UUID, *call) {
+	p := c.provider
+	key, err := uuid.Parse(id)
+	if p == nil || err != nil {
+		return key, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return key, p.pending[key]
+}
+
+// isLateAnswer reports whether an id is that of a call that has ended, and counts the
+// ignored answer. A slot that the call kept is freed.
+func (c *Conn) isLateAnswer(id string) bool {
+	p := c.provider
+	key, err := uuid.Parse(id)
+	if p == nil || err != nil {
+		return false
+	}
+	p.mu.Lock()
+	ended := p.ended.has(key)
+	p.mu.Unlock()
+	if ended {
+		p.releaseKeptSlot(key)
+		c.g.stats.Ignored.Add(1)
+	}
+	return ended
+}
+
+// failFast ends what a message that can't be understood may have answered, so that
+// no caller waits for its timeout. It finishes the pending call with the id, or else
+// the only one that the provider was sent. When it was sent several, it closes the
+// connection and all of them end with DISCONNECTED. See docs/protocol.md, "Calls".
+func (c *Conn) failFast(id string, code protocol.Code, message string) {
+	p := c.provider
+	if p == nil {
+		return
+	}
+	key, err := uuid.Parse(id)
+	named := id != "" && err == nil
+	p.mu.Lock()
+	if named && p.ended.has(key) {
+		p.mu.Unlock()
+		return
+	}
+	var failed *call
+	if named {
+		failed = p.removePending(key)
+	}
+	several := false
+	if failed == nil {
+		var sent []uuid.UUID // a call that waits for a slot can't have been answered
+		for id, pending := range p.pending {
+			if pending.isSent {
+				sent = append(sent, id)
+			}
+		}
+		if several = len(sent) > 1; len(sent) == 1 {
+			failed = p.removePending(sent[0])
+		}
+	}
+	p.mu.Unlock()
+	switch {
+	case failed != nil:
+		failed.finish(Outcome{Error: "protocol error: " + message, ErrorCode: code})
+	case several:
+		c.close(protocol.CloseFailedFast, "cannot tell which call was answered")
+	}
+}
+
+// tombstones are the ids of the last [protocol.MaxFinishedCalls] calls that ended. They
+// tell a late answer from an answer to a call that never was.
+type tombstones struct {
+	ids  map[uuid.UUID]struct{}
+	ring []uuid.UUID
+	next int
+}
+
+func (t *tombstones) add(id uuid.UUID) {
+	if t.ids == nil {
+		t.ids = map[uuid.UUID]struct{}{}
+	}
+	if len(t.ring) < protocol.MaxFinishedCalls {
+		t.ring = append(t.ring, id)
+	} else {
+		delete(t.ids, t.ring[t.next])
+		t.ring[t.next] = id
+		t.next = (t.next + 1) % len(t.ring)
+	}
+	t.ids[id] = struct{}{}
+}
+
+func (t *tombstones) has(id uuid.UUID) bool {
+	_, ok := t.ids[id]
+	return ok
+}
