@@ -38,7 +38,7 @@ func applyPatch(ctx context.Context, env *Env, in applyPatchIn) (Result, error) 
 		return Result{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	return env.edit(ctx, func(edits *workspace.Edits) error {
-		var faults []string // all of them, so that one more try is enough
+		var faults []string // of all files, so that the model can mend them in one more try
 		for i := range files {
 			if err := patchFile(ctx, edits, &files[i]); err != nil {
 				faults = append(faults, err.Error())
@@ -51,7 +51,7 @@ func applyPatch(ctx context.Context, env *Env, in applyPatchIn) (Result, error) 
 	})
 }
 
-// patchFile makes what a patch does to one file a part of the edits.
+// patchFile adds to the edits what the patch does to one file.
 func patchFile(ctx context.Context, edits *workspace.Edits, f *patch.File) error {
 	c, err := edits.At(ctx, f.Path)
 	if err != nil {
@@ -99,7 +99,7 @@ func addFile(c *workspace.Change, f *patch.File) error {
 	return nil
 }
 
-// moveFile gives the file's new text to its new path.
+// moveFile writes the new text to the new path, and deletes the old file unless it is copied.
 func moveFile(ctx context.Context, edits *workspace.Edits, c *workspace.Change, f *patch.File, now string) error {
 	to, err := edits.At(ctx, f.Target)
 	switch {

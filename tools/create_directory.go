@@ -24,7 +24,7 @@ func createDirectory(ctx context.Context, env *Env, in createDirectoryIn) (Resul
 		return Result{}, err
 	}
 	if !created {
-		return text(at.Name + " exists already."), nil
+		return textResult(at.Name + " exists already."), nil
 	}
-	return text("Created " + at.Name + "."), nil
+	return textResult("Created " + at.Name + "."), nil
 }

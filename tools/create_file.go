@@ -7,14 +7,14 @@ type createFileIn struct {
 	Content  string `json:"content" jsonschema:"The whole text of the file."`
 }
 
-// The language server calls this one for its own edit tools too, and may send
-// more than it was told.
+// The language server's own edit tools write through this one, and may send more
+// arguments than its schema names.
 var _ = add(&Tool{
 	Name: "create_file",
 	Description: "Create a file with the given text, and the directories that lead to it. A file that exists is " +
 		"replaced: to change a part of it, use replace_string_in_file or apply_patch.",
-	tolerant: true,
-	Kind:     Edit,
+	allowsExtra: true,
+	Kind:        Edit,
 }, createFile)
 
 func createFile(ctx context.Context, env *Env, in createFileIn) (Result, error) {

@@ -1,6 +1,7 @@
-// Package tools holds the tools that a model uses in a workspace: one Go file for
-// each, which registers itself by being there, and drop-ins that are found at run
-// time. A tool gets its arguments checked, touches files only through
-// internal/workspace, and answers or fails exactly once in words for the model;
-// who may call it, and the shape that a wire wants, is its caller's business.
+// Package tools holds the tools that a model uses in a workspace. A built-in tool
+// is one Go file that calls add; [All] lists them. [External] finds drop-in tools in
+// directories while the program runs. [Tool.Call] checks the arguments, bounds the
+// time and recovers panics, and a tool reaches files only through
+// internal/workspace. The caller decides who may call a tool and turns the [Result]
+// into the form that its wire needs.
 package tools

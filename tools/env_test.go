@@ -74,6 +74,16 @@ func snapshot(t testing.TB, env *Env) map[string]string {
 // args are the arguments of a call, in short.
 type args map[string]any
 
+// builtIn finds a built-in tool, nil if there is none of that name.
+func builtIn(name string) *Tool {
+	for _, t := range All() {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
 // call calls a built-in tool as its callers do.
 func call(t testing.TB, env *Env, name string, in args) (Result, error) {
 	t.Helper()
@@ -81,7 +91,7 @@ func call(t testing.TB, env *Env, name string, in args) (Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Lookup(name).Call(t.Context(), env, raw)
+	return builtIn(name).Call(t.Context(), env, raw)
 }
 
 // toolTest is one call and what comes of it.

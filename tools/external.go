@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,30 +15,30 @@ import (
 	"tapgw/tools/internal/dropin"
 )
 
-// External finds tools in directories at run time, without a compiler: Python
-// modules with SCHEMA and execute, and executables with a manifest NAME.tool.toml
-// or NAME.tool.json. They run with the rights of the user: which directories are
-// trusted is the caller's decision. The zero value is ready for use.
+// External finds drop-in tools in directories: Python modules with SCHEMA and
+// execute, and executables with a manifest NAME.tool.toml or NAME.tool.json. They run
+// with the rights of the user, so the caller decides which directories it trusts.
+// The zero value is ready for use.
 type External struct {
 	// Python is the interpreter of modules; "": python3 on PATH.
 	Python string
-	// Allow names variables of our environment that drop-ins get besides those
-	// that every child gets; a trailing * stands for any ending.
+	// Allow names environment variables that drop-ins get besides those that every
+	// child process gets; a trailing * stands for any ending.
 	Allow []string
-	// Check says why the tools of a directory may not be run now; it is asked when they
-	// are looked for and before each call. nil: they may.
+	// Check returns why the tools of a directory may not run now. It is called before
+	// a directory is loaded and before each call. nil: all tools may run.
 	Check func(dir string) error
-	// Log gets what drop-ins print, line by line, from several goroutines. nil:
-	// nobody is interested.
+	// Log gets the lines that drop-ins print, from several goroutines. nil: they are
+	// dropped.
 	Log func(file, line string)
 
-	mu    sync.Mutex // one load at a time; guards known
-	known map[string]*drop
+	mu     sync.Mutex           // held during a load; guards loaded
+	loaded map[string]*dropFile // by path
 }
 
-// Fault says why a file is no tool, or not one that can be used.
+// Fault describes why a drop-in file, or a whole directory of them, has no usable tool.
 type Fault struct {
-	File   string // or the directory, where it is about all of them
+	File   string // absolute path of the file or the directory
 	Line   int    // 0: unknown
 	Reason string
 }
@@ -49,18 +50,18 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s: %s", visible.Line(f.File), f.Reason)
 }
 
-// drop is a file that was looked at.
-type drop struct {
-	key    string         // the content of all that it stands for
-	tool   *Tool          // nil: it is none
-	line   int            // where the tool is described
-	fault  *dropin.Fault  // nil: there is none
+// dropFile is what a load found out about one file.
+type dropFile struct {
+	digest string         // of its content and of all files that it may use
+	tool   *Tool          // nil: the file is no tool
+	line   int            // where the file describes the tool
+	fault  *dropin.Fault  // why the tool can't be used; nil: it can
 	module *dropin.Module // of a Python tool
 }
 
-// reserved are the names of the language server's tools and of those that it
-// treats as its own. A drop-in of that name would replace what the server and the
-// user's policies rely on.
+// reserved are the names of the language server's own tools and of tools that it
+// treats as its own. A drop-in with such a name would replace a tool that the server
+// and the user's policies rely on.
 var reserved = []string{
 	"insert_edit_into_file", "replace_string_in_file", "multi_replace_string", "create_file", "create_directory",
 	"apply_patch", "read_file", "list_dir", "file_search", "grep_search", "find_test_files", "run_in_terminal",
@@ -68,22 +69,21 @@ var reserved = []string{
 	"validate_cves", "run_subagent", "manage_todo_list", "semantic_search",
 }
 
-// toolchains are variables that interpreters are found and set up by.
+// toolchains are the environment variables that find and set up interpreters.
 var toolchains = []string{
 	"VIRTUAL_ENV", "PYTHON*", "PYENV_*", "CONDA_*", "NODE_PATH", "NVM_*", "JAVA_HOME", "GOPATH", "GOROOT",
 	"SSH_AUTH_SOCK",
 }
 
-// Load finds the tools of directories; a directory that doesn't exist has none.
-// Tools come sorted by name, faults by file. A file that is no good costs nobody
-// else anything. Of two files with one name, that of the earlier directory is the
-// tool, then that of the earlier file name. A file that has not changed since the
-// last Load is not looked at again: its tool is the same one, with the processes
-// that it has.
+// Load finds the tools of directories, of which some may not exist. It returns the
+// tools sorted by name and the faults sorted by file; a faulty file does not affect
+// the others. If two files have tools of one name, the one in the earlier directory
+// wins, then the one with the earlier file name. A file that has not changed since
+// the last Load keeps its tool, the same pointer, and its running processes.
 func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	now := map[string]*drop{}
+	found := map[string]*dropFile{}
 	var order []string
 	var faults []Fault
 	seen := map[string]bool{}
@@ -99,23 +99,23 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 			}
 			continue
 		}
-		files := listing(watch.Scan([]string{dir}, mayBeDropIn))
-		faults = append(faults, x.modules(ctx, dir, files, now)...)
-		x.manifests(files, now)
+		files := sortedFiles(watch.Scan([]string{dir}, mayBeDropIn))
+		faults = append(faults, x.loadModules(ctx, dir, files, found)...)
+		x.loadManifests(files, found)
 		for _, f := range files {
-			if now[f.path] != nil {
+			if found[f.path] != nil {
 				order = append(order, f.path)
 			}
 		}
 	}
-	x.retire(now)
+	x.replaceLoaded(found)
 
 	byName := map[string]*Tool{}
 	for _, path := range order {
-		d := now[path]
+		d := found[path]
 		fault := d.fault
 		if fault == nil && d.tool != nil {
-			fault = d.unfit(byName)
+			fault = d.faultBeside(byName)
 		}
 		if fault != nil {
 			faults = append(faults, Fault{path, fault.Line, fault.Reason})
@@ -123,11 +123,7 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 			byName[d.tool.Name] = d.tool
 		}
 	}
-	tools := make([]*Tool, 0, len(byName))
-	for _, t := range byName {
-		tools = append(tools, t)
-	}
-	slices.SortFunc(tools, func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
+	tools := slices.SortedFunc(maps.Values(byName), func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.File, b.File) })
 	return tools, faults
 }
@@ -139,10 +135,9 @@ func (x *External) check(dir string) error {
 	return x.Check(dir)
 }
 
-// Watch loads the tools of directories and tells of them, at once and again
-// whenever something in them has changed, until ctx ends. All are told each time;
-// one that is the same pointer as before is the same tool. A file that is broken
-// now has no tool, not even the one that it had before.
+// Watch loads the tools of directories and calls changed with all of them, at once
+// and again whenever a file has changed, until ctx ends. An unchanged tool is the same
+// pointer as before. A file that has become faulty loses its tool.
 func (x *External) Watch(ctx context.Context, dirs []string, changed func([]*Tool, []Fault)) {
 	watch.Dirs(ctx, dirs, mayBeDropIn, func(watch.Snapshot) {
 		if tools, faults := x.Load(ctx, dirs...); ctx.Err() == nil {
@@ -151,27 +146,27 @@ func (x *External) Watch(ctx context.Context, dirs []string, changed func([]*Too
 	})
 }
 
-// Close ends the processes that wait for calls. Tools still work, with a process
-// for each call.
+// Close ends the processes that wait for calls. Tools still work afterwards, with a
+// new process for each call.
 func (x *External) Close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.retire(nil)
+	x.replaceLoaded(nil)
 }
 
-// retire closes what is not among the drops of now, which are those known from
-// here on.
-func (x *External) retire(now map[string]*drop) {
-	for path, d := range x.known {
-		if d.module != nil && now[path] != d {
+// replaceLoaded makes found the loaded files and closes the modules of others.
+// x.mu is held.
+func (x *External) replaceLoaded(found map[string]*dropFile) {
+	for path, d := range x.loaded {
+		if d.module != nil && found[path] != d {
 			d.module.Close()
 		}
 	}
-	x.known = now
+	x.loaded = found
 }
 
-// unfit says why a tool cannot be one beside those of byName.
-func (d *drop) unfit(byName map[string]*Tool) *dropin.Fault {
+// faultBeside returns why the tool can't be used beside those of byName, nil if it can.
+func (d *dropFile) faultBeside(byName map[string]*Tool) *dropin.Fault {
 	t := d.tool
 	if err := t.Check(); err != nil {
 		return &dropin.Fault{Line: d.line, Reason: err.Error()}

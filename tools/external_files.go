@@ -31,12 +31,12 @@ func mayBeDropIn(info fs.FileInfo) bool {
 	return manifest || filepath.Ext(name) == ".py" || info.Mode()&0o111 != 0
 }
 
-// file is one of a directory, with a digest of its content.
+// file is a file of a directory; sum is the digest of its content.
 type file struct {
 	path, base, sum string
 }
 
-func listing(s watch.Snapshot) []file {
+func sortedFiles(s watch.Snapshot) []file {
 	var files []file
 	for path, sum := range s {
 		files = append(files, file{path, filepath.Base(path), hex.EncodeToString(sum[:])})
@@ -45,7 +45,7 @@ func listing(s watch.Snapshot) []file {
 	return files
 }
 
-// digest stands for the content of files, and for which they are.
+// digest combines the paths and the content of files.
 func digest(files []file) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -54,8 +54,8 @@ func digest(files []file) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// source is a Python file: a tool or a part of others.
-type source struct {
+// pySource is a Python file: a tool, or a module that tools import.
+type pySource struct {
 	file
 	text     []byte
 	mentions map[string]bool // the words in it
@@ -63,23 +63,23 @@ type source struct {
 
 var word = lazyregexp.New(`\w+`)
 
-func readSource(f file) source {
-	s := source{file: f, mentions: map[string]bool{}}
-	s.text, _ = os.ReadFile(f.path) // what can't be read imports nothing and is no tool
+func readSource(f file) pySource {
+	s := pySource{file: f, mentions: map[string]bool{}}
+	s.text, _ = os.ReadFile(f.path) // an unreadable file imports nothing and is no tool
 	for _, w := range word.FindAll(s.text, -1) {
 		s.mentions[string(w)] = true
 	}
 	return s
 }
 
-// closure is the digest of a source and of all that it may import from its
-// directory: what it mentions by name, and what that mentions.
-func (s source) closure(all []source) string {
-	parts := []source{s}
+// digestWithImports is the digest of a source and of all files that it may import from
+// its directory: those whose names occur in it, and in turn in them.
+func (s pySource) digestWithImports(all []pySource) string {
+	parts := []pySource{s}
 	for i := 0; i < len(parts); i++ {
 		for _, other := range all {
-			known := slices.ContainsFunc(parts, func(p source) bool { return p.path == other.path })
-			if !known && parts[i].mentions[strings.TrimSuffix(other.base, ".py")] {
+			isPart := slices.ContainsFunc(parts, func(p pySource) bool { return p.path == other.path })
+			if !isPart && parts[i].mentions[strings.TrimSuffix(other.base, ".py")] {
 				parts = append(parts, other)
 			}
 		}
@@ -91,85 +91,86 @@ func (s source) closure(all []source) string {
 	return digest(files)
 }
 
-// modules adds a directory's Python modules to now.
-func (x *External) modules(ctx context.Context, dir string, files []file, now map[string]*drop) []Fault {
-	var sources []source
+// loadModules adds a directory's Python modules to found. One probe imports all that
+// are new or have changed.
+func (x *External) loadModules(ctx context.Context, dir string, files []file, found map[string]*dropFile) []Fault {
+	var sources []pySource
 	for _, f := range files {
 		if filepath.Ext(f.base) == ".py" {
 			sources = append(sources, readSource(f))
 		}
 	}
-	var unknown, names []string
-	keys := map[string]string{}
+	var changed, names []string
+	digests := map[string]string{}
 	for _, s := range sources {
 		if strings.HasPrefix(s.base, "_") || !dropin.MayBeTool(s.text) {
 			continue
 		}
-		key := s.closure(sources)
-		if d := x.known[s.path]; d != nil && d.key == key {
-			now[s.path] = d
+		sum := s.digestWithImports(sources)
+		if d := x.loaded[s.path]; d != nil && d.digest == sum {
+			found[s.path] = d
 			continue
 		}
-		keys[s.path] = key
-		unknown, names = append(unknown, s.path), append(names, s.base)
+		digests[s.path] = sum
+		changed, names = append(changed, s.path), append(names, s.base)
 	}
-	if len(unknown) == 0 {
+	if len(changed) == 0 {
 		return nil
 	}
 	python := dropin.Python{Path: x.Python, Env: x.environ(), Log: x.Log}
 	interpreter, err := python.Interpreter()
 	var probed []dropin.Probed
 	if err == nil {
-		probed, interpreter, err = python.Probe(ctx, interpreter, unknown)
+		probed, interpreter, err = python.Probe(ctx, interpreter, changed)
 	}
 	if err != nil {
-		return []Fault{{File: dir,
-			Reason: fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "), err)}}
+		reason := fmt.Sprintf("its Python tools (%s) cannot be used: %v", strings.Join(names, ", "), err)
+		return []Fault{{File: dir, Reason: reason}}
 	}
 	for i, p := range probed {
-		path := unknown[i]
-		d := &drop{key: keys[path], fault: p.Fault}
+		path := changed[i]
+		d := &dropFile{digest: digests[path], fault: p.Fault}
 		if p.Spec != nil {
 			d.module = python.Module(interpreter, path)
-			d.describe(path, p.Spec, x.checked(path, d.module.Call))
+			d.setTool(path, p.Spec, x.withCheck(path, d.module.Call))
 		}
-		now[path] = d
+		found[path] = d
 	}
 	return nil
 }
 
-// manifests adds a directory's executables that have a manifest to now.
-func (x *External) manifests(files []file, now map[string]*drop) {
+// loadManifests adds a directory's executables that have a manifest to found.
+func (x *External) loadManifests(files []file, found map[string]*dropFile) {
 	for _, f := range files {
 		name, ok := dropin.ManifestName(f.base)
 		if !ok {
 			continue
 		}
-		var parts []file // what the manifest may find
+		var parts []file // files that the manifest may use
 		for _, other := range files {
 			if strings.HasPrefix(other.base, name) {
 				parts = append(parts, other)
 			}
 		}
-		key := digest(parts)
-		if d := x.known[f.path]; d != nil && d.key == key {
-			now[f.path] = d
+		sum := digest(parts)
+		if d := x.loaded[f.path]; d != nil && d.digest == sum {
+			found[f.path] = d
 			continue
 		}
 		m, fault := dropin.ReadManifest(f.path)
-		d := &drop{key: key, fault: fault}
+		d := &dropFile{digest: sum, fault: fault}
 		if fault == nil {
 			run := dropin.Executable{Manifest: m, Env: x.environ(), Log: x.Log}
-			d.describe(f.path, &m.Spec, x.checked(f.path, run.Call))
+			d.setTool(f.path, &m.Spec, x.withCheck(f.path, run.Call))
 			d.tool.Timeout = m.Timeout
 		}
-		now[f.path] = d
+		found[f.path] = d
 	}
 }
 
 func (x *External) environ() []string {
-	// Python takes what it compiled before from there, not from a directory beside the
-	// tools, which nobody looks at who decides whether they are trusted.
+	// Python would run compiled files from a directory beside the tools. Whoever trusts
+	// the tools does not look at that one, so compiled files live in the user's cache.
 	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome, "tapgw", "pycache")},
 		slices.Concat(toolchains, x.Allow)...)
 }
@@ -177,8 +178,8 @@ func (x *External) environ() []string {
 // toolCall calls a tool.
 type toolCall = func(context.Context, dropin.Call) (dropin.Answer, error)
 
-// checked is a call before which it is looked whether the tool may be run.
-func (x *External) checked(path string, call toolCall) toolCall {
+// withCheck makes a call that first checks whether the tool may run.
+func (x *External) withCheck(path string, call toolCall) toolCall {
 	return func(ctx context.Context, c dropin.Call) (dropin.Answer, error) {
 		if err := x.check(filepath.Dir(path)); err != nil {
 			return dropin.Answer{}, err
@@ -187,16 +188,16 @@ func (x *External) checked(path string, call toolCall) toolCall {
 	}
 }
 
-// describe makes the tool of a file that says what it is.
-func (d *drop) describe(path string, spec *dropin.Spec, call toolCall) {
+// setTool makes the tool that a file describes.
+func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 	d.line = spec.Line
 	kind := Read
 	if spec.Kind != "" {
 		kinds := []string{Read.String(), Edit.String(), Terminal.String(), Web.String()}
 		i := slices.Index(kinds, spec.Kind)
 		if i < 0 {
-			d.fault = &dropin.Fault{Line: spec.Line,
-				Reason: fmt.Sprintf("kind %q is none of %s", spec.Kind, strings.Join(kinds, ", "))}
+			reason := fmt.Sprintf("kind %q is none of %s", spec.Kind, strings.Join(kinds, ", "))
+			d.fault = &dropin.Fault{Line: spec.Line, Reason: reason}
 		}
 		kind = Kind(max(i, 0))
 	}

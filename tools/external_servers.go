@@ -9,16 +9,17 @@ import (
 	"tapgw/tools/internal/lsp"
 )
 
-// servers are the language servers that tools ask.
+// servers are the running language servers that tools ask about code.
 var servers lsp.Pool
 
-// Close ends what tools keep running between calls. They still work after it, and
-// start anew what they need.
+// Close stops the language servers that tools keep running between calls, and waits
+// for them. Tools still work afterwards: they start a server again when they need it.
 func Close() { servers.Close() }
 
-// source is the workspace as questions about its code see it; done lets go of it.
-func (e *Env) source(ctx context.Context) (w code.Workspace, done func(), err error) {
-	tree, done, err := e.tree(ctx)
+// codeWorkspace opens the workspace for questions about its code. The caller calls
+// done when it has finished with it.
+func (e *Env) codeWorkspace(ctx context.Context) (w code.Workspace, done func(), err error) {
+	tree, done, err := e.searchTree(ctx)
 	if err != nil {
 		return w, nil, err
 	}
@@ -30,8 +31,8 @@ func (e *Env) source(ctx context.Context) (w code.Workspace, done func(), err er
 	return code.Workspace{Tree: tree, Files: files, Servers: &servers}, done, nil
 }
 
-// paths finds the real paths of files that a tool may read.
-func (e *Env) paths(ctx context.Context, names []string) (paths []string, err error) {
+// realPaths resolves files that a tool may read to paths without symbolic links.
+func (e *Env) realPaths(ctx context.Context, names []string) (paths []string, err error) {
 	for _, name := range names {
 		at, err := e.files().At(ctx, name, false)
 		if err != nil {
@@ -53,8 +54,8 @@ func (e *Env) paths(ctx context.Context, names []string) (paths []string, err er
 // maxAnswerLines is how many lines an answer about code has.
 const maxAnswerLines = 200
 
-// told is an answer in one text.
-func told(head string, a code.Answer) Result {
+// answerResult formats an answer about code: a headline with its notes, then its lines.
+func answerResult(head string, a code.Answer) Result {
 	var b strings.Builder
 	b.WriteString(head)
 	if len(a.Notes) > 0 {
@@ -66,5 +67,5 @@ func told(head string, a code.Answer) Result {
 	if n := len(a.Lines) - maxAnswerLines; n > 0 {
 		fmt.Fprintf(&b, "\n[%d more are not shown: ask about less at a time]", n)
 	}
-	return text(b.String())
+	return textResult(b.String())
 }

@@ -26,17 +26,17 @@ var _ = add(&Tool{
 	Kind: Read,
 }, fileSearch)
 
-// Results of a search that are shown: without a wish, and at most.
+// How many results a search shows.
 const (
-	someResults = 200
-	maxResults  = 2000
+	defaultResults = 200
+	maxResults     = 2000
 )
 
 func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) {
 	if in.MaxResults < 0 {
 		return Result{}, fmt.Errorf("maxResults is %d: it must be at least 1", in.MaxResults)
 	}
-	query, err := env.pattern(in.Query)
+	query, err := env.relativePattern(in.Query)
 	if err != nil {
 		return Result{}, err
 	}
@@ -46,16 +46,16 @@ func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) 
 			return Result{}, err
 		}
 	}
-	tree, done, err := env.tree(ctx)
+	tree, done, err := env.searchTree(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	defer done()
-	type hit struct {
+	type match struct {
 		rank int
 		path string
 	}
-	var hits []hit
+	var matches []match
 	files, err := tree.Files(ctx, include)
 	if err != nil {
 		return Result{}, err
@@ -66,29 +66,30 @@ func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) 
 			rank = search.Named(path, strings.Trim(query, "/"))
 		}
 		if rank >= 0 {
-			hits = append(hits, hit{rank, path})
+			matches = append(matches, match{rank, path})
 		}
 	}
-	if len(hits) == 0 {
-		return text(fmt.Sprintf("No file fits %q. Ignored files are not searched; list_dir shows them.", in.Query)), nil
+	if len(matches) == 0 {
+		return textResult(fmt.Sprintf("No file fits %q. Ignored files are not searched; list_dir shows them.", in.Query)), nil
 	}
-	slices.SortFunc(hits, func(a, b hit) int {
+	slices.SortFunc(matches, func(a, b match) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.path, b.path))
 	})
-	show := min(cmp.Or(in.MaxResults, someResults), maxResults)
+	show := min(cmp.Or(in.MaxResults, defaultResults), maxResults)
 	var b strings.Builder
-	for _, h := range hits[:min(show, len(hits))] {
-		b.WriteString(h.path + "\n")
+	for _, m := range matches[:min(show, len(matches))] {
+		b.WriteString(m.path + "\n")
 	}
-	if len(hits) > show {
-		fmt.Fprintf(&b, "[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n", show,
-			len(hits), maxResults)
+	if len(matches) > show {
+		fmt.Fprintf(&b, "[%d of %d files: narrow the query, or ask for more with maxResults (up to %d)]\n",
+			show, len(matches), maxResults)
 	}
-	return text(strings.TrimSuffix(b.String(), "\n")), nil
+	return textResult(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// tree is the workspace as searches see it; done lets go of it.
-func (e *Env) tree(ctx context.Context) (t search.Tree, done func(), err error) {
+// searchTree opens the workspace for searches, without the directories of secrets.
+// The caller calls done when it has finished with the tree.
+func (e *Env) searchTree(ctx context.Context) (t search.Tree, done func(), err error) {
 	at, err := e.files().At(ctx, ".", false)
 	if err != nil {
 		return t, nil, err
@@ -102,7 +103,7 @@ func (e *Env) tree(ctx context.Context) (t search.Tree, done func(), err error) 
 	for _, dir := range e.Secrets {
 		real, err := protect.Resolve(filepath.Clean(dir))
 		if err != nil {
-			continue // nothing can be read there
+			continue // the directory can't be read anyway
 		}
 		if rel, err := filepath.Rel(t.Dir, real); err == nil && filepath.IsLocal(rel) {
 			t.Skip = append(t.Skip, filepath.ToSlash(rel))
@@ -111,8 +112,9 @@ func (e *Env) tree(ctx context.Context) (t search.Tree, done func(), err error) 
 	return t, at.Close, nil
 }
 
-// pattern makes a pattern of paths relative to the workspace.
-func (e *Env) pattern(p string) (string, error) {
+// relativePattern turns a glob pattern into one of paths relative to the workspace.
+// It refuses patterns that lead out of it.
+func (e *Env) relativePattern(p string) (string, error) {
 	switch {
 	case p == "":
 		return "", errors.New("the pattern is empty: ** finds every file")

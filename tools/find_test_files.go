@@ -20,7 +20,7 @@ var _ = add(&Tool{
 }, findTestFiles)
 
 func findTestFiles(ctx context.Context, env *Env, in findTestFilesIn) (Result, error) {
-	tree, done, err := env.tree(ctx)
+	tree, done, err := env.searchTree(ctx)
 	if err != nil {
 		return Result{}, err
 	}

@@ -54,7 +54,7 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 		if wanted := in.SourceControlState; wanted != "" && wanted != "all" && wanted != s.state || len(s.files) == 0 {
 			continue
 		}
-		part := "## " + s.title + "\n" + listed(at.Name, s.files)
+		part := "## " + s.title + "\n" + fileList(at.Name, s.files)
 		if in.Diffs && s.title != "Untracked files" && s.title != "Conflicts" {
 			diff, err := gitstate.Diff(ctx, env.Root, at.Real(), at.Name, s.state == "staged")
 			if err != nil {
@@ -65,13 +65,13 @@ func getChangedFiles(ctx context.Context, env *Env, in getChangedFilesIn) (Resul
 		res.Parts = append(res.Parts, part)
 	}
 	if len(res.Parts) == 0 {
-		return text("No changed files found."), nil
+		return textResult("No changed files found."), nil
 	}
 	return Result{Parts: []string{strings.Join(res.Parts, "\n\n")}}, nil
 }
 
-// listed is some of the files, by path from the workspace.
-func listed(dir string, files []string) string {
+// fileList lists files by their path from the workspace, at most maxResults of them.
+func fileList(dir string, files []string) string {
 	shown := make([]string, 0, min(len(files), maxResults)+1)
 	for _, f := range files[:min(len(files), maxResults)] {
 		if dir != "." {
@@ -88,7 +88,7 @@ func listed(dir string, files []string) string {
 	return strings.Join(shown, "\n")
 }
 
-// cutDiff bounds a patch, at the end of a line.
+// cutDiff cuts a patch to maxDiff bytes, at the end of a line.
 func cutDiff(diff string) string {
 	if len(diff) <= maxDiff {
 		return strings.TrimSuffix(diff, "\n")

@@ -21,7 +21,7 @@ var _ = add(&Tool{
 	Kind: Read,
 }, getDocInfo)
 
-// What is shown of a file at most.
+// How much of a file is shown.
 const (
 	maxSymbols = 80
 	maxDoc     = 600 // bytes
@@ -43,7 +43,7 @@ func getDocInfo(ctx context.Context, env *Env, in getDocInfoIn) (Result, error) 
 	})
 }
 
-// docInfo describes a text.
+// docInfo formats the outline of a source file.
 func docInfo(name, source string) string {
 	lines := strings.Count(source, "\n")
 	if source != "" && !strings.HasSuffix(source, "\n") {
@@ -81,13 +81,13 @@ func docInfo(name, source string) string {
 	return b.String()
 }
 
-// brief cuts a text at the end of a character.
-func brief(s string, most int) string {
-	if len(s) <= most {
+// brief cuts a text to maxBytes bytes, at the end of a character.
+func brief(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for maxBytes > 0 && !utf8.RuneStart(s[maxBytes]) {
+		maxBytes--
 	}
-	return s[:most] + "…"
+	return s[:maxBytes] + "…"
 }

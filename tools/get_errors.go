@@ -23,17 +23,17 @@ var _ = add(&Tool{
 	Kind: Read,
 }, getErrors)
 
-// maxChecked is how many files are checked that were not named.
+// maxChecked is how many files are checked when the call names none.
 const maxChecked = 100
 
 func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
-	w, done, err := env.source(ctx)
+	w, done, err := env.codeWorkspace(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	defer done()
 	var more string
-	paths, err := env.paths(ctx, in.FilePaths)
+	paths, err := env.realPaths(ctx, in.FilePaths)
 	if err != nil {
 		return Result{}, err
 	}
@@ -48,7 +48,7 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 		}
 	}
 	if len(paths) == 0 {
-		return text("There are no source files to check."), nil
+		return textResult("There are no source files to check."), nil
 	}
 	a, err := w.Problems(ctx, paths)
 	if err != nil {
@@ -59,13 +59,13 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 		files = "1 file"
 	}
 	if len(a.Lines) == 0 {
-		return told("No errors in "+files+more, a), nil
+		return answerResult("No errors in "+files+more, a), nil
 	}
-	return told(fmt.Sprintf("%d problems in %s%s", len(a.Lines), files, more), a), nil
+	return answerResult(fmt.Sprintf("%d problems in %s%s", len(a.Lines), files, more), a), nil
 }
 
-// changedSources are the source files that have changed as git sees it, or all
-// where it sees none.
+// changedSources lists the source files that git reports as changed. It lists all
+// source files if git reports none or the workspace is no repository.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !code.Checkable(name) })
 	state, err := gitstate.Of(ctx, w.Tree.Dir, w.Tree.Dir)
@@ -73,7 +73,7 @@ func changedSources(ctx context.Context, w code.Workspace) (names []string) {
 		return all
 	}
 	for _, entry := range slices.Concat(state.Staged, state.Unstaged, state.Untracked, state.Conflicts) {
-		plain, _, _ := strings.Cut(entry, " (") // git's word about it
+		plain, _, _ := strings.Cut(entry, " (") // without git's note about it
 		_, renamed, _ := strings.Cut(entry, " -> ")
 		for _, name := range []string{entry, plain, renamed} {
 			if slices.Contains(all, name) && !slices.Contains(names, name) {

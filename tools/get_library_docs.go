@@ -13,7 +13,9 @@ var _ = add(&Tool{
 		"resolve_library_id first to find the library's ID. " +
 		"What is not on hand is looked up at Context7.",
 	Kind: Web,
-}, func(ctx context.Context, env *Env, in getLibraryDocsIn) (Result, error) {
+}, getLibraryDocs)
+
+func getLibraryDocs(ctx context.Context, env *Env, in getLibraryDocsIn) (Result, error) {
 	answer, err := env.libraries().Get(ctx, in.LibraryID, in.Query)
-	return text(answer), err
-})
+	return textResult(answer), err
+}

@@ -20,7 +20,7 @@ var _ = add(&Tool{
 	Kind: Read,
 }, getProjectSetupInfo)
 
-// otherNames are what kinds are called too.
+// otherNames maps other names of a kind to the one that package project knows.
 var otherNames = map[string]string{
 	"golang": "go", "javascript": "node", "typescript": "node", "js": "node", "ts": "node", "npm": "node",
 	"nodejs": "node", "node.js": "node", "react": "node",
@@ -62,22 +62,22 @@ func getProjectSetupInfo(ctx context.Context, env *Env, in getProjectSetupInfoIn
 	}
 	switch {
 	case len(parts) > 0:
-		return text(strings.Join(parts, "\n\n")), nil
+		return textResult(strings.Join(parts, "\n\n")), nil
 	case wanted == "any":
-		return text("No project was recognised by its files. Known are: " + strings.Join(project.Kinds(), ", ") +
-			"."), nil
+		known := strings.Join(project.Kinds(), ", ")
+		return textResult("No project was recognised by its files. Known are: " + known + "."), nil
 	}
-	said := fmt.Sprintf("There is no %s project here. One is begun with: %s", wanted, project.Start(wanted))
+	answer := fmt.Sprintf("There is no %s project here. One is begun with: %s", wanted, project.Start(wanted))
 	if len(others) > 0 {
-		said += "\nWhat is here: " + strings.Join(others, ", ") + "."
+		answer += "\nWhat is here: " + strings.Join(others, ", ") + "."
 	}
-	return text(said), nil
+	return textResult(answer), nil
 }
 
-// setupInfo describes a project.
+// setupInfo formats a project: its kind, name and directory, its details and its commands.
 func setupInfo(p project.Project) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s project%s in %s", p.Kind, named(p.Name), p.Dir)
+	fmt.Fprintf(&b, "## %s in %s", strings.TrimSuffix(p.Kind+" project "+p.Name, " "), p.Dir)
 	if len(p.Details) > 0 {
 		b.WriteString("\n" + strings.Join(p.Details, ", "))
 	}
@@ -85,11 +85,4 @@ func setupInfo(p project.Project) string {
 		fmt.Fprintf(&b, "\n%s: %s", c.What, c.Line)
 	}
 	return b.String()
-}
-
-func named(name string) string {
-	if name == "" {
-		return ""
-	}
-	return " " + name
 }

@@ -30,7 +30,7 @@ func grepSearch(ctx context.Context, env *Env, in grepSearchIn) (Result, error) 
 	}
 	query := search.Query{Text: in.Query, Regexp: in.IsRegexp}
 	if in.IncludePattern != "" {
-		pattern, err := env.pattern(in.IncludePattern)
+		pattern, err := env.relativePattern(in.IncludePattern)
 		if err != nil {
 			return Result{}, err
 		}
@@ -38,7 +38,7 @@ func grepSearch(ctx context.Context, env *Env, in grepSearchIn) (Result, error) 
 			return Result{}, err
 		}
 	}
-	tree, done, err := env.tree(ctx)
+	tree, done, err := env.searchTree(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -52,12 +52,12 @@ func grepSearch(ctx context.Context, env *Env, in grepSearchIn) (Result, error) 
 		if in.IncludePattern != "" {
 			where = fmt.Sprintf(" in files that fit %q", in.IncludePattern)
 		}
-		return text(fmt.Sprintf("No line with %q%s.", in.Query, where)), nil
+		return textResult(fmt.Sprintf("No line with %q%s.", in.Query, where)), nil
 	}
-	return text(foundText(found, min(cmp.Or(in.MaxResults, someResults), maxResults))), nil
+	return textResult(foundText(found, min(cmp.Or(in.MaxResults, defaultResults), maxResults))), nil
 }
 
-// foundText shows the first lines that were found and counts the rest.
+// foundText lists the first matching lines and counts the others.
 func foundText(found search.Found, show int) string {
 	var b strings.Builder
 	files, last := 0, ""

@@ -15,17 +15,17 @@ type insertEditIn struct {
 	Explanation string `json:"explanation,omitzero" jsonschema:"A short explanation of the edit."`
 }
 
-// The language server calls this one when its own edit tools have made up the new
-// text, and may send more than it was told.
+// The language server's own edit tools write whole files through this one, and may
+// send more arguments than its schema names.
 var _ = add(&Tool{
 	Name: "insert_edit_into_file",
 	Description: "Write the whole new text of a file. To change a part of a file, use replace_string_in_file or " +
 		"apply_patch.",
-	tolerant: true,
-	Kind:     Edit,
+	allowsExtra: true,
+	Kind:        Edit,
 }, insertEdit)
 
-// leftOut is how models abbreviate what they mean to keep.
+// leftOut matches the comments with which models abbreviate text that is to stay.
 var leftOut = lazyregexp.New(`(?im)^\s*(//|#|--|/\*|<!--|;|%)?\s*(\.\.\.|…)\s*existing code\s*(\.\.\.|…)`)
 
 func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) {
@@ -40,10 +40,8 @@ func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) 
 			return Result{}, err
 		}
 		if !leftOut.MatchString(old) {
-			return Result{},
-				fmt.Errorf("the code leaves out parts of %s (%q): it was not written; send the whole text, or use "+
-					"replace_string_in_file",
-					at.Name, leftOut.FindString(in.Code))
+			return Result{}, fmt.Errorf("the code leaves out parts of %s (%q): it was not written; "+
+				"send the whole text, or use replace_string_in_file", at.Name, leftOut.FindString(in.Code))
 		}
 	}
 	return env.write(at, in.Code)

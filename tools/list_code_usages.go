@@ -18,17 +18,19 @@ var _ = add(&Tool{
 		"before changing or renaming something. " +
 		"Language servers are asked where they are installed; else the word is searched for, and the answer says so.",
 	Kind: Read,
-}, func(ctx context.Context, env *Env, in listCodeUsagesIn) (Result, error) {
+}, listCodeUsages)
+
+func listCodeUsages(ctx context.Context, env *Env, in listCodeUsagesIn) (Result, error) {
 	symbol := strings.TrimSpace(in.SymbolName)
 	if symbol == "" {
 		return Result{}, errors.New("symbolName is empty: name a symbol")
 	}
-	w, done, err := env.source(ctx)
+	w, done, err := env.codeWorkspace(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	defer done()
-	paths, err := env.paths(ctx, in.FilePaths)
+	paths, err := env.realPaths(ctx, in.FilePaths)
 	if err != nil {
 		return Result{}, err
 	}
@@ -37,7 +39,7 @@ var _ = add(&Tool{
 		return Result{}, err
 	}
 	if len(a.Lines) == 0 {
-		return told("No usages of "+symbol+" were found", a), nil
+		return answerResult("No usages of "+symbol+" were found", a), nil
 	}
-	return told(fmt.Sprintf("%d usages of %s", len(a.Lines), symbol), a), nil
-})
+	return answerResult(fmt.Sprintf("%d usages of %s", len(a.Lines), symbol), a), nil
+}

@@ -32,7 +32,7 @@ func listDir(ctx context.Context, env *Env, in listDirIn) (Result, error) {
 		return Result{}, err
 	}
 	if len(entries) == 0 {
-		return text(at.Name + " is empty."), nil
+		return textResult(at.Name + " is empty."), nil
 	}
 	var b strings.Builder
 	for _, e := range entries[:min(len(entries), maxEntries)] {
@@ -48,5 +48,5 @@ func listDir(ctx context.Context, env *Env, in listDirIn) (Result, error) {
 	if n := len(entries) - maxEntries; n > 0 {
 		fmt.Fprintf(&b, "[%d more entries are not shown: use file_search with a pattern to find what you need]\n", n)
 	}
-	return text(strings.TrimSuffix(b.String(), "\n")), nil
+	return textResult(strings.TrimSuffix(b.String(), "\n")), nil
 }

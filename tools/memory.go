@@ -32,15 +32,16 @@ const (
 	maxMemories = 500
 )
 
-// A memory's name is that of a plain file on every system; some are devices there.
-// How long it is, is counted apart: that in the pattern takes it 4 MB.
+// A memory's name must be a plain file name on every system; Windows has devices
+// with some names. The length is checked separately: in the pattern it would take
+// 4 MB of memory.
 var (
-	memoryLetters = lazyregexp.New(`^[\pL\pN_][\pL\pN_. -]*$`)
-	memoryDevice  = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	memoryPattern = lazyregexp.New(`^[\pL\pN_][\pL\pN_. -]*$`)
+	deviceName    = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
 )
 
-func memoryName(s string) bool {
-	return utf8.RuneCountInString(s) <= 100 && memoryLetters.MatchString(s)
+func isMemoryName(s string) bool {
+	return utf8.RuneCountInString(s) <= 100 && memoryPattern.MatchString(s)
 }
 
 func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
@@ -48,7 +49,7 @@ func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 		return Result{}, errors.New("there is no place for memories: the user has no home directory")
 	}
 	dir := filepath.Join(env.Home, "memories")
-	if err := proc.PrivateDir(dir); err != nil { // may be the first to need env.Home
+	if err := proc.PrivateDir(dir); err != nil { // creates env.Home, too
 		return Result{}, err
 	}
 	files := workspace.Files{Root: dir}
@@ -58,11 +59,10 @@ func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 	if in.Path == "" {
 		return Result{}, fmt.Errorf("path is missing: %s needs the name of a memory", in.Command)
 	}
-	if !memoryName(in.Path) || memoryDevice.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") ||
+	if !isMemoryName(in.Path) || deviceName.MatchString(in.Path) || strings.HasSuffix(in.Path, ".") ||
 		strings.HasSuffix(in.Path, " ") {
-		return Result{},
-			fmt.Errorf("%.120q is no name of a memory: use letters, digits, _, -, . and spaces, such as notes.md",
-				in.Path)
+		return Result{}, fmt.Errorf("%.120q is no name of a memory: "+
+			"use letters, digits, _, -, . and spaces, such as notes.md", in.Path)
 	}
 	at, err := files.At(ctx, in.Path, in.Command != "read")
 	if err != nil {
@@ -75,18 +75,18 @@ func memory(ctx context.Context, env *Env, in memoryIn) (Result, error) {
 	case "read":
 		content, err := at.Read()
 		if err != nil {
-			return Result{}, noMemory(in.Path, err)
+			return Result{}, memoryError(in.Path, err)
 		}
-		return text(string(content)), nil
+		return textResult(string(content)), nil
 	default:
 		if err := at.Remove(); err != nil {
-			return Result{}, noMemory(in.Path, err)
+			return Result{}, memoryError(in.Path, err)
 		}
-		return text("Deleted memory " + in.Path + "."), nil
+		return textResult("Deleted memory " + in.Path + "."), nil
 	}
 }
 
-func noMemory(name string, err error) error {
+func memoryError(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no memory %s: list shows those there are", name)
 	}
@@ -110,7 +110,7 @@ func saveMemory(ctx context.Context, files workspace.Files, at *workspace.Place,
 	if _, err := at.Write(content); err != nil {
 		return Result{}, err
 	}
-	return text("Saved memory " + at.Name + "."), nil
+	return textResult("Saved memory " + at.Name + "."), nil
 }
 
 func listMemories(ctx context.Context, files workspace.Files) (Result, error) {
@@ -119,12 +119,12 @@ func listMemories(ctx context.Context, files workspace.Files) (Result, error) {
 		return Result{}, err
 	}
 	if len(names) == 0 {
-		return text("No memories saved yet."), nil
+		return textResult("No memories saved yet."), nil
 	}
-	return text(strings.Join(names, "\n")), nil
+	return textResult(strings.Join(names, "\n")), nil
 }
 
-// memories lists the names of those that are kept.
+// memories lists the names of the saved memories.
 func memories(ctx context.Context, files workspace.Files) (names []string, err error) {
 	dir, err := files.At(ctx, ".", false)
 	if err != nil {
@@ -136,7 +136,7 @@ func memories(ctx context.Context, files workspace.Files) (names []string, err e
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && memoryName(e.Name()) {
+		if e.Type().IsRegular() && isMemoryName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

@@ -33,7 +33,7 @@ func multiReplace(ctx context.Context, env *Env, in multiReplaceIn) (Result, err
 		return Result{}, errors.New("replacements is empty: give at least one")
 	}
 	return env.edit(ctx, func(edits *workspace.Edits) error {
-		var faults []string // all of them, so that one more try is enough
+		var faults []string // all of them, so that the model can mend them in one more try
 		for i, r := range in.Replacements {
 			if err := replaceIn(ctx, edits, r.FilePath, r.OldString, r.NewString); err != nil {
 				faults = append(faults, fmt.Sprintf("replacement %d of %d: %v", i+1, len(in.Replacements), err))

@@ -40,9 +40,8 @@ func readFile(ctx context.Context, env *Env, in readFileIn) (Result, error) {
 		last = first + in.Limit - 1
 	}
 	if first < 1 || last < 0 || in.Limit < 0 || last != 0 && last < first {
-		return Result{},
-			fmt.Errorf("lines %d to %d cannot be read: the first line is 1, and the end is not before the start", first,
-				last)
+		return Result{}, fmt.Errorf("lines %d to %d cannot be read: "+
+			"the first line is 1, and the end is not before the start", first, last)
 	}
 	at, err := env.files().At(ctx, in.FilePath, false)
 	if err != nil {
@@ -58,19 +57,19 @@ func readFile(ctx context.Context, env *Env, in readFileIn) (Result, error) {
 	if head, _ := r.Peek(r.Size()); workspace.Binary(head) {
 		return Result{}, fmt.Errorf("%s is a binary file of %d bytes: it cannot be read as text", at.Name, info.Size())
 	}
-	part := linesOf{first: first, last: last}
-	if err := part.read(ctx, r); err != nil {
+	lines := lineRange{first: first, last: last}
+	if err := lines.read(ctx, r); err != nil {
 		return Result{}, fmt.Errorf("reading %s: %w", at.Name, err)
 	}
 	switch {
-	case part.total == 0:
-		return text(at.Name + " is empty."), nil
-	case first > part.total:
-		return Result{}, fmt.Errorf("%s has no line %d: it has %d", at.Name, first, part.total)
+	case lines.total == 0:
+		return textResult(at.Name + " is empty."), nil
+	case first > lines.total:
+		return Result{}, fmt.Errorf("%s has no line %d: it has %d", at.Name, first, lines.total)
 	}
-	shown := part.text.String()
-	res := text(shown)
-	if note := part.note(); note != "" {
+	shown := lines.text.String()
+	res := textResult(shown)
+	if note := lines.note(); note != "" {
 		res.Parts = append([]string{strings.TrimSuffix(shown, "\n")}, note)
 	}
 	if !utf8.ValidString(shown) {
@@ -79,30 +78,30 @@ func readFile(ctx context.Context, env *Env, in readFileIn) (Result, error) {
 	return res, nil
 }
 
-// linesOf is a part of a text: what it holds, and what there is besides.
-type linesOf struct {
-	first, last int // asked for; last 0: to the end
+// lineRange collects a range of lines from a text.
+type lineRange struct {
+	first, last int // lines to collect, from 1; last 0: to the end
 	text        strings.Builder
-	shown       int  // the last line of which something is in text
-	cut         bool // that line is not whole
-	full        bool // there is no room for more
-	total       int  // lines of the whole text
+	shown       int  // the last line of which a part is in text
+	isCut       bool // only the beginning of that line is in text
+	isFull      bool // text has reached maxRead bytes
+	total       int  // number of lines in the whole text
 }
 
-// read reads r to its end and keeps at most maxRead bytes of the lines.
-func (l *linesOf) read(ctx context.Context, r *bufio.Reader) error {
-	line, began := 1, false
+// read reads r to its end and collects at most maxRead bytes of the lines.
+func (l *lineRange) read(ctx context.Context, r *bufio.Reader) error {
+	line, hasText := 1, false // hasText: of the current line something was read
 	for {
 		chunk, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
 			err = nil
 		}
 		if len(chunk) > 0 {
-			began = true
-			l.keep(line, chunk)
+			hasText = true
+			l.add(line, chunk)
 		}
 		if bytes.HasSuffix(chunk, []byte("\n")) {
-			line, began = line+1, false
+			line, hasText = line+1, false
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -115,41 +114,41 @@ func (l *linesOf) read(ctx context.Context, r *bufio.Reader) error {
 		}
 	}
 	l.total = line
-	if !began {
+	if !hasText {
 		l.total--
 	}
 	return nil
 }
 
-// keep adds a piece of a line if it is asked for and there is room.
-func (l *linesOf) keep(line int, piece []byte) {
-	if line < l.first || l.last > 0 && line > l.last || l.full {
+// add collects a piece of a line if the line is in the range and text has space.
+func (l *lineRange) add(line int, piece []byte) {
+	if line < l.first || l.last > 0 && line > l.last || l.isFull {
 		return
 	}
-	if room := maxRead - l.text.Len(); len(piece) > room {
-		l.full = true
+	if space := maxRead - l.text.Len(); len(piece) > space {
+		l.isFull = true
 		if l.shown > 0 && line != l.shown {
-			return // rather a line less than a part of one
+			return // a missing line is better than a part of one
 		}
-		for room > 0 && !utf8.RuneStart(piece[room]) {
-			room--
+		for space > 0 && !utf8.RuneStart(piece[space]) {
+			space--
 		}
-		piece, l.cut = piece[:room], true
+		piece, l.isCut = piece[:space], true
 	}
 	l.text.Write(piece)
 	l.shown = line
 }
 
-// note says which lines are shown, unless all are.
-func (l *linesOf) note() string {
+// note describes which lines are shown, "" if all are.
+func (l *lineRange) note() string {
 	switch {
-	case l.cut:
+	case l.isCut:
 		return fmt.Sprintf("[line %d of %d was cut: it is longer than can be shown]", l.shown, l.total)
 	case l.first == 1 && l.shown == l.total:
 		return ""
 	case l.shown == l.total:
 		return fmt.Sprintf("[lines %d-%d: the end of the file]", l.first, l.shown)
 	}
-	return fmt.Sprintf("[lines %d-%d of %d: go on with startLineNumberBaseOne %d]", l.first, l.shown, l.total,
-		l.shown+1)
+	return fmt.Sprintf("[lines %d-%d of %d: go on with startLineNumberBaseOne %d]",
+		l.first, l.shown, l.total, l.shown+1)
 }

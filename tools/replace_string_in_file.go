@@ -27,8 +27,8 @@ func replaceString(ctx context.Context, env *Env, in replaceStringIn) (Result, e
 	})
 }
 
-// replaceIn makes one replacement a part of the edits.
-func replaceIn(ctx context.Context, edits *workspace.Edits, path, old, new string) error {
+// replaceIn adds one replacement to the edits.
+func replaceIn(ctx context.Context, edits *workspace.Edits, path, oldText, newText string) error {
 	c, err := edits.At(ctx, path)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func replaceIn(ctx context.Context, edits *workspace.Edits, path, old, new strin
 	if err != nil {
 		return err
 	}
-	changed, err := edit.Replace(c.At.Name, now, old, new)
+	changed, err := edit.Replace(c.At.Name, now, oldText, newText)
 	if err != nil {
 		return err
 	}

@@ -18,12 +18,14 @@ var _ = add(&Tool{
 		"are on hand, and what the user has added; " +
 		"others are looked up at Context7.",
 	Kind: Web,
-}, func(ctx context.Context, env *Env, in resolveLibraryIDIn) (Result, error) {
-	answer, err := env.libraries().ResolveID(ctx, in.LibraryName, in.Query)
-	return text(answer), err
-})
+}, resolveLibraryID)
 
-// libraries is the documentation that is bundled, the user's, and Context7's.
+func resolveLibraryID(ctx context.Context, env *Env, in resolveLibraryIDIn) (Result, error) {
+	answer, err := env.libraries().ResolveID(ctx, in.LibraryName, in.Query)
+	return textResult(answer), err
+}
+
+// libraries returns the bundled documentation, the user's own and Context7's.
 func (e *Env) libraries() *library_docs.Docs {
 	d := library_docs.Docs{UserDir: e.Libraries}
 	if d.UserDir == "" && e.Home != "" {

@@ -21,18 +21,22 @@ var _ = add(&Tool{
 		"(-y). Background processes end with the command. " +
 		"Long output is cut in the middle: filter it in the command.",
 	Kind:    Terminal,
-	Timeout: terminalMost + time.Minute, // the command's own limit comes first
-}, func(ctx context.Context, env *Env, in runInTerminalIn) (Result, error) {
-	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, terminalMost), nil)
-	return text(out), err
-})
+	Timeout: maxTerminalTime + time.Minute, // the command's own limit ends first
+}, runInTerminal)
 
-const terminalMost = 10 * time.Minute
+func runInTerminal(ctx context.Context, env *Env, in runInTerminalIn) (Result, error) {
+	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, maxTerminalTime), nil)
+	return textResult(out), err
+}
 
-// seconds is a time that a model may choose.
-func seconds(n int, unless, most time.Duration) time.Duration {
+// maxTerminalTime is the longest time that a model may choose for a command.
+const maxTerminalTime = 10 * time.Minute
+
+// seconds converts a number of seconds that a model chose: fallback if it chose
+// none, and limit at most.
+func seconds(n int, fallback, limit time.Duration) time.Duration {
 	if n <= 0 {
-		return unless
+		return fallback
 	}
-	return min(time.Duration(min(n, int(most/time.Second)))*time.Second, most)
+	return min(time.Duration(min(n, int(limit/time.Second)))*time.Second, limit)
 }

@@ -22,11 +22,13 @@ var _ = add(&Tool{
 		"The answer begins with the tests that failed, where the runner is a known one, then comes the output and " +
 		"the exit code.",
 	Kind:    Terminal,
-	Timeout: testsMost + time.Minute,
-}, func(ctx context.Context, env *Env, in runTestsIn) (Result, error) {
+	Timeout: maxTestTime + time.Minute,
+}, runTests)
+
+func runTests(ctx context.Context, env *Env, in runTestsIn) (Result, error) {
 	var log testlog.Log
-	lines := shell.Lines{Take: log.Take}
-	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 5*time.Minute, testsMost), &lines)
+	lines := shell.Lines{OnLine: log.Add}
+	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 5*time.Minute, maxTestTime), &lines)
 	lines.End()
 	summary := log.String()
 	switch {
@@ -37,7 +39,8 @@ var _ = add(&Tool{
 	case summary != "":
 		out = summary + "\n" + out
 	}
-	return text(out), nil
-})
+	return textResult(out), nil
+}
 
-const testsMost = 30 * time.Minute
+// maxTestTime is the longest time that a model may choose for a test run.
+const maxTestTime = 30 * time.Minute

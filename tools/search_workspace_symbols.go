@@ -18,12 +18,14 @@ var _ = add(&Tool{
 		"Language servers are asked where they are installed; else declarations are searched for, and the answer " +
 		"says so.",
 	Kind: Read,
-}, func(ctx context.Context, env *Env, in searchWorkspaceSymbolsIn) (Result, error) {
+}, searchWorkspaceSymbols)
+
+func searchWorkspaceSymbols(ctx context.Context, env *Env, in searchWorkspaceSymbolsIn) (Result, error) {
 	symbol := strings.TrimSpace(in.SymbolName)
 	if symbol == "" {
 		return Result{}, errors.New("symbolName is empty: give a name or a part of one")
 	}
-	w, done, err := env.source(ctx)
+	w, done, err := env.codeWorkspace(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -33,7 +35,7 @@ var _ = add(&Tool{
 		return Result{}, err
 	}
 	if len(a.Lines) == 0 {
-		return told("No symbol "+symbol+" was found", a), nil
+		return answerResult("No symbol "+symbol+" was found", a), nil
 	}
-	return told(fmt.Sprintf("%d symbols for %s", len(a.Lines), symbol), a), nil
-})
+	return answerResult(fmt.Sprintf("%d symbols for %s", len(a.Lines), symbol), a), nil
+}

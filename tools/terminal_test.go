@@ -77,7 +77,7 @@ func TestTerminalCancelled(t *testing.T) {
 		}
 	}()
 	in, _ := json.Marshal(args{"command": "echo hello; touch begun; sleep 1000", "explanation": "because"})
-	_, err := Lookup("run_in_terminal").Call(ctx, env, in)
+	_, err := builtIn("run_in_terminal").Call(ctx, env, in)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "run_in_terminal was cancelled") ||
 		!strings.Contains(err.Error(), "hello") {
 		t.Errorf("error %v", err)

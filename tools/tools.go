@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -21,10 +20,10 @@ import (
 	"tapgw/tools/internal/workspace"
 )
 
-// Kind is what a tool touches: a policy decides by it.
+// Kind is what a tool touches. A policy decides by it whether a call is allowed.
 type Kind int
 
-// Kinds of tools.
+// Kinds of tools. Manifests and modules of drop-ins name them in lower case.
 const (
 	Read     Kind = iota // reads the workspace
 	Edit                 // writes files
@@ -46,67 +45,70 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// DefaultTimeout is how long a tool may run that doesn't say.
+// DefaultTimeout is how long a call may run when neither the tool nor [Env] sets a timeout.
 const DefaultTimeout = 2 * time.Minute
 
-// lateness is how long a tool may take to answer once its context has ended: one
-// that stops a command wants to say what it printed. After it, nobody listens.
-const lateness = 2 * time.Second
+// cancelGrace is how long [Tool.Call] waits for a tool whose context has ended: a
+// tool that stops a command wants to report what the command printed.
+const cancelGrace = 2 * time.Second
 
-// Tool is one tool that a model may call. Use it through a pointer.
+// Tool is one tool that a model may call. Use it through a pointer. The built-in
+// ones come from [All], drop-ins from [External]; both are called with [Tool.Call].
 type Tool struct {
 	Name        string
 	Description string          // the model decides by it
 	Parameters  json.RawMessage // JSON Schema of the arguments, in the server's strict form; see [Tool.Check]
 	Kind        Kind
 	Timeout     time.Duration // 0: [DefaultTimeout]
-	Source      string        // file of a drop-in; "" for one that is built in
-	// Run does the work. args fit Parameters, ctx ends with the timeout. The text
-	// of an error is the model's to read: what failed, on what, what to do.
+	Source      string        // file of a drop-in; "" for a built-in tool
+	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model
+	// reads the text of an error: what failed, on what, what to do.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
 
-	tolerant bool // its caller may send more than it was told
+	allowsExtra bool // the schema allows arguments that it does not name
 
 	compile    sync.Once // guards the two below
 	compiled   *protocol.Schema
 	compileErr error
 }
 
-// Env is what a tool receives (the document's ToolContext) and what confines it.
-// Its functions may be called from several tools at a time.
+// Env is what a call of a tool works with: the workspace and the decisions about
+// everything outside it. Its functions may be called by several calls at a time,
+// and those that return an error may ask a person and take their time.
 type Env struct {
 	Root string // of the workspace, absolute
-	// Sync is told of each file that was written, after it was. nil: nobody listens.
+	// Sync is called after a file was written. nil: nothing is called.
 	Sync func(path, content string)
-	// Open opens a document in the editor. nil: there is none.
+	// Open opens a document in the editor. nil: there is no editor.
 	Open func(uri, language, text string)
 	// Outside decides about a path outside Root, absolute and with its symbolic
-	// links resolved: nil allows. It may ask, and takes as long as that takes.
-	// Without it, such paths are refused.
+	// links resolved. A nil error allows it. Without Outside, such paths are refused.
 	Outside func(ctx context.Context, path string, write bool) error
-	// Protected decides about writing where files make programs run, such as .git, as
-	// why says: nil allows. It may ask, and takes as long as that takes. Without it,
-	// such writes are refused. Sources are directories that are protected besides.
+	// Protected decides about a write to a file that makes programs run, such as those
+	// in .git; why describes it. A nil error allows it. Without Protected, such writes
+	// are refused. Sources lists further directories to protect.
 	Protected func(ctx context.Context, path, why string) error
 	Sources   []string
-	// Secrets are directories of the gateway's tokens: no tool reads what lies there,
-	// whatever is allowed.
+	// Secrets are the directories of the gateway's tokens. No tool reads or lists
+	// them, whatever else is allowed.
 	Secrets   []string
 	Home      string        // the user's directory of the program: memory notes, added libraries
 	Libraries string        // directory of added libraries; "": library_docs in Home
-	Timeout   time.Duration // of tools that don't say; 0: [DefaultTimeout]
-	// Private decides about a server of the web whose address is not public: this
-	// machine's, its networks'; or not known here, where a proxy looks it up: then addr
-	// is not valid. nil allows. Without it, such servers are refused.
+	Timeout   time.Duration // of tools without a timeout of their own; 0: [DefaultTimeout]
+	// Private decides about a web server whose address is not public, such as one on
+	// this machine or its networks. addr is not valid when only a proxy knows the
+	// address. A nil error allows it. Without Private, such servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
 }
 
-// Result is what a tool answers.
+// Result is the answer of a tool that succeeded. Parts are for the model; Data
+// takes their place when a drop-in answered with a dict. Written and Removed tell
+// the caller which files changed.
 type Result struct {
-	Parts   []string        // the document's list form: texts
-	Data    json.RawMessage // the document's dict form, as a drop-in gave it; nil: Parts
+	Parts   []string        // texts, one below the other
+	Data    json.RawMessage // the dict of a drop-in, such as {"result": "success"}; nil: Parts
 	Written []Written       // files that now hold Content
-	Removed []string        // absolute paths of files that are gone
+	Removed []string        // absolute paths of deleted files
 }
 
 // Written is a file that a tool wrote.
@@ -116,10 +118,11 @@ type Written struct {
 	Created bool
 }
 
-// Text is the parts of the result in one text.
+// Text joins the parts of the result, one below the other.
 func (r Result) Text() string { return strings.Join(r.Parts, "\n") }
 
-// PanicError is the outcome of a call whose tool panicked.
+// PanicError is the error of a call whose tool panicked. Its text tells the model
+// that the arguments are not at fault; Stack is for a log.
 type PanicError struct {
 	Tool  string
 	Value any
@@ -130,32 +133,35 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", e.Tool, e.Value)
 }
 
-// adding makes the tools that registered themselves, before main.
-var adding []func() *Tool
+// constructors build the built-in tools; [add] fills it before main runs.
+var constructors []func() *Tool
 
-// builtin are the tools by name. They are made when somebody wants one: a schema
-// costs more than a gateway that runs none of them may.
-var builtin = sync.OnceValue(func() map[string]*Tool {
-	tools := make(map[string]*Tool, len(adding))
-	for _, made := range adding {
-		t := made()
-		if tools[t.Name] != nil {
-			panic("two tools have the name " + t.Name)
-		}
-		if err := t.Check(); err != nil {
+// builtinTools are the built-in tools, sorted by name. They are built at the first use,
+// because a gateway that runs none of them should not pay for their schemas.
+var builtinTools = sync.OnceValue(func() []*Tool {
+	list := make([]*Tool, len(constructors))
+	for i, construct := range constructors {
+		list[i] = construct()
+		if err := list[i].Check(); err != nil {
 			panic(err)
 		}
-		tools[t.Name] = t
 	}
-	return tools
+	slices.SortFunc(list, func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
+	for i, t := range list[1:] {
+		if list[i].Name == t.Name {
+			panic("two tools have the name " + t.Name)
+		}
+	}
+	return list
 })
 
-// add registers a tool. A tool's file does it once:
+// add makes a built-in tool of a definition and a typed function. Each tool has a
+// file of its own that calls it once:
 //
 //	var _ = add(&Tool{Name: ..., Description: ..., Kind: ...}, listDir)
 //
-// Parameters are inferred from In unless they are given; see [schema.For] for the
-// tags. run receives the arguments checked and decoded.
+// Parameters is inferred from In; see [schema.For] for the struct tags. run gets
+// the arguments checked and decoded.
 func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result, error)) *Tool {
 	t.Run = func(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
 		var in In
@@ -164,28 +170,19 @@ func add[In any](t *Tool, run func(ctx context.Context, env *Env, in In) (Result
 		}
 		return run(ctx, env, in)
 	}
-	adding = append(adding, func() *Tool {
-		switch {
-		case t.tolerant:
-			t.Parameters = schema.Tolerant[In]()
-		case t.Parameters == nil:
-			t.Parameters = schema.For[In]()
-		}
+	constructors = append(constructors, func() *Tool {
+		t.Parameters = schema.For[In](t.allowsExtra)
 		return t
 	})
 	return t
 }
 
-// All returns the built-in tools, sorted by name.
-func All() []*Tool {
-	return slices.SortedFunc(maps.Values(builtin()), func(a, b *Tool) int { return cmp.Compare(a.Name, b.Name) })
-}
+// All returns the built-in tools, sorted by name. The caller leaves them unchanged.
+func All() []*Tool { return slices.Clone(builtinTools()) }
 
-// Lookup returns a built-in tool, nil if there is none of that name.
-func Lookup(name string) *Tool { return builtin()[name] }
-
-// Check reports what makes a tool unfit for registration: the server refuses a
-// whole batch for one of these.
+// Check reports why the language server would refuse to register the tool: its
+// name, its description or its parameters. One such tool makes the server refuse
+// all tools of a registration. The error names the tool.
 func (t *Tool) Check() error {
 	err := func() error {
 		switch {
@@ -202,13 +199,13 @@ func (t *Tool) Check() error {
 	return nil
 }
 
-// Validate checks arguments against Parameters. The error names the argument.
-// Absent arguments are an empty object's.
+// Validate checks arguments against Parameters. The error names the tool and the
+// argument. No arguments at all count as an empty object.
 func (t *Tool) Validate(args json.RawMessage) error {
 	t.compile.Do(func() { t.compiled, t.compileErr = protocol.CompileSchema(protocol.Raw(t.Parameters)) })
 	err := t.compileErr
 	if err == nil {
-		err = t.compiled.Check(protocol.Raw(orEmpty(args)))
+		err = t.compiled.Check(protocol.Raw(orEmptyObject(args)))
 	}
 	if err != nil {
 		return fmt.Errorf("wrong arguments for %s: %w", t.Name, err)
@@ -216,17 +213,18 @@ func (t *Tool) Validate(args json.RawMessage) error {
 	return nil
 }
 
-func orEmpty(args json.RawMessage) json.RawMessage {
+func orEmptyObject(args json.RawMessage) json.RawMessage {
 	if len(args) == 0 {
 		return json.RawMessage("{}")
 	}
 	return args
 }
 
-// Call runs the tool on arguments and has exactly one outcome: the tool's own, a
-// refusal of the arguments, a [PanicError], or an error that wraps
-// context.DeadlineExceeded or context.Canceled, whether or not Run heeds its
-// context.
+// Call runs the tool on arguments and returns exactly one outcome: the tool's own,
+// an error about the arguments, a [PanicError], or an error that wraps
+// context.DeadlineExceeded or context.Canceled. It returns soon after ctx ends,
+// even if Run ignores its context. It is the only place that recovers a tool's
+// panics and bounds its time, so callers need not.
 func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
 	if err := t.Validate(args); err != nil {
 		return Result{}, err
@@ -234,12 +232,11 @@ func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result
 	timeout := cmp.Or(t.Timeout, env.Timeout, DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-
 	type outcome struct {
 		Result
 		error
 	}
-	done := make(chan outcome, 1) // the late one of an abandoned call finds room here
+	done := make(chan outcome, 1) // buffered, so that an abandoned call can end
 	go func() {
 		out := outcome{error: &PanicError{Tool: t.Name, Value: "its goroutine ended"}}
 		defer func() {
@@ -248,29 +245,29 @@ func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result
 			}
 			done <- out
 		}()
-		out.Result, out.error = t.Run(ctx, env, orEmpty(args))
+		out.Result, out.error = t.Run(ctx, env, orEmptyObject(args))
 	}()
 	select {
 	case out := <-done:
-		return out.Result, t.worded(ctx, timeout, out.error)
+		return out.Result, t.endError(ctx, timeout, out.error)
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(lateness)
-	defer late.Stop()
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
 	select {
 	case out := <-done:
-		return out.Result, t.worded(ctx, timeout, out.error)
-	case <-late.C:
-		return Result{}, t.worded(ctx, timeout, ctx.Err())
+		return out.Result, t.endError(ctx, timeout, out.error)
+	case <-grace.C:
+		return Result{}, t.endError(ctx, timeout, ctx.Err())
 	}
 }
 
 // errTimeout is the cause of a context that Call itself ended.
 var errTimeout = errors.New("timeout of the tool")
 
-// worded says of an error whose call was ended how it was; others it returns as
-// they are.
-func (t *Tool) worded(ctx context.Context, timeout time.Duration, err error) error {
+// endError adds to err why the context of the call ended. It returns err unchanged
+// if the context has not ended.
+func (t *Tool) endError(ctx context.Context, timeout time.Duration, err error) error {
 	end := ctx.Err()
 	if err == nil || end == nil {
 		return err
@@ -287,42 +284,45 @@ func (t *Tool) worded(ctx context.Context, timeout time.Duration, err error) err
 	if !errors.Is(err, end) {
 		what += ": " + err.Error()
 	}
-	return ended{t.Name + " " + what, end}
+	return endedError{t.Name + " " + what, end}
 }
 
-// ended is a call's error with the end of its context as its cause.
-type ended struct {
+// endedError is the error of a call whose context ended. It wraps the context's error.
+type endedError struct {
 	text string
 	end  error
 }
 
-func (e ended) Error() string { return e.text }
-func (e ended) Unwrap() error { return e.end }
+func (e endedError) Error() string { return e.text }
 
-// files gives access to the files of the workspace, and to others as far as the
+func (e endedError) Unwrap() error { return e.end }
+
+// files returns the access to the workspace's files, and to others as far as the
 // policy allows.
 func (e *Env) files() workspace.Files {
-	return workspace.Files{Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources,
-		Secrets: e.Secrets}
+	return workspace.Files{
+		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets,
+	}
 }
 
-// write makes a file hold content and says so.
+// write replaces the content of a file.
 func (e *Env) write(at *workspace.Place, content string) (Result, error) {
 	created, err := at.Write(content)
 	if err != nil {
 		return Result{}, err
 	}
 	var res Result
-	e.wrote(&res, Written{at.Path, content, created}, at.Name)
+	e.recordWrite(&res, Written{at.Path, content, created}, at.Name)
 	return res, nil
 }
 
-// edit changes files, all or none, as change says, and says so file by file. What
-// somebody else writes in between is not lost: then change is asked again.
-func (e *Env) edit(ctx context.Context, change func(*workspace.Edits) error) (Result, error) {
+// edit changes several files, all or none. prepare sets what each file is to hold.
+// It runs again if another program wrote one of the files in the meantime, so that
+// nothing is overwritten unseen.
+func (e *Env) edit(ctx context.Context, prepare func(*workspace.Edits) error) (Result, error) {
 	for {
 		edits := e.files().Edits()
-		err := change(edits)
+		err := prepare(edits)
 		var res Result
 		if err == nil {
 			res, err = e.commit(edits)
@@ -343,7 +343,7 @@ func (e *Env) commit(edits *workspace.Edits) (Result, error) {
 		return Result{}, err
 	}
 	if len(changes) == 0 {
-		return text("Nothing to change: the files hold the text already."), nil
+		return textResult("Nothing to change: the files hold the text already."), nil
 	}
 	var res Result
 	for _, c := range changes {
@@ -352,13 +352,13 @@ func (e *Env) commit(edits *workspace.Edits) (Result, error) {
 			res.Parts = append(res.Parts, "Deleted "+c.At.Name+".")
 			continue
 		}
-		e.wrote(&res, Written{c.At.Path, *c.Now, c.Created}, c.At.Name)
+		e.recordWrite(&res, Written{c.At.Path, *c.Now, c.Created}, c.At.Name)
 	}
 	return res, nil
 }
 
-// wrote enters a file that was written into the result and tells Sync.
-func (e *Env) wrote(res *Result, w Written, name string) {
+// recordWrite adds a written file to the result and passes it to Sync.
+func (e *Env) recordWrite(res *Result, w Written, name string) {
 	verb := "Changed "
 	if w.Created {
 		verb = "Created "
@@ -373,27 +373,27 @@ func (e *Env) wrote(res *Result, w Written, name string) {
 // maxFiles is how many files a call may ask about.
 const maxFiles = 50
 
-// eachFile answers for several files, with a part for each. What went wrong with
-// one is its part, unless that is so with all.
+// eachFile answers a question about several files, with one part for each. The
+// error about one file becomes its part; if all fail, the result is an error.
 func eachFile(paths []string, answer func(path string) (string, error)) (Result, error) {
 	if n := len(paths); n == 0 || n > maxFiles {
 		return Result{}, fmt.Errorf("filePaths names %d files: name 1 to %d", n, maxFiles)
 	}
 	var res Result
-	var errs []error
+	failed := 0
 	for _, path := range paths {
-		said, err := answer(path)
+		part, err := answer(path)
 		if err != nil {
-			said = err.Error()
-			errs = append(errs, err)
+			part = err.Error()
+			failed++
 		}
-		res.Parts = append(res.Parts, said)
+		res.Parts = append(res.Parts, part)
 	}
-	if len(errs) == len(paths) {
+	if failed == len(paths) {
 		return Result{}, errors.New(strings.Join(res.Parts, "; "))
 	}
 	return res, nil
 }
 
-// text is the result of a tool that says something.
-func text(parts ...string) Result { return Result{Parts: parts} }
+// textResult is a result that holds texts only.
+func textResult(parts ...string) Result { return Result{Parts: parts} }

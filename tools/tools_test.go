@@ -89,15 +89,9 @@ func TestOneToolAFile(t *testing.T) {
 	var all []string
 	for _, tool := range All() {
 		all = append(all, tool.Name)
-		if Lookup(tool.Name) != tool {
-			t.Errorf("Lookup(%q) finds another tool", tool.Name)
-		}
 	}
 	if !slices.Equal(all, files) {
-		t.Errorf("registered: %q\nfiles:      %q", all, files)
-	}
-	if Lookup("no_such_tool") != nil {
-		t.Error("Lookup finds a tool that isn't there")
+		t.Errorf("All has the tools %q, want those of the files: %q", all, files)
 	}
 }
 
@@ -159,7 +153,7 @@ func TestSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range golden {
-		if name := strings.TrimSuffix(filepath.Base(file), ".json"); Lookup(name) == nil {
+		if name := strings.TrimSuffix(filepath.Base(file), ".json"); builtIn(name) == nil {
 			t.Errorf("%s is of no tool", file)
 		}
 	}
@@ -234,7 +228,7 @@ func TestCall(t *testing.T) {
 		is      error
 		took    time.Duration
 	}{
-		{name: "answers", run: func(context.Context) (Result, error) { return text("a", "b"), nil }, want: "a\nb"},
+		{name: "answers", run: func(context.Context) (Result, error) { return textResult("a", "b"), nil }, want: "a\nb"},
 		{name: "fails", run: func(context.Context) (Result, error) { return Result{}, errors.New("no such thing") },
 			want: "no such thing", is: errAny},
 		{name: "wrong arguments", args: json.RawMessage(`{}`),
@@ -251,17 +245,17 @@ func TestCall(t *testing.T) {
 			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, errors.New("killed") },
 			want: "made did not finish within 1s: killed", is: context.DeadlineExceeded, took: time.Second},
 		{name: "answers at its timeout", timeout: time.Second,
-			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return text("so far"), nil },
+			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return textResult("so far"), nil },
 			want: "so far", took: time.Second},
 		{name: "ignores its timeout",
-			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
-			want: "made did not finish within 2m0s", is: context.DeadlineExceeded, took: DefaultTimeout + lateness},
+			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return textResult("late"), nil },
+			want: "made did not finish within 2m0s", is: context.DeadlineExceeded, took: DefaultTimeout + cancelGrace},
 		{name: "is cancelled", cause: cancelled,
 			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made was cancelled", is: context.Canceled, took: time.Millisecond},
 		{name: "ignores its cancel", cause: cancelled,
-			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return text("late"), nil },
-			want: "made was cancelled", is: context.Canceled, took: time.Millisecond + lateness},
+			run:  func(ctx context.Context) (Result, error) { <-forever(ctx); return textResult("late"), nil },
+			want: "made was cancelled", is: context.Canceled, took: time.Millisecond + cancelGrace},
 		{name: "caller's deadline", cause: context.DeadlineExceeded,
 			run:  func(ctx context.Context) (Result, error) { <-ctx.Done(); return Result{}, ctx.Err() },
 			want: "made did not finish in time", is: context.DeadlineExceeded, took: time.Millisecond},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,32 +14,32 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// Executable is a program that is run for each call: arguments as JSON on its
-// stdin, the result on its stdout, in the workspace.
+// Executable is a program that runs once for each call, in the workspace. It gets the
+// arguments as JSON on stdin and writes its result to stdout.
 type Executable struct {
 	Manifest *Manifest
 	Env      []string
-	// Log gets what it writes to stderr. nil: nobody is interested.
+	// Log gets the lines that it writes to stderr. nil: they are dropped.
 	Log func(file, line string)
 }
 
-// Call runs the program. Its result is one of the document's forms in JSON, or
-// else the text that it wrote. Any exit code but 0 is a failure, told by what it
-// wrote to stderr.
+// Call runs the program. The answer is its stdout: a list or dict in JSON as a Python
+// tool returns it, or else plain text. Any exit code but 0 is an error with the text
+// that the program wrote to stderr.
 func (e Executable) Call(ctx context.Context, c Call) (Answer, error) {
 	argv := e.Manifest.argv()
 	name := filepath.Base(argv[0])
 	stdout, stderr := shell.Output{Max: maxText}, shell.Output{Max: maxPrinted}
-	said := shell.Lines{Take: func(line string) {
+	lines := shell.Lines{OnLine: func(line string) {
 		if e.Log != nil {
 			e.Log(argv[0], line)
 		}
 	}}
 	exit, err := shell.Run(ctx, shell.Command{
 		Args: argv, Dir: c.Root, Env: append(slices.Clone(e.Env), "WORKSPACE_ROOT="+c.Root), Input: c.Input,
-		Stdout: &stdout, Stderr: tee{&stderr, &said},
+		Stdout: &stdout, Stderr: io.MultiWriter(&stderr, &lines),
 	})
-	said.End()
+	lines.End()
 	if err != nil {
 		return Answer{}, err
 	}
@@ -68,15 +69,4 @@ func (e Executable) Call(ctx context.Context, c Call) (Answer, error) {
 		return Answer{}, nil
 	}
 	return Answer{Parts: []string{stdout.String()}}, nil
-}
-
-// tee writes to both.
-type tee struct {
-	a *shell.Output
-	b *shell.Lines
-}
-
-func (t tee) Write(p []byte) (int, error) {
-	_, _ = t.a.Write(p)
-	return t.b.Write(p)
 }

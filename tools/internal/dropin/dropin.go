@@ -1,7 +1,7 @@
-// Package dropin runs tools that are found at run time: Python modules as the
-// document of tools describes them, and executables with a manifest. They are
-// other people's code in processes of their own: whatever they do, a call ends
-// once, and no other call notices.
+// Package dropin runs drop-in tools: Python modules with SCHEMA and execute, and
+// executables with a manifest. They are other people's code, so they run in
+// processes of their own: whatever a tool does, its call ends exactly once and no
+// other call is affected.
 package dropin
 
 import (
@@ -9,35 +9,35 @@ import (
 	"fmt"
 )
 
-// Call is a call of a tool.
+// Call is one call of a tool. Sync and Open are what the context of a Python tool offers.
 type Call struct {
-	Root  string          // of the workspace: what the tool works in
+	Root  string          // of the workspace, the working directory of the tool
 	Input json.RawMessage // an object
-	// What a Python tool's context offers. nil: nobody listens.
+	// nil: nothing is called.
 	Sync func(path, content string)
 	Open func(uri, language, text string)
 }
 
-// Answer is what a tool answered.
+// Answer is the answer of a tool that succeeded.
 type Answer struct {
 	Parts []string        // texts
-	Data  json.RawMessage // the document's dict form; nil: Parts
-	Wrote []Wrote         // what it synchronised, in order
+	Data  json.RawMessage // a dict such as {"result": "success"}; nil: Parts
+	Wrote []Wrote         // files that it reported as written, in order
 }
 
-// Wrote is a file that a tool said it wrote.
+// Wrote is a file that a tool reported as written.
 type Wrote struct{ Path, Content string }
 
-// Spec is what a file says about its tool.
+// Spec is how a file describes its tool.
 type Spec struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // a JSON Schema, unchecked
 	Kind        string          // "" or one of read, edit, terminal, web
-	Line        int             // where it says so; 0: unknown
+	Line        int             // of the description in the file; 0: unknown
 }
 
-// Fault says why a file is no tool.
+// Fault describes why a file has no usable tool, or why its process failed a call.
 type Fault struct {
 	Line   int // 0: unknown
 	Reason string
@@ -54,11 +54,11 @@ func fault(line int, format string, args ...any) *Fault {
 	return &Fault{line, fmt.Sprintf(format, args...)}
 }
 
-// noParameters is the schema of a tool that says nothing about them.
+// noParameters is the schema of a tool that describes no parameters.
 var noParameters = json.RawMessage(`{"type":"object","properties":{},"required":[]}`)
 
-// maxText is how many bytes of text a tool may answer, and maxPrinted is how many
-// of what it printed go into an error.
+// maxText is how many bytes of text a tool may answer. maxPrinted is how many bytes
+// of its output go into an error.
 const (
 	maxText    = 4 << 20
 	maxPrinted = 4 << 10

@@ -254,7 +254,7 @@ func TestSplitter(t *testing.T) {
 	text := "hello\n{\"call\":1,\"sync\":[\"a\",\"b\"]}\n\n{\"call\":1,\"result\":[]}\n"
 	for size := 1; size <= len(text); size++ {
 		var got []frame
-		s := splitter{take: func(f frame) { got = append(got, f) }, fail: func(err error) { t.Error(err) }}
+		s := splitter{onFrame: func(f frame) { got = append(got, f) }, onFault: func(err error) { t.Error(err) }}
 		for chunk := range slices.Chunk([]byte(text), size) {
 			_, _ = s.Write(chunk)
 		}
@@ -265,7 +265,7 @@ func TestSplitter(t *testing.T) {
 	for _, bad := range []string{"{\n", "{\"sync\":[1]}\n", "{\"sync\":[\"a\"]}\n", "{\"open\":[]}\n",
 		strings.Repeat("x", maxFrame+1)} {
 		var err error
-		s := splitter{take: func(frame) { t.Error("taken") }, fail: func(e error) { err = errors.Join(err, e) }}
+		s := splitter{onFrame: func(frame) { t.Error("taken") }, onFault: func(e error) { err = errors.Join(err, e) }}
 		_, _ = s.Write([]byte(bad))
 		_, _ = s.Write([]byte("{\"result\":[]}\n"))
 		if err == nil || strings.Contains(err.Error(), "\n") {
@@ -304,7 +304,7 @@ func FuzzRunner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
 		read := func(size int) (frames, fails int) {
 			s := splitter{
-				take: func(f frame) {
+				onFrame: func(f frame) {
 					frames++
 					if f.Result != nil {
 						a, err := answerOf(f.Result)
@@ -318,7 +318,7 @@ func FuzzRunner(f *testing.F) {
 						}
 					}
 				},
-				fail: func(error) { fails++ },
+				onFault: func(error) { fails++ },
 			}
 			for chunk := range slices.Chunk(data, size) {
 				_, _ = s.Write(chunk)

@@ -7,30 +7,30 @@ import (
 	"fmt"
 )
 
-// frame is what the runner says, one JSON object a line.
+// frame is a message of the runner: one JSON object a line.
 type frame struct {
-	Call int `json:"call"` // that it belongs to; 0: none
+	Call int `json:"call"` // the call that the frame belongs to; 0: none
 
 	// Of a probe.
-	Python string          `json:"python"` // first: the interpreter that runs
-	File   string          `json:"file"`   // next is about this one
-	Skip   bool            `json:"skip"`   // it is no tool
-	Schema json.RawMessage `json:"schema"` // it is one
+	Python string          `json:"python"` // in the first frame: the path of the interpreter
+	File   string          `json:"file"`   // the file that the next frame is about
+	Skip   bool            `json:"skip"`   // the file is no tool
+	Schema json.RawMessage `json:"schema"` // the file is a tool
 
 	// Of a call.
 	Sync   []string        `json:"sync"` // path, content
 	Open   []string        `json:"open"` // uri, language, text
 	Result json.RawMessage `json:"result"`
 
-	// Of either.
+	// Of a probe or a call.
 	Fault *string `json:"fault"`
 	Line  int     `json:"line"`
 }
 
-// maxFrame is the size of the longest line that is read from a runner.
+// maxFrame is the size of the longest line that a runner may send.
 const maxFrame = 16 << 20
 
-var errLong = fmt.Errorf("it sent more than %d MB at once", maxFrame>>20)
+var errTooLong = fmt.Errorf("it sent more than %d MB at once", maxFrame>>20)
 
 func decodeFrame(line []byte) (frame, error) {
 	var f frame
@@ -43,26 +43,26 @@ func decodeFrame(line []byte) (frame, error) {
 	return f, nil
 }
 
-// splitter takes a runner's output apart. It passes on what it reads until take or
-// a fault of the runner's ends it.
+// splitter splits a runner's output into frames and passes each to onFrame. After a
+// frame that can't be read it calls onFault once and drops the rest.
 type splitter struct {
-	take func(frame)
-	fail func(error)
-	part []byte
-	done bool
+	onFrame func(frame)
+	onFault func(error)
+	part    []byte // of the line that is not complete yet
+	isDone  bool
 }
 
-// Write never fails: a runner must not wait for us.
+// Write is io.Writer's. It never fails, so that a runner never waits for us.
 func (s *splitter) Write(p []byte) (int, error) {
 	n := len(p)
-	for len(p) > 0 && !s.done {
-		line, rest, whole := bytes.Cut(p, []byte("\n"))
+	for len(p) > 0 && !s.isDone {
+		line, rest, isWhole := bytes.Cut(p, []byte("\n"))
 		if len(s.part)+len(line) > maxFrame {
-			s.end(errLong)
+			s.end(errTooLong)
 			break
 		}
 		p = rest
-		if !whole {
+		if !isWhole {
 			s.part = append(s.part, line...)
 			break
 		}
@@ -71,19 +71,19 @@ func (s *splitter) Write(p []byte) (int, error) {
 			s.part = s.part[:0]
 		}
 		if !bytes.HasPrefix(line, []byte("{")) {
-			continue // what something said before the runner had its channel
+			continue // output from before the runner had its own channel
 		}
 		f, err := decodeFrame(line)
 		if err != nil {
 			s.end(err)
 			break
 		}
-		s.take(f)
+		s.onFrame(f)
 	}
 	return n, nil
 }
 
 func (s *splitter) end(err error) {
-	s.done, s.part = true, nil
-	s.fail(err)
+	s.isDone, s.part = true, nil
+	s.onFault(err)
 }

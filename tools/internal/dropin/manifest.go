@@ -25,8 +25,8 @@ const (
 	JSONManifest = ".tool.json"
 )
 
-// Manifest says how an executable is a tool. The smallest one is a description
-// beside an executable file of its name; a larger one, in TOML:
+// Manifest describes how an executable is a tool. The smallest one holds a description
+// and lies beside an executable of its name. A full one, in TOML:
 //
 //	name = "greet"                      # default: the file's name before .tool.toml
 //	description = "Greets someone."     # the model decides by it
@@ -35,21 +35,21 @@ const (
 //	command = ["node", "greet.mjs"]     # default: the executable greet, or the one greet.*
 //	[parameters]                        # or inputSchema; a JSON Schema
 //	type = "object"
-//	required = ["who"]                  # must stand there, [] if none is
+//	required = ["who"]                  # always needed, [] if nothing is required
 //	properties.who = { type = "string", description = "whom to greet" }
 //
-// The command runs in the workspace, which WORKSPACE_ROOT names; arguments that
-// name a file beside the manifest are that file's path.
+// The command runs in the workspace, whose path WORKSPACE_ROOT holds. Arguments that
+// name a file beside the manifest become the path of that file.
 type Manifest struct {
 	Spec
-	Argv    []string      // what to run
-	Timeout time.Duration // 0: it doesn't say
+	Argv    []string      // program and arguments
+	Timeout time.Duration // 0: the default of tools
 
 	dir string
 }
 
-// argv is what to run in another directory: arguments that name a file beside the
-// manifest are its path.
+// argv is Argv for another working directory: an argument that names a file beside
+// the manifest becomes the path of that file.
 func (m *Manifest) argv() []string {
 	argv := slices.Clone(m.Argv)
 	for i, arg := range argv {
@@ -65,7 +65,7 @@ func (m *Manifest) argv() []string {
 	return argv
 }
 
-// manifest is a manifest as it is written.
+// manifest is the content of a manifest file.
 type manifest struct {
 	Name        string         `json:"name"`        // default: NAME
 	Description string         `json:"description"` // the model decides by it
@@ -88,8 +88,8 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ManifestName cuts the ending of a manifest from its path or name; ok is false
-// for other files.
+// ManifestName returns the name of a manifest file without its ending; ok is false for
+// other files.
 func ManifestName(path string) (name string, ok bool) {
 	for _, ending := range []string{TOMLManifest, JSONManifest} {
 		if name, ok := strings.CutSuffix(filepath.Base(path), ending); ok && name != "" {
@@ -99,7 +99,9 @@ func ManifestName(path string) (name string, ok bool) {
 	return "", false
 }
 
-// ReadManifest reads a manifest and finds its executable.
+// ReadManifest reads a manifest, in TOML or JSON by its ending, and finds its
+// executable. The tool's name and program default to the file's name. The fault has
+// the line where it is known.
 func ReadManifest(path string) (*Manifest, *Fault) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -165,7 +167,7 @@ func parseManifest(data []byte, isTOML bool) (*Manifest, *Fault) {
 	return m, nil
 }
 
-// fromTOML makes JSON of TOML.
+// fromTOML converts TOML to JSON.
 func fromTOML(data []byte) ([]byte, *Fault) {
 	var doc map[string]any
 	if _, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&doc); err != nil {
@@ -181,8 +183,8 @@ func fromTOML(data []byte) ([]byte, *Fault) {
 	return asJSON, nil
 }
 
-// manifestFault words what is wrong with a manifest; place finds the line of an
-// offset in its JSON, or of a key.
+// manifestFault makes a fault of a decoding error; place finds the line of an offset in
+// the JSON, or of a key.
 func manifestFault(err error, place func(offset int64, key string) int) *Fault {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fault(place(syntax.ByteOffset, ""), "no JSON: %v", syntax.Err)
@@ -207,7 +209,7 @@ func manifestFault(err error, place func(offset int64, key string) int) *Fault {
 	return fault(line, "%s: a %v does not fit here", key, where.JSONKind)
 }
 
-// keyLine finds the line on which a key is set, or its table begins; 0 if none is.
+// keyLine finds the line that sets a key or begins its table, 0 if there is none.
 func keyLine(data []byte, key string) int {
 	at := regexp.MustCompile(`(?m)^[\s{,]*\[*["']?` + regexp.QuoteMeta(key) + `\b`).FindIndex(data)
 	if at == nil {
@@ -216,7 +218,8 @@ func keyLine(data []byte, key string) int {
 	return lineAt(data, at[1])
 }
 
-// executable finds the program of a manifest that names none.
+// executable finds the program of a manifest without command: the executable file of
+// its name, or the only one with an ending.
 func executable(dir, name string) (string, *Fault) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,79 +11,79 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Module is a Python module that answers calls, each in a process that serves no
-// other call at the time: what it does to its process it does to itself. The
-// process of the last call is kept for the next one, with the state that the
-// module has made in it.
+// Module is a Python module that answers calls. A process serves one call at a time,
+// so a call that breaks its process breaks no other call. The process of the last
+// call is kept for the next one, with the state that the module has in it.
 type Module struct {
 	python      Python
 	interpreter string
 	file        string
 
-	mu     sync.Mutex // guards those below
-	free   *worker    // nil: the next call starts one
-	closed bool
+	mu       sync.Mutex // guards the fields that follow
+	idle     *worker    // nil: the next call starts one
+	isClosed bool
 }
 
-// Module makes a module of a file that was probed; see [Python.Probe].
+// Module returns the module of a file that [Python.Probe] found to be a tool.
 func (p Python) Module(interpreter, file string) *Module {
 	return &Module{python: p, interpreter: interpreter, file: file}
 }
 
-// Close ends what waits for calls. Those that run are not hurried.
+// Close ends the process that waits for a call. Running calls go on.
 func (m *Module) Close() {
 	m.mu.Lock()
-	w := m.free
-	m.free, m.closed = nil, true
+	w := m.idle
+	m.idle, m.isClosed = nil, true
 	m.mu.Unlock()
 	if w != nil {
 		w.process.Stop()
 	}
 }
 
-// Call runs the module's execute. An error is the tool's own, says what became of
-// its process, or wraps that of ctx.
+// Call runs the module's execute. An error is the tool's own, describes how its
+// process ended, or wraps the error of ctx.
 func (m *Module) Call(ctx context.Context, c Call) (Answer, error) {
-	w, err := m.take()
+	w, err := m.acquire()
 	if err != nil {
 		return Answer{}, err
 	}
-	answer, whole, err := w.call(ctx, c)
-	if !whole || !m.put(w) {
+	answer, canReuse, err := w.call(ctx, c)
+	if !canReuse || !m.release(w) {
 		w.process.Stop()
 	}
-	if _, ended := errors.AsType[*Fault](err); ended || errors.Is(err, errShape) {
+	if _, isFault := errors.AsType[*Fault](err); isFault || errors.Is(err, errShape) {
 		err = fmt.Errorf("%s: %w", filepath.Base(m.file), err)
 	}
 	return answer, err
 }
 
-// take returns a process that is nobody else's.
-func (m *Module) take() (*worker, error) {
+// acquire returns a process that serves no other call.
+func (m *Module) acquire() (*worker, error) {
 	m.mu.Lock()
-	w := m.free
-	m.free = nil
+	w := m.idle
+	m.idle = nil
 	m.mu.Unlock()
-	if w != nil && !w.over() {
+	if w != nil && !w.isOver() {
 		return w, nil
 	}
 	return m.start()
 }
 
-// put keeps a process for the next call, if there is none yet.
-func (m *Module) put(w *worker) bool {
+// release keeps a process for the next call. It returns false if another one is kept
+// already or the module is closed: then the caller stops the process.
+func (m *Module) release(w *worker) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || m.free != nil {
+	if m.isClosed || m.idle != nil {
 		return false
 	}
-	m.free = w
+	m.idle = w
 	return true
 }
 
 func (m *Module) start() (*worker, error) {
 	w := &worker{broken: make(chan error, 1)}
-	out := &splitter{take: w.heed, fail: func(err error) { w.broken <- err }}
+	out := &splitter{onFrame: w.receive, onFault: func(err error) { w.broken <- err }}
 	process, err := m.python.start(m.interpreter, "serve", []string{m.file}, out)
 	if err != nil {
 		return nil, err
@@ -95,21 +95,21 @@ func (m *Module) start() (*worker, error) {
 // worker is a process that answers calls, one at a time.
 type worker struct {
 	process *proc.Process
-	broken  chan error // what made no sense to us; then it is of no more use
+	broken  chan error // why its output can't be read; such a process is not used again
 
-	mu      sync.Mutex // guards those below
-	number  int        // of the call that runs or ran last
-	current *pending   // nil: none runs
+	mu      sync.Mutex   // guards the fields that follow
+	number  int          // of the running or last call
+	current *runningCall // nil: no call runs
 }
 
-// pending is a call that runs.
-type pending struct {
+// runningCall is a call that a worker has not answered yet.
+type runningCall struct {
 	call  Call
-	wrote []Wrote    // the reader's until done
-	done  chan frame // its last one
+	wrote []Wrote    // belongs to the reader of the output until done
+	done  chan frame // receives the last frame
 }
 
-func (w *worker) over() bool {
+func (w *worker) isOver() bool {
 	select {
 	case <-w.process.Done():
 		return true
@@ -118,21 +118,21 @@ func (w *worker) over() bool {
 	}
 }
 
-// heed takes what the runner says. It is called by the one who reads its output.
-func (w *worker) heed(f frame) {
+// receive handles a frame of the runner. The goroutine that reads its output calls it.
+func (w *worker) receive(f frame) {
 	w.mu.Lock()
 	p := w.current
 	if p == nil || f.Call != w.number && f.Call != 0 {
 		w.mu.Unlock()
-		return // a thread of a call that is over
+		return // from a thread that outlived its call
 	}
-	last := f.Sync == nil && f.Open == nil
-	if last {
+	isLast := f.Sync == nil && f.Open == nil
+	if isLast {
 		w.current = nil
 	}
 	w.mu.Unlock()
 	switch {
-	case last:
+	case isLast:
 		p.done <- f
 	case f.Sync != nil:
 		p.wrote = append(p.wrote, Wrote{f.Sync[0], f.Sync[1]})
@@ -144,9 +144,9 @@ func (w *worker) heed(f frame) {
 	}
 }
 
-// call runs a call; whole says that the process can serve another one.
-func (w *worker) call(ctx context.Context, c Call) (answer Answer, whole bool, err error) {
-	p := &pending{call: c, done: make(chan frame, 1)}
+// call runs a call; canReuse reports whether the process can serve another one.
+func (w *worker) call(ctx context.Context, c Call) (answer Answer, canReuse bool, err error) {
+	p := &runningCall{call: c, done: make(chan frame, 1)}
 	w.mu.Lock()
 	w.number++
 	w.current = p
@@ -163,19 +163,19 @@ func (w *worker) call(ctx context.Context, c Call) (answer Answer, whole bool, e
 		return Answer{}, true, err
 	}
 	sent := make(chan struct{})
-	go func() { // a module that hangs doesn't read either
+	go func() { // because a module that hangs does not read either
 		defer close(sent)
 		_, _ = w.process.Stdin().Write(append(request, '\n'))
 	}()
 	defer func() {
-		if !whole {
+		if !canReuse {
 			w.process.Stop()
 		}
 		<-sent
 	}()
 	select {
 	case f := <-p.done:
-		return p.end(f)
+		return p.answer(f)
 	case err := <-w.broken:
 		return Answer{}, false, &Fault{Reason: err.Error()}
 	case <-ctx.Done():
@@ -183,17 +183,17 @@ func (w *worker) call(ctx context.Context, c Call) (answer Answer, whole bool, e
 	case <-w.process.Done():
 	}
 	select {
-	case f := <-p.done: // its last words
-		answer, _, err := p.end(f)
+	case f := <-p.done: // it answered before it ended
+		answer, _, err := p.answer(f)
 		return answer, false, err
 	default:
-		return Answer{}, false, fault(0, "its process ended in the middle of the call: %s", ended(w.process))
+		return Answer{}, false, fault(0, "its process ended in the middle of the call: %s", endText(w.process))
 	}
 }
 
-// end makes the answer of a call's last frame. A module that could not be imported
-// leaves no process for others.
-func (p *pending) end(f frame) (answer Answer, whole bool, err error) {
+// answer makes the call's answer of its last frame. A process that could not import
+// the module can't be used again.
+func (p *runningCall) answer(f frame) (answer Answer, canReuse bool, err error) {
 	if f.Fault != nil {
 		return Answer{}, f.Call != 0, fault(f.Line, "%s", *f.Fault)
 	}

@@ -17,45 +17,46 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// runner is the program that imports the modules.
+// runner is the Python program that imports the modules.
 //
 //go:embed runner.py
 var runner string
 
-// importLimit is how long a module may take to be imported.
+// importLimit is how long the import of a module may take.
 const importLimit = 30 * time.Second
 
-// stopGrace is what a process gets to end by itself.
+// stopGrace is how long a process may take to end by itself.
 const stopGrace = 500 * time.Millisecond
 
-// ErrNoPython says that there is nothing to run modules with.
-var ErrNoPython = errors.New("python3 is not on PATH: install Python 3.8 or newer, or name one in the config")
+// errNoPython means that there is no interpreter.
+var errNoPython = errors.New("python3 is not on PATH: install Python 3.8 or newer, or name one in the config")
 
 // Python runs Python modules.
 type Python struct {
 	Path string   // interpreter; "": python3 on PATH
 	Env  []string // environment of the modules
-	// Log gets what they print. nil: nobody is interested.
+	// Log gets the lines that they print. nil: they are dropped.
 	Log func(file, line string)
 
 	limit time.Duration // 0: importLimit
 }
 
-// Probed is what a probe found out about a file: it is a tool, no tool at all
-// (all zero), or a fault.
+// Probed is the result of a probe for one file: Spec if it is a tool, Fault if it is a
+// broken one, both nil if it is no tool.
 type Probed struct {
 	Spec  *Spec
 	Fault *Fault
 }
 
-// MayBeTool reports whether Python source can make both names that a tool has.
-// Scripts that happen to lie beside tools are not run to find that out.
+// MayBeTool reports whether Python source may define both SCHEMA and execute. So
+// scripts that only lie beside tools are not imported to find that out.
 func MayBeTool(source []byte) bool {
 	return bytes.Contains(source, []byte("SCHEMA")) && bytes.Contains(source, []byte("execute")) ||
 		bytes.Contains(source, []byte("import *"))
 }
 
-// Interpreter finds the program that runs modules.
+// Interpreter finds the program that runs modules: Path, or python3 on PATH. The error
+// tells the user what to install.
 func (p Python) Interpreter() (string, error) {
 	name := p.Path
 	if name == "" {
@@ -66,17 +67,18 @@ func (p Python) Interpreter() (string, error) {
 		if p.Path != "" {
 			return "", fmt.Errorf("%s cannot be run: %w", p.Path, err)
 		}
-		return "", ErrNoPython
+		return "", errNoPython
 	}
 	return path, nil
 }
 
-// Probe imports files of one directory and tells what each is, in their order, and
-// which interpreter to use from now on: python3 may be a script that looks for it
-// each time. One process imports them all; one that takes it down costs a further
-// process, not the others.
-func (p Python) Probe(ctx context.Context, interpreter string, files []string) (probed []Probed, real string,
-	err error) {
+// Probe imports the files of one directory and returns what each is, in their order.
+// It also returns the interpreter to use from now on, because python3 may be a script
+// that looks for it each time. One process imports all files; after a file that ends
+// the process, a new one goes on with the next file.
+func (p Python) Probe(
+	ctx context.Context, interpreter string, files []string,
+) (probed []Probed, real string, err error) {
 	for len(probed) < len(files) {
 		found, python, err := p.probe(ctx, interpreter, files[len(probed):])
 		if err != nil {
@@ -90,23 +92,23 @@ func (p Python) Probe(ctx context.Context, interpreter string, files []string) (
 	return probed, interpreter, nil
 }
 
-// probe probes files until one takes the process down; it returns that of as many
-// as it was through with, at least one.
+// probe imports files in one process until a file ends it. It returns the results up
+// to that file, at least one.
 func (p Python) probe(ctx context.Context, interpreter string, files []string) ([]Probed, string, error) {
 	limit := p.limit
 	if limit == 0 {
 		limit = importLimit
 	}
-	frames := make(chan frame, 2*len(files)+1) // all that a runner can send
+	frames := make(chan frame, 2*len(files)+1) // as many as a runner sends
 	broken := make(chan error, 1)
 	proc, err := p.start(interpreter, "probe", files, &splitter{
-		take: func(f frame) {
+		onFrame: func(f frame) {
 			select {
 			case frames <- f:
-			default: // a module speaks for the runner
+			default: // a module imitates the runner
 			}
 		},
-		fail: func(err error) { broken <- err },
+		onFault: func(err error) { broken <- err },
 	})
 	if err != nil {
 		return nil, "", err
@@ -117,7 +119,7 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 	var python string
 	each := time.NewTimer(limit)
 	defer each.Stop()
-	take := func(f frame) {
+	handle := func(f frame) {
 		switch {
 		case f.Python != "":
 			python = f.Python
@@ -136,7 +138,7 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 		var reason string
 		select {
 		case f := <-frames:
-			take(f)
+			handle(f)
 			continue
 		case err := <-broken:
 			reason = err.Error()
@@ -146,12 +148,12 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 			return nil, "", ctx.Err()
 		case <-proc.Done():
 			for len(frames) > 0 && len(found) < len(files) {
-				take(<-frames)
+				handle(<-frames)
 			}
 			if python == "" {
-				return nil, "", fmt.Errorf("%s does not run: %s", interpreter, ended(proc))
+				return nil, "", fmt.Errorf("%s does not run: %s", interpreter, endText(proc))
 			}
-			reason = "importing it ended the process: " + ended(proc)
+			reason = "importing it ended the process: " + endText(proc)
 		}
 		if len(found) < len(files) {
 			found = append(found, Probed{Fault: fault(0, "%s", reason)})
@@ -173,13 +175,13 @@ func (p Python) start(interpreter, mode string, files []string, out *splitter) (
 		},
 	})
 	if err == nil {
-		shell.Expendable(process.PID())
+		shell.EndFirst(process.PID())
 	}
 	return process, err
 }
 
-// ended says how a process ended and what it said last.
-func ended(p *proc.Process) string {
+// endText describes how a process ended, with the last lines that it printed.
+func endText(p *proc.Process) string {
 	how := "exit code 0"
 	if err := p.Err(); err != nil {
 		how = strings.Replace(err.Error(), "exit status", "exit code", 1)
@@ -188,15 +190,15 @@ func ended(p *proc.Process) string {
 	for _, line := range p.Tail() {
 		_, _ = out.Write([]byte(line + "\n"))
 	}
-	if said := strings.TrimSpace(out.String()); said != "" {
-		return how + "\n" + said
+	if printed := strings.TrimSpace(out.String()); printed != "" {
+		return how + "\n" + printed
 	}
 	return how
 }
 
 var setsSchema = lazyregexp.New(`(?m)^SCHEMA\b`)
 
-// schemaLine finds where a module sets its SCHEMA, 0 if it is not seen to.
+// schemaLine finds the line on which a module sets SCHEMA, 0 if there is none.
 func schemaLine(file string) int {
 	source, err := os.ReadFile(file)
 	if err != nil {
@@ -234,8 +236,11 @@ func specOf(file string, raw json.RawMessage) (*Spec, *Fault) {
 		value    any
 		to       *string
 		optional bool
-	}{{"name", s.Name, &spec.Name, false}, {"description", s.Description, &spec.Description, false},
-		{"kind", s.Kind, &spec.Kind, true}} {
+	}{
+		{"name", s.Name, &spec.Name, false},
+		{"description", s.Description, &spec.Description, false},
+		{"kind", s.Kind, &spec.Kind, true},
+	} {
 		text, ok := field.value.(string)
 		if field.value == nil && field.optional {
 			continue

@@ -145,7 +145,7 @@ func TestProbeOfModuleThatHangs(t *testing.T) {
 
 func TestProbeWithoutPython(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := (Python{}).Interpreter(); !errors.Is(err, ErrNoPython) {
+	if _, err := (Python{}).Interpreter(); !errors.Is(err, errNoPython) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := (Python{Path: "/no/python"}).Interpreter(); err == nil ||

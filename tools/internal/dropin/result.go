@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// errShape is the advice for a result that is none of the document's.
+// errShape is the advice for a result of a wrong shape.
 var errShape = errors.New(`a tool returns a list such as [{"type": "text", "value": "..."}], a text, ` +
 	`{"result": "success"} or {"result": "error", "message": "..."}`)
 
-// answerOf reads a result in the document's forms: a list of texts, or a dict that
-// says success. A text and nothing at all do as well. The error of one that says
-// error is its message; that of another shape wraps errShape.
+// answerOf reads a result: a list of texts, a dict with the result success, a text,
+// or nothing. For a dict with the result error, the error is its message. For any
+// other shape, the error wraps errShape.
 func answerOf(raw json.RawMessage) (Answer, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -52,9 +52,9 @@ func listOf(raw json.RawMessage) (Answer, error) {
 	return a, nil
 }
 
-// partOf reads a content part: {"type": "text", "value": ...}, with "text" for
-// "value" as MCP has it, or just a text. A value that is no text becomes its JSON:
-// the server would show the model nothing of it.
+// partOf reads a content part: {"type": "text", "value": ...}, the same with "text"
+// for "value" as in MCP, or just a text. A value of another type becomes its JSON,
+// because the server would show the model nothing of it.
 func partOf(raw json.RawMessage) (string, bool) {
 	var s string
 	if json.Unmarshal(raw, &s) == nil && raw[0] == '"' {
@@ -102,12 +102,12 @@ func dictOf(raw json.RawMessage) (Answer, error) {
 	return Answer{}, fmt.Errorf("it returned the result %q: %w", *dict.Result, errShape)
 }
 
-// brief is a value's JSON, its beginning if it is long.
+// brief returns the beginning of a value's JSON, for an error.
 func brief(raw json.RawMessage) string {
-	const most = 80
+	const maxRunes = 80
 	s := string(bytes.ToValidUTF8(raw, nil))
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "..."
+	if r := []rune(s); len(r) > maxRunes {
+		return string(r[:maxRunes]) + "..."
 	}
 	return s
 }

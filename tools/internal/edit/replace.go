@@ -1,4 +1,4 @@
-// Package edit changes texts by the texts in them.
+// Package edit replaces parts of a text that are given by their content.
 package edit
 
 import (
@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// Replace replaces the one place in text where old stands. The error says where it
-// stands otherwise; name is what to call the text. In a text whose lines end in
-// CRLF, old and new may have LF.
-func Replace(name, text, old, new string) (string, error) {
-	switch old {
+// Replace replaces the only occurrence of oldText in text. If there is none or
+// several, the error names their lines, for the model to choose; name is how it calls
+// the text. If the lines of text end in CRLF, oldText and newText may use LF.
+func Replace(name, text, oldText, newText string) (string, error) {
+	switch oldText {
 	case "":
 		return "", fmt.Errorf("the text to replace in %s is empty: give the text that stands there now", name)
-	case new:
+	case newText:
 		return "", fmt.Errorf("the old and the new text for %s are the same: there is nothing to change", name)
 	}
-	at := places(text, old)
-	if len(at) == 0 && strings.Contains(text, "\r\n") && !strings.Contains(old, "\r") {
-		old = strings.ReplaceAll(old, "\n", "\r\n")
-		new = strings.ReplaceAll(strings.ReplaceAll(new, "\r\n", "\n"), "\n", "\r\n")
-		at = places(text, old)
+	at := occurrences(text, oldText)
+	if len(at) == 0 && strings.Contains(text, "\r\n") && !strings.Contains(oldText, "\r") {
+		oldText = strings.ReplaceAll(oldText, "\n", "\r\n")
+		newText = strings.ReplaceAll(strings.ReplaceAll(newText, "\r\n", "\n"), "\n", "\r\n")
+		at = occurrences(text, oldText)
 	}
 	switch len(at) {
 	case 1:
-		return text[:at[0]] + new + text[at[0]+len(old):], nil
+		return text[:at[0]] + newText + text[at[0]+len(oldText):], nil
 	case 0:
-		return "", fmt.Errorf("the text to replace does not occur in %s%s", name, nearby(text, old))
+		return "", fmt.Errorf("the text to replace does not occur in %s%s", name, similarText(text, oldText))
 	}
 	return "", fmt.Errorf("the text to replace occurs %d times in %s, on %s: "+
 		"add the lines around the one that is meant",
-		len(at), name, lines(text, at))
+		len(at), name, lineNumbers(text, at))
 }
 
-// places lists the offsets at which old begins, also where they overlap.
-func places(text, old string) (at []int) {
+// occurrences lists the offsets at which part begins, overlapping ones included.
+func occurrences(text, part string) (at []int) {
 	for from := 0; ; {
-		i := strings.Index(text[from:], old)
+		i := strings.Index(text[from:], part)
 		if i < 0 {
 			return at
 		}
@@ -46,16 +46,16 @@ func places(text, old string) (at []int) {
 	}
 }
 
-// maxNamed is how many lines an error names.
-const maxNamed = 10
+// maxLines is how many line numbers an error lists.
+const maxLines = 10
 
-// lines says on which lines of text the offsets are.
-func lines(text string, at []int) string {
+// lineNumbers lists the lines of text that hold the offsets.
+func lineNumbers(text string, at []int) string {
 	var b strings.Builder
 	b.WriteString("lines ")
 	line, from := 1, 0
 	for i, off := range at {
-		if i == maxNamed {
+		if i == maxLines {
 			return b.String() + " and more"
 		}
 		line += strings.Count(text[from:off], "\n")
@@ -68,9 +68,10 @@ func lines(text string, at []int) string {
 	return b.String()
 }
 
-// nearby says where the text stands when white space is not looked at.
-func nearby(text, old string) string {
-	want := strings.Fields(old)
+// similarText advises the model about a text that does not occur: it names the line
+// where the text occurs with other white space.
+func similarText(text, oldText string) string {
+	want := strings.Fields(oldText)
 	if len(want) == 0 {
 		return ""
 	}
@@ -79,7 +80,7 @@ func nearby(text, old string) string {
 		if !strings.Contains(first, want[0]) {
 			continue
 		}
-		end := min(len(all), i+strings.Count(old, "\n")+3)
+		end := min(len(all), i+strings.Count(oldText, "\n")+3)
 		joined := strings.Join(strings.Fields(strings.Join(all[i:end], "")), " ")
 		if strings.Contains(joined, strings.Join(want, " ")) {
 			return fmt.Sprintf(": a text that differs from it in white space begins on line %d; "+

@@ -1,6 +1,6 @@
-// Package gitstate asks git what has changed in a directory. git is kept from
-// running anything that a repository names, in its configuration or by its files:
-// a repository may come from anywhere.
+// Package gitstate asks git what has changed in a directory. It keeps git from running
+// programs that the repository's configuration or files name, because a repository
+// may come from anywhere.
 package gitstate
 
 import (
@@ -17,33 +17,34 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// State is what has changed, by path from the directory that was asked about.
+// State lists the changed files by their path from the directory. A path may have a
+// note, such as "a.txt (added)" or "old -> new".
 type State struct {
 	Staged, Unstaged, Untracked, Conflicts []string
 }
 
-// Of reads the state of what lies in a directory of a repository. The workspace is that
-// of whoever asks, which brings no programs for it either.
+// Of reads the state of a directory in a repository. No program of the workspace is run
+// for it. The error says that git is missing, or has git's own text.
 func Of(ctx context.Context, workspace, dir string) (State, error) {
 	prefix, err := run(ctx, workspace, dir, "rev-parse", "--show-prefix")
 	if err != nil {
 		return State{}, err
 	}
-	out, err := run(ctx, workspace, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", onlyOurs, "--", ".")
+	out, err := run(ctx, workspace, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", skipSubmodules, "--", ".")
 	if err != nil {
 		return State{}, err
 	}
 	return parse(string(out), strings.TrimSuffix(string(prefix), "\n")), nil
 }
 
-// Diff is the changes as a patch, of what is staged or of what is not. name is how
-// the directory is called in it: "." leaves it out.
+// Diff returns the staged changes, or else the others, as a patch. Its paths begin with
+// name, the directory's name for the reader, unless that is ".".
 func Diff(ctx context.Context, workspace, dir, name string, staged bool) (string, error) {
 	below := ""
 	if name != "." {
 		below = name + "/"
 	}
-	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", onlyOurs, "--relative",
+	args := []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", skipSubmodules, "--relative",
 		"--src-prefix=a/" + below, "--dst-prefix=b/" + below}
 	if staged {
 		args = append(args, "--cached")
@@ -52,15 +53,15 @@ func Diff(ctx context.Context, workspace, dir, name string, staged bool) (string
 	return string(out), err
 }
 
-// onlyOurs keeps git out of submodules, whose configuration is their own: of one is
-// told that it is at another commit, not what changed in it.
-const onlyOurs = "--ignore-submodules=dirty"
+// skipSubmodules keeps git out of submodules, which have configurations of their own.
+// git only reports that a submodule is at another commit.
+const skipSubmodules = "--ignore-submodules=dirty"
 
-// words say what happened to a file, where it is more than a change.
-var words = map[byte]string{'A': " (added)", 'D': " (deleted)", 'T': " (type changed)"}
+// notes describe what happened to a file that was not only changed.
+var notes = map[byte]string{'A': " (added)", 'D': " (deleted)", 'T': " (type changed)"}
 
-// parse reads git's status, "XY path NUL" with a second path for what was renamed
-// or copied. The paths are the repository's: prefix is cut from them.
+// parse reads git's status: "XY path NUL", with a second path for renames and copies.
+// The paths begin at the repository's root; prefix is cut from them.
 func parse(out, prefix string) (s State) {
 	fields := strings.Split(out, "\x00")
 	for len(fields) > 0 {
@@ -82,7 +83,7 @@ func parse(out, prefix string) (s State) {
 			case 'C':
 				return from + " -> " + name + " (copied)"
 			}
-			return name + words[code]
+			return name + notes[code]
 		}
 		switch {
 		case x == '?':
@@ -102,25 +103,24 @@ func parse(out, prefix string) (s State) {
 	return s
 }
 
-// hardened are settings that keep git from running what a repository names.
-var hardened = []string{
+// safeSettings keep git from running programs that a repository names.
+var safeSettings = []string{
 	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "safe.bareRepository=explicit",
 	"diff.external=", "status.submoduleSummary=false", "diff.submodule=short", "core.quotePath=false",
 }
 
 // run asks git about a directory.
 func run(ctx context.Context, workspace, dir string, args ...string) ([]byte, error) {
-	options, err := switchedOff(ctx, workspace, dir)
+	options, err := filterOptions(ctx, workspace, dir)
 	if err != nil {
 		return nil, err
 	}
 	return ask(ctx, workspace, dir, options, args...)
 }
 
-// switchedOff are the options that switch off what the repository's own
-// configuration names for git to run: filters, and hooks of newer versions. No
-// option does that for all of them.
-func switchedOff(ctx context.Context, workspace, dir string) (options []string, err error) {
+// filterOptions are the options that switch off the filters and hooks of the
+// repository's own configuration, one by one: git has no option for all of them.
+func filterOptions(ctx context.Context, workspace, dir string) (options []string, err error) {
 	out, err := ask(ctx, workspace, dir, nil, "config", "--list", "--show-scope", "-z")
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func switchedOff(ctx context.Context, workspace, dir string) (options []string, 
 	for i := 0; i+1 < len(fields); i += 2 {
 		scope := fields[i]
 		if scope == "system" || scope == "global" || scope == "command" {
-			continue // the user's
+			continue // the user's own setting
 		}
 		key, _, _ := strings.Cut(fields[i+1], "\n")
 		section, rest, _ := strings.Cut(key, ".")
@@ -143,7 +143,7 @@ func switchedOff(ctx context.Context, workspace, dir string) (options []string, 
 		case "required", "enabled", "parallel":
 			value = "false"
 		}
-		if strings.ContainsAny(key, "=\n") { // such a name can't be given as an option
+		if strings.ContainsAny(key, "=\n") { // no option can set such a key
 			return nil, fmt.Errorf("the repository's configuration has the key %q, which can't be switched off: "+
 				"remove it", key)
 		}
@@ -152,8 +152,8 @@ func switchedOff(ctx context.Context, workspace, dir string) (options []string, 
 	return options, nil
 }
 
-// ask runs git as it is told. It runs outside of the directory, in case that a
-// version manager's shim stands for git, and is found outside of it and of the workspace.
+// ask runs a git that lies outside of the directory and the workspace. It does not run
+// in the directory, because a version manager's shim would choose git by its files.
 func ask(ctx context.Context, workspace, dir string, options []string, args ...string) ([]byte, error) {
 	path, err := program.Find("git", workspace, dir)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -162,14 +162,14 @@ func ask(ctx context.Context, workspace, dir string, options []string, args ...s
 		return nil, err
 	}
 	all := []string{"-C", dir, "--no-pager", "--no-optional-locks"}
-	for _, setting := range hardened {
+	for _, setting := range safeSettings {
 		all = append(all, "-c", setting)
 	}
 	cmd := exec.CommandContext(ctx, path, slices.Concat(all, options, args)...)
 	cmd.Dir = program.Dir
 	cmd.Env = proc.Environ(map[string]string{
 		"GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "LC_ALL": "C",
-		// Objects that are not here stay away: to fetch them runs what a URL names.
+		// Missing objects are not fetched: a fetch runs programs that a URL names.
 		"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
 		"PATH": program.Path(nil, workspace, dir),
 	})

@@ -75,7 +75,7 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	shell.Expendable(s.process.PID())
+	shell.EndFirst(s.process.PID())
 	go func() { // ends with the process, which stop waits for
 		<-s.process.Done()
 		_ = in.Close()

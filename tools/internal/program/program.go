@@ -1,6 +1,6 @@
-// Package program finds programs for tools that only read: never one that the
-// workspace brings. A workspace may come from anywhere, and a person who lets a
-// model read it has not agreed to run it.
+// Package program finds programs for tools that only read. It never returns a program
+// of the workspace: a workspace may come from anywhere, and a person who lets a model
+// read it has not agreed to run its programs.
 package program
 
 import (
@@ -17,15 +17,17 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// Dir is where such programs run that are told by arguments what to look at: a
-// version manager's shim takes what to run from files in the working directory.
+// Dir is the working directory for programs that get their files as arguments. It is
+// not the workspace, because a version manager's shim chooses the program to run by
+// files in the working directory.
 const Dir = "/"
 
-// Find finds a program on PATH, in directories outside of workspaces and outside of
-// the repositories that they lie in. The path is absolute.
+// Find finds a program on PATH, outside of the workspaces and of the repositories that
+// they lie in. It returns an absolute path. The error wraps exec.ErrNotFound, or names
+// the program that only a workspace has.
 func Find(name string, workspaces ...string) (string, error) {
-	roots := around(workspaces...)
-	brought := ""
+	roots := withRepositories(workspaces...)
+	refused := ""
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -34,44 +36,45 @@ func Find(name string, workspaces ...string) (string, error) {
 		if _, err := exec.LookPath(path); err != nil {
 			continue
 		}
-		if !within(path, roots) {
+		if !isWithin(path, roots) {
 			return path, nil
 		}
-		brought = path
+		refused = path
 	}
-	if brought != "" {
-		return "", fmt.Errorf("%s is not run: the workspace brings it; install one outside of it", brought)
+	if refused != "" {
+		return "", fmt.Errorf("%s is not run: the workspace brings it; install one outside of it", refused)
 	}
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// Environ is the user's environment for a command, as [shell.Environ] has it, without
-// what a workspace brings; PATH is [Path].
+// Environ is the environment for a command: [shell.Environ] without the virtual
+// environment of a workspace, and with [Path] as PATH.
 func Environ(workspace string, first ...string) []string {
-	roots := around(workspace)
+	roots := withRepositories(workspace)
 	env := slices.DeleteFunc(shell.Environ(), func(pair string) bool {
 		name, value, _ := strings.Cut(pair, "=")
-		return name == "PATH" || (name == "VIRTUAL_ENV" || name == "CONDA_PREFIX") && within(value, roots)
+		return name == "PATH" || (name == "VIRTUAL_ENV" || name == "CONDA_PREFIX") && isWithin(value, roots)
 	})
 	return append(env, "PATH="+Path(first, workspace))
 }
 
-// Path is PATH without the directories that workspaces bring, with first before the
-// others.
+// Path is PATH without relative directories and those of the workspaces, and with the
+// directories of first before the others.
 func Path(first []string, workspaces ...string) string {
-	roots := around(workspaces...)
+	roots := withRepositories(workspaces...)
 	dirs := slices.Clone(first)
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if filepath.IsAbs(dir) && !within(dir, roots) {
+		if filepath.IsAbs(dir) && !isWithin(dir, roots) {
 			dirs = append(dirs, dir)
 		}
 	}
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// Go finds the go command and returns the environment to run it in. Where a shim
-// stands for it that would take the version from the working directory's files, it
-// is the one that the shim stands for elsewhere.
+// Go finds the go command and returns its environment, which neither fetches other
+// versions nor runs a packages driver. If the command on PATH is a version manager's
+// shim, which would choose a version by the workspace's files, Go returns the command
+// that the shim runs in [Dir].
 func Go(ctx context.Context, workspace string) (path string, env []string, err error) {
 	if path, err = Find("go", workspace); err != nil {
 		return "", nil, err
@@ -84,16 +87,15 @@ func Go(ctx context.Context, workspace string) (path string, env []string, err e
 			return "", nil, fmt.Errorf("asking %s for its GOROOT: %w", path, err)
 		}
 		path = filepath.Join(strings.TrimSpace(string(out)), "bin", "go")
-		if !filepath.IsAbs(path) || within(path, around(workspace)) {
+		if !filepath.IsAbs(path) || isWithin(path, withRepositories(workspace)) {
 			return "", nil, errors.New("go is not run: the workspace brings it")
 		}
 	}
-	// No other version is fetched or looked for, and no packages driver.
 	return path, append(Environ(workspace, filepath.Dir(path)), "GOTOOLCHAIN=local", "GOPACKAGESDRIVER=off"), nil
 }
 
-// around are the workspaces and the working trees that they lie in.
-func around(workspaces ...string) []string {
+// withRepositories returns the workspaces and the working trees that they lie in.
+func withRepositories(workspaces ...string) []string {
 	roots := slices.Clone(workspaces)
 	for _, workspace := range workspaces {
 		if c, ok := git.Of(workspace); ok && !slices.Contains(roots, c.Root) {
@@ -108,9 +110,9 @@ func around(workspaces ...string) []string {
 	return roots
 }
 
-// within reports whether a path, or what it leads to, lies in one of the
-// directories.
-func within(path string, roots []string) bool {
+// isWithin reports whether a path lies in one of the directories, by itself or through
+// symbolic links.
+func isWithin(path string, roots []string) bool {
 	paths := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		paths = append(paths, real)

@@ -1,7 +1,8 @@
 // Package schema makes and checks the schemas of tools' parameters in the strict
-// form that the Copilot language server takes: an object whose properties and
-// required stand there even when empty, and whose properties have one type and a
-// description each. One tool that strays from it costs a whole registration.
+// form that the Copilot language server accepts: an object that always has
+// properties and required, even when they are empty, and whose properties each have
+// one type and a description. One tool without that form makes the server refuse all
+// tools that are registered with it.
 package schema
 
 import (
@@ -18,23 +19,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// For infers a schema from a struct. Field tags: json (omitzero: optional),
-// jsonschema (the description), enum (values, separated by commas). Arguments
-// that the struct doesn't name are refused. It panics where the struct has no
-// strict form.
-func For[T any]() json.RawMessage { return infer[T](false) }
-
-// Tolerant is [For] for a tool whose caller may send more than it was told.
-func Tolerant[T any]() json.RawMessage { return infer[T](true) }
-
-func infer[T any](tolerant bool) json.RawMessage {
+// For infers the schema of a struct, which it describes with field tags: json
+// (omitzero means optional), jsonschema (the description) and enum (values, separated
+// by commas). The schema refuses arguments that the struct does not name, unless
+// allowsExtra is set. For panics if the struct has no strict form.
+func For[T any](allowsExtra bool) json.RawMessage {
 	t := reflect.TypeFor[T]()
 	s, err := jsonschema.ForType(t, nil)
 	if err != nil {
 		panic(fmt.Sprintf("schema of %v: %v", t, err))
 	}
 	strict(s, t)
-	if tolerant {
+	if allowsExtra {
 		s.AdditionalProperties = nil
 	}
 	raw, err := json.Marshal(s)
@@ -51,7 +47,7 @@ func infer[T any](tolerant bool) json.RawMessage {
 	return raw
 }
 
-// strict takes away the null that inference allows in slices and pointers, and
+// strict removes the null that the inference allows for slices and pointers, and
 // adds the values of enum tags.
 func strict(s *jsonschema.Schema, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
@@ -81,7 +77,8 @@ func strict(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// complete adds what the schema library leaves out when it is empty.
+// complete adds properties and required, which the schema library leaves out when they
+// are empty.
 func complete(raw json.RawMessage) (json.RawMessage, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
@@ -97,8 +94,8 @@ func complete(raw json.RawMessage) (json.RawMessage, error) {
 	return slices.Concat(raw[:len(raw)-1], []byte(add), []byte("}")), nil
 }
 
-// Check reports the first thing that the language server, or the compiler of
-// schemas, would refuse. The error names the property.
+// Check reports the first fault of a schema that the language server or our own
+// compiler of schemas would refuse. The error names the property.
 func Check(raw json.RawMessage) error {
 	var s struct {
 		Type       any                        `json:"type"`

@@ -23,11 +23,11 @@ func TestFor(t *testing.T) {
 		`"items":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string","description":"its name"}},"required":["name"],"additionalProperties":false},"description":"things"},` +
 		`"max":{"type":"integer","description":"how many"}},` +
 		`"required":["path"],"additionalProperties":false}`
-	if got := string(For[in]()); got != want {
+	if got := string(For[in](false)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	want = `{"type":"object","properties":{},"required":[]}`
-	if got := string(Tolerant[struct{}]()); got != want {
+	if got := string(For[struct{}](true)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -40,7 +40,7 @@ func TestForPanicsWithoutDescription(t *testing.T) {
 	}()
 	For[struct {
 		Path string `json:"path"`
-	}]()
+	}](false)
 }
 
 // TestCheck holds the rows of what the server refuses at registration.

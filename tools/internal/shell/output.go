@@ -9,50 +9,52 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Output keeps the beginning and the end of what is written to it. The zero value
-// keeps nothing; it is for one writer at a time.
+// Output is a writer that keeps the beginning and the end of its input, Max bytes in
+// all. Only one goroutine may write at a time.
 type Output struct {
 	Max int // bytes to keep
 
-	head, tail []byte // tail: at least the last Max/2, at most twice that
+	head, tail []byte // tail: the last Max/2 to Max bytes
 	written    int
 }
 
-// Write never fails.
+// Write is io.Writer's. It never fails.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
 	o.written += n
-	room := min(o.Max-o.Max/2-len(o.head), n)
-	o.head = append(o.head, p[:room]...)
-	keep := o.Max / 2
-	p = p[max(room, n-keep):]
-	if len(o.tail)+len(p) > 2*keep {
-		o.tail = append(o.tail[:0], o.tail[len(o.tail)-min(len(o.tail), keep):]...)
+	toHead := min(o.Max-o.Max/2-len(o.head), n)
+	o.head = append(o.head, p[:toHead]...)
+	half := o.Max / 2
+	p = p[max(toHead, n-half):]
+	if len(o.tail)+len(p) > 2*half {
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-min(len(o.tail), half):]...)
 	}
 	o.tail = append(o.tail, p...)
 	return n, nil
 }
 
-// Cut is how many bytes are not kept.
+// Cut returns how many bytes were dropped.
 func (o *Output) Cut() int { return max(0, o.written-o.Max) }
 
-// Bytes is all that was written, if nothing was cut.
+// Bytes returns the whole input if nothing was dropped, else its beginning and end.
 func (o *Output) Bytes() []byte {
-	return append(bytes.Clone(o.head), o.tail[len(o.tail)-o.kept():]...)
+	return append(bytes.Clone(o.head), o.keptTail()...)
 }
 
-// kept is how much of the tail counts.
-func (o *Output) kept() int { return min(len(o.tail), o.Max/2, o.written-len(o.head)) }
+// keptTail is the part of tail that belongs to the output.
+func (o *Output) keptTail() []byte {
+	return o.tail[len(o.tail)-min(len(o.tail), o.Max/2, o.written-len(o.head)):]
+}
 
-// String is what was written as text, without what only a terminal understands.
-// It says what was cut.
+// String returns the output as text, without terminal control sequences. A note in the
+// middle tells how many bytes were dropped.
 func (o *Output) String() string {
 	cut := o.Cut()
 	if cut == 0 {
 		return clean(o.Bytes())
 	}
-	head, tail := o.head, o.tail[len(o.tail)-o.kept():]
-	// Whole lines, where lines are not enormous.
+	head, tail := o.head, o.keptTail()
+	// Cut at the end of a line unless that drops too much.
 	if i := bytes.LastIndexByte(head, '\n'); i > len(head)*3/4 {
 		cut += len(head) - i - 1
 		head = head[:i+1]
@@ -69,16 +71,16 @@ func (o *Output) String() string {
 			tail, cut = tail[1:], cut+1
 		}
 	}
-	return fmt.Sprintf("%s\n[... %d bytes cut here: to see them, write the output to a file, or filter it with "+
-		"grep, head or tail ...]\n%s",
+	return fmt.Sprintf("%s\n[... %d bytes cut here: to see them, write the output to a file, "+
+		"or filter it with grep, head or tail ...]\n%s",
 		strings.TrimSuffix(clean(head), "\n"), cut, clean(tail))
 }
 
-// escapes are a terminal's: colours, cursor movements, titles.
+// escapes are the control sequences of a terminal: colours, cursor movements, titles.
 var escapes = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])`)
 
-// clean makes text of a terminal's output: valid, without escape sequences and
-// control characters, and of a line that was written over what it was last.
+// clean turns the output for a terminal into text: valid UTF-8, without escape
+// sequences and control characters, and of an overwritten line only the last state.
 func clean(b []byte) string {
 	s := strings.ToValidUTF8(string(b), "\uFFFD")
 	s = strings.ReplaceAll(escapes.ReplaceAllString(s, ""), "\r\n", "\n")
@@ -98,23 +100,23 @@ func clean(b []byte) string {
 	}, s)
 }
 
-// Lines hands on what is written to it line by line, cleaned, without the newline.
-// Of a long line it hands on the beginning.
+// Lines is a writer that calls OnLine for each line of its input, cleaned and without
+// the newline. Long lines are cut. Only one goroutine may write at a time.
 type Lines struct {
-	Take func(line string)
-	part []byte
+	OnLine func(line string)
+	part   []byte // of the line that is not complete yet
 }
 
-// maxLine is how much of a line is handed on.
+// maxLine is how many bytes of a line OnLine gets.
 const maxLine = 4 << 10
 
-// Write never fails.
+// Write is io.Writer's. It never fails.
 func (l *Lines) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		line, rest, isWhole := bytes.Cut(p, []byte("\n"))
 		l.part = append(l.part, line[:min(len(line), maxLine-len(l.part))]...)
-		if whole {
+		if isWhole {
 			l.End()
 		}
 		p = rest
@@ -122,10 +124,10 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// End hands on what there is of a last line without a newline.
+// End passes on a last line that has no newline. Call it after the last Write.
 func (l *Lines) End() {
 	if line := clean(l.part); line != "" {
-		l.Take(line)
+		l.OnLine(line)
 	}
 	l.part = l.part[:0]
 }

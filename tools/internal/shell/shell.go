@@ -1,6 +1,6 @@
-// Package shell runs commands for tools: with no terminal and no more input than
-// is given, in a process group that ends with them or with the call, and with as
-// much of their output as a model can use.
+// Package shell runs commands for tools: without a terminal, in a process group that
+// ends with the command or with the call, and with as much of the output as a model
+// can use.
 package shell
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,27 +19,27 @@ import (
 	"tapgw/internal/proc"
 )
 
-// grace is what a command gets from SIGTERM to SIGKILL. With what a process may
-// take that left the group, it stays below what a tool's caller waits.
-const grace = 500 * time.Millisecond
+// stopGrace is how long a command has from SIGTERM to SIGKILL. It is shorter than the
+// time that tools.Tool.Call waits for a tool that was cancelled.
+const stopGrace = 500 * time.Millisecond
 
-// Command is what to run.
+// Command is a program to run, with its environment, input and outputs.
 type Command struct {
 	Args  []string // the program, looked up on PATH when it is a bare name, and its arguments
 	Dir   string
-	Env   []string // as it is; see [Environ]
+	Env   []string // the whole environment; see [Environ]
 	Input []byte   // all of its standard input
-	// Stdout and Stderr get its output; one writer for both keeps the order.
+	// Stdout and Stderr get the output. One writer for both keeps its order.
 	Stdout, Stderr io.Writer
 }
 
-// Exit is how a command ended by itself.
+// Exit is how a command ended that was not stopped.
 type Exit struct {
 	Code   int    // -1 if a signal ended it
-	Signal string // its name; "" if none
+	Signal string // its name; "" if no signal ended it
 }
 
-// OK reports success.
+// OK reports whether the exit code is 0.
 func (e Exit) OK() bool { return e.Code == 0 }
 
 func (e Exit) String() string {
@@ -48,35 +49,35 @@ func (e Exit) String() string {
 	return "exit code " + strconv.Itoa(e.Code)
 }
 
-// Run runs a command to its end. Processes that it left in the background, in its
-// group, end with it. The error says that it could not be started, or wraps that
-// of ctx, at whose end all of the group is ended, too.
+// Run runs a command until it ends, and then ends the processes that it left in its
+// group. An error means that it could not start, or wraps the error of ctx: when ctx
+// ends, Run stops the whole group.
 func Run(ctx context.Context, c Command) (Exit, error) {
 	if err := ctx.Err(); err != nil {
 		return Exit{}, err
 	}
 	p, err := proc.Start(proc.Command{
 		Path: c.Args[0], Args: c.Args[1:], Dir: c.Dir, Env: c.Env,
-		Stdout: c.Stdout, Stderr: c.Stderr, Grace: grace,
+		Stdout: c.Stdout, Stderr: c.Stderr, Grace: stopGrace,
 	})
 	if err != nil {
 		return Exit{}, err
 	}
-	Expendable(p.PID())
-	fed := make(chan struct{})
+	EndFirst(p.PID())
+	inputDone := make(chan struct{})
 	go func() {
-		defer close(fed)
-		_, _ = p.Stdin().Write(c.Input) // it need not read it
+		defer close(inputDone)
+		_, _ = p.Stdin().Write(c.Input) // the command may not read it
 		_ = p.Stdin().Close()
 	}()
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
 		p.Stop()
-		<-fed
+		<-inputDone
 		return Exit{}, ctx.Err()
 	}
-	<-fed
+	<-inputDone
 	exit, failed := errors.AsType[*exec.ExitError](p.Err())
 	switch {
 	case failed:
@@ -91,34 +92,29 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 	return Exit{}, nil
 }
 
-// Expendable asks a system that runs out of memory to end this process before
-// others, where that can be asked.
-func Expendable(pid int) {
+// EndFirst makes Linux end this process before others when it runs out of memory. On
+// other systems it does nothing.
+func EndFirst(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 }
 
-// Environ is the user's environment for a command: all of ours, except what is
-// secret, and set so that programs neither page, prompt nor colour.
+// Environ is the environment for a command: ours without secrets, and with variables
+// that keep programs from paging, prompting and colouring.
 func Environ() []string {
 	quiet := []string{"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0"}
 	var env []string
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !secret(name) {
+		if !isSecret(name) {
 			env = append(env, pair)
 		}
 	}
 	return append(env, quiet...)
 }
 
-// secret reports whether a variable belongs to this program or holds a token: the
-// model and what it runs have no business with them.
-func secret(name string) bool {
-	for _, ours := range []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_",
-		"GITHUB_COPILOT_"} {
-		if strings.HasPrefix(name, ours) {
-			return true
-		}
-	}
-	return strings.HasSuffix(name, "_TOKEN")
+// isSecret reports whether a variable belongs to this program or holds a token.
+func isSecret(name string) bool {
+	ours := []string{"TAP_", "TAPGW_", "TAPCTL_", "LSCLIENT_", "COPILOT_", "GH_COPILOT_", "GITHUB_COPILOT_"}
+	return strings.HasSuffix(name, "_TOKEN") ||
+		slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

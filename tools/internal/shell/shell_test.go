@@ -213,7 +213,7 @@ func TestClean(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	var got []string
-	l := Lines{Take: func(line string) { got = append(got, line) }}
+	l := Lines{OnLine: func(line string) { got = append(got, line) }}
 	text := "one\n\ntwo\n" + strings.Repeat("x", 3*maxLine) + "\nlast"
 	for chunk := range slices.Chunk([]byte(text), 5) {
 		_, _ = l.Write(chunk)
@@ -225,7 +225,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestExpendable(t *testing.T) {
+func TestEndFirst(t *testing.T) {
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -234,7 +234,7 @@ func TestExpendable(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	Expendable(cmd.Process.Pid)
+	EndFirst(cmd.Process.Pid)
 	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid))
 	if err == nil && string(got) != "1000\n" {
 		t.Errorf("oom_score_adj is %q", got)

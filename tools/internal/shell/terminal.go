@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// shown is how many bytes of a command's output a model is shown.
-const shown = 32 << 10
+// maxShown is how many bytes of a command's output a model sees.
+const maxShown = 32 << 10
 
-// Terminal runs a line as a shell does that nobody types into, in dir, for at most
-// wait, and tells what it wrote and how it ended. also gets all of the output; nil:
-// nobody wants it. An error says that it was ended, and what it had written.
-func Terminal(ctx context.Context, dir, line string, wait time.Duration, also io.Writer) (string, error) {
+// Terminal runs a command line with sh in dir, without input, for at most limit. It
+// returns the output and how the command ended, for the model. also, unless nil, gets
+// the whole output. If the command was stopped, the error has the output so far.
+func Terminal(ctx context.Context, dir, line string, limit time.Duration, also io.Writer) (string, error) {
 	if strings.TrimSpace(line) == "" {
 		return "", errors.New("the command is empty")
 	}
-	limited, cancel := context.WithTimeout(ctx, wait)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out := Output{Max: shown}
+	out := Output{Max: maxShown}
 	to := io.Writer(&out)
 	if also != nil {
 		to = io.MultiWriter(&out, also)
 	}
-	exit, err := Run(limited,
-		Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to, Stderr: to})
+	command := Command{Args: []string{"sh", "-c", line}, Dir: dir, Env: Environ(), Stdout: to, Stderr: to}
+	exit, err := Run(limited, command)
 	text := strings.TrimRight(out.String(), "\n")
 	if err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("the command was ended, it did not finish within %v: give it longer, or less to do", wait)
+			err = fmt.Errorf("the command was ended, it did not finish within %v: give it longer, or less to do", limit)
 		}
 		if text != "" {
-			// Not wrapped: whoever knows the context's end would drop the text.
+			// Not wrapped: callers that recognise the context's error would drop the text.
 			err = fmt.Errorf("%v\nuntil then it wrote:\n%s", err, text) //nolint:errorlint // see above
 		}
 		return "", err

@@ -1,5 +1,5 @@
-// Package testlog finds in the output of test runners which tests failed: of go,
-// pytest, unittest, jest, vitest, maven, gradle and cargo.
+// Package testlog finds the failed tests in the output of test runners: go, pytest,
+// unittest, jest, vitest, maven, gradle and cargo.
 package testlog
 
 import (
@@ -10,13 +10,15 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Log collects what matters from the lines of an output. The zero value is empty.
+// Log collects the failures and totals from the lines of an output. The zero value is
+// empty.
 type Log struct {
 	failures []string
-	more     int      // failures that were not kept
+	more     int      // number of further failures
 	totals   []string // lines that count tests
-	detail   string   // indentation of a failure that waits for its first detail
-	waits    bool
+
+	awaitsDetail bool   // the next line may explain the last failure
+	indent       string // of the line that named the last failure
 }
 
 const (
@@ -25,7 +27,7 @@ const (
 	maxLine     = 300
 )
 
-// failed are lines that name a failure. The group, or the whole line, is its name.
+// failed match lines that name a failure. Its name is the group, or the whole line.
 var failed = []*lazyregexp.Regexp{
 	lazyregexp.New(`^\s*--- FAIL: (.+?)(?: \([\d.]+s\))?$`),     // go
 	lazyregexp.New(`^(?:panic: .+|fatal error: .+)`),            // go
@@ -40,7 +42,7 @@ var failed = []*lazyregexp.Regexp{
 	lazyregexp.New(`^test (\S+) \.\.\. FAILED$`),                // cargo
 }
 
-// counts are lines that say how many tests passed and failed.
+// counts match lines with the numbers of tests that passed and failed.
 var counts = []*lazyregexp.Regexp{
 	lazyregexp.New(`^FAIL\t(\S+\t[\d.]+s)$`),                                                 // go
 	lazyregexp.New(`^=+ (.*\b(?:passed|failed|errors?|no tests ran)\b.* in [\d.]+s.*?) =+$`), // pytest
@@ -51,15 +53,15 @@ var counts = []*lazyregexp.Regexp{
 	lazyregexp.New(`^test result: .+$`),                                                      // cargo
 }
 
-// Take takes the next line.
-func (l *Log) Take(line string) {
+// Add reads the next line of the output.
+func (l *Log) Add(line string) {
 	if len(line) > maxLine {
 		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
 	}
-	if l.waits {
-		l.waits = false
+	if l.awaitsDetail {
+		l.awaitsDetail = false
 		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
-		if len(indent) > len(l.detail) && name(failed, line) == "" {
+		if len(indent) > len(l.indent) && name(failed, line) == "" {
 			l.failures[len(l.failures)-1] += ": " + strings.TrimSpace(line)
 			return
 		}
@@ -71,8 +73,8 @@ func (l *Log) Take(line string) {
 			l.more++
 		default:
 			l.failures = append(l.failures, s)
-			l.waits = strings.Contains(line, "--- FAIL: ")
-			l.detail, _, _ = strings.Cut(line, "---")
+			l.awaitsDetail = strings.Contains(line, "--- FAIL: ")
+			l.indent, _, _ = strings.Cut(line, "---")
 		}
 		return
 	}
@@ -81,7 +83,7 @@ func (l *Log) Take(line string) {
 	}
 }
 
-// name returns what the first pattern that matches finds in a line.
+// name returns the name that the first matching pattern finds in a line, "" if none matches.
 func name(patterns []*lazyregexp.Regexp, line string) string {
 	for _, p := range patterns {
 		if m := p.FindStringSubmatch(line); m != nil {
@@ -91,7 +93,7 @@ func name(patterns []*lazyregexp.Regexp, line string) string {
 	return ""
 }
 
-// String says which tests failed and what was counted; "" if nothing was seen.
+// String lists the failed tests and the totals, "" if there are none.
 func (l *Log) String() string {
 	var b strings.Builder
 	if n := len(l.failures) + l.more; n > 0 {

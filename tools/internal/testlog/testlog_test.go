@@ -92,7 +92,7 @@ func TestManyFailures(t *testing.T) {
 func summary(output string) string {
 	var l Log
 	for line := range strings.SplitSeq(output, "\n") {
-		l.Take(line)
+		l.Add(line)
 	}
 	return l.String()
 }

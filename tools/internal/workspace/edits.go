@@ -7,25 +7,26 @@ import (
 	"io/fs"
 )
 
-// Edits are changes of several files in the making. They must be closed.
+// Edits prepare changes of several files, which Commit makes all or none. The caller
+// must close them.
 type Edits struct {
 	files   Files
-	changes []*Change // in the order in which they were asked for
+	changes []*Change // in the order of the calls of At
 }
 
-// Edits begins changes of several files.
+// Edits returns an empty set of changes.
 func (f Files) Edits() *Edits { return &Edits{files: f} }
 
-// Close lets go of the files.
+// Close releases the files.
 func (e *Edits) Close() {
 	for _, c := range e.changes {
 		c.At.Close()
 	}
 }
 
-// At returns the change of a file, the same one for each path that leads to it. At
-// first it changes nothing: Was and Now are what the file holds, nil where there
-// is none. Its Now is for the caller to set.
+// At returns the change of a file; different paths to one file return the same
+// change. At first Was and Now are the file's content, nil if it does not exist. The
+// caller sets Now.
 func (e *Edits) At(ctx context.Context, path string) (*Change, error) {
 	at, err := e.files.At(ctx, path, true)
 	if err != nil {
@@ -49,19 +50,20 @@ func (e *Edits) At(ctx context.Context, path string) (*Change, error) {
 	return c, nil
 }
 
-// Text is what the file is to hold as the changes stand. The error says that there
-// is none, or that it is no text.
+// Text returns Now, the content that the file is to have. It is an error if the file
+// does not exist or is binary.
 func (c *Change) Text() (string, error) {
 	if c.Now == nil {
 		return "", fmt.Errorf("%s does not exist", c.At.Name)
 	}
 	if Binary([]byte(*c.Now)) {
-		return "", c.At.binary(int64(len(*c.Now)))
+		return "", c.At.binaryError(int64(len(*c.Now)))
 	}
 	return *c.Now, nil
 }
 
-// Commit makes all the changes or none and returns those that changed something.
+// Commit makes all the changes or none. It returns those that differ from the files;
+// the error wraps [ErrChanged] if another program wrote one of the files.
 func (e *Edits) Commit() ([]*Change, error) {
 	var changes []*Change
 	for _, c := range e.changes {

@@ -1,11 +1,10 @@
-// Package workspace is the only way from a tool to a file: it keeps tools inside
-// the workspace, asks the policy about everything else, and writes so that nobody
-// sees half a file.
+// Package workspace is the only way from a tool to a file. It keeps tools inside the
+// workspace, asks the policy about everything else, and never leaves a file half
+// written.
 //
-// A path is first resolved by us, every symbolic link of it, and decided upon by
-// where it leads; then an os.Root at the workspace (or at the place that the
-// policy allowed) does the work, so that a link that changes in between still
-// cannot lead out.
+// It first resolves every symbolic link of a path and decides by the target. Then an
+// os.Root at the workspace, or at the place that the policy allowed, does the work:
+// a link that changes in between still cannot lead out.
 package workspace
 
 import (
@@ -22,36 +21,39 @@ import (
 	"tapgw/internal/protect"
 )
 
-// Files are a workspace's files, and others as far as Outside allows.
+// Files gives access to the files of a workspace, and to others as far as Outside
+// allows. Its zero value but for Root allows only unprotected files below Root.
 type Files struct {
 	Root string // absolute
-	// Outside decides about a path outside Root, its symbolic links resolved; nil
-	// error allows. Without it, such paths are refused.
+	// Outside decides about a path outside Root, with its symbolic links resolved. A nil
+	// error allows it. Without Outside, such paths are refused.
 	Outside func(ctx context.Context, path string, write bool) error
-	// Protected decides about writing where files make programs run, see package
-	// protect, as why says; nil error allows. Without it, such writes are refused.
+	// Protected decides about a write to a file that makes programs run (see package
+	// protect); why describes it. A nil error allows it. Without Protected, such writes
+	// are refused.
 	Protected func(ctx context.Context, path, why string) error
-	// Sources are directories that are protected besides.
+	// Sources are further directories to protect.
 	Sources []string
-	// Secrets are directories of which nothing is read or written, whatever is allowed.
+	// Secrets are directories that are never read or written, whatever is allowed.
 	Secrets []string
 }
 
-// Place is where a path leads: a file, a directory, or nothing yet. It must be
-// closed.
+// Place is the target of a path: a file, a directory, or nothing yet. The caller must
+// close it.
 type Place struct {
-	Path string // absolute, as it was asked for
-	Name string // for answers: below the workspace relative to it, else Path
+	Path string // absolute, with its symbolic links
+	Name string // for people: relative to the workspace if it lies there, else Path
 
 	root *os.Root
-	rel  string // in root, without symbolic links when it was resolved
+	rel  string // path in root, with symbolic links resolved
 }
 
-// Close lets go of the place.
+// Close releases the place.
 func (p *Place) Close() { _ = p.root.Close() }
 
-// At finds the place of a path: absolute, relative to the workspace, or a file://
-// URI. write says that it is going to be written to.
+// At finds the place of a path: an absolute one, one relative to the workspace, or a
+// file:// URI. write announces that the caller will write there. The error tells the
+// model why it may not use the path.
 func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) {
 	abs, err := f.abs(path)
 	if err != nil {
@@ -71,26 +73,26 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 		}
 	}
 	if write {
-		if err := f.mayWrite(ctx, path, abs, real); err != nil {
+		if err := f.checkWrite(ctx, path, abs, real); err != nil {
 			return nil, err
 		}
 	}
 	p := &Place{Path: abs, Name: abs}
 	base := home
-	if rel, ok := below(home, real); ok {
+	if rel, ok := relativeTo(home, real); ok {
 		p.rel, p.Name = rel, rel
-		if asked, ok := below(filepath.Clean(f.Root), abs); ok {
-			p.Name = asked
+		if name, ok := relativeTo(filepath.Clean(f.Root), abs); ok {
+			p.Name = name
 		}
 	} else {
 		if f.Outside == nil {
-			return nil, outside(path, abs, real, errors.New("only paths in it may be used here"))
+			return nil, outsideError(path, abs, real, errors.New("only paths in it may be used here"))
 		}
 		if err := f.Outside(ctx, real, write); err != nil {
-			return nil, outside(path, abs, real, err)
+			return nil, outsideError(path, abs, real, err)
 		}
-		base = standing(real)
-		p.rel, _ = below(base, real)
+		base = existingDir(real)
+		p.rel, _ = relativeTo(base, real)
 	}
 	if p.root, err = os.OpenRoot(base); err != nil {
 		if base == home {
@@ -101,8 +103,8 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	return p, nil
 }
 
-// mayWrite refuses a write to a protected place that nobody allows.
-func (f Files) mayWrite(ctx context.Context, path, abs, real string) error {
+// checkWrite refuses a write to a protected place unless Protected allows it.
+func (f Files) checkWrite(ctx context.Context, path, abs, real string) error {
 	why := protect.Why(abs, f.Sources...)
 	if why == "" {
 		why = protect.Why(real, f.Sources...)
@@ -111,8 +113,8 @@ func (f Files) mayWrite(ctx context.Context, path, abs, real string) error {
 		return nil
 	}
 	if f.Protected == nil {
-		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here", path,
-			why)
+		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here",
+			path, why)
 	}
 	if err := f.Protected(ctx, real, why); err != nil {
 		return fmt.Errorf("%s is protected, %s; %w", path, why, err)
@@ -120,14 +122,14 @@ func (f Files) mayWrite(ctx context.Context, path, abs, real string) error {
 	return nil
 }
 
-func outside(path, abs, real string, why error) error {
+func outsideError(path, abs, real string, why error) error {
 	if abs != real {
 		return fmt.Errorf("%s leads to %s, outside the workspace: %w", path, real, why)
 	}
 	return fmt.Errorf("%s is outside the workspace: %w", path, why)
 }
 
-// abs reads a path as a tool is given it.
+// abs turns the path or URI that a tool got into a clean absolute path.
 func (f Files) abs(path string) (string, error) {
 	switch {
 	case path == "":
@@ -152,17 +154,17 @@ func (f Files) abs(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// below returns path relative to dir if it is dir or lies below it. Both are
-// clean.
-func below(dir, path string) (rel string, ok bool) {
+// relativeTo returns path relative to dir; ok is false if path lies outside dir. Both
+// are clean and absolute.
+func relativeTo(dir, path string) (rel string, ok bool) {
 	if path == dir {
 		return ".", true
 	}
 	return strings.CutPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// standing returns the nearest directory that exists on the way to a path.
-func standing(path string) string {
+// existingDir returns the deepest directory of a path that exists.
+func existingDir(path string) string {
 	for {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return path
@@ -175,7 +177,7 @@ func standing(path string) string {
 	}
 }
 
-// explain words an error of the system for the model.
+// explain turns an error of the system into an [Error] with words for the model.
 func explain(name string, err error) error {
 	var cause syscall.Errno
 	switch {
@@ -198,7 +200,7 @@ func explain(name string, err error) error {
 	return &Error{fmt.Sprintf("%s: %v", name, err), err}
 }
 
-// Error is the system's error in words for the model; it wraps the original.
+// Error is an error of the system in words for the model. It wraps the original error.
 type Error struct {
 	text string
 	err  error

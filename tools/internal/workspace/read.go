@@ -10,17 +10,18 @@ import (
 	"syscall"
 )
 
-// Stat describes what the place holds. An error wraps fs.ErrNotExist where that
-// is nothing.
+// Stat describes the file or directory. The error wraps fs.ErrNotExist if there is
+// none.
 func (p *Place) Stat() (fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	return info, explain(p.Name, err)
 }
 
-// Real is the path without symbolic links, as they were when it was resolved.
+// Real returns the absolute path with its symbolic links resolved, as they were in
+// [Files.At].
 func (p *Place) Real() string { return filepath.Join(p.root.Name(), p.rel) }
 
-// FS is the directory that the place is, and nothing above it.
+// FS returns the place as a file system. It is an error if the place is no directory.
 func (p *Place) FS() (fs.FS, error) {
 	if info, err := p.Stat(); err != nil {
 		return nil, err
@@ -34,29 +35,29 @@ func (p *Place) FS() (fs.FS, error) {
 	return sub, explain(p.Name, err)
 }
 
-// Link reports whether the path itself is a symbolic link, which the place is not.
+// Link reports whether the path itself is a symbolic link. The place is its target.
 func (p *Place) Link() bool {
 	info, err := os.Lstat(p.Path)
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// Open opens a regular file for reading. Others are refused: a pipe or a device
-// could block for ever.
+// Open opens a regular file for reading; the caller closes it. It refuses pipes and
+// devices, which could block for ever.
 func (p *Place) Open() (*os.File, fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	if err != nil {
 		return nil, nil, explain(p.Name, err)
 	}
-	if err := p.regular(info); err != nil {
+	if err := p.checkRegular(info); err != nil {
 		return nil, nil, err
 	}
-	// What it is may change in between: opening must not wait for a pipe's writer.
+	// The file may have become a pipe in between: opening must not wait for its writer.
 	f, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, explain(p.Name, err)
 	}
 	if info, err = f.Stat(); err == nil {
-		err = p.regular(info)
+		err = p.checkRegular(info)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -65,8 +66,8 @@ func (p *Place) Open() (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// regular refuses what is no regular file.
-func (p *Place) regular(info fs.FileInfo) error {
+// checkRegular returns an error unless info is of a regular file.
+func (p *Place) checkRegular(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
@@ -81,10 +82,11 @@ func (p *Place) regular(info fs.FileInfo) error {
 	}
 }
 
-// MaxText is the size of the largest file that is read whole.
+// MaxText is the size of the largest file that [Place.Read] reads, in bytes.
 const MaxText = 16 << 20
 
-// Read returns all of a file, at most [MaxText] bytes.
+// Read returns the content of a regular file. It is an error if that is longer than
+// [MaxText] bytes.
 func (p *Place) Read() ([]byte, error) {
 	f, _, err := p.Open()
 	if err != nil {
@@ -101,29 +103,29 @@ func (p *Place) Read() ([]byte, error) {
 	return data, nil
 }
 
-// ReadText is [Place.Read] for a text; a binary file is refused.
+// ReadText is [Place.Read] for a text: it returns an error for a binary file.
 func (p *Place) ReadText() (string, error) {
 	data, err := p.Read()
 	if err != nil {
 		return "", err
 	}
 	if Binary(data) {
-		return "", p.binary(int64(len(data)))
+		return "", p.binaryError(int64(len(data)))
 	}
 	return string(data), nil
 }
 
-// binary is the refusal of a file that is no text.
-func (p *Place) binary(size int64) error {
+// binaryError is the error about a binary file where a text is needed.
+func (p *Place) binaryError(size int64) error {
 	return fmt.Errorf("%s is a binary file of %d bytes: it has no text to work on", p.Name, size)
 }
 
-// probe is how much of a file tells whether it is binary, as in git.
-const probe = 8000
+// probeSize is how many bytes of a file decide whether it is binary, as in git.
+const probeSize = 8000
 
-// Binary reports whether data, or the beginning of it, is no text: it has a NUL.
+// Binary reports whether data is binary: its first 8000 bytes have a NUL.
 func Binary(data []byte) bool {
-	return bytes.IndexByte(data[:min(len(data), probe)], 0) >= 0
+	return bytes.IndexByte(data[:min(len(data), probeSize)], 0) >= 0
 }
 
 // List returns the entries of a directory, sorted by name.

@@ -13,42 +13,43 @@ import (
 	"syscall"
 )
 
-// Change is one file of a [Commit].
+// Change is the change of one file in a [Commit]. The caller sets the exported fields
+// but Created.
 type Change struct {
 	At  *Place
-	Was *string // the text that the change was made for; nil: there was no file
-	Any bool    // whatever the file holds now, or nothing; Was is not looked at
-	Now *string // what it is to hold; nil: it is to be gone
-	// Perm are the permissions of a file that is new, before the umask; 0: 0666.
+	Was *string // content that the change is based on; nil: the file did not exist
+	Any bool    // the content before does not matter; Was is ignored
+	Now *string // new content; nil: the file is deleted
+	// Perm are the permissions of a new file, before the umask; 0: 0666.
 	Perm fs.FileMode
 
-	Created bool // set by Commit: there was no file
+	Created bool // set by Commit: the file did not exist
 
-	old     fs.FileInfo // nil: there is no file
-	staged  string      // in At.root: holds Now
-	backup  string      // in At.root: the old file
-	parents []string    // directories that were made for it, the outermost first
-	done    bool
+	old     fs.FileInfo // nil: the file does not exist
+	staged  string      // path in At.root of a file with the content Now
+	backup  string      // path in At.root of a copy of the old file
+	parents []string    // directories that were created for it, the outermost first
+	isDone  bool
 }
 
-// Write makes the file hold content, whatever it held before, and its parents
-// where they are missing. It is never seen half written and keeps its mode; a
-// symbolic link stays one. It is not synced to the disk, as in every editor.
+// Write replaces the content of the file, and creates missing parents. Readers see
+// the old or the new content, never a part. The file keeps its mode, and a symbolic
+// link stays one. The content is not synced to the disk, as in every editor.
 func (p *Place) Write(content string) (created bool, err error) {
 	c := &Change{At: p, Any: true, Now: &content}
 	err = Commit([]*Change{c})
 	return c.Created, err
 }
 
-// ErrChanged is the error of a [Commit] that came too late.
+// ErrChanged means that another program wrote a file between the read and the [Commit].
 var ErrChanged = errors.New("changed in the meantime")
 
-// committing lets one Commit at a time look at the files and replace them.
+// committing is held while a Commit compares the files and replaces them.
 var committing sync.Mutex
 
-// Commit makes all of the changes, or none: it fails where a file no longer holds
-// what its change was made for, and puts back what it wrote when a later write
-// fails.
+// Commit makes all of the changes or none. The error wraps [ErrChanged] if a file no
+// longer has the content that its change is based on. If a write fails, Commit restores
+// the files that it has already replaced.
 func Commit(changes []*Change) (err error) {
 	seen := make(map[string]bool)
 	for _, c := range changes {
@@ -67,7 +68,7 @@ func Commit(changes []*Change) (err error) {
 	committing.Lock()
 	defer committing.Unlock()
 	for _, c := range changes {
-		if err := c.unchanged(); err != nil {
+		if err := c.checkUnchanged(); err != nil {
 			return err
 		}
 	}
@@ -79,15 +80,15 @@ func Commit(changes []*Change) (err error) {
 	return nil
 }
 
-// finish takes back what was done if it is to be undone, and clears away. Its
-// error says what could not be put back.
+// finish removes temporary files, and undoes the changes if undo is set. The error
+// names the files that it could not restore.
 func finish(changes []*Change, undo bool) (err error) {
 	for _, c := range slices.Backward(changes) {
 		root := c.At.root
-		if undo && c.done {
-			if back := c.undo(); back != nil {
-				err = errors.Join(err, back)
-				continue // the backup holds what is lost else
+		if undo && c.isDone {
+			if undoErr := c.undo(); undoErr != nil {
+				err = errors.Join(err, undoErr)
+				continue // the backup has the only copy of the old content
 			}
 		}
 		for _, temp := range []string{c.staged, c.backup} {
@@ -118,13 +119,14 @@ func (c *Change) undo() error {
 	return explain(c.At.Name, err)
 }
 
-// stage writes the new content beside the file, and keeps the old.
-func (c *Change) stage(keep bool) error {
+// stage writes the new content to a temporary file beside the file. With backUp it also
+// keeps a copy of the old one.
+func (c *Change) stage(backUp bool) error {
 	p := c.At
 	info, err := p.root.Lstat(p.rel)
 	switch {
 	case err == nil:
-		if err := p.regular(info); err != nil {
+		if err := p.checkRegular(info); err != nil {
 			return err
 		}
 		if info.Mode()&0o200 == 0 {
@@ -135,8 +137,8 @@ func (c *Change) stage(keep bool) error {
 		return explain(p.Name, err)
 	}
 	c.Created = c.old == nil
-	if keep && c.old != nil {
-		if err := c.keep(); err != nil {
+	if backUp && c.old != nil {
+		if err := c.backUp(); err != nil {
 			return explain(p.Name, err)
 		}
 	}
@@ -144,7 +146,7 @@ func (c *Change) stage(keep bool) error {
 		return nil
 	}
 	if c.old == nil {
-		if c.parents, err = p.makeParents(); err != nil {
+		if c.parents, err = p.mkdirAll(filepath.Dir(p.rel)); err != nil {
 			return err
 		}
 	}
@@ -152,7 +154,7 @@ func (c *Change) stage(keep bool) error {
 	if perm == 0 {
 		perm = 0o666
 	}
-	temp := p.temp()
+	temp := p.tempName()
 	f, err := p.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, perm)
 	if err != nil {
 		return explain(p.Name, err)
@@ -161,22 +163,22 @@ func (c *Change) stage(keep bool) error {
 	_, err = f.WriteString(*c.Now)
 	if c.old != nil {
 		if was, ok := c.old.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root may, and only root needs it
+			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root can do this, and only root needs it
 		}
 		err = errors.Join(err, f.Chmod(c.old.Mode()))
 	}
 	return explain(p.Name, errors.Join(err, f.Close()))
 }
 
-// keep holds on to the old file under another name.
-func (c *Change) keep() error {
+// backUp links or copies the old file to a temporary name.
+func (c *Change) backUp() error {
 	p := c.At
-	temp := p.temp()
+	temp := p.tempName()
 	if err := p.root.Link(p.rel, temp); err == nil {
 		c.backup = temp
 		return nil
 	}
-	// Not every file system has links.
+	// Some file systems have no links.
 	data, err := p.root.ReadFile(p.rel)
 	if err != nil {
 		return err
@@ -188,8 +190,8 @@ func (c *Change) keep() error {
 	return p.root.Chmod(temp, c.old.Mode())
 }
 
-// unchanged reports where the file no longer is what the change was made for.
-func (c *Change) unchanged() error {
+// checkUnchanged returns an error if the file is not the one that the change is based on.
+func (c *Change) checkUnchanged() error {
 	p := c.At
 	if c.Any {
 		return nil
@@ -221,22 +223,18 @@ func (c *Change) apply() error {
 	if err != nil {
 		return explain(p.Name, err)
 	}
-	c.done = true
+	c.isDone = true
 	return nil
 }
 
-// temp is a name beside the file that nobody has.
-func (p *Place) temp() string {
+// tempName returns an unused name beside the file.
+func (p *Place) tempName() string {
 	return filepath.Join(filepath.Dir(p.rel), ".tapgw-"+rand.Text())
 }
 
-// makeParents makes the directories that lead to the place and returns those that
-// were missing, the outermost first.
-func (p *Place) makeParents() (made []string, err error) {
-	return p.makeAll(filepath.Dir(p.rel))
-}
-
-func (p *Place) makeAll(dir string) (made []string, err error) {
+// mkdirAll creates a directory in the root and its parents. It returns those that it
+// created, the outermost first.
+func (p *Place) mkdirAll(dir string) (made []string, err error) {
 	at := "."
 	for part := range strings.SplitSeq(dir, string(filepath.Separator)) {
 		at = filepath.Join(at, part)
@@ -250,9 +248,10 @@ func (p *Place) makeAll(dir string) (made []string, err error) {
 	return made, nil
 }
 
-// Mkdir makes the place a directory, and its parents where they are missing.
+// Mkdir creates a directory at the place, and missing parents. It is an error if the
+// place is a file; created is false if the directory exists.
 func (p *Place) Mkdir() (created bool, err error) {
-	made, err := p.makeAll(p.rel)
+	made, err := p.mkdirAll(p.rel)
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = p.Stat(); err == nil && !info.IsDir() {
@@ -262,7 +261,7 @@ func (p *Place) Mkdir() (created bool, err error) {
 	return len(made) > 0, err
 }
 
-// Remove removes a regular file.
+// Remove deletes a regular file. It returns an error for anything else.
 func (p *Place) Remove() error {
 	return Commit([]*Change{{At: p, Any: true}})
 }
