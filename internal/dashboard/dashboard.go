@@ -1,7 +1,6 @@
-// Package dashboard is the page on which a person sees what their agents, tools
-// and events are doing, and steps in. It is files as they are in page/, embedded:
-// nothing builds them, and they load nothing from anywhere else. What they show
-// comes from the admin API, with the cookie of a sign-in.
+// Package dashboard is the page on which a person watches sessions, providers and events, and answers
+// questions (docs/page.md). Its files in page/ are embedded as they are: there is no build step, and
+// they load nothing from elsewhere. The page uses the admin API, with the cookie of a sign-in.
 package dashboard
 
 import (
@@ -19,15 +18,17 @@ import (
 //go:embed page
 var files embed.FS
 
-// document is served at /, all other files below /page/.
+// document is the file that is served at /. All others are served below /page/.
 const document = "page/index.html"
 
-// policy allows the page its own files and its own gateway, and scripts to make
-// nothing from text: the one policy for Trusted Types is for the worker's address.
-const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types tapgw"
+// policy is the page's Content-Security-Policy. It allows the page's own files and its own gateway, and
+// forbids scripts to make markup or code from text; the one policy for Trusted Types is for the address
+// of the worker.
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types tapgw"
 
-// types are the content types of the files; the system's own list may differ.
+// types are the content types by extension. Systems have different lists of their own.
 var types = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -35,19 +36,19 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// file is one as it is sent.
+// file is a file as it is sent.
 type file struct {
 	content []byte
 	kind    string
 	tag     string // ETag
 }
 
-// Handler serves the page: its document at /, the rest below /page/. Browsers may
-// keep what they got and ask each time whether it is still the same.
+// Handler serves the page: its document at /, the other files below /page/, each with an ETag. Browsers
+// must revalidate, so that a new gateway's page is used at once.
 func Handler() http.Handler {
 	served, err := read(files)
 	if err != nil {
-		panic(err) // they are part of the program
+		panic(err) // the files are part of the program
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, ok := served[r.URL.Path]
@@ -70,7 +71,7 @@ func Handler() http.Handler {
 	})
 }
 
-// read returns the files by the paths that they are served at.
+// read returns the files by the paths at which they are served.
 func read(from fs.FS) (map[string]file, error) {
 	served := map[string]file{}
 	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {

@@ -1,5 +1,6 @@
-// Package hooks asks the user's own hooks: programs and URLs that tapgw.toml
-// names in [[hooks]]. What they may say, and what becomes of it, is the gateway's.
+// Package hooks asks the user hooks: programs and URLs that [[hooks]] in tapgw.toml names. It runs a
+// program or sends a request and returns the answer's bytes; internal/gateway reads and applies them
+// (docs/hooks.md).
 package hooks
 
 import (
@@ -22,35 +23,38 @@ import (
 )
 
 const (
-	maxAnswer = 64 << 10
-	// killGrace is how long a program has to end once its time is over.
+	maxAnswer = 64 << 10 // bytes
+	maxReason = 1000     // bytes of a denial's reason
+	// killGrace is how long a program has to end after it was asked to, once its time is over.
 	killGrace = 500 * time.Millisecond
-	maxReason = 1000
 )
 
-// New makes the gateway's hooks of those of a config file.
+// New turns the hooks of a config file into hooks of the gateway, in the same order. Each is named by
+// its index and its program or URL, as errors and the timeline show it.
 func New(list []configs.Hook) []gateway.Hook {
 	hooks := make([]gateway.Hook, len(list))
 	for i, h := range list {
-		ask, what := post(h.URL), h.URL
+		ask, target := post(h.URL), h.URL
 		if len(h.Command) > 0 {
-			ask, what = run(h.Command, h.Dir), filepath.Base(h.Command[0])
+			ask, target = run(h.Command, h.Dir), filepath.Base(h.Command[0])
 		}
 		hooks[i] = gateway.Hook{
-			Name: fmt.Sprintf("hooks[%d] (%s)", i, what), On: gateway.HookKind(h.On), Match: h.Match,
+			Name: fmt.Sprintf("hooks[%d] (%s)", i, target), On: gateway.HookKind(h.On), Match: h.Match,
 			FailOpen: h.FailOpen, Timeout: h.Timeout, Ask: ask,
 		}
 	}
 	return hooks
 }
 
+// ask asks a hook about an event, a JSON object, and returns its answer, at most 64 KiB. The error is a
+// [*gateway.HookDenial] if the hook denies by its exit code.
 type ask = func(ctx context.Context, event []byte) ([]byte, error)
 
-// run asks a program: the event on its standard input, the answer on its standard
-// output. An exit code other than 0 is a denial.
+// run asks a program: the event is its standard input, the answer its standard output. An exit code
+// other than 0 denies.
 func run(command []string, dir string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
-		out := &answer{}
+		out := &boundedAnswer{}
 		p, err := proc.Start(proc.Command{
 			Path: command[0], Args: command[1:], Dir: dir, Env: proc.Environ(nil), Stdout: out, Grace: killGrace,
 		})
@@ -59,7 +63,7 @@ func run(command []string, dir string) ask {
 		}
 		var writing sync.WaitGroup
 		writing.Go(func() {
-			_, _ = p.Stdin().Write(event) // it need not read
+			_, _ = p.Stdin().Write(event) // a program that does not read is no error
 			_ = p.Stdin().Close()
 		})
 		select {
@@ -74,7 +78,7 @@ func run(command []string, dir string) ask {
 		exit, exited := errors.AsType[*exec.ExitError](p.Err())
 		switch {
 		case exited && exit.Exited():
-			return nil, &gateway.HookDenial{Reason: last(p.Tail(), exit.ExitCode())}
+			return nil, &gateway.HookDenial{Reason: denialReason(p.Tail(), exit.ExitCode())}
 		case p.Err() != nil:
 			return nil, fmt.Errorf("it ended with %w", p.Err())
 		}
@@ -82,8 +86,8 @@ func run(command []string, dir string) ask {
 	}
 }
 
-// last is the last line that a program wrote for people, else its exit code.
-func last(lines []string, code int) string {
+// denialReason returns the last line that a program wrote to its standard error, or its exit code.
+func denialReason(lines []string, code int) string {
 	for _, line := range slices.Backward(lines) {
 		if line := strings.TrimSpace(line); line != "" {
 			return strings.ToValidUTF8(line[:min(len(line), maxReason)], "")
@@ -92,10 +96,11 @@ func last(lines []string, code int) string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// client asks URLs. A redirect is no answer.
+// client asks URLs. It follows no redirect: the event goes to the URL of the config file only.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post asks a URL: the event is the request's body, the answer the response's.
+// post asks a URL: the event is the body of the request, the answer that of the response. A status
+// other than 2xx is an error.
 func post(url string) ask {
 	return func(ctx context.Context, event []byte) ([]byte, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(event))
@@ -111,33 +116,33 @@ func post(url string) ask {
 		if w.StatusCode < 200 || w.StatusCode > 299 {
 			return nil, fmt.Errorf("it answered with %s", w.Status)
 		}
-		out := &answer{}
-		if _, err := io.Copy(out, w.Body); err != nil && !out.full {
+		out := &boundedAnswer{}
+		if _, err := io.Copy(out, w.Body); err != nil && !out.isTooLong {
 			return nil, fmt.Errorf("reading its answer: %w", err)
 		}
 		return out.text()
 	}
 }
 
-// answer keeps what a hook says, up to a size.
-type answer struct {
-	b    bytes.Buffer
-	full bool
+// boundedAnswer is a buffer for at most maxAnswer bytes of an answer.
+type boundedAnswer struct {
+	buffer    bytes.Buffer
+	isTooLong bool
 }
 
-var errFull = fmt.Errorf("it said more than %d bytes", maxAnswer)
+var errTooLong = fmt.Errorf("it said more than %d bytes", maxAnswer)
 
-func (a *answer) Write(p []byte) (int, error) {
-	if a.b.Len()+len(p) > maxAnswer {
-		a.full = true
-		return 0, errFull
+func (a *boundedAnswer) Write(p []byte) (int, error) {
+	if a.buffer.Len()+len(p) > maxAnswer {
+		a.isTooLong = true
+		return 0, errTooLong
 	}
-	return a.b.Write(p)
+	return a.buffer.Write(p)
 }
 
-func (a *answer) text() ([]byte, error) {
-	if a.full {
-		return nil, errFull
+func (a *boundedAnswer) text() ([]byte, error) {
+	if a.isTooLong {
+		return nil, errTooLong
 	}
-	return a.b.Bytes(), nil
+	return a.buffer.Bytes(), nil
 }

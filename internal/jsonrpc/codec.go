@@ -10,17 +10,15 @@ import (
 	"strings"
 )
 
-// Bounds of a frame's header: what a real one needs is 40 bytes.
+// Bounds of a frame's header. Real ones have about 40 bytes.
 const (
 	maxHeaderLine  = 1 << 10
 	maxHeaderLines = 16
 )
 
-// readFrame reads one message: header lines, an empty line, and as many bytes as
-// Content-Length says. Names are matched in any case, the space after the colon
-// may be missing, unknown headers are ignored, and a line may end in LF alone:
-// whoever speaks first should not lose the connection for that. The end of r
-// between two messages is io.EOF.
+// readFrame reads one message: header lines, an empty line, and as many bytes as Content-Length
+// says, at most limit. It accepts header names in any case, no space after the colon, unknown
+// headers, and lines that end in LF alone. The error is io.EOF if r ends between two messages.
 func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	length := -1
 	for n := 0; ; n++ {
@@ -45,10 +43,11 @@ func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
 		if !strings.EqualFold(strings.TrimSpace(name), "Content-Length") {
 			continue
 		}
-		size, err := strconv.ParseUint(strings.TrimSpace(value), 10, 63)
+		value = strings.TrimSpace(value)
+		size, err := strconv.ParseUint(value, 10, 63)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("reading a header: Content-Length %q is no number of bytes", strings.TrimSpace(value))
+			return nil, fmt.Errorf("reading a header: Content-Length %q is not a number of bytes", value)
 		case size > uint64(limit):
 			return nil, fmt.Errorf("a message of %d bytes is over the limit of %d", size, limit)
 		case length >= 0 && uint64(length) != size:
@@ -59,7 +58,7 @@ func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	if length <= 0 {
 		return nil, errors.New("reading a header: no Content-Length, or an empty message")
 	}
-	// The sender's word for the length is no reason to allocate it.
+	// The memory grows with the bytes that come, not with what the header claims.
 	var body bytes.Buffer
 	body.Grow(min(length, 64<<10))
 	if n, err := io.CopyN(&body, r, int64(length)); err != nil {
@@ -71,7 +70,7 @@ func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// headerLine reads a line without its end. What was read comes with an error.
+// headerLine reads a line without its end. At the end of r it returns what was read, and io.EOF.
 func headerLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeaderLine {

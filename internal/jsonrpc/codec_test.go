@@ -28,7 +28,7 @@ func TestReadFrame(t *testing.T) {
 		"bytes, not characters":    {"Content-Length: 4\r\n\r\n\"é\"", []string{`"é"`}, ""},
 		"at the limit":             {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100), []string{strings.Repeat("1", 100)}, ""},
 		"over the limit":           {"Content-Length: 101\r\n\r\n" + strings.Repeat("1", 101), nil, "101 bytes is over the limit of 100"},
-		"over every limit":         {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is no number"},
+		"over every limit":         {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is not a number"},
 		"two lengths":              {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two Content-Length, 2 and 3"},
 		"negative":                 {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is no number`},
 		"no number":                {"Content-Length: 0x2\r\n\r\n{}", nil, `"0x2" is no number`},

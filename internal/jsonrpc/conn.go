@@ -1,10 +1,12 @@
-// Package jsonrpc is JSON-RPC 2.0 as language servers speak it: Content-Length
-// frames on two pipes, over sourcegraph/jsonrpc2.
+// Package jsonrpc is JSON-RPC 2.0 as language servers speak it: Content-Length frames on two pipes,
+// over sourcegraph/jsonrpc2.
 //
-// Notifications are handled in order on the reading goroutine, before any
-// response that follows them; requests run on goroutines of their own. A call
-// whose context ends is cancelled on the other side, too. When the connection
-// ends, every call that waits and every later one gets the same error.
+// Notifications are handled in order on the reading goroutine, before any response that follows
+// them; requests run on goroutines of their own. When a call's context ends, the other side is
+// asked to cancel it. When the connection ends, all calls get the same error.
+//
+// The session hosts' JSON-RPC is another: one object in each text frame of a WebSocket. Its code
+// is in internal/server (rpc.go), which explains why the two share nothing.
 package jsonrpc
 
 import (
@@ -21,78 +23,80 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// Codes of errors that this package answers with or looks at.
+// Codes of errors in responses.
 const (
-	CodeInvalidRequest   = -32600
-	CodeMethodNotFound   = -32601
-	CodeInvalidParams    = -32602
-	CodeInternal         = -32603
-	CodeBusy             = -32000 // more than Options.MaxRequests at a time
-	CodeRequestCancelled = -32800
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+	CodeBusy           = -32000 // more than Options.MaxRequests at a time
 )
 
-// Error is an error that one side answers a request with.
+// Error is the error of a response, from either side.
 type Error struct {
 	Code    int
 	Message string
 }
 
-// Error returns the message alone: what it is about is the caller's to say.
+// Error returns the message without the code.
 func (e *Error) Error() string { return e.Message }
 
-// ErrClosed is the end of a connection that this side closed.
-var ErrClosed = errClosedByUs
+// ErrClosed is the reason for the end of a connection that this side closed.
+var ErrClosed = errors.New("the connection was closed")
 
-// Options of a connection. The zero value refuses every request.
+// Options configure a connection. The zero value refuses every request.
 type Options struct {
-	// OnNotify gets each notification, on the goroutine that reads: it must not
-	// wait for anything, least of all for a call. It may send.
+	// OnNotify gets each notification on the goroutine that reads. It must not block or wait for a
+	// call; it may send.
 	OnNotify func(method string, params json.RawMessage)
-	// OnRequest answers a request, on a goroutine of its own, with a value to
-	// encode, an [*Error], or another error, which becomes one. It ends when ctx
-	// does: the other side cancelled the request, or the connection ended. nil,
-	// like an unknown method, is for it to answer with CodeMethodNotFound.
+	// OnRequest answers a request on a goroutine of its own: with a value to encode, an [*Error], or
+	// another error, which becomes one with CodeInternal. ctx ends when the other side cancels the
+	// request or the connection ends. OnRequest answers unknown methods with CodeMethodNotFound; nil
+	// does so for all.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (any, error)
-	// Cause words the end of the connection for those that wait for an answer:
-	// err is what reading or writing ended with, or ErrClosed. It may wait to find
-	// out.
+	// Cause returns the error that calls get when the connection has ended. err is why reading or
+	// writing ended, or [ErrClosed]. It may block to find the cause. nil: err itself.
 	Cause func(err error) error
 
-	MaxMessage  int // bytes, either way; 0: 64 MiB
-	MaxRequests int // of the other side at a time; 0: 256
+	MaxMessage  int // bytes of a message in either direction; 0: 64 MiB
+	MaxRequests int // requests of the other side at a time; 0: 256
 }
 
-// cancelGrace is how long a cancelled call waits for its answer, unless it says.
+// cancelGrace is how long [Conn.Call] waits for the answer to a call that it cancelled.
 const cancelGrace = time.Second
 
-// Conn is one end of a connection.
+// Conn is one end of a connection. Its methods may be called from any goroutine.
 type Conn struct {
 	// Fixed at start.
-	o      Options
-	rpc    *jsonrpc2.Conn
-	stream *stream
-	ctx    context.Context // of requests
-	cancel context.CancelFunc
-	done   chan struct{}
+	options Options
+	rpc     *jsonrpc2.Conn
+	stream  *stream
+	ctx     context.Context // of the other side's requests
+	cancel  context.CancelFunc
+	done    chan struct{}
 
-	lastID  atomic.Uint64 // ours begin at 1: 0 is "not set" to jsonrpc2
+	lastID  atomic.Uint64 // of this side's requests; they begin at 1, since jsonrpc2 takes 0 for unset
 	running sync.WaitGroup
-	err     error // of the end; set before done is closed
+	err     error // why the connection ended; set before done is closed
 
 	mu       sync.Mutex // guards the fields that follow
-	closing  bool       // no request is begun any more
+	closing  bool       // Close was called: requests are refused
 	requests map[jsonrpc2.ID]context.CancelFunc
 }
 
-// New starts a connection on rwc, which it closes at its end.
-func New(rwc io.ReadWriteCloser, o Options) *Conn {
+// New starts a connection on two pipes. It closes them when the connection ends; [Conn.Close] must be
+// called in any case.
+func New(transport io.ReadWriteCloser, o Options) *Conn {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 64 << 20
 	}
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 256
 	}
-	c := &Conn{o: o, stream: newStream(rwc, o.MaxMessage), done: make(chan struct{}), requests: map[jsonrpc2.ID]context.CancelFunc{}}
+	c := &Conn{
+		options: o, stream: newStream(transport, o.MaxMessage),
+		done: make(chan struct{}), requests: map[jsonrpc2.ID]context.CancelFunc{},
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	// The handler may run before NewConn returns: it waits for c.rpc.
 	ready := make(chan struct{})
@@ -101,28 +105,28 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 		c.handle(r)
 	}), jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	close(ready)
-	go c.watch()
+	go c.awaitEnd()
 	return c
 }
 
-// watch sees to the end of the connection.
-func (c *Conn) watch() {
+// awaitEnd waits until the connection ends, and makes [Conn.Err] and Done show it.
+func (c *Conn) awaitEnd() {
 	<-c.rpc.DisconnectNotify()
 	c.cancel()
-	c.err = c.stream.why()
-	if c.o.Cause != nil {
-		c.err = c.o.Cause(c.err)
+	c.err = c.stream.endReason()
+	if c.options.Cause != nil {
+		c.err = c.options.Cause(c.err)
 	}
 	close(c.done)
 }
 
-// Close ends the connection and waits for the requests that it was answering.
-// It must not be called from OnNotify or OnRequest.
+// Close ends the connection and waits until OnRequest has returned for all requests. It must not be
+// called from OnNotify or OnRequest.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closing = true
 	c.mu.Unlock()
-	c.stream.fail(ErrClosed) // first, so that it is the reason
+	c.stream.fail(ErrClosed) // before the stream finds another reason
 	_ = c.rpc.Close()
 	<-c.done
 	c.running.Wait()
@@ -131,38 +135,38 @@ func (c *Conn) Close() {
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err says why the connection ended. It waits for the end.
+// Err waits for the end of the connection and returns its reason, as Options.Cause words it.
 func (c *Conn) Err() error {
 	<-c.done
 	return c.err
 }
 
-// Notify sends a notification. Without params it sends {}.
+// Notify sends a notification; nil params are sent as {}. It only queues: the error is for params that
+// can't be encoded, and for a connection that has ended.
 func (c *Conn) Notify(method string, params any) error {
-	if err := c.rpc.Notify(context.Background(), method, orObject(params)); err != nil {
+	if err := c.rpc.Notify(context.Background(), method, orEmptyObject(params)); err != nil {
 		return c.explain(method, err)
 	}
 	return nil
 }
 
-// Call sends a request and decodes its result; without params it sends {}. The
-// other side's refusal is an [*Error].
+// Call sends a request and decodes its result; nil params are sent as {}. An error response is an
+// [*Error].
 //
-// When ctx ends, the other side is asked to cancel, and its answer is waited for
-// a second: a result is still decoded and no error, for the caller has ctx to
-// look at; without one the error is the context's.
+// When ctx ends, Call asks the other side to cancel and waits one more second. A result that comes
+// then is decoded without an error, and the caller looks at ctx; otherwise the error wraps the
+// context's cause.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
 	return c.CallWithin(ctx, cancelGrace, method, params, result)
 }
 
-// CallWithin is [Conn.Call] with another time to wait for the answer to a call
-// that was cancelled.
+// CallWithin is [Conn.Call] with another time than a second.
 func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, method string, params, result any) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", method, context.Cause(ctx))
 	}
 	id := jsonrpc2.ID{Num: c.lastID.Add(1)}
-	w, err := c.rpc.DispatchCall(ctx, method, orObject(params), jsonrpc2.PickID(id))
+	w, err := c.rpc.DispatchCall(ctx, method, orEmptyObject(params), jsonrpc2.PickID(id))
 	if err != nil {
 		return c.explain(method, err)
 	}
@@ -182,14 +186,14 @@ func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, method strin
 	return err
 }
 
-func orObject(params any) any {
+func orEmptyObject(params any) any {
 	if params == nil {
 		return struct{}{}
 	}
 	return params
 }
 
-// explain turns jsonrpc2's errors into this package's.
+// explain turns an error of jsonrpc2 into one of this package, below method.
 func (c *Conn) explain(method string, err error) error {
 	if err == nil {
 		return nil
@@ -214,17 +218,17 @@ func (c *Conn) handle(r *jsonrpc2.Request) {
 	case r.Notif && method == "$/cancelRequest":
 		c.cancelRequest(params)
 	case r.Notif:
-		if c.o.OnNotify != nil {
-			c.o.OnNotify(method, params)
+		if c.options.OnNotify != nil {
+			c.options.OnNotify(method, params)
 		}
 	default:
-		ctx, refused := c.enter(r.ID)
+		ctx, refused := c.beginRequest(r.ID)
 		if refused != nil {
 			c.reply(r.ID, nil, refused)
 			return
 		}
 		go func() {
-			defer c.leave(r.ID)
+			defer c.endRequest(r.ID)
 			result, err := c.answer(ctx, method, params)
 			c.reply(r.ID, result, err)
 		}()
@@ -232,16 +236,16 @@ func (c *Conn) handle(r *jsonrpc2.Request) {
 }
 
 func (c *Conn) answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	if c.o.OnRequest == nil {
+	if c.options.OnRequest == nil {
 		return nil, &Error{CodeMethodNotFound, "no method " + method}
 	}
-	return c.o.OnRequest(ctx, method, params)
+	return c.options.OnRequest(ctx, method, params)
 }
 
-// reply answers a request. A result that can't be encoded becomes an error.
+// reply answers a request. If the result can't be encoded, it answers with that error.
 func (c *Conn) reply(id jsonrpc2.ID, result any, err error) {
 	if err == nil {
-		if err = c.rpc.Reply(context.Background(), id, result); err == nil || c.ended() {
+		if err = c.rpc.Reply(context.Background(), id, result); err == nil || c.hasEnded() {
 			return
 		}
 	}
@@ -252,7 +256,7 @@ func (c *Conn) reply(id jsonrpc2.ID, result any, err error) {
 	_ = c.rpc.ReplyWithError(context.Background(), id, &jsonrpc2.Error{Code: int64(e.Code), Message: e.Message})
 }
 
-func (c *Conn) ended() bool {
+func (c *Conn) hasEnded() bool {
 	select {
 	case <-c.rpc.DisconnectNotify():
 		return true
@@ -261,15 +265,16 @@ func (c *Conn) ended() bool {
 	}
 }
 
-// enter counts a request in and returns its context.
-func (c *Conn) enter(id jsonrpc2.ID) (context.Context, error) {
+// beginRequest counts a request as running and returns its context. The error is the answer to one
+// that can't run.
+func (c *Conn) beginRequest(id jsonrpc2.ID) (context.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closing:
 		return nil, ErrClosed
-	case len(c.requests) >= c.o.MaxRequests:
-		return nil, &Error{CodeBusy, fmt.Sprintf("%d requests are being answered: try again", c.o.MaxRequests)}
+	case len(c.requests) >= c.options.MaxRequests:
+		return nil, &Error{CodeBusy, fmt.Sprintf("%d requests are being answered: try again", c.options.MaxRequests)}
 	case c.requests[id] != nil:
 		return nil, &Error{CodeInvalidRequest, fmt.Sprintf("request %s is being answered already", id)}
 	}
@@ -279,7 +284,8 @@ func (c *Conn) enter(id jsonrpc2.ID) (context.Context, error) {
 	return ctx, nil
 }
 
-func (c *Conn) leave(id jsonrpc2.ID) {
+// endRequest undoes beginRequest once the answer is sent.
+func (c *Conn) endRequest(id jsonrpc2.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests[id]()
@@ -287,6 +293,7 @@ func (c *Conn) leave(id jsonrpc2.ID) {
 	c.running.Done()
 }
 
+// cancelRequest handles `$/cancelRequest`.
 func (c *Conn) cancelRequest(params json.RawMessage) {
 	var p struct {
 		ID jsonrpc2.ID `json:"id"`

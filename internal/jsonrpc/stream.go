@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"bufio"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -13,36 +12,34 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// stream carries messages for jsonrpc2. Reading is the connection's own
-// goroutine's; writing only queues, so that a peer that has stopped reading
-// blocks nobody who sends.
+// stream carries messages for jsonrpc2, whose reading goroutine calls ReadObject. Writing only queues,
+// so that a peer that stops reading blocks no sender.
 type stream struct {
 	// Fixed at start.
-	conn  io.ReadWriteCloser
-	limit int // bytes of a message read, and of all that waits to be written
-	wrote sync.WaitGroup
+	conn    io.ReadWriteCloser
+	limit   int // bytes of a message that comes, and of all that wait to be written
+	writing sync.WaitGroup
 
-	// The reading goroutine's: ReadObject and the handler take turns on it.
+	// The reading goroutine's, which calls ReadObject and the handler in turn.
 	in     *bufio.Reader
-	params jsontext.Value // of the request read last
+	params jsontext.Value // of the message that was read last
 
 	mu      sync.Mutex // guards the fields that follow
 	queue   []byte     // frames that wait to be written
-	wake    *sync.Cond // queue or fault changed
-	writing int        // bytes handed to conn and not taken yet
-	fault   error      // of reading or writing, the first one; nothing is sent after it
+	changed *sync.Cond // queue or err changed
+	inWrite int        // bytes that conn.Write is writing
+	err     error      // the first of reading or writing; nothing is written after it
 }
 
 func newStream(conn io.ReadWriteCloser, limit int) *stream {
 	s := &stream{conn: conn, limit: limit, in: bufio.NewReaderSize(conn, 64<<10)}
-	s.wake = sync.NewCond(&s.mu)
-	s.wrote.Go(s.write)
+	s.changed = sync.NewCond(&s.mu)
+	s.writing.Go(s.write)
 	return s
 }
 
-// lenient takes what JavaScript writes: half a surrogate pair in a string is no
-// reason to end the connection.
-var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+// lenientJSON accepts half a surrogate pair in a string, which JavaScript writes.
+var lenientJSON = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // ReadObject implements jsonrpc2.ObjectStream.
 func (s *stream) ReadObject(v any) error {
@@ -63,15 +60,15 @@ func (s *stream) read(v any) error {
 		Method jsontext.Value `json:"method,omitzero"`
 		Params jsontext.Value `json:"params,omitzero"`
 	}
-	if err := json.Unmarshal(body, &m, lenient); err != nil {
+	if err := json.Unmarshal(body, &m, lenientJSON); err != nil {
 		return fmt.Errorf("reading a message: %w: %.80q", err, body)
 	}
 	s.params = nil
 	if m.Method != nil {
-		// jsonrpc2 would decode the params and encode them again. The handler
-		// gets them as they came, and this is quicker, too.
+		// jsonrpc2 would decode the params and encode them again. The handler gets the bytes that
+		// came, and this is faster.
 		s.params, m.Params = m.Params, nil
-		if body, err = json.Marshal(m, lenient); err != nil {
+		if body, err = json.Marshal(m, lenientJSON); err != nil {
 			return fmt.Errorf("reading a message: %w", err)
 		}
 	}
@@ -81,7 +78,8 @@ func (s *stream) read(v any) error {
 	return nil
 }
 
-// WriteObject implements jsonrpc2.ObjectStream: it queues a message.
+// WriteObject implements jsonrpc2.ObjectStream: it queues a message. The error is jsonrpc2.ErrClosed
+// after the end, or says that the queue is full.
 func (s *stream) WriteObject(v any) error {
 	body, err := stdjson.Marshal(v)
 	if err != nil {
@@ -89,15 +87,15 @@ func (s *stream) WriteObject(v any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting := s.writing + len(s.queue)
+	waiting := s.inWrite + len(s.queue)
 	switch {
-	case s.fault != nil:
-		return jsonrpc2.ErrClosed // why is the connection's to say
+	case s.err != nil:
+		return jsonrpc2.ErrClosed // Conn.explain replaces it with the reason
 	case waiting > 0 && waiting+len(body) > s.limit:
 		return fmt.Errorf("the other side does not read: %d bytes wait for it", waiting)
 	}
 	s.queue = appendFrame(s.queue, body)
-	s.wake.Signal()
+	s.changed.Signal()
 	return nil
 }
 
@@ -106,35 +104,33 @@ func (s *stream) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		for len(s.queue) == 0 && s.fault == nil {
-			s.wake.Wait()
+		for len(s.queue) == 0 && s.err == nil {
+			s.changed.Wait()
 		}
-		if s.fault != nil {
+		if s.err != nil {
 			return
 		}
 		out := s.queue
-		s.queue, s.writing = nil, len(out)
+		s.queue, s.inWrite = nil, len(out)
 		s.mu.Unlock()
 		_, err := s.conn.Write(out)
 		s.mu.Lock()
-		s.writing = 0
+		s.inWrite = 0
 		if err != nil {
 			s.failLocked(err)
-			// The reader is told by the end of what it reads.
+			// This ends the reader too.
 			_ = s.conn.Close()
 		}
 	}
 }
 
-// Close implements jsonrpc2.ObjectStream. What is queued and not written is lost.
+// Close implements jsonrpc2.ObjectStream. Frames that are queued and not written are lost.
 func (s *stream) Close() error {
-	s.fail(errClosedByUs)
+	s.fail(ErrClosed)
 	err := s.conn.Close()
-	s.wrote.Wait()
+	s.writing.Wait()
 	return err
 }
-
-var errClosedByUs = errors.New("the connection was closed")
 
 func (s *stream) fail(err error) {
 	s.mu.Lock()
@@ -143,15 +139,15 @@ func (s *stream) fail(err error) {
 }
 
 func (s *stream) failLocked(err error) {
-	if s.fault == nil {
-		s.fault = err
+	if s.err == nil {
+		s.err = err
 	}
-	s.wake.Signal()
+	s.changed.Signal()
 }
 
-// why returns what ended the stream.
-func (s *stream) why() error {
+// endReason returns the first error of the stream.
+func (s *stream) endReason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fault
+	return s.err
 }

@@ -1,8 +1,8 @@
-// Package otlp sends spans to an OpenTelemetry collector over HTTP, as JSON (OTLP
-// 1.x), configured by the standard OTEL_ variables. Without them it does nothing.
+// Package otlp sends spans to an OpenTelemetry collector over HTTP, as JSON (OTLP 1.x). The standard
+// OTEL_ variables configure it (docs/traces.md); without them it does nothing.
 //
-// The exporter of the OpenTelemetry project brings gRPC and protocol buffers
-// along, more than the rest of the gateway weighs, for the same requests.
+// The exporter of the OpenTelemetry project would do the same, but it brings gRPC and protocol
+// buffers along, which are larger than the rest of the gateway.
 package otlp
 
 import (
@@ -29,48 +29,51 @@ const (
 	defaultEndpoint = "http://localhost:4318"
 	tracesPath      = "/v1/traces"
 	defaultTimeout  = 10 * time.Second
-	scope           = "tapgw"
+	serviceName     = "tapgw"
 )
 
-// Settings are what the OTEL_ variables say. The zero value is that nobody wants
-// traces.
+// Settings are what the OTEL_ variables configure. The zero value is: no traces.
 type Settings struct {
-	URL     string // of the collector's traces; "" for no traces
+	URL     string // of the collector's traces endpoint; "" for no traces
 	Headers map[string]string
-	Timeout time.Duration // of a request
+	Timeout time.Duration // of one request
 }
 
-// FromEnv reads the variables; get is os.Getenv. The error names the variable that
-// makes no sense.
-func FromEnv(get func(string) string) (Settings, error) {
-	one := func(of string) string {
-		return cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_"+of), get("OTEL_EXPORTER_OTLP_"+of))
+// FromEnv reads the variables with getenv, usually os.Getenv. The error names the variable that has
+// a wrong value, and never the value of a header, which may be a secret.
+func FromEnv(getenv func(string) string) (Settings, error) {
+	signalVar := func(suffix string) string {
+		return cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_"+suffix), getenv("OTEL_EXPORTER_OTLP_"+suffix))
 	}
-	exporter, base, traces := get("OTEL_TRACES_EXPORTER"), get("OTEL_EXPORTER_OTLP_ENDPOINT"), get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+	exporter := getenv("OTEL_TRACES_EXPORTER")
+	base, traces := getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	switch {
-	case strings.EqualFold(get("OTEL_SDK_DISABLED"), "true"), exporter == "none", exporter == "" && base == "" && traces == "":
+	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"),
+		exporter == "none", exporter == "" && base == "" && traces == "":
 		return Settings{}, nil
 	case exporter != "" && exporter != "otlp":
 		return Settings{}, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not supported: otlp or none", exporter)
 	}
-	if p := one("PROTOCOL"); p != "" && !strings.HasPrefix(p, "http/") {
-		return Settings{}, fmt.Errorf("the OTLP protocol %q is not supported: set OTEL_EXPORTER_OTLP_PROTOCOL=http/json and the collector's HTTP port, 4318 mostly", p)
+	if p := signalVar("PROTOCOL"); p != "" && !strings.HasPrefix(p, "http/") {
+		return Settings{}, fmt.Errorf("the OTLP protocol %q is not supported: "+
+			"set OTEL_EXPORTER_OTLP_PROTOCOL=http/json and the collector's HTTP port, 4318 mostly", p)
 	}
 	s := Settings{URL: traces, Timeout: defaultTimeout, Headers: map[string]string{}}
 	if s.URL == "" {
 		s.URL = strings.TrimSuffix(cmp.Or(base, defaultEndpoint), "/") + tracesPath
 	}
 	if u, err := url.Parse(s.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return Settings{}, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL, such as " + defaultEndpoint)
+		return Settings{}, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL, " +
+			"such as " + defaultEndpoint)
 	}
-	if text := one("TIMEOUT"); text != "" {
+	if text := signalVar("TIMEOUT"); text != "" {
 		ms, err := strconv.Atoi(text)
 		if err != nil || ms <= 0 {
 			return Settings{}, fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT: %q is not a number of milliseconds", text)
 		}
 		s.Timeout = time.Duration(ms) * time.Millisecond
 	}
-	for pair := range strings.SplitSeq(one("HEADERS"), ",") {
+	for pair := range strings.SplitSeq(signalVar("HEADERS"), ",") {
 		if strings.TrimSpace(pair) == "" {
 			continue
 		}
@@ -84,8 +87,8 @@ func FromEnv(get func(string) string) (Settings, error) {
 	return s, nil
 }
 
-// Environ are the OTEL_ variables of our environment, for a child whose spans are
-// to go the same way.
+// Environ returns this process's OTEL_ variables as NAME=value, for a child process that sends its
+// spans to the same collector. OTEL_SERVICE_NAME is left out: the child has its own name.
 func (s Settings) Environ() []string {
 	if s.URL == "" {
 		return nil
@@ -102,25 +105,26 @@ func (s Settings) Environ() []string {
 	return env
 }
 
-// Start returns what makes spans and sends them in batches, nil where nobody wants
-// them. Stop sends those that are left, and ends it. Failures go to the handler
-// that [otel.SetErrorHandler] took.
+// Start returns a tracer that sends its spans in batches, and a function that sends the rest and stops.
+// Without a URL the tracer is nil and stop does nothing. Errors of sending go to the handler that
+// [otel.SetErrorHandler] took.
 func Start(s Settings, version string) (tracer trace.Tracer, stop func(context.Context) error) {
 	if s.URL == "" {
 		return nil, func(context.Context) error { return nil }
 	}
-	of, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithProcessPID())
-	if err != nil || of == nil {
-		of = resource.Empty()
+	res, err := resource.New(context.Background(),
+		resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithProcessPID())
+	if err != nil || res == nil {
+		res = resource.Empty()
 	}
-	if name, ok := of.Set().Value("service.name"); !ok || name.AsString() == "" {
-		of = named(of)
+	if name, ok := res.Set().Value("service.name"); !ok || name.AsString() == "" {
+		res = withDefaultName(res)
 	}
-	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(newExporter(s)), sdktrace.WithResource(of))
-	return p.Tracer(scope, trace.WithInstrumentationVersion(version)), p.Shutdown
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(newExporter(s)), sdktrace.WithResource(res))
+	return provider.Tracer(serviceName, trace.WithInstrumentationVersion(version)), provider.Shutdown
 }
 
-// Check sends a collector no spans at all, to see whether it takes them.
+// Check sends an empty request to a collector and returns an error unless it answers with 2xx.
 func Check(ctx context.Context, s Settings) error {
 	e := newExporter(s)
 	defer e.client.CloseIdleConnections()
@@ -135,18 +139,19 @@ type exporter struct {
 
 func newExporter(s Settings) *exporter {
 	return &exporter{settings: s, client: &http.Client{
-		Timeout:       s.Timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // headers may be secret
+		Timeout:   s.Timeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute},
+		// A redirect is not followed: the headers may be secret.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// ExportSpans implements [sdktrace.SpanExporter].
+// ExportSpans implements [sdktrace.SpanExporter]: one request for all spans.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	return e.send(ctx, requestOf(spans))
+	return e.send(ctx, newRequest(spans))
 }
 
 func (e *exporter) send(ctx context.Context, body request) error {
@@ -166,7 +171,7 @@ func (e *exporter) send(ctx context.Context, body request) error {
 	if err != nil {
 		return fmt.Errorf("sending spans: %w", err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(w.Body, 1<<20)) // so that the connection goes on
+	_, _ = io.Copy(io.Discard, io.LimitReader(w.Body, 1<<20)) // so that the connection can be used again
 	_ = w.Body.Close()
 	if w.StatusCode < 200 || w.StatusCode > 299 {
 		return fmt.Errorf("sending spans to %s: it answered with %s", e.settings.URL, w.Status)
@@ -174,7 +179,7 @@ func (e *exporter) send(ctx context.Context, body request) error {
 	return nil
 }
 
-// Shutdown implements [sdktrace.SpanExporter].
+// Shutdown implements [sdktrace.SpanExporter]. Nothing is left to send here.
 func (e *exporter) Shutdown(context.Context) error {
 	e.client.CloseIdleConnections()
 	return nil

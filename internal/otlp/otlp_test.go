@@ -109,11 +109,11 @@ func TestExport(t *testing.T) {
 			of[kv.Key] = *kv.Value.String
 		}
 	}
-	if of["service.name"] != scope || of["deployment.environment"] != "test" {
+	if of["service.name"] != serviceName || of["deployment.environment"] != "test" {
 		t.Errorf("the resource is %v", of)
 	}
 	ss := rs.ScopeSpans[0]
-	if ss.Scope.Name != scope || ss.Scope.Version != "1.2" || len(ss.Spans) != 2 {
+	if ss.Scope.Name != serviceName || ss.Scope.Version != "1.2" || len(ss.Spans) != 2 {
 		t.Fatalf("sent %+v", ss)
 	}
 	below, above := ss.Spans[0], ss.Spans[1]

@@ -10,8 +10,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The types below are OTLP's ExportTraceServiceRequest as its JSON has it: ids are
-// hexadecimal, 64-bit numbers are strings.
+// The types below are the JSON form of OTLP's ExportTraceServiceRequest: ids are hexadecimal, 64-bit
+// numbers are strings.
 
 type request struct {
 	ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -66,11 +66,11 @@ type array struct {
 	Values []value `json:"values"`
 }
 
-// Codes of a span's status: OTLP counts them in another order than the SDK.
+// statusCodes are OTLP's codes of a span's status. The SDK numbers them in another order.
 var statusCodes = map[codes.Code]int{codes.Ok: 1, codes.Error: 2}
 
-// requestOf is the request that sends spans. All are of one resource and scope.
-func requestOf(spans []sdktrace.ReadOnlySpan) request {
+// newRequest makes the request that sends spans, at least one. All are of the same resource and scope.
+func newRequest(spans []sdktrace.ReadOnlySpan) request {
 	var rs resourceSpans
 	rs.Resource.Attributes = attributes(spans[0].Resource().Attributes())
 	var ss scopeSpans
@@ -78,8 +78,10 @@ func requestOf(spans []sdktrace.ReadOnlySpan) request {
 	for _, s := range spans {
 		c := s.SpanContext()
 		d := spanData{
-			TraceID: c.TraceID().String(), SpanID: c.SpanID().String(), TraceState: c.TraceState().String(), Flags: uint32(c.TraceFlags()),
-			Name: s.Name(), Kind: int(s.SpanKind()), Start: nano(s.StartTime()), End: nano(s.EndTime()), Attributes: attributes(s.Attributes()),
+			TraceID: c.TraceID().String(), SpanID: c.SpanID().String(),
+			TraceState: c.TraceState().String(), Flags: uint32(c.TraceFlags()),
+			Name: s.Name(), Kind: int(s.SpanKind()),
+			Start: nanoseconds(s.StartTime()), End: nanoseconds(s.EndTime()), Attributes: attributes(s.Attributes()),
 		}
 		if p := s.Parent(); p.SpanID().IsValid() {
 			d.ParentSpanID = p.SpanID().String()
@@ -91,17 +93,17 @@ func requestOf(spans []sdktrace.ReadOnlySpan) request {
 	return request{[]resourceSpans{rs}}
 }
 
-func nano(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+func nanoseconds(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
 func attributes(list []attribute.KeyValue) []keyValue {
 	kvs := make([]keyValue, 0, len(list))
 	for _, kv := range list {
-		kvs = append(kvs, keyValue{string(kv.Key), valueOf(kv.Value)})
+		kvs = append(kvs, keyValue{string(kv.Key), newValue(kv.Value)})
 	}
 	return kvs
 }
 
-func valueOf(v attribute.Value) value {
+func newValue(v attribute.Value) value {
 	switch v.Type() {
 	case attribute.BOOL:
 		return value{Bool: new(v.AsBool())}
@@ -122,9 +124,9 @@ func valueOf(v attribute.Value) value {
 	}
 }
 
-// named is a resource with our name, where nobody gave another.
-func named(r *resource.Resource) *resource.Resource {
-	merged, err := resource.Merge(r, resource.NewSchemaless(attribute.String("service.name", scope)))
+// withDefaultName names a resource after the program unless it has a name.
+func withDefaultName(r *resource.Resource) *resource.Resource {
+	merged, err := resource.Merge(r, resource.NewSchemaless(attribute.String("service.name", serviceName)))
 	if err != nil {
 		return r
 	}

@@ -1,9 +1,8 @@
-// Package proof lets a gateway show a client that it knows the client's token
-// before the client sends it. The client names its token by an id that tells
-// nothing about it and adds a nonce; the gateway answers with an HMAC over the
-// nonce and the address at which the connection reached it. Whoever merely took
-// the gateway's port can't make that HMAC, and whoever passes the question on to
-// the gateway gets one for another address.
+// Package proof lets a gateway show a client that it knows the client's token before the client sends
+// the token (docs/adr/0016-proof-before-token.md). The client sends an id of its token, from which the
+// token can't be found, and a nonce. The gateway answers with an HMAC over the nonce and the address at
+// which the connection reached it. A program that took the gateway's port can't make that HMAC, and one
+// that relays the question to the gateway gets the HMAC for another address.
 package proof
 
 import (
@@ -18,8 +17,8 @@ import (
 	"strings"
 )
 
-// The headers of a question and its answer. Every request of HTTP may carry a
-// question, a WebSocket's upgrade too.
+// The headers of a question and its answer. Every HTTP request may have a question, also one for a
+// WebSocket.
 const (
 	AskHeader    = "Tapgw-Prove" // "<id> <nonce>", in hexadecimal digits
 	AnswerHeader = "Tapgw-Proof" // "<proof> <address>"
@@ -30,7 +29,7 @@ const (
 	nonceBytes = 16
 )
 
-// Key is what both sides derive from a token, its SHA-256.
+// Key is the SHA-256 of a token, which both sides know.
 type Key = [sha256.Size]byte
 
 // KeyOf derives the key of a token.
@@ -43,11 +42,11 @@ func ID(key Key) string {
 	return hex.EncodeToString(sum[:idBytes])
 }
 
-// ErrMalformed says that a question is not "<id> <nonce>".
+// ErrMalformed is the error of a question that is not "<id> <nonce>".
 var ErrMalformed = fmt.Errorf("%s: want 16 hexadecimal digits that name the token, a space and %d digits of a nonce",
 	AskHeader, 2*nonceBytes)
 
-// ParseQuestion reads the value of [AskHeader]. Its error is [ErrMalformed].
+// ParseQuestion splits the value of [AskHeader]. Its error is [ErrMalformed].
 func ParseQuestion(s string) (id, nonce string, err error) {
 	id, nonce, _ = strings.Cut(s, " ")
 	if !isHex(id, idBytes) || !isHex(nonce, nonceBytes) {
@@ -61,35 +60,34 @@ func isHex(s string, size int) bool {
 	return err == nil && len(b) == size
 }
 
-// Answer is the value of [AnswerHeader] for a question that names key and came
-// over a connection to address, the [Address] of the gateway's own end of it.
+// Answer returns the value of [AnswerHeader] for a question that names key. address is the [Address] of
+// the gateway's end of the connection that the question came over.
 func Answer(key Key, nonce, address string) string {
-	return sum(key, nonce, address) + " " + address
+	return mac(key, nonce, address) + " " + address
 }
 
-// sum is the HMAC in hexadecimal digits. Its text begins with a purpose, so that
-// it is never the HMAC of anything else.
-func sum(key Key, nonce, address string) string {
-	mac := hmac.New(sha256.New, key[:])
-	_, _ = mac.Write([]byte("tapgw proof 1\n" + nonce + "\n" + address))
-	return hex.EncodeToString(mac.Sum(nil))
+// mac returns the HMAC in hexadecimal digits. Its text begins with a purpose, so that it is valid for
+// nothing else.
+func mac(key Key, nonce, address string) string {
+	h := hmac.New(sha256.New, key[:])
+	_, _ = h.Write([]byte("tapgw proof 1\n" + nonce + "\n" + address))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Address writes an address as both ends of a connection see it: an IPv4 one
-// within IPv6 as IPv4, and without a zone, which names an interface of one end only.
-// It is "" for nil.
+// Address returns an address as both ends of a connection write it: IPv4 within IPv6 as IPv4, and without
+// a zone, which names an interface of one end only. For nil it is "".
 func Address(address net.Addr) string {
 	if address == nil {
 		return ""
 	}
 	if tcp, ok := address.(*net.TCPAddr); ok {
-		at := tcp.AddrPort()
-		return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()).String()
+		addr := tcp.AddrPort()
+		return netip.AddrPortFrom(addr.Addr().Unmap().WithZone(""), addr.Port()).String()
 	}
 	return address.String()
 }
 
-// Question is one that a client asks on one connection.
+// Question is what a client asks on one connection.
 type Question struct {
 	key   Key
 	nonce string
@@ -98,34 +96,34 @@ type Question struct {
 // NewQuestion makes a question about a token, with a fresh nonce.
 func NewQuestion(token string) Question {
 	var b [nonceBytes]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	_, _ = rand.Read(b[:]) // never fails
 	return Question{KeyOf(token), hex.EncodeToString(b[:])}
 }
 
-// Header is the question's value of [AskHeader].
+// Header returns the value of [AskHeader].
 func (q Question) Header() string { return ID(q.key) + " " + q.nonce }
 
-// ErrNone says that whoever answered did not prove that it knows the token.
-var ErrNone = errors.New("it could not prove that it knows the token")
+// ErrUnproven is the error of an answer, or of none, that does not prove knowledge of the token.
+var ErrUnproven = errors.New("it could not prove that it knows the token")
 
-// RelayedError says that a gateway proved that it knows the token, but that
-// somebody stands between: the connection reached it at another address.
-type RelayedError struct{ Dialled, Reached string }
+// RelayedError is the error of a proof that is right for another address: the gateway knows the token,
+// but another program relays the connection.
+type RelayedError struct{ Dialled, Reached string } // host:port
 
 func (e *RelayedError) Error() string {
 	return fmt.Sprintf("it passes connections on: %s was dialled, and the gateway was reached at %s",
 		e.Dialled, e.Reached)
 }
 
-// Check judges the value of [AnswerHeader] that came over a connection to
-// dialled. Its error is [ErrNone] or a [*RelayedError].
+// Check checks the value of [AnswerHeader] that came over a connection to dialled. Its error is
+// [ErrUnproven] or a [*RelayedError].
 func (q Question) Check(answer string, dialled net.Addr) error {
-	given, at, _ := strings.Cut(answer, " ")
-	if !hmac.Equal([]byte(given), []byte(sum(q.key, q.nonce, at))) {
-		return ErrNone
+	given, reached, _ := strings.Cut(answer, " ")
+	if !hmac.Equal([]byte(given), []byte(mac(q.key, q.nonce, reached))) {
+		return ErrUnproven
 	}
-	if mine := Address(dialled); mine != at {
-		return &RelayedError{mine, at}
+	if dialledAt := Address(dialled); dialledAt != reached {
+		return &RelayedError{dialledAt, reached}
 	}
 	return nil
 }

@@ -32,11 +32,11 @@ func TestCheck(t *testing.T) {
 		"IPv4 within IPv6":      {answer, at("[::ffff:127.0.0.1]:9400"), nil},
 		"a relay":               {answer, at("[::1]:9400"), &proof.RelayedError{Dialled: "[::1]:9400", Reached: "127.0.0.1:9400"}},
 		"another port":          {answer, at("127.0.0.1:9401"), &proof.RelayedError{Dialled: "127.0.0.1:9401", Reached: "127.0.0.1:9400"}},
-		"another address in it": {strings.Replace(answer, "127.0.0.1", "127.0.0.2", 1), at("127.0.0.2:9400"), proof.ErrNone},
-		"another token":         {proof.Answer(proof.KeyOf("ptk-4567"), nonce, "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrNone},
-		"another nonce":         {proof.Answer(proof.KeyOf(token), strings.Repeat("0", 32), "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrNone},
-		"the question":          {q.Header(), at("127.0.0.1:9400"), proof.ErrNone},
-		"nothing":               {"", at("127.0.0.1:9400"), proof.ErrNone},
+		"another address in it": {strings.Replace(answer, "127.0.0.1", "127.0.0.2", 1), at("127.0.0.2:9400"), proof.ErrUnproven},
+		"another token":         {proof.Answer(proof.KeyOf("ptk-4567"), nonce, "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrUnproven},
+		"another nonce":         {proof.Answer(proof.KeyOf(token), strings.Repeat("0", 32), "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrUnproven},
+		"the question":          {q.Header(), at("127.0.0.1:9400"), proof.ErrUnproven},
+		"nothing":               {"", at("127.0.0.1:9400"), proof.ErrUnproven},
 	} {
 		err := q.Check(tt.answer, tt.dialled)
 		relayed, want := (*proof.RelayedError)(nil), (*proof.RelayedError)(nil)

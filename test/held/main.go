@@ -1,11 +1,11 @@
-// Command held runs a command while a stranger holds the gateway's default port, and
-// fails if the command does, or if the stranger was sent a token:
+// Command held runs a command while another program listens on the gateway's default port. It fails
+// if the command fails, or if that program was sent a token:
 //
 //	go run ./test/held KIND COMMAND [ARGUMENT…]
 //
-// KIND is gateway (another user's, at both loopbacks), squatter (somebody who takes
-// every connection, at [::1] alone), web (a web server that has a page for every
-// request) or silent (a listener that says nothing).
+// KIND is what listens: gateway (another user's gateway, on both loopbacks), squatter (accepts every
+// WebSocket, on [::1] only), web (a web server with a page for every request) or silent (accepts
+// connections and never answers).
 package main
 
 import (
@@ -44,41 +44,41 @@ func main() {
 }
 
 func run(kind string, command []string) error {
-	heard := &secrets{}
-	end, err := hold(kind, heard)
+	heard := &heardTokens{}
+	end, err := occupy(kind, heard)
 	if err != nil {
-		return fmt.Errorf("holding port %s: %w", port, err)
+		return fmt.Errorf("listening on port %s: %w", port, err)
 	}
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // that is what we are for
+	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // running it is the purpose
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	end()
 	return errors.Join(err, heard.err())
 }
 
-// hold takes the port until end is called.
-func hold(kind string, heard *secrets) (end func(), err error) {
+// occupy listens on the port, as kind says, until end is called.
+func occupy(kind string, heard *heardTokens) (end func(), err error) {
 	switch kind {
 	case "gateway":
-		return holdGateway()
+		return serveGateway()
 	case "squatter":
-		return listen(bothLoopbacks[1:], heard, web(heard.takeAll))
+		return listen(bothLoopbacks[1:], heard, web(heard.acceptAll))
 	case "web":
 		return listen(bothLoopbacks, heard, web(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<!doctype html><p>It works!")
 		}))
 	case "silent":
-		return listen(bothLoopbacks, heard, swallow)
+		return listen(bothLoopbacks, heard, neverAnswer)
 	}
-	return nil, fmt.Errorf("%q is no kind of stranger", kind)
+	return nil, fmt.Errorf("%q is not one of gateway, squatter, web and silent", kind)
 }
 
 func web(h http.HandlerFunc) func(net.Listener) error {
 	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Minute}).Serve
 }
 
-// holdGateway runs a gateway that shares no token with anybody.
-func holdGateway() (end func(), err error) {
+// serveGateway runs a gateway with tokens of its own.
+func serveGateway() (end func(), err error) {
 	s := server.New(server.Options{Gateway: gateway.New(gateway.Options{})})
 	if err := s.Listen(bothLoopbacks[0]); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func holdGateway() (end func(), err error) {
 	}, nil
 }
 
-func listen(addresses []string, heard *secrets, serve func(net.Listener) error) (end func(), err error) {
+func listen(addresses []string, heard *heardTokens, serve func(net.Listener) error) (end func(), err error) {
 	var serving sync.WaitGroup
 	var listeners []net.Listener
 	end = func() {
@@ -114,19 +114,19 @@ func listen(addresses []string, heard *secrets, serve func(net.Listener) error) 
 	return end, nil
 }
 
-// takeAll lets every provider in and listens to it: frames of clients are masked, so
-// that no token is seen in their bytes.
-func (s *secrets) takeAll(w http.ResponseWriter, r *http.Request) {
+// acceptAll accepts a WebSocket and reads its frames. They are masked, so listener can't find tokens in
+// their bytes.
+func (h *heardTokens) acceptAll(w http.ResponseWriter, r *http.Request) {
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	for err == nil {
 		var text []byte
 		_, text, err = ws.Read(r.Context())
-		s.note(text)
+		h.note(text)
 	}
 }
 
-// swallow reads all and says nothing.
-func swallow(l net.Listener) error {
+// neverAnswer reads what comes on all connections.
+func neverAnswer(l net.Listener) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -136,10 +136,10 @@ func swallow(l net.Listener) error {
 	}
 }
 
-// listener hears what its connections are sent.
+// listener looks for tokens in what its connections receive.
 type listener struct {
 	net.Listener
-	heard *secrets
+	heard *heardTokens
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -152,8 +152,8 @@ func (l listener) Accept() (net.Conn, error) {
 
 type conn struct {
 	net.Conn
-	heard *secrets
-	last  []byte // the end of what was read: a token may come in two parts
+	heard *heardTokens
+	last  []byte // the end of what was read, since a token may come in two parts
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -164,31 +164,31 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// token matches those that gateways make.
+// token matches the tokens that gateways make.
 var token = regexp.MustCompile(`(ptk|adm|tok)-[0-9a-f]{32}`)
 
-// secrets are the tokens that strangers were sent.
-type secrets struct {
+// heardTokens are the kinds of tokens that were received.
+type heardTokens struct {
 	mu    sync.Mutex
-	found map[string]bool
+	kinds map[string]bool // ptk, adm or tok
 }
 
-func (s *secrets) note(text []byte) {
+func (h *heardTokens) note(text []byte) {
 	for _, t := range token.FindAll(text, -1) {
-		s.mu.Lock()
-		if s.found == nil {
-			s.found = map[string]bool{}
+		h.mu.Lock()
+		if h.kinds == nil {
+			h.kinds = map[string]bool{}
 		}
-		s.found[string(t[:3])] = true
-		s.mu.Unlock()
+		h.kinds[string(t[:3])] = true
+		h.mu.Unlock()
 	}
 }
 
-func (s *secrets) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.found) == 0 {
+func (h *heardTokens) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.kinds) == 0 {
 		return nil
 	}
-	return fmt.Errorf("it was sent tokens of these kinds: %v", s.found)
+	return fmt.Errorf("it was sent tokens of these kinds: %v", h.kinds)
 }
