@@ -21,7 +21,7 @@ type noted struct {
 func (n *noted) Note(level gateway.LogLevel, message string) {
 	n.lines = append(n.lines, string(level)+": "+message)
 }
-func (n *noted) Used(c gateway.ModelCall) { n.used = append(n.used, c) }
+func (n *noted) CountModelCall(c gateway.ModelCall) { n.used = append(n.used, c) }
 
 // What people read of events that few runs have.
 func TestEventLines(t *testing.T) {

@@ -224,7 +224,7 @@ var eventTable = append([]eventRow{
 		withNote("usage: tokens, cost, time of one call"),
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.SessionUsageInfoData) {
 		if e.AgentID == nil {
-			t.s.calls.Window(d.CurrentTokens, d.TokenLimit)
+			t.s.calls.SetContextWindow(d.CurrentTokens, d.TokenLimit)
 		}
 	}).withNote("usage: how full the context is"),
 	timelineRow(gateway.LogInfo, "that the conversation is being summed up, and why", func(d *rpc.SessionCompactionStartData) string {

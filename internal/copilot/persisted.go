@@ -78,7 +78,7 @@ func (s *session) SetLabel(ctx context.Context, label string) error {
 	return s.storeMetadata(ctx, c, map[string]string{metaLabel: label})
 }
 
-// Persisted implements [gateway.Keeper].
+// Persisted implements [gateway.PersistentStarter].
 func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
@@ -233,7 +233,7 @@ func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.S
 	return m, nil
 }
 
-// Resume implements [gateway.Keeper].
+// Resume implements [gateway.PersistentStarter].
 func (r *Runtime) Resume(ctx context.Context, g *gateway.Gateway, id string, req gateway.ResumeRequest) (*gateway.Session, error) {
 	return registerWith(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
 }
@@ -307,7 +307,7 @@ func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	return s.readHistory(ctx, c, carryOn)
 }
 
-// Delete implements [gateway.Keeper].
+// Delete implements [gateway.PersistentStarter].
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()

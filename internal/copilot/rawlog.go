@@ -27,7 +27,7 @@ func (s *session) recordRaw(e sdk.SessionEvent) {
 			data = bytes.ReplaceAll(data, []byte(secret), []byte(redaction))
 		}
 	}
-	s.calls.Runtime(adminapi.RuntimeEvent{
+	s.calls.RuntimeEvent(adminapi.RuntimeEvent{
 		TS: e.Timestamp.UTC(), Type: string(e.Type()), ID: e.ID, AgentID: deref(e.AgentID),
 		Ephemeral: e.Ephemeral != nil && *e.Ephemeral, Data: json.RawMessage(data),
 	})

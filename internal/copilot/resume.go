@@ -70,7 +70,7 @@ func (t *tracker) replay(it item) {
 		}
 	}
 	if len(lines) > 0 {
-		t.s.calls.Past(lines, !it.isCut)
+		t.s.calls.RestoreTimeline(lines, !it.isCut)
 	}
 	if !it.continues {
 		return

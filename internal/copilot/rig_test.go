@@ -368,7 +368,7 @@ func (s *fakeSession) Note(level gateway.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
 }
 
-func (s *fakeSession) Past(lines []adminapi.TimelineLine, _ bool) {
+func (s *fakeSession) RestoreTimeline(lines []adminapi.TimelineLine, _ bool) {
 	s.record(func() { s.past = lines })
 }
 
@@ -379,13 +379,15 @@ func (s *fakeSession) Hook(_ context.Context, e gateway.HookEvent) gateway.HookA
 	return s.hook(e)
 }
 
-func (s *fakeSession) Runtime(e adminapi.RuntimeEvent) {
+func (s *fakeSession) RuntimeEvent(e adminapi.RuntimeEvent) {
 	s.record(func() { s.runtime = append(s.runtime, e) })
 }
 
-func (s *fakeSession) Used(c gateway.ModelCall) { s.record(func() { s.used = append(s.used, c) }) }
+func (s *fakeSession) CountModelCall(c gateway.ModelCall) {
+	s.record(func() { s.used = append(s.used, c) })
+}
 
-func (s *fakeSession) Window(tokens, limit int64) {
+func (s *fakeSession) SetContextWindow(tokens, limit int64) {
 	s.record(func() { s.window = [2]int64{tokens, limit} })
 }
 

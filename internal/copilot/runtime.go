@@ -98,7 +98,7 @@ type Runtime struct {
 	lacksToolsSet bool // tests: the runtime lacks session.tools.set
 }
 
-var _ gateway.Keeper = (*Runtime)(nil)
+var _ gateway.PersistentStarter = (*Runtime)(nil)
 
 // New returns a Runtime. Nothing is started before its first session.
 func New(o Options) *Runtime {

@@ -28,12 +28,12 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	if u := d.CopilotUsage; u != nil {
 		c.Credits = u.TotalNanoAiu / nanoCredits
 	}
-	t.s.calls.Used(c)
+	t.s.calls.CountModelCall(c)
 }
 
 // countFailedCall counts a call of the model that failed.
 func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
-	t.s.calls.Used(gateway.ModelCall{
+	t.s.calls.CountModelCall(gateway.ModelCall{
 		Model: deref(d.Model), Prompt: t.prompt, Failed: true, Duration: time.Duration(int64OrZero(d.DurationMs)) * time.Millisecond,
 	})
 }
@@ -54,5 +54,5 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 	if u.CopilotUsage != nil {
 		c.Credits = u.CopilotUsage.TotalNanoAiu / nanoCredits
 	}
-	t.s.calls.Used(c)
+	t.s.calls.CountModelCall(c)
 }

@@ -91,7 +91,7 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 	pending := s.BeginCall(c, func(o Outcome) { answer <- o })
 	select {
 	case o := <-answer:
-		s.settle(ctx)
+		s.waitForRefresh(ctx)
 		return o
 	case <-ctx.Done():
 		pending.Cancel(protocol.ReasonInterrupted)
@@ -236,8 +236,8 @@ func (c *call) addPending(r *routes) (bool, *protocol.Error) {
 	p := c.tool.provider
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.session.swap.RLock()
-	defer c.session.swap.RUnlock()
+	c.session.routesMu.RLock()
+	defer c.session.routesMu.RUnlock()
 	if c.session.routes.Load() != r {
 		return false, nil
 	}

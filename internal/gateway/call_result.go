@@ -62,7 +62,7 @@ func (c *Conn) finishWithFile(answered *call, ref protocol.FileRef) {
 		fail(protocol.CodeUnauthorized, "a provider without a persistDir has no files to name")
 		return
 	}
-	g.reading.Go(func() {
+	g.fileReads.Go(func() {
 		f, err := g.readFile(p.name, ref)
 		if err != nil {
 			fail(protocol.CodeInternal, err.Error())

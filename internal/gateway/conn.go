@@ -364,7 +364,7 @@ func (c *Conn) auth(m *protocol.Auth) {
 	c.identity, c.restore = id, restore
 	c.state.Store(int32(awaitHello))
 	c.authTimer.Stop()
-	list := g.active(id)
+	list := g.sessionsFor(id)
 	c.sessionsSent = len(list) > 0
 	c.peer.Send(&protocol.Sessions{Active: list})
 	g.mu.Unlock()
@@ -378,7 +378,7 @@ func (c *Conn) announce() bool {
 	if now == awaitAuth || now == awaitPairing || now == closed {
 		return false
 	}
-	list := c.g.active(c.identity)
+	list := c.g.sessionsFor(c.identity)
 	if now == awaitHello && !c.sessionsSent {
 		// Clients that said nothing yet wait for the message that they know.
 		if len(list) == 0 {
@@ -468,7 +468,7 @@ func (c *Conn) shutdownReady(m *protocol.ShutdownReady) {
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeShutdownReady)
 	if err == nil {
 		for _, b := range bindings {
-			b.session.answered(b)
+			b.session.markAnswered(b)
 		}
 	}
 	c.g.mu.Unlock()

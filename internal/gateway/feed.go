@@ -14,20 +14,20 @@ var ErrSessionEnded = errors.New("the session has ended")
 // cursor, so that a slow reader costs nobody anything: it misses what fell out.
 // Sequence numbers begin at 1. Its lock is a leaf.
 type feed[T any] struct {
-	keep  int         // entries kept
-	bytes int         // and their size at most, by size
-	size  func(T) int // nil: every entry is free
+	maxItems int         // entries kept
+	maxBytes int         // and their size at most, by size
+	size     func(T) int // nil: every entry is free
 
-	mu     sync.Mutex
-	items  []T // items[i] has the number first+i
-	first  uint64
-	total  int
-	more   chan struct{} // closed when something is added; nil while nobody waits
-	closed bool
+	mu        sync.Mutex
+	items     []T // items[i] has the number first+i
+	first     uint64
+	totalSize int
+	added     chan struct{} // closed when something is added; nil while nobody waits
+	closed    bool
 }
 
 func newFeed[T any](keep, bytes int, size func(T) int) *feed[T] {
-	return &feed[T]{keep: keep, bytes: bytes, size: size, first: 1}
+	return &feed[T]{maxItems: keep, maxBytes: bytes, size: size, first: 1}
 }
 
 // add appends what build makes for the entry's number and returns the number.
@@ -38,11 +38,11 @@ func (f *feed[T]) add(build func(seq uint64) T) uint64 {
 	item := build(seq)
 	f.items = append(f.items, item)
 	if f.size != nil {
-		f.total += f.size(item)
+		f.totalSize += f.size(item)
 	}
-	for len(f.items) > f.keep || (f.size != nil && f.total > f.bytes && len(f.items) > 1) {
+	for len(f.items) > f.maxItems || (f.size != nil && f.totalSize > f.maxBytes && len(f.items) > 1) {
 		if f.size != nil {
-			f.total -= f.size(f.items[0])
+			f.totalSize -= f.size(f.items[0])
 		}
 		var zero T
 		f.items[0] = zero
@@ -54,9 +54,9 @@ func (f *feed[T]) add(build func(seq uint64) T) uint64 {
 }
 
 func (f *feed[T]) wake() {
-	if f.more != nil {
-		close(f.more)
-		f.more = nil
+	if f.added != nil {
+		close(f.added)
+		f.added = nil
 	}
 }
 
@@ -116,10 +116,10 @@ func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
 			f.mu.Unlock()
 			return ErrSessionEnded
 		}
-		if f.more == nil {
-			f.more = make(chan struct{})
+		if f.added == nil {
+			f.added = make(chan struct{})
 		}
-		more := f.more
+		more := f.added
 		f.mu.Unlock()
 		select {
 		case <-more:

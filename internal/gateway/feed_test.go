@@ -199,7 +199,7 @@ func TestClean(t *testing.T) {
 		"\x1b":                        "",
 		"é😀":                          "é😀",
 	} {
-		if got := clean(in); got != want {
+		if got := stripEscapes(in); got != want {
 			t.Errorf("%q: %q", in, got)
 		}
 	}
@@ -228,16 +228,16 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Drain(context.Background())
-	for range timelineKept + 11 { // and the one that begins it
+	for range maxTimelineLines + 11 { // and the one that begins it
 		s.Note(LogInfo, "x")
 	}
 	for after, want := range map[uint64]string{0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more", 11: "1 line before this is not kept any more", 12: "x", 500: "x"} {
 		lines, cursor := s.Timeline(after)
-		if lines[0].Message != want || cursor != timelineKept+12 || lines[0].Seq+1 != lines[1].Seq {
+		if lines[0].Message != want || cursor != maxTimelineLines+12 || lines[0].Seq+1 != lines[1].Seq {
 			t.Errorf("after %d: %+v, then %d", after, lines[0], lines[1].Seq)
 		}
 	}
-	if lines, _ := s.Timeline(timelineKept + 12); len(lines) != 0 {
+	if lines, _ := s.Timeline(maxTimelineLines + 12); len(lines) != 0 {
 		t.Errorf("at its end: %v", lines)
 	}
 }
@@ -252,16 +252,16 @@ func TestTimelineComesBack(t *testing.T) {
 	}
 	defer g.Drain(context.Background())
 	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	past := make([]adminapi.TimelineLine, timelineKept)
+	past := make([]adminapi.TimelineLine, maxTimelineLines)
 	for i := range past {
 		past[i] = adminapi.TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci", Message: "\x1b[31mred"}
 	}
-	s.Past(past, true)
+	s.RestoreTimeline(past, true)
 	lines, _ := s.Timeline(0)
-	if len(lines) != 2+timelineKept/2 || lines[1].Message != "the session was resumed; what was said before follows, with its times, but for lines that are too old to be here" {
+	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != "the session was resumed; what was said before follows, with its times, but for lines that are too old to be here" {
 		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
 	}
-	if l, want := lines[2], then.Add(timelineKept/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" || l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
+	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" || l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
 		t.Errorf("%+v, want it to be of %s", l, want)
 	}
 }

@@ -8,7 +8,7 @@
 // sent, and no host is called, while a lock is held that another session or
 // provider could wait for: Peer.Send only queues.
 //
-// Lock order: Gateway.mu, Provider.mu, Session.swap, Session.mu, then the leaves
+// Lock order: Gateway.mu, Provider.mu, Session.routesMu, Session.mu, then the leaves
 // (questions.mu; feed.mu, below it Responses.mu; ticks.mu below all).
 package gateway
 
@@ -61,7 +61,7 @@ type Gateway struct {
 	questions     questions
 	injectQuiet   atomic.Int64 // see InjectQuiet
 
-	reading sync.WaitGroup // of results that are files
+	fileReads sync.WaitGroup // of results that are files
 
 	mu            sync.Mutex
 	sessions      map[string]*Session // until they are torn down
@@ -72,7 +72,7 @@ type Gateway struct {
 	reservedNames []ReservedName
 	memories      map[tokenKey]*memory
 	limits        limits
-	kept          keptEvents
+	waitingEvents waitingEvents
 	draining      bool
 
 	changed chan struct{} // holds one
@@ -148,12 +148,12 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 		c.needsSessionList = c.needsSessionList || c.is(unbound)
 	}
 	waiting := g.announce()
-	kept := g.kept
-	g.kept = keptEvents{}
+	kept := g.waitingEvents
+	g.waitingEvents = waitingEvents{}
 	g.mu.Unlock()
 	flush(waiting)
 	s.note(LogInfo, sourceGateway, "session started")
-	s.inherit(kept)
+	s.storeWaitingEvents(kept)
 	s.askStartHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
 	return s, nil
@@ -231,15 +231,15 @@ func (g *Gateway) StopProvider(name string) int {
 	return len(stop)
 }
 
-// Changed receives when a session came, went or has another label. It is for one
+// SessionsChanged receives when a session came, went or has another label. It is for one
 // listener, which looks at [Gateway.Sessions] then.
-func (g *Gateway) Changed() <-chan struct{} { return g.changed }
+func (g *Gateway) SessionsChanged() <-chan struct{} { return g.changed }
 
 // SetForeground makes a session the first that providers are offered.
 func (g *Gateway) SetForeground(id string) error {
 	g.mu.Lock()
 	s := g.sessions[id]
-	if s == nil || s.ending() {
+	if s == nil || s.isEnding() {
 		g.mu.Unlock()
 		return noSession(id)
 	}
@@ -279,28 +279,28 @@ func (g *Gateway) Drain(ctx context.Context) {
 	for _, c := range conns {
 		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
-	g.reading.Wait()
+	g.fileReads.Wait()
 }
 
-// current is the foreground session: the chosen one while it lives, else the
+// foregroundSession is the foreground session: the chosen one while it lives, else the
 // newest. Call with g.mu held.
-func (g *Gateway) current() *Session {
-	if s := g.sessions[g.foreground]; s != nil && !s.ending() {
+func (g *Gateway) foregroundSession() *Session {
+	if s := g.sessions[g.foreground]; s != nil && !s.isEnding() {
 		return s
 	}
 	for _, s := range slices.Backward(g.order) {
-		if !s.ending() {
+		if !s.isEnding() {
 			return s
 		}
 	}
 	return nil
 }
 
-// active lists the sessions for an identity: those that it may bind first (its
+// sessionsFor lists the sessions for an identity: those that it may bind first (its
 // own, the foreground one, the most recent), the others without cwd. Call with
 // g.mu held.
-func (g *Gateway) active(id *identity) []protocol.SessionInfo {
-	front := g.current()
+func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
+	front := g.foregroundSession()
 	list := []protocol.SessionInfo{}
 	add := func(s *Session) {
 		if id.trust == TrustProject && !id.includes(s) {
@@ -316,7 +316,7 @@ func (g *Gateway) active(id *identity) []protocol.SessionInfo {
 		add(front)
 	}
 	for _, s := range slices.Backward(g.order) {
-		if s != front && !s.ending() {
+		if s != front && !s.isEnding() {
 			add(s)
 		}
 	}

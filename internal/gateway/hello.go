@@ -72,7 +72,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 func (c *Conn) isIgnored(m *protocol.Hello) bool {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
-	return m.Session == protocol.AllSessions && c.g.current() == nil
+	return m.Session == protocol.AllSessions && c.g.foregroundSession() == nil
 }
 
 // bind checks a hello and makes its bindings. It returns the connection whose
@@ -218,7 +218,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 	case protocol.AllSessions:
 		var live []*Session
 		for _, s := range g.order {
-			if !s.ending() && !c.identity.replacedIn[s.id] && c.identity.includes(s) {
+			if !s.isEnding() && !c.identity.replacedIn[s.id] && c.identity.includes(s) {
 				live = append(live, s)
 			}
 		}
@@ -231,7 +231,7 @@ func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol
 		return live, nil
 	}
 	s := g.sessions[want]
-	if s == nil || s.ending() {
+	if s == nil || s.isEnding() {
 		return nil, noSession(want)
 	}
 	if !c.identity.mayBind(s) {
@@ -267,7 +267,7 @@ func (c *Conn) release(next ...*Session) {
 	}
 	for _, b := range slices.Clone(c.provider.bindings) {
 		if slices.Contains(next, b.session) {
-			b.session.remove(b)
+			b.session.removeBinding(b)
 		} else {
 			b.session.unbind(b)
 		}
@@ -302,7 +302,7 @@ func (c *Conn) join(session string) *protocol.Error {
 		return err
 	}
 	s := c.g.sessions[session]
-	if s == nil || s.ending() || c.identity.replacedIn[session] || !c.identity.includes(s) {
+	if s == nil || s.isEnding() || c.identity.replacedIn[session] || !c.identity.includes(s) {
 		return noSession(session)
 	}
 	if err := s.checkOwner(c.identity, p.name, p.spelling); err != nil {

@@ -124,7 +124,7 @@ func (s *Session) enableHooks() *hooksError {
 	switch {
 	case err == nil:
 		return nil
-	case s.ending():
+	case s.isEnding():
 		s.interruptWithoutHooks() // else its turn goes on until the providers are done
 		return nil
 	}

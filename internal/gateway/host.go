@@ -64,12 +64,12 @@ type HostCalls interface {
 	// Event feeds what the session does to its timeline, to live followers
 	// and to subscribed providers. Order is kept.
 	Event(e Event)
-	// Runtime keeps an event of the host's runtime as it came, for followers.
-	Runtime(e adminapi.RuntimeEvent)
-	// Used counts a call of the session's model, Window how much of the
+	// RuntimeEvent keeps an event of the host's runtime as it came, for followers.
+	RuntimeEvent(e adminapi.RuntimeEvent)
+	// CountModelCall counts a call of the session's model, Window how much of the
 	// model's context the conversation takes, in tokens.
-	Used(c ModelCall)
-	Window(tokens, limit int64)
+	CountModelCall(c ModelCall)
+	SetContextWindow(tokens, limit int64)
 	// Busy says that a turn began; Idle that none runs and none is queued.
 	// A new session is idle.
 	Busy()
@@ -81,10 +81,10 @@ type HostCalls interface {
 	// Note adds a line of the host's own to the session's timeline here; the
 	// host shows it in its own, if it has one.
 	Note(level LogLevel, message string)
-	// Past adds lines of an earlier life of the session to its timeline, oldest
+	// RestoreTimeline adds lines of an earlier life of the session to its timeline, oldest
 	// first: their time, level, source and message. Whole says that none are missing
 	// before them.
-	Past(lines []adminapi.TimelineLine, whole bool)
+	RestoreTimeline(lines []adminapi.TimelineLine, whole bool)
 	// Ended says that the session is gone on the host's side: a process that
 	// died for good, a connection that did not come back.
 	Ended(reason string)

@@ -65,7 +65,7 @@ func (s *Session) checkOwner(id *identity, name, spelling string, going ...*Prov
 			return s.refuseName("hello.name: %q is the name of a provider file, whose provider alone may use it; choose another name, or use that file's token", name)
 		}
 	}
-	now, inUse := s.names[name], s.nameInUse(name, going)
+	now, inUse := s.nameOwners[name], s.nameInUse(name, going)
 	switch {
 	case !inUse:
 	case now.owner != id.owner:
@@ -83,7 +83,7 @@ func (s *Session) refuseName(format string, args ...any) *protocol.Error {
 // nameInUse reports whether anybody has taken a name and is bound by it, or has
 // streams under it. Call with Gateway.mu held.
 func (s *Session) nameInUse(name string, going []*Provider) bool {
-	if s.names[name].owner == "" {
+	if s.nameOwners[name].owner == "" {
 		return false
 	}
 	if slices.ContainsFunc(s.bindings, func(b *binding) bool { return b.provider.name == name && !slices.Contains(going, b.provider) }) {
@@ -91,7 +91,7 @@ func (s *Session) nameInUse(name string, going []*Provider) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.streamsOf(name) > 0
+	return s.countStreams(name) > 0
 }
 
 // setNameOwner makes a name the identity's in the session, which checkOwner allowed.
@@ -100,10 +100,10 @@ func (s *Session) setNameOwner(id *identity, name, spelling string) {
 	if spelling == name {
 		spelling = ""
 	}
-	if now := s.names[name]; now.owner == id.owner && s.nameInUse(name, nil) {
+	if now := s.nameOwners[name]; now.owner == id.owner && s.nameInUse(name, nil) {
 		spelling = cmp.Or(now.spelling, spelling)
 	}
-	s.names[name] = nameOwner{id.owner, spelling}
+	s.nameOwners[name] = nameOwner{id.owner, spelling}
 }
 
 // unlike is a name as it is known, where it was spelled otherwise; else "".

@@ -62,11 +62,11 @@ func (c *Conn) pair(m *protocol.Auth) {
 		return
 	}
 	g.mu.Lock()
-	s := g.current()
+	s := g.foregroundSession()
 	if m.Session != "" {
 		s = g.sessions[m.Session]
 	}
-	if s == nil || s.ending() {
+	if s == nil || s.isEnding() {
 		g.mu.Unlock()
 		e := errorf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
 		if m.Session != "" {
@@ -119,7 +119,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	if p != nil {
 		p.timer.Stop()
 	}
-	if p == nil || p.session.ending() || time.Now().After(p.expires) || subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) != 1 {
+	if p == nil || p.session.isEnding() || time.Now().After(p.expires) || subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) != 1 {
 		g.mu.Unlock()
 		g.stats.AuthFailures.Add(1)
 		c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: "the pairing code is wrong or has expired; connect again for a new one", ReplyTo: protocol.TypeAuthConfirm})
@@ -136,7 +136,7 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g.admit(token, id)
 	c.identity = id
 	c.state.Store(int32(awaitHello))
-	list := g.active(id)
+	list := g.sessionsFor(id)
 	c.sessionsSent = len(list) > 0
 	c.peer.Send(&protocol.Sessions{Token: token, Active: list})
 	g.mu.Unlock()

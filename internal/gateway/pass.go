@@ -209,7 +209,7 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, next []*Session) {
 		for _, b := range slices.Clone(c.provider.bindings) {
 			switch {
 			case slices.Contains(next, b.session):
-				b.session.remove(b)
+				b.session.removeBinding(b)
 			case id.session == "" || id.session == b.session.id:
 				b.session.unbind(b)
 			}

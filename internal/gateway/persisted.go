@@ -10,9 +10,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Keeper is a [Starter] whose sessions stay on disk when they end, however they
+// PersistentStarter is a [Starter] whose sessions stay on disk when they end, however they
 // do: stopped, or lost with the gateway.
-type Keeper interface {
+type PersistentStarter interface {
 	Starter
 	// Persisted lists the sessions on disk, the last used first.
 	Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error)
@@ -39,11 +39,11 @@ type ResumeRequest struct {
 	Continue bool
 }
 
-// keepers lists the starters that keep sessions, by kind of host.
-func (g *Gateway) keepers() []Keeper {
-	var list []Keeper
+// persistentStarters lists the starters that keep sessions, by kind of host.
+func (g *Gateway) persistentStarters() []PersistentStarter {
+	var list []PersistentStarter
 	for _, kind := range slices.Sorted(maps.Keys(g.starters)) {
-		if k, ok := g.starters[kind].(Keeper); ok {
+		if k, ok := g.starters[kind].(PersistentStarter); ok {
 			list = append(list, k)
 		}
 	}
@@ -53,7 +53,7 @@ func (g *Gateway) keepers() []Keeper {
 // Persisted lists the sessions on disk, the last used first.
 func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
 	views := []adminapi.Persisted{}
-	for _, k := range g.keepers() {
+	for _, k := range g.persistentStarters() {
 		list, err := k.Persisted(ctx, f)
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Sess
 	if _, live := g.Session(id); live {
 		return nil, errorf(protocol.CodeInvalidState, "session %q runs in this gateway already", id)
 	}
-	return onDisk(g, id, func(k Keeper) (*Session, error) { return k.Resume(ctx, g, id, r) })
+	return forPersisted(g, id, func(k PersistentStarter) (*Session, error) { return k.Resume(ctx, g, id, r) })
 }
 
 // DeletePersisted removes a session from the disk. One that runs is refused.
@@ -85,13 +85,13 @@ func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	if _, live := g.Session(id); live {
 		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first", id)
 	}
-	_, err := onDisk(g, id, func(k Keeper) (struct{}, error) { return struct{}{}, k.Delete(ctx, id) })
+	_, err := forPersisted(g, id, func(k PersistentStarter) (struct{}, error) { return struct{}{}, k.Delete(ctx, id) })
 	return err
 }
 
-// onDisk asks one keeper after the other until one has the session.
-func onDisk[T any](g *Gateway, id string, do func(Keeper) (T, error)) (T, error) {
-	for _, k := range g.keepers() {
+// forPersisted asks one keeper after the other until one has the session.
+func forPersisted[T any](g *Gateway, id string, do func(PersistentStarter) (T, error)) (T, error) {
+	for _, k := range g.persistentStarters() {
 		v, err := do(k)
 		if !IsNotPersisted(err) {
 			return v, err
@@ -101,7 +101,7 @@ func onDisk[T any](g *Gateway, id string, do func(Keeper) (T, error)) (T, error)
 	return none, NotPersisted(id)
 }
 
-// NotPersisted is the error of a [Keeper] that has no such session on disk.
+// NotPersisted is the error of a [PersistentStarter] that has no such session on disk.
 func NotPersisted(id string) error {
 	return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not on disk", id), SessionID: id}
 }

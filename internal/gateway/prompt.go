@@ -31,7 +31,7 @@ func Protected(section string) bool { return slices.Contains(protectedSections, 
 // provider that comes back. What hooks of the user's own add comes last.
 func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string {
 	if source == "" || source == SourceUser {
-		s.userSpoke()
+		s.resumeInjects()
 	}
 	return join([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
 }

@@ -108,7 +108,7 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 			}
 			return nil
 		})
-		p.title = clean(cmp.Or(d.Title, d.URL))
+		p.title = stripEscapes(cmp.Or(d.Title, d.URL))
 		if len(p.title) > maxTitle {
 			p.title = strings.ToValidUTF8(p.title[:maxTitle], "") + "…"
 		}

@@ -18,44 +18,44 @@ import (
 
 // pusher is what a session knows of one provider's pushes. Guarded by Session.mu.
 type pusher struct {
-	limit    *rate.Limiter
-	held     int // injects that wait
-	name     string
-	dropped  uint64 // refused for more than it may
-	injected int    // injects in a row: without the user, and without a quiet time between them
-	last     time.Time
-	warned   bool // that the row is too long
+	limit        *rate.Limiter
+	queued       int // injects that wait
+	name         string
+	dropped      uint64 // refused for more than it may
+	injectsInRow int    // injects in a row: without the user, and without a quiet time between them
+	lastInject   time.Time
+	isWarned     bool // that the row is too long
 }
 
-// paused reports whether the provider's injects are only shown.
-func (p *pusher) paused() bool { return p.injected > protocol.MaxInjectCycles }
+// isPaused reports whether the provider's injects are only shown.
+func (p *pusher) isPaused() bool { return p.injectsInRow > protocol.MaxInjectCycles }
 
-// injects notes that an inject came. One that comes after a quiet time begins a row
+// recordInject notes that an inject came. One that comes after a quiet time begins a row
 // anew: a job that has something to say each hour is no loop.
-func (p *pusher) injects(quiet time.Duration) {
+func (p *pusher) recordInject(quiet time.Duration) {
 	now := time.Now()
-	if now.Sub(p.last) >= quiet {
-		p.endRow()
+	if now.Sub(p.lastInject) >= quiet {
+		p.resetRow()
 	}
-	p.last = now
+	p.lastInject = now
 }
 
-func (p *pusher) endRow() { p.injected, p.warned = 0, false }
+func (p *pusher) resetRow() { p.injectsInRow, p.isWarned = 0, false }
 
 // inject is a push that waits for its turn.
 type inject struct {
-	seq    uint64
-	who    pushedBy
-	stream string
-	text   string // what the timeline shows
-	shown  bool   // and did, when it was taken
-	prompt string // what the session gets
-	trace  string // traceparent of the push
-	settle func(Receipt)
+	seq     uint64
+	source  pushSource
+	stream  string
+	text    string // what the timeline shows
+	isShown bool   // and did, when it was taken
+	prompt  string // what the session gets
+	trace   string // traceparent of the push
+	report  func(Receipt)
 }
 
-// pushedBy is where a push comes from.
-type pushedBy struct {
+// pushSource is where a push comes from.
+type pushSource struct {
 	id, name string
 	person   bool // by the admin side: what it injects is the user's word
 }
@@ -73,7 +73,7 @@ func (c *Conn) push(m *protocol.Push) {
 	case len(bindings) == 0 && len(g.sessions) > 0:
 		err = errorf(protocol.CodeInvalidSession, "push.broadcast: this provider is bound to no session now")
 	case len(bindings) == 0:
-		if stored, err = g.keep(pushedBy{id: p.id, name: p.name}, m); err != nil {
+		if stored, err = g.addWaitingEvent(pushSource{id: p.id, name: p.name}, m); err != nil {
 			err.Message = "push.broadcast: " + err.Message
 		}
 	}
@@ -87,53 +87,53 @@ func (c *Conn) push(m *protocol.Push) {
 		return
 	}
 	if len(bindings) == 0 {
-		(&receipts{conn: c, requestID: m.RequestID, session: protocol.AllSessions, stream: changedName(m.Stream)}).taken(stored)
+		(&pushReceipts{conn: c, requestID: m.RequestID, session: protocol.AllSessions, stream: changedName(m.Stream)}).reportFirst(stored)
 	}
 	for _, b := range bindings { // a budget each: one over it does not hold the others up
-		receipts := &receipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: changedName(m.Stream)}
-		r, err := b.session.take(pushedBy{id: p.id, name: p.name}, m, receipts.settled)
+		receipts := &pushReceipts{conn: c, requestID: m.RequestID, session: b.session.id, stream: changedName(m.Stream)}
+		r, err := b.session.receivePush(pushSource{id: p.id, name: p.name}, m, receipts.reportLast)
 		if err != nil {
 			fail(err)
 			continue
 		}
-		receipts.taken(r)
+		receipts.reportFirst(r)
 	}
 }
 
-// receipts tells a provider the fate of a push, if it asked with a requestId:
+// pushReceipts tells a provider the fate of a push, if it asked with a requestId:
 // what it is at once, and for a queued one what became of it.
-type receipts struct {
+type pushReceipts struct {
 	conn      *Conn
 	requestID string
 	session   string
 	stream    string // as it is known, where the push spelled it otherwise
 
-	mu    sync.Mutex
-	told  bool
-	later *Receipt // came before the first was told
+	mu        sync.Mutex
+	firstSent bool
+	last      *Receipt // came before the first was told
 }
 
-func (r *receipts) taken(first Receipt) {
+func (r *pushReceipts) reportFirst(first Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = true
-	r.tell(first)
-	if r.later != nil {
-		r.tell(*r.later)
+	r.firstSent = true
+	r.send(first)
+	if r.last != nil {
+		r.send(*r.last)
 	}
 }
 
-func (r *receipts) settled(last Receipt) {
+func (r *pushReceipts) reportLast(last Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.told {
-		r.later = &last
+	if !r.firstSent {
+		r.last = &last
 		return
 	}
-	r.tell(last)
+	r.send(last)
 }
 
-func (r *receipts) tell(receipt Receipt) {
+func (r *pushReceipts) send(receipt Receipt) {
 	if r.requestID == "" {
 		return
 	}
@@ -145,26 +145,26 @@ func (r *receipts) tell(receipt Receipt) {
 // the given name. The receipt tells what became of it by now. The error is
 // RATE_LIMITED, PAYLOAD_TOO_LARGE, or INVALID_JSON naming the field.
 func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
-	return s.pushFrom(ctx, from, m, false)
+	return s.pushAs(ctx, from, m, false)
 }
 
 // PushAndWait is Push that waits for a queued event to be delivered, and for the
 // turn that it started to end.
 func (s *Session) PushAndWait(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
-	return s.pushFrom(ctx, from, m, true)
+	return s.pushAs(ctx, from, m, true)
 }
 
-func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, wait bool) (Receipt, error) {
+func (s *Session) pushAs(ctx context.Context, from string, m *protocol.Push, wait bool) (Receipt, error) {
 	if err := protocol.Validate(m); err != nil {
 		return Receipt{}, err
 	}
 	if !protocol.ValidName(from) {
-		return Receipt{}, badPusher(from)
+		return Receipt{}, invalidPusher(from)
 	}
 	from = protocol.NormalName(from)
 	settled := make(chan Receipt, 1)
 	idle := s.isIdle() // before it is busy with just this
-	r, fault := s.take(pushedBy{id: from, name: from, person: true}, m, func(r Receipt) { settled <- r })
+	r, fault := s.receivePush(pushSource{id: from, name: from, person: true}, m, func(r Receipt) { settled <- r })
 	if fault != nil {
 		return r, fault
 	}
@@ -190,10 +190,10 @@ func (s *Session) pushFrom(ctx context.Context, from string, m *protocol.Push, w
 	if !wait || r.Fate != adminapi.FateDelivered {
 		return r, nil
 	}
-	return r, s.awaitTurn(ctx, r.turn)
+	return r, s.waitForTurnEnd(ctx, r.turn)
 }
 
-func badPusher(from string) *protocol.Error {
+func invalidPusher(from string) *protocol.Error {
 	return errorf(protocol.CodeInvalidJSON, "provider: %q must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit", from)
 }
 
@@ -201,8 +201,21 @@ func badPusher(from string) *protocol.Error {
 // delivered, before it answers that it is queued.
 const injectGrace = time.Second
 
-// accept stores a push and begins its delivery, as [Session.take] asks it to.
-func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), traceparent string) (Receipt, *protocol.Error) {
+// receivePush is the entry of every push into a session: it stores the event and
+// begins its delivery. report gets the last receipt of a queued inject; nil if
+// nobody waits for it.
+func (s *Session) receivePush(source pushSource, m *protocol.Push, report func(Receipt)) (Receipt, *protocol.Error) {
+	if s.g.tracer == nil {
+		return s.acceptPush(source, m, report, "")
+	}
+	traceparent, end := s.tracePush(source, m)
+	r, err := s.acceptPush(source, m, report, traceparent)
+	end(r, err)
+	return r, err
+}
+
+// acceptPush does what [Session.receivePush] says, within the span of traceparent.
+func (s *Session) acceptPush(who pushSource, m *protocol.Push, settle func(Receipt), traceparent string) (Receipt, *protocol.Error) {
 	g := s.g
 	spelling := cmp.Or(m.Stream, who.name)
 	key := streamKey{protocol.NormalName(spelling), who.name}
@@ -233,13 +246,13 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 	case level == protocol.OutcomeDrop:
 		s.mu.Unlock()
 		return Receipt{Fate: adminapi.FateDropped, Reason: "the stream's filter drops it"}, nil
-	case injects && from.held >= protocol.MaxQueuedInjects:
+	case injects && from.queued >= protocol.MaxQueuedInjects:
 		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, &protocol.Error{Code: protocol.CodeRateLimited, SessionID: s.id, Message: fmt.Sprintf("%d injects wait for the session to become idle already", protocol.MaxQueuedInjects)}
 	}
-	if err := s.room("push.stream", key, spelling); err != nil {
+	if err := s.checkStream("push.stream", key, spelling); err != nil {
 		from.dropped++
 		s.mu.Unlock()
 		g.stats.DroppedPush.Add(1)
@@ -253,19 +266,19 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 	r := Receipt{Seq: seq, Fate: adminapi.FateStored}
 	var in *inject
 	if injects {
-		in = &inject{seq: seq, who: who, stream: key.stream, text: text, prompt: m.Prompt, shown: level != protocol.LevelKeep, trace: traceparent, settle: settle}
+		in = &inject{seq: seq, source: who, stream: key.stream, text: text, prompt: m.Prompt, isShown: level != protocol.LevelKeep, trace: traceparent, report: settle}
 		if in.prompt == "" {
 			in.prompt = m.Event
 		}
-		if in.settle == nil {
-			in.settle = func(Receipt) {}
+		if in.report == nil {
+			in.report = func(Receipt) {}
 		}
 		if s.info.Send {
 			if who.person {
-				s.endRows()
+				s.resetRows()
 			}
-			from.injects(s.g.InjectQuiet())
-			from.held++
+			from.recordInject(s.g.InjectQuiet())
+			from.queued++
 			s.injects = append(s.injects, in)
 			r.Fate = adminapi.FateQueued
 		}
@@ -275,15 +288,15 @@ func (s *Session) accept(who pushedBy, m *protocol.Push, settle func(Receipt), t
 
 	switch {
 	case in != nil && !s.info.Send:
-		s.show(LogInfo, label(who.name, key.stream), text)
+		s.show(LogInfo, streamLabel(who.name, key.stream), text)
 		return Receipt{Seq: seq, Fate: adminapi.FateSurfaced, Reason: fmt.Sprintf("sessions of host %s take no prompts", s.info.Kind)}, nil
 	case in != nil:
 		if level != protocol.LevelKeep {
-			s.show(LogInfo, label(who.name, key.stream), text)
+			s.show(LogInfo, streamLabel(who.name, key.stream), text)
 		}
 		s.wake()
 	case level == protocol.LevelSurface:
-		s.show(LogInfo, label(who.name, key.stream), text)
+		s.show(LogInfo, streamLabel(who.name, key.stream), text)
 		r.Fate = adminapi.FateSurfaced
 	}
 	return r, nil
@@ -293,8 +306,8 @@ func tooManyPushes(session string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeRateLimited, SessionID: session, Message: fmt.Sprintf("more than %d pushes a second; retry in a second", protocol.PushRate)}
 }
 
-// label is how the timeline names where an event comes from.
-func label(provider, stream string) string {
+// streamLabel is how the timeline names where an event comes from.
+func streamLabel(provider, stream string) string {
 	if stream == provider {
 		return provider
 	}
@@ -303,18 +316,18 @@ func label(provider, stream string) string {
 
 // store appends a row to its stream. Call with Session.mu held.
 func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
-	st := s.streamOf(key, spelling)
+	st := s.ensureStream(key, spelling)
 	return s.pushed.add(func(seq uint64) HistoryRow {
-		row.Seq, row.arrived = seq, s.arrived.next()
+		row.Seq, row.order = seq, s.arrivals.increment()
 		if len(st.rows) == protocol.StreamRetention {
-			s.kept[key.provider] -= rowSize(&st.rows[0])
+			s.streamBytes[key.provider] -= rowSize(&st.rows[0])
 			copy(st.rows, st.rows[1:])
 			st.rows[len(st.rows)-1] = row
 		} else {
 			st.rows = append(st.rows, row)
 		}
-		s.kept[key.provider] += rowSize(&row)
-		s.evict(key.provider)
+		s.streamBytes[key.provider] += rowSize(&row)
+		s.dropOldestRows(key.provider)
 		return row
 	})
 }
@@ -329,57 +342,57 @@ func (s *Session) deliver() {
 		}
 		in := s.injects[0]
 		s.injects = s.injects[1:]
-		from := s.pushers[in.who.id]
-		from.held--
-		paused, warned := from.paused(), from.warned
+		from := s.pushers[in.source.id]
+		from.queued--
+		paused, warned := from.isPaused(), from.isWarned
 		switch {
 		case paused:
-			from.warned = true
-		case !in.who.person:
-			from.injected++
+			from.isWarned = true
+		case !in.source.person:
+			from.injectsInRow++
 		}
-		injected, turn := from.injected, s.turns
+		injected, turn := from.injectsInRow, s.endedTurns
 		s.mu.Unlock()
 		if paused {
 			s.g.stats.PausedInjects.Add(1)
 			until := fmt.Sprintf("until the user speaks or it has injected nothing for %s", s.g.InjectQuiet())
-			s.surface(in)
+			s.showInject(in)
 			if !warned {
-				s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown %s", in.who.name, injected, until))
+				s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: its injects are only shown %s", in.source.name, injected, until))
 			}
-			in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: "paused: too many injects without the user; they are only shown " + until})
+			in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: "paused: too many injects without the user; they are only shown " + until})
 			continue
 		}
-		s.feed(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
-		err := s.send(Prompt{Text: clean(in.prompt), Mode: "enqueue", Source: SourceProvider + in.who.name, Traceparent: in.trace}, nil)
+		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
+		err := s.send(Prompt{Text: stripEscapes(in.prompt), Mode: "enqueue", Source: SourceProvider + in.source.name, Traceparent: in.trace}, nil)
 		if err != nil {
-			s.surface(in)
-			s.show(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.who.name, err))
-			in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
+			s.showInject(in)
+			s.show(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err))
+			in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
 			continue
 		}
-		in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: turn})
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDelivered, turn: turn})
 	}
 }
 
-// surface shows an inject that is not delivered, unless it was shown before.
-func (s *Session) surface(in *inject) {
-	if !in.shown {
-		s.show(LogInfo, label(in.who.name, in.stream), in.text)
+// showInject shows an inject that is not delivered, unless it was shown before.
+func (s *Session) showInject(in *inject) {
+	if !in.isShown {
+		s.show(LogInfo, streamLabel(in.source.name, in.stream), in.text)
 	}
 }
 
-// userSpoke ends the pauses of providers that injected too often.
-func (s *Session) userSpoke() {
+// resumeInjects ends the pauses of providers that injected too often.
+func (s *Session) resumeInjects() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endRows()
+	s.resetRows()
 }
 
-// endRows begins the rows of all providers' injects anew. Call with Session.mu held.
-func (s *Session) endRows() {
+// resetRows begins the rows of all providers' injects anew. Call with Session.mu held.
+func (s *Session) resetRows() {
 	for _, p := range s.pushers {
-		p.endRow()
+		p.resetRow()
 	}
 }
 
@@ -405,7 +418,7 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 	s.mu.Lock()
 	var rows []HistoryRow
 	for key, st := range s.streams {
-		if !wants(streams, key.stream, key.provider) {
+		if !selectsStream(streams, key.stream, key.provider) {
 			continue
 		}
 		n := 0
@@ -426,7 +439,7 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 // followers; at most the newest thousand.
 func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
 	rows, _ := s.pushed.after(after)
-	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !wants(streams, r.Stream, r.Provider) })
+	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !selectsStream(streams, r.Stream, r.Provider) })
 }
 
 // HistoryCursor is the number of the newest stored event.
@@ -437,7 +450,7 @@ func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
 	return s.pushed.wait(ctx, after)
 }
 
-func wants(streams []string, stream, provider string) bool {
+func selectsStream(streams []string, stream, provider string) bool {
 	if len(streams) == 0 {
 		return true
 	}

@@ -151,18 +151,18 @@ func TestEventsWaitForASession(t *testing.T) {
 		g := New(Options{})
 		defer g.Drain(context.Background())
 		var last time.Time
-		for i := range maxKept + 5 {
-			r, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
+		for i := range maxWaitingEvents + 5 {
+			r, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
 			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if i == maxKept+4 {
+			if i == maxWaitingEvents+4 {
 				last = time.Now()
 			}
 			time.Sleep(time.Second / protocol.PushRate)
 		}
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"}, {Level: protocol.LevelKeep, Prompt: "p"}} {
-			if _, err := g.Keep("ci", m); err == nil {
+			if _, err := g.StoreEvent("ci", m); err == nil {
 				t.Errorf("keeps %+v", m)
 			}
 		}
@@ -176,7 +176,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := first.History(nil, 0, time.Time{})
-		if len(rows) != maxKept || rows[0].Event != fmt.Sprint(maxKept+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
+		if len(rows) != maxWaitingEvents || rows[0].Event != fmt.Sprint(maxWaitingEvents+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
 			t.Errorf("%d rows, the newest %+v", len(rows), rows[0])
 		}
 		if n := len(second.History(nil, 0, time.Time{})); n != 0 {
@@ -187,7 +187,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Errorf("the timeline says %q", got)
 		}
 		// With a session there it is pushed to that.
-		if _, err := g.Keep("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil || len(second.History(nil, 0, time.Time{})) != 1 {
+		if _, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil || len(second.History(nil, 0, time.Time{})) != 1 {
 			t.Error(err)
 		}
 	})

@@ -58,14 +58,14 @@ type Answer struct {
 // Denied reports whether the answer is a no.
 func (a Answer) Denied() bool { return a.Decision == adminapi.DecideDeny }
 
-// asked is a question that waits.
-type asked struct {
+// openQuestion is a question that waits.
+type openQuestion struct {
 	Question
-	view     adminapi.Question
-	schema   *protocol.Schema // of a form
-	answered chan Answer      // holds one
-	ended    chan struct{}    // closed when it is withdrawn
-	over     func() bool      // nobody waits for the answer any more
+	view        adminapi.Question
+	schema      *protocol.Schema // of a form
+	answered    chan Answer      // holds one
+	withdrawn   chan struct{}    // closed when it is withdrawn
+	isAbandoned func() bool      // nobody waits for the answer any more
 }
 
 // questions are what waits for a person in all sessions. An id is never given
@@ -76,7 +76,7 @@ type questions struct {
 	touch  func() // called at each change
 
 	mu    sync.Mutex
-	open  []*asked // oldest first
+	open  []*openQuestion // oldest first
 	count uint64
 }
 
@@ -84,9 +84,9 @@ func newQuestions() questions {
 	return questions{prefix: strings.ToLower(rand.Text()[:4]) + "-"}
 }
 
-// issue gives a question its id.
-func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked, error) {
-	w := &asked{Question: q, answered: make(chan Answer, 1), ended: make(chan struct{}), over: func() bool { return ctx.Err() != nil }}
+// create gives a question its id.
+func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQuestion, error) {
+	w := &openQuestion{Question: q, answered: make(chan Answer, 1), withdrawn: make(chan struct{}), isAbandoned: func() bool { return ctx.Err() != nil }}
 	if q.Kind == adminapi.QuestionForm {
 		var err error
 		if w.schema, err = protocol.CompileSchema(q.Schema); err != nil {
@@ -119,8 +119,8 @@ func (qs *questions) issue(ctx context.Context, s *Session, q Question) (*asked,
 	return w, nil
 }
 
-// put puts a question to whoever looks.
-func (qs *questions) put(w *asked) {
+// add puts a question to whoever looks.
+func (qs *questions) add(w *openQuestion) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	qs.open = append(qs.open, w)
@@ -128,7 +128,7 @@ func (qs *questions) put(w *asked) {
 }
 
 // remove takes a question off the list; false when somebody else did.
-func (qs *questions) remove(w *asked) bool {
+func (qs *questions) remove(w *openQuestion) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	at := slices.Index(qs.open, w)
@@ -145,11 +145,11 @@ func (qs *questions) withdraw(s *Session) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	before := len(qs.open)
-	qs.open = slices.DeleteFunc(qs.open, func(w *asked) bool {
+	qs.open = slices.DeleteFunc(qs.open, func(w *openQuestion) bool {
 		if w.view.Session != s.id {
 			return false
 		}
-		close(w.ended)
+		close(w.withdrawn)
 		return true
 	})
 	if len(qs.open) != before {
@@ -158,13 +158,13 @@ func (qs *questions) withdraw(s *Session) {
 }
 
 // find returns the question of a session that an id means, "" for its only one.
-func (qs *questions) find(s *Session, id string) (*asked, error) {
+func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	var mine []*asked
+	var mine []*openQuestion
 	var ids []string
 	for _, w := range qs.open {
-		if w.view.Session == s.id && !w.over() {
+		if w.view.Session == s.id && !w.isAbandoned() {
 			mine, ids = append(mine, w), append(ids, w.view.ID)
 		}
 	}
@@ -180,21 +180,21 @@ func (qs *questions) find(s *Session, id string) (*asked, error) {
 	if at := slices.Index(ids, id); at >= 0 {
 		return mine[at], nil
 	}
-	if qs.over(id) {
+	if qs.isOver(id) {
 		return nil, errorf(protocol.CodeInvalidState, "question %s is over: it was answered, its time was up or its turn ended", id)
 	}
 	return nil, errorf(protocol.CodeNotFound, "question %q does not exist in this session", id)
 }
 
-// over reports whether an id was given and does not wait any more. Call with mu
+// isOver reports whether an id was given and does not wait any more. Call with mu
 // held.
-func (qs *questions) over(id string) bool {
+func (qs *questions) isOver(id string) bool {
 	digits, ours := strings.CutPrefix(id, qs.prefix)
 	var n uint64
 	if _, err := fmt.Sscanf(digits, "%d", &n); !ours || err != nil || fmt.Sprint(n) != digits {
 		return false
 	}
-	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *asked) bool { return w.view.ID == id && !w.over() })
+	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() })
 }
 
 // Questions lists what waits for a person in all sessions, oldest first. Its
@@ -205,7 +205,7 @@ func (g *Gateway) Questions() []adminapi.Question {
 	defer g.questions.mu.Unlock()
 	views := make([]adminapi.Question, 0, len(g.questions.open))
 	for _, w := range g.questions.open {
-		if !w.over() {
+		if !w.isAbandoned() {
 			views = append(views, w.view)
 		}
 	}
@@ -215,14 +215,14 @@ func (g *Gateway) Questions() []adminapi.Question {
 // Ask implements [HostCalls].
 func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	q.Timeout = cmp.Or(q.Timeout, DefaultAnswerTimeout)
-	w, err := s.g.questions.issue(ctx, s, q)
+	w, err := s.g.questions.create(ctx, s, q)
 	if err != nil {
 		return Answer{}, err
 	}
 	id := w.view.ID
 	// Shown first: nobody can answer before.
-	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s", q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.text()))
-	s.g.questions.put(w)
+	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s", q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
+	s.g.questions.add(w)
 	timer := time.NewTimer(q.Timeout)
 	defer timer.Stop()
 	select {
@@ -230,7 +230,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		return a, nil
 	case <-timer.C:
 		err = ErrUnanswered
-	case <-w.ended:
+	case <-w.withdrawn:
 		err = errWithdrawn
 	case <-s.stopping:
 		err = ErrSessionEnded
@@ -244,7 +244,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		select {
 		case a := <-w.answered:
 			return a, nil
-		case <-w.ended:
+		case <-w.withdrawn:
 		}
 	}
 	level := LogInfo
@@ -255,8 +255,8 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	return Answer{}, err
 }
 
-// text is a question in one line for the timeline.
-func (w *asked) text() string {
+// questionLine is a question in one line for the timeline.
+func (w *openQuestion) questionLine() string {
 	text := w.view.Message
 	if w.view.Detail != "" {
 		text += ": " + w.view.Detail
@@ -264,11 +264,11 @@ func (w *asked) text() string {
 	if len(w.Choices) > 0 {
 		text += " [" + strings.Join(w.Choices, " | ") + "]"
 	}
-	return inLine(text)
+	return oneLine(text)
 }
 
-// inLine makes one line of a text, and not too long a one: the beginning and the end.
-func inLine(text string) string {
+// oneLine makes one line of a text, and not too long a one: the beginning and the end.
+func oneLine(text string) string {
 	const most = 1000
 	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), most, 2)), " ")
 }
@@ -288,14 +288,14 @@ func (s *Session) Answer(id string, a Answer) error {
 		return err
 	}
 	// Before the host goes on: what comes of it stands below.
-	s.show(LogInfo, sourceGateway, fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.said(a)))
+	s.show(LogInfo, sourceGateway, fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.answerLine(a)))
 	w.answered <- a
 	return nil
 }
 
-// said is an answer in one line for the timeline. What a form was filled in with may
+// answerLine is an answer in one line for the timeline. What a form was filled in with may
 // be a secret; the timeline has the names of its fields.
-func (w *asked) said(a Answer) string {
+func (w *openQuestion) answerLine(a Answer) string {
 	text := a.Text
 	switch {
 	case a.Decision != "" && text != "":
@@ -310,11 +310,11 @@ func (w *asked) said(a Answer) string {
 		})
 		text = strings.Join(fields, ", ")
 	}
-	return inLine(text)
+	return oneLine(text)
 }
 
 // check says why an answer is none to the question.
-func (w *asked) check(a Answer) error {
+func (w *openQuestion) check(a Answer) error {
 	bad := func(field, format string, args ...any) error {
 		return errorf(protocol.CodeInvalidJSON, "%s", field+": "+fmt.Sprintf(format, args...))
 	}
@@ -343,7 +343,7 @@ func (w *asked) check(a Answer) error {
 	return nil
 }
 
-func (w *asked) checkForm(a Answer) error {
+func (w *openQuestion) checkForm(a Answer) error {
 	switch {
 	case a.Text != "":
 		return errorf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")

@@ -10,20 +10,20 @@ import (
 )
 
 // The newest events that a session keeps, and their size. Of one that is longer
-// than runtimeLongest only its type is kept.
+// than maxRuntimeEventBytes only its type is kept.
 const (
-	runtimeKept    = 2000
-	runtimeBytes   = 512 << 10
-	runtimeLongest = 64 << 10
+	maxRuntimeEvents     = 2000
+	maxRuntimeBytes      = 512 << 10
+	maxRuntimeEventBytes = 64 << 10
 )
 
 func newRuntimeLog() *feed[adminapi.RuntimeEvent] {
-	return newFeed(runtimeKept, runtimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
+	return newFeed(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
 }
 
-// Runtime implements [HostCalls].
-func (s *Session) Runtime(e adminapi.RuntimeEvent) {
-	if len(e.Data) > runtimeLongest {
+// RuntimeEvent implements [HostCalls].
+func (s *Session) RuntimeEvent(e adminapi.RuntimeEvent) {
+	if len(e.Data) > maxRuntimeEventBytes {
 		e.Data = json.RawMessage(fmt.Sprintf(`{"omitted":"%d bytes"}`, len(e.Data)))
 	}
 	s.runtime.add(func(seq uint64) adminapi.RuntimeEvent {

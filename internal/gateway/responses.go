@@ -8,9 +8,9 @@ import (
 
 // Bounds of a response queue.
 const (
-	responsesMost = 64 << 20              // bytes that may wait
-	responsesLow  = responsesMost * 3 / 4 // bytes that stay when more came
-	responseCost  = 350                   // bytes of a response beside its texts
+	maxResponseBytes = 64 << 20                 // bytes that may wait
+	lowResponseBytes = maxResponseBytes * 3 / 4 // bytes that stay when more came
+	responseCost     = 350                      // bytes of a response beside its texts
 )
 
 // Responses is a session's response queue (spec/session-api.md,
@@ -24,7 +24,7 @@ type Responses struct {
 	last  uint64     // number of the newest
 	bytes int
 	ended bool
-	more  chan struct{} // closed when there is news; nil while nobody waits
+	added chan struct{} // closed when there is news; nil while nobody waits
 }
 
 // Response is one entry of a response queue.
@@ -43,7 +43,7 @@ func (s *Session) Responses(fromStart bool) *Responses {
 		s.responses = &Responses{ended: s.live.closed}
 		lines := s.live.items
 		if !fromStart {
-			lines = underWay(lines)
+			lines = unfinished(lines)
 		}
 		for _, l := range lines {
 			s.responses.add(l.Event)
@@ -52,17 +52,17 @@ func (s *Session) Responses(fromStart bool) *Responses {
 	return s.responses
 }
 
-// startOf gives the callback that comes before the one that ends something.
-var startOf = map[string]string{
+// startCallback gives the callback that comes before the one that ends something.
+var startCallback = map[string]string{
 	OnEndReasoning: OnStartReasoning, OnEndMessage: OnStartMessage, OnEndToolExecution: OnStartToolExecution, OnAgentEnd: OnAgentStart,
 }
 
-// underWay returns the lines that began something and were not followed by its end.
-func underWay(lines []LiveLine) []LiveLine {
+// unfinished returns the lines that began something and were not followed by its end.
+func unfinished(lines []LiveLine) []LiveLine {
 	var open []LiveLine
 	for _, l := range lines {
 		e := l.Event
-		switch start, ends := startOf[e.Callback]; {
+		switch start, ends := startCallback[e.Callback]; {
 		case ends:
 			open = slices.DeleteFunc(open, func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID })
 		case e.Callback == OnIdle:
@@ -74,19 +74,19 @@ func underWay(lines []LiveLine) []LiveLine {
 	return open
 }
 
-// endLive tells those who follow the session that nothing more comes.
-func (s *Session) endLive() {
+// closeLive tells those who follow the session that nothing more comes.
+func (s *Session) closeLive() {
 	s.live.close()
 	s.live.mu.Lock()
 	q := s.responses
 	s.live.mu.Unlock()
 	if q != nil {
-		q.end()
+		q.close()
 	}
 }
 
 // Next returns the oldest response, which stays where it is until
-// [Responses.Taken]. It waits for one until ctx ends, and returns
+// [Responses.Remove]. It waits for one until ctx ends, and returns
 // [ErrSessionEnded] when there will be none any more.
 func (q *Responses) Next(ctx context.Context) (Response, error) {
 	for {
@@ -100,10 +100,10 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 			q.mu.Unlock()
 			return Response{}, ErrSessionEnded
 		}
-		if q.more == nil {
-			q.more = make(chan struct{})
+		if q.added == nil {
+			q.added = make(chan struct{})
 		}
-		more := q.more
+		more := q.added
 		q.mu.Unlock()
 		select {
 		case <-more:
@@ -113,8 +113,8 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 	}
 }
 
-// Taken removes what Next returned. It may have given way meanwhile.
-func (q *Responses) Taken(r Response) {
+// Remove removes what Next returned. It may have given way meanwhile.
+func (q *Responses) Remove(r Response) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.items) > 0 && q.items[0].seq == r.seq {
@@ -136,7 +136,7 @@ func (q *Responses) add(e Event) {
 	defer q.mu.Unlock()
 	e.Forwarded, e.Data, e.Requests = "", nil, nil // no callback has them
 	q.items = append(q.items, q.response(e))
-	if q.bytes > responsesMost {
+	if q.bytes > maxResponseBytes {
 		q.shrink()
 	}
 	q.wake()
@@ -152,7 +152,7 @@ func (q *Responses) response(e Event) Response {
 
 func (r Response) size() int { return responseCost + liveSize(LiveLine{Event: r.Event}) }
 
-func (q *Responses) end() {
+func (q *Responses) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended = true
@@ -160,9 +160,9 @@ func (q *Responses) end() {
 }
 
 func (q *Responses) wake() {
-	if q.more != nil {
-		close(q.more)
-		q.more = nil
+	if q.added != nil {
+		close(q.added)
+		q.added = nil
 	}
 }
 
@@ -173,7 +173,7 @@ func (q *Responses) shrink() {
 	newest := q.last
 	drop := func(may func(Response) bool) {
 		q.items = slices.DeleteFunc(q.items, func(r Response) bool {
-			if q.bytes <= responsesLow || !may(r) {
+			if q.bytes <= lowResponseBytes || !may(r) {
 				return false
 			}
 			q.bytes -= r.size()
@@ -184,7 +184,7 @@ func (q *Responses) shrink() {
 		c := r.Event.Callback
 		return c == OnReasoning || c == OnMessage || c == OnToolExecution
 	})
-	if q.bytes <= responsesMost {
+	if q.bytes <= maxResponseBytes {
 		return
 	}
 	drop(func(r Response) bool { return r.seq != newest })

@@ -67,7 +67,7 @@ func TestResponsesBegin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := quiet(t)
 			for _, e := range past {
-				s.feed(e)
+				s.publish(e)
 			}
 			q := s.Responses(tc.fromStart)
 			if got := waiting(q); !slices.Equal(got, tc.want) {
@@ -90,7 +90,7 @@ func TestResponsesTaken(t *testing.T) {
 	q := s.Responses(true)
 	ctx := t.Context()
 	for i := range 3 {
-		s.feed(Event{Callback: OnMessage, ID: "m", Delta: fmt.Sprint(i)})
+		s.publish(Event{Callback: OnMessage, ID: "m", Delta: fmt.Sprint(i)})
 	}
 	for i := range 3 {
 		first, err := q.Next(ctx)
@@ -98,8 +98,8 @@ func TestResponsesTaken(t *testing.T) {
 		if err != nil || err2 != nil || first.seq != again.seq || first.Event.Delta != fmt.Sprint(i) {
 			t.Fatalf("response %d is %+v, then %+v (%v, %v)", i, first.Event, again.Event, err, err2)
 		}
-		q.Taken(first)
-		q.Taken(first)
+		q.Remove(first)
+		q.Remove(first)
 	}
 	if q.Bytes() != 0 || len(waiting(q)) != 0 {
 		t.Errorf("an empty queue holds %d bytes, %q", q.Bytes(), waiting(q))
@@ -122,7 +122,7 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 			got <- r
 		}()
 		synctest.Wait()
-		s.feed(Event{Callback: OnAgentStart, ID: "t1"})
+		s.publish(Event{Callback: OnAgentStart, ID: "t1"})
 		r := <-got
 		if r.Event.Callback != OnAgentStart {
 			t.Fatalf("the one who waits gets %+v", r)
@@ -132,11 +132,11 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 		if want := []string{"onAgentStart t1", "sessionError"}; !slices.Equal(waiting(q), want) {
 			t.Fatalf("at the end %q wait, want %q", waiting(q), want)
 		}
-		q.Taken(r)
+		q.Remove(r)
 		if r, err := q.Next(t.Context()); err != nil || r.Event.SessionError != "the session's host is gone: it died" {
 			t.Fatalf("the host's death is told as %+v, %v", r.Event, err)
 		} else {
-			q.Taken(r)
+			q.Remove(r)
 		}
 		for range 2 {
 			if _, err := q.Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
@@ -168,25 +168,25 @@ func TestResponsesGiveWay(t *testing.T) {
 	s := quiet(t)
 	q := s.Responses(true)
 	chunk := strings.Repeat("x", mebibyte)
-	s.feed(Event{Callback: OnStartReasoning, ID: "r"})
+	s.publish(Event{Callback: OnStartReasoning, ID: "r"})
 	for range 10 {
-		s.feed(Event{Callback: OnReasoning, ID: "r", Delta: chunk})
+		s.publish(Event{Callback: OnReasoning, ID: "r", Delta: chunk})
 	}
 	head, err := q.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Taken(head)
+	q.Remove(head)
 	head, _ = q.Next(t.Context()) // being written while it gives way
-	s.feed(Event{Callback: OnEndReasoning, ID: "r", Content: strings.Repeat(chunk, 10)})
-	s.feed(Event{Callback: OnStartMessage, ID: "m"})
+	s.publish(Event{Callback: OnEndReasoning, ID: "r", Content: strings.Repeat(chunk, 10)})
+	s.publish(Event{Callback: OnStartMessage, ID: "m"})
 	for i := range 60 {
-		s.feed(Event{Callback: OnMessage, ID: fmt.Sprint("m", i), Delta: chunk})
-		if n := q.Bytes(); n > responsesMost {
+		s.publish(Event{Callback: OnMessage, ID: fmt.Sprint("m", i), Delta: chunk})
+		if n := q.Bytes(); n > maxResponseBytes {
 			t.Fatalf("after %d deltas the queue holds %d bytes", i, n)
 		}
 	}
-	q.Taken(head) // it has gone: nothing else goes with it
+	q.Remove(head) // it has gone: nothing else goes with it
 	got := waiting(q)
 	if want := []string{"onEndReasoning r", "onStartMessage m"}; !slices.Equal(got[:2], want) {
 		t.Errorf("what must stay is %q, want %q", got[:2], want)
@@ -208,8 +208,8 @@ func TestResponsesMissing(t *testing.T) {
 	q := s.Responses(true)
 	chunk := strings.Repeat("x", mebibyte)
 	for i := range 200 {
-		s.feed(Event{Callback: OnEndMessage, ID: fmt.Sprint(i), Content: chunk})
-		if n := q.Bytes(); n > responsesMost {
+		s.publish(Event{Callback: OnEndMessage, ID: fmt.Sprint(i), Content: chunk})
+		if n := q.Bytes(); n > maxResponseBytes {
 			t.Fatalf("after %d the queue holds %d bytes", i, n)
 		}
 	}
@@ -218,7 +218,7 @@ func TestResponsesMissing(t *testing.T) {
 		t.Errorf("the queue holds %q", got)
 	}
 	// One that is too large by itself is kept.
-	s.feed(Event{Callback: OnEndMessage, ID: "large", Content: strings.Repeat("x", responsesMost+1)})
+	s.publish(Event{Callback: OnEndMessage, ID: "large", Content: strings.Repeat("x", maxResponseBytes+1)})
 	if got := waiting(q); !slices.Equal(got, []string{"sessionError", "onEndMessage large"}) {
 		t.Errorf("with a large one the queue holds %q", got)
 	}
@@ -246,7 +246,7 @@ func TestResponsesUnderLoad(t *testing.T) {
 			t.Fatalf("writer %s: %s came where %s was due", r.Event.ID, r.Event.Delta, want)
 		}
 		next[r.Event.ID]++
-		q.Taken(r)
+		q.Remove(r)
 	}
 	if len(waiting(q)) != 0 {
 		t.Errorf("%d more wait", len(waiting(q)))

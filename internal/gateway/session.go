@@ -31,16 +31,16 @@ type Session struct {
 	timeline  *feed[TimelineLine]
 	live      *feed[LiveLine]
 	pushed    *feed[HistoryRow]
-	arrived   ticks // numbers what comes into these three
+	arrivals  counter // numbers what comes into these three
 	runtime   *feed[adminapi.RuntimeEvent]
 	responses *Responses // nil until somebody asks; guarded by live.mu
 
-	used  usage // of its models
+	usage usage // of its models
 	spans turnSpans
 
 	// routes is what dispatch reads: immutable, replaced under Gateway.mu.
-	routes atomic.Pointer[routes]
-	swap   sync.RWMutex // held to send a call by the routes, and to replace them
+	routes   atomic.Pointer[routes]
+	routesMu sync.RWMutex // held to send a call by the routes, and to replace them
 
 	// The one goroutine that calls the host: it refreshes tools and sends
 	// prompts. Stop waits for it.
@@ -56,10 +56,10 @@ type Session struct {
 	stopped    chan struct{}
 
 	// Guarded by Gateway.mu.
-	bindings []*binding
-	names    map[string]nameOwner
-	waiting  int           // bindings that were told of the end and did not answer
-	allReady chan struct{} // closed when waiting comes to 0; nil before the end
+	bindings   []*binding
+	nameOwners map[string]nameOwner
+	unanswered int           // bindings that were told of the end and did not answer
+	allReady   chan struct{} // closed when waiting comes to 0; nil before the end
 
 	startContext atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
 	runningHooks sync.WaitGroup              // of hooks that are asked
@@ -68,66 +68,66 @@ type Session struct {
 	needsHooks   atomic.Bool
 	pendingHooks atomic.Int32
 
-	mu          sync.Mutex
-	hooksClosed bool // no more are asked
-	labelText   string
-	model       string
-	busy        bool
-	prompts     uint64           // given ids
-	following   map[string]*Turn // by the id of their prompt, until they end
-	turns       uint64           // ended turns
-	turnEnded   chan struct{}    // closed at the next Idle; nil while nobody waits
-	jobs        []*job
-	injects     []*inject
-	pushers     map[string]*pusher // by providerId
-	streams     map[streamKey]*stream
-	kept        map[string]int     // bytes of events in streams, by provider
-	running     map[string]toolRun // tool executions by id, for subscribers
-	askingGates map[*Pending]struct{}
-	firstDirt   time.Time // the oldest tool change that the host was not told of
-	lastDirt    time.Time
-	telling     bool          // the worker gives the host a list
-	told        chan struct{} // closed when the host was told of all changes; nil while nobody waits
+	mu            sync.Mutex
+	hooksClosed   bool // no more are asked
+	labelText     string
+	model         string
+	busy          bool
+	promptCount   uint64           // given ids
+	followedTurns map[string]*Turn // by the id of their prompt, until they end
+	endedTurns    uint64           // ended turns
+	turnEnded     chan struct{}    // closed at the next Idle; nil while nobody waits
+	promptQueue   []*queuedPrompt
+	injects       []*inject
+	pushers       map[string]*pusher // by providerId
+	streams       map[streamKey]*stream
+	streamBytes   map[string]int           // bytes of events in streams, by provider
+	runningTools  map[string]toolExecution // tool executions by id, for subscribers
+	askingGates   map[*Pending]struct{}
+	oldestChange  time.Time // the oldest tool change that the host was not told of
+	newestChange  time.Time
+	refreshing    bool          // the worker gives the host a list
+	refreshed     chan struct{} // closed when the host was told of all changes; nil while nobody waits
 
 	// revision counts the lists that the host was given; sent is the last, and
 	// rewrites are the transforms of that time. All are written by the worker.
-	revision atomic.Uint64
-	sent     []Tool
-	rewrites map[string][]*transform
-	unsure   bool // the host may have another list than sent
+	revision       atomic.Uint64
+	sentTools      []Tool
+	sentTransforms map[string][]*transform
+	maySentDiffer  bool // the host may have another list than sent
 }
 
 // HostCalls is what a session offers to its host.
 var _ HostCalls = (*Session)(nil)
 
 const (
-	timelineKept  = 1000
-	liveKept      = 8192
-	liveBytes     = 8 << 20
-	followersKept = 1000
-	textBytes     = 8 << 20 // of the timeline, and of what followers of streams may read again
+	maxTimelineLines = 1000
+	maxLiveLines     = 8192
+	maxLiveBytes     = 8 << 20
+	maxPushedRows    = 1000
+	maxTextBytes     = 8 << 20 // of the timeline, and of what followers of streams may read again
 )
 
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	s := &Session{
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
-		timeline:    newFeed(timelineKept, textBytes, func(l TimelineLine) int { return len(l.Message) }),
-		live:        newFeed(liveKept, liveBytes, liveSize),
-		pushed:      newFeed(followersKept, textBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
-		runtime:     newRuntimeLog(),
-		wakeup:      make(chan struct{}, 1),
-		quit:        make(chan struct{}),
-		stopping:    make(chan struct{}),
-		stopped:     make(chan struct{}),
-		labelText:   spec.Label,
-		model:       spec.Model,
-		following:   map[string]*Turn{},
-		pushers:     map[string]*pusher{},
-		streams:     map[streamKey]*stream{},
-		names:       map[string]nameOwner{},
-		kept:        map[string]int{},
-		running:     map[string]toolRun{},
-		askingGates: map[*Pending]struct{}{},
+		timeline:      newFeed(maxTimelineLines, maxTextBytes, func(l TimelineLine) int { return len(l.Message) }),
+		live:          newFeed(maxLiveLines, maxLiveBytes, liveSize),
+		pushed:        newFeed(maxPushedRows, maxTextBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
+		runtime:       newRuntimeLog(),
+		wakeup:        make(chan struct{}, 1),
+		quit:          make(chan struct{}),
+		stopping:      make(chan struct{}),
+		stopped:       make(chan struct{}),
+		labelText:     spec.Label,
+		model:         spec.Model,
+		followedTurns: map[string]*Turn{},
+		pushers:       map[string]*pusher{},
+		streams:       map[streamKey]*stream{},
+		nameOwners:    map[string]nameOwner{},
+		streamBytes:   map[string]int{},
+		runningTools:  map[string]toolExecution{},
+		askingGates:   map[*Pending]struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.routes.Store(&routes{})
@@ -149,7 +149,7 @@ func (s *Session) isIdle() bool {
 	return !s.busy
 }
 
-func (s *Session) ending() bool {
+func (s *Session) isEnding() bool {
 	select {
 	case <-s.stopping:
 		return true
@@ -174,7 +174,7 @@ func (s *Session) view() adminapi.Session {
 	if s.busy {
 		v.State = "busy"
 	}
-	if s.ending() {
+	if s.isEnding() {
 		v.State = "ending"
 		for _, b := range s.bindings {
 			if b.pending && !slices.Contains(v.WaitsFor, b.provider.name) {
@@ -189,7 +189,7 @@ func (s *Session) view() adminapi.Session {
 
 // isForeground is current without the locks of the sessions' own. Call with
 // Gateway.mu held.
-func (s *Session) isForeground() bool { return s.g.current() == s }
+func (s *Session) isForeground() bool { return s.g.foregroundSession() == s }
 
 // Tools lists the providers' tools in the session, in registration order.
 func (s *Session) Tools() []adminapi.Tool {
@@ -241,53 +241,53 @@ func (s *Session) bind(p *Provider, o *offer) {
 	b := &binding{provider: p, session: s, offer: o, record: p.recordIn(s.id)}
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
-	s.rebuild()
+	s.rebuildRoutes()
 	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s joined with %d tools", p.name, len(o.tools)))
 	s.warnUnmatchedRules(p, o.rules)
 }
 
 // unbind removes a binding. Call with Gateway.mu held.
 func (s *Session) unbind(b *binding) {
-	s.remove(b)
-	s.rebuild()
+	s.removeBinding(b)
+	s.rebuildRoutes()
 }
 
-// remove takes a binding out of the session, whose routes are rebuilt by the
+// removeBinding takes a binding out of the session, whose routes are rebuilt by the
 // caller. Call with Gateway.mu held.
-func (s *Session) remove(b *binding) {
+func (s *Session) removeBinding(b *binding) {
 	drop := func(list []*binding) []*binding {
 		return slices.DeleteFunc(list, func(x *binding) bool { return x == b })
 	}
 	s.bindings, b.provider.bindings = drop(s.bindings), drop(b.provider.bindings)
-	s.answered(b)
+	s.markAnswered(b)
 	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
 }
 
-// answered notes that a provider is done with a session that ends. Call with
+// markAnswered notes that a provider is done with a session that ends. Call with
 // Gateway.mu held.
-func (s *Session) answered(b *binding) {
+func (s *Session) markAnswered(b *binding) {
 	if !b.pending {
 		return
 	}
 	b.pending = false
-	if s.waiting--; s.waiting == 0 {
+	if s.unanswered--; s.unanswered == 0 {
 		close(s.allReady)
 	}
 }
 
-// rebuild swaps in the routes of the present bindings and lets the host know.
+// rebuildRoutes swaps in the routes of the present bindings and lets the host know.
 // Call with Gateway.mu held.
-func (s *Session) rebuild() {
+func (s *Session) rebuildRoutes() {
 	r := newRoutes(s.bindings, s.g.hookRules())
-	s.swap.Lock()
+	s.routesMu.Lock()
 	s.routes.Store(r)
-	s.swap.Unlock()
+	s.routesMu.Unlock()
 	now := time.Now()
 	s.mu.Lock()
-	if s.firstDirt.IsZero() {
-		s.firstDirt = now
+	if s.oldestChange.IsZero() {
+		s.oldestChange = now
 	}
-	s.lastDirt = now
+	s.newestChange = now
 	s.mu.Unlock()
 	s.g.touch()
 	s.wake()
@@ -324,7 +324,7 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		s.show(LogWarning, sourceGateway, DroppedPrompts(dropped))
 	}
 	for i, text := range dropped {
-		dropped[i] = beginning(text)
+		dropped[i] = firstWords(text)
 	}
 	if err != nil {
 		return dropped, fmt.Errorf("interrupting the session: %w", err)
@@ -352,14 +352,14 @@ func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []s
 	return dropped, err
 }
 
-// namedPrompts is how many of the prompts that were dropped a line names.
-const namedPrompts = 5
+// maxNamedPrompts is how many of the prompts that were dropped a line names.
+const maxNamedPrompts = 5
 
 // DroppedPrompts says which prompts were dropped, by their texts.
 func DroppedPrompts(texts []string) string {
 	var names []string
-	for _, text := range texts[:min(len(texts), namedPrompts)] {
-		names = append(names, strconv.Quote(beginning(text)))
+	for _, text := range texts[:min(len(texts), maxNamedPrompts)] {
+		names = append(names, strconv.Quote(firstWords(text)))
 	}
 	if more := len(texts) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
@@ -371,10 +371,10 @@ func DroppedPrompts(texts []string) string {
 	return what + strings.Join(names, ", ")
 }
 
-// beginning is the first words of a text, on one line, of 60 letters at most.
-func beginning(text string) string {
+// firstWords is the first words of a text, on one line, of 60 letters at most.
+func firstWords(text string) string {
 	const most = 60
-	line := []rune(strings.Join(strings.Fields(clean(text)), " "))
+	line := []rune(strings.Join(strings.Fields(stripEscapes(text)), " "))
 	if len(line) > most {
 		return string(line[:most-1]) + "…"
 	}
@@ -415,8 +415,8 @@ func (s *Session) Busy() {
 	s.g.touch()
 }
 
-// Injects is how many pushes wait for the session to be idle.
-func (s *Session) Injects() int {
+// QueuedInjects is how many pushes wait for the session to be idle.
+func (s *Session) QueuedInjects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.injects)
@@ -427,7 +427,7 @@ func (s *Session) Idle() {
 	s.mu.Lock()
 	was := s.busy
 	s.busy = false
-	s.turns++
+	s.endedTurns++
 	s.mu.Unlock()
 	s.g.touch()
 	if was {
@@ -436,8 +436,8 @@ func (s *Session) Idle() {
 	if !s.info.Turns {
 		s.endTurnSpans(nil, "")
 	}
-	s.feed(Event{Callback: OnIdle})
-	s.wakeTurn()
+	s.publish(Event{Callback: OnIdle})
+	s.signalTurnEnd()
 	// Providers hear of it before what waited for it begins.
 	defer s.wake()
 	if !was {
@@ -455,7 +455,7 @@ func (s *Session) Idle() {
 	}
 }
 
-func (s *Session) wakeTurn() {
+func (s *Session) signalTurnEnd() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turnEnded != nil {
@@ -464,11 +464,11 @@ func (s *Session) wakeTurn() {
 	}
 }
 
-// awaitTurn waits until a turn has ended that was not counted yet.
-func (s *Session) awaitTurn(ctx context.Context, counted uint64) error {
+// waitForTurnEnd waits until a turn has ended that was not counted yet.
+func (s *Session) waitForTurnEnd(ctx context.Context, counted uint64) error {
 	for {
 		s.mu.Lock()
-		if s.turns > counted {
+		if s.endedTurns > counted {
 			s.mu.Unlock()
 			return nil
 		}

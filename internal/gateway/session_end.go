@@ -38,7 +38,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
 		told = append(told, b.provider.peer)
 	}
-	if s.waiting = len(s.bindings); s.waiting == 0 {
+	if s.unanswered = len(s.bindings); s.unanswered == 0 {
 		close(s.allReady)
 	}
 	g.touch()
@@ -65,7 +65,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	<-hooked
 	s.waitForHooks()
 	s.endTurnSpans(nil, "the session has ended")
-	s.endLive()
+	s.closeLive()
 	s.timeline.close()
 	s.pushed.close()
 	s.runtime.close()
@@ -111,16 +111,16 @@ func (s *Session) tearDown() {
 	finishAll(ended, Outcome{Error: "Cancelled: the session has ended", ErrorCode: protocol.CodeCancelled})
 	close(s.quit)
 	s.worker.Wait()
-	s.failJobs()
-	s.wakeTurn()
+	s.failQueued()
+	s.signalTurnEnd()
 }
 
 // Ended implements [HostCalls]. It does not wait for the end.
 func (s *Session) Ended(reason string) {
-	if !s.ending() {
+	if !s.isEnding() {
 		gone := "the session's host is gone: " + reason
 		s.g.diag.noteError(s.id, "", adminapi.CodeSession, gone)
-		s.feed(Event{SessionError: gone})
+		s.publish(Event{SessionError: gone})
 	}
 	go func() {
 		if err := s.Stop(context.Background(), reason); err != nil {

@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// job is something for the worker to ask of the host.
-type job struct {
+// queuedPrompt is something for the worker to ask of the host.
+type queuedPrompt struct {
 	prompt Prompt
 	turn   *Turn      // of the prompt; nil where nobody follows it
 	cursor uint64     // of the live feed when the host was asked; read after done
@@ -24,35 +24,35 @@ type job struct {
 // The cursor is that of the live feed just before: a turn that ends while the
 // prompt waits its turn to be sent is not this prompt's.
 func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err error) {
-	j, err := s.submit(ctx, p, nil)
+	j, err := s.enqueuePrompt(ctx, p, nil)
 	if err != nil {
 		return 0, err
 	}
 	return j.cursor, nil
 }
 
-// submit has the worker give the host a prompt; t is told what comes of it, where
+// enqueuePrompt has the worker give the host a prompt; t is told what comes of it, where
 // somebody wants to know.
-func (s *Session) submit(ctx context.Context, p Prompt, t *Turn) (*job, error) {
+func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
 	if !s.info.Send {
 		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
 	}
-	if err := s.mayBring(p); err != nil {
+	if err := s.checkPrompt(p); err != nil {
 		return nil, err
 	}
 	if p.Source == "" {
 		p.Source = SourceUser
 	}
 	if p.Source == SourceUser {
-		s.userSpoke()
+		s.resumeInjects()
 	}
-	j := &job{prompt: p, turn: t, done: make(chan error, 1)}
+	j := &queuedPrompt{prompt: p, turn: t, done: make(chan error, 1)}
 	s.mu.Lock()
-	if s.ending() {
+	if s.isEnding() {
 		s.mu.Unlock()
 		return nil, noSession(s.id)
 	}
-	s.jobs = append(s.jobs, j)
+	s.promptQueue = append(s.promptQueue, j)
 	s.mu.Unlock()
 	s.wake()
 	select {
@@ -63,17 +63,17 @@ func (s *Session) submit(ctx context.Context, p Prompt, t *Turn) (*job, error) {
 	}
 }
 
-// failJobs answers those that came too late for the worker.
-func (s *Session) failJobs() {
+// failQueued answers those that came too late for the worker.
+func (s *Session) failQueued() {
 	s.mu.Lock()
-	jobs, injects := s.jobs, s.injects
-	s.jobs, s.injects = nil, nil
+	jobs, injects := s.promptQueue, s.injects
+	s.promptQueue, s.injects = nil, nil
 	s.mu.Unlock()
 	for _, j := range jobs {
 		j.done <- noSession(s.id)
 	}
 	for _, in := range injects {
-		in.settle(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
+		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *Session) work() {
 		// Tools that are due go first: a prompt that was sent after a change
 		// finds it made.
 		wait := s.refresh()
-		s.runJobs()
+		s.sendQueuedPrompts()
 		s.deliver()
 		timer.Reset(wait)
 		select {
@@ -97,15 +97,15 @@ func (s *Session) work() {
 	}
 }
 
-func (s *Session) runJobs() {
+func (s *Session) sendQueuedPrompts() {
 	for {
 		s.mu.Lock()
-		if len(s.jobs) == 0 {
+		if len(s.promptQueue) == 0 {
 			s.mu.Unlock()
 			return
 		}
-		j := s.jobs[0]
-		s.jobs = s.jobs[1:]
+		j := s.promptQueue[0]
+		s.promptQueue = s.promptQueue[1:]
 		s.mu.Unlock()
 		j.cursor = s.live.last()
 		j.done <- s.send(j.prompt, j.turn)
@@ -115,14 +115,14 @@ func (s *Session) runJobs() {
 // send gives the host a prompt. From here on the session counts as busy, so
 // that nothing is injected before the host says that its turn began.
 func (s *Session) send(p Prompt, t *Turn) error {
-	s.name(&p, t)
+	s.assignPromptID(&p, t)
 	s.traceTurn(&p)
 	if s.info.LiveTools {
 		s.refresh() // a change may have come since the worker's last look
 	}
 	s.mu.Lock()
 	was := s.busy
-	turns := s.turns
+	turns := s.endedTurns
 	s.busy = true
 	s.mu.Unlock()
 	s.g.touch()
@@ -132,7 +132,7 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	if err != nil {
 		s.endTurnSpans([]string{p.ID}, err.Error())
 		s.mu.Lock()
-		if !was && s.turns == turns {
+		if !was && s.endedTurns == turns {
 			s.busy = false
 		}
 		s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Session) send(p Prompt, t *Turn) error {
 // until it is. What a host keeps of the prompt goes with its list.
 func (s *Session) refresh() time.Duration {
 	s.mu.Lock()
-	first, last := s.firstDirt, s.lastDirt
+	first, last := s.oldestChange, s.newestChange
 	if first.IsZero() || s.ctx.Err() != nil {
 		s.mu.Unlock()
 		return time.Hour
@@ -161,15 +161,15 @@ func (s *Session) refresh() time.Duration {
 			return wait
 		}
 	}
-	s.firstDirt = time.Time{}
-	s.telling = true
+	s.oldestChange = time.Time{}
+	s.refreshing = true
 	s.mu.Unlock()
-	defer s.wasTold()
+	defer s.finishRefresh()
 
-	r := s.settled()
+	r := s.consistentRoutes()
 	tools := hostTools(r)
-	rewritten := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.rewrites, slices.Equal)
-	if !s.unsure && !rewritten && slices.EqualFunc(tools, s.sent, sameTool) {
+	rewritten := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
+	if !s.maySentDiffer && !rewritten && slices.EqualFunc(tools, s.sentTools, isSameTool) {
 		return time.Hour
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
@@ -177,59 +177,59 @@ func (s *Session) refresh() time.Duration {
 	err := s.host.SetTools(ctx, s.revision.Add(1), tools)
 	// A host that failed, or was away, may have this list, the last, or one
 	// that it took when it came back: the next goes to it whatever it is.
-	s.unsure = err != nil
+	s.maySentDiffer = err != nil
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			s.note(LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
 		}
 		return time.Hour
 	}
-	s.sent, s.rewrites = tools, r.transforms
+	s.sentTools, s.sentTransforms = tools, r.transforms
 	s.g.stats.Refreshes.Add(1)
 	return time.Hour
 }
 
-// settled is what the session's routes are between two steps of its providers: a
+// consistentRoutes is what the session's routes are between two steps of its providers: a
 // hello that binds anew takes the old tools out and puts the new ones in, and a
 // host is to see neither the one without the other.
-func (s *Session) settled() *routes {
+func (s *Session) consistentRoutes() *routes {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.routes.Load()
 }
 
-// wasTold wakes those who wait for the host to have the tools.
-func (s *Session) wasTold() {
+// finishRefresh wakes those who wait for the host to have the tools.
+func (s *Session) finishRefresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.telling = false
-	if s.told != nil && s.firstDirt.IsZero() {
-		close(s.told)
-		s.told = nil
+	s.refreshing = false
+	if s.refreshed != nil && s.oldestChange.IsZero() {
+		close(s.refreshed)
+		s.refreshed = nil
 	}
 }
 
-// settleTime is how long the outcome of a call waits for the host to take its
+// maxRefreshWait is how long the outcome of a call waits for the host to take its
 // tools.
-const settleTime = time.Second
+const maxRefreshWait = time.Second
 
-// settle waits until a host that takes tools live was told of every change so
+// waitForRefresh waits until a host that takes tools live was told of every change so
 // far: what the session does next, knowing the outcome of a call, sees them.
-func (s *Session) settle(ctx context.Context) {
+func (s *Session) waitForRefresh(ctx context.Context) {
 	if !s.info.LiveTools {
 		return
 	}
 	s.mu.Lock()
-	if !s.telling && s.firstDirt.IsZero() {
+	if !s.refreshing && s.oldestChange.IsZero() {
 		s.mu.Unlock()
 		return
 	}
-	if s.told == nil {
-		s.told = make(chan struct{})
+	if s.refreshed == nil {
+		s.refreshed = make(chan struct{})
 	}
-	told := s.told
+	told := s.refreshed
 	s.mu.Unlock()
-	limit := time.NewTimer(settleTime)
+	limit := time.NewTimer(maxRefreshWait)
 	defer limit.Stop()
 	select {
 	case <-told:
@@ -239,6 +239,6 @@ func (s *Session) settle(ctx context.Context) {
 	}
 }
 
-func sameTool(a, b Tool) bool {
+func isSameTool(a, b Tool) bool {
 	return a.Name == b.Name && a.Description == b.Description && string(a.Parameters) == string(b.Parameters)
 }

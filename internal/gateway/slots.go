@@ -97,8 +97,8 @@ func (c *call) sendQueued() (sent, isStale bool) {
 	if p.pending[c.id] != c {
 		return false, false
 	}
-	s.swap.RLock()
-	defer s.swap.RUnlock()
+	s.routesMu.RLock()
+	defer s.routesMu.RUnlock()
 	r := s.routes.Load()
 	to := r.tools[c.name]
 	if to == nil || !slices.Contains(to.tools, c.tool) || (c.checksRules && !r.hasRulesOf(c.decidedBy)) {

@@ -204,7 +204,7 @@ func (w *weather) remembered() (left []string) {
 		s.mu.Lock()
 		count("bindings", len(s.bindings), 0)
 		count("calls at gates", len(s.askingGates), 0)
-		count("jobs", len(s.jobs), 0)
+		count("jobs", len(s.promptQueue), 0)
 		count("routes", len(s.routes.Load().list), 0)
 		count("rules", len(s.routes.Load().rules), 0)
 		s.mu.Unlock()

@@ -42,8 +42,8 @@ type filterRule struct {
 	outcome protocol.Level
 }
 
-// newFilter compiles a filter; the error names the rule.
-func newFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
+// compileFilter compiles a filter; the error names the rule.
+func compileFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
 	f := make(filter, len(m.Rules))
 	for i, r := range m.Rules {
 		p, err := match.Compile(r.Match)
@@ -80,33 +80,33 @@ func (s *Session) filterOf(key streamKey) filter {
 	return nil
 }
 
-// mayFilter reports whether a provider may set a filter, one that is not empty or
+// checkFilter reports whether a provider may set a filter, one that is not empty or
 // another, of a stream that it spells like this. The error names the field.
-func (s *Session) mayFilter(field string, key streamKey, spelling string, empty bool) *protocol.Error {
+func (s *Session) checkFilter(field string, key streamKey, spelling string, empty bool) *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if empty { // it makes no stream
-		return s.spelledOtherwise(field, key, spelling)
+		return s.checkSpelling(field, key, spelling)
 	}
-	return s.room(field, key, spelling)
+	return s.checkStream(field, key, spelling)
 }
 
-// room reports whether a provider may have a stream: one more, or one that it
+// checkStream reports whether a provider may have a stream: one more, or one that it
 // spells like this. The error may name the field. Call with Session.mu held.
-func (s *Session) room(field string, key streamKey, spelling string) *protocol.Error {
-	if err := s.spelledOtherwise(field, key, spelling); err != nil {
+func (s *Session) checkStream(field string, key streamKey, spelling string) *protocol.Error {
+	if err := s.checkSpelling(field, key, spelling); err != nil {
 		return err
 	}
-	if s.streams[key] != nil || s.streamsOf(key.provider) < protocol.MaxStreams {
+	if s.streams[key] != nil || s.countStreams(key.provider) < protocol.MaxStreams {
 		return nil
 	}
 	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: s.id,
 		Message: fmt.Sprintf("stream %q would be more than the %d that a provider may have", key.stream, protocol.MaxStreams)}
 }
 
-// spelledOtherwise refuses another spelling of a stream that is there. Call with
+// checkSpelling refuses another spelling of a stream that is there. Call with
 // Session.mu held.
-func (s *Session) spelledOtherwise(field string, key streamKey, spelling string) *protocol.Error {
+func (s *Session) checkSpelling(field string, key streamKey, spelling string) *protocol.Error {
 	st := s.streams[key]
 	if st != nil && st.spelling != "" && spelling != key.stream && spelling != st.spelling {
 		return &protocol.Error{Code: protocol.CodeInvalidJSON, SessionID: s.id,
@@ -115,8 +115,8 @@ func (s *Session) spelledOtherwise(field string, key streamKey, spelling string)
 	return nil
 }
 
-// streamsOf counts a provider's streams. Call with Session.mu held.
-func (s *Session) streamsOf(provider string) int {
+// countStreams counts a provider's streams. Call with Session.mu held.
+func (s *Session) countStreams(provider string) int {
 	n := 0
 	for key := range s.streams {
 		if key.provider == provider {
@@ -130,12 +130,12 @@ func (s *Session) setFilter(key streamKey, spelling string, f filter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(f) > 0 || s.streams[key] != nil { // removing one makes no stream
-		s.streamOf(key, spelling).filter = f
+		s.ensureStream(key, spelling).filter = f
 	}
 }
 
-// streamOf finds or makes a stream. Call with Session.mu held.
-func (s *Session) streamOf(key streamKey, spelling string) *stream {
+// ensureStream finds or makes a stream. Call with Session.mu held.
+func (s *Session) ensureStream(key streamKey, spelling string) *stream {
 	st := s.streams[key]
 	if st == nil {
 		st = &stream{}
@@ -166,17 +166,17 @@ const rowCost = 200
 
 func rowSize(r *HistoryRow) int { return rowCost + len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
-// evict drops a provider's oldest events, whichever of its streams they are in,
+// dropOldestRows drops a provider's oldest events, whichever of its streams they are in,
 // until what is left may stay. Call with Session.mu held.
-func (s *Session) evict(provider string) {
-	for s.kept[provider] > protocol.MaxStreamBytes {
+func (s *Session) dropOldestRows(provider string) {
+	for s.streamBytes[provider] > protocol.MaxStreamBytes {
 		var oldest *stream
 		for key, st := range s.streams {
 			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
 				oldest = st
 			}
 		}
-		s.kept[provider] -= rowSize(&oldest.rows[0])
+		s.streamBytes[provider] -= rowSize(&oldest.rows[0])
 		oldest.rows = slices.Delete(oldest.rows, 0, 1)
 	}
 }

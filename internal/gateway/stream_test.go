@@ -69,8 +69,8 @@ func TestStreamBytes(t *testing.T) {
 				}
 			}
 		}
-		if s.kept["big"] != there {
-			t.Errorf("%d bytes are counted, %d are there", s.kept["big"], there)
+		if s.streamBytes["big"] != there {
+			t.Errorf("%d bytes are counted, %d are there", s.streamBytes["big"], there)
 		}
 	})
 }

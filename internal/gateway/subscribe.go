@@ -9,19 +9,19 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// toolRun is a tool execution that goes on.
-type toolRun struct {
+// toolExecution is a tool execution that goes on.
+type toolExecution struct {
 	tool  string
 	args  protocol.Raw
 	start time.Time
 }
 
-// maxRunning bounds the executions that are remembered of a host that never
+// maxRunningTools bounds the executions that are remembered of a host that never
 // says how they end.
-const maxRunning = 1000
+const maxRunningTools = 1000
 
-// forward sends what a session did to the providers that subscribed to it.
-func (s *Session) forward(e Event) {
+// sendToSubscribers sends what a session did to the providers that subscribed to it.
+func (s *Session) sendToSubscribers(e Event) {
 	name, data := s.sessionEvent(e)
 	if name == "" {
 		return
@@ -63,8 +63,8 @@ func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 		}{e.Content, e.Requests}
 	case e.Callback == OnStartToolExecution:
 		s.mu.Lock()
-		if len(s.running) < maxRunning {
-			s.running[e.ID] = toolRun{e.Tool, protocol.Raw(e.Args), time.Now()}
+		if len(s.runningTools) < maxRunningTools {
+			s.runningTools[e.ID] = toolExecution{e.Tool, protocol.Raw(e.Args), time.Now()}
 		}
 		s.mu.Unlock()
 	case e.Callback == OnEndToolExecution:
@@ -82,8 +82,8 @@ func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 
 func (s *Session) toolComplete(e Event) any {
 	s.mu.Lock()
-	run := s.running[e.ID]
-	delete(s.running, e.ID)
+	run := s.runningTools[e.ID]
+	delete(s.runningTools, e.ID)
 	s.mu.Unlock()
 	type result struct {
 		Type   string `json:"type"`

@@ -25,18 +25,18 @@ const SourceProvider = "provider:"
 // note adds a line to the gateway's own timeline.
 func (s *Session) note(level LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
-		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: clean(message)}
-		return TimelineLine{line, s.arrived.next()}
+		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level, Source: source, Message: stripEscapes(message)}
+		return TimelineLine{line, s.arrivals.increment()}
 	})
 }
 
 // Note implements [HostCalls].
 func (s *Session) Note(level LogLevel, message string) { s.note(level, SourceSession, message) }
 
-// Past implements [HostCalls].
-func (s *Session) Past(lines []adminapi.TimelineLine, whole bool) {
-	if len(lines) > timelineKept/2 { // there is room for what comes
-		lines, whole = lines[len(lines)-timelineKept/2:], false
+// RestoreTimeline implements [HostCalls].
+func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, whole bool) {
+	if len(lines) > maxTimelineLines/2 { // there is room for what comes
+		lines, whole = lines[len(lines)-maxTimelineLines/2:], false
 	}
 	what := "the session was resumed; what was said before follows, with its times"
 	if !whole {
@@ -45,8 +45,8 @@ func (s *Session) Past(lines []adminapi.TimelineLine, whole bool) {
 	s.note(LogInfo, sourceGateway, what)
 	for _, l := range lines {
 		s.timeline.add(func(seq uint64) TimelineLine {
-			l.Seq, l.TS, l.Message = seq, l.TS.UTC(), clean(l.Message)
-			return TimelineLine{l, s.arrived.next()}
+			l.Seq, l.TS, l.Message = seq, l.TS.UTC(), stripEscapes(l.Message)
+			return TimelineLine{l, s.arrivals.increment()}
 		})
 	}
 }
@@ -55,7 +55,7 @@ func (s *Session) Past(lines []adminapi.TimelineLine, whole bool) {
 func (s *Session) show(level LogLevel, source, message string) {
 	s.note(level, source, message)
 	if s.info.Log {
-		s.host.Log(level, source+": "+clean(message))
+		s.host.Log(level, source+": "+stripEscapes(message))
 	}
 }
 
@@ -72,7 +72,7 @@ func (s *Session) Timeline(after uint64) ([]TimelineLine, uint64) {
 		what = fmt.Sprintf("%d lines before this are not kept any more", n)
 	}
 	cut := adminapi.TimelineLine{Seq: first.Seq - 1, TS: first.TS, Level: LogInfo, Source: sourceGateway, Message: what}
-	return append([]TimelineLine{{cut, first.arrived}}, lines...), cursor
+	return append([]TimelineLine{{cut, first.order}}, lines...), cursor
 }
 
 // WaitTimeline waits for a line after a number.
@@ -99,19 +99,19 @@ func liveSize(l LiveLine) int {
 	return n
 }
 
-// feed hands a callback to the live followers and to the response queue.
-func (s *Session) feed(e Event) {
+// publish hands a callback to the live followers and to the response queue.
+func (s *Session) publish(e Event) {
 	s.live.add(func(seq uint64) LiveLine {
 		if s.responses != nil {
 			s.responses.add(e)
 		}
-		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, arrived: s.arrived.next()}
+		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, order: s.arrivals.increment()}
 	})
 }
 
 // Event implements [HostCalls].
 func (s *Session) Event(e Event) {
-	s.forward(e)
+	s.sendToSubscribers(e)
 	switch {
 	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
 		return // the gateway's own, see Idle and deliver
@@ -120,7 +120,7 @@ func (s *Session) Event(e Event) {
 		s.note(LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.traceError(e.SessionError)
-		s.feed(e)
+		s.publish(e)
 	case e.UserMessage != "":
 		// A provider's prompt was shown when it was pushed.
 		if !strings.HasPrefix(e.Source, SourceProvider) {
@@ -130,7 +130,7 @@ func (s *Session) Event(e Event) {
 		if e.Callback == OnEndMessage && e.Content != "" {
 			s.note(LogInfo, SourceAssistant, e.Content)
 		}
-		s.feed(e)
+		s.publish(e)
 	}
 }
 
@@ -138,8 +138,8 @@ func (s *Session) Event(e Event) {
 // control characters other than tab and newline.
 var escapes = lazyregexp.New("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
-// clean strips escapes from text that somebody else wrote.
-func clean(s string) string { return escapes.ReplaceAllString(s, "") }
+// stripEscapes strips escapes from text that somebody else wrote.
+func stripEscapes(s string) string { return escapes.ReplaceAllString(s, "") }
 
 // View is the callback as the admin API shows it.
 func (l LiveLine) View() adminapi.Callback {

@@ -43,8 +43,8 @@ func traceparentOf(span trace.Span) string {
 	return carrier["traceparent"]
 }
 
-// span begins one of the session's below parent, else below its turn.
-func (s *Session) span(name, parent string, kind trace.SpanKind, attrs ...attribute.KeyValue) trace.Span {
+// startSpan begins one of the session's below parent, else below its turn.
+func (s *Session) startSpan(name, parent string, kind trace.SpanKind, attrs ...attribute.KeyValue) trace.Span {
 	if parent == "" {
 		parent = s.currentTurn()
 	}
@@ -124,7 +124,7 @@ func (s *Session) traceCall(c Call, done func(Outcome)) (traceparent string, end
 	if to := s.routes.Load().tools[c.Name]; to != nil {
 		attrs = append(attrs, attribute.String("tapgw.provider", to.owner()))
 	}
-	span := s.span("tool.call "+c.Name, c.Traceparent, trace.SpanKindClient, attrs...)
+	span := s.startSpan("tool.call "+c.Name, c.Traceparent, trace.SpanKindClient, attrs...)
 	return traceparentOf(span), func(o Outcome) {
 		if o.Failed() {
 			span.SetAttributes(attribute.String("error.type", string(o.ErrorCode)))
@@ -143,7 +143,7 @@ func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent str
 			names = append(names, r.provider.name)
 		}
 	}
-	span := s.span("gate "+tool, parent, trace.SpanKindClient, attribute.String("gen_ai.tool.name", tool), attribute.StringSlice("tapgw.gates", names))
+	span := s.startSpan("gate "+tool, parent, trace.SpanKindClient, attribute.String("gen_ai.tool.name", tool), attribute.StringSlice("tapgw.gates", names))
 	return traceparentOf(span), func(d Decision) {
 		decision := protocol.DecisionAllow
 		if d.Deny {
@@ -155,21 +155,18 @@ func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent str
 	}
 }
 
-// take takes a push, in a span of its own. settle hears of a queued inject's end;
-// nil when nobody asks.
-func (s *Session) take(who pushedBy, m *protocol.Push, settle func(Receipt)) (Receipt, *protocol.Error) {
-	if s.g.tracer == nil {
-		return s.accept(who, m, settle, "")
+// tracePush begins the span of a push that came in; end records its fate or error.
+func (s *Session) tracePush(source pushSource, m *protocol.Push) (traceparent string, end func(Receipt, *protocol.Error)) {
+	_, span := s.g.tracer.Start(context.Background(), "push", trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("gen_ai.conversation.id", s.id),
+			attribute.String("tapgw.provider", source.name), attribute.String("tapgw.stream", m.Stream)))
+	return traceparentOf(span), func(r Receipt, err *protocol.Error) {
+		if err != nil {
+			span.SetAttributes(attribute.String("error.type", string(err.Code)))
+			endSpan(span, err.Message)
+			return
+		}
+		span.SetAttributes(attribute.String("tapgw.fate", string(r.Fate)))
+		span.End()
 	}
-	_, span := s.g.tracer.Start(context.Background(), "push", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("gen_ai.conversation.id", s.id), attribute.String("tapgw.provider", who.name), attribute.String("tapgw.stream", m.Stream)))
-	r, fault := s.accept(who, m, settle, traceparentOf(span))
-	if fault != nil {
-		span.SetAttributes(attribute.String("error.type", string(fault.Code)))
-		endSpan(span, fault.Message)
-		return r, fault
-	}
-	span.SetAttributes(attribute.String("tapgw.fate", string(r.Fate)))
-	span.End()
-	return r, nil
 }

@@ -37,17 +37,17 @@ type Turn struct {
 func (s *Session) Turn(ctx context.Context, p Prompt) (*Turn, error) {
 	t := &Turn{s: s}
 	t.done, t.end = context.WithCancel(context.Background())
-	j, err := s.submit(ctx, p, t)
+	j, err := s.enqueuePrompt(ctx, p, t)
 	if err != nil {
-		s.forget(t)
+		s.dropTurn(t)
 		return nil, err
 	}
 	t.cursor = j.cursor
 	return t, nil
 }
 
-// mayBring says why a prompt can't bring what it does.
-func (s *Session) mayBring(p Prompt) error {
+// checkPrompt says why a prompt can't bring what it does.
+func (s *Session) checkPrompt(p Prompt) error {
 	for field, there := range map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0} {
 		if there && !s.info.Attachments {
 			return errorf(protocol.CodeInvalidJSON, "%s: prompts of sessions of host %s bring none", field, s.info.Kind)
@@ -56,25 +56,25 @@ func (s *Session) mayBring(p Prompt) error {
 	return nil
 }
 
-// name gives a prompt its id, and keeps its turn until it ends.
-func (s *Session) name(p *Prompt, t *Turn) {
+// assignPromptID gives a prompt its id, and keeps its turn until it ends.
+func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.prompts++
-	p.ID = strconv.FormatUint(s.prompts, 10)
+	s.promptCount++
+	p.ID = strconv.FormatUint(s.promptCount, 10)
 	if t != nil {
 		t.prompt = p.ID
-		s.following[p.ID] = t
+		s.followedTurns[p.ID] = t
 		if s.info.Turns {
 			t.id = p.ID
 		}
 	}
 }
 
-// forget drops a turn that never began.
-func (s *Session) forget(t *Turn) {
+// dropTurn drops a turn that never began.
+func (s *Session) dropTurn(t *Turn) {
 	s.mu.Lock()
-	delete(s.following, t.prompt)
+	delete(s.followedTurns, t.prompt)
 	s.mu.Unlock()
 	t.end()
 }
@@ -90,8 +90,8 @@ func (s *Session) TurnEnded(prompts []string, cut string) {
 	s.mu.Lock()
 	var ended []*Turn
 	for _, id := range prompts {
-		if t := s.following[id]; t != nil {
-			delete(s.following, id)
+		if t := s.followedTurns[id]; t != nil {
+			delete(s.followedTurns, id)
 			t.last, t.reason = last, reason
 			ended = append(ended, t)
 		}
@@ -116,7 +116,7 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		idle := slices.IndexFunc(lines, func(l LiveLine) bool { return l.Event.Callback == OnIdle })
 		switch {
 		case t.id != "":
-			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return !t.mine(l.Event) })
+			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return !t.includes(l.Event) })
 		case idle >= 0 && !ended:
 			lines = lines[:idle+1]
 			t.last, t.reason = lines[idle].Seq, ErrTurnEnded
@@ -143,16 +143,16 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 	}
 }
 
-// mine reports whether something that the session did comes of the turn's prompt:
+// includes reports whether something that the session did comes of the turn's prompt:
 // or of none, where the session itself failed.
-func (t *Turn) mine(e Event) bool {
+func (t *Turn) includes(e Event) bool {
 	return slices.Contains(e.Prompts, t.id) || e.Prompts == nil && e.SessionError != ""
 }
 
 // Close stops following the turn, which goes on.
 func (t *Turn) Close() {
 	t.s.mu.Lock()
-	delete(t.s.following, t.prompt)
+	delete(t.s.followedTurns, t.prompt)
 	t.s.mu.Unlock()
 	t.end()
 }

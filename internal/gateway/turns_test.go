@@ -89,8 +89,8 @@ func TestTurnIsItsPrompts(t *testing.T) {
 				t.Errorf("turn %d: %q, %v", n, said, end)
 			}
 		}
-		if len(s.following) != 0 {
-			t.Errorf("%d turns are kept", len(s.following))
+		if len(s.followedTurns) != 0 {
+			t.Errorf("%d turns are kept", len(s.followedTurns))
 		}
 	})
 }
@@ -154,8 +154,8 @@ func TestTurnUntilIdle(t *testing.T) {
 			}
 		}
 		h.err = errors.New("no")
-		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.following) != 0 {
-			t.Errorf("a prompt that was not taken: %v, %d turns are kept", err, len(s.following))
+		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.followedTurns) != 0 {
+			t.Errorf("a prompt that was not taken: %v, %d turns are kept", err, len(s.followedTurns))
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 	for i, b := range bindings {
 		b.offer = offers[i]
 		b.record.revision++
-		b.session.rebuild()
+		b.session.rebuildRoutes()
 		c.ack(b, requestID, "")
 		if t == protocol.TypeHooksUpdate {
 			b.session.warnUnmatchedRules(p, b.offer.rules)
@@ -146,7 +146,7 @@ func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 
 func (c *Conn) filterSet(m *protocol.FilterSet) {
 	g, p := c.g, c.provider
-	f, fault := newFilter(m)
+	f, fault := compileFilter(m)
 	key, spelling := parseStream(m.Stream, p.name)
 	if key.provider != p.name {
 		fault = errorf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
@@ -158,7 +158,7 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	}
 	for _, b := range bindings {
 		if fault == nil {
-			fault = b.session.mayFilter("filter.set.stream", key, spelling, len(f) == 0)
+			fault = b.session.checkFilter("filter.set.stream", key, spelling, len(f) == 0)
 		}
 	}
 	if fault == nil {

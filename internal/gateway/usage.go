@@ -18,18 +18,18 @@ type ModelCall struct {
 	Duration time.Duration // from the request to the end of its answer
 }
 
-// turnsCounted bounds the turns that are told apart; totals go on.
-const turnsCounted = 500
+// maxCountedTurns bounds the turns that are told apart; totals go on.
+const maxCountedTurns = 500
 
 // usage is a session's. Its lock is a leaf.
 type usage struct {
-	mu     sync.Mutex
-	total  adminapi.Sums
-	models []adminapi.ModelUsage
-	turns  []adminapi.TurnUsage
-	count  int // of turns, those that fell out included
-	tokens int64
-	limit  int64
+	mu            sync.Mutex
+	total         adminapi.Sums
+	models        []adminapi.ModelUsage
+	turns         []adminapi.TurnUsage
+	turnCount     int // of turns, those that fell out included
+	contextTokens int64
+	contextLimit  int64
 }
 
 // add counts a call in sums.
@@ -48,9 +48,9 @@ func add(u *adminapi.Sums, c *ModelCall) {
 	u.DurationMs += c.Duration.Milliseconds()
 }
 
-// Used implements [HostCalls].
-func (s *Session) Used(c ModelCall) {
-	u := &s.used
+// CountModelCall implements [HostCalls].
+func (s *Session) CountModelCall(c ModelCall) {
+	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	add(&u.total, &c)
@@ -66,30 +66,30 @@ func (s *Session) Used(c ModelCall) {
 	}
 	add(&u.models[of].Sums, &c)
 	if n := len(u.turns); n == 0 || u.turns[n-1].MessageID != c.Prompt {
-		u.count++
-		if n == turnsCounted {
+		u.turnCount++
+		if n == maxCountedTurns {
 			u.turns = append(u.turns[:0], u.turns[1:]...)
 		}
-		u.turns = append(u.turns, adminapi.TurnUsage{Turn: u.count, MessageID: c.Prompt, StartedAt: time.Now().UTC()})
+		u.turns = append(u.turns, adminapi.TurnUsage{Turn: u.turnCount, MessageID: c.Prompt, StartedAt: time.Now().UTC()})
 	}
 	add(&u.turns[len(u.turns)-1].Sums, &c)
 }
 
-// Window implements [HostCalls].
-func (s *Session) Window(tokens, limit int64) {
-	u := &s.used
+// SetContextWindow implements [HostCalls].
+func (s *Session) SetContextWindow(tokens, limit int64) {
+	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.tokens, u.limit = tokens, limit
+	u.contextTokens, u.contextLimit = tokens, limit
 }
 
 // Usage is what the session used so far.
 func (s *Session) Usage() adminapi.Usage {
-	u := &s.used
+	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return adminapi.Usage{
-		Session: s.id, Total: u.total, ContextTokens: u.tokens, ContextLimit: u.limit,
+		Session: s.id, Total: u.total, ContextTokens: u.contextTokens, ContextLimit: u.contextLimit,
 		Models: append([]adminapi.ModelUsage{}, u.models...), Turns: append([]adminapi.TurnUsage{}, u.turns...),
 	}
 }

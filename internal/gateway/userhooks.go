@@ -120,7 +120,7 @@ func (g *Gateway) SetHooks(list []Hook) {
 	defer g.mu.Unlock()
 	g.hooks.Store(h)
 	for _, s := range g.order {
-		s.rebuild()
+		s.rebuildRoutes()
 	}
 }
 

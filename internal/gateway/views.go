@@ -10,7 +10,7 @@ import (
 type TimelineLine struct {
 	adminapi.TimelineLine
 
-	arrived uint64 // among all that happened in the session
+	order uint64 // among all that happened in the session
 }
 
 // LiveLine is one callback of a session, or its error, for followers. Its JSON
@@ -20,15 +20,15 @@ type LiveLine struct {
 	TS    time.Time
 	Event Event
 
-	arrived uint64 // among all that happened in the session
+	order uint64 // among all that happened in the session
 }
 
 // HistoryRow is one entry of a stream.
 type HistoryRow struct {
 	adminapi.StreamRow
 
-	Seq     uint64 `json:"-"`
-	arrived uint64 // among all that happened in the session
+	Seq   uint64 `json:"-"`
+	order uint64 // among all that happened in the session
 }
 
 // Receipt tells the fate of a push.

@@ -16,8 +16,8 @@ import (
 )
 
 // eventOf returns the name and the data of the event that shows what happened.
-func eventOf(h gateway.Happening) (name string, data any) {
-	switch what := h.What.(type) {
+func eventOf(h gateway.Entry) (name string, data any) {
+	switch what := h.Value.(type) {
 	case gateway.LiveLine:
 		return adminapi.EventLive, what.View()
 	case gateway.HistoryRow:
@@ -25,7 +25,7 @@ func eventOf(h gateway.Happening) (name string, data any) {
 	case adminapi.Gap:
 		return adminapi.EventGap, what
 	}
-	return adminapi.EventTimeline, h.What
+	return adminapi.EventTimeline, h.Value
 }
 
 // maxEventsLast bounds what a stream of events begins with; no more is kept.
@@ -117,17 +117,17 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 	defer e.clearDeadline()
 	defer a.cutOff.add(s)
 	if unknown {
-		e.add(adminapi.EventGap, placeID(birth, f.At()), adminapi.Gap{})
+		e.add(adminapi.EventGap, placeID(birth, f.Cursors()), adminapi.Gap{})
 	}
 	for e.err == nil {
-		var list []gateway.Happening
+		var list []gateway.Entry
 		err := e.waitWithKeepAlive(r.Context(), a.server.recordActivity, func(ctx context.Context) (err error) {
 			list, err = f.Next(ctx)
 			return err
 		})
 		if errors.Is(err, gateway.ErrSessionEnded) {
 			// Behind its end a session is at no place.
-			e.add(adminapi.EventEnded, placeID(birth, f.At())+".end", adminapi.Nothing{})
+			e.add(adminapi.EventEnded, placeID(birth, f.Cursors())+".end", adminapi.Nothing{})
 			e.send()
 			return nil
 		}
@@ -136,7 +136,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 		}
 		for _, h := range list {
 			name, data := eventOf(h)
-			e.add(name, placeID(birth, h.At), data)
+			e.add(name, placeID(birth, h.Cursors), data)
 		}
 		e.send()
 	}
@@ -148,12 +148,12 @@ func lastEventID(r *http.Request) string { return r.Header.Get("Last-Event-ID") 
 
 // placeID writes a place as an event's id: with the birth of the session, since
 // another one may have its name later.
-func placeID(birth string, at gateway.Place) string {
+func placeID(birth string, at gateway.Cursors) string {
 	return fmt.Sprintf("%s.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream)
 }
 
 // parsePlace reads what placeID wrote of the same session.
-func parsePlace(id, birth string) (at gateway.Place, ok bool) {
+func parsePlace(id, birth string) (at gateway.Cursors, ok bool) {
 	parts := strings.SplitN(id, ".", 5)
 	if len(parts) != 4 || parts[0] != birth {
 		return at, false
@@ -161,7 +161,7 @@ func parsePlace(id, birth string) (at gateway.Place, ok bool) {
 	for i, n := range []*uint64{&at.Timeline, &at.Live, &at.Stream} {
 		var err error
 		if *n, err = strconv.ParseUint(parts[i+1], 10, 64); err != nil {
-			return gateway.Place{}, false
+			return gateway.Cursors{}, false
 		}
 	}
 	return at, true

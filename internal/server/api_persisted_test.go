@@ -22,7 +22,7 @@ var restStored = []adminapi.Persisted{
 	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
 }
 
-var _ gateway.Keeper = (*restCopilot)(nil)
+var _ gateway.PersistentStarter = (*restCopilot)(nil)
 
 func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([]adminapi.Persisted, error) {
 	views := slices.Clone(restStored)

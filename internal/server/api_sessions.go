@@ -140,7 +140,7 @@ func (a *api) keep(w http.ResponseWriter, r *http.Request) error {
 		err.Message = strings.TrimPrefix(err.Message, "push.")
 		return err
 	}
-	receipt, err := a.gateway.Keep(cmp.Or(body.Provider, apiPusher), m)
+	receipt, err := a.gateway.StoreEvent(cmp.Or(body.Provider, apiPusher), m)
 	return answerReceipt(w, receipt, err)
 }
 

@@ -26,8 +26,8 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s.Runtime(adminapi.RuntimeEvent{TS: at, Type: "session.idle", ID: "e1", Ephemeral: true, Data: json.RawMessage(`{"a":"<&>"}`)})
-	s.Runtime(adminapi.RuntimeEvent{TS: at, Type: "new.kind", AgentID: "a1", Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`)})
+	s.RuntimeEvent(adminapi.RuntimeEvent{TS: at, Type: "session.idle", ID: "e1", Ephemeral: true, Data: json.RawMessage(`{"a":"<&>"}`)})
+	s.RuntimeEvent(adminapi.RuntimeEvent{TS: at, Type: "new.kind", AgentID: "a1", Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`)})
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/log?events=1", "")
 	want := `{"seq":1,"ts":"2026-01-02T03:04:05Z","type":"session.idle","id":"e1","ephemeral":true,"data":{"a":"<&>"}}
 {"seq":2,"ts":"2026-01-02T03:04:05Z","type":"new.kind","agentId":"a1","data":{"omitted":"70002 bytes"}}`
@@ -38,7 +38,7 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	defer func() { _ = log.body.Close() }()
 	log.next()
 	log.next()
-	s.Runtime(adminapi.RuntimeEvent{TS: at, Type: "later", Data: json.RawMessage(`{}`)})
+	s.RuntimeEvent(adminapi.RuntimeEvent{TS: at, Type: "later", Data: json.RawMessage(`{}`)})
 	if got := log.next(); !strings.Contains(got, `"type":"later"`) {
 		t.Errorf("followed %s", got)
 	}
@@ -55,14 +55,14 @@ func TestAPIRuntimeEventsAreBounded(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()
 	for i := range 2100 {
-		s.Runtime(adminapi.RuntimeEvent{Type: fmt.Sprint(i), Data: json.RawMessage(`{}`)})
+		s.RuntimeEvent(adminapi.RuntimeEvent{Type: fmt.Sprint(i), Data: json.RawMessage(`{}`)})
 	}
 	events, _ := s.RuntimeEvents(0)
 	if len(events) != 2000 || events[0].Type != "100" || events[1999].Seq != 2100 {
 		t.Errorf("%d are kept, from %s", len(events), events[0].Type)
 	}
 	for range 100 {
-		s.Runtime(adminapi.RuntimeEvent{Type: "big", Data: json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)})
+		s.RuntimeEvent(adminapi.RuntimeEvent{Type: "big", Data: json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)})
 	}
 	if events, _ = s.RuntimeEvents(0); len(events) > 10 {
 		t.Errorf("%d of 60 kB each are kept", len(events))
@@ -73,11 +73,11 @@ func TestAPIUsage(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()
 	call := gateway.ModelCall{Model: "a", Prompt: "m1", Tokens: adminapi.Tokens{Input: 10, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 1}, Cost: 0.5, Credits: 0.25, Duration: 100 * time.Millisecond}
-	s.Used(call)
+	s.CountModelCall(call)
 	call.Model, call.Failed = "b", true
-	s.Used(call)
-	s.Used(gateway.ModelCall{Model: "a", Prompt: "m2", Tokens: adminapi.Tokens{Input: 5}})
-	s.Window(8, 100)
+	s.CountModelCall(call)
+	s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: "m2", Tokens: adminapi.Tokens{Input: 5}})
+	s.SetContextWindow(8, 100)
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/usage", "")
 	var u adminapi.Usage
 	if err := json.Unmarshal([]byte(body), &u); err != nil {
@@ -98,7 +98,7 @@ func TestAPIUsage(t *testing.T) {
 	}
 	// Totals go on when turns fall out.
 	for i := range 600 {
-		s.Used(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i), Tokens: adminapi.Tokens{Input: 1}})
+		s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i), Tokens: adminapi.Tokens{Input: 1}})
 	}
 	if u := s.Usage(); len(u.Turns) != 500 || u.Turns[499].Turn != 602 || u.Total.Input != 625 {
 		t.Errorf("%d turns to %d, %d tokens", len(u.Turns), u.Turns[len(u.Turns)-1].Turn, u.Total.Input)

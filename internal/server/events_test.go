@@ -517,11 +517,11 @@ func FuzzPlace(f *testing.F) {
 	f.Add("b.1.2", uint64(0), uint64(1<<64-1), uint64(7))
 	f.Add("b.+1.0x2.3.", uint64(9), uint64(9), uint64(9))
 	f.Fuzz(func(t *testing.T, id string, lines, live, rows uint64) {
-		at := gateway.Place{Timeline: lines, Live: live, Stream: rows}
+		at := gateway.Cursors{Timeline: lines, Live: live, Stream: rows}
 		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
 			t.Errorf("%v is read as %v %v", at, got, ok)
 		}
-		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Place{}) {
+		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Cursors{}) {
 			t.Errorf("%q is read as %v %v", id, got, ok)
 		}
 	})

@@ -119,7 +119,7 @@ func (c *hostConn) update(f rpcFrame) {
 		Injects int `json:"injects,omitzero"` // prompts that come now, for a host that would leave
 	}
 	if state == "idle" && c.countsInjects {
-		answer.Injects = s.Injects()
+		answer.Injects = s.QueuedInjects()
 	}
 	c.rpc.enqueueReply(f.id, answer, fault)
 	switch state {

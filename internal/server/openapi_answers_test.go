@@ -81,8 +81,8 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 
 // use makes a session call its model.
 func use(_ *openAPIFixture, s *gateway.Session) {
-	s.Used(gateway.ModelCall{Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10}, Cost: 0.33, Duration: time.Second})
-	s.Window(8000, 128_000)
+	s.CountModelCall(gateway.ModelCall{Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10}, Cost: 0.33, Duration: time.Second})
+	s.SetContextWindow(8000, 128_000)
 }
 
 // answerCases are the requests, {id} being a session's with a provider bound to it

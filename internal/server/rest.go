@@ -313,7 +313,7 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	switch {
 	case err == nil:
 		writeResponse(w, caller, response.Event.View())
-		s.responses.Taken(response)
+		s.responses.Remove(response)
 	case errors.Is(err, gateway.ErrSessionEnded):
 		writeResponse(w, caller, restError{restSessionClosed})
 		a.sessions.remove(s)

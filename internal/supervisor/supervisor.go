@@ -156,7 +156,7 @@ func (s *Supervisor) run() {
 			return
 		case f := <-s.requests:
 			f()
-		case <-s.o.Gateway.Changed():
+		case <-s.o.Gateway.SessionsChanged():
 			s.reconcile()
 		case <-s.wake:
 			s.reconcile()

@@ -11,8 +11,8 @@ import (
 )
 
 // happened is what a happening says.
-func happened(h Happening) string {
-	switch w := h.What.(type) {
+func happened(h Entry) string {
+	switch w := h.Value.(type) {
 	case TimelineLine:
 		return w.Message
 	case LiveLine:
@@ -20,11 +20,11 @@ func happened(h Happening) string {
 	case HistoryRow:
 		return w.Event
 	}
-	return fmt.Sprintf("%+v", h.What)
+	return fmt.Sprintf("%+v", h.Value)
 }
 
-// readHappenings takes n happenings.
-func readHappenings(t *testing.T, f *Follower, n int) (texts []string, at Place) {
+// readEntries reads n entries.
+func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Cursors) {
 	t.Helper()
 	for len(texts) < n {
 		list, err := f.Next(t.Context())
@@ -35,7 +35,7 @@ func readHappenings(t *testing.T, f *Follower, n int) (texts []string, at Place)
 			t.Errorf("%d happenings at once", len(list))
 		}
 		for _, h := range list {
-			texts, at = append(texts, happened(h)), h.At
+			texts, at = append(texts, happened(h)), h.Cursors
 		}
 	}
 	return texts, at
@@ -71,19 +71,19 @@ func TestFollow(t *testing.T) {
 		if rand.IntN(2) == 0 {
 			do(rand.IntN(20))
 		}
-		texts, at := readHappenings(t, f, len(all)-from)
+		texts, at := readEntries(t, f, len(all)-from)
 		if !slices.Equal(texts, all[from:]) {
 			t.Fatalf("the last %d are %q, want %q", last, texts, all[from:])
 		}
 		do(5)
-		if texts, _ := readHappenings(t, s.FollowFrom(at), 5); !slices.Equal(texts, all[len(all)-5:]) {
+		if texts, _ := readEntries(t, s.FollowFrom(at), 5); !slices.Equal(texts, all[len(all)-5:]) {
 			t.Fatalf("from %v: %q, want %q", at, texts, all[len(all)-5:])
 		}
 	}
-	if texts, _ := readHappenings(t, began, len(all)); !slices.Equal(texts, all) {
+	if texts, _ := readEntries(t, began, len(all)); !slices.Equal(texts, all) {
 		t.Error("the one who was there from the beginning has something else")
 	}
-	for _, at := range []Place{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
+	for _, at := range []Cursors{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
 		if s.FollowFrom(at) != nil {
 			t.Errorf("the session was never at %v", at)
 		}
@@ -98,18 +98,18 @@ func TestFollowLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := s.Follow(0)
-	const lines = 3*timelineKept + 7
+	const lines = 3*maxTimelineLines + 7
 	for i := range lines {
 		s.Note(LogInfo, fmt.Sprint(i))
 	}
 	list, err := f.Next(t.Context())
-	if lost := (adminapi.Gap{Timeline: lines - timelineKept}); err != nil || list[0].What != lost || list[0].At != (Place{Timeline: list[1].At.Timeline - 1, Live: list[1].At.Live, Stream: list[1].At.Stream}) {
+	if lost := (adminapi.Gap{Timeline: lines - maxTimelineLines}); err != nil || list[0].Value != lost || list[0].Cursors != (Cursors{Timeline: list[1].Cursors.Timeline - 1, Live: list[1].Cursors.Live, Stream: list[1].Cursors.Stream}) {
 		t.Fatalf("got %+v, %v, want %+v", list[:2], err, lost)
 	}
-	if got, want := happened(list[1]), fmt.Sprint(lines-timelineKept); got != want {
+	if got, want := happened(list[1]), fmt.Sprint(lines-maxTimelineLines); got != want {
 		t.Errorf("it goes on with %s, want %s", got, want)
 	}
-	if texts, _ := readHappenings(t, f, timelineKept-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
+	if texts, _ := readEntries(t, f, maxTimelineLines-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
 		t.Errorf("it ends with %s", texts[len(texts)-1])
 	}
 	if err := s.Stop(t.Context(), "enough"); err != nil {

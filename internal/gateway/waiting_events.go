@@ -15,99 +15,99 @@ import (
 
 // What is kept for the next session at most, while there is none: the newest.
 const (
-	maxKept      = 100
-	maxKeptBytes = 1 << 20
+	maxWaitingEvents = 100
+	maxWaitingBytes  = 1 << 20
 )
 
-// keptEvents are events that came while there was no session. Guarded by Gateway.mu.
-type keptEvents struct {
-	events []keptEvent
-	bytes  int
-	lost   int                      // older ones that made room
-	limits map[string]*rate.Limiter // by the id of who pushes
+// waitingEvents are events that came while there was no session. Guarded by Gateway.mu.
+type waitingEvents struct {
+	events  []waitingEvent
+	bytes   int
+	dropped int                      // older ones that made room
+	limits  map[string]*rate.Limiter // by the id of who pushes
 }
 
-type keptEvent struct {
+type waitingEvent struct {
 	spelling string // of the stream
 	row      HistoryRow
 }
 
-// Keep stores an event for the next session, while there is none; else it is pushed
+// StoreEvent stores an event for the next session, while there is none; else it is pushed
 // to the foreground one. Level must be keep, without a prompt: nobody is there to be
 // shown or asked anything. The error is that of [Session.Push], or INVALID_SESSION.
-func (g *Gateway) Keep(from string, m *protocol.Push) (Receipt, error) {
+func (g *Gateway) StoreEvent(from string, m *protocol.Push) (Receipt, error) {
 	if err := protocol.Validate(m); err != nil {
 		return Receipt{}, err
 	}
 	if !protocol.ValidName(from) {
-		return Receipt{}, badPusher(from)
+		return Receipt{}, invalidPusher(from)
 	}
 	from = protocol.NormalName(from)
 	g.mu.Lock()
-	if s := g.current(); s != nil {
+	if s := g.foregroundSession(); s != nil {
 		g.mu.Unlock()
-		r, err := s.take(pushedBy{id: from, name: from, person: true}, m, func(Receipt) {})
+		r, err := s.receivePush(pushSource{id: from, name: from, person: true}, m, func(Receipt) {})
 		if err != nil {
 			return r, err
 		}
 		return r, nil
 	}
 	defer g.mu.Unlock()
-	r, err := g.keep(pushedBy{id: from, name: from}, m)
+	r, err := g.addWaitingEvent(pushSource{id: from, name: from}, m)
 	if err != nil {
 		return r, err
 	}
 	return r, nil
 }
 
-// keep stores an event for the next session. Call with Gateway.mu held, while there
+// addWaitingEvent stores an event for the next session. Call with Gateway.mu held, while there
 // is no session. The error is INVALID_SESSION for a push that needs a session,
 // INVALID_STATE or RATE_LIMITED.
-func (g *Gateway) keep(who pushedBy, m *protocol.Push) (Receipt, *protocol.Error) {
+func (g *Gateway) addWaitingEvent(who pushSource, m *protocol.Push) (Receipt, *protocol.Error) {
 	if m.Level != protocol.LevelKeep || m.Prompt != "" {
 		return Receipt{}, errorf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
 	}
 	if g.draining {
 		return Receipt{}, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
-	limit := g.kept.limits[who.id]
+	limit := g.waitingEvents.limits[who.id]
 	if limit == nil {
-		if g.kept.limits == nil {
-			g.kept.limits = map[string]*rate.Limiter{}
+		if g.waitingEvents.limits == nil {
+			g.waitingEvents.limits = map[string]*rate.Limiter{}
 		}
 		limit = rate.NewLimiter(protocol.PushRate, protocol.PushRate)
-		g.kept.limits[who.id] = limit
+		g.waitingEvents.limits[who.id] = limit
 	}
 	if !limit.Allow() {
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, tooManyPushes("")
 	}
-	e := keptEvent{spelling: cmp.Or(m.Stream, who.name)}
+	e := waitingEvent{spelling: cmp.Or(m.Stream, who.name)}
 	e.row = HistoryRow{StreamRow: adminapi.StreamRow{Stream: protocol.NormalName(e.spelling), Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: string(m.Level)}}
 	if m.Metadata.Kind() == '{' {
 		e.row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
 	}
-	k := &g.kept
+	k := &g.waitingEvents
 	k.events = append(k.events, e)
 	k.bytes += rowSize(&e.row)
-	for len(k.events) > 1 && (len(k.events) > maxKept || k.bytes > maxKeptBytes) {
+	for len(k.events) > 1 && (len(k.events) > maxWaitingEvents || k.bytes > maxWaitingBytes) {
 		k.bytes -= rowSize(&k.events[0].row)
 		k.events = slices.Delete(k.events, 0, 1)
-		k.lost++
+		k.dropped++
 	}
 	return Receipt{Fate: adminapi.FateStored, Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(k.events))}, nil
 }
 
-// inherit gives a new session what was kept for it.
-func (s *Session) inherit(k keptEvents) {
+// storeWaitingEvents gives a new session what was kept for it.
+func (s *Session) storeWaitingEvents(k waitingEvents) {
 	if len(k.events) == 0 {
 		return
 	}
 	s.mu.Lock()
-	lost := k.lost
+	lost := k.dropped
 	for _, e := range k.events {
 		key := streamKey{e.row.Stream, e.row.Provider}
-		if s.room("stream", key, e.spelling) != nil {
+		if s.checkStream("stream", key, e.spelling) != nil {
 			lost++
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *Session) inherit(k keptEvents) {
 	}
 	s.mu.Unlock()
 	text := "1 event that came while there was no session is in its streams"
-	if n := len(k.events) - (lost - k.lost); n != 1 {
+	if n := len(k.events) - (lost - k.dropped); n != 1 {
 		text = fmt.Sprintf("%d events that came while there was no session are in its streams", n)
 	}
 	if lost > 0 {
