@@ -9,109 +9,109 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// A refused hello is sent again, but ten a minute are all that a gateway takes.
+// Waits before a refused hello is sent again. A gateway accepts ten in a minute.
 const (
 	firstRetry = time.Second
 	maxRetry   = 15 * time.Second
 )
 
-// state of a connection, as the gateway sees it too.
+// state is the state of a connection; the gateway has the same one (docs/protocol.md, "States").
 type state int
 
 const (
 	awaitSessions state = iota // auth was sent
-	awaitHello                 // there is no session to bind to, or not yet again
+	awaitHello                 // there is no session to bind to, or hello was refused
 	awaitAck                   // hello was sent
 	isBound
-	isEnding // the only session ends, the user's code cleans up
+	isEnding // the only session is ending, and the user's code cleans up
 )
 
-// binding is the time from when a session is joined to its end.
+// binding is a joined session, until its end.
 type binding struct {
 	Binding
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ending bool
-	begun  bool          // OnBound was started, or never will be
-	over   chan struct{} // OnBound has returned
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	ending   bool
+	started  bool          // OnBound was started, or will never be
+	returned chan struct{} // closed when OnBound has returned
 }
 
-// receive handles one message of the gateway.
+// receive handles one message from the gateway. An error ends the connection.
 func (c *conn) receive(data []byte) error {
 	frame, bad := protocol.Open(data)
 	if bad != nil {
-		c.log.Warn("gateway sent what is no message; ignored", "error", bad.Message)
+		c.log.Warn("ignoring a message of the gateway that is none", "error", bad.Message)
 		return nil
 	}
 	if !frame.Type.FromGateway() {
-		c.log.Debug("gateway sent an unknown message; ignored", "type", frame.Type)
+		c.log.Debug("ignoring an unknown message of the gateway", "type", frame.Type)
 		return nil
 	}
 	m, bad := frame.Decode()
 	if bad != nil {
-		c.log.Warn("gateway sent a wrong message; ignored", "type", frame.Type, "error", bad.Message)
+		c.log.Warn("ignoring a wrong message of the gateway", "type", frame.Type, "error", bad.Message)
 		return nil
 	}
 	switch m := m.(type) {
 	case *protocol.Sessions:
-		return c.listed(m.Active, true)
+		return c.handleSessions(m.Active, true)
 	case *protocol.SessionsUpdated:
-		return c.listed(m.Active, false)
+		return c.handleSessions(m.Active, false)
 	case *protocol.HelloAck:
-		c.acked(m)
+		c.handleHelloAck(m)
 	case *protocol.ToolCall:
-		c.called(m)
+		c.handleCall(m)
 	case *protocol.ToolCancel:
 		c.mu.Lock()
 		call := c.calls[m.ID]
 		c.mu.Unlock()
-		if call != nil { // else its result is on the way
+		if call != nil { // else its result was sent
 			call.abort(m.Reason)
 		}
 	case *protocol.GateCheck:
-		c.check(m)
+		c.handleGate(m)
 	case *protocol.TransformRequest:
-		c.rewrite(m)
+		c.handleTransform(m)
 	case *protocol.SessionEvent:
-		c.happened(m)
+		c.handleEvent(m)
 	case *protocol.SessionLifecycle:
-		c.lifecycle(m)
+		c.handleLifecycle(m)
 	case *protocol.Ack:
-		if t := c.telling; t != nil && t.id == m.RequestID {
-			c.confirmed(m)
+		if t := c.sent; t != nil && t.id == m.RequestID {
+			c.handleConfirmation(m)
 		} else {
-			c.acknowledged(m)
+			c.handleReceipt(m)
 		}
 	case *protocol.StreamHistory:
-		c.queried(m)
+		c.handleHistory(m)
 	case *protocol.Error:
-		return c.refused(m)
+		return c.handleError(m)
 	default:
-		c.log.Debug("gateway sent what this provider did not ask for; ignored", "type", frame.Type)
+		c.log.Debug("ignoring a message that this provider did not ask for", "type", frame.Type)
 	}
 	return nil
 }
 
-// listed takes a list of sessions; greeting says that it answers auth, or that
-// the wait for a first session is over.
-func (c *conn) listed(list []protocol.SessionInfo, greeting bool) error {
+// handleSessions stores a new list of sessions and binds to one of them if it is time to. greeting is true for the
+// message sessions, which answers auth, and false for sessions.updated.
+func (c *conn) handleSessions(list []protocol.SessionInfo, greeting bool) error {
 	if c.state == awaitSessions {
 		if !greeting {
 			return nil
 		}
-		c.await.Stop()
+		c.answerTimer.Stop()
 		c.state = awaitHello
-		c.since = time.Now()
+		c.authenticatedAt = time.Now()
 		c.run.failing = false
 		clear(c.run.refused)
-		c.run.reconnect = reconnect{} // a token is good for one connection
+		c.run.reconnect = reconnect{} // its token is void now
 	}
 	before := c.active
 	c.active = make([]Session, len(list))
 	for i, s := range list {
 		c.active[i] = Session{ID: s.ID, Label: s.Label, CWD: s.CWD, Foreground: s.Foreground}
 	}
-	clear(c.unfit)
+	clear(c.unbindable)
 	for id := range c.ended {
 		if !c.isActive(id) {
 			delete(c.ended, id)
@@ -120,14 +120,14 @@ func (c *conn) listed(list []protocol.SessionInfo, greeting bool) error {
 	for _, s := range before {
 		if !c.isActive(s.ID) {
 			delete(c.run.prepared, s.ID)
-			c.run.p.disown(s.ID)
+			c.run.p.forgetSession(s.ID)
 		}
 	}
 	for id, b := range c.bindings {
-		if !c.isActive(id) && !b.ending { // it ended without a word
+		if !c.isActive(id) && !b.ending { // it has ended without a warning
 			b.cancel(&CancelError{ReasonSessionEnded})
 			c.cancelCalls(id, ReasonSessionEnded)
-			if err := c.leave(b); err != nil {
+			if err := c.endBinding(b); err != nil {
 				return err
 			}
 		}
@@ -139,11 +139,11 @@ func (c *conn) listed(list []protocol.SessionInfo, greeting bool) error {
 	case c.state == awaitAck:
 		c.prepare()
 	}
-	c.proceed()
+	c.sendChanges()
 	return c.bind()
 }
 
-// find looks for a session in the list.
+// find returns the session from the list; false if it is not there.
 func (c *conn) find(id string) (Session, bool) {
 	i := slices.IndexFunc(c.active, func(s Session) bool { return s.ID == id })
 	if i < 0 {
@@ -157,10 +157,10 @@ func (c *conn) isActive(id string) bool {
 	return ok
 }
 
-// pick chooses the session to bind to, "" for none of these.
+// pick chooses the session to bind to; "" if there is none for this provider.
 func (c *conn) pick() string {
 	if len(c.ended) > 0 {
-		return "" // the gateway is not done with it; a list follows
+		return "" // it is still in the list; another list follows
 	}
 	o := &c.run.p.opts
 	var id string
@@ -173,61 +173,61 @@ func (c *conn) pick() string {
 	case o.Session != "":
 		id = o.Session
 	case o.PickSession != nil:
-		guard(c.log, func() { id = o.PickSession(slices.Clone(c.active)) })
-	case c.isActive(c.run.session) && !c.unfit[c.run.session]:
+		_ = guard(c.log, "callback", func() { id = o.PickSession(slices.Clone(c.active)) })
+	case c.isActive(c.run.session) && !c.unbindable[c.run.session]:
 		id = c.run.session
 	default:
-		// Without a directory it is one that this provider may not bind to.
+		// A session without a directory is one that this provider may not bind to. The first one is tried anyway.
 		for i, s := range c.active {
-			if !c.unfit[s.ID] && (i == 0 || s.CWD != "") {
+			if !c.unbindable[s.ID] && (i == 0 || s.CWD != "") {
 				return s.ID
 			}
 		}
 	}
-	if c.unfit[id] || !c.isActive(id) {
+	if c.unbindable[id] || !c.isActive(id) {
 		return ""
 	}
 	return id
 }
 
-// bind sends hello if it is time for one and there is a session.
+// bind sends hello if the state allows it and there is a session.
 func (c *conn) bind() error {
 	if c.state != awaitHello {
 		return nil
 	}
-	c.retry.Stop()
+	c.retryTimer.Stop()
 	id := c.pick()
 	if id == "" {
-		if !c.waiting && len(c.joining) == 0 {
-			c.waiting = true
+		if !c.saidWaiting && len(c.joining) == 0 {
+			c.saidWaiting = true
 			c.log.Info("connected; waiting for a session")
 		}
 		return nil
 	}
 	hello := c.run.p.hello(c)
 	hello.Metadata, hello.Session, hello.ReconnectToken = c.run.metadata, id, c.restoring
-	c.asked, c.state = id, awaitAck
+	c.helloSession, c.state = id, awaitAck
 	for _, j := range c.joining {
-		j.asked = true // this asks for all
+		j.asked = true // this hello asks for all
 	}
-	c.await.Reset(answerTimeout)
+	c.answerTimer.Reset(answerTimeout)
 	err := c.send(hello)
 	if isTooLarge(err) {
 		return fatalError{err}
 	}
-	return nil // a lost connection shows in the reader
+	return nil // the reader notices a lost connection
 }
 
-// acked begins a binding, or those to all sessions.
-func (c *conn) acked(m *protocol.HelloAck) {
+// handleHelloAck begins a binding, or the bindings to all sessions.
+func (c *conn) handleHelloAck(m *protocol.HelloAck) {
 	if c.state != awaitAck {
 		return
 	}
-	c.await.Stop()
-	c.state, c.retryIn, c.restoring, c.waiting = isBound, firstRetry, "", false
+	c.answerTimer.Stop()
+	c.state, c.retryIn, c.restoring, c.saidWaiting = isBound, firstRetry, "", false
 	c.providerID, c.persistDir = m.ProviderID, m.PersistDir
-	// Gateways of the core profile give no such token, and no answers to updates.
-	c.confirms = m.ReconnectToken != ""
+	// Gateways of the core profile send no reconnect token and do not answer updates.
+	c.confirmsUpdates = m.ReconnectToken != ""
 	c.run.reconnect = reconnect{token: m.ReconnectToken, to: c.to}
 	p := c.run.p
 	if p.all() {
@@ -235,18 +235,18 @@ func (c *conn) acked(m *protocol.HelloAck) {
 		c.log.Info("bound to all sessions", "id", m.ProviderID)
 		c.join()
 	} else {
-		c.run.session = c.asked
-		c.open(c.enter(c.asked))
+		c.run.session = c.helloSession
+		c.openBinding(c.newBinding(c.helloSession))
 	}
-	c.proceed()
+	c.sendChanges()
 }
 
-// enter makes the binding to a session that the gateway has joined.
-func (c *conn) enter(session string) *binding {
+// newBinding makes the binding to a session that the provider has joined.
+func (c *conn) newBinding(session string) *binding {
 	s, _ := c.find(session)
 	b := &binding{
-		Binding: Binding{Session: session, CWD: s.CWD, ProviderID: c.providerID, PersistDir: c.persistDir},
-		over:    make(chan struct{}),
+		Binding:  Binding{Session: session, CWD: s.CWD, ProviderID: c.providerID, PersistDir: c.persistDir},
+		returned: make(chan struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancelCause(c.ctx)
 	c.bindings[session] = b
@@ -256,59 +256,58 @@ func (c *conn) enter(session string) *binding {
 	return b
 }
 
-// open gives a session what the hello could not carry, and then hands it to the
-// user's code.
-func (c *conn) open(b *binding) {
+// openBinding sends what the hello could not contain, such as filters, and then starts the binding.
+func (c *conn) openBinding(b *binding) {
 	p := c.run.p
 	p.mu.Lock()
-	steps := append(p.restores(b.Session), &change{then: func() { c.start(b) }})
+	steps := append(p.sessionChanges(b.Session), &change{then: func() { c.startBinding(b) }})
 	p.queue = slices.Insert(p.queue, 0, steps...)
 	p.mu.Unlock()
 }
 
-// start runs OnBound.
-func (c *conn) start(b *binding) {
-	if b.begun {
+// startBinding runs OnBound.
+func (c *conn) startBinding(b *binding) {
+	if b.started {
 		return
 	}
-	b.begun = true
+	b.started = true
 	p := c.run.p
 	p.setBound(c)
 	c.log.Info("bound", "session", b.Session, "id", b.ProviderID)
 	f := p.opts.OnBound
 	if f == nil {
-		close(b.over)
+		close(b.returned)
 		return
 	}
 	c.run.wg.Go(func() {
-		defer close(b.over)
-		guard(p.log, func() { f(b.ctx, b.Binding) })
+		defer close(b.returned)
+		_ = guard(p.log, "callback", func() { f(b.ctx, b.Binding) })
 	})
 }
 
-// offerChanged tells the gateway of what it does not have yet.
+// offerChanged sends the gateway what it does not have yet of the offer.
 func (c *conn) offerChanged() error {
 	switch c.state {
 	case awaitHello:
-		return c.bind() // the offer may have been what was refused
+		return c.bind() // a hello that was refused may be accepted now
 	case isBound:
 		if c.run.p.all() {
-			c.join() // the same, for a session
+			c.join() // a session.ready that was refused may be accepted now
 		}
-		c.proceed()
+		c.sendChanges()
 	}
 	return nil
 }
 
-// complain logs and reports what the run survives.
-func (c *conn) complain(err error) {
+// reportRefusal logs and reports an error that does not end the run.
+func (c *conn) reportRefusal(err error) {
 	c.log.Warn("gateway refused", "error", err)
 	c.run.report(err)
 }
 
-// refused handles an error of the gateway's. It returns an error when the
-// connection, or the run, is over by it.
-func (c *conn) refused(m *protocol.Error) error {
+// handleError handles an error message. It returns an error if that ends the connection, and a fatalError if it
+// ends the run.
+func (c *conn) handleError(m *protocol.Error) error {
 	err := error(fromGateway(m))
 	switch {
 	case m.Code == protocol.CodeAuthFailed && c.state == awaitSessions:
@@ -318,27 +317,26 @@ func (c *conn) refused(m *protocol.Error) error {
 	case m.Code == protocol.CodeUnsupportedVersion:
 		return fatalError{fmt.Errorf("the gateway speaks another version: %w", err)}
 	case c.state == awaitAck && (m.ReplyTo == protocol.TypeHello || m.ReplyTo == ""):
-		return c.helloRefused(m.Code, err)
-	case c.answersTelling(m):
-		c.told(err, c.telling.change)
-		c.proceed()
+		return c.handleHelloError(m.Code, err)
+	case c.isAboutSent(m):
+		c.finishChange(err, c.sent.change)
+		c.sendChanges()
 		return nil
-	case c.refusedRequest(m, err):
+	case c.failRequest(m, err):
 		return nil
 	case m.ReplyTo == protocol.TypeSessionReady:
 		c.notReady(m)
 	}
-	if crossed(m) {
+	if isOutdated(m) {
 		c.log.Debug("gateway refused", "error", err, "to", m.ReplyTo)
 		return nil
 	}
-	c.complain(err)
+	c.reportRefusal(err)
 	return nil
 }
 
-// crossed reports whether an error only says that what the provider sent was
-// about something that ended meanwhile.
-func crossed(m *protocol.Error) bool {
+// isOutdated reports whether an error only means that the provider's message was about something that had just ended.
+func isOutdated(m *protocol.Error) bool {
 	switch m.ReplyTo {
 	case protocol.TypeShutdownReady, protocol.TypeToolProgress, protocol.TypeToolResult, protocol.TypeGateResult,
 		protocol.TypeTransformResult,
@@ -351,12 +349,12 @@ func crossed(m *protocol.Error) bool {
 		m.Code == protocol.CodeUnknownCallID
 }
 
-// helloRefused decides what becomes of a provider that was not bound.
-func (c *conn) helloRefused(code protocol.Code, err error) error {
-	c.await.Stop()
+// handleHelloError chooses after a refused hello: give up, try another session, or try again later.
+func (c *conn) handleHelloError(code protocol.Code, err error) error {
+	c.answerTimer.Stop()
 	c.state = awaitHello
 	c.unlink()
-	err = fmt.Errorf("binding to session %s: %w", c.asked, err)
+	err = fmt.Errorf("binding to session %s: %w", c.helloSession, err)
 	switch code {
 	case protocol.CodeInvalidJSON, protocol.CodePayloadTooLarge, protocol.CodeUnauthorized:
 		return fatalError{err}
@@ -364,20 +362,19 @@ func (c *conn) helloRefused(code protocol.Code, err error) error {
 		if c.to.paired() {
 			return fatalError{fmt.Errorf("%w: %w", ErrNotPaired, err)}
 		}
-		// It ended meanwhile, or is not for us; a new list comes when
-		// anything changes. One that came since the hello has it no more.
-		c.unfit[c.asked] = true
+		// It has ended or is not open to this provider. A new list comes when anything changes, and clears this.
+		c.unbindable[c.helloSession] = true
 		c.log.Info("session not bound", "error", err)
 		return c.bind()
 	}
-	c.complain(err)
-	c.retry.Reset(c.retryIn)
+	c.reportRefusal(err)
+	c.retryTimer.Reset(c.retryIn)
 	c.retryIn = min(2*c.retryIn, maxRetry)
 	return nil
 }
 
-// lifecycle follows a bound session.
-func (c *conn) lifecycle(m *protocol.SessionLifecycle) {
+// handleLifecycle handles a change of a bound session's state.
+func (c *conn) handleLifecycle(m *protocol.SessionLifecycle) {
 	if c.state != isBound {
 		return
 	}
@@ -402,6 +399,12 @@ func (c *conn) lifecycle(m *protocol.SessionLifecycle) {
 	if m.Deadline <= 0 {
 		e.Deadline = protocol.ShutdownDeadline
 	}
+	c.beginEnding(b, e)
+}
+
+// beginEnding cancels everything that runs for a session that is about to end. When all of it has returned, or the
+// deadline has passed, the loop gets the binding from cleaned.
+func (c *conn) beginEnding(b *binding, e SessionEvent) {
 	c.log.Info("session is ending", "session", b.Session)
 	b.ending = true
 	c.ended[b.Session] = true
@@ -410,9 +413,9 @@ func (c *conn) lifecycle(m *protocol.SessionLifecycle) {
 		c.unlink()
 	}
 	b.cancel(&CancelError{ReasonSessionEnded})
-	if !b.begun {
-		b.begun = true
-		close(b.over)
+	if !b.started {
+		b.started = true
+		close(b.returned)
 	}
 	if j := c.joining[b.Session]; j != nil {
 		j.cancel()
@@ -427,7 +430,7 @@ func (c *conn) lifecycle(m *protocol.SessionLifecycle) {
 	})
 	c.run.wg.Go(func() {
 		defer cancel()
-		waits := []<-chan struct{}{returned, b.over}
+		waits := []<-chan struct{}{returned, b.returned}
 		for _, call := range calls {
 			waits = append(waits, call.answered)
 		}
@@ -444,21 +447,21 @@ func (c *conn) lifecycle(m *protocol.SessionLifecycle) {
 	})
 }
 
-// unbound lets a session end and looks for another.
-func (c *conn) unbound(b *binding) error {
-	_ = c.send(&protocol.ShutdownReady{SessionID: b.Session}) // the reader notices
-	if err := c.leave(b); err != nil {
+// finishEnding tells the gateway that the session may end, and looks for another.
+func (c *conn) finishEnding(b *binding) error {
+	_ = c.send(&protocol.ShutdownReady{SessionID: b.Session}) // the reader notices an error
+	if err := c.endBinding(b); err != nil {
 		return err
 	}
 	return c.bind()
 }
 
-// leave ends a binding whose session is gone. The error ends the run.
-func (c *conn) leave(b *binding) error {
+// endBinding removes a binding whose session has ended. An error ends the run: a pairing is for one session.
+func (c *conn) endBinding(b *binding) error {
 	delete(c.bindings, b.Session)
-	c.gone(b.Session)
+	c.endSession(b.Session)
 	if c.run.p.all() {
-		c.proceed()
+		c.sendChanges()
 		return nil
 	}
 	c.unlink()

@@ -5,21 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"tapgw/internal/protocol"
 )
 
-// cancelGrace is how long the handler of a cancelled call has to return before
-// the call is answered without it. The gateway frees the call's slot after 5 s.
+// cancelGrace is how long the handler of a cancelled call may run on before the call is answered without it. The
+// gateway frees the call's slot after 5 s.
 const cancelGrace = 2 * time.Second
 
-// Call tells a tool's function about the call that it answers.
+// Call describes the call that a tool's function answers. [CallFrom] returns it.
 type Call struct {
 	ID          string
-	Session     string // the id of the session that calls
+	Session     string // the id of the calling session
 	Tool        string
 	Traceparent string // W3C trace context of the caller, "" if there was none
 	PersistDir  string // see [Binding.PersistDir]
@@ -27,7 +26,7 @@ type Call struct {
 
 type callKey struct{}
 
-// CallFrom returns the call that a handler's context belongs to.
+// CallFrom returns the call of a handler's context, and false for any other context.
 func CallFrom(ctx context.Context) (Call, bool) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -36,9 +35,9 @@ func CallFrom(ctx context.Context) (Call, bool) {
 	return c.info, true
 }
 
-// Progress shows a line in the session's timeline while a call runs; it does
-// not prolong the call. On a context that is no call's, or of a call that has
-// ended, it does nothing.
+// Progress shows a line in the session's timeline while a call runs. ctx is the handler's context, or one made from
+// it. Progress does not extend the call's timeout. It does nothing for an empty message, for other contexts, and
+// after the call has ended.
 func Progress(ctx context.Context, message string) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok || message == "" || ctx.Err() != nil {
@@ -58,42 +57,42 @@ type call struct {
 	conn   *conn
 	info   Call
 	args   json.RawMessage
-	tool   Tool // as it was when the call came
+	tool   Tool // as it was when the call arrived
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	once     sync.Once
-	answered chan struct{} // closed by the one answer
+	answered chan struct{} // closed after the only answer
 }
 
-// run runs the handler and answers. It is the call's goroutine.
+// run runs the handler and answers the call, also if the handler panics or ends its goroutine.
 func (c *call) run() {
 	result := failure(errors.New("the tool's function ended its goroutine"))
-	defer func() {
-		if v := recover(); v != nil {
-			c.conn.log.Error("tool panicked", "tool", c.info.Tool, "panic", v, "stack", string(debug.Stack()))
-			result = failure(fmt.Errorf("the tool panicked: %v", v))
-		}
-		c.answer(result)
-	}()
+	defer func() { c.answer(result) }()
 	if c.ctx.Err() != nil {
-		return // cancelled before it began
+		return // the call was cancelled before it began
 	}
-	out, err := c.tool.Handler(c.ctx, c.args)
-	if err == nil {
-		// Writing the result runs the user's code too.
-		result, err = success(out)
-	}
-	if err != nil {
-		result = failure(err)
+	panicked := guard(c.conn.log.With("tool", c.info.Tool), "tool", func() {
+		out, err := c.tool.Handler(c.ctx, c.args)
+		var r *protocol.ToolResult
+		if err == nil {
+			r, err = success(out) // writing the result runs the user's code too
+		}
+		if err != nil {
+			r = failure(err)
+		}
+		result = r
+	})
+	if panicked != nil {
+		result = failure(fmt.Errorf("the tool %w", panicked))
 	}
 }
 
-// abort cancels the call and sees to it that it is answered, in good time.
+// abort cancels the call. If the handler does not return within cancelGrace, the call is answered without it.
 func (c *call) abort(reason string) {
 	c.cancel(&CancelError{reason})
 	grace := cancelGrace
-	if c.conn.run.calls.drop(c) {
+	if c.conn.run.calls.remove(c) {
 		grace = 0
 	}
 	c.conn.run.wg.Go(func() {
@@ -106,8 +105,7 @@ func (c *call) abort(reason string) {
 	})
 }
 
-// answer sends the result; only the first one of a call goes out. What a
-// cancelled call came to is of no interest to anybody.
+// answer sends the result of the call. Later answers are ignored, and a cancelled call is always answered as CANCELLED.
 func (c *call) answer(r *protocol.ToolResult) {
 	c.once.Do(func() {
 		defer close(c.answered)
@@ -115,7 +113,7 @@ func (c *call) answer(r *protocol.ToolResult) {
 			r = &protocol.ToolResult{Error: "Cancelled", ErrorCode: protocol.CodeCancelled}
 		}
 		c.cancel(nil)
-		c.conn.forgetCall(c)
+		c.conn.removeCall(c)
 		r.ID = c.info.ID
 		err := c.conn.write(c.conn.ctx, r)
 		if tooLarge, ok := errors.AsType[*Error](err); ok {
@@ -130,8 +128,8 @@ func (c *call) answer(r *protocol.ToolResult) {
 	})
 }
 
-// called starts a call.
-func (c *conn) called(m *protocol.ToolCall) {
+// handleCall starts a call.
+func (c *conn) handleCall(m *protocol.ToolCall) {
 	call := &call{
 		conn: c, args: []byte(m.Args),
 		info: Call{ID: m.ID, Session: m.SessionID, Tool: m.Tool, Traceparent: m.Traceparent,
@@ -154,14 +152,14 @@ func (c *conn) called(m *protocol.ToolCall) {
 	c.mu.Unlock()
 	if twice {
 		cancel(nil)
-		c.log.Warn("gateway sent a call twice; ignored", "call", m.ID)
+		c.log.Warn("ignoring a call that the gateway sent twice", "call", m.ID)
 		return
 	}
 	c.run.calls.start(call)
 }
 
-// forgetCall drops a call that is answered.
-func (c *conn) forgetCall(done *call) {
+// removeCall removes a call that was answered.
+func (c *conn) removeCall(done *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, done.info.ID)
@@ -183,7 +181,7 @@ func (c *conn) cancelCalls(session, reason string) []*call {
 	return calls
 }
 
-// dispatcher runs calls, so many at once, the others in the order they came.
+// dispatcher runs at most limit calls at once; the others wait in their order.
 type dispatcher struct {
 	limit int
 	spawn func(func()) // starts a goroutine
@@ -194,7 +192,7 @@ type dispatcher struct {
 	queue   []*call
 }
 
-// start runs c now, or when a running call has ended.
+// start runs c now, or later when a running call has ended.
 func (d *dispatcher) start(c *call) {
 	d.mu.Lock()
 	if d.running >= d.limit {
@@ -207,8 +205,8 @@ func (d *dispatcher) start(c *call) {
 	d.spawn(func() { d.work(c) })
 }
 
-// drop removes a call that has not begun; false if it has.
-func (d *dispatcher) drop(c *call) bool {
+// remove removes a call from the queue. It reports false for a call that has begun.
+func (d *dispatcher) remove(c *call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, q := range d.queue {
@@ -220,8 +218,8 @@ func (d *dispatcher) drop(c *call) bool {
 	return false
 }
 
-// work runs one call and hands its place to the next: a handler that ends its
-// goroutine takes no other call with it.
+// work runs one call and then starts a goroutine for the next, so that a handler that ends its goroutine does not
+// stop the others.
 func (d *dispatcher) work(c *call) {
 	defer func() {
 		d.mu.Lock()

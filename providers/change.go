@@ -11,42 +11,41 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// change is a change of the offer on its way to the gateway. They go one after
-// the other: a gateway takes one at a time of each kind (v2, "Update
-// acknowledgments"), and one order for all is easier to reason about.
+// change is a change of the offer on its way to the gateway. Changes are sent one after the other: a gateway
+// accepts one at a time of each kind (docs/protocol.md, "Updates"), and one order for all kinds is simpler.
 type change struct {
 	what    string // for errors: "adding tool greet"
-	session string // "" for all that are bound
-	// apply changes a clone of the offer; nil: it stays as it is.
+	session string // "": all bound sessions
+	// apply changes a clone of the offer. Nil: the offer stays as it is.
 	apply func(*offer) error
-	// message says so to the gateway; nil: there is nothing to say.
+	// message makes the message to the gateway.
 	message func(o *offer, session, id string) protocol.Message
-	// then runs on the loop when its turn has come; such a change is no more.
+	// then runs on the loop when the turn of this change has come. Such a change has neither apply nor message.
 	then func()
-	done chan changed // holds one; nil: nobody waits, so errors are reported
+	done chan changeResult // has room for one; nil: no caller waits, so errors are reported to OnError
 }
 
-// changed is what came of a change.
-type changed struct {
+// changeResult is the end of a change.
+type changeResult struct {
 	revision uint64
 	err      error
 }
 
-// finish tells whoever waits, and returns the error if that is nobody.
+// finish ends a change: it gives the result to the caller that waits, or returns the error if no caller waits.
 func (ch *change) finish(revision uint64, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", ch.what, err)
 	}
 	if ch.done != nil {
-		ch.done <- changed{revision, err}
+		ch.done <- changeResult{revision, err}
 		return nil
 	}
 	return err
 }
 
-// change makes a change and waits for the gateway to confirm it.
+// change makes a change and waits until the gateway has confirmed it.
 func (p *Provider) change(ctx context.Context, ch *change) (uint64, error) {
-	ch.done = make(chan changed, 1)
+	ch.done = make(chan changeResult, 1)
 	_ = p.submit(ch)
 	select {
 	case r := <-ch.done:
@@ -64,7 +63,7 @@ func (p *Provider) change(ctx context.Context, ch *change) (uint64, error) {
 	}
 }
 
-// changeEach makes a change for each of some sessions, or for all.
+// changeEach makes a change in each of some sessions, or one change in all sessions if there are none.
 func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(session string) *change) (
 	revision uint64, err error) {
 	if len(sessions) == 0 {
@@ -77,34 +76,32 @@ func (p *Provider) changeEach(ctx context.Context, sessions []string, make func(
 	return revision, err
 }
 
-// submit begins a change. It is over when it returns while there is no
-// connection to tell; the error is then its own, if nobody waits for that.
+// submit queues a change. Without a connection the change happens at once, and the error is that of [change.finish].
 func (p *Provider) submit(ch *change) error {
-	defer p.poke()
+	defer p.wake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.link != nil {
+	if p.changeConn != nil {
 		p.queue = append(p.queue, ch)
 		return nil
 	}
-	return p.settle(ch)
+	return p.applyOffline(ch)
 }
 
-// settle makes a change without telling anyone. Call with mu held.
-func (p *Provider) settle(ch *change) error {
+// applyOffline makes a change while there is no connection. The caller holds mu.
+func (p *Provider) applyOffline(ch *change) error {
 	if ch.then != nil {
 		return nil
 	}
-	o, _, err := p.try(ch, "")
+	o, _, err := p.tryChange(ch, "")
 	if err == nil {
 		p.offer = o
 	}
 	return ch.finish(0, err)
 }
 
-// try makes the offer that a change leads to, and the message that says it.
-// Call with mu held.
-func (p *Provider) try(ch *change, id string) (*offer, protocol.Message, error) {
+// tryChange returns the offer after a change, and the message about it. The caller holds mu.
+func (p *Provider) tryChange(ch *change, id string) (*offer, protocol.Message, error) {
 	o := p.offer.clone()
 	if ch.apply != nil {
 		if err := ch.apply(o); err != nil {
@@ -113,7 +110,7 @@ func (p *Provider) try(ch *change, id string) (*offer, protocol.Message, error) 
 	}
 	m := ch.message(o, ch.session, id)
 	if _, ok := m.(*protocol.ToolsUpdate); ok {
-		return o, m, nil // each tool was checked when it came
+		return o, m, nil // the tools were checked before
 	}
 	if err := protocol.Validate(m); err != nil {
 		return nil, nil, fromGateway(err)
@@ -121,19 +118,19 @@ func (p *Provider) try(ch *change, id string) (*offer, protocol.Message, error) 
 	return o, m, nil
 }
 
-// telling is the change that the gateway was told of and has not answered yet.
-type telling struct {
+// sentChange is the change that the gateway has got and not answered yet.
+type sentChange struct {
 	change   *change
 	id       string
 	typ      protocol.Type
-	due      map[string]bool // the sessions that it has not confirmed it for
+	due      map[string]bool // the sessions whose confirmation is missing
 	revision uint64
 }
 
-// proceed tells the gateway of the changes that wait, one at a time.
-func (c *conn) proceed() {
-	for c.state == isBound && c.telling == nil && !c.paused {
-		ch, m, err := c.next()
+// sendChanges sends the queued changes, one at a time.
+func (c *conn) sendChanges() {
+	for c.state == isBound && c.sent == nil && !c.paused {
+		ch, m, err := c.nextChange()
 		switch {
 		case ch == nil:
 			return
@@ -141,32 +138,32 @@ func (c *conn) proceed() {
 			ch.then()
 			continue
 		case err != nil:
-			c.told(err, ch)
+			c.finishChange(err, ch)
 			continue
 		}
 		if err, tooLarge := errors.AsType[*Error](c.send(m)); tooLarge {
-			c.told(err, ch)
+			c.finishChange(err, ch)
 			continue
 		}
-		// A lost connection shows in the reader.
+		// The reader notices a lost connection.
 		switch {
-		case len(c.telling.due) == 0:
-			c.told(nil, ch) // no session is bound, so nobody confirms it
-		case c.confirms:
-			c.await.Reset(answerTimeout)
+		case len(c.sent.due) == 0:
+			c.finishChange(nil, ch) // no session is bound, so there is no answer
+		case c.confirmsUpdates:
+			c.answerTimer.Reset(answerTimeout)
 		default:
-			c.silent.Reset(ackWait)
+			c.silenceTimer.Reset(ackWait)
 		}
 	}
 }
 
-// next takes the next change and its message.
-func (c *conn) next() (*change, protocol.Message, error) {
+// nextChange removes the next change from the queue and returns it with its message.
+func (c *conn) nextChange() (*change, protocol.Message, error) {
 	p := c.run.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ch *change
-	for ch == nil || c.overtaken(ch) {
+	for ch == nil || c.isObsolete(ch) {
 		if len(p.queue) == 0 {
 			return nil, nil, nil
 		}
@@ -176,20 +173,19 @@ func (c *conn) next() (*change, protocol.Message, error) {
 	if ch.then != nil {
 		return ch, nil, nil
 	}
-	c.updates++
-	id := "update-" + strconv.FormatUint(c.updates, 10)
-	o, m, err := p.try(ch, id)
+	c.updateCount++
+	id := "update-" + strconv.FormatUint(c.updateCount, 10)
+	o, m, err := p.tryChange(ch, id)
 	if err != nil {
 		return ch, nil, err
 	}
-	p.trial = o
-	c.telling = &telling{change: ch, id: id, typ: m.MessageType(), due: c.dueFor(ch.session)}
+	p.sent = o
+	c.sent = &sentChange{change: ch, id: id, typ: m.MessageType(), due: c.sessionsFor(ch.session)}
 	return ch, m, nil
 }
 
-// overtaken reports whether a change restores something for a session that has
-// ended.
-func (c *conn) overtaken(ch *change) bool {
+// isObsolete reports whether a change restores something in a session that has ended.
+func (c *conn) isObsolete(ch *change) bool {
 	if ch.done != nil || ch.session == "" {
 		return false
 	}
@@ -197,8 +193,8 @@ func (c *conn) overtaken(ch *change) bool {
 	return b == nil || b.ending
 }
 
-// dueFor are the sessions that answer what is about one session, or all.
-func (c *conn) dueFor(session string) map[string]bool {
+// sessionsFor returns the sessions that answer a message about one session, or about all ("").
+func (c *conn) sessionsFor(session string) map[string]bool {
 	if session != "" {
 		return map[string]bool{session: true}
 	}
@@ -207,91 +203,90 @@ func (c *conn) dueFor(session string) map[string]bool {
 	return maps.Clone(c.sessions)
 }
 
-// confirmed takes the gateway's word about the change that it was told of.
-func (c *conn) confirmed(m *protocol.Ack) {
-	t := c.telling
+// handleConfirmation notes that the gateway has confirmed the sent change in a session.
+func (c *conn) handleConfirmation(m *protocol.Ack) {
+	t := c.sent
 	p := c.run.p
 	p.mu.Lock()
-	if p.trial != nil {
-		// What comes after this message goes by it already.
-		p.offer, p.trial = p.trial, nil
+	if p.sent != nil {
+		// Later messages of the gateway are based on it.
+		p.offer, p.sent = p.sent, nil
 	}
 	p.mu.Unlock()
 	t.revision = max(t.revision, m.Revision)
 	delete(t.due, m.SessionID)
 	if m.SessionID == "" || len(t.due) == 0 {
-		c.told(nil, t.change)
-		c.proceed()
+		c.finishChange(nil, t.change)
+		c.sendChanges()
 	}
 }
 
-// told ends a change: the gateway took it, or err says why not.
-func (c *conn) told(err error, ch *change) {
-	c.await.Stop()
-	c.silent.Stop()
+// finishChange ends a change: the gateway has confirmed it, or err says why it was refused.
+func (c *conn) finishChange(err error, ch *change) {
+	c.answerTimer.Stop()
+	c.silenceTimer.Stop()
 	var revision uint64
-	if t := c.telling; t != nil {
+	if t := c.sent; t != nil {
 		revision = t.revision
 	}
-	c.telling = nil
+	c.sent = nil
 	p := c.run.p
 	p.mu.Lock()
-	if p.trial != nil && err == nil {
-		p.offer = p.trial
+	if p.sent != nil && err == nil {
+		p.offer = p.sent
 	}
-	p.trial = nil
+	p.sent = nil
 	if coded, ok := errors.AsType[*Error](err); ok && coded.Code == CodeRateLimited {
-		// A second later it is taken; a caller whose context ends sooner takes
-		// it out of the queue.
+		// The gateway accepts it a second later. A caller whose context ends before removes it from the queue.
 		p.queue = slices.Insert(p.queue, 0, ch)
 		p.mu.Unlock()
 		c.paused = true
-		c.retry.Reset(firstRetry)
+		c.retryTimer.Reset(firstRetry)
 		return
 	}
 	p.mu.Unlock()
-	if err := ch.finish(revision, err); err != nil && !c.overtaken(ch) {
-		c.complain(err)
+	if err := ch.finish(revision, err); err != nil && !c.isObsolete(ch) {
+		c.reportRefusal(err)
 	}
 }
 
-// answersTelling reports whether an error is about the change that the gateway
-// was told of: a gateway of the core profile knows no request ids.
-func (c *conn) answersTelling(m *protocol.Error) bool {
-	t := c.telling
+// isAboutSent reports whether an error is about the sent change. A gateway of the core profile sends no request ids, so
+// there the type decides.
+func (c *conn) isAboutSent(m *protocol.Error) bool {
+	t := c.sent
 	return t != nil && (m.RequestID == t.id || (m.RequestID == "" && m.ReplyTo == t.typ))
 }
 
-// unlink ends the connection's part in changes. Those that wait, and the one
-// that the gateway has not answered, are in the next hello.
+// unlink stops sending changes on this connection. The queued changes, and the one that the gateway has not
+// answered, are part of the next hello.
 func (c *conn) unlink() {
 	p := c.run.p
 	c.paused = false
-	t := c.telling
-	c.telling = nil
+	t := c.sent
+	c.sent = nil
 	p.mu.Lock()
-	if p.link != c {
+	if p.changeConn != c {
 		p.mu.Unlock()
 		return
 	}
-	p.link = nil
-	if p.trial != nil {
-		p.offer, p.trial = p.trial, nil
+	p.changeConn = nil
+	if p.sent != nil {
+		p.offer, p.sent = p.sent, nil
 	}
 	if t != nil {
-		c.await.Stop()
-		c.silent.Stop()
+		c.answerTimer.Stop()
+		c.silenceTimer.Stop()
 		_ = t.change.finish(t.revision, nil)
 	}
 	var errs []error
 	for _, ch := range p.queue {
-		errs = append(errs, p.settle(ch))
+		errs = append(errs, p.applyOffline(ch))
 	}
 	p.queue = nil
 	p.mu.Unlock()
 	for _, err := range errs {
 		if err != nil {
-			c.complain(err)
+			c.reportRefusal(err)
 		}
 	}
 }

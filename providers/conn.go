@@ -29,9 +29,9 @@ const (
 	closeTimeout  = time.Second
 )
 
-// conn is one connection to a gateway. Three goroutines serve it: the loop,
-// which is Run's own and does all but read; the reader; the pinger. Calls and
-// callbacks run on others.
+// conn is one connection to a gateway. Three goroutines serve it: the loop, which runs on the goroutine of
+// [Provider.Run] and does everything but read; the reader; the pinger. Calls and callbacks run on goroutines of
+// their own.
 type conn struct {
 	// Fixed at creation.
 	run    *runner
@@ -40,48 +40,49 @@ type conn struct {
 	ws     *websocket.Conn
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
-	frames chan []byte   // closed by the reader
-	writes chan struct{} // a lock that heeds contexts: whoever writes holds the one place
+	frames chan []byte   // from the reader, which closes it
+	writes chan struct{} // a lock with one place; waiting for it can be cancelled
 
-	// The loop's.
-	state      state
-	restoring  string    // the reconnect token that auth was sent with
-	since      time.Time // when the gateway let us in
-	active     []Session
-	ended      map[string]bool // sessions that ended and are in the list still
-	unfit      map[string]bool // sessions of the list that the gateway would not bind
-	asked      string          // the session in the last hello
-	providerID string
-	persistDir string
-	bindings   map[string]*binding // by session; with one of its own at most one
-	joining    map[string]*joining // sessions that a provider of all is about to join
-	telling    *telling
-	updates    uint64
-	confirms   bool          // this gateway answers updates
-	paused     bool          // it was asked too much: retry says when to go on
-	await      *time.Timer   // for an answer of the gateway
-	silent     *time.Timer   // for one that may not come
-	retry      *time.Timer   // for another hello, or update
-	retryIn    time.Duration // what retry is set to next, for a hello
-	waiting    bool          // it was logged that no session is there
-	cleaned    chan *binding // a binding has ended and all its code returned
-	prepared   chan *joining // PrepareSession has returned
+	// Only the loop uses the fields that follow.
+	state           state
+	restoring       string    // the reconnect token in auth, or ""
+	authenticatedAt time.Time // zero until the gateway has accepted auth
+	active          []Session
+	ended           map[string]bool // sessions that have ended and are still in the list
+	unbindable      map[string]bool // sessions of the list that the gateway refused to bind
+	helloSession    string          // the session in the last hello
+	providerID      string
+	persistDir      string
+	bindings        map[string]*binding // by session; at most one unless the provider is for all sessions
+	joining         map[string]*joining // sessions that a provider of all sessions is about to join
+	sent            *sentChange         // nil while the gateway has no change to answer
+	updateCount     uint64
+	confirmsUpdates bool          // the gateway answers updates
+	paused          bool          // a change was RATE_LIMITED; retryTimer ends the pause
+	answerTimer     *time.Timer   // for an answer that must come
+	silenceTimer    *time.Timer   // for an answer that may not come
+	retryTimer      *time.Timer   // for another hello or update
+	retryIn         time.Duration // the next wait of retryTimer before a hello
+	saidWaiting     bool          // the log says that there is no session
+	cleaned         chan *binding // bindings that have ended, when all user code has returned
+	prepared        chan *joining // sessions for which PrepareSession has returned
 
-	querying chan struct{} // a lock that heeds contexts
+	querying chan struct{} // a lock with one place; waiting for it can be cancelled
 
-	// mu guards the fields that follow. It is held for no I/O.
-	mu        sync.Mutex
-	calls     map[string]*call
-	sessions  map[string]bool // those that are bound
-	requests  map[string]*request
-	requested uint64
-	acks      bool  // this gateway gives receipts
-	broken    error // why the connection was cut
+	// mu guards the fields that follow. It is never held during I/O.
+	mu            sync.Mutex
+	calls         map[string]*call
+	sessions      map[string]bool // the bound ones
+	requests      map[string]*request
+	requestCount  uint64
+	givesReceipts bool  // the gateway answers pushes
+	broken        error // why the connection was cut
 }
 
-// serve makes a connection and keeps it until it ends or ctx does.
-func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (lasted time.Duration, in bool,
-	err error) {
+// serve opens a connection and keeps it until it is lost or ctx ends. It returns how long the gateway served the
+// provider, and whether the gateway accepted auth at all.
+func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) (
+	lasted time.Duration, accepted bool, err error) {
 	ws, err := dial(ctx, r.p.opts.HTTPClient, to)
 	if err != nil {
 		return 0, false, err
@@ -89,29 +90,29 @@ func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) 
 
 	c := &conn{
 		run: r, to: to, ws: ws,
-		log:       r.p.log.With("gateway", to.url),
-		frames:    make(chan []byte, 16),
-		writes:    make(chan struct{}, 1),
-		restoring: reconnectToken,
-		ended:     map[string]bool{},
-		unfit:     map[string]bool{},
-		bindings:  map[string]*binding{},
-		joining:   map[string]*joining{},
-		await:     time.NewTimer(answerTimeout),
-		silent:    time.NewTimer(time.Hour),
-		retry:     time.NewTimer(time.Hour),
-		retryIn:   firstRetry,
-		cleaned:   make(chan *binding),
-		prepared:  make(chan *joining),
-		querying:  make(chan struct{}, 1),
-		calls:     map[string]*call{},
-		sessions:  map[string]bool{},
-		requests:  map[string]*request{},
+		log:          r.p.log.With("gateway", to.url),
+		frames:       make(chan []byte, 16),
+		writes:       make(chan struct{}, 1),
+		restoring:    reconnectToken,
+		ended:        map[string]bool{},
+		unbindable:   map[string]bool{},
+		bindings:     map[string]*binding{},
+		joining:      map[string]*joining{},
+		answerTimer:  time.NewTimer(answerTimeout),
+		silenceTimer: time.NewTimer(time.Hour),
+		retryTimer:   time.NewTimer(time.Hour),
+		retryIn:      firstRetry,
+		cleaned:      make(chan *binding),
+		prepared:     make(chan *joining),
+		querying:     make(chan struct{}, 1),
+		calls:        map[string]*call{},
+		sessions:     map[string]bool{},
+		requests:     map[string]*request{},
 	}
-	// The end of Run's context is a goodbye, not a cut.
+	// When ctx ends, the provider says goodbye first, so the connection has a context of its own.
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.silent.Stop()
-	c.retry.Stop()
+	c.silenceTimer.Stop()
+	c.retryTimer.Stop()
 
 	var wg sync.WaitGroup
 	var readErr error
@@ -129,14 +130,14 @@ func (r *runner) serve(ctx context.Context, to endpoint, reconnectToken string) 
 	default:
 		err = fmt.Errorf("%s: %w", to.url, err)
 	}
-	if c.since.IsZero() {
+	if c.authenticatedAt.IsZero() {
 		return 0, false, err
 	}
-	return time.Since(c.since), true, err
+	return time.Since(c.authenticatedAt), true, err
 }
 
-// dial opens a WebSocket to a gateway. Where there is a token, the gateway proves
-// with the answer to the upgrade that it knows it, before it is sent anything else.
+// dial opens a WebSocket to a gateway. If there is a token, the gateway first proves in its answer to the upgrade that
+// it knows the token (docs/protocol.md, "Is it your gateway?").
 func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -149,12 +150,12 @@ func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Con
 	if to.token != "" {
 		o.HTTPHeader.Set(proof.AskHeader, question.Header())
 	}
-	ws, resp, err := websocket.Dial(ctx, to.url, o) //nolint:bodyclose // Dial has read it
+	ws, resp, err := websocket.Dial(ctx, to.url, o) //nolint:bodyclose // Dial has read the body
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", to.url, plainDial(resp, err))
 	}
 	if to.token != "" {
-		if err := to.proved(question, resp.Header.Get(proof.AnswerHeader), dialled); err != nil {
+		if err := to.checkProof(question, resp.Header.Get(proof.AnswerHeader), dialled); err != nil {
 			_ = ws.CloseNow()
 			return nil, fmt.Errorf("what answers at %s is not the gateway of the token: %w", to.url, err)
 		}
@@ -163,12 +164,12 @@ func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Con
 	return ws, nil
 }
 
-// proved judges a gateway's answer. A transport that tells no address of its
-// connections is the program's own, and to be trusted with them.
-func (e endpoint) proved(q proof.Question, answer string, dialled net.Addr) error {
+// checkProof checks a gateway's proof. dialled is nil for a transport of the program's own that does not report
+// addresses; the program then vouches for them.
+func (e endpoint) checkProof(q proof.Question, answer string, dialled net.Addr) error {
 	err := q.Check(answer, dialled)
 	if relayed, ok := errors.AsType[*proof.RelayedError](err); ok {
-		if e.named || relayed.Dialled == "" {
+		if e.fromUser || relayed.Dialled == "" {
 			return nil
 		}
 		return fmt.Errorf("%w; if that is a tunnel of yours, give both the URL and the token", err)
@@ -176,13 +177,13 @@ func (e endpoint) proved(q proof.Question, answer string, dialled net.Addr) erro
 	return err
 }
 
-// read hands every text frame to the loop.
+// read passes text frames to the loop until the connection ends, and returns why it ended.
 func (c *conn) read() error {
 	defer close(c.frames)
 	for {
 		typ, data, err := c.ws.Read(c.ctx)
 		if err != nil {
-			return c.why(plainRead(err))
+			return c.cause(plainRead(err))
 		}
 		if typ != websocket.MessageText {
 			c.log.Warn("gateway sent a binary frame; ignored")
@@ -191,13 +192,13 @@ func (c *conn) read() error {
 		select {
 		case c.frames <- data:
 		case <-c.ctx.Done():
-			return c.why(c.ctx.Err())
+			return c.cause(c.ctx.Err())
 		}
 	}
 }
 
-// why returns the reason for which the connection was cut, else err.
-func (c *conn) why(err error) error {
+// cause returns why this side cut the connection, or err if it did not.
+func (c *conn) cause(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken != nil {
@@ -206,7 +207,7 @@ func (c *conn) why(err error) error {
 	return err
 }
 
-// ping notices a gateway that is dead though its connection is not.
+// ping cuts the connection when the gateway stops answering.
 func (c *conn) ping() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -226,7 +227,7 @@ func (c *conn) ping() {
 	}
 }
 
-// fail cuts the connection.
+// fail cuts the connection because of err.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	if c.broken == nil {
@@ -236,9 +237,9 @@ func (c *conn) fail(err error) {
 	c.cancel(&CancelError{ReasonDisconnected})
 }
 
-// write sends a message. Ctx only ends the wait for the connection's turn: a
-// write that has begun runs under a deadline of its own, because one that is
-// given up cuts the connection for everybody.
+// write sends a message. ctx only ends the wait for other writers: a write that has begun has a deadline of its own,
+// because giving it up would cut the connection. The error is an [*Error] for a message that is too large,
+// ErrNotConnected, or that of ctx.
 func (c *conn) write(ctx context.Context, m protocol.Message) error {
 	data := protocol.Append(nil, m)
 	limit := protocol.MaxMessage
@@ -268,11 +269,10 @@ func (c *conn) write(ctx context.Context, m protocol.Message) error {
 	return nil
 }
 
-// send is the loop's write.
+// send is write for the loop.
 func (c *conn) send(m protocol.Message) error { return c.write(c.ctx, m) }
 
-// loop serves the connection until it is lost (nil), given up (an error) or
-// ctx ends.
+// loop serves the connection until it is lost or ctx ends (nil), or until the provider gives it up (an error).
 func (c *conn) loop(ctx context.Context) error {
 	p := c.run.p
 	auth := &protocol.Auth{Token: c.to.token}
@@ -290,21 +290,21 @@ func (c *conn) loop(ctx context.Context) error {
 				return nil
 			}
 			err = c.receive(data)
-		case <-p.changed:
+		case <-p.wakeups:
 			err = c.offerChanged()
-		case <-c.retry.C:
+		case <-c.retryTimer.C:
 			c.paused = false
 			err = c.offerChanged()
-		case <-c.silent.C:
-			if t := c.telling; t != nil {
-				c.told(nil, t.change)
+		case <-c.silenceTimer.C:
+			if t := c.sent; t != nil {
+				c.finishChange(nil, t.change)
 			}
-			c.proceed()
+			c.sendChanges()
 		case j := <-c.prepared:
-			err = c.ready(j)
+			err = c.handlePrepared(j)
 		case b := <-c.cleaned:
-			err = c.unbound(b)
-		case <-c.await.C:
+			err = c.finishEnding(b)
+		case <-c.answerTimer.C:
 			return fmt.Errorf("no answer within %v", answerTimeout)
 		case <-ctx.Done():
 			return nil
@@ -315,11 +315,11 @@ func (c *conn) loop(ctx context.Context) error {
 	}
 }
 
-// end closes the connection and what belongs to it.
+// end closes the connection, with a goodbye if the provider stops, and releases what belongs to it.
 func (c *conn) end(ctx context.Context, err error) {
-	c.await.Stop()
-	c.silent.Stop()
-	c.retry.Stop()
+	c.answerTimer.Stop()
+	c.silenceTimer.Stop()
+	c.retryTimer.Stop()
 	c.run.p.setBound(nil)
 	c.unlink()
 	if t := &c.run.reconnect; t.token != "" && t.until.IsZero() {
@@ -340,13 +340,13 @@ func (c *conn) end(ctx context.Context, err error) {
 	_ = c.ws.CloseNow()
 }
 
-// plainDial says why a connection was refused, without the layers below.
+// plainDial returns why the gateway refused a connection, without the layers below.
 func plainDial(resp *http.Response, err error) error {
 	if resp != nil {
 		var body struct {
 			Error struct{ Code, Message string }
 		}
-		// Dial keeps the first kilobyte of a refusal.
+		// Dial keeps the first kilobyte of the body.
 		text, _ := io.ReadAll(resp.Body)
 		if json.Unmarshal(text, &body) == nil && body.Error.Message != "" {
 			if body.Error.Code == string(protocol.CodeAuthFailed) {
@@ -362,7 +362,7 @@ func plainDial(resp *http.Response, err error) error {
 	return err
 }
 
-// plainRead says why the other end closed a connection.
+// plainRead returns why the gateway closed a connection.
 func plainRead(err error) error {
 	if ce, ok := errors.AsType[websocket.CloseError](err); ok {
 		return fmt.Errorf("the gateway closed it: %s (%d)", ce.Reason, ce.Code)

@@ -16,25 +16,22 @@ const (
 	envToken = "TAP_PROVIDER_TOKEN"
 )
 
-// endpoint is a gateway and what it is shown first.
+// endpoint is a gateway and the token for it.
 type endpoint struct {
 	url   string
 	token string
-	// gateway tells this gateway from the next one at the same address, as far
-	// as its files show.
+	// gateway identifies the gateway by the text of its files, so that a later one at the same address is another.
 	gateway string
-	// given: the token comes from [Options] or from pairing, and no other will
-	// ever be tried.
-	given bool
-	// named: neither the URL nor the token comes from the gateway's files, so a
-	// tunnel to the gateway is the user's own.
-	named bool
+	// fixedToken: the token comes from [Options] or from pairing, and no other is ever tried.
+	fixedToken bool
+	// fromUser: neither the URL nor the token comes from the gateway's files, so a tunnel to the gateway is the user's.
+	fromUser bool
 }
 
-// paired reports whether the token is one that pairing gave.
+// paired reports whether the token is the result of pairing.
 func (e endpoint) paired() bool { return strings.HasPrefix(e.token, pairedPrefix) }
 
-// endpoints finds what to connect to: where the provider was paired, if it was.
+// endpoints returns the gateways to try: the one of the pairing, or those of the options, environment and files.
 func (p *Provider) endpoints() ([]endpoint, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +41,7 @@ func (p *Provider) endpoints() ([]endpoint, error) {
 	return endpoints(p.opts)
 }
 
-// stateDir is where the gateway keeps its token files.
+// stateDir is the directory of the gateway's token files.
 func stateDir() (string, error) {
 	home := os.Getenv("COPILOT_HOME")
 	if home == "" {
@@ -57,10 +54,8 @@ func stateDir() (string, error) {
 	return filepath.Join(home, "extensions", "tap"), nil
 }
 
-// gatewayURL finds where the gateway is, as things are now; info is the text of
-// its file, which tells it from the next one. Without a URL from the user and
-// without that file there is no gateway: what listens at the usual port may be
-// anybody's.
+// gatewayURL returns the gateway's URL as of now, and the text of gateway.json, which identifies the gateway.
+// Without a URL from the user and without that file there is no gateway: any program may listen on the usual port.
 func gatewayURL(o Options) (url string, info []byte, err error) {
 	if err := checkURL(envURL, os.Getenv(envURL)); err != nil && o.URL == "" {
 		return "", nil, fatalError{err}
@@ -73,7 +68,7 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 		URL string `json:"url"`
 	}
 	if json.Unmarshal(info, &file) != nil || checkURL("url", file.URL) != nil {
-		file.URL = "" // half a file is no file
+		file.URL = "" // the file is not written completely
 	}
 	if url = firstOf(o.URL, os.Getenv(envURL), file.URL); url != "" {
 		return url, info, nil
@@ -85,10 +80,9 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 	return "", nil, err
 }
 
-// endpoints finds what to connect to, as things are now. There are two when the
-// environment has a token but no URL: the environment of a process stays as it
-// is, and the token may be of a gateway that is gone. A process that was given
-// both was started by that gateway, and belongs to it alone.
+// endpoints returns the gateways and tokens to try as of now. There are two if the environment has a token but no
+// URL: the environment of a process never changes, so its token may be one of an earlier gateway. A process with
+// both in its environment was started by that gateway and connects only to it.
 func endpoints(o Options) ([]endpoint, error) {
 	url, info, err := gatewayURL(o)
 	if err != nil {
@@ -109,14 +103,14 @@ func endpoints(o Options) ([]endpoint, error) {
 	}
 
 	urlNamed := o.URL != "" || os.Getenv(envURL) != ""
-	e := endpoint{url: url, gateway: string(info) + fileToken, given: o.Token != ""}
+	e := endpoint{url: url, gateway: string(info) + fileToken, fixedToken: o.Token != ""}
 	tokens := []string{firstOf(o.Token, env, fileToken)}
-	if !e.given && os.Getenv(envURL) == "" {
+	if !e.fixedToken && os.Getenv(envURL) == "" {
 		tokens = append(tokens, fileToken)
 	}
 	var found []endpoint
 	for i, token := range tokens {
-		e.token, e.named = token, urlNamed && i == 0 && firstOf(o.Token, env) != ""
+		e.token, e.fromUser = token, urlNamed && i == 0 && firstOf(o.Token, env) != ""
 		if token != "" && !slices.Contains(tokens[:i], token) {
 			found = append(found, e)
 		}
@@ -139,7 +133,7 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// checkURL finds what is wrong with a gateway's URL; an empty one is fine.
+// checkURL returns what is wrong with a gateway's URL. An empty one is right.
 func checkURL(name, s string) error {
 	if s == "" {
 		return nil
@@ -147,7 +141,7 @@ func checkURL(name, s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
 		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // the rest repeats the URL
+			err = ue.Err // the rest would repeat the URL
 		}
 		return fmt.Errorf("%s: %q is not a URL: %w", name, s, err)
 	}

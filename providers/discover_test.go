@@ -68,10 +68,10 @@ func TestEndpoints(t *testing.T) {
 			var got []string
 			for _, e := range found {
 				line := e.url + " " + e.token
-				if e.given {
+				if e.fixedToken {
 					line += " given"
 				}
-				if e.named {
+				if e.fromUser {
 					line += " named"
 				}
 				got = append(got, line)

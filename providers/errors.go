@@ -8,10 +8,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Code says what kind of error it is.
+// Code says what kind of error an [Error] is (docs/protocol.md, "Codes").
 type Code string
 
-// Codes that a tool may fail with; any other arrives as INTERNAL.
+// Codes of a tool's errors. Any other code of a tool arrives as INTERNAL.
 const (
 	CodeNotFound     Code = "NOT_FOUND"
 	CodeTimeout      Code = "TIMEOUT"
@@ -20,7 +20,7 @@ const (
 	CodeInternal     Code = "INTERNAL"
 )
 
-// Codes that the gateway refuses things with. There may be others.
+// Codes with which the gateway refuses a message. There may be others.
 const (
 	CodeAuthFailed         Code = "AUTH_FAILED"
 	CodeDuplicateInstance  Code = "DUPLICATE_INSTANCE"
@@ -33,13 +33,13 @@ const (
 	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
 )
 
-// Error is an error with a code: what a tool returns to say how it failed, and
-// what the gateway answers when it refuses something.
+// Error is an error with a code. A tool returns one to say how it failed; methods of [Provider] return one,
+// wrapped, when the gateway refuses something.
 type Error struct {
 	Code    Code // INTERNAL when empty
 	Message string
-	// Retryable: the same may succeed elsewhere (a tool's error: on another
-	// instance of the provider) or later (the gateway's).
+	// Retryable says that a second try may succeed: for a tool's error on another instance of the provider, for the
+	// gateway's error later.
 	Retryable bool
 }
 
@@ -50,32 +50,30 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// NotFound returns the error of a tool that found nothing under what it was given.
+// NotFound returns an error NOT_FOUND, for a tool that did not find what its arguments name.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// ErrNotConnected is the error of what needs a session while none is bound: the
-// gateway is not there, or has no session.
+// ErrNotConnected is the error of a push or query while no session is bound: the gateway is not running, or has no
+// session.
 var ErrNotConnected = errors.New("not bound to a session")
 
-// ErrNotPaired is the error of [Provider.Run] for a provider that was paired: the
-// session of the pairing has ended, or the gateway has. [Provider.Pair] pairs
-// with another.
+// ErrNotPaired is the error of [Provider.Run] after [Provider.Pair] when the session of the pairing, or the
+// gateway, has ended. Call Pair again for another session.
 var ErrNotPaired = errors.New("the pairing is over")
 
 // Reasons of a [CancelError]. The gateway may give others.
 const (
 	ReasonTimeout      = "timeout"     // the call took longer than its tool may
 	ReasonInterrupted  = "interrupted" // the user stopped the turn
-	ReasonRebind       = "rebind"      // the provider went to another session
+	ReasonRebind       = "rebind"      // the provider bound to another session
 	ReasonSessionEnded = "session ended"
 	ReasonDisconnected = "disconnected" // the connection to the gateway was lost
 	ReasonStopped      = "stopped"      // Run's context ended
 )
 
-// CancelError is the cause, see [context.Cause], of the end of a call's or a
-// binding's context.
+// CancelError is the cause of the end of a call's or a binding's context, as [context.Cause] returns it.
 type CancelError struct{ Reason string }
 
 func (e *CancelError) Error() string { return "cancelled: " + e.Reason }
@@ -83,7 +81,7 @@ func (e *CancelError) Error() string { return "cancelled: " + e.Reason }
 // Unwrap returns [context.Canceled].
 func (e *CancelError) Unwrap() error { return context.Canceled }
 
-// failure is the result of a call whose handler returned err.
+// failure returns the result of a call whose handler returned err.
 func failure(err error) *protocol.ToolResult {
 	r := &protocol.ToolResult{Error: err.Error(), ErrorCode: protocol.CodeInternal}
 	coded, ok := errors.AsType[*Error](err)
@@ -93,7 +91,7 @@ func failure(err error) *protocol.ToolResult {
 		if coded.Code != "" {
 			r.ErrorCode = protocol.Code(coded.Code).ResultCode()
 		}
-		if error(coded) == err && coded.Message != "" { //nolint:errorlint // a wrapped one keeps the text around it
+		if error(coded) == err && coded.Message != "" { //nolint:errorlint // a wrapped error keeps the text around it
 			r.Error = coded.Message
 		}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -105,12 +103,12 @@ func failure(err error) *protocol.ToolResult {
 	return r
 }
 
-// fromGateway makes an error of what the gateway answered.
+// fromGateway makes an [*Error] from the gateway's error message.
 func fromGateway(e *protocol.Error) *Error {
 	return &Error{Code: Code(e.Code), Message: e.Message, Retryable: e.Code == protocol.CodeRateLimited}
 }
 
-// fatalError is one that waiting does not cure.
+// fatalError is an error that ends the run: waiting does not help.
 type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }

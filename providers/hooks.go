@@ -5,34 +5,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strconv"
 
 	"tapgw/internal/protocol"
 )
 
-// Match says which tool calls of a session, of its own tools too, a rule is
-// about: those that every given part matches (docs/protocol.md, "Match and
-// patterns").
+// Match says which tool calls of a session a rule is about, calls of the session's own tools included: all parts
+// that are not empty must match (docs/protocol.md, "Match and patterns").
 type Match struct {
-	// Tool is a tool's name, or a glob with *. "shell", "edit" and "read" are
-	// whatever tools the session runs commands, writes and reads files with.
+	// Tool is a tool's name, or a glob with *. "shell", "edit" and "read" stand for the session's tools that run
+	// commands, write files and read files.
 	Tool string
-	// Args is a JavaScript regular expression, at most 1 KiB, that is tried on
-	// the call's arguments as compact JSON.
+	// Args is a JavaScript regular expression of at most 1 KiB. It is matched with the call's arguments as compact
+	// JSON.
 	Args string
-	// File is a glob for the file that the call names: "*.sql", "src/**".
+	// File is a glob for the file in the call's arguments: "*.sql", "src/**".
 	File string
-	// Provider is the name of the provider that the tool belongs to.
+	// Provider is the name of the tool's provider.
 	Provider string
 }
 
-// Rule is a rule that a provider holds: at most 50 of them (v2, "onPreToolUse
-// rules").
+// Rule is a rule of a provider, made by [Provider.Deny], [Provider.AddContext] or [Provider.Gate]. A provider may
+// have 50 (docs/protocol.md, "Rules and gates").
 type Rule struct {
-	// Revision of the session's state from which on the rule holds; 0 if no
-	// session was bound.
+	// Revision is the revision of the session's state in which the rule is in force; 0 if no session was bound.
 	Revision uint64
 
 	// Fixed at creation.
@@ -41,26 +38,26 @@ type Rule struct {
 	decide func(context.Context, GateCall) (Decision, error) // of a gate
 }
 
-// Deny adds a rule: the calls that match are denied, with a reason for the model.
+// Deny adds a rule that denies the calls that match, with a reason for the model. An external provider
+// needs a grant for rules, else the [*Error] is UNAUTHORIZED (docs/protocol.md, "Trust").
 func (p *Provider) Deny(ctx context.Context, m Match, reason string) (*Rule, error) {
 	return p.addRule(ctx, "adding a rule", m, &Rule{wire: protocol.Rule{Action: protocol.ActionDeny, Reason: reason}})
 }
 
-// AddContext adds a rule: the model is told this text with the calls that match.
+// AddContext adds a rule that gives the model a text with the calls that match. It does not stop them.
 func (p *Provider) AddContext(ctx context.Context, m Match, text string) (*Rule, error) {
 	return p.addRule(ctx, "adding a rule", m, &Rule{wire: protocol.Rule{Action: protocol.ActionContext, Content: text}})
 }
 
-// Gate adds a rule: decide is asked about the calls that match, before they
-// run. It has five seconds, when its context ends; the gateway takes silence,
-// and a lost connection, for a denial, unless [FailOpen] is among the options.
-// An error or a panic of decide denies, always (v2, "Gate timeout behavior: fail
-// closed").
+// Gate adds a rule that asks decide about each call that matches, before the call runs (docs/protocol.md, "Rules
+// and gates"). decide has five seconds, then its context ends. Without an answer by then, and while the connection
+// is lost, the gateway denies the call, unless the option [FailOpen] is set. An error or a panic of decide always
+// denies.
 func (p *Provider) Gate(ctx context.Context, m Match, decide func(ctx context.Context, call GateCall) (Decision, error),
 	opts ...func(*Rule)) (*Rule, error) {
 	p.mu.Lock()
-	p.gates++
-	id := "gate-" + strconv.FormatUint(p.gates, 10)
+	p.gateCount++
+	id := "gate-" + strconv.FormatUint(p.gateCount, 10)
 	p.mu.Unlock()
 	r := &Rule{wire: protocol.Rule{Action: protocol.ActionGate, GateID: id}, decide: decide}
 	for _, opt := range opts {
@@ -69,9 +66,8 @@ func (p *Provider) Gate(ctx context.Context, m Match, decide func(ctx context.Co
 	return p.addRule(ctx, "adding a gate", m, r)
 }
 
-// FailOpen lets the calls of a gate run that it did not answer in time, or that
-// came while it was not connected, as an option of [Provider.Gate]. For gates
-// that are a convenience, not a guard.
+// FailOpen is an option of [Provider.Gate]. It allows the calls that the gate did not answer in time, or that came
+// while its provider was not connected. Use it for gates that help and do not protect.
 func FailOpen(r *Rule) { r.wire.FailOpen = true }
 
 func (p *Provider) addRule(ctx context.Context, what string, m Match, r *Rule) (*Rule, error) {
@@ -85,8 +81,8 @@ func (p *Provider) addRule(ctx context.Context, what string, m Match, r *Rule) (
 	return r, nil
 }
 
-// Remove takes the rule away. To change one without a moment in which no rule
-// holds, add the new one first.
+// Remove removes the rule. To replace a rule without a moment between them, add the new one first. Removing a rule
+// twice is no error.
 func (r *Rule) Remove(ctx context.Context) (revision uint64, err error) {
 	return r.p.changeRules(ctx, "removing a rule", func(rules []*Rule) []*Rule {
 		return slices.DeleteFunc(slices.Clone(rules), func(other *Rule) bool { return other == r })
@@ -102,7 +98,7 @@ func (p *Provider) changeRules(ctx context.Context, what string, edit func([]*Ru
 	})
 }
 
-// wireRules writes rules; never nil, because no rules is said too.
+// wireRules makes the wire form of rules. It is never nil, because nil would leave the rules as they are.
 func wireRules(rules []*Rule) []protocol.Rule {
 	wire := make([]protocol.Rule, len(rules))
 	for i, r := range rules {
@@ -113,15 +109,14 @@ func wireRules(rules []*Rule) []protocol.Rule {
 
 // GateCall is a tool call that a gate decides about.
 type GateCall struct {
-	ID          string // of this question
-	Session     string // the id of the session that wants to call
-	Tool        string // its name in the session
-	Args        json.RawMessage
-	Traceparent string // W3C trace context of the caller, "" if there was none
+	ID          string          // of this question, not of the call
+	Session     string          // the id of the calling session
+	Tool        string          // the tool's name in the session
+	Args        json.RawMessage // JSON of an object
+	Traceparent string          // W3C trace context of the caller, "" if there was none
 }
 
-// Decision is what a gate says about a call. The zero Decision denies: a gate
-// allows only where it says so.
+// Decision is the answer of a gate about a call: [Allow], [AllowWith] or [Deny]. The zero Decision denies.
 type Decision struct {
 	verdict string
 	text    string
@@ -130,7 +125,7 @@ type Decision struct {
 // Allow lets the call run.
 func Allow() Decision { return Decision{verdict: protocol.DecisionAllow} }
 
-// AllowWith lets the call run and tells the model something with it.
+// AllowWith lets the call run and gives the model a text with it.
 func AllowWith(text string) Decision {
 	return Decision{verdict: protocol.DecisionContext, text: text}
 }
@@ -138,8 +133,8 @@ func AllowWith(text string) Decision {
 // Deny stops the call, with a reason for the model.
 func Deny(reason string) Decision { return Decision{verdict: protocol.DecisionDeny, text: reason} }
 
-// check asks a gate of the user's.
-func (c *conn) check(m *protocol.GateCheck) {
+// handleGate asks a gate of the user's about a call.
+func (c *conn) handleGate(m *protocol.GateCheck) {
 	p := c.run.p
 	r, ok := lookup(p, func(o *offer) (*Rule, bool) {
 		i := slices.IndexFunc(o.rules, func(r *Rule) bool { return r.wire.GateID == m.GateID && r.decide != nil })
@@ -151,7 +146,7 @@ func (c *conn) check(m *protocol.GateCheck) {
 	answer := &protocol.GateResult{GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny}
 	if !ok {
 		answer.Reason = fmt.Sprintf("Provider %s has no gate %q.", p.name, m.GateID)
-		_ = c.send(answer) // the reader notices
+		_ = c.send(answer) // the reader notices an error
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(c.ctx, protocol.GateTimeout, &CancelError{ReasonTimeout})
@@ -159,17 +154,17 @@ func (c *conn) check(m *protocol.GateCheck) {
 	c.run.wg.Go(func() {
 		d := Deny("The gate's function ended its goroutine.")
 		defer func() {
-			c.decided(ctx, answer, d)
+			c.sendDecision(ctx, answer, d)
 			cancel()
 		}()
-		d = r.ask(ctx, c.log, call)
+		d = r.run(ctx, c.log, call)
 	})
 }
 
-// decided sends what a gate decided.
-func (c *conn) decided(ctx context.Context, answer *protocol.GateResult, d Decision) {
+// sendDecision sends the decision of a gate.
+func (c *conn) sendDecision(ctx context.Context, answer *protocol.GateResult, d Decision) {
 	if ctx.Err() != nil {
-		// The gateway has decided by itself.
+		// The gateway has decided without the gate.
 		c.log.Warn("gate did not decide in time", "gate", answer.GateID, "cause", context.Cause(ctx))
 		return
 	}
@@ -180,16 +175,13 @@ func (c *conn) decided(ctx context.Context, answer *protocol.GateResult, d Decis
 	}
 }
 
-// ask runs the user's function; whatever is not a clear yes is a no.
-func (r *Rule) ask(ctx context.Context, log *slog.Logger, call GateCall) (d Decision) {
-	defer func() {
-		if v := recover(); v != nil {
-			log.Error("gate panicked", "tool", call.Tool, "panic", v, "stack", string(debug.Stack()))
-			d = Deny(fmt.Sprintf("The gate panicked: %v", v))
-		}
-	}()
-	d, err := r.decide(ctx, call)
+// run runs the user's function. Only a clear decision allows the call.
+func (r *Rule) run(ctx context.Context, log *slog.Logger, call GateCall) (d Decision) {
+	var err error
+	panicked := guard(log.With("tool", call.Tool), "gate", func() { d, err = r.decide(ctx, call) })
 	switch {
+	case panicked != nil:
+		return Deny(fmt.Sprintf("The gate %v", panicked))
 	case err != nil:
 		return Deny(err.Error())
 	case d.verdict == "":

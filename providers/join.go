@@ -6,19 +6,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// joining is a session that a provider of all sessions is about to join: it is
-// prepared, the gateway is asked with session.ready, and says so with started.
-// The sessions of the hello need no asking.
+// joining is a session that a provider of all sessions is about to join: PrepareSession runs, the provider sends
+// session.ready, and the gateway answers with the state started. The hello asks for the sessions that exist then.
 type joining struct {
 	session string
 	cancel  context.CancelFunc // ends PrepareSession
-	ready   bool               // it has returned
-	asked   bool               // the gateway was asked
-	binding *binding           // since the gateway has joined them
+	ready   bool               // PrepareSession has returned
+	asked   bool               // session.ready, or hello, was sent
+	binding *binding           // set once the gateway has answered
 }
 
-// prepare begins what is to be done before sessions are joined, and reports
-// whether nothing of it is left to do.
+// prepare starts PrepareSession for the sessions that need it, and reports whether it has returned for all of them.
 func (c *conn) prepare() (done bool) {
 	for id, j := range c.joining {
 		if !c.isActive(id) {
@@ -52,7 +50,7 @@ func (c *conn) prepareOne(s Session) *joining {
 	}
 	c.run.wg.Go(func() {
 		defer cancel()
-		guard(c.log, func() { f(ctx, s) })
+		_ = guard(c.log, "callback", func() { f(ctx, s) })
 		select {
 		case c.prepared <- j:
 		case <-c.ctx.Done():
@@ -61,39 +59,38 @@ func (c *conn) prepareOne(s Session) *joining {
 	return j
 }
 
-// ready goes on with a session that is prepared.
-func (c *conn) ready(j *joining) error {
+// handlePrepared joins a session after PrepareSession has returned.
+func (c *conn) handlePrepared(j *joining) error {
 	if c.joining[j.session] != j {
-		return nil // it ended meanwhile
+		return nil // the session has ended
 	}
 	j.ready = true
 	c.run.prepared[j.session] = true
 	if c.state == isBound {
 		c.join()
-		c.proceed()
+		c.sendChanges()
 	}
 	return c.bind()
 }
 
-// join asks to join the sessions that are prepared, and opens those that are
-// joined.
+// join sends session.ready for the sessions that are prepared, and opens the bindings that the gateway has confirmed.
 func (c *conn) join() {
 	c.prepare()
-	for _, s := range c.active { // in their order
+	for _, s := range c.active { // in the order of the list
 		j := c.joining[s.ID]
 		switch {
 		case j == nil || !j.ready:
 		case j.binding != nil:
 			delete(c.joining, s.ID)
-			c.open(j.binding)
+			c.openBinding(j.binding)
 		case !j.asked:
 			j.asked = true
-			_ = c.send(&protocol.SessionReady{SessionID: s.ID}) // the reader notices
+			_ = c.send(&protocol.SessionReady{SessionID: s.ID}) // the reader notices an error
 		}
 	}
 }
 
-// joined makes the binding to a session that the gateway has joined.
+// joined makes the binding to a session after the gateway has joined both.
 func (c *conn) joined(session string) *binding {
 	s, ok := c.find(session)
 	if !ok {
@@ -101,17 +98,16 @@ func (c *conn) joined(session string) *binding {
 	}
 	j := c.joining[session]
 	if j == nil {
-		j = c.prepareOne(s) // it came while the hello was on its way
+		j = c.prepareOne(s) // it started after the hello was sent
 	}
 	j.asked = true
-	j.binding = c.enter(session)
+	j.binding = c.newBinding(session)
 	c.join()
-	c.proceed()
+	c.sendChanges()
 	return j.binding
 }
 
-// notReady lets a session be asked for again, when the offer or the list of
-// sessions has changed.
+// notReady notes a refused session.ready. It is sent again when the offer or the list of sessions has changed.
 func (c *conn) notReady(m *protocol.Error) {
 	for id, j := range c.joining {
 		if j.binding == nil && (id == m.SessionID || m.SessionID == "") {

@@ -116,10 +116,28 @@ func TestAllSessions(t *testing.T) {
 		}
 		peer.confirm(m, "s3", 2)
 		happened.expect(t, "s3 started", "s3 idle", "bound to s3 in /s3")
+	})
+}
 
-		// A change is for all and confirmed by all.
+// A change is for all sessions and confirmed by all.
+func TestAllSessionsConfirm(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		g := n.gateway(t)
+		var happened notes
+		p := providers.New("sample", n.options(providers.Options{
+			Session: providers.AllSessions,
+			OnBound: func(ctx context.Context, b providers.Binding) {
+				happened.add("bound to %s", b.Session)
+				<-ctx.Done()
+				happened.add("unbound from %s: %v", b.Session, context.Cause(ctx))
+			},
+		}))
+		run(t, p)
+		peer := g.accept()
+		peer.bindAll("s1", "s2", "s3")
+		happened.expect(t, "bound to s1", "bound to s2", "bound to s3")
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "new") })
-		m = peer.next("context.update")
+		m := peer.next("context.update")
 		for i, s := range []string{"s2", "s3", "s1"} {
 			synctest.Wait()
 			if len(c) != 0 {
@@ -137,7 +155,7 @@ func TestAllSessions(t *testing.T) {
 		peer.confirm(m, "s1", 11)
 		peer.send(`{"type":"session.lifecycle","sessionId":"s2","state":"shutdown.pending","deadline":10000}`)
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s2"}`)
-		happened.expect(t, "s2 shutdown.pending", "unbound from s2: cancelled: session ended")
+		happened.expect(t, "unbound from s2: cancelled: session ended")
 		peer.list("sessions.updated", "s1", "s2", "s3") // not gone yet: not joined again
 		synctest.Wait()
 		peer.list("sessions.updated", "s1") // and s3 without a word

@@ -8,52 +8,51 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// offer is what a provider brings into its sessions. It is replaced whole, never
-// changed: [offer.clone] is what is changed.
+// offer is what a provider gives its sessions. An offer is immutable: a change makes a new one with [offer.clone].
 type offer struct {
 	tools      []Tool
 	rules      []*Rule
 	transforms map[string]transform
 	context    string
-	filters    map[string][]FilterRule // by stream; an empty one takes an older away
-	own        map[string]own          // what single sessions have instead
+	filters    map[string][]FilterRule // by stream; an empty one removes an older one
+	perSession map[string]sessionOffer // what single sessions have instead, by id
 }
 
-// own is what one session has in place of what all have.
-type own struct {
-	tools   []Tool // nil: what all have
-	context *string
+// sessionOffer is what one session has instead of what all have.
+type sessionOffer struct {
+	tools   []Tool  // nil: the tools of all
+	context *string // nil: the context of all
 }
 
-// clone returns an offer that may be changed; its slices may not.
+// clone returns a copy whose maps may be changed. Its slices are shared.
 func (o *offer) clone() *offer {
 	c := *o
-	c.transforms, c.filters, c.own = maps.Clone(o.transforms), maps.Clone(o.filters), maps.Clone(o.own)
+	c.transforms, c.filters, c.perSession = maps.Clone(o.transforms), maps.Clone(o.filters), maps.Clone(o.perSession)
 	return &c
 }
 
-// toolsIn are the tools that a session has.
+// toolsIn returns the tools of a session.
 func (o *offer) toolsIn(session string) []Tool {
-	if tools := o.own[session].tools; tools != nil {
+	if tools := o.perSession[session].tools; tools != nil {
 		return tools
 	}
 	return o.tools
 }
 
-// setOwn changes what one session has for itself.
-func (o *offer) setOwn(session string, change func(*own)) {
-	if o.own == nil {
-		o.own = map[string]own{}
+// editSession changes what one session has instead of all others.
+func (o *offer) editSession(session string, edit func(*sessionOffer)) {
+	if o.perSession == nil {
+		o.perSession = map[string]sessionOffer{}
 	}
-	mine := o.own[session]
-	change(&mine)
-	o.own[session] = mine
+	special := o.perSession[session]
+	edit(&special)
+	o.perSession[session] = special
 }
 
-// changeTools changes the tools of a session, or of all.
-func (o *offer) changeTools(session string, change func([]Tool) []Tool) error {
+// changeTools changes the tools of one session, or of all ("").
+func (o *offer) changeTools(session string, edit func([]Tool) []Tool) error {
 	limited := func(tools []Tool) ([]Tool, error) {
-		tools = change(tools)
+		tools = edit(tools)
 		if len(tools) > protocol.MaxTools {
 			return nil, fmt.Errorf("%d tools are over the limit of %d: use another provider, with a name of its own",
 				len(tools), protocol.MaxTools)
@@ -66,12 +65,12 @@ func (o *offer) changeTools(session string, change func([]Tool) []Tool) error {
 			return err
 		}
 	}
-	for id, mine := range o.own {
-		if session == "" && mine.tools != nil {
-			if mine.tools, err = limited(mine.tools); err != nil {
+	for id, special := range o.perSession {
+		if session == "" && special.tools != nil {
+			if special.tools, err = limited(special.tools); err != nil {
 				return err
 			}
-			o.own[id] = mine
+			o.perSession[id] = special
 		}
 	}
 	if session != "" {
@@ -79,23 +78,22 @@ func (o *offer) changeTools(session string, change func([]Tool) []Tool) error {
 		if err != nil {
 			return err
 		}
-		o.setOwn(session, func(mine *own) { mine.tools = tools })
+		o.editSession(session, func(special *sessionOffer) { special.tools = tools })
 	}
 	return nil
 }
 
 // hasOwnTools reports whether any session has tools of its own.
-func (o *offer) hasOwnTools() bool {
-	for _, mine := range o.own {
-		if mine.tools != nil {
+func (o *offer) hasSessionTools() bool {
+	for _, special := range o.perSession {
+		if special.tools != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// hello makes the hello that carries the offer as it is now. From then on link,
-// if it is not nil, takes the changes.
+// hello makes the hello with the offer as it is now. From then on, link sends the changes if it is not nil.
 func (p *Provider) hello(link *conn) *protocol.Hello {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,9 +102,9 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 	m := &protocol.Hello{
 		Name: p.name, Instance: p.opts.Instance, ProtocolVersion: &version,
 		StartupContext: p.opts.StartupContext, Context: &o.context, Tools: wireTools(o.tools),
-		// Said even where there are none: what is left out would be restored.
+		// Present even if empty: after a reconnect the gateway restores what is missing.
 		Hooks:     &protocol.Hooks{},
-		Subscribe: slices.AppendSeq([]string{}, maps.Keys(p.heard)),
+		Subscribe: slices.AppendSeq([]string{}, maps.Keys(p.listeners)),
 	}
 	if len(o.rules) > 0 {
 		m.Hooks.OnPreToolUse = wireRules(o.rules)
@@ -122,12 +120,13 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 		m.Concurrency = &protocol.Concurrency{Max: &limit.Max, Scope: string(limit.Scope)}
 	}
 	if link != nil {
-		p.link = link
+		p.changeConn = link
 	}
 	return m
 }
 
-// wireTools writes tools; never nil, because an empty list is said too.
+// wireTools makes the wire form of tools. It is never nil, because a missing list means something else than an
+// empty one.
 func wireTools(tools []Tool) []protocol.Tool {
 	wire := make([]protocol.Tool, len(tools))
 	for i, t := range tools {
@@ -136,9 +135,9 @@ func wireTools(tools []Tool) []protocol.Tool {
 	return wire
 }
 
-// restores are the changes that a hello cannot carry: they give a session that
-// was just joined what it has beyond it. Call with mu held.
-func (p *Provider) restores(session string) []*change {
+// sessionChanges returns the changes that give a session that was just joined what a hello can't contain: filters,
+// and what this session has instead of others. The caller holds mu.
+func (p *Provider) sessionChanges(session string) []*change {
 	var list []*change
 	for _, stream := range slices.Sorted(maps.Keys(p.offer.filters)) {
 		rules := p.offer.filters[stream]
@@ -147,44 +146,44 @@ func (p *Provider) restores(session string) []*change {
 				return filterSet(stream, rules, session, id)
 			}})
 	}
-	mine := p.offer.own[session]
-	if mine.tools != nil {
+	special := p.offer.perSession[session]
+	if special.tools != nil {
 		list = append(list, &change{what: "updating the tools", session: session,
 			message: func(_ *offer, session, id string) protocol.Message {
-				return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(mine.tools)}
+				return &protocol.ToolsUpdate{RequestID: id, SessionID: session, Tools: wireTools(special.tools)}
 			}})
 	}
-	if mine.context != nil {
+	if special.context != nil {
 		list = append(list, &change{what: "setting the context", session: session,
 			message: func(_ *offer, session, id string) protocol.Message {
-				return &protocol.ContextUpdate{RequestID: id, SessionID: session, Context: mine.context}
+				return &protocol.ContextUpdate{RequestID: id, SessionID: session, Context: special.context}
 			}})
 	}
 	return list
 }
 
-// disown forgets what a session had for itself.
-func (p *Provider) disown(session string) {
+// forgetSession removes what a session had instead of others, after it has ended.
+func (p *Provider) forgetSession(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range []**offer{&p.offer, &p.trial} {
+	for _, o := range []**offer{&p.offer, &p.sent} {
 		if *o == nil {
 			continue
 		}
-		if _, ok := (*o).own[session]; ok {
+		if _, ok := (*o).perSession[session]; ok {
 			*o = (*o).clone()
-			delete((*o).own, session)
+			delete((*o).perSession, session)
 		}
 	}
 }
 
-// lookup finds something in what the gateway may go by: what it has confirmed,
-// and what it was told and answers next.
+// lookup searches the offers that the gateway may be using: the one that it has confirmed, then the one that was
+// sent and not confirmed yet.
 func lookup[T any](p *Provider, find func(*offer) (T, bool)) (T, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if v, ok := find(p.offer); ok || p.trial == nil {
+	if v, ok := find(p.offer); ok || p.sent == nil {
 		return v, ok
 	}
-	return find(p.trial)
+	return find(p.sent)
 }

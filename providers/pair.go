@@ -12,25 +12,22 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// pairedPrefix begins the tokens that pairing gives.
+// pairedPrefix is the beginning of the tokens of pairing.
 const pairedPrefix = "ext-tok-"
 
-// Pair lets a provider in that has no token: the gateway shows a code of six
-// digits in a session's timeline, ask asks the user for it, and the token that
-// comes of it is what [Provider.Run] uses from then on. The session is the one
-// that [Options.Session] names, else the gateway's foreground one.
+// Pair gets a token for a provider that has none (docs/protocol.md, "Pairing"). The gateway shows a code of six
+// digits in the timeline of a session: [Options.Session], else the foreground one. ask asks the user for the code.
+// [Provider.Run] then uses the token that the gateway sends for it.
 //
-// The provider is an external one then: it may offer tools, push, append to
-// sections and hear of tool executions, in that session. The token dies with
-// the session, and Run returns [ErrNotPaired]; whoever wants to pair once more
-// calls Pair and Run again. Pair returns the token for those that restart while
-// the session lives, and give it as [Options.Token].
+// A paired provider has the trust external: in that session it may offer tools, push, append to sections and
+// subscribe to tool executions. When the session ends, the token is void and Run returns [ErrNotPaired]; call Pair
+// and Run again for another session. Pair returns the token, so that a program that restarts meanwhile can use it
+// as [Options.Token].
 //
-// There is one try for each code, which is good for two minutes; then ask's
-// context ends (v2, "External providers"). A wrong code is the [*Error]
-// AUTH_FAILED: calling Pair again shows another, five times a minute.
-func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, prompt string) (code string, err error)) (
-	token string, err error) {
+// A code is valid for one try and two minutes; then ask's context ends. A wrong code is the [*Error] AUTH_FAILED.
+// Calling Pair again shows another code, five times a minute.
+func (p *Provider) Pair(ctx context.Context,
+	ask func(ctx context.Context, prompt string) (code string, err error)) (token string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("pairing provider %q: %w", p.name, err)
 	}
@@ -49,13 +46,12 @@ func (p *Provider) Pair(ctx context.Context, ask func(ctx context.Context, promp
 		return fail(err)
 	}
 	p.mu.Lock()
-	p.paired = endpoint{url: url, token: token, given: true, named: p.opts.URL != "" || os.Getenv(envURL) != ""}
+	p.paired = endpoint{url: url, token: token, fixedToken: true, fromUser: p.opts.URL != "" || os.Getenv(envURL) != ""}
 	p.mu.Unlock()
 	return token, nil
 }
 
-func (p *Provider) pair(ctx context.Context, url string, ask func(context.Context, string) (string, error)) (string,
-	error) {
+func (p *Provider) pair(ctx context.Context, url string, ask askFunc) (token string, err error) {
 	ws, err := dial(ctx, p.opts.HTTPClient, endpoint{url: url})
 	if err != nil {
 		return "", err
@@ -69,13 +65,9 @@ func (p *Provider) pair(ctx context.Context, url string, ask func(context.Contex
 		auth.Session = p.opts.Session
 	}
 	s := &pairing{ws: ws}
-	m, err := s.exchange(ctx, auth)
+	prompt, err := s.begin(ctx, auth)
 	if err != nil {
 		return "", err
-	}
-	shown, ok := m.(*protocol.AuthPairing)
-	if !ok {
-		return "", fmt.Errorf("the gateway answered %s; does it know pairing?", m.MessageType())
 	}
 
 	// The gateway may close while the user looks for the code.
@@ -96,7 +88,7 @@ func (p *Provider) pair(ctx context.Context, url string, ask func(context.Contex
 		<-answers
 		return "", err
 	}
-	code, err := ask(ctx, shown.Prompt)
+	code, err := ask(ctx, prompt)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -122,7 +114,10 @@ func (p *Provider) pair(ctx context.Context, url string, ask func(context.Contex
 	return list.Token, nil
 }
 
-// pairing is a connection that pairs.
+// askFunc asks the user for the code that the gateway shows.
+type askFunc = func(ctx context.Context, prompt string) (code string, err error)
+
+// pairing is a connection for pairing.
 type pairing struct{ ws *websocket.Conn }
 
 func (s *pairing) send(ctx context.Context, m protocol.Message) error {
@@ -134,18 +129,25 @@ func (s *pairing) send(ctx context.Context, m protocol.Message) error {
 	return s.ws.Write(ctx, websocket.MessageText, protocol.Append(nil, m))
 }
 
-// exchange sends a message and waits for what answers it.
-func (s *pairing) exchange(ctx context.Context, m protocol.Message) (protocol.Message, error) {
+// begin asks for pairing and returns the gateway's prompt for the user.
+func (s *pairing) begin(ctx context.Context, auth *protocol.Auth) (prompt string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := s.send(ctx, m); err != nil {
-		return nil, err
+	if err := s.send(ctx, auth); err != nil {
+		return "", err
 	}
-	return s.next(ctx)
+	m, err := s.next(ctx)
+	if err != nil {
+		return "", err
+	}
+	question, ok := m.(*protocol.AuthPairing)
+	if !ok {
+		return "", fmt.Errorf("the gateway answered %s; does it know pairing?", m.MessageType())
+	}
+	return question.Prompt, nil
 }
 
-// next reads the next message that matters here. An error of the gateway's is
-// returned as one.
+// next reads the next auth.pairing or sessions. An error message of the gateway is returned as an [*Error].
 func (s *pairing) next(ctx context.Context) (protocol.Message, error) {
 	for {
 		_, data, err := s.ws.Read(ctx)

@@ -4,25 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"tapgw/internal/protocol"
 )
 
-// SetContext replaces the text that is added to every prompt of the user's: in
-// all sessions that the provider is bound to, or in these alone. An empty text
-// takes it away. It is 8 KiB at most (docs/protocol.md, "Context").
+// SetContext replaces the text that is added to each prompt of the user, in all sessions or only in these. An empty
+// text removes it. More than 8 KiB is the [*Error] PAYLOAD_TOO_LARGE (docs/protocol.md, "Context").
 func (p *Provider) SetContext(ctx context.Context, text string, sessions ...string) (revision uint64, err error) {
 	return p.changeEach(ctx, sessions, func(session string) *change {
 		return &change{what: "setting the context", session: session,
 			apply: func(o *offer) error {
 				if session != "" {
-					o.setOwn(session, func(mine *own) { mine.context = &text })
+					o.editSession(session, func(special *sessionOffer) { special.context = &text })
 					return nil
 				}
 				o.context = text
-				for id := range o.own {
-					o.setOwn(id, func(mine *own) { mine.context = nil })
+				for id := range o.perSession {
+					o.editSession(id, func(special *sessionOffer) { special.context = nil })
 				}
 				return nil
 			},
@@ -33,14 +31,14 @@ func (p *Provider) SetContext(ctx context.Context, text string, sessions ...stri
 	})
 }
 
-// Section is a part of the system prompt as it is about to be sent.
+// Section is a section of the system prompt that [Provider.Transform] is asked about.
 type Section struct {
 	Session string // the id of the session
 	Name    string
-	Current string // its text, after the changes of providers before this one
+	Current string // its text, with the changes of earlier providers
 }
 
-// transform is a change of a section: a text, or a function that makes it.
+// transform is a change of a section: a text, or a function that makes the text.
 type transform struct {
 	action  string
 	content string
@@ -55,11 +53,12 @@ func (t transform) wire() *protocol.Transform {
 	return m
 }
 
-// Append adds a text to the end of a section of the system prompt. A provider
-// holds one change of a section; a later one takes its place.
+// Append adds a text to the end of a section of the system prompt (docs/protocol.md, "Transforms"). A provider has
+// one change of each section; a later call of Append, [Provider.Prepend], [Provider.Replace] or
+// [Provider.Transform] replaces it.
 //
-// The sections "safety" and "identity" take only this, from anyone (v2,
-// "Protected prompt sections").
+// Every provider may append. An external provider needs a grant for the other changes, and nobody may make them in the
+// sections "safety" and "identity"; the [*Error] is then UNAUTHORIZED.
 func (p *Provider) Append(ctx context.Context, section, text string) (revision uint64, err error) {
 	return p.transform(ctx, section, &transform{action: protocol.TransformAppend, content: text})
 }
@@ -74,16 +73,14 @@ func (p *Provider) Replace(ctx context.Context, section, text string) (revision 
 	return p.transform(ctx, section, &transform{action: protocol.TransformReplace, content: text})
 }
 
-// Transform has a function make a section anew for each prompt; see
-// [Provider.Append]. It has two seconds, when its context ends; without an
-// answer by then, and if it returns an error or panics, the section stays as it
-// is (v2, "Transform rules").
+// Transform makes a function write a section anew for each prompt; see [Provider.Append]. The function has two
+// seconds, then its context ends. If it takes longer, returns an error or panics, the section stays as it is.
 func (p *Provider) Transform(ctx context.Context, section string, rewrite func(ctx context.Context, s Section) (string,
 	error)) (revision uint64, err error) {
 	return p.transform(ctx, section, &transform{action: protocol.TransformCallback, rewrite: rewrite})
 }
 
-// RemoveTransform takes the provider's change of a section away.
+// RemoveTransform removes the provider's change of a section; see [Provider.Append].
 func (p *Provider) RemoveTransform(ctx context.Context, section string) (revision uint64, err error) {
 	return p.transform(ctx, section, nil)
 }
@@ -115,15 +112,15 @@ func (p *Provider) transform(ctx context.Context, section string, t *transform) 
 	})
 }
 
-// rewrite asks a function of the user's for a section.
-func (c *conn) rewrite(m *protocol.TransformRequest) {
+// handleTransform runs the user's function for a section.
+func (c *conn) handleTransform(m *protocol.TransformRequest) {
 	answer := &protocol.TransformResult{CallID: m.CallID, Content: &m.Current}
 	t, ok := lookup(c.run.p, func(o *offer) (transform, bool) {
 		t := o.transforms[m.Section]
 		return t, t.rewrite != nil
 	})
 	if !ok {
-		_ = c.send(answer) // the reader notices
+		_ = c.send(answer) // the reader notices an error
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(c.ctx, protocol.TransformTimeout, &CancelError{ReasonTimeout})
@@ -131,15 +128,17 @@ func (c *conn) rewrite(m *protocol.TransformRequest) {
 	c.run.wg.Go(func() {
 		text, err := m.Current, errors.New("its function ended its goroutine")
 		defer func() {
-			c.rewritten(ctx, answer, text, err)
+			c.sendSection(ctx, answer, text, err)
 			cancel()
 		}()
-		text, err = t.ask(ctx, s)
+		if p := guard(c.log, "function of section "+s.Name, func() { text, err = t.rewrite(ctx, s) }); p != nil {
+			err = fmt.Errorf("making section %s: %w", s.Name, p)
+		}
 	})
 }
 
-// rewritten sends what a function made of a section; on error as it was.
-func (c *conn) rewritten(ctx context.Context, answer *protocol.TransformResult, text string, err error) {
+// sendSection sends the text of a section, or the current text if err is not nil.
+func (c *conn) sendSection(ctx context.Context, answer *protocol.TransformResult, text string, err error) {
 	if ctx.Err() != nil {
 		c.log.Warn("section not made in time", "call", answer.CallID, "cause", context.Cause(ctx))
 		return
@@ -156,16 +155,7 @@ func (c *conn) rewritten(ctx context.Context, answer *protocol.TransformResult, 
 	_ = c.write(c.ctx, answer)
 }
 
-func (t transform) ask(ctx context.Context, s Section) (text string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("making section %s: panic: %v\n%s", s.Name, v, debug.Stack())
-		}
-	}()
-	return t.rewrite(ctx, s)
-}
-
-// isTooLarge reports whether a write failed for the message's size.
+// isTooLarge reports whether write refused a message because of its size.
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*Error](err)
 	return ok

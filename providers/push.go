@@ -10,75 +10,72 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Level says how far an [Event] goes into a session.
+// Level says how far an [Event] goes into a session (docs/protocol.md, "Pushes").
 type Level string
 
-// Levels of an event. Each does what the one before does, and more.
+// Levels of an event. Each does what the one before it does, and more.
 const (
 	Keep    Level = "keep"    // stored in the stream
 	Surface Level = "surface" // shown in the session's timeline
-	Inject  Level = "inject"  // given to the model, in a turn of its own
+	Inject  Level = "inject"  // sent to the model as a prompt, in a turn of its own
 )
 
-// Event is something that a provider tells a session.
+// Event is a message of a provider to a session. Text, Prompt, or both must be there.
 type Event struct {
-	// Text is what happened. It, Prompt, or both must be there.
+	// Text says what happened.
 	Text string
-	// Level is how far it goes. Empty: [Surface].
+	// Level says how far the event goes. Empty: [Surface].
 	Level Level
-	// Stream is where it is stored. Empty: the stream of the provider's name.
+	// Stream is the name of the stream that stores it. Empty: the provider's name.
 	Stream string
-	// Metadata is stored with it.
+	// Metadata is stored with the event. encoding/json must be able to write it.
 	Metadata map[string]any
-	// Prompt, when not empty, starts a turn with this text, whatever Level says.
+	// Prompt starts a turn with this text, if it is not empty, whatever the Level.
 	Prompt string
-	// Session is the id of the session it is for. Empty: the bound one. A
-	// provider of [AllSessions] has to name it, or to set Broadcast.
+	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set Session or
+	// Broadcast.
 	Session string
-	// Broadcast brings it into every session that the provider is bound to.
+	// Broadcast sends the event to every session that the provider is bound to.
 	Broadcast bool
 }
 
-// Fate is what became of an event.
+// Fate says what the gateway did with an event (docs/protocol.md, "Receipts").
 type Fate string
 
 // Fates of an event.
 const (
-	Stored    Fate = "stored"    // in its stream, and no more was asked
-	Surfaced  Fate = "surfaced"  // shown; with a Reason: though it was for the model
-	Queued    Fate = "queued"    // for the model, when the session is idle
-	Delivered Fate = "delivered" // to the model
-	Dropped   Fate = "dropped"   // by the stream's filter, or the session's end
+	Stored    Fate = "stored"    // the stream has it; the level was keep
+	Surfaced  Fate = "surfaced"  // the timeline shows it; a Reason says why the model does not get it
+	Queued    Fate = "queued"    // the model gets it when the session is idle
+	Delivered Fate = "delivered" // the model has got it
+	Dropped   Fate = "dropped"   // the stream's filter dropped it, or the session has ended
 )
 
-// Receipt tells what the gateway did with an event. It is the zero Receipt
-// where the gateway does not say; such an event was sent and not refused.
+// Receipt says what the gateway did with an event. The zero Receipt comes from a gateway that sends no receipts:
+// the event was sent and not refused.
 type Receipt struct {
-	Session string // the id of the session that took it
+	Session string // the id of the session that got it
 	Seq     uint64 // the event's number in the session
 	Fate    Fate
-	Reason  string // why it went less far than asked
-	// Each, for a broadcast, has the receipt of each session that took the
-	// event, in no particular order; the rest of this one is then zero.
+	Reason  string // why it went less far than its level
+	// Each has a receipt for each session that got a broadcast, in no particular order. The other fields are then zero.
 	Each []Receipt
 }
 
-// ackWait is how long something waits for an answer from a gateway that may
-// give none: gateways of the core profile answer only when they refuse.
+// ackWait is how long to wait for an answer that may not come: gateways of the core profile answer only if they refuse.
 const ackWait = 250 * time.Millisecond
 
 // PushOption is an option of [Provider.Push].
 type PushOption func(*request)
 
-// WaitDelivered makes [Provider.Push] wait until an event that is [Queued] has
-// come to its turn, was surfaced instead, or dropped (docs/protocol.md,
-// "Receipts"). A gateway that gives no receipts is not waited for.
-func WaitDelivered(r *request) { r.settled = true }
+// WaitDelivered makes [Provider.Push] wait until a [Queued] event has another fate: it was delivered, surfaced
+// instead, or dropped (docs/protocol.md, "Receipts"). Push does not wait for a gateway that sends no receipts.
+func WaitDelivered(r *request) { r.untilDelivered = true }
 
-// Push brings an event into the session. The error is [ErrNotConnected], the
-// context's, or the [*Error] with which the gateway refused the event:
-// RATE_LIMITED for more than ten a second. A broadcast that some sessions took
-// returns their receipts beside the error.
+// Push sends an event to a session and returns the gateway's receipt (docs/protocol.md, "Pushes"). The error wraps
+// [ErrNotConnected], the context's error, or the [*Error] with which the gateway refused the event: RATE_LIMITED
+// for more than ten a second, INVALID_JSON for an event without Text and Prompt. If only some sessions got a
+// broadcast, Push returns their receipts with the error.
 func (p *Provider) Push(ctx context.Context, e Event, opts ...PushOption) (Receipt, error) {
 	m := &protocol.Push{
 		Stream: e.Stream, SessionID: e.Session, Event: e.Text, Prompt: e.Prompt, Level: protocol.Level(e.Level),
@@ -97,7 +94,7 @@ func (p *Provider) Push(ctx context.Context, e Event, opts ...PushOption) (Recei
 	if err := protocol.Validate(m); err != nil {
 		return Receipt{}, fmt.Errorf("pushing: %w", fromGateway(err))
 	}
-	c, err := p.current()
+	c, err := p.connected()
 	if err != nil {
 		return Receipt{}, fmt.Errorf("pushing: %w", err)
 	}
@@ -108,61 +105,61 @@ func (p *Provider) Push(ctx context.Context, e Event, opts ...PushOption) (Recei
 	return r, nil
 }
 
-// Keep stores text in the provider's stream.
+// Keep stores text in the provider's stream. It is [Provider.Push] with the level [Keep].
 func (p *Provider) Keep(ctx context.Context, text string) error {
 	_, err := p.Push(ctx, Event{Text: text, Level: Keep})
 	return err
 }
 
-// Surface stores text and shows it in the session's timeline.
+// Surface stores text and shows it in the session's timeline. It is [Provider.Push] with the level [Surface].
 func (p *Provider) Surface(ctx context.Context, text string) error {
 	_, err := p.Push(ctx, Event{Text: text, Level: Surface})
 	return err
 }
 
-// Inject stores text, shows it and gives it to the model.
+// Inject stores text, shows it and sends it to the model. It is [Provider.Push] with the level [Inject].
 func (p *Provider) Inject(ctx context.Context, text string) error {
 	_, err := p.Push(ctx, Event{Text: text, Level: Inject})
 	return err
 }
 
-// errCutOff is the error of what the gateway may have taken or not.
+// errCutOff is the error of a request that the gateway may have got or not.
 var errCutOff = fmt.Errorf("%w any more: the connection ended before the gateway answered", ErrNotConnected)
 
-// request is a push or a query that waits for its answers: one of each session
-// that it is about. Its connection's mu guards it until done is closed.
+// request is a push or a query that waits for its answers, one of each session. The connection's mu guards it until
+// done is closed.
 type request struct {
-	typ     protocol.Type
-	due     map[string]bool // sessions that have not answered
-	settled bool            // that it is queued is no answer yet
-	got     []Receipt
-	history *protocol.StreamHistory
-	err     error
-	done    chan struct{} // closed when all have answered
+	typ            protocol.Type
+	due            map[string]bool // sessions that have not answered
+	untilDelivered bool            // the fate queued is not an answer
+	receipts       []Receipt
+	history        *protocol.StreamHistory
+	err            error
+	done           chan struct{} // closed when due is empty
 }
 
 // push sends m and waits for the answers.
 func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (Receipt, error) {
-	due := c.dueFor(m.SessionID)
+	due := c.sessionsFor(m.SessionID)
 	if m.Broadcast && len(due) == 0 {
 		return Receipt{}, ErrNotConnected
 	}
 	if !m.Broadcast && len(due) != 1 {
-		due = map[string]bool{"": true} // the gateway says what is missing
+		due = map[string]bool{"": true} // the gateway answers with what is missing
 	}
 	r := &request{typ: protocol.TypePush, due: due}
 	for _, opt := range opts {
 		opt(r)
 	}
-	var acks bool
-	m.RequestID, acks = c.begin("push-", r)
-	defer c.forget(m.RequestID)
+	var givesReceipts bool
+	m.RequestID, givesReceipts = c.addRequest("push-", r)
+	defer c.removeRequest(m.RequestID)
 
 	if err := c.write(ctx, m); err != nil {
 		return Receipt{}, err
 	}
 	var silent <-chan time.Time
-	if !acks {
+	if !givesReceipts {
 		silent = time.After(ackWait)
 	}
 	var err error
@@ -172,7 +169,7 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 		case <-r.done:
 		case <-silent:
 			c.mu.Lock()
-			silent, waiting = nil, c.acks // one that it may be waiting for
+			silent, waiting = nil, c.givesReceipts // another answer may have shown that this one comes
 			c.mu.Unlock()
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -183,63 +180,61 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	return c.outcome(r, m.Broadcast, err)
 }
 
-// begin lets a request wait for its answers under an id that it returns. It also
-// says whether this gateway gives receipts.
-func (c *conn) begin(prefix string, r *request) (id string, acks bool) {
+// addRequest registers a request and returns its id, and whether the gateway is known to give receipts.
+func (c *conn) addRequest(prefix string, r *request) (id string, givesReceipts bool) {
 	r.done = make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requested++
-	id = prefix + strconv.FormatUint(c.requested, 10)
+	c.requestCount++
+	id = prefix + strconv.FormatUint(c.requestCount, 10)
 	c.requests[id] = r
-	return id, c.acks
+	return id, c.givesReceipts
 }
 
-func (c *conn) forget(id string) {
+func (c *conn) removeRequest(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.requests, id)
 }
 
-// outcome is what the caller of a push gets: what came, and the first error if
-// not all did.
+// outcome returns the result of a push: the receipts that came, and the error unless all came.
 func (c *conn) outcome(r *request, broadcast bool, err error) (Receipt, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(r.due) == 0 {
-		err = nil // it came with the end
+		err = nil // all answers came before the end
 	}
 	if r.err != nil {
 		err = errors.Join(r.err, err)
 	}
 	switch {
 	case broadcast:
-		return Receipt{Each: r.got}, err
-	case len(r.got) > 0 && err == nil:
-		return r.got[0], nil
+		return Receipt{Each: r.receipts}, err
+	case len(r.receipts) > 0 && err == nil:
+		return r.receipts[0], nil
 	}
 	return Receipt{}, err
 }
 
-// acknowledged takes a receipt.
-func (c *conn) acknowledged(m *protocol.Ack) {
+// handleReceipt gives a receipt to the push that it is about.
+func (c *conn) handleReceipt(m *protocol.Ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.acks = true
+	c.givesReceipts = true
 	r := c.requests[m.RequestID]
 	if r == nil || r.typ != protocol.TypePush {
 		return
 	}
 	receipt := Receipt{Session: m.SessionID, Seq: m.Seq, Fate: Fate(m.Fate), Reason: m.Reason}
-	if r.settled && receipt.Fate == Queued {
+	if r.untilDelivered && receipt.Fate == Queued {
 		return
 	}
-	r.got = append(r.got, receipt)
-	r.answered(m.SessionID)
+	r.receipts = append(r.receipts, receipt)
+	r.noteAnswer(m.SessionID)
 }
 
-// answered notes that a session has answered. Call with the connection's mu held.
-func (r *request) answered(session string) {
+// noteAnswer notes that a session has answered; "" stands for all. The caller holds the connection's mu.
+func (r *request) noteAnswer(session string) {
 	if len(r.due) == 0 {
 		return
 	}
@@ -252,10 +247,9 @@ func (r *request) answered(session string) {
 	}
 }
 
-// refusedRequest gives an error to the push or query that it is about, and
-// reports whether there is one. Without a request id it is the only one of its
-// kind, if there is only one.
-func (c *conn) refusedRequest(m *protocol.Error, err error) bool {
+// failRequest gives an error to the push or query that it is about, and reports whether there is one. An error
+// without a request id is about the only request of its type, if there is only one.
+func (c *conn) failRequest(m *protocol.Error, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.requests[m.RequestID]
@@ -278,22 +272,22 @@ func (c *conn) refusedRequest(m *protocol.Error, err error) bool {
 	if !r.due[session] {
 		session = ""
 	}
-	r.answered(session)
+	r.noteAnswer(session)
 	return true
 }
 
-// queried gives a query its answer.
-func (c *conn) queried(m *protocol.StreamHistory) {
+// handleHistory gives an answer to the query that it is about.
+func (c *conn) handleHistory(m *protocol.StreamHistory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.requests[m.QueryID]; r != nil && r.typ == protocol.TypeStreamQuery && len(r.due) > 0 {
 		r.history = m
-		r.answered("")
+		r.noteAnswer("")
 	}
 }
 
-// gone ends what waits for the answer of a session that has ended.
-func (c *conn) gone(session string) {
+// endSession ends the requests and changes that wait for the answer of a session that has ended.
+func (c *conn) endSession(session string) {
 	c.mu.Lock()
 	delete(c.sessions, session)
 	for _, r := range c.requests {
@@ -301,16 +295,16 @@ func (c *conn) gone(session string) {
 			r.err = errors.Join(r.err, &Error{Code: CodeInvalidSession, Message: fmt.Sprintf("session %q has ended",
 				session)})
 			if len(r.due) > 1 {
-				r.answered(session)
+				r.noteAnswer(session)
 			} else {
-				r.answered("")
+				r.noteAnswer("")
 			}
 		}
 	}
 	c.mu.Unlock()
-	if t := c.telling; t != nil && t.due[session] {
+	if t := c.sent; t != nil && t.due[session] {
 		if delete(t.due, session); len(t.due) == 0 {
-			c.told(nil, t.change)
+			c.finishChange(nil, t.change)
 		}
 	}
 }

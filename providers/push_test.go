@@ -29,13 +29,7 @@ type pushResult struct {
 }
 
 func TestPush(t *testing.T) {
-	bubble(t, func(t *testing.T, n *network) {
-		g := n.gateway(t)
-		p := providers.New("sample", n.options(providers.Options{}))
-		run(t, p)
-		peer := g.accept()
-		peer.bind()
-		synctest.Wait()
+	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 
 		c := pushed(t.Context(), p, providers.Event{
 			Text: "a <b>", Level: providers.Inject, Stream: "ci", Metadata: map[string]any{"n": 1}, Prompt: "look",
@@ -133,13 +127,7 @@ func TestPushWithoutReceipts(t *testing.T) {
 }
 
 func TestPushHelpers(t *testing.T) {
-	bubble(t, func(t *testing.T, n *network) {
-		g := n.gateway(t)
-		p := providers.New("sample", n.options(providers.Options{}))
-		run(t, p)
-		peer := g.accept()
-		peer.bind()
-		synctest.Wait()
+	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		for level, f := range map[string]func(context.Context, string) error{"keep": p.Keep, "surface": p.Surface,
 			"inject": p.Inject} {
 			if err := f(t.Context(), "hi"); err != nil {

@@ -16,36 +16,33 @@ import (
 const (
 	firstWait = 200 * time.Millisecond
 	maxWait   = 5 * time.Second
-	// refusedWait is how long a refused token is not shown again: the gateway
-	// locks out an address that shows too many wrong ones, and all providers
-	// of a machine share theirs.
+	// refusedWait is how long a refused token is not sent again: the gateway locks out an address that sends too many
+	// wrong ones, and all providers of a machine have the same address.
 	refusedWait = 30 * time.Second
-	// stopGrace is how long Run waits for functions of the user's that run
-	// when its context ends.
+	// stopGrace is how long Run waits for the user's functions after its context has ended.
 	stopGrace = 5 * time.Second
 )
 
-// errRefused: the gateway does not know the token.
+// errRefused means that the gateway does not know the token.
 var errRefused = errors.New("the gateway refused the token")
 
-// runner is one run of a provider. All but wg, calls and events belongs to the
-// goroutine that called Run.
+// runner is one run of a provider. The goroutine that called Run owns all fields but wg, calls and events.
 type runner struct {
 	p        *Provider
 	metadata protocol.Raw
 	calls    *dispatcher
-	events   *sequences
+	events   *sequencer
 	wg       sync.WaitGroup // every goroutine of the run
 
 	reconnect reconnect
-	session   string                 // the last bound session, while it lives
+	session   string                 // the last bound session, until it ends
 	prepared  map[string]bool        // sessions that PrepareSession has run for
-	refused   map[endpoint]time.Time // when a token was refused
-	failing   bool                   // no connection came about since this was last said
-	last      chan struct{}          // the latest callback has returned
+	refused   map[endpoint]time.Time // when each token was refused
+	failing   bool                   // the last attempt failed, and that was reported
+	last      chan struct{}          // closed when the latest callback has returned
 }
 
-// reconnect restores a binding after its connection was lost.
+// reconnect is what restores a binding after a lost connection (docs/protocol.md, "Reconnecting").
 type reconnect struct {
 	token string
 	to    endpoint
@@ -56,15 +53,15 @@ func newRunner(p *Provider, metadata protocol.Raw) *runner {
 	r := &runner{p: p, metadata: metadata, refused: map[endpoint]time.Time{}, prepared: map[string]bool{}}
 	spawn := func(f func()) { r.wg.Go(f) }
 	r.calls = &dispatcher{limit: p.opts.MaxCalls, spawn: spawn}
-	r.events = &sequences{spawn: spawn, next: map[string][]func(){}}
+	r.events = &sequencer{spawn: spawn, queues: map[string][]func(){}}
 	return r
 }
 
-// run connects again and again.
+// run connects again and again until ctx ends (nil) or waiting can't help (an error).
 func (r *runner) run(ctx context.Context) error {
-	defer r.settle()
+	defer r.waitForCallbacks()
 	for attempt := 0; ; attempt++ {
-		lasted, err := r.round(ctx)
+		lasted, err := r.tryEndpoints(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -75,7 +72,7 @@ func (r *runner) run(ctx context.Context) error {
 			attempt = 0
 		}
 		wait := backoff(attempt)
-		r.failed(err, wait)
+		r.reportFailure(err, wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -84,8 +81,8 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// backoff grows from 0.2 s by half each time, to 5 s; the jitter only shortens
-// it, so that a new gateway is found within 5 s.
+// backoff returns the wait before an attempt. It grows from 0.2 s by half each time, up to 5 s. The jitter only
+// shortens it, so that a new gateway is found within 5 s.
 func backoff(attempt int) time.Duration {
 	d := firstWait
 	for range attempt {
@@ -94,12 +91,12 @@ func backoff(attempt int) time.Duration {
 			break
 		}
 	}
-	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
+	return d/2 + rand.N(d/2) //nolint:gosec // it is no secret
 }
 
-// round tries every endpoint once, until one lets the provider in; that
-// connection lasts as long as it can. It returns how long it did.
-func (r *runner) round(ctx context.Context) (lasted time.Duration, err error) {
+// tryEndpoints tries each endpoint once until one accepts the provider, and serves that connection until its end.
+// It returns how long the connection lasted.
+func (r *runner) tryEndpoints(ctx context.Context) (lasted time.Duration, err error) {
 	found, err := r.p.endpoints()
 	if err != nil {
 		return 0, err
@@ -110,8 +107,8 @@ func (r *runner) round(ctx context.Context) (lasted time.Duration, err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w before", e.url, errRefused))
 			continue
 		}
-		lasted, in, cerr := r.connect(ctx, e)
-		if in || ctx.Err() != nil {
+		lasted, accepted, cerr := r.connect(ctx, e)
+		if accepted || ctx.Err() != nil {
 			return lasted, cerr
 		}
 		if _, ok := errors.AsType[fatalError](cerr); ok {
@@ -122,32 +119,32 @@ func (r *runner) round(ctx context.Context) (lasted time.Duration, err error) {
 	return 0, err
 }
 
-// connect connects to e and serves; in says whether the gateway let it in. A
-// reconnect token is tried first; when it is refused, the token follows at once.
-func (r *runner) connect(ctx context.Context, e endpoint) (lasted time.Duration, in bool, err error) {
+// connect connects to e and serves; accepted reports whether the gateway accepted auth. It tries a reconnect token
+// first; if the gateway refuses it, the token follows at once.
+func (r *runner) connect(ctx context.Context, e endpoint) (
+	lasted time.Duration, accepted bool, err error) {
 	if t := r.reconnect; t.token != "" && t.to == e && time.Now().Before(t.until) {
-		lasted, in, err = r.serve(ctx, e, t.token)
-		if in || !errors.Is(err, errRefused) {
-			return lasted, in, err
+		lasted, accepted, err = r.serve(ctx, e, t.token)
+		if accepted || !errors.Is(err, errRefused) {
+			return lasted, accepted, err
 		}
 	}
 	r.reconnect = reconnect{}
-	lasted, in, err = r.serve(ctx, e, "")
+	lasted, accepted, err = r.serve(ctx, e, "")
 	if errors.Is(err, errRefused) {
 		switch {
 		case e.paired():
 			return 0, false, fatalError{fmt.Errorf("%w: %w", ErrNotPaired, err)}
-		case e.given:
+		case e.fixedToken:
 			return 0, false, fatalError{fmt.Errorf("%w; check Options.Token", err)}
 		}
 		r.refused[e] = time.Now()
 	}
-	return lasted, in, err
+	return lasted, accepted, err
 }
 
-// failed tells of the end of a connection, or that none comes about: once, not
-// at every attempt.
-func (r *runner) failed(err error, wait time.Duration) {
+// reportFailure reports the end of a connection, or the first of several attempts that fail.
+func (r *runner) reportFailure(err error, wait time.Duration) {
 	if r.failing {
 		r.p.log.Debug("not connected", "error", err, "again", wait)
 		return
@@ -157,15 +154,14 @@ func (r *runner) failed(err error, wait time.Duration) {
 	r.report(err)
 }
 
-// report tells the user's OnError.
+// report gives an error to the user's OnError.
 func (r *runner) report(err error) {
 	if f := r.p.opts.OnError; f != nil {
 		r.callback(func() { f(err) })
 	}
 }
 
-// callback runs f on a goroutine of its own after the callbacks before it, and
-// returns a channel that is closed when it has returned.
+// callback runs f on a goroutine of its own after the earlier callbacks. The channel is closed when f has returned.
 func (r *runner) callback(f func()) <-chan struct{} {
 	before, done := r.last, make(chan struct{})
 	r.last = done
@@ -174,24 +170,26 @@ func (r *runner) callback(f func()) <-chan struct{} {
 		if before != nil {
 			<-before
 		}
-		guard(r.p.log, f)
+		_ = guard(r.p.log, "callback", f)
 	})
 	return done
 }
 
-// guard runs a function of the user's; its panic ends nothing else.
-func guard(log *slog.Logger, f func()) {
+// guard runs a function of the user's. It logs a panic with its stack, under the name what, and returns it as an error
+// "panicked: …". Nothing is returned if the function ends its goroutine.
+func guard(log *slog.Logger, what string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			log.Error("callback panicked", "panic", v, "stack", string(debug.Stack()))
+			log.Error(what+" panicked", "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panicked: %v", v)
 		}
 	}()
 	f()
+	return nil
 }
 
-// settle waits for the user's functions that still run; those that don't heed
-// their context are left behind.
-func (r *runner) settle() {
+// waitForCallbacks waits for the user's functions that still run. It leaves behind those that ignore their context.
+func (r *runner) waitForCallbacks() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

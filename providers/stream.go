@@ -11,19 +11,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Drop, as the outcome of a [FilterRule], stores nothing.
+// Drop is the outcome of a [FilterRule] that drops the event: the stream does not store it.
 const Drop Level = "drop"
 
-// FilterRule gives the events whose text matches an outcome: a [Level] in place
-// of their own, or [Drop].
+// FilterRule gives an outcome to the events whose text matches: a [Level] instead of their own, or [Drop].
 type FilterRule struct {
 	Match   string // a JavaScript regular expression, at most 1 KiB
 	Outcome Level
 }
 
-// SetFilter has the gateway filter what this provider pushes into a stream. The
-// first rule that matches decides; an event that none matches keeps its level.
-// No rules take the filter away (v2, "filter.set").
+// SetFilter makes the gateway filter the events that this provider pushes into a stream. The first rule that
+// matches decides; an event that no rule matches keeps its level. At most 100 rules; no rules remove the filter
+// (docs/protocol.md, "Filters").
 func (p *Provider) SetFilter(ctx context.Context, stream string, rules ...FilterRule) (revision uint64, err error) {
 	rules = slices.Clone(rules)
 	return p.change(ctx, &change{what: "setting the filter of " + stream,
@@ -49,32 +48,31 @@ func filterSet(stream string, rules []FilterRule, session, id string) *protocol.
 	return m
 }
 
-// Query says what to read of the streams that a session keeps.
+// Query says which events to read from the streams of a session.
 type Query struct {
-	// Streams by name: one of this provider's own, or, for an internal
-	// provider, "stream@provider". Nil: all of its own.
+	// Streams are names of streams: those of this provider or, for an internal provider, "stream@provider". Nil: all
+	// streams of this provider.
 	Streams []string
-	// Last is how many events of each stream: the newest. Zero: 20; 100 at most.
+	// Last is how many of the newest events of each stream to read, at most 100. Zero: 20.
 	Last int
-	// Session is the id of the session. Empty: the bound one, which a
-	// provider of [AllSessions] has to name.
+	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set it.
 	Session string
 }
 
 // Entry is an event that a stream keeps.
 type Entry struct {
 	Stream   string
-	Provider string // whose stream it is
+	Provider string // the provider that the stream belongs to
 	Time     time.Time
 	Text     string
 	Level    Level
-	Metadata json.RawMessage // of an object; nil for none
+	Metadata json.RawMessage // JSON of an object; nil if there is none
 	Prompt   string
 }
 
-// Query reads streams, newest event first. A stream keeps its newest 200 events
-// for as long as its session lives; one that nothing was pushed into is empty
-// (v2, "Stream access control").
+// Query reads streams, the newest event first. A stream keeps its newest 200 events while its session lives; a
+// stream without events is empty and no error. Streams of other providers need trust internal, else the [*Error] is
+// UNAUTHORIZED (docs/protocol.md, "Queries").
 func (p *Provider) Query(ctx context.Context, q Query) ([]Entry, error) {
 	entries, err := p.query(ctx, q)
 	if err != nil {
@@ -88,11 +86,11 @@ func (p *Provider) query(ctx context.Context, q Query) ([]Entry, error) {
 	if q.Last != 0 {
 		m.Last = &q.Last
 	}
-	c, err := p.current()
+	c, err := p.connected()
 	if err != nil {
 		return nil, err
 	}
-	// An error does not say which query it is about, so there is one at a time.
+	// Errors do not name the query that they are about, so there is one query at a time.
 	select {
 	case c.querying <- struct{}{}:
 		defer func() { <-c.querying }()
@@ -102,8 +100,8 @@ func (p *Provider) query(ctx context.Context, q Query) ([]Entry, error) {
 		return nil, ErrNotConnected
 	}
 	r := &request{typ: protocol.TypeStreamQuery, due: map[string]bool{q.Session: true}}
-	m.QueryID, _ = c.begin("query-", r)
-	defer c.forget(m.QueryID)
+	m.QueryID, _ = c.addRequest("query-", r)
+	defer c.removeRequest(m.QueryID)
 	if err := protocol.Validate(m); err != nil {
 		return nil, fromGateway(err)
 	}
@@ -130,13 +128,13 @@ func entriesOf(m *protocol.StreamHistory) ([]Entry, error) {
 		for _, e := range list {
 			at, err := time.Parse(time.RFC3339Nano, e.TS)
 			if err != nil {
-				return nil, fmt.Errorf("the gateway's answer: %q is no time", e.TS)
+				return nil, fmt.Errorf("the gateway's answer: %q is not a time", e.TS)
 			}
 			entries = append(entries, Entry{Stream: stream, Provider: provider, Time: at, Text: e.Event,
 				Level: Level(e.Level), Metadata: json.RawMessage(e.Metadata), Prompt: e.Prompt})
 		}
 	}
-	// Each list is in order; what has the same time stays so.
+	// Each list is sorted; events of one stream with the same time keep their order.
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		if order := b.Time.Compare(a.Time); order != 0 || a.Stream == b.Stream {
 			return order

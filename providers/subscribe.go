@@ -10,19 +10,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Subscribable is something that happens in a session and that [Subscribe] can
-// hear of.
+// Subscribable are the types of events that [Subscribe] can listen to.
 type Subscribable interface {
 	UserMessage | AssistantMessage | ToolExecution | AssistantIntent
 }
 
-// UserMessage is a prompt that a session took.
+// UserMessage is a prompt that a session has got.
 type UserMessage struct {
 	Session string `json:"-"`
 	Content string `json:"content"`
 }
 
-// AssistantMessage is a message of the model's, complete.
+// AssistantMessage is a complete message of the model.
 type AssistantMessage struct {
 	Session      string        `json:"-"`
 	Content      string        `json:"content"`
@@ -35,15 +34,15 @@ type ToolRequest struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// ToolExecution is a tool call that has ended, of any tool of the session. It
-// is the only thing that an external provider may hear of.
+// ToolExecution is a tool call that has ended, of any tool in the session. It is the only event that an external
+// provider may subscribe to.
 type ToolExecution struct {
 	Session  string
 	Tool     string
-	Provider string // that the tool belongs to; empty for the session's own
+	Provider string // the provider of the tool; empty for the session's own tools
 	Args     json.RawMessage
 	Failed   bool
-	Output   string // of a failure its error
+	Output   string // the result, or the error if it failed
 	Duration time.Duration
 }
 
@@ -53,18 +52,17 @@ type AssistantIntent struct {
 	Intent  string `json:"intent"`
 }
 
-// Subscribe calls f with all that happens of one kind, which f's parameter
-// says, in the sessions that the provider is bound to. Things of one session
-// come one after the other, in order. The context ends with the binding; what
-// happened before is still told.
+// Subscribe calls f with each event of one type in the sessions that the provider is bound to. The parameter of f
+// says the type. Events of one session come one after the other, in order; those before the end of the binding
+// still come, with a context that has ended.
 //
-// It is for the time before [Provider.Run]: on a running provider it begins
-// with the next connection.
+// Call Subscribe before [Provider.Run]: on a running provider it has an effect from the next connection on. More than
+// 1000 events that wait are dropped, and [Options.OnError] gets an error.
 func Subscribe[E Subscribable](p *Provider, f func(ctx context.Context, e E)) {
 	name := eventOf[E]()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard[name] = append(p.heard[name], func(session string, data []byte) (func(context.Context), error) {
+	p.listeners[name] = append(p.listeners[name], func(session string, data []byte) (func(context.Context), error) {
 		e, err := payload[E](session, data)
 		if err != nil {
 			return nil, err
@@ -73,10 +71,10 @@ func Subscribe[E Subscribable](p *Provider, f func(ctx context.Context, e E)) {
 	})
 }
 
-// listener reads an event and returns the call of a function of the user's.
+// listener decodes an event and returns a call of the user's function with it.
 type listener func(session string, data []byte) (func(context.Context), error)
 
-// eventOf is the session.event that an E tells of.
+// eventOf returns the name of the session event that E stands for.
 func eventOf[E Subscribable]() string {
 	switch any(*new(E)).(type) {
 	case UserMessage:
@@ -90,7 +88,7 @@ func eventOf[E Subscribable]() string {
 	}
 }
 
-// payload reads an event (v2, "Event payload shapes").
+// payload decodes an event (docs/protocol.md, "Subscriptions").
 func payload[E Subscribable](session string, data []byte) (e E, err error) {
 	switch e := any(&e).(type) {
 	case *UserMessage:
@@ -127,11 +125,11 @@ func (e *ToolExecution) read(data []byte) error {
 	return err
 }
 
-// happened gives an event to those that listen.
-func (c *conn) happened(m *protocol.SessionEvent) {
+// handleEvent gives an event to its listeners.
+func (c *conn) handleEvent(m *protocol.SessionEvent) {
 	p := c.run.p
 	p.mu.Lock()
-	listeners := p.heard[m.Event]
+	listeners := p.listeners[m.Event]
 	p.mu.Unlock()
 	ctx := c.ctx
 	if b := c.bindings[m.SessionID]; b != nil {
@@ -140,62 +138,62 @@ func (c *conn) happened(m *protocol.SessionEvent) {
 	for _, l := range listeners {
 		call, err := l(m.SessionID, m.Data)
 		if err != nil {
-			c.log.Warn("gateway sent a wrong event; ignored", "event", m.Event, "error", err)
+			c.log.Warn("ignoring a wrong event of the gateway", "event", m.Event, "error", err)
 			continue
 		}
-		if !c.run.events.add(m.SessionID, func() { guard(c.log, func() { call(ctx) }) }) {
-			c.complain(fmt.Errorf("%s of session %s: %d events wait for the functions of Subscribe; it was dropped",
+		if !c.run.events.add(m.SessionID, func() { _ = guard(c.log, "callback", func() { call(ctx) }) }) {
+			c.reportRefusal(fmt.Errorf("%s of session %s: %d events wait for the functions of Subscribe; it was dropped",
 				m.Event, m.SessionID, maxEvents))
 		}
 	}
 }
 
-// maxEvents is how many events of one session wait for the functions that
-// listen: one that hangs must not take all memory.
+// maxEvents is how many events of one session wait for the listeners: one that hangs must not fill the memory.
 const maxEvents = 1000
 
-// sequences run functions of one key one after the other, of several side by
-// side. A goroutine lives as long as its key has functions.
-type sequences struct {
+// sequencer runs the functions of one key one after the other, and those of several keys at the same time. A key has a
+// goroutine while it has functions.
+type sequencer struct {
 	spawn func(func()) // starts a goroutine
 
-	mu   sync.Mutex
-	next map[string][]func()
+	// mu guards queues.
+	mu     sync.Mutex
+	queues map[string][]func() // functions that wait, by key
 }
 
-// add runs f after those of its key before it; false if too many wait.
-func (s *sequences) add(key string, f func()) bool {
+// add runs f after the earlier functions of its key. It reports false if too many wait.
+func (s *sequencer) add(key string, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting, busy := s.next[key]
+	waiting, busy := s.queues[key]
 	if len(waiting) >= maxEvents {
 		return false
 	}
-	s.next[key] = append(waiting, f)
+	s.queues[key] = append(waiting, f)
 	if !busy {
 		s.spawn(func() { s.work(key) })
 	}
 	return true
 }
 
-// work runs one function and hands over to the next: one that ends its goroutine
-// takes no other with it.
-func (s *sequences) work(key string) {
-	if f := s.take(key); f != nil {
+// work runs one function and starts a goroutine for the next, so that a function that ends its goroutine does not
+// stop the others.
+func (s *sequencer) work(key string) {
+	if f := s.dequeue(key); f != nil {
 		defer s.spawn(func() { s.work(key) })
 		f()
 	}
 }
 
-// take returns the next function of a key, nil for none.
-func (s *sequences) take(key string) func() {
+// dequeue removes and returns the next function of a key, or nil.
+func (s *sequencer) dequeue(key string) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting := s.next[key]
+	waiting := s.queues[key]
 	if len(waiting) == 0 {
-		delete(s.next, key)
+		delete(s.queues, key)
 		return nil
 	}
-	s.next[key] = waiting[1:]
+	s.queues[key] = waiting[1:]
 	return waiting[0]
 }

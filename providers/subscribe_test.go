@@ -155,7 +155,7 @@ func TestQuery(t *testing.T) {
 		c = query(t.Context(), providers.Query{})
 		peer.next("stream.query")
 		peer.send(`{"type":"stream.history","queryId":"query-3","streams":{"a@b":[{"ts":"yesterday","event":"x","level":"keep"}]}}`)
-		if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), `"yesterday" is no time`) {
+		if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), `"yesterday" is not a time`) {
 			t.Errorf("got %v", got.err)
 		}
 		if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(

@@ -18,22 +18,20 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Tool is a tool of a provider, its schema written by hand. [NewTool] and
-// [AddTool] make one of a Go function.
+// Tool is a tool of a provider with a schema written by hand. [NewTool] and [AddTool] make one from a Go function
+// (docs/protocol.md, "Tool").
 type Tool struct {
 	Name        string          // 1 to 64 letters, digits, '_' or '-'
-	Description string          // what it does, for the model
+	Description string          // tells the model what the tool does
 	Parameters  json.RawMessage // JSON Schema of an object; nil: no parameters
-	// Timeout of a call, from 1 ms to 1 h, in whole milliseconds. Zero: the
-	// gateway's own, five minutes.
+	// Timeout of a call, from 1 ms to 1 h, in whole milliseconds. Zero: five minutes.
 	Timeout time.Duration
-	// SkipValidation: the gateway does not check the arguments of a call
-	// against Parameters.
+	// SkipValidation stops the gateway from checking the arguments of a call against Parameters.
 	SkipValidation bool
-	// Handler runs a call. Args is a JSON object. The result may be anything
-	// that encoding/json can write, an [Image] or a [File]. An [*Error]
-	// carries its own code; any other error is INTERNAL. The context ends when
-	// the call is cancelled; its cause is a [*CancelError].
+	// Handler runs a call; several may run at once. args is a JSON object. The result is any value that
+	// encoding/json can write, an [Image] or a [File]. An [*Error] has its own code; any other error becomes
+	// INTERNAL, or TIMEOUT for context.DeadlineExceeded. The context ends when the call is cancelled; its cause is
+	// then a [*CancelError].
 	Handler func(ctx context.Context, args json.RawMessage) (any, error)
 }
 
@@ -43,7 +41,7 @@ type Image struct {
 	Data     []byte
 }
 
-// MarshalJSON writes the image as the gateway takes it.
+// MarshalJSON writes the image as {"image": "data:…"}, the form that the gateway knows.
 func (i Image) MarshalJSON() ([]byte, error) {
 	mime := i.MIMEType
 	if mime == "" {
@@ -54,24 +52,22 @@ func (i Image) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// File is a result that lies in a file, for what is too large to send (5 MiB):
-// the gateway reads it, up to 64 MiB.
+// File is a result in a file, for results over the 5 MiB of a message. The gateway reads the file, up to 64 MiB.
 type File struct {
 	Path     string // absolute, inside [Binding.PersistDir]
 	MIMEType string
-	// TTL is how long the file stays; the gateway reads it before that. Zero:
-	// until the gateway has read it, however long that takes.
+	// TTL says how long the file exists; the gateway reads it before. Zero: as long as the gateway needs.
 	TTL time.Duration
 }
 
-// Timeout sets the timeout of a tool's calls, as an option of [AddTool].
+// Timeout is an option of [AddTool]. It sets the timeout of a call, from 1 ms to 1 h.
 func Timeout(d time.Duration) func(*Tool) {
 	return func(t *Tool) { t.Timeout = d }
 }
 
-// NewTool makes a tool of a Go function. In is a struct, or a map with string
-// keys; its JSON Schema is inferred: a field is required unless its json tag
-// says omitempty or omitzero, and its jsonschema tag describes it to the model.
+// NewTool makes a tool from a Go function. In is a struct, or a map with string keys. NewTool infers its JSON
+// Schema: a field is required unless its json tag has omitempty or omitzero, and its jsonschema tag is its
+// description. The error says what is wrong with the name, the description or the type.
 func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error)) (Tool, error) {
 	t := Tool{Name: name, Description: description}
 	schema, err := jsonschema.For[In](nil)
@@ -79,7 +75,7 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 		return Tool{}, fmt.Errorf("tool %q: inferring the schema of %v: %w", name, reflect.TypeFor[In](), err)
 	}
 	if slices.Equal(schema.Types, []string{"null", "object"}) {
-		// A pointer to a struct: arguments are never null.
+		// In is a pointer to a struct. Arguments are never null.
 		schema.Type, schema.Types = "object", nil
 	}
 	if schema.Type != "object" {
@@ -99,18 +95,17 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 	return t, t.check()
 }
 
-// AddTool makes a tool of a Go function, see [NewTool], and adds it to p. The
-// functions in with change the tool first, as [Timeout] does.
+// AddTool makes a tool from a Go function, see [NewTool], and adds it to p. The options, such as [Timeout], change
+// the tool before.
 //
-// It is for tools that are written down in the program and panics where they
-// are wrong. It does not wait for the gateway: should that refuse the tool,
-// [Options.OnError] hears of it. [Provider.AddTool] returns errors.
+// AddTool is for tools that are part of the program's text: it panics if the tool is wrong. It does not wait for the
+// gateway; if that refuses the tool, [Options.OnError] gets the error. [Provider.AddTool] returns errors instead.
 func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx context.Context, in In) (Out, error),
-	with ...func(*Tool)) {
+	opts ...func(*Tool)) {
 	t, err := NewTool(name, description, fn)
 	if err == nil {
-		for _, change := range with {
-			change(&t)
+		for _, option := range opts {
+			option(&t)
 		}
 		if err = t.check(); err == nil {
 			err = p.submit(t.addition(""))
@@ -121,8 +116,9 @@ func AddTool[In, Out any](p *Provider, name, description string, fn func(ctx con
 	}
 }
 
-// AddTool adds a tool, or replaces the one of that name: in all sessions that
-// the provider is bound to, or in these alone.
+// AddTool adds a tool or replaces the tool of that name, in all sessions or only in these. It returns the revision
+// once the gateway has confirmed, see [Provider]. The error is that of a wrong tool, or the gateway's [*Error]:
+// TOOL_CONFLICT if another provider has a tool of that name.
 func (p *Provider) AddTool(ctx context.Context, t Tool, sessions ...string) (revision uint64, err error) {
 	if err := t.check(); err != nil {
 		return 0, err
@@ -152,14 +148,14 @@ func (t *Tool) addition(session string) *change {
 	}
 }
 
-// RemoveTool removes a tool, from all sessions or from these; one that is not
-// there is no error. Calls of it that are running run to their end.
+// RemoveTool removes a tool from all sessions, or only from these. Running calls of the tool run to their end.
+// Removing a tool that does not exist is no error.
 func (p *Provider) RemoveTool(ctx context.Context, name string, sessions ...string) (revision uint64, err error) {
 	return p.changeEach(ctx, sessions, func(session string) *change {
 		return &change{what: "removing tool " + name, session: session,
 			apply: func(o *offer) error {
 				return o.changeTools(session, func(tools []Tool) []Tool {
-					// Not nil, which would mean the tools that all have.
+					// An empty list and not nil, which would mean the tools of all sessions.
 					return slices.DeleteFunc(append([]Tool{}, tools...), func(t Tool) bool { return t.Name == name })
 				})
 			},
@@ -174,7 +170,8 @@ func (p *Provider) RemoveTool(ctx context.Context, name string, sessions ...stri
 	})
 }
 
-// SetTools replaces all tools at once, in all sessions or in these.
+// SetTools replaces all tools in one step, in all sessions or only in these. A provider may have 100 tools; the
+// error names the first tool that is wrong.
 func (p *Provider) SetTools(ctx context.Context, tools []Tool, sessions ...string) (revision uint64, err error) {
 	for i, t := range tools {
 		if err := t.check(); err != nil {
@@ -195,11 +192,11 @@ func (p *Provider) SetTools(ctx context.Context, tools []Tool, sessions ...strin
 	})
 }
 
-// toolsUpdate says the whole list, which every gateway understands; without
-// tools where that would take from a session what it has for itself.
+// toolsUpdate makes an update with the whole list of tools, which every gateway understands. The list is nil, and
+// the caller adds the difference, if a list for all sessions would remove the tools that one session has instead.
 func toolsUpdate(o *offer, session, id string) *protocol.ToolsUpdate {
 	m := &protocol.ToolsUpdate{RequestID: id, SessionID: session}
-	if session != "" || !o.hasOwnTools() {
+	if session != "" || !o.hasSessionTools() {
 		m.Tools = wireTools(o.toolsIn(session))
 	}
 	return m
@@ -209,7 +206,7 @@ func indexTool(tools []Tool, name string) int {
 	return slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name })
 }
 
-// tool returns the tool of that name as a session has it.
+// tool returns a tool of a session by name.
 func (p *Provider) tool(session, name string) (Tool, bool) {
 	return lookup(p, func(o *offer) (Tool, bool) {
 		tools := o.toolsIn(session)
@@ -220,7 +217,7 @@ func (p *Provider) tool(session, name string) (Tool, bool) {
 	})
 }
 
-// check finds what is wrong with a tool, before the gateway does.
+// check returns the first mistake in a tool.
 func (t *Tool) check() error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("tool %q: %w", t.Name, fmt.Errorf(format, args...))
@@ -241,7 +238,7 @@ func (t *Tool) check() error {
 	if t.Parameters == nil {
 		return nil
 	}
-	if !protocol.Raw(t.Parameters).IsValid(lenient) {
+	if !protocol.Raw(t.Parameters).IsValid(allowSurrogates) {
 		return wrong("its parameters are not valid JSON, or have a key twice")
 	}
 	if _, err := protocol.CompileSchema(protocol.Raw(t.Parameters)); err != nil {
@@ -266,10 +263,10 @@ func (t *Tool) wire() protocol.Tool {
 	return w
 }
 
-// lenient reads JSON as the wire does: JavaScript strings hold lone surrogates.
-var lenient = jsontext.AllowInvalidUTF8(true)
+// allowSurrogates accepts lone surrogates as the wire does: JavaScript strings may have them.
+var allowSurrogates = jsontext.AllowInvalidUTF8(true)
 
-// encode is json.Marshal without the escapes that only HTML wants.
+// encode is json.Marshal without the escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -280,7 +277,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// success is the result of a call whose handler returned out.
+// success returns the result of a call whose handler returned out.
 func success(out any) (*protocol.ToolResult, error) {
 	if f, ok := out.(*File); ok && f != nil {
 		out = *f
