@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/server"
 )
@@ -39,7 +40,7 @@ func sseLatency(ctx context.Context, readers int) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
-	srv := server.New(server.Options{Gateway: g, Status: func() server.StatusInfo { return server.StatusInfo{} }})
+	srv := server.New(server.Options{Gateway: g, Status: func() adminapi.Status { return adminapi.Status{} }})
 	if err := srv.Listen("127.0.0.1:0"); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/copilot"
 	"tapgw/internal/daemon"
@@ -184,20 +185,20 @@ func (p *gatewayProcess) assemble(o gatewayOptions, cert *tls.Config) {
 		Page:       dashboard.Handler(),
 		SigninDir:  string(p.state),
 		OpenREST:   o.config.API.Auth == configs.AuthNone,
-		Status:     func() server.StatusInfo { return p.status(o.files) },
+		Status:     func() adminapi.Status { return p.status(o.files) },
 	})
 }
 
 // status returns what tapctl status shows of this process. Its faults are those of all
 // files, and a limit that the gateway has reached.
-func (p *gatewayProcess) status(files configs.Files) server.StatusInfo {
-	i := server.StatusInfo{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
+func (p *gatewayProcess) status(files configs.Files) adminapi.Status {
+	i := adminapi.Status{URL: p.info.URL, PID: p.info.PID, Version: p.info.Version, StartedAt: p.info.StartedAt}
 	faults := slices.Concat(p.settings.Faults(), p.newKeyFaults(), p.supervisor.Faults(), p.runtime.Faults())
 	for _, f := range faults {
-		i.Faults = append(i.Faults, server.StatusFault(f))
+		i.Faults = append(i.Faults, adminapi.Fault(f))
 	}
 	if full := p.server.ConnectionFault(); full != "" {
-		i.Faults = append(i.Faults, server.StatusFault(files.Where("max_connections", full)))
+		i.Faults = append(i.Faults, adminapi.Fault(files.Where("max_connections", full)))
 	}
 	return i
 }

@@ -5,34 +5,16 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
-// StatusInfo is what the server knows of the process that it runs in.
-type StatusInfo struct {
-	URL       string        `json:"url"`
-	PID       int           `json:"pid"`
-	Version   string        `json:"version"`
-	StartedAt time.Time     `json:"startedAt"`
-	Faults    []StatusFault `json:"-"`
-}
-
-// StatusFault is what is wrong in a config file.
-type StatusFault struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Message string `json:"message"`
-}
-
 const (
-	apiPrefix  = "/api/v1"
-	apiMaxBody = protocol.MaxMessage
-	// apiHostCopilot is the kind of session that a request means when it names none.
-	apiHostCopilot = "copilot"
+	apiPrefix      = adminapi.Prefix
+	apiMaxBody     = protocol.MaxMessage
+	apiHostCopilot = "copilot"         // the kind of session that a request means when it names none
 	apiPusher      = gateway.AdminName // provider and stream of a push that names none
 )
 
@@ -40,32 +22,35 @@ const (
 // carries the admin token.
 type api struct {
 	gateway    *gateway.Gateway
-	supervisor Supervisor // nil: none
-	info       func() StatusInfo
+	supervisor Supervisor             // nil: there is none
+	process    func() adminapi.Status // see [Options].Status
 	log        *slog.Logger
 	mux        *http.ServeMux
 	server     *Server // that it is part of
-	signinDir  string  // "": none
+	signinDir  string  // "": there is none
 	states     *states
-	cutOff     cutOff
+	resumable  resumable
 }
 
 // newAPI makes the handler of /api/v1/.
 func newAPI(s *Server, o Options) http.Handler {
-	a := &api{gateway: o.Gateway, supervisor: o.Supervisor, info: o.Status, log: s.log, mux: http.NewServeMux(), server: s, signinDir: o.SigninDir}
+	a := &api{
+		gateway: o.Gateway, supervisor: o.Supervisor, process: o.Status, log: s.log,
+		mux: http.NewServeMux(), server: s, signinDir: o.SigninDir,
+	}
 	a.states = newStates(map[string]func() any{
-		"status":    func() any { return a.statusNow() },
-		"sessions":  func() any { return apiList(a.gateway.Sessions()) },
-		"providers": func() any { return apiList(a.gateway.Providers()) },
-		"pairings":  func() any { return apiList(a.gateway.Pairings()) },
-		"questions": func() any { return apiList(a.gateway.Questions()) },
-		"tools":     func() any { return a.allTools() },
+		adminapi.StateStatus:    func() any { return a.currentStatus() },
+		adminapi.StateSessions:  func() any { return orEmpty(a.gateway.Sessions()) },
+		adminapi.StateProviders: func() any { return orEmpty(a.gateway.Providers()) },
+		adminapi.StatePairings:  func() any { return orEmpty(a.gateway.Pairings()) },
+		adminapi.StateQuestions: func() any { return orEmpty(a.gateway.Questions()) },
+		adminapi.StateTools:     func() any { return a.allTools() },
 	})
 	for pattern, h := range a.routes() {
 		method, path, _ := strings.Cut(pattern, " ")
 		a.mux.Handle(method+" "+apiPrefix+path, a.answering(h))
 	}
-	a.mux.HandleFunc("/", a.nothing)
+	a.mux.HandleFunc("/", a.notFound)
 	return a.mux
 }
 
@@ -73,7 +58,7 @@ func newAPI(s *Server, o Options) http.Handler {
 func (a *api) routes() map[string]apiHandler {
 	return map[string]apiHandler{
 		"GET /status":                           a.status,
-		"GET /events":                           a.follow,
+		"GET /events":                           a.stateEvents,
 		"GET /diagnostics":                      a.diagnostics,
 		"GET /openapi.json":                     a.document,
 		"POST /reload":                          a.reload,
@@ -97,7 +82,7 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /sessions/{id}/history":            a.session(a.history),
 		"POST /sessions/{id}/tools/{name}/call": a.session(a.call),
 		"POST /sessions/{id}/model":             a.session(a.setModel),
-		"GET /sessions/{id}/events":             a.followed,
+		"GET /sessions/{id}/events":             a.sessionEvents,
 		"GET /questions":                        a.questions,
 		"GET /persisted":                        a.persisted,
 		"POST /persisted/{id}/resume":           a.resumePersisted,
@@ -106,8 +91,8 @@ func (a *api) routes() map[string]apiHandler {
 		"GET /providers":                        a.providers,
 		"GET /providers/configured":             a.configured,
 		"POST /providers/{name}/stop":           a.stopProvider,
-		"POST /providers/{name}/start":          a.steer(Supervisor.Start, "started"),
-		"POST /providers/{name}/restart":        a.steer(Supervisor.Restart, "restarted"),
+		"POST /providers/{name}/start":          a.startProvider,
+		"POST /providers/{name}/restart":        a.restartProvider,
 		"GET /providers/{name}/log":             a.providerLog,
 		"GET /pairings":                         a.pairings,
 	}
@@ -130,14 +115,17 @@ func (a *api) session(h func(w http.ResponseWriter, r *http.Request, s *gateway.
 		id := r.PathValue("id")
 		s, ok := a.gateway.Session(id)
 		if !ok {
-			return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q does not exist", id)}
+			return &protocol.Error{
+				Code:    protocol.CodeInvalidSession,
+				Message: fmt.Sprintf("session %q does not exist", id),
+			}
 		}
 		return h(w, r, s)
 	}
 }
 
-// nothing answers what no route took: there is no such path, or it has other methods.
-func (a *api) nothing(w http.ResponseWriter, r *http.Request) {
+// notFound answers a request that has no route: its path does not exist, or has other methods.
+func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		try := r.Clone(r.Context())
@@ -151,43 +139,41 @@ func (a *api) nothing(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState), r.URL.Path+" takes "+strings.Join(allowed, " or ")+" only")
+	fail(
+		w,
+		http.StatusMethodNotAllowed,
+		string(protocol.CodeInvalidState),
+		r.URL.Path+" takes "+strings.Join(allowed, " or ")+" only",
+	)
 }
 
-// apiStatus is the gateway's state.
-type apiStatus struct {
-	StatusInfo
-	Sessions  int           `json:"sessions"`
-	Providers int           `json:"providers"`
-	Faults    []StatusFault `json:"faults"`
-	// RESTOpen says that the session contract needs no token.
-	RESTOpen bool `json:"restOpen,omitempty"`
-}
-
-func (a *api) statusNow() apiStatus {
-	info := a.info()
-	info.StartedAt = info.StartedAt.UTC()
-	return apiStatus{info, len(a.gateway.Sessions()), len(a.gateway.Providers()), apiList(info.Faults), a.server.settings.Load().openREST}
+// currentStatus is what the process says of itself, with what the server knows.
+func (a *api) currentStatus() adminapi.Status {
+	s := a.process()
+	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)
+	s.Sessions, s.Providers = len(a.gateway.Sessions()), len(a.gateway.Providers())
+	s.RESTOpen = a.server.settings.Load().openREST
+	return s
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) error {
-	return apiAnswer(w, http.StatusOK, a.statusNow())
+	return writeJSON(w, http.StatusOK, a.currentStatus())
 }
 
 func (a *api) providers(w http.ResponseWriter, _ *http.Request) error {
-	return apiAnswer(w, http.StatusOK, apiList(a.gateway.Providers()))
+	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Providers()))
 }
 
 func (a *api) diagnostics(w http.ResponseWriter, _ *http.Request) error {
-	return apiAnswer(w, http.StatusOK, a.gateway.Diagnostics())
+	return writeJSON(w, http.StatusOK, a.gateway.Diagnostics())
 }
 
 func (a *api) pairings(w http.ResponseWriter, _ *http.Request) error {
-	return apiAnswer(w, http.StatusOK, apiList(a.gateway.Pairings()))
+	return writeJSON(w, http.StatusOK, orEmpty(a.gateway.Pairings()))
 }
 
 func (a *api) models(w http.ResponseWriter, r *http.Request) error {
-	q, err := apiParams(r, "host")
+	q, err := readParams(r, "host")
 	if err != nil {
 		return err
 	}
@@ -200,7 +186,7 @@ func (a *api) models(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for i := range models {
-		models[i].Efforts = apiList(models[i].Efforts)
+		models[i].Efforts = orEmpty(models[i].Efforts)
 	}
-	return apiAnswer(w, http.StatusOK, apiList(models))
+	return writeJSON(w, http.StatusOK, orEmpty(models))
 }

@@ -28,45 +28,44 @@ func eventOf(h gateway.Entry) (name string, data any) {
 	return adminapi.EventTimeline, h.Value
 }
 
-// maxEventsLast bounds what a stream of events begins with; no more is kept.
+// maxEventsLast bounds how many events a stream begins with. No session buffers more.
 const maxEventsLast = 100_000
 
-// cutOff are the sessions of which a reader's stream ended within the last minute.
-// One that was cut off gets the rest when it comes back, although the session may
-// have ended meanwhile.
-type cutOff struct {
+// resumable are the sessions that a reader's stream of events ended of within the last
+// minute. A reader that was cut off gets the rest when it comes back, even if the session
+// has ended meanwhile.
+type resumable struct {
 	mu       sync.Mutex
 	sessions []*gateway.Session // oldest first
 }
 
 const (
-	cutOffKept = time.Minute
-	maxCutOff  = 16
+	resumableTime = time.Minute
+	maxResumable  = 16
 )
 
-// add remembers a session.
-func (c *cutOff) add(s *gateway.Session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if slices.Contains(c.sessions, s) {
+// add remembers a session for a minute.
+func (r *resumable) add(s *gateway.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.sessions, s) {
 		return
 	}
-	c.sessions = append(c.sessions, s)
-	c.sessions = slices.Delete(c.sessions, 0, max(len(c.sessions)-maxCutOff, 0))
-	time.AfterFunc(cutOffKept, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sessions = slices.DeleteFunc(c.sessions, func(known *gateway.Session) bool { return known == s })
+	r.sessions = append(r.sessions, s)
+	r.sessions = slices.Delete(r.sessions, 0, max(len(r.sessions)-maxResumable, 0))
+	time.AfterFunc(resumableTime, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sessions = slices.DeleteFunc(r.sessions, func(other *gateway.Session) bool { return other == s })
 	})
 }
 
-// find finds the session with an id in which the place of an event is, nil if there
-// is none.
-func (c *cutOff) find(id, eventID string) *gateway.Session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.sessions {
-		if _, here := parsePlace(eventID, birthOf(s)); here && s.ID() == id {
+// find returns the session with this id that an event's id is of, nil if there is none.
+func (r *resumable) find(id, eventID string) *gateway.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		if _, ok := parsePlace(eventID, birthOf(s)); ok && s.ID() == id {
 			return s
 		}
 	}
@@ -78,45 +77,33 @@ func birthOf(s *gateway.Session) string {
 	return strconv.FormatInt(s.View().CreatedAt.UnixMicro(), 36)
 }
 
-// followed answers GET /sessions/{id}/events.
-func (a *api) followed(w http.ResponseWriter, r *http.Request) error {
-	if s := a.cutOff.find(r.PathValue("id"), lastEventID(r)); s != nil {
-		return a.events(w, r, s)
+// sessionEvents answers GET /sessions/{id}/events.
+func (a *api) sessionEvents(w http.ResponseWriter, r *http.Request) error {
+	if s := a.resumable.find(r.PathValue("id"), lastEventID(r)); s != nil {
+		return a.writeEvents(w, r, s)
 	}
-	return a.session(a.events)(w, r)
+	return a.session(a.writeEvents)(w, r)
 }
 
-// events follows what happens in a session.
-func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	q, err := apiParams(r, "last")
+// writeEvents writes what happens in a session: from where the reader's last event was, else
+// from the last events that it asks for, until the session ends.
+func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	q, err := readParams(r, "last")
 	if err != nil {
 		return err
 	}
 	last := 0
 	if q.Has("last") {
-		if last, err = apiLast(q, 0); err != nil {
+		if last, err = readLast(q, 0); err != nil {
 			return err
 		}
 	}
 	birth := birthOf(s)
-	var f *gateway.Follower
-	had := lastEventID(r)
-	if had != "" {
-		if at, ok := parsePlace(had, birth); ok {
-			f = s.FollowFrom(at)
-		}
-	}
-	unknown := had != "" && f == nil // of another session of this id: all that is kept is news
-	switch {
-	case unknown:
-		f = s.Follow(maxEventsLast)
-	case f == nil:
-		f = s.Follow(min(last, maxEventsLast))
-	}
+	f, isUnknown := follow(s, lastEventID(r), last)
 	e := newSSE(w, r)
 	defer e.clearDeadline()
-	defer a.cutOff.add(s)
-	if unknown {
+	defer a.resumable.add(s)
+	if isUnknown {
 		e.add(adminapi.EventGap, placeID(birth, f.Cursors()), adminapi.Gap{})
 	}
 	for e.err == nil {
@@ -126,7 +113,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 			return err
 		})
 		if errors.Is(err, gateway.ErrSessionEnded) {
-			// Behind its end a session is at no place.
+			// Its id is no place: nothing comes after the end of a session.
 			e.add(adminapi.EventEnded, placeID(birth, f.Cursors())+".end", adminapi.Nothing{})
 			e.send()
 			return nil
@@ -143,11 +130,26 @@ func (a *api) events(w http.ResponseWriter, r *http.Request, s *gateway.Session)
 	return nil
 }
 
-// lastEventID is the id of the last event that a reader has had, "" if it begins.
+// follow returns a follower from the place of a reader's last event, else of the last
+// things that happened. Where the event's id is of another session with this session's id,
+// isUnknown is true, and the follower begins with all that is buffered.
+func follow(s *gateway.Session, lastEvent string, last int) (f *gateway.Follower, isUnknown bool) {
+	if lastEvent == "" {
+		return s.Follow(min(last, maxEventsLast)), false
+	}
+	if at, ok := parsePlace(lastEvent, birthOf(s)); ok {
+		if f := s.FollowFrom(at); f != nil {
+			return f, false
+		}
+	}
+	return s.Follow(maxEventsLast), true
+}
+
+// lastEventID is the id of the last event that a reader has, "" if it begins.
 func lastEventID(r *http.Request) string { return r.Header.Get("Last-Event-ID") }
 
-// placeID writes a place as an event's id: with the birth of the session, since
-// another one may have its name later.
+// placeID writes a place as an event's id. It has the birth of the session, since another
+// session may have the same id later.
 func placeID(birth string, at gateway.Cursors) string {
 	return fmt.Sprintf("%s.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream)
 }

@@ -6,67 +6,50 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/protocol"
 )
 
-// apiTurnEnd is the last line of a query.
-type apiTurnEnd struct {
-	Done  bool          `json:"done"`
-	Error *apiTurnError `json:"error,omitempty"`
-}
-
-type apiTurnError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// apiSessionError is the code of a turn that failed in the session itself.
-const apiSessionError = "SESSION_ERROR"
-
 func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	var body struct {
-		Prompt      string            `json:"prompt"`
-		Mode        string            `json:"mode"`
-		Detach      bool              `json:"detach"`
-		Attachments []apiAttachment   `json:"attachments"`
-		Headers     map[string]string `json:"headers"`
-	}
-	if err := apiBody(w, r, &body); err != nil {
+	var body adminapi.Query
+	if err := readBody(w, r, &body); err != nil {
 		return err
 	}
 	switch {
 	case strings.TrimSpace(body.Prompt) == "":
-		return apiFault("prompt", "is required and must not be empty")
+		return fieldError("prompt", "is required and must not be empty")
 	case body.Mode == "":
-		body.Mode = "enqueue"
-	case body.Mode != "enqueue" && body.Mode != "immediate":
-		return apiFault("mode", "must be enqueue or immediate, not %q", body.Mode)
+		body.Mode = adminapi.ModeEnqueue
+	case body.Mode != adminapi.ModeEnqueue && body.Mode != adminapi.ModeImmediate:
+		return fieldError("mode", "must be enqueue or immediate, not %q", body.Mode)
 	}
-	p := gateway.Prompt{Text: body.Prompt, Mode: body.Mode, Source: gateway.SourceUser, Headers: body.Headers, Traceparent: r.Header.Get("Traceparent")}
+	p := gateway.Prompt{
+		Text: body.Prompt, Mode: body.Mode, Source: gateway.SourceUser,
+		Headers: body.Headers, Traceparent: r.Header.Get("Traceparent"),
+	}
 	var err error
-	if p.Attachments, err = apiAttachments(body.Attachments); err != nil {
+	if p.Attachments, err = readAttachments(body.Attachments); err != nil {
 		return err
 	}
-	if err := apiHeaders(body.Headers); err != nil {
+	if err := checkHeaders(body.Headers); err != nil {
 		return err
 	}
 	if body.Detach {
 		if _, err := s.Prompt(r.Context(), p); err != nil {
 			return err
 		}
-		return apiAnswer(w, http.StatusAccepted, struct{}{})
+		return writeJSON(w, http.StatusAccepted, adminapi.Nothing{})
 	}
 	turn, err := s.Turn(r.Context(), p)
 	if err != nil {
 		return err
 	}
 	defer turn.Close()
-	l := newAPILines(w, r)
+	l := newLineWriter(w, r)
 	if end := a.followTurn(r.Context(), l, turn); end != nil {
 		l.write(end)
 	}
@@ -75,8 +58,8 @@ func (a *api) query(w http.ResponseWriter, r *http.Request, s *gateway.Session) 
 
 // followTurn writes the live lines of a turn and returns how it ended, nil when
 // the reader is gone.
-func (a *api) followTurn(ctx context.Context, l *apiLines, turn *gateway.Turn) *apiTurnEnd {
-	end := &apiTurnEnd{Done: true}
+func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn) *adminapi.TurnEnd {
+	end := &adminapi.TurnEnd{Done: true}
 	for {
 		lines, err := turn.Next(ctx)
 		for _, line := range lines {
@@ -84,7 +67,7 @@ func (a *api) followTurn(ctx context.Context, l *apiLines, turn *gateway.Turn) *
 				return nil
 			}
 			if line.Event.SessionError != "" {
-				end.Error = &apiTurnError{apiSessionError, line.Event.SessionError}
+				end.Error = &adminapi.Failure{Code: adminapi.CodeSession, Message: line.Event.SessionError}
 			}
 		}
 		switch {
@@ -94,45 +77,42 @@ func (a *api) followTurn(ctx context.Context, l *apiLines, turn *gateway.Turn) *
 			return nil
 		case end.Error != nil || errors.Is(err, gateway.ErrTurnEnded):
 		case errors.Is(err, gateway.ErrSessionEnded):
-			end.Error = &apiTurnError{string(protocol.CodeInvalidSession), "the session ended before the turn did"}
+			end.Error = &adminapi.Failure{
+				Code:    string(protocol.CodeInvalidSession),
+				Message: "the session ended before the turn did",
+			}
 		default:
-			end.Error = &apiTurnError{string(protocol.CodeCancelled), err.Error()}
+			end.Error = &adminapi.Failure{Code: string(protocol.CodeCancelled), Message: err.Error()}
 		}
 		return end
 	}
 }
 
-// apiAttachment is a file or directory that goes with a prompt, or lines of a file.
-type apiAttachment struct {
-	Path      string `json:"path"`
-	FirstLine *int   `json:"firstLine"`
-	LastLine  *int   `json:"lastLine"` // absent: as the first
-}
-
 // apiMaxAttachments bounds what goes with a prompt.
 const apiMaxAttachments = 100
 
-func apiAttachments(list []apiAttachment) ([]gateway.Attachment, error) {
+func readAttachments(list []adminapi.Attachment) ([]gateway.Attachment, error) {
 	if len(list) > apiMaxAttachments {
-		return nil, apiFault("attachments", "must be at most %d", apiMaxAttachments)
+		return nil, fieldError("attachments", "must be at most %d", apiMaxAttachments)
 	}
 	made := make([]gateway.Attachment, len(list))
 	for i, x := range list {
 		at := fmt.Sprintf("attachments[%d].", i)
-		if err := apiReadable(at+"path", x.Path); err != nil {
+		if err := checkReadable(at+"path", x.Path); err != nil {
 			return nil, err
 		}
 		a := gateway.Attachment{Path: x.Path}
 		switch {
 		case x.FirstLine == nil && x.LastLine != nil:
-			return nil, apiFault(at+"firstLine", "is required with lastLine")
+			return nil, fieldError(at+"firstLine", "is required with lastLine")
 		case x.FirstLine != nil:
 			a.First, a.Last = *x.FirstLine, *x.FirstLine
 			if x.LastLine != nil {
 				a.Last = *x.LastLine
 			}
 			if a.First < 1 || a.Last < a.First {
-				return nil, apiFault(at+"lastLine", "lines count from 1, and the last is not before the first: %d-%d", a.First, a.Last)
+				return nil, fieldError(at+"lastLine",
+					"lines count from 1, and the last is not before the first: %d-%d", a.First, a.Last)
 			}
 		}
 		made[i] = a
@@ -140,26 +120,22 @@ func apiAttachments(list []apiAttachment) ([]gateway.Attachment, error) {
 	return made, nil
 }
 
-// apiReadable checks that a path leads to a file or directory that can be read.
-func apiReadable(field, path string) error {
-	switch {
-	case path == "":
-		return apiFault(field, "is required")
-	case !filepath.IsAbs(path):
-		return apiFault(field, "%q must be an absolute path", path)
+// checkReadable checks that a path is an absolute one of a file or directory that can be
+// read. The error names the field.
+func checkReadable(field, path string) error {
+	if path == "" {
+		return fieldError(field, "is required")
 	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return apiFault(field, "%q does not exist", path)
-	case err != nil:
-		return apiFault(field, "%v", err)
-	case !info.IsDir() && !info.Mode().IsRegular():
-		return apiFault(field, "%q is neither a file nor a directory", path)
+	info, err := statPath(field, path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return fieldError(field, "%q is neither a file nor a directory", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return apiFault(field, "%v", err)
+		return fieldError(field, "%v", err)
 	}
 	return f.Close()
 }
@@ -170,27 +146,41 @@ var (
 	headerValue = lazyregexp.New(`^[\t\x20-\x7e]*$`)
 )
 
-// apiOwnHeaders are those that a prompt can't set: they say who asks, or how the
-// request is framed.
-var apiOwnHeaders = map[string]string{
-	"authorization": "the endpoint's key is the session's", "proxy-authorization": "the endpoint's key is the session's",
-	"api-key": "the endpoint's key is the session's", "x-api-key": "the endpoint's key is the session's", "cookie": "the endpoint's key is the session's",
-	"host": "the runtime sets it", "content-length": "the runtime sets it", "content-type": "the runtime sets it", "connection": "the runtime sets it",
-	"transfer-encoding": "the runtime sets it", "upgrade": "the runtime sets it", "te": "the runtime sets it", "trailer": "the runtime sets it",
+// reservedHeaders are the headers that a prompt can't set, with the reason: they say who
+// asks, or how the request is framed.
+var reservedHeaders = map[string]string{
+	"authorization":       isSessionsKey,
+	"proxy-authorization": isSessionsKey,
+	"api-key":             isSessionsKey,
+	"x-api-key":           isSessionsKey,
+	"cookie":              isSessionsKey,
+	"host":                isRuntimes,
+	"content-length":      isRuntimes,
+	"content-type":        isRuntimes,
+	"connection":          isRuntimes,
+	"transfer-encoding":   isRuntimes,
+	"upgrade":             isRuntimes,
+	"te":                  isRuntimes,
+	"trailer":             isRuntimes,
 }
 
-func apiHeaders(headers map[string]string) error {
+const (
+	isSessionsKey = "the endpoint's key is the session's"
+	isRuntimes    = "the runtime sets it"
+)
+
+func checkHeaders(headers map[string]string) error {
 	if len(headers) > 50 {
-		return apiFault("headers", "must be at most 50")
+		return fieldError("headers", "must be at most 50")
 	}
 	for name, value := range headers {
-		switch why, own := apiOwnHeaders[strings.ToLower(name)]; {
+		switch why, isReserved := reservedHeaders[strings.ToLower(name)]; {
 		case !headerName.MatchString(name):
-			return apiFault("headers", "%q is not the name of a header", name)
-		case own:
-			return apiFault("headers", "%s can't be set: %s", name, why)
+			return fieldError("headers", "%q is not the name of a header", name)
+		case isReserved:
+			return fieldError("headers", "%s can't be set: %s", name, why)
 		case len(value) > 4096 || !headerValue.MatchString(value):
-			return apiFault("headers", "the value of %s must be one printable line of at most 4096 characters", name)
+			return fieldError("headers", "the value of %s must be one printable line of at most 4096 characters", name)
 		}
 	}
 	return nil

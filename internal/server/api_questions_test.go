@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -62,21 +63,21 @@ func TestPromptBrings(t *testing.T) {
 	one, two := 1, 2
 	zero := 0
 	for name, tc := range map[string]struct {
-		list []apiAttachment
+		list []adminapi.Attachment
 		want string
 	}{
-		"file and directory": {[]apiAttachment{{Path: file}, {Path: dir}}, ""},
-		"lines":              {[]apiAttachment{{Path: file, FirstLine: &one, LastLine: &two}, {Path: file, FirstLine: &two}}, ""},
-		"no path":            {[]apiAttachment{{Path: file}, {}}, "attachments[1].path: is required"},
-		"relative":           {[]apiAttachment{{Path: "a.txt"}}, `attachments[0].path: "a.txt" must be an absolute path`},
-		"missing":            {[]apiAttachment{{Path: file + "x"}}, "does not exist"},
-		"a device":           {[]apiAttachment{{Path: os.DevNull}}, "is neither a file nor a directory"},
-		"no first line":      {[]apiAttachment{{Path: file, LastLine: &two}}, "attachments[0].firstLine: is required with lastLine"},
-		"line zero":          {[]apiAttachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
-		"backwards":          {[]apiAttachment{{Path: file, FirstLine: &two, LastLine: &one}}, "not before the first: 2-1"},
-		"many":               {make([]apiAttachment, 101), "attachments: must be at most 100"},
+		"file and directory": {[]adminapi.Attachment{{Path: file}, {Path: dir}}, ""},
+		"lines":              {[]adminapi.Attachment{{Path: file, FirstLine: &one, LastLine: &two}, {Path: file, FirstLine: &two}}, ""},
+		"no path":            {[]adminapi.Attachment{{Path: file}, {}}, "attachments[1].path: is required"},
+		"relative":           {[]adminapi.Attachment{{Path: "a.txt"}}, `attachments[0].path: "a.txt" must be an absolute path`},
+		"missing":            {[]adminapi.Attachment{{Path: file + "x"}}, "does not exist"},
+		"a device":           {[]adminapi.Attachment{{Path: os.DevNull}}, "is neither a file nor a directory"},
+		"no first line":      {[]adminapi.Attachment{{Path: file, LastLine: &two}}, "attachments[0].firstLine: is required with lastLine"},
+		"line zero":          {[]adminapi.Attachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
+		"backwards":          {[]adminapi.Attachment{{Path: file, FirstLine: &two, LastLine: &one}}, "not before the first: 2-1"},
+		"many":               {make([]adminapi.Attachment, 101), "attachments: must be at most 100"},
 	} {
-		_, err := apiAttachments(tc.list)
+		_, err := readAttachments(tc.list)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -86,7 +87,7 @@ func TestPromptBrings(t *testing.T) {
 		"authorization: Bearer x": "can't be set: the endpoint's key", "X: a\nb": "printable line", "X: " + strings.Repeat("a", 4097): "at most 4096",
 	} {
 		name, value, _ := strings.Cut(header, ": ")
-		err := apiHeaders(map[string]string{name: value})
+		err := checkHeaders(map[string]string{name: value})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v", header, err)
 		}

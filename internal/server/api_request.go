@@ -15,12 +15,13 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
 
-// apiStatusOf gives each code its HTTP status.
-var apiStatusOf = map[protocol.Code]int{
+// statusOfCode gives each code its HTTP status.
+var statusOfCode = map[protocol.Code]int{
 	protocol.CodeNotFound:         http.StatusNotFound,
 	protocol.CodeInvalidSession:   http.StatusNotFound,
 	protocol.CodeInvalidJSON:      http.StatusBadRequest,
@@ -43,9 +44,9 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	} else if errors.Is(err, gateway.ErrSessionEnded) {
 		code = protocol.CodeInvalidState
 	}
-	status, ok := apiStatusOf[code]
+	status, ok := statusOfCode[code]
 	if !ok && r.Context().Err() != nil {
-		return // nobody listens
+		return // the client is gone
 	}
 	if !ok {
 		status = http.StatusInternalServerError
@@ -54,34 +55,45 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, string(code), message)
 }
 
-// apiFault is an INVALID_JSON error about a field.
-func apiFault(field, format string, args ...any) error {
+// fieldError is an INVALID_JSON error about a field.
+func fieldError(field, format string, args ...any) error {
 	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: field + ": " + fmt.Sprintf(format, args...)}
 }
 
-func apiAnswer(w http.ResponseWriter, status int, v any) error {
+func writeJSON(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer
-	if err := apiEncode(&b, v); err != nil {
+	if err := encodeJSON(&b, v); err != nil {
 		return fmt.Errorf("encoding the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // fails when nobody listens any more
+	_, _ = w.Write(b.Bytes()) // fails if the client is gone
 	return nil
 }
 
-func apiEncode(w io.Writer, v any) error {
+// done answers a request that has nothing to tell, unless it failed.
+func done(w http.ResponseWriter, err error) error {
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, adminapi.Nothing{})
+}
+
+func encodeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// apiBody reads a request's body into v, strictly: what it does not know it
-// refuses by name. An empty body is an object without members.
-func apiBody(w http.ResponseWriter, r *http.Request, v any) error {
+// readBody reads a request's body into v. It refuses a field that v does not have, and names
+// it. An empty body is an object without fields.
+func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &protocol.Error{Code: protocol.CodePayloadTooLarge, Message: fmt.Sprintf("body: more than %d bytes", apiMaxBody)}
+		return &protocol.Error{
+			Code:    protocol.CodePayloadTooLarge,
+			Message: fmt.Sprintf("body: more than %d bytes", apiMaxBody),
+		}
 	}
 	if err != nil {
 		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "body: " + err.Error()}
@@ -95,59 +107,64 @@ func apiBody(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	if errors.Is(err, jsonv2.ErrUnknownName) {
 		se, _ := errors.AsType[*jsonv2.SemanticError](err)
-		return apiFault(se.JSONPointer.LastToken(), "is not a field of this request, which takes %s", apiNames(apiFields(v)))
+		return fieldError(se.JSONPointer.LastToken(),
+			"is not a field of this request, which takes %s", joinNames(fieldNames(v)))
 	}
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: strings.TrimPrefix(protocol.Explain("body", err), "body.")}
+	return &protocol.Error{
+		Code:    protocol.CodeInvalidJSON,
+		Message: strings.TrimPrefix(protocol.Explain("body", err), "body."),
+	}
 }
 
-// apiParams reads the query of a URL, with none but the known parameters.
-func apiParams(r *http.Request, known ...string) (url.Values, error) {
+// readParams reads the query of a URL. It refuses a parameter that is not among the known.
+func readParams(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, apiFault("query", "%v", err)
+		return nil, fieldError("query", "%v", err)
 	}
 	for name := range q {
 		if !slices.Contains(known, name) {
-			return nil, apiFault(name, "is not a parameter of this request, which takes %s", apiNames(known))
+			return nil, fieldError(name, "is not a parameter of this request, which takes %s", joinNames(known))
 		}
 	}
 	return q, nil
 }
 
-func apiFlag(q url.Values, name string) (bool, error) {
+func readFlag(q url.Values, name string) (bool, error) {
 	switch v := q.Get(name); v {
 	case "", "0", "false":
 		return false, nil
 	case "1", "true":
 		return true, nil
 	default:
-		return false, apiFault(name, "must be 0 or 1, not %q", v)
+		return false, fieldError(name, "must be 0 or 1, not %q", v)
 	}
 }
 
-// apiList makes an empty list of none, so that JSON has an array.
-func apiList[T any](list []T) []T {
+// orEmpty returns an empty list for nil, so that JSON has an array and not null.
+func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
 	return list
 }
 
-// apiLast reads how many entries are wanted: 20 when left out, at least least.
-func apiLast(q url.Values, least int) (int, error) {
+// readLast reads how many entries a request asks for: 20 if it does not say. Fewer than least
+// are refused.
+func readLast(q url.Values, least int) (int, error) {
 	if !q.Has("last") {
 		return protocol.DefaultQueryLast, nil
 	}
 	n, err := strconv.Atoi(q.Get("last"))
 	if err != nil || n < least {
-		return 0, apiFault("last", "must be a whole number from %d, not %q", least, q.Get("last"))
+		return 0, fieldError("last", "must be a whole number from %d, not %q", least, q.Get("last"))
 	}
 	return n, nil
 }
 
-// apiFields are the members that a request's body may have; v is what it is read
-// into.
-func apiFields(v any) []string {
+// fieldNames are the JSON names of the fields that a request's body may have; v points to its
+// type.
+func fieldNames(v any) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
@@ -158,8 +175,8 @@ func apiFields(v any) []string {
 	return names
 }
 
-// apiNames lists names for people.
-func apiNames(names []string) string {
+// joinNames lists names for people.
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}

@@ -15,110 +15,108 @@ import (
 	"time"
 )
 
-// statePause is how long a state that was sent is not sent again, however often it
+// statePause is how long after a state was sent it is not sent again, however often it
 // changes.
 const statePause = 100 * time.Millisecond
 
-// states are what the stream of the whole gateway shows, by the name of the event,
-// made when somebody looks and something has changed. All who follow it share them.
+// states are what GET /events shows, by the name of the event. A state is made when a reader
+// asks and the gateway has changed since it was last made. All readers share it.
 type states struct {
 	birth string // tells the revisions of this run from another's
 	names []string
-	make  map[string]func() any
+	build map[string]func() any
 
 	mu       sync.Mutex
 	revision uint64 // of the newest change
-	last     map[string]*stateNow
+	last     map[string]*state
 }
 
-// stateNow is a state as it was last made.
-type stateNow struct {
+// state is one state as it was last made.
+type state struct {
+	name     string
 	data     json.RawMessage
-	revision uint64 // since when it is so
+	revision uint64 // since which the data is the same
 	change   uint64 // the gateway's change that it was made after
 	at       time.Time
 }
 
-func newStates(make map[string]func() any) *states {
-	return &states{birth: strconv.FormatInt(time.Now().UnixMicro(), 36), names: slices.Sorted(maps.Keys(make)), make: make, last: map[string]*stateNow{}}
+func newStates(build map[string]func() any) *states {
+	return &states{
+		birth: strconv.FormatInt(time.Now().UnixMicro(), 36),
+		names: slices.Sorted(maps.Keys(build)), build: build, last: map[string]*state{},
+	}
 }
 
-// look returns the states of these names that changed after a revision, in the
-// order of their changes. It makes those anew that are older than the gateway's
-// present change, but none that was made a moment ago: again says to look again
-// soon.
-func (x *states) look(names []string, after, change uint64) (news []stateNews, again bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// changedSince returns those of the named states that changed after a revision, in the order
+// of their changes. It makes a state anew that is older than the gateway's present change. A
+// state that was made less than statePause ago stays: isStale says to ask again soon.
+func (s *states) changedSince(names []string, after, change uint64) (changed []state, isStale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, name := range names {
-		now := x.last[name]
+		now := s.last[name]
 		switch {
 		case now != nil && now.change >= change:
 		case now != nil && time.Since(now.at) < statePause:
-			again = true
+			isStale = true
 		default:
-			now = x.renew(name, change)
+			now = s.renew(name, change)
 		}
 		if now.revision > after {
-			news = append(news, stateNews{name, *now})
+			changed = append(changed, *now)
 		}
 	}
-	slices.SortFunc(news, func(a, b stateNews) int { return cmp.Compare(a.revision, b.revision) })
-	return news, again
+	slices.SortFunc(changed, func(a, b state) int { return cmp.Compare(a.revision, b.revision) })
+	return changed, isStale
 }
 
-// renew needs mu held.
-func (x *states) renew(name string, change uint64) *stateNow {
-	now := x.last[name]
+// renew makes a state anew. Call with mu held.
+func (s *states) renew(name string, change uint64) *state {
+	now := s.last[name]
 	if now == nil {
-		now = &stateNow{}
-		x.last[name] = now
+		now = &state{name: name}
+		s.last[name] = now
 	}
 	var b bytes.Buffer
-	if err := apiEncode(&b, x.make[name]()); err == nil && !bytes.Equal(now.data, b.Bytes()) {
-		x.revision++
-		now.data, now.revision = b.Bytes(), x.revision
+	if err := encodeJSON(&b, s.build[name]()); err == nil && !bytes.Equal(now.data, b.Bytes()) {
+		s.revision++
+		now.data, now.revision = b.Bytes(), s.revision
 	}
 	now.change, now.at = change, time.Now()
 	return now
 }
 
-// stateNews is a state that a reader does not have yet.
-type stateNews struct {
-	name string
-	stateNow
-}
-
-// had is the revision that a reader has, by the id of its last event.
-func (x *states) had(id string) uint64 {
-	birth, number, _ := strings.Cut(id, ".")
+// revisionOf returns the revision that a reader has, by the id of its last event; 0 if the
+// event is not of this run.
+func (s *states) revisionOf(eventID string) uint64 {
+	birth, number, _ := strings.Cut(eventID, ".")
 	n, err := strconv.ParseUint(number, 10, 64)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if birth != x.birth || err != nil || n > x.revision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if birth != s.birth || err != nil || n > s.revision {
 		return 0
 	}
 	return n
 }
 
-// lookedAt notes that somebody looks at the gateway, and has what changes without
-// its knowledge, faults of files say, looked at too.
-func (a *api) lookedAt() {
+// touch notes that a reader watches the gateway. It has the states made again, for changes
+// that the gateway is not told of: faults of files, for example.
+func (a *api) touch() {
 	a.server.recordActivity()
 	a.gateway.Touch()
 }
 
-// follow answers GET /events: the states of the gateway, each at once and again
-// when it has changed.
-func (a *api) follow(w http.ResponseWriter, r *http.Request) error {
-	q, err := apiParams(r, "name")
+// stateEvents answers GET /events: the states of the gateway, each at once and again when it
+// has changed.
+func (a *api) stateEvents(w http.ResponseWriter, r *http.Request) error {
+	q, err := readParams(r, "name")
 	if err != nil {
 		return err
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(q["name"])))
 	for _, name := range names {
 		if !slices.Contains(a.states.names, name) {
-			return apiFault("name", "%q is not one of %s", name, apiNames(a.states.names))
+			return fieldError("name", "%q is not one of %s", name, joinNames(a.states.names))
 		}
 	}
 	if len(names) == 0 {
@@ -128,15 +126,15 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	defer context.AfterFunc(a.server.serving, cancel)()
 	defer a.gateway.Watch()()
-	had := a.states.had(lastEventID(r))
+	revision := a.states.revisionOf(lastEventID(r))
 	e := newSSE(w, r)
 	defer e.clearDeadline()
 	for e.err == nil && ctx.Err() == nil {
 		change := a.gateway.Changes()
-		news, again := a.states.look(names, had, change)
-		for _, n := range news {
-			had = n.revision
-			e.add(n.name, fmt.Sprintf("%s.%d", a.states.birth, had), n.data)
+		changed, isStale := a.states.changedSince(names, revision, change)
+		for _, s := range changed {
+			revision = s.revision
+			e.add(s.name, fmt.Sprintf("%s.%d", a.states.birth, revision), s.data)
 		}
 		e.send()
 		pause := time.NewTimer(statePause)
@@ -145,10 +143,11 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request) error {
 		case <-ctx.Done():
 			pause.Stop()
 		}
-		if again {
+		if isStale {
 			continue
 		}
-		if err := e.waitWithKeepAlive(ctx, a.lookedAt, func(ctx context.Context) error { return a.gateway.WaitChange(ctx, change) }); err != nil {
+		wait := func(ctx context.Context) error { return a.gateway.WaitChange(ctx, change) }
+		if err := e.waitWithKeepAlive(ctx, a.touch, wait); err != nil {
 			return nil
 		}
 	}

@@ -13,41 +13,41 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// apiLines writes one JSON object a line, each sent at once, until the one who
-// reads them is gone.
-type apiLines struct {
+// lineWriter writes one JSON object a line and sends each at once. err is set once the reader
+// is gone; later writes do nothing.
+type lineWriter struct {
 	w   http.ResponseWriter
 	out *http.ResponseController
 	err error
 }
 
-func newAPILines(w http.ResponseWriter, r *http.Request) *apiLines {
+func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
-	l := &apiLines{w: w, out: http.NewResponseController(w)}
-	l.flush() // the reader learns that there will be lines
+	l := &lineWriter{w: w, out: http.NewResponseController(w)}
+	l.flush() // so that the reader has the status before the first line
 	if r.Method == http.MethodHead {
 		l.err = http.ErrBodyNotAllowed
 	}
 	return l
 }
 
-func (l *apiLines) write(v any) {
+func (l *lineWriter) write(v any) {
 	if l.err == nil {
-		l.err = apiEncode(l.w, v)
+		l.err = encodeJSON(l.w, v)
 	}
 	l.flush()
 }
 
-func (l *apiLines) flush() {
+func (l *lineWriter) flush() {
 	if l.err == nil {
 		l.err = l.out.Flush()
 	}
 }
 
-// apiFollow writes what next returns for a cursor, as often as wait says that
-// there is more, until wait or the reader ends it.
-func apiFollow[T any](l *apiLines, cursor uint64, next func(uint64) ([]T, uint64), wait func(uint64) error) error {
+// writeNew writes the entries that next returns after a cursor, and again each time that
+// wait returns nil. It ends with wait's error, or when the reader is gone.
+func writeNew[T any](l *lineWriter, cursor uint64, next func(uint64) ([]T, uint64), wait func(uint64) error) error {
 	for {
 		var items []T
 		items, cursor = next(cursor)
@@ -63,80 +63,90 @@ func apiFollow[T any](l *apiLines, cursor uint64, next func(uint64) ([]T, uint64
 	}
 }
 
-func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	q, err := apiParams(r, "follow", "events", "last", "since")
+// logParams are the parameters of a request for a log.
+type logParams struct {
+	follow, events bool
+	last           int       // how many entries that there are already; math.MaxInt: all
+	since          time.Time // no entry that is older; the zero time: all
+}
+
+// readLogParams reads those of the parameters that the request takes.
+func readLogParams(r *http.Request, known ...string) (p logParams, err error) {
+	q, err := readParams(r, known...)
 	if err != nil {
-		return err
+		return p, err
 	}
-	follow, err := apiFlag(q, "follow")
-	if err != nil {
-		return err
+	if p.follow, err = readFlag(q, "follow"); err != nil {
+		return p, err
 	}
-	events, err := apiFlag(q, "events")
-	if err != nil {
-		return err
+	if p.events, err = readFlag(q, "events"); err != nil {
+		return p, err
 	}
-	last := math.MaxInt
+	p.last = math.MaxInt
 	if q.Has("last") {
-		if last, err = apiLast(q, 0); err != nil {
-			return err
+		if p.last, err = readLast(q, 0); err != nil {
+			return p, err
 		}
 	}
-	since, err := apiSince(q)
+	p.since, err = readSince(q)
+	return p, err
+}
+
+// timeline answers with a session's timeline, or with the events of its runtime.
+func (a *api) timeline(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
+	p, err := readLogParams(r, "follow", "events", "last", "since")
 	if err != nil {
 		return err
 	}
-	wait := func(wait func(context.Context, uint64) error) func(uint64) error {
-		return func(after uint64) error {
-			if !follow {
-				return gateway.ErrSessionEnded
-			}
-			return wait(r.Context(), after)
-		}
-	}
-	if events {
+	if p.events {
 		if err := s.CheckRuntimeEvents(); err != nil {
 			return err
 		}
-		next := newest(s.RuntimeEvents, last, since, func(e adminapi.RuntimeEvent) time.Time { return e.TS })
-		_ = apiFollow(newAPILines(w, r), 0, next, wait(s.WaitRuntimeEvents))
+		writeLog(w, r, p, s.RuntimeEvents, s.WaitRuntimeEvents, func(e adminapi.RuntimeEvent) time.Time { return e.TS })
 		return nil
 	}
-	next := newest(s.Timeline, last, since, func(l gateway.TimelineLine) time.Time { return l.TS })
-	_ = apiFollow(newAPILines(w, r), 0, next, wait(s.WaitTimeline))
+	writeLog(w, r, p, s.Timeline, s.WaitTimeline, func(l gateway.TimelineLine) time.Time { return l.TS })
 	return nil
 }
 
-// newest makes a next of [apiFollow] that leaves out what is older than since, and
-// all but the last ones of what there is when it is first called.
-func newest[T any](next func(uint64) ([]T, uint64), last int, since time.Time, at func(T) time.Time) func(uint64) ([]T, uint64) {
-	return func(after uint64) ([]T, uint64) {
+// writeLog writes the entries that the parameters choose, and the coming ones where the
+// request follows. next returns the entries after a number and the number to ask with next,
+// wait waits for one, at returns an entry's time.
+func writeLog[T any](w http.ResponseWriter, r *http.Request, p logParams, next func(uint64) ([]T, uint64),
+	wait func(context.Context, uint64) error, at func(T) time.Time) {
+	out := newLineWriter(w, r)
+	last := p.last
+	chosen := func(after uint64) ([]T, uint64) {
 		items, cursor := next(after)
-		if !since.IsZero() {
-			items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return at(item).Before(since) })
+		if !p.since.IsZero() {
+			items = slices.DeleteFunc(slices.Clone(items), func(item T) bool { return at(item).Before(p.since) })
 		}
-		if len(items) > last {
-			items = items[len(items)-last:]
-		}
-		last = math.MaxInt
+		items = items[max(len(items)-last, 0):]
+		last = math.MaxInt // of the coming ones all
 		return items, cursor
 	}
+	_ = writeNew(out, 0, chosen, func(after uint64) error {
+		if !p.follow {
+			return gateway.ErrSessionEnded
+		}
+		return wait(r.Context(), after)
+	})
 }
 
-func apiSince(q url.Values) (time.Time, error) {
+func readSince(q url.Values) (time.Time, error) {
 	text := q.Get("since")
 	if text == "" {
 		return time.Time{}, nil
 	}
 	since, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return since, apiFault("since", "%q must be a time like 2026-01-02T15:04:05Z", text)
+		return since, fieldError("since", "%q must be a time like 2026-01-02T15:04:05Z", text)
 	}
 	return since, nil
 }
 
 func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if _, err := apiParams(r); err != nil {
+	if _, err := readParams(r); err != nil {
 		return err
 	}
 	cursor := s.LiveCursor()
@@ -148,16 +158,16 @@ func (a *api) live(w http.ResponseWriter, r *http.Request, s *gateway.Session) e
 		}
 		return views, cursor
 	}
-	_ = apiFollow(newAPILines(w, r), cursor, next, func(after uint64) error { return s.WaitLive(r.Context(), after) })
+	_ = writeNew(newLineWriter(w, r), cursor, next, func(after uint64) error { return s.WaitLive(r.Context(), after) })
 	return nil
 }
 
 func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	q, err := apiParams(r, "stream", "last", "since", "follow")
+	q, err := readParams(r, "stream", "last", "since", "follow")
 	if err != nil {
 		return err
 	}
-	follow, err := apiFlag(q, "follow")
+	follow, err := readFlag(q, "follow")
 	if err != nil {
 		return err
 	}
@@ -165,42 +175,57 @@ func (a *api) history(w http.ResponseWriter, r *http.Request, s *gateway.Session
 	if follow {
 		least = 0
 	}
-	last, err := apiLast(q, least)
+	last, err := readLast(q, least)
 	if err != nil {
 		return err
 	}
-	since, err := apiSince(q)
+	since, err := readSince(q)
 	if err != nil {
 		return err
 	}
-	streams := q["stream"]
-	for i, name := range streams {
-		stream, provider, owned := protocol.SplitStream(name)
-		if !protocol.ValidName(stream) || owned && !protocol.ValidName(provider) {
-			return apiFault("stream", "%q must be STREAM or STREAM@PROVIDER", name)
-		}
-		if streams[i] = protocol.NormalName(stream); owned {
-			streams[i] += "@" + protocol.NormalName(provider)
-		}
+	streams, err := readStreams(q["stream"])
+	if err != nil {
+		return err
 	}
 	if !follow {
-		return apiAnswer(w, http.StatusOK, apiList(s.History(streams, last, since)))
+		return writeJSON(w, http.StatusOK, orEmpty(s.History(streams, last, since)))
 	}
-	// The cursor is from before: what is stored meanwhile comes twice to hand
-	// and is dropped once.
+	// The cursor is read first: a row that is stored meanwhile is in both lists, and is
+	// dropped from the first.
 	cursor := s.HistoryCursor()
 	var rows []gateway.HistoryRow
 	if last > 0 {
-		rows = slices.DeleteFunc(s.History(streams, last, since), func(h gateway.HistoryRow) bool { return h.Seq > cursor })
+		rows = rowsUpTo(cursor, s.History(streams, last, since))
 		slices.Reverse(rows)
 	}
-	l := newAPILines(w, r)
+	l := newLineWriter(w, r)
 	for _, row := range rows {
 		l.write(row)
 	}
-	_ = apiFollow(l, cursor, func(after uint64) ([]gateway.HistoryRow, uint64) {
+	next := func(after uint64) ([]gateway.HistoryRow, uint64) {
 		newest := s.HistoryCursor()
-		return slices.DeleteFunc(s.HistoryAfter(after, streams), func(h gateway.HistoryRow) bool { return h.Seq > newest }), newest
-	}, func(after uint64) error { return s.WaitHistory(r.Context(), after) })
+		return rowsUpTo(newest, s.HistoryAfter(after, streams)), newest
+	}
+	_ = writeNew(l, cursor, next, func(after uint64) error { return s.WaitHistory(r.Context(), after) })
 	return nil
+}
+
+// rowsUpTo drops the rows that are newer than a number.
+func rowsUpTo(newest uint64, rows []gateway.HistoryRow) []gateway.HistoryRow {
+	return slices.DeleteFunc(rows, func(h gateway.HistoryRow) bool { return h.Seq > newest })
+}
+
+// readStreams checks names of streams, STREAM or STREAM@PROVIDER, and returns their normal
+// forms.
+func readStreams(names []string) ([]string, error) {
+	for i, name := range names {
+		stream, provider, isOwned := protocol.SplitStream(name)
+		if !protocol.ValidName(stream) || isOwned && !protocol.ValidName(provider) {
+			return nil, fieldError("stream", "%q must be STREAM or STREAM@PROVIDER", name)
+		}
+		if names[i] = protocol.NormalName(stream); isOwned {
+			names[i] += "@" + protocol.NormalName(provider)
+		}
+	}
+	return names, nil
 }

@@ -32,8 +32,8 @@ type apiFixture struct {
 func newAPIFixture(t *testing.T) *apiFixture {
 	t.Helper()
 	g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
-	info := func() StatusInfo {
-		return StatusInfo{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0", StartedAt: time.Unix(0, 0)}
+	info := func() adminapi.Status {
+		return adminapi.Status{URL: "ws://127.0.0.1:1", PID: 42, Version: "v0", StartedAt: time.Unix(0, 0)}
 	}
 	web := httptest.NewServer(New(Options{Gateway: g, Status: info}).api)
 	t.Cleanup(func() {
@@ -339,7 +339,7 @@ func untimed(t *testing.T, line string) string {
 	}
 	delete(object, "ts")
 	var b bytes.Buffer
-	_ = apiEncode(&b, object)
+	_ = encodeJSON(&b, object)
 	return strings.TrimSpace(b.String())
 }
 

@@ -8,8 +8,8 @@ import (
 
 // usage says what the session's models read, wrote and cost.
 func (a *api) usage(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
-	if _, err := apiParams(r); err != nil {
+	if _, err := readParams(r); err != nil {
 		return err
 	}
-	return apiAnswer(w, http.StatusOK, s.Usage())
+	return writeJSON(w, http.StatusOK, s.Usage())
 }

@@ -252,7 +252,7 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		if got := said(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
 			t.Errorf("beside another session of the id: got %q, want %q", got, want)
 		}
-		wait(cutOffKept)
+		wait(resumableTime)
 		synctest.Wait()
 		l = f.listen("/sessions/s/events", id)
 		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}", "timeline session started"}; !slices.Equal(got, want) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/proof"
 )
 
@@ -18,7 +19,7 @@ import (
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"code": code, "message": message}})
+	_ = json.NewEncoder(w).Encode(adminapi.Error{Error: adminapi.Failure{Code: code, Message: message}})
 }
 
 // bodyTimeout is how long a request's body may take. Without it a client could keep a

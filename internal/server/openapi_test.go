@@ -366,7 +366,7 @@ func takes(t *testing.T, text []byte) []string {
 	if !ok {
 		return []string{answer.Error.Message}
 	}
-	if list == apiNames(nil) {
+	if list == joinNames(nil) {
 		return nil
 	}
 	return strings.Split(list, ", ")
@@ -416,8 +416,8 @@ func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	t.Helper()
 	f := &openAPIFixture{&restFixture{t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}}}, readDocument(t), nil}
 	f.gateway = gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}})
-	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() StatusInfo {
-		return StatusInfo{URL: "ws://127.0.0.1:9400", PID: 1, Version: "v0", Faults: []StatusFault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}}}
+	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() adminapi.Status {
+		return adminapi.Status{URL: "ws://127.0.0.1:9400", PID: 1, Version: "v0", Faults: []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}}}
 	}})
 	if err := f.server.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)

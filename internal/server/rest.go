@@ -130,18 +130,18 @@ func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// caller disconnects.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiMaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		_ = apiAnswer(w, http.StatusOK, restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
+		_ = writeJSON(w, http.StatusOK, restError{fmt.Sprintf("the body has more than %d bytes", apiMaxBody)})
 		return
 	}
 	if err != nil {
-		_ = apiAnswer(w, http.StatusOK, restError{"reading the body: " + err.Error()})
+		_ = writeJSON(w, http.StatusOK, restError{"reading the body: " + err.Error()})
 		return
 	}
 	if c.name == restSessionLive {
 		a.live(w, r, c.id)
 		return
 	}
-	if err := apiAnswer(w, http.StatusOK, a.answer(r.Context(), c, string(body))); err != nil {
+	if err := writeJSON(w, http.StatusOK, a.answer(r.Context(), c, string(body))); err != nil {
 		a.log.Warn("answering a request of the session API", "path", r.URL.Path, "error", err)
 	}
 }
@@ -301,7 +301,7 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 	caller := newRESTCaller(r)
 	s, refusal := a.sessions.acquire(ctx, id, caller)
 	if s == nil {
-		_ = apiAnswer(w, http.StatusOK, restError{refusal})
+		_ = writeJSON(w, http.StatusOK, restError{refusal})
 		return
 	}
 	defer s.release(caller)
@@ -327,7 +327,7 @@ func (a *restAPI) live(w http.ResponseWriter, r *http.Request, id string) {
 func writeResponse(w http.ResponseWriter, caller *restCaller, v any) {
 	var b bytes.Buffer
 	controller := http.NewResponseController(w)
-	err := apiEncode(&b, v)
+	err := encodeJSON(&b, v)
 	if err == nil && caller.hasHungUp() {
 		err = errCallerGone
 	}

@@ -63,7 +63,7 @@ func makeRESTFixture(t *testing.T) *restFixture {
 	t.Helper()
 	f := &restFixture{t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}}}
 	f.gateway = gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}})
-	f.server = New(Options{Gateway: f.gateway, OpenREST: true, Status: func() StatusInfo { return StatusInfo{} }})
+	f.server = New(Options{Gateway: f.gateway, OpenREST: true, Status: func() adminapi.Status { return adminapi.Status{} }})
 	return f
 }
 

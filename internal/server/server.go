@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
 	"tapgw/internal/protocol"
@@ -38,8 +39,9 @@ type Options struct {
 	MaxConnections int
 	// TLS makes the server speak https and wss; nil: http and ws.
 	TLS *tls.Config
-	// Status returns what `tapctl status` shows of the program around the server.
-	Status func() StatusInfo
+	// Status returns what the program around the server knows: URL, PID, Version, StartedAt
+	// and Faults. The server fills in the rest.
+	Status func() adminapi.Status
 	// Supervisor runs the providers that files name; nil: there are none.
 	Supervisor Supervisor
 	// Page serves a plain GET of / and all paths below /page/; nil: / is a line of text.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/proc"
 	"tapgw/internal/proof"
 )
@@ -321,23 +322,14 @@ func isFromOwnPage(r *http.Request) bool {
 	return !isREST && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// apiLink is the answer to `POST /api/v1/signin-links`: a link that signs a browser in.
-type apiLink struct {
-	URL       string    `json:"url"`
-	ExpiresAt time.Time `json:"expiresAt"`
-	File      string    `json:"file,omitempty"` // a page that leads to the URL
-}
-
 // signinLink answers the request for a link. The link has the host by which the request came.
 func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
-	var request struct {
-		File bool `json:"file"`
-	}
-	if err := apiBody(w, r, &request); err != nil {
+	var request adminapi.SigninRequest
+	if err := readBody(w, r, &request); err != nil {
 		return err
 	}
 	if request.File && a.signinDir == "" {
-		return apiFault("file", "this gateway has no directory for it")
+		return fieldError("file", "this gateway has no directory for it")
 	}
 	code, valid := a.server.signins.newLink(a.server.requestOwner(r))
 	scheme := "http://"
@@ -345,14 +337,14 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 		scheme = "https://"
 	}
 	expires, _ := valid.Deadline()
-	link := apiLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
+	link := adminapi.SigninLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
 	if request.File {
 		var err error
 		if link.File, err = writeSigninFile(a.signinDir, link.URL, valid); err != nil {
 			return err
 		}
 	}
-	return apiAnswer(w, http.StatusCreated, link)
+	return writeJSON(w, http.StatusCreated, link)
 }
 
 // writeSigninFile writes a page that leads to a link, readable by its user alone: all users of the
@@ -389,7 +381,7 @@ func RemoveSigninFiles(dir string) error {
 
 // signout signs out the browser that asks, or all browsers if the admin token asks.
 func (a *api) signout(w http.ResponseWriter, r *http.Request) error {
-	if err := apiBody(w, r, &struct{}{}); err != nil {
+	if err := readBody(w, r, &struct{}{}); err != nil {
 		return err
 	}
 	if r.Header.Get("Authorization") != "" {
@@ -398,5 +390,5 @@ func (a *api) signout(w http.ResponseWriter, r *http.Request) error {
 		a.server.signins.signOut(r.CookiesNamed(signinCookie(r)))
 		a.server.setSigninCookie(w, r, "", -time.Second)
 	}
-	return apiAnswer(w, http.StatusOK, struct{}{})
+	return writeJSON(w, http.StatusOK, struct{}{})
 }

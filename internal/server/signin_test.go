@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/proc"
 )
 
@@ -60,7 +61,7 @@ func (f signinFixture) bearer() http.Header {
 func (f signinFixture) link() string {
 	f.t.Helper()
 	response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer())
-	var link apiLink
+	var link adminapi.SigninLink
 	if err := json.Unmarshal([]byte(body), &link); err != nil || response.StatusCode != 201 {
 		f.t.Fatalf("%s %s", response.Status, body)
 	}
@@ -301,13 +302,13 @@ func TestSigninFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	f.server.api = newAPI(f.server, Options{Gateway: f.gateway, SigninDir: dir})
-	issue := func() apiLink {
+	issue := func() adminapi.SigninLink {
 		t.Helper()
 		response := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/api/v1/signin-links", strings.NewReader(`{"file":true}`))
 		r.Host = strings.TrimPrefix(f.url, "http://")
 		f.server.api.ServeHTTP(response, r)
-		var link apiLink
+		var link adminapi.SigninLink
 		if err := json.Unmarshal(response.Body.Bytes(), &link); err != nil || filepath.Dir(link.File) != dir {
 			t.Fatalf("%d %s", response.Code, response.Body)
 		}

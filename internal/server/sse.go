@@ -43,7 +43,7 @@ func (e *sse) add(name, id string, data any) {
 	e.buffer.WriteString("event: ")
 	e.buffer.WriteString(name)
 	e.buffer.WriteString("\ndata: ")
-	if e.err = apiEncode(&e.buffer, data); e.err != nil { // ends with a line feed
+	if e.err = encodeJSON(&e.buffer, data); e.err != nil { // ends with a line feed
 		return
 	}
 	e.buffer.WriteString("id: ")

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/server"
 	"tapgw/providers"
@@ -180,7 +181,7 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := server.New(server.Options{Gateway: r.g, Status: func() server.StatusInfo { return server.StatusInfo{} }})
+	web := server.New(server.Options{Gateway: r.g, Status: func() adminapi.Status { return adminapi.Status{} }})
 	if err := web.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
