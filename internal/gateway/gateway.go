@@ -55,9 +55,9 @@ type Gateway struct {
 	adminToken    string
 	schemas       schemaCache
 	stats         Stats
-	hooks         atomic.Pointer[hooks] // the user's own; nil: none
-	tracer        trace.Tracer          // nil: no spans
-	pairings      windows               // by origin, "" for what is no page of another
+	hooks         atomic.Pointer[userHooks] // the user's own; nil: none
+	tracer        trace.Tracer              // nil: no spans
+	pairings      windows                   // by origin, "" for what is no page of another
 	questions     questions
 	injectQuiet   atomic.Int64 // see InjectQuiet
 

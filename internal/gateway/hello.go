@@ -33,7 +33,7 @@ func (c *Conn) hello(m *protocol.Hello) {
 		persist = dir
 	}
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfHello(m) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 		g.mu.Lock()
 	}
@@ -81,7 +81,7 @@ func (c *Conn) isIgnored(m *protocol.Hello) bool {
 func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, err *protocol.Error) {
 	g := c.g
 	restore := c.memoryFor(m)
-	sessions, err := c.target(m, restore)
+	sessions, err := c.targetSessions(m, restore)
 	if err != nil || sessions == nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 
 // target finds the sessions that a hello binds to; none and no error means that
 // it is to be isIgnored. Call with Gateway.mu held.
-func (c *Conn) target(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
+func (c *Conn) targetSessions(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
 	g, want := c.g, c.requestedSession(m, restore)
 	switch want {
 	case "":
@@ -277,7 +277,7 @@ func (c *Conn) release(next ...*Session) {
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfReady(m.SessionID) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForReady(m.SessionID) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 	} else {
 		if c.is(bound) {

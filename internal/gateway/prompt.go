@@ -18,7 +18,7 @@ type transform struct {
 }
 
 // asks reports whether the provider is asked each time.
-func (t *transform) asks() bool { return t.Action == protocol.TransformCallback }
+func (t *transform) isCallback() bool { return t.Action == protocol.TransformCallback }
 
 // protectedSections take only append, from anyone (v2, "Protected prompt sections").
 var protectedSections = []string{"safety", "identity"}
@@ -33,7 +33,7 @@ func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string 
 	if source == "" || source == SourceUser {
 		s.resumeInjects()
 	}
-	return join([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
+	return joinTexts([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
 }
 
 func (s *Session) contexts() string {
@@ -47,7 +47,7 @@ func (s *Session) contexts() string {
 		}
 		ambient = append(ambient, b.offer.context)
 	}
-	return join(append(startup, ambient...))
+	return joinTexts(append(startup, ambient...))
 }
 
 // Transform implements [HostCalls]: each section goes through its transforms in
@@ -59,7 +59,7 @@ func (s *Session) Transform(ctx context.Context, sections map[string]string) map
 	var wg sync.WaitGroup
 	for name, text := range sections {
 		list := r.transforms[name]
-		if !slices.ContainsFunc(list, (*transform).asks) {
+		if !slices.ContainsFunc(list, (*transform).isCallback) {
 			mu.Lock()
 			changed[name] = s.apply(ctx, name, text, list)
 			mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Session) Transform(ctx context.Context, sections map[string]string) map
 // PromptVaries implements [HostCalls].
 func (s *Session) PromptVaries() bool {
 	for _, list := range s.routes.Load().transforms {
-		if slices.ContainsFunc(list, (*transform).asks) {
+		if slices.ContainsFunc(list, (*transform).isCallback) {
 			return true
 		}
 	}
@@ -90,9 +90,9 @@ func (s *Session) apply(ctx context.Context, section, text string, list []*trans
 	for _, t := range list {
 		switch t.Action {
 		case protocol.TransformAppend:
-			text = join([]string{text, *t.Content})
+			text = joinTexts([]string{text, *t.Content})
 		case protocol.TransformPrepend:
-			text = join([]string{*t.Content, text})
+			text = joinTexts([]string{*t.Content, text})
 		case protocol.TransformReplace:
 			text = *t.Content
 		case protocol.TransformCallback:

@@ -49,7 +49,7 @@ type Provider struct {
 	pending           map[uuid.UUID]*call
 	ended             tombstones
 	keptSlots         map[uuid.UUID]*keptSlot // cancelled calls that keep their slot
-	gates             map[uuid.UUID]*gateWait
+	gateChecks        map[uuid.UUID]*gateCheck
 	transformRequests map[uuid.UUID]chan string // transform.requests in flight; each holds one
 }
 
@@ -95,7 +95,7 @@ func (p *Provider) recordIn(session string) *record {
 func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p := &Provider{name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust, concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
 		peer: c.peer, connectedAt: time.Now(), pending: map[uuid.UUID]*call{}, keptSlots: map[uuid.UUID]*keptSlot{},
-		gates: map[uuid.UUID]*gateWait{}, transformRequests: map[uuid.UUID]chan string{}}
+		gateChecks: map[uuid.UUID]*gateCheck{}, transformRequests: map[uuid.UUID]chan string{}}
 	if m.Metadata.Kind() == '{' {
 		p.metadata = slices.Clone(m.Metadata)
 		var d struct{ Title, URL string }

@@ -61,15 +61,15 @@ type Session struct {
 	unanswered int           // bindings that were told of the end and did not answer
 	allReady   chan struct{} // closed when waiting comes to 0; nil before the end
 
-	startContext atomic.Pointer[chan string] // what hooks say for the first prompt; nil: nothing, or it was said
-	runningHooks sync.WaitGroup              // of hooks that are asked
-	// needsHooks: something is or was there that the host is to ask about. pendingHooks
-	// counts what is about to come, see lockWithHooks.
+	startContext atomic.Pointer[chan string] // answer of the session_start hooks; nil: none, or used
+	runningHooks sync.WaitGroup              // user hooks
+	// needsHooks is set once something is bound that needs the host's hooks.
+	// pendingHooks counts the changes that are about to bind such things.
 	needsHooks   atomic.Bool
 	pendingHooks atomic.Int32
 
 	mu            sync.Mutex
-	hooksClosed   bool // no more are asked
+	hooksClosed   bool // no user hook may start
 	labelText     string
 	model         string
 	busy          bool

@@ -302,10 +302,10 @@ func (w *weather) note(c *Conn) {
 
 // holds says what a provider holds of calls. Call with p.mu held.
 func (p *Provider) holds() string {
-	if len(p.pending)+len(p.gates)+len(p.transformRequests)+len(p.keptSlots) == 0 {
+	if len(p.pending)+len(p.gateChecks)+len(p.transformRequests)+len(p.keptSlots) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gates), len(p.transformRequests), len(p.keptSlots))
+	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gateChecks), len(p.transformRequests), len(p.keptSlots))
 }
 
 // inbox is the provider's end of a connection.

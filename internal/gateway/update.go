@@ -8,18 +8,18 @@ import (
 )
 
 // change makes a new offer of an old one; it changes nothing itself.
-type change func(old *offer) (*offer, *protocol.Error)
+type offerChange func(old *offer) (*offer, *protocol.Error)
 
 // update applies a change to all the sessions that a message is about, or to
 // none: what is refused leaves everything as it was. Dispatch after the ack uses
 // the new state.
-func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
+func (c *Conn) update(t protocol.Type, session, requestID string, change offerChange) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.hookSessionsOfUpdate(t, session, make) }); len(unasked) > 0 {
+	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForUpdate(t, session, change) }); len(unasked) > 0 {
 		err = unasked[0].refusal()
 	} else {
-		err = c.applyUpdate(t, session, requestID, make)
+		err = c.applyUpdate(t, session, requestID, change)
 		g.mu.Unlock()
 	}
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Conn) update(t protocol.Type, session, requestID string, make change) {
 }
 
 // applyUpdate needs Gateway.mu held.
-func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make change) *protocol.Error {
+func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change offerChange) *protocol.Error {
 	bindings, err := c.bindingsOf(session, t)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 	p := c.provider
 	offers := []*offer{}
 	for _, b := range bindings {
-		o, err := make(b.offer)
+		o, err := change(b.offer)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, make chan
 	}
 	if session == "" || !p.all {
 		// What sessions to come get, and what a reconnect restores.
-		base, err := make(p.base)
+		base, err := change(p.base)
 		if err != nil {
 			return err
 		}

@@ -17,10 +17,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HookKind is when a hook of the user's own is asked.
+// HookKind says when a user hook is asked. See docs/hooks.md, "When".
 type HookKind string
 
-// Kinds of hooks.
+// Kinds of user hooks, as [[hooks]] in tapgw.toml writes them.
 const (
 	HookSessionStart HookKind = "session_start"
 	HookUserPrompt   HookKind = "user_prompt"
@@ -31,25 +31,26 @@ const (
 	HookSessionEnd   HookKind = "session_end"
 )
 
-// Hook is a hook of the user's own.
+// Hook is a user hook: an entry of [[hooks]] in tapgw.toml.
 type Hook struct {
 	Name     string // for people
 	On       HookKind
-	Match    string // names of tools, with *; "" for all
-	FailOpen bool   // of HookPreToolUse: a call that it can't decide on goes on
+	Match    string // a tool's name, * for any text in it; "" for all tools
+	FailOpen bool   // of HookPreToolUse: a call goes on when the hook fails
 	Timeout  time.Duration
-	// Ask gives the hook an event, as JSON, and returns what it says: "" for
-	// nothing. It returns soon after ctx ended. The error is a [HookDenial]
-	// where the hook denies without words of its own.
+	// Ask runs the program or requests the URL. event is a [HookEvent] as JSON, the
+	// answer a [HookAnswer] as JSON or empty. It returns soon after ctx ends. The error
+	// is a *[HookDenial] when the hook denies by its exit code or status.
 	Ask func(ctx context.Context, event []byte) (answer []byte, err error)
 }
 
-// HookDenial is that a hook denies, and why.
+// HookDenial is the error of a hook that denies without an answer in JSON.
 type HookDenial struct{ Reason string }
 
 func (e *HookDenial) Error() string { return "denied: " + e.Reason }
 
-// HookEvent is what a hook is told. Which members there are depends on the kind.
+// HookEvent is what a user hook is asked about. Its host or the gateway sets the members
+// that the kind has; the gateway sets those from TS to CWD.
 type HookEvent struct {
 	On      HookKind  `json:"on"`
 	TS      time.Time `json:"ts"`
@@ -59,60 +60,55 @@ type HookEvent struct {
 	CWD     string    `json:"cwd"`
 
 	Prompt string       `json:"prompt,omitempty"` // user_prompt
-	Source string       `json:"source,omitempty"` // whose it is, as in [Prompt].Source
+	Source string       `json:"source,omitempty"` // of the prompt, as in [Prompt].Source
 	Tool   string       `json:"tool,omitempty"`   // pre_tool_use, post_tool_use
 	Args   protocol.Raw `json:"args,omitempty"`
 	Result string       `json:"result,omitempty"` // post_tool_use
 	Error  string       `json:"error,omitempty"`  // post_tool_use of a tool that failed; error
 	Reason string       `json:"reason,omitempty"` // session_end, agent_stop
-	// Again: the agent goes on because of a hook already. agent_stop.
+	// Again says that a hook already made the agent go on. agent_stop.
 	Again bool `json:"again,omitempty"`
 }
 
-// HookAnswer is what a hook says. Decision is "", "allow" or "deny".
+// HookAnswer is the answer of one user hook, or of several together.
 type HookAnswer struct {
-	Decision string `json:"decision"`
+	Decision string `json:"decision"` // allow, deny or ""
 	Reason   string `json:"reason"`
 	Context  string `json:"context"` // for the model
 }
 
-// hooks are those of all sessions. They are replaced whole.
-type hooks struct {
-	rules []*rule // of HookPreToolUse
+// userHooks are the user hooks of all sessions. They are immutable.
+type userHooks struct {
+	rules []*rule // one for each hook of HookPreToolUse
 	all   []Hook
 }
 
-// SetHooks replaces the user's own hooks, in running sessions too.
+// SetHooks replaces the user hooks, in running sessions too. A session whose host can't
+// enable its hooks ends, because the hooks must have effect everywhere.
 func (g *Gateway) SetHooks(list []Hook) {
-	h := &hooks{all: list}
+	h := &userHooks{all: list}
 	for i := range list {
 		if hook := &list[i]; hook.On == HookPreToolUse {
-			// It is asked as providers' gates are, so that all are asked at once.
-			r := &rule{Rule: protocol.Rule{Action: protocol.ActionGate, GateID: hook.Name, FailOpen: hook.FailOpen}, provider: &Provider{name: hook.Name}, hook: hook}
-			if hook.Match != "" {
-				r.tool = match.NewToolGlob(hook.Match)
-			}
-			h.rules = append(h.rules, r)
+			h.rules = append(h.rules, hook.rule())
 		}
 	}
-	var given []*Session // up
+	var ended []*Session
 	for {
-		unasked := g.lockWithHooks(func() []*Session {
+		failed := g.lockWithHooks(func() []*Session {
 			if !h.needHost() {
 				return nil
 			}
-			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(given, s) })
+			return slices.DeleteFunc(slices.Clone(g.order), func(s *Session) bool { return slices.Contains(ended, s) })
 		})
-		if len(unasked) == 0 {
+		if len(failed) == 0 {
 			break
 		}
-		// There is nobody to refuse: the user's word holds, and the sessions end.
 		var ending sync.WaitGroup
-		for _, u := range unasked {
-			given = append(given, u.session)
+		for _, err := range failed {
+			ended = append(ended, err.session)
 			ending.Go(func() {
-				u.session.interruptWithoutHooks()
-				u.session.Ended("its hooks can't be asked: " + u.cause.Error())
+				err.session.interruptWithoutHooks()
+				err.session.Ended("its hooks can't be asked: " + err.cause.Error())
 			})
 		}
 		ending.Wait()
@@ -124,7 +120,20 @@ func (g *Gateway) SetHooks(list []Hook) {
 	}
 }
 
-// hookRules are the rules that hold in every session.
+// rule makes the gate of a pre_tool_use hook, so that it is asked together with the
+// gates of providers.
+func (h *Hook) rule() *rule {
+	r := &rule{
+		Rule:     protocol.Rule{Action: protocol.ActionGate, GateID: h.Name, FailOpen: h.FailOpen},
+		provider: &Provider{name: h.Name}, hook: h,
+	}
+	if h.Match != "" {
+		r.tool = match.NewToolGlob(h.Match)
+	}
+	return r
+}
+
+// hookRules are the rules of user hooks, which apply in every session.
 func (g *Gateway) hookRules() []*rule {
 	if h := g.hooks.Load(); h != nil {
 		return h.rules
@@ -132,7 +141,7 @@ func (g *Gateway) hookRules() []*rule {
 	return nil
 }
 
-// hooksOn are the hooks of a kind that are about a tool.
+// hooksOn returns the user hooks of a kind that match a tool.
 func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 	h := s.g.hooks.Load()
 	if h == nil {
@@ -147,41 +156,44 @@ func (s *Session) hooksOn(kind HookKind, tool string) []Hook {
 	return found
 }
 
-// toolMatches reports whether a glob is about a tool, by its name or one of the
-// documents' for it.
+// toolMatches reports whether a glob matches a tool's name or one of its aliases.
 func (s *Session) toolMatches(glob match.ToolGlob, tool string) bool {
 	c := s.newToolCall(s.routes.Load(), tool, nil)
 	return slices.ContainsFunc(append(c.aliases, tool), glob.Match)
 }
 
-// hookEvent is an event with what all have.
+// hookEvent sets the members that all kinds have and encodes the event.
 func (s *Session) hookEvent(e HookEvent) ([]byte, error) {
 	e.TS, e.Session, e.Label, e.Host, e.CWD = time.Now().UTC(), s.id, s.label(), s.info.Kind, s.cwd
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // hooks look for what people wrote
+	enc.SetEscapeHTML(false) // shell scripts search the text as people wrote it
 	if err := enc.Encode(e); err != nil {
 		return nil, fmt.Errorf("encoding the event: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// askHook asks a hook and returns at its time at the latest, while the end of the
-// session waits for what is left of it. The error says why there is no answer.
+// askHook asks a user hook and waits for its timeout at most. The hook may run on; the
+// end of the session waits for it. The error says why there is no answer.
 func (s *Session) askHook(ctx context.Context, h *Hook, event []byte) (HookAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	said := make(chan func() (HookAnswer, error), 1)
-	asked := s.runHook(func() {
+	type result struct {
+		answer []byte
+		err    error
+	}
+	results := make(chan result, 1)
+	started := s.runHook(func() {
 		answer, err := h.Ask(ctx, event)
-		said <- func() (HookAnswer, error) { return h.read(answer, err) }
+		results <- result{answer, err}
 	})
-	if !asked {
+	if !started {
 		return HookAnswer{}, ErrSessionEnded
 	}
 	select {
-	case read := <-said:
-		return read()
+	case r := <-results:
+		return h.readAnswer(r.answer, r.err)
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return HookAnswer{}, fmt.Errorf("no answer within %s", h.Timeout)
@@ -190,8 +202,9 @@ func (s *Session) askHook(ctx context.Context, h *Hook, event []byte) (HookAnswe
 	}
 }
 
-// read makes an answer of what a hook said.
-func (h *Hook) read(said []byte, err error) (HookAnswer, error) {
+// readAnswer decodes the result of [Hook].Ask. Unknown members are errors: a typing
+// error must not allow a call.
+func (h *Hook) readAnswer(text []byte, err error) (HookAnswer, error) {
 	var a HookAnswer
 	if denial, ok := errors.AsType[*HookDenial](err); ok {
 		if h.On != HookPreToolUse {
@@ -202,16 +215,16 @@ func (h *Hook) read(said []byte, err error) (HookAnswer, error) {
 	switch {
 	case err != nil:
 		return a, err
-	case len(bytes.TrimSpace(said)) == 0:
+	case len(bytes.TrimSpace(text)) == 0:
 		return a, nil
 	}
-	if err := jsonv2.Unmarshal(said, &a, jsonv2.RejectUnknownMembers(true)); err != nil {
-		why := protocol.Explain("answer", err)
-		if errors.Is(err, jsonv2.ErrUnknownName) { // a typing error must not allow anything
+	if err := jsonv2.Unmarshal(text, &a, jsonv2.RejectUnknownMembers(true)); err != nil {
+		fault := protocol.Explain("answer", err)
+		if errors.Is(err, jsonv2.ErrUnknownName) {
 			se, _ := errors.AsType[*jsonv2.SemanticError](err)
-			why = fmt.Sprintf("answer: %q is none of these", se.JSONPointer.LastToken())
+			fault = fmt.Sprintf("answer: %q is none of these", se.JSONPointer.LastToken())
 		}
-		return HookAnswer{}, fmt.Errorf("it did not answer with JSON of decision, reason and context: %s", why)
+		return HookAnswer{}, fmt.Errorf("it did not answer with JSON of decision, reason and context: %s", fault)
 	}
 	switch {
 	case a.Decision == "", a.Decision == protocol.DecisionAllow:
@@ -223,7 +236,9 @@ func (h *Hook) read(said []byte, err error) (HookAnswer, error) {
 	return a, nil
 }
 
-// Hook implements [HostCalls].
+// Hook implements [HostCalls]. It asks all user hooks of e's kind at once. The first
+// denial in their order counts; contexts are joined. A hook that fails is a warning in
+// the timeline.
 func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 	list := s.hooksOn(e.On, e.Tool)
 	if len(list) == 0 {
@@ -253,18 +268,19 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 			all.Decision, all.Reason = a.Decision, a.Reason
 		}
 	}
-	all.Context = join(contexts)
+	all.Context = joinTexts(contexts)
 	return all
 }
 
-// askHooksLater asks the hooks of a kind while the session goes on.
+// askHooksLater asks the user hooks of e's kind in a goroutine.
 func (s *Session) askHooksLater(e HookEvent) {
 	if len(s.hooksOn(e.On, "")) > 0 {
 		_ = s.runHook(func() { s.Hook(s.ctx, e) })
 	}
 }
 
-// runHook runs what the end of the session waits for; false when it has come.
+// runHook runs f in a goroutine that the end of the session waits for. It reports false,
+// and does not run f, when the session has ended.
 func (s *Session) runHook(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,8 +291,8 @@ func (s *Session) runHook(f func()) bool {
 	return true
 }
 
-// askEndHooks asks the hooks of the session's end, as long as providers have to get
-// ready for it. The channel is closed when all have answered.
+// askEndHooks asks the session_end hooks in a goroutine, for as long as providers have to
+// get ready for the end. The channel is closed when all have answered.
 func (s *Session) askEndHooks(ctx context.Context, reason string) <-chan struct{} {
 	done := make(chan struct{})
 	if len(s.hooksOn(HookSessionEnd, "")) == 0 {
@@ -292,7 +308,7 @@ func (s *Session) askEndHooks(ctx context.Context, reason string) <-chan struct{
 	return done
 }
 
-// waitForHooks waits for hooks that are asked still; there are no more from now on.
+// waitForHooks waits for the hooks that run. No hook can start after it.
 func (s *Session) waitForHooks() {
 	s.mu.Lock()
 	s.hooksClosed = true
@@ -300,44 +316,48 @@ func (s *Session) waitForHooks() {
 	s.runningHooks.Wait()
 }
 
-// askStartHooks asks the hooks of the session's start. What they say for the model
-// goes with its first prompt.
+// askStartHooks asks the session_start hooks in a goroutine. Their context goes with the
+// session's first prompt.
 func (s *Session) askStartHooks() {
 	if len(s.hooksOn(HookSessionStart, "")) == 0 {
 		return
 	}
-	said := make(chan string, 1)
-	s.startContext.Store(&said)
-	_ = s.runHook(func() { said <- s.Hook(s.ctx, HookEvent{On: HookSessionStart}).Context })
+	answer := make(chan string, 1)
+	s.startContext.Store(&answer)
+	_ = s.runHook(func() { answer <- s.Hook(s.ctx, HookEvent{On: HookSessionStart}).Context })
 }
 
-// promptHooks are the texts of hooks that go with a prompt.
+// promptHooks returns the context that user hooks add to a prompt.
 func (s *Session) promptHooks(ctx context.Context, prompt, source string) string {
 	var texts []string
-	if said := s.startContext.Swap(nil); said != nil {
+	if answer := s.startContext.Swap(nil); answer != nil {
 		select {
-		case text := <-*said:
+		case text := <-*answer:
 			texts = append(texts, text)
 		case <-ctx.Done():
 		case <-s.ctx.Done():
 		}
 	}
-	return join(append(texts, s.Hook(ctx, HookEvent{On: HookUserPrompt, Prompt: prompt, Source: source}).Context))
+	answer := s.Hook(ctx, HookEvent{On: HookUserPrompt, Prompt: prompt, Source: source})
+	return joinTexts(append(texts, answer.Context))
 }
 
-// noteFailOpen says in the timeline that a call goes on although a hook that is open
-// could not decide on it; nothing where nobody wants to know any more.
-func (r *rule) noteFailOpen(ctx context.Context, s *Session, tool, why string) {
+// noteFailOpen adds a warning to the timeline when a call goes on although its user hook
+// failed, unless the question was cancelled.
+func (r *rule) noteFailOpen(ctx context.Context, s *Session, tool, failure string) {
 	if r.hook != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		s.note(LogWarning, sourceGateway, fmt.Sprintf("hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool, why))
+		s.note(LogWarning, sourceGateway, fmt.Sprintf(
+			"hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool, failure))
 	}
 }
 
-// askUserHook asks a hook about a tool call, as [rule.ask] asks a provider.
-func (r *rule) askUserHook(s *Session, index int, tool string, args protocol.Raw, answers chan<- gateAnswer) *gateWait {
+// askUserHook runs the rule's user hook in a goroutine, as [rule.ask] asks a provider.
+func (r *rule) askUserHook(
+	s *Session, index int, tool string, args protocol.Raw, answers chan<- gateAnswer,
+) *gateCheck {
 	ctx, cancel := context.WithCancel(s.ctx)
-	w := &gateWait{provider: r.provider, index: index, answers: answers, cancel: cancel}
-	asked := s.runHook(func() {
+	check := &gateCheck{provider: r.provider, index: index, answers: answers, cancel: cancel}
+	started := s.runHook(func() {
 		defer cancel()
 		event, err := s.hookEvent(HookEvent{On: HookPreToolUse, Tool: tool, Args: args})
 		var a HookAnswer
@@ -349,7 +369,7 @@ func (r *rule) askUserHook(s *Session, index int, tool string, args protocol.Raw
 			if r.FailOpen {
 				r.noteFailOpen(ctx, s, tool, err.Error())
 			}
-			w.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name, err))
+			check.fail(fmt.Sprintf("Hook %s can't tell whether this is allowed: %v.", r.hook.Name, err))
 		case a.Decision == protocol.DecisionDeny:
 			reason := cmp.Or(a.Reason, fmt.Sprintf("Denied by hook %s.", r.hook.Name))
 			answers <- gateAnswer{index: index, decision: a.Decision, reason: reason}
@@ -359,9 +379,9 @@ func (r *rule) askUserHook(s *Session, index int, tool string, args protocol.Raw
 			answers <- gateAnswer{index: index, decision: protocol.DecisionAllow}
 		}
 	})
-	if !asked {
+	if !started {
 		cancel()
-		w.fail("The session has ended.")
+		check.fail("The session has ended.")
 	}
-	return w
+	return check
 }

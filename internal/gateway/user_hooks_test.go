@@ -255,7 +255,7 @@ func FuzzHookAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
 		h := Hook{On: HookPreToolUse}
-		a, err := h.read(said, nil)
+		a, err := h.readAnswer(said, nil)
 		switch {
 		case err != nil && a != HookAnswer{}:
 			t.Errorf("%q is a fault and says %+v", said, a)

@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/protocol"
+)
+
+// PreToolUse implements [HostCalls]. Static denials come first. Then all gates are
+// asked at once. A denial wins; contexts are joined in the order of registration. When
+// other rules match by then, they are asked too, so that no call passes a gate that was
+// not asked. See docs/protocol.md, "Rules and gates".
+func (s *Session) PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision {
+	// One deadline for all rounds: a provider that changes its rules at each gate.check
+	// would keep the session asking.
+	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
+	defer cancel()
+	r := s.routes.Load()
+	matched := s.matchingRules(r, tool, args)
+	for {
+		d := s.decide(ctx, matched, tool, args, "")
+		now := s.routes.Load()
+		if d.Deny || !needsGate(matched) || now.hasRulesOf(r) {
+			return d
+		}
+		asked := matched
+		r, matched = now, s.matchingRules(now, tool, args)
+		switch {
+		case slices.Equal(matched, asked):
+			return d
+		case ctx.Err() != nil:
+			s.noteDenial("the gateway", tool, rulesTooFast)
+			return Decision{Deny: true, Reason: rulesTooFast}
+		}
+	}
+}
+
+func needsGate(rules []*rule) bool {
+	return slices.ContainsFunc(rules, func(r *rule) bool { return r.Action == protocol.ActionGate })
+}
+
+// decide applies the rules that match a call: static denials, then gates, all at once.
+// It returns at the first denial, and after protocol.GateTimeout at the latest.
+func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args protocol.Raw, trace string) (d Decision) {
+	if s.g.tracer != nil && needsGate(rules) {
+		var end func(Decision)
+		trace, end = s.traceGate(tool, trace, rules)
+		defer func() { end(d) }()
+	}
+	if d, denied := s.staticDenial(rules, tool); denied {
+		return d
+	}
+	begun := time.Now()
+	answers := make(chan gateAnswer, len(rules))
+	checks := map[int]*gateCheck{} // that have no answer yet, by the index of their rule
+	contexts := make([]string, len(rules))
+	for i, r := range rules {
+		switch r.Action {
+		case protocol.ActionGate:
+			checks[i] = r.ask(s, i, tool, args, trace, answers)
+		case protocol.ActionContext:
+			contexts[i] = r.Content
+		}
+	}
+	defer func() {
+		for _, check := range checks {
+			check.stop()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
+	defer cancel()
+	for len(checks) > 0 {
+		select {
+		case a := <-answers:
+			delete(checks, a.index)
+			d := s.gateDecision(rules[a.index], a, tool, begun)
+			if d.Deny {
+				return d
+			}
+			contexts[a.index] = d.Context
+		case <-ctx.Done():
+			for i, r := range rules { // in order, so that the reason is always the same
+				if checks[i] == nil {
+					continue
+				}
+				if d := s.gateTimeout(ctx, r, tool, begun); d.Deny {
+					return d
+				}
+			}
+			return Decision{Context: joinTexts(contexts)}
+		}
+	}
+	return Decision{Context: joinTexts(contexts)}
+}
+
+// gateDecision is what a gate's answer means for the call. It notes the answer.
+func (s *Session) gateDecision(r *rule, a gateAnswer, tool string, begun time.Time) Decision {
+	switch {
+	case a.failure != "" && r.FailOpen:
+		s.noteGate(r, tool, protocol.DecisionAllow, a.failure, begun)
+		return Decision{}
+	case a.failure != "":
+		s.noteGate(r, tool, protocol.DecisionDeny, a.failure, begun)
+		return Decision{Deny: true, Reason: a.failure}
+	}
+	s.noteGate(r, tool, a.decision, a.reason, begun)
+	switch a.decision {
+	case protocol.DecisionDeny:
+		return Decision{Deny: true, Reason: a.reason}
+	case protocol.DecisionContext:
+		return Decision{Context: a.reason}
+	}
+	return Decision{}
+}
+
+// gateTimeout is the decision of a gate that did not answer in time.
+func (s *Session) gateTimeout(ctx context.Context, r *rule, tool string, begun time.Time) Decision {
+	reason := fmt.Sprintf("Gate provider '%s' did not respond in time.", r.provider.name)
+	if r.hook != nil {
+		reason = fmt.Sprintf("Hook %s did not answer in time.", r.hook.Name)
+	}
+	if r.FailOpen {
+		s.noteGate(r, tool, protocol.DecisionAllow, reason, begun)
+		r.noteFailOpen(ctx, s, tool, "no answer in time")
+		return Decision{}
+	}
+	s.noteGate(r, tool, protocol.DecisionDeny, reason, begun)
+	return Decision{Deny: true, Reason: reason}
+}
+
+// gateAnswer is the answer to a gate.check, or why there is none.
+type gateAnswer struct {
+	index            int // of the rule
+	decision, reason string
+	failure          string
+}
+
+// gateCheck is a gate.check without an answer yet, or a user hook that runs.
+type gateCheck struct {
+	id       uuid.UUID
+	provider *Provider
+	index    int               // of the rule
+	answers  chan<- gateAnswer // has room for one answer of each rule
+	cancel   func()            // of a user hook, which has no id; else nil
+}
+
+// stop ends the wait: an answer that comes later is ignored.
+func (g *gateCheck) stop() {
+	if g.cancel != nil {
+		g.cancel()
+		return
+	}
+	g.provider.mu.Lock()
+	defer g.provider.mu.Unlock()
+	delete(g.provider.gateChecks, g.id)
+}
+
+func (g *gateCheck) fail(reason string) { g.answers <- gateAnswer{index: g.index, failure: reason} }
+
+// ask sends the rule's gate.check to its provider, or runs its user hook. The answer
+// comes on answers.
+func (r *rule) ask(
+	s *Session, index int, tool string, args protocol.Raw, trace string, answers chan<- gateAnswer,
+) *gateCheck {
+	if r.hook != nil {
+		return r.askUserHook(s, index, tool, args, answers)
+	}
+	p := r.provider
+	check := &gateCheck{id: newCallID(), provider: p, index: index, answers: answers}
+	if len(args) == 0 || args.Kind() == 'n' {
+		args = protocol.Raw("{}")
+	}
+	p.mu.Lock()
+	if reason := p.whyNotAsked(args); reason != "" {
+		p.mu.Unlock()
+		check.fail(reason)
+		return check
+	}
+	p.gateChecks[check.id] = check
+	p.peer.Send(&protocol.GateCheck{
+		GateID: r.GateID, CallID: check.id.String(), SessionID: s.id, Tool: tool, Args: args, Traceparent: trace,
+	})
+	p.mu.Unlock()
+	p.peer.Flush()
+	return check
+}
+
+// whyNotAsked is why the provider can't be sent a gate.check; "" when it can. Arguments
+// over the size of a message would end its connection, and with it the gate. Call with
+// p.mu held.
+func (p *Provider) whyNotAsked(args protocol.Raw) string {
+	switch {
+	case p.isGone:
+		return p.disconnectReason()
+	case len(args) > protocol.MaxMessage:
+		return fmt.Sprintf("The arguments are too long to ask gate provider '%s' about.", p.name)
+	}
+	return ""
+}
+
+func (p *Provider) disconnectReason() string {
+	return fmt.Sprintf("Gate provider '%s' disconnected before it answered.", p.name)
+}
+
+// failGates fails all gate checks that the provider did not answer. Call with p.mu held.
+func (p *Provider) failGates() {
+	for id, check := range p.gateChecks {
+		delete(p.gateChecks, id)
+		check.fail(p.disconnectReason())
+	}
+}
+
+// removeGateCheck removes a gate check that waits for its answer; nil when none does.
+func (p *Provider) removeGateCheck(callID string) *gateCheck {
+	id, err := uuid.Parse(callID)
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	check := p.gateChecks[id]
+	delete(p.gateChecks, id)
+	return check
+}
+
+// gateResult handles gate.result. One that answers no gate check is ignored and counted.
+func (c *Conn) gateResult(m *protocol.GateResult) {
+	check := c.provider.removeGateCheck(m.CallID)
+	if check == nil {
+		c.g.stats.Ignored.Add(1)
+		return
+	}
+	reason := m.Reason
+	if m.Decision == protocol.DecisionDeny {
+		reason = cmp.Or(reason, fmt.Sprintf("Denied by gate provider '%s'.", c.provider.name))
+	}
+	check.answers <- gateAnswer{index: check.index, decision: m.Decision, reason: reason}
+}
+
+// failMalformedGate fails the gate check that a malformed gate.result names, if its
+// callId can be read: an answer that can't be understood does not allow a call.
+func (c *Conn) failMalformedGate(callID string) {
+	if c.provider == nil {
+		return
+	}
+	if check := c.provider.removeGateCheck(callID); check != nil {
+		check.fail(fmt.Sprintf("Gate provider '%s' answered with a malformed message.", c.provider.name))
+	}
+}

@@ -1,0 +1,201 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/match"
+	"tapgw/internal/protocol"
+)
+
+// rule is an onPreToolUse rule, compiled. It is immutable. See docs/protocol.md, "Rules
+// and gates".
+type rule struct {
+	protocol.Rule
+	provider *Provider       // of a user hook's rule: only a name, for people
+	tool     match.ToolGlob  // nil: any
+	args     *match.Pattern  // nil: any
+	file     *match.FileGlob // nil: any
+	hook     *Hook           // a user hook to ask instead of the provider, or nil
+}
+
+// compileRules compiles the rules of a message. at is their path in the message, for
+// the error, which is INVALID_JSON and names the field.
+func (p *Provider) compileRules(at string, defs []protocol.Rule) ([]*rule, *protocol.Error) {
+	rules := make([]*rule, len(defs))
+	for i, d := range defs {
+		r := &rule{Rule: d, provider: p}
+		if normal := protocol.NormalName(d.Match.Provider); normal != "" {
+			r.Match.Provider = normal
+		}
+		fieldError := func(field string, err error) *protocol.Error {
+			return errorf(protocol.CodeInvalidJSON, "%sonPreToolUse[%d].match.%s: %v", at, i, field, err)
+		}
+		if d.Match.Tool != "" {
+			r.tool = match.NewToolGlob(d.Match.Tool)
+		}
+		if d.Match.Args != "" {
+			var err error
+			if r.args, err = match.Compile(d.Match.Args); err != nil {
+				return nil, fieldError("args", err)
+			}
+		}
+		if d.Match.File != "" {
+			var err error
+			if r.file, err = match.CompileFileGlob(d.Match.File); err != nil {
+				return nil, fieldError("file", err)
+			}
+		}
+		rules[i] = r
+	}
+	return rules, nil
+}
+
+// mayDeny reports whether the rule may deny a call. If so, an undecided match counts.
+func (r *rule) mayDeny() bool { return r.Action != protocol.ActionContext }
+
+// toolCall is a call that rules are matched against. It reads text and files from the
+// arguments when the first rule needs them.
+type toolCall struct {
+	tool     string
+	aliases  []string // the protocol's names for the tool: shell, edit, read
+	provider string   // that owns the tool, "" for the session's own
+	args     protocol.Raw
+
+	text      *match.Text
+	files     []match.File
+	filesRead bool
+}
+
+func (s *Session) newToolCall(r *routes, tool string, args protocol.Raw) *toolCall {
+	c := &toolCall{tool: tool, args: args}
+	if to := r.tools[tool]; to != nil {
+		c.provider = to.owner()
+	}
+	for alias, names := range s.info.Aliases {
+		if slices.Contains(names, tool) {
+			c.aliases = append(c.aliases, alias)
+		}
+	}
+	return c
+}
+
+func (c *toolCall) argsText() *match.Text {
+	if c.text == nil {
+		c.text = match.NewIndexedText(match.ArgsText(c.args))
+	}
+	return c.text
+}
+
+// paths returns the files in the call's path, file, filePath and file_path arguments.
+func (c *toolCall) paths() []match.File {
+	if !c.filesRead {
+		c.filesRead = true
+		_ = protocol.Object(c.args, func(name string, v protocol.Raw) error {
+			switch name {
+			case "path", "file", "filePath", "file_path":
+				if s, ok := protocol.Text(v); ok {
+					c.files = append(c.files, match.NewFile(s))
+				}
+			}
+			return nil
+		})
+	}
+	return c.files
+}
+
+// match reports whether the rule matches the call. It tries the cheap parts first. When
+// a pattern is undecided, rules that may deny match and others do not.
+func (r *rule) match(c *toolCall, g *Gateway) bool {
+	if r.Match.Provider != "" && r.Match.Provider != c.provider {
+		return false
+	}
+	if r.tool != nil && !r.tool.Match(c.tool) && !slices.ContainsFunc(c.aliases, r.tool.Match) {
+		return false
+	}
+	result := match.Yes
+	if r.file != nil {
+		if r.file.MatchesNoneIn(c.argsText()) {
+			return false
+		}
+		result = match.No
+		for _, file := range c.paths() {
+			result = max(result, r.file.Match(file))
+		}
+	}
+	if r.args != nil && result != match.No {
+		result = min(result, r.args.Match(c.argsText()))
+	}
+	if result == match.Undecided {
+		g.reportUndecided("hook rule", r.provider.name)
+		return r.mayDeny()
+	}
+	return result == match.Yes
+}
+
+// reportUndecided counts and logs a match that was [match.Undecided].
+func (g *Gateway) reportUndecided(what, provider string) {
+	g.stats.UndecidedMatches.Add(1)
+	g.log.Warn("a pattern took too long, or its text is too long", "of", what, "provider", provider)
+}
+
+// matchingRules returns the rules of r that match a call, in registration order.
+func (s *Session) matchingRules(r *routes, tool string, args protocol.Raw) []*rule {
+	if len(r.rules) == 0 {
+		return nil
+	}
+	c := s.newToolCall(r, tool, args)
+	var matched []*rule
+	for _, rule := range r.rules {
+		if rule.match(c, s.g) {
+			matched = append(matched, rule)
+		}
+	}
+	return matched
+}
+
+// staticDenial is the denial by the first of rules with action deny; false when there
+// is none.
+func (s *Session) staticDenial(rules []*rule, tool string) (Decision, bool) {
+	for _, r := range rules {
+		if r.Action == protocol.ActionDeny {
+			reason := cmp.Or(r.Reason, fmt.Sprintf("Denied by a rule of provider '%s'.", r.provider.name))
+			s.noteGate(r, tool, protocol.DecisionDeny, reason, time.Now())
+			return Decision{Deny: true, Reason: reason}, true
+		}
+	}
+	return Decision{}, false
+}
+
+// joinTexts joins the texts that are not empty, with an empty line between.
+func joinTexts(texts []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" }), "\n\n")
+}
+
+// warnUnmatchedRules adds a warning to the session's timeline for each rule that can
+// match no tool, since a gate that never fires is an open gate. It can't know when the
+// host asks about tools of its own and did not name them.
+func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
+	if s.info.Hooks && s.info.Tools == nil {
+		return
+	}
+	names := slices.Collect(maps.Keys(s.routes.Load().tools))
+	if s.info.Hooks {
+		names = append(names, s.info.Tools...)
+		for alias, tools := range s.info.Aliases {
+			if len(tools) > 0 {
+				names = append(names, alias)
+			}
+		}
+	}
+	for i, rule := range rules {
+		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.Match) {
+			s.note(LogWarning, sourceGateway, fmt.Sprintf(
+				"rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
+		}
+	}
+}
