@@ -208,13 +208,13 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 		last = min(*m.Last, protocol.MaxQueryLast)
 	}
 	answer := &protocol.StreamHistory{QueryID: m.QueryID, Streams: map[string][]protocol.StreamEntry{}}
-	room := maxHistory
+	budget := maxHistoryBytes
 	for _, b := range bindings {
 		if m.Streams == nil {
 			keys = b.session.streamNames(p.name)
 		}
 		for _, key := range keys {
-			answer.Streams[key.String()] = b.session.entries(key, last, &room)
+			answer.Streams[key.String()] = b.session.entries(key, last, &budget)
 		}
 	}
 	c.peer.Send(answer)

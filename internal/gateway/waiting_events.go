@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/time/rate"
 
@@ -13,18 +11,19 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// What is kept for the next session at most, while there is none: the newest.
+// Limits of the waiting events. Over them the oldest are dropped.
 const (
 	maxWaitingEvents = 100
 	maxWaitingBytes  = 1 << 20
 )
 
-// waitingEvents are events that came while there was no session. Guarded by Gateway.mu.
+// waitingEvents are the events of level keep that came while there was no session.
+// The next session gets them. Guarded by Gateway.mu.
 type waitingEvents struct {
 	events  []waitingEvent
 	bytes   int
-	dropped int                      // older ones that made room
-	limits  map[string]*rate.Limiter // by the id of who pushes
+	dropped int                      // over the limits
+	limits  map[string]*rate.Limiter // by pushSource.id
 }
 
 type waitingEvent struct {
@@ -32,93 +31,90 @@ type waitingEvent struct {
 	row      HistoryRow
 }
 
-// StoreEvent stores an event for the next session, while there is none; else it is pushed
-// to the foreground one. Level must be keep, without a prompt: nobody is there to be
-// shown or asked anything. The error is that of [Session.Push], or INVALID_SESSION.
+// StoreEvent stores an event from the admin side for the next session while there is
+// none, else it pushes it to the foreground session. Its level must be keep and it
+// must have no prompt, since nobody is there to see it; else the error is
+// INVALID_SESSION. Other errors are those of [Session.Push], and INVALID_STATE while
+// the gateway shuts down.
 func (g *Gateway) StoreEvent(from string, m *protocol.Push) (Receipt, error) {
-	if err := protocol.Validate(m); err != nil {
+	from, err := checkAdminPush(from, m)
+	if err != nil {
 		return Receipt{}, err
 	}
-	if !protocol.ValidName(from) {
-		return Receipt{}, invalidPusher(from)
-	}
-	from = protocol.NormalName(from)
 	g.mu.Lock()
+	var r Receipt
+	var fault *protocol.Error
 	if s := g.foregroundSession(); s != nil {
 		g.mu.Unlock()
-		r, err := s.receivePush(pushSource{id: from, name: from, person: true}, m, func(Receipt) {})
-		if err != nil {
-			return r, err
-		}
-		return r, nil
+		r, fault = s.receivePush(pushSource{id: from, name: from, isPerson: true}, m, func(Receipt) {})
+	} else {
+		r, fault = g.addWaitingEvent(pushSource{id: from, name: from}, m)
+		g.mu.Unlock()
 	}
-	defer g.mu.Unlock()
-	r, err := g.addWaitingEvent(pushSource{id: from, name: from}, m)
-	if err != nil {
-		return r, err
+	if fault != nil {
+		return r, fault
 	}
 	return r, nil
 }
 
-// addWaitingEvent stores an event for the next session. Call with Gateway.mu held, while there
-// is no session. The error is INVALID_SESSION for a push that needs a session,
-// INVALID_STATE or RATE_LIMITED.
-func (g *Gateway) addWaitingEvent(who pushSource, m *protocol.Push) (Receipt, *protocol.Error) {
+// addWaitingEvent stores an event for the next session. The error is INVALID_SESSION
+// for a push that needs a session, INVALID_STATE while the gateway shuts down, or
+// RATE_LIMITED. Call with Gateway.mu held, while there is no session.
+func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt, *protocol.Error) {
 	if m.Level != protocol.LevelKeep || m.Prompt != "" {
-		return Receipt{}, errorf(protocol.CodeInvalidSession, "there is no session; only an event of level keep, without a prompt, waits for the next")
+		return Receipt{}, errorf(protocol.CodeInvalidSession,
+			"there is no session; only an event of level keep, without a prompt, waits for the next")
 	}
 	if g.draining {
 		return Receipt{}, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
-	limit := g.waitingEvents.limits[who.id]
+	w := &g.waitingEvents
+	limit := w.limits[source.id]
 	if limit == nil {
-		if g.waitingEvents.limits == nil {
-			g.waitingEvents.limits = map[string]*rate.Limiter{}
+		if w.limits == nil {
+			w.limits = map[string]*rate.Limiter{}
 		}
 		limit = rate.NewLimiter(protocol.PushRate, protocol.PushRate)
-		g.waitingEvents.limits[who.id] = limit
+		w.limits[source.id] = limit
 	}
 	if !limit.Allow() {
 		g.stats.DroppedPush.Add(1)
 		return Receipt{}, tooManyPushes("")
 	}
-	e := waitingEvent{spelling: cmp.Or(m.Stream, who.name)}
-	e.row = HistoryRow{StreamRow: adminapi.StreamRow{Stream: protocol.NormalName(e.spelling), Provider: who.name, TS: time.Now().UTC(), Event: m.Event, Level: string(m.Level)}}
-	if m.Metadata.Kind() == '{' {
-		e.row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
+	e := waitingEvent{spelling: cmp.Or(m.Stream, source.name)}
+	e.row = newHistoryRow(streamKey{protocol.NormalName(e.spelling), source.name}, m, m.Level)
+	w.events = append(w.events, e)
+	w.bytes += rowSize(&e.row)
+	for len(w.events) > 1 && (len(w.events) > maxWaitingEvents || w.bytes > maxWaitingBytes) {
+		w.bytes -= rowSize(&w.events[0].row)
+		w.events = slices.Delete(w.events, 0, 1)
+		w.dropped++
 	}
-	k := &g.waitingEvents
-	k.events = append(k.events, e)
-	k.bytes += rowSize(&e.row)
-	for len(k.events) > 1 && (len(k.events) > maxWaitingEvents || k.bytes > maxWaitingBytes) {
-		k.bytes -= rowSize(&k.events[0].row)
-		k.events = slices.Delete(k.events, 0, 1)
-		k.dropped++
-	}
-	return Receipt{Fate: adminapi.FateStored, Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(k.events))}, nil
+	return Receipt{Fate: adminapi.FateStored,
+		Reason: fmt.Sprintf("there is no session: it is kept for the next one, as one of %d", len(w.events))}, nil
 }
 
-// storeWaitingEvents gives a new session what was kept for it.
-func (s *Session) storeWaitingEvents(k waitingEvents) {
-	if len(k.events) == 0 {
+// storeWaitingEvents stores the waiting events in the streams of a new session, as
+// far as the limit of streams allows.
+func (s *Session) storeWaitingEvents(w waitingEvents) {
+	if len(w.events) == 0 {
 		return
 	}
 	s.mu.Lock()
-	lost := k.dropped
-	for _, e := range k.events {
+	stored := 0
+	for _, e := range w.events {
 		key := streamKey{e.row.Stream, e.row.Provider}
-		if s.checkStream("stream", key, e.spelling) != nil {
-			lost++
-			continue
+		if s.checkStream("stream", key, e.spelling) == nil {
+			s.store(key, e.spelling, e.row)
+			stored++
 		}
-		s.store(key, e.spelling, e.row)
 	}
 	s.mu.Unlock()
 	text := "1 event that came while there was no session is in its streams"
-	if n := len(k.events) - (lost - k.dropped); n != 1 {
-		text = fmt.Sprintf("%d events that came while there was no session are in its streams", n)
+	if stored != 1 {
+		text = fmt.Sprintf("%d events that came while there was no session are in its streams", stored)
 	}
-	if lost > 0 {
+	if lost := w.dropped + len(w.events) - stored; lost > 0 {
 		text += fmt.Sprintf("; %d more are lost, which did not fit", lost)
 	}
 	s.note(LogInfo, sourceGateway, text)

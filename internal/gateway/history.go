@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// HistoryRow is one event of a stream. Seq counts the events that the session stored.
+type HistoryRow struct {
+	adminapi.StreamRow
+
+	Seq   uint64 `json:"-"`
+	order uint64 // among all entries of the session's feeds
+}
+
+// newHistoryRow makes the row of an event that comes now.
+func newHistoryRow(key streamKey, m *protocol.Push, level protocol.Level) HistoryRow {
+	row := HistoryRow{StreamRow: adminapi.StreamRow{Stream: key.stream, Provider: key.provider,
+		TS: time.Now().UTC(), Event: m.Event, Level: string(level), Prompt: m.Prompt}}
+	if m.Metadata.Kind() == '{' {
+		row.Metadata = json.RawMessage(slices.Clone(m.Metadata))
+	}
+	return row
+}
+
+// rowCost is about how many bytes a row takes beside its texts.
+const rowCost = 200
+
+func rowSize(r *HistoryRow) int { return rowCost + len(r.Event) + len(r.Prompt) + len(r.Metadata) }
+
+// store appends a row to its stream and returns its number. Call with Session.mu held.
+func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
+	st := s.ensureStream(key, spelling)
+	return s.pushed.add(func(seq uint64) HistoryRow {
+		row.Seq, row.order = seq, s.arrivals.increment()
+		if len(st.rows) == protocol.StreamRetention {
+			s.streamBytes[key.provider] -= rowSize(&st.rows[0])
+			copy(st.rows, st.rows[1:])
+			st.rows[len(st.rows)-1] = row
+		} else {
+			st.rows = append(st.rows, row)
+		}
+		s.streamBytes[key.provider] += rowSize(&row)
+		s.dropOldestRows(key.provider)
+		return row
+	})
+}
+
+// dropOldestRows drops a provider's oldest rows, of whichever stream, until the rest
+// fits [protocol.MaxStreamBytes]. Call with Session.mu held.
+func (s *Session) dropOldestRows(provider string) {
+	for s.streamBytes[provider] > protocol.MaxStreamBytes {
+		var oldest *stream
+		for key, st := range s.streams {
+			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
+				oldest = st
+			}
+		}
+		s.streamBytes[provider] -= rowSize(&oldest.rows[0])
+		oldest.rows = slices.Delete(oldest.rows, 0, 1)
+	}
+}
+
+// maxHistoryBytes bounds the text of one stream.history message: a hundred events of
+// the greatest length would be more than a connection takes.
+const maxHistoryBytes = 4 << 20
+
+// entries returns the newest events of a stream for a provider, newest first: at most
+// last of them, and as many as fit into budget, a number of bytes that it reduces.
+func (s *Session) entries(key streamKey, last int, budget *int) []protocol.StreamEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []protocol.StreamEntry{}
+	st := s.streams[key]
+	if st == nil {
+		return list
+	}
+	for _, row := range slices.Backward(st.rows) {
+		if *budget -= len(row.Event) + len(row.Prompt) + len(row.Metadata); *budget < 0 {
+			break
+		}
+		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event,
+			Level: protocol.Level(row.Level), Metadata: protocol.Raw(row.Metadata), Prompt: row.Prompt})
+		if len(list) == last {
+			break
+		}
+	}
+	return list
+}
+
+// History returns the newest events of streams, newest first. A stream is named
+// "stream", of any provider, or "stream@provider"; an empty list means all. It returns
+// at most last of each stream (0: all that are stored), and none older than since.
+func (s *Session) History(streams []string, last int, since time.Time) []HistoryRow {
+	s.mu.Lock()
+	var rows []HistoryRow
+	for key, st := range s.streams {
+		if !selectsStream(streams, key.stream, key.provider) {
+			continue
+		}
+		n := 0
+		for _, row := range slices.Backward(st.rows) {
+			if (last > 0 && n == last) || row.TS.Before(since) {
+				break
+			}
+			rows = append(rows, row)
+			n++
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(rows, func(a, b HistoryRow) int { return int(b.Seq) - int(a.Seq) })
+	return rows
+}
+
+// HistoryAfter returns the events that were stored after a number, oldest first, for
+// followers; at most the newest thousand. Streams are named as in [Session.History].
+func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
+	rows, _ := s.pushed.after(after)
+	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !selectsStream(streams, r.Stream, r.Provider) })
+}
+
+// HistoryCursor is the number of the newest stored event.
+func (s *Session) HistoryCursor() uint64 { return s.pushed.last() }
+
+// WaitHistory waits until an event is stored after a number. The error is
+// [ErrSessionEnded] or that of ctx.
+func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
+	return s.pushed.wait(ctx, after)
+}
+
+// selectsStream reports whether a list of names as in [Session.History] selects a
+// stream.
+func selectsStream(streams []string, stream, provider string) bool {
+	if len(streams) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(streams, func(s string) bool {
+		name, owner, hasOwner := strings.Cut(s, "@")
+		return name == stream && (!hasOwner || owner == provider)
+	})
+}

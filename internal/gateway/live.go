@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"tapgw/internal/adminapi"
+)
+
+// LiveLine is one entry of a session's live feed: a callback, or an error.
+type LiveLine struct {
+	Seq   uint64
+	TS    time.Time
+	Event Event
+
+	order uint64 // among all entries of the session's feeds
+}
+
+// Live returns the callbacks after a number, oldest first, and the cursor for the next
+// read. Callbacks that left the feed before are missing without a sign.
+func (s *Session) Live(after uint64) (lines []LiveLine, cursor uint64) { return s.live.after(after) }
+
+// WaitLive waits until there is a callback after a number. The error is
+// [ErrSessionEnded] or that of ctx.
+func (s *Session) WaitLive(ctx context.Context, after uint64) error { return s.live.wait(ctx, after) }
+
+// LiveCursor is the number of the newest callback.
+func (s *Session) LiveCursor() uint64 { return s.live.last() }
+
+// liveSize is about how many bytes an entry takes.
+func liveSize(l LiveLine) int {
+	e := l.Event
+	n := 200 + len(e.Delta) + len(e.Content) + len(e.Args) + len(e.SessionError)
+	if e.Result != nil {
+		n += len(e.Result.Content) + len(e.Result.DetailedContent)
+	}
+	return n
+}
+
+// publish adds a callback to the live feed and to the response queue.
+func (s *Session) publish(e Event) {
+	s.live.add(func(seq uint64) LiveLine {
+		if s.responses != nil {
+			s.responses.add(e)
+		}
+		return LiveLine{Seq: seq, TS: time.Now().UTC(), Event: e, order: s.arrivals.increment()}
+	})
+}
+
+// Event implements [HostCalls]. Hosts don't report OnIdle and OnGeneratedUserPrompt:
+// Idle and deliver publish them.
+func (s *Session) Event(e Event) {
+	s.sendToSubscribers(e)
+	switch {
+	case e.Callback == OnIdle || e.Callback == OnGeneratedUserPrompt:
+		return
+	case e.SessionError != "":
+		s.g.diag.noteError(s.id, "", adminapi.CodeSession, e.SessionError)
+		s.note(LogError, SourceSession, e.SessionError)
+		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
+		s.traceError(e.SessionError)
+		s.publish(e)
+	case e.UserMessage != "":
+		// A provider's prompt was shown when it was pushed.
+		if !strings.HasPrefix(e.Source, SourceProvider) {
+			s.note(LogInfo, SourceUser, e.UserMessage)
+		}
+	case e.Callback != "":
+		if e.Callback == OnEndMessage && e.Content != "" {
+			s.note(LogInfo, SourceAssistant, e.Content)
+		}
+		s.publish(e)
+	}
+}
+
+// View is the entry as the admin API shows it.
+func (l LiveLine) View() adminapi.Callback {
+	c := l.Event.View()
+	c.TS = l.TS
+	return c
+}
+
+// View is the callback with the fields of its kind and without a time, as the session
+// API shows it (docs/session-api.md, "live").
+func (e Event) View() adminapi.Callback {
+	if e.SessionError != "" {
+		return adminapi.Callback{SessionError: e.SessionError}
+	}
+	c := adminapi.Callback{Callback: e.Callback}
+	switch e.Callback {
+	case OnStartReasoning, OnReasoning, OnEndReasoning:
+		c.ReasoningID = &e.ID
+	case OnStartMessage, OnMessage, OnEndMessage:
+		c.MessageID = &e.ID
+	case OnStartToolExecution, OnToolExecution, OnEndToolExecution:
+		c.ToolCallID = &e.ID
+	case OnAgentStart, OnAgentEnd:
+		c.TurnID = &e.ID
+	}
+	switch e.Callback {
+	case OnReasoning, OnMessage, OnToolExecution:
+		c.Delta = &e.Delta
+	case OnEndReasoning, OnEndMessage:
+		c.CompleteContent = &e.Content
+	case OnStartToolExecution:
+		c.ParentToolCallID, c.ToolName, c.ToolArguments = e.ParentID, &e.Tool, new(argumentsText(e.Args))
+	case OnEndToolExecution:
+		c.Result, c.Error = e.Result, e.Error
+	case OnGeneratedUserPrompt:
+		c.Prompt = &e.Content
+	}
+	return c
+}
+
+// argumentsText returns a tool's arguments as JSON text: {} for none, and a JSON
+// string for arguments that are not JSON.
+func argumentsText(args string) string {
+	switch {
+	case strings.TrimSpace(args) == "":
+		return "{}"
+	case json.Valid([]byte(args)):
+		return args
+	}
+	quoted, _ := json.Marshal(args) // can't fail for a string
+	return string(quoted)
+}
