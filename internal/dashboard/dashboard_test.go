@@ -58,7 +58,8 @@ func TestAnswers(t *testing.T) {
 	} {
 		r := ask(test.method, test.path)
 		if r.StatusCode != test.status || r.Header.Get("Content-Type") != test.kind {
-			t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, r.StatusCode, r.Header.Get("Content-Type"), test.status, test.kind)
+			t.Errorf("%s %s: %d %s, want %d %s", test.method, test.path, r.StatusCode, r.Header.Get("Content-Type"),
+				test.status, test.kind)
 		}
 		if text := body(t, r); (text == "") != (test.method == "HEAD") {
 			t.Errorf("%s %s has a body of %d bytes", test.method, test.path, len(text))
@@ -71,13 +72,15 @@ func TestPolicy(t *testing.T) {
 	for _, path := range []string{"/", "/page/main.js", "/page/filter-worker.js"} {
 		h := ask("GET", path).Header
 		directives := strings.Split(h.Get("Content-Security-Policy"), "; ")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'",
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'",
+			"connect-src 'self'", "img-src 'self'",
 			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
 			if !slices.Contains(directives, want) {
 				t.Errorf("%s: no %s in %q", path, want, directives)
 			}
 		}
-		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") || strings.Contains(text, "http") || strings.Contains(text, "*") {
+		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") || strings.Contains(text, "http") ||
+			strings.Contains(text, "*") {
 			t.Errorf("%s: the policy is %q", path, text)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" {
@@ -96,7 +99,8 @@ func TestCaching(t *testing.T) {
 			t.Errorf("%s is cached by %q %q", path, first.Header.Get("Cache-Control"), tag)
 		}
 		tags[tag] = true
-		if again := ask("GET", path, "If-None-Match", tag); again.StatusCode != http.StatusNotModified || body(t, again) != "" {
+		if again := ask("GET", path, "If-None-Match", tag); again.StatusCode != http.StatusNotModified ||
+			body(t, again) != "" {
 			t.Errorf("%s, which has not changed, is answered with %d", path, again.StatusCode)
 		}
 		if changed := ask("GET", path, "If-None-Match", `"another"`); changed.StatusCode != http.StatusOK {
@@ -123,10 +127,12 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%s imports %s, which is not there", at, name)
 			}
 		}
-		if strings.HasSuffix(at, ".js") && at != "/page/filter-worker.js" && !strings.Contains(page, `href="`+at[1:]+`"`) && !strings.Contains(page, `src="`+at[1:]+`"`) {
+		if strings.HasSuffix(at, ".js") && at != "/page/filter-worker.js" &&
+			!strings.Contains(page, `href="`+at[1:]+`"`) && !strings.Contains(page, `src="`+at[1:]+`"`) {
 			t.Errorf("the document does not load %s early", at)
 		}
-		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", `style="`, "cssText", "onclick=\""} {
+		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+			"new Function", `style="`, "cssText", "onclick=\""} {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s has %s", at, bad)
 			}

@@ -23,16 +23,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sh is a hook that is a shell script.
 func sh(t *testing.T, script string) gateway.Hook {
 	t.Helper()
-	return New([]configs.Hook{{On: configs.HookPreToolUse, Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Timeout: 5 * time.Second}})[0]
+	return New([]configs.Hook{{On: configs.HookPreToolUse, Command: []string{"sh", "-c", script}, Dir: t.TempDir(),
+		Timeout: 5 * time.Second}})[0]
 }
 
 func TestCommand(t *testing.T) {
 	big := strings.Repeat("x", 1<<20) // more than a pipe holds
 	for _, tt := range []struct{ name, script, event, want, fault, denial string }{
 		{name: "silence", script: "cat >/dev/null"},
-		{name: "an answer", script: `read -r e; echo "{\"context\":\"saw $(echo $e | tr -d '"')\"}"`, event: `{"tool":1}`, want: "{\"context\":\"saw {tool:1}\"}\n"},
+		{name: "an answer", script: `read -r e; echo "{\"context\":\"saw $(echo $e | tr -d '"')\"}"`,
+			event: `{"tool":1}`, want: "{\"context\":\"saw {tool:1}\"}\n"},
 		{name: "nobody reads", script: "exit 0", event: big},
-		{name: "a denial", script: "echo first >&2; echo ' not on a Friday ' >&2; echo >&2; exit 3", denial: "not on a Friday"},
+		{name: "a denial", script: "echo first >&2; echo ' not on a Friday ' >&2; echo >&2; exit 3",
+			denial: "not on a Friday"},
 		{name: "a denial without words", script: "exit 3", denial: "exit code 3"},
 		{name: "a denial on stdout is no reason", script: "echo '{}'; exit 1", denial: "exit code 1"},
 		{name: "a crash", script: "kill -9 $$", fault: "it ended with signal: killed"},
@@ -115,7 +118,8 @@ func TestURL(t *testing.T) {
 		_, _ = w.Write(append([]byte(r.Header.Get("Content-Type")+" "), body...))
 	})
 	mux.HandleFunc("POST /none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("POST /no", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	mux.HandleFunc("POST /no",
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	mux.HandleFunc("POST /away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/echo", http.StatusTemporaryRedirect)
 	})

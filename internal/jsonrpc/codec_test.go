@@ -19,24 +19,30 @@ func TestReadFrame(t *testing.T) {
 		want []string // messages before the end
 		err  string   // of the end; "": io.EOF
 	}{
-		"as the server writes":     {"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull", []string{"{}", "null"}, ""},
-		"any case, no space":       {"content-LENGTH:2\r\n\r\n{}", []string{"{}"}, ""},
-		"more space":               {"Content-Length :\t 2 \r\n\r\n{}", []string{"{}"}, ""},
-		"content type":             {"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
-		"lines end in LF":          {"Content-Length: 2\n\n{}", []string{"{}"}, ""},
-		"the same length twice":    {"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
-		"bytes, not characters":    {"Content-Length: 4\r\n\r\n\"é\"", []string{`"é"`}, ""},
-		"at the limit":             {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100), []string{strings.Repeat("1", 100)}, ""},
-		"over the limit":           {"Content-Length: 101\r\n\r\n" + strings.Repeat("1", 101), nil, "101 bytes is over the limit of 100"},
-		"over every limit":         {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is not a number"},
-		"two lengths":              {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two Content-Length, 2 and 3"},
-		"negative":                 {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is no number`},
-		"no number":                {"Content-Length: 0x2\r\n\r\n{}", nil, `"0x2" is no number`},
-		"empty":                    {"Content-Length: 0\r\n\r\n", nil, "empty message"},
-		"no length":                {"Content-Type: text\r\n\r\n{}", nil, "no Content-Length"},
-		"somebody prints":          {"Content-Length: 2\r\n\r\n{}Warning\r\n", []string{"{}"}, `"Warning" is none: something else writes`},
-		"a line without end":       {strings.Repeat("x", 100_000), nil, "a line of more than 1024 bytes"},
-		"a long line":              {"X: " + strings.Repeat("x", maxHeaderLine) + "\r\n\r\n", nil, "a line of more than"},
+		"as the server writes": {"Content-Length: 2\r\n\r\n{}Content-Length: 4\r\n\r\nnull", []string{"{}", "null"},
+			""},
+		"any case, no space": {"content-LENGTH:2\r\n\r\n{}", []string{"{}"}, ""},
+		"more space":         {"Content-Length :\t 2 \r\n\r\n{}", []string{"{}"}, ""},
+		"content type": {"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: 2\r\n\r\n{}",
+			[]string{"{}"}, ""},
+		"lines end in LF":       {"Content-Length: 2\n\n{}", []string{"{}"}, ""},
+		"the same length twice": {"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
+		"bytes, not characters": {"Content-Length: 4\r\n\r\n\"é\"", []string{`"é"`}, ""},
+		"at the limit": {"Content-Length: 100\r\n\r\n" + strings.Repeat("1", 100), []string{strings.Repeat("1", 100)},
+			""},
+		"over the limit": {"Content-Length: 101\r\n\r\n" + strings.Repeat("1", 101), nil,
+			"101 bytes is over the limit of 100"},
+		"over every limit": {"Content-Length: 99999999999999999999999\r\n\r\n", nil, "is not a number"},
+		"two lengths":      {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two Content-Length, 2 and 3"},
+		"negative":         {"Content-Length: -1\r\n\r\n{}", nil, `"-1" is not a number`},
+		"no number":        {"Content-Length: 0x2\r\n\r\n{}", nil, `"0x2" is not a number`},
+		"empty":            {"Content-Length: 0\r\n\r\n", nil, "empty message"},
+		"no length":        {"Content-Type: text\r\n\r\n{}", nil, "no Content-Length"},
+		"somebody prints": {"Content-Length: 2\r\n\r\n{}Warning\r\n", []string{"{}"},
+			`"Warning" is none: something else writes`},
+		"a line without end": {strings.Repeat("x", 100_000), nil, "a line of more than 1024 bytes"},
+		"a long line": {"X: " + strings.Repeat("x", maxHeaderLine) + "\r\n\r\n", nil,
+			"a line of more than"},
 		"header lines without end": {strings.Repeat("X: y\r\n", 1000), nil, "more than 16 lines"},
 		"ends in the header":       {"Content-Len", nil, "unexpected EOF"},
 		"ends after a line":        {"Content-Length: 2\r\n", nil, "unexpected EOF"},
@@ -87,7 +93,8 @@ func TestFailingReader(t *testing.T) {
 func TestLengthIsNotAllocated(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")), 1<<30); err == nil {
+	if _, err := readFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
+		1<<30); err == nil {
 		t.Error("read a message that is not there")
 	}
 	runtime.ReadMemStats(&after)
@@ -114,7 +121,8 @@ func FuzzCodec(f *testing.F) {
 		for _, m := range whole {
 			again = appendFrame(again, []byte(m))
 		}
-		if back, err := readFrames(bytes.NewReader(again), limit); !slices.Equal(back, whole) || !errors.Is(err, io.EOF) {
+		if back, err := readFrames(bytes.NewReader(again), limit); !slices.Equal(back, whole) ||
+			!errors.Is(err, io.EOF) {
 			t.Fatalf("written again: %q, %v, want %q", back, err, whole)
 		}
 	})

@@ -154,27 +154,33 @@ func TestHandlersCallBack(t *testing.T) {
 }
 
 func TestWhatIsSent(t *testing.T) {
-	c, peer := newRaw(t, Options{OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
-		switch method {
-		case "echo":
-			return params, nil
-		case "nothing":
-			return nil, nil
-		case "unencodable":
-			return func() {}, nil
-		case "plain":
-			return nil, errors.New("broken")
-		}
-		return nil, &Error{CodeMethodNotFound, "no method " + method}
-	}})
+	c, peer := newRaw(
+		t,
+		Options{OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
+			switch method {
+			case "echo":
+				return params, nil
+			case "nothing":
+				return nil, nil
+			case "unencodable":
+				return func() {}, nil
+			case "plain":
+				return nil, errors.New("broken")
+			}
+			return nil, &Error{CodeMethodNotFound, "no method " + method}
+		}},
+	)
 	for _, tt := range []struct{ in, want string }{
-		{`{"jsonrpc":"2.0","id":0,"method":"echo","params":{"z":1,"a":[12345678901234567890, 1.50]}}`, `{"jsonrpc":"2.0","id":0,"result":{"z":1,"a":[12345678901234567890, 1.50]}}`},
+		{`{"jsonrpc":"2.0","id":0,"method":"echo","params":{"z":1,"a":[12345678901234567890, 1.50]}}`,
+			`{"jsonrpc":"2.0","id":0,"result":{"z":1,"a":[12345678901234567890, 1.50]}}`},
 		{`{"jsonrpc":"2.0","id":"x","method":"echo","params":["<&>"]}`, `{"jsonrpc":"2.0","id":"x","result":["<&>"]}`},
 		{`{"jsonrpc":"2.0","id":"","method":"echo","params":"\ud800"}`, `{"jsonrpc":"2.0","id":"","result":"\ud800"}`},
 		{`{"id":7,"method":"nothing"}`, `{"jsonrpc":"2.0","id":7,"result":null}`},
 		{`{"id":8,"method":"plain"}`, `{"jsonrpc":"2.0","id":8,"error":{"code":-32603,"message":"broken"}}`},
-		{`{"id":9,"method":"what","params":{}}`, `{"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"no method what"}}`},
-		{`{"id":10,"method":"unencodable"}`, `{"jsonrpc":"2.0","id":10,"error":{"code":-32603,"message":"json: unsupported type: func()"}}`},
+		{`{"id":9,"method":"what","params":{}}`,
+			`{"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"no method what"}}`},
+		{`{"id":10,"method":"unencodable"}`,
+			`{"jsonrpc":"2.0","id":10,"error":{"code":-32603,"message":"json: unsupported type: func()"}}`},
 	} {
 		peer.send(tt.in)
 		peer.next(tt.want)
@@ -233,7 +239,8 @@ func TestRefusal(t *testing.T) {
 	// The other way round nobody serves.
 	client, server := pair(t, Options{}, Options{})
 	_ = client
-	if e, ok := errors.AsType[*Error](server.Call(background(t), "any", nil, nil)); !ok || e.Code != CodeMethodNotFound {
+	if e, ok := errors.AsType[*Error](server.Call(background(t), "any", nil, nil)); !ok ||
+		e.Code != CodeMethodNotFound {
 		t.Errorf("%v", e)
 	}
 }
@@ -406,10 +413,13 @@ func TestAnswersToNobody(t *testing.T) {
 
 func TestTooManyRequests(t *testing.T) {
 	release := make(chan struct{})
-	_, peer := newRaw(t, Options{MaxRequests: 2, OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
-		<-release
-		return nil, nil
-	}})
+	_, peer := newRaw(
+		t,
+		Options{MaxRequests: 2, OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
+			<-release
+			return nil, nil
+		}},
+	)
 	peer.send(`{"id":0,"method":"m"}`, `{"id":0,"method":"m"}`, `{"id":1,"method":"m"}`, `{"id":2,"method":"m"}`)
 	peer.next(`{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"request 0 is being answered already"}}`)
 	peer.next(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"2 requests are being answered: try again"}}`)
@@ -444,9 +454,13 @@ func TestPeerDoesNotRead(t *testing.T) {
 
 // One message may be larger than what may wait.
 func TestLargeMessage(t *testing.T) {
-	client, _ := pair(t, Options{}, Options{OnRequest: func(_ context.Context, _ string, p json.RawMessage) (any, error) {
-		return len(p), nil
-	}})
+	client, _ := pair(
+		t,
+		Options{},
+		Options{OnRequest: func(_ context.Context, _ string, p json.RawMessage) (any, error) {
+			return len(p), nil
+		}},
+	)
 	var n int
 	if err := client.Call(background(t), "m", strings.Repeat("x", 2<<20), &n); err != nil || n != 2<<20+2 {
 		t.Errorf("%d %v", n, err)

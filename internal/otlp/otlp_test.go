@@ -29,21 +29,32 @@ func TestFromEnv(t *testing.T) {
 		fault string
 	}{
 		{name: "nothing", env: nil},
-		{name: "a base", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318/"}, url: "http://h:4318/v1/traces"},
-		{name: "for traces", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"}, url: "https://t/x"},
-		{name: "asked for", env: map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, url: "http://localhost:4318/v1/traces"},
-		{name: "not wanted", env: map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
+		{name: "a base", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318/"},
+			url: "http://h:4318/v1/traces"},
+		{name: "for traces", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"}, url: "https://t/x"},
+		{name: "asked for", env: map[string]string{"OTEL_TRACES_EXPORTER": "otlp"},
+			url: "http://localhost:4318/v1/traces"},
+		{name: "not wanted", env: map[string]string{"OTEL_TRACES_EXPORTER": "none",
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
 		{name: "off", env: map[string]string{"OTEL_SDK_DISABLED": "True", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h"}},
-		{name: "another exporter", env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, fault: "OTEL_TRACES_EXPORTER"},
-		{name: "grpc", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, fault: `"grpc" is not supported`},
-		{name: "protobuf", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, url: "http://h/v1/traces"},
-		{name: "no URL", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "h:4318"}, fault: "must be an http or https URL"},
-		{name: "time", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_TIMEOUT": "1s"}, fault: "OTEL_EXPORTER_OTLP_TIMEOUT"},
-		{name: "headers", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_HEADERS": "secret"}, fault: "must be name=value pairs"},
+		{name: "another exporter", env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"},
+			fault: "OTEL_TRACES_EXPORTER"},
+		{name: "grpc", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4317",
+			"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, fault: `"grpc" is not supported`},
+		{name: "protobuf", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+			"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, url: "http://h/v1/traces"},
+		{name: "no URL", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "h:4318"},
+			fault: "must be an http or https URL"},
+		{name: "time", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+			"OTEL_EXPORTER_OTLP_TIMEOUT": "1s"}, fault: "OTEL_EXPORTER_OTLP_TIMEOUT"},
+		{name: "headers", env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+			"OTEL_EXPORTER_OTLP_HEADERS": "secret"}, fault: "must be name=value pairs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := FromEnv(func(name string) string { return tt.env[name] })
-			if s.URL != tt.url || (err == nil) != (tt.fault == "") || err != nil && (!strings.Contains(err.Error(), tt.fault) || strings.Contains(err.Error(), "secret")) {
+			if s.URL != tt.url || (err == nil) != (tt.fault == "") ||
+				err != nil && (!strings.Contains(err.Error(), tt.fault) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("gives %+v, %v", s, err)
 			}
 		})
@@ -52,7 +63,8 @@ func TestFromEnv(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	s, err := FromEnv(func(name string) string {
-		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_HEADERS": "a=1, b = x%20y ,"}[name]
+		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h",
+			"OTEL_EXPORTER_OTLP_HEADERS": "a=1, b = x%20y ,"}[name]
 	})
 	if err != nil || !maps.Equal(s.Headers, map[string]string{"a": "1", "b": "x y"}) {
 		t.Errorf("headers %v, %v", s.Headers, err)
@@ -63,7 +75,9 @@ func TestEnviron(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://h/v1/traces")
 	t.Setenv("OTEL_SERVICE_NAME", "mine")
 	env := Settings{URL: "http://h/v1/traces"}.Environ()
-	if !slices.Contains(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://h") || !slices.Contains(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://h/v1/traces") || slices.Contains(env, "OTEL_SERVICE_NAME=mine") {
+	if !slices.Contains(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://h") ||
+		!slices.Contains(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://h/v1/traces") ||
+		slices.Contains(env, "OTEL_SERVICE_NAME=mine") {
 		t.Errorf("a child gets %v", env)
 	}
 	if env := (Settings{}).Environ(); env != nil {
@@ -83,15 +97,24 @@ func TestExport(t *testing.T) {
 	bodies := make(chan []byte, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/json" && r.Header.Get("Authorization") == "Bearer x" {
+		if r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/json" &&
+			r.Header.Get("Authorization") == "Bearer x" {
 			bodies <- body
 		}
 	}))
 	defer srv.Close()
-	tracer, stop := Start(Settings{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer x"}, Timeout: defaultTimeout}, "1.2")
+	tracer, stop := Start(
+		Settings{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer x"}, Timeout: defaultTimeout},
+		"1.2",
+	)
 	ctx, parent := tracer.Start(t.Context(), "above")
 	_, span := tracer.Start(ctx, "below", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("s", "<&>"), attribute.Bool("b", true), attribute.Int64("i", 1<<60), attribute.Float64("f", 0.5), attribute.StringSlice("l", []string{"x", "y"})))
+		attribute.String("s", "<&>"),
+		attribute.Bool("b", true),
+		attribute.Int64("i", 1<<60),
+		attribute.Float64("f", 0.5),
+		attribute.StringSlice("l", []string{"x", "y"}),
+	))
 	span.SetStatus(codes.Error, "broke")
 	span.End()
 	parent.End()
@@ -117,10 +140,12 @@ func TestExport(t *testing.T) {
 		t.Fatalf("sent %+v", ss)
 	}
 	below, above := ss.Spans[0], ss.Spans[1]
-	if below.ParentSpanID != above.SpanID || below.TraceID != above.TraceID || above.ParentSpanID != "" || len(below.TraceID) != 32 || len(below.SpanID) != 16 {
+	if below.ParentSpanID != above.SpanID || below.TraceID != above.TraceID || above.ParentSpanID != "" ||
+		len(below.TraceID) != 32 || len(below.SpanID) != 16 {
 		t.Errorf("the spans are linked as %+v, %+v", below, above)
 	}
-	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 || below.Status.Message != "broke" || above.Status.Code != 0 || below.Start == "" || below.End < below.Start {
+	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 || below.Status.Message != "broke" ||
+		above.Status.Code != 0 || below.Start == "" || below.End < below.Start {
 		t.Errorf("sent %+v, %+v", below, above)
 	}
 	want := `[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
@@ -146,7 +171,14 @@ func TestExportFails(t *testing.T) {
 	mux.HandleFunc("/taken", func(http.ResponseWriter, *http.Request) { t.Error("headers went elsewhere") })
 	srv := httptest.NewServer(mux)
 	for path, says := range map[string]string{"/no": "401", "/away": "307"} {
-		tracer, stop := Start(Settings{URL: srv.URL + path, Headers: map[string]string{"Authorization": "secret"}, Timeout: defaultTimeout}, "v")
+		tracer, stop := Start(
+			Settings{
+				URL:     srv.URL + path,
+				Headers: map[string]string{"Authorization": "secret"},
+				Timeout: defaultTimeout,
+			},
+			"v",
+		)
 		_, span := tracer.Start(t.Context(), "s")
 		span.End()
 		err := stop(context.Background())

@@ -28,15 +28,20 @@ func TestCheck(t *testing.T) {
 		dialled net.Addr
 		want    error
 	}{
-		"the gateway":           {answer, at("127.0.0.1:9400"), nil},
-		"IPv4 within IPv6":      {answer, at("[::ffff:127.0.0.1]:9400"), nil},
-		"a relay":               {answer, at("[::1]:9400"), &proof.RelayedError{Dialled: "[::1]:9400", Reached: "127.0.0.1:9400"}},
-		"another port":          {answer, at("127.0.0.1:9401"), &proof.RelayedError{Dialled: "127.0.0.1:9401", Reached: "127.0.0.1:9400"}},
-		"another address in it": {strings.Replace(answer, "127.0.0.1", "127.0.0.2", 1), at("127.0.0.2:9400"), proof.ErrUnproven},
-		"another token":         {proof.Answer(proof.KeyOf("ptk-4567"), nonce, "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrUnproven},
-		"another nonce":         {proof.Answer(proof.KeyOf(token), strings.Repeat("0", 32), "127.0.0.1:9400"), at("127.0.0.1:9400"), proof.ErrUnproven},
-		"the question":          {q.Header(), at("127.0.0.1:9400"), proof.ErrUnproven},
-		"nothing":               {"", at("127.0.0.1:9400"), proof.ErrUnproven},
+		"the gateway":      {answer, at("127.0.0.1:9400"), nil},
+		"IPv4 within IPv6": {answer, at("[::ffff:127.0.0.1]:9400"), nil},
+		"a relay": {answer, at("[::1]:9400"),
+			&proof.RelayedError{Dialled: "[::1]:9400", Reached: "127.0.0.1:9400"}},
+		"another port": {answer, at("127.0.0.1:9401"), &proof.RelayedError{Dialled: "127.0.0.1:9401",
+			Reached: "127.0.0.1:9400"}},
+		"another address in it": {strings.Replace(answer, "127.0.0.1", "127.0.0.2", 1), at("127.0.0.2:9400"),
+			proof.ErrUnproven},
+		"another token": {proof.Answer(proof.KeyOf("ptk-4567"), nonce, "127.0.0.1:9400"), at("127.0.0.1:9400"),
+			proof.ErrUnproven},
+		"another nonce": {proof.Answer(proof.KeyOf(token), strings.Repeat("0", 32), "127.0.0.1:9400"),
+			at("127.0.0.1:9400"), proof.ErrUnproven},
+		"the question": {q.Header(), at("127.0.0.1:9400"), proof.ErrUnproven},
+		"nothing":      {"", at("127.0.0.1:9400"), proof.ErrUnproven},
 	} {
 		err := q.Check(tt.answer, tt.dialled)
 		relayed, want := (*proof.RelayedError)(nil), (*proof.RelayedError)(nil)
@@ -59,7 +64,8 @@ func TestVector(t *testing.T) {
 	if got := proof.ID(proof.KeyOf(token)); got != "12c596b516c940ac" {
 		t.Errorf("the id is %s", got)
 	}
-	if got := proof.Answer(proof.KeyOf(token), nonce, "127.0.0.1:9400"); got != "cd5dcba9360ba567bd526f9c83ff93af7ac35f46c02cb3dc045e901b3eee22a5 127.0.0.1:9400" {
+	if got := proof.Answer(proof.KeyOf(token), nonce,
+		"127.0.0.1:9400"); got != "cd5dcba9360ba567bd526f9c83ff93af7ac35f46c02cb3dc045e901b3eee22a5 127.0.0.1:9400" {
 		t.Errorf("the answer is %s", got)
 	}
 }

@@ -41,8 +41,10 @@ func (f *apiFixture) gatekeep(session, name string, failOpen bool) {
 			case *protocol.HelloAck:
 				close(bound)
 			case *protocol.GateCheck:
-				if answer := map[string]string{"yes": `"allow"`, "no": `"deny","reason":"not now"`, "hm": `"context","reason":"be careful"`}[name]; answer != "" {
-					k.conn.Receive(fmt.Appendf(nil, `{"type":"gate.result","gateId":"g","callId":%q,"decision":%s}`, m.CallID, answer))
+				if answer := map[string]string{"yes": `"allow"`, "no": `"deny","reason":"not now"`,
+					"hm": `"context","reason":"be careful"`}[name]; answer != "" {
+					k.conn.Receive(fmt.Appendf(nil, `{"type":"gate.result","gateId":"g","callId":%q,"decision":%s}`,
+						m.CallID, answer))
 				}
 			case *protocol.SessionLifecycle:
 				k.conn.Receive([]byte(`{"type":"shutdown.ready"}`))
@@ -68,7 +70,8 @@ func (f *apiFixture) diagnostics() adminapi.Diagnostics {
 // Who looks for a fault finds the calls, errors and refused pushes.
 func TestDiagnostics(t *testing.T) {
 	f := newAPIFixture(t)
-	if _, body := f.ask("GET", "/diagnostics", ""); body != `{"calls":[],"errors":[],"gates":[],"providers":[],"pushes":[]}` {
+	if _, body := f.ask("GET", "/diagnostics",
+		""); body != `{"calls":[],"errors":[],"gates":[],"providers":[],"pushes":[]}` {
 		t.Errorf("of an empty gateway: %s", body)
 	}
 	id := f.session()
@@ -88,24 +91,33 @@ func TestDiagnostics(t *testing.T) {
 	d := f.diagnostics()
 	var calls []string
 	for _, c := range d.Calls {
-		if c.Session != id || c.StartedAt.IsZero() || c.DurationMs < 0 || (c.ID != "") != (c.Outcome == "ok" || c.Tool == "fail") {
+		if c.Session != id || c.StartedAt.IsZero() || c.DurationMs < 0 ||
+			(c.ID != "") != (c.Outcome == "ok" || c.Tool == "fail") {
 			t.Errorf("%+v", c)
 		}
 		calls = append(calls, fmt.Sprintf("%s %s %s %s", c.Provider, c.Tool, c.Outcome, c.ErrorCode))
 	}
-	if want := []string{" none failed NOT_FOUND", " risky failed DENIED", "sample fail failed NOT_FOUND", " echo failed INVALID_ARGUMENTS", "sample echo ok "}; !slices.Equal(calls, want) {
+	if want := []string{" none failed NOT_FOUND", " risky failed DENIED", "sample fail failed NOT_FOUND",
+		" echo failed INVALID_ARGUMENTS", "sample echo ok "}; !slices.Equal(
+		calls,
+		want,
+	) {
 		t.Errorf("the calls are %q, want %q", calls, want)
 	}
-	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != adminapi.CodeSession || len(d.Errors[0].Message) > 1100 {
+	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != adminapi.CodeSession ||
+		len(d.Errors[0].Message) > 1100 {
 		t.Errorf("the errors are %.300v", d.Errors)
 	}
-	if len(d.Gates) != 1 || d.Gates[0].Decision != "deny" || d.Gates[0].Reason != "too risky" || d.Gates[0].Provider != "sample" || d.Gates[0].Tool != "risky" {
+	if len(d.Gates) != 1 || d.Gates[0].Decision != "deny" || d.Gates[0].Reason != "too risky" ||
+		d.Gates[0].Provider != "sample" || d.Gates[0].Tool != "risky" {
 		t.Errorf("the gates are %+v", d.Gates)
 	}
-	if p := d.Providers; len(p) != 1 || p[0].Name != "sample" || p[0].Calls != 2 || p[0].Errors != 1 || p[0].InFlight != 0 || p[0].P99Ms < p[0].P50Ms || p[0].P50Ms <= 0 {
+	if p := d.Providers; len(p) != 1 || p[0].Name != "sample" || p[0].Calls != 2 || p[0].Errors != 1 ||
+		p[0].InFlight != 0 || p[0].P99Ms < p[0].P50Ms || p[0].P50Ms <= 0 {
 		t.Errorf("the providers are %+v", d.Providers)
 	}
-	if p := d.Pushes; len(p) != 1 || p[0].Provider != "tapctl" || p[0].Session != id || p[0].Limit != protocol.PushRate || p[0].Dropped < 1 || p[0].Used < 1 {
+	if p := d.Pushes; len(p) != 1 || p[0].Provider != "tapctl" || p[0].Session != id ||
+		p[0].Limit != protocol.PushRate || p[0].Dropped < 1 || p[0].Used < 1 {
 		t.Errorf("the pushes are %+v", d.Pushes)
 	}
 }
@@ -114,7 +126,9 @@ func TestDiagnostics(t *testing.T) {
 // denies at its time, unless it may be left out.
 func TestDiagnosticsGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}})
+		g := gateway.New(
+			gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}}},
+		)
 		f := &apiFixture{t: t, gateway: g}
 		s, err := g.Start(t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: t.TempDir()})
 		if err != nil {
@@ -122,7 +136,9 @@ func TestDiagnosticsGates(t *testing.T) {
 		}
 		f.provide(s.ID())
 		call := func() string {
-			return s.CallTool(t.Context(), gateway.Call{Name: "echo", Args: protocol.Raw(`{"text":"x"}`), AskGates: true}).Text()
+			return s.CallTool(t.Context(), gateway.Call{Name: "echo", Args: protocol.Raw(`{"text":"x"}`),
+				AskGates: true}).
+				Text()
 		}
 		gates := func() (list []string) {
 			for _, n := range g.Diagnostics().Gates {

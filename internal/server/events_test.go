@@ -81,7 +81,8 @@ func (f eventsFixture) listen(path, lastEventID string) *reader {
 	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
 		f.t.Fatalf("%s: %s %s", path, response.Status, got)
 	}
-	l := &reader{newEvents(response.Body), f.t, response.Body, func() { cancel(); _ = response.Body.Close() }, lastEventID}
+	l := &reader{newEvents(response.Body), f.t, response.Body, func() { cancel(); _ = response.Body.Close() },
+		lastEventID}
 	f.t.Cleanup(l.stop)
 	return l
 }
@@ -134,7 +135,8 @@ func delta(s *gateway.Session, text string) {
 
 func push(t *testing.T, s *gateway.Session, text string) {
 	t.Helper()
-	if _, err := s.Push(t.Context(), text, &protocol.Push{Stream: "s", Event: text, Level: protocol.LevelKeep}); err != nil {
+	if _, err := s.Push(t.Context(), text,
+		&protocol.Push{Stream: "s", Event: text, Level: protocol.LevelKeep}); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +147,10 @@ func TestSessionEvents(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
 	note(s, "before")
-	now, all, some := f.listen("/sessions/s/events", ""), f.listen("/sessions/s/events?last=100", ""), f.listen("/sessions/s/events?last=1", "")
+	now, all, some := f.listen("/sessions/s/events", ""), f.listen("/sessions/s/events?last=100", ""), f.listen(
+		"/sessions/s/events?last=1",
+		"",
+	)
 	delta(s, "one")
 	push(t, s, "two")
 	note(s, "three")
@@ -153,7 +158,8 @@ func TestSessionEvents(t *testing.T) {
 	if err := s.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"timeline session started", "timeline before", "live one", "stream two", "timeline three", "live four", "timeline session is ending: enough", "ended "}
+	want := []string{"timeline session started", "timeline before", "live one", "stream two", "timeline three",
+		"live four", "timeline session is ending: enough", "ended "}
 	for name, tc := range map[string]struct {
 		l    *reader
 		want []string
@@ -255,7 +261,11 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		wait(resumableTime)
 		synctest.Wait()
 		l = f.listen("/sessions/s/events", id)
-		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}", "timeline session started"}; !slices.Equal(got, want) {
+		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}",
+			"timeline session started"}; !slices.Equal(
+			got,
+			want,
+		) {
 			t.Errorf("after a minute: got %q, want %q", got, want)
 		}
 		l.stop()
@@ -287,9 +297,14 @@ func TestSessionEventsGap(t *testing.T) {
 	l.stop()
 
 	f.session("other")
-	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000), "é \"", id[:strings.Index(id, ".")] + ".99999999999.1.1", id[:strings.Index(id, ".")] + ".-1.1.1"} {
+	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000), "é \"",
+		id[:strings.Index(id, ".")] + ".99999999999.1.1", id[:strings.Index(id, ".")] + ".-1.1.1"} {
 		l := f.listen("/sessions/other/events", id)
-		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}", "timeline session started"}; !slices.Equal(got, want) {
+		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}",
+			"timeline session started"}; !slices.Equal(
+			got,
+			want,
+		) {
 			t.Errorf("behind %q: got %q, want %q", id, got, want)
 		}
 		l.stop()

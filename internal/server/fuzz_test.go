@@ -58,11 +58,13 @@ func FuzzHostFrame(f *testing.F) {
 			if !json.Valid(frame) {
 				t.Fatalf("answered %q", frame)
 			}
-			if f, fault := parseFrame(frame); fault != nil || (f.method == "" && f.result == nil && f.errorBody == nil) {
+			if f, fault := parseFrame(frame); fault != nil ||
+				(f.method == "" && f.result == nil && f.errorBody == nil) {
 				t.Fatalf("answered %q: %v", frame, fault)
 			}
 		}
-		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(ws.frameEnds) == 0 && protocol.Raw(data).IsValid() {
+		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(ws.frameEnds) == 0 &&
+			protocol.Raw(data).IsValid() {
 			t.Fatalf("no answer to %q", data)
 		}
 	})

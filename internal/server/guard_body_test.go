@@ -22,7 +22,8 @@ func TestBodyTakesItsTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 4\r\n\r\n{", path, token); err != nil {
+			if _, err := fmt.Fprintf(c,
+				"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 4\r\n\r\n{", path, token); err != nil {
 				t.Fatal(err)
 			}
 			return c
@@ -37,7 +38,8 @@ func TestBodyTakesItsTime(t *testing.T) {
 			began := time.Now()
 			c := send(tc.path, tc.token)
 			answer, err := io.ReadAll(c)
-			if took := time.Since(began); err != nil || took < bodyTimeout || took > bodyTimeout+time.Second || !strings.Contains(string(answer), tc.want) {
+			if took := time.Since(began); err != nil || took < bodyTimeout || took > bodyTimeout+time.Second ||
+				!strings.Contains(string(answer), tc.want) {
 				t.Errorf("%s: after %s %v\n%s", tc.path, took, err, answer)
 			}
 			_ = c.Close()

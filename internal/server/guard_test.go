@@ -189,10 +189,13 @@ func TestPlaces(t *testing.T) {
 		for _, p := range waiting {
 			p.release()
 		}
-		if used, _, refused := s.connections.usage(); used != 0 || s.connections.waitingPages != 0 || len(s.connections.waitingByOrigin) != 0 || refused != 3 {
-			t.Errorf("%d used, %d wait, %v, %d refused", used, s.connections.waitingPages, s.connections.waitingByOrigin, refused)
+		if used, _, refused := s.connections.usage(); used != 0 || s.connections.waitingPages != 0 ||
+			len(s.connections.waitingByOrigin) != 0 || refused != 3 {
+			t.Errorf("%d used, %d wait, %v, %d refused", used, s.connections.waitingPages,
+				s.connections.waitingByOrigin, refused)
 		}
-		if got := s.ConnectionFault(); !strings.Contains(got, "0 of 3 places for providers are taken, and 3 connections were refused") {
+		if got := s.ConnectionFault(); !strings.Contains(got,
+			"0 of 3 places for providers are taken, and 3 connections were refused") {
 			t.Errorf("afterwards the fault is %q", got)
 		}
 		wait(limitFaultTime + 1)

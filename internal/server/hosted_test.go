@@ -30,7 +30,12 @@ type hosted struct {
 
 func hostAt(t *testing.T, find client.Options) *hosted {
 	t.Helper()
-	h := &hosted{tools: make(chan []string, 64), sent: make(chan client.HostPrompt, 64), stops: make(chan string, 64), state: make(chan bool, 64)}
+	h := &hosted{
+		tools: make(chan []string, 64),
+		sent:  make(chan client.HostPrompt, 64),
+		stops: make(chan string, 64),
+		state: make(chan bool, 64),
+	}
 	s, err := client.Host(t.Context(), find, client.HostOptions{
 		Name: "lsclient", Version: "v0", ID: "conversation-1", Label: "mine", CWD: "/work", Model: "m",
 		Aliases: map[string][]string{"shell": {"run_in_terminal"}},
@@ -93,9 +98,10 @@ func provider(t *testing.T, g *gateway.Gateway, url string) (_ *providers.Provid
 		}
 		return strings.ToUpper(in.Text), nil
 	})
-	if _, err := p.Gate(t.Context(), providers.Match{Tool: "shell", Args: "git push"}, func(context.Context, providers.GateCall) (providers.Decision, error) {
-		return providers.Deny("CI is red"), nil
-	}); err != nil {
+	if _, err := p.Gate(t.Context(), providers.Match{Tool: "shell", Args: "git push"},
+		func(context.Context, providers.GateCall) (providers.Decision, error) {
+			return providers.Deny("CI is red"), nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +118,8 @@ func TestHostClient(t *testing.T) {
 	h := hostAt(t, client.Options{URL: s.URL(), Token: g.AdminToken()})
 	defer h.close(t)
 	p, hanging := provider(t, g, s.URL())
-	until(t, "the provider's tool", h.tools, func(names []string) bool { return slices.Equal(names, []string{"shout"}) })
+	until(t, "the provider's tool", h.tools,
+		func(names []string) bool { return slices.Equal(names, []string{"shout"}) })
 
 	r, err := h.CallTool(t.Context(), "call-1", "shout", json.RawMessage(`{"text":"hello"}`))
 	if err != nil || string(r.Data) != `"HELLO"` {
@@ -123,14 +130,17 @@ func TestHostClient(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-hanging; cancel() }()
-	if _, err := h.CallTool(ctx, "call-3", "shout", json.RawMessage(`{"text":"hang"}`)); !errors.Is(err, context.Canceled) {
+	if _, err := h.CallTool(ctx, "call-3", "shout", json.RawMessage(`{"text":"hang"}`)); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a cancelled call gave %v", err)
 	}
 
-	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"git push"}`)); err != nil || d.Decision != "deny" || !strings.Contains(d.Reason, "CI is red") {
+	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"git push"}`)); err != nil ||
+		d.Decision != "deny" || !strings.Contains(d.Reason, "CI is red") {
 		t.Errorf("the gate gave %+v, %v", d, err)
 	}
-	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"ls"}`)); err != nil || d.Decision != "allow" {
+	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"ls"}`)); err != nil ||
+		d.Decision != "allow" {
 		t.Errorf("a call that no gate matches gave %+v, %v", d, err)
 	}
 
@@ -172,7 +182,8 @@ func TestHostClientComesBack(t *testing.T) {
 		if err := s.Listen("127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"gateway.json": fmt.Sprintf(`{"url":%q}`, s.URL()), ".admin-token": g.AdminToken()} {
+		for name, text := range map[string]string{"gateway.json": fmt.Sprintf(`{"url":%q}`, s.URL()),
+			".admin-token": g.AdminToken()} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +236,8 @@ func TestHostClientStopped(t *testing.T) {
 
 func TestHostClientRefused(t *testing.T) {
 	_, s := running(t, server.Options{})
-	_, err := client.Host(t.Context(), client.Options{URL: s.URL(), Token: "wrong"}, client.HostOptions{Name: "x", CWD: "/"})
+	_, err := client.Host(t.Context(), client.Options{URL: s.URL(), Token: "wrong"},
+		client.HostOptions{Name: "x", CWD: "/"})
 	if err == nil || !strings.Contains(err.Error(), "does not know the token") {
 		t.Errorf("a wrong token gave %v", err)
 	}

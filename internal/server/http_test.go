@@ -60,7 +60,12 @@ const here = "127.0.0.1:9400"
 
 // upgrade asks for a WebSocket.
 func upgrade(more ...string) http.Header {
-	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+	h := http.Header{
+		"Connection":            {"Upgrade"},
+		"Upgrade":               {"websocket"},
+		"Sec-Websocket-Version": {"13"},
+		"Sec-Websocket-Key":     {"dGhlIHNhbXBsZSBub25jZQ=="},
+	}
 	for i := 0; i < len(more); i += 2 {
 		h.Set(more[i], more[i+1])
 	}
@@ -90,15 +95,20 @@ func TestGuard(t *testing.T) {
 			{"GET", "/", here, foreign, 403, "other origins"},
 			{"GET", "/healthz", here, foreign, 403, "other origins"},
 			{"GET", "/host", here, upgrade("Origin", "https://evil.example"), 403, "other origins"},
-			{"GET", "/api/v1/status", here, http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
-			{"GET", "/metrics", here, http.Header{"Origin": {"null"}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
+			{"GET", "/api/v1/status", here, http.Header{"Origin": {"https://evil.example"},
+				"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
+			{"GET", "/metrics", here,
+				http.Header{"Origin": {"null"},
+					"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 403, "other origins"},
 			{"GET", "/metrics", here, nil, 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, bearer("adm-0"), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, bearer(s.gateway.InstanceToken()), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, http.Header{"Authorization": {s.gateway.AdminToken()}}, 401, "AUTH_FAILED"},
 			{"GET", "/metrics?token=" + s.gateway.AdminToken(), here, nil, 401, "AUTH_FAILED"},
 			{"GET", "/metrics", here, bearer(s.gateway.AdminToken()), 200, "tapgw_sessions 0"},
-			{"GET", "/metrics", here, http.Header{"Origin": {"http://" + here}, "Authorization": {"Bearer " + s.gateway.AdminToken()}}, 200, "tapgw_sessions 0"},
+			{"GET", "/metrics", here,
+				http.Header{"Origin": {"http://" + here},
+					"Authorization": {"Bearer " + s.gateway.AdminToken()}}, 200, "tapgw_sessions 0"},
 			{"GET", "/api/v1/sessions", here, nil, 401, "AUTH_FAILED"},
 			{"GET", "/api/v1/sessions", here, bearer(s.gateway.AdminToken()), 200, "[]"},
 			{"GET", "/api/v9/sessions", here, nil, 401, "AUTH_FAILED"},
@@ -111,7 +121,8 @@ func TestGuard(t *testing.T) {
 			r := s.get(tc.method, tc.path, tc.host, tc.header)
 			got := body(r)
 			if r.StatusCode != tc.status || !strings.Contains(got, tc.says) {
-				t.Errorf("%s %s at %s: %d %s; want %d %s", tc.method, tc.path, tc.host, r.StatusCode, got, tc.status, tc.says)
+				t.Errorf("%s %s at %s: %d %s; want %d %s", tc.method, tc.path, tc.host, r.StatusCode, got, tc.status,
+					tc.says)
 			}
 			if r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s %s: headers %v", tc.method, tc.path, r.Header)
@@ -178,7 +189,8 @@ func TestLittleBeforeAuth(t *testing.T) {
 			t.Fatal(err)
 		}
 		auth := func(pad int) []byte {
-			return fmt.Appendf(nil, `{"type":"auth","token":%q,"pad":%q}`, s.gateway.InstanceToken(), strings.Repeat("x", pad))
+			return fmt.Appendf(nil, `{"type":"auth","token":%q,"pad":%q}`, s.gateway.InstanceToken(),
+				strings.Repeat("x", pad))
 		}
 		small, junk := []byte(`{"type":"none","pad":"`+strings.Repeat("x", 1000)+`"}`), 64<<10
 		for name, tt := range map[string]struct {
@@ -186,14 +198,18 @@ func TestLittleBeforeAuth(t *testing.T) {
 			frames [][]byte
 			in     string // "": closed
 		}{
-			"fits":               {"/", [][]byte{auth(60 << 10)}, `"type":"sessions"`},
-			"one frame":          {"/", [][]byte{auth(junk)}, ""},
-			"a huge frame":       {"/", [][]byte{auth(10 << 20)}, ""},
-			"many frames":        {"/", append(slices.Repeat([][]byte{small}, 70), auth(0)), ""},
-			"some frames":        {"/", append(slices.Repeat([][]byte{small}, 50), auth(0)), `"type":"sessions"`},
-			"a host":             {"/host", [][]byte{bytes.Repeat([]byte("x"), junk+1)}, ""},
-			"pairing":            {"/", append([][]byte{[]byte(`{"type":"auth","mode":"pair"}`)}, slices.Repeat([][]byte{small}, 70)...), ""},
-			"much when it is in": {"/", [][]byte{auth(0), fmt.Appendf(nil, `{"type":"hello","name":"p","protocolVersion":2,"session":"s1","pad":%q}`, strings.Repeat("x", 1<<20))}, `"type":"hello.ack"`},
+			"fits":         {"/", [][]byte{auth(60 << 10)}, `"type":"sessions"`},
+			"one frame":    {"/", [][]byte{auth(junk)}, ""},
+			"a huge frame": {"/", [][]byte{auth(10 << 20)}, ""},
+			"many frames":  {"/", append(slices.Repeat([][]byte{small}, 70), auth(0)), ""},
+			"some frames":  {"/", append(slices.Repeat([][]byte{small}, 50), auth(0)), `"type":"sessions"`},
+			"a host":       {"/host", [][]byte{bytes.Repeat([]byte("x"), junk+1)}, ""},
+			"pairing": {"/", append([][]byte{[]byte(`{"type":"auth","mode":"pair"}`)},
+				slices.Repeat([][]byte{small}, 70)...), ""},
+			"much when it is in": {"/",
+				[][]byte{auth(0), fmt.Appendf(nil,
+					`{"type":"hello","name":"p","protocolVersion":2,"session":"s1","pad":%q}`, strings.Repeat("x",
+						1<<20))}, `"type":"hello.ack"`},
 		} {
 			if err := s.dial(name, tt.path, nil); err != nil {
 				t.Fatal(err)
@@ -203,7 +219,9 @@ func TestLittleBeforeAuth(t *testing.T) {
 				synctest.Wait()
 			}
 			said := strings.Join(s.collect(), "\n")
-			if closed := strings.Contains(said, "<close 1008 more than 64 KiB before authentication"); closed == (tt.in != "") || !strings.Contains(said, tt.in) {
+			if closed := strings.Contains(said,
+				"<close 1008 more than 64 KiB before authentication"); closed == (tt.in != "") ||
+				!strings.Contains(said, tt.in) {
 				t.Errorf("%s: closed %v, %.300s", name, closed, said)
 			}
 		}
@@ -230,7 +248,8 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			s.conns["evil0"].send([]byte(`{"type":"auth","mode":"pair","name":"bank","session":"nowhere"}`))
 		}
 		synctest.Wait()
-		if said := strings.Join(s.collect(), "\n"); strings.Count(said, "INVALID_SESSION") != 5 || strings.Count(said, "RATE_LIMITED") != 1 {
+		if said := strings.Join(s.collect(), "\n"); strings.Count(said, "INVALID_SESSION") != 5 ||
+			strings.Count(said, "RATE_LIMITED") != 1 {
 			t.Errorf("six pairings of a page: %s", said)
 		}
 		for name, header := range map[string]http.Header{"program": nil, "page": from("good")} {
@@ -251,7 +270,8 @@ func TestPagesKeepToThemselves(t *testing.T) {
 		// A page that is let in takes a place, and may try again while there is none.
 		s.conns["page"].send([]byte(s.names.reveal(`{"type":"auth.confirm","code":"$code"}`)))
 		synctest.Wait()
-		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"RATE_LIMITED","message":"50 providers are connected`) {
+		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said,
+			`"RATE_LIMITED","message":"50 providers are connected`) {
 			t.Errorf("a page beside 50 programs: %s", said)
 		}
 		s.conns["p0"].hangUp()
@@ -273,7 +293,8 @@ func TestPairingIsNotGuessed(t *testing.T) {
 		tried := 0
 		for i := range 100 {
 			name := fmt.Sprintf("guess%d", i)
-			if err := s.dial(name, "/", http.Header{"Origin": {fmt.Sprintf("https://a%d.evil.example", i)}}); err != nil {
+			if err := s.dial(name, "/",
+				http.Header{"Origin": {fmt.Sprintf("https://a%d.evil.example", i)}}); err != nil {
 				t.Fatal(err)
 			}
 			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
@@ -324,10 +345,15 @@ func TestWrongTokensAddUp(t *testing.T) {
 			if err := s.dial(name, "/host", nil); err != nil {
 				t.Fatal(err)
 			}
-			s.conns[name].send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":"adm-0","host":{"name":"x"}}}`))
+			s.conns[name].send(
+				[]byte(
+					`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":"adm-0","host":{"name":"x"}}}`,
+				),
+			)
 			synctest.Wait()
 			// The 21st itself is still answered.
-			if r := s.get("GET", "/metrics", here, http.Header{"Authorization": {"Bearer adm-0"}}); r.StatusCode != 401 {
+			if r := s.get("GET", "/metrics", here,
+				http.Header{"Authorization": {"Bearer adm-0"}}); r.StatusCode != 401 {
 				t.Fatalf("round %d: %d", i, r.StatusCode)
 			}
 		}
@@ -338,7 +364,8 @@ func TestWrongTokensAddUp(t *testing.T) {
 			}
 		}
 		good := http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}}
-		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good, "/": nil, "/healthz": nil} {
+		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good, "/": nil,
+			"/healthz": nil} {
 			if r := s.get("GET", path, here, header); r.StatusCode != 200 {
 				t.Errorf("%s with the right token, or where none is needed: %d", path, r.StatusCode)
 			}
@@ -352,13 +379,20 @@ func TestWrongTokensAddUp(t *testing.T) {
 			synctest.Wait()
 			return strings.Join(s.collect(), "\n")
 		}
-		for name, want := range map[string]string{"ptk-0": "too many wrong tokens", s.gateway.InstanceToken(): `"type":"sessions"`} {
-			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`, name)); !strings.Contains(got, want) {
+		for name, want := range map[string]string{"ptk-0": "too many wrong tokens",
+			s.gateway.InstanceToken(): `"type":"sessions"`} {
+			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`, name)); !strings.Contains(got,
+				want) {
 				t.Errorf("a provider with %.5s…: %s", name, got)
 			}
 		}
-		for name, want := range map[string]string{"adm-0": "too many wrong tokens", s.gateway.AdminToken(): `"protocolVersion":1`} {
-			if got := answer("h"+name, "/host", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"x"}}}`, name)); !strings.Contains(got, want) {
+		for name, want := range map[string]string{"adm-0": "too many wrong tokens",
+			s.gateway.AdminToken(): `"protocolVersion":1`} {
+			if got := answer("h"+name, "/host",
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":%q,"host":{"name":"x"}}}`, name)); !strings.Contains(
+				got,
+				want,
+			) {
 				t.Errorf("a host with %.5s…: %s", name, got)
 			}
 		}
@@ -415,7 +449,8 @@ func TestDraining(t *testing.T) {
 		}
 		synctest.Wait()
 		came := strings.Join(s.collect(), "\n")
-		for _, want := range []string{`"state":"shutdown.pending"`, "a<close 1001 the gateway is shutting down", "h<close 1001 the gateway is shutting down", `s1: close "the gateway is shutting down"`} {
+		for _, want := range []string{`"state":"shutdown.pending"`, "a<close 1001 the gateway is shutting down",
+			"h<close 1001 the gateway is shutting down", `s1: close "the gateway is shutting down"`} {
 			if !strings.Contains(came, want) {
 				t.Errorf("no %q in\n%s", want, came)
 			}
@@ -430,7 +465,8 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, step := range append(joining([]string{"a", "s1", "t"}),
-			"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":1}`, `a> {"type":"tool.result","id":"$id1","data":1}`,
+			"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":1}`,
+			`a> {"type":"tool.result","id":"$id1","data":1}`,
 			"call c2 s1 nothing", `a> {"type":"push","level":"keep","event":"e"}`, "a> nonsense", "connect b", `b> {"type":"auth","token":"ptk-0"}`, "wait 1s") {
 			if err := s.do(step); err != nil {
 				t.Fatal(err)
@@ -443,8 +479,10 @@ func TestMetrics(t *testing.T) {
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
 			t.Errorf("content type %q", r.Header.Get("Content-Type"))
 		}
-		for _, want := range []string{"tapgw_sessions 1", "tapgw_providers 1", "tapgw_connections 1", "tapgw_calls_total 2", "tapgw_calls_failed_total 1",
-			"tapgw_pushes_total 1", "tapgw_late_messages_total 1", "tapgw_errors_sent_total 2", "tapgw_connections_total 2",
+		for _, want := range []string{"tapgw_sessions 1", "tapgw_providers 1", "tapgw_connections 1",
+			"tapgw_calls_total 2", "tapgw_calls_failed_total 1",
+			"tapgw_pushes_total 1", "tapgw_late_messages_total 1", "tapgw_errors_sent_total 2",
+			"tapgw_connections_total 2",
 			"tapgw_auth_failures_total 1", "tapgw_tool_refreshes_total 1", "tapgw_slow_consumers_total 0"} {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(got) {
 				t.Errorf("no %q in\n%s", want, got)
@@ -494,7 +532,10 @@ func (s *stage) raw(path string) *rawClient {
 		s.t.Fatal(err)
 	}
 	go func() {
-		_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1:9400\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		_, _ = io.WriteString(
+			c,
+			"GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1:9400\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+		)
 	}()
 	in := bufio.NewReader(c)
 	r, err := http.ReadResponse(in, nil)
@@ -572,7 +613,8 @@ func TestFragments(t *testing.T) {
 			if i == 0 {
 				op = opText
 			}
-			frames = append(frames, frame(i == len(auth)-1, op, true, auth[i:i+1]), frame(true, opPing, true, []byte{byte(i)}))
+			frames = append(frames, frame(i == len(auth)-1, op, true, auth[i:i+1]),
+				frame(true, opPing, true, []byte{byte(i)}))
 		}
 		go c.send(frames...)
 		pongs := 0
@@ -625,13 +667,14 @@ func TestPingFlood(t *testing.T) {
 // only it.
 func TestBadFrames(t *testing.T) {
 	for name, bad := range map[string][]byte{
-		"not masked":             frame(true, opText, false, []byte(`{}`)),
-		"unknown opcode":         frame(true, 3, true, []byte(`{}`)),
-		"reserved bit":           append([]byte{0x80 | 0x40 | opText}, frame(true, opText, true, []byte(`{}`))[1:]...),
-		"continuation first":     frame(true, opContinue, true, []byte(`{}`)),
-		"long ping":              frame(true, opPing, true, make([]byte, 126)),
-		"ping in pieces":         frame(false, opPing, true, []byte("x")),
-		"text in text":           append(frame(false, opText, true, []byte(`{`)), frame(true, opText, true, []byte(`}`))...),
+		"not masked":         frame(true, opText, false, []byte(`{}`)),
+		"unknown opcode":     frame(true, 3, true, []byte(`{}`)),
+		"reserved bit":       append([]byte{0x80 | 0x40 | opText}, frame(true, opText, true, []byte(`{}`))[1:]...),
+		"continuation first": frame(true, opContinue, true, []byte(`{}`)),
+		"long ping":          frame(true, opPing, true, make([]byte, 126)),
+		"ping in pieces":     frame(false, opPing, true, []byte("x")),
+		"text in text": append(frame(false, opText, true, []byte(`{`)),
+			frame(true, opText, true, []byte(`}`))...),
 		"negative length":        {0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4},
 		"invalid close code":     frame(true, 8, true, []byte{0, 1}),
 		"close of one byte":      frame(true, 8, true, []byte{3}),
@@ -650,7 +693,9 @@ func TestBadFrames(t *testing.T) {
 					_ = c.conn.Close()
 				}
 				synctest.Wait()
-				go other.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
+				go other.send(
+					frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
+				)
 				if _, payload, err := other.next(); err != nil || !strings.Contains(payload, "sessions") {
 					t.Errorf("the other got %q, %v", payload, err)
 				}
@@ -664,7 +709,8 @@ func TestBadFrames(t *testing.T) {
 func TestBadUTF8(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		c := s.raw("/")
-		go c.send(frame(true, opText, true, []byte("{\"type\":\"auth\",\"token\":\"\xff\"}")), frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
+		go c.send(frame(true, opText, true, []byte("{\"type\":\"auth\",\"token\":\"\xff\"}")),
+			frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 		for _, want := range []string{"not valid UTF-8", `"sessions"`} {
 			if _, payload, err := c.next(); err != nil || !strings.Contains(payload, want) {
 				t.Errorf("got %q, %v; want %s", payload, err, want)
@@ -710,8 +756,17 @@ func TestFrozenProvider(t *testing.T) {
 		}
 		session, _ := s.gateway.Session("s1")
 		frozen := s.raw("/")
-		go frozen.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
-			frame(true, opText, true, []byte(`{"type":"hello","name":"frozen","protocolVersion":2,"session":"s1","tools":[{"name":"f","description":"d","parameters":{}}]}`)))
+		go frozen.send(
+			frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
+			frame(
+				true,
+				opText,
+				true,
+				[]byte(
+					`{"type":"hello","name":"frozen","protocolVersion":2,"session":"s1","tools":[{"name":"f","description":"d","parameters":{}}]}`,
+				),
+			),
+		)
 		for range 4 {
 			if _, _, err := frozen.next(); err != nil {
 				t.Fatal(err)
@@ -755,7 +810,8 @@ func TestFrozenProvider(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if came := strings.Join(s.collect(), "\n"); strings.HasPrefix(step, "a>") && !strings.Contains(came, `c1= "fine" after 0s`) {
+			if came := strings.Join(s.collect(), "\n"); strings.HasPrefix(step, "a>") &&
+				!strings.Contains(came, `c1= "fine" after 0s`) {
 				t.Errorf("the other: %s", came)
 			}
 		}
@@ -779,7 +835,10 @@ func TestBusyHost(t *testing.T) {
 			}
 			return payload
 		}
-		request(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":"` + s.gateway.AdminToken() + `","host":{"name":"x"}}}`)
+		request(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"token":"` +
+				s.gateway.AdminToken() + `","host":{"name":"x"}}}`,
+		)
 		answer()
 		request(`{"jsonrpc":"2.0","id":2,"method":"session/register","params":{"id":"e1","label":"l","cwd":"/c"}}`)
 		answer()
@@ -790,14 +849,18 @@ func TestBusyHost(t *testing.T) {
 			synctest.Wait()
 		}
 		call := func(id int) {
-			request(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tool/call","params":{"sessionId":"e1","name":"t"}}`, id))
+			request(
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tool/call","params":{"sessionId":"e1","name":"t"}}`,
+					id),
+			)
 		}
 		for i := range 4 {
 			call(10 + i)
 		}
 		s.collect() // names the ids
 		for i := range 4 {
-			if err := s.do(fmt.Sprintf(`a>pad 5242880 {"type":"tool.result","id":"$id%d","data":"$pad"}`, i+1)); err != nil {
+			if err := s.do(fmt.Sprintf(`a>pad 5242880 {"type":"tool.result","id":"$id%d","data":"$pad"}`,
+				i+1)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

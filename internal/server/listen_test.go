@@ -55,7 +55,8 @@ func greeted(t *testing.T, g *gateway.Gateway, url string, client *http.Client) 
 		t.Fatal(err)
 	}
 	defer func() { _ = ws.CloseNow() }()
-	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"auth","token":"`+g.InstanceToken()+`"}`)); err != nil {
+	if err := ws.Write(ctx, websocket.MessageText,
+		[]byte(`{"type":"auth","token":"`+g.InstanceToken()+`"}`)); err != nil {
 		t.Fatal(err)
 	}
 	_, data, err := ws.Read(ctx)
@@ -118,7 +119,11 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +132,24 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, s := running(t, server.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}})
+	g, s := running(
+		t,
+		server.Options{
+			TLS: &tls.Config{
+				MinVersion:   tls.VersionTLS12,
+				Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+			},
+		},
+	)
 	if !strings.HasPrefix(s.URL(), "wss://") {
 		t.Errorf("URL %s", s.URL())
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, DisableKeepAlives: true}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		DisableKeepAlives: true,
+	}
 	greeted(t, g, s.URL(), &http.Client{Transport: transport})
 	if r, err := http.Get("http://" + strings.TrimPrefix(s.URL(), "wss://") + "/healthz"); err == nil {
 		_ = r.Body.Close()

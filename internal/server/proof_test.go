@@ -22,13 +22,18 @@ func ask(t *testing.T, base, question string) (r *http.Response, body string, di
 		t.Fatal(err)
 	}
 	req.Header.Set(proof.AskHeader, question)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err == nil {
-			dialled = c.RemoteAddr()
-		}
-		return c, err
-	}}}
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+				if err == nil {
+					dialled = c.RemoteAddr()
+				}
+				return c, err
+			},
+		},
+	}
 	r, err = client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +53,8 @@ func TestProof(t *testing.T) {
 	pass := g.Issue(gateway.PassSpec{Trust: gateway.TrustProject})
 	base := "http" + strings.TrimPrefix(s.URL(), "ws")
 	port := base[strings.LastIndexByte(base, ':'):]
-	for name, token := range map[string]string{"admin": g.AdminToken(), "instance": g.InstanceToken(), "spawn": pass.Token()} {
+	for name, token := range map[string]string{"admin": g.AdminToken(), "instance": g.InstanceToken(),
+		"spawn": pass.Token()} {
 		for _, base := range []string{base, "http://[::1]" + port, "http://localhost" + port} {
 			q := proof.NewQuestion(token)
 			r, _, dialled := ask(t, base, q.Header())
@@ -63,13 +69,16 @@ func TestProof(t *testing.T) {
 		"a revoked token":  proof.NewQuestion(pass.Token()).Header(),
 	} {
 		r, body, _ := ask(t, base, question)
-		if r.StatusCode != http.StatusUnauthorized || r.Header.Get(proof.AnswerHeader) != "" || !strings.Contains(body, `"AUTH_FAILED"`) {
+		if r.StatusCode != http.StatusUnauthorized || r.Header.Get(proof.AnswerHeader) != "" ||
+			!strings.Contains(body, `"AUTH_FAILED"`) {
 			t.Errorf("%s: %d %s %s", name, r.StatusCode, body, r.Header)
 		}
 	}
-	for _, question := range []string{"x", "0123456789abcdef", "0123456789abcdef 00", strings.ToUpper(proof.NewQuestion("a").Header()) + "0"} {
+	for _, question := range []string{"x", "0123456789abcdef", "0123456789abcdef 00",
+		strings.ToUpper(proof.NewQuestion("a").Header()) + "0"} {
 		r, body, _ := ask(t, base, question)
-		if r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "want 16 hexadecimal digits that name the token") {
+		if r.StatusCode != http.StatusBadRequest ||
+			!strings.Contains(body, "want 16 hexadecimal digits that name the token") {
 			t.Errorf("%q: %d %s", question, r.StatusCode, body)
 		}
 	}
@@ -99,7 +108,8 @@ func TestProofsAreLimited(t *testing.T) {
 // A page of another origin can't ask.
 func TestProofForPages(t *testing.T) {
 	g, s := running(t, server.Options{})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(s.URL(), "ws")+"/healthz", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http"+strings.TrimPrefix(s.URL(), "ws")+"/healthz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ func TestRESTElsewhere(t *testing.T) {
 	}{
 		{"GET", "/api/", 404}, {"GET", "/api/copilot/session/x", 404}, {"GET", "/api/copilot/session/x/log", 404},
 		{"GET", "/api/copilot/session/start", 404}, {"POST", "/api/copilot/job", 404},
-		{"HEAD", "/api/copilot/session/x/live", 405}, {"PUT", "/api/stop", 405}, {"DELETE", "/api/copilot/session/x/stop", 405}, {"OPTIONS", "/api/stop", 405},
+		{"HEAD", "/api/copilot/session/x/live", 405}, {"PUT", "/api/stop", 405}, {"DELETE",
+			"/api/copilot/session/x/stop", 405}, {"OPTIONS", "/api/stop", 405},
 		{"GET", "/api/v1/sessions", 401}, {"POST", "/api/v1/sessions", 401}, {"GET", "/api/v1/", 401},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, f.url+tc.path, nil)
@@ -53,14 +54,19 @@ func TestRESTGuards(t *testing.T) {
 		host   string
 		status int
 	}{
-		"another site's script":     {http.Header{"Origin": {"https://evil.example"}}, host, 403},
-		"another site's form":       {http.Header{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"}, "Sec-Fetch-Site": {"cross-site"}}, host, 403},
-		"another site's image":      {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, host, 403},
-		"another site's link":       {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, host, 403},
-		"another port's image":      {http.Header{"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, host, 403},
-		"a file on the disk":        {http.Header{"Origin": {"null"}}, host, 403},
-		"a rebound name":            {http.Header{}, "rebound.example:9400", 421},
-		"a rebound name's script":   {http.Header{"Origin": {"http://rebound.example:9400"}, "Sec-Fetch-Site": {"same-origin"}}, "rebound.example:9400", 421},
+		"another site's script": {http.Header{"Origin": {"https://evil.example"}}, host, 403},
+		"another site's form": {http.Header{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"},
+			"Sec-Fetch-Site": {"cross-site"}}, host, 403},
+		"another site's image": {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"},
+			"Sec-Fetch-Dest": {"image"}}, host, 403},
+		"another site's link": {http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"},
+			"Sec-Fetch-Dest": {"document"}}, host, 403},
+		"another port's image": {http.Header{"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"no-cors"},
+			"Sec-Fetch-Dest": {"image"}}, host, 403},
+		"a file on the disk": {http.Header{"Origin": {"null"}}, host, 403},
+		"a rebound name":     {http.Header{}, "rebound.example:9400", 421},
+		"a rebound name's script": {http.Header{"Origin": {"http://rebound.example:9400"},
+			"Sec-Fetch-Site": {"same-origin"}}, "rebound.example:9400", 421},
 		"a name that looks like us": {http.Header{}, "127.0.0.1.nip.example", 421},
 	} {
 		for _, path := range paths {
@@ -86,7 +92,8 @@ func TestRESTGuards(t *testing.T) {
 		t.Errorf("the sessions are %+v", v)
 	}
 	// A page of our own origin may, as may what is no page at all.
-	for _, header := range []http.Header{{"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}}, {"Sec-Fetch-Site": {"none"}}, {"Sec-Fetch-Mode": {"cors"}}} {
+	for _, header := range []http.Header{{"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}},
+		{"Sec-Fetch-Site": {"none"}}, {"Sec-Fetch-Mode": {"cors"}}} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/test", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -124,14 +131,21 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 	}
 	at := "/api/copilot/session/" + id
 	for name, header := range map[string]http.Header{
-		"a link of the page":       {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
-		"a link of another app":    {"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
-		"a frame of the page":      {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}},
-		"an image of the page":     {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}},
-		"a form of the page":       {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
-		"a script tag of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"script"}},
+		"a link of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
+			"Sec-Fetch-Dest": {"document"}},
+		"a link of another app": {"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"},
+			"Sec-Fetch-Dest": {"document"}},
+		"a frame of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
+			"Sec-Fetch-Dest": {"iframe"}},
+		"an image of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
+			"Sec-Fetch-Dest": {"image"}},
+		"a form of the page": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"},
+			"Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}},
+		"a script tag of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
+			"Sec-Fetch-Dest": {"script"}},
 	} {
-		for _, path := range []string{at + "/stop", at + "/query", at + "/live", "/api/stop", "/api/copilot/session/start/local",
+		for _, path := range []string{at + "/stop", at + "/query", at + "/live", "/api/stop",
+			"/api/copilot/session/start/local",
 			"/api/copilot/session/%2e%2e/stop", "/api/v1/reload"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				if strings.HasPrefix(path, "/api/v1/") && method == http.MethodGet {
@@ -150,9 +164,10 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 		t.Errorf("the sessions are %+v", v)
 	}
 	for name, header := range map[string]http.Header{
-		"a program":                  {},
-		"Node's fetch":               {"Sec-Fetch-Mode": {"cors"}},
-		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"}, "Sec-Fetch-Dest": {"empty"}},
+		"a program":    {},
+		"Node's fetch": {"Sec-Fetch-Mode": {"cors"}},
+		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"},
+			"Sec-Fetch-Dest": {"empty"}},
 	} {
 		if status := ask(http.MethodGet, "/api/copilot/session/none/stop", header); status != http.StatusOK {
 			t.Errorf("%s: %d", name, status)
@@ -185,8 +200,10 @@ func TestRESTImagesThatBrowsersTellNothingOf(t *testing.T) {
 		"[::ffff:7f00:1]:9400": false, "[::ffff:127.0.0.1]": false, "box.example": false, "BOX.example:9400": false,
 		"127.0.0.1:9400": true, "127.0.0.2": true, "[::1]:9400": true, "LOCALHOST:9400": true,
 	} {
-		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop", "/api/copilot/session/none/query", "/api/copilot/session/start/none"} {
-			if status := ask(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != told || !told && status != http.StatusForbidden {
+		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop", "/api/copilot/session/none/query",
+			"/api/copilot/session/start/none"} {
+			if status := ask(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != told ||
+				!told && status != http.StatusForbidden {
 				t.Errorf("%s: GET %s: %d", host, path, status)
 			}
 			if path == "/api/stop" && !told {
@@ -219,9 +236,11 @@ func TestRESTToken(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- s.Serve() }()
 	client := &http.Client{Transport: &http.Transport{}}
-	for _, path := range []string{"config", "stop", "test", "token", "copilot/models", "copilot/session/start/local", "copilot/session/x/stop", "copilot/session/x/query", "copilot/session/x/live"} {
+	for _, path := range []string{"config", "stop", "test", "token", "copilot/models", "copilot/session/start/local",
+		"copilot/session/x/stop", "copilot/session/x/query", "copilot/session/x/live"} {
 		for token, want := range map[string]int{"": 401, g.InstanceToken(): 401, g.AdminToken(): 200} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http"+strings.TrimPrefix(s.URL(), "ws")+"/api/"+path, nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				"http"+strings.TrimPrefix(s.URL(), "ws")+"/api/"+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,12 +300,14 @@ func TestRESTRoute(t *testing.T) {
 // FuzzRESTRoute: whatever a path says, it names something of the contract or
 // nothing, and an id that was escaped comes back as it was.
 func FuzzRESTRoute(f *testing.F) {
-	for _, seed := range []string{"/api/config", "/api/copilot/session/start/a/b", "a b/é%", "/api/copilot/session/x/live", "", "start/"} {
+	for _, seed := range []string{"/api/config", "/api/copilot/session/start/a/b", "a b/é%",
+		"/api/copilot/session/x/live", "", "start/"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, ok := restRoute(text)
-		if known := slices.Contains([]string{restConfig, restStop, restTest, restToken, restModels}, c.name); ok && (known && c.id != "" || !known && c.id == "" && c.name != restSessionStart) || !ok && c != (restCall{}) {
+		if known := slices.Contains([]string{restConfig, restStop, restTest, restToken, restModels}, c.name); ok &&
+			(known && c.id != "" || !known && c.id == "" && c.name != restSessionStart) || !ok && c != (restCall{}) {
 			t.Errorf("%q is %+v %v", text, c, ok)
 		}
 		for _, verb := range []string{restSessionStop, restSessionQuery, restSessionLive} {

@@ -51,8 +51,8 @@ func TestRESTOtherSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.session("again").Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "2"})
-	f.are([]string{f.live("again"), f.live("again"), f.live("again")},
-		`{"callback":"onAgentEnd","turnId":"1"}`, `{"error":"SessionClosed"}`, `{"callback":"onAgentStart","turnId":"2"}`)
+	f.are([]string{f.live("again"), f.live("again"), f.live("again")}, `{"callback":"onAgentEnd","turnId":"1"}`,
+		`{"error":"SessionClosed"}`, `{"callback":"onAgentStart","turnId":"2"}`)
 }
 
 // Of sessions that ended and that nobody asks for any more the latest are kept.
@@ -65,7 +65,8 @@ func TestRESTEndedSessionsAreForgotten(t *testing.T) {
 		ids = append(ids, id)
 	}
 	f.starts("local")
-	for i, want := range map[int]string{0: restSessionNotFound, 1: restSessionNotFound, 2: restSessionClosed, restEndedKept + 1: restSessionClosed} {
+	for i, want := range map[int]string{0: restSessionNotFound, 1: restSessionNotFound, 2: restSessionClosed,
+		restEndedKept + 1: restSessionClosed} {
 		f.is(fmt.Sprintf("session %d", i), f.live(ids[i]), fmt.Sprintf(`{"error":%q}`, want))
 	}
 }
@@ -144,7 +145,8 @@ func TestRESTStalledReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = stalled.Close() }()
-		if _, err := io.WriteString(stalled, "GET /api/copilot/session/"+id+"/live HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(stalled,
+			"GET /api/copilot/session/"+id+"/live HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -164,7 +166,8 @@ func TestRESTStalledReader(t *testing.T) {
 		}
 		wait(writeDeadline - restLiveTimeout)
 		synctest.Wait()
-		f.is("afterwards", f.live(id), fmt.Sprintf(`{"callback":"onEndMessage","messageId":"m1","completeContent":%q}`, content))
+		f.is("afterwards", f.live(id),
+			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"m1","completeContent":%q}`, content))
 	})
 }
 
@@ -184,7 +187,8 @@ func TestRESTOrderUnderLoad(t *testing.T) {
 	}()
 	f.is("the first", f.live(id), `{"callback":"onStartMessage","messageId":"m"}`)
 	for i := range deltas {
-		if got, want := f.live(id), fmt.Sprintf(`{"callback":"onMessage","delta":"%d","messageId":"m"}`, i); got != want {
+		if got, want := f.live(id), fmt.Sprintf(`{"callback":"onMessage","delta":"%d","messageId":"m"}`,
+			i); got != want {
 			t.Fatalf("response %d is %s, want %s", i, got, want)
 		}
 	}
@@ -268,7 +272,9 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 	id := f.starts("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	content := strings.Repeat("x", 12<<20) // more than sockets hold
-	s.Event(gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: content}})
+	s.Event(
+		gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", Result: &adminapi.ToolOutput{Content: content}},
+	)
 	s.Event(gateway.Event{Callback: gateway.OnAgentEnd, ID: "1"})
 	for range 3 {
 		c := f.raw("copilot/session/" + id + "/live")

@@ -54,15 +54,24 @@ func newRESTBubble(t *testing.T) *restFixture {
 	l := &restPipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	f.server.Use(l)
 	f.url = "http://127.0.0.1:9400"
-	f.client.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
+	f.client.Transport = &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() },
+	}
 	f.serve()
 	return f
 }
 
 func makeRESTFixture(t *testing.T) *restFixture {
 	t.Helper()
-	f := &restFixture{t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}}}
-	f.gateway = gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}})
+	f := &restFixture{
+		t:       t,
+		dir:     t.TempDir(),
+		copilot: &restCopilot{},
+		client:  &http.Client{Transport: &http.Transport{}},
+	}
+	f.gateway = gateway.New(gateway.Options{
+		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
+	})
 	f.server = New(Options{Gateway: f.gateway, OpenREST: true, Status: func() adminapi.Status { return adminapi.Status{} }})
 	return f
 }
@@ -128,14 +137,16 @@ func (c *restCopilot) Models(context.Context) ([]adminapi.Model, error) {
 	if err := c.fails.Load(); err != nil {
 		return nil, *err
 	}
-	return []adminapi.Model{{ID: "gpt-5-mini", Name: "GPT-5 mini"}, {ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33}, {ID: "ends", Name: "Ends"}}, nil
+	return []adminapi.Model{{ID: "gpt-5-mini", Name: "GPT-5 mini"},
+		{ID: "org/team/model-4.1", Name: "A model", Multiplier: 0.33}, {ID: "ends", Name: "Ends"}}, nil
 }
 
 func (c *restCopilot) Start(_ context.Context, g *gateway.Gateway, r gateway.StartRequest) (*gateway.Session, error) {
 	if r.Model == "ends" {
 		return nil, &protocol.Error{Code: protocol.CodeInternal, Message: "the runtime ended"}
 	}
-	return g.Register(gateway.SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model}, gateway.HostInfo{Kind: apiHostCopilot, Send: true}, restHost{c})
+	return g.Register(gateway.SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
+		gateway.HostInfo{Kind: apiHostCopilot, Send: true}, restHost{c})
 }
 
 // restHost takes prompts and does nothing.
@@ -150,7 +161,8 @@ func (restHost) Close(context.Context, string) error                    { return
 // session registers a session that another host runs.
 func (f *restFixture) session(id string) *gateway.Session {
 	f.t.Helper()
-	s, err := f.gateway.Register(gateway.SessionSpec{ID: id, Label: id, CWD: f.dir}, gateway.HostInfo{Kind: "test", Send: true}, restHost{f.copilot})
+	s, err := f.gateway.Register(gateway.SessionSpec{ID: id, Label: id, CWD: f.dir},
+		gateway.HostInfo{Kind: "test", Send: true}, restHost{f.copilot})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -173,7 +185,8 @@ func (f *restFixture) try(method, path, body string) (string, error) {
 	case err != nil:
 		return "", err
 	case response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json":
-		return "", fmt.Errorf("%s %s: %s %s %s", method, path, response.Status, response.Header.Get("Content-Type"), data)
+		return "", fmt.Errorf("%s %s: %s %s %s", method, path, response.Status, response.Header.Get("Content-Type"),
+			data)
 	}
 	return strings.TrimSpace(string(data)), nil
 }
@@ -319,7 +332,8 @@ func TestRESTContract(t *testing.T) {
 	if v := views[0]; v.ID != id || v.Host != "local" || v.CWD != f.dir {
 		t.Errorf("the local session is %+v", v)
 	}
-	if v := views[1]; v.ID != other || v.Host != "copilot" || v.Model != "org/team/model-4.1" || v.Label != filepath.Base(f.dir) {
+	if v := views[1]; v.ID != other || v.Host != "copilot" || v.Model != "org/team/model-4.1" ||
+		v.Label != filepath.Base(f.dir) {
 		t.Errorf("the other session is %+v", v)
 	}
 	if v := views[2]; v.Model != "org/team/model-4.1" {
@@ -338,10 +352,13 @@ func TestRESTContract(t *testing.T) {
 	// copilot/session/{session-id}/query, and what live says of it.
 	(&apiFixture{t: t, gateway: f.gateway}).provide(id) // tools of providers are the session's
 	for i, call := range []struct{ prompt, name, args, end, says string }{
-		{`call:echo {"text":"hi"}`, "echo", `{"text":"hi"}`, `"result":{"content":"{\"echoed\":{\"text\":\"hi\"}}"}`, `{"echoed":{"text":"hi"}}`},
-		{`call:fail`, "fail", `{}`, `"error":{"message":"no such thing","code":"NOT_FOUND"}`, `NOT_FOUND: no such thing`},
+		{`call:echo {"text":"hi"}`, "echo", `{"text":"hi"}`, `"result":{"content":"{\"echoed\":{\"text\":\"hi\"}}"}`,
+			`{"echoed":{"text":"hi"}}`},
+		{`call:fail`, "fail", `{}`, `"error":{"message":"no such thing","code":"NOT_FOUND"}`,
+			`NOT_FOUND: no such thing`},
 		{`call:risky`, "risky", `{}`, `"error":{"message":"too risky","code":"DENIED"}`, `DENIED: too risky`},
-		{`call:echo {"text`, "echo", `"{\"text"`, `"error":{"message":"arguments of echo: `, "INVALID_ARGUMENTS: arguments of echo: "},
+		{`call:echo {"text`, "echo", `"{\"text"`, `"error":{"message":"arguments of echo: `,
+			"INVALID_ARGUMENTS: arguments of echo: "},
 	} {
 		f.is("query", f.post("copilot/session/"+id+"/query", call.prompt), `{}`)
 		got := f.drain(id, "onIdle")
@@ -356,17 +373,21 @@ func TestRESTContract(t *testing.T) {
 			call.end = fmt.Sprintf(`"error":{"message":%q,"code":%q}`, end.Error.Message, end.Error.Code)
 		}
 		n := i + 1
-		f.are(got,
+		f.are(
+			got,
 			fmt.Sprintf(`{"callback":"onAgentStart","turnId":"turn-%d"}`, n),
-			fmt.Sprintf(`{"callback":"onStartToolExecution","toolCallId":"call-%d","toolName":%q,"toolArguments":%q}`, n, call.name, call.args),
+			fmt.Sprintf(`{"callback":"onStartToolExecution","toolCallId":"call-%d","toolName":%q,"toolArguments":%q}`,
+				n, call.name, call.args),
 			fmt.Sprintf(`{"callback":"onEndToolExecution","toolCallId":"call-%d",%s}`, n, call.end),
 			fmt.Sprintf(`{"callback":"onStartMessage","messageId":"message-%d"}`, n),
 			fmt.Sprintf(`{"callback":"onMessage","messageId":"message-%d","delta":%q}`, n, call.says),
 			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"message-%d","completeContent":%q}`, n, call.says),
 			fmt.Sprintf(`{"callback":"onAgentEnd","turnId":"turn-%d"}`, n),
-			`{"callback":"onIdle"}`)
+			`{"callback":"onIdle"}`,
+		)
 	}
-	f.is("a query without a prompt", f.get("copilot/session/"+id+"/query"), `{"error":"the body is the prompt and must not be empty"}`)
+	f.is("a query without a prompt", f.get("copilot/session/"+id+"/query"),
+		`{"error":"the body is the prompt and must not be empty"}`)
 
 	// A call that waits is answered by what comes.
 	first = f.lives(id)
@@ -380,7 +401,8 @@ func TestRESTContract(t *testing.T) {
 	f.is("a second stop", f.get("copilot/session/"+id+"/stop"), `{"error":"SessionNotFound"}`)
 	f.is("a query to a closed session", f.post("copilot/session/"+id+"/query", "hello"), `{"error":"SessionNotFound"}`)
 	rest := f.drain(id, "never")
-	if got := rest[len(rest)-1]; got != `{"error":"SessionClosed"}` || !slices.Contains(rest, `{"callback":"onAgentEnd","turnId":"turn-5"}`) {
+	if got := rest[len(rest)-1]; got != `{"error":"SessionClosed"}` ||
+		!slices.Contains(rest, `{"callback":"onAgentEnd","turnId":"turn-5"}`) {
 		t.Errorf("after the stop came\n%s", strings.Join(rest, "\n"))
 	}
 	f.is("live on a closed session", f.live(id), `{"error":"SessionNotFound"}`)
@@ -432,7 +454,8 @@ func (f *restFixture) until(holds func() bool) {
 func TestRESTSmallOnes(t *testing.T) {
 	f := newRESTFixture(t)
 	f.is("test", f.get("test"), `{"message":"Hello, world!"}`)
-	f.is("models", f.get("copilot/models"), `{"models":[{"name":"GPT-5 mini","id":"gpt-5-mini","multiplier":0},{"name":"A model","id":"org/team/model-4.1","multiplier":0.33},{"name":"Ends","id":"ends","multiplier":0}]}`)
+	f.is("models", f.get("copilot/models"),
+		`{"models":[{"name":"GPT-5 mini","id":"gpt-5-mini","multiplier":0},{"name":"A model","id":"org/team/model-4.1","multiplier":0.33},{"name":"Ends","id":"ends","multiplier":0}]}`)
 
 	var a, b struct{ Token string }
 	for _, into := range []*struct{ Token string }{&a, &b} {
@@ -450,7 +473,8 @@ func TestRESTSmallOnes(t *testing.T) {
 	f.is("models", f.get("copilot/models"), `{"models":[],"error":"not signed in"}`)
 	f.is("start", f.post("copilot/session/start/gpt-5-mini", f.dir), `{"error":"ModelIdNotFound"}`)
 	f.is("start", f.post("copilot/session/start/gpt-5-mini", "x"), `{"error":"ModelIdNotFound"}`)
-	f.is("a body without end", f.post("copilot/session/start/local", strings.Repeat("/", apiMaxBody+1)), `{"error":"the body has more than 2097152 bytes"}`)
+	f.is("a body without end", f.post("copilot/session/start/local", strings.Repeat("/", apiMaxBody+1)),
+		`{"error":"the body has more than 2097152 bytes"}`)
 }
 
 // A trailing newline, as shells send it, is no part of the directory.
@@ -507,20 +531,34 @@ func TestRESTCallbacks(t *testing.T) {
 		event gateway.Event
 		want  string
 	}{
-		{gateway.Event{Callback: gateway.OnStartReasoning, ID: "r1"}, `{"callback":"onStartReasoning","reasoningId":"r1"}`},
-		{gateway.Event{Callback: gateway.OnReasoning, ID: "r1", Delta: "let me "}, `{"callback":"onReasoning","reasoningId":"r1","delta":"let me "}`},
-		{gateway.Event{Callback: gateway.OnEndReasoning, ID: "r1", Content: "let me see"}, `{"callback":"onEndReasoning","reasoningId":"r1","completeContent":"let me see"}`},
+		{gateway.Event{Callback: gateway.OnStartReasoning, ID: "r1"},
+			`{"callback":"onStartReasoning","reasoningId":"r1"}`},
+		{gateway.Event{Callback: gateway.OnReasoning, ID: "r1", Delta: "let me "},
+			`{"callback":"onReasoning","reasoningId":"r1","delta":"let me "}`},
+		{gateway.Event{Callback: gateway.OnEndReasoning, ID: "r1", Content: "let me see"},
+			`{"callback":"onEndReasoning","reasoningId":"r1","completeContent":"let me see"}`},
 		{gateway.Event{Callback: gateway.OnStartMessage, ID: "m1"}, `{"callback":"onStartMessage","messageId":"m1"}`},
-		{gateway.Event{Callback: gateway.OnMessage, ID: "m1", Delta: "<b>\u2028&"}, `{"callback":"onMessage","messageId":"m1","delta":"<b>\u2028&"}`},
+		{gateway.Event{Callback: gateway.OnMessage, ID: "m1", Delta: "<b>\u2028&"},
+			`{"callback":"onMessage","messageId":"m1","delta":"<b>\u2028&"}`},
 		{gateway.Event{Callback: gateway.OnMessage, ID: "m1"}, `{"callback":"onMessage","messageId":"m1","delta":""}`},
-		{gateway.Event{Callback: gateway.OnEndMessage, ID: "m1", Content: "", Forwarded: "assistant.message", Data: protocol.Raw(`{}`), Requests: []gateway.ToolRequest{{Name: "x"}}}, `{"callback":"onEndMessage","messageId":"m1","completeContent":""}`},
-		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c1", Tool: "greet", Args: `{"name":"Ada"}`, Provider: "p"}, `{"callback":"onStartToolExecution","toolCallId":"c1","toolName":"greet","toolArguments":"{\"name\":\"Ada\"}"}`},
-		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c2", ParentID: "c1", Tool: "view"}, `{"callback":"onStartToolExecution","toolCallId":"c2","parentToolCallId":"c1","toolName":"view","toolArguments":"{}"}`},
-		{gateway.Event{Callback: gateway.OnToolExecution, ID: "c1", Delta: "half", Tool: "greet"}, `{"callback":"onToolExecution","toolCallId":"c1","delta":"half"}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0", Tool: "greet", Result: &adminapi.ToolOutput{Content: "Hello", DetailedContent: "Hello, Ada"}}, `{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2", Result: &adminapi.ToolOutput{}}, `{"callback":"onEndToolExecution","toolCallId":"c2","result":{"content":""}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c3", Error: &adminapi.ToolError{Message: "no", Code: "DENIED"}}, `{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
-		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4", Error: &adminapi.ToolError{Message: "no"}}, `{"callback":"onEndToolExecution","toolCallId":"c4","error":{"message":"no"}}`},
+		{gateway.Event{Callback: gateway.OnEndMessage, ID: "m1", Content: "", Forwarded: "assistant.message",
+			Data: protocol.Raw(`{}`), Requests: []gateway.ToolRequest{{Name: "x"}}}, `{"callback":"onEndMessage","messageId":"m1","completeContent":""}`},
+		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c1", Tool: "greet", Args: `{"name":"Ada"}`,
+			Provider: "p"}, `{"callback":"onStartToolExecution","toolCallId":"c1","toolName":"greet","toolArguments":"{\"name\":\"Ada\"}"}`},
+		{gateway.Event{Callback: gateway.OnStartToolExecution, ID: "c2", ParentID: "c1", Tool: "view"},
+			`{"callback":"onStartToolExecution","toolCallId":"c2","parentToolCallId":"c1","toolName":"view","toolArguments":"{}"}`},
+		{gateway.Event{Callback: gateway.OnToolExecution, ID: "c1", Delta: "half", Tool: "greet"},
+			`{"callback":"onToolExecution","toolCallId":"c1","delta":"half"}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c1", ParentID: "c0", Tool: "greet",
+			Result: &adminapi.ToolOutput{Content: "Hello",
+				DetailedContent: "Hello, Ada"}}, `{"callback":"onEndToolExecution","toolCallId":"c1","result":{"content":"Hello","detailedContent":"Hello, Ada"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c2", Result: &adminapi.ToolOutput{}},
+			`{"callback":"onEndToolExecution","toolCallId":"c2","result":{"content":""}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c3",
+			Error: &adminapi.ToolError{Message: "no",
+				Code: "DENIED"}}, `{"callback":"onEndToolExecution","toolCallId":"c3","error":{"message":"no","code":"DENIED"}}`},
+		{gateway.Event{Callback: gateway.OnEndToolExecution, ID: "c4", Error: &adminapi.ToolError{Message: "no"}},
+			`{"callback":"onEndToolExecution","toolCallId":"c4","error":{"message":"no"}}`},
 		{gateway.Event{Callback: gateway.OnAgentStart, ID: "0"}, `{"callback":"onAgentStart","turnId":"0"}`},
 		{gateway.Event{Callback: gateway.OnAgentEnd, ID: "0"}, `{"callback":"onAgentEnd","turnId":"0"}`},
 		{gateway.Event{SessionError: "the model is gone"}, `{"sessionError":"the model is gone"}`},
@@ -531,7 +569,8 @@ func TestRESTCallbacks(t *testing.T) {
 	}
 	s.Idle()
 	f.is("onIdle", f.live(id), `{"callback":"onIdle"}`)
-	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "red", Prompt: "the build is red", Level: protocol.LevelInject}); err != nil {
+	if _, err := s.Push(t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "red", Prompt: "the build is red",
+		Level: protocol.LevelInject}); err != nil {
 		t.Fatal(err)
 	}
 	f.is("a prompt that a push made", f.live(id), `{"callback":"onGeneratedUserPrompt","prompt":"the build is red"}`)

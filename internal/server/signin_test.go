@@ -65,7 +65,8 @@ func (f signinFixture) link() string {
 	if err := json.Unmarshal([]byte(body), &link); err != nil || response.StatusCode != 201 {
 		f.t.Fatalf("%s %s", response.Status, body)
 	}
-	if life := time.Until(link.ExpiresAt); life <= 0 || life > signinLinkLife || !strings.HasPrefix(link.URL, f.url+"/signin?code=") {
+	if life := time.Until(link.ExpiresAt); life <= 0 || life > signinLinkLife ||
+		!strings.HasPrefix(link.URL, f.url+"/signin?code=") {
 		f.t.Errorf("the link is %+v", link)
 	}
 	return link.URL
@@ -74,13 +75,15 @@ func (f signinFixture) link() string {
 // follow opens a link and returns the cookie, as a request sends it.
 func (f signinFixture) follow(link string) string {
 	f.t.Helper()
-	response, body := f.send("GET", link, http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
+	response, body := f.send("GET", link,
+		http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
 	if response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/" {
 		f.t.Fatalf("the link answers %s %s", response.Status, body)
 	}
 	c := response.Cookies()
 	u, _ := url.Parse(f.url)
-	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" || c[0].MaxAge != 7*24*3600 || c[0].Secure || len(c[0].Value) != 43 {
+	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode ||
+		c[0].Path != "/" || c[0].MaxAge != 7*24*3600 || c[0].Secure || len(c[0].Value) != 43 {
 		f.t.Fatalf("the cookies are %q", response.Header["Set-Cookie"])
 	}
 	return c[0].Name + "=" + c[0].Value
@@ -101,8 +104,11 @@ func TestSignin(t *testing.T) {
 		late := f.link()
 		wait(signinLinkLife)
 		synctest.Wait()
-		for what, url := range map[string]string{"used": link, "late": late, "wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA", "empty": f.url + "/signin?code=", "none": f.url + "/signin"} {
-			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 || !strings.Contains(body, "tapctl open") {
+		for what, url := range map[string]string{"used": link, "late": late,
+			"wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA", "empty": f.url + "/signin?code=", "none": f.url +
+				"/signin"} {
+			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 ||
+				!strings.Contains(body, "tapctl open") {
 				t.Errorf("a link that is %s: %s %s", what, response.Status, body)
 			}
 		}
@@ -120,27 +126,42 @@ func TestSignin(t *testing.T) {
 			header      http.Header
 			status      int
 		}{
-			"nobody":                     {"GET", status, nil, 401},
-			"the page reads":             {"GET", status, page, 200},
-			"a person reads":             {"GET", metrics, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 200},
-			"an old browser reads":       {"GET", status, http.Header{"Cookie": {cookie}}, 200},
-			"the page writes":            {"POST", f.url + "/api/v1/reload", page, 200},
-			"an old page writes":         {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Origin": {f.url}}, 200},
-			"nobody knows who writes":    {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
-			"a person writes":            {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 403},
-			"nobody knows who deletes":   {"DELETE", f.url + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}}, 403},
-			"another page reads":         {"GET", status, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}}, 403},
-			"another port reads":         {"GET", status, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}}, 403},
-			"another port writes":        {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}, "Origin": {"http://127.0.0.1:1"}}, 403},
-			"a rebound name":             {"GET", status, http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
+			"nobody":         {"GET", status, nil, 401},
+			"the page reads": {"GET", status, page, 200},
+			"a person reads": {"GET", metrics, http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}},
+				200},
+			"an old browser reads": {"GET", status, http.Header{"Cookie": {cookie}}, 200},
+			"the page writes":      {"POST", f.url + "/api/v1/reload", page, 200},
+			"an old page writes": {"POST", f.url + "/api/v1/reload",
+				http.Header{"Cookie": {cookie}, "Origin": {f.url}}, 200},
+			"nobody knows who writes": {"POST", f.url + "/api/v1/reload", http.Header{"Cookie": {cookie}}, 403},
+			"a person writes": {"POST", f.url + "/api/v1/reload",
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"none"}}, 403},
+			"nobody knows who deletes": {"DELETE", f.url + "/api/v1/sessions/x", http.Header{"Cookie": {cookie}},
+				403},
+			"another page reads": {"GET", status,
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}}, 403},
+			"another port reads": {"GET", status,
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}}, 403},
+			"another port writes": {"POST", f.url + "/api/v1/reload",
+				http.Header{"Cookie": {cookie}, "Origin": {"http://127.0.0.1:1"}}, 403},
+			"a rebound name": {"GET", status,
+				http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
 			"the contract from the page": {"POST", contract, page, 200},
 			"the contract from nobody":   {"GET", contract, http.Header{"Cookie": {cookie}}, 403},
-			"a link of the page":         {"GET", f.url + "/api/copilot/session/x/stop", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}}, 403},
-			"an image of the page":       {"GET", f.url + "/api/stop", http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403},
-			"another port's cookie":      {"GET", status, http.Header{"Cookie": {"tapgw-1=" + strings.SplitN(cookie, "=", 2)[1]}}, 401},
-			"a cookie beside another":    {"GET", status, http.Header{"Cookie": {strings.SplitN(cookie, "=", 2)[0] + "=x; " + cookie}}, 200},
-			"a wrong cookie":             {"GET", status, http.Header{"Cookie": {cookie + "x"}}, 401},
-			"a wrong token beside it":    {"GET", status, http.Header{"Cookie": {cookie}, "Authorization": {"Bearer x"}}, 401},
+			"a link of the page": {"GET", f.url + "/api/copilot/session/x/stop",
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
+					"Sec-Fetch-Dest": {"document"}}, 403},
+			"an image of the page": {"GET", f.url + "/api/stop",
+				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"no-cors"},
+					"Sec-Fetch-Dest": {"image"}}, 403},
+			"another port's cookie": {"GET", status,
+				http.Header{"Cookie": {"tapgw-1=" + strings.SplitN(cookie, "=", 2)[1]}}, 401},
+			"a cookie beside another": {"GET", status,
+				http.Header{"Cookie": {strings.SplitN(cookie, "=", 2)[0] + "=x; " + cookie}}, 200},
+			"a wrong cookie": {"GET", status, http.Header{"Cookie": {cookie + "x"}}, 401},
+			"a wrong token beside it": {"GET", status,
+				http.Header{"Cookie": {cookie}, "Authorization": {"Bearer x"}}, 401},
 		} {
 			if response, body := f.send(tc.method, tc.url, tc.header); response.StatusCode != tc.status {
 				t.Errorf("%s: %s %s, want %d", what, response.Status, body, tc.status)
@@ -175,7 +196,8 @@ func TestSignin(t *testing.T) {
 		if _, err := io.Copy(io.Discard, following.Body); err != nil {
 			t.Errorf("what was followed ends with %v", err)
 		}
-		if response, _ := f.send("POST", f.url+"/api/v1/signout", f.bearer()); response.StatusCode != 200 || len(response.Cookies()) != 0 {
+		if response, _ := f.send("POST", f.url+"/api/v1/signout", f.bearer()); response.StatusCode != 200 ||
+			len(response.Cookies()) != 0 {
 			t.Errorf("signing all out: %s", response.Status)
 		}
 		is("another after all were", second, 401)
@@ -213,16 +235,19 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 	cookie := f.follow(link)
 	peer = proc.Owner{UID: -1}
 	response, body := f.send("GET", link, nil)
-	for _, want := range []string{"This sign-in link was used before: at ", ", by process 812 (curl) of user 1234567.", "tapctl open --sign-out"} {
+	for _, want := range []string{"This sign-in link was used before: at ", ", by process 812 (curl) of user 1234567.",
+		"tapctl open --sign-out"} {
 		if response.StatusCode != http.StatusForbidden || !strings.Contains(body, want) {
 			t.Errorf("the second is answered %s %q, want …%s…", response.Status, body, want)
 		}
 	}
-	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) || !strings.Contains(log.String(), "process 812 (curl)") {
+	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) ||
+		!strings.Contains(log.String(), "process 812 (curl)") {
 		t.Errorf("the log is %s", log.String())
 	}
 	// Also where the second is signed in by another link.
-	if response, _ := f.send("GET", link, http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
+	if response, _ := f.send("GET", link,
+		http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
 		t.Errorf("a browser that is signed in by another link: %s", response.Status)
 	}
 	peer = proc.Owner{UID: 1234567}
@@ -248,7 +273,8 @@ func TestSigninLinkOfAnotherUser(t *testing.T) {
 			f.follow(link)
 			continue
 		}
-		if response, body := f.send("GET", link, nil); response.StatusCode != 403 || !strings.Contains(body, "for another user of this machine") {
+		if response, body := f.send("GET", link, nil); response.StatusCode != 403 ||
+			!strings.Contains(body, "for another user of this machine") {
 			t.Errorf("user %d follows a link of user %d: %s %s", tc.follows, tc.asks, response.Status, body)
 		}
 		uid = tc.asks
@@ -277,11 +303,13 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 		header := http.Header{"Cookie": {f.follow(link)}, "Sec-Fetch-Site": {"same-origin"}}
 		as(tc.asks)
 		for _, ask := range []struct{ method, target string }{
-			{"GET", f.url + "/api/v1/status"}, {"POST", f.url + "/api/v1/signout"}, {"GET", f.url + "/metrics"}, {"GET", link},
+			{"GET", f.url + "/api/v1/status"}, {"POST", f.url + "/api/v1/signout"}, {"GET", f.url + "/metrics"}, {"GET",
+				link},
 		} {
 			response, body := f.send(ask.method, ask.target, header)
 			if in := response.StatusCode < 400; in != tc.ok {
-				t.Errorf("user %d with the cookie of user %d: %s %s %s", tc.asks, tc.follows, ask.method, response.Status, body)
+				t.Errorf("user %d with the cookie of user %d: %s %s %s", tc.asks, tc.follows, ask.method,
+					response.Status, body)
 			}
 			if tc.ok {
 				break
@@ -297,7 +325,8 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 // not outlive the link.
 func TestSigninFile(t *testing.T) {
 	f := signinFixture{newRESTFixture(t)}
-	if response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer(), `{"file":true}`); response.StatusCode != 400 {
+	if response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer(),
+		`{"file":true}`); response.StatusCode != 400 {
 		t.Errorf("without a directory: %s %s", response.Status, body)
 	}
 	dir := t.TempDir()
@@ -344,12 +373,14 @@ func TestSigninGuesses(t *testing.T) {
 	f := signinFixture{newRESTFixture(t)}
 	link := f.link()
 	for range maxAuthFailures {
-		if response, _ := f.send("GET", f.url+"/signin?code=guess", http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
+		if response, _ := f.send("GET", f.url+"/signin?code=guess",
+			http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
 			t.Errorf("another site's guess: %s", response.Status)
 		}
 	}
 	for i := range maxAuthFailures + 1 {
-		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i), nil); response.StatusCode != 403 {
+		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i),
+			nil); response.StatusCode != 403 {
 			t.Errorf("guess %d: %s", i, response.Status)
 		}
 	}
@@ -364,13 +395,15 @@ func TestSigninGuesses(t *testing.T) {
 // The cookie is the gateway's own on a host with several, and with TLS it is for
 // nothing else.
 func TestSigninCookie(t *testing.T) {
-	for host, want := range map[string]string{"localhost:9400": "tapgw-9400", "[::1]:1": "tapgw-1", "box.example": "tapgw", "box.example:": "tapgw"} {
+	for host, want := range map[string]string{"localhost:9400": "tapgw-9400", "[::1]:1": "tapgw-1",
+		"box.example": "tapgw", "box.example:": "tapgw"} {
 		for _, config := range []*tls.Config{nil, {}} {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Host = host
 			(&Server{tls: config}).setSigninCookie(w, r, "x", time.Hour)
-			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) || c[0].MaxAge != 3600 {
+			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) ||
+				c[0].MaxAge != 3600 {
 				t.Errorf("%s: %v", host, w.Header())
 			}
 		}

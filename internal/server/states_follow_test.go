@@ -71,7 +71,8 @@ func TestEventsStates(t *testing.T) {
 		}
 		s := f.session("s")
 		list = read(f.listen("/events", last))
-		if got, want := names(list), []string{"sessions", "status"}; !slices.Equal(got, want) || !strings.Contains(fmt.Sprint(list), `"id":"s"`) {
+		if got, want := names(list), []string{"sessions", "status"}; !slices.Equal(got, want) ||
+			!strings.Contains(fmt.Sprint(list), `"id":"s"`) {
 			t.Errorf("after a session came: %v, want %q", list, want)
 		}
 		for _, id := range []string{"", "x", "0.1", last + "9", strings.Repeat("9", 1000), "."} {

@@ -32,8 +32,10 @@ var fromProvider = map[protocol.Type]string{
 
 // fromGateway are the types that only the gateway sends.
 var fromGateway = []protocol.Type{
-	protocol.TypeAuthPairing, protocol.TypeSessions, protocol.TypeSessionsUpdated, protocol.TypeHelloAck, protocol.TypeAck,
-	protocol.TypeError, protocol.TypeToolCall, protocol.TypeToolCancel, protocol.TypeGateCheck, protocol.TypeTransformRequest,
+	protocol.TypeAuthPairing, protocol.TypeSessions, protocol.TypeSessionsUpdated, protocol.TypeHelloAck,
+	protocol.TypeAck,
+	protocol.TypeError, protocol.TypeToolCall, protocol.TypeToolCancel, protocol.TypeGateCheck,
+	protocol.TypeTransformRequest,
 	protocol.TypeSessionEvent, protocol.TypeSessionLifecycle, protocol.TypeStreamHistory,
 }
 
@@ -51,14 +53,22 @@ var connStates = []connState{
 	{"awaitAuth", nil, []protocol.Type{protocol.TypeAuth}, protocol.TypeAuth, `"type":"sessions"`},
 	{"awaitPairing", []string{`{"type":"auth","mode":"pair","session":"s1"}`},
 		[]protocol.Type{protocol.TypeAuthConfirm}, protocol.TypeAuthConfirm, `"type":"sessions"`},
-	{"awaitHello", []string{fromProvider[protocol.TypeAuth]}, []protocol.Type{protocol.TypeHello}, protocol.TypeHello, `"type":"hello.ack"`},
+	{"awaitHello", []string{fromProvider[protocol.TypeAuth]}, []protocol.Type{protocol.TypeHello}, protocol.TypeHello,
+		`"type":"hello.ack"`},
 	{"bound", []string{fromProvider[protocol.TypeAuth], fromProvider[protocol.TypeHello]},
-		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye, protocol.TypeSessionReady, protocol.TypeToolResult, protocol.TypeToolProgress,
-			protocol.TypeGateResult, protocol.TypeTransformResult, protocol.TypePush, protocol.TypeToolsUpdate, protocol.TypeHooksUpdate,
-			protocol.TypeContextUpdate, protocol.TypeFilterSet, protocol.TypeStreamQuery, protocol.TypeShutdownReady},
+		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye, protocol.TypeSessionReady, protocol.TypeToolResult,
+			protocol.TypeToolProgress, protocol.TypeGateResult, protocol.TypeTransformResult, protocol.TypePush,
+			protocol.TypeToolsUpdate, protocol.TypeHooksUpdate, protocol.TypeContextUpdate, protocol.TypeFilterSet,
+			protocol.TypeStreamQuery, protocol.TypeShutdownReady},
 		protocol.TypeStreamQuery, `"type":"stream.history"`},
-	{"unbound", []string{fromProvider[protocol.TypeAuth], fromProvider[protocol.TypeHello], `{"type":"hello","name":"p","protocolVersion":2,"session":"none"}`},
-		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye}, protocol.TypeHello, `"type":"hello.ack"`},
+	{
+		"unbound",
+		[]string{fromProvider[protocol.TypeAuth], fromProvider[protocol.TypeHello],
+			`{"type":"hello","name":"p","protocolVersion":2,"session":"none"}`},
+		[]protocol.Type{protocol.TypeHello, protocol.TypeGoodbye},
+		protocol.TypeHello,
+		`"type":"hello.ack"`,
+	},
 }
 
 // TestEveryMessageInEveryState: what is legal is not refused for its type, what
@@ -111,10 +121,12 @@ func everyMessage(t *testing.T, over string, st connState) {
 			return
 		}
 		want := fmt.Sprintf(`%s< {"type":"error","code":%q,`, name, code)
-		if len(came) != 1 || !strings.HasPrefix(came[0], want) || !strings.Contains(came[0], fmt.Sprintf(`"replyTo":%q`, typ)) {
+		if len(came) != 1 || !strings.HasPrefix(came[0], want) ||
+			!strings.Contains(came[0], fmt.Sprintf(`"replyTo":%q`, typ)) {
 			t.Errorf("%s: got %q, want one %s", typ, came, want)
 		}
-		if came := do(name + "> " + fromProvider[st.probe]); len(came) == 0 || !strings.Contains(strings.Join(came, "\n"), st.answers) {
+		if came := do(name + "> " + fromProvider[st.probe]); len(came) == 0 ||
+			!strings.Contains(strings.Join(came, "\n"), st.answers) {
 			t.Errorf("after %s the state is another: %s gets %q", typ, st.probe, came)
 		}
 		do(name + ">close")

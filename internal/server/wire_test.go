@@ -176,7 +176,8 @@ func joining(args []string) []string {
 	return []string{
 		"connect " + args[0],
 		args[0] + `> {"type":"auth","token":"$instance"}`,
-		fmt.Sprintf(`%s> {"type":"hello","name":%q,"protocolVersion":2,"session":%q,"tools":[%s]}`, args[0], args[0], args[1], strings.Join(tools, ",")),
+		fmt.Sprintf(`%s> {"type":"hello","name":%q,"protocolVersion":2,"session":%q,"tools":[%s]}`, args[0], args[0],
+			args[1], strings.Join(tools, ",")),
 	}
 }
 
@@ -230,10 +231,24 @@ type sender interface {
 }
 
 func newStage(t *testing.T, over string) *stage {
-	s := &stage{t: t, over: over, names: newNames(), outputs: map[string][]string{}, read: map[string]uint64{}, conns: map[string]sender{},
-		hosts: map[string]*scriptedHost{}, calls: map[string]context.CancelFunc{}, pipes: newPipeListener()}
+	s := &stage{
+		t:       t,
+		over:    over,
+		names:   newNames(),
+		outputs: map[string][]string{},
+		read:    map[string]uint64{},
+		conns:   map[string]sender{},
+		hosts:   map[string]*scriptedHost{},
+		calls:   map[string]context.CancelFunc{},
+		pipes:   newPipeListener(),
+	}
 	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.gateway = gateway.New(gateway.Options{PersistDir: func(name string) (string, error) { return persistDir(name), nil }, ReadFile: readFile})
+	s.gateway = gateway.New(
+		gateway.Options{
+			PersistDir: func(name string) (string, error) { return persistDir(name), nil },
+			ReadFile:   readFile,
+		},
+	)
 	s.names.set("instance", s.gateway.InstanceToken())
 	s.names.set("admin", s.gateway.AdminToken())
 	s.server = server.New(server.Options{Gateway: s.gateway, Version: "test"})
@@ -324,7 +339,11 @@ func (s *stage) do(line string) error {
 		return nil
 	case "providers":
 		for _, p := range s.gateway.Providers() {
-			s.emit("providers", fmt.Sprintf("providers: %s %s %s session=%q tools=%d inFlight=%d", p.ID, p.Name, p.State, p.Session, p.Tools, p.InFlight))
+			s.emit(
+				"providers",
+				fmt.Sprintf("providers: %s %s %s session=%q tools=%d inFlight=%d", p.ID, p.Name, p.State, p.Session,
+					p.Tools, p.InFlight),
+			)
 		}
 		return nil
 	case "cancel":
@@ -426,7 +445,8 @@ func (s *stage) history(session *gateway.Session, streams []string) {
 		if i >= 3 && i < len(rows)-1 {
 			continue
 		}
-		line := fmt.Sprintf("%s: history %d %s@%s %s %.100q", session.ID(), r.Seq, r.Stream, r.Provider, r.Level, r.Event)
+		line := fmt.Sprintf("%s: history %d %s@%s %s %.100q", session.ID(), r.Seq, r.Stream, r.Provider, r.Level,
+			r.Event)
 		if r.Prompt != "" {
 			line += fmt.Sprintf(" prompt=%q", r.Prompt)
 		}
@@ -646,7 +666,8 @@ func (p *memoryPeer) hangUp() {
 // dial connects over a real WebSocket.
 func (s *stage) dial(name, path string, header http.Header) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: s.pipes.dial, DisableKeepAlives: true}}
-	ws, _, err := websocket.Dial(s.ctx, "ws://127.0.0.1"+path, &websocket.DialOptions{HTTPClient: client, HTTPHeader: header})
+	ws, _, err := websocket.Dial(s.ctx, "ws://127.0.0.1"+path,
+		&websocket.DialOptions{HTTPClient: client, HTTPHeader: header})
 	if err != nil {
 		return err
 	}
@@ -700,7 +721,9 @@ func (n *names) set(name, value string) {
 	n.real[name], n.hidden[value] = value, "$"+name
 }
 
-var changing = regexp.MustCompile(`(tok|ptk|adm|ext-tok)-[0-9a-f]{32}|\bp-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var changing = regexp.MustCompile(
+	`(tok|ptk|adm|ext-tok)-[0-9a-f]{32}|\bp-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`,
+)
 
 var pairingCode = regexp.MustCompile(`Pairing code: (\d{6})`)
 

@@ -45,7 +45,11 @@ func (s *stage) doV2(word string, args []string, rest string) (known bool, err e
 		return true, s.definitions(args[0])
 	case "pairings":
 		for _, p := range s.gateway.Pairings() {
-			s.emit("pairings", fmt.Sprintf("pairings: provider=%s session=%s until %s", p.Provider, p.Session, time.Until(p.ExpiresAt)))
+			s.emit(
+				"pairings",
+				fmt.Sprintf("pairings: provider=%s session=%s until %s", p.Provider, p.Session,
+					time.Until(p.ExpiresAt)),
+			)
 		}
 		return true, nil
 	case "counts":
