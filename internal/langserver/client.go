@@ -1,12 +1,10 @@
-// Package langserver is a client of the Copilot language server: it runs the
-// server as a child, signs in, and holds conversations with it in which the
-// model calls tools of ours.
+// Package langserver is a client of the Copilot language server. It runs the server as a child process, signs in,
+// and has conversations in which the model calls our tools.
 //
-// Every request of the server is answered, and each tool call exactly once, in
-// the one shape that the server takes. What the server asks before it acts is
-// refused unless a policy allows it. A turn's events come in order; its failure
-// and its cancellation are errors. When the server dies, all that wait for it get
-// the same error.
+// The client answers every request of the server, and each tool call exactly once, in the only shape that the
+// server accepts. It refuses what the server asks to do unless the policy, [Options.Confirm], allows it. The events
+// of a turn come in order; its failure and its cancellation are errors. When the server ends, all calls that wait
+// get the same error.
 package langserver
 
 import (
@@ -28,9 +26,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// ErrNotSignedIn is what turns, models and completions end with while nobody is
-// signed in to GitHub, or somebody who may not use Copilot: see [Client.Status]
-// and [Client.Login].
+// ErrNotSignedIn is the error of turns, models and completions while no user is signed in to GitHub, or the user
+// may not use Copilot. See [Client.Status] and [Client.Login].
 var ErrNotSignedIn = errors.New("not signed in to GitHub, or not to use Copilot")
 
 // Codes of the server's errors.
@@ -41,20 +38,19 @@ const (
 
 const (
 	editorName = "lsclient"
-	// exitGrace is how long the server may take to leave when it is asked to: it
-	// takes an eighth of a second.
+	// exitGrace is how long the server may take to exit when it is asked to. It needs about 0.1 s.
 	exitGrace = 3 * time.Second
-	// killGrace is what it gets when it did not.
+	// killGrace is how long it may take after a signal.
 	killGrace = 2 * time.Second
-	// deathGrace is how long a server whose pipes are closed may take to be gone.
+	// deathGrace is how long a server whose pipes are closed may take to exit.
 	deathGrace = 2 * time.Second
 )
 
-// Client is a running language server. Its methods may be called from several
-// goroutines.
+// Client is a running language server. Its methods may be called from several goroutines. Their errors wrap
+// [ErrNotSignedIn], [ErrClosed] or [DeadError] where these apply.
 type Client struct {
 	// Fixed at start.
-	o       Options
+	options Options
 	log     *slog.Logger
 	process *proc.Process
 	conn    *jsonrpc.Conn
@@ -63,17 +59,17 @@ type Client struct {
 	tools registry
 	docs  documents
 
-	closing atomic.Bool // this side ends the server
+	closing atomic.Bool // Close was called
 
 	mu     sync.Mutex // guards the fields that follow
 	turns  map[string]*turn
-	mcpOff bool // the organisation switched MCP off
+	mcpOff bool // the user's organisation has switched MCP servers off
 	models []Model
 }
 
 var discardLog = slog.New(slog.DiscardHandler)
 
-// ServerInfo is what the server says about itself.
+// ServerInfo is the name, version and place of the server's program.
 type ServerInfo struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -81,8 +77,9 @@ type ServerInfo struct {
 	Source  string `json:"-"` // see [Found]
 }
 
-// Start starts the language server and returns when it takes requests. ctx bounds
-// the start alone. Whether somebody is signed in is [Client.Status]'s to say.
+// Start starts the language server and returns when it accepts requests. ctx bounds only the start. The error names
+// a wrong option, or says where the server was looked for or why it did not start. [Client.Status] says who is
+// signed in.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -91,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, log: o.Log, turns: map[string]*turn{}}
+	c := &Client{options: o, log: o.Log, turns: map[string]*turn{}}
 	if c.log == nil {
 		c.log = discardLog
 	}
@@ -115,8 +112,8 @@ func (c *Client) launch(found Found) error {
 	}
 	out, in := io.Pipe()
 	process, err := proc.Start(proc.Command{
-		Path: path, Args: args, Dir: c.o.Workspace,
-		Env: proc.Environ(c.o.Env, "GH_*", "GITHUB_*", "COPILOT_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
+		Path: path, Args: args, Dir: c.options.Workspace,
+		Env: proc.Environ(c.options.Env, "GH_*", "GITHUB_*", "COPILOT_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
 			"WAYLAND_DISPLAY"),
 		Stdout: in, Grace: killGrace,
 		OnLine: func(_ proc.Stream, line string) { c.log.Debug("the language server wrote to stderr", "line", line) },
@@ -124,15 +121,15 @@ func (c *Client) launch(found Found) error {
 	if err != nil {
 		return err
 	}
-	go func() { // ends with the process, which Close waits for
+	go func() { // ends with the process; Close waits for that
 		<-process.Done()
 		_ = in.Close()
 	}()
 	c.process = process
 	c.conn = jsonrpc.New(pipes{out, process.Stdin()}, jsonrpc.Options{
-		OnNotify:  c.notified,
-		OnRequest: c.answer,
-		Cause:     c.died,
+		OnNotify:  c.handleNotification,
+		OnRequest: c.answerRequest,
+		Cause:     c.endError,
 	})
 	return nil
 }
@@ -147,22 +144,22 @@ func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
 func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
 
-// died words the end of the connection.
-func (c *Client) died(err error) error {
-	// With the connection went its stdin, and so it leaves, whatever was wrong.
+// endError returns the error for the end of the connection.
+func (c *Client) endError(err error) error {
+	// The end of the connection has closed the server's stdin, so the server exits.
 	t := time.NewTimer(deathGrace)
 	defer t.Stop()
-	var gone bool
+	var removed bool
 	select {
 	case <-c.process.Done():
-		gone = true
+		removed = true
 	case <-t.C:
 	}
 	if c.closing.Load() || errors.Is(err, jsonrpc.ErrClosed) {
 		return ErrClosed
 	}
-	if !gone || !hungUp(err) {
-		return fmt.Errorf("the language server can't be understood: %w", err)
+	if !removed || !isDisconnect(err) {
+		return fmt.Errorf("reading from the language server: %w", err)
 	}
 	how := "exit code 0"
 	if err := c.process.Err(); err != nil {
@@ -174,8 +171,8 @@ func (c *Client) died(err error) error {
 	return &DeadError{how}
 }
 
-// hungUp reports whether a connection ended with the process at its other end.
-func hungUp(err error) bool {
+// isDisconnect reports whether a connection ended because the process did.
+func isDisconnect(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
@@ -184,24 +181,24 @@ func hungUp(err error) bool {
 	return false
 }
 
-// ErrClosed is what calls end with after [Client.Close].
+// ErrClosed is the error of calls after [Client.Close].
 var ErrClosed = errors.New("the language server was stopped")
 
-// DeadError says that the server ended by itself, and how.
+// DeadError is the error of calls after the server has ended by itself. How has its exit code and last line of stderr.
 type DeadError struct{ How string }
 
 func (e *DeadError) Error() string { return "the language server ended (" + e.How + ")" }
 
 func (c *Client) initialize(ctx context.Context) error {
-	who := object{"name": editorName, "version": cmp.Or(c.o.Version, "dev")}
+	who := object{"name": editorName, "version": cmp.Or(c.options.Version, "dev")}
 	var result struct{ ServerInfo ServerInfo }
 	err := c.conn.Call(ctx, "initialize", object{
-		"processId":        os.Getpid(), // it ends when we do
-		"workspaceFolders": []any{c.o.folder()},
+		"processId":        os.Getpid(), // the server exits when this process does
+		"workspaceFolders": []any{c.options.folder()},
 		"capabilities": object{
 			"workspace": object{"workspaceFolders": true},
 			"window":    object{"showDocument": object{"support": true}},
-			// Without it the server trusts every workspace.
+			// Without this the server trusts every workspace.
 			"experimental": object{"workspaceTrustGate": true},
 		},
 		"initializationOptions": object{"editorInfo": who, "editorPluginInfo": who},
@@ -210,13 +207,13 @@ func (c *Client) initialize(ctx context.Context) error {
 		return err
 	}
 	c.info = result.ServerInfo
-	trust := object{"items": []any{object{"folderUri": fileURI(c.o.Workspace), "trusted": c.o.Trusted}}}
+	trust := object{"items": []any{object{"folderUri": fileURI(c.options.Workspace), "trusted": c.options.Trusted}}}
 	for _, n := range []struct {
 		method string
 		params any
 	}{
 		{"initialized", nil},
-		{"workspace/didChangeConfiguration", object{"settings": c.o.settings()}},
+		{"workspace/didChangeConfiguration", object{"settings": c.options.settings()}},
 		{"copilot/workspace/didChangeTrust", trust},
 	} {
 		if err := c.conn.Notify(n.method, n.params); err != nil {
@@ -226,20 +223,17 @@ func (c *Client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// Server says which server this is.
+// Server returns the name, version and place of the server.
 func (c *Client) Server() ServerInfo { return c.info }
 
-// PID is the server's process id.
-func (c *Client) PID() int { return c.process.PID() }
-
-// Done is closed when the server is gone.
+// Done is closed when the server has ended.
 func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
 
-// Err says why the server is gone: a [DeadError] if it ended by itself, [ErrClosed]
-// after Close. It waits for the end.
+// Err waits for the end of the server and returns its reason: a [DeadError] if the server ended by itself,
+// [ErrClosed] after [Client.Close].
 func (c *Client) Err() error { return c.conn.Err() }
 
-// Close ends the server and waits until it is gone. Turns under way fail.
+// Close ends the server and waits for its exit. Running turns fail with [ErrClosed].
 func (c *Client) Close() {
 	c.closing.Store(true)
 	asked := make(chan struct{})
@@ -259,27 +253,27 @@ func (c *Client) Close() {
 	<-asked
 }
 
-// stop ends the process, politely or not, and the connection.
+// stop ends the process and the connection.
 func (c *Client) stop() {
 	c.process.Stop()
 	c.conn.Close()
 }
 
-// call is conn.Call with errors that callers know.
+// call is conn.Call with the errors of this package.
 func (c *Client) call(ctx context.Context, method string, params, result any) error {
-	return known(c.conn.Call(ctx, method, params, result))
+	return knownError(c.conn.Call(ctx, method, params, result))
 }
 
-func known(err error) error {
+func knownError(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == codeNotSignedIn {
 		return fmt.Errorf("%w: %w", ErrNotSignedIn, err)
 	}
 	return err
 }
 
-// notified takes the server's notifications, in order, on the goroutine that
-// reads: nothing here waits.
-func (c *Client) notified(method string, params json.RawMessage) {
+// handleNotification handles the server's notifications in order. It runs on the goroutine that reads, so it never
+// waits.
+func (c *Client) handleNotification(method string, params json.RawMessage) {
 	switch method {
 	case "$/progress":
 		c.progress(params)
@@ -292,7 +286,7 @@ func (c *Client) notified(method string, params json.RawMessage) {
 			c.mu.Lock()
 			c.mcpOff = off
 			c.mu.Unlock()
-			if off && len(c.o.MCP) > 0 {
+			if off && len(c.options.MCP) > 0 {
 				c.log.Warn("MCP servers are left out", "reason", ErrMCPDisabled.Error())
 			}
 		}
@@ -309,7 +303,7 @@ func (c *Client) notified(method string, params json.RawMessage) {
 	}
 }
 
-// levels of LSP messages: error, warning, info, log.
+// levels of LSP messages by their type: error, warning, info. All others are debug.
 var levels = map[int]slog.Level{1: slog.LevelError, 2: slog.LevelWarn, 3: slog.LevelInfo}
 
 func (c *Client) logMessage(params json.RawMessage) {

@@ -159,7 +159,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 		"something/new":                             "",
 	} {
 		for _, params := range []string{`{}`, `null`, `[]`, `"x"`, `{"name":5,"items":5}`} {
-			result, err := c.answer(t.Context(), method, json.RawMessage(params))
+			result, err := c.answerRequest(t.Context(), method, json.RawMessage(params))
 			if want == "" {
 				if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound {
 					t.Errorf("%s %s: %v %v", method, params, result, err)
@@ -175,14 +175,14 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			}
 		}
 	}
-	got, _ := c.answer(t.Context(), "workspace/configuration",
+	got, _ := c.answerRequest(t.Context(), "workspace/configuration",
 		json.RawMessage(`{"items":[{"section":"a"},{"section":"b"}]}`))
 	if data, _ := json.Marshal(got); string(data) != `[null,null]` {
 		t.Errorf("configuration: %s", data)
 	}
 	opened := ""
-	c.o.Open = func(url string) { opened = url }
-	got, _ = c.answer(t.Context(), "window/showDocument", json.RawMessage(`{"uri":"https://x","external":true}`))
+	c.options.Open = func(url string) { opened = url }
+	got, _ = c.answerRequest(t.Context(), "window/showDocument", json.RawMessage(`{"uri":"https://x","external":true}`))
 	if data, _ := json.Marshal(got); string(data) != `{"success":true}` || opened != "https://x" {
 		t.Errorf("showDocument: %s %s", data, opened)
 	}
@@ -190,7 +190,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 
 // newIdle is a client without a server.
 func newIdle(o Options) *Client {
-	c := &Client{o: o, log: discardLog, turns: map[string]*turn{}}
+	c := &Client{options: o, log: discardLog, turns: map[string]*turn{}}
 	c.docs.client, c.tools.client = c, c
 	return c
 }

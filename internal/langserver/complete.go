@@ -5,31 +5,31 @@ import (
 	"path/filepath"
 )
 
-// Completion is a text that may go into a file.
+// Completion is a proposed change of a file's text.
 type Completion struct {
-	Text       string // that takes the place of what is between Start and End
+	Text       string // replaces the text between Start and End
 	Start, End Position
 }
 
-// Position is a place in a text, as the protocol counts: from 0, in UTF-16 units.
+// Position is a place in a text. Line and Character count from 0, Character in UTF-16 units.
 type Position struct {
 	Line      int `json:"line"`
 	Character int `json:"character"`
 }
 
-// Complete asks for completions at a place in a file's text, which need not be
-// what is on the disk.
+// Complete asks for completions at a place in a file's text. language is its LSP language id; text may differ from
+// the file on disk.
 func (c *Client) Complete(ctx context.Context, path, language, text string, at Position) ([]Completion, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	uri := fileURI(path)
-	version, err := c.docs.begin(uri, language, text)
+	version, err := c.docs.acquire(uri, language, text)
 	if err != nil {
 		return nil, err
 	}
-	defer c.docs.end(uri)
+	defer c.docs.release(uri)
 	var result struct {
 		Items []struct {
 			InsertText string

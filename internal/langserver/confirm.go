@@ -9,31 +9,30 @@ import (
 	"strings"
 )
 
-// Kind is what the server asks about.
+// Kind says what the server asks about.
 type Kind string
 
-// Kinds of a [Confirmation]; the server may have more.
+// Kinds of a [Confirmation]. The server may send others.
 const (
 	Terminal Kind = "terminal"   // a command
-	ReadFile Kind = "file_read"  // outside the workspace, or a protected one
+	ReadFile Kind = "file_read"  // a file outside the workspace, or a protected one
 	EditFile Kind = "file_write" // likewise
 	MCPTool  Kind = "mcp_tool"
 	Web      Kind = "web"
 	Safe     Kind = "safe_tool"
 )
 
-// Confirmation is a question of the server's, before it does what is outside the
-// workspace, runs a command, calls an MCP tool or reaches the web. Its own tools
-// ask nothing else: they read and search the workspace on their own.
+// Confirmation is a question of the server before it acts outside the workspace, runs a command, calls an MCP tool
+// or opens a web page. The server's tools read and search the workspace without asking.
 type Confirmation struct {
 	Kind    Kind
 	Tool    string   // without the server's prefix
-	Ours    bool     // of [Client.SetTools]: its Call can still refuse, and say why
+	Ours    bool     // a tool of [Client.SetTools], whose Call can still refuse and give the reason
 	Title   string   // in the server's words
 	Message string   // likewise
-	Path    string   // of the file; "": none
+	Path    string   // the file; "": none
 	Command []string // the commands of a command line; nil: none
-	Server  string   // MCP server whose tool it is; "": none
+	Server  string   // the MCP server of the tool; "": none
 	Input   json.RawMessage
 
 	ConversationID string
@@ -47,12 +46,8 @@ func (c *Client) confirm(ctx context.Context, params json.RawMessage) any {
 		if q.Kind != MCPTool {
 			_, q.Ours = c.tools.lookup(q.Tool)
 		}
-		if t := c.turnOf(q.ConversationID); t != nil {
-			merged, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
-			ctx = merged
-		}
+		ctx, cancel := c.withTurn(ctx, q.ConversationID)
+		defer cancel()
 		err = c.decide(ctx, q)
 	}
 	result := "accept"
@@ -63,9 +58,9 @@ func (c *Client) confirm(ctx context.Context, params json.RawMessage) any {
 	return []any{object{"result": result}, nil}
 }
 
-// decide asks the policy. Without one, and where it breaks down, the answer is no.
+// decide asks the policy. The answer is no without a policy and if it panics.
 func (c *Client) decide(ctx context.Context, q Confirmation) (err error) {
-	if c.o.Confirm == nil {
+	if c.options.Confirm == nil {
 		return fmt.Errorf("nothing allows it")
 	}
 	defer func() {
@@ -74,10 +69,10 @@ func (c *Client) decide(ctx context.Context, q Confirmation) (err error) {
 			err = fmt.Errorf("the policy broke down")
 		}
 	}()
-	if err := c.o.Confirm(ctx, q); err != nil {
+	if err := c.options.Confirm(ctx, q); err != nil {
 		return err
 	}
-	return context.Cause(ctx) // a yes that came too late is none
+	return context.Cause(ctx) // it is too late for a yes
 }
 
 func readConfirmation(params json.RawMessage) (Confirmation, error) {
@@ -93,7 +88,7 @@ func readConfirmation(params json.RawMessage) (Confirmation, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return Confirmation{}, fmt.Errorf("the language server's question can't be read: %w", err)
 	}
-	// The model's arguments, of any form, with what the server says on top.
+	// The model's arguments, which may have any form, and what the server adds to them.
 	var in struct{ ToolType, FilePath, Path, Command, MCPServerName, MCPToolName string }
 	_ = json.Unmarshal(p.Input, &in)
 	q := Confirmation{

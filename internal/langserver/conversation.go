@@ -10,40 +10,40 @@ import (
 	"time"
 )
 
-// Mode is what a conversation may do.
+// Mode says what a conversation may do.
 type Mode string
 
-// Modes of the server. The zero value is Agent.
+// Modes of a conversation. "" is [Agent].
 const (
-	Agent Mode = "Agent" // calls every tool
-	Ask   Mode = "Ask"   // reads and searches the workspace, by the server's own tools only
+	Agent Mode = "Agent" // calls all tools
+	Ask   Mode = "Ask"   // reads and searches the workspace, only with the server's own tools
 )
 
-// cancelGrace is how long the server may take to end a turn that was cancelled. It
-// is longer than [tools.Tool.Call] waits for a tool that ignores its cancellation.
+// cancelGrace is how long the server may take to end a cancelled turn. [tools.Tool.Call] waits shorter for a tool that
+// ignores its cancellation.
 const cancelGrace = 15 * time.Second
 
-// ConversationOptions are a conversation's; the zero value is an agent's with the
-// default model.
+// ConversationOptions are the options of [Client.NewConversation]. The zero value makes an agent with the default
+// model.
 type ConversationOptions struct {
-	ID    string // "": made up
+	ID    string // "": a random one
 	Mode  Mode
 	Model string // id of a model; "": see [Client.DefaultModel]
 }
 
-// Conversation is a series of turns that the model remembers. Turns of one
-// conversation follow each other, those of several run at once.
+// Conversation is a series of turns that the model remembers. Turns of one conversation run one after the other,
+// turns of several conversations at the same time. Its methods may be called from several goroutines.
 type Conversation struct {
 	client *Client
 	id     string
 	mode   Mode
-	turn   chan struct{} // holds a value while a turn runs; guards the fields that follow
+	turn   chan struct{} // full while a turn runs; guards the fields that follow
 
-	model string
-	known bool // the server knows the conversation
+	model    string
+	atServer bool // the server knows the conversation
 }
 
-// NewConversation returns a conversation. The server hears of it with its first turn.
+// NewConversation makes a conversation. Nothing is sent to the server before its first turn.
 func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	if o.ID == "" {
 		o.ID = rand.Text()
@@ -54,7 +54,7 @@ func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	return &Conversation{client: c, id: o.ID, mode: o.Mode, model: o.Model, turn: make(chan struct{}, 1)}
 }
 
-// ID is the conversation's id, as in [Invocation].
+// ID returns the conversation's id, which an [Invocation] names.
 func (v *Conversation) ID() string { return v.id }
 
 // begin waits until no turn runs.
@@ -69,7 +69,7 @@ func (v *Conversation) begin(ctx context.Context) error {
 
 func (v *Conversation) end() { <-v.turn }
 
-// SetModel changes the model of the turns to come; "" is the default.
+// SetModel changes the model of later turns, after the one that runs. "" is the default model.
 func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
@@ -85,46 +85,44 @@ func (v *Conversation) Close(ctx context.Context) error {
 		return err
 	}
 	defer v.end()
-	if !v.known {
+	if !v.atServer {
 		return nil
 	}
-	v.known = false
+	v.atServer = false
 	return v.client.call(ctx, "conversation/destroy", object{"conversationId": v.id}, nil)
 }
 
-// Turn is how a turn ended.
+// Turn is the result of a turn.
 type Turn struct {
 	ID    string
-	Model string // that answered, in words for people
-	Text  string // all of it
+	Model string // the name of the model that answered, for people
+	Text  string // all text of the model
 	Usage Usage
 }
 
-// ErrCancelled is the end of a turn that was cancelled; with it comes the cause
-// of the context's end if that cancelled it.
+// ErrCancelled is the error of a cancelled turn. If the end of the context cancelled it, the error wraps the cause too.
 var ErrCancelled = errors.New("the turn was cancelled")
 
-// TurnError is why the server ended a turn.
+// TurnError is the error of a turn that failed in the server or at the model.
 type TurnError struct {
 	Message    string
-	Code       int    // an HTTP status of the model's endpoint, or the server's own; 0: none
+	Code       int    // an HTTP status of the model's endpoint, or a code of the server; 0: none
 	Reason     string // in the server's words; "": none
-	Filtered   bool   // the answer was held back
-	Incomplete bool
+	Filtered   bool   // a content filter held the answer back
+	Incomplete bool   // the answer ends early
 }
 
 // Error is the server's message, on one line.
 func (e *TurnError) Error() string { return strings.Join(strings.Fields(e.Message), " ") }
 
-// CodeTooManyRounds is the [TurnError]'s when a turn used up its rounds of tool calls.
+// CodeTooManyRounds is the code of the [TurnError] of a turn with more rounds of tool calls than [Options.MaxRounds].
 const CodeTooManyRounds = 10000
 
-// Turn sends a prompt and returns when its turn has ended. on gets the turn's
-// events in order, on this goroutine; nil: nobody does. What the model said comes
-// with an error, too.
+// Turn sends a prompt and returns when its turn has ended. on gets the turn's events in order, on this goroutine;
+// it may be nil. The result has the model's text also if there is an error: a [TurnError], [ErrCancelled], an
+// [UnknownModelError] or an error of [Client].
 //
-// When ctx ends, the turn is cancelled, with the tool calls in it, and its end is
-// waited for.
+// When ctx ends, the turn and its tool calls are cancelled, and Turn waits for their end.
 func (v *Conversation) Turn(ctx context.Context, prompt string, on func(Event)) (Turn, error) {
 	result, err := v.run(ctx, prompt, on)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrCancelled) {
@@ -146,11 +144,11 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	params := object{
 		"modelInfo": object{"id": model}, "chatMode": v.mode, "source": "panel",
 		"capabilities": object{"skills": []string{}}, "computeSuggestions": false,
-		"workspaceFolder": fileURI(c.o.Workspace), "workspaceFolders": []any{c.o.folder()},
+		"workspaceFolder": fileURI(c.options.Workspace), "workspaceFolders": []any{c.options.folder()},
 		"conversationId": v.id,
 	}
 	method := "conversation/turn"
-	if v.known {
+	if v.atServer {
 		params["message"] = prompt
 	} else {
 		method = "conversation/create"
@@ -163,19 +161,19 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	var answer struct{ TurnID, ModelName string }
 	answered := make(chan error, 1)
 	go func() {
-		answered <- known(c.conn.CallWithin(ctx, cancelGrace, method, params, &answer))
+		answered <- knownError(c.conn.CallWithin(ctx, cancelGrace, method, params, &answer))
 		t.wake()
 	}()
 	p := progress{on: on}
 	for {
-		// In this order: what the answer follows has been queued before it.
+		// First the answer, then the queue: reports before the answer have been queued before it.
 		var done bool
 		select {
 		case err = <-answered:
 			done = true
 		default:
 		}
-		for _, report := range t.take() {
+		for _, report := range t.reports.drain() {
 			p.report(report)
 		}
 		if done {
@@ -187,17 +185,17 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	if err != nil {
 		return result, err
 	}
-	v.known = true
+	v.atServer = true
 	return result, p.outcome(ctx)
 }
 
-// turn is a turn under way: its progress waits here for the goroutine of
-// [Conversation.Turn], so that the one that reads never does.
+// turn is a running turn. Its reports wait here for the goroutine of [Conversation.Turn], so that the goroutine
+// that reads never waits.
 type turn struct {
-	ctx          context.Context // of its tool calls, too
+	ctx          context.Context // also of its tool calls
 	token        string
 	conversation string
-	ready        chan struct{} // has room for one: something came
+	ready        chan struct{} // has room for one: there is something to handle
 
 	reports reportQueue
 }
@@ -216,7 +214,7 @@ func (c *Client) closeTurn(t *turn) {
 	delete(c.turns, t.token)
 }
 
-// turnOf returns the turn that runs in a conversation, nil for none.
+// turnOf returns the running turn of a conversation, or nil.
 func (c *Client) turnOf(conversation string) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,6 +226,21 @@ func (c *Client) turnOf(conversation string) *turn {
 	return nil
 }
 
+// withTurn returns a context that ends with ctx and with the running turn of a conversation. The server never
+// cancels its requests about a turn's tools: it waits for the answers.
+func (c *Client) withTurn(ctx context.Context, conversation string) (context.Context, context.CancelFunc) {
+	t := c.turnOf(conversation)
+	if t == nil {
+		return ctx, func() {}
+	}
+	merged, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	return merged, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 func (t *turn) wake() {
 	select {
 	case t.ready <- struct{}{}:
@@ -235,10 +248,7 @@ func (t *turn) wake() {
 	}
 }
 
-func (t *turn) take() []json.RawMessage { return t.reports.take() }
-
-// progress hands a report to the turn that it is of. It runs on the goroutine
-// that reads.
+// progress queues a report for its turn. It runs on the goroutine that reads.
 func (c *Client) progress(params json.RawMessage) {
 	var p struct {
 		Token json.RawMessage
@@ -252,7 +262,7 @@ func (c *Client) progress(params json.RawMessage) {
 	t := c.turns[token]
 	c.mu.Unlock()
 	if t != nil {
-		t.reports.put(p.Value)
+		t.reports.add(p.Value)
 		t.wake()
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// documents are the files that are open at the server. It edits an open one from
-// what it was told, not from the disk: a document that is open and stale loses
-// what was written since. So none is open for longer than a tool call or a
-// completion, and one that is written meanwhile is told.
+// documents are the files that are open at the server. The server edits an open document from the text that it got,
+// not from the disk, so an outdated document would lose what was written since. Therefore a document is open only
+// during a tool call or a completion, and the server gets what is written meanwhile.
 type documents struct {
 	client *Client
 
-	mu   sync.Mutex           // held while the server is told, so that it hears of changes in order
+	mu   sync.Mutex           // held while notifying the server, so that changes keep their order
 	open map[string]*document // by URI
 }
 
@@ -21,13 +20,13 @@ type document struct {
 	version int
 }
 
-// begin opens a document, for another user if it is open, and returns its version.
-func (d *documents) begin(uri, language, text string) (version int, err error) {
+// acquire opens a document, or adds a user to an open one, and returns its version.
+func (d *documents) acquire(uri, language, text string) (version int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if doc := d.open[uri]; doc != nil {
 		doc.users++
-		err := d.tell(uri, doc, text)
+		err := d.sendChange(uri, doc, text)
 		return doc.version, err
 	}
 	err = d.client.conn.Notify("textDocument/didOpen", object{"textDocument": object{
@@ -42,17 +41,17 @@ func (d *documents) begin(uri, language, text string) (version int, err error) {
 	return 1, err
 }
 
-// changed tells the new text of a document if it is open.
-func (d *documents) changed(uri, text string) error {
+// update sends the new text of a document to the server if it is open.
+func (d *documents) update(uri, text string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if doc := d.open[uri]; doc != nil {
-		return d.tell(uri, doc, text)
+		return d.sendChange(uri, doc, text)
 	}
 	return nil
 }
 
-func (d *documents) tell(uri string, doc *document, text string) error {
+func (d *documents) sendChange(uri string, doc *document, text string) error {
 	doc.version++
 	return d.client.conn.Notify("textDocument/didChange", object{
 		"textDocument":   object{"uri": uri, "version": doc.version},
@@ -60,8 +59,8 @@ func (d *documents) tell(uri string, doc *document, text string) error {
 	})
 }
 
-// end closes a document when its last user is done.
-func (d *documents) end(uri string) {
+// release closes a document after its last user.
+func (d *documents) release(uri string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	doc := d.open[uri]
@@ -72,6 +71,6 @@ func (d *documents) end(uri string) {
 		return
 	}
 	delete(d.open, uri)
-	// It fails where the server is gone, with all that it had open.
+	// This fails only if the server has ended.
 	_ = d.client.conn.Notify("textDocument/didClose", object{"textDocument": object{"uri": uri}})
 }

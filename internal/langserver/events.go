@@ -8,26 +8,25 @@ import (
 	"sync"
 )
 
-// Event is what happens in a turn: a [Text], [Reasoning], [ToolCall], [Usage],
-// [Window] or [Notice].
+// Event is an event of a turn: a [Text], [Reasoning], [ToolCall], [Usage], [Window] or [Notice].
 type Event interface{ event() }
 
-// Text is what the model says next. The server sends it line by line.
+// Text is the next piece of the model's answer. The server sends it line by line.
 type Text struct {
-	Round int // of the turn, from 1; 0 outside agent turns
+	Round int // of the turn, from 1; 0 in mode Ask
 	Delta string
 }
 
-// Reasoning is what the model thinks next.
+// Reasoning is the next piece of the model's reasoning.
 type Reasoning struct {
 	Round int
 	Delta string
 }
 
-// State is how far a tool call is.
+// State is the state of a tool call.
 type State string
 
-// States of a tool call. It has one of the last three once.
+// States of a tool call. Each call ends with one of the last three.
 const (
 	Running   State = "running"
 	Completed State = "completed"
@@ -35,8 +34,7 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// ToolCall is a tool call's new state. A tool that the server doesn't know has
-// no such event.
+// ToolCall is a new state of a tool call. There is none for a tool that the server does not know.
 type ToolCall struct {
 	Round   int
 	ID      string
@@ -44,25 +42,25 @@ type ToolCall struct {
 	Type    string // "client" for ours, "shared" for the server's own, "mcp"
 	State   State
 	Input   json.RawMessage
-	Message string // of the server's, for people
+	Message string // a line of the server, for people
 	Result  string // when completed
 	Error   string // when failed
 }
 
-// Usage is what the turn has used of the model so far, in tokens.
+// Usage counts the tokens of the turn so far.
 type Usage struct {
 	Prompt     int `json:"promptTokens"`
 	Completion int `json:"completionTokens"`
 	Cached     int `json:"cachedTokens"`
 }
 
-// Window is how full the model's context is, in tokens.
+// Window says how full the model's context window is, in tokens.
 type Window struct {
 	Used  int `json:"totalUsedTokens"`
 	Limit int `json:"totalTokenLimit"`
 }
 
-// Notice is a message of the server's for people.
+// Notice is a message of the server for people.
 type Notice struct {
 	Severity string `json:"severity"` // as in "warning"
 	Message  string `json:"message"`
@@ -75,19 +73,19 @@ func (Usage) event()     {}
 func (Window) event()    {}
 func (Notice) event()    {}
 
-// reportQueue holds reports that wait to be read, in order.
+// reportQueue has the reports that wait to be handled, in order.
 type reportQueue struct {
 	mu   sync.Mutex
 	list []json.RawMessage
 }
 
-func (q *reportQueue) put(r json.RawMessage) {
+func (q *reportQueue) add(r json.RawMessage) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.list = append(q.list, r)
 }
 
-func (q *reportQueue) take() []json.RawMessage {
+func (q *reportQueue) drain() []json.RawMessage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.list
@@ -95,7 +93,7 @@ func (q *reportQueue) take() []json.RawMessage {
 	return list
 }
 
-// wireReport is the value of a $/progress of a turn.
+// wireReport is the value of a turn's $/progress.
 type wireReport struct {
 	Kind            string
 	Reply           string // outside agent turns
@@ -110,7 +108,7 @@ type wireReport struct {
 	ContextSize   *Window
 	Notifications []Notice
 
-	// Of the end.
+	// Only the last report has these.
 	Error *struct {
 		Message              string
 		Code                 int
@@ -129,7 +127,7 @@ type wireToolCall struct {
 	Result                              []struct{ Value text }
 }
 
-// text takes a string, or several in a list, for one; anything else for none.
+// text decodes a string, or a list of strings as one. Any other value is "".
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
@@ -143,7 +141,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// progress makes events of a turn's reports.
+// progress turns the reports of a turn into events.
 type progress struct {
 	on     func(Event)
 	text   strings.Builder
@@ -151,7 +149,7 @@ type progress struct {
 	window Window
 	states map[string]State // of tool calls, by id
 	ended  bool
-	last   wireReport // the end
+	last   wireReport // the one of kind end
 }
 
 func (p *progress) emit(e Event) {
@@ -176,10 +174,10 @@ func (p *progress) report(data json.RawMessage) {
 	if r.Thinking != nil && r.Thinking.Text != "" {
 		p.emit(Reasoning{round, string(r.Thinking.Text)})
 	}
-	p.say(0, r.Reply, r.HideText)
+	p.addText(0, r.Reply, r.HideText)
 	for _, round := range r.EditAgentRounds {
-		// A report of a tool call repeats nothing that was said.
-		p.say(round.RoundID, round.Reply, r.HideText)
+		// A report of a tool call does not repeat the text before.
+		p.addText(round.RoundID, round.Reply, r.HideText)
 		for _, call := range round.ToolCalls {
 			p.toolCall(round.RoundID, call)
 		}
@@ -197,7 +195,7 @@ func (p *progress) report(data json.RawMessage) {
 	}
 }
 
-func (p *progress) say(round int, reply string, hidden bool) {
+func (p *progress) addText(round int, reply string, hidden bool) {
 	if reply == "" || hidden {
 		return
 	}
@@ -223,7 +221,7 @@ func (p *progress) toolCall(round int, w wireToolCall) {
 	})
 }
 
-// outcome is the error of a turn that the server answered.
+// outcome returns the error of a turn that the server has answered, nil for success.
 func (p *progress) outcome(ctx context.Context) error {
 	switch e := p.last.Error; {
 	case p.last.CancellationReason != "" && ctx.Err() != nil:

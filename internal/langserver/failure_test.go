@@ -245,7 +245,7 @@ func TestServerKilled(t *testing.T) {
 	for range turns {
 		<-begun
 	}
-	server, err := os.FindProcess(r.PID())
+	server, err := os.FindProcess(r.process.PID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestCloseInMidTurn(t *testing.T) {
 func TestServerFrozen(t *testing.T) {
 	r := newRig(t)
 	r.good(t, "hello")
-	if err := syscall.Kill(r.PID(), syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(r.process.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(within(t), 10*time.Millisecond)
@@ -309,7 +309,7 @@ func TestServerFrozen(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	// A megabyte is more than its pipe holds.
-	_ = r.docs.changed("file:///none", "")
+	_ = r.docs.update("file:///none", "")
 	if _, err := r.Complete(ctx, "/none.go", "go", strings.Repeat("x", 1<<20), Position{}); err == nil {
 		t.Error("a completion came from a frozen server")
 	}

@@ -15,16 +15,15 @@ import (
 	"tapgw/internal/proc"
 )
 
-// EnvServer names the language server where the configuration does not.
+// EnvServer is the variable that names the language server if the configuration does not.
 const EnvServer = "COPILOT_LANGUAGE_SERVER"
 
-// Where a language server was found.
+// Values of [Found.Source]. For an editor's server it is the editor's name: JetBrains, VS Code, Neovim, ….
 const (
 	SourceConfig  = "config"
 	SourceEnv     = EnvServer
 	SourceProject = "project" // what `make runtime` installed
 	SourcePath    = "PATH"
-	// Else an editor's name: JetBrains, VS Code, Neovim, ….
 )
 
 // program is the language server's name, without .exe.
@@ -36,10 +35,9 @@ type Found struct {
 	Source string
 }
 
-// Find looks for the language server: command if it is set, then
-// COPILOT_LANGUAGE_SERVER, what `make runtime` installed beside this program,
-// copilot-language-server on PATH, and what editors installed, the newest first.
-// A place that is named and holds no program is an error, not a reason to look on.
+// Find looks for the language server: at command, at COPILOT_LANGUAGE_SERVER, at what `make runtime` installed
+// beside this program, on PATH as copilot-language-server, and where editors install it, the newest version first.
+// If command or COPILOT_LANGUAGE_SERVER is set and is not a program, that is an error.
 func Find(command string) (Found, error) {
 	home, _ := os.UserHomeDir()
 	return finder{
@@ -72,7 +70,7 @@ func (f finder) find(command string) (Found, error) {
 		}
 		return Found{path, named.Source}, nil
 	}
-	// Not in the working directory: what lies in somebody else's checkout is not run.
+	// Only beside this program and not in the working directory, which may be the checkout of a stranger.
 	if exe, err := f.executable(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = target
@@ -94,15 +92,11 @@ func (f finder) find(command string) (Found, error) {
 			return Found{path, e.name}, nil
 		}
 	}
-	return Found{}, errors.New("no Copilot language server found: run `make runtime`, or install @github/copilot-language-server with npm, or set " + EnvServer)
+	return Found{}, errors.New("no Copilot language server found: run `make runtime`, " +
+		"or install @github/copilot-language-server with npm, or set " + EnvServer)
 }
 
-// Installed returns the language server that `make runtime` put below a
-// directory, "" when there is none for this machine.
-func Installed(root string) string {
-	return finder{system: runtime.GOOS, arch: runtime.GOARCH}.installed(root)
-}
-
+// installed returns the language server that `make runtime` has put below root, or "".
 func (f finder) installed(root string) string {
 	path := filepath.Join(root, ".runtime", "node_modules", "@github", program+"-"+f.platform(), f.exe())
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
@@ -111,7 +105,7 @@ func (f finder) installed(root string) string {
 	return path
 }
 
-// platform is this machine in npm's words, as in linux-x64.
+// platform returns npm's name for this machine, such as linux-x64.
 func (f finder) platform() string {
 	arch, system := f.arch, f.system
 	if arch == "amd64" {
@@ -132,11 +126,11 @@ func (f finder) exe() string {
 
 type editor struct {
 	name  string
-	globs []string // in the order of preference
+	globs []string // the preferred ones first
 }
 
-// editors returns where editors keep their language server: the program for this
-// machine before the script that needs a node.
+// editors returns where editors install their language server: first the program for this machine, then the script
+// for node.
 func (f finder) editors() []editor {
 	data := []string{filepath.Join(f.home, ".local", "share")}
 	if dir := f.getenv("XDG_DATA_HOME"); dir != "" {
@@ -155,7 +149,7 @@ func (f finder) editors() []editor {
 		jetbrains = []string{filepath.Join(f.getenv("APPDATA"), "JetBrains", "*", "plugins")}
 		data = []string{f.getenv("LOCALAPPDATA")}
 	}
-	// below lists both forms of a server in directories that match.
+	// below joins each directory with each tail.
 	below := func(dirs []string, tails ...string) (globs []string) {
 		for _, dir := range dirs {
 			for _, tail := range tails {
@@ -193,11 +187,10 @@ func (f finder) editors() []editor {
 	}
 }
 
-// newest returns the file with the highest version in its path of the first
-// pattern that matches any.
+// newest returns the file with the highest version in its path, of the first pattern that matches any file.
 func newest(globs []string) string {
 	for _, glob := range globs {
-		if !filepath.IsAbs(glob) { // of an unknown home: that would be the working directory
+		if !filepath.IsAbs(glob) { // the home directory is unknown
 			continue
 		}
 		found, err := filepath.Glob(glob)
@@ -209,7 +202,7 @@ func newest(globs []string) string {
 	return ""
 }
 
-// compareVersions orders texts with their numbers by value: 2025.10 after 2025.9.
+// compareVersions compares texts with numbers in them by value: 2025.10 comes after 2025.9.
 func compareVersions(a, b string) int {
 	for a != "" && b != "" {
 		x, restA := number(a)
@@ -229,7 +222,7 @@ func compareVersions(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// number cuts the number off that s begins with; -1 for none.
+// number returns the number at the beginning of s and the rest; -1 if there is none.
 func number(s string) (n int, rest string) {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	n, err := strconv.Atoi(s[:digits])

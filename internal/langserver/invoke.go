@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxOutput is how many bytes of a tool's answer are sent to the server, which
-// shows the model less than a tenth of that and sends all of it back.
+// maxOutput is how many bytes of a tool's answer go to the server. The server shows the model less than a tenth of
+// that, and sends all of it back in events.
 const maxOutput = 4 << 20
 
-// Status is how a tool call ended.
+// Status says how a tool call ended.
 type Status string
 
 // Statuses of an [Outcome].
@@ -25,17 +25,16 @@ const (
 	StatusCancelled Status = "cancelled"
 )
 
-// Outcome is what a tool answers: texts for the model, and how the call ended.
+// Outcome is the result of a tool call: texts for the model, and how the call ended.
 type Outcome struct {
-	Parts  []string // the model sees them one below the other
+	Parts  []string // the model sees them below each other
 	Status Status   // "": StatusSuccess
 }
 
-// Succeeded is the outcome of a call that did what it should.
+// Succeeded returns the outcome of a call that succeeded.
 func Succeeded(parts ...string) Outcome { return Outcome{parts, StatusSuccess} }
 
-// FailedWith is the outcome of a call that failed: cancelled if err is the
-// cancellation of a context.
+// FailedWith returns the outcome of a call that failed. Its status is [StatusCancelled] if err is context.Canceled.
 func FailedWith(err error) Outcome {
 	if errors.Is(err, context.Canceled) {
 		return Outcome{[]string{err.Error()}, StatusCancelled}
@@ -43,9 +42,8 @@ func FailedWith(err error) Outcome {
 	return Outcome{[]string{err.Error()}, StatusError}
 }
 
-// wire is the one shape that the server takes as an answer: a result and an error,
-// of which the second is always null, for the server shows the model a stack trace
-// with it. Everything that a tool can answer has it.
+// wire returns the only form of answer that the server accepts: a result and an error. The error is always null,
+// because the server would show it to the model with a stack trace.
 func (o Outcome) wire() any {
 	status := o.Status
 	if status != StatusError && status != StatusCancelled {
@@ -58,7 +56,7 @@ func (o Outcome) wire() any {
 	room := maxOutput
 	for _, p := range o.Parts {
 		if len(p) > room {
-			p = cut(p, room)
+			p = truncate(p, room)
 		}
 		room -= min(room, len(p))
 		content = append(content, part{p})
@@ -72,8 +70,8 @@ func (o Outcome) wire() any {
 	return []any{object{"content": content, "status": status}, nil}
 }
 
-// cut shortens a text to about size bytes and says so.
-func cut(s string, size int) string {
+// truncate shortens a text to about size bytes and adds a note about the rest.
+func truncate(s string, size int) string {
 	for size > 0 && !utf8.RuneStart(s[size]) {
 		size--
 	}
@@ -94,18 +92,12 @@ func (c *Client) invoke(ctx context.Context, params json.RawMessage) any {
 		return FailedWith(fmt.Errorf("the language server's call can't be read: %w", err)).wire()
 	}
 	call := Invocation{p.Name, p.Input, p.ConversationID, p.TurnID, p.RoundID, p.ToolCallID}
-	// The server sends no cancellation of a tool call: it waits for our answer. So
-	// the turn's end is the call's.
-	if t := c.turnOf(call.ConversationID); t != nil {
-		merged, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
-		ctx = merged
-	}
+	ctx, cancel := c.withTurn(ctx, call.ConversationID)
+	defer cancel()
 	return c.run(ctx, call).wire()
 }
 
-// run asks the gate about a call and then runs the tool.
+// run asks the gate about a call, and then runs the tool.
 func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	t, ok := c.tools.lookup(call.Tool)
 	if !ok {
@@ -114,7 +106,7 @@ func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	if len(call.Input) == 0 {
 		call.Input = json.RawMessage("{}")
 	}
-	deny, added := c.ask(ctx, call)
+	deny, added := c.askGate(ctx, call)
 	if deny != "" {
 		return Outcome{[]string{deny}, StatusError}
 	}
@@ -126,9 +118,9 @@ func (c *Client) run(ctx context.Context, call Invocation) Outcome {
 	return out
 }
 
-// ask asks the gate. One that breaks down denies.
-func (c *Client) ask(ctx context.Context, call Invocation) (deny, added string) {
-	if c.o.Gate == nil {
+// askGate asks the gate about a call. A gate that panics denies.
+func (c *Client) askGate(ctx context.Context, call Invocation) (deny, added string) {
+	if c.options.Gate == nil {
 		return "", ""
 	}
 	defer func() {
@@ -137,8 +129,8 @@ func (c *Client) ask(ctx context.Context, call Invocation) (deny, added string) 
 			deny = fmt.Sprintf("%s was not allowed: the gate broke down", call.Tool)
 		}
 	}()
-	deny, added = c.o.Gate(ctx, call)
-	if deny == "" && ctx.Err() != nil { // nobody waits for the call any more
+	deny, added = c.options.Gate(ctx, call)
+	if deny == "" && ctx.Err() != nil { // the turn has been cancelled
 		deny = fmt.Sprintf("%s was cancelled", call.Tool)
 	}
 	return deny, added

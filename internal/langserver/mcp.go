@@ -5,20 +5,19 @@ import (
 	"errors"
 )
 
-// ErrMCPDisabled is the organisation's refusal of MCP servers.
+// ErrMCPDisabled is the error of [Client.MCPServers] if the user's organisation has switched MCP servers off.
 var ErrMCPDisabled = errors.New("MCP servers are switched off by the organisation")
 
-// MCPState is an MCP server that the language server runs.
+// MCPState is the state of an MCP server that the language server runs.
 type MCPState struct {
 	Name   string
 	Status string   // as in "running"
-	Error  string   // why it does not run; "": it does, or nobody says
-	Tools  []string // by their names at the MCP server
+	Error  string   // why it does not run; "": it runs, or the reason is unknown
+	Tools  []string // names at the MCP server
 }
 
-// MCPServers returns the MCP servers and what became of them, or [ErrMCPDisabled].
-// The organisation's word is known soon after somebody has signed in; the server
-// minds it from the start.
+// MCPServers returns the MCP servers of [Options.MCP] and their states, or [ErrMCPDisabled]. The server applies the
+// organisation's policy from the start; this client knows it soon after the user has signed in.
 func (c *Client) MCPServers(ctx context.Context) ([]MCPState, error) {
 	c.mu.Lock()
 	off := c.mcpOff

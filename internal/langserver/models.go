@@ -16,14 +16,14 @@ type Model struct {
 	Preview  bool     `json:"preview"`
 	Default  bool     `json:"isChatDefault"`
 	Fallback bool     `json:"isChatFallback"`
-	Scopes   []string `json:"scopes"` // what it is for, as in "agent-panel"
+	Scopes   []string `json:"scopes"` // its uses, such as "agent-panel"
 	Limits   struct {
-		Context int `json:"maxContextWindowTokens"` // tokens; 0: not said
+		Context int `json:"maxContextWindowTokens"` // tokens; 0: unknown
 		Output  int `json:"maxOutputTokens"`
 	} `json:"-"`
 }
 
-// UnknownModelError is a model's name that the server doesn't list.
+// UnknownModelError is the error of a turn whose model the server does not list.
 type UnknownModelError struct {
 	ID    string
 	Known []string
@@ -33,7 +33,7 @@ func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
 }
 
-// Models asks the server which models there are.
+// Models asks the server for the models that the user may use.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var list []struct {
 		Model
@@ -47,8 +47,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	models := make([]Model, len(list))
 	for i, m := range list {
 		models[i] = m.Model
-		models[i].Limits.Context, models[i].Limits.Output = m.Capabilities.Limits.MaxContextWindowTokens,
-			m.Capabilities.Limits.MaxOutputTokens
+		limits := m.Capabilities.Limits
+		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens, limits.MaxOutputTokens
 	}
 	c.mu.Lock()
 	c.models = models
@@ -56,8 +56,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return models, nil
 }
 
-// DefaultModel picks the model for those who name none: the server's default, else
-// the first.
+// DefaultModel returns the id of the server's default model, else of the first. It returns false if there is no model.
 func DefaultModel(models []Model) (string, bool) {
 	for _, m := range models {
 		if m.Default {
@@ -70,8 +69,8 @@ func DefaultModel(models []Model) (string, bool) {
 	return models[0].ID, true
 }
 
-// model finds the model of a turn: id, or the default for "". The server is asked
-// again only where the list that is known lacks it.
+// model returns the model of a turn: id, or the default for "". It asks the server again only if the known list
+// lacks id.
 func (c *Client) model(ctx context.Context, id string) (string, error) {
 	has := func(models []Model) bool {
 		return slices.ContainsFunc(models, func(m Model) bool { return m.ID == id })

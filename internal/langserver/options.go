@@ -15,12 +15,12 @@ import (
 
 // Options of a [Client]. Workspace is required.
 type Options struct {
-	Command   string // of the server: a program, or a script for node; "": see [Find]
+	Command   string // the server: a program, or a script for node; "": see [Find]
 	Workspace string // absolute directory
-	// Trusted workspaces may bring agents, prompts and instructions of their own.
+	// Trusted lets the workspace's own agents, prompts and instructions take effect.
 	Trusted bool
-	Version string            // of the program that this is part of; "": "dev"
-	Env     map[string]string // for the server, besides what every child gets and GH_*, GITHUB_* and COPILOT_*
+	Version string            // of this program; "": "dev"
+	Env     map[string]string // variables for the server, besides those that each child gets and GH_*, GITHUB_* and COPILOT_*
 
 	Proxy      Proxy
 	Enterprise string // https URL of a GitHub Enterprise server; "": github.com
@@ -28,23 +28,21 @@ type Options struct {
 	MaxRounds  int                  // of tool calls in a turn, 1 to 500; 0: the server's 25
 	MCP        map[string]MCPServer // by name; the server runs them
 
-	// Confirm decides about what the server asks before it does it: see
-	// [Confirmation]. nil allows; the text of an error is logged. Without it
-	// everything that the server asks about is refused.
+	// Confirm decides about the server's questions, see [Confirmation]. It allows by returning nil; the log has the
+	// text of an error. Without Confirm the client refuses all of them.
 	Confirm func(ctx context.Context, q Confirmation) error
-	// Gate is asked before each call of a tool of [Client.SetTools]. A reason to
-	// deny is what the model gets instead of the call; context is added to the
-	// tool's result. nil: no gate.
+	// Gate is asked before each call of a tool of [Client.SetTools]. If deny is not empty, the tool does not run
+	// and the model gets that reason. context is added to the tool's result. Nil: no gate.
 	Gate func(ctx context.Context, call Invocation) (deny, context string)
-	// Open shows a web page to the user. nil: nobody does.
+	// Open shows a web page to the user. Nil: the page is not shown.
 	Open func(url string)
-	Log  *slog.Logger // of the server's messages; nil: nowhere
+	Log  *slog.Logger // gets the server's messages; nil: no log
 }
 
-// Proxy is how the server reaches the network.
+// Proxy says how the server connects to the network.
 type Proxy struct {
-	URL      string // "": the environment's
-	Auth     string // user:password; "": those in URL
+	URL      string // "": as the environment says
+	Auth     string // user:password; "": as URL says
 	Insecure bool   // certificates are not checked
 }
 
@@ -55,7 +53,7 @@ type MCPServer struct {
 	URL     string
 }
 
-// check names the first option that is wrong.
+// check returns the first mistake in the options.
 func (o *Options) check() error {
 	switch {
 	case !filepath.IsAbs(o.Workspace):
@@ -86,7 +84,7 @@ func (o *Options) check() error {
 
 type object = map[string]any
 
-// settings is what workspace/didChangeConfiguration carries.
+// settings returns the settings for workspace/didChangeConfiguration.
 func (o *Options) settings() object {
 	level := "off"
 	if o.Telemetry {
@@ -112,7 +110,7 @@ func (o *Options) settings() object {
 			http["proxy"] = o.Proxy.URL
 		}
 		if o.Proxy.Auth != "" {
-			http["proxyAuthorization"] = o.Proxy.Auth // the server encodes it itself
+			http["proxyAuthorization"] = o.Proxy.Auth // the server encodes it
 		}
 		s["http"] = http
 	}
@@ -122,7 +120,7 @@ func (o *Options) settings() object {
 	return s
 }
 
-// mcp is the setting of that name: JSON in a string.
+// mcp returns the setting "mcp": JSON in a string.
 func (o *Options) mcp() string {
 	servers := object{}
 	for name, s := range o.MCP {
@@ -138,18 +136,18 @@ func (o *Options) mcp() string {
 		servers[name] = server
 	}
 	text, err := json.Marshal(servers)
-	if err != nil { // strings only
+	if err != nil { // can't happen: it has only strings
 		panic(err)
 	}
 	return string(text)
 }
 
-// folder is a workspace folder on the wire.
+// folder returns the workspace as an LSP workspace folder.
 func (o *Options) folder() object {
 	return object{"uri": fileURI(o.Workspace), "name": filepath.Base(o.Workspace)}
 }
 
-// fileURI is the URI of an absolute path.
+// fileURI returns the URI of an absolute path.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // C:/...

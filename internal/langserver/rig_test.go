@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func serverPath(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := Installed(root)
+	path := finder{system: runtime.GOOS, arch: runtime.GOARCH}.installed(root)
 	if path == "" {
 		t.Fatalf("no Copilot language server for the tests: run `make runtime`, or set %s", EnvServer)
 	}

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 )
 
-// StrictSchema gives a tool's schema the form that the server takes, which is
-// stricter than JSON Schema: an object with properties and required, and each
-// property with one type and a description. What is missing is made up of what is
-// there; of several types the first that is not null stands. Whoever runs the tool
-// checks arguments against the schema that it was. A text that is no schema is
-// returned as it is, for [Client.SetTools] to name.
+// StrictSchema returns a tool's schema in the form that the server accepts, which is stricter than JSON Schema: an
+// object with properties and required, and for each property one type and a description. It derives what is
+// missing; of several types it takes the first that is not null. The tool checks arguments against its original
+// schema. A text that is not a schema comes back as it is, and [Client.SetTools] names it.
 func StrictSchema(parameters json.RawMessage) json.RawMessage {
 	if len(parameters) == 0 {
 		return noParameters
@@ -38,7 +36,7 @@ func StrictSchema(parameters json.RawMessage) json.RawMessage {
 func strictProperty(name string, schema json.RawMessage) json.RawMessage {
 	var p map[string]json.RawMessage
 	if json.Unmarshal(schema, &p) != nil || p == nil {
-		p = map[string]json.RawMessage{} // true: anything
+		p = map[string]json.RawMessage{} // the schema true
 	}
 	p["type"] = encode(cmp.Or(typeOf(p), "string"))
 	var description, title string
@@ -49,7 +47,7 @@ func strictProperty(name string, schema json.RawMessage) json.RawMessage {
 	return encode(p)
 }
 
-// typeOf finds the type of what a schema allows first, "" if it doesn't say.
+// typeOf returns the first type that a schema allows, or "" if it has none.
 func typeOf(p map[string]json.RawMessage) string {
 	var one string
 	if json.Unmarshal(p["type"], &one) == nil && one != "" {
@@ -87,7 +85,7 @@ func typeOf(p map[string]json.RawMessage) string {
 	return ""
 }
 
-// kindOf is the JSON Schema type of a value, "" for none.
+// kindOf returns the JSON Schema type of a value, or "" for an empty text.
 func kindOf(v json.RawMessage) string {
 	v = bytes.TrimSpace(v)
 	if len(v) == 0 {
@@ -113,7 +111,7 @@ func kindOf(v json.RawMessage) string {
 
 func encode(v any) json.RawMessage {
 	data, err := json.Marshal(v)
-	if err != nil { // strings and what was decoded
+	if err != nil { // can't happen: it has strings and decoded JSON
 		panic(err)
 	}
 	return data

@@ -9,15 +9,14 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
-// SignIn is whether somebody is signed in.
+// SignIn says whether a user is signed in who may use Copilot.
 type SignIn struct {
 	OK    bool
 	User  string
-	State string // in the server's words: OK, NotSignedIn, NotAuthorized, …
+	State string // the server's word: OK, NotSignedIn, NotAuthorized, …
 }
 
-// Status asks the server who is signed in. The first time it waits for GitHub's
-// answer.
+// Status asks the server who is signed in. The first call waits for GitHub's answer.
 func (c *Client) Status(ctx context.Context) (SignIn, error) {
 	var s struct{ Status, User string }
 	if err := c.call(ctx, "checkStatus", nil, &s); err != nil {
@@ -28,16 +27,15 @@ func (c *Client) Status(ctx context.Context) (SignIn, error) {
 
 func signedIn(state string) bool { return state == "OK" || state == "MaybeOK" }
 
-// Device is how a person signs in: with this code on that page.
+// Device says how a person signs in: with Code on the page URL, before Expires has passed.
 type Device struct {
 	Code    string
 	URL     string
 	Expires time.Duration
 }
 
-// Login signs in by the device flow. show tells the person what to do; it is not
-// called when somebody is signed in already. The sign-in is the server's to keep,
-// for other editors, too.
+// Login signs a user in with GitHub's device flow. show shows the code and the page to the person; it is not called
+// if a user is signed in already. The server keeps the sign-in, and editors on this machine share it.
 func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err error) {
 	var in struct {
 		Status, User              string
@@ -49,7 +47,7 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 		}
 	}
 	if err := c.call(ctx, "signIn", nil, &in); err != nil {
-		return "", flow(err)
+		return "", deviceFlowError(err)
 	}
 	if in.Status == "AlreadySignedIn" {
 		return in.User, nil
@@ -60,7 +58,7 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 	show(Device{Code: in.UserCode, URL: in.VerificationURI, Expires: time.Duration(in.ExpiresIn) * time.Second})
 	var done struct{ Status, User string }
 	if err := c.call(ctx, "workspace/executeCommand", in.Command, &done); err != nil {
-		return "", flow(err)
+		return "", deviceFlowError(err)
 	}
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("signing in: %w", context.Cause(ctx))
@@ -71,16 +69,15 @@ func (c *Client) Login(ctx context.Context, show func(Device)) (user string, err
 	return done.User, nil
 }
 
-// flow words an error of the device flow.
-func flow(err error) error {
+// deviceFlowError adds what to check to an error of the device flow.
+func deviceFlowError(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == codeDeviceFlow {
 		return fmt.Errorf("signing in: %w; check network and proxy (HTTPS_PROXY)", e)
 	}
 	return err
 }
 
-// Logout signs out, for other editors, too. A sign-in by a variable of the
-// environment stays.
+// Logout signs the user out, also for editors on this machine. A sign-in by an environment variable stays.
 func (c *Client) Logout(ctx context.Context) error {
 	return c.call(ctx, "signOut", nil, nil)
 }

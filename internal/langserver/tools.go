@@ -14,35 +14,35 @@ import (
 	"tapgw/tools"
 )
 
-// maxTools is how many tools the server offers to a model, its own and those of
-// MCP servers among them: one more, and every turn fails.
+// maxTools is how many tools the server can offer to a model, including its own and those of MCP servers. With one
+// more, every turn fails.
 const maxTools = 128
 
-// clientProvider begins the ids of tools that a client registered.
+// clientProvider is the prefix of the ids of tools that a client has registered.
 const clientProvider = "copilot-editor."
 
-// Tool is a tool of ours that the model may call in every conversation.
+// Tool is one of our tools. The model may call it in all conversations of mode [Agent].
 type Tool struct {
 	Name        string
 	Description string
-	Parameters  json.RawMessage // in the server's strict form, see [StrictSchema]; nil: none
+	Parameters  json.RawMessage // in the server's strict form, see [StrictSchema]; nil: no parameters
 	// Call runs the tool. It bounds its own time and recovers its own panics, as
 	// [tools.Tool.Call] does, and it must return soon after ctx ends: when the turn
 	// is cancelled or the server is gone.
 	Call func(ctx context.Context, call Invocation) Outcome
 }
 
-// Invocation is one call of a tool.
+// Invocation is one call of a tool by the model.
 type Invocation struct {
 	Tool           string
-	Input          json.RawMessage // as the model sent it: not checked against the schema
+	Input          json.RawMessage // as the model sent it, not checked against the schema
 	ConversationID string
 	TurnID         string
 	Round          int
 	CallID         string
 }
 
-// Fault is why a tool is not registered.
+// Fault says why [Client.SetTools] left a tool out.
 type Fault struct {
 	Tool   string
 	Reason string
@@ -51,18 +51,18 @@ type Fault struct {
 // Error says which tool it is about, and what is wrong with it.
 func (f Fault) Error() string { return fmt.Sprintf("tool %q: %s", f.Tool, f.Reason) }
 
-// registry is what the server knows of our tools.
+// registry has our tools, and what the server knows about them.
 type registry struct {
 	client *Client
 
-	change sync.Mutex        // held while the server is told; guards known
-	known  map[string][]byte // definitions at the server, by name
+	updating   sync.Mutex        // held during SetTools; guards registered
+	registered map[string][]byte // definitions at the server, by name
 
 	mu     sync.Mutex // guards the field that follows
 	byName map[string]Tool
 }
 
-// lookup finds the tool behind a call.
+// lookup returns the tool of a name.
 func (r *registry) lookup(name string) (Tool, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,27 +79,25 @@ func (r *registry) set(t Tool) {
 	r.byName[t.Name] = t
 }
 
-func (r *registry) drop(name string) {
+func (r *registry) remove(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byName, name)
 }
 
-// SetTools makes these the tools that the model may call: what is new or has
-// another definition is registered, what is gone is unregistered. It takes effect
-// with the model's next request, in the middle of a turn, too. A name of one of
-// the server's own tools replaces that one; insert_edit_into_file and create_file
-// switch on the server's edit tools, which write through them.
+// SetTools makes list the tools that the model may call. It registers the new and changed tools at the server and
+// removes the missing ones. The model's next request has them, also during a turn. A tool with the name of one of
+// the server's tools replaces that; insert_edit_into_file and create_file enable the server's edit tools, which
+// write through them.
 //
-// A tool that the server would refuse, or does, is left out and named in faults;
-// the others are registered all the same. After an error the next SetTools finishes
-// what this one left undone.
+// faults names the tools that were left out because the server does not accept them; the others are registered.
+// After an error, the next SetTools completes this one.
 func (c *Client) SetTools(ctx context.Context, list []Tool) (faults []Fault, err error) {
 	r := &c.tools
-	r.change.Lock()
-	defer r.change.Unlock()
-	if r.known == nil {
-		r.known = map[string][]byte{}
+	r.updating.Lock()
+	defer r.updating.Unlock()
+	if r.registered == nil {
+		r.registered = map[string][]byte{}
 	}
 	wanted := map[string][]byte{}
 	var changed []Tool
@@ -113,26 +111,26 @@ func (c *Client) SetTools(ctx context.Context, list []Tool) (faults []Fault, err
 			continue
 		}
 		wanted[t.Name] = definition(t)
-		if bytes.Equal(wanted[t.Name], r.known[t.Name]) {
+		if bytes.Equal(wanted[t.Name], r.registered[t.Name]) {
 			r.set(t)
 		} else {
 			changed = append(changed, t)
 		}
 	}
-	var gone []string
-	for name := range maps.Keys(r.known) {
+	var removed []string
+	for name := range maps.Keys(r.registered) {
 		if wanted[name] == nil {
-			gone = append(gone, name)
+			removed = append(removed, name)
 		}
 	}
-	if err := r.unregister(ctx, gone); err != nil {
+	if err := r.unregister(ctx, removed); err != nil {
 		return faults, err
 	}
 	refused, err := r.register(ctx, changed)
 	return append(faults, refused...), err
 }
 
-// check says what makes a tool unfit for the server, "" for nothing.
+// check returns why the server would not accept a tool, or "".
 func check(t Tool) string {
 	if t.Call == nil {
 		return "it has no Call"
@@ -153,7 +151,7 @@ func check(t Tool) string {
 
 var noParameters = json.RawMessage(`{"type":"object","properties":{},"required":[]}`)
 
-// definition is a tool as conversation/registerTools takes it.
+// definition returns a tool as conversation/registerTools expects it.
 func definition(t Tool) []byte {
 	d := struct {
 		Name        string          `json:"name"`
@@ -161,13 +159,13 @@ func definition(t Tool) []byte {
 		InputSchema json.RawMessage `json:"inputSchema,omitzero"`
 	}{t.Name, t.Description, t.Parameters}
 	data, err := json.Marshal(d)
-	if err != nil { // check has read the schema
+	if err != nil { // can't happen: check has read the schema
 		panic(err)
 	}
 	return data
 }
 
-// unregister takes tools away from the server.
+// unregister removes tools from the server.
 func (r *registry) unregister(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -175,34 +173,34 @@ func (r *registry) unregister(ctx context.Context, names []string) error {
 	slices.Sort(names)
 	ids := make([]string, len(names))
 	for i, name := range names {
-		ids[i] = clientProvider + name // a bare name is ignored
+		ids[i] = clientProvider + name // the server ignores a name without it
 	}
 	if err := r.client.call(ctx, "conversation/unregisterTools", object{"toolIds": ids}, nil); err != nil {
 		return err
 	}
 	for _, name := range names {
-		delete(r.known, name)
-		r.drop(name)
+		delete(r.registered, name)
+		r.remove(name)
 	}
 	return nil
 }
 
-// register gives tools to the server. One that it refuses makes it refuse all that
-// come with it: then each goes alone.
+// register registers tools at the server. The server refuses a whole list because of one tool; then register sends
+// each tool alone.
 func (r *registry) register(ctx context.Context, list []Tool) (faults []Fault, err error) {
-	list, faults, err = r.fit(ctx, list)
+	list, faults, err = r.limitTools(ctx, list)
 	if err != nil || len(list) == 0 {
 		return faults, err
 	}
 	err = r.send(ctx, list)
-	if !refusal(err) {
+	if !isRefused(err) {
 		return faults, err
 	}
 	for _, t := range list {
 		switch err := r.send(ctx, []Tool{t}); {
-		case refusal(err):
+		case isRefused(err):
 			faults = append(faults, Fault{t.Name, "the language server refuses it: " + reason(err)})
-			if r.known[t.Name] != nil { // what it was before is not wanted any more
+			if r.registered[t.Name] != nil { // the older definition is outdated
 				if err := r.unregister(ctx, []string{t.Name}); err != nil {
 					return faults, err
 				}
@@ -214,36 +212,37 @@ func (r *registry) register(ctx context.Context, list []Tool) (faults []Fault, e
 	return faults, nil
 }
 
-// fit leaves out tools for which the server has no room.
-func (r *registry) fit(ctx context.Context, list []Tool) (fitting []Tool, faults []Fault, err error) {
+// limitTools leaves out the tools over the server's limit.
+func (r *registry) limitTools(ctx context.Context, list []Tool) (fitting []Tool, faults []Fault, err error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
-	// Only many tools are worth a question.
-	if len(r.known)+len(list) < maxTools/2 && len(r.client.o.MCP) == 0 {
+	// A few tools are surely within the limit.
+	if len(r.registered)+len(list) < maxTools/2 && len(r.client.options.MCP) == 0 {
 		return list, nil, nil
 	}
 	others, err := r.client.otherTools(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	count := len(r.known) + others
+	count := len(r.registered) + others
+	tooMany := fmt.Sprintf("the language server takes %d tools in all, its own and those of MCP servers (%d) among them",
+		maxTools, others)
 	for _, t := range list {
 		switch {
-		case r.known[t.Name] != nil:
+		case r.registered[t.Name] != nil:
 			fitting = append(fitting, t)
 		case count < maxTools:
 			count++
 			fitting = append(fitting, t)
 		default:
-			faults = append(faults, Fault{t.Name,
-				fmt.Sprintf("the language server takes %d tools in all, its own and those of MCP servers (%d) among them", maxTools, others)})
+			faults = append(faults, Fault{t.Name, tooMany})
 		}
 	}
 	return fitting, faults, nil
 }
 
-// otherTools counts the tools that are not ours.
+// otherTools counts the tools of the server and of MCP servers.
 func (c *Client) otherTools(ctx context.Context) (n int, err error) {
 	var list []struct{ Type string }
 	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}}, &list); err != nil {
@@ -264,8 +263,7 @@ func (c *Client) otherTools(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// send registers tools, all or none. Their calls are taken from then on; an older
-// version's calls go to it, too.
+// send registers tools, all or none. From then on calls go to them, also calls of an older definition.
 func (r *registry) send(ctx context.Context, list []Tool) error {
 	definitions := make([]json.RawMessage, len(list))
 	before := make([]Tool, len(list))
@@ -278,17 +276,17 @@ func (r *registry) send(ctx context.Context, list []Tool) error {
 	for i, t := range list {
 		switch {
 		case err == nil:
-			r.known[t.Name] = definitions[i]
+			r.registered[t.Name] = definitions[i]
 		case before[i].Call != nil:
 			r.set(before[i])
 		default:
-			r.drop(t.Name)
+			r.remove(t.Name)
 		}
 	}
 	return err
 }
 
-func refusal(err error) bool {
+func isRefused(err error) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && e.Code == jsonrpc.CodeInvalidParams
 }

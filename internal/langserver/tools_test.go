@@ -96,13 +96,13 @@ func TestCheckIsTheServers(t *testing.T) {
 		if schema != "" {
 			t1.Parameters = []byte(schema)
 		}
-		r.tools.change.Lock()
-		if r.tools.known == nil {
-			r.tools.known = map[string][]byte{}
+		r.tools.updating.Lock()
+		if r.tools.registered == nil {
+			r.tools.registered = map[string][]byte{}
 		}
 		err := r.tools.send(within(t), []Tool{t1})
-		r.tools.change.Unlock()
-		if (err == nil) != ok || err != nil && !refusal(err) {
+		r.tools.updating.Unlock()
+		if (err == nil) != ok || err != nil && !isRefused(err) {
 			t.Errorf("the server on %s: %v", schema, err)
 		}
 		if reason := check(t1); (reason == "") != ok {
@@ -154,9 +154,9 @@ func TestServersOwnRefusal(t *testing.T) {
 	r.offer(t, says("first", "old"))
 	list := []Tool{says("first", "new"), says("second", "2")}
 	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`) // not what check is handed
-	r.tools.change.Lock()
+	r.tools.updating.Lock()
 	faults, err := r.tools.register(within(t), list)
-	r.tools.change.Unlock()
+	r.tools.updating.Unlock()
 	if err != nil || len(faults) != 1 || faults[0].Tool != "first" ||
 		!strings.Contains(faults[0].Reason, "refuses it") {
 		t.Errorf("%v %v", faults, err)

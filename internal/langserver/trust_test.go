@@ -40,7 +40,7 @@ func TestTrust(t *testing.T) {
 				}
 			}
 			var agents []struct{ Name string }
-			if err := r.call(within(t), "copilot/customAgent/list", object{"workspaceFolders": []any{r.o.folder()}},
+			if err := r.call(within(t), "copilot/customAgent/list", object{"workspaceFolders": []any{r.options.folder()}},
 				&agents); err != nil {
 				t.Fatal(err)
 			}

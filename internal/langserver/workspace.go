@@ -12,13 +12,12 @@ import (
 	"tapgw/tools"
 )
 
-// sinks are the tools through which the server's own edit tools write. It shows
-// their answer to the model as the file's new text.
+// sinks are the tools through which the server's own edit tools write. The server shows their answer to the model
+// as the file's new text.
 var sinks = []string{"insert_edit_into_file", "create_file"}
 
-// WorkspaceTool makes a tool of the server's of one of package tools. What it
-// opens is open at the server until the call ends, and what it writes is told
-// where it is open.
+// WorkspaceTool makes a [Tool] from a tool of package tools. The files that the tool opens are open at the server
+// until the call ends, and the server gets the new text of open files that the tool writes.
 func (c *Client) WorkspaceTool(t *tools.Tool, env tools.Env) Tool {
 	return Tool{
 		Name: t.Name, Description: t.Description, Parameters: t.Parameters,
@@ -26,10 +25,10 @@ func (c *Client) WorkspaceTool(t *tools.Tool, env tools.Env) Tool {
 			d := callDocuments{all: &c.docs}
 			defer d.close()
 			env := env
-			env.Open, env.Sync = d.with(env.Open, env.Sync)
+			env.Open, env.Sync = d.wrap(env.Open, env.Sync)
 			result, err := t.Call(ctx, &env, call.Input)
 			for _, w := range result.Written {
-				_ = c.docs.changed(fileURI(w.Path), w.Content)
+				_ = c.docs.update(fileURI(w.Path), w.Content)
 			}
 			if err != nil {
 				return FailedWith(err)
@@ -39,12 +38,12 @@ func (c *Client) WorkspaceTool(t *tools.Tool, env tools.Env) Tool {
 	}
 }
 
-// outcome words a tool's result for the model.
+// outcome returns a tool's result in words for the model.
 func outcome(tool string, r tools.Result) Outcome {
 	var message string
 	if r.Data != nil {
 		var failed bool
-		if message, failed = dict(r.Data); failed {
+		if message, failed = dictMessage(r.Data); failed {
 			return Outcome{[]string{message}, StatusError}
 		}
 	}
@@ -64,9 +63,9 @@ func outcome(tool string, r tools.Result) Outcome {
 	return Succeeded(r.Parts...)
 }
 
-// dict words the document's dict form: {"result": "success"} or "error", with a
-// message or not.
-func dict(data json.RawMessage) (message string, failed bool) {
+// dictMessage returns the message of a result of the form {"result": "success" or "error", "message": "…"}. Any
+// other JSON is its own message.
+func dictMessage(data json.RawMessage) (message string, failed bool) {
 	var d struct {
 		Result  string
 		Message string
@@ -85,7 +84,7 @@ func dict(data json.RawMessage) (message string, failed bool) {
 	return string(data), false
 }
 
-// callDocuments are the documents that one call opened.
+// callDocuments are the documents that one call has opened.
 type callDocuments struct {
 	all *documents
 
@@ -94,8 +93,8 @@ type callDocuments struct {
 	uris   []string
 }
 
-// with adds the server to those that are told of opened and written files.
-func (d *callDocuments) with(open func(uri, language, text string), sync func(path, content string)) (
+// wrap returns open and sync for the tool, which notify the server and then the given functions.
+func (d *callDocuments) wrap(open func(uri, language, text string), sync func(path, content string)) (
 	func(uri, language, text string), func(path, content string)) {
 	return func(uri, language, text string) {
 			d.open(uri, language, text)
@@ -103,7 +102,7 @@ func (d *callDocuments) with(open func(uri, language, text string), sync func(pa
 				open(uri, language, text)
 			}
 		}, func(path, content string) {
-			_ = d.all.changed(fileURI(path), content)
+			_ = d.all.update(fileURI(path), content)
 			if sync != nil {
 				sync(path, content)
 			}
@@ -111,23 +110,22 @@ func (d *callDocuments) with(open func(uri, language, text string), sync func(pa
 }
 
 func (d *callDocuments) open(uri, language, text string) {
-	uri = normal(uri)
+	uri = normalURI(uri)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.closed: // the call was given up: nobody would close it
+	case d.closed: // the call has ended, so the document would stay open
 	case slices.Contains(d.uris, uri):
-		_ = d.all.changed(uri, text)
+		_ = d.all.update(uri, text)
 	default:
-		if _, err := d.all.begin(uri, language, text); err == nil {
+		if _, err := d.all.acquire(uri, language, text); err == nil {
 			d.uris = append(d.uris, uri)
 		}
 	}
 }
 
-// normal writes the URI of a file as [fileURI] does, so that what a tool opens is
-// what it writes.
-func normal(uri string) string {
+// normalURI returns the URI of a file as [fileURI] writes it, so that opening and writing name the same document.
+func normalURI(uri string) string {
 	if filepath.IsAbs(uri) {
 		return fileURI(uri)
 	}
@@ -142,6 +140,6 @@ func (d *callDocuments) close() {
 	defer d.mu.Unlock()
 	d.closed = true
 	for _, uri := range d.uris {
-		d.all.end(uri)
+		d.all.release(uri)
 	}
 }
