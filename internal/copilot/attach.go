@@ -15,7 +15,6 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
 
 // maxSelection bounds a file of which lines are attached, and the lines.
@@ -28,7 +27,7 @@ func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, erro
 	for i, a := range list {
 		m, err := s.attachment(a)
 		if err != nil {
-			return nil, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("attachments[%d]: %v", i, err)}
+			return nil, invalidRequest("attachments[%d]: %v", i, err)
 		}
 		made = append(made, m)
 	}
@@ -99,7 +98,9 @@ func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 		Text:        strings.TrimRight(strings.Join(chosen, ""), "\r\n"),
 		Selection: rpc.AttachmentSelectionDetails{ // from 0, in UTF-16
 			Start: rpc.AttachmentSelectionDetailsStart{Line: int64(a.First - 1)},
-			End:   rpc.AttachmentSelectionDetailsEnd{Line: int64(a.Last - 1), Character: int64(len(utf16.Encode([]rune(end))))},
+			End: rpc.AttachmentSelectionDetailsEnd{
+				Line: int64(a.Last - 1), Character: int64(len(utf16.Encode([]rune(end)))),
+			},
 		},
 	}, nil
 }

@@ -25,7 +25,10 @@ func TestConfigure(t *testing.T) {
 	if _, err := begin("other"); err == nil {
 		t.Error("a model that is not offered")
 	}
-	r.Configure(Options{Models: []string{"other"}, ProviderURL: "http://127.0.0.1:1/v1", MaxRounds: 3, Permissions: configs.Permissions{Shell: configs.Allow}})
+	r.Configure(Options{
+		Models: []string{"other"}, ProviderURL: "http://127.0.0.1:1/v1", MaxRounds: 3,
+		Permissions: configs.Permissions{Shell: configs.Allow},
+	})
 	after, err := begin("other")
 	if err != nil {
 		t.Fatal(err)
@@ -40,17 +43,25 @@ func TestConfigure(t *testing.T) {
 	// where it has a fault.
 	project := t.TempDir()
 	var broken error
-	r.Configure(Options{Models: []string{"other"}, ProviderURL: "http://127.0.0.1:1/v1", At: func(dir string) (*Options, error) {
-		if dir != project {
-			return nil, nil
-		}
-		return &Options{Models: []string{"theirs"}, ProviderURL: "http://127.0.0.1:1/v1", Permissions: configs.Permissions{Write: configs.Allow}}, broken
-	}})
+	r.Configure(Options{
+		Models:      []string{"other"},
+		ProviderURL: "http://127.0.0.1:1/v1",
+		At: func(dir string) (*Options, error) {
+			if dir != project {
+				return nil, nil
+			}
+			return &Options{
+				Models: []string{"theirs"}, ProviderURL: "http://127.0.0.1:1/v1",
+				Permissions: configs.Permissions{Write: configs.Allow},
+			}, broken
+		},
+	})
 	in := func(dir, model string) (*session, error) {
 		return r.newSession(t.Context(), "0", gateway.StartRequest{CWD: dir, Model: model})
 	}
 	theirs, err := in(project, "theirs")
-	if err != nil || theirs.o.Permissions.Write != configs.Allow || theirs.o.Permissions.Shell != configs.Deny || theirs.o.MaxRounds != DefaultMaxRounds {
+	if err != nil || theirs.o.Permissions.Write != configs.Allow || theirs.o.Permissions.Shell != configs.Deny ||
+		theirs.o.MaxRounds != DefaultMaxRounds {
 		t.Errorf("in the project: %+v, %v", theirs, err)
 	}
 	if other, err := in(t.TempDir(), "other"); err != nil || other.o.Permissions.Write != configs.Deny {

@@ -149,7 +149,8 @@ func TestRuntimeDown(t *testing.T) {
 		g.signal(syscall.SIGKILL)
 		s.tool("quick", text("here I am"))
 		s.host.Log(gateway.LogInfo, "a line meanwhile")
-		if _, err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil && !strings.Contains(err.Error(), "the Copilot runtime ended") {
+		if _, err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil &&
+			!strings.Contains(err.Error(), "the Copilot runtime ended") {
 			t.Errorf("interrupting: %v", err)
 		}
 		n := s.idles()
@@ -269,7 +270,8 @@ func TestSectionsSurviveCrash(t *testing.T) {
 	s.waitIdle(2)
 	s.turn("hello again")
 	reqs := g.model.Requests()
-	if last := reqs[len(reqs)-1].System(); !strings.Contains(last, "STATE (2)") || strings.Count(last, repeatNotice) != 1 {
+	if last := reqs[len(reqs)-1].System(); !strings.Contains(last, "STATE (2)") ||
+		strings.Count(last, repeatNotice) != 1 {
 		t.Errorf("after the crash the model was told %q", between(last, "STATE", ")"))
 	}
 }
@@ -292,7 +294,10 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOrphan$", "-test.v")
-	cmd.Env = append(os.Environ(), orphanEnv+"=1", "COPILOT_CLI_PATH="+testRuntime(t), "TAP_ADMIN_TOKEN=adm-secret", "TMPDIR="+t.TempDir())
+	cmd.Env = append(
+		os.Environ(), orphanEnv+"=1", "COPILOT_CLI_PATH="+testRuntime(t), "TAP_ADMIN_TOKEN=adm-secret",
+		"TMPDIR="+t.TempDir(),
+	)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +321,8 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 		t.Errorf("process group of the runtime %d: %d, %v", pid, group, err)
 	}
 	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
-		if strings.Contains(string(env), "TAP_ADMIN_TOKEN") || !strings.Contains(string(env), "TAP_GATEWAY_URL=ws://here\x00") {
+		if strings.Contains(string(env), "TAP_ADMIN_TOKEN") ||
+			!strings.Contains(string(env), "TAP_GATEWAY_URL=ws://here\x00") {
 			t.Errorf("environment of the runtime: %q", env)
 		}
 	}
@@ -371,7 +377,8 @@ func TestShellHasItsOwnSession(t *testing.T) {
 	}
 	says(one, "at first")
 	says(two, "at first")
-	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", g.runtimePID())); err == nil && strings.Contains(string(env), "TAP_OWN") {
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", g.runtimePID())); err == nil &&
+		strings.Contains(string(env), "TAP_OWN") {
 		t.Errorf("environment of the runtime: %q", env)
 	}
 	one.preToolUse = func(string, protocol.Raw) gateway.Decision { return gateway.Decision{} }

@@ -32,7 +32,9 @@ func onSmallDisk(t *testing.T) (change func(*Options), limit func(g *rig, bytes 
 		t.Helper()
 		const resource = 1 // RLIMIT_FSIZE
 		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(g.runtimePID()), resource, uintptr(unsafe.Pointer(&limits)), 0, 0, 0)
+		_, _, errno := syscall.RawSyscall6(
+			syscall.SYS_PRLIMIT64, uintptr(g.runtimePID()), resource, uintptr(unsafe.Pointer(&limits)), 0, 0, 0,
+		)
 		if errno != 0 {
 			t.Fatalf("limiting the runtime: %v", errno)
 		}
@@ -59,11 +61,13 @@ func TestDiskFull(t *testing.T) {
 	for i := range 3 {
 		s.prompt(gateway.Prompt{ID: fmt.Sprint(i), Text: fmt.Sprint("prompt ", i)})
 		s.waitIdle(i + 2)
-		if cut, over := s.over[fmt.Sprint(i)]; !over || cut != "" || s.lastSaid() != fmt.Sprint("You said: prompt ", i) {
+		if cut, over := s.over[fmt.Sprint(i)]; !over || cut != "" ||
+			s.lastSaid() != fmt.Sprint("You said: prompt ", i) {
 			t.Errorf("prompt %d: over %v, %q, the model said %q", i, over, cut, s.lastSaid())
 		}
 		s.wait("the error", func() bool { return strings.Contains(describe(s.events), "can't be saved") })
-		if f := g.r.Faults(); len(f) != 1 || !strings.Contains(f[0].Message, s.id) || !strings.Contains(f[0].Message, "disk full") {
+		if f := g.r.Faults(); len(f) != 1 || !strings.Contains(f[0].Message, s.id) ||
+			!strings.Contains(f[0].Message, "disk full") {
 			t.Errorf("faults: %v", f)
 		}
 	}
@@ -95,11 +99,13 @@ func TestStartOnAFullDisk(t *testing.T) {
 	g := newRig(t, change)
 	s := g.start()
 	limit(g, 1)
-	err := g.r.start(g.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: g.cwd}, func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error) {
-		t.Error("it was registered")
-		return s, nil
-	})
-	if err == nil || !strings.Contains(err.Error(), "starting a Copilot session: ") || !strings.Contains(err.Error(), "too large") {
+	err := g.r.start(g.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: g.cwd},
+		func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error) {
+			t.Error("it was registered")
+			return s, nil
+		})
+	if err == nil || !strings.Contains(err.Error(), "starting a Copilot session: ") ||
+		!strings.Contains(err.Error(), "too large") {
 		t.Errorf("starting a session: %v", err)
 	}
 	s.prompt(gateway.Prompt{ID: "last", Text: "hello"})

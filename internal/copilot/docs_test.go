@@ -46,7 +46,8 @@ func TestCapabilitiesAreProven(t *testing.T) {
 		if section == "Events" {
 			break // of another shape, with a test of its own
 		}
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| Capability |") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") ||
+			strings.HasPrefix(line, "| Capability |") {
 			continue
 		}
 		rows[section]++

@@ -18,7 +18,6 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
 
 // maxModelList bounds what an endpoint lists.
@@ -69,7 +68,7 @@ func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 	if e.BearerTokenEnv != "" {
 		token := os.Getenv(e.BearerTokenEnv)
 		if token == "" {
-			return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("provider.bearer_token_env in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", e.BearerTokenEnv)}
+			return "", unsetVariable("provider.bearer_token_env", e.BearerTokenEnv)
 		}
 		return token, nil
 	}
@@ -94,7 +93,7 @@ func tokenFromEnv(variable string) (string, error) {
 	}
 	token := os.Getenv(variable)
 	if token == "" {
-		return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("github_token_env in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", variable)}
+		return "", unsetVariable("github_token_env", variable)
 	}
 	return token, nil
 }
@@ -102,7 +101,7 @@ func tokenFromEnv(variable string) (string, error) {
 // checkEndpoint checks what a session on an endpoint of the user's own needs.
 func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error {
 	if err := checkURL(p.BaseURL); err != nil {
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "providerUrl: " + err.Error()}
+		return invalidRequest("providerUrl: %v", err)
 	}
 	switch {
 	case model == "":
@@ -114,7 +113,7 @@ func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error 
 }
 
 func missingModel(what string) error {
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "model: missing; with a model endpoint of one's own (provider_url) " + what}
+	return invalidRequest("model: missing; with a model endpoint of one's own (provider_url) %s", what)
 }
 
 // defaultModel is the model of a session that was given none: the only one that its endpoint
@@ -169,7 +168,8 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adm
 			return nil, err
 		}
 		if ids, err = o.listModels(ctx, e, key); err != nil {
-			return nil, internalError(fmt.Errorf("listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
+			return nil, internalError(fmt.Errorf(
+				"listing the models of provider_url (or name them in models in [copilot] of tapgw.toml): %w", err))
 		}
 	}
 	models := make([]adminapi.Model, len(ids))

@@ -38,7 +38,10 @@ func TestModelFaults(t *testing.T) {
 		case "unauthorized":
 			return scriptmodel.Reply{Status: http.StatusUnauthorized, Text: "a wrong key"}
 		case "busy":
-			return scriptmodel.Reply{Status: http.StatusTooManyRequests, Text: "too many requests", Header: http.Header{"Retry-After": {"60"}}}
+			return scriptmodel.Reply{
+				Status: http.StatusTooManyRequests, Text: "too many requests",
+				Header: http.Header{"Retry-After": {"60"}},
+			}
 		case "broken":
 			return scriptmodel.Reply{Status: http.StatusInternalServerError, Text: "it broke"}
 		}
@@ -65,7 +68,13 @@ func TestModelFaults(t *testing.T) {
 	}
 	var asking sync.WaitGroup
 	for _, tc := range tests {
-		s, err := h.g.Start(h.r.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: h.r.cwd, Label: tc.prompt, ProviderURL: tc.endpoint, ProviderKey: tc.endpoint})
+		s, err := h.g.Start(
+			h.r.ctx,
+			gateway.StartRequest{
+				Host: Kind, Model: "scripted", CWD: h.r.cwd, Label: tc.prompt, ProviderURL: tc.endpoint,
+				ProviderKey: tc.endpoint,
+			},
+		)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.prompt, err)
 		}

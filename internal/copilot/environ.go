@@ -34,7 +34,8 @@ func environment(ours, extra []string) []string {
 	for _, kv := range ours {
 		name, _, ok := strings.Cut(kv, "=")
 		name = strings.ToUpper(name) // proxies are written both ways
-		if ok && !slices.Contains(withheld, name) && (slices.Contains(inherited, name) || hasPrefix(name, inheritedPrefixes)) {
+		if ok && !slices.Contains(withheld, name) &&
+			(slices.Contains(inherited, name) || hasPrefix(name, inheritedPrefixes)) {
 			env = append(env, kv)
 		}
 	}

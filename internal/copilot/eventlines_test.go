@@ -78,10 +78,18 @@ func TestEventLines(t *testing.T) {
 func TestCompactionIsCounted(t *testing.T) {
 	n := &noted{}
 	turn := &tracker{s: &session{calls: n}, prompt: "m1"}
-	turn.event(sdk.SessionEvent{Data: &rpc.SessionCompactionCompleteData{Success: true, CompactionTokensUsed: &rpc.CompactionCompleteCompactionTokensUsed{
-		Model: new("gpt-5-mini"), InputTokens: new(int64(900)), OutputTokens: new(int64(90)), Duration: new(int64(1500)),
-	}}})
-	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 || n.used[0].Prompt != "m1" || n.used[0].Duration.Milliseconds() != 1500 {
+	turn.event(sdk.SessionEvent{
+		Data: &rpc.SessionCompactionCompleteData{
+			Success: true,
+			CompactionTokensUsed: &rpc.CompactionCompleteCompactionTokensUsed{
+				Model: new(
+					"gpt-5-mini",
+				), InputTokens: new(int64(900)), OutputTokens: new(int64(90)), Duration: new(int64(1500)),
+			},
+		},
+	})
+	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 || n.used[0].Prompt != "m1" ||
+		n.used[0].Duration.Milliseconds() != 1500 {
 		t.Errorf("was counted as %+v", n.used)
 	}
 }

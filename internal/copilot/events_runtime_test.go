@@ -128,7 +128,8 @@ func TestCompactionIsTold(t *testing.T) {
 	}
 	s.wait("the line about the compaction", func() bool {
 		notes := strings.Join(s.notes, "\n")
-		return strings.Contains(notes, "info: compacting the conversation") && strings.Contains(notes, "the conversation was compacted:")
+		return strings.Contains(notes, "info: compacting the conversation") &&
+			strings.Contains(notes, "the conversation was compacted:")
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

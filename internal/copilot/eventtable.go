@@ -190,34 +190,42 @@ var eventTable = append([]eventRow{
 	timelineRow(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
 		return "asking the model again" + because(deref(d.Reason))
 	}),
-	timelineRow(gateway.LogWarning, "which hook failed, and how; nothing where it did not", func(d *rpc.HookEndData) string {
-		if d.Success || d.Error == nil {
-			return ""
-		}
-		return fmt.Sprintf("hook %s failed: %s", d.HookType, d.Error.Message)
-	}),
-	timelineRow(gateway.LogWarning, "that a rate limit was met, and when it ends", func(d *rpc.AutoModeSwitchRequestedData) string {
-		text := "the model's rate limit is used up" + because(deref(d.ErrorCode))
-		if s := d.RetryAfterSeconds; s != nil {
-			text += fmt.Sprintf("; it ends in %d s", *s)
-		}
-		return text
-	}),
-	timelineRow(gateway.LogWarning, "that the session's AI credits are used up", func(d *rpc.SessionLimitsExhaustedRequestedData) string {
-		return fmt.Sprintf("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
-	}),
-	timelineRow(gateway.LogWarning, "what an administrator's policy changed", func(d *rpc.SessionManagedSettingsEnforcedData) string {
-		return "an administrator's policy applies: " + d.Message
-	}),
-	timelineRow(gateway.LogWarning, "that the kind of model could not be changed", func(d *rpc.SessionAutoTierSwitchFailedData) string {
-		return "the kind of model stays as it is" + because(string(d.Reason))
-	}),
+	timelineRow(gateway.LogWarning, "which hook failed, and how; nothing where it did not",
+		func(d *rpc.HookEndData) string {
+			if d.Success || d.Error == nil {
+				return ""
+			}
+			return fmt.Sprintf("hook %s failed: %s", d.HookType, d.Error.Message)
+		}),
+	timelineRow(gateway.LogWarning, "that a rate limit was met, and when it ends",
+		func(d *rpc.AutoModeSwitchRequestedData) string {
+			text := "the model's rate limit is used up" + because(deref(d.ErrorCode))
+			if s := d.RetryAfterSeconds; s != nil {
+				text += fmt.Sprintf("; it ends in %d s", *s)
+			}
+			return text
+		}),
+	timelineRow(gateway.LogWarning, "that the session's AI credits are used up",
+		func(d *rpc.SessionLimitsExhaustedRequestedData) string {
+			return fmt.Sprintf("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
+		}),
+	timelineRow(gateway.LogWarning, "what an administrator's policy changed",
+		func(d *rpc.SessionManagedSettingsEnforcedData) string {
+			return "an administrator's policy applies: " + d.Message
+		}),
+	timelineRow(gateway.LogWarning, "that the kind of model could not be changed",
+		func(d *rpc.SessionAutoTierSwitchFailedData) string {
+			return "the kind of model stays as it is" + because(string(d.Reason))
+		}),
 	timelineRow(gateway.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
 		return fmt.Sprintf("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel, because(d.Reason))
 	}),
-	timelineRow(gateway.LogWarning, "which of several models failed", func(d *rpc.AssistantFusionPhaseFailedData) string {
-		return fmt.Sprintf("model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)))
-	}),
+	timelineRow(gateway.LogWarning, "which of several models failed",
+		func(d *rpc.AssistantFusionPhaseFailedData) string {
+			return fmt.Sprintf(
+				"model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)),
+			)
+		}),
 
 	// What the model costs and keeps.
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantUsageData) { t.countModelCall(d) }).
@@ -227,29 +235,36 @@ var eventTable = append([]eventRow{
 			t.s.calls.SetContextWindow(d.CurrentTokens, d.TokenLimit)
 		}
 	}).withNote("usage: how full the context is"),
-	timelineRow(gateway.LogInfo, "that the conversation is being summed up, and why", func(d *rpc.SessionCompactionStartData) string {
-		text := "compacting the conversation"
-		if d.CurrentTokens != nil && d.TokenLimit != nil {
-			text += fmt.Sprintf(": %d of %d tokens are used", *d.CurrentTokens, *d.TokenLimit)
-		}
-		if d.Trigger != nil {
-			text += fmt.Sprintf(" (%s)", *d.Trigger)
-		}
-		return text
-	}),
+	timelineRow(gateway.LogInfo, "that the conversation is being summed up, and why",
+		func(d *rpc.SessionCompactionStartData) string {
+			text := "compacting the conversation"
+			if d.CurrentTokens != nil && d.TokenLimit != nil {
+				text += fmt.Sprintf(": %d of %d tokens are used", *d.CurrentTokens, *d.TokenLimit)
+			}
+			if d.Trigger != nil {
+				text += fmt.Sprintf(" (%s)", *d.Trigger)
+			}
+			return text
+		}),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionCompactionCompleteData) {
 		t.countCompaction(d)
 		if !d.Success {
 			t.s.calls.Note(gateway.LogWarning, "the conversation could not be compacted"+because(deref(d.Error)))
 			return
 		}
-		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("the conversation was compacted: %d messages became a summary, %d tokens became %d",
-			int64OrZero(d.MessagesRemoved), int64OrZero(d.PreCompactionTokens), int64OrZero(d.PostCompactionTokens)))
+		t.s.calls.Note(
+			gateway.LogInfo,
+			fmt.Sprintf(
+				"the conversation was compacted: %d messages became a summary, %d tokens became %d",
+				int64OrZero(d.MessagesRemoved), int64OrZero(d.PreCompactionTokens), int64OrZero(d.PostCompactionTokens),
+			),
+		)
 	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").withNote("usage: the call that it took"),
-	timelineRow(gateway.LogWarning, "how much of the conversation was left out", func(d *rpc.SessionTruncationData) string {
-		return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
-			d.MessagesRemovedDuringTruncation, d.TokensRemovedDuringTruncation, d.TokenLimit)
-	}),
+	timelineRow(gateway.LogWarning, "how much of the conversation was left out",
+		func(d *rpc.SessionTruncationData) string {
+			return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
+				d.MessagesRemovedDuringTruncation, d.TokensRemovedDuringTruncation, d.TokenLimit)
+		}),
 	timelineRow(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
 		return fmt.Sprintf("the conversation was cleared: %d messages are gone", d.MessagesCleared)
 	}),
@@ -280,104 +295,164 @@ var eventTable = append([]eventRow{
 	timelineRow(gateway.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
 		return "the model wants to carry out its plan: " + d.Summary
 	}),
-	timelineRow(gateway.LogInfo, "which file of the session's workspace was written", func(d *rpc.SessionWorkspaceFileChangedData) string {
-		return fmt.Sprintf("workspace file %s was %s", d.Path, pastTense(string(d.Operation)))
-	}),
+	timelineRow(gateway.LogInfo, "which file of the session's workspace was written",
+		func(d *rpc.SessionWorkspaceFileChangedData) string {
+			return fmt.Sprintf("workspace file %s was %s", d.Path, pastTense(string(d.Operation)))
+		}),
 	timelineRow(gateway.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
 		return "the session was handed over: " + cmp.Or(deref(d.Summary), string(d.SourceType))
 	}),
-	timelineRow(gateway.LogInfo, "the prompt and that it comes by itself", func(d *rpc.SessionScheduleCreatedData) string {
-		return "a prompt is scheduled: " + cmp.Or(deref(d.DisplayPrompt), d.Prompt)
-	}),
-	timelineRow(gateway.LogInfo, "that a scheduled prompt does not come", func(*rpc.SessionScheduleCancelledData) string {
-		return "a scheduled prompt was cancelled"
-	}),
-	timelineRow(gateway.LogInfo, "what the runtime tells the model", func(d *rpc.SystemNotificationData) string { return d.Content }),
+	timelineRow(gateway.LogInfo, "the prompt and that it comes by itself",
+		func(d *rpc.SessionScheduleCreatedData) string {
+			return "a prompt is scheduled: " + cmp.Or(deref(d.DisplayPrompt), d.Prompt)
+		}),
+	timelineRow(gateway.LogInfo, "that a scheduled prompt does not come",
+		func(*rpc.SessionScheduleCancelledData) string {
+			return "a scheduled prompt was cancelled"
+		}),
+	timelineRow(
+		gateway.LogInfo, "what the runtime tells the model",
+		func(d *rpc.SystemNotificationData) string { return d.Content },
+	),
 	timelineRow(gateway.LogInfo, "the skill's name", func(d *rpc.SkillInvokedData) string { return "skill " + d.Name }),
 
 	// Agents and servers beside it.
 	timelineRow(gateway.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
 		return fmt.Sprintf("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.AgentDescription)
 	}),
-	timelineRow(gateway.LogInfo, "which sub-agent is done, and what it took", func(d *rpc.SubagentCompletedData) string {
-		return fmt.Sprintf("sub-agent %s is done: %d tool calls, %d tokens, %s",
-			cmp.Or(d.AgentDisplayName, d.AgentName), int64OrZero(d.TotalToolCalls), int64OrZero(d.TotalTokens), time.Duration(int64OrZero(d.DurationMs))*time.Millisecond)
-	}),
+	timelineRow(gateway.LogInfo, "which sub-agent is done, and what it took",
+		func(d *rpc.SubagentCompletedData) string {
+			return fmt.Sprintf(
+				"sub-agent %s is done: %d tool calls, %d tokens, %s", cmp.Or(d.AgentDisplayName, d.AgentName),
+				int64OrZero(d.TotalToolCalls), int64OrZero(d.TotalTokens),
+				time.Duration(int64OrZero(d.DurationMs))*time.Millisecond,
+			)
+		}),
 	timelineRow(gateway.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
 		return fmt.Sprintf("sub-agent %s failed: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.Error)
 	}),
 	timelineRow(gateway.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
 		return "agent " + cmp.Or(d.AgentDisplayName, d.AgentName)
 	}),
-	timelineRow(gateway.LogInfo, "that no agent was chosen", func(*rpc.SubagentDeselectedData) string { return "the usual agent" }),
-	timelineRow(gateway.LogWarning, "what is wrong with the files of custom agents", func(d *rpc.SessionCustomAgentsUpdatedData) string {
-		return strings.Join(append(append([]string(nil), d.Errors...), d.Warnings...), "; ")
-	}),
-	timelineRow(gateway.LogWarning, "which MCP servers failed; nothing where none did", func(d *rpc.SessionMCPServersLoadedData) string {
-		var failed []string
-		for _, server := range d.Servers {
-			if text := serverText(server.Name, server.Status, server.Error); text != "" {
-				failed = append(failed, text)
+	timelineRow(
+		gateway.LogInfo, "that no agent was chosen",
+		func(*rpc.SubagentDeselectedData) string { return "the usual agent" },
+	),
+	timelineRow(gateway.LogWarning, "what is wrong with the files of custom agents",
+		func(d *rpc.SessionCustomAgentsUpdatedData) string {
+			return strings.Join(append(append([]string(nil), d.Errors...), d.Warnings...), "; ")
+		}),
+	timelineRow(gateway.LogWarning, "which MCP servers failed; nothing where none did",
+		func(d *rpc.SessionMCPServersLoadedData) string {
+			var failed []string
+			for _, server := range d.Servers {
+				if text := serverText(server.Name, server.Status, server.Error); text != "" {
+					failed = append(failed, text)
+				}
 			}
-		}
-		return strings.Join(failed, "; ")
-	}),
-	timelineRow(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else", func(d *rpc.SessionMCPServerStatusChangedData) string {
-		return serverText(d.ServerName, d.Status, d.Error)
-	}),
-	timelineRow(gateway.LogWarning, "which MCP server was lost", func(d *rpc.SessionMCPServerNeedsReconnectData) string {
-		return fmt.Sprintf("MCP server %s has to be connected again", d.ServerName)
-	}),
+			return strings.Join(failed, "; ")
+		}),
+	timelineRow(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else",
+		func(d *rpc.SessionMCPServerStatusChangedData) string {
+			return serverText(d.ServerName, d.Status, d.Error)
+		}),
+	timelineRow(gateway.LogWarning, "which MCP server was lost",
+		func(d *rpc.SessionMCPServerNeedsReconnectData) string {
+			return fmt.Sprintf("MCP server %s has to be connected again", d.ServerName)
+		}),
 	timelineRow(gateway.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
 		return fmt.Sprintf("MCP server %s is gone", d.ServerName)
 	}),
-	timelineRow(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give", func(d *rpc.MCPOauthRequiredData) string {
-		return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
-	}),
+	timelineRow(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give",
+		func(d *rpc.MCPOauthRequiredData) string {
+			return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
+		}),
 }, onlyRaw(
 	// Told another way: by callbacks, by the questions API, by the calls
 	// themselves.
-	rpc.SessionEventTypeAssistantMessageStart, rpc.SessionEventTypeAssistantStreamingDelta,
-	rpc.SessionEventTypeAssistantToolCallDelta, rpc.SessionEventTypeAssistantServerToolProgress,
-	rpc.SessionEventTypeModelCallStart, rpc.SessionEventTypeModelCallFinished,
-	rpc.SessionEventTypeHookStart, rpc.SessionEventTypeHookProgress,
+	rpc.SessionEventTypeAssistantMessageStart,
+	rpc.SessionEventTypeAssistantStreamingDelta,
+	rpc.SessionEventTypeAssistantToolCallDelta,
+	rpc.SessionEventTypeAssistantServerToolProgress,
+	rpc.SessionEventTypeModelCallStart,
+	rpc.SessionEventTypeModelCallFinished,
+	rpc.SessionEventTypeHookStart,
+	rpc.SessionEventTypeHookProgress,
 	rpc.SessionEventTypeAgentInterrupted,
-	rpc.SessionEventTypeExitPlanModeCompleted, rpc.SessionEventTypeAutoModeSwitchCompleted,
-	rpc.SessionEventTypeSessionLimitsExhaustedCompleted, rpc.SessionEventTypeMCPOauthCompleted,
-	rpc.SessionEventTypeToolUserRequested, rpc.SessionEventTypeSessionUsageCheckpoint,
+	rpc.SessionEventTypeExitPlanModeCompleted,
+	rpc.SessionEventTypeAutoModeSwitchCompleted,
+	rpc.SessionEventTypeSessionLimitsExhaustedCompleted,
+	rpc.SessionEventTypeMCPOauthCompleted,
+	rpc.SessionEventTypeToolUserRequested,
+	rpc.SessionEventTypeSessionUsageCheckpoint,
 	// The runtime's own bookkeeping.
-	rpc.SessionEventTypeSessionStart, rpc.SessionEventTypeSessionResume, rpc.SessionEventTypeSessionShutdown,
-	rpc.SessionEventTypeSystemMessage, rpc.SessionEventTypePendingMessagesModified,
-	rpc.SessionEventTypePromptCacheBreak, rpc.SessionEventTypeSandboxDecision,
-	rpc.SessionEventTypeSessionBackgroundTasksChanged, rpc.SessionEventTypeSessionBinaryAsset,
-	rpc.SessionEventTypeSessionCompletionReceipt, rpc.SessionEventTypeSessionContextChanged,
-	rpc.SessionEventTypeSessionCustomNotification, rpc.SessionEventTypeSessionExtensionsAttachmentsPushed,
-	rpc.SessionEventTypeSessionExtensionsLoaded, rpc.SessionEventTypeSessionManagedSettingsResolved,
-	rpc.SessionEventTypeSessionModeNoticeDelivered, rpc.SessionEventTypeSessionPermissionsChanged,
-	rpc.SessionEventTypeSessionRemoteSteerableChanged, rpc.SessionEventTypeSessionScheduleRearmed,
-	rpc.SessionEventTypeSessionSessionLimitsChanged, rpc.SessionEventTypeSessionSkillsLoaded,
-	rpc.SessionEventTypeSessionTaskComplete, rpc.SessionEventTypeSessionTitleChanged,
-	rpc.SessionEventTypeSessionTodosChanged, rpc.SessionEventTypeSessionToolsUpdated,
-	rpc.SessionEventTypeSessionAutopilotObjectiveChanged, rpc.SessionEventTypeSessionAutoTierRecommendation,
-	rpc.SessionEventTypeSkillContextDelivered, rpc.SessionEventTypeSkillContextDeliveredRef,
-	rpc.SessionEventTypeSkillInvokedRef, rpc.SessionEventTypeSubagentConfigured,
+	rpc.SessionEventTypeSessionStart,
+	rpc.SessionEventTypeSessionResume,
+	rpc.SessionEventTypeSessionShutdown,
+	rpc.SessionEventTypeSystemMessage,
+	rpc.SessionEventTypePendingMessagesModified,
+	rpc.SessionEventTypePromptCacheBreak,
+	rpc.SessionEventTypeSandboxDecision,
+	rpc.SessionEventTypeSessionBackgroundTasksChanged,
+	rpc.SessionEventTypeSessionBinaryAsset,
+	rpc.SessionEventTypeSessionCompletionReceipt,
+	rpc.SessionEventTypeSessionContextChanged,
+	rpc.SessionEventTypeSessionCustomNotification,
+	rpc.SessionEventTypeSessionExtensionsAttachmentsPushed,
+	rpc.SessionEventTypeSessionExtensionsLoaded,
+	rpc.SessionEventTypeSessionManagedSettingsResolved,
+	rpc.SessionEventTypeSessionModeNoticeDelivered,
+	rpc.SessionEventTypeSessionPermissionsChanged,
+	rpc.SessionEventTypeSessionRemoteSteerableChanged,
+	rpc.SessionEventTypeSessionScheduleRearmed,
+	rpc.SessionEventTypeSessionSessionLimitsChanged,
+	rpc.SessionEventTypeSessionSkillsLoaded,
+	rpc.SessionEventTypeSessionTaskComplete,
+	rpc.SessionEventTypeSessionTitleChanged,
+	rpc.SessionEventTypeSessionTodosChanged,
+	rpc.SessionEventTypeSessionToolsUpdated,
+	rpc.SessionEventTypeSessionAutopilotObjectiveChanged,
+	rpc.SessionEventTypeSessionAutoTierRecommendation,
+	rpc.SessionEventTypeSkillContextDelivered,
+	rpc.SessionEventTypeSkillContextDeliveredRef,
+	rpc.SessionEventTypeSkillInvokedRef,
+	rpc.SessionEventTypeSubagentConfigured,
 	rpc.SessionEventTypeToolSearchActivated,
-	rpc.SessionEventTypePermissionAssentDetected, rpc.SessionEventTypePermissionCarriedForward,
-	rpc.SessionEventTypePermissionContextualAuthorization, rpc.SessionEventTypePermissionMessageAuthorization,
-	rpc.SessionEventTypePermissionMessageAuthorizationDegraded, rpc.SessionEventTypePermissionMessageAuthorizationRead,
-	rpc.SessionEventTypeMCPAppToolCallComplete, rpc.SessionEventTypeMCPHeadersRefreshCompleted,
-	rpc.SessionEventTypeMCPHeadersRefreshRequired, rpc.SessionEventTypeMCPPromptsListChanged,
-	rpc.SessionEventTypeMCPResourcesListChanged, rpc.SessionEventTypeMCPToolsListChanged,
-	rpc.SessionEventTypeAssistantFusionPhaseActivity, rpc.SessionEventTypeAssistantFusionPhaseCompleted,
-	rpc.SessionEventTypeAssistantFusionPhaseStarted, rpc.SessionEventTypeSessionFusionCompleted,
-	rpc.SessionEventTypeSessionFusionResolved, rpc.SessionEventTypeSessionFusionRouteStarted,
+	rpc.SessionEventTypePermissionAssentDetected,
+	rpc.SessionEventTypePermissionCarriedForward,
+	rpc.SessionEventTypePermissionContextualAuthorization,
+	rpc.SessionEventTypePermissionMessageAuthorization,
+	rpc.SessionEventTypePermissionMessageAuthorizationDegraded,
+	rpc.SessionEventTypePermissionMessageAuthorizationRead,
+	rpc.SessionEventTypeMCPAppToolCallComplete,
+	rpc.SessionEventTypeMCPHeadersRefreshCompleted,
+	rpc.SessionEventTypeMCPHeadersRefreshRequired,
+	rpc.SessionEventTypeMCPPromptsListChanged,
+	rpc.SessionEventTypeMCPResourcesListChanged,
+	rpc.SessionEventTypeMCPToolsListChanged,
+	rpc.SessionEventTypeAssistantFusionPhaseActivity,
+	rpc.SessionEventTypeAssistantFusionPhaseCompleted,
+	rpc.SessionEventTypeAssistantFusionPhaseStarted,
+	rpc.SessionEventTypeSessionFusionCompleted,
+	rpc.SessionEventTypeSessionFusionResolved,
+	rpc.SessionEventTypeSessionFusionRouteStarted,
 	// Of a terminal or an editor, which a daemon has not.
-	rpc.SessionEventTypeCapabilitiesChanged, rpc.SessionEventTypeCommandCompleted, rpc.SessionEventTypeCommandExecute,
-	rpc.SessionEventTypeCommandQueued, rpc.SessionEventTypeCommandsChanged, rpc.SessionEventTypeUIEphemeralQuery,
-	rpc.SessionEventTypeSamplingCompleted, rpc.SessionEventTypeSamplingRequested,
-	rpc.SessionEventTypeFactoryRunSettled, rpc.SessionEventTypeFactoryRunStarted, rpc.SessionEventTypeFactoryRunUpdated,
-	rpc.SessionEventTypeSessionCanvasClosed, rpc.SessionEventTypeSessionCanvasOpened, rpc.SessionEventTypeSessionCanvasRecorded,
-	rpc.SessionEventTypeSessionCanvasRegistryChanged, rpc.SessionEventTypeSessionCanvasRemoved,
+	rpc.SessionEventTypeCapabilitiesChanged,
+	rpc.SessionEventTypeCommandCompleted,
+	rpc.SessionEventTypeCommandExecute,
+	rpc.SessionEventTypeCommandQueued,
+	rpc.SessionEventTypeCommandsChanged,
+	rpc.SessionEventTypeUIEphemeralQuery,
+	rpc.SessionEventTypeSamplingCompleted,
+	rpc.SessionEventTypeSamplingRequested,
+	rpc.SessionEventTypeFactoryRunSettled,
+	rpc.SessionEventTypeFactoryRunStarted,
+	rpc.SessionEventTypeFactoryRunUpdated,
+	rpc.SessionEventTypeSessionCanvasClosed,
+	rpc.SessionEventTypeSessionCanvasOpened,
+	rpc.SessionEventTypeSessionCanvasRecorded,
+	rpc.SessionEventTypeSessionCanvasRegistryChanged,
+	rpc.SessionEventTypeSessionCanvasRemoved,
 	rpc.SessionEventTypeSessionCanvasUnavailable,
 )...)
 

@@ -111,7 +111,11 @@ func eventDoc() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, timeline, code(row.live), code(row.event), row.also)
 	}
 	slices.SortFunc(kept, cmp.Compare[string])
-	b.WriteString("\nThese are in the raw log alone, as is every type that the table does not know: " + strings.Join(kept, ", ") + ".\n")
+	b.WriteString(
+		"\nThese are in the raw log alone, as is every type that the table does not know: " + strings.Join(
+			kept, ", ",
+		) + ".\n",
+	)
 	return b.String()
 }
 

@@ -72,7 +72,9 @@ func (f finder) find(cli string) (Found, error) {
 			return Found{path, SourcePath}, nil
 		}
 	}
-	return Found{}, errors.New("no Copilot CLI runtime found: run `make runtime`, or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml")
+	return Found{}, errors.New(
+		"no Copilot CLI runtime found: run `make runtime`, or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml",
+	)
 }
 
 // Installed returns the runtime that `make runtime` put below a directory, ""
@@ -86,7 +88,12 @@ func Installed(root string) string {
 	if system == "" {
 		system = runtime.GOOS
 	}
-	found, err := filepath.Glob(filepath.Join(root, ".runtime", "node_modules", "@github", "copilot-sdk-"+system+"*-"+arch, "prebuilds", "*", "copilot-runtime*"))
+	found, err := filepath.Glob(
+		filepath.Join(
+			root, ".runtime", "node_modules", "@github", "copilot-sdk-"+system+"*-"+arch, "prebuilds", "*",
+			"copilot-runtime*",
+		),
+	)
 	if err != nil {
 		return ""
 	}

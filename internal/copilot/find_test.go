@@ -22,11 +22,18 @@ func TestFind(t *testing.T) {
 		}
 		return full
 	}
-	configured, named, full := program("a", "copilot-runtime"), program("b", "copilot-runtime"), program("path", "copilot")
+	configured, named, full := program("a", "copilot-runtime"), program("b", "copilot-runtime"), program(
+		"path", "copilot",
+	)
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	system := runtime.GOOS + "-" + arch
-	installed := program("project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system, "copilot-runtime")
-	program("project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system, "copilot-runtime.txt")
+	installed := program(
+		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system, "copilot-runtime",
+	)
+	program(
+		"project", ".runtime", "node_modules", "@github", "copilot-sdk-"+system, "prebuilds", system,
+		"copilot-runtime.txt",
+	)
 	exe := program("project", "bin", "tapgw")
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, nil, 0o644); err != nil {
@@ -39,13 +46,18 @@ func TestFind(t *testing.T) {
 		want          Found
 		err           string
 	}{
-		"config":            {cli: configured, env: named, exe: exe, path: true, want: Found{configured, SourceConfig}},
-		"env":               {env: named, exe: exe, path: true, want: Found{named, SourceEnv}},
-		"project":           {exe: exe, path: true, want: Found{installed, SourceProject}},
-		"path":              {exe: full, path: true, want: Found{full, SourcePath}},
-		"name in config":    {cli: "copilot", exe: exe, path: true, want: Found{full, SourceConfig}},
-		"nothing":           {exe: full, err: "run `make runtime`"},
-		"config missing":    {cli: filepath.Join(dir, "none"), env: named, exe: exe, err: "cli in [copilot] of tapgw.toml: " + filepath.Join(dir, "none") + ": no such file"},
+		"config":         {cli: configured, env: named, exe: exe, path: true, want: Found{configured, SourceConfig}},
+		"env":            {env: named, exe: exe, path: true, want: Found{named, SourceEnv}},
+		"project":        {exe: exe, path: true, want: Found{installed, SourceProject}},
+		"path":           {exe: full, path: true, want: Found{full, SourcePath}},
+		"name in config": {cli: "copilot", exe: exe, path: true, want: Found{full, SourceConfig}},
+		"nothing":        {exe: full, err: "run `make runtime`"},
+		"config missing": {
+			cli: filepath.Join(dir, "none"),
+			env: named,
+			exe: exe,
+			err: "cli in [copilot] of tapgw.toml: " + filepath.Join(dir, "none") + ": no such file",
+		},
 		"config directory":  {cli: dir, err: "is a directory"},
 		"config no program": {cli: plain, err: "may not be run"},
 		"env missing":       {env: filepath.Join(dir, "none"), exe: exe, path: true, err: "COPILOT_CLI_PATH: "},

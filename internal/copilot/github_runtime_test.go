@@ -69,7 +69,12 @@ func startCloud(t *testing.T, model *scriptmodel.Server) *cloud {
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"message":"Bad credentials"}`)
 		case strings.HasSuffix(r.URL.Path, "/copilot_internal/user"):
-			_, _ = fmt.Fprintf(w, `{"login":%q,"access_type_sku":"free_limited_copilot","analytics_tracking_id":"x","chat_enabled":true,"copilot_plan":"individual","endpoints":{"api":"https://%s/capi","telemetry":"https://%[2]s/telemetry","proxy":"https://%[2]s/proxy"}}`, login, r.Host)
+			_, _ = fmt.Fprintf(
+				w,
+				`{"login":%q,"access_type_sku":"free_limited_copilot","analytics_tracking_id":"x","chat_enabled":true,"copilot_plan":"individual","endpoints":{"api":"https://%s/capi","telemetry":"https://%[2]s/telemetry","proxy":"https://%[2]s/proxy"}}`,
+				login,
+				r.Host,
+			)
 		case strings.HasSuffix(r.URL.Path, "/user"):
 			_, _ = fmt.Fprintf(w, `{"login":%q,"id":1}`, login)
 		case strings.HasSuffix(r.URL.Path, "/models"):
@@ -138,7 +143,9 @@ func certificates(t *testing.T) *tls.Config {
 	}
 	authority, signer := make("an authority", nil, nil)
 	leaf, key := make("a server", authority, signer)
-	file := writeFile(t, t.TempDir()+"/ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})))
+	file := writeFile(
+		t, t.TempDir()+"/ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})),
+	)
 	for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"} {
 		t.Setenv(name, file)
 	}
@@ -185,10 +192,15 @@ func TestGitHubModels(t *testing.T) {
 		t.Fatalf("%+v, %v", models, err)
 	}
 	plain, thinker := models[1], models[2]
-	if plain.ID != "plain" || plain.Name != "Plain One" || plain.Multiplier != 0.33 || !plain.Vision || len(plain.Efforts) != 0 || plain.MaxPromptTokens != 90000 || plain.MaxContextTokens != 100000 || plain.Policy != "enabled" {
+	if plain.ID != "plain" || plain.Name != "Plain One" || plain.Multiplier != 0.33 || !plain.Vision ||
+		len(plain.Efforts) != 0 ||
+		plain.MaxPromptTokens != 90000 ||
+		plain.MaxContextTokens != 100000 ||
+		plain.Policy != "enabled" {
 		t.Errorf("%+v", plain)
 	}
-	if thinker.ID != "gpt-5" || thinker.Multiplier != 10 || thinker.Vision || !slices.Equal(thinker.Efforts, []string{"low", "medium", "high"}) {
+	if thinker.ID != "gpt-5" || thinker.Multiplier != 10 || thinker.Vision ||
+		!slices.Equal(thinker.Efforts, []string{"low", "medium", "high"}) {
 		t.Errorf("%+v", thinker)
 	}
 }
@@ -211,7 +223,8 @@ func TestGitHubTokens(t *testing.T) {
 	if g.cloud.last() != tokenOfAda {
 		t.Errorf("the first session goes on with token %q", g.cloud.last())
 	}
-	if err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: "plain", GitHubToken: "ghu_nobody"}, nil); err == nil || strings.Contains(err.Error(), "ghu_nobody") {
+	if err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: "plain", GitHubToken: "ghu_nobody"}, nil); err == nil ||
+		strings.Contains(err.Error(), "ghu_nobody") {
 		t.Errorf("a token of nobody's: %v", err)
 	}
 }
@@ -224,10 +237,13 @@ func TestResumeWithItsOwnToken(t *testing.T) {
 	if err := s.host.Close(g.ctx, "stopped"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), "githubToken: missing") {
+	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+		!strings.Contains(err.Error(), "githubToken: missing") {
 		t.Errorf("resuming without the token: %v", err)
 	}
-	again, err := g.resume(s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{GitHubToken: tokenOfBob}}, nil)
+	again, err := g.resume(
+		s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{GitHubToken: tokenOfBob}}, nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +293,8 @@ func TestGitHubModelIsChecked(t *testing.T) {
 func TestGitHubTokenIsMissing(t *testing.T) {
 	g := signedIn(t, "")
 	_, err := g.r.Models(g.ctx)
-	if coded(err) != protocol.CodeInvalidState || !strings.Contains(err.Error(), `the environment variable "ADA_TOKEN" of the gateway is not set`) {
+	if coded(err) != protocol.CodeInvalidState ||
+		!strings.Contains(err.Error(), `the environment variable "ADA_TOKEN" of the gateway is not set`) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -290,7 +307,8 @@ func TestGitHubHost(t *testing.T) {
 	}
 	g.cloud.mu.Lock()
 	defer g.cloud.mu.Unlock()
-	if len(g.cloud.hosts) == 0 || slices.ContainsFunc(g.cloud.hosts, func(h string) bool { return !strings.HasSuffix(h, "octo.ghe.com") }) {
+	if len(g.cloud.hosts) == 0 ||
+		slices.ContainsFunc(g.cloud.hosts, func(h string) bool { return !strings.HasSuffix(h, "octo.ghe.com") }) {
 		t.Errorf("asked were %q", g.cloud.hosts)
 	}
 }

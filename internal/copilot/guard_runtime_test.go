@@ -62,7 +62,9 @@ type guard struct {
 // guard connects a provider that is bound to nothing yet.
 func (h *hosted) guard(name string) *guard {
 	h.t.Helper()
-	p := &guard{h: h, name: name, in: make(chan func(), 1000), acks: make(chan string, 1000), calls: make(chan struct{}, 1000)}
+	p := &guard{
+		h: h, name: name, in: make(chan func(), 1000), acks: make(chan string, 1000), calls: make(chan struct{}, 1000),
+	}
 	p.conn = h.g.Connect(p, gateway.ConnOptions{})
 	gone := make(chan struct{})
 	var reader sync.WaitGroup
@@ -236,7 +238,10 @@ func (h *hosted) told(text string, times int) {
 // spine are the events of a turn that the runtime sends in the order in which it keeps
 // them, but for those of sub-agents. Others it sends as they come, a moment before or
 // after their neighbours.
-var spine = []string{"user.message", "assistant.turn_start", "assistant.message", "tool.execution_start", "tool.execution_complete", "assistant.turn_end"}
+var spine = []string{
+	"user.message", "assistant.turn_start", "assistant.message", "tool.execution_start", "tool.execution_complete",
+	"assistant.turn_end",
+}
 
 // whole checks that the gateway had each event of the session once, and in order: the
 // runtime's own log of them, the deltas of each message, a beginning and an end of each

@@ -132,10 +132,12 @@ func TestGateComesInMidTurn(t *testing.T) {
 				tt.on(h, p)
 			}
 			said := <-turn
-			if !strings.Contains(said, tt.said) || !strings.Contains(said, "not past guard") || strings.Contains(said, "END") {
+			if !strings.Contains(said, tt.said) || !strings.Contains(said, "not past guard") ||
+				strings.Contains(said, "END") {
 				t.Errorf("the turn: %q\n%s", said, timeline(h.s))
 			}
-			if calls := g.asked(); len(calls) == 0 || slices.ContainsFunc(calls, func(tool string) bool { return tool != "say" }) {
+			if calls := g.asked(); len(calls) == 0 ||
+				slices.ContainsFunc(calls, func(tool string) bool { return tool != "say" }) {
 				t.Errorf("asked about %q", calls)
 			}
 			h.whole()
@@ -149,7 +151,9 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 		return calls("bash", string(rawJSON(map[string]string{"command": command, "description": "x"})))
 	}
 	agent := rounds(bash("cat fifo"), bash("touch made"))
-	main := rounds(calls("task", `{"agent_type":"task","name":"helper","description":"x","mode":"sync","prompt":"sub"}`))
+	main := rounds(
+		calls("task", `{"agent_type":"task","name":"helper","description":"x","mode":"sync","prompt":"sub"}`),
+	)
 	h := startHosted(t, newRigWith(t, func(r *scriptmodel.Request) scriptmodel.Reply {
 		for _, m := range r.Messages {
 			if m.Role == "user" && scriptmodel.Prompt(m.Text) == "sub" {
@@ -193,7 +197,9 @@ func TestGateComesAtAnyTime(t *testing.T) {
 		h.s = h.start(fmt.Sprintf("session-%d", before))
 		worker := h.guard(fmt.Sprintf("worker-%d", before))
 		hello := helloOf(worker.name, h.s.ID())
-		hello.Tools = []protocol.Tool{{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)}}
+		hello.Tools = []protocol.Tool{
+			{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)},
+		}
 		worker.tell(hello, "hello")
 		turn := h.asking("go")
 		for range before {
@@ -209,8 +215,12 @@ func TestGateComesAtAnyTime(t *testing.T) {
 		worker.mu.Unlock()
 		said := <-turn
 		ran, denied := strings.Count(said, "ran"), strings.Count(said, "not past "+p.name)
-		if ran > most || ran+denied != all || len(p.asked()) != denied || strings.LastIndex(said, "ran") > strings.Index(said, "not past") {
-			t.Errorf("of %d calls %d ran, at most %d of them begun before the ack, %d were denied, %d asked about: %q", all, ran, most, denied, len(p.asked()), said)
+		if ran > most || ran+denied != all || len(p.asked()) != denied ||
+			strings.LastIndex(said, "ran") > strings.Index(said, "not past") {
+			t.Errorf(
+				"of %d calls %d ran, at most %d of them begun before the ack, %d were denied, %d asked about: %q", all,
+				ran, most, denied, len(p.asked()), said,
+			)
 		}
 		h.whole()
 	}
@@ -264,7 +274,9 @@ func TestManyGatesAtOnce(t *testing.T) {
 	h.s = h.start("third")
 	for _, p := range guards {
 		p.in <- func() { p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: h.s.ID()}) }
-		p.tell(&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context")
+		p.tell(
+			&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context",
+		)
 	}
 	if !h.session().hooksEnabled() {
 		t.Error("the third session is without hooks")
@@ -279,7 +291,10 @@ func TestManyGatesAtOnce(t *testing.T) {
 // TestTransformComesWithAGate: a provider of which the sections are asked while its
 // hello, or its update, waits for the hooks is not waited for, and is asked after.
 func TestTransformComesWithAGate(t *testing.T) {
-	hooks := &protocol.Hooks{OnPreToolUse: gateOf("say"), Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformCallback}}}
+	hooks := &protocol.Hooks{
+		OnPreToolUse: gateOf("say"),
+		Transforms:   map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformCallback}},
+	}
 	for name, come := range map[string]func(h *hosted, p *guard){
 		"hello": func(h *hosted, p *guard) {
 			hello := helloOf("guard", h.s.ID())
@@ -314,7 +329,10 @@ func TestTransformComesWithAGate(t *testing.T) {
 			}
 			for i, r := range h.r.model.Requests() {
 				if edited := strings.Contains(r.System(), "EDITED by guard"); edited != (i >= first) {
-					t.Errorf("in request %d, of which %d are of the first turn, the section is the provider's: %v", i, first, edited)
+					t.Errorf(
+						"in request %d, of which %d are of the first turn, the section is the provider's: %v", i, first,
+						edited,
+					)
 				}
 			}
 			if lines := timeline(h.s); strings.Contains(lines, "did not answer in time") {

@@ -22,11 +22,20 @@ import (
 // TestNoHooksUnlessWanted: a session of which nobody wants to be asked anything is
 // without hooks, whatever else its providers bring.
 func TestNoHooksUnlessWanted(t *testing.T) {
-	h := startHosted(t, newRigWith(t, rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)), func(o *Options) { o.Permissions.Shell = configs.Allow }))
+	h := startHosted(
+		t,
+		newRigWith(
+			t,
+			rounds(saysIt, calls("bash", `{"command":"echo ran","description":"x"}`)),
+			func(o *Options) { o.Permissions.Shell = configs.Allow },
+		),
+	)
 	h.provide(h.s, "tests")
 	p, note := h.guard("writer"), "APPENDED"
 	hello := helloOf("writer", h.s.ID())
-	hello.Hooks = &protocol.Hooks{Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend, Content: &note}}}
+	hello.Hooks = &protocol.Hooks{
+		Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend, Content: &note}},
+	}
 	p.tell(hello, "hello")
 	h.g.SetHooks([]gateway.Hook{saying(gateway.HookError, "", ""), saying(gateway.HookSessionEnd, "", "")})
 	for range 2 {
@@ -162,7 +171,10 @@ func TestHooksCantBeHad(t *testing.T) {
 	s, late := h.session(), h.late()
 	_ = s.configLock.lock(h.r.ctx)
 	good := s.appliedTools
-	s.appliedTools = append(slices.Clone(good), rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}})
+	s.appliedTools = append(
+		slices.Clone(good),
+		rpc.ProtocolExternalToolDefinition{Name: "no name", Parameters: map[string]any{"type": "object"}},
+	)
 	s.configLock.unlock()
 	if late { // else there is nothing to be had
 		p := h.guard("refused")

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // LaunchArg is the hidden first argument with which our own program becomes
@@ -68,17 +67,4 @@ func writePID(path string) error {
 		return err
 	}
 	return os.Rename(part, path) //nolint:gosec // as above
-}
-
-// readPID returns the pid that the launcher wrote, 0 when there was none.
-func readPID(path string) int {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0
-	}
-	return pid
 }

@@ -2,6 +2,7 @@ package copilot
 
 import (
 	"os"
+	"tapgw/internal/proc"
 	"testing"
 )
 
@@ -18,13 +19,13 @@ func TestGuardStdout(t *testing.T) {
 
 func TestReadPID(t *testing.T) {
 	path := pidFile(t.TempDir())
-	if pid := readPID(path); pid != 0 {
+	if pid := proc.ReadPID(path); pid != 0 {
 		t.Errorf("pid %d of no file", pid)
 	}
 	if err := writePID(path); err != nil {
 		t.Fatal(err)
 	}
-	if pid := readPID(path); pid != os.Getpid() {
+	if pid := proc.ReadPID(path); pid != os.Getpid() {
 		t.Errorf("pid %d, want %d", pid, os.Getpid())
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
-	"tapgw/internal/protocol"
 )
 
 // Models implements [gateway.Starter].
@@ -36,7 +35,7 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 		return internalError(fmt.Errorf("asking for the sign-in: %w", err))
 	}
 	if !auth.IsAuthenticated {
-		return &protocol.Error{Code: protocol.CodeInvalidState, Message: notSignedIn}
+		return invalidState("%s", notSignedIn)
 	}
 	return nil
 }
@@ -63,7 +62,10 @@ func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([
 }
 
 func githubModel(m rpc.Model) adminapi.Model {
-	v := adminapi.Model{ID: m.ID, Name: m.Name, Efforts: append([]string{}, m.SupportedReasoningEfforts...), DefaultEffort: deref(m.DefaultReasoningEffort)}
+	v := adminapi.Model{
+		ID: m.ID, Name: m.Name, Efforts: append([]string{}, m.SupportedReasoningEfforts...),
+		DefaultEffort: deref(m.DefaultReasoningEffort),
+	}
 	if m.Billing != nil && m.Billing.Multiplier != nil {
 		v.Multiplier = *m.Billing.Multiplier
 	}
@@ -108,7 +110,7 @@ func (r *Runtime) checkModel(ctx context.Context, p *process, model, effort, tok
 	case effort == "":
 		return nil
 	case len(known) == 0:
-		return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("effort: model %q can't be told how hard to think", model)}
+		return invalidRequest("effort: model %q can't be told how hard to think", model)
 	default:
 		return checkEffort(effort, known)
 	}
@@ -118,11 +120,11 @@ func checkEffort(effort string, known []string) error {
 	if effort == "" || slices.Contains(known, effort) {
 		return nil
 	}
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("effort: there is no %q; there are %s", effort, strings.Join(known, ", "))}
+	return invalidRequest("effort: there is no %q; there are %s", effort, strings.Join(known, ", "))
 }
 
 func unknownModel(model string, have []string) error {
-	return &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("model: there is no model %q; there are %s", model, strings.Join(have, ", "))}
+	return invalidRequest("model: there is no model %q; there are %s", model, strings.Join(have, ", "))
 }
 
 // SetModel implements [gateway.ModelHost]. What the session said stays its history.
@@ -155,7 +157,10 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	s.model, s.effort = model, effort // a process that dies now comes back with it
 	s.mu.Unlock()
 	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
-		return c.sdk.SetModel(ctx, s.runtimeModelName(model), &sdk.SetModelOptions{ReasoningEffort: pointerUnless(effort, ""), ModelCapabilities: s.capabilities()})
+		return c.sdk.SetModel(
+			ctx, s.runtimeModelName(model),
+			&sdk.SetModelOptions{ReasoningEffort: pointerUnless(effort, ""), ModelCapabilities: s.capabilities()},
+		)
 	})
 	if err != nil {
 		s.mu.Lock()

@@ -25,8 +25,12 @@ func TestModelsOfAnEndpoint(t *testing.T) {
 	}{
 		"as configured": {Options{ProviderURL: model.URL, Models: []string{"a", "b"}}, "a b", ""},
 		"as it says":    {Options{ProviderURL: model.URL}, scriptmodel.ModelID, ""},
-		"no such list":  {Options{ProviderURL: model.URL + "/none"}, "", "name them in models in [copilot] of tapgw.toml): GET"},
-		"nobody there":  {Options{ProviderURL: "http://127.0.0.1:1/v1"}, "", "connection refused"},
+		"no such list": {
+			Options{ProviderURL: model.URL + "/none"},
+			"",
+			"name them in models in [copilot] of tapgw.toml): GET",
+		},
+		"nobody there": {Options{ProviderURL: "http://127.0.0.1:1/v1"}, "", "connection refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,19 +56,44 @@ func TestBadRequests(t *testing.T) {
 		req  gateway.StartRequest
 		want string
 	}{
-		"no model":       {Options{ProviderURL: "http://127.0.0.1:1/v1"}, gateway.StartRequest{}, "model: missing; with a model endpoint of one's own (provider_url) name a model that it serves: its list can't be read: "},
-		"no model, list": {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}, gateway.StartRequest{}, "name one of those that it has: a, b"},
-		"unknown model":  {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}}, gateway.StartRequest{Model: "c"}, `model: there is no model "c"; there are a, b`},
-		"no URL":         {Options{}, gateway.StartRequest{ProviderURL: "localhost:1234", Model: "m"}, `providerUrl: "localhost:1234" is not an http or https URL`},
-		"secret in URL":  {Options{}, gateway.StartRequest{ProviderURL: "ftp://me:secret@host/", Model: "m"}, "is not an http or https URL"},
-		"list of config": {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"}}, gateway.StartRequest{ProviderURL: "http://127.0.0.1:2/v1"}, "model: missing; with a model endpoint of one's own"},
+		"no model": {
+			Options{ProviderURL: "http://127.0.0.1:1/v1"},
+			gateway.StartRequest{},
+			"model: missing; with a model endpoint of one's own (provider_url) name a model that it serves: its list can't be read: ",
+		},
+		"no model, list": {
+			Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}},
+			gateway.StartRequest{},
+			"name one of those that it has: a, b",
+		},
+		"unknown model": {
+			Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a", "b"}},
+			gateway.StartRequest{Model: "c"},
+			`model: there is no model "c"; there are a, b`,
+		},
+		"no URL": {
+			Options{},
+			gateway.StartRequest{ProviderURL: "localhost:1234", Model: "m"},
+			`providerUrl: "localhost:1234" is not an http or https URL`,
+		},
+		"secret in URL": {
+			Options{},
+			gateway.StartRequest{ProviderURL: "ftp://me:secret@host/", Model: "m"},
+			"is not an http or https URL",
+		},
+		"list of config": {
+			Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"}},
+			gateway.StartRequest{ProviderURL: "http://127.0.0.1:2/v1"},
+			"model: missing; with a model endpoint of one's own",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := New(tt.o)
 			err := r.start(t.Context(), tt.req, nil)
 			var coded *protocol.Error
-			if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidJSON || !strings.Contains(coded.Message, tt.want) {
+			if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidJSON ||
+				!strings.Contains(coded.Message, tt.want) {
 				t.Errorf("error: %v", err)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {

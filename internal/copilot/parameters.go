@@ -108,7 +108,9 @@ func (f *flattener) add(schema map[string]any, at position) {
 			f.addMember(name, property, at.isCertain)
 		}
 	}
-	inside := position{isCertain: at.isCertain, isClosed: at.isClosed || schema["additionalProperties"] == false, depth: at.depth + 1}
+	inside := position{
+		isCertain: at.isCertain, isClosed: at.isClosed || schema["additionalProperties"] == false, depth: at.depth + 1,
+	}
 	if ref, ok := schema["$ref"].(string); ok {
 		if target, ok := lookUp(f.root, ref).(map[string]any); ok {
 			f.add(target, inside)
@@ -163,7 +165,7 @@ func lookUp(root any, ref string) any {
 		return nil
 	}
 	at := root
-	for _, step := range strings.Split(pointer[1:], "/") {
+	for step := range strings.SplitSeq(pointer[1:], "/") {
 		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
 		switch v := at.(type) {
 		case map[string]any:

@@ -34,7 +34,8 @@ func FuzzParameters(f *testing.F) {
 			t.Fatalf("%s became %s, %v", raw, data, err)
 		}
 		// What leads into an alternative leads nowhere: the runtime has none.
-		if _, err := protocol.CompileSchema(data); err != nil && !strings.Contains(err.Error(), "is not in this schema") {
+		if _, err := protocol.CompileSchema(data); err != nil &&
+			!strings.Contains(err.Error(), "is not in this schema") {
 			t.Errorf("%s became %s: %v", raw, data, err)
 		}
 	})
@@ -51,9 +52,14 @@ func longSchemas() map[string]protocol.Raw {
 		return strings.Join(all, ",")
 	}
 	return map[string]protocol.Raw{
-		"required": protocol.Raw(`{"anyOf":[{}],"required":[` + list(150_000, func(i int) string { return fmt.Sprintf(`"p%d"`, i) }) + `]}`),
+		"required": protocol.Raw(
+			`{"anyOf":[{}],"required":[` + list(150_000, func(i int) string { return fmt.Sprintf(`"p%d"`, i) }) + `]}`,
+		),
 		"alternatives": protocol.Raw(`{"anyOf":[` + list(450, func(i int) string {
-			return `{"properties":{` + list(200, func(j int) string { return fmt.Sprintf(`"p%d":{"const":%d}`, j, i) }) + `}}`
+			return `{"properties":{` + list(
+				200,
+				func(j int) string { return fmt.Sprintf(`"p%d":{"const":%d}`, j, i) },
+			) + `}}`
 		}) + `]}`),
 	}
 }

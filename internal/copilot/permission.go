@@ -81,7 +81,9 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 			return // nobody waits any more
 		}
 		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
-			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision})
+			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(
+				ctx, &rpc.PermissionDecisionRequest{RequestID: d.RequestID, Result: decision},
+			)
 		})
 		if err != nil {
 			s.log.Warn("a permission did not reach the runtime", "error", err)
@@ -168,7 +170,10 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.containsTokens(absolute(read.Path, s.cwd)) {
-			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody to read: name a file or directory that holds none; %s", read.Path, how), false
+			return fmt.Sprintf(
+				"%s is, or holds, files with the gateway's tokens, which its policy allows nobody to read: name a file or directory that holds none; %s",
+				read.Path, how,
+			), false
 		}
 		return "", false
 	}
@@ -307,10 +312,15 @@ func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
 		intention = deref(req.HookMessage)
 	}
 	if intention != "" {
-		message += " It is to: " + visible.Line(strings.Join(strings.Fields(visible.Ends(intention, maxIntention, 10)), " "))
+		message += " It is to: " + visible.Line(
+			strings.Join(strings.Fields(visible.Ends(intention, maxIntention, 10)), " "),
+		)
 	}
 	detail = strings.TrimSpace(detail)
-	return gateway.Question{Kind: adminapi.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session), Detail: detail}
+	return gateway.Question{
+		Kind: adminapi.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session),
+		Detail: detail,
+	}
 }
 
 // absolute makes a path absolute without cleaning it: what ".." means depends on

@@ -34,7 +34,10 @@ func TestCommandVerdict(t *testing.T) {
 		{shell("git status && make all", "git status", "make all"), noVerdict},
 		{shell("git log --output=FILE", "git log --output=FILE"), noVerdict},
 		// The runtime's parser saw one command; the shell runs another.
-		{shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`), noVerdict},
+		{
+			shell(`git status ${a="$"}${b="${a}(touch x)"}${b@P}`, `git status ${a="$"}${b="${a}(touch x)"}${b@P}`),
+			noVerdict,
+		},
 		{shell("git\fstatus\fx/evil.sh", "git\fstatus\fx/evil.sh"), noVerdict},
 		{shell("git\vstatus\vx/evil.sh", "git\vstatus\vx/evil.sh"), noVerdict},
 		{shell("git\u00a0status\u00a0x/evil.sh", "git\u00a0status\u00a0x/evil.sh"), noVerdict},

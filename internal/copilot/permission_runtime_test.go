@@ -75,7 +75,10 @@ func TestPermissionsByKind(t *testing.T) {
 		prompt func(g *rig) string
 		allow  func(*configs.Permissions)
 	}{
-		"shell": {func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` }, func(p *configs.Permissions) { p.Shell = configs.Allow }},
+		"shell": {
+			func(*rig) string { return `call:bash {"command":"echo done","description":"say done"}` },
+			func(p *configs.Permissions) { p.Shell = configs.Allow },
+		},
 		"write": {func(g *rig) string {
 			return fmt.Sprintf(`call:create {"path":%q,"file_text":"done"}`, file(g))
 		}, func(p *configs.Permissions) { p.Write = configs.Allow }},

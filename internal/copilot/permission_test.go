@@ -85,7 +85,10 @@ func TestZeroPermissionsAreSafe(t *testing.T) {
 		for _, r := range requests {
 			denial, mustAsk := s.policy(r.req)
 			if got := denial == "" && !mustAsk; got != r.want {
-				t.Errorf("%s permissions, request of kind %q: got allowed %v (%q), want %v", name, r.req.Kind(), got, denial, r.want)
+				t.Errorf(
+					"%s permissions, request of kind %q: got allowed %v (%q), want %v", name, r.req.Kind(), got, denial,
+					r.want,
+				)
 			}
 		}
 	}
@@ -99,7 +102,12 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := func(p configs.Permissions, path string) string {
-		s := &session{cwd: dir, o: &Options{Permissions: p.WithDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} }}}
+		s := &session{
+			cwd: dir,
+			o: &Options{
+				Permissions: p.WithDefaults(), Sources: func() []string { return []string{filepath.Join(dir, "mine")} },
+			},
+		}
 		switch denial, ask := s.policy(&rpc.PermissionRequestWrite{FileName: path}); {
 		case denial != "":
 			return configs.Deny
@@ -142,7 +150,9 @@ func TestReadsOfTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &session{cwd: home, outputDir: filepath.Join(home, "private/session"),
-		o: &Options{Permissions: configs.Permissions{}.WithDefaults(), Secrets: []string{filepath.Join(home, "run/tap")}}}
+		o: &Options{
+			Permissions: configs.Permissions{}.WithDefaults(), Secrets: []string{filepath.Join(home, "run/tap")},
+		}}
 	for path, ok := range map[string]bool{
 		"notes/x": true, "notes": true, "run/mine": true, "new": true, "private/session": true, "private/session/result.txt": true,
 		"run/tap/.admin-token": false, "run/tap": false, "link/providers/x.token": false, "notes/../link/.admin-token": false,
@@ -157,18 +167,28 @@ func TestReadsOfTokens(t *testing.T) {
 // A person is shown all of what would be done, and a model's reasons in one short line.
 func TestPermissionQuestionIsWhole(t *testing.T) {
 	long := "git status " + strings.Repeat("x", 40_000) + "; rm -rf END"
-	q := permissionQuestion(&rpc.PermissionRequestShell{FullCommandText: long, Intention: "look\n\n\n" + strings.Repeat("y", 5000) + " around"})
+	q := permissionQuestion(&rpc.PermissionRequestShell{
+		FullCommandText: long, Intention: "look\n\n\n" + strings.Repeat("y", 5000) + " around",
+	})
 	if q.Detail != long {
-		t.Errorf("the command is shown as %d bytes of %d: …%s", len(q.Detail), len(long), q.Detail[max(0, len(q.Detail)-50):])
+		t.Errorf(
+			"the command is shown as %d bytes of %d: …%s", len(q.Detail), len(long),
+			q.Detail[max(0, len(q.Detail)-50):],
+		)
 	}
-	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 || !strings.Contains(q.Message, "to: look yyy") || !strings.Contains(q.Message, "left out") {
+	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 || !strings.Contains(q.Message, "to: look yyy") ||
+		!strings.Contains(q.Message, "left out") {
 		t.Errorf("the reasons: %q", q.Message)
 	}
-	q = permissionQuestion(&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"})
+	q = permissionQuestion(
+		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"},
+	)
 	if !strings.HasPrefix(q.Detail, `a\x1b[2J\nb`+"\n+x") || !strings.HasSuffix(q.Detail, "+END") {
 		t.Errorf("a file's name: %.40q", q.Detail)
 	}
-	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}); !strings.Contains(q.Detail, "https:ｅvil.example\nwhich is https://evil.example/") {
+	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}); !strings.Contains(
+		q.Detail, "https:ｅvil.example\nwhich is https://evil.example/",
+	) {
 		t.Errorf("a URL: %q", q.Detail)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"tapgw/internal/gateway"
 	"tapgw/internal/git"
 	"tapgw/internal/lazyregexp"
-	"tapgw/internal/protocol"
 )
 
 // Keys of a session's own metadata, in the runtime: what the next gateway must
@@ -97,7 +96,8 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]a
 	var ids []string
 	for _, m := range list {
 		v := r.persistedView(m)
-		if !m.IsRemote && (f.Repository == "" || v.Repository == f.Repository) && (f.Branch == "" || v.Branch == f.Branch) {
+		if !m.IsRemote && (f.Repository == "" || v.Repository == f.Repository) &&
+			(f.Branch == "" || v.Branch == f.Branch) {
 			views, ids = append(views, v), append(ids, v.ID)
 		}
 	}
@@ -123,10 +123,14 @@ func (r *Runtime) persistedView(m sdk.SessionMetadata) adminapi.Persisted {
 	v := adminapi.Persisted{
 		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel], Profile: noted[metaProfile],
 		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary), State: adminapi.PersistedStored,
-		StartedAt: m.StartTime.UTC().Truncate(time.Millisecond), UsedAt: m.ModifiedTime.UTC().Truncate(time.Millisecond),
+		StartedAt: m.StartTime.UTC().
+			Truncate(time.Millisecond),
+		UsedAt: m.ModifiedTime.UTC().Truncate(time.Millisecond),
 	}
 	if c := m.Context; c != nil {
-		v.CWD, v.Repository, v.Branch = c.WorkingDirectory, cmp.Or(c.Repository, v.Repository), cmp.Or(c.Branch, v.Branch)
+		v.CWD, v.Repository, v.Branch = c.WorkingDirectory, cmp.Or(c.Repository, v.Repository), cmp.Or(
+			c.Branch, v.Branch,
+		)
 	}
 	return v
 }
@@ -228,13 +232,15 @@ func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.S
 		if pids := r.usingProcesses(id); len(pids) > 0 {
 			who = fmt.Sprintf("process %d", pids[0])
 		}
-		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("session %q is in use by %s, a terminal's or another gateway's: end it there first", id, who)}
+		return nil, invalidState("session %q is in use by %s, a terminal's or another gateway's: end it there first", id, who)
 	}
 	return m, nil
 }
 
 // Resume implements [gateway.PersistentStarter].
-func (r *Runtime) Resume(ctx context.Context, g *gateway.Gateway, id string, req gateway.ResumeRequest) (*gateway.Session, error) {
+func (r *Runtime) Resume(
+	ctx context.Context, g *gateway.Gateway, id string, req gateway.ResumeRequest,
+) (*gateway.Session, error) {
 	return registerWith(g, func(reg register) error { return r.restore(ctx, id, req, reg) })
 }
 
@@ -257,23 +263,27 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	if err != nil {
 		return err
 	}
-	return r.open(ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg)
+	return r.open(
+		ctx, s, start.Label, func(ctx context.Context, p *process) error { return s.reopen(ctx, p, req.Continue) }, reg,
+	)
 }
 
 // resumeRequest is how a session was started, with what a request says over it.
-func resumeRequest(req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string) (gateway.StartRequest, error) {
+func resumeRequest(
+	req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string,
+) (gateway.StartRequest, error) {
 	req.Host = Kind
 	if m.Context != nil {
 		req.CWD = cmp.Or(req.CWD, m.Context.WorkingDirectory)
 	}
 	if info, err := os.Stat(req.CWD); req.CWD != "" && (err != nil || !info.IsDir()) {
-		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("cwd: the session's directory %q is no more; name another", req.CWD)}
+		return req, invalidRequest("cwd: the session's directory %q is no more; name another", req.CWD)
 	}
 	if own := noted[metaEndpoint]; own != "" && req.ProviderURL == "" && req.Profile == "" {
-		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("providerUrl: missing; the session was started on the endpoint %s, of which no key is kept: name it again", own)}
+		return req, invalidRequest("providerUrl: missing; the session was started on the endpoint %s, of which no key is kept: name it again", own)
 	}
 	if noted[metaToken] == tokenOwn && req.GitHubToken == "" && req.Profile == "" {
-		return req, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "githubToken: missing; the session was started with a GitHub token of its own, which is not kept: name it again"}
+		return req, invalidRequest("githubToken: missing; the session was started with a GitHub token of its own, which is not kept: name it again")
 	}
 	// A model of one profile may be none of another's.
 	if req.Profile == "" || req.Profile == noted[metaProfile] {

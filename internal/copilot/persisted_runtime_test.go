@@ -43,11 +43,14 @@ func (g *rig) next(change ...func(*Options)) *rig {
 // resume brings a session back in this runtime, with tools that its provider has.
 func (g *rig) resume(id string, req gateway.ResumeRequest, tools map[string]toolFunc) (*fakeSession, error) {
 	g.t.Helper()
-	s := &fakeSession{t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{}}
-	err := g.r.restore(g.ctx, id, req, func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
-		s.id, s.host, s.info, s.spec = spec.ID, h, info, spec
-		return s, nil
-	})
+	s := &fakeSession{
+		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{},
+	}
+	err := g.r.restore(g.ctx, id, req,
+		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+			s.id, s.host, s.info, s.spec = spec.ID, h, info, spec
+			return s, nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,8 @@ func TestResume(t *testing.T) {
 
 	// While it runs it is nobody else's.
 	n := g.next()
-	if _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidState || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", g.runtimePID())) {
+	if _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidState ||
+		!strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", g.runtimePID())) {
 		t.Errorf("resuming a session that runs elsewhere: %v", err)
 	}
 	if err := n.r.Delete(n.ctx, s.id); coded(err) != protocol.CodeInvalidState {
@@ -104,7 +108,11 @@ func TestResume(t *testing.T) {
 		t.Fatalf("on disk: %+v, %v", views, err)
 	}
 	v := views[0]
-	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID || v.Host != Kind || v.CWD != g.cwd || v.State != adminapi.PersistedStored || v.UsedAt.IsZero() {
+	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID ||
+		v.Host != Kind ||
+		v.CWD != g.cwd ||
+		v.State != adminapi.PersistedStored ||
+		v.UsedAt.IsZero() {
 		t.Errorf("on disk: %+v", v)
 	}
 	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil || len(views) != 0 {
@@ -115,7 +123,8 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.id != s.id || again.spec.Label != "tea@main" || again.spec.Model != scriptmodel.ModelID || again.spec.CWD != g.cwd {
+	if again.id != s.id || again.spec.Label != "tea@main" || again.spec.Model != scriptmodel.ModelID ||
+		again.spec.CWD != g.cwd {
 		t.Errorf("registered as %+v", again.spec)
 	}
 	again.wait("what was said before", func() bool {
@@ -178,7 +187,8 @@ func TestResumeOnItsOwnEndpoint(t *testing.T) {
 	if err := s.host.Close(g.ctx, "stopped"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), g.model.URL) {
+	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+		!strings.Contains(err.Error(), g.model.URL) {
 		t.Errorf("resuming without the endpoint: %v", err)
 	}
 	req := gateway.ResumeRequest{}
@@ -218,7 +228,8 @@ func TestResumeElsewhere(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), "cwd: ") {
+	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
+		!strings.Contains(err.Error(), "cwd: ") {
 		t.Errorf("resuming in a directory that is gone: %v", err)
 	}
 	again, err := g.resume(s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{CWD: g.cwd}}, nil)
@@ -290,7 +301,8 @@ func TestSetModel(t *testing.T) {
 		{"third", "", `model: there is no model "third"; there are first, second`},
 		{"second", "huge", `effort: there is no "huge"; there are low, medium, high, xhigh, max`},
 	} {
-		if err := h.SetModel(g.ctx, tt.model, tt.effort); coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tt.want) {
+		if err := h.SetModel(g.ctx, tt.model, tt.effort); coded(err) != protocol.CodeInvalidJSON ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
@@ -304,7 +316,8 @@ func TestSetModel(t *testing.T) {
 	second := func(s *fakeSession, when string) {
 		t.Helper()
 		s.turn("who are you, " + when)
-		if r := g.lastRequest(); r.Model != "second" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) || !strings.Contains(string(r.Body), "hello again") {
+		if r := g.lastRequest(); r.Model != "second" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) ||
+			!strings.Contains(string(r.Body), "hello again") {
 			t.Errorf("%s the model is %q", when, r.Model)
 		}
 	}

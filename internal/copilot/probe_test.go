@@ -27,7 +27,8 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Path == "" || st.Source != SourceConfig || st.Version == "" || st.Protocol < 3 || st.SignedIn || st.Detail == "" {
+	if st.Path == "" || st.Source != SourceConfig || st.Version == "" || st.Protocol < 3 || st.SignedIn ||
+		st.Detail == "" {
 		t.Errorf("%+v", st)
 	}
 }
@@ -40,7 +41,9 @@ func TestNotSignedIn(t *testing.T) {
 		t.Helper()
 		var coded *protocol.Error
 		if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidState || !strings.Contains(coded.Message, "not signed in") || !strings.Contains(coded.Message, "provider_url") ||
-			!strings.Contains(coded.Message, "copilot login") || !strings.Contains(coded.Message, "COPILOT_GITHUB_TOKEN") || !strings.Contains(coded.Message, "tapgw restart") {
+			!strings.Contains(coded.Message, "copilot login") ||
+			!strings.Contains(coded.Message, "COPILOT_GITHUB_TOKEN") ||
+			!strings.Contains(coded.Message, "tapgw restart") {
 			t.Errorf("error: %v", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"tapgw/internal/proc"
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
@@ -91,9 +92,12 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 	if st, err := client.GetStatus(ctx); err == nil {
 		enableLater = st.Version == lateHooksVersion
 	}
-	p := &process{client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}), handled: make(chan struct{})}
+	p := &process{
+		client: client, log: log, canEnableHooksLater: enableLater, ping: pingTimeout, gone: make(chan struct{}),
+		handled: make(chan struct{}),
+	}
 	if launcher != nil {
-		p.pid = readPID(pidFile(dir))
+		p.pid = proc.ReadPID(pidFile(dir))
 		_ = os.Remove(pidFile(dir))
 	}
 	log.Info("Copilot runtime started", "path", found.Path, "pid", p.pid)
@@ -138,7 +142,9 @@ func (p *process) hasEnded() bool {
 // ask makes a request of the runtime and returns its answer, or an error at
 // the deadline or as soon as the runtime has ended. A request that is stuck in
 // writing is left behind; it ends with the process.
-func ask[T any](ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
+func ask[T any](
+	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
+) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -194,7 +200,9 @@ func execute(ctx context.Context, p *process, timeout time.Duration, request fun
 }
 
 // askClient is ask for the client's own methods.
-func askClient[T any](ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
+func askClient[T any](
+	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
+) (T, error) {
 	return ask(ctx, p, timeout, func(ctx context.Context) (T, error) {
 		p.stopping.RLock()
 		defer p.stopping.RUnlock()
@@ -209,7 +217,8 @@ func askClient[T any](ctx context.Context, p *process, timeout time.Duration, re
 // isExitError reports whether an error of the SDK says that the process has ended.
 func isExitError(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "CLI process exited") || strings.Contains(text, "broken pipe") || strings.Contains(text, "file already closed")
+	return strings.Contains(text, "CLI process exited") || strings.Contains(text, "broken pipe") ||
+		strings.Contains(text, "file already closed")
 }
 
 // checkAlive ends a runtime that answers nothing any more. Its sessions are then

@@ -2,7 +2,6 @@ package copilot
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"os"
 	"reflect"
@@ -13,7 +12,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
 
 // customTools are the tools that providers give a session.
@@ -47,7 +45,7 @@ func (o *Options) profileFor(req gateway.StartRequest) (configs.Profile, error) 
 	if req.Profile != "" {
 		named, ok := o.Profiles[req.Profile]
 		if !ok {
-			return p, &protocol.Error{Code: protocol.CodeInvalidJSON, Message: fmt.Sprintf("profile: there is no profile %q; %s", req.Profile, o.profileNames())}
+			return p, invalidRequest("profile: there is no profile %q; %s", req.Profile, o.profileNames())
 		}
 		p = named
 	}
@@ -87,7 +85,9 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 		DisabledMCPServers:             p.DisabledMCPServers,
 		Streaming:                      new(p.Streaming),
 		IncludeSubAgentStreamingEvents: new(false),
-		LargeOutput:                    &sdk.LargeToolOutputConfig{OutputDirectory: outputDir, Enabled: pointerUnless(p.LargeOutput.Enabled, true)},
+		LargeOutput: &sdk.LargeToolOutputConfig{
+			OutputDirectory: outputDir, Enabled: pointerUnless(p.LargeOutput.Enabled, true),
+		},
 	}
 	d := configs.DefaultProfile()
 	if p.LargeOutput.MaxBytes != d.LargeOutput.MaxBytes {
@@ -97,7 +97,10 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 		if !f.Enabled { // the runtime goes by its thresholds all the same
 			f.BackgroundThreshold, f.ExhaustionThreshold = 1, 1
 		}
-		c.InfiniteSessions = &sdk.InfiniteSessionConfig{Enabled: &f.Enabled, BackgroundCompactionThreshold: &f.BackgroundThreshold, BufferExhaustionThreshold: &f.ExhaustionThreshold}
+		c.InfiniteSessions = &sdk.InfiniteSessionConfig{
+			Enabled: &f.Enabled, BackgroundCompactionThreshold: &f.BackgroundThreshold,
+			BufferExhaustionThreshold: &f.ExhaustionThreshold,
+		}
 	}
 	if t := p.ToolSearch; t != d.ToolSearch {
 		c.ToolSearch = &sdk.ToolSearchConfig{Enabled: &t.Enabled, DeferThreshold: &t.Threshold}
@@ -145,7 +148,7 @@ func textOf(key, text, file string) (string, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", &protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("reading %s in [copilot] of tapgw.toml: %v", key, err)}
+		return "", invalidState("reading %s in [copilot] of tapgw.toml: %v", key, err)
 	}
 	return string(data), nil
 }
@@ -174,7 +177,10 @@ func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]s
 		}
 		timeout := int(m.Timeout.Milliseconds())
 		if m.URL == "" {
-			made[name] = sdk.MCPStdioServerConfig{Command: m.Command[0], Args: m.Command[1:], Env: m.Env, WorkingDirectory: cmp.Or(m.CWD, cwd), Tools: m.Tools, Timeout: timeout}
+			made[name] = sdk.MCPStdioServerConfig{
+				Command: m.Command[0], Args: m.Command[1:], Env: m.Env, WorkingDirectory: cmp.Or(m.CWD, cwd),
+				Tools: m.Tools, Timeout: timeout,
+			}
 			continue
 		}
 		headers, err := expand("mcp."+name+".headers", m.Headers)
@@ -188,19 +194,16 @@ func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]s
 
 // expand puts the environment's variables into headers.
 func expand(key string, headers map[string]string) (map[string]string, error) {
-	var missing string
+	var missing error
 	out := maps.Clone(headers)
 	for name, value := range out {
 		out[name] = configs.HeaderVariable.ReplaceAllStringFunc(value, func(m string) string {
 			v, ok := os.LookupEnv(m[2 : len(m)-1])
 			if !ok {
-				missing = fmt.Sprintf("%s.%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", key, name, m[2:len(m)-1])
+				missing = unsetVariable(key+"."+name, m[2:len(m)-1])
 			}
 			return v
 		})
 	}
-	if missing != "" {
-		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: missing}
-	}
-	return out, nil
+	return out, missing
 }

@@ -74,7 +74,8 @@ func TestProfileSystemMessage(t *testing.T) {
 				}
 				return
 			}
-			if !strings.Contains(system, "You are a teapot.") || !strings.Contains(system, "STATE") || len(system) < 1000 {
+			if !strings.Contains(system, "You are a teapot.") || !strings.Contains(system, "STATE") ||
+				len(system) < 1000 {
 				t.Errorf("the model was told %q", system)
 			}
 		})
@@ -179,7 +180,8 @@ func TestProfileOfARequest(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 	err = g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Effort: "huge"}, nil)
-	if err == nil || !strings.Contains(err.Error(), `effort: there is no "huge"; there are low, medium, high, xhigh, max`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `effort: there is no "huge"; there are low, medium, high, xhigh, max`) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -224,7 +226,10 @@ func TestProfileInstructions(t *testing.T) {
 	const ofProject, ofDirectory, ofOrganization = "The project says hello.", "The directory says hello.", "The organization says hello."
 	more := t.TempDir()
 	writeFile(t, filepath.Join(more, "AGENTS.md"), ofDirectory)
-	writeFile(t, filepath.Join(more, ".github", "instructions", "more.instructions.md"), "---\napplyTo: \"**\"\n---\n"+ofDirectory)
+	writeFile(
+		t, filepath.Join(more, ".github", "instructions", "more.instructions.md"),
+		"---\napplyTo: \"**\"\n---\n"+ofDirectory,
+	)
 	for name, tt := range map[string]struct {
 		change func(i *configs.Instructions)
 		want   []string
@@ -252,7 +257,10 @@ func TestProfileInstructions(t *testing.T) {
 func TestProfileSkills(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"brewing", "pouring"} {
-		writeFile(t, filepath.Join(dir, name, "SKILL.md"), fmt.Sprintf("---\nname: %s\ndescription: Knows all about %s tea.\n---\nFirst, boil water.\n", name, name))
+		writeFile(
+			t, filepath.Join(dir, name, "SKILL.md"),
+			fmt.Sprintf("---\nname: %s\ndescription: Knows all about %s tea.\n---\nFirst, boil water.\n", name, name),
+		)
 	}
 	for name, tt := range map[string]struct {
 		change           func(p *configs.Profile)
@@ -270,7 +278,8 @@ func TestProfileSkills(t *testing.T) {
 			s := g.start()
 			s.turn("hello")
 			body := string(g.lastRequest().Body)
-			if b, p := strings.Contains(body, "about brewing tea"), strings.Contains(body, "about pouring tea"); b != tt.brewing || p != tt.pouring {
+			if b, p := strings.Contains(body, "about brewing tea"), strings.Contains(body, "about pouring tea"); b != tt.brewing ||
+				p != tt.pouring {
 				t.Errorf("brewing %v, pouring %v", b, p)
 			}
 		})
@@ -279,13 +288,19 @@ func TestProfileSkills(t *testing.T) {
 
 func TestProfileAgents(t *testing.T) {
 	prompt := writeFile(t, filepath.Join(t.TempDir(), "p.md"), "You taste tea, and nothing else.")
-	agents := map[string]configs.Agent{"taster": {Description: "Tastes what was brewed.", PromptFile: prompt, Infer: true}}
+	agents := map[string]configs.Agent{
+		"taster": {Description: "Tastes what was brewed.", PromptFile: prompt, Infer: true},
+	}
 	t.Run("to hand work to", func(t *testing.T) {
 		g := newRig(t, withProfile(func(p *configs.Profile) { p.Agents = agents }))
 		s := g.start()
 		s.turn("hello")
-		if body := string(g.lastRequest().Body); !strings.Contains(body, "Tastes what was brewed.") || strings.Contains(body, "and nothing else") {
-			t.Errorf("the model knows the agent: %v, its prompt: %v", strings.Contains(body, "Tastes"), strings.Contains(body, "nothing else"))
+		if body := string(g.lastRequest().Body); !strings.Contains(body, "Tastes what was brewed.") ||
+			strings.Contains(body, "and nothing else") {
+			t.Errorf(
+				"the model knows the agent: %v, its prompt: %v", strings.Contains(body, "Tastes"),
+				strings.Contains(body, "nothing else"),
+			)
 		}
 	})
 	t.Run("to begin with", func(t *testing.T) {
@@ -326,11 +341,22 @@ func TestMCPProgram(t *testing.T) {
 		result := map[string]any{}
 		switch m.Method {
 		case "initialize":
-			result = map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "tea", "version": "1"}}
+			result = map[string]any{
+				"protocolVersion": m.Params.ProtocolVersion,
+				"capabilities":    map[string]any{"tools": map[string]any{}},
+				"serverInfo":      map[string]any{"name": "tea", "version": "1"},
+			}
 		case "tools/list":
 			var tools []any
 			for _, name := range []string{"brew", "pour"} {
-				tools = append(tools, map[string]any{"name": name, "description": "It is " + name, "inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}})
+				tools = append(
+					tools,
+					map[string]any{
+						"name":        name,
+						"description": "It is " + name,
+						"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}},
+					},
+				)
 			}
 			result["tools"] = tools
 		case "tools/call":
@@ -341,9 +367,14 @@ func TestMCPProgram(t *testing.T) {
 			}
 			form := ""
 			if message := os.Getenv(mcpForm); message != "" {
-				_ = out.Encode(map[string]any{"jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": map[string]any{
-					"message": message, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
-				}})
+				_ = out.Encode(map[string]any{
+					"jsonrpc": "2.0",
+					"id":      "form",
+					"method":  "elicitation/create",
+					"params": map[string]any{
+						"message": message, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+					},
+				})
 				for form == "" && lines.Scan() {
 					if strings.Contains(lines.Text(), `"form"`) {
 						form = " for " + lines.Text()
@@ -351,7 +382,9 @@ func TestMCPProgram(t *testing.T) {
 				}
 			}
 			wd, _ := os.Getwd()
-			result["content"] = []any{map[string]any{"type": "text", "text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd) + form}}
+			result["content"] = []any{
+				map[string]any{"type": "text", "text": os.Getenv(mcpProgram) + " in " + filepath.Base(wd) + form},
+			}
 		}
 		_ = out.Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 	}
@@ -364,10 +397,15 @@ func TestProfileMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := configs.SessionMCP{
-		Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, CWD: dir, Env: map[string]string{mcpProgram: "brewed"}, Tools: []string{"brew"},
+		Command: []string{
+			os.Args[0], "-test.run=^TestMCPProgram$",
+		}, CWD: dir, Env: map[string]string{mcpProgram: "brewed"}, Tools: []string{"brew"},
 	}
 	t.Run("started", func(t *testing.T) {
-		g := newRig(t, withProfile(func(p *configs.Profile) { p.MCP = map[string]configs.SessionMCP{"tea": server} }), func(o *Options) { o.Permissions.MCP = configs.Allow })
+		g := newRig(
+			t, withProfile(func(p *configs.Profile) { p.MCP = map[string]configs.SessionMCP{"tea": server} }),
+			func(o *Options) { o.Permissions.MCP = configs.Allow },
+		)
 		s := g.start()
 		s.turn("call:tea-brew {}")
 		if s.lastSaid() != "brewed in kitchen" {
@@ -401,7 +439,10 @@ func TestProfileInfinite(t *testing.T) {
 		"not at all":          {configs.Infinite{BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 420, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(t, withProfile(func(p *configs.Profile) { p.Provider.MaxPromptTokens, p.Infinite = 16_000, tt.infinite }))
+			g := newRig(
+				t,
+				withProfile(func(p *configs.Profile) { p.Provider.MaxPromptTokens, p.Infinite = 16_000, tt.infinite }),
+			)
 			s := g.start()
 			full := func() bool {
 				s.mu.Lock()
@@ -413,7 +454,9 @@ func TestProfileInfinite(t *testing.T) {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			got := slices.ContainsFunc(s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" })
+			got := slices.ContainsFunc(
+				s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" },
+			)
 			if got != tt.want || !tt.want && s.window[0] < 8*s.window[1]/10 {
 				t.Errorf("compacted: %v; of %d tokens %d are used", got, s.window[1], s.window[0])
 			}

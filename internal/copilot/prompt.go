@@ -45,7 +45,9 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	}
 	if s.needsHooks() {
 		if err := s.EnableHooks(ctx); err != nil {
-			return fmt.Errorf("the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err)
+			return fmt.Errorf(
+				"the prompt is not given to the Copilot runtime, for hooks and gates could not be asked: %w", err,
+			)
 		}
 	}
 	attachments, err := s.attachments(p.Attachments)
@@ -53,7 +55,10 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		return err
 	}
 	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: p.Text, source: p.Source}
-	msg := sdk.MessageOptions{Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source), Attachments: attachments, RequestHeaders: p.Headers}
+	msg := sdk.MessageOptions{
+		Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source), Attachments: attachments,
+		RequestHeaders: p.Headers,
+	}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
 		// The model does not see the source: it is told that this is not the
 		// user's word. People are, by the timeline.
@@ -68,7 +73,10 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	s.mu.Lock()
 	s.sent = append(s.sent, sent)
 	s.mu.Unlock()
-	id, err := ask(gateway.TraceContext(ctx, p.Traceparent), c.process, askTimeout, func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) })
+	id, err := ask(
+		gateway.TraceContext(ctx, p.Traceparent), c.process, askTimeout,
+		func(ctx context.Context) (string, error) { return c.sdk.Send(ctx, msg) },
+	)
 	if err != nil {
 		s.removeSent([]*sentPrompt{sent})
 		s.items.push(item{gen: c.gen, wantsRecheck: true})

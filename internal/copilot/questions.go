@@ -182,7 +182,10 @@ func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 	}
 	q := gateway.Question{Kind: adminapi.QuestionForm, Message: message, Schema: protocol.Raw(`{"type":"object"}`)}
 	if d.Mode != nil && *d.Mode == rpc.ElicitationRequestedModeURL {
-		q = gateway.Question{Kind: adminapi.QuestionPermission, Message: message + " (open this in a browser, then answer once)", Detail: deref(d.URL)}
+		q = gateway.Question{
+			Kind: adminapi.QuestionPermission, Message: message + " (open this in a browser, then answer once)",
+			Detail: deref(d.URL),
+		}
 	} else if d.RequestedSchema != nil {
 		schema, err := json.Marshal(d.RequestedSchema)
 		if err == nil {

@@ -135,19 +135,24 @@ func shellCall(command string) string {
 // question, deny tells the model why; patterns and other commands are not touched.
 func TestPermissionAsked(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
-		o.Permissions = configs.Permissions{Shell: configs.Ask, DenyCommands: []string{"rm"}, AllowCommands: []string{"echo fine"}}
+		o.Permissions = configs.Permissions{
+			Shell: configs.Ask, DenyCommands: []string{"rm"}, AllowCommands: []string{"echo fine"},
+		}
 	}))
 
 	turn := h.asking(shellCall("echo once"))
 	q := h.asked(h.s)
-	if q.Kind != adminapi.QuestionPermission || q.Detail != "echo once" || !strings.Contains(q.Message, "run this command") || !strings.Contains(q.Message, "try it") {
+	if q.Kind != adminapi.QuestionPermission || q.Detail != "echo once" ||
+		!strings.Contains(q.Message, "run this command") ||
+		!strings.Contains(q.Message, "try it") {
 		t.Errorf("the question: %+v", q)
 	}
 	h.answer(q, gateway.Answer{Decision: adminapi.DecideOnce})
 	if said := <-turn; !strings.Contains(said, "once") || strings.Contains(said, "denied") {
 		t.Errorf("allowed once: %q", said)
 	}
-	if err := h.s.Answer(q.ID, gateway.Answer{Decision: adminapi.DecideOnce}); err == nil || !strings.Contains(err.Error(), "is over") {
+	if err := h.s.Answer(q.ID, gateway.Answer{Decision: adminapi.DecideOnce}); err == nil ||
+		!strings.Contains(err.Error(), "is over") {
 		t.Errorf("answered again: %v", err)
 	}
 
@@ -164,10 +169,13 @@ func TestPermissionAsked(t *testing.T) {
 	if said := <-turn; !strings.Contains(said, "that is enough") {
 		t.Errorf("denied: %q", said)
 	}
-	if said := <-h.asking(shellCall("echo fine")); !strings.Contains(said, "fine") || strings.Contains(said, "not allow") {
+	if said := <-h.asking(shellCall("echo fine")); !strings.Contains(said, "fine") ||
+		strings.Contains(said, "not allow") {
 		t.Errorf("allowed by a pattern: %q", said)
 	}
-	if said := <-h.asking(shellCall("echo fine && rm -f x")); !strings.Contains(said, "deny_commands in [copilot.permissions]") {
+	if said := <-h.asking(shellCall("echo fine && rm -f x")); !strings.Contains(
+		said, "deny_commands in [copilot.permissions]",
+	) {
 		t.Errorf("denied by a pattern: %q", said)
 	}
 	turn = h.asking(shellCall("echo fine > made"))
@@ -216,7 +224,11 @@ func TestPermissionsAskedByKind(t *testing.T) {
 	for _, q := range asked {
 		details = append(details, q.Message[:strings.Index(q.Message, "?")]+" "+strings.SplitN(q.Detail, "\n", 2)[0])
 	}
-	want := []string{"May the session write this file " + file, "May the session read this " + file, `May the session call this tool act {"x":"y"}`}
+	want := []string{
+		"May the session write this file " + file,
+		"May the session read this " + file,
+		`May the session call this tool act {"x":"y"}`,
+	}
 	if !slices.Equal(details, want) {
 		t.Errorf("asked:\n%s", strings.Join(details, "\n"))
 	}
@@ -230,7 +242,9 @@ func TestUnanswered(t *testing.T) {
 	if said := <-h.asking(shellCall("echo ran")); !strings.Contains(said, "nobody answered in time (answer_timeout") {
 		t.Errorf("a permission: %q", said)
 	}
-	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(said, "nobody answered in time: go on") {
+	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(
+		said, "nobody answered in time: go on",
+	) {
 		t.Errorf("an input: %q", said)
 	}
 	result := h.elicit(h.r.ctx, "Who?")
@@ -287,7 +301,9 @@ func TestAskUser(t *testing.T) {
 
 	turn := h.asking(`call:ask_user {"question":"Which colour?","choices":["red","green"]}`)
 	q := h.asked(h.s)
-	if q.Kind != adminapi.QuestionInput || q.Message != "Which colour?" || !slices.Equal(q.Choices, []string{"red", "green"}) || !q.Freeform {
+	if q.Kind != adminapi.QuestionInput || q.Message != "Which colour?" ||
+		!slices.Equal(q.Choices, []string{"red", "green"}) ||
+		!q.Freeform {
 		t.Errorf("the question: %+v", q)
 	}
 	h.answer(q, gateway.Answer{Text: "green"})
@@ -354,13 +370,15 @@ func TestForm(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) { o.AskUser = true }))
 	result := h.elicit(h.r.ctx, "Who are you?")
 	q := h.asked(h.s)
-	if q.Kind != adminapi.QuestionForm || q.Message != "Who are you?" || !strings.Contains(string(q.Schema), `"minLength":2`) {
+	if q.Kind != adminapi.QuestionForm || q.Message != "Who are you?" ||
+		!strings.Contains(string(q.Schema), `"minLength":2`) {
 		t.Errorf("the question: %+v", q)
 	}
 	for content, wrong := range map[string]string{
 		`{"name":"A"}`: "name", `{"size":"large"}`: "name", `{"name":"Ada","size":"huge"}`: "size", `{"name":"Ada","many":"x"}`: "many",
 	} {
-		if err := h.s.Answer(q.ID, gateway.Answer{Content: protocol.Raw(content)}); err == nil || !strings.Contains(err.Error(), wrong) {
+		if err := h.s.Answer(q.ID, gateway.Answer{Content: protocol.Raw(content)}); err == nil ||
+			!strings.Contains(err.Error(), wrong) {
 			t.Errorf("%s: %v", content, err)
 		}
 	}

@@ -13,7 +13,9 @@ func TestSecrets(t *testing.T) {
 	}}
 	got := s.secrets()
 	slices.Sort(got)
-	if want := []string{"0123456789", "Bearer 0123456789", "gho_0123456789", `key-with-\"quotes\"`}; !slices.Equal(got, want) {
+	if want := []string{"0123456789", "Bearer 0123456789", "gho_0123456789", `key-with-\"quotes\"`}; !slices.Equal(
+		got, want,
+	) {
 		t.Errorf("the secrets are %q, not %q", got, want)
 	}
 	if got := (&session{}).secrets(); len(got) > 0 {

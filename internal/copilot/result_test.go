@@ -18,25 +18,80 @@ func TestToolResult(t *testing.T) {
 		text     string
 		mimeType string // of the binary result, "" for none
 	}{
-		"string":            {gateway.Outcome{Data: raw(`"a\n<b>"`)}, "success", "a\n<b>", ""},
-		"empty string":      {gateway.Outcome{Data: raw(`""`)}, "success", noResult, ""},
-		"blank string":      {gateway.Outcome{Data: raw(`" \n"`)}, "success", noResult, ""},
-		"nothing":           {gateway.Outcome{}, "success", noResult, ""},
-		"null":              {gateway.Outcome{Data: raw(`null`)}, "success", "null", ""},
-		"number":            {gateway.Outcome{Data: raw(`12345678901234567890`)}, "success", "12345678901234567890", ""},
-		"object":            {gateway.Outcome{Data: raw("{ \"b\": 1,\n \"a\": [ 2 ] }")}, "success", `{"b":1,"a":[2]}`, ""},
-		"array":             {gateway.Outcome{Data: raw(`[ ]`)}, "success", `[]`, ""},
-		"image":             {gateway.Outcome{Data: raw(`{"image":"` + pixel + `"}`)}, "success", "An image (image/png, 8 bytes).", "image/png"},
-		"image and more":    {gateway.Outcome{Data: raw(`{"image":"` + pixel + `","page":2}`)}, "success", `{"page":2}`, "image/png"},
-		"image by name":     {gateway.Outcome{Data: raw(`{"image":"cat.png"}`)}, "success", `{"image":"cat.png"}`, ""},
-		"image broken":      {gateway.Outcome{Data: raw(`{"image":"data:image/png;base64,%%%"}`)}, "success", `{"image":"data:image/png;base64,%%%"}`, ""},
-		"data URL no image": {gateway.Outcome{Data: raw(`{"image":"data:text/plain,hi"}`)}, "success", `{"image":"data:text/plain,hi"}`, ""},
-		"timeout":           {gateway.Outcome{ErrorCode: protocol.CodeTimeout, Error: "too slow"}, "timeout", "TIMEOUT: too slow", ""},
-		"denied":            {gateway.Outcome{ErrorCode: protocol.CodeDenied, Error: "no"}, "denied", "DENIED: no", ""},
-		"unauthorized":      {gateway.Outcome{ErrorCode: protocol.CodeUnauthorized, Error: "who?"}, "rejected", "UNAUTHORIZED: who?", ""},
-		"disconnected":      {gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: "gone"}, "failure", "DISCONNECTED: gone", ""},
-		"without a reason":  {gateway.Outcome{ErrorCode: protocol.CodeInternal}, "failure", "INTERNAL: the tool gave no reason", ""},
-		"failed with data":  {gateway.Outcome{ErrorCode: protocol.CodeInternal, Error: "x", Data: raw(`"data"`)}, "failure", "INTERNAL: x", ""},
+		"string":       {gateway.Outcome{Data: raw(`"a\n<b>"`)}, "success", "a\n<b>", ""},
+		"empty string": {gateway.Outcome{Data: raw(`""`)}, "success", noResult, ""},
+		"blank string": {gateway.Outcome{Data: raw(`" \n"`)}, "success", noResult, ""},
+		"nothing":      {gateway.Outcome{}, "success", noResult, ""},
+		"null":         {gateway.Outcome{Data: raw(`null`)}, "success", "null", ""},
+		"number": {
+			gateway.Outcome{Data: raw(`12345678901234567890`)},
+			"success",
+			"12345678901234567890",
+			"",
+		},
+		"object": {
+			gateway.Outcome{Data: raw("{ \"b\": 1,\n \"a\": [ 2 ] }")},
+			"success",
+			`{"b":1,"a":[2]}`,
+			"",
+		},
+		"array": {gateway.Outcome{Data: raw(`[ ]`)}, "success", `[]`, ""},
+		"image": {
+			gateway.Outcome{Data: raw(`{"image":"` + pixel + `"}`)},
+			"success",
+			"An image (image/png, 8 bytes).",
+			"image/png",
+		},
+		"image and more": {
+			gateway.Outcome{Data: raw(`{"image":"` + pixel + `","page":2}`)},
+			"success",
+			`{"page":2}`,
+			"image/png",
+		},
+		"image by name": {gateway.Outcome{Data: raw(`{"image":"cat.png"}`)}, "success", `{"image":"cat.png"}`, ""},
+		"image broken": {
+			gateway.Outcome{Data: raw(`{"image":"data:image/png;base64,%%%"}`)},
+			"success",
+			`{"image":"data:image/png;base64,%%%"}`,
+			"",
+		},
+		"data URL no image": {
+			gateway.Outcome{Data: raw(`{"image":"data:text/plain,hi"}`)},
+			"success",
+			`{"image":"data:text/plain,hi"}`,
+			"",
+		},
+		"timeout": {
+			gateway.Outcome{ErrorCode: protocol.CodeTimeout, Error: "too slow"},
+			"timeout",
+			"TIMEOUT: too slow",
+			"",
+		},
+		"denied": {gateway.Outcome{ErrorCode: protocol.CodeDenied, Error: "no"}, "denied", "DENIED: no", ""},
+		"unauthorized": {
+			gateway.Outcome{ErrorCode: protocol.CodeUnauthorized, Error: "who?"},
+			"rejected",
+			"UNAUTHORIZED: who?",
+			"",
+		},
+		"disconnected": {
+			gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: "gone"},
+			"failure",
+			"DISCONNECTED: gone",
+			"",
+		},
+		"without a reason": {
+			gateway.Outcome{ErrorCode: protocol.CodeInternal},
+			"failure",
+			"INTERNAL: the tool gave no reason",
+			"",
+		},
+		"failed with data": {
+			gateway.Outcome{ErrorCode: protocol.CodeInternal, Error: "x", Data: raw(`"data"`)},
+			"failure",
+			"INTERNAL: x",
+			"",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,12 +118,32 @@ func TestToolResultOfFile(t *testing.T) {
 		text string
 		typ  string // of the binary result, "" for none
 	}{
-		"text":             {gateway.File{Name: "a.txt", MimeType: "text/plain", Content: []byte("hello")}, "hello", ""},
-		"JSON":             {gateway.File{Name: "a.json", MimeType: "application/json", Content: []byte("{}")}, "{}", ""},
-		"empty":            {gateway.File{Name: "a.txt", MimeType: "text/plain"}, noResult, ""},
-		"image":            {gateway.File{Name: "a.png", MimeType: "image/png", Content: []byte("\x89PNG")}, "a.png", "image"},
-		"binary":           {gateway.File{Name: "a.bin", MimeType: "application/octet-stream", Content: []byte{0, 1}}, "a.bin", "resource"},
-		"text that is not": {gateway.File{Name: "b.txt", MimeType: "text/plain", Content: []byte("\xff\xfe\x00")}, "b.txt", "resource"},
+		"text": {
+			gateway.File{Name: "a.txt", MimeType: "text/plain", Content: []byte("hello")},
+			"hello",
+			"",
+		},
+		"JSON": {
+			gateway.File{Name: "a.json", MimeType: "application/json", Content: []byte("{}")},
+			"{}",
+			"",
+		},
+		"empty": {gateway.File{Name: "a.txt", MimeType: "text/plain"}, noResult, ""},
+		"image": {
+			gateway.File{Name: "a.png", MimeType: "image/png", Content: []byte("\x89PNG")},
+			"a.png",
+			"image",
+		},
+		"binary": {
+			gateway.File{Name: "a.bin", MimeType: "application/octet-stream", Content: []byte{0, 1}},
+			"a.bin",
+			"resource",
+		},
+		"text that is not": {
+			gateway.File{Name: "b.txt", MimeType: "text/plain", Content: []byte("\xff\xfe\x00")},
+			"b.txt",
+			"resource",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,10 +157,12 @@ func TestToolResultOfFile(t *testing.T) {
 				}
 				return
 			}
-			if len(got.BinaryResultsForLlm) != 1 || string(got.BinaryResultsForLlm[0].Type) != tt.typ || got.BinaryResultsForLlm[0].MIMEType != tt.file.MimeType {
+			if len(got.BinaryResultsForLlm) != 1 || string(got.BinaryResultsForLlm[0].Type) != tt.typ ||
+				got.BinaryResultsForLlm[0].MIMEType != tt.file.MimeType {
 				t.Fatalf("binary results: %+v", got.BinaryResultsForLlm)
 			}
-			if data, err := base64.StdEncoding.DecodeString(got.BinaryResultsForLlm[0].Data); err != nil || !bytes.Equal(data, tt.file.Content) {
+			if data, err := base64.StdEncoding.DecodeString(got.BinaryResultsForLlm[0].Data); err != nil ||
+				!bytes.Equal(data, tt.file.Content) {
 				t.Errorf("the content: %q, %v", data, err)
 			}
 		})

@@ -78,7 +78,10 @@ func (t *tracker) replay(it item) {
 	t.reportBusy()
 	c := t.conn()
 	for _, d := range it.pending {
-		t.s.calls.Note(gateway.LogInfo, fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName))
+		t.s.calls.Note(
+			gateway.LogInfo,
+			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),
+		)
 		if c != nil {
 			t.s.runCall(c, d, t.s.callAgain)
 		}
@@ -146,7 +149,10 @@ func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outc
 		case <-ctx.Done():
 			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: "the call was ended"}
 		case <-late.C:
-			return gateway.Outcome{ErrorCode: protocol.CodeDisconnected, Error: fmt.Sprintf("the provider of %s did not come back within %v", call.Name, providerWait)}
+			return gateway.Outcome{
+				ErrorCode: protocol.CodeDisconnected,
+				Error:     fmt.Sprintf("the provider of %s did not come back within %v", call.Name, providerWait),
+			}
 		}
 	}
 }

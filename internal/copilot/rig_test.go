@@ -140,11 +140,14 @@ func (g *rig) start(change ...func(*gateway.StartRequest)) *fakeSession {
 	for _, c := range change {
 		c(&req)
 	}
-	s := &fakeSession{t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{}}
-	err := g.r.start(g.ctx, req, func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
-		s.id, s.host, s.info = spec.ID, h, info
-		return s, nil
-	})
+	s := &fakeSession{
+		t: g.t, ctx: g.ctx, changed: make(chan struct{}), tools: map[string]toolFunc{}, over: map[string]string{},
+	}
+	err := g.r.start(g.ctx, req,
+		func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
+			s.id, s.host, s.info = spec.ID, h, info
+			return s, nil
+		})
 	if err != nil {
 		g.t.Fatalf("starting a session: %v", err)
 	}
@@ -312,7 +315,10 @@ func (s *fakeSession) allNotes() string {
 func describe(events []gateway.Event) string {
 	var b strings.Builder
 	for _, e := range events {
-		fmt.Fprintf(&b, "\n  %s id=%s delta=%q content=%q tool=%s args=%s error=%v %s user=%q", e.Callback, e.ID, e.Delta, e.Content, e.Tool, e.Args, e.Error, e.SessionError, e.UserMessage)
+		fmt.Fprintf(
+			&b, "\n  %s id=%s delta=%q content=%q tool=%s args=%s error=%v %s user=%q", e.Callback, e.ID, e.Delta,
+			e.Content, e.Tool, e.Args, e.Error, e.SessionError, e.UserMessage,
+		)
 	}
 	return b.String()
 }

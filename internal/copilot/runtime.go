@@ -16,7 +16,6 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
 
 // Kind is the kind of the sessions that a [Runtime] starts.
@@ -137,7 +136,7 @@ func (r *Runtime) optionsAt(dir string) (*Options, error) {
 	}
 	at, err := o.At(dir)
 	if err != nil {
-		return nil, &protocol.Error{Code: protocol.CodeInvalidState, Message: err.Error()}
+		return nil, invalidState("%v", err)
 	}
 	if at == nil {
 		return o, nil
@@ -185,7 +184,9 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 
 // open brings a new session into the runtime, which begin does, and tells the
 // gateway of it.
-func (r *Runtime) open(ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register) error {
+func (r *Runtime) open(
+	ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register,
+) error {
 	ctx, cancel := r.untilClosed(ctx)
 	defer cancel()
 	p, err := r.process(ctx)
@@ -218,14 +219,6 @@ func (r *Runtime) open(ctx context.Context, s *session, label string, begin func
 		return internalError(err)
 	}
 	return nil
-}
-
-// internalError makes an error of the domain of what went wrong on our side.
-func internalError(err error) error {
-	if _, ok := errors.AsType[*protocol.Error](err); ok {
-		return err
-	}
-	return &protocol.Error{Code: protocol.CodeInternal, Message: err.Error()}
 }
 
 // add makes a session one that is resumed when the runtime dies.

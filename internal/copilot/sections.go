@@ -54,7 +54,9 @@ func (s *session) systemMessage() *sdk.SystemMessageConfig {
 	}
 	overrides := make(map[string]sdk.SectionOverride, len(sectionNames))
 	for _, name := range sectionNames {
-		overrides[name] = sdk.SectionOverride{Transform: func(custom string) (string, error) { return s.section(name, custom), nil }}
+		overrides[name] = sdk.SectionOverride{
+			Transform: func(custom string) (string, error) { return s.section(name, custom), nil },
+		}
 	}
 	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: custom.Content}
 }
@@ -160,7 +162,10 @@ func (s *session) warnPreamble() {
 	s.sections.hasWarned = true
 	s.sections.mu.Unlock()
 	if !warned {
-		s.note(gateway.LogWarning, "section preamble is left as it was: it belongs to identity, which providers may only append to")
+		s.note(
+			gateway.LogWarning,
+			"section preamble is left as it was: it belongs to identity, which providers may only append to",
+		)
 	}
 }
 

@@ -66,7 +66,8 @@ func TestSectionsUnchanged(t *testing.T) {
 	for n := range 3 {
 		s.turn("hello")
 		system := g.system(n)
-		if strings.Contains(system, repeatNotice) || !strings.Contains(system, "<prohibited_actions>") || system != g.system(0) {
+		if strings.Contains(system, repeatNotice) || !strings.Contains(system, "<prohibited_actions>") ||
+			system != g.system(0) {
 			t.Errorf("in turn %d the model was told:\n%s", n, system)
 		}
 	}
@@ -114,10 +115,14 @@ func TestSectionsInPlace(t *testing.T) {
 			t.Errorf("this line of the identity is said again: %v, want %v: %s", inside, !inside, line)
 		}
 	}
-	if !strings.HasSuffix(strings.TrimSpace(system), strings.TrimSpace(emptyLines.ReplaceAllString(own["safety"], "\n\n"))) {
+	if !strings.HasSuffix(
+		strings.TrimSpace(system), strings.TrimSpace(emptyLines.ReplaceAllString(own["safety"], "\n\n")),
+	) {
 		t.Errorf("the message does not end with safety:\n%s", system[len(system)-2000:])
 	}
-	if inside := between(system, "<environment_limitations>", "</environment_limitations>"); !strings.Contains(inside, "MARK-safety") {
+	if inside := between(system, "<environment_limitations>", "</environment_limitations>"); !strings.Contains(
+		inside, "MARK-safety",
+	) {
 		t.Errorf("what is added to safety stands outside of it: %s", inside)
 	}
 }
@@ -135,7 +140,8 @@ func TestSectionsOncePerPrompt(t *testing.T) {
 			t.Errorf("after %d prompts the providers were asked %d times", n, e.times())
 		}
 		for _, r := range []int{2*n - 2, 2*n - 1} {
-			if !strings.Contains(g.system(r), fmt.Sprintf("STATE (%d)", n)) || !strings.Contains(g.system(r), fmt.Sprintf("END (%d)", n)) {
+			if !strings.Contains(g.system(r), fmt.Sprintf("STATE (%d)", n)) ||
+				!strings.Contains(g.system(r), fmt.Sprintf("END (%d)", n)) {
 				t.Errorf("request %d has %q", r, between(g.system(r), "STATE", ")"))
 			}
 		}
@@ -220,7 +226,8 @@ func TestPreambleTakesOnlyAppend(t *testing.T) {
 		return out
 	}
 	s.turn("hello")
-	if system := g.system(0); strings.Contains(system, "somebody else") || !strings.HasPrefix(system, "You are GitHub Copilot") {
+	if system := g.system(0); strings.Contains(system, "somebody else") ||
+		!strings.HasPrefix(system, "You are GitHub Copilot") {
 		t.Errorf("the model was told:\n%.300s", system)
 	}
 	if notes := s.allNotes(); strings.Count(notes, "section preamble is left as it was") != 1 {

@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
@@ -19,9 +17,6 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/gateway"
 )
-
-// logTimeout bounds a line for the session's timeline.
-const logTimeout = 5 * time.Second
 
 // session is one session in the runtime: the gateway's [gateway.Host] for it.
 type session struct {
@@ -127,80 +122,6 @@ func (s *session) info() gateway.HostInfo {
 // replacesSystemMessage reports whether the user's own text is all of the system message.
 func (s *session) replacesSystemMessage() bool {
 	return s.baseConfig.SystemMessage.Mode == configs.SystemReplace
-}
-
-// newSession checks a request and makes a session of it, in no process yet.
-func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
-	cwd := req.CWD
-	if cwd == "" {
-		here, err := os.Getwd()
-		if err != nil {
-			return nil, internalError(fmt.Errorf("finding the working directory: %w", err))
-		}
-		cwd = here
-	}
-	o, err := r.optionsAt(cwd)
-	if err != nil {
-		return nil, err
-	}
-	profile, err := o.profileFor(req)
-	if err != nil {
-		return nil, err
-	}
-	if profile.Model, err = o.defaultModel(ctx, profile, req); err != nil {
-		return nil, err
-	}
-	provider, err := o.endpointFor(profile, req)
-	if err != nil {
-		return nil, err
-	}
-	if provider != nil {
-		if err := checkEndpoint(provider, profile.Model, profile.Provider.Models); err != nil {
-			return nil, err
-		}
-	}
-	token, err := o.githubToken(profile, req)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkEffort(profile.Effort, configs.Efforts); err != nil {
-		return nil, err
-	}
-	dir, err := r.privateDir()
-	if err != nil {
-		return nil, internalError(err)
-	}
-	s := &session{
-		r: r, o: o, log: r.log.With("session", id), id: id, cwd: cwd, provider: provider, githubToken: token,
-		profile: req.Profile, offeredModels: profile.Provider.Models, requestURL: req.ProviderURL, hasRequestToken: req.GitHubToken != "",
-		firstModel: profile.Model, model: profile.Model, effort: profile.Effort,
-		outputDir:    filepath.Join(dir, id),
-		ready:        make(chan struct{}),
-		items:        newQueue[item](),
-		lines:        newQueue[line](),
-		logged:       make(chan struct{}),
-		sendLock:     make(lock, 1),
-		configLock:   make(lock, 1),
-		up:           make(chan struct{}),
-		toolsChanged: make(chan struct{}),
-		everSet:      map[string]bool{},
-		inFlight:     map[string]context.CancelFunc{},
-		sections:     sections{original: map[string]string{}},
-	}
-	if s.baseConfig, err = newBaseConfig(profile, cwd, s.outputDir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
-		return nil, internalError(fmt.Errorf("making a directory for large results: %w", err))
-	}
-	if r.o.SessionEnv != nil {
-		s.shellFile = shellFile(s.outputDir)
-		if err := os.WriteFile(s.shellFile, nil, 0o600); err != nil {
-			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w", err))
-		}
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	return s, nil
 }
 
 func (s *session) newSpec(label string) gateway.SessionSpec {
@@ -505,90 +426,4 @@ func (s *session) Close(ctx context.Context, _ string) error {
 		return fmt.Errorf("disconnecting the session: %w", err)
 	}
 	return nil
-}
-
-// line is one for the session's timeline in the runtime.
-type line struct {
-	level   gateway.LogLevel
-	message string
-}
-
-// logType marks the lines that we write into the runtime's timeline, so that
-// they are not taken for its own when they come back as events.
-const logType = "tapgw"
-
-// errorPrefix stands before a line of level error, which the runtime does not take.
-const errorPrefix = "Error: "
-
-// Log implements [gateway.Host].
-func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
-
-// note shows a line of ours: in the gateway's timeline and in the runtime's.
-func (s *session) note(level gateway.LogLevel, message string) {
-	s.log.Info("timeline", "level", level, "message", message)
-	select {
-	case <-s.ready:
-		s.calls.Note(level, message)
-	default: // nobody has seen the session yet
-	}
-	s.Log(level, message)
-}
-
-// flushLines lets the lines that are queued reach the runtime, if it is there.
-func (s *session) flushLines(ctx context.Context) {
-	s.lines.close()
-	s.mu.Lock()
-	up := s.conn != nil
-	s.mu.Unlock()
-	select {
-	case <-s.ready:
-	default:
-		return // there is no logger yet
-	}
-	if !up {
-		return
-	}
-	select {
-	case <-s.logged:
-	case <-ctx.Done():
-	}
-}
-
-// logger writes the lines, so that nobody else waits for the runtime.
-func (s *session) logger() {
-	defer close(s.logged)
-	for {
-		lines, ok := s.lines.receiveAll()
-		if !ok {
-			return
-		}
-		for _, l := range lines {
-			s.write(l)
-		}
-	}
-}
-
-func (s *session) write(l line) {
-	ctx, cancel := context.WithTimeout(s.ctx, logTimeout)
-	defer cancel()
-	c, err := s.waitConn(ctx)
-	if err != nil {
-		return
-	}
-	// At level error the runtime reports the line as an error of the session.
-	level, typ := rpc.SessionLogLevelInfo, logType
-	switch l.level {
-	case gateway.LogWarning:
-		level = rpc.SessionLogLevelWarning
-	case gateway.LogError:
-		level = rpc.SessionLogLevelWarning
-		l.message = errorPrefix + l.message
-	}
-	err = execute(ctx, c.process, logTimeout, func(ctx context.Context) error {
-		_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: l.message, Level: &level, Type: &typ})
-		return err
-	})
-	if err != nil {
-		s.log.Debug("a timeline line did not reach the runtime", "error", err)
-	}
 }

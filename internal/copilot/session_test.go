@@ -205,7 +205,8 @@ func TestHooks(t *testing.T) {
 	s.prompt(gateway.Prompt{Text: "an event", Source: "provider:news.feed-1"})
 	s.waitIdle(n + 1)
 	reqs = g.model.Requests()
-	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said, "[from provider news.feed-1]\nan event") || !strings.Contains(said, "asked by provider:news.feed-1") {
+	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said, "[from provider news.feed-1]\nan event") ||
+		!strings.Contains(said, "asked by provider:news.feed-1") {
 		t.Errorf("the prompt of a provider: %q", said)
 	}
 	last := s.allEvents()
@@ -266,7 +267,9 @@ func TestSubAgent(t *testing.T) {
 	s.userPrompt = func(prompt, _ string) string { return "about it" }
 	file := filepath.Join(g.cwd, "made")
 	args := rawJSON(map[string]string{"agent_type": "task", "name": "helper", "description": "make it", "mode": "sync",
-		"prompt": "call:bash " + string(rawJSON(map[string]string{"command": "touch " + file, "description": "make a file"}))})
+		"prompt": "call:bash " + string(
+			rawJSON(map[string]string{"command": "touch " + file, "description": "make a file"}),
+		)})
 	s.turn("call:task " + string(args))
 	if !strings.Contains(s.lastSaid(), "not on a Sunday") {
 		t.Errorf("the model said %q", s.lastSaid())

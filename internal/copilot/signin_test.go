@@ -25,7 +25,8 @@ func TestErrorOfTheSignInSaysWhatToDo(t *testing.T) {
 		"an endpoint":        {&session{provider: &sdk.ProviderConfig{}}, rpc.SessionErrorData{ErrorType: "authentication", Message: "401"}, ""},
 	} {
 		got := tt.s.errorText(&tt.d)
-		if rest, ok := strings.CutPrefix(got, tt.d.Message); !ok || !strings.Contains(rest, tt.want) || tt.want == "" && rest != "" {
+		if rest, ok := strings.CutPrefix(got, tt.d.Message); !ok || !strings.Contains(rest, tt.want) ||
+			tt.want == "" && rest != "" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

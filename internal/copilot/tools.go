@@ -51,7 +51,9 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	tools := s.tools
 	s.mu.Unlock()
 	defs := s.definitions(tools, builtins)
-	if slices.EqualFunc(defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) }) {
+	if slices.EqualFunc(
+		defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) },
+	) {
 		return s.resetPrompt(ctx, c) // to set them again changes nothing
 	}
 	for _, d := range defs {
@@ -84,7 +86,9 @@ func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-326
 // changed otherwise: tools, where the runtime is too old for tools.set, and hooks, which
 // it keeps. What goes on in it goes on. The SDK makes a new session of it. Call it with
 // setting held.
-func (s *session) resumeOn(ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, withHooks bool) error {
+func (s *session) resumeOn(
+	ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, withHooks bool,
+) error {
 	s.mu.Lock()
 	withHooks = withHooks || s.conn != nil && s.conn.hooksEnabled
 	s.mu.Unlock()
@@ -147,12 +151,17 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	left := map[string]string{}
 	for _, t := range tools {
 		if builtins[t.Name] {
-			left[t.Name] = fmt.Sprintf("tool %s of provider %s is left out: the Copilot runtime has a tool of that name; rename it", t.Name, t.Provider)
+			left[t.Name] = fmt.Sprintf(
+				"tool %s of provider %s is left out: the Copilot runtime has a tool of that name; rename it", t.Name,
+				t.Provider,
+			)
 			continue
 		}
 		params, err := parameters(t.Parameters)
 		if err != nil {
-			left[t.Name] = fmt.Sprintf("tool %s of provider %s is left out: its parameters: %v", t.Name, t.Provider, err)
+			left[t.Name] = fmt.Sprintf(
+				"tool %s of provider %s is left out: its parameters: %v", t.Name, t.Provider, err,
+			)
 			continue
 		}
 		defs = append(defs, rpc.ProtocolExternalToolDefinition{
@@ -178,7 +187,9 @@ func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
 	s.runCall(c, d, s.calls.CallTool)
 }
 
-func (s *session) runCall(c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome) {
+func (s *session) runCall(
+	c *conn, d *rpc.ExternalToolRequestedData, callTool func(context.Context, gateway.Call) gateway.Outcome,
+) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
 	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // lost meanwhile, or known
@@ -203,9 +214,12 @@ func (s *session) runCall(c *conn, d *rpc.ExternalToolRequestedData, callTool fu
 		if len(result.BinaryResultsForLlm) > 0 {
 			s.hasShownImage.Store(true)
 		}
-		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
-			return c.sdk.RPC.Tools.HandlePendingToolCall(ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result})
-		})
+		_, err := ask(s.ctx, c.process, askTimeout,
+			func(ctx context.Context) (*rpc.HandlePendingToolCallResult, error) {
+				return c.sdk.RPC.Tools.HandlePendingToolCall(
+					ctx, &rpc.HandlePendingToolCallRequest{RequestID: d.RequestID, Result: result},
+				)
+			})
 		if err != nil {
 			s.log.Warn("a tool's result did not reach the runtime", "tool", d.ToolName, "error", err)
 		}

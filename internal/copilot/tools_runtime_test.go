@@ -36,7 +36,10 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 	s.tool("bash", text("mine"))
 	s.tool("brew", text("coffee"))
 	s.turn("call:brew")
-	if s.lastSaid() != "coffee" || !strings.Contains(s.allNotes(), "tool bash of provider tests is left out: the Copilot runtime has a tool of that name") {
+	if s.lastSaid() != "coffee" ||
+		!strings.Contains(
+			s.allNotes(), "tool bash of provider tests is left out: the Copilot runtime has a tool of that name",
+		) {
 		t.Errorf("the model said %q, notes: %s", s.lastSaid(), s.allNotes())
 	}
 	if err := s.host.Close(g.ctx, "test"); err != nil {
@@ -60,33 +63,82 @@ var forms = map[string]struct {
 	schema, properties, required string
 	says                         []string
 }{
-	"none":        {schema: ``},
-	"empty":       {schema: `{}`},
-	"object":      {schema: `{"type":"object"}`},
-	"properties":  {schema: `{"properties":{"a":{"type":"string"}},"required":["a"]}`, properties: "a", required: "a"},
-	"list":        {schema: `{"type":["object"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
-	"nullable":    {schema: `{"type":["object","null"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
-	"ref":         {schema: `{"$ref":"#/$defs/x","$defs":{"x":{"type":"object","required":["a"],"properties":{"a":{"$ref":"#/$defs/y"}}},"y":{"type":"string"}}}`, properties: "a", required: "a"},
-	"ref7":        {schema: `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a~1b","definitions":{"a/b":{"properties":{"a":{"type":"string"}}}}}`, properties: "a"},
-	"anchor":      {schema: `{"$ref":"#here","$defs":{"x":{"$anchor":"here","type":"object","properties":{"a":{}}}}}`, says: []string{"#here"}},
-	"oneOf":       {schema: `{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`, properties: "a b", says: []string{`oneOf: [`, `"required":["b"]`}},
-	"anyOf":       {schema: `{"type":"object","properties":{"a":{},"b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]}`, properties: "a b", says: []string{`anyOf: [{"required":["a"]},{"required":["b"]}]`}},
-	"union":       {schema: `{"type":"object","description":"A shape.","properties":{"kind":{"enum":["a","b"]}},"required":["kind"],"oneOf":[{"properties":{"kind":{"const":"a"},"r":{"type":"number"}}},{"properties":{"kind":{"const":"b"},"r":{"type":"string"}}}]}`, properties: "kind r", required: "kind", says: []string{"A shape.", `{"const":"a"}`}},
-	"allOf":       {schema: `{"allOf":[{"$ref":"#/$defs/x"},{"properties":{"b":{"type":"string"}},"required":["b"]}],"$defs":{"x":{"properties":{"a":{}},"required":["a"]}}}`, properties: "a b", required: "a b"},
-	"not":         {schema: `{"not":{"required":["a"]},"properties":{"a":{},"b":{}}}`, properties: "a b", says: []string{`not: {"required":["a"]}`}},
-	"enum":        {schema: `{"enum":[{"a":1},{"a":2}],"properties":{"a":{}}}`, properties: "a", says: []string{`enum: [{"a":1},{"a":2}]`}},
-	"const":       {schema: `{"const":{"a":1}}`},
-	"if":          {schema: `{"properties":{"a":{},"b":{}},"if":{"required":["a"]},"then":{"required":["b"]}}`, properties: "a b", says: []string{"if: ", "then: "}},
-	"closed":      {schema: `{"additionalProperties":false,"properties":{"a":{}},"anyOf":[{"required":["a"]},{"properties":{"never":{}}}]}`, properties: "a"},
-	"additional":  {schema: `{"additionalProperties":{"type":"string"}}`},
-	"pattern":     {schema: `{"patternProperties":{"^x":{"type":"string"}}}`, says: []string{"patternProperties"}},
-	"names":       {schema: `{"propertyNames":{"pattern":"^x"}}`, says: []string{"propertyNames"}},
-	"dependent":   {schema: `{"dependentRequired":{"a":["b"]}}`, says: []string{"dependentRequired"}},
-	"count":       {schema: `{"minProperties":1}`, says: []string{"minProperties"}},
-	"boolean":     {schema: `{"properties":{"a":true,"b":false}}`, properties: "a b"},
-	"unknown":     {schema: `{"x-ui":{"order":[1]},"nullable":true,"discriminator":7}`},
-	"big":         {schema: `{"properties":{"a":{"type":"integer","maximum":9007199254740993}}}`, properties: "a", says: []string{"9007199254740993"}},
-	"schema2020":  {schema: `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://x.example/t","properties":{"a":{}}}`, properties: "a"},
+	"none":       {schema: ``},
+	"empty":      {schema: `{}`},
+	"object":     {schema: `{"type":"object"}`},
+	"properties": {schema: `{"properties":{"a":{"type":"string"}},"required":["a"]}`, properties: "a", required: "a"},
+	"list":       {schema: `{"type":["object"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
+	"nullable":   {schema: `{"type":["object","null"],"properties":{"a":{"type":"string"}}}`, properties: "a"},
+	"ref": {
+		schema:     `{"$ref":"#/$defs/x","$defs":{"x":{"type":"object","required":["a"],"properties":{"a":{"$ref":"#/$defs/y"}}},"y":{"type":"string"}}}`,
+		properties: "a",
+		required:   "a",
+	},
+	"ref7": {
+		schema:     `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a~1b","definitions":{"a/b":{"properties":{"a":{"type":"string"}}}}}`,
+		properties: "a",
+	},
+	"anchor": {
+		schema: `{"$ref":"#here","$defs":{"x":{"$anchor":"here","type":"object","properties":{"a":{}}}}}`,
+		says:   []string{"#here"},
+	},
+	"oneOf": {
+		schema:     `{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`,
+		properties: "a b",
+		says:       []string{`oneOf: [`, `"required":["b"]`},
+	},
+	"anyOf": {
+		schema:     `{"type":"object","properties":{"a":{},"b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]}`,
+		properties: "a b",
+		says:       []string{`anyOf: [{"required":["a"]},{"required":["b"]}]`},
+	},
+	"union": {
+		schema:     `{"type":"object","description":"A shape.","properties":{"kind":{"enum":["a","b"]}},"required":["kind"],"oneOf":[{"properties":{"kind":{"const":"a"},"r":{"type":"number"}}},{"properties":{"kind":{"const":"b"},"r":{"type":"string"}}}]}`,
+		properties: "kind r",
+		required:   "kind",
+		says:       []string{"A shape.", `{"const":"a"}`},
+	},
+	"allOf": {
+		schema:     `{"allOf":[{"$ref":"#/$defs/x"},{"properties":{"b":{"type":"string"}},"required":["b"]}],"$defs":{"x":{"properties":{"a":{}},"required":["a"]}}}`,
+		properties: "a b",
+		required:   "a b",
+	},
+	"not": {
+		schema:     `{"not":{"required":["a"]},"properties":{"a":{},"b":{}}}`,
+		properties: "a b",
+		says:       []string{`not: {"required":["a"]}`},
+	},
+	"enum": {
+		schema:     `{"enum":[{"a":1},{"a":2}],"properties":{"a":{}}}`,
+		properties: "a",
+		says:       []string{`enum: [{"a":1},{"a":2}]`},
+	},
+	"const": {schema: `{"const":{"a":1}}`},
+	"if": {
+		schema:     `{"properties":{"a":{},"b":{}},"if":{"required":["a"]},"then":{"required":["b"]}}`,
+		properties: "a b",
+		says:       []string{"if: ", "then: "},
+	},
+	"closed": {
+		schema:     `{"additionalProperties":false,"properties":{"a":{}},"anyOf":[{"required":["a"]},{"properties":{"never":{}}}]}`,
+		properties: "a",
+	},
+	"additional": {schema: `{"additionalProperties":{"type":"string"}}`},
+	"pattern":    {schema: `{"patternProperties":{"^x":{"type":"string"}}}`, says: []string{"patternProperties"}},
+	"names":      {schema: `{"propertyNames":{"pattern":"^x"}}`, says: []string{"propertyNames"}},
+	"dependent":  {schema: `{"dependentRequired":{"a":["b"]}}`, says: []string{"dependentRequired"}},
+	"count":      {schema: `{"minProperties":1}`, says: []string{"minProperties"}},
+	"boolean":    {schema: `{"properties":{"a":true,"b":false}}`, properties: "a b"},
+	"unknown":    {schema: `{"x-ui":{"order":[1]},"nullable":true,"discriminator":7}`},
+	"big": {
+		schema:     `{"properties":{"a":{"type":"integer","maximum":9007199254740993}}}`,
+		properties: "a",
+		says:       []string{"9007199254740993"},
+	},
+	"schema2020": {
+		schema:     `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://x.example/t","properties":{"a":{}}}`,
+		properties: "a",
+	},
 	"description": {schema: `{"description":"Why."}`, says: []string{"Why."}},
 	"self":        {schema: `{"properties":{"kids":{"items":{"$ref":"#"}}}}`, properties: "kids"},
 }
@@ -106,7 +158,9 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 						t.Fatalf("%s: %v", name, err)
 					}
 				}
-				s.list = append(s.list, gateway.Tool{Name: "t-" + name, Description: "A tool.", Provider: "tests", Parameters: raw})
+				s.list = append(
+					s.list, gateway.Tool{Name: "t-" + name, Description: "A tool.", Provider: "tests", Parameters: raw},
+				)
 			}
 			s.setTools()
 			s.turn("hello")
@@ -130,7 +184,9 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 					t.Errorf("%s: %v in %s", name, err, got)
 				}
 				slices.Sort(is.Required)
-				if is.Type != "object" || strings.Join(slices.Sorted(maps.Keys(is.Properties)), " ") != want.properties || strings.Join(is.Required, " ") != want.required {
+				if is.Type != "object" ||
+					strings.Join(slices.Sorted(maps.Keys(is.Properties)), " ") != want.properties ||
+					strings.Join(is.Required, " ") != want.required {
 					t.Errorf("%s: the model was told %s", name, got)
 				}
 				for _, text := range want.says {

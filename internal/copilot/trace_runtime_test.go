@@ -178,7 +178,11 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	version := protocol.Version
 	w.conn.ReceiveMessage(&protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}},
-		Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionGate, GateID: "g"}}},
+		Hooks: &protocol.Hooks{
+			OnPreToolUse: []protocol.Rule{
+				{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionGate, GateID: "g"},
+			},
+		},
 	})
 	if _, err := s.PushAndWait(g.ctx, "ci", &protocol.Push{Level: protocol.LevelInject, Event: "call:greet {}"}); err != nil {
 		t.Fatal(err)
@@ -208,7 +212,8 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	c.wait(t, "the spans of two calls of the model", func() bool {
 		models := 0
 		for id, s := range c.spans {
-			if path := c.path(id); strings.HasPrefix(s.Name, "chat ") && s.TraceID == call[1] && path[len(path)-1] == "push" {
+			if path := c.path(id); strings.HasPrefix(s.Name, "chat ") && s.TraceID == call[1] &&
+				path[len(path)-1] == "push" {
 				models++
 			}
 		}

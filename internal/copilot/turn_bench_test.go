@@ -37,10 +37,14 @@ func (h *hosted) straight(b *testing.B, hooks *sdk.SessionHooks) *straight {
 		Model: "scripted", WorkingDirectory: h.r.cwd, Streaming: new(true), AvailableTools: []string{"report_intent", "custom:*"},
 		Provider:            &sdk.ProviderConfig{Type: "openai", BaseURL: h.r.model.URL, APIKey: "scripted-model-key"},
 		OnPermissionRequest: deferToPump, Hooks: hooks,
-		Tools: []sdk.Tool{{Name: "say", Description: "Says it.", SkipPermission: true, Parameters: map[string]any{"type": "object"},
-			Handler: func(inv sdk.ToolInvocation) (sdk.ToolResult, error) {
-				return sdk.ToolResult{TextResultForLLM: string(rawJSON(inv.Arguments)), ResultType: resultSuccess}, nil
-			}}},
+		Tools: []sdk.Tool{
+			{Name: "say", Description: "Says it.", SkipPermission: true, Parameters: map[string]any{"type": "object"},
+				Handler: func(inv sdk.ToolInvocation) (sdk.ToolResult, error) {
+					return sdk.ToolResult{
+						TextResultForLLM: string(rawJSON(inv.Arguments)), ResultType: resultSuccess,
+					}, nil
+				}},
+		},
 		OnEvent: func(e sdk.SessionEvent) {
 			if _, ok := e.Data.(*rpc.SessionIdleData); ok {
 				d.idle <- struct{}{}
@@ -81,7 +85,8 @@ func BenchmarkGatewayTurn(b *testing.B) {
 			bare, hooked := h.straight(b, nil), h.straight(b, hooks)
 			ways := []func(){
 				func() {
-					if _, errs, end := turnOf(h.r.ctx, through, user(text)); len(errs) > 0 || !errors.Is(end, gateway.ErrTurnEnded) {
+					if _, errs, end := turnOf(h.r.ctx, through, user(text)); len(errs) > 0 ||
+						!errors.Is(end, gateway.ErrTurnEnded) {
 						b.Fatalf("%q %v", errs, end)
 					}
 				},
@@ -129,7 +134,14 @@ func parrot(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "text/event-stream")
 	const chunk = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":%s,\"finish_reason\":%s}]}\n\n"
-	_, _ = fmt.Fprintf(w, chunk+chunk+"data: [DONE]\n\n", `{"role":"assistant","content":"hello yourself"}`, "null", "{}", `"stop"`)
+	_, _ = fmt.Fprintf(
+		w,
+		chunk+chunk+"data: [DONE]\n\n",
+		`{"role":"assistant","content":"hello yourself"}`,
+		"null",
+		"{}",
+		`"stop"`,
+	)
 }
 
 // BenchmarkSessions starts 50 sessions that each took three turns, and reports what
@@ -141,13 +153,20 @@ func BenchmarkSessions(b *testing.B) {
 		model := httptest.NewServer(http.HandlerFunc(parrot)) // the scripted one keeps what it is sent
 		before := inUse()
 		for n := range sessions {
-			s, err := h.g.Start(h.r.ctx, gateway.StartRequest{Host: Kind, Model: "m", CWD: h.r.cwd, ProviderURL: model.URL + "/v1", ProviderKey: "scripted-model-key"})
+			s, err := h.g.Start(
+				h.r.ctx,
+				gateway.StartRequest{
+					Host: Kind, Model: "m", CWD: h.r.cwd, ProviderURL: model.URL + "/v1",
+					ProviderKey: "scripted-model-key",
+				},
+			)
 			if err != nil {
 				b.Fatal(err)
 			}
 			h.provide(s, fmt.Sprintf("p%d", n))
 			for range 3 {
-				if _, errs, end := turnOf(h.r.ctx, s, user("hello")); len(errs) > 0 || !errors.Is(end, gateway.ErrTurnEnded) {
+				if _, errs, end := turnOf(h.r.ctx, s, user("hello")); len(errs) > 0 ||
+					!errors.Is(end, gateway.ErrTurnEnded) {
 					b.Fatalf("%q %v", errs, end)
 				}
 			}

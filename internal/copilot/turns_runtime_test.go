@@ -90,14 +90,23 @@ func (p *provider) Close(protocol.CloseCode, string) {}
 // provide connects a provider of a name to a session.
 func (h *hosted) provide(s *gateway.Session, name string) *provider {
 	h.t.Helper()
-	p := &provider{hanging: make(chan struct{}, 100), release: make(chan struct{}), acked: make(chan struct{}), gone: make(chan struct{})}
+	p := &provider{
+		hanging: make(chan struct{}, 100), release: make(chan struct{}), acked: make(chan struct{}),
+		gone: make(chan struct{}),
+	}
 	p.conn = h.g.Connect(p, gateway.ConnOptions{})
 	p.conn.ReceiveMessage(&protocol.Auth{Token: h.g.InstanceToken()})
 	version := protocol.Version
 	schema := protocol.Raw(`{"type":"object","properties":{"x":{"type":"string"}}}`)
-	p.conn.ReceiveMessage(&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
-		{Name: "say", Description: "Says it.", Parameters: schema}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
-	}})
+	p.conn.ReceiveMessage(
+		&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
+			{
+				Name:        "say",
+				Description: "Says it.",
+				Parameters:  schema,
+			}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
+		}},
+	)
 	select {
 	case <-p.acked:
 	case <-h.r.ctx.Done():
@@ -175,7 +184,8 @@ func TestSteer(t *testing.T) {
 	}
 	close(p.release)
 	said, _, end := answerOf(h.r.ctx, turn)
-	if said, _, end := answerOf(h.r.ctx, steered); said != "You said: the other way" || !errors.Is(end, gateway.ErrTurnEnded) {
+	if said, _, end := answerOf(h.r.ctx, steered); said != "You said: the other way" ||
+		!errors.Is(end, gateway.ErrTurnEnded) {
 		t.Errorf("the prompt that steers: %q %v", said, end)
 	}
 	if !strings.HasSuffix(said, "You said: the other way") || !errors.Is(end, gateway.ErrTurnEnded) {
@@ -188,7 +198,8 @@ func TestTurnTime(t *testing.T) {
 	h := startHosted(t, newRigWith(t, obey, lean, func(o *Options) { o.MaxTurnTime = 5 * time.Second }))
 	h.provide(h.s, "tests")
 	_, errs, end := turnOf(h.r.ctx, h.s, user(`call:hang {"x":"1"}`))
-	if len(errs) != 1 || !strings.Contains(errs[0], "it took longer than 5s (max_turn_time in [copilot] of tapgw.toml)") {
+	if len(errs) != 1 ||
+		!strings.Contains(errs[0], "it took longer than 5s (max_turn_time in [copilot] of tapgw.toml)") {
 		t.Errorf("errors %q, end %v", errs, end)
 	}
 	said, errs, end := turnOf(h.r.ctx, h.s, user("hello"))

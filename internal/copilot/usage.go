@@ -18,7 +18,9 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	c := gateway.ModelCall{
 		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(int64OrZero(d.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: int64OrZero(d.InputTokens), Output: int64OrZero(d.OutputTokens), Reasoning: int64OrZero(d.ReasoningTokens),
+			Input: int64OrZero(
+				d.InputTokens,
+			), Output: int64OrZero(d.OutputTokens), Reasoning: int64OrZero(d.ReasoningTokens),
 			CacheRead: int64OrZero(d.CacheReadTokens), CacheWrite: int64OrZero(d.CacheWriteTokens),
 		},
 	}
@@ -34,7 +36,8 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 // countFailedCall counts a call of the model that failed.
 func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
 	t.s.calls.CountModelCall(gateway.ModelCall{
-		Model: deref(d.Model), Prompt: t.prompt, Failed: true, Duration: time.Duration(int64OrZero(d.DurationMs)) * time.Millisecond,
+		Model: deref(d.Model), Prompt: t.prompt, Failed: true,
+		Duration: time.Duration(int64OrZero(d.DurationMs)) * time.Millisecond,
 	})
 }
 
@@ -48,7 +51,9 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
 		Duration: time.Duration(int64OrZero(u.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: int64OrZero(u.InputTokens), Output: int64OrZero(u.OutputTokens), CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
+			Input: int64OrZero(
+				u.InputTokens,
+			), Output: int64OrZero(u.OutputTokens), CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
 		},
 	}
 	if u.CopilotUsage != nil {

@@ -20,7 +20,9 @@ func (s *session) afterTool(e gateway.HookEvent) string {
 }
 
 func (s *session) afterToolHook(in sdk.PostToolUseHookInput) *sdk.PostToolUseHookOutput {
-	add := s.afterTool(gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Result: resultText(in.ToolResult)})
+	add := s.afterTool(
+		gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Result: resultText(in.ToolResult)},
+	)
 	if add == "" {
 		return nil
 	}
@@ -41,7 +43,9 @@ func (s *session) stopHook(in sdk.AgentStopHookInput) *sdk.AgentStopHookOutput {
 	if !s.awaitCalls() {
 		return nil
 	}
-	a := s.calls.Hook(s.ctx, gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.StopHookActive})
+	a := s.calls.Hook(
+		s.ctx, gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.StopHookActive},
+	)
 	if a.Decision != protocol.DecisionDeny || a.Reason == "" {
 		return nil
 	}

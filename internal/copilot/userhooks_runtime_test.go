@@ -65,15 +65,23 @@ func answerTo(t *testing.T, ctx context.Context, s *gateway.Session, prompt stri
 	}
 }
 
-func hook(kind gateway.HookKind, match string, ask func(ctx context.Context, e gateway.HookEvent) (string, error)) gateway.Hook {
-	return gateway.Hook{Name: "own", On: kind, Match: match, Timeout: 5 * time.Second, Ask: func(ctx context.Context, event []byte) ([]byte, error) {
-		var e gateway.HookEvent
-		if err := json.Unmarshal(event, &e); err != nil {
-			return nil, err
-		}
-		said, err := ask(ctx, e)
-		return []byte(said), err
-	}}
+func hook(
+	kind gateway.HookKind, match string, ask func(ctx context.Context, e gateway.HookEvent) (string, error),
+) gateway.Hook {
+	return gateway.Hook{
+		Name:    "own",
+		On:      kind,
+		Match:   match,
+		Timeout: 5 * time.Second,
+		Ask: func(ctx context.Context, event []byte) ([]byte, error) {
+			var e gateway.HookEvent
+			if err := json.Unmarshal(event, &e); err != nil {
+				return nil, err
+			}
+			said, err := ask(ctx, e)
+			return []byte(said), err
+		},
+	}
 }
 
 func saying(kind gateway.HookKind, match, answer string) gateway.Hook {
@@ -175,25 +183,33 @@ func TestHookContextReachesModel(t *testing.T) {
 			t.Errorf("was told %+v", e)
 		}
 	}
-	if e := byKind[gateway.HookPreToolUse]; len(e) != 2 || e[0].Tool != "bash" || !strings.Contains(string(e[0].Args), "echo out") {
+	if e := byKind[gateway.HookPreToolUse]; len(e) != 2 || e[0].Tool != "bash" ||
+		!strings.Contains(string(e[0].Args), "echo out") {
 		t.Errorf("before tools: %+v", e)
 	}
-	if e := byKind[gateway.HookPostToolUse]; len(e) != 2 || !strings.Contains(e[0].Result, "out") || e[0].Error != "" || e[1].Tool != "view" || e[1].Error == "" {
+	if e := byKind[gateway.HookPostToolUse]; len(e) != 2 || !strings.Contains(e[0].Result, "out") || e[0].Error != "" ||
+		e[1].Tool != "view" ||
+		e[1].Error == "" {
 		t.Errorf("after tools: %+v", e)
 	}
-	if e := byKind[gateway.HookUserPrompt]; len(e) != 2 || !strings.HasPrefix(e[0].Prompt, "call:bash") || e[0].Source != gateway.SourceUser {
+	if e := byKind[gateway.HookUserPrompt]; len(e) != 2 || !strings.HasPrefix(e[0].Prompt, "call:bash") ||
+		e[0].Source != gateway.SourceUser {
 		t.Errorf("with prompts: %+v", e)
 	}
 }
 
 // A hook that does not let the agent stop gives it more to do, once here.
 func TestHookKeepsAgentGoing(t *testing.T) {
-	g, s := hooked(t, scriptmodel.Calls, hook(gateway.HookAgentStop, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
-		if e.Again {
-			return "", nil
-		}
-		return `{"decision":"deny","reason":"run the tests first"}`, nil
-	}))
+	g, s := hooked(
+		t,
+		scriptmodel.Calls,
+		hook(gateway.HookAgentStop, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
+			if e.Again {
+				return "", nil
+			}
+			return `{"decision":"deny","reason":"run the tests first"}`, nil
+		}),
+	)
 	if said := answerTo(t, g.ctx, s, "are you done?"); said != "You said: run the tests first" {
 		t.Errorf("the model ended with %q", said)
 	}
@@ -220,7 +236,11 @@ func TestHookHearsErrorAndEnd(t *testing.T) {
 
 // A provider's gate and a hook are asked at once; either denies.
 func TestHookBesidePermittedTool(t *testing.T) {
-	g, s := hooked(t, scriptmodel.Calls, saying(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`))
+	g, s := hooked(
+		t,
+		scriptmodel.Calls,
+		saying(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),
+	)
 	if d := s.PreToolUse(g.ctx, "read", protocol.Raw("{}")); d.Deny {
 		t.Errorf("a glob of one tool's name is not about what the documents call it: %+v", d)
 	}

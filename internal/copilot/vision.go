@@ -18,7 +18,11 @@ func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 		return nil
 	}
 	_, effort := s.chosenModel()
-	return &rpc.ModelCapabilitiesOverride{Supports: &rpc.ModelCapabilitiesOverrideSupports{Vision: new(!s.lacksVision.Load()), ReasoningEffort: pointerUnless(effort != "", false)}}
+	return &rpc.ModelCapabilitiesOverride{
+		Supports: &rpc.ModelCapabilitiesOverrideSupports{
+			Vision: new(!s.lacksVision.Load()), ReasoningEffort: pointerUnless(effort != "", false),
+		},
+	}
 }
 
 // hideImages takes images away from a model that refused a request for them. They
@@ -30,11 +34,15 @@ func (s *session) hideImages(c *conn, e *rpc.SessionErrorData) {
 		return
 	}
 	_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
-		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{ModelCapabilitiesOverrides: s.capabilities()})
+		return c.sdk.RPC.Options.Update(
+			ctx, &rpc.SessionUpdateOptionsParams{ModelCapabilitiesOverrides: s.capabilities()},
+		)
 	})
 	if err != nil {
 		s.log.Warn("the session still shows images to its model", "error", err)
 		return
 	}
-	s.note(gateway.LogWarning, "the model refused a request after it was shown an image: from now on images are left out")
+	s.note(
+		gateway.LogWarning, "the model refused a request after it was shown an image: from now on images are left out",
+	)
 }

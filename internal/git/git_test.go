@@ -20,7 +20,10 @@ func TestOf(t *testing.T) {
 	}
 	write("plain/x/file", "")
 	write("repo/.git/HEAD", "ref: refs/heads/feature/one\n")
-	write("repo/.git/config", "[core]\n\tbare = false\n[remote \"other\"]\n\turl = https://github.com/not/this\n[remote \"origin\"]\n\turl = https://github.com/kitchen/tea.git\n\tfetch = x\n")
+	write(
+		"repo/.git/config",
+		"[core]\n\tbare = false\n[remote \"other\"]\n\turl = https://github.com/not/this\n[remote \"origin\"]\n\turl = https://github.com/kitchen/tea.git\n\tfetch = x\n",
+	)
 	write("repo/pkg/deep/file", "")
 	write("detached/.git/HEAD", "0123456789012345678901234567890123456789\n")
 	write("main/.git/HEAD", "ref: refs/heads/main\n")

@@ -52,8 +52,11 @@ func Locked(path string) (bool, error) {
 	return !ok, nil
 }
 
-// LockHolder is the process that took a lock last, 0 if there is none.
-func LockHolder(path string) int {
+// LockHolder returns the process that took a lock last, 0 if there is none. That process may have ended.
+func LockHolder(path string) int { return ReadPID(path) }
+
+// ReadPID returns the process id that a file holds as decimal text, 0 if it holds none.
+func ReadPID(path string) int {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0

@@ -171,7 +171,8 @@ func TestRingKeepsTheLastInOrder(t *testing.T) {
 }
 
 func TestStartErrorNamesTheProgram(t *testing.T) {
-	if _, err := Start(Command{Path: "no-such-program"}); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+	if _, err := Start(Command{Path: "no-such-program"}); err == nil ||
+		!strings.Contains(err.Error(), "no-such-program") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -91,9 +91,13 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 	if !r.Stream {
 		content := []any{object{"type": "text", "text": p.Text}}
 		for _, c := range p.ToolCalls {
-			content = append(content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Args)})
+			content = append(
+				content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Args)},
+			)
 		}
-		message["content"], message["stop_reason"], message["usage"] = content, stop, object{"input_tokens": 100, "output_tokens": 10}
+		message["content"], message["stop_reason"], message["usage"] = content, stop, object{
+			"input_tokens": 100, "output_tokens": 10,
+		}
 		writeJSON(w, http.StatusOK, message)
 		return nil
 	}
@@ -118,16 +122,19 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 	}
 	if p.Text != "" {
 		err := block(object{"type": "text", "text": ""}, func(send func(object) error) error {
-			return p.stream(ctx, p.Text, func(delta string) error { return send(object{"type": "text_delta", "text": delta}) })
+			return p.stream(
+				ctx, p.Text, func(delta string) error { return send(object{"type": "text_delta", "text": delta}) },
+			)
 		})
 		if err != nil {
 			return err
 		}
 	}
 	for _, c := range p.ToolCalls {
-		err := block(object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": object{}}, func(send func(object) error) error {
-			return send(object{"type": "input_json_delta", "partial_json": c.Args})
-		})
+		err := block(object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": object{}},
+			func(send func(object) error) error {
+				return send(object{"type": "input_json_delta", "partial_json": c.Args})
+			})
 		if err != nil {
 			return err
 		}

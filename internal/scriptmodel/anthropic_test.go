@@ -33,7 +33,9 @@ func TestAnthropicWire(t *testing.T) {
 		},
 	} {
 		t.Run(stream, func(t *testing.T) {
-			resp, err := http.Post(s.Root()+"/v1/messages", "application/json", strings.NewReader("{"+conversation+","+stream+"}"))
+			resp, err := http.Post(
+				s.Root()+"/v1/messages", "application/json", strings.NewReader("{"+conversation+","+stream+"}"),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +49,9 @@ func TestAnthropicWire(t *testing.T) {
 					t.Errorf("no %s in %s", part, body)
 				}
 			}
-			if seen.Model != "m" || seen.System() != "Be kind." || seen.LastResult() != "brewed" || seen.LastUser() != "and now?" || !seen.HasTool("brew") {
+			if seen.Model != "m" || seen.System() != "Be kind." || seen.LastResult() != "brewed" ||
+				seen.LastUser() != "and now?" ||
+				!seen.HasTool("brew") {
 				t.Errorf("read as %+v, tools %v", seen.Messages, seen.ToolNames())
 			}
 			var calls []ToolCall

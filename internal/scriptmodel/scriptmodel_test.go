@@ -58,10 +58,19 @@ func TestRequestOfEitherWire(t *testing.T) {
 		"messages": []any{
 			object{"role": "developer", "content": "be brief"},
 			user("hello"),
-			object{"role": "assistant", "content": nil, "tool_calls": []any{object{"id": "c1", "function": object{"name": "f", "arguments": `{"a":1}`}}}},
-			object{"role": "tool", "tool_call_id": "c1", "content": []any{object{"type": "text", "text": "re"}, object{"type": "text", "text": "sult"}}},
+			object{
+				"role":       "assistant",
+				"content":    nil,
+				"tool_calls": []any{object{"id": "c1", "function": object{"name": "f", "arguments": `{"a":1}`}}},
+			},
+			object{
+				"role": "tool", "tool_call_id": "c1",
+				"content": []any{object{"type": "text", "text": "re"}, object{"type": "text", "text": "sult"}},
+			},
 		},
-		"tools": []any{object{"type": "function", "function": object{"name": "f", "description": "d", "parameters": schema}}},
+		"tools": []any{
+			object{"type": "function", "function": object{"name": "f", "description": "d", "parameters": schema}},
+		},
 	})
 	post(t, s.URL+"/responses", object{
 		"model": "m", "instructions": "be brief",
@@ -79,14 +88,19 @@ func TestRequestOfEitherWire(t *testing.T) {
 		if call := r.Messages[2].ToolCalls; len(call) != 1 || call[0] != (ToolCall{"c1", "f", `{"a":1}`}) {
 			t.Errorf("%s: calls %+v", r.Path, call)
 		}
-		if !r.HasTool("f") || r.HasTool("g") || r.Tools[0].Description != "d" || string(r.Tools[0].Parameters) != `{"type":"object"}` {
+		if !r.HasTool("f") || r.HasTool("g") || r.Tools[0].Description != "d" ||
+			string(r.Tools[0].Parameters) != `{"type":"object"}` {
 			t.Errorf("%s: tools %+v", r.Path, r.Tools)
 		}
 	}
 }
 
 func TestStreams(t *testing.T) {
-	reply := Reply{Reasoning: "so so", Text: "one two", ToolCalls: []ToolCall{{Name: "f", Args: `{"a":1}`}, {Name: "g"}}}
+	reply := Reply{
+		Reasoning: "so so",
+		Text:      "one two",
+		ToolCalls: []ToolCall{{Name: "f", Args: `{"a":1}`}, {Name: "g"}},
+	}
 	s := serve(t, func(*Request) Reply { return reply })
 	tests := map[string]struct {
 		path string
@@ -125,7 +139,8 @@ func TestStreams(t *testing.T) {
 		for _, path := range []string{"/chat/completions", "/responses"} {
 			resp := post(t, s.URL+path, object{"model": "m", "messages": []any{user("x")}})
 			all, err := io.ReadAll(resp.Body)
-			if err != nil || !json.Valid(all) || !strings.Contains(string(all), "one two") || !strings.Contains(string(all), `{\"a\":1}`) {
+			if err != nil || !json.Valid(all) || !strings.Contains(string(all), "one two") ||
+				!strings.Contains(string(all), `{\"a\":1}`) {
 				t.Errorf("%s: %s, %v", path, all, err)
 			}
 		}
@@ -135,7 +150,8 @@ func TestStreams(t *testing.T) {
 func TestBadRequestsAndErrors(t *testing.T) {
 	s := serve(t, func(*Request) Reply { return Reply{Status: http.StatusTooManyRequests, Text: "slow down"} })
 	resp := post(t, s.URL+"/chat/completions", object{"messages": []any{user("x")}})
-	if all, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(all), "slow down") {
+	if all, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests ||
+		!strings.Contains(string(all), "slow down") {
 		t.Errorf("%s %s", resp.Status, all)
 	}
 	for _, body := range []any{"text", object{"messages": "none"}, object{"input": 1}} {
@@ -171,7 +187,12 @@ func TestGates(t *testing.T) {
 	go func() {
 		defer close(lines)
 		// Not through post: its Fatal is for the test's own goroutine.
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/chat/completions", strings.NewReader(`{"stream":true,"messages":[]}`))
+		req, _ := http.NewRequestWithContext(
+			ctx,
+			http.MethodPost,
+			s.URL+"/chat/completions",
+			strings.NewReader(`{"stream":true,"messages":[]}`),
+		)
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil {
 			return
@@ -271,7 +292,9 @@ func TestClose(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post(s.URL+"/responses", "", strings.NewReader("{}"))
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post(
+			s.URL+"/responses", "", strings.NewReader("{}"),
+		)
 		if err == nil {
 			_ = resp.Body.Close()
 			err = fmt.Errorf("answered %s", resp.Status)
@@ -303,20 +326,36 @@ func TestCalls(t *testing.T) {
 		text     string
 		tools    []ToolCall
 	}{
-		"plain":                {[]Message{system, u(date + "hello")}, "You said: hello", nil},
-		"call":                 {[]Message{system, u(date + `call:f {"a": 1}` + "\n\n<system_reminder>\nx\n</system_reminder>")}, "", []ToolCall{{Name: "f", Args: `{"a": 1}`}}},
-		"without arguments":    {[]Message{u("call:f")}, "", []ToolCall{{Name: "f"}}},
-		"two calls":            {[]Message{u("call:f {}\ncall:g")}, "", []ToolCall{{Name: "f", Args: "{}"}, {Name: "g"}}},
+		"plain": {[]Message{system, u(date + "hello")}, "You said: hello", nil},
+		"call": {
+			[]Message{system, u(date + `call:f {"a": 1}` + "\n\n<system_reminder>\nx\n</system_reminder>")},
+			"",
+			[]ToolCall{{Name: "f", Args: `{"a": 1}`}},
+		},
+		"without arguments": {[]Message{u("call:f")}, "", []ToolCall{{Name: "f"}}},
+		"two calls": {
+			[]Message{u("call:f {}\ncall:g")},
+			"",
+			[]ToolCall{{Name: "f", Args: "{}"}, {Name: "g"}},
+		},
 		"result":               {[]Message{u("call:f"), calls, result("r")}, "r", nil},
 		"two results":          {[]Message{u("call:f\ncall:g"), calls, result("r"), result("s")}, "r\ns", nil},
 		"context after result": {[]Message{u("call:f"), calls, result("r"), u(added)}, "r", nil},
-		"context before":       {[]Message{u("<session_context>call:g</session_context>"), u("call:f")}, "", []ToolCall{{Name: "f"}}},
+		"context before": {
+			[]Message{u("<session_context>call:g</session_context>"), u("call:f")},
+			"",
+			[]ToolCall{{Name: "f"}},
+		},
 		"notice after call":    {[]Message{u("call:f"), u(notice)}, "", []ToolCall{{Name: "f"}}},
 		"steering with a call": {[]Message{u("call:f"), calls, result("r"), u("call:g")}, "", []ToolCall{{Name: "g"}}},
-		"next turn":            {[]Message{u("call:f"), calls, result("r"), said("r"), u("hello")}, "You said: hello", nil},
-		"after an interrupt":   {[]Message{u("call:f"), u("hello")}, "You said: hello", nil},
-		"unknown tool":         {[]Message{u("call:h")}, `There is no tool "h". Tools: f, g.`, nil},
-		"bad arguments":        {[]Message{u("call:f {x")}, `The arguments of "f" are not JSON: {x`, nil},
+		"next turn": {
+			[]Message{u("call:f"), calls, result("r"), said("r"), u("hello")},
+			"You said: hello",
+			nil,
+		},
+		"after an interrupt": {[]Message{u("call:f"), u("hello")}, "You said: hello", nil},
+		"unknown tool":       {[]Message{u("call:h")}, `There is no tool "h". Tools: f, g.`, nil},
+		"bad arguments":      {[]Message{u("call:f {x")}, `The arguments of "f" are not JSON: {x`, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,8 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 			last = r.s.Configured()
 			for _, v := range last {
-				if v.Name == name && v.State == state && strings.Contains(v.Reason, reason) && (reason == "") == (v.Reason == "") {
+				if v.Name == name && v.State == state && strings.Contains(v.Reason, reason) &&
+					(reason == "") == (v.Reason == "") {
 					if v.File != filepath.Join(r.dir, name+".toml") {
 						t.Errorf("%s is of file %s", name, v.File)
 					}

@@ -12,7 +12,13 @@ import (
 )
 
 func unknownProvider(name string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("no file names a provider %q, and what no file names is not run from here: tapctl providers lists both", name)}
+	return &protocol.Error{
+		Code: protocol.CodeNotFound,
+		Message: fmt.Sprintf(
+			"no file names a provider %q, and what no file names is not run from here: tapctl providers lists both",
+			name,
+		),
+	}
 }
 
 // Stop ends what runs of a provider, until Start or Restart, and returns how many
@@ -42,7 +48,10 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 		}
 		if file == "" {
 			if n = s.o.Gateway.StopProvider(name); n == 0 {
-				err = &protocol.Error{Code: protocol.CodeNotFound, Message: fmt.Sprintf("provider %q is not connected: tapctl providers lists those that are", name)}
+				err = &protocol.Error{
+					Code:    protocol.CodeNotFound,
+					Message: fmt.Sprintf("provider %q is not connected: tapctl providers lists those that are", name),
+				}
 			}
 			return
 		}
@@ -153,5 +162,7 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 		return files[0], nil
 	}
 	return "", &protocol.Error{Code: protocol.CodeNotFound,
-		Message: fmt.Sprintf("%s is run by files %s: tapctl providers %s %s", name, strings.Join(files, ", "), verb, files[0])}
+		Message: fmt.Sprintf(
+			"%s is run by files %s: tapctl providers %s %s", name, strings.Join(files, ", "), verb, files[0],
+		)}
 }

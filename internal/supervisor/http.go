@@ -40,7 +40,10 @@ func runHTTP(ctx context.Context, r Run) error {
 	tools := make([]providers.Tool, len(r.Provider.HTTP))
 	for i, t := range r.Provider.HTTP {
 		h := httpTool{t, client}
-		tools[i] = providers.Tool{Name: t.Name, Description: t.Description, Parameters: h.schema(), Timeout: min(t.Timeout+lateness, time.Hour), Handler: h.call}
+		tools[i] = providers.Tool{
+			Name: t.Name, Description: t.Description, Parameters: h.schema(),
+			Timeout: min(t.Timeout+lateness, time.Hour), Handler: h.call,
+		}
 	}
 	if _, err := p.SetTools(ctx, tools); err != nil {
 		return err
@@ -66,7 +69,9 @@ func stayOnHost(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return fmt.Errorf("it redirects more than %d times", maxRedirects)
 	case req.URL.Scheme != first.Scheme || req.URL.Host != first.Host:
-		return fmt.Errorf("it redirects to %s://%s, which the provider's file does not name", req.URL.Scheme, req.URL.Host)
+		return fmt.Errorf(
+			"it redirects to %s://%s, which the provider's file does not name", req.URL.Scheme, req.URL.Host,
+		)
 	}
 	return nil
 }
@@ -116,7 +121,9 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 	case err != nil:
 		return nil, h.requestError(ctx, req, err)
 	case resp.StatusCode/100 != 2:
-		reason := strings.Join(strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")), " ")
+		reason := strings.Join(
+			strings.Fields(strings.ToValidUTF8(string(data[:min(len(data), maxReason)]), "\ufffd")), " ",
+		)
 		return nil, fmt.Errorf("%s %s answered %s: %s", req.Method, req.URL.Host, resp.Status, reason)
 	case len(data) > maxAnswer:
 		return nil, fmt.Errorf("%s %s answered with more than %d bytes", req.Method, req.URL.Host, maxAnswer)
@@ -127,7 +134,10 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 // requestError words an error of the request: without its URL, which may hold secrets.
 func (h *httpTool) requestError(ctx context.Context, req *http.Request, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &providers.Error{Code: providers.CodeTimeout, Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host, h.Timeout)}
+		return &providers.Error{
+			Code:    providers.CodeTimeout,
+			Message: fmt.Sprintf("%s %s did not answer within %s", req.Method, req.URL.Host, h.Timeout),
+		}
 	}
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
@@ -196,7 +206,9 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 			return v
 		})
 		if missing != "" {
-			return nil, fmt.Errorf("the header %s needs the variable %s, which the gateway's environment does not have", name, missing)
+			return nil, fmt.Errorf(
+				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,
+			)
 		}
 		req.Header.Set(name, value)
 	}

@@ -32,11 +32,15 @@ func apiServer(t *testing.T) *httptest.Server {
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, "so\n  it is")
 	})
-	mux.HandleFunc("/near", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/echo/near", http.StatusFound) })
+	mux.HandleFunc(
+		"/near", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/echo/near", http.StatusFound) },
+	)
 	mux.HandleFunc("/far", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
 	})
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc(
+		"/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) },
+	)
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, maxAnswer+1))
 	})
@@ -123,7 +127,10 @@ func TestHTTPProvider(t *testing.T) {
 	r := newRig(t)
 	s, h := r.session("one")
 	file := func(name string) string {
-		return fmt.Sprintf("kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"%s/echo/{a}?n={n}\"\n[tools.%s.args]\na = { enum = [\"x\", \"y\"] }\nn = { type = \"integer\", required = false }\n", name, api.URL, name)
+		return fmt.Sprintf(
+			"kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"%s/echo/{a}?n={n}\"\n[tools.%s.args]\na = { enum = [\"x\", \"y\"] }\nn = { type = \"integer\", required = false }\n",
+			name, api.URL, name,
+		)
 	}
 	r.put("web", file("ask"))
 	r.has(h, "ask")

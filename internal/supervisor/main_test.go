@@ -169,7 +169,10 @@ type rig struct {
 func newRig(t *testing.T, change ...func(*Options)) *rig {
 	t.Helper()
 	work := t.TempDir()
-	r := &rig{t: t, g: gateway.New(gateway.Options{}), dir: filepath.Join(work, "providers"), beats: make(chan *beat, 100_000)}
+	r := &rig{
+		t: t, g: gateway.New(gateway.Options{}), dir: filepath.Join(work, "providers"),
+		beats: make(chan *beat, 100_000),
+	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +297,10 @@ func (b *beat) isAlive() bool {
 func (r *rig) session(id string) (*gateway.Session, *host) {
 	r.t.Helper()
 	h := &host{came: make(chan struct{}, 1)}
-	s, err := r.g.Register(gateway.SessionSpec{ID: id, Label: "label-" + id, CWD: "/w/" + id}, gateway.HostInfo{Kind: "test", Send: true, LiveTools: true}, h)
+	s, err := r.g.Register(
+		gateway.SessionSpec{ID: id, Label: "label-" + id, CWD: "/w/" + id},
+		gateway.HostInfo{Kind: "test", Send: true, LiveTools: true}, h,
+	)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -304,7 +310,9 @@ func (r *rig) session(id string) (*gateway.Session, *host) {
 // has waits until the session's tools are these.
 func (r *rig) has(h *host, want ...string) {
 	r.t.Helper()
-	r.until(h, fmt.Sprint("tools ", want), func(list []string, _ []gateway.Tool) bool { return slices.Equal(list, want) })
+	r.until(
+		h, fmt.Sprint("tools ", want), func(list []string, _ []gateway.Tool) bool { return slices.Equal(list, want) },
+	)
 }
 
 // until waits for what a session has.

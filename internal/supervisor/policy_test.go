@@ -36,7 +36,13 @@ func connect(t *testing.T, r *rig, token string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	p := providers.New("ed", &providers.Options{URL: r.s.url, Token: token, Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler), OnError: func(error) { cancel() }})
+	p := providers.New(
+		"ed",
+		&providers.Options{
+			URL: r.s.url, Token: token, Session: providers.AllSessions, Logger: slog.New(slog.DiscardHandler),
+			OnError: func(error) { cancel() },
+		},
+	)
 	providers.AddTool(p, "t", "a tool", func(context.Context, struct{}) (string, error) { return "done", nil })
 	go func() {
 		defer close(done)
@@ -65,19 +71,24 @@ func TestRestartPolicy(t *testing.T) {
 				g := gateway.New(gateway.Options{})
 				var began []time.Time
 				enough := make(chan struct{})
-				s := &Supervisor{o: Options{Gateway: g}, launch: map[string]Launcher{"x": func(ctx context.Context, r Run) error {
-					if began = append(began, time.Now()); len(began) == 20 {
-						close(enough)
-						<-ctx.Done()
-						return nil
-					}
-					select {
-					case <-time.After(tt.lives):
-						return errors.New("broken")
-					case <-ctx.Done():
-						return nil
-					}
-				}}, wake: make(chan struct{}, 1), outputs: map[string]*output{}}
+				s := &Supervisor{
+					o: Options{Gateway: g},
+					launch: map[string]Launcher{"x": func(ctx context.Context, r Run) error {
+						if began = append(began, time.Now()); len(began) == 20 {
+							close(enough)
+							<-ctx.Done()
+							return nil
+						}
+						select {
+						case <-time.After(tt.lives):
+							return errors.New("broken")
+						case <-ctx.Done():
+							return nil
+						}
+					}},
+					wake:    make(chan struct{}, 1),
+					outputs: map[string]*output{},
+				}
 				s.o.Log = slog.New(slog.DiscardHandler)
 				s.ctx, s.cancel = context.WithCancel(t.Context())
 				u := s.start(configs.Provider{Name: "p", Kind: "x"}, "", nil)
@@ -113,7 +124,10 @@ func BenchmarkReload(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 1000 {
-		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n", i)
+		text := fmt.Sprintf(
+			"kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n",
+			i,
+		)
 		if err := os.WriteFile(filepath.Join(dir, "providers", fmt.Sprintf("p%d.toml", i)), []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
@@ -144,7 +158,8 @@ func TestFileSaysTheName(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("a program of another name than its file's is let in")
 	}
-	if faults := r.s.Faults(); len(faults) != 1 || !strings.Contains(faults[0].Message, `"ed" is not the name that this token is for, which is "editor"`) {
+	if faults := r.s.Faults(); len(faults) != 1 ||
+		!strings.Contains(faults[0].Message, `"ed" is not the name that this token is for, which is "editor"`) {
 		t.Errorf("faults: %v", faults)
 	}
 	r.has(h)
@@ -158,13 +173,20 @@ func TestFileSaysTheName(t *testing.T) {
 // for a hand that stopped it.
 func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	r := newRig(t)
-	r.put("editor", "kind = \"command\"\nname = \"Ed\"\ncommand = [\"/nowhere/editor\"]\n[sessions]\ncwd = \"/w/one*\"\n")
+	r.put(
+		"editor", "kind = \"command\"\nname = \"Ed\"\ncommand = [\"/nowhere/editor\"]\n[sessions]\ncwd = \"/w/one*\"\n",
+	)
 	r.s.Reload()
 	hello := func(session string) (bound bool, err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		p := providers.New("ed", &providers.Options{URL: r.s.url, Token: r.g.InstanceToken(), Session: session, Logger: slog.New(slog.DiscardHandler),
-			OnBound: func(context.Context, providers.Binding) { bound = true; cancel() }})
+		p := providers.New(
+			"ed",
+			&providers.Options{
+				URL: r.s.url, Token: r.g.InstanceToken(), Session: session, Logger: slog.New(slog.DiscardHandler),
+				OnBound: func(context.Context, providers.Binding) { bound = true; cancel() },
+			},
+		)
 		err = p.Run(ctx)
 		return bound, err
 	}
@@ -181,7 +203,8 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	r.s.Quiesce() // as if nobody had come to start it for what comes
 	for name, free := range map[string]bool{"one-more": false, "two": true} {
 		r.session(name)
-		if bound, err := hello(name); bound != free || !free && !strings.Contains(fmt.Sprint(err), `"ed" is the name of a provider file`) {
+		if bound, err := hello(name); bound != free ||
+			!free && !strings.Contains(fmt.Sprint(err), `"ed" is the name of a provider file`) {
 			t.Errorf("in session %s: %v %v", name, bound, err)
 		}
 	}

@@ -129,8 +129,10 @@ func (s *Supervisor) Open(url string) {
 	s.loop.Go(s.run)
 	s.Reload()
 	s.loop.Go(func() {
-		watch.Changing(s.ctx, s.o.Files.ProviderDirs, func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
-			func(watch.Snapshot) { s.reload() })
+		watch.Changing(
+			s.ctx, s.o.Files.ProviderDirs, func(i fs.FileInfo) bool { return configs.IsProviderFile(i.Name()) },
+			func(watch.Snapshot) { s.reload() },
+		)
 	})
 }
 
@@ -327,7 +329,8 @@ func (s *Supervisor) reconcile() {
 		}
 		sl.next.stop()
 		sl.next = nil
-		there := key.session == "" || slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
+		there := key.session == "" ||
+			slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
 		switch {
 		case s.stoppedByUser[key.name]:
 			sl.now.stop()
@@ -350,7 +353,8 @@ func (s *Supervisor) reconcile() {
 
 // overlaps reports whether two keys are of one provider and have a session in common.
 func (k slotKey) overlaps(other slotKey) bool {
-	return k.name == other.name && k.project == other.project && (k.session == other.session || k.session == "" || other.session == "")
+	return k.name == other.name && k.project == other.project &&
+		(k.session == other.session || k.session == "" || other.session == "")
 }
 
 // needsSuccessor reports whether a slot that nothing is wanted for has to wait for what

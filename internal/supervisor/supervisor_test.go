@@ -25,7 +25,8 @@ func TestFileIsProvider(t *testing.T) {
 	r.has(h1, "first")
 	p1 := r.child()
 	o := call(one, "first")
-	if text := o.Text(); o.Failed() || !strings.HasPrefix(text, p1.pid+" ") || strings.Contains(text, "of the gateway") {
+	if text := o.Text(); o.Failed() || !strings.HasPrefix(text, p1.pid+" ") ||
+		strings.Contains(text, "of the gateway") {
 		t.Errorf("the call: %q (the process is %s)", text, p1.pid)
 	}
 	// Each session has a process of its own, which ends with it.
@@ -101,7 +102,9 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	defer s.Close()
 	s.setFiles([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
 	for _, barred := range []bool{false, true} {
-		s.setFiles([]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}})
+		s.setFiles(
+			[]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}},
+		)
 		if s.isNamed("a") == barred {
 			t.Errorf("without trust: %v, and what its file said counts: %v", barred, !barred)
 		}
@@ -430,7 +433,9 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 
 // A directory that is not there is named, and not the program.
 func TestNoDirectory(t *testing.T) {
-	err := runCommand(t.Context(), Run{Workdir: t.TempDir(), Provider: configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}})
+	err := runCommand(
+		t.Context(), Run{Workdir: t.TempDir(), Provider: configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}},
+	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
 		t.Errorf("the error: %v", err)
 	}
@@ -457,11 +462,15 @@ func TestCrashes(t *testing.T) {
 					message = f.Error()
 				}
 			}
-			if !strings.Contains(message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ") || !strings.Contains(message, tt.why) {
+			if !strings.Contains(
+				message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
+			) ||
+				!strings.Contains(message, tt.why) {
 				t.Errorf("the fault: %q", message)
 			}
 			lines, err := logged(r.s, "a")
-			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") || tt.mode == "start" && !strings.Contains(text, "it is too much") {
+			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") ||
+				tt.mode == "start" && !strings.Contains(text, "it is too much") {
 				t.Errorf("log %q, %v", lines, err)
 			}
 			if n, err := r.s.Start("a"); n != 1 || err != nil {

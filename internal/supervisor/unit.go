@@ -48,8 +48,10 @@ type unit struct {
 // start runs a version of a provider. It takes the place of others when it is
 // bound.
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
-	spec := gateway.PassSpec{Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: ownerOf(p)}
+	spec := gateway.PassSpec{
+		Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: ownerOf(p),
+	}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
 		if p.Project == "" { // another project's of this name has another
@@ -59,7 +61,10 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	if p.Kind == configs.KindConnect || p.Project != "" && session == "" {
 		spec.Match = sessionFilter(p)
 	}
-	u := &unit{spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, isQuiesced: &s.isQuiesced, touch: s.o.Gateway.Touch}
+	u := &unit{
+		spec: p, launch: s.launch[p.Kind], out: s.output(p.Name), units: s.units.Go, isQuiesced: &s.isQuiesced,
+		touch: s.o.Gateway.Touch,
+	}
 	spec.Refused = u.setTrouble
 	for _, old := range replaces {
 		spec.Replaces = append(spec.Replaces, old.pass)

@@ -77,7 +77,9 @@ func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo)
 // reportChanges tells what look sees, first at once and then each time when it has
 // settled after a poke and is not what was told last. look says when to look again
 // without a poke.
-func reportChanges(ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot)) {
+func reportChanges(
+	ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot),
+) {
 	last, next := look()
 	changed(last)
 	for waitQuiet(ctx, poke, next) {

@@ -45,9 +45,14 @@ func (c *Cloud) serveAccessToken(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Unlock()
 	switch {
 	case d.approved:
-		writeJSON(w, http.StatusOK, object{"access_token": deviceToken, "token_type": "bearer", "scope": "repo,workflow"})
+		writeJSON(
+			w, http.StatusOK, object{"access_token": deviceToken, "token_type": "bearer", "scope": "repo,workflow"},
+		)
 	case d.denied:
-		writeJSON(w, http.StatusOK, object{"error": "access_denied", "error_description": "The authorization request was denied."})
+		writeJSON(
+			w, http.StatusOK,
+			object{"error": "access_denied", "error_description": "The authorization request was denied."},
+		)
 	default:
 		writeJSON(w, http.StatusOK, object{"error": "authorization_pending"})
 	}

@@ -1,0 +1,97 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+)
+
+// sessionOptions is what the config and a request together say of a new session.
+type sessionOptions struct {
+	options  *Options
+	cwd      string
+	profile  configs.Profile
+	provider *sdk.ProviderConfig // nil: GitHub's models
+	token    string              // for GitHub; "": the runtime's
+}
+
+// checkRequest finds out what a session is started with. Errors are INVALID_JSON for what the request says and
+// INVALID_STATE for what the config says.
+func (r *Runtime) checkRequest(ctx context.Context, req gateway.StartRequest) (so sessionOptions, err error) {
+	if so.cwd = req.CWD; so.cwd == "" {
+		if so.cwd, err = os.Getwd(); err != nil {
+			return so, internalError(fmt.Errorf("finding the working directory: %w", err))
+		}
+	}
+	if so.options, err = r.optionsAt(so.cwd); err != nil {
+		return so, err
+	}
+	if so.profile, err = so.options.profileFor(req); err != nil {
+		return so, err
+	}
+	if so.profile.Model, err = so.options.defaultModel(ctx, so.profile, req); err != nil {
+		return so, err
+	}
+	if so.provider, err = so.options.endpointFor(so.profile, req); err != nil {
+		return so, err
+	}
+	if so.provider != nil {
+		if err := checkEndpoint(so.provider, so.profile.Model, so.profile.Provider.Models); err != nil {
+			return so, err
+		}
+	}
+	if so.token, err = so.options.githubToken(so.profile, req); err != nil {
+		return so, err
+	}
+	return so, checkEffort(so.profile.Effort, configs.Efforts)
+}
+
+// newSession checks a request and makes a session of it, in no process yet.
+func (r *Runtime) newSession(ctx context.Context, id string, req gateway.StartRequest) (*session, error) {
+	so, err := r.checkRequest(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := r.privateDir()
+	if err != nil {
+		return nil, internalError(err)
+	}
+	s := &session{
+		r: r, o: so.options, log: r.log.With("session", id), id: id, cwd: so.cwd,
+		provider: so.provider, offeredModels: so.profile.Provider.Models, requestURL: req.ProviderURL,
+		githubToken: so.token, hasRequestToken: req.GitHubToken != "",
+		profile: req.Profile, firstModel: so.profile.Model, model: so.profile.Model, effort: so.profile.Effort,
+		outputDir:    filepath.Join(dir, id),
+		ready:        make(chan struct{}),
+		items:        newQueue[item](),
+		lines:        newQueue[line](),
+		logged:       make(chan struct{}),
+		sendLock:     make(lock, 1),
+		configLock:   make(lock, 1),
+		up:           make(chan struct{}),
+		toolsChanged: make(chan struct{}),
+		everSet:      map[string]bool{},
+		inFlight:     map[string]context.CancelFunc{},
+		sections:     sections{original: map[string]string{}},
+	}
+	if s.baseConfig, err = newBaseConfig(so.profile, so.cwd, s.outputDir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.outputDir, 0o700); err != nil {
+		return nil, internalError(fmt.Errorf("making a directory for large results: %w", err))
+	}
+	if r.o.SessionEnv != nil {
+		s.shellFile = shellFile(s.outputDir)
+		if err := os.WriteFile(s.shellFile, nil, 0o600); err != nil {
+			return nil, internalError(fmt.Errorf("making a file for the shell's environment: %w", err))
+		}
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}

@@ -1,0 +1,99 @@
+package copilot
+
+import (
+	"context"
+	"time"
+
+	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
+)
+
+// logTimeout bounds how long one line for the session's timeline may take.
+const logTimeout = 5 * time.Second
+
+// line is one for the session's timeline in the runtime.
+type line struct {
+	level   gateway.LogLevel
+	message string
+}
+
+// logType marks the lines that we write into the runtime's timeline, so that
+// they are not taken for its own when they come back as events.
+const logType = "tapgw"
+
+// errorPrefix stands before a line of level error, which the runtime does not take.
+const errorPrefix = "Error: "
+
+// Log implements [gateway.Host].
+func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
+
+// note shows a line of ours: in the gateway's timeline and in the runtime's.
+func (s *session) note(level gateway.LogLevel, message string) {
+	s.log.Info("timeline", "level", level, "message", message)
+	select {
+	case <-s.ready:
+		s.calls.Note(level, message)
+	default: // nobody has seen the session yet
+	}
+	s.Log(level, message)
+}
+
+// flushLines lets the lines that are queued reach the runtime, if it is there.
+func (s *session) flushLines(ctx context.Context) {
+	s.lines.close()
+	s.mu.Lock()
+	up := s.conn != nil
+	s.mu.Unlock()
+	select {
+	case <-s.ready:
+	default:
+		return // there is no logger yet
+	}
+	if !up {
+		return
+	}
+	select {
+	case <-s.logged:
+	case <-ctx.Done():
+	}
+}
+
+// logger writes the lines, so that nobody else waits for the runtime.
+func (s *session) logger() {
+	defer close(s.logged)
+	for {
+		lines, ok := s.lines.receiveAll()
+		if !ok {
+			return
+		}
+		for _, l := range lines {
+			s.write(l)
+		}
+	}
+}
+
+func (s *session) write(l line) {
+	ctx, cancel := context.WithTimeout(s.ctx, logTimeout)
+	defer cancel()
+	c, err := s.waitConn(ctx)
+	if err != nil {
+		return
+	}
+	// At level error the runtime reports the line as an error of the session.
+	level, typ := rpc.SessionLogLevelInfo, logType
+	switch l.level {
+	case gateway.LogWarning:
+		level = rpc.SessionLogLevelWarning
+	case gateway.LogError:
+		level = rpc.SessionLogLevelWarning
+		l.message = errorPrefix + l.message
+	}
+	err = execute(ctx, c.process, logTimeout, func(ctx context.Context) error {
+		_, err := c.sdk.RPC.Log(ctx, &rpc.LogRequest{Message: l.message, Level: &level, Type: &typ})
+		return err
+	})
+	if err != nil {
+		s.log.Debug("a timeline line did not reach the runtime", "error", err)
+	}
+}
