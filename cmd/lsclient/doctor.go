@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
@@ -111,7 +112,7 @@ func (k *call) checks() []cli.Check {
 			return cli.OK("%d", len(s.mcp))
 		}},
 		{Name: "gateway", Run: func(ctx context.Context) cli.Result {
-			var s client.Status
+			var s adminapi.Status
 			gw, err := client.New(k.gateway("", ""))
 			if err == nil {
 				defer gw.Close()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
@@ -186,7 +187,7 @@ func (j *joined) gate(ctx context.Context, tool string, args json.RawMessage) (d
 
 func (j *joined) send(p client.HostPrompt) {
 	j.mu.Lock()
-	if p.Mode == client.ModeImmediate {
+	if p.Mode == adminapi.ModeImmediate {
 		j.prompts = slices.Insert(j.prompts, 0, p)
 	} else {
 		j.prompts = append(j.prompts, p)

@@ -62,78 +62,80 @@ Examples:
 	}
 }
 
-// call is what a command has at hand: its flags and arguments, a context that
+// command is what a command has at hand: its flags and arguments, a context that
 // ends at --timeout or Ctrl-C, its output, and the gateway.
-type call struct {
+type command struct {
 	*ucli.Context
 	ctx context.Context
 	out *cli.Output
 	gw  *client.Client
 }
 
-// short makes the action of a command that the gateway answers by itself, with
+// shortAction makes the action of a command that the gateway answers by itself, with
 // at most args arguments.
-func short(args int, do func(*call) error) ucli.ActionFunc { return action(args, shortTimeout, do) }
+func shortAction(args int, do func(*command) error) ucli.ActionFunc {
+	return action(args, shortTimeout, do)
+}
 
-// long makes the action of a command that lasts as long as what it waits for.
-func long(args int, do func(*call) error) ucli.ActionFunc { return action(args, 0, do) }
+// longAction makes the action of a command that lasts as long as what it waits for.
+func longAction(args int, do func(*command) error) ucli.ActionFunc { return action(args, 0, do) }
 
 const anyArgs = 1 << 20
 
-func action(args int, timeout time.Duration, do func(*call) error) ucli.ActionFunc {
-	return func(c *ucli.Context) error {
-		if err := cli.MaxArgs(c, args); err != nil {
+func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
+	return func(flags *ucli.Context) error {
+		if err := cli.MaxArgs(flags, args); err != nil {
 			return err
 		}
-		k, cancel, err := newCall(c, timeout)
+		c, cancel, err := newCommand(flags, timeout)
 		if err != nil {
 			return err
 		}
 		defer cancel()
-		return do(k)
+		return do(c)
 	}
 }
 
-func newCall(c *ucli.Context, timeout time.Duration) (*call, context.CancelFunc, error) {
-	if c.IsSet("timeout") {
-		if timeout = c.Duration("timeout"); timeout <= 0 {
+func newCommand(flags *ucli.Context, timeout time.Duration) (*command, context.CancelFunc, error) {
+	if flags.IsSet("timeout") {
+		if timeout = flags.Duration("timeout"); timeout <= 0 {
 			return nil, nil, cli.Usage("flag --timeout: must be more than 0")
 		}
 	}
-	if _, err := configFiles(c); err != nil {
+	if _, err := configFiles(flags); err != nil {
 		return nil, nil, err
 	}
-	gw, err := client.New(client.Options{URL: c.String("url"), Token: c.String("token")})
+	gw, err := client.New(client.Options{URL: flags.String("url"), Token: flags.String("token")})
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &call{c, c.Context, cli.Out(c), gw}
-	if k.out.Verbose {
-		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(k.out.Err, format+"\n", args...) }
+	c := &command{flags, flags.Context, cli.Out(flags), gw}
+	if c.out.Verbose {
+		gw.Trace = func(format string, args ...any) { _, _ = fmt.Fprintf(c.out.Err, format+"\n", args...) }
 	}
 	cancel := func() {}
 	if timeout > 0 {
-		k.ctx, cancel = context.WithTimeout(k.ctx, timeout)
+		c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
 	}
-	return k, func() { cancel(); gw.Close() }, nil
+	return c, func() { cancel(); gw.Close() }, nil
 }
 
 // configFiles finds the configuration that --config and -w name.
-func configFiles(c *ucli.Context) (configs.Files, error) {
-	dir, err := cli.Workdir(c)
+func configFiles(flags *ucli.Context) (configs.Files, error) {
+	dir, err := cli.Workdir(flags)
 	if err != nil {
 		return configs.Files{}, err
 	}
-	files, err := configs.Find(dir, c.String("config"))
+	files, err := configs.Find(dir, flags.String("config"))
 	if err != nil {
 		return configs.Files{}, cli.Usage("%v", err)
 	}
 	return files, nil
 }
 
-// followed is how a command ends that follows something until the user stops it.
-func followed(k *call, err error) error {
-	if errors.Is(k.Err(), context.Canceled) { // by a signal; --timeout is k.ctx's alone
+// ignoreInterrupt is how a command ends that follows something until the user stops it.
+func ignoreInterrupt(c *command, err error) error {
+	if errors.Is(c.Err(), context.Canceled) { // by a signal; --timeout is c.ctx's alone
 		return nil
 	}
 	return err

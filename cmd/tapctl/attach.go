@@ -6,29 +6,32 @@ import (
 	"strconv"
 	"strings"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 	"tapgw/internal/lazyregexp"
 )
 
-// lines is what follows a file's name: one line, or the first and the last.
+// lines matches a file's name with one line after it, or the first and the last line.
 var lines = lazyregexp.New(`^(.+):(\d{1,9})(?:-(\d{1,9}))?$`)
 
-// attachments reads --attach. A file that has the whole value as its name is that
-// file.
-func attachments(k *call) ([]client.Attachment, error) {
-	dir, err := cli.Workdir(k.Context)
+// readAttachments reads --attach. A value that is the name of a file means that file, even if
+// it ends like lines.
+func readAttachments(c *command) ([]adminapi.Attachment, error) {
+	dir, err := cli.Workdir(c.Context)
 	if err != nil {
 		return nil, err
 	}
-	var list []client.Attachment
-	for _, v := range k.StringSlice("attach") {
-		a := client.Attachment{Path: v}
+	var list []adminapi.Attachment
+	for _, v := range c.StringSlice("attach") {
+		a := adminapi.Attachment{Path: v}
 		if m := lines.FindStringSubmatch(v); m != nil && !exists(dir, v) {
 			a.Path = m[1]
-			a.FirstLine, _ = strconv.Atoi(m[2])
-			a.LastLine, _ = strconv.Atoi(m[3])
-			if a.FirstLine < 1 || m[3] != "" && a.LastLine < a.FirstLine {
+			first, _ := strconv.Atoi(m[2]) // at most nine digits
+			a.FirstLine = &first
+			if last, err := strconv.Atoi(m[3]); err == nil {
+				a.LastLine = &last
+			}
+			if first < 1 || a.LastLine != nil && *a.LastLine < first {
 				return nil, cli.Usage("flag --attach: %q: lines count from 1, and the last is not before the first", v)
 			}
 		}
@@ -54,18 +57,18 @@ func exists(dir, path string) bool {
 	return err == nil
 }
 
-// headers reads --header.
-func headers(k *call) (map[string]string, error) {
-	var made map[string]string
-	for _, v := range k.StringSlice("header") {
+// readHeaders reads --header.
+func readHeaders(c *command) (map[string]string, error) {
+	var headers map[string]string
+	for _, v := range c.StringSlice("header") {
 		name, value, ok := strings.Cut(v, ":")
 		if !ok || strings.TrimSpace(name) == "" {
 			return nil, cli.Usage("flag --header: %q is not NAME:VALUE", v)
 		}
-		if made == nil {
-			made = map[string]string{}
+		if headers == nil {
+			headers = map[string]string{}
 		}
-		made[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
-	return made, nil
+	return headers, nil
 }

@@ -6,8 +6,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func modelsCommand() *ucli.Command {
@@ -21,29 +21,29 @@ Examples:
   tapctl models
   tapctl models --json | jq -r '.[].id'`,
 		Flags: []ucli.Flag{&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: of which kind of session", Value: "copilot"}},
-		Action: short(0, func(k *call) error {
-			host, err := cli.OneOf(k.Context, "host", "local", "copilot")
+		Action: shortAction(0, func(c *command) error {
+			host, err := cli.OneOf(c.Context, "host", "local", "copilot")
 			if err != nil {
 				return err
 			}
-			models, err := k.gw.Models(k.ctx, host)
+			models, err := c.gw.Models(c.ctx, host)
 			if err != nil {
 				return err
 			}
-			if k.out.JSON {
-				return k.out.Document(list(models))
+			if c.out.JSON {
+				return c.out.Document(list(models))
 			}
 			t := &cli.Table{Columns: []string{"ID", "NAME", "MULTIPLIER", "EFFORTS", "CONTEXT", "VISION", "POLICY"}}
 			for _, m := range models {
 				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m), tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy)
 			}
-			return k.out.Table(t, "no models; is Copilot signed in? see: tapgw doctor")
+			return c.out.Table(t, "no models; is Copilot signed in? see: tapgw doctor")
 		}),
 	}
 }
 
 // efforts lists those of a model, its own with a star.
-func efforts(m client.Model) string {
+func efforts(m adminapi.Model) string {
 	words := make([]string, len(m.Efforts))
 	for i, e := range m.Efforts {
 		if words[i] = e; e == m.DefaultEffort {

@@ -28,42 +28,42 @@ Examples:
 			&ucli.BoolFlag{Name: "print", Usage: "only print the link"},
 			&ucli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and make all links void"},
 		},
-		Action: short(0, openPage),
+		Action: shortAction(0, openPage),
 	}
 }
 
-func openPage(k *call) error {
-	if k.Bool("sign-out") {
-		if k.Bool("print") {
+func openPage(c *command) error {
+	if c.Bool("sign-out") {
+		if c.Bool("print") {
 			return cli.Usage("flag --sign-out: makes no link to --print; give one of the two")
 		}
-		return signOut(k)
+		return signOut(c)
 	}
-	browser := k.out.Terminal && !k.out.JSON && !k.Bool("print")
-	link, err := k.gw.SigninLink(k.ctx, browser)
+	browser := c.out.Terminal && !c.out.JSON && !c.Bool("print")
+	link, err := c.gw.SigninLink(c.ctx, browser)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(link)
+	if c.out.JSON {
+		return c.out.Document(link)
 	}
-	if err := k.out.Printf("%s\n", link.URL); err != nil {
+	if err := c.out.Printf("%s\n", link.URL); err != nil {
 		return err
 	}
 	if browser && !browse(link.File) {
-		k.out.Notef("no browser was found here: open the link in one")
+		c.out.Notef("no browser was found here: open the link in one")
 	}
 	return nil
 }
 
-func signOut(k *call) error {
-	if err := k.gw.SignOut(k.ctx); err != nil {
+func signOut(c *command) error {
+	if err := c.gw.SignOut(c.ctx); err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(struct{}{})
+	if c.out.JSON {
+		return c.out.Document(struct{}{})
 	}
-	return k.out.Printf("all browsers are signed out\n")
+	return c.out.Printf("all browsers are signed out\n")
 }
 
 // browse opens a file in the user's browser, which outlives the command, and reports

@@ -30,7 +30,7 @@ func TestOpenKeepsTheLinkOutOfArguments(t *testing.T) {
 	}
 	t.Setenv("PATH", dir)
 	asked := make(chan string, 1)
-	k := stand(t, io.Discard, func(w http.ResponseWriter, r *http.Request) {
+	c := newTestCommand(t, io.Discard, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		asked <- string(body)
 		_ = json.NewEncoder(w).Encode(map[string]string{"url": "http://h/signin?code=SECRET", "file": page})
@@ -41,7 +41,7 @@ func TestOpenKeepsTheLinkOutOfArguments(t *testing.T) {
 	if err := os.WriteFile(page, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := openPage(k); err != nil {
+	if err := openPage(c); err != nil {
 		t.Fatal(err)
 	}
 	if body := <-asked; body != `{"file":true}` {

@@ -19,19 +19,19 @@ try; the provider then serves the session that is shown, and no other.
 Examples:
   tapctl pair
   tapctl pair --json | jq -r '.[].code'`,
-		Action: short(0, func(k *call) error {
-			pairings, err := k.gw.Pairings(k.ctx)
+		Action: shortAction(0, func(c *command) error {
+			pairings, err := c.gw.Pairings(c.ctx)
 			if err != nil {
 				return err
 			}
-			if k.out.JSON {
-				return k.out.Document(list(pairings))
+			if c.out.JSON {
+				return c.out.Document(list(pairings))
 			}
 			t := &cli.Table{Columns: []string{"PROVIDER", "CODE", "SESSION", "EXPIRES"}}
 			for _, p := range pairings {
 				t.Row(p.Provider, p.Code, p.Session, "in "+time.Until(p.ExpiresAt).Round(time.Second).String())
 			}
-			return k.out.Table(t, "no provider waits to be paired")
+			return c.out.Table(t, "no provider waits to be paired")
 		}),
 	}
 }

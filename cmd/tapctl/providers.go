@@ -8,8 +8,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func providersCommand() *ucli.Command {
@@ -17,12 +17,12 @@ func providersCommand() *ucli.Command {
 		Name:        "providers",
 		Usage:       "list providers; stop, start and read those that files name",
 		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers restart hello\n  tapctl providers log hello -f",
-		Action:      short(0, listProviders),
+		Action:      shortAction(0, listProviders),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list providers",
 				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
-				Action:      short(0, listProviders),
+				Action:      shortAction(0, listProviders),
 			},
 			{
 				Name: "stop", Usage: "stop what runs of a provider, or close its connections", ArgsUsage: "NAME",
@@ -33,24 +33,24 @@ what its program calls itself where no other file's program does.
 Examples:
   tapctl providers stop hello`,
 				BashComplete: providerNames(),
-				Action: short(1, steerProvider("stopped", func(k *call, name string) (int, error) {
-					return k.gw.StopProvider(k.ctx, name)
+				Action: shortAction(1, providerAction("stopped", func(c *command, name string) (int, error) {
+					return c.gw.StopProvider(c.ctx, name)
 				})),
 			},
 			{
 				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
 				Description:  "One that was stopped, or has failed too often. What runs goes on.\n\nExamples:\n  tapctl providers start hello",
 				BashComplete: providerNames(),
-				Action: short(1, steerProvider("started", func(k *call, name string) (int, error) {
-					return k.gw.StartProvider(k.ctx, name)
+				Action: shortAction(1, providerAction("started", func(c *command, name string) (int, error) {
+					return c.gw.StartProvider(c.ctx, name)
 				})),
 			},
 			{
 				Name: "restart", Usage: "stop what runs of a provider that a file names, and start it", ArgsUsage: "NAME",
 				Description:  "Examples:\n  tapctl providers restart hello",
 				BashComplete: providerNames(),
-				Action: short(1, steerProvider("restarted", func(k *call, name string) (int, error) {
-					return k.gw.RestartProvider(k.ctx, name)
+				Action: shortAction(1, providerAction("restarted", func(c *command, name string) (int, error) {
+					return c.gw.RestartProvider(c.ctx, name)
 				})),
 			},
 			providerLogCommand(),
@@ -64,23 +64,23 @@ besides.`
 
 // providerNames offers what files name, and what is connected besides.
 func providerNames() ucli.BashCompleteFunc {
-	return completing(func(k *call, flag string) {
-		if flag != "" || k.NArg() > 0 {
+	return completing(func(c *command, flag string) {
+		if flag != "" || c.NArg() > 0 {
 			return
 		}
 		offered := map[string]bool{}
 		offer := func(name, about string) {
 			if name != "" && !offered[name] {
 				offered[name] = true
-				cli.Candidate(k.Context, name, about)
+				cli.Candidate(c.Context, name, about)
 			}
 		}
-		if configured, err := k.gw.Configured(k.ctx); err == nil {
-			for _, c := range configured {
-				offer(c.Name, c.State+" "+c.File)
+		if configured, err := c.gw.Configured(c.ctx); err == nil {
+			for _, p := range configured {
+				offer(p.Name, p.State+" "+p.File)
 			}
 		}
-		if providers, err := k.gw.Providers(k.ctx); err == nil {
+		if providers, err := c.gw.Providers(c.ctx); err == nil {
 			for _, p := range providers {
 				offer(p.Name, p.State)
 			}
@@ -88,49 +88,43 @@ func providerNames() ucli.BashCompleteFunc {
 	})
 }
 
-// providerRow is a connection, or what a file names: then the first members but name
-// and state are empty.
+// providerRow is a connection, or a provider that a file names. The second has a name, a state,
+// a file, a kind and a reason; its other fields are empty.
 type providerRow struct {
-	ID          string     `json:"id"`
-	Name        string     `json:"name"`
-	Instance    string     `json:"instance"`
-	Trust       string     `json:"trust"`
-	State       string     `json:"state"`
-	Session     string     `json:"session"`
-	Tools       int        `json:"tools"`
-	InFlight    int        `json:"inFlight"`
-	ConnectedAt *time.Time `json:"connectedAt"` // null: of a file
+	adminapi.Provider
+	ConnectedAt *time.Time `json:"connectedAt"` // nil for a provider that a file names
 	File        string     `json:"file,omitempty"`
 	Kind        string     `json:"kind,omitempty"`
 	Reason      string     `json:"reason,omitempty"`
 }
 
-func providerRows(connected []client.Provider, configured []client.Configured) []providerRow {
+func providerRows(connected []adminapi.Provider, configured []adminapi.ConfiguredProvider) []providerRow {
 	rows := make([]providerRow, 0, len(connected)+len(configured))
 	for _, p := range connected {
-		rows = append(rows, providerRow{ID: p.ID, Name: p.Name, Instance: p.Instance, Trust: p.Trust, State: p.State,
-			Session: p.Session, Tools: p.Tools, InFlight: p.InFlight, ConnectedAt: &p.ConnectedAt})
+		rows = append(rows, providerRow{Provider: p, ConnectedAt: &p.ConnectedAt})
 	}
-	for _, c := range configured {
-		rows = append(rows, providerRow{Name: c.Name, State: c.State, File: c.File, Kind: c.Kind, Reason: c.Reason})
+	for _, p := range configured {
+		rows = append(rows, providerRow{
+			Provider: adminapi.Provider{Name: p.Name, State: p.State}, File: p.File, Kind: p.Kind, Reason: p.Reason,
+		})
 	}
 	return rows
 }
 
-func listProviders(k *call) error {
-	connected, err := k.gw.Providers(k.ctx)
+func listProviders(c *command) error {
+	connected, err := c.gw.Providers(c.ctx)
 	if err != nil {
 		return err
 	}
-	configured, err := k.gw.Configured(k.ctx)
+	configured, err := c.gw.Configured(c.ctx)
 	if err != nil {
 		return err
 	}
 	rows := providerRows(connected, configured)
-	if k.out.JSON {
-		return k.out.Document(rows)
+	if c.out.JSON {
+		return c.out.Document(rows)
 	}
-	return k.out.Table(providersTable(rows), "no providers; they connect to "+k.gw.URL()+", or a file names them: "+providerFiles())
+	return c.out.Table(providersTable(rows), "no providers; they connect to "+c.gw.URL()+", or a file names them: "+providerFiles())
 }
 
 func providersTable(rows []providerRow) *cli.Table {
@@ -161,30 +155,30 @@ func providersTable(rows []providerRow) *cli.Table {
 func providerFiles() string { return filepath.Join(configs.UserDir(), "providers", "NAME.toml") }
 
 // providerName is the argument of a subcommand.
-func providerName(k *call) (string, error) {
-	name := k.Args().First()
+func providerName(c *command) (string, error) {
+	name := c.Args().First()
 	if name == "" {
-		return "", cli.Usage("providers %s: needs the name of a provider: tapctl providers lists them", k.Command.Name)
+		return "", cli.Usage("providers %s: needs the name of a provider: tapctl providers lists them", c.Command.Name)
 	}
 	return name, nil
 }
 
-// steerProvider does something with a provider and says to how many processes or
+// providerAction does something with a provider and says to how many processes or
 // connections it was done.
-func steerProvider(done string, do func(*call, string) (int, error)) func(*call) error {
-	return func(k *call) error {
-		name, err := providerName(k)
+func providerAction(done string, do func(*command, string) (int, error)) func(*command) error {
+	return func(c *command) error {
+		name, err := providerName(c)
 		if err != nil {
 			return err
 		}
-		n, err := do(k, name)
+		n, err := do(c, name)
 		if err != nil {
 			return err
 		}
-		if k.out.JSON {
-			return k.out.Document(map[string]int{done: n})
+		if c.out.JSON {
+			return c.out.Document(map[string]int{done: n})
 		}
-		k.out.Notef("%s %s: %d", done, name, n)
+		c.out.Notef("%s %s: %d", done, name, n)
 		return nil
 	}
 }
@@ -194,15 +188,15 @@ func reloadCommand() *ucli.Command {
 		Name:        "reload",
 		Usage:       "make the gateway read its config and provider files now",
 		Description: "It follows their changes by itself; this is for whoever can't wait. Exit code 1 when\na file has a fault, or a setting waits for the gateway's next start: each is a line.\n\nExamples:\n  tapctl reload",
-		Action: short(0, func(k *call) error {
-			faults, err := k.gw.Reload(k.ctx)
+		Action: shortAction(0, func(c *command) error {
+			faults, err := c.gw.Reload(c.ctx)
 			if err != nil {
 				return err
 			}
-			if k.out.JSON {
-				err = k.out.Document(map[string][]client.Fault{"faults": list(faults)})
+			if c.out.JSON {
+				err = c.out.Document(adminapi.Faults{Faults: list(faults)})
 			} else {
-				err = printFaults(k, faults)
+				err = printFaults(c, faults)
 			}
 			if err == nil && len(faults) > 0 {
 				err = cli.Reported(cli.ExitFailed)

@@ -22,54 +22,54 @@ Examples:
 			&ucli.IntFlag{Name: "last", Usage: "at most `N` of the lines that there are (default: all)"},
 		},
 		BashComplete: providerNames(),
-		Action: func(c *ucli.Context) error {
-			if c.Bool("follow") {
-				return long(1, followProviderLog)(c)
+		Action: func(flags *ucli.Context) error {
+			if flags.Bool("follow") {
+				return longAction(1, followProviderLog)(flags)
 			}
-			return short(1, providerLog)(c)
+			return shortAction(1, providerLog)(flags)
 		},
 	}
 }
 
-func providerLog(k *call) error {
-	name, q, err := providerLogArgs(k)
+func providerLog(c *command) error {
+	name, q, err := providerLogArgs(c)
 	if err != nil {
 		return err
 	}
-	lines, err := k.gw.ProviderLog(k.ctx, name, q)
+	lines, err := c.gw.ProviderLog(c.ctx, name, q)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(lines))
+	if c.out.JSON {
+		return c.out.Document(list(lines))
 	}
 	for _, line := range lines {
-		if err := k.out.Printf("%s\n", cli.Clean(line)); err != nil {
+		if err := c.out.Printf("%s\n", cli.Clean(line)); err != nil {
 			return err
 		}
 	}
 	if len(lines) == 0 {
-		k.out.Notef("%s has printed nothing", cli.OneLine(name))
+		c.out.Notef("%s has printed nothing", cli.OneLine(name))
 	}
 	return nil
 }
 
-func followProviderLog(k *call) error {
-	name, q, err := providerLogArgs(k)
+func followProviderLog(c *command) error {
+	name, q, err := providerLogArgs(c)
 	if err != nil {
 		return err
 	}
-	for line, err := range k.gw.FollowProviderLog(k.ctx, name, q) {
+	for line, err := range c.gw.FollowProviderLog(c.ctx, name, q) {
 		if err != nil {
-			return followed(k, err)
+			return ignoreInterrupt(c, err)
 		}
-		if k.out.JSON {
-			err = k.out.Line(line)
+		if c.out.JSON {
+			err = c.out.Line(timelineRow{TimelineLine: line})
 		} else {
 			if line.Source == "tapgw" {
 				line.Message = "tapgw: " + line.Message
 			}
-			err = k.out.Printf("%s\n", cli.Clean(line.Message))
+			err = c.out.Printf("%s\n", cli.Clean(line.Message))
 		}
 		if err != nil {
 			return err
@@ -78,10 +78,10 @@ func followProviderLog(k *call) error {
 	return nil
 }
 
-func providerLogArgs(k *call) (name string, q client.LogQuery, err error) {
-	if name, err = providerName(k); err != nil {
+func providerLogArgs(c *command) (name string, q client.LogQuery, err error) {
+	if name, err = providerName(c); err != nil {
 		return "", q, err
 	}
-	q, err = k.logQuery()
+	q, err = c.logQuery()
 	return name, q, err
 }

@@ -10,8 +10,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func pushCommand() *ucli.Command {
@@ -38,68 +38,69 @@ Examples:
 		},
 		BashComplete: completeSessionFlag(),
 		// --wait lasts as long as the turn, --lines as long as stdin.
-		Action: func(c *ucli.Context) error {
-			if c.Bool("wait") || c.Bool("lines") {
-				return long(1, push)(c)
+		Action: func(flags *ucli.Context) error {
+			if flags.Bool("wait") || flags.Bool("lines") {
+				return longAction(1, push)(flags)
 			}
-			return short(1, push)(c)
+			return shortAction(1, push)(flags)
 		},
 	}
 }
 
-func push(k *call) error {
-	level, err := cli.OneOf(k.Context, "level", "keep", "surface", "inject")
+func push(c *command) error {
+	level, err := cli.OneOf(c.Context, "level", "keep", "surface", "inject")
 	if err != nil {
 		return err
 	}
-	arg := k.Args().First()
+	arg := c.Args().First()
 	switch {
-	case k.NArg() == 0:
+	case c.NArg() == 0:
 		return cli.Usage("push: needs a text, or - to read it from stdin")
-	case k.Bool("lines") && arg != "-":
+	case c.Bool("lines") && arg != "-":
 		return cli.Usage("flag --lines: reads stdin; give - as the text")
 	}
-	id, err := k.session(k.String("session"))
-	if err != nil && !k.keeps(level, err) {
+	id, err := c.findSession(c.String("session"))
+	if err != nil && !c.waitsForSession(level, err) {
 		return err
 	}
-	p := client.Push{Provider: k.String("provider"), Stream: k.String("stream"), Level: level, Wait: k.Bool("wait")}
-	if k.Bool("lines") {
-		return k.pushLines(id, p)
+	p := adminapi.Push{Provider: c.String("provider"), Stream: c.String("stream"), Level: level, Wait: c.Bool("wait")}
+	if c.Bool("lines") {
+		return c.pushLines(id, p)
 	}
-	text, err := cli.Text(k.Context, arg)
+	text, err := cli.Text(c.Context, arg)
 	if err != nil {
 		return err
 	}
 	if strings.TrimSpace(text) == "" {
 		return cli.Usage("push: the text is empty")
 	}
-	r, err := k.push(id, k.carrying(p, text))
+	r, err := c.push(id, c.withText(p, text))
 	if err != nil {
 		return err
 	}
-	if err := k.receipt(r); err != nil {
+	if err := c.printReceipt(r); err != nil {
 		return err
 	}
-	return k.verdict(p, r)
+	return c.waitError(p, r)
 }
 
-// keeps reports whether an event waits for the next session, where there is none.
-func (k *call) keeps(level string, err error) bool {
-	return cli.AsError(err).Exit == cli.ExitNotFound && k.String("session") == "" && level == "keep" && !k.Bool("prompt") && !k.Bool("wait")
+// waitsForSession reports whether an event waits for the next session, where there is none.
+func (c *command) waitsForSession(level string, err error) bool {
+	return cli.AsError(err).Exit == cli.ExitNotFound && c.String("session") == "" && level == "keep" && !c.Bool("prompt") && !c.Bool("wait")
 }
 
 // push pushes to a session; "" is the next one.
-func (k *call) push(id string, p client.Push) (client.Receipt, error) {
+func (c *command) push(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	if id == "" {
-		return k.gw.Keep(k.ctx, p)
+		k := adminapi.Keep{Provider: p.Provider, Stream: p.Stream, Event: p.Event}
+		return c.gw.Keep(c.ctx, k)
 	}
-	return k.gw.Push(k.ctx, id, p)
+	return c.gw.Push(c.ctx, id, p)
 }
 
-// carrying puts the text into the push as an event or a prompt.
-func (k *call) carrying(p client.Push, text string) client.Push {
-	if k.Bool("prompt") {
+// withText puts the text into the push as an event or a prompt.
+func (c *command) withText(p adminapi.Push, text string) adminapi.Push {
+	if c.Bool("prompt") {
 		p.Prompt = text
 	} else {
 		p.Event = text
@@ -107,30 +108,30 @@ func (k *call) carrying(p client.Push, text string) client.Push {
 	return p
 }
 
-// receipt prints what became of a push.
-func (k *call) receipt(r client.Receipt) error {
-	if k.out.JSON {
-		return k.out.Line(r)
+// printReceipt prints what became of a push.
+func (c *command) printReceipt(r adminapi.Receipt) error {
+	if c.out.JSON {
+		return c.out.Line(r)
 	}
 	text := fmt.Sprintf("%d %s", r.Seq, r.Fate)
 	if r.Reason != "" {
 		text += ": " + cli.Clean(r.Reason)
 	}
-	return k.out.Printf("%s\n", text)
+	return c.out.Printf("%s\n", text)
 }
 
-// verdict is the exit code of --wait.
-func (k *call) verdict(p client.Push, r client.Receipt) error {
-	started := r.Fate == client.FateDelivered && (p.Level == "inject" || k.Bool("prompt"))
+// waitError is the exit code of --wait.
+func (c *command) waitError(p adminapi.Push, r adminapi.Receipt) error {
+	started := r.Fate == adminapi.FateDelivered && (p.Level == "inject" || c.Bool("prompt"))
 	if !p.Wait || started {
 		return nil
 	}
-	if !k.out.JSON {
+	if !c.out.JSON {
 		why := ""
-		if p.Level != "inject" && !k.Bool("prompt") {
+		if p.Level != "inject" && !c.Bool("prompt") {
 			why = ": level " + p.Level + " starts none, --level inject does"
 		}
-		k.out.Notef("it started no turn%s", why)
+		c.out.Notef("it started no turn%s", why)
 	}
 	return cli.Reported(cli.ExitRefused)
 }
@@ -139,24 +140,24 @@ func (k *call) verdict(p client.Push, r client.Receipt) error {
 const maxPushLine = 1 << 20
 
 // pushLines pushes stdin line by line as it comes.
-func (k *call) pushLines(id string, p client.Push) error {
-	lines := bufio.NewScanner(k.App.Reader)
+func (c *command) pushLines(id string, p adminapi.Push) error {
+	lines := bufio.NewScanner(c.App.Reader)
 	lines.Buffer(nil, maxPushLine)
-	var verdict error
+	var waitError error
 	for lines.Scan() {
 		text := strings.TrimSuffix(lines.Text(), "\r")
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		r, err := k.pushPatiently(id, k.carrying(p, text))
+		r, err := c.pushWithRetry(id, c.withText(p, text))
 		if err != nil {
 			return err
 		}
-		if err := k.receipt(r); err != nil {
+		if err := c.printReceipt(r); err != nil {
 			return err
 		}
-		if err := k.verdict(p, r); err != nil {
-			verdict = err
+		if err := c.waitError(p, r); err != nil {
+			waitError = err
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
@@ -165,7 +166,7 @@ func (k *call) pushLines(id string, p client.Push) error {
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("reading stdin: %w", err)
 	}
-	return verdict
+	return waitError
 }
 
 // Pace of --lines when the gateway's budget of pushes is used up.
@@ -174,15 +175,15 @@ const (
 	pushRetries = 100
 )
 
-// pushPatiently waits while the budget is used up, so that a fast producer is
+// pushWithRetry waits while the budget is used up, so that a fast producer is
 // slowed down and loses nothing.
-func (k *call) pushPatiently(id string, p client.Push) (client.Receipt, error) {
+func (c *command) pushWithRetry(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	for tries := 0; ; tries++ {
-		r, err := k.push(id, p)
+		r, err := c.push(id, p)
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "RATE_LIMITED" || tries == pushRetries {
 			return r, err
 		}
-		if err := pause(k.ctx, pushPause); err != nil {
+		if err := pause(c.ctx, pushPause); err != nil {
 			return r, err
 		}
 	}

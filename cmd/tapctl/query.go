@@ -5,6 +5,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -28,37 +29,37 @@ Examples:
 			followFlag("the session ends"),
 		},
 		BashComplete: completeSessionFlag(),
-		Action: func(c *ucli.Context) error {
-			if c.Bool("follow") {
-				return long(anyArgs, queryStreams)(c)
+		Action: func(flags *ucli.Context) error {
+			if flags.Bool("follow") {
+				return longAction(anyArgs, queryStreams)(flags)
 			}
-			return short(anyArgs, queryStreams)(c)
+			return shortAction(anyArgs, queryStreams)(flags)
 		},
 	}
 }
 
-func queryStreams(k *call) error {
-	q := client.HistoryQuery{Streams: k.Args().Slice(), Last: k.Int("last")}
+func queryStreams(c *command) error {
+	q := client.HistoryQuery{Streams: c.Args().Slice(), Last: c.Int("last")}
 	if q.Last < 1 {
 		return cli.Usage("flag --last: must be at least 1")
 	}
 	var err error
-	if q.Since, err = sinceTime(k.String("since"), time.Now()); err != nil {
+	if q.Since, err = sinceTime(c.String("since"), time.Now()); err != nil {
 		return err
 	}
-	id, err := k.session(k.String("session"))
+	id, err := c.findSession(c.String("session"))
 	if err != nil {
 		return err
 	}
-	if k.Bool("follow") {
-		for e, err := range k.gw.FollowHistory(k.ctx, id, q) {
+	if c.Bool("follow") {
+		for e, err := range c.gw.FollowHistory(c.ctx, id, q) {
 			if err != nil {
-				return followed(k, err)
+				return ignoreInterrupt(c, err)
 			}
-			if k.out.JSON {
-				err = k.out.Line(e)
+			if c.out.JSON {
+				err = c.out.Line(e)
 			} else {
-				err = k.out.Printf("%s  %s  %s\n", k.out.Paint(cli.Dim, clock(e.TS)), k.out.Paint(cli.Blue, streamName(e)), eventText(e))
+				err = c.out.Printf("%s  %s  %s\n", c.out.Paint(cli.Dim, clock(e.TS)), c.out.Paint(cli.Blue, streamName(e)), eventText(e))
 			}
 			if err != nil {
 				return err
@@ -66,18 +67,18 @@ func queryStreams(k *call) error {
 		}
 		return nil
 	}
-	events, err := k.gw.History(k.ctx, id, q)
+	events, err := c.gw.History(c.ctx, id, q)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(events))
+	if c.out.JSON {
+		return c.out.Document(list(events))
 	}
 	t := &cli.Table{Columns: []string{"TIME", "STREAM", "LEVEL", "EVENT"}}
 	for _, e := range events {
 		t.Row(clock(e.TS), streamName(e), e.Level, eventText(e))
 	}
-	return k.out.Table(t, "no events; push one with: tapctl push TEXT")
+	return c.out.Table(t, "no events; push one with: tapctl push TEXT")
 }
 
 func sinceFlag() ucli.Flag {
@@ -98,9 +99,9 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, cli.Usage("flag --since: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", text)
 }
 
-func streamName(e client.Event) string { return cli.Clean(e.Stream + "@" + e.Provider) }
+func streamName(e adminapi.StreamRow) string { return cli.Clean(e.Stream + "@" + e.Provider) }
 
-func eventText(e client.Event) string {
+func eventText(e adminapi.StreamRow) string {
 	text := e.Event
 	if text == "" {
 		text = "prompt: " + e.Prompt

@@ -9,18 +9,18 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// session finds the session that a word means, see [client.Client.FindSession].
-func (k *call) session(word string) (string, error) {
-	ctx, cancel := context.WithTimeout(k.ctx, shortTimeout) // a short request, whatever follows
+// findSession finds the session that a word means, see [client.Client.FindSession].
+func (c *command) findSession(word string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout) // a short request, whatever follows
 	defer cancel()
-	return k.gw.FindSession(ctx, word)
+	return c.gw.FindSession(ctx, word)
 }
 
-// namedSession is session for what can't be undone: one of several has to be named.
-func (k *call) namedSession(word string) (string, error) {
-	ctx, cancel := context.WithTimeout(k.ctx, shortTimeout)
+// findNamedSession is session for what can't be undone: one of several has to be named.
+func (c *command) findNamedSession(word string) (string, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
-	return k.gw.FindNamedSession(ctx, word)
+	return c.gw.FindNamedSession(ctx, word)
 }
 
 // sessionFlag is --session, as commands have it whose arguments are something else.
@@ -30,39 +30,39 @@ func sessionFlag() ucli.Flag {
 
 // completing makes a BashComplete that asks the gateway. What goes wrong gives
 // no candidates.
-func completing(offer func(k *call, flag string)) ucli.BashCompleteFunc {
-	return func(c *ucli.Context) {
-		k, cancel, err := newCall(c, 0)
+func completing(offer func(c *command, flag string)) ucli.BashCompleteFunc {
+	return func(flags *ucli.Context) {
+		c, cancel, err := newCommand(flags, 0)
 		if err != nil {
 			return
 		}
 		defer cancel()
-		offer(k, cli.Completing(c))
+		offer(c, cli.Completing(flags))
 	}
 }
 
 // completeSession offers sessions for the first argument.
 func completeSession() ucli.BashCompleteFunc {
-	return completing(func(k *call, flag string) {
-		if flag == "" && k.NArg() == 0 {
-			k.offerSessions()
+	return completing(func(c *command, flag string) {
+		if flag == "" && c.NArg() == 0 {
+			c.suggestSessions()
 		}
 	})
 }
 
 // completeSessionFlag offers sessions for --session.
 func completeSessionFlag() ucli.BashCompleteFunc {
-	return completing(func(k *call, flag string) {
+	return completing(func(c *command, flag string) {
 		if flag == "session" {
-			k.offerSessions()
+			c.suggestSessions()
 		}
 	})
 }
 
 var plainWord = lazyregexp.New(`^[\w./+@-]+$`)
 
-func (k *call) offerSessions() {
-	sessions, err := k.gw.Sessions(k.ctx)
+func (c *command) suggestSessions() {
+	sessions, err := c.gw.Sessions(c.ctx)
 	if err != nil {
 		return
 	}
@@ -72,10 +72,10 @@ func (k *call) offerSessions() {
 	}
 	for _, s := range sessions {
 		about := s.Label + " " + s.Host + " " + s.State
-		cli.Candidate(k.Context, s.ID, about)
+		cli.Candidate(c.Context, s.ID, about)
 		// As a shell takes it without quotes.
 		if labels[s.Label] == 1 && plainWord.MatchString(s.Label) {
-			cli.Candidate(k.Context, s.Label, about)
+			cli.Candidate(c.Context, s.Label, about)
 		}
 	}
 }

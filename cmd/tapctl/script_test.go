@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/providers"
 )
@@ -230,7 +231,7 @@ func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdCalls waits until providers work on so many calls.
 func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
-	awaitProviders(ts, args[0], func(p client.Provider) int { return p.InFlight })
+	awaitProviders(ts, args[0], func(p adminapi.Provider) int { return p.InFlight })
 }
 
 func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
@@ -423,7 +424,7 @@ func cmdWaits(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdBound waits until so many providers are bound.
 func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
-	awaitProviders(ts, args[0], func(p client.Provider) int {
+	awaitProviders(ts, args[0], func(p adminapi.Provider) int {
 		if p.State == "bound" {
 			return 1
 		}
@@ -432,7 +433,7 @@ func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // awaitProviders waits until the providers' counts make so many.
-func awaitProviders(ts *testscript.TestScript, total string, count func(client.Provider) int) {
+func awaitProviders(ts *testscript.TestScript, total string, count func(adminapi.Provider) int) {
 	want, err := strconv.Atoi(total)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -18,7 +20,7 @@ func sessionsCommand() *ucli.Command {
   tapctl sessions
   tapctl sessions --json | jq -r '.[].id'
   tapctl sessions start --host local --label scratch`,
-		Action: short(0, listSessions),
+		Action: shortAction(0, listSessions),
 		Subcommands: []*ucli.Command{
 			listCommand(),
 			showCommand(),
@@ -39,18 +41,18 @@ func sessionsCommand() *ucli.Command {
 	}
 }
 
-func listSessions(k *call) error {
-	sessions, err := k.gw.Sessions(k.ctx)
+func listSessions(c *command) error {
+	sessions, err := c.gw.Sessions(c.ctx)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(sessions))
+	if c.out.JSON {
+		return c.out.Document(list(sessions))
 	}
-	return k.out.Table(sessionsTable(sessions), client.NoSessions)
+	return c.out.Table(sessionsTable(sessions), client.NoSessions)
 }
 
-func sessionsTable(sessions []client.Session) *cli.Table {
+func sessionsTable(sessions []adminapi.Session) *cli.Table {
 	t := &cli.Table{Columns: []string{"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD"}, Ink: stateInk(4)}
 	for _, s := range sessions {
 		state := s.State
@@ -88,13 +90,21 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// done prints that something was done to a session.
-func (k *call) done(id, what string) error {
-	if k.out.JSON {
-		return k.out.Document(map[string]string{"id": id})
+// printDone prints that something was done to a session.
+func (c *command) printDone(id, what string) error {
+	if c.out.JSON {
+		return c.out.Document(map[string]string{"id": id})
 	}
-	k.out.Notef("%s %s", what, id)
+	c.out.Notef("%s %s", what, id)
 	return nil
+}
+
+// count is a number with the word that goes with it.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + many
 }
 
 // clock is a time of today as people read it.

@@ -11,8 +11,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 	"tapgw/internal/visible"
 )
 
@@ -41,117 +41,117 @@ Examples:
 			&ucli.BoolFlag{Name: "decline", Usage: "do not answer: deny, whatever is asked"},
 			&ucli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
 		},
-		BashComplete: completing(func(k *call, flag string) {
+		BashComplete: completing(func(c *command, flag string) {
 			switch {
 			case flag == "question":
-				k.offerQuestions()
-			case flag == "" && k.NArg() == 0:
-				k.offerSessions()
-			case flag == "" && k.NArg() == 1:
+				c.suggestQuestions()
+			case flag == "" && c.NArg() == 0:
+				c.suggestSessions()
+			case flag == "" && c.NArg() == 1:
 				for _, d := range decisions {
-					cli.Candidate(k.Context, d, "")
+					cli.Candidate(c.Context, d, "")
 				}
 			}
 		}),
-		Action: short(2, answerQuestion),
+		Action: shortAction(2, answerQuestion),
 	}
 }
 
-var decisions = []string{client.DecideOnce, client.DecideSession, client.DecideDeny}
+var decisions = []string{adminapi.DecideOnce, adminapi.DecideSession, adminapi.DecideDeny}
 
-func (k *call) offerQuestions() {
-	questions, err := k.gw.Questions(k.ctx)
+func (c *command) suggestQuestions() {
+	questions, err := c.gw.Questions(c.ctx)
 	if err != nil {
 		return
 	}
 	for _, q := range questions {
-		cli.Candidate(k.Context, q.ID, cli.Shorten(cli.Clean(q.Message), 60))
+		cli.Candidate(c.Context, q.ID, cli.Shorten(cli.Clean(q.Message), 60))
 	}
 }
 
-func answerQuestion(k *call) error {
-	questions, err := k.gw.Questions(k.ctx)
+func answerQuestion(c *command) error {
+	questions, err := c.gw.Questions(c.ctx)
 	if err != nil {
 		return err
 	}
-	id, text, err := k.answerArgs(questions)
+	id, text, err := c.answerArgs(questions)
 	if err != nil {
 		return err
 	}
 	if id != "" {
-		questions = slices.DeleteFunc(questions, func(q client.Question) bool { return q.Session != id })
+		questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool { return q.Session != id })
 	}
-	whole := k.String("question")
-	if text == "" && !k.IsSet("content") && !k.Bool("decline") {
-		if k.IsSet("reason") {
+	whole := c.String("question")
+	if text == "" && !c.IsSet("content") && !c.Bool("decline") {
+		if c.IsSet("reason") {
 			return cli.Usage("flag --reason: goes with deny or --decline")
 		}
 		if whole != "" {
-			questions = slices.DeleteFunc(questions, func(q client.Question) bool { return q.ID != whole })
+			questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool { return q.ID != whole })
 			if len(questions) == 0 {
 				return cli.NotFound("question %s does not wait: it is answered, over, or of another session", whole)
 			}
 		}
-		return k.listQuestions(questions, whole != "")
+		return c.listQuestions(questions, whole != "")
 	}
-	q, err := k.meant(id, questions)
+	q, err := c.findQuestion(id, questions)
 	if err != nil {
 		return err
 	}
-	a, err := k.answerTo(q, text)
+	a, err := c.makeAnswer(q, text)
 	if err != nil {
 		return err
 	}
-	if err := k.gw.Answer(k.ctx, q.Session, a); err != nil {
+	if err := c.gw.Answer(c.ctx, q.Session, a); err != nil {
 		return err
 	}
-	return k.done(q.ID, "answered")
+	return c.printDone(q.ID, "answered")
 }
 
 // answerArgs tells the session from the answer. A single argument is the answer,
 // unless it means a session.
-func (k *call) answerArgs(questions []client.Question) (id, text string, err error) {
-	first, second := k.Args().Get(0), k.Args().Get(1)
+func (c *command) answerArgs(questions []adminapi.Question) (id, text string, err error) {
+	first, second := c.Args().Get(0), c.Args().Get(1)
 	switch {
-	case k.NArg() == 2:
+	case c.NArg() == 2:
 		if second == "" {
 			return "", "", cli.Usage("sessions answer: the answer is empty; --decline if there is none")
 		}
-		id, err = k.session(first)
+		id, err = c.findSession(first)
 		return id, second, err
-	case k.NArg() == 0 || first == "":
+	case c.NArg() == 0 || first == "":
 		return "", "", nil
 	case slices.Contains(decisions, first):
 		return "", first, nil
 	}
-	sessions, err := k.gw.Sessions(k.ctx)
+	sessions, err := c.gw.Sessions(c.ctx)
 	if err != nil {
 		return "", "", err
 	}
-	means := slices.ContainsFunc(sessions, func(s client.Session) bool { return strings.HasPrefix(s.ID, first) || s.Label == first })
+	means := slices.ContainsFunc(sessions, func(s adminapi.Session) bool { return strings.HasPrefix(s.ID, first) || s.Label == first })
 	switch {
 	case means:
-		id, err = k.session(first)
+		id, err = c.findSession(first)
 		return id, "", err
-	case len(questions) == 0 && !k.IsSet("question"):
+	case len(questions) == 0 && !c.IsSet("question"):
 		return "", "", cli.NotFound("no question waits, and no session has the ID or label %q, nor an ID that begins so", first)
 	}
 	return "", first, nil
 }
 
-// meant finds the question that is to be answered. One that does not wait any more
+// findQuestion finds the question that is to be answered. One that does not wait any more
 // is left to the gateway, which knows why.
-func (k *call) meant(id string, questions []client.Question) (client.Question, error) {
-	if named := k.String("question"); named != "" {
-		if at := slices.IndexFunc(questions, func(q client.Question) bool { return q.ID == named }); at >= 0 {
+func (c *command) findQuestion(id string, questions []adminapi.Question) (adminapi.Question, error) {
+	if named := c.String("question"); named != "" {
+		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool { return q.ID == named }); at >= 0 {
 			return questions[at], nil
 		}
-		id, err := k.session(id)
-		return client.Question{ID: named, Session: id}, err
+		id, err := c.findSession(id)
+		return adminapi.Question{ID: named, Session: id}, err
 	}
 	switch len(questions) {
 	case 0:
-		return client.Question{}, cli.NotFound("no question waits")
+		return adminapi.Question{}, cli.NotFound("no question waits")
 	case 1:
 		return questions[0], nil
 	}
@@ -159,20 +159,20 @@ func (k *call) meant(id string, questions []client.Question) (client.Question, e
 	for i, q := range questions {
 		ids[i] = q.ID
 	}
-	return client.Question{}, cli.Usage("which question? give --question and one of: %s", strings.Join(ids, ", "))
+	return adminapi.Question{}, cli.Usage("which question? give --question and one of: %s", strings.Join(ids, ", "))
 }
 
-// answerTo makes an answer of what the user gave, by the kind of the question.
-func (k *call) answerTo(q client.Question, text string) (client.Answer, error) {
-	a := client.Answer{Question: q.ID}
-	declines := k.Bool("decline") || text == client.DecideDeny && q.Kind != client.QuestionInput
+// makeAnswer makes an answer of what the user gave, by the kind of the question.
+func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer, error) {
+	a := adminapi.Answer{Question: q.ID}
+	declines := c.Bool("decline") || text == adminapi.DecideDeny && q.Kind != adminapi.QuestionInput
 	switch {
 	case declines:
-		a.Decision, a.Text = client.DecideDeny, k.String("reason")
-	case k.IsSet("reason"):
+		a.Decision, a.Text = adminapi.DecideDeny, c.String("reason")
+	case c.IsSet("reason"):
 		return a, cli.Usage("flag --reason: goes with deny or --decline")
-	case k.IsSet("content"):
-		content, err := cli.Text(k.Context, k.String("content"))
+	case c.IsSet("content"):
+		content, err := cli.Text(c.Context, c.String("content"))
 		if err != nil {
 			return a, err
 		}
@@ -180,11 +180,11 @@ func (k *call) answerTo(q client.Question, text string) (client.Answer, error) {
 			return a, cli.Usage("flag --content: is not JSON")
 		}
 		a.Content = json.RawMessage(content)
-	case q.Kind == client.QuestionPermission && !slices.Contains(decisions, text):
+	case q.Kind == adminapi.QuestionPermission && !slices.Contains(decisions, text):
 		return a, cli.Usage("%q is no answer to a permission: it takes %s", text, strings.Join(decisions, ", "))
-	case q.Kind == client.QuestionForm:
+	case q.Kind == adminapi.QuestionForm:
 		return a, cli.Usage("a form is answered with --content JSON, or deny")
-	case q.Kind == client.QuestionInput:
+	case q.Kind == adminapi.QuestionInput:
 		a.Text = text
 	default:
 		a.Decision = text
@@ -192,38 +192,38 @@ func (k *call) answerTo(q client.Question, text string) (client.Answer, error) {
 	return a, nil
 }
 
-func (k *call) listQuestions(questions []client.Question, whole bool) error {
-	if k.out.JSON {
-		return k.out.Document(list(questions))
+func (c *command) listQuestions(questions []adminapi.Question, whole bool) error {
+	if c.out.JSON {
+		return c.out.Document(list(questions))
 	}
 	if len(questions) == 0 {
-		k.out.Notef("no question waits")
+		c.out.Notef("no question waits")
 		return nil
 	}
 	for _, q := range questions {
-		if err := k.out.Printf("%s", questionText(k.out, q, whole)); err != nil {
+		if err := c.out.Printf("%s", questionText(c.out, q, whole)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellQuestions tells on stderr what a session asks, until the function that it
+// printQuestions tells on stderr what a session asks, until the function that it
 // returns is called.
-func (k *call) tellQuestions(session string) (stop func()) {
-	ctx, cancel := context.WithCancel(k.ctx)
+func (c *command) printQuestions(session string) (stop func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
 		told := map[string]bool{}
-		for state, err := range k.gw.Watch(ctx, "questions") {
-			var questions []client.Question
+		for state, err := range c.gw.Watch(ctx, "questions") {
+			var questions []adminapi.Question
 			if err != nil || json.Unmarshal(state.Data, &questions) != nil {
 				return // the turn goes on without
 			}
 			for _, q := range questions {
 				if q.Session == session && !told[q.ID] {
 					told[q.ID] = true
-					k.out.Notef("%s", strings.TrimSuffix(questionText(k.out, q, false), "\n"))
+					c.out.Notef("%s", strings.TrimSuffix(questionText(c.out, q, false), "\n"))
 				}
 			}
 		}
@@ -240,7 +240,7 @@ const (
 
 // questionText is a question as people read it, with how to answer it, and how to see
 // it whole where it is cut.
-func questionText(o *cli.Output, q client.Question, whole bool) string {
+func questionText(o *cli.Output, q adminapi.Question, whole bool) string {
 	var b strings.Builder
 	left := max(time.Until(q.ExpiresAt).Round(time.Second), 0)
 	fmt.Fprintf(&b, "%s  %s of session %s, %s left\n", o.Paint(cli.Yellow, q.ID), q.Kind, q.Session, left)
@@ -261,14 +261,14 @@ func questionText(o *cli.Output, q client.Question, whole bool) string {
 	}
 	how := "TEXT"
 	switch q.Kind {
-	case client.QuestionPermission:
+	case adminapi.QuestionPermission:
 		how = "once|session|deny"
-	case client.QuestionForm:
+	case adminapi.QuestionForm:
 		indented("schema: " + string(q.Schema))
 		how = "--content JSON"
 	default:
-		for _, c := range q.Choices {
-			indented("- " + c)
+		for _, choice := range q.Choices {
+			indented("- " + choice)
 		}
 	}
 	fmt.Fprintf(&b, "  tapctl sessions answer %s %s --question %s\n", q.Session, how, q.ID)

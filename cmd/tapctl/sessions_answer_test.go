@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 // TestQuestionText: a long question shows its ends, its size and how to see it whole;
 // what a terminal obeys is spelt out.
 func TestQuestionText(t *testing.T) {
 	o := &cli.Output{}
-	q := client.Question{ID: "q-1", Session: "s", Kind: client.QuestionPermission, Message: "May it?", Detail: "git log " + strings.Repeat("x", 9000) + "; rm END"}
+	q := adminapi.Question{ID: "q-1", Session: "s", Kind: adminapi.QuestionPermission, Message: "May it?", Detail: "git log " + strings.Repeat("x", 9000) + "; rm END"}
 	if got := questionText(o, q, false); !strings.Contains(got, "git log x") || !strings.Contains(got, "x; rm END\n") || strings.Contains(got, q.Detail) ||
 		!strings.Contains(got, "of 9016 bytes are left out") || !strings.Contains(got, "all of it: tapctl sessions answer --question q-1") {
 		t.Errorf("a long one:\n%s", got)
@@ -37,7 +37,7 @@ func TestQuestionText(t *testing.T) {
 // and nothing of what others ask.
 func TestQueryTellsQuestions(t *testing.T) {
 	told := &lockedBuffer{wrote: make(chan struct{}, 1)}
-	k := stand(t, told, func(w http.ResponseWriter, r *http.Request) {
+	c := newTestCommand(t, told, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/events" || r.URL.Query().Get("name") != "questions" {
 			http.NotFound(w, r)
 			return
@@ -49,8 +49,8 @@ func TestQueryTellsQuestions(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	k.out.Err = told
-	stop := k.tellQuestions("mine")
+	c.out.Err = told
+	stop := c.printQuestions("mine")
 	guard := time.After(patience)
 	for !strings.Contains(told.String(), "once|session|deny --question q-1") {
 		select {

@@ -10,27 +10,29 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
 
 func liveCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "live",
-		Usage:        "follow a session's callbacks, one JSON object a line",
-		ArgsUsage:    "[ID]",
-		Description:  "It ends with the session, or at Ctrl-C.\n\nExamples:\n  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
+		Name:      "live",
+		Usage:     "follow a session's callbacks, one JSON object a line",
+		ArgsUsage: "[ID]",
+		Description: "It ends with the session, or at Ctrl-C.\n\nExamples:\n" +
+			"  tapctl sessions live 3f2a | jq -r 'select(.callback==\"onMessage\").delta'",
 		BashComplete: completeSession(),
-		Action: long(1, func(k *call) error {
-			id, err := k.session(k.Args().First())
+		Action: longAction(1, func(c *command) error {
+			id, err := c.findSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			for line, err := range k.gw.Live(k.ctx, id) {
+			for line, err := range c.gw.Live(c.ctx, id) {
 				if err != nil {
-					return followed(k, err)
+					return ignoreInterrupt(c, err)
 				}
-				if err := k.out.Line(withLine(line)); err != nil {
+				if err := c.out.Line(withTimelineFields(line)); err != nil {
 					return err
 				}
 			}
@@ -39,11 +41,19 @@ func liveCommand() *ucli.Command {
 	}
 }
 
-// withLine is a callback with what every line of a timeline has besides: a script
-// that reads the one reads the other.
-func withLine(l client.LiveLine) json.RawMessage {
-	level, source, message := "info", "session", l.Callback
-	switch l.Callback {
+// text is a field of a callback, "" if the callback does not have it.
+func text(field *string) string {
+	if field == nil {
+		return ""
+	}
+	return *field
+}
+
+// withTimelineFields returns a callback with the fields that a timeline line has, so that a
+// script can read both.
+func withTimelineFields(l client.LiveLine) json.RawMessage {
+	level, source, message := "info", "session", l.Name
+	switch message {
 	case "onStartReasoning", "onReasoning", "onEndReasoning", "onStartMessage", "onMessage", "onEndMessage":
 		source = "assistant"
 	}
@@ -55,13 +65,13 @@ func withLine(l client.LiveLine) json.RawMessage {
 	case l.Result != nil:
 		message = l.Result.Content
 	default:
-		message = cmp.Or(l.Delta, l.CompleteContent, l.Prompt, l.ToolName, message)
+		message = cmp.Or(text(l.Delta), text(l.CompleteContent), text(l.Prompt), text(l.ToolName), message)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	object, whole := bytes.CutSuffix(bytes.TrimSpace(l.Raw), []byte("}"))
-	if !whole || e.Encode(message) != nil {
+	object, isObject := bytes.CutSuffix(bytes.TrimSpace(l.Raw), []byte("}"))
+	if !isObject || e.Encode(message) != nil {
 		return l.Raw
 	}
 	return fmt.Appendf(nil, `%s,"level":%q,"source":%q,"message":%s}`, object, level, source, bytes.TrimSpace(b.Bytes()))
@@ -88,26 +98,26 @@ Examples:
 			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
 		BashComplete: completeSession(),
-		Action: long(1, func(k *call) error {
-			q, err := k.logQuery()
+		Action: longAction(1, func(c *command) error {
+			q, err := c.logQuery()
 			if err != nil {
 				return err
 			}
-			id, err := k.session(k.Args().First())
+			id, err := c.findSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			if k.Bool("events") {
-				return logEvents(k, id, q)
+			if c.Bool("events") {
+				return logEvents(c, id, q)
 			}
-			for line, err := range k.gw.Timeline(k.ctx, id, q) {
+			for line, err := range c.gw.Timeline(c.ctx, id, q) {
 				if err != nil {
-					return followed(k, err)
+					return ignoreInterrupt(c, err)
 				}
-				if k.out.JSON {
-					err = k.out.Line(line)
+				if c.out.JSON {
+					err = c.out.Line(timelineRow{TimelineLine: line})
 				} else {
-					err = k.out.Printf("%s\n", timelineText(k.out, line))
+					err = c.out.Printf("%s\n", timelineText(c.out, line))
 				}
 				if err != nil {
 					return err
@@ -119,21 +129,21 @@ Examples:
 }
 
 // logQuery is what --follow, --last and --since say.
-func (k *call) logQuery() (q client.LogQuery, err error) {
-	q = client.LogQuery{Follow: k.Bool("follow"), Last: k.Int("last")}
-	if k.IsSet("last") && q.Last < 1 {
+func (c *command) logQuery() (q client.LogQuery, err error) {
+	q = client.LogQuery{Follow: c.Bool("follow"), Last: c.Int("last")}
+	if c.IsSet("last") && q.Last < 1 {
 		return q, cli.Usage("flag --last: must be at least 1, got %d", q.Last)
 	}
-	q.Since, err = sinceTime(k.String("since"), time.Now())
+	q.Since, err = sinceTime(c.String("since"), time.Now())
 	return q, err
 }
 
-func logEvents(k *call, id string, q client.LogQuery) error {
-	for event, err := range k.gw.RuntimeEvents(k.ctx, id, q) {
+func logEvents(c *command, id string, q client.LogQuery) error {
+	for event, err := range c.gw.RuntimeEvents(c.ctx, id, q) {
 		if err != nil {
-			return followed(k, err)
+			return ignoreInterrupt(c, err)
 		}
-		if err := k.out.Line(event); err != nil {
+		if err := c.out.Line(event); err != nil {
 			return err
 		}
 	}
@@ -144,9 +154,15 @@ func followFlag(until string) ucli.Flag {
 	return &ucli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until " + until + ", or until Ctrl-C"}
 }
 
+// timelineRow is a timeline line as --json shows it: without its number.
+type timelineRow struct {
+	adminapi.TimelineLine
+	Seq *struct{} `json:"seq,omitempty"` // hides the line's
+}
+
 // timelineText is a line of a timeline as people read it; further lines of its
 // text are indented.
-func timelineText(o *cli.Output, l client.TimelineLine) string {
+func timelineText(o *cli.Output, l adminapi.TimelineLine) string {
 	ink := cli.Plain
 	switch l.Level {
 	case "warning":
@@ -154,6 +170,6 @@ func timelineText(o *cli.Output, l client.TimelineLine) string {
 	case "error":
 		ink = cli.Red
 	}
-	text := strings.ReplaceAll(cli.Clean(strings.TrimSpace(l.Message)), "\n", "\n          ")
-	return o.Paint(cli.Dim, clock(l.TS)) + "  " + o.Paint(cli.Blue, cli.Clean(l.Source)+":") + " " + o.Paint(ink, text)
+	message := strings.ReplaceAll(cli.Clean(strings.TrimSpace(l.Message)), "\n", "\n          ")
+	return o.Paint(cli.Dim, clock(l.TS)) + "  " + o.Paint(cli.Blue, cli.Clean(l.Source)+":") + " " + o.Paint(ink, message)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
@@ -21,41 +22,41 @@ Examples:
   tapctl sessions model 3f2a gpt-5-mini
   tapctl sessions model gpt-5-mini --effort high`,
 		Flags: []ucli.Flag{&ucli.StringFlag{Name: "effort", Usage: effortUsage}},
-		BashComplete: completing(func(k *call, flag string) {
-			if flag != "" || k.NArg() > 1 {
+		BashComplete: completing(func(c *command, flag string) {
+			if flag != "" || c.NArg() > 1 {
 				return
 			}
-			if k.NArg() == 0 {
-				k.offerSessions()
+			if c.NArg() == 0 {
+				c.suggestSessions()
 			}
-			k.offerModels()
+			c.suggestModels()
 		}),
-		Action: short(2, func(k *call) error {
-			id, model := k.Args().Get(0), k.Args().Get(1)
-			if k.NArg() < 2 {
+		Action: shortAction(2, func(c *command) error {
+			id, model := c.Args().Get(0), c.Args().Get(1)
+			if c.NArg() < 2 {
 				id, model = "", id
 			}
 			if model == "" {
 				return cli.Usage("which model? give its id, see: tapctl models")
 			}
-			id, err := k.session(id)
+			id, err := c.findSession(id)
 			if err != nil {
 				return err
 			}
-			if err := k.gw.SetModel(k.ctx, id, model, k.String("effort")); err != nil {
+			if err := c.gw.SetModel(c.ctx, id, adminapi.ModelRequest{Model: model, Effort: c.String("effort")}); err != nil {
 				return err
 			}
-			return k.done(id, "model is now "+model+" in")
+			return c.printDone(id, "model is now "+model+" in")
 		}),
 	}
 }
 
-func (k *call) offerModels() {
-	models, err := k.gw.Models(k.ctx, "")
+func (c *command) suggestModels() {
+	models, err := c.gw.Models(c.ctx, "")
 	if err != nil {
 		return
 	}
 	for _, m := range models {
-		cli.Candidate(k.Context, m.ID, m.Name)
+		cli.Candidate(c.Context, m.ID, m.Name)
 	}
 }

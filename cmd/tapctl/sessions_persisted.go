@@ -8,6 +8,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -30,53 +31,53 @@ Examples:
 			&ucli.StringFlag{Name: "branch", Usage: "only those of a `BRANCH`"},
 			&ucli.IntFlag{Name: "last", Usage: "at most `N`"},
 		},
-		Action: short(0, func(k *call) error {
-			if !k.Bool("persisted") {
+		Action: shortAction(0, func(c *command) error {
+			if !c.Bool("persisted") {
 				for _, flag := range []string{"cwd", "repository", "branch", "last"} {
-					if k.IsSet(flag) {
+					if c.IsSet(flag) {
 						return cli.Usage("flag --%s: is for --persisted; give that too", flag)
 					}
 				}
-				return listSessions(k)
+				return listSessions(c)
 			}
-			return listPersisted(k)
+			return listPersisted(c)
 		}),
 	}
 }
 
-func listPersisted(k *call) error {
-	f := client.PersistedFilter{Repository: k.String("repository"), Branch: k.String("branch"), Last: k.Int("last")}
-	if k.IsSet("last") && f.Last < 1 {
+func listPersisted(c *command) error {
+	f := client.PersistedFilter{Repository: c.String("repository"), Branch: c.String("branch"), Last: c.Int("last")}
+	if c.IsSet("last") && f.Last < 1 {
 		return cli.Usage("flag --last: must be 1 or more")
 	}
-	if k.IsSet("cwd") {
-		dir, err := k.directory()
+	if c.IsSet("cwd") {
+		dir, err := c.directory()
 		if err != nil {
 			return err
 		}
 		f.CWD = dir
 	}
-	sessions, err := k.gw.Persisted(k.ctx, f)
+	sessions, err := c.gw.Persisted(c.ctx, f)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(sessions))
+	if c.out.JSON {
+		return c.out.Document(list(sessions))
 	}
 	t := &cli.Table{Columns: []string{"ID", "LABEL", "MODEL", "STATE", "USED", "REPOSITORY", "BRANCH", "CWD"}}
 	for _, s := range sessions {
 		t.Row(s.ID, cmp.Or(s.Label, cli.Shorten(s.Summary, 40)), s.Model, s.State, ago(s.UsedAt), s.Repository, s.Branch, s.CWD)
 	}
-	return k.out.Table(t, "no sessions on disk")
+	return c.out.Table(t, "no sessions on disk")
 }
 
 // directory is the directory that --cwd means, seen from where the command runs.
-func (k *call) directory() (string, error) {
-	dir, err := cli.Workdir(k.Context)
+func (c *command) directory() (string, error) {
+	dir, err := cli.Workdir(c.Context)
 	if err != nil {
 		return "", err
 	}
-	if cwd := k.String("cwd"); filepath.IsAbs(cwd) {
+	if cwd := c.String("cwd"); filepath.IsAbs(cwd) {
 		dir = cwd
 	} else {
 		dir = filepath.Join(dir, cwd)
@@ -106,28 +107,28 @@ Examples:
 			&ucli.StringFlag{Name: "label", Usage: "another `NAME` for people"},
 		}, settingsFlags()...),
 		BashComplete: completePersisted(),
-		Action: short(1, func(k *call) error {
-			id, err := k.persisted(k.Args().First())
+		Action: shortAction(1, func(c *command) error {
+			id, err := c.findPersisted(c.Args().First())
 			if err != nil {
 				return err
 			}
-			r := client.ResumeRequest{ContinuePendingWork: k.Bool("continue")}
-			if r.StartRequest, err = k.settings(); err != nil {
+			r := adminapi.ResumeRequest{ContinuePendingWork: c.Bool("continue")}
+			if r.ModelSettings, err = c.modelSettings(); err != nil {
 				return err
 			}
-			r.Label = k.String("label")
-			if k.IsSet("cwd") {
-				if r.CWD, err = k.directory(); err != nil {
+			r.Label = c.String("label")
+			if c.IsSet("cwd") {
+				if r.CWD, err = c.directory(); err != nil {
 					return err
 				}
 				if info, err := os.Stat(r.CWD); err != nil || !info.IsDir() {
 					return cli.Usage("flag --cwd: %s is not a directory", r.CWD)
 				}
 			}
-			if err := k.gw.Resume(k.ctx, id, r); err != nil {
+			if err := c.gw.Resume(c.ctx, id, r); err != nil {
 				return err
 			}
-			return k.done(id, "resumed")
+			return c.printDone(id, "resumed")
 		}),
 	}
 }
@@ -140,30 +141,30 @@ func deleteCommand() *ucli.Command {
 		Description:  "A session that runs is refused: stop it first.\n\nExamples:\n  tapctl sessions delete 3f2a --yes",
 		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "really"}},
 		BashComplete: completePersisted(),
-		Action: short(1, func(k *call) error {
-			id, err := k.persisted(k.Args().First())
+		Action: shortAction(1, func(c *command) error {
+			id, err := c.findPersisted(c.Args().First())
 			if err != nil {
 				return err
 			}
-			if !k.Bool("yes") {
+			if !c.Bool("yes") {
 				return cli.Usage("session %s would be gone for good: give --yes if you mean it", id)
 			}
-			if err := k.gw.Delete(k.ctx, id); err != nil {
+			if err := c.gw.Delete(c.ctx, id); err != nil {
 				return err
 			}
-			return k.done(id, "deleted")
+			return c.printDone(id, "deleted")
 		}),
 	}
 }
 
-// persisted finds the session on disk that a word means, see [client.Match].
-func (k *call) persisted(word string) (string, error) {
+// findPersisted finds the session on disk that a word means, see [client.Match].
+func (c *command) findPersisted(word string) (string, error) {
 	if word == "" {
 		return "", cli.Usage("which session? give its ID or label, see: tapctl sessions list --persisted")
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, shortTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
-	sessions, err := k.gw.Persisted(ctx, client.PersistedFilter{})
+	sessions, err := c.gw.Persisted(ctx, client.PersistedFilter{})
 	if err != nil {
 		return "", err
 	}
@@ -183,16 +184,16 @@ func (k *call) persisted(word string) (string, error) {
 
 // completePersisted offers the ids of sessions on disk.
 func completePersisted() ucli.BashCompleteFunc {
-	return completing(func(k *call, flag string) {
-		if flag != "" || k.NArg() > 0 {
+	return completing(func(c *command, flag string) {
+		if flag != "" || c.NArg() > 0 {
 			return
 		}
-		sessions, err := k.gw.Persisted(k.ctx, client.PersistedFilter{})
+		sessions, err := c.gw.Persisted(c.ctx, client.PersistedFilter{})
 		if err != nil {
 			return
 		}
 		for _, s := range sessions {
-			cli.Candidate(k.Context, s.ID, s.Label+" "+s.State)
+			cli.Candidate(c.Context, s.ID, s.Label+" "+s.State)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -33,86 +34,86 @@ Examples:
 			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
 			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"}, Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
 			&ucli.StringSliceFlag{Name: "header", Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
-			&ucli.StringFlag{Name: "mode", Usage: "`enqueue|immediate`: behind the turn that runs, or into it", Value: client.ModeEnqueue},
+			&ucli.StringFlag{Name: "mode", Usage: "`enqueue|immediate`: behind the turn that runs, or into it", Value: adminapi.ModeEnqueue},
 		},
 		BashComplete: completeSession(),
-		Action:       long(2, querySession),
+		Action:       longAction(2, querySession),
 	}
 }
 
-func querySession(k *call) error {
-	mode, err := cli.OneOf(k.Context, "mode", client.ModeEnqueue, client.ModeImmediate)
+func querySession(c *command) error {
+	mode, err := cli.OneOf(c.Context, "mode", adminapi.ModeEnqueue, adminapi.ModeImmediate)
 	if err != nil {
 		return err
 	}
-	id, text := "", k.Args().First()
-	switch k.NArg() {
+	id, text := "", c.Args().First()
+	switch c.NArg() {
 	case 0:
 		return cli.Usage("sessions query: needs a prompt, or - to read it from stdin")
 	case 2:
-		id, text = text, k.Args().Get(1)
+		id, text = text, c.Args().Get(1)
 	}
-	if id, err = k.session(id); err != nil {
+	if id, err = c.findSession(id); err != nil {
 		return err
 	}
-	prompt, err := cli.Text(k.Context, text)
+	prompt, err := cli.Text(c.Context, text)
 	if err != nil {
 		return err
 	}
 	if strings.TrimSpace(prompt) == "" {
 		return cli.Usage("sessions query: the prompt is empty")
 	}
-	p := client.Prompt{Prompt: prompt, Mode: mode}
-	if p.Attachments, err = attachments(k); err != nil {
+	q := adminapi.Query{Prompt: prompt, Mode: mode}
+	if q.Attachments, err = readAttachments(c); err != nil {
 		return err
 	}
-	if p.Headers, err = headers(k); err != nil {
+	if q.Headers, err = readHeaders(c); err != nil {
 		return err
 	}
-	if k.Bool("detach") {
-		if err := k.gw.SendPrompt(k.ctx, id, p); err != nil {
+	if c.Bool("detach") {
+		if err := c.gw.Send(c.ctx, id, q); err != nil {
 			return err
 		}
-		return k.done(id, "sent to")
+		return c.printDone(id, "sent to")
 	}
-	if !k.out.JSON {
-		defer k.tellQuestions(id)()
+	if !c.out.JSON {
+		defer c.printQuestions(id)()
 	}
-	turn := &turn{out: k.out, shared: mode == client.ModeImmediate}
-	if s, err := k.gw.Session(k.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
+	turn := &turn{out: c.out, shared: mode == adminapi.ModeImmediate}
+	if s, err := c.gw.Session(c.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
 		turn.shared = true // such a host does not say what comes of which prompt
 	}
-	following, leave := context.WithCancelCause(context.WithoutCancel(k.ctx)) // Ctrl-C stops the turn first
+	following, leave := context.WithCancelCause(context.WithoutCancel(c.ctx)) // Ctrl-C stops the turn first
 	defer leave(nil)
 	stopped := make(chan struct{})
-	stopping := context.AfterFunc(k.ctx, func() {
+	stopping := context.AfterFunc(c.ctx, func() {
 		defer close(stopped)
-		if !k.stopTurn(id, turn) {
-			leave(context.Cause(k.ctx))
+		if !c.stopTurn(id, turn) {
+			leave(context.Cause(c.ctx))
 		}
 	})
 	defer stopping()
-	for line, err := range k.gw.QueryPrompt(following, id, p) {
-		if err != nil && k.ctx.Err() != nil {
-			return leftBehind(err, id)
+	for line, err := range c.gw.Query(following, id, q) {
+		if err != nil && c.ctx.Err() != nil {
+			return withInterruptHint(err, id)
 		}
 		if err != nil {
 			return err
 		}
-		turn.begun.Store(!line.Done)
-		if line.Done && !stopping() {
+		turn.begun.Store(line.End == nil)
+		if line.End != nil && !stopping() {
 			<-stopped // it says what was dropped, too
 		}
-		if k.out.JSON {
-			err = k.out.Line(line.Raw)
+		if c.out.JSON {
+			err = c.out.Line(line.Raw)
 		} else {
 			err = turn.show(line)
 		}
 		if err != nil {
 			return err
 		}
-		if line.Done {
-			return turn.end(k, line)
+		if line.End != nil {
+			return turn.end(c, line.End)
 		}
 	}
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: "the gateway went away before the turn ended; see tapctl status"}
@@ -120,23 +121,23 @@ func querySession(k *call) error {
 
 // stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether its end is
 // to come. A turn that is not the prompt's own it leaves alone.
-func (k *call) stopTurn(id string, t *turn) bool {
-	if !t.begun.Load() || t.shared || errors.Is(k.ctx.Err(), context.DeadlineExceeded) {
+func (c *command) stopTurn(id string, t *turn) bool {
+	if !t.begun.Load() || t.shared || errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shortTimeout)
 	defer cancel()
-	dropped, err := k.gw.Interrupt(ctx, id, "Ctrl-C in tapctl sessions query")
+	dropped, err := c.gw.Interrupt(ctx, id, "Ctrl-C in tapctl sessions query")
 	if err != nil {
-		k.out.Notef("the turn is not interrupted: %v", err)
+		c.out.Notef("the turn is not interrupted: %v", err)
 		return false
 	}
-	k.tellDropped(dropped)
+	c.printDropped(dropped)
 	return true
 }
 
-// leftBehind is how a query ends that nobody waits for and that goes on.
-func leftBehind(err error, id string) error {
+// withInterruptHint is how a query ends that nobody waits for and that goes on.
+func withInterruptHint(err error, id string) error {
 	e := *cli.AsError(err)
 	e.Message += "; the session goes on with the prompt: to stop it, tapctl sessions interrupt " + id
 	return &e
@@ -152,19 +153,19 @@ type turn struct {
 }
 
 func (t *turn) show(l client.LiveLine) error {
-	switch l.Callback {
+	switch l.Name {
 	case "onMessage":
-		t.streamed = l.MessageID
-		return t.print(l.Delta)
+		t.streamed = text(l.MessageID)
+		return t.print(text(l.Delta))
 	case "onEndMessage":
-		if t.streamed != l.MessageID || l.MessageID == "" {
-			if err := t.print(l.CompleteContent); err != nil {
+		if id := text(l.MessageID); t.streamed != id || id == "" {
+			if err := t.print(text(l.CompleteContent)); err != nil {
 				return err
 			}
 		}
 		return t.newline()
 	case "onStartToolExecution":
-		t.note("%s %s", l.ToolName, cli.Shorten(cli.Clean(l.ToolArguments), 200))
+		t.note("%s %s", text(l.ToolName), cli.Shorten(cli.Clean(text(l.ToolArguments)), 200))
 	case "onEndToolExecution":
 		if l.Error != nil {
 			t.note("failed: %s", cli.Shorten(cli.Clean(strings.TrimSpace(l.Error.Code+" "+l.Error.Message)), 200))
@@ -172,7 +173,7 @@ func (t *turn) show(l client.LiveLine) error {
 			t.note("= %s", cli.Shorten(cli.Clean(l.Result.Content), 200))
 		}
 	case "onGeneratedUserPrompt":
-		t.note("prompt: %s", cli.Shorten(cli.Clean(l.Prompt), 200))
+		t.note("prompt: %s", cli.Shorten(cli.Clean(text(l.Prompt)), 200))
 	}
 	return nil
 }
@@ -199,9 +200,9 @@ func (t *turn) note(format string, args ...any) {
 }
 
 // end returns how the turn ended.
-func (t *turn) end(k *call, last client.LiveLine) error {
-	stopped := k.ctx.Err() != nil
-	if k.out.JSON {
+func (t *turn) end(c *command, last *adminapi.TurnEnd) error {
+	stopped := c.ctx.Err() != nil
+	if c.out.JSON {
 		if last.Error != nil || stopped {
 			return cli.Reported(cli.ExitFailed) // the line says it
 		}

@@ -18,22 +18,22 @@ Examples:
   tapctl sessions rename review
   tapctl sessions rename 3f2a review`,
 		BashComplete: completeSession(),
-		Action: short(2, func(k *call) error {
-			id, label := k.Args().Get(0), k.Args().Get(1)
-			if k.NArg() < 2 {
+		Action: shortAction(2, func(c *command) error {
+			id, label := c.Args().Get(0), c.Args().Get(1)
+			if c.NArg() < 2 {
 				id, label = "", id
 			}
 			if label == "" {
 				return cli.Usage("sessions rename: needs the label")
 			}
-			id, err := k.session(id)
+			id, err := c.findSession(id)
 			if err != nil {
 				return err
 			}
-			if err := k.gw.Rename(k.ctx, id, label); err != nil {
+			if err := c.gw.Rename(c.ctx, id, label); err != nil {
 				return err
 			}
-			return k.done(id, "label is now "+cli.OneLine(label)+" of")
+			return c.printDone(id, "label is now "+cli.OneLine(label)+" of")
 		}),
 	}
 }

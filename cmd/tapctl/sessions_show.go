@@ -7,6 +7,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 )
@@ -23,45 +24,49 @@ Examples:
   tapctl sessions show
   tapctl sessions show review --json | jq -r '.toolNames[]'`,
 		BashComplete: completeSession(),
-		Action:       short(1, showSession),
+		Action:       shortAction(1, showSession),
 	}
 }
 
-// shownLines are so many of the timeline.
+// shownLines is how many lines of the timeline are shown.
 const shownLines = 5
 
-// sessionDetails are all of one session: what the list has, and more.
+// sessionDetails is one session with its providers, tools, questions, usage and the end of its
+// timeline.
 type sessionDetails struct {
-	client.Session
-	Connections []client.Provider     `json:"connections"`
-	ToolNames   []string              `json:"toolNames"`
-	Questions   []client.Question     `json:"questions"`
-	Usage       client.Sums           `json:"usage"`
-	Timeline    []client.TimelineLine `json:"timeline"`
+	adminapi.Session
+	Connections []adminapi.Provider `json:"connections"`
+	ToolNames   []string            `json:"toolNames"`
+	Questions   []adminapi.Question `json:"questions"`
+	Usage       adminapi.Sums       `json:"usage"`
+	Timeline    []timelineRow       `json:"timeline"`
 }
 
-func showSession(k *call) error {
-	id, err := k.session(k.Args().First())
+func showSession(c *command) error {
+	id, err := c.findSession(c.Args().First())
 	if err != nil {
 		return err
 	}
-	d, err := k.details(id)
+	d, err := c.details(id)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(d)
+	if c.out.JSON {
+		return c.out.Document(d)
 	}
-	return k.out.Printf("%s", d.text(k.out))
+	return c.out.Printf("%s", d.text(c.out))
 }
 
-func (k *call) details(id string) (sessionDetails, error) {
-	d := sessionDetails{Connections: []client.Provider{}, ToolNames: []string{}, Questions: []client.Question{}, Timeline: []client.TimelineLine{}}
+func (c *command) details(id string) (sessionDetails, error) {
+	d := sessionDetails{
+		Connections: []adminapi.Provider{}, ToolNames: []string{},
+		Questions: []adminapi.Question{}, Timeline: []timelineRow{},
+	}
 	var err error
-	if d.Session, err = k.gw.Session(k.ctx, id); err != nil {
+	if d.Session, err = c.gw.Session(c.ctx, id); err != nil {
 		return d, err
 	}
-	connections, err := k.gw.Providers(k.ctx)
+	connections, err := c.gw.Providers(c.ctx)
 	if err != nil {
 		return d, err
 	}
@@ -70,14 +75,14 @@ func (k *call) details(id string) (sessionDetails, error) {
 			d.Connections = append(d.Connections, p)
 		}
 	}
-	tools, err := k.gw.Tools(k.ctx, id)
+	tools, err := c.gw.Tools(c.ctx, id)
 	if err != nil {
 		return d, err
 	}
 	for _, t := range tools {
 		d.ToolNames = append(d.ToolNames, t.Name)
 	}
-	questions, err := k.gw.Questions(k.ctx)
+	questions, err := c.gw.Questions(c.ctx)
 	if err != nil {
 		return d, err
 	}
@@ -86,16 +91,16 @@ func (k *call) details(id string) (sessionDetails, error) {
 			d.Questions = append(d.Questions, q)
 		}
 	}
-	usage, err := k.gw.Usage(k.ctx, id)
+	usage, err := c.gw.Usage(c.ctx, id)
 	if err != nil {
 		return d, err
 	}
 	d.Usage = usage.Total
-	for line, err := range k.gw.Timeline(k.ctx, id, client.LogQuery{Last: shownLines}) {
+	for line, err := range c.gw.Timeline(c.ctx, id, client.LogQuery{Last: shownLines}) {
 		if err != nil {
 			return d, err
 		}
-		d.Timeline = append(d.Timeline, line)
+		d.Timeline = append(d.Timeline, timelineRow{TimelineLine: line})
 	}
 	return d, nil
 }
@@ -128,14 +133,15 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	}
 	line("tools", cli.OneLine(strings.Join(d.ToolNames, " ")))
 	if u := d.Usage; u.Calls > 0 {
-		line("usage", fmt.Sprintf("%d calls of models in %s, %d tokens read, %d written (tapctl sessions usage)", u.Calls,
-			(time.Duration(u.DurationMs)*time.Millisecond).Round(10*time.Millisecond), u.InputTokens, u.OutputTokens))
+		took := (time.Duration(u.DurationMs) * time.Millisecond).Round(10 * time.Millisecond)
+		line("usage", fmt.Sprintf("%s in %s, %d tokens read, %d written (tapctl sessions usage)",
+			count(u.Calls, "call of models", "calls of models"), took, u.Input, u.Output))
 	}
 	for _, q := range d.Questions {
 		b.WriteString(questionText(o, q, false))
 	}
 	for _, l := range d.Timeline {
-		b.WriteString(timelineText(o, l) + "\n")
+		b.WriteString(timelineText(o, l.TimelineLine) + "\n")
 	}
 	return b.String()
 }

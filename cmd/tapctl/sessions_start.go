@@ -5,8 +5,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 // defaultKeyEnv is the variable that holds the key of a model endpoint of one's own.
@@ -32,35 +32,36 @@ Examples:
 			&ucli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
 			&ucli.StringFlag{Name: "label", Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)"},
 		}, settingsFlags()...),
-		Action: short(0, startSession),
+		Action: shortAction(0, startSession),
 	}
 }
 
-func startSession(k *call) error {
-	host, err := cli.OneOf(k.Context, "host", "local", "copilot")
+func startSession(c *command) error {
+	host, err := cli.OneOf(c.Context, "host", "local", "copilot")
 	if err != nil {
 		return err
 	}
-	dir, err := k.directory()
+	dir, err := c.directory()
 	if err != nil {
 		return err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return cli.Usage("flag --cwd: %s is not a directory", dir)
 	}
-	r, err := k.settings()
+	settings, err := c.modelSettings()
 	if err != nil {
 		return err
 	}
-	r.Host, r.CWD, r.Label = host, dir, k.String("label")
-	id, err := k.gw.Start(k.ctx, r)
+	id, err := c.gw.Start(c.ctx, adminapi.StartRequest{
+		Host: host, CWD: dir, Label: c.String("label"), ModelSettings: settings,
+	})
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(map[string]string{"id": id})
+	if c.out.JSON {
+		return c.out.Document(map[string]string{"id": id})
 	}
-	return k.out.Printf("%s\n", id)
+	return c.out.Printf("%s\n", id)
 }
 
 // settingsFlags say what a session is started with, or started with again.
@@ -75,15 +76,18 @@ func settingsFlags() []ucli.Flag {
 	}
 }
 
-// settings reads the flags of settingsFlags, and the environment for what no flag
+// modelSettings reads the flags of settingsFlags, and the environment for what no flag
 // may say.
-func (k *call) settings() (client.StartRequest, error) {
-	r := client.StartRequest{Profile: k.String("profile"), Model: k.String("model"), Effort: k.String("effort"), ProviderURL: k.String("provider-url")}
+func (c *command) modelSettings() (adminapi.ModelSettings, error) {
+	r := adminapi.ModelSettings{
+		Profile: c.String("profile"), Model: c.String("model"), Effort: c.String("effort"),
+		ProviderURL: c.String("provider-url"),
+	}
 	var err error
-	if r.ProviderKey, err = providerKey(k.Context); err != nil {
+	if r.ProviderKey, err = providerKey(c.Context); err != nil {
 		return r, err
 	}
-	if name := k.String("github-token-env"); name != "" {
+	if name := c.String("github-token-env"); name != "" {
 		if r.GitHubToken = os.Getenv(name); r.GitHubToken == "" {
 			return r, cli.Usage("flag --github-token-env: the environment variable %q is not set", name)
 		}
@@ -93,9 +97,9 @@ func (k *call) settings() (client.StartRequest, error) {
 
 // providerKey reads the key of the endpoint that --provider-url names. An
 // endpoint may want none, but a variable that was named must be set.
-func providerKey(c *ucli.Context) (string, error) {
-	name, named := c.String("provider-key-env"), c.IsSet("provider-key-env")
-	if c.String("provider-url") == "" {
+func providerKey(flags *ucli.Context) (string, error) {
+	name, named := flags.String("provider-key-env"), flags.IsSet("provider-key-env")
+	if flags.String("provider-url") == "" {
 		if named {
 			return "", cli.Usage("flag --provider-key-env: is about the endpoint that --provider-url names; give that too")
 		}

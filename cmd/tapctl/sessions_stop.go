@@ -26,18 +26,18 @@ Examples:
   tapctl sessions stop --all`,
 		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}},
 		BashComplete: completeSession(),
-		Action: short(1, func(k *call) error {
-			if k.Bool("all") {
-				return stopAll(k)
+		Action: shortAction(1, func(c *command) error {
+			if c.Bool("all") {
+				return stopAll(c)
 			}
-			id, err := k.namedSession(k.Args().First())
+			id, err := c.findNamedSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			if err := k.stop(id); err != nil {
+			if err := c.stop(id); err != nil {
 				return err
 			}
-			return k.done(id, "stopped")
+			return c.printDone(id, "stopped")
 		}),
 	}
 }
@@ -46,9 +46,9 @@ Examples:
 const waitSaid = time.Second
 
 // stop ends a session, and says meanwhile which providers keep it.
-func (k *call) stop(id string) error {
+func (c *command) stop(id string) error {
 	ended := make(chan error, 1)
-	go func() { ended <- k.gw.Stop(k.ctx, id) }()
+	go func() { ended <- c.gw.Stop(c.ctx, id) }()
 	said := ""
 	for {
 		select {
@@ -56,27 +56,27 @@ func (k *call) stop(id string) error {
 			return err
 		case <-time.After(waitSaid):
 		}
-		s, err := k.gw.Session(k.ctx, id)
+		s, err := c.gw.Session(c.ctx, id)
 		if now := strings.Join(s.WaitsFor, ", "); err == nil && now != "" && now != said {
 			said = now
-			k.out.Notef("session %s waits for %s; they have 10 s to finish", id, cli.Clean(now))
+			c.out.Notef("session %s waits for %s; they have 10 s to finish", id, cli.Clean(now))
 		}
 	}
 }
 
 // stopAll ends all sessions at the same time, and reports those that it could not.
-func stopAll(k *call) error {
-	if k.NArg() > 0 {
-		return cli.Usage("flag --all: ends all sessions; leave out %q", k.Args().First())
+func stopAll(c *command) error {
+	if c.NArg() > 0 {
+		return cli.Usage("flag --all: ends all sessions; leave out %q", c.Args().First())
 	}
-	sessions, err := k.gw.Sessions(k.ctx)
+	sessions, err := c.gw.Sessions(c.ctx)
 	if err != nil {
 		return err
 	}
 	failed := make([]error, len(sessions))
 	var stopping sync.WaitGroup
 	for i, s := range sessions {
-		stopping.Go(func() { failed[i] = k.stop(s.ID) })
+		stopping.Go(func() { failed[i] = c.stop(s.ID) })
 	}
 	stopping.Wait()
 	stopped := []map[string]string{}
@@ -84,7 +84,7 @@ func stopAll(k *call) error {
 		switch {
 		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended meanwhile
 			stopped = append(stopped, map[string]string{"id": s.ID})
-			k.out.Notef("stopped %s", s.ID)
+			c.out.Notef("stopped %s", s.ID)
 		default:
 			err = errors.Join(err, failed[i])
 		}
@@ -92,10 +92,10 @@ func stopAll(k *call) error {
 	switch {
 	case err != nil:
 		return cli.Failed("stopping sessions: %d of %d ended: %v", len(stopped), len(sessions), err)
-	case k.out.JSON:
-		return k.out.Document(stopped)
+	case c.out.JSON:
+		return c.out.Document(stopped)
 	case len(sessions) == 0:
-		k.out.Notef("%s", client.NoSessions)
+		c.out.Notef("%s", client.NoSessions)
 	}
 	return nil
 }
@@ -111,31 +111,31 @@ Examples:
   tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
 		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "reason", Usage: "`WHY`, for the timeline"}},
 		BashComplete: completeSession(),
-		Action: short(1, func(k *call) error {
-			id, err := k.session(k.Args().First())
+		Action: shortAction(1, func(c *command) error {
+			id, err := c.findSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			dropped, err := k.gw.Interrupt(k.ctx, id, k.String("reason"))
+			dropped, err := c.gw.Interrupt(c.ctx, id, c.String("reason"))
 			if err != nil {
 				return err
 			}
-			if k.out.JSON && len(dropped) > 0 {
-				return k.out.Document(struct {
+			if c.out.JSON && len(dropped) > 0 {
+				return c.out.Document(struct {
 					ID      string   `json:"id"`
 					Dropped []string `json:"dropped"`
 				}{id, dropped})
 			}
-			k.tellDropped(dropped)
-			return k.done(id, "interrupted")
+			c.printDropped(dropped)
+			return c.printDone(id, "interrupted")
 		}),
 	}
 }
 
-// tellDropped says which prompts were dropped with a turn.
-func (k *call) tellDropped(dropped []string) {
+// printDropped says which prompts were dropped with a turn.
+func (c *command) printDropped(dropped []string) {
 	for _, text := range dropped {
-		k.out.Notef("dropped, it waited for its turn: %s", cli.Clean(text))
+		c.out.Notef("dropped, it waited for its turn: %s", cli.Clean(text))
 	}
 }
 
@@ -146,15 +146,15 @@ func foregroundCommand() *ucli.Command {
 		ArgsUsage:    "[ID]",
 		Description:  "Examples:\n  tapctl sessions foreground 3f2a",
 		BashComplete: completeSession(),
-		Action: short(1, func(k *call) error {
-			id, err := k.namedSession(k.Args().First())
+		Action: shortAction(1, func(c *command) error {
+			id, err := c.findNamedSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			if err := k.gw.Foreground(k.ctx, id); err != nil {
+			if err := c.gw.Foreground(c.ctx, id); err != nil {
 				return err
 			}
-			return k.done(id, "foreground is now")
+			return c.printDone(id, "foreground is now")
 		}),
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func usageCommand() *ucli.Command {
@@ -23,24 +23,24 @@ Examples:
   tapctl sessions usage
   tapctl sessions usage 3f2a --json | jq .total.inputTokens`,
 		BashComplete: completeSession(),
-		Action: short(1, func(k *call) error {
-			id, err := k.session(k.Args().First())
+		Action: shortAction(1, func(c *command) error {
+			id, err := c.findSession(c.Args().First())
 			if err != nil {
 				return err
 			}
-			u, err := k.gw.Usage(k.ctx, id)
+			u, err := c.gw.Usage(c.ctx, id)
 			if err != nil {
 				return err
 			}
 			u.Models, u.Turns = list(u.Models), list(u.Turns)
-			if k.out.JSON {
-				return k.out.Document(u)
+			if c.out.JSON {
+				return c.out.Document(u)
 			}
-			if err := k.out.Table(usageTable(u), "no model was called"); err != nil {
+			if err := c.out.Table(usageTable(u), "no model was called"); err != nil {
 				return err
 			}
 			if u.ContextLimit > 0 {
-				k.out.Notef("the conversation takes %d of %d tokens of the model's context", u.ContextTokens, u.ContextLimit)
+				c.out.Notef("the conversation takes %d of %d tokens of the model's context", u.ContextTokens, u.ContextLimit)
 			}
 			return nil
 		}),
@@ -48,10 +48,12 @@ Examples:
 }
 
 // usageTable has a line for each turn, for each model, and one for all.
-func usageTable(u client.Usage) *cli.Table {
-	t := &cli.Table{Columns: []string{"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME"}}
-	row := func(name string, s client.Sums) {
-		t.Row(name, s.Calls, s.Failures, s.InputTokens, s.OutputTokens, s.CacheReadTokens, s.CacheWriteTokens, s.ReasoningTokens,
+func usageTable(u adminapi.Usage) *cli.Table {
+	t := &cli.Table{Columns: []string{
+		"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME",
+	}}
+	row := func(name string, s adminapi.Sums) {
+		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning,
 			strconv.FormatFloat(s.Cost, 'f', -1, 64), (time.Duration(s.DurationMs) * time.Millisecond).Round(10*time.Millisecond))
 	}
 	if u.Total.Calls == 0 {

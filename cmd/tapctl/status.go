@@ -5,8 +5,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func statusCommand() *ucli.Command {
@@ -14,31 +14,31 @@ func statusCommand() *ucli.Command {
 		Name:        "status",
 		Usage:       "show the gateway's state and the faults in its config files",
 		Description: "Examples:\n  tapctl status\n  tapctl status --json | jq .url",
-		Action: short(0, func(k *call) error {
-			s, err := k.gw.Status(k.ctx)
+		Action: shortAction(0, func(c *command) error {
+			s, err := c.gw.Status(c.ctx)
 			if err != nil {
 				return err
 			}
-			if s.Faults = list(s.Faults); k.out.JSON {
-				return k.out.Document(s)
+			if s.Faults = list(s.Faults); c.out.JSON {
+				return c.out.Document(s)
 			}
-			if err := k.out.Printf("url        %s\npid        %d\nversion    %s\nstarted    %s\nsessions   %d\nproviders  %d\n",
+			if err := c.out.Printf("url        %s\npid        %d\nversion    %s\nstarted    %s\nsessions   %d\nproviders  %d\n",
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
 			}
 			if s.RESTOpen {
-				if err := k.out.Printf("/api/      %s\n", k.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")); err != nil {
+				if err := c.out.Printf("/api/      %s\n", c.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")); err != nil {
 					return err
 				}
 			}
-			return printFaults(k, s.Faults)
+			return printFaults(c, s.Faults)
 		}),
 	}
 }
 
-func printFaults(k *call, faults []client.Fault) error {
+func printFaults(c *command, faults []adminapi.Fault) error {
 	for _, f := range faults {
-		if err := k.out.Printf("%s\n", k.out.Paint(cli.Red, cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
+		if err := c.out.Printf("%s\n", c.out.Paint(cli.Red, cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
 			return err
 		}
 	}

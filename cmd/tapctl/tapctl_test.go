@@ -126,7 +126,7 @@ func TestDataText(t *testing.T) {
 }
 
 // stand returns the call of a command against a gateway that answers as h does.
-func stand(t *testing.T, out io.Writer, h http.HandlerFunc) *call {
+func newTestCommand(t *testing.T, out io.Writer, h http.HandlerFunc) *command {
 	t.Helper()
 	t.Setenv("COPILOT_HOME", t.TempDir())
 	web := httptest.NewServer(taptest.Proving(h, "t"))
@@ -136,8 +136,8 @@ func stand(t *testing.T, out io.Writer, h http.HandlerFunc) *call {
 	}
 	t.Cleanup(func() { gw.Close(); web.Close() })
 	app := &ucli.App{}
-	c := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), &ucli.Context{Context: t.Context()})
-	return &call{c, t.Context(), &cli.Output{W: out, Err: io.Discard, Terminal: true}, gw}
+	flags := ucli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), &ucli.Context{Context: t.Context()})
+	return &command{flags, t.Context(), &cli.Output{W: out, Err: io.Discard, Terminal: true}, gw}
 }
 
 func TestWatchDrawsAnewOnATerminal(t *testing.T) {
@@ -146,7 +146,7 @@ func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 	frames := &frames{enough: func(text string) bool {
 		return strings.Contains(text, "all is well") && strings.Contains(text, "p-1") && strings.Contains(text, "one?") && strings.Contains(text, "042917")
 	}, done: cancel}
-	k := stand(t, frames, func(w http.ResponseWriter, r *http.Request) {
+	c := newTestCommand(t, frames, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/events" {
 			for name, data := range map[string]string{
 				"sessions":  `[{"id":"0123456789","label":"here","host":"local","state":"idle"}]`,
@@ -163,7 +163,7 @@ func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	w := newWatcher(k)
+	w := newWatcher(c)
 	err := w.run(ctx)
 	cancel()
 	w.reading.Wait()

@@ -7,8 +7,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 )
 
 func toolsCommand() *ucli.Command {
@@ -18,14 +18,14 @@ func toolsCommand() *ucli.Command {
 		Description:  "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n  tapctl tools call hello --args '{\"name\":\"you\"}'",
 		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
 		BashComplete: completeSessionFlag(),
-		Action:       short(0, listTools),
+		Action:       shortAction(0, listTools),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list the providers' tools",
 				Description:  "Examples:\n  tapctl tools list --json",
 				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
 				BashComplete: completeSessionFlag(),
-				Action:       short(0, listTools),
+				Action:       shortAction(0, listTools),
 			},
 			{
 				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
@@ -39,61 +39,61 @@ Examples:
 					sessionFlag(),
 					&ucli.StringFlag{Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}"},
 				},
-				BashComplete: completing(offerTools),
-				Action:       long(1, callTool),
+				BashComplete: completing(suggestTools),
+				Action:       longAction(1, callTool),
 			},
 		},
 	}
 }
 
-func offerTools(k *call, flag string) {
+func suggestTools(c *command, flag string) {
 	if flag == "session" {
-		k.offerSessions()
+		c.suggestSessions()
 	}
-	if flag != "" || k.NArg() > 0 {
+	if flag != "" || c.NArg() > 0 {
 		return
 	}
-	id, err := k.session(k.String("session"))
+	id, err := c.findSession(c.String("session"))
 	if err != nil {
 		return
 	}
-	tools, err := k.gw.Tools(k.ctx, id)
+	tools, err := c.gw.Tools(c.ctx, id)
 	if err != nil {
 		return
 	}
 	for _, t := range tools {
-		cli.Candidate(k.Context, t.Name, cli.Shorten(t.Description, 80))
+		cli.Candidate(c.Context, t.Name, cli.Shorten(t.Description, 80))
 	}
 }
 
-func listTools(k *call) error {
-	id := k.String("session")
-	if id != "" || k.IsSet("session") {
+func listTools(c *command) error {
+	id := c.String("session")
+	if id != "" || c.IsSet("session") {
 		var err error
-		if id, err = k.session(id); err != nil {
+		if id, err = c.findSession(id); err != nil {
 			return err
 		}
 	}
-	tools, err := k.gw.Tools(k.ctx, id)
+	tools, err := c.gw.Tools(c.ctx, id)
 	if err != nil {
 		return err
 	}
-	if k.out.JSON {
-		return k.out.Document(list(tools))
+	if c.out.JSON {
+		return c.out.Document(list(tools))
 	}
 	t := &cli.Table{Columns: []string{"NAME", "PROVIDER", "SESSION", "TIMEOUT", "DESCRIPTION"}}
 	for _, tool := range tools {
 		t.Row(tool.Name, tool.Provider, tool.Session, time.Duration(tool.TimeoutMs)*time.Millisecond, cli.Shorten(tool.Description, 60))
 	}
-	return k.out.Table(t, "no tools; they come with providers, which connect to "+k.gw.URL())
+	return c.out.Table(t, "no tools; they come with providers, which connect to "+c.gw.URL())
 }
 
-func callTool(k *call) error {
-	name := k.Args().First()
+func callTool(c *command) error {
+	name := c.Args().First()
 	if name == "" {
 		return cli.Usage("tools call: needs the name of a tool: tapctl tools lists them")
 	}
-	text, err := cli.Text(k.Context, k.String("args"))
+	text, err := cli.Text(c.Context, c.String("args"))
 	if err != nil {
 		return err
 	}
@@ -101,22 +101,22 @@ func callTool(k *call) error {
 	if !json.Valid(args) || args[0] != '{' {
 		return cli.Usage("flag --args: must be a JSON object like {\"name\":\"you\"}, got %s", cli.Shorten(text, 60))
 	}
-	id, err := k.session(k.String("session"))
+	id, err := c.findSession(c.String("session"))
 	if err != nil {
 		return err
 	}
-	r, err := k.gw.Call(k.ctx, id, name, args, 0) // given up it is cancelled, and the provider told
+	r, err := c.gw.Call(c.ctx, id, name, adminapi.Call{Args: args}) // Ctrl-C cancels it at the provider, too
 	exit := cli.ExitFailed
 	if err != nil {
 		e := cli.AsError(err)
 		if e.Exit != cli.ExitNotFound || e.Code != cli.CodeNotFound {
 			return err
 		}
-		// No such tool: shown as a call all the same.
-		r, exit = client.CallResult{Error: e.Message + ": tapctl tools lists them", ErrorCode: e.Code}, e.Exit
+		// A tool that does not exist is shown like a call that failed.
+		r, exit = adminapi.CallResult{Error: e.Message + ": tapctl tools lists them", ErrorCode: e.Code}, e.Exit
 	}
-	if k.out.JSON {
-		if err := k.out.Document(r); err != nil || r.ErrorCode == "" {
+	if c.out.JSON {
+		if err := c.out.Document(r); err != nil || r.ErrorCode == "" {
 			return err
 		}
 		return cli.Reported(exit)
@@ -124,7 +124,7 @@ func callTool(k *call) error {
 	if r.ErrorCode != "" {
 		return &cli.Error{Exit: exit, Code: r.ErrorCode, Message: r.ErrorCode + ": " + r.Error}
 	}
-	return k.out.Printf("%s\n", dataText(r.Data))
+	return c.out.Printf("%s\n", dataText(r.Data))
 }
 
 // dataText is what a tool returned as people read it: a text as it is, anything

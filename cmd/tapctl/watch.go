@@ -3,21 +3,23 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/visible"
 )
 
 const (
-	watchKept  = 15                     // timeline lines that a terminal shows
-	watchPause = 100 * time.Millisecond // between two drawings at least
-	watchAge   = 5 * time.Second        // after which what is said to be so long ago is drawn anew
+	maxWatchLines = 15                     // timeline lines that a terminal shows
+	watchPause    = 100 * time.Millisecond // the least time between two drawings
+	watchAge      = 5 * time.Second        // how often "3s ago" is drawn anew, if nothing changes
 )
 
 func watchCommand() *ucli.Command {
@@ -30,27 +32,27 @@ func watchCommand() *ucli.Command {
 Examples:
   tapctl watch
   tapctl watch --json | jq -r .message`,
-		Action: long(0, func(k *call) error {
-			ctx, cancel := context.WithCancel(k.ctx)
-			w := newWatcher(k)
+		Action: longAction(0, func(c *command) error {
+			ctx, cancel := context.WithCancel(c.ctx)
+			w := newWatcher(c)
 			err := w.run(ctx)
 			cancel()
 			w.reading.Wait()
-			return followed(k, err)
+			return ignoreInterrupt(c, err)
 		}),
 	}
 }
 
-// watchLine is a timeline line and whose it is.
+// watchLine is a timeline line with its session.
 type watchLine struct {
 	Session string `json:"session"`
-	client.TimelineLine
+	timelineRow
 }
 
-// watcher shows what a gateway shows. A goroutine reads the states, and one for
-// each session its timeline.
+// watcher shows the states of a gateway. One goroutine reads the states, and one for each
+// session its timeline.
 type watcher struct {
-	*call
+	*command
 	states  chan client.State
 	lines   chan watchLine
 	failed  chan error
@@ -58,22 +60,25 @@ type watcher struct {
 
 	following map[string]bool // by session
 	newest    []watchLine
-	sessions  []client.Session
-	providers []client.Provider
-	pairings  []client.Pairing
-	questions []client.Question
+	sessions  []adminapi.Session
+	providers []adminapi.Provider
+	pairings  []adminapi.Pairing
+	questions []adminapi.Question
 }
 
-func newWatcher(k *call) *watcher {
-	return &watcher{call: k, states: make(chan client.State), lines: make(chan watchLine), failed: make(chan error, 1), following: map[string]bool{}}
+func newWatcher(c *command) *watcher {
+	return &watcher{
+		command: c, states: make(chan client.State), lines: make(chan watchLine),
+		failed: make(chan error, 1), following: map[string]bool{},
+	}
 }
 
 func (w *watcher) run(ctx context.Context) error {
-	names := []string{client.StateSessions}
+	names := []string{adminapi.StateSessions}
 	drawn := w.out.Terminal && !w.out.JSON
 	age := &time.Ticker{} // never
 	if drawn {
-		names = append(names, client.StateProviders, client.StatePairings, client.StateQuestions)
+		names = append(names, adminapi.StateProviders, adminapi.StatePairings, adminapi.StateQuestions)
 		age = time.NewTicker(watchAge)
 		defer age.Stop()
 	}
@@ -82,7 +87,7 @@ func (w *watcher) run(ctx context.Context) error {
 	for {
 		select {
 		case s := <-w.states:
-			if err := w.take(ctx, s); err != nil {
+			if err := w.update(ctx, s); err != nil {
 				return err
 			}
 		case l := <-w.lines:
@@ -107,7 +112,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// read hands the gateway's states on.
+// read sends the gateway's states to w.states.
 func (w *watcher) read(ctx context.Context, names []string) {
 	for s, err := range w.gw.Watch(ctx, names...) {
 		if err != nil {
@@ -122,37 +127,41 @@ func (w *watcher) read(ctx context.Context, names []string) {
 	}
 }
 
-// take takes a state over, and follows the sessions that there are.
-func (w *watcher) take(ctx context.Context, s client.State) error {
-	into := map[string]any{client.StateSessions: &w.sessions, client.StateProviders: &w.providers, client.StatePairings: &w.pairings, client.StateQuestions: &w.questions}[s.Name]
+// update shows a state and follows the timelines of new sessions.
+func (w *watcher) update(ctx context.Context, s client.State) error {
+	into := map[string]any{
+		adminapi.StateSessions: &w.sessions, adminapi.StateProviders: &w.providers,
+		adminapi.StatePairings: &w.pairings, adminapi.StateQuestions: &w.questions,
+	}[s.Name]
 	if into == nil {
 		return nil
 	}
 	if err := json.Unmarshal(s.Data, into); err != nil {
 		return cli.Failed("reading the gateway's %s: %v", s.Name, err)
 	}
-	if s.Name != client.StateSessions {
+	if s.Name != adminapi.StateSessions {
 		return nil
 	}
-	there := map[string]bool{}
+	current := map[string]bool{}
 	for _, session := range w.sessions {
-		there[session.ID] = true
+		current[session.ID] = true
 		if !w.following[session.ID] {
 			w.reading.Go(func() { w.follow(ctx, session.ID) })
 		}
 	}
-	w.following = there
+	w.following = current
 	return nil
 }
 
-// follow hands a session's timeline on. What ends it early shows in the states.
+// follow sends a session's timeline to w.lines. It reports no error: the states show whether the
+// session is still there.
 func (w *watcher) follow(ctx context.Context, id string) {
 	for l, err := range w.gw.Timeline(ctx, id, client.LogQuery{Follow: true}) {
 		if err != nil {
 			return
 		}
 		select {
-		case w.lines <- watchLine{id, l}:
+		case w.lines <- watchLine{id, timelineRow{TimelineLine: l}}:
 		case <-ctx.Done():
 			return
 		}
@@ -164,7 +173,7 @@ func (w *watcher) line(l watchLine) error {
 	case w.out.JSON:
 		return w.out.Line(l)
 	case w.out.Terminal:
-		if w.newest = append(w.newest, l); len(w.newest) > watchKept {
+		if w.newest = append(w.newest, l); len(w.newest) > maxWatchLines {
 			w.newest = w.newest[1:]
 		}
 		return nil
@@ -176,8 +185,7 @@ func (w *watcher) text(l watchLine) string {
 	return w.out.Paint(cli.Dim, cli.Shorten(l.Session, 9)) + "  " + timelineText(w.out, l.TimelineLine)
 }
 
-// draw clears the terminal and shows everything at once, so that it does not
-// flicker.
+// draw clears the terminal and writes everything in one go, so that it does not flicker.
 func (w *watcher) draw() error {
 	var b strings.Builder
 	o := *w.out
@@ -191,13 +199,15 @@ func (w *watcher) draw() error {
 	}
 	b.WriteByte('\n')
 	for _, p := range w.pairings {
-		b.WriteString(o.Paint(cli.Yellow, "pairing") + "   " + cli.Shorten(p.Session, 9) + "  type " + o.Paint(cli.Yellow, p.Code) + " into " + cli.Clean(p.Provider) + "\n")
+		fmt.Fprintf(&b, "%s   %s  type %s into %s\n", o.Paint(cli.Yellow, "pairing"),
+			cli.Shorten(p.Session, 9), o.Paint(cli.Yellow, p.Code), cli.Clean(p.Provider))
 	}
 	for _, q := range w.questions {
-		b.WriteString(o.Paint(cli.Yellow, "question") + "  " + cli.Shorten(q.Session, 9) + "  " + cli.Shorten(cli.Clean(q.Message), 200) + "\n")
+		fmt.Fprintf(&b, "%s  %s  %s\n", o.Paint(cli.Yellow, "question"),
+			cli.Shorten(q.Session, 9), cli.Shorten(cli.Clean(q.Message), 200))
 		if q.Detail != "" {
 			detail := strings.Join(strings.Fields(visible.Ends(visible.Text(q.Detail), 300, 6)), " ")
-			b.WriteString("          " + detail + "\n          all of it: tapctl sessions answer --question " + q.ID + "\n")
+			fmt.Fprintf(&b, "          %s\n          all of it: tapctl sessions answer --question %s\n", detail, q.ID)
 		}
 	}
 	for _, l := range w.newest {

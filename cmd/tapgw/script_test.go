@@ -32,6 +32,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
@@ -399,7 +400,7 @@ func gatewayClient(ts *testscript.TestScript, url string) *client.Client {
 func cmdSession(ts *testscript.TestScript, _ bool, args []string) {
 	c := gatewayClient(ts, args[0])
 	defer c.Close()
-	_, err := c.Start(context.Background(), client.StartRequest{Host: "local", CWD: ts.MkAbs(".")})
+	_, err := c.Start(context.Background(), adminapi.StartRequest{Host: "local", CWD: ts.MkAbs(".")})
 	ts.Check(err)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/internal/scriptmodel"
 )
@@ -24,14 +25,16 @@ func cmdTurn(ts *testscript.TestScript, _ bool, args []string) {
 	if len(sessions) > 0 {
 		id = sessions[0].ID
 	} else {
-		id, err = c.Start(ctx, client.StartRequest{Model: scriptmodel.ModelID, CWD: ts.MkAbs("proj")})
+		id, err = c.Start(ctx, adminapi.StartRequest{
+			CWD: ts.MkAbs("proj"), ModelSettings: adminapi.ModelSettings{Model: scriptmodel.ModelID},
+		})
 		ts.Check(err)
 	}
 	said := ""
-	for line, err := range c.Query(ctx, id, args[1], client.ModeEnqueue) {
+	for line, err := range c.Query(ctx, id, adminapi.Query{Prompt: args[1]}) {
 		ts.Check(err)
-		if line.Callback == "onEndMessage" {
-			said = line.CompleteContent
+		if line.Name == "onEndMessage" {
+			said = *line.CompleteContent
 		}
 	}
 	_, _ = fmt.Fprintln(ts.Stdout(), said)
@@ -48,7 +51,7 @@ func cmdTimeline(ts *testscript.TestScript, _ bool, args []string) {
 		all := ""
 		for line, err := range c.Timeline(ctx, sessions[0].ID, client.LogQuery{}) {
 			ts.Check(err)
-			all += line.Level + " " + line.Message + "\n"
+			all += string(line.Level) + " " + line.Message + "\n"
 		}
 		if strings.Contains(all, args[1]) {
 			return ""

@@ -43,7 +43,7 @@ type RuntimeEvent struct {
 // kind alone: the others are nil, and left out. They are sorted by their JSON
 // names, which is the order on the wire.
 type Callback struct {
-	Callback         string      `json:"callback,omitempty"` // its name; "" beside a SessionError
+	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError
 	CompleteContent  *string     `json:"completeContent,omitempty"`
 	Delta            *string     `json:"delta,omitempty"`
 	Error            *ToolError  `json:"error,omitempty"`

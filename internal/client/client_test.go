@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
 	"tapgw/internal/taptest"
@@ -164,28 +165,30 @@ func TestRequests(t *testing.T) {
 		result       any
 	}{
 		{`{"url":"ws://h","sessions":2,"faults":[{"file":"f","line":3}]}`, "GET /api/v1/status",
-			func() (any, error) { return c.Status(ctx) }, Status{URL: "ws://h", Sessions: 2, Faults: []Fault{{File: "f", Line: 3}}}},
-		{`[{"id":"a"}]`, "GET /api/v1/sessions", func() (any, error) { return c.Sessions(ctx) }, []Session{{ID: "a"}}},
-		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) { return c.Session(ctx, "a/b") }, Session{ID: "a/b"}},
-		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`, func() (any, error) { return c.Start(ctx, StartRequest{Host: "local", CWD: "/d"}) }, "a"},
+			func() (any, error) { return c.Status(ctx) }, adminapi.Status{URL: "ws://h", Sessions: 2, Faults: []adminapi.Fault{{File: "f", Line: 3}}}},
+		{`[{"id":"a"}]`, "GET /api/v1/sessions", func() (any, error) { return c.Sessions(ctx) }, []adminapi.Session{{ID: "a"}}},
+		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) { return c.Session(ctx, "a/b") }, adminapi.Session{ID: "a/b"}},
+		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`, func() (any, error) { return c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: "/d"}) }, "a"},
 		{`{}`, "DELETE /api/v1/sessions/a", func() (any, error) { return nil, c.Stop(ctx, "a") }, nil},
-		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`, func() (any, error) { return nil, c.Send(ctx, "a", "hi", ModeImmediate) }, nil},
+		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`, func() (any, error) {
+			return nil, c.Send(ctx, "a", adminapi.Query{Prompt: "hi", Mode: adminapi.ModeImmediate})
+		}, nil},
 		{`{"dropped":["b"]}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`, func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
 		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") }, nil},
-		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`, func() (any, error) { return c.Push(ctx, "a", Push{Event: "x", Level: "keep"}) }, Receipt{Seq: 1, Fate: FateStored}},
+		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`, func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) }, adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},
 		{`[{"stream":"s"}]`, `GET /api/v1/sessions/a/history?last=5&since=2026-01-02T02%3A04%3A05Z&stream=s&stream=t%40p`,
 			func() (any, error) {
 				return c.History(ctx, "a", HistoryQuery{Streams: []string{"s", "t@p"}, Last: 5, Since: since})
-			}, []Event{{Stream: "s"}}},
+			}, []adminapi.StreamRow{{Stream: "s"}}},
 		{`{"data":{"n":1},"durationMs":7}`, `POST /api/v1/sessions/a/tools/echo/call {"args":{"x":1},"timeoutMs":1500}`,
 			func() (any, error) {
-				return c.Call(ctx, "a", "echo", json.RawMessage(`{"x":1}`), 1500*time.Millisecond)
-			}, CallResult{Data: json.RawMessage(`{"n":1}`), DurationMs: 7}},
-		{`[]`, "GET /api/v1/providers", func() (any, error) { return c.Providers(ctx) }, []Provider{}},
+				return c.Call(ctx, "a", "echo", adminapi.Call{Args: json.RawMessage(`{"x":1}`), TimeoutMs: new(int64(1500))})
+			}, adminapi.CallResult{Data: json.RawMessage(`{"n":1}`), DurationMs: 7}},
+		{`[]`, "GET /api/v1/providers", func() (any, error) { return c.Providers(ctx) }, []adminapi.Provider{}},
 		{`{"stopped":2}`, "POST /api/v1/providers/p/stop {}", func() (any, error) { return c.StopProvider(ctx, "p") }, 2},
-		{`[]`, "GET /api/v1/tools?session=a", func() (any, error) { return c.Tools(ctx, "a") }, []Tool{}},
-		{`[]`, "GET /api/v1/tools", func() (any, error) { return c.Tools(ctx, "") }, []Tool{}},
-		{`[{"id":"m","multiplier":0.5}]`, "GET /api/v1/models?host=local", func() (any, error) { return c.Models(ctx, "local") }, []Model{{ID: "m", Multiplier: 0.5}}},
+		{`[]`, "GET /api/v1/tools?session=a", func() (any, error) { return c.Tools(ctx, "a") }, []adminapi.Tool{}},
+		{`[]`, "GET /api/v1/tools", func() (any, error) { return c.Tools(ctx, "") }, []adminapi.Tool{}},
+		{`[{"id":"m","multiplier":0.5}]`, "GET /api/v1/models?host=local", func() (any, error) { return c.Models(ctx, "local") }, []adminapi.Model{{ID: "m", Multiplier: 0.5}}},
 	} {
 		answer = tc.answer
 		result, err := tc.do()
@@ -210,16 +213,17 @@ func TestStreams(t *testing.T) {
 		}
 	})
 	var got []string
-	for l, err := range c.Query(t.Context(), "a", "hi", "") {
+	for l, err := range c.Query(t.Context(), "a", adminapi.Query{Prompt: "hi"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, l.Callback+l.Delta, string(l.Raw))
-		if l.Done {
-			got = append(got, l.Error.Message)
+		if l.End != nil {
+			got = append(got, string(l.Raw), l.End.Error.Message)
+			continue
 		}
+		got = append(got, l.Name+*l.Delta, string(l.Raw))
 	}
-	if diff := cmp.Diff([]string{"onMessagehi", `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`, "", `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`, "no"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"onMessagehi", `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`, `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`, "no"}, got); diff != "" {
 		t.Error(diff)
 	}
 	for l, err := range c.Timeline(t.Context(), "a", LogQuery{Follow: true}) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/taptest"
 )
@@ -114,7 +115,7 @@ func TestImpostorHearsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			err = c.Send(t.Context(), "s", prompt, ModeEnqueue)
+			err = c.Send(t.Context(), "s", adminapi.Query{Prompt: prompt})
 			if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "is not your gateway: "+tc.says) {
 				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable, tc.says)
 			}

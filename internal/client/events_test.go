@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
@@ -20,7 +21,7 @@ func TestWatch(t *testing.T) {
 	})
 	var got []string
 	var last error
-	for s, err := range c.Watch(t.Context(), StateSessions, StatePairings) {
+	for s, err := range c.Watch(t.Context(), adminapi.StateSessions, adminapi.StatePairings) {
 		if last = err; err == nil {
 			got = append(got, fmt.Sprintf("%s %s", s.Name, s.Data))
 		}
@@ -42,14 +43,14 @@ func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range c.Watch(ctx, StateSessions) {
+	for _, err := range c.Watch(ctx, adminapi.StateSessions) {
 		cancel()
 		last = err
 	}
 	if e := cli.AsError(last); e.Code != cli.CodeCancelled {
 		t.Errorf("the end is %v", last)
 	}
-	for range c.Watch(t.Context(), StateSessions) { //nolint:errcheck // it is left at once
+	for range c.Watch(t.Context(), adminapi.StateSessions) { //nolint:errcheck // it is left at once
 		break // leaves nothing behind
 	}
 }

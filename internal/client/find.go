@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
@@ -37,7 +38,7 @@ func (c *Client) FindNamedSession(ctx context.Context, word string) (string, err
 	return resolve(word, sessions)
 }
 
-func resolve(word string, sessions []Session) (string, error) {
+func resolve(word string, sessions []adminapi.Session) (string, error) {
 	named := make([]Named, len(sessions))
 	for i, s := range sessions {
 		named[i] = Named{s.ID, s.Label}

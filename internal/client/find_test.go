@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/taptest"
 )
@@ -14,30 +15,30 @@ import (
 // TestSessionIsFoundByIDBeginningAndLabel, and without a word it is the only one or
 // the foreground one, unless what is asked for can't be undone.
 func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
-	a, ab, b := Session{ID: "a", Label: "one"}, Session{ID: "ab"}, Session{ID: "b", Label: "two"}
-	front := Session{ID: "f", Label: "two", Foreground: true}
+	a, ab, b := adminapi.Session{ID: "a", Label: "one"}, adminapi.Session{ID: "ab"}, adminapi.Session{ID: "b", Label: "two"}
+	front := adminapi.Session{ID: "f", Label: "two", Foreground: true}
 	for _, tc := range []struct {
 		word     string
-		sessions []Session
+		sessions []adminapi.Session
 		want     string
 		named    bool // has to be, with several
 		exit     int
 		says     string
 	}{
-		{"a", []Session{a, ab}, "a", false, 0, ""},
-		{"ab", []Session{a, ab}, "ab", false, 0, ""},
-		{"one", []Session{a, ab, b}, "a", false, 0, ""},
-		{"", []Session{b}, "b", true, 0, ""},
-		{"", []Session{a, front, b}, "f", false, 0, ""},
+		{"a", []adminapi.Session{a, ab}, "a", false, 0, ""},
+		{"ab", []adminapi.Session{a, ab}, "ab", false, 0, ""},
+		{"one", []adminapi.Session{a, ab, b}, "a", false, 0, ""},
+		{"", []adminapi.Session{b}, "b", true, 0, ""},
+		{"", []adminapi.Session{a, front, b}, "f", false, 0, ""},
 		{"", nil, "", false, 4, NoSessions},
 		{"x", nil, "", false, 4, NoSessions},
-		{"x", []Session{a, b}, "", false, 4, `no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
-		{"", []Session{a, b}, "", false, 2, "which session? give the ID or label of one of: a (one), b (two)"},
-		{"", []Session{a, front}, "", true, 2, "which session? give the ID or label of one of: a (one), f (two)"},
-		{"a", []Session{ab, {ID: "ac"}, b}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, ac`},
-		{"two", []Session{a, b, front}, "", false, 2, `session "two" is ambiguous; give the ID of one of: b (two), f (two)`},
+		{"x", []adminapi.Session{a, b}, "", false, 4, `no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
+		{"", []adminapi.Session{a, b}, "", false, 2, "which session? give the ID or label of one of: a (one), b (two)"},
+		{"", []adminapi.Session{a, front}, "", true, 2, "which session? give the ID or label of one of: a (one), f (two)"},
+		{"a", []adminapi.Session{ab, {ID: "ac"}, b}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, ac`},
+		{"two", []adminapi.Session{a, b, front}, "", false, 2, `session "two" is ambiguous; give the ID of one of: b (two), f (two)`},
 		// A label does not hide a session whose id begins so.
-		{"a", []Session{ab, {ID: "z", Label: "a"}}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, z (a)`},
+		{"a", []adminapi.Session{ab, {ID: "z", Label: "a"}}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, z (a)`},
 	} {
 		web := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(tc.sessions)

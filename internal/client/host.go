@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/sourcegraph/jsonrpc2"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 )
 
@@ -48,7 +49,7 @@ type HostTool struct {
 // HostPrompt is a prompt that the gateway sends to a session.
 type HostPrompt struct {
 	Prompt string `json:"prompt"`
-	Mode   string `json:"mode"` // [ModeEnqueue] or [ModeImmediate]
+	Mode   string `json:"mode"` // [adminapi.ModeEnqueue] or [adminapi.ModeImmediate]
 	Source string `json:"source"`
 }
 
@@ -356,8 +357,8 @@ func (h *HostSession) ask(ctx context.Context, method string, params, result any
 // CallTool calls a provider's tool. A call that failed is a result too, with an
 // ErrorCode; the error is for a gateway that can't be asked. When ctx ends the
 // call is cancelled at the provider and CallTool returns at once.
-func (h *HostSession) CallTool(ctx context.Context, callID, name string, args json.RawMessage) (CallResult, error) {
-	var r CallResult
+func (h *HostSession) CallTool(ctx context.Context, callID, name string, args json.RawMessage) (adminapi.CallResult, error) {
+	var r adminapi.CallResult
 	err := h.call(ctx, "tool/call", map[string]any{"sessionId": h.ID(), "callId": callID, "name": name, "args": args}, &r)
 	if ctx.Err() != nil {
 		h.mu.Lock()

@@ -88,7 +88,7 @@ func (e Event) View() adminapi.Callback {
 	if e.SessionError != "" {
 		return adminapi.Callback{SessionError: e.SessionError}
 	}
-	c := adminapi.Callback{Callback: e.Callback}
+	c := adminapi.Callback{Name: e.Callback}
 	switch e.Callback {
 	case OnStartReasoning, OnReasoning, OnEndReasoning:
 		c.ReasoningID = &e.ID

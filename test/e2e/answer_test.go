@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
 // asked waits for a question of a session, and returns it.
-func (h *home) asked(session string) client.Question {
+func (h *home) asked(session string) adminapi.Question {
 	h.t.Helper()
-	var q client.Question
+	var q adminapi.Question
 	eventually(h.t, patience, func() error {
-		for _, q = range decode[[]client.Question](h.t, h.tapctl("sessions", "answer", "--json")) {
+		for _, q = range decode[[]adminapi.Question](h.t, h.tapctl("sessions", "answer", "--json")) {
 			if q.Session == session {
 				return nil
 			}

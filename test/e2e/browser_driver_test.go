@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"tapgw/internal/adminapi"
 	"testing"
 	"time"
 
@@ -21,8 +22,6 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-
-	"tapgw/internal/client"
 )
 
 func init() { programs["pages"] = servePages }
@@ -291,9 +290,9 @@ func (b *tab) answered() []*network.EventResponseReceivedExtraInfo {
 }
 
 // pairing returns the one pairing that waits for its code.
-func (h *home) pairing() client.Pairing {
+func (h *home) pairing() adminapi.Pairing {
 	h.t.Helper()
-	list := decode[[]client.Pairing](h.t, h.tapctl("pair", "--json"))
+	list := decode[[]adminapi.Pairing](h.t, h.tapctl("pair", "--json"))
 	if len(list) != 1 {
 		h.t.Fatalf("%d pairings are pending: %+v", len(list), list)
 	}
@@ -302,7 +301,7 @@ func (h *home) pairing() client.Pairing {
 
 // pairs does what a user does when a page asks for the code, and waits until
 // the gateway has taken it.
-func (h *home) pairs(b *tab) client.Pairing {
+func (h *home) pairs(b *tab) adminapi.Pairing {
 	h.t.Helper()
 	b.prompted()
 	p := h.pairing()
@@ -313,7 +312,7 @@ func (h *home) pairs(b *tab) client.Pairing {
 }
 
 // binds pairs a page and waits until it is bound.
-func (h *home) binds(b *tab) client.Pairing {
+func (h *home) binds(b *tab) adminapi.Pairing {
 	h.t.Helper()
 	p := h.pairs(b)
 	b.next("hello.ack")
@@ -322,9 +321,9 @@ func (h *home) binds(b *tab) client.Pairing {
 
 // bound waits until exactly so many providers are connected and bound, and
 // returns them.
-func (h *home) bound(n int) []client.Provider {
+func (h *home) bound(n int) []adminapi.Provider {
 	h.t.Helper()
-	var list []client.Provider
+	var list []adminapi.Provider
 	eventually(h.t, patience, func() error {
 		list = h.providers()
 		for _, p := range list {

@@ -14,10 +14,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"tapgw/internal/adminapi"
 	"testing"
 	"time"
-
-	"tapgw/internal/client"
 )
 
 // TestBrowserExample runs the page that the document shows, as it stands there,
@@ -157,7 +156,7 @@ func (h *home) usesPage(session, title string) {
 // tool has none.
 func (h *home) target(session, tool string) string {
 	h.t.Helper()
-	for _, t := range decode[[]client.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
+	for _, t := range decode[[]adminapi.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
 		if t.Name == tool {
 			schema := decode[struct {
 				Properties struct{ Target struct{ Description string } }
@@ -301,12 +300,12 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	}
 	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args",
 		fmt.Sprintf(`{"target":%q}`, one))
-	if got := decode[client.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
+	if got := decode[adminapi.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
 		t.Errorf("page_title of a closed tab ends with %q %q", got.ErrorCode, got.Error)
 	}
 	second.shut()
 	s.bound(0)
-	if left := decode[[]client.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
+	if left := decode[[]adminapi.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
 		t.Errorf("with no tab there are the tools %+v", left)
 	}
 }
@@ -430,7 +429,7 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	k = b.talk("fifth", s.g.url)
 	k.ask(auth, "auth.pairing")
 	fifth := ""
-	for _, p := range decode[[]client.Pairing](t, s.tapctl("pair", "--json")) {
+	for _, p := range decode[[]adminapi.Pairing](t, s.tapctl("pair", "--json")) {
 		if p.Code != fourth {
 			fifth = p.Code
 		}
@@ -696,7 +695,7 @@ func pageTrust(t *testing.T, s *pageStage) {
 		k.refused(hello(c.more), c.code)
 		k.stays(c.what)
 	}
-	if tools := decode[[]client.Tool](t, s.tapctl("tools", "--json")); len(tools) != 0 {
+	if tools := decode[[]adminapi.Tool](t, s.tapctl("tools", "--json")); len(tools) != 0 {
 		t.Errorf("after refused hellos there are the tools %+v", tools)
 	}
 

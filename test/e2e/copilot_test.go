@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -128,9 +128,9 @@ func TestToolsFollowAtOnce(t *testing.T) {
 	session := h.copilot(m)
 	api := g.api()
 	ask := func(prompt string) (last *scriptmodel.Request) {
-		for l, err := range api.Query(t.Context(), session, prompt, client.ModeEnqueue) {
-			if err != nil || (l.Done && l.Error != nil) {
-				t.Fatalf("asking %q: %v %v", prompt, err, l.Error)
+		for l, err := range api.Query(t.Context(), session, adminapi.Query{Prompt: prompt}) {
+			if err != nil || (l.End != nil && l.End.Error != nil) {
+				t.Fatalf("asking %q: %v %s", prompt, err, l.Raw)
 			}
 		}
 		all := m.Requests()
@@ -249,7 +249,7 @@ func TestPushLevels(t *testing.T) {
 			t.Errorf("%q is in the timeline %d times, want %d", text, got, want)
 		}
 	}
-	kept := decode[[]client.Event](t, h.tapctl("query", "--session", session, "watcher@watcher", "--json"))
+	kept := decode[[]adminapi.StreamRow](t, h.tapctl("query", "--session", session, "watcher@watcher", "--json"))
 	var got []string
 	for _, e := range kept {
 		got = append(got, e.Level+" "+e.Event)
@@ -262,7 +262,7 @@ func TestPushLevels(t *testing.T) {
 
 // stored checks how many events the streams of a session hold.
 func stored(h *home, session string, want int) error {
-	if events := decode[[]client.Event](h.t, h.tapctl("query", "--session", session, "--json")); len(events) != want {
+	if events := decode[[]adminapi.StreamRow](h.t, h.tapctl("query", "--session", session, "--json")); len(events) != want {
 		return fmt.Errorf("%d events are stored, want %d", len(events), want)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/copilot"
 	"tapgw/internal/scriptmodel"
 )
@@ -42,7 +42,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 			t.Fatal(errno)
 		}
 	}
-	faults := func() []client.Fault { return decode[client.Status](t, h.tapctl("status", "--json")).Faults }
+	faults := func() []adminapi.Fault { return decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults }
 
 	h.ask(session, "zero") // half a line at the beginning of a file can't be mended
 	limit(1)

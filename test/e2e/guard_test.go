@@ -11,12 +11,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"tapgw/internal/adminapi"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
-
-	"tapgw/internal/client"
 )
 
 // answer is what the gateway says to a request.
@@ -155,7 +154,7 @@ func TestConnectionCap(t *testing.T) {
 	}
 	if status, err := g.api().Status(t.Context()); err != nil {
 		t.Errorf("with all places taken the admin API says: %v", err)
-	} else if !slices.ContainsFunc(status.Faults, func(f client.Fault) bool {
+	} else if !slices.ContainsFunc(status.Faults, func(f adminapi.Fault) bool {
 		return strings.Contains(f.Message,
 			"max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
 	}) {

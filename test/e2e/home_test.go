@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 )
 
@@ -206,7 +207,7 @@ func (h *home) hasTool(session, tool string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		var names []string
-		for _, t := range decode[[]client.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
+		for _, t := range decode[[]adminapi.Tool](h.t, h.tapctl("tools", "--session", session, "--json")) {
 			names = append(names, t.Name)
 		}
 		if !slices.Contains(names, tool) {
@@ -217,13 +218,13 @@ func (h *home) hasTool(session, tool string) {
 }
 
 // providers lists the connected providers.
-func (h *home) providers() []client.Provider {
+func (h *home) providers() []adminapi.Provider {
 	h.t.Helper()
-	return decode[[]client.Provider](h.t, h.tapctl("providers", "--json"))
+	return decode[[]adminapi.Provider](h.t, h.tapctl("providers", "--json"))
 }
 
 // only returns the one provider that is connected.
-func (h *home) only() client.Provider {
+func (h *home) only() adminapi.Provider {
 	h.t.Helper()
 	list := h.providers()
 	if len(list) != 1 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 )
 
@@ -51,8 +52,8 @@ func (s *stage) work(ctx context.Context) {
 	defer tick.Stop()
 	for n := 0; n < 20 || ctx.Err() == nil; n++ {
 		<-tick.C
-		r, err := s.api.Call(context.Background(), s.session, "quietly", json.RawMessage(fmt.Sprintf(`{"for":%d}`, n)),
-			0)
+		args := json.RawMessage(fmt.Sprintf(`{"for":%d}`, n))
+		r, err := s.api.Call(context.Background(), s.session, "quietly", adminapi.Call{Args: args})
 		if err != nil || string(r.Data) != strconv.Itoa(n) {
 			s.t.Errorf("call %d of the other provider: %s %s %v", n, r.Data, r.ErrorCode, err)
 			return
@@ -65,17 +66,21 @@ type calling struct {
 	s    *stage
 	done chan struct{}
 	took time.Duration
-	client.CallResult
+	adminapi.CallResult
 	err error
 }
 
 // call begins a call. Its own timeout, 0 for the tool's, ends it at the latest.
 func (s *stage) begin(tool string, timeout time.Duration) *calling {
 	c := &calling{s: s, done: make(chan struct{})}
+	var call adminapi.Call
+	if timeout > 0 {
+		call.TimeoutMs = new(timeout.Milliseconds())
+	}
 	go func() {
 		defer close(c.done)
 		began := time.Now()
-		c.CallResult, c.err = s.api.Call(context.Background(), s.session, tool, nil, timeout)
+		c.CallResult, c.err = s.api.Call(context.Background(), s.session, tool, call)
 		c.took = time.Since(began)
 	}()
 	s.t.Cleanup(func() { <-c.done })
@@ -315,7 +320,7 @@ func TestProviderStopsReading(t *testing.T) {
 	outcomes := make(chan string, 24)
 	for range cap(outcomes) {
 		go func() {
-			r, err := s.api.Call(context.Background(), s.session, "tool", args, 5*time.Second)
+			r, err := s.api.Call(context.Background(), s.session, "tool", adminapi.Call{Args: args, TimeoutMs: new(int64(5000))})
 			if err != nil {
 				r.ErrorCode = err.Error()
 			}
@@ -347,7 +352,7 @@ func TestProviderStopsReading(t *testing.T) {
 
 // gone is the error of the API when a session has no such tool.
 func (s *stage) gone(tool string) string {
-	_, err := s.api.Call(context.Background(), s.session, tool, nil, 0)
+	_, err := s.api.Call(context.Background(), s.session, tool, adminapi.Call{})
 	if err == nil {
 		return ""
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -62,7 +62,7 @@ func (h *home) asking(session, prompt string) *process {
 func (h *home) isIdle(session string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
-		for _, s := range decode[[]client.Session](h.t, h.tapctl("sessions", "--json")) {
+		for _, s := range decode[[]adminapi.Session](h.t, h.tapctl("sessions", "--json")) {
 			if s.ID == session && s.State == "idle" {
 				return nil
 			} else if s.ID == session {
@@ -74,10 +74,10 @@ func (h *home) isIdle(session string) {
 }
 
 // timeline returns the lines of a session's log that hold a text.
-func (h *home) timeline(session, text string) []client.TimelineLine {
+func (h *home) timeline(session, text string) []adminapi.TimelineLine {
 	h.t.Helper()
-	var found []client.TimelineLine
-	for _, l := range decodeLines[client.TimelineLine](h.t, h.tapctl("sessions", "log", session, "--json")) {
+	var found []adminapi.TimelineLine
+	for _, l := range decodeLines[adminapi.TimelineLine](h.t, h.tapctl("sessions", "log", session, "--json")) {
 		if strings.Contains(l.Message, text) {
 			found = append(found, l)
 		}

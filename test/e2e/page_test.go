@@ -11,7 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -190,7 +190,7 @@ func TestPage(t *testing.T) {
 // noSession checks that the gateway knows a session no more.
 func (h *home) noSession(session string) {
 	h.t.Helper()
-	for _, s := range decode[[]client.Session](h.t, h.tapctl("sessions", "--json")) {
+	for _, s := range decode[[]adminapi.Session](h.t, h.tapctl("sessions", "--json")) {
 		if s.ID == session {
 			h.t.Errorf("session %s is still there", session)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -18,9 +18,9 @@ import (
 func endpoint(m *scriptmodel.Server) []string { return []string{"--provider-url", m.URL} }
 
 // persisted lists the sessions on disk.
-func (h *home) persisted(args ...string) []client.Persisted {
+func (h *home) persisted(args ...string) []adminapi.Persisted {
 	h.t.Helper()
-	return decode[[]client.Persisted](h.t,
+	return decode[[]adminapi.Persisted](h.t,
 		h.tapctl(append([]string{"sessions", "list", "--persisted", "--json"}, args...)...))
 }
 
@@ -178,7 +178,7 @@ func TestSetModel(t *testing.T) {
 		t.Errorf("the next request is to model %q", last.Model)
 	}
 	h.showsInTimeline(session, "other")
-	if got := decode[[]client.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 || got[0].Model != "other" {
+	if got := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 || got[0].Model != "other" {
 		t.Errorf("sessions: %+v", got)
 	}
 	for args, want := range map[string]string{"x --effort huge": "effort: there is no", "": "which model"} {

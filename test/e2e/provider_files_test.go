@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -50,7 +50,7 @@ func (h *home) take(file string) {
 func (h *home) toolsAre(session string, want map[string]string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
-		list := decode[[]client.Tool](h.t, h.tapctl("tools", "--session", session, "--json"))
+		list := decode[[]adminapi.Tool](h.t, h.tapctl("tools", "--session", session, "--json"))
 		if len(list) != len(want) {
 			return fmt.Errorf("the session has %d tools, want %d: %+v", len(list), len(want), list)
 		}

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tapgw/internal/client"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/scriptmodel"
 )
 
@@ -406,7 +406,7 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 			t.Errorf("%s of another name gives %d", title, status)
 		}
 	}
-	if sessions := decode[[]client.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 ||
+	if sessions := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 ||
 		sessions[0].ID != session {
 		t.Errorf("pages made the sessions %+v", sessions)
 	}
