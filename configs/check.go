@@ -26,7 +26,10 @@ func CheckListen(c Config) error {
 		return nil
 	}
 	if c.TLSCert == "" && !c.Insecure {
-		return fmt.Errorf("%q can be reached from other machines: set tls_cert and tls_key, or insecure = true where the network is trusted", c.Listen)
+		return fmt.Errorf(
+			"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true where the network is trusted",
+			c.Listen,
+		)
 	}
 	if c.API.Auth == AuthNone {
 		return fmt.Errorf(`%q can be reached from other machines: api.auth = "none" is for loopback only`, c.Listen)
@@ -59,7 +62,9 @@ func isAddress(s string) error {
 	return nil
 }
 
-var hostName = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?)*\.?$`)
+var hostName = lazyregexp.New(
+	`^[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,62}[A-Za-z0-9])?)*\.?$`,
+)
 
 func isHost(s string) error {
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
@@ -81,7 +86,9 @@ func CheckProviderURL(s string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return errors.New(`is not an http or https URL, such as "https://models.example/v1"`)
 	case u.User != nil:
-		return errors.New("must not hold a user name or password: put the key into a variable and its name into provider_key_env")
+		return errors.New(
+			"must not hold a user name or password: put the key into a variable and its name into provider_key_env",
+		)
 	case u.RawQuery != "" || u.Fragment != "":
 		return errors.New("must be a base URL: nothing behind a ? or #")
 	}
@@ -94,13 +101,16 @@ var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // repeat the value, which might be a key that stands in the wrong place.
 func CheckKeyEnv(s string) error {
 	if !envName.MatchString(s) {
-		return errors.New(`is not the name of an environment variable, such as "TAP_MODEL_KEY"; the key itself belongs into that variable`)
+		return errors.New(
+			`is not the name of an environment variable, such as "TAP_MODEL_KEY"; the key itself belongs into that variable`,
+		)
 	}
 	return nil
 }
 
 func isModel(s string) error {
-	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+	if s == "" || len(s) > 256 ||
+		strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%q is not a model's id: one word without spaces", s)
 	}
 	return nil

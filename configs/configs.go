@@ -260,7 +260,8 @@ func (c *Config) guard(root *table) {
 	for _, l := range layers(root) {
 		for _, key := range personal {
 			if l.table.has(key) {
-				l.table.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
+				l.table.fault(key,
+					"a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
 			}
 		}
 	}

@@ -113,10 +113,16 @@ hook = "allow"
 		t.Fatal(faults)
 	}
 	profile := DefaultProfile()
-	profile.Provider.URL, profile.Provider.KeyEnv, profile.Provider.Models = "http://127.0.0.1:1/v1", "MY_KEY", []string{"a", "b/c"}
+	profile.Provider.URL, profile.Provider.KeyEnv, profile.Provider.Models = "http://127.0.0.1:1/v1", "MY_KEY", []string{
+		"a",
+		"b/c",
+	}
 	want := Config{
 		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
-		Hosts: []string{"gateway.example", "10.0.0.1"}, LogLevel: "debug", MaxConnections: 7, InjectQuiet: time.Hour, API: API{Auth: "token"},
+		Hosts: []string{
+			"gateway.example",
+			"10.0.0.1",
+		}, LogLevel: "debug", MaxConnections: 7, InjectQuiet: time.Hour, API: API{Auth: "token"},
 		Copilot: Copilot{
 			CLI: "./copilot", ProviderURL: "http://127.0.0.1:1/v1", ProviderKeyEnv: "MY_KEY",
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
@@ -124,8 +130,13 @@ hook = "allow"
 			Permissions: Permissions{
 				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow", CustomTool: "deny", Memory: "allow", Hook: "allow",
 				AllowCommands: []string{"git log", "make *-short"}, DenyCommands: []string{"rm"},
-				AllowReadPaths: []string{"/usr/include/**"}, AllowWritePaths: []string{"src/**"}, DenyPaths: []string{"**/.env"},
-				AllowURLs: []string{"*.docs.example", "https://api.example:8443/v1"}, DenyURLs: []string{"evil.docs.example"},
+				AllowReadPaths: []string{
+					"/usr/include/**",
+				}, AllowWritePaths: []string{"src/**"}, DenyPaths: []string{"**/.env"},
+				AllowURLs: []string{
+					"*.docs.example",
+					"https://api.example:8443/v1",
+				}, DenyURLs: []string{"evil.docs.example"},
 			},
 		},
 	}
@@ -157,7 +168,11 @@ func TestFaults(t *testing.T) {
 		name, text string
 		want       []string // parts of the faults, in order
 	}{
-		{"unknown key", "listen = \"127.0.0.1:1\"\nlissten = 1\n", []string{"2:1: unknown key lissten: there are listen, insecure,"}},
+		{
+			"unknown key",
+			"listen = \"127.0.0.1:1\"\nlissten = 1\n",
+			[]string{"2:1: unknown key lissten: there are listen, insecure,"},
+		},
 		{"unknown key in a table", "[api]\n  user = 1", []string{"2:3: unknown key api.user: there are auth"}},
 		{"unknown table", "[copilott]\ncli = 1", []string{"1:2: unknown key copilott"}},
 		{"permission patterns", `[copilot.permissions]
@@ -172,9 +187,13 @@ copilot.x = 1`, []string{
 			`allow_urls[0]: "ftp://a": the scheme`, `allow_urls[1]: "a b" is not`, `allow_urls[2]: must hold neither`, `allow_urls[3]: "a.*.b" is not`, `allow_urls[4]: must hold neither`,
 			"6:1: unknown key copilot.permissions.copilot",
 		}},
-		{"times of a turn", "copilot.max_turn_time = \"0s\"\ncopilot.answer_timeout = 5\ncopilot.ask_user = \"yes\"", []string{
-			"1:9: copilot.max_turn_time: 0s is not from 1s to 168h0m0s", "2:9: copilot.answer_timeout: must be a time", "3:9: copilot.ask_user: must be true or false",
-		}},
+		{
+			"times of a turn",
+			"copilot.max_turn_time = \"0s\"\ncopilot.answer_timeout = 5\ncopilot.ask_user = \"yes\"",
+			[]string{
+				"1:9: copilot.max_turn_time: 0s is not from 1s to 168h0m0s", "2:9: copilot.answer_timeout: must be a time", "3:9: copilot.ask_user: must be true or false",
+			},
+		},
 		{"unknown quoted key", "\"é b\".c = 1", []string{`1:1: unknown key "é b"`}},
 		{"key in the wrong case", "Listen = \"127.0.0.1:1\"", []string{"1:1: unknown key Listen"}},
 		{"column in letters", "copilot = { \"cli\" = \"é\", x = 1 }", []string{"1:26: unknown key copilot.x"}},
@@ -201,30 +220,71 @@ permissions = [{}]
 		}},
 		{"date", "listen = 2020-01-01", []string{"found a date or time"}},
 		{"array of tables", "[[api]]\nauth = 'token'", []string{"1:3: api: must be a table, found an array of tables"}},
-		{"listen without port", `listen = "127.0.0.1"`, []string{`1:1: listen: "127.0.0.1" is not host:port, such as "127.0.0.1:9400"`}},
+		{
+			"listen without port",
+			`listen = "127.0.0.1"`,
+			[]string{`1:1: listen: "127.0.0.1" is not host:port, such as "127.0.0.1:9400"`},
+		},
 		{"port too large", `listen = "127.0.0.1:65536"`, []string{"the port is not a number from 0 to 65535"}},
 		{"port with a sign", `listen = "127.0.0.1:+1"`, []string{"the port is not a number"}},
 		{"no such host name", `listen = "a b:1"`, []string{`"a b" is neither an IP address nor a host name`}},
-		{"listen to all", `listen = ":9400"`, []string{"can be reached from other machines: set tls_cert and tls_key, or insecure = true"}},
+		{
+			"listen to all",
+			`listen = ":9400"`,
+			[]string{"can be reached from other machines: set tls_cert and tls_key, or insecure = true"},
+		},
 		{"listen beyond loopback", `listen = "192.168.1.1:9400"`, []string{"can be reached from other machines"}},
 		{"looks like loopback", `listen = "127.attacker.example:9400"`, []string{"can be reached from other machines"}},
-		{"API without auth beyond loopback", "listen = \"0.0.0.0:1\"\ninsecure = true\napi.auth = \"none\"", []string{`1:1: listen: "0.0.0.0:1" can be reached from other machines: api.auth = "none" is for loopback only`}},
+		{
+			"API without auth beyond loopback",
+			"listen = \"0.0.0.0:1\"\ninsecure = true\napi.auth = \"none\"",
+			[]string{
+				`1:1: listen: "0.0.0.0:1" can be reached from other machines: api.auth = "none" is for loopback only`,
+			},
+		},
 		{"certificate without key", `tls_cert = "a.pem"`, []string{"1:1: tls_cert: needs tls_key beside it"}},
 		{"key without certificate", `tls_key = "a.pem"`, []string{"1:1: tls_key: needs tls_cert beside it"}},
 		{"host with scheme", `hosts = ["a", "http://b"]`, []string{`1:15: hosts[1]: "http://b" is not a host name`}},
 		{"host twice", `hosts = ["a", "a"]`, []string{`hosts[1]: "a" stands there twice`}},
 		{"log level", `log_level = "loud"`, []string{`"loud" is not one of "debug", "info", "warn", "error"`}},
 		{"auth", `api.auth = "no"`, []string{`1:5: api.auth: "no" is not one of "token", "none"`}},
-		{"provider URL", `copilot.provider_url = "models.example/v1"`, []string{"copilot.provider_url: is not an http or https URL"}},
-		{"provider URL with a password", `copilot.provider_url = "http://u:secret@h/"`, []string{"must not hold a user name or password"}},
+		{
+			"provider URL",
+			`copilot.provider_url = "models.example/v1"`,
+			[]string{"copilot.provider_url: is not an http or https URL"},
+		},
+		{
+			"provider URL with a password",
+			`copilot.provider_url = "http://u:secret@h/"`,
+			[]string{"must not hold a user name or password"},
+		},
 		{"provider URL with a query", `copilot.provider_url = "http://h/?key=1"`, []string{"nothing behind a ?"}},
-		{"key in place of its name", `copilot.provider_key_env = "sk-secret"`, []string{"is not the name of an environment variable"}},
+		{
+			"key in place of its name",
+			`copilot.provider_key_env = "sk-secret"`,
+			[]string{"is not the name of an environment variable"},
+		},
 		{"model", `copilot.models = ["a b"]`, []string{`"a b" is not a model's id`}},
 		{"rounds", `copilot.max_rounds = 0`, []string{"copilot.max_rounds: 0 is not from 1 to 10000"}},
-		{"permission", "[copilot.permissions]\nshell = \"cwd\"\ncustom-tool = \"cwd\"", []string{`2:1: copilot.permissions.shell: "cwd" is not one of "allow", "deny", "ask"`, `3:1: copilot.permissions.custom-tool: "cwd"`}},
+		{
+			"permission",
+			"[copilot.permissions]\nshell = \"cwd\"\ncustom-tool = \"cwd\"",
+			[]string{
+				`2:1: copilot.permissions.shell: "cwd" is not one of "allow", "deny", "ask"`,
+				`3:1: copilot.permissions.custom-tool: "cwd"`,
+			},
+		},
 		{"not TOML", "listen = \n", []string{"1:10: is not TOML: expected value but found"}},
-		{"key twice", "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"", []string{"2:1: is not TOML: key 'listen' has already been defined"}},
-		{"table not closed", "\n[api", []string{"2:4: is not TOML: expected '.' or ']' to end table name, but got the end of the file instead"}},
+		{
+			"key twice",
+			"listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+			[]string{"2:1: is not TOML: key 'listen' has already been defined"},
+		},
+		{
+			"table not closed",
+			"\n[api",
+			[]string{"2:4: is not TOML: expected '.' or ']' to end table name, but got the end of the file instead"},
+		},
 		{"not UTF-8", "# \xff\n", []string{"1:3: is not UTF-8 text"}},
 		{"nested too deep", "hosts = " + strings.Repeat("[", 1000), []string{"nested more than 64 deep"}},
 		{"too large", "#" + strings.Repeat("x", maxFile), []string{"is larger than"}},
@@ -249,7 +309,8 @@ func match(t *testing.T, faults Faults, want []string) {
 	t.Helper()
 	ok := len(faults) == len(want)
 	for i := range min(len(faults), len(want)) {
-		ok = ok && strings.HasPrefix(faults[i].Error(), "f.toml:") && strings.Contains(strings.TrimPrefix(faults[i].Error(), "f.toml:"), want[i])
+		ok = ok && strings.HasPrefix(faults[i].Error(), "f.toml:") &&
+			strings.Contains(strings.TrimPrefix(faults[i].Error(), "f.toml:"), want[i])
 	}
 	if !ok {
 		t.Errorf("found:\n%s\nwant:\n%s", lines(faults), strings.Join(want, "\n"))
@@ -271,31 +332,97 @@ func TestProviderFaults(t *testing.T) {
 	}{
 		{"empty", "", []string{"1:1: kind: is missing"}},
 		{"kind", `kind = "cmd"`, []string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http"`}},
-		{"kind of another version", "kind = \"mcp\"\ncommand = [\"x\"]", []string{`1:1: kind: this version runs no MCP servers: "mcp" is not one of "command", "connect", "tools", "http"`}},
-		{"command missing", `kind = "command"`, []string{`1:1: kind: "command" needs command = ["program", "argument"]`}},
-		{"command as a string", "kind = \"command\"\ncommand = \"node p.mjs\"", []string{"2:1: command: must be an array of strings, found a string"}},
-		{"command empty", "kind = \"command\"\ncommand = [\"\"]", []string{"2:12: command[0]: must be the name of a program"}},
-		{"command of a connecting one", "kind = \"connect\"\ncommand = [\"x\"]", []string{`2:1: command: belongs to a provider of kind "command"; this one is of kind "connect"`}},
-		{"http tool of a command", "kind = \"command\"\ncommand = [\"x\"]\n[tools.a]\ndescription = \"d\"\nurl = \"http://h\"", []string{`3:2: tools: belongs to a provider of kind "http"`}},
+		{
+			"kind of another version",
+			"kind = \"mcp\"\ncommand = [\"x\"]",
+			[]string{
+				`1:1: kind: this version runs no MCP servers: "mcp" is not one of "command", "connect", "tools", "http"`,
+			},
+		},
+		{
+			"command missing",
+			`kind = "command"`,
+			[]string{`1:1: kind: "command" needs command = ["program", "argument"]`},
+		},
+		{
+			"command as a string",
+			"kind = \"command\"\ncommand = \"node p.mjs\"",
+			[]string{"2:1: command: must be an array of strings, found a string"},
+		},
+		{
+			"command empty",
+			"kind = \"command\"\ncommand = [\"\"]",
+			[]string{"2:12: command[0]: must be the name of a program"},
+		},
+		{
+			"command of a connecting one",
+			"kind = \"connect\"\ncommand = [\"x\"]",
+			[]string{`2:1: command: belongs to a provider of kind "command"; this one is of kind "connect"`},
+		},
+		{
+			"http tool of a command",
+			"kind = \"command\"\ncommand = [\"x\"]\n[tools.a]\ndescription = \"d\"\nurl = \"http://h\"",
+			[]string{`3:2: tools: belongs to a provider of kind "http"`},
+		},
 		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
 		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
-		{"prefix of a long name", "kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x", 63) + "]\ndescription = \"d\"\nurl = \"http://h\"", []string{`2:1: prefix: makes "p_xxx`}},
-		{"rules", "kind = \"connect\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"", []string{
-			`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
-			`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
-		}},
-		{"permit", "kind = \"tools\"\ndir = \"d\"\npermit = { tools = [\"\"], outside = [\"a\"] }", []string{"permit.tools[0]: must not be empty", `permit.outside[0]: "a" is not a glob of absolute paths`}},
-		{"environment", "kind = \"command\"\nenv = { A = 1, \"B C\" = \"x\", TAP_PROVIDER_TOKEN = \"x\" }\ncommand = [\"x\"]", []string{
-			"2:9: env.A: must be a string, found a whole number",
-			`2:16: env."B C": is not the name of an environment variable`,
-			"2:29: env.TAP_PROVIDER_TOKEN: is set by the gateway",
-		}},
-		{"sessions", "kind = \"connect\"\nsessions = \"some\"", []string{`2:1: sessions: "some" is not one of "each", "all"`}},
-		{"sessions of another type", "kind = \"connect\"\nsessions = 1", []string{`2:1: sessions: must be "each", "all", or a filter such as`}},
-		{"filter", "kind = \"connect\"\nsessions = { cwd = \"[\", tag = 1 }", []string{`2:14: sessions.cwd: "[" is not a glob`, "2:25: unknown key sessions.tag: there are label, cwd, host"}},
-		{"filter that matches nothing", "kind = \"connect\"\nsessions = { cwd = \"~/work/**\" }", []string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`}},
+		{
+			"prefix of a long name",
+			"kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x",
+				63) + "]\ndescription = \"d\"\nurl = \"http://h\"",
+			[]string{`2:1: prefix: makes "p_xxx`},
+		},
+		{
+			"rules",
+			"kind = \"connect\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"",
+			[]string{
+				`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
+				`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
+			},
+		},
+		{
+			"permit",
+			"kind = \"tools\"\ndir = \"d\"\npermit = { tools = [\"\"], outside = [\"a\"] }",
+			[]string{"permit.tools[0]: must not be empty", `permit.outside[0]: "a" is not a glob of absolute paths`},
+		},
+		{
+			"environment",
+			"kind = \"command\"\nenv = { A = 1, \"B C\" = \"x\", TAP_PROVIDER_TOKEN = \"x\" }\ncommand = [\"x\"]",
+			[]string{
+				"2:9: env.A: must be a string, found a whole number",
+				`2:16: env."B C": is not the name of an environment variable`,
+				"2:29: env.TAP_PROVIDER_TOKEN: is set by the gateway",
+			},
+		},
+		{
+			"sessions",
+			"kind = \"connect\"\nsessions = \"some\"",
+			[]string{`2:1: sessions: "some" is not one of "each", "all"`},
+		},
+		{
+			"sessions of another type",
+			"kind = \"connect\"\nsessions = 1",
+			[]string{`2:1: sessions: must be "each", "all", or a filter such as`},
+		},
+		{
+			"filter",
+			"kind = \"connect\"\nsessions = { cwd = \"[\", tag = 1 }",
+			[]string{
+				`2:14: sessions.cwd: "[" is not a glob`,
+				"2:25: unknown key sessions.tag: there are label, cwd, host",
+			},
+		},
+		{
+			"filter that matches nothing",
+			"kind = \"connect\"\nsessions = { cwd = \"~/work/**\" }",
+			[]string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`},
+		},
 		{"filter without a condition", "kind = \"connect\"\nsessions = {}", []string{"2:1: sessions: must be"}},
-		{"grants", "kind = \"connect\"\ngrants = [\"gates\", \"all\"]", []string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`}},
+		{
+			"grants",
+			"kind = \"connect\"\ngrants = [\"gates\", \"all\"]",
+			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`},
+		},
 		{"unknown key", "kind = \"connect\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
 		{"enabled", "kind = \"connect\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},
 		{"cwd", "kind = \"command\"\ncwd = \"\"\ncommand = [\"x\"]", []string{"2:1: cwd: must be a directory"}},
@@ -315,7 +442,8 @@ func TestProviderFaults(t *testing.T) {
 }
 
 func TestProviderFilter(t *testing.T) {
-	p, faults := ParseProvider("f.toml", []byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
+	p, faults := ParseProvider("f.toml",
+		[]byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -326,12 +454,14 @@ func TestProviderFilter(t *testing.T) {
 
 func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "tapgw.toml"), "tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
+	file := write(t,
+		filepath.Join(dir, "tapgw.toml"), "tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
 	c, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.TLSCert != filepath.Join(dir, "c.pem") || c.TLSKey != "/k.pem" || c.Copilot.CLI != filepath.Join(dir, "bin/copilot") {
+	if c.TLSCert != filepath.Join(dir, "c.pem") || c.TLSKey != "/k.pem" ||
+		c.Copilot.CLI != filepath.Join(dir, "bin/copilot") {
 		t.Errorf("got %+v", c)
 	}
 	write(t, file, "copilot.cli = \"copilot\"\n")
@@ -351,7 +481,8 @@ func TestLoadErrors(t *testing.T) {
 	file := write(t, filepath.Join(dir, "x.toml"), "a = 1\nb = 2\n")
 	_, err := Load(file)
 	faults, ok := errors.AsType[Faults](err)
-	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") || !strings.Contains(err.Error(), "(and 1 more") {
+	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") ||
+		!strings.Contains(err.Error(), "(and 1 more") {
 		t.Errorf("faults: %v", err)
 	}
 }
@@ -430,7 +561,11 @@ func TestProjectFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "configs/providers/b.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
 	write(t, filepath.Join(user, "tapgw/providers/a.toml"), "kind = \"tools\"\ndir = \"d\"")
 	write(t, filepath.Join(user, "tapgw/providers/c.toml"), "kind = \"connect\"\ngrants = [\"gates\"]")
-	write(t, filepath.Join(user, "tapgw/tapgw.toml"), "listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\ncopilot.max_rounds = 7")
+	write(
+		t,
+		filepath.Join(user, "tapgw/tapgw.toml"),
+		"listen = \"127.0.0.1:1\"\nlog_level = \"debug\"\ncopilot.max_rounds = 7",
+	)
 	write(t, filepath.Join(dir, "configs/tapgw.toml"), "listen = \"127.0.0.1:9400\"\ncopilot.max_rounds = 8")
 	sub := filepath.Join(dir, "sub", "deep")
 	if err := os.MkdirAll(sub, 0o755); err != nil {
@@ -446,7 +581,8 @@ func TestProjectFiles(t *testing.T) {
 	rounds := func(at string, want int) {
 		t.Helper()
 		f := found("/")
-		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want || c.LogLevel != "debug" || c.Listen != "127.0.0.1:1" {
+		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want || c.LogLevel != "debug" ||
+			c.Listen != "127.0.0.1:1" {
 			t.Errorf("for a session in %s: %+v, %v", at, c.Copilot.MaxRounds, err)
 		}
 		if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 {
@@ -470,7 +606,8 @@ func TestProjectFiles(t *testing.T) {
 		}
 	}
 	for _, p := range found("/").Providers() {
-		if p.Name == "d" && (p.Provider.Project != dir || !p.Provider.Sessions.Match("", sub, "") || p.Provider.Sessions.Match("", filepath.Dir(dir), "") || p.Provider.Sessions.Match("", dir+"2", "")) {
+		if p.Name == "d" &&
+			(p.Provider.Project != dir || !p.Provider.Sessions.Match("", sub, "") || p.Provider.Sessions.Match("", filepath.Dir(dir), "") || p.Provider.Sessions.Match("", dir+"2", "")) {
 			t.Errorf("d is for other sessions: %+v", p.Provider)
 		}
 	}
@@ -496,7 +633,9 @@ copilot.permissions.shell = "allow"
 	}
 	_, _, err := found("/").LoadAt(dir)
 	faults, _ := errors.AsType[Faults](err)
-	if len(faults) != 11 || faults[0].Line != 1 || !strings.Contains(faults[10].Message, "copilot.provider_key_env: a project's file can't set it: write it into "+user) {
+	if len(faults) != 11 || faults[0].Line != 1 ||
+		!strings.Contains(faults[10].Message,
+			"copilot.provider_key_env: a project's file can't set it: write it into "+user) {
 		t.Errorf("faults:\n%s", lines(faults))
 	}
 }
@@ -603,7 +742,8 @@ func TestCheck(t *testing.T) {
 		{"w.toml", `kind = `, "is not TOML"},
 	} {
 		faults, err := Check(write(t, filepath.Join(dir, tt.file), tt.text))
-		if err != nil || tt.want == "" && len(faults) > 0 || tt.want != "" && !strings.Contains(lines(faults), tt.want) {
+		if err != nil || tt.want == "" && len(faults) > 0 ||
+			tt.want != "" && !strings.Contains(lines(faults), tt.want) {
 			t.Errorf("%s: %v, %v; want %q", tt.file, faults, err, tt.want)
 		}
 	}

@@ -212,7 +212,8 @@ func (p *Profile) readAgents(t *table) {
 		sub.strs("skills", &a.Skills, notEmpty)
 		sub.boolean("infer", &a.Infer)
 		sub.end()
-		if sub.good("prompt") && sub.good("prompt_file") && (a.Prompt == "") == (a.PromptFile == "") && sub.shape == nil {
+		if sub.good("prompt") && sub.good("prompt_file") && (a.Prompt == "") == (a.PromptFile == "") &&
+			sub.shape == nil {
 			t.fault(name, "needs either prompt or prompt_file")
 		}
 		agents = put(agents, name, a)
@@ -280,7 +281,8 @@ func (p *Profile) check(t *table) {
 		t.fault("system_message.file", "either text or file")
 	}
 	if f := p.Infinite; f.BackgroundThreshold >= f.ExhaustionThreshold {
-		t.fault("infinite.background_threshold", "%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold, f.ExhaustionThreshold)
+		t.fault("infinite.background_threshold",
+			"%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold, f.ExhaustionThreshold)
 	}
 	if len(p.AvailableTools) > 0 && len(p.ExcludedTools) > 0 {
 		t.fault("excluded_tools", "available_tools names all that there are: leave out of it what is not to be there")

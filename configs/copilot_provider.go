@@ -154,7 +154,9 @@ func (c *Copilot) UseEndpoint(url, keyEnv string) {
 // environment.
 func (t *table) headers(into *map[string]string) {
 	t.strings("headers", into, func(name string) error {
-		if !headerName.MatchString(name) || slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"}, http.CanonicalHeaderKey(name)) {
+		if !headerName.MatchString(name) ||
+			slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection"},
+				http.CanonicalHeaderKey(name)) {
 			return errors.New("is not a header that can be set")
 		}
 		return nil

@@ -44,9 +44,13 @@ func wholeProfile(dir string) Profile {
 	return Profile{
 		Model: "m", Effort: "xhigh", ReasoningSummary: "concise", ContextTier: "long_context",
 		AvailableTools: []string{"bash", "mcp:*"},
-		Directories:    []string{filepath.Join(filepath.Dir(dir), "lib")}, ConfigDir: filepath.Join(dir, "state"), ConfigDiscovery: true,
+		Directories: []string{
+			filepath.Join(filepath.Dir(dir), "lib"),
+		}, ConfigDir: filepath.Join(dir, "state"), ConfigDiscovery: true,
 		Agent: "reviewer", ExcludedAgents: []string{"explore"},
-		SkillDirectories: []string{filepath.Join(dir, "skills")}, DisabledSkills: []string{"pdf"}, DisabledMCPServers: []string{"github"},
+		SkillDirectories: []string{
+			filepath.Join(dir, "skills"),
+		}, DisabledSkills: []string{"pdf"}, DisabledMCPServers: []string{"github"},
 		GitHubTokenEnv: "WORK_TOKEN",
 		SystemMessage:  SystemMessage{Mode: SystemReplace, File: filepath.Join(dir, "system.md")},
 		Instructions:   Instructions{Directories: []string{"/etc/how"}, Organization: "Be kind."},
@@ -59,12 +63,30 @@ func wholeProfile(dir string) Profile {
 			ModelID: "gpt-5", WireModel: "deployed", MaxPromptTokens: 7, MaxOutputTokens: 8,
 		},
 		MCP: map[string]SessionMCP{
-			"files": {Command: []string{"mcp-files", "."}, CWD: filepath.Join(dir, "srv"), Env: map[string]string{"A": "b"}, Tools: []string{}, Timeout: 3 * time.Second},
-			"far":   {URL: "https://t.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${T}"}, Tools: []string{"a"}},
+			"files": {
+				Command: []string{"mcp-files", "."},
+				CWD:     filepath.Join(dir, "srv"),
+				Env:     map[string]string{"A": "b"},
+				Tools:   []string{},
+				Timeout: 3 * time.Second,
+			},
+			"far": {
+				URL:     "https://t.example/mcp",
+				Headers: map[string]string{"Authorization": "Bearer ${T}"},
+				Tools:   []string{"a"},
+			},
 		},
 		Agents: map[string]Agent{
-			"reviewer": {DisplayName: "R", Description: "d", Prompt: "p", Tools: []string{}, Model: "m2", Effort: "low", Skills: []string{"s"}},
-			"writer":   {PromptFile: filepath.Join(dir, "w.md"), Infer: true},
+			"reviewer": {
+				DisplayName: "R",
+				Description: "d",
+				Prompt:      "p",
+				Tools:       []string{},
+				Model:       "m2",
+				Effort:      "low",
+				Skills:      []string{"s"},
+			},
+			"writer": {PromptFile: filepath.Join(dir, "w.md"), Infer: true},
 		},
 	}
 }
@@ -125,10 +147,13 @@ provider.bearer_token_env = "T"
 		t.Errorf("a profile that says nothing:\n%s", diff)
 	}
 	more := got["more"]
-	if more.Model != "b" || len(more.ExcludedTools) != 0 || more.SystemMessage.Text != "" || more.SystemMessage.File != "/etc/f.md" || len(more.MCP) != 2 {
+	if more.Model != "b" || len(more.ExcludedTools) != 0 || more.SystemMessage.Text != "" ||
+		more.SystemMessage.File != "/etc/f.md" ||
+		len(more.MCP) != 2 {
 		t.Errorf("more: %+v", more)
 	}
-	if base := c.Copilot.Profile; base.Model != "a" || len(base.MCP) != 1 || base.SystemMessage.Text != "everywhere" || base.Provider.KeyEnv != "TAP_MODEL_KEY" {
+	if base := c.Copilot.Profile; base.Model != "a" || len(base.MCP) != 1 || base.SystemMessage.Text != "everywhere" ||
+		base.Provider.KeyEnv != "TAP_MODEL_KEY" {
 		t.Errorf("[copilot]: %+v", base)
 	}
 	// The key of one endpoint must not go to another.
@@ -153,14 +178,18 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(user, "[copilot]\nmodel='u'\neffort='low'\nprovider_url='http://127.0.0.1:1/v1'\n[copilot.profile.p]\nexcluded_tools=['bash']\n")
+	write(
+		user,
+		"[copilot]\nmodel='u'\neffort='low'\nprovider_url='http://127.0.0.1:1/v1'\n[copilot.profile.p]\nexcluded_tools=['bash']\n",
+	)
 	write(project, "[copilot]\nmodel='p'\n[copilot.profile.p]\nstreaming=false\n")
 	c, err := withProject(user, project)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := c.Copilot.Profiles["p"]
-	if p.Model != "p" || p.Effort != "low" || p.Streaming || !cmp.Equal(p.ExcludedTools, []string{"bash"}) || p.Provider.URL != "http://127.0.0.1:1/v1" {
+	if p.Model != "p" || p.Effort != "low" || p.Streaming || !cmp.Equal(p.ExcludedTools, []string{"bash"}) ||
+		p.Provider.URL != "http://127.0.0.1:1/v1" {
 		t.Errorf("%+v", p)
 	}
 	// What goes together only in one of them is a fault of the file where it shows.
@@ -177,38 +206,148 @@ func TestProfileFaults(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"unknown key", "[copilot.profile.p]\nmodle = 'x'", []string{"2:1: unknown key copilot.profile.p.modle: there are model, effort,"}},
-		{"keys of the gateway", "[copilot.profile.p]\nmax_rounds = 3\ncli = 'x'", []string{"2:1: unknown key copilot.profile.p.max_rounds", "3:1: unknown key copilot.profile.p.cli"}},
+		{
+			"unknown key",
+			"[copilot.profile.p]\nmodle = 'x'",
+			[]string{"2:1: unknown key copilot.profile.p.modle: there are model, effort,"},
+		},
+		{
+			"keys of the gateway",
+			"[copilot.profile.p]\nmax_rounds = 3\ncli = 'x'",
+			[]string{"2:1: unknown key copilot.profile.p.max_rounds", "3:1: unknown key copilot.profile.p.cli"},
+		},
 		{"name", "[copilot.profile.'a b']\n", []string{`1:18: copilot.profile."a b"`}},
-		{"effort", "[copilot]\neffort = 'huge'", []string{`2:1: copilot.effort: "huge" is not one of "", "low", "medium", "high", "xhigh", "max"`}},
-		{"both lists of tools", "[copilot]\navailable_tools=['a']\n[copilot.profile.p]\nexcluded_tools=['b']", []string{"4:1: copilot.profile.p.excluded_tools: available_tools names all that there are"}},
-		{"both texts", "[copilot.system_message]\ntext='a'\nfile='b'", []string{"3:1: copilot.system_message.file: either text or file"}},
-		{"thresholds", "[copilot.infinite]\nbackground_threshold=0.96", []string{"2:1: copilot.infinite.background_threshold: 0.96 must be below exhaustion_threshold, which is 0.95"}},
-		{"threshold", "[copilot.infinite]\nbackground_threshold=80", []string{"2:1: copilot.infinite.background_threshold: 80 is not from 0.01 to 1"}},
-		{"threshold of words", "[copilot.infinite]\nexhaustion_threshold='all'", []string{"must be a number, found a string"}},
-		{"not a number", "[copilot.infinite]\nexhaustion_threshold=nan", []string{"2:1: copilot.infinite.exhaustion_threshold: NaN is not from"}},
-		{"agent without prompt", "[copilot.agents.a]\ndescription='d'", []string{"copilot.agents.a: needs either prompt or prompt_file"}},
+		{
+			"effort",
+			"[copilot]\neffort = 'huge'",
+			[]string{`2:1: copilot.effort: "huge" is not one of "", "low", "medium", "high", "xhigh", "max"`},
+		},
+		{
+			"both lists of tools",
+			"[copilot]\navailable_tools=['a']\n[copilot.profile.p]\nexcluded_tools=['b']",
+			[]string{"4:1: copilot.profile.p.excluded_tools: available_tools names all that there are"},
+		},
+		{
+			"both texts",
+			"[copilot.system_message]\ntext='a'\nfile='b'",
+			[]string{"3:1: copilot.system_message.file: either text or file"},
+		},
+		{
+			"thresholds",
+			"[copilot.infinite]\nbackground_threshold=0.96",
+			[]string{
+				"2:1: copilot.infinite.background_threshold: 0.96 must be below exhaustion_threshold, which is 0.95",
+			},
+		},
+		{
+			"threshold",
+			"[copilot.infinite]\nbackground_threshold=80",
+			[]string{"2:1: copilot.infinite.background_threshold: 80 is not from 0.01 to 1"},
+		},
+		{
+			"threshold of words",
+			"[copilot.infinite]\nexhaustion_threshold='all'",
+			[]string{"must be a number, found a string"},
+		},
+		{
+			"not a number",
+			"[copilot.infinite]\nexhaustion_threshold=nan",
+			[]string{"2:1: copilot.infinite.exhaustion_threshold: NaN is not from"},
+		},
+		{
+			"agent without prompt",
+			"[copilot.agents.a]\ndescription='d'",
+			[]string{"copilot.agents.a: needs either prompt or prompt_file"},
+		},
 		{"MCP server of nothing", "[copilot.mcp.a]\ntools=[]", []string{"copilot.mcp.a: needs either command or url"}},
-		{"MCP server of both", "[copilot.mcp.a]\ncommand=['x']\nurl='http://h/'", []string{"copilot.mcp.a: needs either command or url"}},
-		{"headers of a program", "[copilot.mcp.a]\ncommand=['x']\nheaders={A='b'}", []string{"3:1: copilot.mcp.a.headers: goes with url"}},
-		{"environment of a URL", "[copilot.mcp.a]\nurl='http://h/'\nenv={A='b'}", []string{"3:1: copilot.mcp.a.env: goes with command"}},
-		{"token in place of its name", "[copilot]\ngithub_token_env='ghp_sec-ret'", []string{"is not the name of an environment variable"}},
+		{
+			"MCP server of both",
+			"[copilot.mcp.a]\ncommand=['x']\nurl='http://h/'",
+			[]string{"copilot.mcp.a: needs either command or url"},
+		},
+		{
+			"headers of a program",
+			"[copilot.mcp.a]\ncommand=['x']\nheaders={A='b'}",
+			[]string{"3:1: copilot.mcp.a.headers: goes with url"},
+		},
+		{
+			"environment of a URL",
+			"[copilot.mcp.a]\nurl='http://h/'\nenv={A='b'}",
+			[]string{"3:1: copilot.mcp.a.env: goes with command"},
+		},
+		{
+			"token in place of its name",
+			"[copilot]\ngithub_token_env='ghp_sec-ret'",
+			[]string{"is not the name of an environment variable"},
+		},
 		{"host with scheme", "[copilot]\ngithub_host='https://octo.ghe.com'", []string{"is not a host name"}},
-		{"tool", "[copilot]\nexcluded_tools=['a b']", []string{`2:17: copilot.excluded_tools[0]: "a b" is not a tool's name`}},
+		{
+			"tool",
+			"[copilot]\nexcluded_tools=['a b']",
+			[]string{`2:17: copilot.excluded_tools[0]: "a b" is not a tool's name`},
+		},
 		// Endpoints.
-		{"kind", "[copilot.provider]\nurl='http://h/'\nkind='google'", []string{`3:1: copilot.provider.kind: "google" is not one of "openai", "azure", "anthropic"`}},
-		{"kind without URL", "[copilot.provider]\nkind='azure'", []string{"2:1: copilot.provider.kind: needs url beside it"}},
-		{"key without URL", "[copilot.provider]\nkey_env='K'", []string{"2:1: copilot.provider.key_env: needs url beside it"}},
-		{"limits without URL", "[copilot.profile.p.provider]\nmax_prompt_tokens=1", []string{"2:1: copilot.profile.p.provider.max_prompt_tokens: needs url"}},
-		{"version of OpenAI", "[copilot.provider]\nurl='http://h/'\napi_version='1'", []string{`3:1: copilot.provider.api_version: goes with kind = "azure" only`}},
-		{"wire of Anthropic", "[copilot.provider]\nurl='http://h/'\nkind='anthropic'\nwire='responses'", []string{`4:1: copilot.provider.wire: is not for kind "anthropic"`}},
-		{"sockets of completions", "[copilot.provider]\nurl='http://h/'\ntransport='websockets'", []string{`3:1: copilot.provider.transport: "websockets" goes with wire = "responses" only`}},
-		{"key and token", "[copilot.provider]\nurl='http://h/'\nkey_env='K'\nbearer_token_env='T'", []string{"4:1: copilot.provider.bearer_token_env: either key_env or bearer_token_env"}},
-		{"two URLs", "[copilot]\nprovider_url='http://h/'\nprovider.url='http://i/'", []string{"3:10: copilot.provider.url: provider_url names another endpoint"}},
-		{"header", "[copilot.provider]\nurl='http://h/'\nheaders={'a b'='c'}", []string{`copilot.provider.headers."a b": is not a header`}},
-		{"header's variable", "[copilot.provider]\nurl='http://h/'\nheaders={A='${sec-ret}'}", []string{"copilot.provider.headers.A: ${sec-ret} is not the name of an environment variable"}},
+		{
+			"kind",
+			"[copilot.provider]\nurl='http://h/'\nkind='google'",
+			[]string{`3:1: copilot.provider.kind: "google" is not one of "openai", "azure", "anthropic"`},
+		},
+		{
+			"kind without URL",
+			"[copilot.provider]\nkind='azure'",
+			[]string{"2:1: copilot.provider.kind: needs url beside it"},
+		},
+		{
+			"key without URL",
+			"[copilot.provider]\nkey_env='K'",
+			[]string{"2:1: copilot.provider.key_env: needs url beside it"},
+		},
+		{
+			"limits without URL",
+			"[copilot.profile.p.provider]\nmax_prompt_tokens=1",
+			[]string{"2:1: copilot.profile.p.provider.max_prompt_tokens: needs url"},
+		},
+		{
+			"version of OpenAI",
+			"[copilot.provider]\nurl='http://h/'\napi_version='1'",
+			[]string{`3:1: copilot.provider.api_version: goes with kind = "azure" only`},
+		},
+		{
+			"wire of Anthropic",
+			"[copilot.provider]\nurl='http://h/'\nkind='anthropic'\nwire='responses'",
+			[]string{`4:1: copilot.provider.wire: is not for kind "anthropic"`},
+		},
+		{
+			"sockets of completions",
+			"[copilot.provider]\nurl='http://h/'\ntransport='websockets'",
+			[]string{`3:1: copilot.provider.transport: "websockets" goes with wire = "responses" only`},
+		},
+		{
+			"key and token",
+			"[copilot.provider]\nurl='http://h/'\nkey_env='K'\nbearer_token_env='T'",
+			[]string{"4:1: copilot.provider.bearer_token_env: either key_env or bearer_token_env"},
+		},
+		{
+			"two URLs",
+			"[copilot]\nprovider_url='http://h/'\nprovider.url='http://i/'",
+			[]string{"3:10: copilot.provider.url: provider_url names another endpoint"},
+		},
+		{
+			"header",
+			"[copilot.provider]\nurl='http://h/'\nheaders={'a b'='c'}",
+			[]string{`copilot.provider.headers."a b": is not a header`},
+		},
+		{
+			"header's variable",
+			"[copilot.provider]\nurl='http://h/'\nheaders={A='${sec-ret}'}",
+			[]string{"copilot.provider.headers.A: ${sec-ret} is not the name of an environment variable"},
+		},
 		{"URL with a key", "[copilot.provider]\nurl='http://h/?key=secret'", []string{"nothing behind a ?"}},
-		{"model that is not offered", "[copilot]\nprovider_url='http://h/'\nmodels=['a']\n[copilot.profile.p]\nmodel='b'", []string{`5:1: copilot.profile.p.model: "b" is not one of models: a`}},
+		{
+			"model that is not offered",
+			"[copilot]\nprovider_url='http://h/'\nmodels=['a']\n[copilot.profile.p]\nmodel='b'",
+			[]string{`5:1: copilot.profile.p.model: "b" is not one of models: a`},
+		},
 		{"negative", "[copilot.provider]\nurl='http://h/'\nmax_output_tokens=-1", []string{"-1 is not from 0 to"}},
 	}
 	for _, tt := range tests {
@@ -251,14 +390,20 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 		}
 	}
 	c, err := withProject(user, file)
-	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" || c.Copilot.Provider.KeyEnv != "K" || c.Copilot.Model != "m" {
+	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" || c.Copilot.Provider.KeyEnv != "K" ||
+		c.Copilot.Model != "m" {
 		t.Errorf("%+v, %v", c.Copilot, err)
 	}
 }
 
 // An endpoint that a flag names takes the place of the file's, in profiles too.
 func TestUseEndpoint(t *testing.T) {
-	c, faults := Parse("f.toml", []byte("[copilot.provider]\nurl='http://h/v1'\nkind='azure'\nkey_env='K'\n[copilot.profile.same]\n[copilot.profile.own]\nprovider.url='http://own/v1'\n"))
+	c, faults := Parse(
+		"f.toml",
+		[]byte(
+			"[copilot.provider]\nurl='http://h/v1'\nkind='azure'\nkey_env='K'\n[copilot.profile.same]\n[copilot.profile.own]\nprovider.url='http://own/v1'\n",
+		),
+	)
 	if len(faults) > 0 {
 		t.Fatal(lines(faults))
 	}

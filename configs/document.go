@@ -196,7 +196,12 @@ func (t *table) boolean(key string, into *bool) {
 
 func (t *table) integer(key string, into *int, least, most int) {
 	t.note(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "integer", Minimum: new(float64(least)), Maximum: new(float64(most)), Default: literal(*into)}
+		return &jsonschema.Schema{
+			Type:    "integer",
+			Minimum: new(float64(least)),
+			Maximum: new(float64(most)),
+			Default: literal(*into),
+		}
 	})
 	v, ok := t.take(key)
 	if !ok {
@@ -243,7 +248,12 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 	defer t.note(key, func() *jsonschema.Schema {
 		items := stringShape("", check)
 		items.Default = nil
-		return &jsonschema.Schema{Type: "array", Items: items, UniqueItems: true, Default: literal(append([]string{}, *into...))}
+		return &jsonschema.Schema{
+			Type:        "array",
+			Items:       items,
+			UniqueItems: true,
+			Default:     literal(append([]string{}, *into...)),
+		}
 	})
 	t.list(key, into, func(list []string, s string) error {
 		if check != nil {
@@ -261,7 +271,11 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 // list reads an array of strings, with a check that sees those before.
 func (t *table) list(key string, into *[]string, check func(before []string, s string) error) {
 	t.note(key, func() *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}, Default: literal(append([]string{}, *into...))}
+		return &jsonschema.Schema{
+			Type:    "array",
+			Items:   &jsonschema.Schema{Type: "string"},
+			Default: literal(append([]string{}, *into...)),
+		}
 	})
 	v, ok := t.take(key)
 	if !ok {
@@ -337,7 +351,12 @@ func (t *table) each(read func(name string, sub *table)) {
 		return
 	}
 	if t.shape != nil {
-		sub := &table{doc: t.doc, path: append(slices.Clone(t.path), "NAME"), bad: map[string]bool{}, shape: &jsonschema.Schema{Type: "object"}}
+		sub := &table{
+			doc:   t.doc,
+			path:  append(slices.Clone(t.path), "NAME"),
+			bad:   map[string]bool{},
+			shape: &jsonschema.Schema{Type: "object"},
+		}
 		read("NAME", sub)
 		t.others(sub.shape)
 		return

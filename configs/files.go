@@ -329,7 +329,9 @@ func (p TrustedProject) providers(own map[string]string) (found []ProviderFile) 
 				if file.Provider.Kind == KindConnect { // its token lies in a file of its name
 					own[file.Name] = file.File
 				}
-				file.Provider.Project, file.Provider.Digest, file.Provider.Sessions.Below = p.Dir, p.Files.digest(rel), p.Dir
+				file.Provider.Project, file.Provider.Digest, file.Provider.Sessions.Below = p.Dir, p.Files.digest(
+					rel,
+				), p.Dir
 			}
 			return true
 		})...)
@@ -362,7 +364,13 @@ func readProviders(dir string, take func(*ProviderFile) bool) (found []ProviderF
 
 // LeftOut is what is to be known of a project's file that waits for the user's trust.
 func (f Files) LeftOut(file string) Fault {
-	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all that lies there", TrustCommand(f.projectDir()))}
+	return Fault{
+		file,
+		1,
+		1,
+		fmt.Sprintf("a project's file, left out: run %s if you trust all that lies there",
+			TrustCommand(f.projectDir())),
+	}
 }
 
 // projectDir is the directory of the project that Project is of.

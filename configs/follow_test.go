@@ -76,7 +76,8 @@ func TestFollow(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.Follow(ctx, func() []string { return []string{filepath.Dir(file)} }, func(name string) bool { return name == "f" })
+		f.Follow(ctx,
+			func() []string { return []string{filepath.Dir(file)} }, func(name string) bool { return name == "f" })
 	}()
 	replace := func(text string) { // never half-written
 		write(t, file+".new", text)

@@ -36,7 +36,15 @@ const (
 )
 
 // HookKinds are all of them, in the order in which a session comes by.
-var HookKinds = []string{HookSessionStart, HookUserPrompt, HookPreToolUse, HookPostToolUse, HookAgentStop, HookError, HookSessionEnd}
+var HookKinds = []string{
+	HookSessionStart,
+	HookUserPrompt,
+	HookPreToolUse,
+	HookPostToolUse,
+	HookAgentStop,
+	HookError,
+	HookSessionEnd,
+}
 
 // How long a hook may take. A tool call waits for those that decide on it as
 // long as for a provider's gate.
@@ -98,7 +106,8 @@ func (h *Hook) check(t *table) {
 		t.fault("fail", "is for %s: the others decide nothing, so that a failure is only told", HookPreToolUse)
 	}
 	if h.On == HookPreToolUse && h.Timeout > maxGateTimeout {
-		t.fault("timeout", "%s is more than %s, which is how long a tool call waits to be allowed", h.Timeout, maxGateTimeout)
+		t.fault("timeout",
+			"%s is more than %s, which is how long a tool call waits to be allowed", h.Timeout, maxGateTimeout)
 	}
 	if len(h.Command) > 0 && strings.ContainsRune(h.Command[0], filepath.Separator) {
 		h.Command[0] = beside(h.Dir, h.Command[0])
@@ -129,7 +138,12 @@ func (t *table) tables(key string, have any, read func(sub *table)) {
 		return
 	}
 	if t.shape != nil {
-		sub := &table{doc: t.doc, path: append(slices.Clone(t.path), key, element(0)), bad: map[string]bool{}, shape: &jsonschema.Schema{Type: "object"}}
+		sub := &table{
+			doc:   t.doc,
+			path:  append(slices.Clone(t.path), key, element(0)),
+			bad:   map[string]bool{},
+			shape: &jsonschema.Schema{Type: "object"},
+		}
 		read(sub)
 		t.note(key, func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: sub.shape, Default: literal(have)}
@@ -158,6 +172,13 @@ func (t *table) tables(key string, have any, read func(sub *table)) {
 		return
 	}
 	for i, sub := range values {
-		read(&table{doc: t.doc, path: append(slices.Clone(t.path), key, element(i)), values: sub, bad: map[string]bool{}})
+		read(
+			&table{
+				doc:    t.doc,
+				path:   append(slices.Clone(t.path), key, element(i)),
+				values: sub,
+				bad:    map[string]bool{},
+			},
+		)
 	}
 }

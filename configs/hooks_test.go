@@ -33,7 +33,14 @@ max_rounds = 3
 		t.Fatal(faults)
 	}
 	want := []Hook{
-		{On: HookPreToolUse, Match: "shell", Command: []string{filepath.Join(dir, "no-push.sh"), "--strict"}, Dir: dir, Timeout: 2 * time.Second, FailOpen: true},
+		{
+			On:       HookPreToolUse,
+			Match:    "shell",
+			Command:  []string{filepath.Join(dir, "no-push.sh"), "--strict"},
+			Dir:      dir,
+			Timeout:  2 * time.Second,
+			FailOpen: true,
+		},
 		{On: HookSessionEnd, URL: "http://127.0.0.1:1/hook", Dir: dir, Timeout: time.Minute},
 	}
 	if diff := cmp.Diff(want, c.Hooks); diff != "" {

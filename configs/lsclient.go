@@ -379,7 +379,9 @@ func isProxyURL(s string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return errors.New(`is not a proxy's URL, such as "http://proxy.example:3128"`)
 	case u.User != nil:
-		return errors.New("must not hold a user name or password: put user:password into a variable and its name into auth_env")
+		return errors.New(
+			"must not hold a user name or password: put user:password into a variable and its name into auth_env",
+		)
 	}
 	return nil
 }

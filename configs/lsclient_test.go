@@ -70,7 +70,13 @@ url = "https://far.example/mcp"
 		Proxy:       Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
 		GitHub:      GitHub{Enterprise: "https://ghe.example"},
 		Gateway:     LSGateway{Use: GatewayOn, URL: "ws://127.0.0.1:1"},
-		Allow:       AllowList{Terminal: []string{"go test *"}, Outside: []string{"/tmp/**"}, Web: []string{"wiki.local"}, MCP: []string{"files/read"}, Tools: []string{"deploy"}},
+		Allow: AllowList{
+			Terminal: []string{"go test *"},
+			Outside:  []string{"/tmp/**"},
+			Web:      []string{"wiki.local"},
+			MCP:      []string{"files/read"},
+			Tools:    []string{"deploy"},
+		},
 		MCP: map[string]MCPServer{
 			"files": {Command: []string{"npx", "files"}, Env: map[string]string{"A": "1"}},
 			"far":   {URL: "https://far.example/mcp"},
@@ -140,7 +146,15 @@ func TestFindLSClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = find()
-	if f.Project != project || f.Untrusted != "" || !slices.Equal(f.ToolDirs, []string{filepath.Join(work, ".tapgw", "tools"), filepath.Join(work, "configs", "tools"), filepath.Join(user, "tools")}) {
+	if f.Project != project || f.Untrusted != "" ||
+		!slices.Equal(
+			f.ToolDirs,
+			[]string{
+				filepath.Join(work, ".tapgw", "tools"),
+				filepath.Join(work, "configs", "tools"),
+				filepath.Join(user, "tools"),
+			},
+		) {
 		t.Errorf("a trusted project gives %+v", f)
 	}
 	c, err := f.Load()
@@ -154,7 +168,8 @@ func TestFindLSClient(t *testing.T) {
 	if c, err := f.Load(); err != nil || c.Model != "users" || c.Server != "" {
 		t.Errorf("changed since it was trusted: %+v, %v", c, err)
 	}
-	if f := find(); f.Project != "" || f.Untrusted != project || f.Why == nil || !strings.Contains(f.Why.Error(), ".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
+	if f := find(); f.Project != "" || f.Untrusted != project || f.Why == nil ||
+		!strings.Contains(f.Why.Error(), ".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
 		t.Errorf("changed since it was trusted: %+v", f)
 	}
 	if _, _, err := Trust(work); err != nil {

@@ -10,7 +10,9 @@ type layer struct {
 
 // layers are the profiles of a file.
 func layers(root *table) (found []layer) {
-	root.table("copilot").table("profile").each(func(name string, sub *table) { found = append(found, layer{name, sub}) })
+	root.table("copilot").
+		table("profile").
+		each(func(name string, sub *table) { found = append(found, layer{name, sub}) })
 	return found
 }
 

@@ -144,12 +144,19 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		return Provider{}, doc.faults
 	}
 	if !providerName.MatchString(p.Name) {
-		doc.at(0, fmt.Sprintf("the file's name %q is the provider's: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit", p.Name))
+		doc.at(
+			0,
+			fmt.Sprintf(
+				"the file's name %q is the provider's: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+				p.Name,
+			),
+		)
 	}
 	p.read(t)
 	p.together(t)
 	if project && len(p.Grants) > 0 {
-		t.fault("grants", "a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
+		t.fault("grants",
+			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
 	}
 	if len(doc.faults) > 0 {
 		return Provider{}, doc.sorted()
@@ -170,7 +177,10 @@ func (p *Provider) read(t *table) {
 	})
 	t.str("name", &p.Says, func(s string) error {
 		if s != "" && !providerName.MatchString(s) {
-			return fmt.Errorf("%q is not a provider's name: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit", s)
+			return fmt.Errorf(
+				"%q is not a provider's name: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+				s,
+			)
 		}
 		return nil
 	})
@@ -204,7 +214,10 @@ func (p *Provider) read(t *table) {
 	t.strs("deny", &p.Rules.Deny, isToolGlob)
 	t.str("prefix", &p.Rules.Prefix, func(s string) error {
 		if !toolPrefix.MatchString(s) {
-			return fmt.Errorf("%q is not the beginning of a tool's name: at most 32 letters, digits, dashes and underscores", s)
+			return fmt.Errorf(
+				"%q is not the beginning of a tool's name: at most 32 letters, digits, dashes and underscores",
+				s,
+			)
 		}
 		return nil
 	})
@@ -260,7 +273,8 @@ func (p *Provider) together(t *table) {
 		needs("tools", "a table [tools.NAME] for each tool")
 		for _, tool := range p.HTTP {
 			if name := p.Rules.Prefix + tool.Name; t.good("prefix") && len(name) > maxToolName {
-				t.fault("prefix", "makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
+				t.fault("prefix",
+					"makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
 			}
 		}
 	}

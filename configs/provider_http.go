@@ -157,7 +157,11 @@ func (t *table) httpTool(name string) HTTPTool {
 	if h.Method = http.MethodGet; h.Body != "" {
 		h.Method = http.MethodPost
 	}
-	t.str("method", &h.Method, oneOf(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete))
+	t.str(
+		"method",
+		&h.Method,
+		oneOf(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete),
+	)
 	if h.Body != "" && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
 		t.fault("body", "a %s request has none", h.Method)
 	}
@@ -224,7 +228,9 @@ func httpURL(s string) (Template, error) {
 		return nil, errors.New("must have nothing behind a #")
 	}
 	_, rest, _ := strings.Cut(s, "://")
-	if i := strings.IndexAny(rest, "/?"); strings.Contains(rest[:max(i, 0)], "{") || i < 0 && strings.Contains(rest, "{") || strings.Contains(s[:strings.Index(s, "://")], "{") {
+	if i := strings.IndexAny(rest, "/?"); strings.Contains(rest[:max(i, 0)], "{") ||
+		i < 0 && strings.Contains(rest, "{") ||
+		strings.Contains(s[:strings.Index(s, "://")], "{") {
 		return nil, errors.New("must name its host: arguments stand in the path and the query only")
 	}
 	return t, nil
@@ -280,7 +286,8 @@ func (t *table) httpArgs(key string) []HTTPArg {
 	var args []HTTPArg
 	all.each(func(name string, sub *table) {
 		if !httpArgName.MatchString(name) {
-			all.fault(name, "is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
+			all.fault(name,
+				"is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
 		}
 		a := HTTPArg{Name: name, Type: "string", Required: true}
 		sub.str("type", &a.Type, oneOf("string", "integer", "number", "boolean"))

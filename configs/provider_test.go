@@ -21,7 +21,12 @@ func TestProviderSamples(t *testing.T) {
 			Kind: KindHTTP, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			HTTP: []HTTPTool{{
 				Name: "forecast", Description: "The weather of the coming days at a place", Method: "POST",
-				URL:     Template{{Text: "https://weather.example/v1/"}, {Arg: "place"}, {Text: "/forecast?days="}, {Arg: "days"}},
+				URL: Template{
+					{Text: "https://weather.example/v1/"},
+					{Arg: "place"},
+					{Text: "/forecast?days="},
+					{Arg: "days"},
+				},
 				Headers: map[string]string{"Authorization": "Bearer ${WEATHER_KEY}"},
 				Body:    `{"units": "{units}", "days": "{days}"}`, Timeout: 10 * time.Second, Result: "/forecast",
 				Args: []HTTPArg{
@@ -32,7 +37,13 @@ func TestProviderSamples(t *testing.T) {
 			}},
 		},
 		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
-		"editor":  {Kind: KindConnect, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Grants: []string{"context"}, Enabled: true},
+		"editor": {
+			Kind:     KindConnect,
+			CWD:      ".",
+			Sessions: Sessions{Mode: SessionsAll},
+			Grants:   []string{"context"},
+			Enabled:  true,
+		},
 	}
 	samples, err := filepath.Glob("providers/*.sample")
 	if err != nil || len(samples) != len(want) {
@@ -62,8 +73,16 @@ func TestHTTPFaults(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"nothing of it", "kind = \"http\"\n[tools.t]", []string{"2:8: tools.t.description: is missing", "2:8: tools.t.url: is missing"}},
-		{"tool's name", "kind = \"http\"\n[tools.\"a b\"]\ndescription = \"d\"\nurl = \"http://h\"", []string{`tools."a b": is not a tool's name`}},
+		{
+			"nothing of it",
+			"kind = \"http\"\n[tools.t]",
+			[]string{"2:8: tools.t.description: is missing", "2:8: tools.t.url: is missing"},
+		},
+		{
+			"tool's name",
+			"kind = \"http\"\n[tools.\"a b\"]\ndescription = \"d\"\nurl = \"http://h\"",
+			[]string{`tools."a b": is not a tool's name`},
+		},
 		{"no tool", "kind = \"http\"\ntools = {}", []string{"2:1: tools: has 0 tools"}},
 		{"no URL", head + `url = "h/x"`, []string{"4:1: tools.t.url: is not an http or https URL"}},
 		{"another scheme", head + `url = "file:///etc/passwd"`, []string{"is not an http or https URL"}},
@@ -71,24 +90,60 @@ func TestHTTPFaults(t *testing.T) {
 		{"fragment", head + `url = "http://h/#x"`, []string{"nothing behind a #"}},
 		{"argument as host", head + "url = \"http://{a}/\"\nargs.a = {}", []string{"must name its host"}},
 		{"argument in the host", head + "url = \"http://h{a}?x\"\nargs.a = {}", []string{"must name its host"}},
-		{"argument as port", head + "url = \"http://h:1{a}\"\nargs.a = {}", []string{"4:1: tools.t.url: is not an http"}},
+		{
+			"argument as port",
+			head + "url = \"http://h:1{a}\"\nargs.a = {}",
+			[]string{"4:1: tools.t.url: is not an http"},
+		},
 		{"argument as scheme", head + "url = \"http{a}://h/\"\nargs.a = {}", []string{"4:1: tools.t.url:"}},
 		{"brace", head + `url = "http://h/{a"`, []string{"has a { that is neither"}},
 		{"unknown argument", head + `url = "http://h/{a}"`, []string{"4:1: tools.t.url: {a} is no argument"}},
-		{"optional in the path", head + "url = \"http://h/{a}\"\nargs.a = { required = false }", []string{"{a} stands in the path and may be left out"}},
-		{"unused argument", head + "url = \"http://h/\"\nargs.a = {}", []string{"5:6: tools.t.args.a: stands neither in url nor in body"}},
-		{"argument's keys", head + "url = \"http://h/?a={a}\"\nargs.a = { type = \"list\", enum = [1], x = 1 }", []string{
-			`"list" is not one of "string", "integer"`, "enum[0]: must be a string", "unknown key tools.t.args.a.x",
-		}},
-		{"enum of a number", head + "url = \"http://h/?a={a}\"\nargs.a = { type = \"number\", enum = [\"1\"] }", []string{"enum: is for strings"}},
-		{"argument's name", head + "url = \"http://h/\"\nargs.\"1\" = {}", []string{`is not an argument's name`, "stands neither"}},
-		{"headers", head + "url = \"http://h/\"\nheaders = { Host = \"x\", \"a b\" = \"x\", C = \"${1}\", D = \"a\\nb\" }", []string{
-			"tools.t.headers.Host: is not a header that can be set", `tools.t.headers."a b": is not a header`, "tools.t.headers.C: ${1} is not the name", "tools.t.headers.D: must be one line",
-		}},
+		{
+			"optional in the path",
+			head + "url = \"http://h/{a}\"\nargs.a = { required = false }",
+			[]string{"{a} stands in the path and may be left out"},
+		},
+		{
+			"unused argument",
+			head + "url = \"http://h/\"\nargs.a = {}",
+			[]string{"5:6: tools.t.args.a: stands neither in url nor in body"},
+		},
+		{
+			"argument's keys",
+			head + "url = \"http://h/?a={a}\"\nargs.a = { type = \"list\", enum = [1], x = 1 }",
+			[]string{
+				`"list" is not one of "string", "integer"`, "enum[0]: must be a string", "unknown key tools.t.args.a.x",
+			},
+		},
+		{
+			"enum of a number",
+			head + "url = \"http://h/?a={a}\"\nargs.a = { type = \"number\", enum = [\"1\"] }",
+			[]string{"enum: is for strings"},
+		},
+		{
+			"argument's name",
+			head + "url = \"http://h/\"\nargs.\"1\" = {}",
+			[]string{`is not an argument's name`, "stands neither"},
+		},
+		{
+			"headers",
+			head + "url = \"http://h/\"\nheaders = { Host = \"x\", \"a b\" = \"x\", C = \"${1}\", D = \"a\\nb\" }",
+			[]string{
+				"tools.t.headers.Host: is not a header that can be set", `tools.t.headers."a b": is not a header`, "tools.t.headers.C: ${1} is not the name", "tools.t.headers.D: must be one line",
+			},
+		},
 		{"body", head + "url = \"http://h/\"\nbody = '{'", []string{"5:1: tools.t.body: is not JSON"}},
-		{"argument of the body", head + "url = \"http://h/\"\nbody = '[\"{x}\"]'", []string{"5:1: tools.t.body: {x} is no argument"}},
+		{
+			"argument of the body",
+			head + "url = \"http://h/\"\nbody = '[\"{x}\"]'",
+			[]string{"5:1: tools.t.body: {x} is no argument"},
+		},
 		{"brace in the body", head + "url = \"http://h/\"\nbody = '[\"{\"]'", []string{"has a { that is neither"}},
-		{"body of a GET", head + "url = \"http://h/\"\nbody = '[]'\nmethod = \"GET\"", []string{"5:1: tools.t.body: a GET request has none"}},
+		{
+			"body of a GET",
+			head + "url = \"http://h/\"\nbody = '[]'\nmethod = \"GET\"",
+			[]string{"5:1: tools.t.body: a GET request has none"},
+		},
 		{"method", head + "url = \"http://h/\"\nmethod = \"get\"", []string{`"get" is not one of "GET"`}},
 		{"timeout", head + "url = \"http://h/\"\ntimeout = 1", []string{`must be a time such as "30s"`}},
 		{"result", head + "url = \"http://h/\"\nresult = \"a.b\"", []string{"is neither \"text\" nor"}},

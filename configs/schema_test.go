@@ -334,7 +334,8 @@ func both(t *testing.T, src schemaSource, r *jsonschema.Resolved, text string, b
 	faults := src.parse([]byte(text))
 	err := r.Validate(asJSON(t, []byte(text)))
 	if (len(faults) > 0) != bad || (err != nil) != bad {
-		t.Errorf("%s: %s\nthe decoder says %v, the schema %v; want both to refuse: %v", src.name, text, faults, err, bad)
+		t.Errorf("%s: %s\nthe decoder says %v, the schema %v; want both to refuse: %v",
+			src.name, text, faults, err, bad)
 	}
 }
 

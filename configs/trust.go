@@ -63,7 +63,9 @@ func Trust(dir string) (real string, changes []Change, err error) {
 			return err
 		}
 		changes = before.Files.changes(now)
-		data, err := json.Marshal(TrustedProject{Dir: real, At: time.Now().UTC(), Files: now}.spelled(strconv.QuoteToASCII))
+		data, err := json.Marshal(
+			TrustedProject{Dir: real, At: time.Now().UTC(), Files: now}.spelled(strconv.QuoteToASCII),
+		)
 		if err != nil {
 			return fmt.Errorf("recording what is trusted: %w", err)
 		}
@@ -222,7 +224,9 @@ func readTrust(file string) (p TrustedProject, ok bool, err error) {
 		return p, false, fmt.Errorf("reading what is trusted: %w", err)
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
-		return TrustedProject{}, false, fmt.Errorf("reading what is trusted: %s: %w; remove it, and trust its project again", file, err)
+		return TrustedProject{}, false, fmt.Errorf(
+			"reading what is trusted: %s: %w; remove it, and trust its project again", file, err,
+		)
 	}
 	p = p.spelled(func(s string) string {
 		plain, _ := strconv.Unquote(s) // "" is no path that there is

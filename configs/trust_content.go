@@ -217,8 +217,13 @@ func (r *reader) file(rel string) error {
 		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
 	}
 	if len(r.found) >= maxTrustedFiles || r.size > maxTrustedSize {
-		return fmt.Errorf("%s has more than %d files or %d MB that count (%s among them): too much to look at; trust a directory with less",
-			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
+		return fmt.Errorf(
+			"%s has more than %d files or %d MB that count (%s among them): too much to look at; trust a directory with less",
+			r.dir,
+			maxTrustedFiles,
+			maxTrustedSize>>20,
+			rel,
+		)
 	}
 	t := trusted{Sum: hex.EncodeToString(h.Sum(nil))}
 	if len(text) <= maxKeptFile && r.kept+len(text) <= maxKept {
@@ -272,7 +277,8 @@ var commands = []string{"command", "args", "env", "bash", "powershell"}
 
 // words are the parts of a command that may be paths.
 func words(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r) })
+	return strings.FieldsFunc(s,
+		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r) })
 }
 
 // names are the files and directories of the project that a config file, a

@@ -79,7 +79,8 @@ func whatCounts(file, rel string, text []byte) string {
 		case !p.Enabled:
 			return "nothing, enabled is false"
 		case p.Kind == KindCommand:
-			return fmt.Sprintf("sessions here have the provider %s, which starts %s", p.Name, strings.Join(p.Command, " "))
+			return fmt.Sprintf("sessions here have the provider %s, which starts %s",
+				p.Name, strings.Join(p.Command, " "))
 		case p.Kind == KindTools:
 			return fmt.Sprintf("sessions here have the provider %s, which runs the tools in %s", p.Name, p.Dir)
 		}

@@ -44,7 +44,8 @@ func TestTrustIsOfContent(t *testing.T) {
 			t.Errorf("%s has changed: trusted %v, %v", path, ok, err)
 		}
 		p, _, _ := loadTrust(dir)
-		if changes, err := p.Changes(); err != nil || counts && (len(changes) == 0 || changes[0].Path != path && path != ".tapgw/providers/a.toml") {
+		if changes, err := p.Changes(); err != nil ||
+			counts && (len(changes) == 0 || changes[0].Path != path && path != ".tapgw/providers/a.toml") {
 			t.Errorf("%s: %v, %v", path, changes, err)
 		}
 		if _, changes, err := Trust(dir); err != nil || counts && len(changes) == 0 {
@@ -77,7 +78,11 @@ func TestTrustFindsWhatIsRun(t *testing.T) {
 			}
 			write(t, filepath.Join(dir, file), strings.ReplaceAll(text, "ALIAS", alias))
 			if strings.Contains(file, "chain") { // of which another file has read the end before
-				write(t, filepath.Join(dir, ".tapgw/providers/a.toml"), "kind = \"command\"\ncommand = [\"server\", \"three.json\"]")
+				write(
+					t,
+					filepath.Join(dir, ".tapgw/providers/a.toml"),
+					"kind = \"command\"\ncommand = [\"server\", \"three.json\"]",
+				)
 				write(t, filepath.Join(dir, "one.json"), `["two.json"]`)
 				write(t, filepath.Join(dir, "two.json"), `["three.json"]`)
 				write(t, filepath.Join(dir, "three.json"), `["work/run.js"]`)
@@ -113,7 +118,8 @@ func TestChangedProgram(t *testing.T) {
 	before := f.Providers()
 	write(t, filepath.Join(dir, "a.sh"), "evil")
 	got := f.Providers()
-	if told(got) != "a: barred; b: command; " || !strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
+	if told(got) != "a: barred; b: command; " ||
+		!strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
 		t.Errorf("%s: %v", told(got), got[0].Faults)
 	}
 	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/a.toml")); err == nil {
@@ -125,7 +131,9 @@ func TestChangedProgram(t *testing.T) {
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
 	}
-	if again := f.Providers(); told(again) != "a: command; b: command; " || again[0].Provider.Digest == before[0].Provider.Digest || again[1].Provider.Digest != before[1].Provider.Digest {
+	if again := f.Providers(); told(again) != "a: command; b: command; " ||
+		again[0].Provider.Digest == before[0].Provider.Digest ||
+		again[1].Provider.Digest != before[1].Provider.Digest {
 		t.Errorf("trusted once more: %+v", again)
 	}
 	if err := os.Chmod(filepath.Join(dir, "b.sh"), 0o755); err != nil {

@@ -14,7 +14,7 @@ import (
 func configCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "config",
-		Usage: "look after config files",
+		Usage: "check config files, and print their schemas",
 		Description: `Examples:
   tapgw config check
   tapgw config schema provider`,
@@ -22,8 +22,8 @@ func configCommand() *ucli.Command {
 			Name:      "check",
 			Usage:     "name every fault in config files",
 			ArgsUsage: "[FILE…]",
-			Description: `Without a FILE: the config file that applies, and the provider files beside it.
-Each fault is a line file:line:column: what. Exit code 1 when there is one.
+			Description: `Without a FILE, it checks the config file that applies and the provider files beside
+it. Each fault is a line file:line:column: what. Exit code 1 when there is a fault.
 
 Examples:
   tapgw config check
@@ -33,8 +33,9 @@ Examples:
 			Name:      "schema",
 			Usage:     "print the JSON Schema of a config file, for editors",
 			ArgsUsage: "[tapgw|lsclient|provider]",
-			Description: `Without an argument: that of tapgw.toml. Editors that speak taplo complete from it
-where the file begins with #:schema and its path, as the sample files do.
+			Description: `Without an argument, it prints the schema of tapgw.toml. Editors that use taplo
+complete and check a file whose first line is #:schema and the schema's path, as in
+the sample files.
 
 Examples:
   tapgw config schema provider | jq .properties.kind
@@ -59,7 +60,7 @@ func printSchema(c *ucli.Context) error {
 		name = c.Args().First()
 	}
 	if !slices.Contains(configs.Schemas(), name) {
-		return cli.Usage("config schema: %q is none of %s", name, strings.Join(configs.Schemas(), ", "))
+		return cli.Usage("config schema: there is no schema %q, only %s", name, strings.Join(configs.Schemas(), ", "))
 	}
 	return cli.Out(c).Printf("%s", configs.Schema(name))
 }
@@ -76,17 +77,17 @@ func checkConfig(c *ucli.Context) error {
 		}
 	} else {
 		for _, file := range files {
-			good := true
+			isGood := true
 			for _, f := range faults {
 				if f.File != file {
 					continue
 				}
-				good = false
+				isGood = false
 				if err := out.Printf("%s\n", cli.OneLine(f.Error())); err != nil {
 					return err
 				}
 			}
-			if !good {
+			if !isGood {
 				continue
 			}
 			if err := out.Printf("%s: %s\n", cli.OneLine(file), out.Paint(cli.Green, "ok")); err != nil {
@@ -103,8 +104,8 @@ func checkConfig(c *ucli.Context) error {
 	return nil
 }
 
-// checkFiles checks the files that are named, else all that apply, and returns
-// which they are.
+// checkFiles checks the files that the arguments name, else all that apply. It returns
+// their names, too.
 func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err error) {
 	dir, err := cli.Workdir(c)
 	if err != nil {
@@ -112,7 +113,7 @@ func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err err
 	}
 	for _, f := range c.Args().Slice() {
 		if f == "" {
-			return nil, nil, cli.Usage("config check: an empty file name")
+			return nil, nil, cli.Usage("config check: a file name is empty")
 		}
 		if c.IsSet("workdir") && !filepath.IsAbs(f) {
 			f = filepath.Join(dir, f)
@@ -133,18 +134,17 @@ func checkFiles(c *ucli.Context) (files []string, faults configs.Faults, err err
 	if files, faults, err = all.CheckAll(); err != nil || c.IsSet("workdir") {
 		return files, faults, err
 	}
-	// As people would name them from here.
-	local := func(file string) string {
+	relative := func(file string) string {
 		if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) {
 			return rel
 		}
 		return file
 	}
 	for i := range files {
-		files[i] = local(files[i])
+		files[i] = relative(files[i])
 	}
 	for i := range faults {
-		faults[i].File = local(faults[i].File)
+		faults[i].File = relative(faults[i].File)
 	}
 	return files, faults, nil
 }

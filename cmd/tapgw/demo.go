@@ -21,29 +21,31 @@ import (
 )
 
 const (
-	// stepTime is how long a step of the demo may take, bootTime how long the
-	// start of a runtime: a full CLI unpacks itself at its first.
-	stepTime = 60 * time.Second
-	bootTime = time.Minute
+	// stepTimeout bounds a step of the demo. A full Copilot CLI unpacks itself at its first
+	// start.
+	stepTimeout = time.Minute
 )
 
 func demoCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "demo",
-		Usage: "show the whole of it: a session, a tool of another process, an event",
-		Description: `Runs a gateway on a free port with a home of its own, a scripted model endpoint, a
-session and a sample provider in another process. Each line is checked: with a
-Copilot session against what the model endpoint received, else against the local
-session's own state. Nothing leaves this machine and no account is needed. All is
-gone in the end, unless --keep leaves it up until Ctrl-C.
+		Usage: "show a session with a tool of another process, and an event that wakes it",
+		Description: `It runs a gateway on a free port with a temporary home, a scripted model endpoint, a
+session, and a sample provider in another process. It checks each line that it
+prints: with a Copilot session against the requests that the model endpoint received,
+else against the local session's state. Nothing leaves this machine, and no account
+is needed. At the end it removes everything; with --keep, it runs on until Ctrl-C.
 
 Examples:
   tapgw demo
   tapgw demo --host local
   tapgw demo --keep`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "host", Usage: "`auto|copilot|local`: what runs the session; auto: copilot where its runtime is found", Value: "auto"},
-			&ucli.BoolFlag{Name: "keep", Usage: "leave it up, and say what to try next"},
+			&ucli.StringFlag{
+				Name: "host", Value: "auto",
+				Usage: "`auto|copilot|local`: the session's host; auto is copilot if its runtime is found",
+			},
+			&ucli.BoolFlag{Name: "keep", Usage: "run on after the demo, and print commands to try"},
 		},
 		Action: func(c *ucli.Context) error {
 			host, err := cli.OneOf(c, "host", "auto", copilot.Kind, gateway.HostLocal)
@@ -67,26 +69,26 @@ Examples:
 				return err
 			}
 			if c.Bool("keep") {
-				return d.stay(c.Context)
+				return d.keep(c.Context)
 			}
 			return nil
 		},
 	}
 }
 
-// demo is what runs while the demo does.
+// demo has the parts that run during the demo.
 type demo struct {
 	out *cli.Output
 	log *slog.Logger
 
-	home     string // temporary; everything lies in it
+	home     string // a temporary directory with all files of the demo
 	gateway  *gatewayProcess
 	model    *scriptmodel.Server
 	session  *gateway.Session
 	provider *demoProvider
 	token    string // of providers for the session
 	stage    stage
-	leftOut  string // why there is no Copilot session, "" if there is one
+	whyLocal string // the reason for a local session, "" for a Copilot session
 }
 
 // demoStep is a step as --json shows it.
@@ -97,14 +99,14 @@ type demoStep struct {
 	DurationMs int64  `json:"durationMs"`
 }
 
-// step does one step and shows it; detail says what was seen.
-func (d *demo) step(ctx context.Context, name string, limit time.Duration, do func(context.Context) (detail string, err error)) error {
+// step does one step and prints its result.
+func (d *demo) step(ctx context.Context, name string, do func(context.Context) (result string, err error)) error {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not come in %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("it did not come in %v", stepTimeout))
 	defer cancel()
 	detail, err := do(ctx)
 	if err != nil && ctx.Err() != nil {
-		// What it was waiting for says more than that the time is over.
+		// The cause names the time, and err what the step was waiting for.
 		err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
 	s := demoStep{Step: name, Status: "ok", Detail: detail, DurationMs: time.Since(begin).Milliseconds()}
@@ -113,11 +115,11 @@ func (d *demo) step(ctx context.Context, name string, limit time.Duration, do fu
 		s.Status, s.Detail, mark = "fail", err.Error(), d.out.Paint(cli.Red, "✗")
 	}
 	if d.out.JSON {
-		if werr := d.out.Line(s); werr != nil {
-			return werr
+		if writeErr := d.out.Line(s); writeErr != nil {
+			return writeErr
 		}
-	} else if werr := d.out.Printf("%s %s: %s\n", mark, name, s.Detail); werr != nil {
-		return werr
+	} else if writeErr := d.out.Printf("%s %s: %s\n", mark, name, s.Detail); writeErr != nil {
+		return writeErr
 	}
 	if err == nil {
 		return nil
@@ -126,21 +128,21 @@ func (d *demo) step(ctx context.Context, name string, limit time.Duration, do fu
 		return cli.Reported(cli.ExitFailed)
 	}
 	if tail := d.provider.tail(); tail != "" {
-		err = fmt.Errorf("%w; the provider said: %s", err, tail)
+		err = fmt.Errorf("%w; the provider printed: %s", err, tail)
 	}
 	return cli.Failed("the demo failed at %q: %v", name, err)
 }
 
-// start brings up everything but the provider.
+// start starts everything but the provider.
 func (d *demo) start(ctx context.Context, host, runtime string) error {
 	found, err := copilot.Find(runtime)
 	switch {
 	case host == gateway.HostLocal:
-		d.leftOut = "as you asked"
+		d.whyLocal = "--host local"
 	case err != nil && host == copilot.Kind:
 		return fmt.Errorf("finding a runtime for --host copilot: %w", err)
 	case err != nil:
-		d.leftOut = err.Error()
+		d.whyLocal = err.Error()
 	}
 	if d.home, err = os.MkdirTemp("", "tapgw-demo-"); err != nil {
 		return fmt.Errorf("making a temporary home: %w", err)
@@ -148,14 +150,15 @@ func (d *demo) start(ctx context.Context, host, runtime string) error {
 	config := configs.Default()
 	config.Listen = "127.0.0.1:0"
 	config.Copilot.CLI = runtime
-	if d.leftOut == "" {
+	if d.whyLocal == "" {
 		if err := d.startModel(ctx); err != nil {
 			return err
 		}
 		config.Copilot.ProviderURL = d.model.URL
 	}
-	err = d.step(ctx, "gateway", stepTime, func(ctx context.Context) (string, error) {
-		d.gateway, err = startGateway(ctx, gatewayOptions{config: config, home: d.home, key: "no-key-needed", log: d.log})
+	err = d.step(ctx, "gateway", func(ctx context.Context) (string, error) {
+		o := gatewayOptions{config: config, home: d.home, key: "no-key-needed", log: d.log}
+		d.gateway, err = startGateway(ctx, o)
 		if err != nil {
 			return "", err
 		}
@@ -164,14 +167,14 @@ func (d *demo) start(ctx context.Context, host, runtime string) error {
 	if err != nil {
 		return err
 	}
-	if d.leftOut != "" {
+	if d.whyLocal != "" {
 		return d.startLocal(ctx)
 	}
 	return d.startCopilot(ctx, found)
 }
 
 func (d *demo) startModel(ctx context.Context) error {
-	return d.step(ctx, "model endpoint", stepTime, func(context.Context) (detail string, err error) {
+	return d.step(ctx, "model endpoint", func(context.Context) (detail string, err error) {
 		if d.model, err = scriptmodel.Start("127.0.0.1:0", scriptmodel.Calls); err != nil {
 			return "", err
 		}
@@ -180,8 +183,9 @@ func (d *demo) startModel(ctx context.Context) error {
 }
 
 func (d *demo) startCopilot(ctx context.Context, found copilot.Found) error {
-	return d.step(ctx, "session", bootTime, func(ctx context.Context) (string, error) {
-		if err := d.startSession(ctx, gateway.StartRequest{Host: copilot.Kind, Model: scriptmodel.ModelID, Label: "demo"}); err != nil {
+	return d.step(ctx, "session", func(ctx context.Context) (string, error) {
+		r := gateway.StartRequest{Host: copilot.Kind, Model: scriptmodel.ModelID, Label: "demo"}
+		if err := d.startSession(ctx, r); err != nil {
 			return "", err
 		}
 		d.stage = &copilotStage{session: d.session, model: d.model}
@@ -194,12 +198,12 @@ func (d *demo) startCopilot(ctx context.Context, found copilot.Found) error {
 }
 
 func (d *demo) startLocal(ctx context.Context) error {
-	return d.step(ctx, "session", stepTime, func(ctx context.Context) (string, error) {
+	return d.step(ctx, "session", func(ctx context.Context) (string, error) {
 		if err := d.startSession(ctx, gateway.StartRequest{Host: gateway.HostLocal, Label: "demo"}); err != nil {
 			return "", err
 		}
 		d.stage = &localStage{session: d.session}
-		return "a local session without a model; left out are the Copilot runtime and its model: " + d.leftOut, nil
+		return "a local session without a model (" + d.whyLocal + ")", nil
 	})
 }
 
@@ -212,10 +216,9 @@ func (d *demo) startSession(ctx context.Context, r gateway.StartRequest) (err er
 	return err
 }
 
-// startProvider starts the sample provider and waits until the session has its
-// tool.
+// startProvider starts the sample provider and waits until the session has its tool.
 func (d *demo) startProvider(ctx context.Context) (string, error) {
-	if d.token == "" { // the next one of the name is the same provider by it
+	if d.token == "" { // with one token, the next process is the same provider
 		d.token = d.gateway.gateway.IssueSpawnToken(d.session.ID())
 	}
 	err := d.changeTools(ctx, func() (err error) {
@@ -228,8 +231,8 @@ func (d *demo) startProvider(ctx context.Context) (string, error) {
 	return fmt.Sprintf("process %d connected and gave the session the tool %s", d.provider.PID(), demoTool), nil
 }
 
-// changeTools does what changes the session's tools, and returns when the
-// session's host has the new list.
+// changeTools calls do, which changes the session's tools, and waits until the session's
+// host has the new list.
 func (d *demo) changeTools(ctx context.Context, do func() error) error {
 	refreshes := &d.gateway.gateway.Stats().Refreshes
 	before := refreshes.Load()
@@ -237,12 +240,12 @@ func (d *demo) changeTools(ctx context.Context, do func() error) error {
 		return err
 	}
 	if err := daemon.Poll(ctx, func() bool { return refreshes.Load() > before }); err != nil {
-		return fmt.Errorf("waiting for the session to take its tools: %w", err)
+		return fmt.Errorf("waiting for the session to get its tools: %w", err)
 	}
 	return nil
 }
 
-// run is the demo itself.
+// run does the steps of the demo.
 func (d *demo) run(ctx context.Context) error {
 	steps := []struct {
 		name string
@@ -261,39 +264,40 @@ func (d *demo) run(ctx context.Context) error {
 		}},
 		{"timeline", d.surface},
 		{"push", func(ctx context.Context) (string, error) {
-			if err := d.provider.tell(demoInject); err != nil {
+			if err := d.provider.order(demoInject); err != nil {
 				return "", err
 			}
 			return d.stage.woken(ctx, demoEvent)
 		}},
 		{"tools.update", func(ctx context.Context) (string, error) {
-			if err := d.changeTools(ctx, func() error { return d.provider.tell(demoUpdate) }); err != nil {
+			if err := d.changeTools(ctx, func() error { return d.provider.order(demoUpdate) }); err != nil {
 				return "", err
 			}
 			return d.stage.changed(ctx, "which tools are there now?", demoTool, demoMore)
 		}},
 		{"provider leaves", func(ctx context.Context) (string, error) {
-			if err := d.changeTools(ctx, d.provider.leave); err != nil {
+			if err := d.changeTools(ctx, d.provider.end); err != nil {
 				return "", err
 			}
 			return d.stage.changed(ctx, "and now?")
 		}},
 	}
 	for _, s := range steps {
-		if err := d.step(ctx, s.name, stepTime, s.do); err != nil {
+		if err := d.step(ctx, s.name, s.do); err != nil {
 			return err
 		}
 	}
 	if !d.out.JSON {
-		return d.out.Printf("That is all: a tool of another process in a running session, and an event that woke it.\n")
+		return d.out.Printf("That is all: a running session had a tool of another process, and an event woke it.\n")
 	}
 	return nil
 }
 
-// surface waits until an event is in the session's timeline.
+// surface makes the provider push an event of level surface, and waits until it is in the
+// session's timeline.
 func (d *demo) surface(ctx context.Context) (string, error) {
 	var after uint64
-	if err := d.provider.tell(demoSurface); err != nil {
+	if err := d.provider.order(demoSurface); err != nil {
 		return "", err
 	}
 	for {
@@ -310,14 +314,14 @@ func (d *demo) surface(ctx context.Context) (string, error) {
 	}
 }
 
-// stay keeps all up until the user has enough.
-func (d *demo) stay(ctx context.Context) error {
-	if err := d.step(ctx, "provider", stepTime, d.startProvider); err != nil {
+// keep runs the gateway with a provider until ctx ends.
+func (d *demo) keep(ctx context.Context) error {
+	if err := d.step(ctx, "provider", d.startProvider); err != nil {
 		return err
 	}
 	if !d.out.JSON {
 		err := d.out.Printf(`
-It stays up until Ctrl-C. In another terminal:
+It runs until Ctrl-C. In another terminal:
 
   export COPILOT_HOME=%s
   tapctl status
@@ -338,7 +342,7 @@ It stays up until Ctrl-C. In another terminal:
 	}
 }
 
-// close ends all that was started and removes the home.
+// close stops the parts that run and removes the home.
 func (d *demo) close() {
 	d.provider.stop()
 	if d.gateway != nil {

@@ -16,7 +16,7 @@ import (
 	"tapgw/providers"
 )
 
-// The sample provider: what it has, and what the demo tells it on stdin.
+// The sample provider's tools and events, and the orders that the demo writes to its stdin.
 const (
 	demoTool   = "get_weather"
 	demoMore   = "get_forecast"
@@ -29,8 +29,8 @@ const (
 	demoUpdate  = "update"
 )
 
-// demoProviderCommand is the sample provider's process: this program once more,
-// so that the demo needs no other.
+// demoProviderCommand runs the sample provider in a process of this program, so that the
+// demo needs no other program.
 func demoProviderCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:   "__demo-provider",
@@ -48,7 +48,7 @@ func demoProviderCommand() *ucli.Command {
 					return err
 				}
 			}
-			cancel() // the demo closed our stdin: leave
+			cancel() // the demo has closed stdin
 			return <-done
 		},
 	}
@@ -75,15 +75,20 @@ func obey(ctx context.Context, p *providers.Provider, order string) error {
 		_, err := p.Push(ctx, providers.Event{Text: demoEvent, Level: providers.Inject})
 		return err
 	case demoUpdate:
-		providers.AddTool(p, demoMore, "Tell tomorrow's weather of a city", func(_ context.Context, in place) (string, error) {
-			return "sun in " + in.City, nil
-		})
+		providers.AddTool(
+			p,
+			demoMore,
+			"Tell tomorrow's weather of a city",
+			func(_ context.Context, in place) (string, error) {
+				return "sun in " + in.City, nil
+			},
+		)
 		return nil
 	}
 	return fmt.Errorf("unknown order %q", order)
 }
 
-// demoProvider is the demo's side of that process. A nil one does not run.
+// demoProvider is the sample provider's process; nil when it does not run.
 type demoProvider struct{ *proc.Process }
 
 func startDemoProvider(url, token string) (*demoProvider, error) {
@@ -102,18 +107,18 @@ func startDemoProvider(url, token string) (*demoProvider, error) {
 	return &demoProvider{p}, nil
 }
 
-// tell gives the provider an order.
-func (p *demoProvider) tell(order string) error {
+// order writes an order for the provider.
+func (p *demoProvider) order(order string) error {
 	if _, err := io.WriteString(p.Stdin(), order+"\n"); err != nil {
-		return fmt.Errorf("telling the provider: %w", err)
+		return fmt.Errorf("writing to the provider: %w", err)
 	}
 	return nil
 }
 
-// leave lets the provider say goodbye and end.
-func (p *demoProvider) leave() error {
+// end makes the provider leave the session, and waits for the process.
+func (p *demoProvider) end() error {
 	if err := p.Stdin().Close(); err != nil {
-		return fmt.Errorf("telling the provider to leave: %w", err)
+		return fmt.Errorf("closing the provider's stdin: %w", err)
 	}
 	<-p.Done()
 	if err := p.Err(); err != nil {

@@ -11,24 +11,24 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// stage is where the demo looks for what it shows.
+// stage observes the session for the demo. Its methods return a line that says what they saw.
 type stage interface {
-	// ask gives the session a prompt.
+	// ask sends the session a prompt.
 	ask(ctx context.Context, prompt string) error
-	// listed waits until a tool is in the list that the model has.
+	// listed waits until the model's list of tools has a tool.
 	listed(ctx context.Context, tool string) (string, error)
 	// called waits until the model has called a tool.
 	called(ctx context.Context, tool string) (string, error)
-	// result waits until the model has a tool's result, which holds a text.
+	// result waits until the model has a tool's result that contains a text.
 	result(ctx context.Context, text string) (string, error)
 	// woken waits until an event has started a turn.
 	woken(ctx context.Context, event string) (string, error)
-	// changed gives the session a prompt, and waits until the model that gets
-	// it has those of the demo's tools and no others.
+	// changed sends the session a prompt, and checks that the model that gets it has these
+	// of the demo's tools and no others.
 	changed(ctx context.Context, prompt string, tools ...string) (string, error)
 }
 
-// demoTools are those of the demo's tools that a list has, in the list's order.
+// demoTools returns the demo's tools that are in a list, in the list's order.
 func demoTools(list []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(t string) bool { return t != demoTool && t != demoMore })
 }
@@ -40,12 +40,12 @@ func toolsAre(tools []string) string {
 	return "the provider's tools are " + strings.Join(tools, " and ")
 }
 
-// copilotStage looks at what the model endpoint received.
+// copilotStage observes the requests that the model endpoint receives.
 type copilotStage struct {
 	session *gateway.Session
 	model   *scriptmodel.Server
-	seen    int    // model requests that were looked at
-	prompt  string // the last one asked
+	seen    int    // number of the last request that was examined
+	prompt  string // the last one
 }
 
 func (s *copilotStage) ask(ctx context.Context, prompt string) error {
@@ -54,15 +54,17 @@ func (s *copilotStage) ask(ctx context.Context, prompt string) error {
 	return err
 }
 
-// request waits for the first request, from the last one looked at on, that is
-// the one.
-func (s *copilotStage) request(ctx context.Context, what string, is func(*scriptmodel.Request) bool) (*scriptmodel.Request, error) {
+// request waits for the first request that match accepts, beginning with the last one that
+// was examined. what describes the request for an error.
+func (s *copilotStage) request(
+	ctx context.Context, what string, match func(*scriptmodel.Request) bool,
+) (*scriptmodel.Request, error) {
 	for n := max(s.seen, 1); ; n++ {
 		r, err := s.model.WaitRequest(ctx, n)
 		if err != nil {
-			return nil, fmt.Errorf("no model request %s: %w", what, err)
+			return nil, fmt.Errorf("no model request that %s: %w", what, err)
 		}
-		if is(r) {
+		if match(r) {
 			s.seen = n
 			return r, nil
 		}
@@ -70,18 +72,19 @@ func (s *copilotStage) request(ctx context.Context, what string, is func(*script
 }
 
 func (s *copilotStage) listed(ctx context.Context, tool string) (string, error) {
-	r, err := s.request(ctx, "lists "+tool, func(r *scriptmodel.Request) bool { return r.HasTool(tool) && s.hasPrompt(r) })
+	match := func(r *scriptmodel.Request) bool { return r.HasTool(tool) && s.hasPrompt(r) }
+	r, err := s.request(ctx, "lists "+tool, match)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("model request %d offers %s among %d tools", r.N, tool, len(r.Tools)), nil
 }
 
-// hasPrompt reports whether a request brings the last prompt to the model.
-func (s *copilotStage) hasPrompt(r *scriptmodel.Request) bool { return says(r, "user", s.prompt) }
+// hasPrompt reports whether a request contains the last prompt.
+func (s *copilotStage) hasPrompt(r *scriptmodel.Request) bool { return contains(r, "user", s.prompt) }
 
-// says reports whether a message of a role holds a text.
-func says(r *scriptmodel.Request, role, text string) bool {
+// contains reports whether a message of a role contains a text.
+func contains(r *scriptmodel.Request, role, text string) bool {
 	return slices.ContainsFunc(r.Messages, func(m scriptmodel.Message) bool {
 		return m.Role == role && strings.Contains(m.Text, text)
 	})
@@ -89,7 +92,7 @@ func says(r *scriptmodel.Request, role, text string) bool {
 
 func (s *copilotStage) called(ctx context.Context, tool string) (string, error) {
 	var call scriptmodel.ToolCall
-	r, err := s.request(ctx, "holds a call of "+tool, func(r *scriptmodel.Request) bool {
+	r, err := s.request(ctx, "contains a call of "+tool, func(r *scriptmodel.Request) bool {
 		for _, m := range r.Messages {
 			for _, c := range m.ToolCalls {
 				if c.Name == tool {
@@ -107,7 +110,8 @@ func (s *copilotStage) called(ctx context.Context, tool string) (string, error) 
 }
 
 func (s *copilotStage) result(ctx context.Context, text string) (string, error) {
-	r, err := s.request(ctx, "holds the result", func(r *scriptmodel.Request) bool { return says(r, "tool", text) })
+	r, err := s.request(ctx,
+		"contains the result", func(r *scriptmodel.Request) bool { return contains(r, "tool", text) })
 	if err != nil {
 		return "", err
 	}
@@ -115,36 +119,39 @@ func (s *copilotStage) result(ctx context.Context, text string) (string, error) 
 }
 
 func (s *copilotStage) woken(ctx context.Context, event string) (string, error) {
-	r, err := s.request(ctx, "holds the event", func(r *scriptmodel.Request) bool { return says(r, "user", event) })
+	r, err := s.request(ctx,
+		"contains the event", func(r *scriptmodel.Request) bool { return contains(r, "user", event) })
 	if err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(s.model.Requests(), func(r *scriptmodel.Request) bool { return says(r, "user", demoNews) }) {
-		return "", fmt.Errorf("the model heard of %q, which was for the timeline alone", demoNews)
+	hasNews := func(r *scriptmodel.Request) bool { return contains(r, "user", demoNews) }
+	if slices.ContainsFunc(s.model.Requests(), hasNews) {
+		return "", fmt.Errorf("the model got %q, which was for the timeline only", demoNews)
 	}
-	return fmt.Sprintf("the provider's event woke the session: model request %d says %q, and nothing of what was for the timeline", r.N, event), nil
+	return fmt.Sprintf("the provider's event woke the session: model request %d has %q, and not the timeline's event",
+		r.N, event), nil
 }
 
 func (s *copilotStage) changed(ctx context.Context, prompt string, tools ...string) (string, error) {
 	if err := s.ask(ctx, prompt); err != nil {
 		return "", err
 	}
-	r, err := s.request(ctx, "holds the prompt", s.hasPrompt)
+	r, err := s.request(ctx, "contains the prompt", s.hasPrompt)
 	if err != nil {
 		return "", err
 	}
-	if got := demoTools(r.ToolNames()); !same(got, tools) {
+	if got := demoTools(r.ToolNames()); !isSameSet(got, tools) {
 		return "", fmt.Errorf("model request %d has %v, want %v", r.N, got, tools)
 	}
 	return fmt.Sprintf("model request %d: %s", r.N, toolsAre(tools)), nil
 }
 
-func same(a, b []string) bool {
+func isSameSet(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)
 }
 
-// localStage looks at a session without a model: at its tools and its callbacks.
+// localStage observes the tools and events of a session without a model.
 type localStage struct {
 	session *gateway.Session
 	cursor  uint64 // of the live feed
@@ -155,18 +162,21 @@ func (s *localStage) ask(ctx context.Context, prompt string) error {
 	return err
 }
 
-// event waits for the next callback of the session that is the one.
-func (s *localStage) event(ctx context.Context, what string, is func(gateway.Event) bool) (gateway.Event, error) {
+// event waits for the session's next event that match accepts. what describes it for an
+// error.
+func (s *localStage) event(
+	ctx context.Context, what string, match func(gateway.Event) bool,
+) (gateway.Event, error) {
 	for {
 		lines, _ := s.session.Live(s.cursor)
 		for _, l := range lines {
 			s.cursor = l.Seq
-			if is(l.Event) {
+			if match(l.Event) {
 				return l.Event, nil
 			}
 		}
 		if err := s.session.WaitLive(ctx, s.cursor); err != nil {
-			return gateway.Event{}, fmt.Errorf("the session did not say %s: %w", what, err)
+			return gateway.Event{}, fmt.Errorf("the session sent no %s: %w", what, err)
 		}
 	}
 }
@@ -197,14 +207,15 @@ func (s *localStage) called(ctx context.Context, tool string) (string, error) {
 }
 
 func (s *localStage) result(ctx context.Context, text string) (string, error) {
-	e, err := s.event(ctx, gateway.OnEndToolExecution, func(e gateway.Event) bool { return e.Callback == gateway.OnEndToolExecution })
+	isEnd := func(e gateway.Event) bool { return e.Callback == gateway.OnEndToolExecution }
+	e, err := s.event(ctx, gateway.OnEndToolExecution, isEnd)
 	switch {
 	case err != nil:
 		return "", err
 	case e.Error != nil:
 		return "", errors.New(e.Error.Message)
 	case e.Result == nil || !strings.Contains(e.Result.Content, text):
-		return "", fmt.Errorf("the result does not hold %q", text)
+		return "", fmt.Errorf("the result does not contain %q", text)
 	}
 	return fmt.Sprintf("the session got %q", e.Result.Content), nil
 }
@@ -216,14 +227,15 @@ func (s *localStage) woken(ctx context.Context, event string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.event(ctx, gateway.OnAgentStart, func(e gateway.Event) bool { return e.Callback == gateway.OnAgentStart }); err != nil {
+	isStart := func(e gateway.Event) bool { return e.Callback == gateway.OnAgentStart }
+	if _, err := s.event(ctx, gateway.OnAgentStart, isStart); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("the provider's event woke the session: %q", event), nil
 }
 
 func (s *localStage) changed(_ context.Context, _ string, tools ...string) (string, error) {
-	if got := demoTools(s.tools()); !same(got, tools) {
+	if got := demoTools(s.tools()); !isSameSet(got, tools) {
 		return "", fmt.Errorf("the session has %v, want %v", got, tools)
 	}
 	return "in the session " + toolsAre(tools), nil

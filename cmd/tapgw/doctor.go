@@ -25,7 +25,7 @@ import (
 	"tapgw/internal/server"
 )
 
-// doctorTimeout bounds a check: a full CLI unpacks itself at its first start.
+// doctorTimeout bounds all checks. A full Copilot CLI unpacks itself at its first start.
 const doctorTimeout = time.Minute
 
 // minRuntime is the first version of the Copilot CLI whose sessions take tools
@@ -38,9 +38,9 @@ const minNode = 20
 func doctorCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "doctor",
-		Usage: "check what a gateway needs here, and say what to do about it",
-		Description: `Each line is ok, warn or fail; the line below it says what to do. Exit code 1 when
-one is fail. The Copilot runtime is started and ended again.
+		Usage: "check that a gateway can work here, and say what to do where it can't",
+		Description: `Each line is ok, warn or fail; the line below says what to do. Exit code 1 when a line
+is fail. The checks start the Copilot runtime and end it again.
 
 Examples:
   tapgw doctor
@@ -57,9 +57,9 @@ Examples:
 	}
 }
 
-// doctor is what the checks share.
+// doctor has the data that the checks share.
 type doctor struct {
-	config    configs.Config // the defaults where the file has a fault
+	config    configs.Config // the defaults when configErr is set
 	files     configs.Files
 	configErr error
 	state     daemon.Dir
@@ -107,7 +107,8 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 	}
 	if d.config.TLSCert != "" {
 		if _, err := tls.LoadX509KeyPair(d.config.TLSCert, d.config.TLSKey); err != nil {
-			return cli.Fail("name a certificate and its key, as PEM files", "%s: tls_cert, tls_key: %v", d.files.User, err)
+			return cli.Fail("write the paths of a certificate and its key, both PEM files, into tls_cert and tls_key",
+				"%s: tls_cert, tls_key: %v", d.files.User, err)
 		}
 	}
 	found := "no file: the defaults apply"
@@ -120,23 +121,23 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 		}
 		found += "; for sessions here " + d.files.Project
 	}
-	left := d.files.Notes()
+	leftOut := d.files.Notes()
 	n := 0
 	for _, f := range d.files.Providers() {
 		switch {
 		case f.Barred:
-			left = append(left, f.Faults...)
+			leftOut = append(leftOut, f.Faults...)
 			continue
 		case len(f.Faults) > 0:
 			return cli.Fail(cure, "%v", f.Faults)
 		}
 		n++
 	}
-	if len(left) > 0 {
-		return cli.Warn("read the files, and trust them if you trust all that lies there", "%v", left)
+	if len(leftOut) > 0 {
+		return cli.Warn("read the files; if you trust the project, run tapgw trust with its directory", "%v", leftOut)
 	}
 	if n > 0 {
-		return cli.OK("%s, and %d provider files", found, n)
+		return cli.OK("%s, and %s", found, cli.Count(n, "provider file"))
 	}
 	return cli.OK("%s", found)
 }
@@ -146,40 +147,44 @@ func (d *doctor) checkState(context.Context) cli.Result {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		above := existing(dir)
-		if err := writable(above); err != nil {
-			return cli.Fail("make "+above+" writable, or set "+configs.EnvHome+" to another directory", "%s cannot be made: %v", dir, err)
+		parent := existingParent(dir)
+		if err := checkWritable(parent); err != nil {
+			return cli.Fail("make "+parent+" writable, or set "+configs.EnvHome+" to another directory",
+				"%s can't be created: %v", dir, err)
 		}
-		return cli.OK("%s will be made at the first start", dir)
+		return cli.OK("the gateway creates %s at its first start", dir)
 	case err != nil:
-		return cli.Fail("make it accessible, or set "+configs.EnvHome+" to another directory", "%v", err)
+		return cli.Fail("make its parents accessible, or set "+configs.EnvHome+" to another directory", "%v", err)
 	case !info.IsDir():
-		return cli.Fail("remove it", "%s is not a directory", dir)
+		return cli.Fail("remove the file, or set "+configs.EnvHome+" to a directory", "%s is not a directory", dir)
 	}
-	if other := foreign(info); other != "" {
-		return cli.Fail("give it back with chown, or set "+configs.EnvHome+" to a directory of your own", "%s %s", dir, other)
+	if owner := foreignOwner(info); owner != "" {
+		return cli.Fail("change its owner with chown, or set "+configs.EnvHome+" to a directory of your own",
+			"%s %s", dir, owner)
 	}
-	if err := writable(dir); err != nil {
+	if err := checkWritable(dir); err != nil {
 		return cli.Fail("chmod 700 "+dir, "%v", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return cli.Warn("chmod 700 "+dir+" (the next gateway does it, too)", "%s is open to others (mode %04o)", dir, info.Mode().Perm())
+		return cli.Warn("chmod 700 "+dir+" (the next gateway does it, too)",
+			"%s is open to other users (mode %04o)", dir, info.Mode().Perm())
 	}
 	return cli.OK("%s", dir)
 }
 
-// existing is the nearest directory above a path that exists.
-func existing(path string) string {
+// existingParent is the nearest directory above a path that exists.
+func existingParent(path string) string {
 	for {
-		above := filepath.Dir(path)
-		if _, err := os.Stat(above); err == nil || above == path {
-			return above
+		parent := filepath.Dir(path)
+		if _, err := os.Stat(parent); err == nil || parent == path {
+			return parent
 		}
-		path = above
+		path = parent
 	}
 }
 
-func writable(dir string) error {
+// checkWritable creates a file in a directory and removes it.
+func checkWritable(dir string) error {
 	f, err := os.CreateTemp(dir, ".tapgw-doctor-")
 	if err != nil {
 		return err
@@ -188,8 +193,8 @@ func writable(dir string) error {
 	return os.Remove(f.Name())
 }
 
-// foreign says whose a file is when it is not ours.
-func foreign(info fs.FileInfo) string {
+// foreignOwner names the owner of a file, "" for this user.
+func foreignOwner(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		return fmt.Sprintf("belongs to user %d, not to you (%d)", st.Uid, os.Geteuid())
 	}
@@ -197,7 +202,7 @@ func foreign(info fs.FileInfo) string {
 }
 
 func (d *doctor) checkTokens(context.Context) cli.Result {
-	var there []string
+	var found []string
 	for _, file := range []string{d.state.ProviderToken(), d.state.AdminToken()} {
 		info, err := os.Lstat(file)
 		switch {
@@ -208,40 +213,44 @@ func (d *doctor) checkTokens(context.Context) cli.Result {
 		case !info.Mode().IsRegular():
 			return cli.Fail("remove it and restart the gateway", "%s is not a regular file", file)
 		case info.Mode().Perm()&0o077 != 0:
-			return cli.Fail("restart the gateway: others may have read its token", "%s is open to others (mode %04o)", file, info.Mode().Perm())
+			return cli.Fail("restart the gateway: other users may have read its token",
+				"%s is open to other users (mode %04o)", file, info.Mode().Perm())
 		}
-		if other := foreign(info); other != "" {
-			return cli.Fail("remove it and restart the gateway", "%s %s", file, other)
+		if owner := foreignOwner(info); owner != "" {
+			return cli.Fail("remove it and restart the gateway", "%s %s", file, owner)
 		}
-		there = append(there, filepath.Base(file))
+		found = append(found, filepath.Base(file))
 	}
-	held, err := d.state.Locked()
+	isRunning, err := d.state.Locked()
 	switch {
 	case err != nil:
 		return cli.Fail("make "+string(d.state)+" accessible", "%v", err)
-	case held && len(there) < 2:
-		return cli.Warn("restart the gateway", "a gateway runs, but its token files are not there")
-	case !held && len(there) > 0:
-		return cli.Warn("nothing: the next gateway replaces them", "%s of a gateway that was killed", strings.Join(there, " and "))
-	case !held:
+	case isRunning && len(found) < 2:
+		return cli.Warn("restart the gateway", "a gateway runs, but a token file is missing")
+	case !isRunning && len(found) > 0:
+		return cli.Warn("nothing: the next gateway replaces them",
+			"a gateway that was killed left %s", strings.Join(found, " and "))
+	case !isRunning:
 		return cli.OK("none while no gateway runs")
 	}
-	return cli.OK("readable by you alone")
+	return cli.OK("only you can read them")
 }
 
 func (d *doctor) checkGateway(ctx context.Context) cli.Result {
 	if g, ok := d.state.Running(ctx); ok {
 		return cli.OK("process %d at %s, version %s", g.PID, g.URL, g.Version)
 	}
-	if held, _ := d.state.Locked(); held {
+	if isRunning, _ := d.state.Locked(); isRunning {
 		pid := d.state.LockPID()
-		return cli.Fail(fmt.Sprintf("wait a moment; if it stays so: tapgw stop, or kill -9 %d; then start it again", pid), "process %d runs but does not answer", pid)
+		return cli.Fail(fmt.Sprintf("wait a moment; then run tapgw stop, or kill -9 %d, and start it again", pid),
+			"process %d runs but does not answer", pid)
 	}
 	addr := d.config.Listen
 	if err := server.CanListen(addr); err != nil {
-		return cli.Fail("stop what has the port, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0", "none runs, and none can: %v", listenError(err))
+		return cli.Fail("stop that process, or set listen in tapgw.toml, or use tapgw serve --listen 127.0.0.1:0",
+			"no gateway runs, and none can start: %v", listenError(err))
 	}
-	return cli.OK("none runs; %s is free for one", addr)
+	return cli.OK("none runs; %s is free", addr)
 }
 
 func (d *doctor) checkRuntime(context.Context) cli.Result {
@@ -249,32 +258,32 @@ func (d *doctor) checkRuntime(context.Context) cli.Result {
 	st, err := d.probe()
 	switch {
 	case err != nil && st.Path == "" && d.config.Copilot.CLI == "" && os.Getenv("COPILOT_CLI_PATH") == "":
-		return cli.Warn(install, "not found: there are local sessions only")
+		return cli.Warn(install, "not found: only local sessions can run")
 	case err != nil && st.Path == "":
-		return cli.Fail("correct copilot.cli in tapgw.toml or COPILOT_CLI_PATH, or leave it out", "%v", err)
+		return cli.Fail("correct or remove copilot.cli in tapgw.toml and COPILOT_CLI_PATH", "%v", err)
 	case err != nil:
-		return cli.Fail("install it anew: "+install, "%s does not run: %v", st.Path, err)
+		return cli.Fail("install it again: "+install, "%s does not run: %v", st.Path, err)
 	}
 	detail := fmt.Sprintf("version %s, protocol %d, %s (from %s)", st.Version, st.Protocol, st.Path, st.Source)
-	if older(st.Version, minRuntime) {
-		return cli.Warn(install, "%s: tools change in a running session from version %s on", detail, minRuntime)
+	if isOlder(st.Version, minRuntime) {
+		return cli.Warn(install, "%s: tools of a running session can change from version %s on", detail, minRuntime)
 	}
 	return cli.OK("%s", detail)
 }
 
-// older compares versions by their numbers; one that is not made of numbers is
-// not older.
-func older(version, than string) bool {
+// isOlder reports whether a version is older than another one, by their numbers. A version
+// that is not made of numbers is not older.
+func isOlder(version, other string) bool {
 	version, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "-")
-	have, want := strings.Split(version, "."), strings.Split(than, ".")
-	for i := range want {
-		if i >= len(have) {
+	a, b := strings.Split(version, "."), strings.Split(other, ".")
+	for i := range b {
+		if i >= len(a) {
 			return true
 		}
-		h, herr := strconv.Atoi(have[i])
-		w, werr := strconv.Atoi(want[i])
-		if herr != nil || werr != nil || h != w {
-			return herr == nil && werr == nil && h < w
+		m, errM := strconv.Atoi(a[i])
+		n, errN := strconv.Atoi(b[i])
+		if errM != nil || errN != nil || m != n {
+			return errM == nil && errN == nil && m < n
 		}
 	}
 	return false
@@ -287,7 +296,7 @@ func (d *doctor) checkSignIn(context.Context) cli.Result {
 	st, err := d.probe()
 	switch {
 	case err != nil:
-		return cli.Warn("see copilot runtime", "cannot be told without a runtime")
+		return cli.Warn("see copilot runtime", "not known without a runtime")
 	case !st.SignedIn:
 		return cli.Warn(copilot.HowToSignIn, "not signed in to GitHub Copilot")
 	case st.Login == "":
@@ -305,7 +314,7 @@ func (d *doctor) checkNode(ctx context.Context) cli.Result {
 			return cli.Warn(cure, "%s: %v", name, err)
 		}
 		version := strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
-		if name == "node" && older(version, strconv.Itoa(minNode)) {
+		if name == "node" && isOlder(version, strconv.Itoa(minNode)) {
 			return cli.Warn(cure, "node %s is too old", version)
 		}
 		found = append(found, name+" "+version)
@@ -313,18 +322,23 @@ func (d *doctor) checkNode(ctx context.Context) cli.Result {
 	return cli.OK("%s", strings.Join(found, ", "))
 }
 
-// checkClock finds a clock that lags: certificates then look as if they were
-// from the future.
+// checkClock finds a clock that is behind. With such a clock, certificates look as if they
+// were not valid yet.
 func (d *doctor) checkClock(context.Context) cli.Result {
 	now := time.Now()
 	if built := buildTime(); now.Before(built) {
-		return cli.Fail("set the clock, or let it be set: timedatectl set-ntp true", "it says %s, but this program is of %s",
-			now.UTC().Format(time.RFC3339), built.UTC().Format(time.RFC3339))
+		return cli.Fail(
+			"set the clock, or run timedatectl set-ntp true",
+			"the clock is at %s, before this program was built (%s)",
+			now.UTC().Format(time.RFC3339),
+			built.UTC().Format(time.RFC3339),
+		)
 	}
 	return cli.OK("%s", now.UTC().Format(time.RFC3339))
 }
 
-// buildTime is when this program, or the source it was built from, was made.
+// buildTime is the time of the commit that this program was built from, else that of its
+// file.
 func buildTime() time.Time {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -14,16 +16,17 @@ import (
 )
 
 const (
-	// littleSpace is when to say something of what a disk has left, and trialSize
-	// what must go on it now: more than a file system keeps beside its blocks.
-	littleSpace = 100 << 20
-	trialSize   = 64 << 10
+	// lowSpace is the free space in bytes below which doctor warns.
+	lowSpace = 100 << 20
+	// trialSize is the size of the file that doctor writes. It is too large for the space
+	// that file systems keep outside of their blocks.
+	trialSize = 64 << 10
 )
 
-// disk is what the check asks of one; tests have others.
+// disk is the file system that the check uses; tests have their own.
 type disk struct {
-	create func(dir string) (*os.File, error) // a file of ours, to be removed
-	free   func(dir string) (uint64, error)   // bytes, for who is not root
+	create func(dir string) (*os.File, error) // a temporary file
+	free   func(dir string) (uint64, error)   // bytes that users other than root may use
 }
 
 var realDisk = disk{
@@ -37,40 +40,46 @@ var realDisk = disk{
 	},
 }
 
-// checkDisk checks that there is room where the gateway and the Copilot runtime write:
-// sessions are not saved without.
+// checkDisk checks the free space where the gateway and the Copilot runtime write. They
+// can't save sessions on a full disk.
 func (d *doctor) checkDisk(context.Context) cli.Result {
 	return d.disk.check(string(d.state), configs.Home(), os.TempDir())
 }
 
-func (k disk) check(dirs ...string) cli.Result {
-	var there, room []string
+func (d disk) check(dirs ...string) cli.Result {
+	var checked, details []string
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); err != nil {
-			dir = existing(dir) // it will be made there
+			dir = existingParent(dir)
 		}
-		if slices.Contains(there, dir) {
+		if slices.Contains(checked, dir) {
 			continue
 		}
-		there = append(there, dir)
-		if err := k.try(dir); err != nil {
-			return cli.Fail("make room on the disk, or raise your quota there: sessions are not saved without", "writing %d KiB in %s: %v", trialSize>>10, dir, err)
+		checked = append(checked, dir)
+		err := d.writeTrial(dir)
+		if errors.Is(err, fs.ErrPermission) {
+			return cli.Fail("make "+dir+" writable for you", "writing to %s: %v", dir, err)
 		}
-		free, err := k.free(dir)
+		if err != nil {
+			return cli.Fail("free space on the disk, or raise your quota: sessions can't be saved",
+				"writing %d KiB to %s: %v", trialSize>>10, dir, err)
+		}
+		free, err := d.free(dir)
 		switch {
 		case err != nil:
-			return cli.Warn("look at df "+dir, "how much is free in %s is not known: %v", dir, err)
-		case free < littleSpace:
-			return cli.Warn("make room on the disk: sessions are not saved once it is full", "%s are free in %s", mebibytes(free), dir)
+			return cli.Warn("look at df "+dir, "the free space of %s is not known: %v", dir, err)
+		case free < lowSpace:
+			return cli.Warn("free space on the disk: sessions can't be saved once it is full",
+				"%s are free in %s", mebibytes(free), dir)
 		}
-		room = append(room, fmt.Sprintf("%s in %s", mebibytes(free), dir))
+		details = append(details, fmt.Sprintf("%s in %s", mebibytes(free), dir))
 	}
-	return cli.OK("free: %s", strings.Join(room, ", "))
+	return cli.OK("free: %s", strings.Join(details, ", "))
 }
 
-// try writes a file, down to the disk: some say that they are full only then.
-func (k disk) try(dir string) error {
-	f, err := k.create(dir)
+// writeTrial writes a file and syncs it: some file systems say only then that they are full.
+func (d disk) writeTrial(dir string) error {
+	f, err := d.create(dir)
 	if err != nil {
 		return err
 	}
@@ -79,8 +88,8 @@ func (k disk) try(dir string) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	return err
 }

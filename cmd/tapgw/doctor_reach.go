@@ -21,17 +21,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// reachTimeout is how long doctor waits for what it asks over the network.
+// reachTimeout bounds each check that uses the network.
 const reachTimeout = 10 * time.Second
 
-// runtime are the options of a runtime with a profile, for a look at it.
+// runtime returns the options of a runtime that the checks start with a profile.
 func (d *doctor) runtime(p configs.Profile) copilot.Options {
 	cp := d.config.Copilot
 	return copilot.Options{CLI: cp.CLI, Home: configs.Home(), GitHubHost: cp.GitHubHost, Profile: p}
 }
 
-// endpoints are the model endpoints of one's own, by whose they are: "" for
-// [copilot]'s, else the profile's that has another.
+// endpoints returns the profiles with a model endpoint of the user's own: under "" that of
+// [copilot], and by name each profile with another endpoint.
 func (d *doctor) endpoints() map[string]configs.Profile {
 	cp := d.config.Copilot
 	found := map[string]configs.Profile{}
@@ -46,7 +46,7 @@ func (d *doctor) endpoints() map[string]configs.Profile {
 	return found
 }
 
-// checkEndpoints asks every model endpoint of one's own whether it answers.
+// checkEndpoints asks each model endpoint of the user's own for its models.
 func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
 	all := d.endpoints()
 	if len(all) == 0 {
@@ -58,7 +58,7 @@ func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
 	worst := cli.OK("")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		p := all[name]
-		r := d.reach(ctx, p)
+		r := d.checkEndpoint(ctx, p)
 		if name != "" {
 			r.Detail = "profile " + name + ": " + r.Detail
 		}
@@ -71,17 +71,14 @@ func (d *doctor) checkEndpoints(ctx context.Context) cli.Result {
 	return worst
 }
 
-// reach asks the endpoint of a profile for its models: who answers with a list,
-// takes the key, too.
-func (d *doctor) reach(ctx context.Context, p configs.Profile) cli.Result {
+// checkEndpoint asks the endpoint of a profile for its models. An endpoint that answers
+// with a list accepts the key, too.
+func (d *doctor) checkEndpoint(ctx context.Context, p configs.Profile) cli.Result {
 	e := p.Provider
 	variable := cmp.Or(e.BearerTokenEnv, e.KeyEnv)
-	wants := "its key"
-	if variable != "" {
-		wants = variable
-	}
-	if e.Kind == configs.EndpointAzure { // which lists nothing that a key of a deployment could see
-		return answers(ctx, e.URL)
+	key := cmp.Or(variable, "its key")
+	if e.Kind == configs.EndpointAzure { // the key of a deployment sees no list there
+		return checkURL(ctx, e.URL)
 	}
 	offered := e.Models
 	p.Provider.Models = nil
@@ -91,37 +88,41 @@ func (d *doctor) reach(ctx context.Context, p configs.Profile) cli.Result {
 	}
 	switch {
 	case err == nil:
-		return cli.OK("%s has %d models", e.URL, len(models))
+		return cli.OK("%s has %s", e.URL, cli.Count(len(models), "model"))
 	case variable != "" && os.Getenv(variable) == "":
-		return cli.Fail("set "+wants+" to the endpoint's key, or correct its URL", "%s: %v (no key: %s is not set)", e.URL, err, variable)
+		return cli.Fail("set "+key+" to the endpoint's key, or correct its URL",
+			"%s: %v (no key: %s is not set)", e.URL, err, variable)
 	case len(offered) > 0:
-		return cli.Warn("nothing if the endpoint has no list; else correct its URL", "%s: %v", e.URL, err)
+		return cli.Warn("nothing if the endpoint can't list models; else correct its URL", "%s: %v", e.URL, err)
 	}
-	return cli.Fail("correct its URL and "+wants+", or name the endpoint's models in models", "%s: %v", e.URL, err)
+	return cli.Fail("correct its URL and "+key+", or list the endpoint's models in models", "%s: %v", e.URL, err)
 }
 
-// answers asks a URL for anything.
-func answers(ctx context.Context, url string) cli.Result {
+// checkURL checks that a URL answers, with whatever status.
+func checkURL(ctx context.Context, url string) cli.Result {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return cli.Fail("correct its URL", "%s: %v", url, err)
 	}
-	w, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}).Do(r)
+	w, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}).Do(
+		r,
+	)
 	if err != nil {
-		return cli.Fail("correct its URL, or see to it that it can be reached", "%s does not answer: %v", url, err)
+		return cli.Fail("correct its URL, or make it reachable from here", "%s does not answer: %v", url, err)
 	}
 	_ = w.Body.Close()
 	return cli.OK("%s answers (%s)", url, w.Status)
 }
 
-// checkHooks finds programs that are not there: a hook that can't be asked denies.
+// checkHooks finds hooks whose program can't run. Such a hook denies.
 func (d *doctor) checkHooks(context.Context) cli.Result {
 	for i, h := range d.config.Hooks {
 		if len(h.Command) == 0 {
 			continue
 		}
 		if _, err := exec.LookPath(h.Command[0]); err != nil {
-			return cli.Fail(fmt.Sprintf("correct command of hooks[%d] in %s, or make it executable", i, d.files.User), "hooks[%d] (%s): %v", i, h.On, err)
+			return cli.Fail(fmt.Sprintf("correct command of hooks[%d] in %s, or make it executable", i, d.files.User),
+				"hooks[%d] (%s): %v", i, h.On, err)
 		}
 	}
 	if n := len(d.config.Hooks); n > 0 {
@@ -130,19 +131,20 @@ func (d *doctor) checkHooks(context.Context) cli.Result {
 	return cli.OK("none")
 }
 
-// checkTraces finds out whether somebody takes the spans, where they are wanted.
+// checkTraces asks the collector for traces, if OTEL_ variables name one.
 func (d *doctor) checkTraces(ctx context.Context) cli.Result {
 	s, err := otlp.FromEnv(os.Getenv)
 	switch {
 	case err != nil:
 		return cli.Warn("correct the variable, or unset it", "not sent: %v", err)
 	case s.URL == "":
-		return cli.OK("not wanted: no OTEL_ variable asks for them")
+		return cli.OK("off: no OTEL_ variable turns them on")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	if err := otlp.Check(ctx, s); err != nil {
-		return cli.Warn("start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS", "%v", err)
+		return cli.Warn("start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
+			"%v", err)
 	}
 	return cli.OK("sent to %s", s.URL)
 }

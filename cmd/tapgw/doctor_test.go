@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,13 +12,13 @@ import (
 	"tapgw/internal/cli"
 )
 
-// TestDoctorFindsAFullDisk writes what a gateway writes: a disk that is full may have a
-// place for a name, and none for what is in the file.
-func TestDoctorFindsAFullDisk(t *testing.T) {
+// The check writes a file: a full disk may have space for the name of a file and none for
+// its content.
+func TestDoctorChecksTheDisk(t *testing.T) {
 	dir := t.TempDir()
 	full := realDisk
 	full.create = func(string) (*os.File, error) {
-		if runtime.GOOS != "linux" { // as a file that can't be written is, anywhere
+		if runtime.GOOS != "linux" { // a directory can't be written like a file
 			return os.Open(dir)
 		}
 		if err := os.Symlink("/dev/full", filepath.Join(dir, "full")); err != nil {
@@ -28,26 +29,34 @@ func TestDoctorFindsAFullDisk(t *testing.T) {
 	little, unknown := realDisk, realDisk
 	little.free = func(string) (uint64, error) { return 7 << 20, nil }
 	unknown.free = func(string) (uint64, error) { return 0, errors.New("no answer") }
+	denied := realDisk
+	denied.create = func(string) (*os.File, error) { return nil, fs.ErrPermission }
 	plenty := realDisk
 	plenty.free = func(string) (uint64, error) { return 5 << 30, nil }
 	for name, tt := range map[string]struct {
 		disk   disk
 		dirs   []string
 		status cli.Status
-		says   string
+		detail string // in the line of the check
+		cure   string
 	}{
-		"full":    {full, []string{dir}, cli.StatusFail, "writing 64 KiB in " + dir + ": "},
-		"little":  {little, []string{dir}, cli.StatusWarn, "7 MiB are free in " + dir},
-		"unknown": {unknown, []string{dir}, cli.StatusWarn, "no answer"},
-		"plenty":  {plenty, []string{dir, filepath.Join(dir, "to", "be", "made")}, cli.StatusOK, "free: 5120 MiB in " + dir + "\n"},
+		"full":    {full, []string{dir}, cli.StatusFail, "writing 64 KiB to " + dir + ": ", "free space on the disk"},
+		"little":  {little, []string{dir}, cli.StatusWarn, "7 MiB are free in " + dir, "free space on the disk"},
+		"unknown": {unknown, []string{dir}, cli.StatusWarn, "no answer", "df " + dir},
+		"denied":  {denied, []string{dir}, cli.StatusFail, "permission denied", "make " + dir + " writable"},
+		"plenty": {
+			plenty, []string{dir, filepath.Join(dir, "not", "made", "yet")}, cli.StatusOK,
+			"free: 5120 MiB in " + dir + "\n", "",
+		},
 	} {
 		got := tt.disk.check(tt.dirs...)
-		if got.Status != tt.status || !strings.Contains(got.Detail+"\n", tt.says) || (got.Status == cli.StatusOK) != (got.Cure == "") {
-			t.Errorf("%s: %+v", name, got)
+		if got.Status != tt.status || !strings.Contains(got.Detail+"\n", tt.detail) ||
+			!strings.Contains(got.Cure, tt.cure) {
+			t.Errorf("%s: got %+v, want %s with %q, cure %q", name, got, tt.status, tt.detail, tt.cure)
 		}
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("got %v, %v in the directory, want no file", left, err)
 	}
 }

@@ -78,8 +78,8 @@ func findLog(ctx context.Context, last int, follow bool, out *cli.Output) (servi
 	case isRunning:
 		s, err := runningService(ctx, g.PID)
 		if err == nil && s == nil {
-			err = cli.NotFound("the gateway of process %d runs in the foreground (tapgw serve): it logs to its own stderr "+
-				"and to no file; keep it with: tapgw serve 2>FILE", g.PID)
+			err = cli.NotFound("the gateway of process %d runs in the foreground (tapgw serve): it logs to its own "+
+				"stderr and to no file; keep it with: tapgw serve 2>FILE", g.PID)
 		}
 		if err != nil {
 			return service.Log{}, err
@@ -91,7 +91,8 @@ func findLog(ctx context.Context, last int, follow bool, out *cli.Output) (servi
 	}
 	switch _, err := os.Stat(ensured.File); {
 	case errors.Is(err, fs.ErrNotExist):
-		return service.Log{}, cli.NotFound("no gateway runs, and none of tapgw ensure has left a log: there is no %s", ensured.File)
+		return service.Log{}, cli.NotFound("no gateway runs, and none of tapgw ensure has left a log: there is no %s",
+			ensured.File)
 	case err != nil:
 		return service.Log{}, fmt.Errorf("looking for a log: %w", err)
 	}

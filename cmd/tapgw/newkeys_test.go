@@ -46,10 +46,12 @@ func TestEditsForNewSessionsSaySo(t *testing.T) {
 	}
 	p.noteNewKeys(files, []string{"copilot.permissions.shell", "log_level"})
 	f := p.newKeyFaults()
-	if len(f) != 1 || f[0].File != "tapgw.toml" || f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 running session keeps the old value" {
+	if len(f) != 1 || f[0].File != "tapgw.toml" ||
+		f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 running session keeps the old value" {
 		t.Errorf("the status says %v", f)
 	}
-	if !strings.Contains(log.String(), "the setting holds for new sessions") || !strings.Contains(log.String(), "key=copilot.permissions.shell") {
+	if !strings.Contains(log.String(), "the setting holds for new sessions") ||
+		!strings.Contains(log.String(), "key=copilot.permissions.shell") {
 		t.Errorf("the log says %s", &log)
 	}
 	if err := s.Stop(t.Context(), "over"); err != nil {

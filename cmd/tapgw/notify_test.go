@@ -42,7 +42,13 @@ func TestServeNotifies(t *testing.T) {
 	next := listenNotify(t, socket)
 	p, err := proc.Start(proc.Command{
 		Path: "tapgw", Args: []string{"serve", "--listen=127.0.0.1:0"}, Dir: dir,
-		Env: []string{"HOME=" + dir, "COPILOT_HOME=" + dir, "NOTIFY_SOCKET=" + socket, "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")},
+		Env: []string{
+			"HOME=" + dir,
+			"COPILOT_HOME=" + dir,
+			"NOTIFY_SOCKET=" + socket,
+			"GORACE=atexit_sleep_ms=0",
+			"PATH=" + os.Getenv("PATH"),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

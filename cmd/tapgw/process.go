@@ -92,7 +92,8 @@ func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error
 		state:  daemon.Dir(filepath.Join(o.home, "extensions", "tap")),
 		served: make(chan error, 1),
 		info: daemon.Info{
-			PID: os.Getpid(), Version: cli.Version(), StartedAt: time.Now().UTC().Truncate(time.Millisecond), Args: o.args,
+			PID: os.Getpid(), Version: cli.Version(), Args: o.args,
+			StartedAt: time.Now().UTC().Truncate(time.Millisecond),
 		},
 	}
 	var cert *tls.Config
@@ -324,6 +325,9 @@ func listenError(err error) error {
 		owner, _ := proc.OwnerOf(tcp.AddrPort())
 		who = owner.String()
 	}
-	return fmt.Errorf("listening on %s: the port is in use by %s; stop it, or choose a free port with --listen 127.0.0.1:0",
-		failed.Addr, who)
+	return fmt.Errorf(
+		"listening on %s: the port is in use by %s; stop it, or choose a free port with --listen 127.0.0.1:0",
+		failed.Addr,
+		who,
+	)
 }

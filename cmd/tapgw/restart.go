@@ -56,8 +56,8 @@ func planRestart(ctx context.Context, g daemon.Info) (start func(context.Context
 			return nil, err
 		}
 		if s == nil {
-			return nil, cli.Failed("the gateway of process %d runs in the foreground (tapgw serve) and can't be restarted "+
-				"from here: end it (Ctrl-C there, or tapgw stop) and start it there again", g.PID)
+			return nil, cli.Failed("the gateway of process %d runs in the foreground (tapgw serve) and can't be "+
+				"restarted from here: end it (Ctrl-C there, or tapgw stop) and start it there again", g.PID)
 		}
 		p, err := s.Program()
 		if err != nil {

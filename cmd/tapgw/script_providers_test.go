@@ -39,7 +39,7 @@ func cmdTools(ts *testscript.TestScript, _ bool, args []string) {
 			names = append(names, t.Name)
 		}
 		if slices.Sort(names); !slices.Equal(names, args[1:]) {
-			return fmt.Sprintf("the tools are %q, want %q: %s", names, args[1:], strings.Join(of(ts, args[0]).lines(proc.Stderr), "\n"))
+			return fmt.Sprintf("the tools are %q, want %q: %s", names, args[1:], stderr(ts, args[0]))
 		}
 		return ""
 	})
@@ -54,7 +54,8 @@ func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
 		s, err := c.Status(context.Background())
 		ts.Check(err)
 		for _, f := range s.Faults {
-			if line := fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message); len(args) > 1 && regexp.MustCompile(args[1]).MatchString(line) {
+			line := fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)
+			if len(args) > 1 && regexp.MustCompile(args[1]).MatchString(line) {
 				return ""
 			}
 		}
@@ -69,7 +70,8 @@ func cmdFaults(ts *testscript.TestScript, _ bool, args []string) {
 func cmdPost(ts *testscript.TestScript, _ bool, args []string) {
 	token, err := os.ReadFile(daemon.Dir(ts.Getenv("STATE")).AdminToken())
 	ts.Check(err)
-	req, err := http.NewRequest(http.MethodPost, "http://"+ts.Getenv(args[0]+"_ADDR")+"/api/v1"+args[1], strings.NewReader("{}"))
+	url := "http://" + ts.Getenv(args[0]+"_ADDR") + "/api/v1" + args[1]
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader("{}"))
 	ts.Check(err)
 	req.Header.Set("Authorization", "Bearer "+string(token))
 	req.Header.Set("Content-Type", "application/json")
@@ -94,7 +96,7 @@ func cmdAsks(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		_ = resp.Body.Close()
 		if got := strconv.Itoa(resp.StatusCode); got != args[1] {
-			return fmt.Sprintf("%s of %s answers %s, want %s: %s", args[2], args[3], got, args[1], strings.Join(of(ts, args[0]).lines(proc.Stderr), "\n"))
+			return fmt.Sprintf("%s of %s answers %s, want %s: %s", args[2], args[3], got, args[1], stderr(ts, args[0]))
 		}
 		return ""
 	})

@@ -70,7 +70,9 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "user"))
 			e.Setenv("COPILOT_HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("STATE", filepath.Join(e.WorkDir, "home", "extensions", "tap"))
-			for _, name := range []string{"COPILOT_CLI_PATH", "XDG_CONFIG_HOME", "TAPGW_CONFIG", "TAP_MODEL_KEY", "NO_COLOR", "CLICOLOR_FORCE"} {
+			for _, name := range []string{
+				"COPILOT_CLI_PATH", "XDG_CONFIG_HOME", "TAPGW_CONFIG", "TAP_MODEL_KEY", "NO_COLOR", "CLICOLOR_FORCE",
+			} {
 				e.Setenv(name, "")
 			}
 			// Under the race detector a program takes a second to end else.
@@ -181,10 +183,12 @@ func begin(ts *testscript.TestScript, name string, args ...string) *process {
 	}
 	p := &process{came: make(chan struct{}, 1)}
 	var env []string
-	for _, v := range []string{"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAPGW_CONFIG", "TAP_MODEL_KEY", "COPILOT_CLI_PATH", "GORACE"} {
+	for _, v := range []string{
+		"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAPGW_CONFIG", "TAP_MODEL_KEY", "COPILOT_CLI_PATH", "GORACE",
+	} {
 		env = append(env, v+"="+ts.Getenv(v))
 	}
-	child, err := proc.Start(proc.Command{Path: path, Args: args, Dir: ts.MkAbs("."), Env: env, OnLine: func(from proc.Stream, line string) {
+	keep := func(from proc.Stream, line string) {
 		p.mu.Lock()
 		if from == proc.Stdout {
 			p.stdout = append(p.stdout, line)
@@ -196,12 +200,18 @@ func begin(ts *testscript.TestScript, name string, args ...string) *process {
 		case p.came <- struct{}{}:
 		default:
 		}
-	}})
+	}
+	child, err := proc.Start(proc.Command{Path: path, Args: args, Dir: ts.MkAbs("."), Env: env, OnLine: keep})
 	ts.Check(err)
 	p.Process = child
 	ts.Value(background{}).(map[string]*process)[name] = p
 	ts.Defer(p.Stop)
 	return p
+}
+
+// stderr returns what a process has printed to stderr.
+func stderr(ts *testscript.TestScript, name string) string {
+	return strings.Join(of(ts, name).lines(proc.Stderr), "\n")
 }
 
 func of(ts *testscript.TestScript, name string) *process {
@@ -234,7 +244,9 @@ func cmdStart(ts *testscript.TestScript, _ bool, args []string) { begin(ts, args
 
 // signal NAME TERM|INT|KILL|HUP
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
-	s := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}[args[1]]
+	s := map[string]syscall.Signal{
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP,
+	}[args[1]]
 	ts.Check(syscall.Kill(of(ts, args[0]).PID(), s))
 }
 
@@ -333,7 +345,8 @@ func gateways(home string) (pids []string) {
 	for _, dir := range dirs {
 		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		if strings.Contains(string(line), "\x00serve\x00") && strings.Contains("\x00"+string(env), "\x00COPILOT_HOME="+home+"\x00") {
+		if strings.Contains(string(line), "\x00serve\x00") &&
+			strings.Contains("\x00"+string(env), "\x00COPILOT_HOME="+home+"\x00") {
 			pids = append(pids, filepath.Base(dir))
 		}
 	}
@@ -470,12 +483,19 @@ func cmdCert(ts *testscript.TestScript, _ bool, _ []string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ts.Check(err)
 	now := time.Now()
-	like := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now, NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	like := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    now,
+		NotAfter:     now.Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, like, like, key.Public(), key)
 	ts.Check(err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	ts.Check(err)
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
 	}
 }

@@ -52,7 +52,11 @@ Examples:
 			&ucli.StringFlag{Name: "log-level", Usage: "`debug|info|warn|error`: what to log"},
 			&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
 			&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key"},
-			&ucli.BoolFlag{Name: "on-demand", Hidden: true, Usage: "end when no session, provider or admin request is left"},
+			&ucli.BoolFlag{
+				Name:   "on-demand",
+				Hidden: true,
+				Usage:  "end when no session, provider or admin request is left",
+			},
 			// The variable is for tests: it reaches what `ensure` starts.
 			&ucli.DurationFlag{
 				Name: "grace", Hidden: true, Usage: "`TIME` that on-demand waits before it ends",

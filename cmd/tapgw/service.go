@@ -135,7 +135,9 @@ func installService(c *ucli.Context) error {
 	out := cli.Out(c)
 	if c.Bool("print") {
 		if out.JSON {
-			return out.Document(map[string]string{"manager": s.Manager(), "file": s.File(), "definition": string(definition)})
+			return out.Document(map[string]string{
+				"manager": s.Manager(), "file": s.File(), "definition": string(definition),
+			})
 		}
 		return out.Printf("%s", definition)
 	}
@@ -297,8 +299,8 @@ func serviceProgram(c *ucli.Context) (service.Program, error) {
 		return p, fmt.Errorf("finding our own program: %w", err)
 	}
 	if strings.Contains(p.Path, string(filepath.Separator)+"go-build") {
-		return p, cli.Failed("service install: go run deletes %s when it ends; build a program that stays: go install ./cmd/...",
-			p.Path)
+		return p, cli.Failed("service install: go run deletes %s when it ends; "+
+			"build a program that stays: go install ./cmd/...", p.Path)
 	}
 	p.Env = serviceEnv()
 	return p, nil

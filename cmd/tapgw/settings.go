@@ -99,7 +99,8 @@ func (p *gatewayProcess) noteNewKeys(files configs.Files, keys []string) {
 		}
 		p.newKeys[key] = changedKey{files.Where(key, key), time.Now()}
 		if n := p.sessionsBefore(p.newKeys[key].changedAt); n > 0 {
-			p.log.Info("the setting holds for new sessions: running sessions keep the old one", "key", key, "running", n)
+			p.log.Info("the setting holds for new sessions: running sessions keep the old one",
+				"key", key, "running", n)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestWatchIdle(t *testing.T) {
 	})
 }
 
-func TestOlder(t *testing.T) {
+func TestIsOlder(t *testing.T) {
 	for _, tt := range []struct {
 		version, than string
 		want          bool
@@ -90,8 +90,8 @@ func TestOlder(t *testing.T) {
 		{"18.20.4", "20", true},
 		{"22.1.0", "20", false},
 	} {
-		if got := older(tt.version, tt.than); got != tt.want {
-			t.Errorf("older(%q, %q) = %v", tt.version, tt.than, got)
+		if got := isOlder(tt.version, tt.than); got != tt.want {
+			t.Errorf("isOlder(%q, %q) = %v", tt.version, tt.than, got)
 		}
 	}
 }

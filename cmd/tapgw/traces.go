@@ -15,41 +15,41 @@ import (
 	"tapgw/internal/otlp"
 )
 
-// traces are where this gateway's spans go.
+// traces exports this gateway's spans.
 type traces struct {
-	tracer  trace.Tracer // nil: nobody wants any
-	environ []string     // for the Copilot runtime, whose spans stand between ours
+	tracer  trace.Tracer // nil when traces are off
+	environ []string     // for the Copilot runtime, whose spans are children and parents of ours
 	stop    func(context.Context) error
 }
 
-// tracesTime is how long the last spans may take at the end.
-const tracesTime = time.Second
+// tracesTimeout bounds the export of the last spans at the end.
+const tracesTimeout = time.Second
 
-// startTraces sends spans where the OTEL_ variables say.
+// startTraces starts the export of spans if OTEL_ variables turn it on.
 func startTraces(log *slog.Logger) traces {
 	s, err := otlp.FromEnv(os.Getenv)
 	if err != nil {
-		log.Warn("there are no traces", "error", err)
+		log.Warn("traces are off because of a wrong variable", "error", err)
 	}
 	t := traces{environ: s.Environ()}
 	if t.tracer, t.stop = otlp.Start(s, cli.Version()); t.tracer == nil {
 		return t
 	}
 	log.Info("traces are sent", "url", s.URL)
-	// The Copilot SDK hands a context's span on by these.
+	// The Copilot SDK passes the span of a context on with the global propagator.
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	seldom := rate.NewLimiter(rate.Every(time.Minute), 1)
+	logLimit := rate.NewLimiter(rate.Every(time.Minute), 1)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		if seldom.Allow() {
+		if logLimit.Allow() {
 			log.Warn("traces", "error", err)
 		}
 	}))
 	return t
 }
 
-// close sends the spans that are left.
+// close sends the remaining spans.
 func (t traces) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), tracesTime)
+	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
 	defer cancel()
 	if err := t.stop(ctx); err != nil {
 		otel.Handle(err)

@@ -17,21 +17,25 @@ import (
 func trustCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "trust",
-		Usage:     "let a project's own config, providers and tools count",
+		Usage:     "let the gateway use a project's own config, providers and tools",
 		ArgsUsage: "[DIR]",
-		Description: `A project's files (.tapgw or configs in its directory) start nothing until you
-have trusted them, and then only as they are now: a file that changes is left out
-until you trust the directory once more. This command says what will count, and
-what has changed since you trusted it last. The files count for sessions in the
-directory and below it, whoever started the gateway. Without a DIR: lists what you
-trust. What a flag or a variable names needs no trust.
+		Description: `The gateway ignores a project's files (.tapgw or configs in its directory) until you
+trust them. Trust holds for the files as they are now: the gateway ignores a changed
+file until you trust the directory again. This command lists the files that will
+count, and shows what has changed since you trusted them last. The files count for
+sessions in the directory and below it, of any gateway of yours. Without a DIR, it
+lists the directories that you trust. A file that a flag or a variable names needs no
+trust.
 
 Examples:
   tapgw trust --dry-run .
   tapgw trust .
   tapgw trust --json`,
 		Flags: []ucli.Flag{
-			&ucli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would count and what has changed, and trust nothing"},
+			&ucli.BoolFlag{
+				Name: "dry-run", Aliases: []string{"n"},
+				Usage: "say what would count and what has changed, and trust nothing",
+			},
 		},
 		Action: func(c *ucli.Context) error {
 			if err := cli.MaxArgs(c, 1); err != nil {
@@ -58,16 +62,16 @@ Examples:
 	}
 }
 
-// trustChange is a file that is not what was trusted before, as --json shows it.
+// trustChange is a file that differs from its trusted content, as --json shows it.
 type trustChange struct {
 	File   string `json:"file"`
 	Change string `json:"change"`
 	Diff   string `json:"diff,omitempty"`
 }
 
-// showTrust says what of a project counts, and how it differs from what was trusted
-// before.
-func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) error {
+// showTrust prints which files of a project count, and how they differ from their trusted
+// content.
+func showTrust(out *cli.Output, dir string, changes []configs.Change, isDryRun bool) error {
 	counts, err := configs.WhatCounts(dir)
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 	}
 	if out.JSON {
 		doc := map[string]any{"counts": append([]configs.Count{}, counts...), "changes": list}
-		if dry {
+		if isDryRun {
 			doc["directory"] = dir
 		} else {
 			doc["trusted"] = dir
@@ -86,7 +90,7 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 		return out.Document(doc)
 	}
 	word := "trusted: "
-	if dry {
+	if isDryRun {
 		word = "not trusted by this: "
 	}
 	if err := out.Printf("%s%s\n", word, visible.Line(dir)); err != nil {
@@ -100,8 +104,9 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 			return err
 		}
 	}
-	if first := !slices.ContainsFunc(list, func(c trustChange) bool { return c.Change != "new" }); first && len(list) == len(counts) {
-		return nil // all of it is new: it is in the files
+	isFirst := !slices.ContainsFunc(list, func(c trustChange) bool { return c.Change != "new" })
+	if isFirst && len(list) == len(counts) {
+		return nil // the files themselves show it
 	}
 	for _, c := range list {
 		if err := out.Printf("\n%s: %s\n%s", c.Change, visible.Line(c.File), visible.Text(c.Diff)); err != nil {
@@ -111,33 +116,33 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, dry bool) 
 	return nil
 }
 
-// maxDiffed bounds a text whose differences are shown.
+// maxDiffed is the size in bytes up to which a file's differences are shown.
 const maxDiffed = 64 << 10
 
-// diffOf shows how a file has changed, as a patch; a new one is shown whole.
+// diffOf returns the change of a file as a patch. Of a new file, it is the whole text.
 func diffOf(c configs.Change) string {
 	switch {
 	case c.What == "gone":
 		return ""
 	case c.New == nil || c.What == "changed" && c.Old == nil || len(c.Old) > maxDiffed || len(c.New) > maxDiffed:
-		return "  too large to be shown\n"
+		return "  too large to show\n"
 	case bytes.IndexByte(c.New, 0) >= 0 || bytes.IndexByte(c.Old, 0) >= 0:
 		return "  not text\n"
 	}
 	if d := diff.Diff("trusted", c.Old, "now", c.New); len(d) > 0 {
-		_, patch, _ := bytes.Cut(d, []byte("\n")) // the command that it would be
+		_, patch, _ := bytes.Cut(d, []byte("\n")) // without the line of the diff command
 		return string(patch)
 	}
-	return "  its permission to be run\n"
+	return "  permission to run it\n"
 }
 
 func untrustCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "untrust",
-		Usage:     "take a directory's trust back",
+		Usage:     "end the trust in a directory",
 		ArgsUsage: "DIR",
-		Description: `A running gateway stops what it runs of the directory's provider files, and forgets
-what its tapgw.toml says.
+		Description: `A running gateway stops the providers of the directory's files and ignores its
+tapgw.toml from then on.
 
 Examples:
   tapgw untrust ~/src/some-project`,
@@ -146,18 +151,18 @@ Examples:
 				return err
 			}
 			if c.NArg() == 0 {
-				return cli.Usage("untrust: name a DIR; tapgw trust lists them")
+				return cli.Usage("untrust: a DIR is missing; tapgw trust lists the trusted ones")
 			}
 			dir, err := trustArg(c)
 			if err != nil {
 				return err
 			}
-			was, err := configs.Untrust(dir)
+			wasTrusted, err := configs.Untrust(dir)
 			if err != nil {
 				return err
 			}
-			if !was {
-				return cli.NotFound("untrust: %s is not among the trusted directories; tapgw trust lists them", dir)
+			if !wasTrusted {
+				return cli.NotFound("untrust: %s is not among the trusted directories; tapgw trust lists these", dir)
 			}
 			out := cli.Out(c)
 			if out.JSON {
@@ -168,11 +173,11 @@ Examples:
 	}
 }
 
-// trustArg is the directory that is named, seen from -w.
+// trustArg returns the directory that the argument names, relative to -w.
 func trustArg(c *ucli.Context) (string, error) {
 	dir := c.Args().First()
 	if dir == "" {
-		return "", cli.Usage("%s: an empty directory name", c.Command.Name)
+		return "", cli.Usage("%s: the directory name is empty", c.Command.Name)
 	}
 	if filepath.IsAbs(dir) {
 		return dir, nil
@@ -197,7 +202,7 @@ func listTrusted(out *cli.Output) error {
 		return out.Document(dirs)
 	}
 	if len(projects) == 0 {
-		out.Notef("no directory is trusted: tapgw trust DIR")
+		out.Notef("no directory is trusted; trust one: tapgw trust DIR")
 	}
 	for _, p := range projects {
 		state := ""
@@ -205,7 +210,8 @@ func listTrusted(out *cli.Output) error {
 		case err != nil:
 			state = ": " + err.Error()
 		case len(changes) > 0:
-			state = fmt.Sprintf(": %s has changed since you trusted it: run %s", changes[0].Path, configs.TrustCommand(p.Dir))
+			state = fmt.Sprintf(": %s has changed since you trusted it: run %s",
+				changes[0].Path, configs.TrustCommand(p.Dir))
 		}
 		if err := out.Printf("%s\n", visible.Line(p.Dir+state)); err != nil {
 			return fmt.Errorf("listing: %w", err)

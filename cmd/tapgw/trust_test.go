@@ -22,7 +22,12 @@ func TestTrustShowsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	change := configs.Change{Path: "x\u202ey.toml", What: "changed", Old: []byte("x\n"), New: []byte("# \x1b]\ncommand = [\"evil\"]\n# \a\n")}
+	change := configs.Change{
+		Path: "x\u202ey.toml",
+		What: "changed",
+		Old:  []byte("x\n"),
+		New:  []byte("# \x1b]\ncommand = [\"evil\"]\n# \a\n"),
+	}
 	if err := showTrust(&cli.Output{W: &out, Err: &out}, dir, []configs.Change{change}, false); err != nil {
 		t.Fatal(err)
 	}

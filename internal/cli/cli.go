@@ -85,7 +85,8 @@ func AsError(err error) *Error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Exit, e.Code = ExitTimedOut, CodeTimeout
-		e.Message = strings.Replace(e.Message, context.DeadlineExceeded.Error(), "timed out; allow it longer with --timeout", 1)
+		const advice = "timed out; allow it longer with --timeout"
+		e.Message = strings.Replace(e.Message, context.DeadlineExceeded.Error(), advice, 1)
 	case errors.Is(err, context.Canceled):
 		e.Code = CodeCancelled
 	}

@@ -73,17 +73,32 @@ func testApp() *ucli.App {
 				Name: "sessions", Aliases: []string{"ls"}, Usage: "list sessions", Action: show,
 				Flags: []ucli.Flag{&ucli.StringFlag{Name: "session"}},
 				Subcommands: []*ucli.Command{
-					{Name: "start", Usage: "start one", Action: show, Flags: []ucli.Flag{&ucli.StringFlag{Name: "session"}}},
-					{Name: "stop", Usage: "stop one", ArgsUsage: "ID", Action: show, BashComplete: func(c *ucli.Context) {
-						Candidate(c, "alpha", "")
-					}},
+					{
+						Name:   "start",
+						Usage:  "start one",
+						Action: show,
+						Flags:  []ucli.Flag{&ucli.StringFlag{Name: "session"}},
+					},
+					{
+						Name:      "stop",
+						Usage:     "stop one",
+						ArgsUsage: "ID",
+						Action:    show,
+						BashComplete: func(c *ucli.Context) {
+							Candidate(c, "alpha", "")
+						},
+					},
 				},
 			},
 			{Name: "config", Usage: "configuration", Subcommands: []*ucli.Command{
 				{Name: "check", Usage: "check it", ArgsUsage: "[FILE...]", Action: show},
 			}},
 			{Name: "plain", Usage: "fails", Action: fail(errors.New("reading x: broken"))},
-			{Name: "refused", Usage: "fails", Action: fail(&Error{Exit: ExitRefused, Code: "RATE_LIMITED", Message: "slow\ndown"})},
+			{
+				Name:   "refused",
+				Usage:  "fails",
+				Action: fail(&Error{Exit: ExitRefused, Code: "RATE_LIMITED", Message: "slow\ndown"}),
+			},
 			{Name: "wrapped", Usage: "fails", Action: fail(fmt.Errorf("stopping it: %w", NotFound("no session x")))},
 			{Name: "late", Usage: "fails", Action: fail(fmt.Errorf("waiting: %w", context.DeadlineExceeded))},
 			{Name: "silent", Usage: "fails", Action: fail(Reported(ExitFailed))},
@@ -179,7 +194,8 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 	if exit, out, errs := run(t, "silent"); exit != 1 || out+errs != "" {
 		t.Errorf("silent: %d %q %q", exit, out, errs)
 	}
-	if exit, out, _ := run(t, "push", "--bogus", "--json"); exit != 2 || !strings.HasPrefix(out, `{"error":{"code":"USAGE"`) {
+	if exit, out, _ := run(t, "push", "--bogus", "--json"); exit != 2 ||
+		!strings.HasPrefix(out, `{"error":{"code":"USAGE"`) {
 		t.Errorf("usage with --json behind the fault: %d %q", exit, out)
 	}
 }
@@ -200,7 +216,8 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	_, root, _ := run(t)
-	if _, out, _ := run(t, "--help"); out != root || !strings.Contains(out, "sessions, ls   list sessions\n") || !strings.Contains(out, "completion") {
+	if _, out, _ := run(t, "--help"); out != root || !strings.Contains(out, "sessions, ls   list sessions\n") ||
+		!strings.Contains(out, "completion") {
 		t.Errorf("help of the app:\n%s", out)
 	}
 	if exit, _, errs := run(t, "help", "nothing"); exit != ExitUsage || !strings.Contains(errs, "unknown command") {
@@ -215,7 +232,12 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: %d %q", line, exit, out)
 		}
 	}
-	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}}
+	info := &debug.BuildInfo{
+		Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "0123456789abcdef"},
+			{Key: "vcs.modified", Value: "true"},
+		},
+	}
 	if got := versionOf(info); got != "devel-0123456789ab-dirty" {
 		t.Errorf("from the repository: %s", got)
 	}
@@ -271,7 +293,8 @@ func TestCompletion(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		exit, out, _ := run(t, "completion", shell)
-		if exit != 0 || !strings.Contains(out, "tap "+completeCommand) && !strings.Contains(out, completeCommand) || strings.Contains(out, "NAME") {
+		if exit != 0 || !strings.Contains(out, "tap "+completeCommand) && !strings.Contains(out, completeCommand) ||
+			strings.Contains(out, "NAME") {
 			t.Errorf("%s: %d\n%s", shell, exit, out)
 		}
 	}
@@ -331,7 +354,8 @@ func TestTable(t *testing.T) {
 		}
 		return Plain
 	}}
-	if err := o.Table(table, "no rows; make some"); err != nil || out.Len() > 0 || errs.String() != "no rows; make some\n" {
+	if err := o.Table(table, "no rows; make some"); err != nil || out.Len() > 0 ||
+		errs.String() != "no rows; make some\n" {
 		t.Errorf("empty: %v %q %q", err, out.String(), errs.String())
 	}
 	table.Row("a-long-one", "busy", 1)
@@ -398,7 +422,8 @@ func TestOutputIsHarmless(t *testing.T) {
 	o := &Output{W: &out, Err: &errs, Color: true}
 	path := "/src/\x1b[2J\x1b]0;x\a\u009b8m\u202e\r"
 	spelt := `/src/\x1b[2J\x1b]0;x\x07\u009b8m\u202e\x0d`
-	if err := o.Printf("%s: %s\n", o.Paint(Red, "file"), path); err != nil || out.String() != "\x1b[31mfile\x1b[0m: "+spelt+"\n" {
+	if err := o.Printf("%s: %s\n", o.Paint(Red, "file"), path); err != nil ||
+		out.String() != "\x1b[31mfile\x1b[0m: "+spelt+"\n" {
 		t.Errorf("printed %q, %v", out.String(), err)
 	}
 	o.Notef("%v", errors.New("opening "+path))
@@ -407,7 +432,9 @@ func TestOutputIsHarmless(t *testing.T) {
 	}
 	out.Reset()
 	var back string
-	if err := o.Document(path); err != nil || strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e") || json.Unmarshal(out.Bytes(), &back) != nil || back != path {
+	if err := o.Document(path); err != nil || strings.ContainsAny(out.String(), "\x1b\a\r\u009b\u202e") ||
+		json.Unmarshal(out.Bytes(), &back) != nil ||
+		back != path {
 		t.Errorf("as JSON %q, read as %q, %v", out.String(), back, err)
 	}
 	out.Reset()

@@ -76,7 +76,8 @@ func Doctor(ctx context.Context, o *Output, checks []Check) error {
 		if o.JSON {
 			continue
 		}
-		if err := o.Printf("%s  %s: %s\n", o.Paint(r.Status.ink(), fmt.Sprintf("%-4s", r.Status)), c.Name, OneLine(r.Detail)); err != nil {
+		status := o.Paint(r.Status.ink(), fmt.Sprintf("%-4s", r.Status))
+		if err := o.Printf("%s  %s: %s\n", status, c.Name, OneLine(r.Detail)); err != nil {
 			return err
 		}
 		if r.Cure != "" {

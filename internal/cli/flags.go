@@ -16,7 +16,11 @@ const EnvConfig = "TAPGW_CONFIG"
 
 // WorkdirFlag is -w: the directory to work in, as [Workdir] returns it.
 func WorkdirFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "work in `DIR` (default: the current directory)"}
+	return &ucli.StringFlag{
+		Name:    "workdir",
+		Aliases: []string{"w"},
+		Usage:   "work in `DIR` (default: the current directory)",
+	}
 }
 
 // VerboseFlag is -v.
@@ -26,7 +30,11 @@ func VerboseFlag() ucli.Flag {
 
 // ConfigFlag is --config.
 func ConfigFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + EnvConfig + ", else the user's own and, over it, the trusted working directory's)"}
+	return &ucli.StringFlag{
+		Name: "config",
+		Usage: "read `FILE` (default: $" + EnvConfig +
+			", else the user's own and, over it, the trusted working directory's)",
+	}
 }
 
 // Workdir returns the directory that -w names, absolute, else the current one.
@@ -51,7 +59,8 @@ func Workdir(c *ucli.Context) (string, error) {
 // MaxArgs refuses arguments past the nth.
 func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
-		return Usage("%s: unexpected argument %q (quote a text of several words)", strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), c.Args().Get(n))
+		return Usage("%s: unexpected argument %q (quote a text of several words)",
+			strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), c.Args().Get(n))
 	}
 	return nil
 }
@@ -65,7 +74,8 @@ func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 	if value == "" && !c.IsSet(flag) {
 		return "", nil
 	}
-	return "", Usage("flag --%s: %q is none of %s%s", flag, value, strings.Join(allowed, ", "), didYouMean(value, allowed))
+	return "", Usage("flag --%s: %q is none of %s%s",
+		flag, value, strings.Join(allowed, ", "), didYouMean(value, allowed))
 }
 
 // maxInput is the most that [Text] reads: what the admin API takes.

@@ -30,7 +30,8 @@ type Output struct {
 func Out(c *ucli.Context) *Output {
 	return &Output{
 		W: c.App.Writer, Err: c.App.ErrWriter,
-		JSON: c.Bool(jsonFlag), Color: Color(c.App.Writer), Terminal: Terminal(c.App.Writer), Verbose: c.Bool("verbose"),
+		JSON: c.Bool(jsonFlag), Verbose: c.Bool("verbose"),
+		Color: Color(c.App.Writer), Terminal: Terminal(c.App.Writer),
 	}
 }
 
@@ -221,6 +222,14 @@ func Clean(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Count returns a number with its noun, such as "1 tool" or "2 tools".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Shorten cuts a text to its first line and at most n letters.

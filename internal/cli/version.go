@@ -53,9 +53,11 @@ func printVersion(app *ucli.App, json bool) error {
 	version := Version()
 	if json {
 		return writeJSON(app.Writer, map[string]string{
-			"name": app.Name, "version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			"name": app.Name, "version": version, "go": runtime.Version(),
+			"platform": runtime.GOOS + "/" + runtime.GOARCH,
 		}, false)
 	}
-	_, err := fmt.Fprintf(app.Writer, "%s %s (%s, %s/%s)\n", app.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(app.Writer,
+		"%s %s (%s, %s/%s)\n", app.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

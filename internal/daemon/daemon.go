@@ -155,7 +155,8 @@ func (d Dir) Acquire(ctx context.Context) (*proc.Lock, error) {
 		if err != nil || !d.answers(wait, g) {
 			return false // it starts, ends, or another process just looks at the lock
 		}
-		failure = fmt.Errorf("a gateway runs already: process %d at %s; use that one, or end it: tapgw stop", g.PID, g.URL)
+		failure = fmt.Errorf("a gateway runs already: process %d at %s; use that one, or end it: tapgw stop",
+			g.PID, g.URL)
 		return true
 	})
 	switch {

@@ -138,5 +138,5 @@ func countNames(noun string, names []string) string {
 	case 1:
 		return noun + " " + names[0]
 	}
-	return fmt.Sprintf("%d %ss (%s)", len(names), noun, strings.Join(names, ", "))
+	return fmt.Sprintf("%s (%s)", cli.Count(len(names), noun), strings.Join(names, ", "))
 }

@@ -63,7 +63,10 @@ WantedBy=default.target
 func (systemd) define(p Program) ([]byte, error) {
 	// systemd refuses such a path, quoted or not.
 	if strings.ContainsAny(p.Path, `"'\`) {
-		return nil, cli.Failed("service install: systemd runs no program whose path has a quote or a backslash: %s; move it", p.Path)
+		return nil, cli.Failed(
+			"service install: systemd runs no program whose path has a quote or a backslash: %s; move it",
+			p.Path,
+		)
 	}
 	for _, word := range append(append([]string{p.Path}, p.Args...), p.Env...) {
 		if err := checkWord(word); err != nil {
@@ -115,7 +118,8 @@ func (systemd) state(ctx context.Context) (State, error) {
 	out, err := systemctl(ctx, "show", "--property=LoadState,ActiveState,UnitFileState,MainPID", unitName)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return State{}, cli.Failed("service: systemctl is not on PATH: put it there if systemd runs this system%s", otherwise)
+		return State{}, cli.Failed("service: systemctl is not on PATH: put it there if systemd runs this system%s",
+			otherwise)
 	case err != nil && ctx.Err() == nil:
 		return State{}, cli.Failed("service: systemd does not answer for this user (%v): "+
 			"log in as the user, not by su or sudo, or run: sudo loginctl enable-linger $(id -un); "+
