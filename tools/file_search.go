@@ -63,7 +63,7 @@ func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) 
 	for _, path := range files {
 		rank := 0
 		if include == nil {
-			rank = search.Named(path, strings.Trim(query, "/"))
+			rank = search.NameRank(path, strings.Trim(query, "/"))
 		}
 		if rank >= 0 {
 			matches = append(matches, match{rank, path})

@@ -38,7 +38,7 @@ func findTestFiles(ctx context.Context, env *Env, in findTestFilesIn) (Result, e
 		if _, err := at.Stat(); err != nil {
 			return "", err
 		}
-		found, isTest, convention, ok := testfiles.Of(at.Name, all)
+		found, isTest, convention, ok := testfiles.Find(at.Name, all)
 		if source, err := at.ReadText(); err == nil && strings.HasSuffix(at.Name, ".rs") &&
 			strings.Contains(source, "#[cfg(test)]") {
 			found = append(found, at.Name+" (#[cfg(test)] in the file itself)")

@@ -8,20 +8,21 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Denies reports whether one of the patterns is about a command line or one of the
-// commands that somebody else found in it. It errs on the side of a denial: it takes
-// the text apart wherever a command could begin, without quotes, variables and
-// directories, and looks behind programs that run others. That is a help and no
-// wall: who may run any program can run a denied one by another name.
+// Denies reports whether one of the patterns matches a command of a command line, or
+// one of the further commands that the caller found in it. In doubt it denies: it
+// splits the text wherever a command could begin, ignores quotes, variables and
+// directories, and looks behind programs that run others. It does not stop someone who
+// may run any program, because such a program can run a denied one by another name.
 func Denies(patterns []string, line string, commands ...string) bool {
+	isSeparator := func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }
 	for _, text := range append(commands, line) {
-		// Once as it is, once without what may stand before a command: it may hold one.
+		// The text once as it is, because a prefix may contain a command, and once
+		// without prefixes.
 		text = quotes.Replace(text) + "\n" +
-			quotes.Replace(before.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
-		for piece := range strings.FieldsFuncSeq(text,
-			func(r rune) bool { return strings.ContainsRune(";&|()<>{}`\n", r) }) {
-			if slices.ContainsFunc(patterns,
-				func(p string) bool { return denies(strings.Fields(p), strings.Fields(piece)) }) {
+			quotes.Replace(prefixes.ReplaceAllString(strings.ReplaceAll(text, "\\\n", ""), "$1 "))
+		for piece := range strings.FieldsFuncSeq(text, isSeparator) {
+			words := strings.Fields(piece)
+			if slices.ContainsFunc(patterns, func(p string) bool { return denies(strings.Fields(p), words) }) {
 				return true
 			}
 		}
@@ -29,49 +30,50 @@ func Denies(patterns []string, line string, commands ...string) bool {
 	return false
 }
 
-// quotes leaves out what shells do, too.
+// quotes removes the signs that shells remove.
 var quotes = strings.NewReplacer("\\\n", "", `$'`, "", `$"`, "", `"`, "", `'`, "", `\`, "")
 
-// before are redirections, and assignments of values in quotes.
-var before = lazyregexp.New(`(^|[\s;&|(){}` + "`" +
-	`])(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
+// prefixes match what may come before a command: redirections, and assignments of
+// quoted values.
+var prefixes = lazyregexp.New("(^|[\\s;&|(){}`])" +
+	`(?:[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=|(?:\d+|\{\w+\})?&?[<>]+[&|]?[ ]*)` +
 	`(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s;&|()<>"'\\])*`)
 
-// assignment is what may stand before a command: VARIABLE=value.
+// assignment matches a variable that is set before a command: VARIABLE=value.
 var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
-// keywords stand before a command of their own.
+// keywords of the shell come before a command.
 var keywords = strings.Fields("! do elif else if in then until while")
 
-// denies reports whether a command begins with the words of a pattern, by itself or
+// denies reports whether a command begins with the words of a pattern, directly or
 // behind a program that runs other programs.
 func denies(pattern, words []string) bool {
-	behind := false
+	runsOthers := false // a word so far runs the words behind it
 	if len(words) > 0 && slices.Contains(families, path.Base(words[0])) {
-		// Options of the program itself, with values or without, stand before its command.
+		// Options of the program, with or without values, may come before its command.
 		for i := 1; i < len(words) && (strings.HasPrefix(words[i], "-") || strings.HasPrefix(words[i-1], "-")); i++ {
-			if begins(append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...), pattern) {
+			if beginsWith(append(words[:1:1], words[i+1:min(len(words), i+len(pattern))]...), pattern) {
 				return true
 			}
 		}
-		behind = slices.ContainsFunc(words[1:min(len(words), 4)], nested.MatchString)
+		runsOthers = slices.ContainsFunc(words[1:min(len(words), 4)], nested.MatchString)
 	}
 	for i, word := range words {
-		if begins(words[i:], pattern) {
+		if beginsWith(words[i:], pattern) {
 			return true
 		}
 		program := path.Base(word)
-		behind = behind || slices.Contains(runners, program) || slices.Contains(interpreters, program)
-		if !behind && !assignment.MatchString(word) && !slices.Contains(keywords, word) {
+		runsOthers = runsOthers || slices.Contains(runners, program) || slices.Contains(interpreters, program)
+		if !runsOthers && !assignment.MatchString(word) && !slices.Contains(keywords, word) {
 			return false
 		}
 	}
 	return false
 }
 
-// begins reports whether words begin with those of a pattern, in which * stands for
-// anything within a word, whatever directory the program is in.
-func begins(words, pattern []string) bool {
+// beginsWith reports whether words begin with those of a pattern, in which * matches any
+// text within a word. The directory of the program does not count.
+func beginsWith(words, pattern []string) bool {
 	if len(pattern) == 0 || len(words) < len(pattern) {
 		return false
 	}

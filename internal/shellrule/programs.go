@@ -9,44 +9,45 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// open are the words of a command that its rule does not say itself: those where it
-// has a star, and those that follow its own.
-type open struct {
-	words        []string
-	named        int   // how many words at the beginning the rule says
-	at           []int // which words it leaves open
-	harmlessOnly bool  // they must be known to be harmless
+// openWords are the words of a command that its rule does not determine: those at a star
+// of the rule, and those behind its last word.
+type openWords struct {
+	words        []string // of the command
+	fixed        int      // how many words at the beginning the rule determines
+	at           []int    // indexes of the open words
+	harmlessOnly bool     // the open words must be known to be harmless
 }
 
-// allowed reports whether the open words write no file and run no program, as far as
-// this table knows. A program that is piped into may be one that runs its input.
-func (o open) allowed(piped bool) bool {
+// areAllowed reports whether the open words write no file and run no program, as far as
+// the tables of this file know. isPiped means that the program reads a pipe, which
+// interpreters execute.
+func (o openWords) areAllowed(isPiped bool) bool {
 	program := path.Base(o.words[0])
-	script := o.named > 1 && !strings.HasPrefix(o.words[1], "-") || o.named > 2 && o.words[1] == "-m"
-	if known, from := o.known(); known != nil && len(o.at) > 0 {
-		return !slices.ContainsFunc(o.at, func(i int) bool { return i >= from && !known.MatchString(o.words[i]) })
+	hasScript := o.fixed > 1 && !strings.HasPrefix(o.words[1], "-") || o.fixed > 2 && o.words[1] == "-m"
+	if pattern, from := o.harmlessPattern(); pattern != nil && len(o.at) > 0 {
+		return !slices.ContainsFunc(o.at, func(i int) bool { return i >= from && !pattern.MatchString(o.words[i]) })
 	}
 	switch {
 	case slices.Contains(interpreters, program):
-		if !script && (piped || len(o.at) > 0) {
+		if !hasScript && (isPiped || len(o.at) > 0) {
 			return false
 		}
 	case slices.Contains(runners, program):
-		return !piped && len(o.at) == 0
+		return !isPiped && len(o.at) == 0
 	}
 	switch {
 	case len(o.at) == 0:
 		return true
 	case o.harmlessOnly,
-		slices.Contains(families, program) && (o.named < 2 || strings.HasPrefix(o.words[1], "-") || o.runs()):
+		slices.Contains(families, program) && (o.fixed < 2 || strings.HasPrefix(o.words[1], "-") || o.nameProgram()):
 		return false
 	}
-	return !slices.ContainsFunc(o.at, func(i int) bool { return dangerous(program, o.words[i]) })
+	return !slices.ContainsFunc(o.at, func(i int) bool { return isDangerous(program, o.words[i]) })
 }
 
-// runs reports whether the first of the open words that is no option names a program
-// to a family's command that runs one, or is such a command: git bisect run.
-func (o open) runs() bool {
+// nameProgram reports whether the first open word that is no option is a program that a
+// family's command runs, or is such a command, as in git bisect run.
+func (o openWords) nameProgram() bool {
 	for _, i := range o.at {
 		if i > 0 && !strings.HasPrefix(o.words[i], "-") {
 			return nested.MatchString(o.words[i]) || nested.MatchString(path.Base(o.words[0])+" "+o.words[i-1])
@@ -55,149 +56,174 @@ func (o open) runs() bool {
 	return false
 }
 
-// elsewhere reports whether a command that is seen from another directory runs
-// another program: by its own name, or by that of a script.
-func (c command) elsewhere() bool {
-	relative := func(word string) bool { return strings.Contains(word, "/") && !path.IsAbs(word) }
+// dependsOnDir reports whether the command runs another program in another directory,
+// because its name or that of a script is a relative path.
+func (c command) dependsOnDir() bool {
+	isRelative := func(word string) bool { return strings.Contains(word, "/") && !path.IsAbs(word) }
 	program := path.Base(c.words[0])
 	switch {
-	case relative(c.words[0]):
+	case isRelative(c.words[0]):
 		return true
 	case slices.Contains(interpreters, program):
 		return len(c.words) > 1 && !path.IsAbs(c.words[1])
 	}
-	return slices.Contains(runners, program) && harmless()[program] == nil && slices.ContainsFunc(c.words, relative)
+	return slices.Contains(runners, program) && harmless()[program] == nil && slices.ContainsFunc(c.words, isRelative)
 }
 
-// known finds what words are harmless for a command, and the first that counts.
-func (o open) known() (*lazyregexp.Regexp, int) {
+// harmlessPattern finds the pattern for harmless words of the command, and the index of
+// the first word that it applies to. The pattern is nil for an unknown command.
+func (o openWords) harmlessPattern() (pattern *lazyregexp.Regexp, from int) {
 	for n := min(2, len(o.words)); n > 0; n-- {
 		key := append([]string{path.Base(o.words[0])}, o.words[1:n]...)
-		if known := harmless()[strings.Join(key, " ")]; known != nil {
-			return known, n
+		if pattern := harmless()[strings.Join(key, " ")]; pattern != nil {
+			return pattern, n
 		}
 	}
 	return nil, 0
 }
 
-// runners run what their words name, or change what the shell does next. No rule
-// allows more of them than the words that it says.
+// runners are commands that run a program among their words, or change what the shell
+// does next. A rule allows them only with exactly its own words.
 var runners = strings.Fields(`
-	- . alias at autoload batch bg bind builtin bun bunx busybox bwrap caffeinate cd chdir choom chpst chroot chrt command
-	compgen complete compopt coproc crontab dbus-run-session dd declare deno direnv disown disable doas eatmydata ed emacs
-	emulate enable entr env eval ex exec export faketime fakeroot fc fg find firejail flock foreach function fzf getopts
-	gdb git-shell hash history hyperfine ionice jobs let linux32 linux64 local logout ltrace man mapfile more less mysql
-	nano nc ncat netcat nice nocorrect noglob nohup nsenter numactl parallel perf pkexec popd printf prlimit proot psql
-	pushd read readarray readonly repeat rsync run0 runcon runuser sched scp screen script sed select set setarch setpriv
-	setsid sftp shift shopt socat source split sqlite3 ssh ssh-agent start-stop-daemon stdbuf strace su sudo
-	systemd-inhibit systemd-run tar taskset tclsh tcpdump test time timeout tmux torsocks toybox trap typeset ulimit
-	unalias unbuffer unset unshare valgrind vi view vim watch watchexec which-shell xargs xterm zargs zmodload zip zstyle`)
+	- . alias at autoload batch bg bind builtin bun bunx busybox bwrap caffeinate cd chdir choom chpst chroot chrt
+	command compgen complete compopt coproc crontab dbus-run-session dd declare deno direnv disown disable doas
+	eatmydata ed emacs emulate enable entr env eval ex exec export faketime fakeroot fc fg find firejail flock
+	foreach function fzf getopts gdb git-shell hash history hyperfine ionice jobs let linux32 linux64 local logout
+	ltrace man mapfile more less mysql nano nc ncat netcat nice nocorrect noglob nohup nsenter numactl parallel perf
+	pkexec popd printf prlimit proot psql pushd read readarray readonly repeat rsync run0 runcon runuser sched scp
+	screen script sed select set setarch setpriv setsid sftp shift shopt socat source split sqlite3 ssh ssh-agent
+	start-stop-daemon stdbuf strace su sudo systemd-inhibit systemd-run tar taskset tclsh tcpdump test time timeout
+	tmux torsocks toybox trap typeset ulimit unalias unbuffer unset unshare valgrind vi view vim watch watchexec
+	which-shell xargs xterm zargs zmodload zip zstyle`)
 
-// interpreters run a program from their words or from what is piped into them. A rule
-// that names the file, or python's -m MODULE, leaves that one's arguments open.
+// interpreters run a program from their words or from a pipe. If a rule determines the
+// file, or python's -m MODULE, the arguments behind it may be open.
 var interpreters = strings.Fields(`
-	ash awk bash csh dash elixir expect fish gawk irb java jshell julia ksh lua lua5.4 luajit mawk mksh nawk
-	node nodejs osascript perl php pwsh python python2 python3 R Rscript rbash ruby sh tcsh ts-node
-	tsx wish yash zsh`)
+	ash awk bash csh dash elixir expect fish gawk irb java jshell julia ksh lua lua5.4 luajit mawk mksh nawk node
+	nodejs osascript perl php pwsh python python2 python3 R Rscript rbash ruby sh tcsh ts-node tsx wish yash zsh`)
 
-// families are programs of many commands: a rule names the one that it means.
+// families are programs with many commands. A rule must determine the command.
 var families = strings.Fields(`
 	apt apt-get aws az brew bundle cargo composer conda docker dotnet gcloud gh git go gradle gradlew helm hg jj
 	kubectl mvn mvnw npm npx nix pip pip3 pipx pnpm podman poetry rake rustup svn systemctl terraform uv uvx yarn`)
 
-// nested are the commands of families that run what is named next, and as such.
-var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$|^\w+ (exec|dlx|foreach)$`)
+// nested matches the commands of families that run the program that is named next, alone
+// or behind the family's name.
+var nested = lazyregexp.New(`^(run|exec|dlx|foreach)$|^(conda|docker|go|nix|pipx|podman|poetry|rustup|uv) run$` +
+	`|^\w+ (exec|dlx|foreach)$`)
 
-// writesOrRuns are options that, with most programs that have them, name a file to
-// write, a program to run, settings that do, or the place where these are looked for.
-// Programs take abbreviations, and what they have several of ends so: --cache-dir.
+// writesOrRuns are options that in most programs name a file to write, a program to run,
+// or settings that do either. Programs accept abbreviations, and have longer options
+// that end like these, such as --cache-dir.
 var writesOrRuns = strings.Fields(`
-	alt-svc basetemp checkpoint-action command compress-program config cookie-jar create-dirs cwd dir directory dump-header
-	editor engine eval exec ext-diff extcmd file flags hsts import init-file init-script junitxml junit-xml
-	libcurl load log-file makefile mod modfile open-files-in-pager options out-dir outdir outfile output overlay pager path
-	plugin prefix preload prepend-path program rcfile receive-pack remote-header-name remote-name report require rsh
-	rsync-path runner save script-shell separate-git-dir shell stderr template textconv to-command tool touch trace
-	trace-ascii upload-pack use-askpass use-compress-program vettool wrapper write`)
+	alt-svc basetemp checkpoint-action command compress-program config cookie-jar create-dirs cwd dir directory
+	dump-header editor engine eval exec ext-diff extcmd file flags hsts import init-file init-script junitxml
+	junit-xml libcurl load log-file makefile mod modfile open-files-in-pager options out-dir outdir outfile output
+	overlay pager path plugin prefix preload prepend-path program rcfile receive-pack remote-header-name remote-name
+	report require rsh rsync-path runner save script-shell separate-git-dir shell stderr template textconv
+	to-command tool touch trace trace-ascii upload-pack use-askpass use-compress-program vettool wrapper write`)
 
-// letters are short options of that kind, by program; "": of any.
-var letters = map[string]string{
+// shortWritesOrRuns are the one-letter options of that kind, by program; "": of any.
+var shortWritesOrRuns = map[string]string{
 	"": "coOC", "cmake": "DEP", "curl": "KTDEJ", "fd": "xX", "fdfind": "xX", "git": "ux", "gradle": "Ibgp",
 	"gradlew": "Ibgp", "just": "fd", "make": "fEIt", "gmake": "fEIt", "ninja": "f", "rake": "f", "sort": "T",
 	"wget": "Pae",
 }
 
-// setting is a word that sets a variable, as make and dd take them, and an address
-// that has git run a program.
+// setting matches a word that sets a variable, as for make and dd, and an address that
+// makes git run a program.
 var setting = lazyregexp.New(`^[A-Za-z_]\w*[:+?]?=|^[A-Za-z0-9-]+::`)
 
-// dangerous reports whether a word of a program is an option that writes or runs
-// something.
-func dangerous(program, word string) bool {
+// isDangerous reports whether a word for a program may be an option that writes a file
+// or runs a program.
+func isDangerous(program, word string) bool {
 	if !strings.HasPrefix(word, "-") {
 		return setting.MatchString(word) || (program == "make" || program == "gmake") && strings.Contains(word, "=")
 	}
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimLeft(word, "-")), "=")
-	alike := func(option string) bool {
+	isSimilar := func(option string) bool {
 		return strings.HasPrefix(option, name) || strings.HasPrefix(name, option) ||
 			strings.HasSuffix(name, option) && name != "profile"
 	}
 	if strings.HasPrefix(word, "--") {
-		return name != "" && slices.ContainsFunc(writesOrRuns, alike)
+		return name != "" && slices.ContainsFunc(writesOrRuns, isSimilar)
 	}
 	short, _, _ := strings.Cut(word[1:], "=")
-	return strings.ContainsAny(short, letters[""]+letters[program]) ||
-		len(name) > 2 && slices.ContainsFunc(writesOrRuns, alike)
+	return strings.ContainsAny(short, shortWritesOrRuns[""]+shortWritesOrRuns[program]) ||
+		len(name) > 2 && slices.ContainsFunc(writesOrRuns, isSimilar)
 }
 
-// harmless says of commands that only read what words they may have besides those
-// that a rule says: a pattern for each word.
+// Patterns for harmless words of several commands.
+const (
+	operandWord = `[^-].*|--?`
+	gitWords    = operandWord +
+		`|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes` +
+		`|(no-)?decorate` +
+		`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw` +
+		`|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
+		`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse` +
+		`|(no-)?follow` +
+		`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space` +
+		`|ignore-blank-lines|diff-filter` +
+		`|find-renames|find-copies|no-renames|unified|minimal|patience|histogram|diff-algorithm` +
+		`|function-context|(no-)?relative|quiet` +
+		`|exit-code|topo-order|date-order|author-date-order|left-right|cherry-pick|full-index|binary` +
+		`|no-ext-diff|no-textconv|merge-base|root` +
+		`|inter-hunk-context|full-history|ancestry-path|pickaxe-all|pickaxe-regex|not|exclude|walk-reflogs` +
+		`|check|text` +
+		`|porcelain|short|branch|long|untracked-files|ignored|show-stash|(no-)?ahead-behind|line-porcelain` +
+		`|incremental` +
+		`|abbrev-ref|show-toplevel|verify|git-dir|is-inside-work-tree|symbolic-full-name|show-prefix|show-cdup` +
+		`|modified|deleted|others|stage|exclude-standard|full-name|error-unmatch|unmerged|eol|line-number` +
+		`|ignore-case|word-regexp` +
+		`|fixed-strings|extended-regexp|perl-regexp|files-with-matches|count|summary|numbered|email|always` +
+		`|dirty|long|match)(=.*)?`
+	refWords = `--sort=-?(version:|v:)?(refname|\w+date)(:.*)?|--format=([^%]|%\((refname|objectname|upstream|HEAD` +
+		`|\w+date|\w+name|\w+email|subject)(:[^)]*)?\))*`
+	anyWord = `.*`
+	goWords = operandWord +
+		`|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p` +
+		`|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
+)
+
+// harmless has, for commands that only read, a pattern for each word that may follow
+// the words of a rule.
 var harmless = sync.OnceValue(func() map[string]*lazyregexp.Regexp {
-	const (
-		operand = `[^-].*|--?`
-		git     = operand +
-			`|-[^-O][^O]*|--(format|pretty)=([^%]|%[^G+ -]|%[-+ ][^G%])*|--(oneline|graph|all|branches|tags|remotes|(no-)?decorate` +
-			`|stat|shortstat|numstat|dirstat|summary|compact-summary|name-only|name-status|patch|no-patch|raw|patch-with-stat|pretty|(no-)?abbrev|(no-)?abbrev-commit` +
-			`|date|since|after|until|before|author|committer|grep|max-count|skip|(no-)?merges|first-parent|reverse|(no-)?follow` +
-			`|cached|staged|(no-)?color|word-diff|color-words|ignore-space-change|ignore-all-space|ignore-blank-lines|diff-filter` +
-			`|find-renames|find-copies|no-renames|unified|minimal|patience|histogram|diff-algorithm|function-context|(no-)?relative|quiet` +
-			`|exit-code|topo-order|date-order|author-date-order|left-right|cherry-pick|full-index|binary|no-ext-diff|no-textconv|merge-base|root` +
-			`|inter-hunk-context|full-history|ancestry-path|pickaxe-all|pickaxe-regex|not|exclude|walk-reflogs|check|text` +
-			`|porcelain|short|branch|long|untracked-files|ignored|show-stash|(no-)?ahead-behind|line-porcelain|incremental` +
-			`|abbrev-ref|show-toplevel|verify|git-dir|is-inside-work-tree|symbolic-full-name|show-prefix|show-cdup` +
-			`|modified|deleted|others|stage|exclude-standard|full-name|error-unmatch|unmerged|eol|line-number|ignore-case|word-regexp` +
-			`|fixed-strings|extended-regexp|perl-regexp|files-with-matches|count|summary|numbered|email|always|dirty|long|match)(=.*)?`
-		refs  = `--sort=-?(version:|v:)?(refname|\w+date)(:.*)?|--format=([^%]|%\((refname|objectname|upstream|HEAD|\w+date|\w+name|\w+email|subject)(:[^)]*)?\))*`
-		all   = `.*`
-		goAll = operand +
-			`|--?(v|race|short|failfast|cover|json|benchmem|list|run|skip|count|timeout|bench|benchtime|parallel|p|cpu|tags|shuffle|vet=off|n|x|all|src|u|cmd|deps|test|e|find|f|m)(=.*)?`
-	)
 	m := map[string]string{
 		"cd": `[^-].*|-[PL]?`, "command -v": `[\w.+-]+`, "date": `\+.*|-[uIR]|--(utc|iso-8601|rfc-3339)(=.*)?`,
-		"diff": operand +
-			`|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change|side-by-side|text|exclude)(=.*)?`,
-		"file":    operand + `|-[bLik]+|--(brief|mime|mime-type)`,
-		"go test": strings.Replace(goAll, "|f|m)", ")", 1), "go vet": operand + `|--?(v|tags|json|race|n)(=.*)?`,
-		"go list": goAll, "go doc": operand + `|-(all|src|u|short|cmd|c)`,
-		"go version": operand + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
-		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|contains)(=.*)?|` + refs,
-		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refs, "git remote": `-v|--verbose`,
-		"rg": operand +
-			`|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json|stats)(=.*)?`,
-		"sort": operand +
-			`|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case|stable|key|field-separator)(=.*)?`,
-		"tree": operand + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
+		"diff": operandWord +
+			`|-[urNqbBwaiypts0-9]+|-U\d*|--(color|brief|recursive|unified|ignore-all-space|ignore-space-change` +
+			`|side-by-side|text|exclude)(=.*)?`,
+		"file":    operandWord + `|-[bLik]+|--(brief|mime|mime-type)`,
+		"go test": strings.Replace(goWords, "|f|m)", ")", 1), "go vet": operandWord + `|--?(v|tags|json|race|n)(=.*)?`,
+		"go list": goWords, "go doc": operandWord + `|-(all|src|u|short|cmd|c)`,
+		"go version": operandWord + `|-m|-v`, "go env": `[A-Z0-9_a-z]+|-json|-changed`,
+		"git branch": `-[alrv]+|--(all|list|remotes|show-current|verbose|merged|no-merged|contains)(=.*)?|` + refWords,
+		"git tag":    `-l|-n\d*|--(list|contains|merged)(=.*)?|` + refWords, "git remote": `-v|--verbose`,
+		"rg": operandWord +
+			`|-[nilwvcSsFHIoLxqU0-9N]+|-[ABCgtTem].*|--(files|count|hidden|line-number|ignore-case|no-heading` +
+			`|no-ignore|type|glob|max-count|context|files-with-matches|fixed-strings|word-regexp|sort|json` +
+			`|stats)(=.*)?`,
+		"sort": operandWord +
+			`|-[nrufbhVgMRdisz]+|-[kt].*|--(reverse|unique|numeric-sort|human-numeric-sort|version-sort|ignore-case` +
+			`|stable|key|field-separator)(=.*)?`,
+		"tree": operandWord + `|-[adfhgpsuDCLIP]+|--(dirsfirst|gitignore|noreport|du|si|inodes|prune)`,
 		"uniq": `-[cdiuz]+|-[fsw]\d+|--(count|repeated|unique|ignore-case)`,
-		"find": operand +
-			`|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
-			`|perm|user|group|uid|gid|links|inum|samefile|prune|print|print0|printf|ls|o|or|a|and|not|depth|d|L|H|P|follow|xdev|mount|quit|true|false|readable|writable|executable|daystart|regextype)`,
+		"find": operandWord +
+			`|[-+]\d+[A-Za-z]?|-(name|iname|path|ipath|wholename|regex|iregex|type|xtype|maxdepth|mindepth|size` +
+			`|empty|newer|newermt|mtime|mmin|ctime|cmin|atime|amin` +
+			`|perm|user|group|uid|gid|links|inum|samefile|prune|print|print0|printf|ls|o|or|a|and|not|depth|d|L|H|P` +
+			`|follow|xdev|mount|quit|true|false|readable|writable|executable|daystart|regextype)`,
 	}
-	for sub := range strings.FieldsSeq(`log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
-		m["git "+sub] = git
+	for sub := range strings.FieldsSeq(`
+		log status diff show blame shortlog describe rev-parse rev-list ls-files ls-tree merge-base name-rev grep`) {
+		m["git "+sub] = gitWords
 	}
-	for program := range strings.FieldsSeq(`: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups
-		head hexdump id jq ls lsblk md5sum nl nproc od paste printenv ps pwd readlink realpath rev seq sha1sum sha256sum sha512sum
-		sleep stat strings tac tail tr true tty uname unexpand uptime wc which whoami`) {
-		m[program] = all
+	for program := range strings.FieldsSeq(`
+		: basename cat cksum cmp column comm cut df dirname du echo egrep expand expr false fgrep fold grep groups
+		head hexdump id jq ls lsblk md5sum nl nproc od paste printenv ps pwd readlink realpath rev seq sha1sum
+		sha256sum sha512sum sleep stat strings tac tail tr true tty uname unexpand uptime wc which whoami`) {
+		m[program] = anyWord
 	}
 	compiled := make(map[string]*lazyregexp.Regexp, len(m))
 	for key, words := range m {

@@ -1,7 +1,7 @@
-// Package shellrule decides whether rules that a user wrote allow or deny a shell
-// command. It judges the parsed command, never its text: a rule allows a command
-// only where each word is plain, so that every shell reads the same words, starts
-// the same programs and writes no file by itself.
+// Package shellrule decides whether the rules of a user allow or deny a shell command.
+// It judges the parsed command, never its text. A rule allows a command only if each
+// word is plain, so that every shell reads the same words, starts the same programs
+// and writes no file by itself.
 package shellrule
 
 import (
@@ -16,34 +16,35 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// maxLength bounds the commands that rules allow, in bytes: the time that parsing
-// takes grows with the square of what is nested.
+// maxLength is the longest command that a rule may allow, in bytes. Parsing takes time
+// that grows with the square of the nesting.
 const maxLength = 4 << 10
 
-// Rule allows some commands. It consists of words: * in a word stands for any text
-// within it, and a last word * for any further words. Both stop at options that
-// write files or run programs (see programs.go). [Begins] and [Exactly] make one.
+// Rule allows some commands. It consists of words: * in a word matches any text within
+// it, and a last word * matches any further words. Neither matches options that write
+// files or run programs (see programs.go). [Begins] and [Exactly] make one.
 type Rule struct {
-	text     string    // as it was written; "" where it has a star
-	commands []command // nil: it holds for its very text alone
-	begins   bool      // further words that are known to be harmless may follow
+	text     string    // as written; "": it has a star
+	commands []command // nil: the rule allows only exactly its text
+	isPrefix bool      // further words may follow if they are known to be harmless
 }
 
-// star stands in a rule's words for an unquoted *.
+// star replaces an unquoted * in the words of a rule.
 const star = "\x00"
 
-// Begins returns the rule that allows commands which begin with a pattern's words.
-// What may follow are words that are known to be harmless: `git log` allows
-// `git log -3` and not `git log --output=x`. Programs that are not known have no
-// further words, unless the pattern ends with " *".
+// Begins returns the rule that allows commands that begin with the words of a pattern,
+// and go on with words that are known to be harmless: `git log` allows `git log -3` and
+// not `git log --output=x`. For unknown programs no words may follow, unless the
+// pattern ends with " *".
 func Begins(pattern string) Rule {
 	r := Exactly(pattern)
-	r.begins = true
+	r.isPrefix = true
 	return r
 }
 
-// Exactly returns the rule that allows precisely a pattern's words. A pattern of
-// several commands, such as `go vet * | head`, allows them together only.
+// Exactly returns the rule that allows commands with exactly the words of a pattern. A
+// pattern of several commands, such as `go vet * | head`, allows only all of them
+// together.
 func Exactly(pattern string) Rule {
 	pattern = strings.TrimSpace(pattern)
 	var r Rule
@@ -54,10 +55,10 @@ func Exactly(pattern string) Rule {
 	return r
 }
 
-// Allows reports whether rules allow a whole command line: each of its commands, or
-// the line as one of the rules has it. Lines that set variables, expand or
-// substitute anything, write files, or hold loops, functions or comments are never
-// allowed but by a rule that is that very text.
+// Allows reports whether rules allow a whole command line: each of its commands alone,
+// or all of them by one rule. A line that sets variables, expands or substitutes
+// something, writes files, or has loops, functions or comments is allowed only by a
+// rule with exactly the same text.
 func Allows(rules []Rule, line string) bool {
 	line = strings.Trim(line, " \n")
 	if line == "" {
@@ -73,56 +74,56 @@ func Allows(rules []Rule, line string) bool {
 	if slices.ContainsFunc(rules, func(r Rule) bool { return r.allowsLine(commands) }) {
 		return true
 	}
-	moved := false // to a directory where a relative name is another program
+	hasMoved := false // to a directory where a relative name is another program
 	for _, c := range commands {
-		if moved && c.elsewhere() {
+		if hasMoved && c.dependsOnDir() {
 			return false
 		}
-		moved = moved || slices.Contains([]string{"cd", "chdir", "pushd", "popd"}, c.words[0])
-		if !slices.ContainsFunc(rules,
-			func(r Rule) bool { return len(r.commands) == 1 && r.allows(r.commands[0], c) }) {
+		hasMoved = hasMoved || slices.Contains([]string{"cd", "chdir", "pushd", "popd"}, c.words[0])
+		allowsIt := func(r Rule) bool { return len(r.commands) == 1 && r.allows(r.commands[0], c) }
+		if !slices.ContainsFunc(rules, allowsIt) {
 			return false
 		}
 	}
 	return true
 }
 
-// allowsLine reports whether the rule is one of several commands, and these.
+// allowsLine reports whether the rule has several commands and allows exactly these.
 func (r Rule) allowsLine(commands []command) bool {
 	return len(r.commands) > 1 && slices.EqualFunc(r.commands, commands, func(want, c command) bool {
 		return want.after == c.after && r.allows(want, c)
 	})
 }
 
-// allows reports whether the words of a rule allow a command.
+// allows reports whether a command of the rule allows a command.
 func (r Rule) allows(want, c command) bool {
-	words, more := want.words, false
+	words, hasMore := want.words, false // hasMore: any words may follow
 	if last := len(words) - 1; words[last] == star {
-		words, more = words[:last], true
+		words, hasMore = words[:last], true
 	}
-	if len(c.words) < len(words) || len(c.words) > len(words) && !more && !r.begins {
+	if len(c.words) < len(words) || len(c.words) > len(words) && !hasMore && !r.isPrefix {
 		return false
 	}
-	o := open{words: c.words, harmlessOnly: len(c.words) > len(words) && !more}
+	o := openWords{words: c.words, harmlessOnly: len(c.words) > len(words) && !hasMore}
 	for i, word := range c.words {
 		if i >= len(words) {
 			o.at = append(o.at, i)
 			continue
 		}
-		before, _, wild := strings.Cut(words[i], star)
+		before, _, hasStar := strings.Cut(words[i], star)
 		switch {
-		case !matches(words[i], word), wild && before == "" && strings.HasPrefix(word, "-"):
+		case !matches(words[i], word), hasStar && before == "" && strings.HasPrefix(word, "-"):
 			return false
-		case wild && !strings.HasPrefix(before, "-"): // else the rule names the option
+		case hasStar && !strings.HasPrefix(before, "-"): // with - the rule determines the option
 			o.at = append(o.at, i)
-		case !wild && o.named == i:
-			o.named++
+		case !hasStar && o.fixed == i:
+			o.fixed++
 		}
 	}
-	return o.allowed(c.after == "|")
+	return o.areAllowed(c.after == "|")
 }
 
-// matches reports whether a word is of a rule's word, in which a star is any text.
+// matches reports whether a word matches a rule's word, in which a star is any text.
 func matches(pattern, word string) bool {
 	parts := strings.Split(pattern, star)
 	word, ok := strings.CutPrefix(word, parts[0])
@@ -130,7 +131,7 @@ func matches(pattern, word string) bool {
 	if !ok || last == 0 {
 		return ok && word == ""
 	}
-	for _, part := range parts[1:last] { // where it is found first, most is left for the rest
+	for _, part := range parts[1:last] { // the first occurrence leaves the most for the others
 		i := strings.Index(word, part)
 		if i < 0 {
 			return false
@@ -140,18 +141,18 @@ func matches(pattern, word string) bool {
 	return strings.HasSuffix(word, parts[last])
 }
 
-// command is one simple command of a line: its words without quotes, and the
-// operator before it.
+// command is one simple command of a line: its words without quotes, and the operator
+// before it.
 type command struct {
 	after string // "", ";", "&&", "||" or "|"
 	words []string
 }
 
-// parse splits a line into its commands. False: some shell could read it in another
-// way, or do something besides running these programs with these words. With stars,
-// an unquoted * becomes [star].
-func parse(text string, stars bool) ([]command, bool) {
-	if len(text) > maxLength || !plain(text) {
+// parse splits a line into its commands. It returns false if some shell could read the
+// line differently, or do more than run these programs with these words. With
+// withStars, an unquoted * becomes [star].
+func parse(text string, withStars bool) ([]command, bool) {
+	if len(text) > maxLength || !isPlain(text) {
 		return nil, false
 	}
 	var first []command
@@ -161,10 +162,10 @@ func parse(text string, stars bool) ([]command, bool) {
 		if err != nil {
 			return nil, false
 		}
-		r := reader{stars: stars}
+		r := reader{withStars: withStars}
 		syntax.Walk(file, func(n syntax.Node) bool {
-			_, comment := n.(*syntax.Comment) // one of bash's, a command for an interactive zsh
-			r.failed = r.failed || comment
+			_, isComment := n.(*syntax.Comment) // for bash; an interactive zsh runs it as a command
+			r.failed = r.failed || isComment
 			return true
 		})
 		r.statements(file.Stmts, "")
@@ -180,10 +181,10 @@ func parse(text string, stars bool) ([]command, bool) {
 	return first, true
 }
 
-// plain reports whether a text has none of the characters about which shells differ:
-// controls and spaces that some take for separators, the ! of histories, and lines
-// that go on in the next.
-func plain(text string) bool {
+// isPlain reports whether a text has none of the characters that shells treat
+// differently: controls and unusual spaces, the ! of histories, and a backslash at the
+// end of a line.
+func isPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\\\n") && !strings.ContainsFunc(text, func(r rune) bool {
 		switch r {
 		case ' ', '\n':
@@ -195,11 +196,12 @@ func plain(text string) bool {
 	})
 }
 
-// reader makes commands of a syntax tree.
+// reader collects the commands of a syntax tree. failed is set if it has anything else
+// than plain commands.
 type reader struct {
-	stars    bool
-	commands []command
-	failed   bool
+	withStars bool
+	commands  []command
+	failed    bool
 }
 
 func (r *reader) statements(list []*syntax.Stmt, after string) {
@@ -210,7 +212,7 @@ func (r *reader) statements(list []*syntax.Stmt, after string) {
 }
 
 func (r *reader) statement(s *syntax.Stmt, after string) {
-	if s.Negated || s.Background || s.Coprocess || s.Disown || slices.ContainsFunc(s.Redirs, writes) {
+	if s.Negated || s.Background || s.Coprocess || s.Disown || slices.ContainsFunc(s.Redirs, hasEffect) {
 		r.failed = true
 		return
 	}
@@ -237,13 +239,13 @@ func (r *reader) statement(s *syntax.Stmt, after string) {
 	}
 }
 
-// programName is the first word of a command: not what job control, aliases of zsh
-// or options make something else of.
+// programName matches the first word of a command. It excludes words with a meaning for
+// job control or the aliases of zsh, and options.
 var programName = lazyregexp.New(`^[A-Za-z0-9_./:` + star + `][^\n ]*$`)
 
-// writes reports whether a redirection does more than joining outputs or dropping
-// them: 2>&1, >/dev/null.
-func writes(r *syntax.Redirect) bool {
+// hasEffect reports whether a redirection does more than join outputs or drop them, as
+// 2>&1 and >/dev/null do.
+func hasEffect(r *syntax.Redirect) bool {
 	if r.N != nil && r.N.Value != "0" && r.N.Value != "1" && r.N.Value != "2" {
 		return true
 	}
@@ -256,11 +258,11 @@ func writes(r *syntax.Redirect) bool {
 	return true
 }
 
-// unquoted is what may stand outside quotes: characters that no shell expands. ~ and
-// ^ follow a letter or digit, as in HEAD~1.
+// unquoted matches text outside of quotes with characters that no shell expands. ~ and ^
+// must follow a letter or digit, as in HEAD~1.
 var unquoted = lazyregexp.New(`^([A-Za-z0-9_./,:@%+=` + star + `-]|[A-Za-z0-9][~^]+)*$`)
 
-// word returns the text of a word that is the same for all shells.
+// word returns the text of a word. It sets failed unless all shells read the same text.
 func (r *reader) word(w *syntax.Word) string {
 	var text strings.Builder
 	fail := func() { r.failed = true }
@@ -268,7 +270,7 @@ func (r *reader) word(w *syntax.Word) string {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			s := p.Value
-			if r.stars {
+			if r.withStars {
 				s = strings.ReplaceAll(s, "*", star)
 			}
 			if !unquoted.MatchString(s) || text.Len() == 0 && strings.HasPrefix(s, "=") {

@@ -1,6 +1,6 @@
-// Package check finds what is wrong in source files without a language server:
-// with the language's own compiler where it is installed outside of the workspace,
-// which reads files and runs nothing of them.
+// Package check finds errors in source files without a language server. It runs the
+// language's own compiler, if one is installed outside of the workspace, in a way that
+// reads the files and executes nothing of them.
 package check
 
 import (
@@ -22,7 +22,7 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// Problem is what is wrong in a file.
+// Problem is an error at a place in a file.
 type Problem struct {
 	Path    string // absolute
 	Line    int    // from 1
@@ -30,21 +30,21 @@ type Problem struct {
 	Message string
 }
 
-// Files checks files of one kind in a workspace, told by their ending, given as
-// absolute paths.
-// It says by what it did; an error says why they could not be checked.
+// Files checks files of a workspace that all have one ending, given as absolute paths.
+// by names the compiler for the model. The error says why the files could not be
+// checked, such as a compiler that is not installed.
 func Files(ctx context.Context, workspace string, paths []string) (problems []Problem, by string, err error) {
 	switch ext := filepath.Ext(paths[0]); ext {
 	case ".go":
 		if problems, err := vet(ctx, workspace, paths); err == nil {
 			return problems, "go vet", nil
 		}
-		return parse(paths), "the Go parser (syntax only)", nil
+		return parseGo(paths), "the Go parser (syntax only)", nil
 	case ".py", ".pyi":
-		problems, err := compile(ctx, workspace, paths)
+		problems, err := compilePython(ctx, workspace, paths)
 		return problems, "the Python compiler (syntax only)", err
 	case ".js", ".mjs", ".cjs":
-		problems, err := node(ctx, workspace, paths)
+		problems, err := checkNode(ctx, workspace, paths)
 		return problems, "node --check (syntax only)", err
 	case ".ts", ".tsx", ".mts", ".cts", ".jsx":
 		return nil, "", errors.New("typescript-language-server is not on PATH outside of the workspace")
@@ -53,12 +53,13 @@ func Files(ctx context.Context, workspace string, paths []string) (problems []Pr
 	}
 }
 
-// maxOutput is how much is read of what a compiler says.
+// maxOutput is how many bytes of a compiler's output are read.
 const maxOutput = 1 << 20
 
-// run runs a compiler and returns its outputs.
-func run(ctx context.Context, dir string, env []string, input []byte, argv ...string) (stdout, stderr string, ok bool,
-	err error) {
+// run runs a compiler and returns its outputs; ok is false for an exit code but 0.
+func run(
+	ctx context.Context, dir string, env []string, input []byte, argv ...string,
+) (stdout, stderr string, ok bool, err error) {
 	out, errs := shell.Output{Max: maxOutput}, shell.Output{Max: maxOutput}
 	exit, err := shell.Run(ctx, shell.Command{
 		Args: argv, Dir: dir, Input: input, Stdout: &out, Stderr: &errs,
@@ -67,17 +68,17 @@ func run(ctx context.Context, dir string, env []string, input []byte, argv ...st
 	return out.String(), errs.String(), exit.OK(), err
 }
 
-// vetLine is what go vet and the compiler behind it say.
+// vetLine matches a problem that go vet or the compiler reports.
 var vetLine = lazyregexp.New(`^(?:vet: )?(\S.*\.go):(\d+):(?:(\d+):)? (.+)$`)
 
-// vet asks about the packages of files. It fails where they belong to no module
-// that can be built here.
+// vet runs go vet on the packages of files. The error says that they can't be built
+// here, for example because they belong to no module.
 func vet(ctx context.Context, workspace string, paths []string) ([]Problem, error) {
 	path, env, err := program.Go(ctx, workspace)
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, "GOPROXY=off") // to look is no reason to download
+	env = append(env, "GOPROXY=off") // a check must not download modules
 	var problems []Problem
 	var dirs []string
 	for _, path := range paths {
@@ -112,7 +113,7 @@ func vet(ctx context.Context, workspace string, paths []string) ([]Problem, erro
 	return problems, nil
 }
 
-// find finds a compiler, which is asked where there is no language server.
+// find finds a compiler that takes the place of a language server.
 func find(name, server, workspace string) (string, error) {
 	path, err := program.Find(name, workspace)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -126,7 +127,8 @@ func number(s string) int {
 	return n
 }
 
-func parse(paths []string) (problems []Problem) {
+// parseGo parses Go files, which finds errors of the syntax only.
+func parseGo(paths []string) (problems []Problem) {
 	for _, path := range paths {
 		_, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if list, ok := errors.AsType[scanner.ErrorList](err); ok {
@@ -140,8 +142,9 @@ func parse(paths []string) (problems []Problem) {
 	return problems
 }
 
-// compiler compiles files without writing anything, or running it.
-const compiler = `
+// compileScript is a Python program that compiles files without writing or running
+// anything.
+const compileScript = `
 import json, sys, tokenize, warnings
 warnings.simplefilter("ignore")
 for path in json.load(sys.stdin):
@@ -149,12 +152,14 @@ for path in json.load(sys.stdin):
         with tokenize.open(path) as f:
             compile(f.read(), path, "exec", dont_inherit=True)
     except SyntaxError as e:
-        print(json.dumps({"Path": path, "Line": e.lineno or 1, "Col": e.offset or 0, "Message": "%s: %s" % (type(e).__name__, e.msg)}))
+        message = "%s: %s" % (type(e).__name__, e.msg)
+        print(json.dumps({"Path": path, "Line": e.lineno or 1, "Col": e.offset or 0, "Message": message}))
     except Exception as e:
         print(json.dumps({"Path": path, "Line": 1, "Message": str(e)}))
 `
 
-func compile(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+// compilePython compiles Python files, which finds errors of the syntax only.
+func compilePython(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
 	python, err := find("python3", "pyright-langserver", workspace)
 	if err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func compile(ctx context.Context, workspace string, paths []string) (problems []
 	if err != nil {
 		return nil, err
 	}
-	out, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), input, python, "-I", "-c", compiler)
+	out, said, ok, err := run(ctx, program.Dir, program.Environ(workspace), input, python, "-I", "-c", compileScript)
 	if err == nil && !ok {
 		err = fmt.Errorf("running python3: %s", strings.TrimSpace(said))
 	}
@@ -176,13 +181,14 @@ func compile(ctx context.Context, workspace string, paths []string) (problems []
 	return problems, err
 }
 
-// nodeLine begins what node says: the file and the line.
+// nodeLine matches the file and the line in the output of node.
 var nodeLine = lazyregexp.New(`(?m)^(?:file://)?(/.*):(\d+)$`)
 
-// nodeError is what it says in the end.
+// nodeError matches the error in the output of node.
 var nodeError = lazyregexp.New(`(?m)^\w*Error: .*$`)
 
-func node(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
+// checkNode runs node --check on each file.
+func checkNode(ctx context.Context, workspace string, paths []string) (problems []Problem, err error) {
 	node, err := find("node", "typescript-language-server", workspace)
 	if err != nil {
 		return nil, err

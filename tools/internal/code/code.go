@@ -1,6 +1,6 @@
-// Package code answers questions about the source of a workspace: by language
-// servers where they are installed, and else, or when they fail, by compilers and
-// by searching for words. It says which of them an answer comes from.
+// Package code answers questions about the source code of a workspace. It asks the
+// installed language servers. Where there is none, or it fails, it runs compilers and
+// searches for words. Each answer names its sources.
 package code
 
 import (
@@ -19,30 +19,32 @@ import (
 	"tapgw/tools/internal/search"
 )
 
-// Workspace is what is asked about.
+// Workspace is the directory that questions are about, with its files and servers.
 type Workspace struct {
 	Tree    search.Tree
-	Files   []string // of the tree, with slashes
+	Files   []string // all files of the tree, with slashes
 	Servers *lsp.Pool
 }
 
-// Answer is lines for the model, and what they come from.
+// Answer is an answer for the model. Lines begin with PATH:LINE.
 type Answer struct {
 	Lines []string
-	Notes []string // by whom, and what could not be asked
+	Notes []string // sources of the lines, such as "by gopls", and servers that failed
 }
 
+// note adds a note unless the answer has it already.
 func (a *Answer) note(format string, args ...any) {
 	if n := fmt.Sprintf(format, args...); !slices.Contains(a.Notes, n) {
 		a.Notes = append(a.Notes, n)
 	}
 }
 
-// ask puts a question to the server of each language that has a file among paths
-// and a server here, to all at once: the first may be the slowest. It returns what
-// they answered, and which of them did.
-func ask[T any](w Workspace, paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error)) (all []T,
-	answered []*lsp.Language) {
+// ask calls question for each language that has a file among paths and an installed
+// server, all at once. It returns the answers together and the languages that
+// answered, and notes the errors of the others in a.
+func ask[T any](
+	w Workspace, paths []string, a *Answer, question func(lang *lsp.Language) ([]T, error),
+) (all []T, answered []*lsp.Language) {
 	type reply struct {
 		lang  *lsp.Language
 		items []T
@@ -71,15 +73,16 @@ func ask[T any](w Workspace, paths []string, a *Answer, question func(lang *lsp.
 	return all, answered
 }
 
-// Problems tells errors and warnings in files, given as absolute paths.
+// Problems lists the errors and warnings in files, given as absolute paths. The error is
+// that of ctx only: a server or compiler that fails is noted.
 func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err error) {
-	of := map[*lsp.Language][]string{} // nil: of no language that is known
+	byLang := map[*lsp.Language][]string{} // nil: files of other languages
 	for _, path := range paths {
 		lang := lsp.Of(path)
-		of[lang] = append(of[lang], path)
+		byLang[lang] = append(byLang[lang], path)
 	}
 	problems, answered := ask(w, paths, &a, func(lang *lsp.Language) ([]lsp.Problem, error) {
-		return w.Servers.Problems(ctx, w.Tree.Dir, lang, w.Files, of[lang])
+		return w.Servers.Problems(ctx, w.Tree.Dir, lang, w.Files, byLang[lang])
 	})
 	for _, p := range problems {
 		if p.Severity == "error" || p.Severity == "warning" {
@@ -89,7 +92,7 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 		}
 	}
 	byEnding := map[string][]string{}
-	for lang, paths := range of {
+	for lang, paths := range byLang {
 		if lang != nil && slices.Contains(answered, lang) {
 			continue
 		}
@@ -104,7 +107,7 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 			return a, ctx.Err()
 		}
 		if err != nil {
-			a.note("%s not checked: %v", w.some(paths), err)
+			a.note("%s not checked: %v", w.someNames(paths), err)
 			continue
 		}
 		a.note("by %s", by)
@@ -116,19 +119,19 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 	return a, ctx.Err()
 }
 
-// Checkable reports whether something may be said about a file.
+// Checkable reports whether [Workspace.Problems] knows the language of a file.
 func Checkable(path string) bool { return lsp.Of(path) != nil }
 
-// Usages tells where a symbol is used: in the code that a server finds, or
-// wherever its name stands as a word. in are files that are about it, as absolute
-// paths; none: it is looked for.
+// Usages lists the lines that use a symbol: those that a language server finds, or
+// else all lines with its name as a word. in are files that declare or use the symbol,
+// as absolute paths; without them it is searched in the workspace.
 func (w Workspace) Usages(ctx context.Context, symbol string, in []string) (a Answer, err error) {
-	name := last(symbol)
-	langs := in
+	name := lastPart(symbol)
+	paths := in
 	if len(in) == 0 {
-		langs = w.Files
+		paths = w.Files
 	}
-	places, answered := ask(w, langs, &a, func(lang *lsp.Language) (places []lsp.Place, err error) {
+	places, answered := ask(w, paths, &a, func(lang *lsp.Language) (places []lsp.Place, err error) {
 		from, err := w.declarations(ctx, lang, symbol, in)
 		for _, place := range from {
 			if err != nil {
@@ -151,15 +154,16 @@ func (w Workspace) Usages(ctx context.Context, symbol string, in []string) (a An
 		a.Notes = nil
 		a.note("no language server knows it")
 	}
-	a.Lines, err = w.words(ctx, `(?-i:\b`+regexp.QuoteMeta(name)+`\b)`)
+	a.Lines, err = w.grep(ctx, `(?-i:\b`+regexp.QuoteMeta(name)+`\b)`)
 	a.note("by searching for the word %s", name)
 	return a, err
 }
 
-// declarations are the places to follow a symbol from: of the files that are about
-// it, or where it is declared.
-func (w Workspace) declarations(ctx context.Context, lang *lsp.Language, symbol string, in []string) (from []lsp.Place,
-	err error) {
+// declarations are the places to ask for usages: the files of in, or else the
+// declarations of the symbol.
+func (w Workspace) declarations(
+	ctx context.Context, lang *lsp.Language, symbol string, in []string,
+) (from []lsp.Place, err error) {
 	for _, path := range in {
 		if lang.Has(path) {
 			from = append(from, lsp.Place{Path: path, Line: 1})
@@ -168,32 +172,34 @@ func (w Workspace) declarations(ctx context.Context, lang *lsp.Language, symbol 
 	if len(in) > 0 {
 		return from, nil
 	}
-	found, err := w.Servers.Symbols(ctx, w.Tree.Dir, lang, w.Files, last(symbol))
+	found, err := w.Servers.Symbols(ctx, w.Tree.Dir, lang, w.Files, lastPart(symbol))
 	for _, s := range found {
-		if is(s, symbol) && len(from) < maxDeclarations {
+		if isNamed(s, symbol) && len(from) < maxDeclarations {
 			from = append(from, s.Place)
 		}
 	}
 	return from, err
 }
 
-// maxDeclarations is how many symbols of one name are followed.
+// maxDeclarations is how many symbols of one name are asked about.
 const maxDeclarations = 8
 
-// declares are the words that declarations begin with, in many languages.
-const declares = `\b(?:func|type|var|const|let|def|class|function|interface|enum|struct|union|trait|impl|fn|mod|module|namespace|record|object|macro)\b`
+// declares matches the words that begin declarations in many languages.
+const declares = `\b(?:func|type|var|const|let|def|class|function|interface|enum|struct|union|trait|impl|fn|mod` +
+	`|module|namespace|record|object|macro)\b`
 
-// Symbols tells where symbols are declared whose names contain a text.
+// Symbols lists the declarations of symbols whose names contain a text: those that
+// language servers know, or else lines that look like declarations.
 func (w Workspace) Symbols(ctx context.Context, symbol string) (a Answer, err error) {
-	name := last(symbol)
+	name := lastPart(symbol)
 	found, _ := ask(w, w.Files, &a, func(lang *lsp.Language) ([]lsp.Symbol, error) {
 		return w.Servers.Symbols(ctx, w.Tree.Dir, lang, w.Files, name)
 	})
-	var same, similar []string // servers guess further than that
+	var same, similar []string // servers also return names that only resemble the query
 	for _, s := range found {
-		line := fmt.Sprintf("%s:%d: %s %s", w.name(s.Path), s.Line, s.Kind, full(s))
+		line := fmt.Sprintf("%s:%d: %s %s", w.name(s.Path), s.Line, s.Kind, fullName(s))
 		switch {
-		case is(s, symbol):
+		case isNamed(s, symbol):
 			same = append(same, line)
 		case strings.Contains(strings.ToLower(s.Name), strings.ToLower(name)):
 			similar = append(similar, line)
@@ -204,37 +210,36 @@ func (w Workspace) Symbols(ctx context.Context, symbol string) (a Answer, err er
 	}
 	a.Notes = slices.DeleteFunc(a.Notes, func(n string) bool { return strings.HasPrefix(n, "by ") })
 	quoted := regexp.QuoteMeta(name)
-	a.Lines, err = w.words(ctx, `(?i:`+declares+`.*\b\w*`+quoted+`\w*\b)`)
+	a.Lines, err = w.grep(ctx, `(?i:`+declares+`.*\b\w*`+quoted+`\w*\b)`)
 	a.note("by searching for declarations")
 	if err == nil && len(a.Lines) == 0 {
-		a.Lines, err = w.words(ctx, `(?-i:\b`+quoted+`\b)`)
+		a.Lines, err = w.grep(ctx, `(?-i:\b`+quoted+`\b)`)
 		a.note("by searching for the word %s", name)
 	}
 	return a, err
 }
 
-// is reports whether a symbol is the one that is asked for, by its name or by a
-// qualified one.
-func is(s lsp.Symbol, asked string) bool {
-	return s.Name == asked || full(s) == asked || strings.HasSuffix(full(s), "."+asked)
+// isNamed reports whether a symbol has a name, plain or qualified.
+func isNamed(s lsp.Symbol, name string) bool {
+	return s.Name == name || fullName(s) == name || strings.HasSuffix(fullName(s), "."+name)
 }
 
-// full is a symbol's name with what it belongs to.
-func full(s lsp.Symbol) string {
+// fullName is a symbol's name qualified with its container.
+func fullName(s lsp.Symbol) string {
 	if s.Container != "" && !strings.Contains(s.Name, ".") {
 		return s.Container + "." + s.Name
 	}
 	return s.Name
 }
 
-// last is the last part of a qualified name.
-func last(symbol string) string {
+// lastPart is the last part of a qualified name.
+func lastPart(symbol string) string {
 	symbol = strings.TrimSuffix(symbol, "()")
 	return symbol[strings.LastIndexAny(symbol, ".:#/")+1:]
 }
 
-// words finds lines by a regular expression.
-func (w Workspace) words(ctx context.Context, expr string) ([]string, error) {
+// grep finds lines by a regular expression.
+func (w Workspace) grep(ctx context.Context, expr string) ([]string, error) {
 	found, err := w.Tree.Grep(ctx, search.Query{Text: expr, Regexp: true})
 	var lines []string
 	for _, m := range found.Matches {
@@ -243,13 +248,13 @@ func (w Workspace) words(ctx context.Context, expr string) ([]string, error) {
 	return lines, err
 }
 
-// quote makes lines of places in the workspace, with the text that is there.
+// quote lists places in the workspace with the text of their lines.
 func (w Workspace) quote(places []lsp.Place) (lines []string) {
 	texts := map[string][][]byte{}
 	for _, p := range places {
 		name := w.name(p.Path)
 		if filepath.IsAbs(name) {
-			continue // a library's
+			continue // in a library outside of the workspace
 		}
 		if texts[name] == nil {
 			data, _ := fs.ReadFile(w.Tree.FS, name)
@@ -264,7 +269,7 @@ func (w Workspace) quote(places []lsp.Place) (lines []string) {
 	return lines
 }
 
-// name is a path as it is told: relative below the workspace.
+// name is a path for the model: relative if it lies in the workspace.
 func (w Workspace) name(path string) string {
 	if rel, err := filepath.Rel(w.Tree.Dir, path); err == nil && filepath.IsLocal(rel) {
 		return filepath.ToSlash(rel)
@@ -272,14 +277,14 @@ func (w Workspace) name(path string) string {
 	return path
 }
 
-// some names some of many files.
-func (w Workspace) some(paths []string) string {
-	const most = 3
+// someNames lists the first names of many files and counts the others.
+func (w Workspace) someNames(paths []string) string {
+	const maxNames = 3
 	var names []string
-	for _, p := range paths[:min(len(paths), most)] {
+	for _, p := range paths[:min(len(paths), maxNames)] {
 		names = append(names, w.name(p))
 	}
-	if n := len(paths) - most; n > 0 {
+	if n := len(paths) - maxNames; n > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), n)
 	}
 	return strings.Join(names, ", ")

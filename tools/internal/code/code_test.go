@@ -10,7 +10,7 @@ import (
 func TestNames(t *testing.T) {
 	for symbol, want := range map[string]string{"f": "f", "T.f": "f", "a::b": "b", "A#m()": "m", "pkg/x.T.f": "f",
 		"": ""} {
-		if got := last(symbol); got != want {
+		if got := lastPart(symbol); got != want {
 			t.Errorf("the last part of %q is %q, want %q", symbol, got, want)
 		}
 	}
@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 		{"ff", "", "f", false}, {"f", "x", "T.f", false}, {"UT.f", "x", "T.f", false}, {"F", "", "f", false},
 	}
 	for _, tt := range tests {
-		if got := is(lsp.Symbol{Name: tt.name, Container: tt.container}, tt.asked); got != tt.want {
+		if got := isNamed(lsp.Symbol{Name: tt.name, Container: tt.container}, tt.asked); got != tt.want {
 			t.Errorf("%s in %q for %s: %v", tt.name, tt.container, tt.asked, got)
 		}
 	}

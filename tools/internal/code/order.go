@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// sortByLine sorts lines PATH:LINE: TEXT by path and number.
+// sortByLine sorts lines of the form PATH:LINE: TEXT by path and line number.
 func sortByLine(lines []string) {
 	at := func(s string) (string, int) {
 		path, rest, _ := strings.Cut(s, ":")

@@ -138,7 +138,7 @@ func (s *fakeServer) problems(uri string) []any {
 	all := []any{}
 	for n, line := range strings.Split(s.texts[uri], "\n") {
 		if before, _, ok := strings.Cut(line, "bad"); ok {
-			at := object{"line": n, "character": units(before)}
+			at := object{"line": n, "character": utf16Len(before)}
 			all = append(all,
 				object{"range": object{"start": at, "end": at}, "severity": 1, "code": 42, "source": "fake",
 					"message": line})

@@ -1,8 +1,8 @@
-// Package lsp asks language servers that are on PATH about a workspace: what is
-// wrong in files, where a symbol is used, which symbols there are. One server runs
-// for a language and a workspace, from the first question until nobody has asked
-// for a while. One that dies, hangs or is slow costs a bounded time, and then for
-// a while nothing.
+// Package lsp asks language servers on PATH about a workspace: problems in files, uses
+// of a symbol, and which symbols there are. One server runs for each language and
+// workspace, from the first question until it is unused for five minutes. A server
+// that ends or hangs costs one question a bounded time; then it is not asked for a
+// while.
 package lsp
 
 import (
@@ -20,23 +20,25 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// Language is a language that there is a server for.
+// Language is a programming language and its server. The functions that are nil have
+// defaults.
 type Language struct {
 	Name     string
-	Server   string // program
+	Server   string // name of the program
 	args     []string
-	suffixes map[string]string // of files: their language id
-	projects []string          // files that matter to the server besides
+	suffixes map[string]string // language id by the ending of files
+	projects []string          // names of further files that the server reads
 	options  func(server string) map[string]any
-	// ready says why a server that was found can't be used; nil: it always can.
-	ready func(server string) error
-	// environ is the environment of the server; nil: [program.Environ].
+	// check returns why an installed server can't be used. nil: it can.
+	check func(server string) error
+	// environ returns the environment of the server. nil: [program.Environ].
 	environ func(ctx context.Context, workspace string) ([]string, error)
-	// diagnose asks what is wrong in an open file in a way of the server's own.
+	// diagnose asks for the problems of an open file in a way of the server's own. nil:
+	// the protocol's way.
 	diagnose func(ctx context.Context, s *server, path string) ([]diagnostic, error)
 }
 
-// Languages are those that are known.
+// Languages are the languages that have a server here.
 var Languages = []*Language{
 	{
 		Name: "Go", Server: "gopls",
@@ -45,12 +47,12 @@ var Languages = []*Language{
 		options: func(string) map[string]any {
 			return map[string]any{
 				"pullDiagnostics": true, "symbolScope": "workspace", "symbolStyle": "Dynamic",
-				"buildFlags": []string{"-buildvcs=false"}, // else go asks git, which runs what the repository names
+				"buildFlags": []string{"-buildvcs=false"}, // go would run git, and git the repository's programs
 			}
 		},
 		environ: func(ctx context.Context, workspace string) ([]string, error) {
 			_, env, err := program.Go(ctx, workspace)
-			if errors.Is(err, exec.ErrNotFound) { // gopls says so itself, of what needs it
+			if errors.Is(err, exec.ErrNotFound) { // gopls reports it when a question needs go
 				return program.Environ(workspace), nil
 			}
 			return env, err
@@ -69,10 +71,10 @@ var Languages = []*Language{
 		},
 		projects: []string{"package.json", "tsconfig.json", "jsconfig.json"},
 		options:  bundledTypeScript,
-		ready: func(server string) error {
-			if compiler(server) == "" {
-				return errors.New("no compiler is installed beside it, and that of the workspace is not run: npm " +
-					"install -g typescript")
+		check: func(server string) error {
+			if findCompiler(server) == "" {
+				return errors.New("no compiler is installed beside it, and that of the workspace is not run: " +
+					"npm install -g typescript")
 			}
 			return nil
 		},
@@ -80,7 +82,7 @@ var Languages = []*Language{
 	},
 }
 
-// Of returns the language of a file, nil if it is none that is known.
+// Of returns the language of a file by its ending, nil if it is in none of [Languages].
 func Of(path string) *Language {
 	for _, l := range Languages {
 		if l.Has(path) {
@@ -93,29 +95,30 @@ func Of(path string) *Language {
 // Has reports whether a file is in the language.
 func (l *Language) Has(path string) bool { return l.suffixes[filepath.Ext(path)] != "" }
 
-// matters reports whether the server wants to know that a file has changed.
-func (l *Language) matters(path string) bool {
+// reads reports whether the server must know that a file has changed.
+func (l *Language) reads(path string) bool {
 	return l.Has(path) || slices.Contains(l.projects, filepath.Base(path))
 }
 
-// Installed reports whether the server is on PATH, outside of a workspace.
+// Installed reports whether the server is on PATH and outside of the workspace.
 func (l *Language) Installed(workspace string) bool {
 	_, err := program.Find(l.Server, workspace)
 	return err == nil
 }
 
-// bundledTypeScript names the compiler that was installed beside the server: one
-// that a workspace brings is code that nobody has agreed to run. Nor are types
-// fetched for what it imports.
+// bundledTypeScript makes the server use the compiler that is installed beside it,
+// because nobody has agreed to run one of the workspace. It also keeps the server from
+// downloading types.
 func bundledTypeScript(server string) map[string]any {
 	return map[string]any{
-		"tsserver":                          map[string]any{"path": compiler(server)},
+		"tsserver":                          map[string]any{"path": findCompiler(server)},
 		"disableAutomaticTypingAcquisition": true,
 	}
 }
 
-// compiler finds the compiler that was installed beside a server, "" for none.
-func compiler(server string) string {
+// findCompiler finds the TypeScript compiler that is installed beside a server, "" if
+// there is none.
+func findCompiler(server string) string {
 	real, err := filepath.EvalSymlinks(server)
 	if err != nil {
 		return ""
@@ -132,8 +135,8 @@ func compiler(server string) string {
 	return ""
 }
 
-// askTypeScript asks the compiler behind the server, which answers when it knows;
-// the server itself tells of the file in parts and doesn't say which is the last.
+// askTypeScript asks the compiler behind the server, which answers when it is done.
+// The server itself reports the problems of a file in parts, without a last one.
 func askTypeScript(ctx context.Context, s *server, path string) ([]diagnostic, error) {
 	type place struct{ Line, Offset int }
 	var all []diagnostic
@@ -155,8 +158,9 @@ func askTypeScript(ctx context.Context, s *server, path string) ([]diagnostic, e
 		for _, d := range answer.Body {
 			severity := map[string]int{"warning": 2, "message": 3, "suggestion": 4}[d.Category]
 			all = append(all, diagnostic{
-				Range: span{position{d.Start.Line - 1, d.Start.Offset - 1},
-					position{d.End.Line - 1, d.End.Offset - 1}},
+				Range: span{
+					position{d.Start.Line - 1, d.Start.Offset - 1}, position{d.End.Line - 1, d.End.Offset - 1},
+				},
 				Severity: cmp.Or(severity, 1), Code: json.RawMessage(strconv.Itoa(d.Code)), Source: "typescript",
 				Message: d.Text,
 			})

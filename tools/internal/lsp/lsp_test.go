@@ -271,7 +271,7 @@ func TestFind(t *testing.T) {
 		{"world", 1, "1:18"}, {"world", 2, "1:18"}, {"world", 3, "2:8"}, {"world", 4, "no"}, {"World", 0, "2:0"},
 		{"hello_world", 1, "1:2"}, {"none", 1, "no"}, {"é", 1, "2:6"},
 	} {
-		at, ok := find(text, tt.name, tt.line)
+		at, ok := findWord(text, tt.name, tt.line)
 		got := fmt.Sprintf("%d:%d", at.Line, at.Character)
 		if !ok {
 			got = "no"
@@ -325,7 +325,7 @@ func TestLanguages(t *testing.T) {
 		"tsserver:map[path:%s]]", real) {
 		t.Errorf("got %s", got)
 	}
-	if err := Of("x.ts").ready("/bin/sh"); err == nil ||
+	if err := Of("x.ts").check("/bin/sh"); err == nil ||
 		!strings.Contains(err.Error(), "that of the workspace is not run") {
 		t.Errorf("without one beside it: %v", err)
 	}

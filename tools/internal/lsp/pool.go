@@ -1,6 +1,7 @@
 package lsp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -8,23 +9,24 @@ import (
 	"time"
 )
 
-// Bounds of a server's life, unless a pool has its own.
+// Time limits of a server. Tests set shorter ones in a Pool.
 const (
-	startLimit = 40 * time.Second // from start to its greeting
-	askLimit   = 30 * time.Second // for an answer
-	idleLimit  = 5 * time.Minute  // without a question
-	badLimit   = 5 * time.Minute  // until one that failed is tried again
-	stopGrace  = 500 * time.Millisecond
-	stuckGrace = 2 * time.Second
+	startLimit  = 40 * time.Second       // from its start to the end of initialize
+	answerLimit = 30 * time.Second       // for an answer
+	idleLimit   = 5 * time.Minute        // without a question, until it is stopped
+	retryAfter  = 5 * time.Minute        // after a failure, until it is started again
+	stopGrace   = 500 * time.Millisecond // for its process to end by itself
+	stuckGrace  = 2 * time.Second        // after answerLimit, until its process is stopped
 )
 
-// Pool holds the servers that run. The zero value is ready for use.
+// Pool holds the running servers: one for each language and workspace, which starts
+// with the first question. The zero value is ready for use; [Pool.Close] stops all.
 type Pool struct {
-	start, answer, idle time.Duration // 0: as above
+	start, answer, idle time.Duration // time limits; 0: the constants above
 
 	mu      sync.Mutex // guards the entries, and each one's fields
 	entries map[key]*entry
-	closing sync.WaitGroup // servers that are being stopped
+	closing sync.WaitGroup // waits for servers that are being stopped
 }
 
 type key struct {
@@ -32,17 +34,17 @@ type key struct {
 	lang *Language
 }
 
-// entry is a server that starts, runs, or has failed.
+// entry is a server that is starting, running or has failed.
 type entry struct {
-	ready  chan struct{} // closed when the next two are set
+	ready  chan struct{} // closed when server or err is set
 	server *server
 	err    error
 
 	users int
-	timer *time.Timer // ends it when nobody has asked for a while, or forgets that it failed
+	timer *time.Timer // removes an unused entry after its time limit
 }
 
-// Close ends all servers and waits for that.
+// Close stops all servers and waits until they have ended. The pool can be used again.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	entries := p.entries
@@ -55,18 +57,19 @@ func (p *Pool) Close() {
 	p.closing.Wait()
 }
 
-// ask lets a question be put to a server of the workspace, one at a time for each.
-// A server that doesn't answer, or not in time, is given up for a while; files are
-// those of the workspace.
-func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []string,
-	question func(context.Context, *server) error) error {
+// ask calls question with the server of a language in a workspace, one call at a time
+// for each server. A server that ends or does not answer in time fails for retryAfter.
+// files are all files of the workspace, relative to it.
+func (p *Pool) ask(
+	ctx context.Context, root string, lang *Language, files []string, question func(context.Context, *server) error,
+) error {
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return err
 	}
 	k := key{real, lang}
-	e := p.enter(k)
-	defer p.leave(k, e)
+	e := p.acquire(k)
+	defer p.release(k, e)
 	select {
 	case <-e.ready:
 	case <-ctx.Done():
@@ -83,13 +86,14 @@ func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []str
 	}
 	defer func() { s.turn <- struct{}{} }()
 
-	limited, cancel := context.WithTimeout(ctx, or(p.answer, askLimit))
+	limit := cmp.Or(p.answer, answerLimit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// Calls end with their context. Sending to a server that no longer reads ends
-	// with the server.
-	kill := time.AfterFunc(or(p.answer, askLimit)+stuckGrace, s.process.Stop)
+	// A call ends with its context. A write to a server that no longer reads ends only
+	// when the server does.
+	kill := time.AfterFunc(limit+stuckGrace, s.process.Stop)
 	defer kill.Stop()
-	err = s.catchUp(files)
+	err = s.sendChanges(files)
 	if err == nil {
 		err = question(limited, s)
 	}
@@ -97,9 +101,9 @@ func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []str
 	case err == nil, ctx.Err() != nil:
 		return err
 	case limited.Err() != nil:
-		err = fmt.Errorf("%s does not answer within %v", lang.Server, or(p.answer, askLimit))
-	case !over(s):
-		return err // a refusal
+		err = fmt.Errorf("%s does not answer within %v", lang.Server, limit)
+	case !s.isOver():
+		return err // the server refused the question
 	default:
 		err = fmt.Errorf("%s ended: %w", lang.Server, err)
 	}
@@ -107,29 +111,13 @@ func (p *Pool) ask(ctx context.Context, root string, lang *Language, files []str
 	return err
 }
 
-func over(s *server) bool {
-	select {
-	case <-s.conn.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-func or(d, unless time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return unless
-}
-
-// enter returns the entry of a server, which it starts if there is none.
-func (p *Pool) enter(k key) *entry {
+// acquire returns the entry of a server, which it starts if there is none.
+func (p *Pool) acquire(k key) *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[k]
-	if e != nil && e.server != nil && over(e.server) { // it died while nobody asked
-		p.drop(k, e)
+	if e != nil && e.server != nil && e.server.isOver() { // it ended while it was unused
+		p.remove(k, e)
 		e = nil
 	}
 	if e == nil {
@@ -139,12 +127,12 @@ func (p *Pool) enter(k key) *entry {
 		}
 		p.entries[k] = e
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), or(p.start, startLimit))
+			ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.start, startLimit))
 			defer cancel()
 			s, err := start(ctx, k.lang, k.root)
 			p.mu.Lock()
 			e.server, e.err = s, err
-			p.rest(k, e)
+			p.startTimer(k, e)
 			p.mu.Unlock()
 			close(e.ready)
 		}()
@@ -156,53 +144,53 @@ func (p *Pool) enter(k key) *entry {
 	return e
 }
 
-// leave lets go of an entry.
-func (p *Pool) leave(k key, e *entry) {
+// release ends the use of an entry.
+func (p *Pool) release(k key, e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.users--
-	p.rest(k, e)
+	p.startTimer(k, e)
 }
 
-// rest sets the time after which an entry ends that nobody uses. p.mu is held.
-func (p *Pool) rest(k key, e *entry) {
+// startTimer starts the timer that removes an entry without users. p.mu is held.
+func (p *Pool) startTimer(k key, e *entry) {
 	if e.users > 0 || p.entries[k] != e || e.server == nil && e.err == nil {
 		return
 	}
-	after := or(p.idle, idleLimit)
+	after := cmp.Or(p.idle, idleLimit)
 	if e.err != nil {
-		after = badLimit
+		after = retryAfter
 	}
 	e.timer = time.AfterFunc(after, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.entries[k] == e && e.users == 0 {
-			p.drop(k, e)
+			p.remove(k, e)
 		}
 	})
 }
 
-// drop forgets an entry and ends its server. p.mu is held.
-func (p *Pool) drop(k key, e *entry) {
+// remove removes an entry and stops its server. p.mu is held.
+func (p *Pool) remove(k key, e *entry) {
 	delete(p.entries, k)
 	p.closing.Go(func() { p.end(e) })
 }
 
-// fail gives a server up.
+// fail replaces a server by its error, which further questions get for retryAfter.
 func (p *Pool) fail(k key, e *entry, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.entries[k] != e {
 		return
 	}
-	p.drop(k, e)
-	bad := &entry{ready: make(chan struct{}), err: err}
-	close(bad.ready)
-	p.entries[k] = bad
-	p.rest(k, bad)
+	p.remove(k, e)
+	failed := &entry{ready: make(chan struct{}), err: err}
+	close(failed.ready)
+	p.entries[k] = failed
+	p.startTimer(k, failed)
 }
 
-// end stops what an entry has.
+// end stops the timer and the server of an entry.
 func (p *Pool) end(e *entry) {
 	p.mu.Lock()
 	if e.timer != nil {

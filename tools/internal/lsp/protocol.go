@@ -41,20 +41,20 @@ type Place struct {
 	Col  int    // from 1, in UTF-16 units
 }
 
-// Problem is what a server finds wrong in a file.
+// Problem is an error or a remark of a server about a place in a file.
 type Problem struct {
 	Place
 	Severity string // error, warning, information or hint
 	Message  string
-	Source   string // who says so, with its code
+	Source   string // program that found it, and its code for the problem
 }
 
-// Symbol is something that has a name.
+// Symbol is a named declaration, such as a function or a type.
 type Symbol struct {
 	Place
 	Name      string
-	Kind      string
-	Container string
+	Kind      string // such as function; "": unknown
+	Container string // name of the symbol or package that it belongs to
 }
 
 func (d diagnostic) problem(path string) Problem {
@@ -73,7 +73,7 @@ func (d diagnostic) problem(path string) Problem {
 	}
 }
 
-// kinds are the protocol's names of symbols, from 1.
+// kinds are the names of the protocol's symbol kinds, from 1.
 var kinds = []string{
 	"", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
 	"interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key",
@@ -92,7 +92,7 @@ func uriOf(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// pathOf is the path of a URI, "" if it is no file's.
+// pathOf is the path of a file URI, "" for other URIs.
 func pathOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" {
@@ -101,9 +101,9 @@ func pathOf(uri string) string {
 	return filepath.FromSlash(u.Path)
 }
 
-// find returns where a name first stands in a text as a word of its own, from a
-// line on, counted from 1; ok is false if it doesn't.
-func find(text, name string, line int) (p position, ok bool) {
+// findWord returns the first place of a name as a whole word in a text, at a line from
+// 1 or below it; ok is false if there is none.
+func findWord(text, name string, line int) (p position, ok bool) {
 	begin := line - 1
 	for n, line := range strings.Split(text, "\n") {
 		for from := 0; n >= begin; {
@@ -112,8 +112,8 @@ func find(text, name string, line int) (p position, ok bool) {
 				break
 			}
 			i += from
-			if boundary(line, i) && boundary(line, i+len(name)) {
-				return position{n, units(line[:i])}, true
+			if isBoundary(line, i) && isBoundary(line, i+len(name)) {
+				return position{n, utf16Len(line[:i])}, true
 			}
 			from = i + 1
 		}
@@ -121,20 +121,20 @@ func find(text, name string, line int) (p position, ok bool) {
 	return position{}, false
 }
 
-// boundary reports whether no word goes on across an offset.
-func boundary(line string, i int) bool {
+// isBoundary reports whether no word goes on across an offset.
+func isBoundary(line string, i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(line[:i])
 	after, _ := utf8.DecodeRuneInString(line[i:])
-	return !inWord(before) || !inWord(after)
+	return !isWordRune(before) || !isWordRune(after)
 }
 
-func inWord(r rune) bool {
+func isWordRune(r rune) bool {
 	return r == '_' || r == '$' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' ||
 		r > utf8.RuneSelf && r != utf8.RuneError
 }
 
-// units is the length of a text in UTF-16.
-func units(s string) int {
+// utf16Len is the length of a text in UTF-16.
+func utf16Len(s string) int {
 	n := 0
 	for _, r := range s {
 		n++

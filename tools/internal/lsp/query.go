@@ -11,14 +11,15 @@ import (
 	"tapgw/internal/jsonrpc"
 )
 
-// settled is for how long a server must have said nothing new about files for what
-// it said to be all.
-const settled = 500 * time.Millisecond
+// quietTime is how long a server must not have reported anything about the files
+// before its reports count as complete.
+const quietTime = 500 * time.Millisecond
 
-// Problems asks what is wrong in files, given as absolute paths in the language.
-// files are all of the workspace, relative to it.
-func (p *Pool) Problems(ctx context.Context, root string, lang *Language, files, paths []string) (problems []Problem,
-	err error) {
+// Problems asks for the problems of some files, given as absolute paths in the
+// language. root is the workspace and files are all of its files, relative to it.
+func (p *Pool) Problems(
+	ctx context.Context, root string, lang *Language, files, paths []string,
+) (problems []Problem, err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
 		problems, err = s.problems(ctx, paths)
 		return err
@@ -48,26 +49,27 @@ func (s *server) problems(ctx context.Context, paths []string) ([]Problem, error
 	return problems, err
 }
 
-// diagnose asks what is wrong in open files, each by itself, or waits for the
-// server to say so by itself: about each of them, as it had not before they were
-// opened, and then no more for a while.
-func (s *server) diagnose(ctx context.Context, paths []string, before map[string]report) (map[string][]diagnostic,
-	error) {
+// diagnose returns the problems of open files. It asks the server about each, or, if
+// the server only reports by itself, waits until it has reported each since before and
+// then nothing more for quietTime.
+func (s *server) diagnose(
+	ctx context.Context, paths []string, before map[string]report,
+) (map[string][]diagnostic, error) {
 	if s.lang.diagnose != nil {
-		found, err := s.each(paths, func(path string) ([]diagnostic, error) { return s.lang.diagnose(ctx, s, path) })
+		found, err := eachPath(paths, func(path string) ([]diagnostic, error) { return s.lang.diagnose(ctx, s, path) })
 		if _, refused := errors.AsType[*jsonrpc.Error](err); !refused {
 			return found, err
 		}
 	}
-	quiet := time.NewTimer(settled)
+	quiet := time.NewTimer(quietTime)
 	defer quiet.Stop()
 	for {
-		now, pull, news := s.state(paths)
-		if pull {
-			return s.each(paths, func(path string) ([]diagnostic, error) {
+		now, canAsk, news := s.state(paths)
+		if canAsk {
+			return eachPath(paths, func(path string) ([]diagnostic, error) {
 				var full struct{ Items []diagnostic }
-				err := s.conn.Call(ctx, "textDocument/diagnostic", object{"textDocument": object{"uri": uriOf(path)}},
-					&full)
+				params := object{"textDocument": object{"uri": uriOf(path)}}
+				err := s.conn.Call(ctx, "textDocument/diagnostic", params, &full)
 				return full.Items, err
 			})
 		}
@@ -76,12 +78,12 @@ func (s *server) diagnose(ctx context.Context, paths []string, before map[string
 		for path, r := range now {
 			found[path] = r.items
 			if r.count == before[path].count {
-				done = nil // it has not spoken of this one yet
+				done = nil // the server has not reported this file yet
 			}
 		}
 		select {
 		case <-news:
-			quiet.Reset(settled)
+			quiet.Reset(quietTime)
 		case <-done:
 			return found, nil
 		case <-s.conn.Done():
@@ -92,8 +94,8 @@ func (s *server) diagnose(ctx context.Context, paths []string, before map[string
 	}
 }
 
-// each asks about one file after another.
-func (s *server) each(paths []string, ask func(path string) ([]diagnostic, error)) (map[string][]diagnostic, error) {
+// eachPath calls ask for one file after another.
+func eachPath(paths []string, ask func(path string) ([]diagnostic, error)) (map[string][]diagnostic, error) {
 	found := map[string][]diagnostic{}
 	for _, path := range paths {
 		items, err := ask(path)
@@ -105,18 +107,19 @@ func (s *server) each(paths []string, ask func(path string) ([]diagnostic, error
 	return found, nil
 }
 
-// Usages asks where the symbol is used that stands under a name in a file, at a
-// line or below it: its declaration and all references to it. files are all of the
-// workspace.
-func (p *Pool) Usages(ctx context.Context, root string, lang *Language, files []string, from Place,
-	name string) (places []Place, err error) {
+// Usages asks for the declaration of a symbol and all references to it. The symbol is
+// the first word name in the file of from, at its line or below. No such word means
+// no places. root and files are as in [Pool.Problems].
+func (p *Pool) Usages(
+	ctx context.Context, root string, lang *Language, files []string, from Place, name string,
+) (places []Place, err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
 		path := from.Path
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		at, ok := find(string(text), name, from.Line)
+		at, ok := findWord(string(text), name, from.Line)
 		if !ok {
 			return nil
 		}
@@ -138,11 +141,13 @@ func (p *Pool) Usages(ctx context.Context, root string, lang *Language, files []
 	return places, err
 }
 
-// Symbols asks for the symbols of the workspace whose names match a query.
-func (p *Pool) Symbols(ctx context.Context, root string, lang *Language, files []string,
-	query string) (symbols []Symbol, err error) {
+// Symbols asks for the symbols of the workspace whose names match a query, as the
+// server understands it. root and files are as in [Pool.Problems].
+func (p *Pool) Symbols(
+	ctx context.Context, root string, lang *Language, files []string, query string,
+) (symbols []Symbol, err error) {
 	err = p.ask(ctx, root, lang, files, func(ctx context.Context, s *server) error {
-		s.hold(files)
+		s.openAnchor(files)
 		var found []struct {
 			Name          string   `json:"name"`
 			Kind          int      `json:"kind"`
@@ -152,12 +157,12 @@ func (p *Pool) Symbols(ctx context.Context, root string, lang *Language, files [
 		err := s.conn.Call(ctx, "workspace/symbol", object{"query": query}, &found)
 		for _, f := range found {
 			path := pathOf(f.Location.URI)
-			if !s.below(path) || strings.Contains(path, "/node_modules/") {
+			if !s.contains(path) || strings.Contains(path, "/node_modules/") {
 				continue
 			}
-			at := f.Location.Range.Start
-			symbols = append(symbols,
-				Symbol{Place{path, at.Line + 1, at.Character + 1}, f.Name, kindOf(f.Kind), f.ContainerName})
+			start := f.Location.Range.Start
+			at := Place{path, start.Line + 1, start.Character + 1}
+			symbols = append(symbols, Symbol{at, f.Name, kindOf(f.Kind), f.ContainerName})
 		}
 		return err
 	})

@@ -19,7 +19,7 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// server is a language server that runs.
+// server is a running language server.
 type server struct {
 	// Fixed at start.
 	lang    *Language
@@ -27,36 +27,37 @@ type server struct {
 	process *proc.Process
 	conn    *jsonrpc.Conn
 
-	turn   chan struct{}        // whose turn it is to ask: holds one token
-	known  map[string]fileStamp // files that it has been told of; of whoever's turn it is
-	anchor string               // file that is kept open, for servers that need one
+	// turn holds one token. Whoever has it may ask, and owns the next two fields.
+	turn   chan struct{}
+	known  map[string]fileStamp // files that the server knows, by path
+	anchor string               // file that is kept open, for servers that need one; "": none
 
-	mu        sync.Mutex        // guards those below
-	pull      bool              // it answers when asked what is wrong
-	published map[string]report // by path
-	news      chan struct{}     // closed and replaced when one of them changes
+	mu        sync.Mutex        // guards the fields that follow
+	canAsk    bool              // the server answers questions about diagnostics
+	published map[string]report // diagnostics that it reported by itself, by path
+	news      chan struct{}     // closed and replaced when canAsk or published changes
 }
 
-// report is what a server said last about a file.
+// report is the last report of a server about a file.
 type report struct {
-	count int // of reports
+	count int // number of reports so far
 	items []diagnostic
 }
 
-// fileStamp tells whether a file has changed.
+// fileStamp changes when the file does.
 type fileStamp struct {
 	size    int64
-	changed time.Time
+	modTime time.Time
 }
 
-// start starts a server and greets it. ctx bounds that.
+// start starts a server and initializes it, within ctx.
 func start(ctx context.Context, lang *Language, root string) (*server, error) {
 	path, err := program.Find(lang.Server, root)
 	if err != nil {
 		return nil, err
 	}
-	if lang.ready != nil {
-		if err := lang.ready(path); err != nil {
+	if lang.check != nil {
+		if err := lang.check(path); err != nil {
 			return nil, err
 		}
 	}
@@ -66,12 +67,14 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 			return nil, err
 		}
 	}
-	s := &server{lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{},
-		news: make(chan struct{})}
+	s := &server{
+		lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{}),
+	}
 	s.turn <- struct{}{}
 	out, in := io.Pipe()
-	s.process, err = proc.Start(proc.Command{Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in,
-		Grace: stopGrace})
+	s.process, err = proc.Start(proc.Command{
+		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in, Grace: stopGrace,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +83,9 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 		<-s.process.Done()
 		_ = in.Close()
 	}()
-	s.conn = jsonrpc.New(pipes{out, s.process.Stdin()}, jsonrpc.Options{OnNotify: s.told, OnRequest: s.asked})
-	if err := s.greet(ctx, path); err != nil {
+	options := jsonrpc.Options{OnNotify: s.onNotification, OnRequest: s.onRequest}
+	s.conn = jsonrpc.New(pipes{out, s.process.Stdin()}, options)
+	if err := s.initialize(ctx, path); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("starting %s: %w", lang.Server, err)
 	}
@@ -98,14 +102,24 @@ func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
 func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
 
-// stop ends the server. It has nothing to save: it is not asked first.
+// stop ends the server's process, without a shutdown request: it has nothing to save.
 func (s *server) stop() {
 	s.conn.Close()
 	s.process.Stop()
 }
 
-func (s *server) greet(ctx context.Context, path string) error {
-	var hello struct {
+// isOver reports whether the connection to the server has ended.
+func (s *server) isOver() bool {
+	select {
+	case <-s.conn.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *server) initialize(ctx context.Context, path string) error {
+	var result struct {
 		Capabilities struct {
 			DiagnosticProvider json.RawMessage `json:"diagnosticProvider"`
 		} `json:"capabilities"`
@@ -128,13 +142,13 @@ func (s *server) greet(ctx context.Context, path string) error {
 			"general": object{"positionEncodings": []string{"utf-16"}},
 		},
 		"initializationOptions": s.options(path),
-	}, &hello)
+	}, &result)
 	if err != nil {
 		return err
 	}
-	provider := string(hello.Capabilities.DiagnosticProvider)
+	provider := string(result.Capabilities.DiagnosticProvider)
 	if provider != "" && provider != "null" && provider != "false" {
-		s.answersDiagnostics()
+		s.enableQuestions()
 	}
 	return s.conn.Notify("initialized", object{})
 }
@@ -146,8 +160,8 @@ func (s *server) options(path string) any {
 	return s.lang.options(path)
 }
 
-// told takes the server's notifications.
-func (s *server) told(method string, params json.RawMessage) {
+// onNotification handles the server's notifications.
+func (s *server) onNotification(method string, params json.RawMessage) {
 	var p struct {
 		URI         string       `json:"uri"`
 		Diagnostics []diagnostic `json:"diagnostics"`
@@ -155,28 +169,29 @@ func (s *server) told(method string, params json.RawMessage) {
 	if method != "textDocument/publishDiagnostics" || json.Unmarshal(params, &p) != nil {
 		return
 	}
-	path := pathOf(p.URI) // servers encode URIs in ways of their own
+	path := pathOf(p.URI) // compared as a path, because servers encode URIs differently
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.published[path] = report{s.published[path].count + 1, p.Diagnostics}
-	s.tell()
+	s.wake()
 }
 
-// tell wakes those who wait for news. s.mu is held.
-func (s *server) tell() {
+// wake wakes the goroutines that wait for news. s.mu is held.
+func (s *server) wake() {
 	close(s.news)
 	s.news = make(chan struct{})
 }
 
-func (s *server) answersDiagnostics() {
+// enableQuestions records that the server answers questions about diagnostics.
+func (s *server) enableQuestions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pull = true
-	s.tell()
+	s.canAsk = true
+	s.wake()
 }
 
-// asked answers the server's requests: it gets no more than it needs.
-func (s *server) asked(_ context.Context, method string, params json.RawMessage) (any, error) {
+// onRequest answers the server's requests. The server gets no more than it needs.
+func (s *server) onRequest(_ context.Context, method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "workspace/configuration":
 		var p struct{ Items []struct{ Section string } }
@@ -196,7 +211,7 @@ func (s *server) asked(_ context.Context, method string, params json.RawMessage)
 		return object{"applied": false}, nil
 	case "client/registerCapability":
 		if bytes.Contains(params, []byte(`"textDocument/diagnostic"`)) {
-			s.answersDiagnostics()
+			s.enableQuestions()
 		}
 		return nil, nil
 	case "client/unregisterCapability", "window/workDoneProgress/create", "window/showMessageRequest",
@@ -207,17 +222,17 @@ func (s *server) asked(_ context.Context, method string, params json.RawMessage)
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method: " + method}
 }
 
-// catchUp tells the server which of the workspace's files have changed since it
-// was last asked: nobody else watches them for it.
-func (s *server) catchUp(files []string) error {
+// sendChanges tells the server which files of the workspace have changed since the
+// last question. It has no other way to know.
+func (s *server) sendChanges(files []string) error {
 	now := make(map[string]fileStamp, len(files))
 	var changes []any
-	change := func(path string, kind int) {
+	addChange := func(path string, kind int) {
 		changes = append(changes, object{"uri": uriOf(path), "type": kind})
 	}
 	const created, changed, deleted = 1, 2, 3
 	for _, path := range files {
-		if !s.lang.matters(path) {
+		if !s.lang.reads(path) {
 			continue
 		}
 		path = filepath.Join(s.root, path)
@@ -228,31 +243,31 @@ func (s *server) catchUp(files []string) error {
 		stamp := fileStamp{info.Size(), info.ModTime()}
 		now[path] = stamp
 		if old, ok := s.known[path]; !ok {
-			change(path, created)
+			addChange(path, created)
 		} else if old != stamp {
-			change(path, changed)
+			addChange(path, changed)
 		}
 	}
 	for path := range s.known {
 		if _, ok := now[path]; !ok {
-			change(path, deleted)
+			addChange(path, deleted)
 		}
 	}
 	if s.anchor != "" && s.known[s.anchor] != now[s.anchor] {
-		s.release()
+		s.closeAnchor()
 	}
-	first := s.known == nil // then it has just looked itself
+	isFirst := s.known == nil // the server has just read the files itself
 	s.known = now
-	if first || len(changes) == 0 {
+	if isFirst || len(changes) == 0 {
 		return nil
 	}
 	return s.conn.Notify("workspace/didChangeWatchedFiles", object{"changes": changes})
 }
 
-// open tells the server a file's text, which it then takes for what the file is.
+// open sends a file's text to the server, which from then on ignores the file on disk.
 func (s *server) open(path, text string) error {
 	if path == s.anchor {
-		s.release()
+		s.closeAnchor()
 	}
 	return s.conn.Notify("textDocument/didOpen", object{"textDocument": object{
 		"uri": uriOf(path), "languageId": s.lang.suffixes[filepath.Ext(path)], "version": 1, "text": text,
@@ -263,9 +278,9 @@ func (s *server) close(path string) {
 	_ = s.conn.Notify("textDocument/didClose", object{"textDocument": object{"uri": uriOf(path)}})
 }
 
-// hold keeps a file of the language open: some servers know of no project until
-// then, and load it anew each time.
-func (s *server) hold(files []string) {
+// openAnchor keeps a file of the language open. Some servers load a project only for
+// an open file, and again each time.
+func (s *server) openAnchor(files []string) {
 	if s.anchor != "" {
 		return
 	}
@@ -281,25 +296,26 @@ func (s *server) hold(files []string) {
 	}
 }
 
-// release lets go of the file that is kept open: it has changed, or is opened for
+// closeAnchor closes the file that is kept open, because it has changed or is opened for
 // a question.
-func (s *server) release() {
+func (s *server) closeAnchor() {
 	s.close(s.anchor)
 	s.anchor = ""
 }
 
-// state is what the server has said about files so far, and when it says more.
-func (s *server) state(paths []string) (reports map[string]report, pull bool, news <-chan struct{}) {
+// state returns the last reports about files, whether the server can be asked, and a
+// channel that is closed when either changes.
+func (s *server) state(paths []string) (reports map[string]report, canAsk bool, news <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reports = map[string]report{}
 	for _, path := range paths {
 		reports[path] = s.published[path]
 	}
-	return reports, s.pull, s.news
+	return reports, s.canAsk, s.news
 }
 
-// below reports whether a path is in the workspace.
-func (s *server) below(path string) bool {
+// contains reports whether a path is in the workspace.
+func (s *server) contains(path string) bool {
 	return strings.HasPrefix(path, s.root+string(filepath.Separator))
 }

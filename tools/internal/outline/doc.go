@@ -2,9 +2,9 @@ package outline
 
 import "strings"
 
-// lead skips what may stand before the comment that introduces a file: blank
+// skipPreamble skips the lines that may come before the introducing comment: blank
 // lines, #! and declarations of the encoding.
-func lead(lines []string) []string {
+func skipPreamble(lines []string) []string {
 	for len(lines) > 0 {
 		l := strings.TrimSpace(lines[0])
 		if l != "" && !strings.HasPrefix(l, "#!") && !strings.Contains(l, "-*- coding") && l != "<?php" &&
@@ -16,9 +16,9 @@ func lead(lines []string) []string {
 	return nil
 }
 
-// docstring is the text in Python's quotes, or else the first comment.
+// docstring is Python's docstring, or else the first comment.
 func docstring(lines []string) string {
-	rest := lead(lines)
+	rest := skipPreamble(lines)
 	for len(rest) > 0 && (strings.HasPrefix(rest[0], "#") || strings.TrimSpace(rest[0]) == "") {
 		rest = rest[1:]
 	}
@@ -34,7 +34,7 @@ func docstring(lines []string) string {
 
 func hashComment(lines []string) string { return comment(lines, "#") }
 
-// innerComment is Rust's //!, or else //.
+// innerComment is Rust's first //! comment, or else the first other comment.
 func innerComment(lines []string) string {
 	if doc := comment(lines, "//!"); doc != "" {
 		return doc
@@ -42,9 +42,9 @@ func innerComment(lines []string) string {
 	return blockComment(lines)
 }
 
-// blockComment is the first /* */, or else the first // lines.
+// blockComment is the first /* */ comment, or else the first // lines.
 func blockComment(lines []string) string {
-	rest := lead(lines)
+	rest := skipPreamble(lines)
 	body, ok := strings.CutPrefix(strings.Join(rest, "\n"), "/*")
 	if !ok {
 		return comment(lines, "//")
@@ -57,10 +57,10 @@ func blockComment(lines []string) string {
 	return tidy(strings.Join(doc, "\n"))
 }
 
-// comment is the lines from the first that begin with a mark.
+// comment is the text of the first lines, as long as they begin with mark.
 func comment(lines []string, mark string) string {
 	var doc []string
-	for _, l := range lead(lines) {
+	for _, l := range skipPreamble(lines) {
 		body, ok := strings.CutPrefix(strings.TrimSpace(l), mark)
 		if !ok {
 			break
@@ -70,7 +70,7 @@ func comment(lines []string, mark string) string {
 	return tidy(strings.Join(doc, "\n"))
 }
 
-// tidy takes the white space around a text and at its lines' ends.
+// tidy removes white space around a text and at the ends of its lines.
 func tidy(doc string) string {
 	lines := strings.Split(strings.TrimSpace(doc), "\n")
 	for i := range lines {

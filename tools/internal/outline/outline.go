@@ -1,6 +1,6 @@
-// Package outline says in brief what is in a source file: its language, its
-// symbols and the comment that introduces it. Go is parsed; of other languages the
-// lines that declare something are picked out, which is enough for an overview.
+// Package outline makes an overview of a source file: its language, its declarations
+// and the comment that introduces it. It parses Go. In other languages it finds lines
+// that look like declarations.
 package outline
 
 import (
@@ -16,26 +16,28 @@ import (
 
 // Symbol is a declaration.
 type Symbol struct {
-	Line  int    // the first is 1
+	Line  int    // from 1
 	Depth int    // how deep it is nested, by its indentation
-	Text  string // as it is declared
+	Text  string // the declaration without its body
 }
 
-// Outline is what is in a file.
+// Outline is the overview of a file.
 type Outline struct {
 	Doc     string // the comment that introduces it; "" if there is none
 	Symbols []Symbol
 }
 
-// language is how one is recognised and read.
+// language has the rules for the files of a language.
 type language struct {
 	name    string
-	ends    []string // of file names; or whole names
-	symbols *lazyregexp.Regexp
+	ends    []string           // endings of file names, or whole names
+	symbols *lazyregexp.Regexp // matches lines that declare something; nil: none
 	doc     func(lines []string) string
 }
 
-const modifiers = `(?:(?:public|private|protected|internal|static|final|abstract|sealed|virtual|override|async|readonly|partial|open|data|inline|suspend|const|default|native|synchronized|unsafe|extern|export|declare|lateinit|case|implicit|lazy)\s+)*`
+const modifiers = `(?:(?:public|private|protected|internal|static|final|abstract|sealed|virtual|override|async` +
+	`|readonly|partial|open|data|inline|suspend|const|default|native|synchronized|unsafe|extern|export|declare` +
+	`|lateinit|case|implicit|lazy)\s+)*`
 
 var languages = []language{
 	{"Go", []string{".go"}, nil, nil},
@@ -48,12 +50,14 @@ var languages = []language{
 	{
 		"Java", []string{".java"},
 		lazyregexp.New(`^\s*` + modifiers +
-			`(?:(?:class|interface|enum|record|@interface)\s+\w+|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
+			`(?:(?:class|interface|enum|record|@interface)\s+\w+` +
+			`|(?:<[^>]+>\s+)?[\w<>\[\],.?]+(?:\s+[\w<>\[\],.?]+)*\s+\w+\s*\([^;=]*(?:\{|,)?\s*$)`), blockComment,
 	},
 	{
 		"C#", []string{".cs"},
 		lazyregexp.New(`^\s*` + modifiers +
-			`(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
+			`(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+` +
+			`|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
 	},
 	{"Kotlin", []string{".kt", ".kts"},
 		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`),
@@ -61,10 +65,13 @@ var languages = []language{
 	{"Scala", []string{".scala"}, lazyregexp.New(`^\s*` + modifiers + `(?:class|trait|object|def|enum|type)\s+\S+`),
 		blockComment},
 	{"Swift", []string{".swift"},
-		lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
+		lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override` +
+			`|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
 	{
 		"Rust", []string{".rs"},
-		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:|macro_rules!\s*\w+)`), innerComment,
+		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?` +
+			`|default)\s+)*(?:(?:fn|struct|enum|trait|mod|type|union)\s+\w+|impl\b.*|static\s+\w+|const\s+\w+\s*:` +
+			`|macro_rules!\s*\w+)`), innerComment,
 	},
 	{"Ruby", []string{".rb", ".rake", "Rakefile", "Gemfile"}, lazyregexp.New(`^\s*(?:class|module|def)\s+\S+`),
 		hashComment},
@@ -77,13 +84,15 @@ var languages = []language{
 	},
 	{"C++", []string{".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"}, cSymbols, blockComment},
 	{"Dart", []string{".dart"},
-		lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
+		lazyregexp.New(`^\s*(?:abstract\s+)?(?:class|mixin|enum|extension|typedef)\s+\w+` +
+			`|^\s*(?:static\s+)?[\w<>?]+\s+\w+\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)`), blockComment},
 	{"Elixir", []string{".ex", ".exs"},
 		lazyregexp.New(`^\s*(?:defmodule|defp?|defmacro|defstruct|defprotocol|defimpl)\b.*`), nil},
 	{"shell", []string{".sh", ".bash", ".zsh"}, lazyregexp.New(`^\s*(?:function\s+[\w:-]+|[\w:-]+\s*\(\))`),
 		hashComment},
 	{"SQL", []string{".sql"},
-		lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
+		lazyregexp.New(`(?i)^\s*create\s+(?:or\s+replace\s+)?(?:temp(?:orary)?\s+)?(?:table|view` +
+			`|materialized\s+view|index|unique\s+index|function|procedure|trigger|type)\s+.*`), nil},
 	{"Protocol Buffers", []string{".proto"}, lazyregexp.New(`^\s*(?:message|service|enum|rpc)\s+\w+`), blockComment},
 	{"Markdown", []string{".md", ".markdown"}, lazyregexp.New(`^#{1,6}\s+\S`), nil},
 	{"TOML", []string{".toml"}, lazyregexp.New(`^\s*\[+[^\]]+\]+`), hashComment},
@@ -98,16 +107,22 @@ var languages = []language{
 }
 
 var (
-	scriptSymbols = lazyregexp.New(`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
-		`|^\s+(?:(?:public|private|protected|static|async|get|set|readonly|override|abstract)\s+)*[*#]?\w+\s*(?:<[^>]+>)?\([^;]*\)\s*(?::[^;{]+)?\{\s*$`)
-	cSymbols = lazyregexp.New(`^(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$|^[A-Za-z_][\w\s*&:<>,~]*\([^;]*\)?[^;=]*\{?\s*$|^#define\s+\w+`)
+	scriptSymbols = lazyregexp.New(`^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:(?:abstract\s+)?class\s+\w+` +
+		`|(?:async\s+)?function\b\s*\*?\s*\w*\s*\(|(?:interface|enum|const\s+enum|namespace|module)\s+\w+` +
+		`|type\s+\w+[^=]*=|(?:const|let|var)\s+\w+(?:\s*:[^=]+)?\s*=\s*(?:async\s*)?(?:\([^)]*\)` +
+		`|\w+)\s*(?::[^=]+)?=>|(?:const|let|var)\s+\w+\s*=\s*(?:async\s+)?function\b)` +
+		`|^\s+(?:(?:public|private|protected|static|async|get|set|readonly|override` +
+		`|abstract)\s+)*[*#]?\w+\s*(?:<[^>]+>)?\([^;]*\)\s*(?::[^;{]+)?\{\s*$`)
+	cSymbols = lazyregexp.New(`^(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$` +
+		`|^[A-Za-z_][\w\s*&:<>,~]*\([^;]*\)?[^;=]*\{?\s*$|^#define\s+\w+`)
 
-	// control begins lines that look like declarations and are none.
-	control = lazyregexp.New(`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using|lock|await|yield|super|function)\b\s*\(?`)
-	named   = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
+	// control matches the beginning of statements that look like declarations.
+	control = lazyregexp.New(`^\s*(?:\}\s*)?(?:if|else|for|foreach|while|switch|catch|return|throw|new|do|try|using` +
+		`|lock|await|yield|super|function)\b\s*\(?`)
+	named = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
 )
 
-// Language names the language of a file, "" if it is not known.
+// Language returns the name of a file's language, "" if it is unknown.
 func Language(file string) string {
 	if l := find(file); l != nil {
 		return l.name
@@ -126,8 +141,8 @@ func find(file string) *language {
 	return &languages[i]
 }
 
-// Of outlines a file by its text. Of a language that it doesn't know it says
-// nothing.
+// Of returns the outline of a file with a text. It is empty for unknown languages and for
+// Go that can't be parsed at all.
 func Of(file, text string) Outline {
 	l := find(file)
 	if l == nil {
@@ -147,12 +162,12 @@ func Of(file, text string) Outline {
 	if l.symbols == nil {
 		return o
 	}
-	fenced := false
+	isFenced := false // in a code block of Markdown
 	for i, line := range lines {
 		if l.name == "Markdown" && (strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~")) {
-			fenced = !fenced
+			isFenced = !isFenced
 		}
-		if fenced || len(line) > maxLine || !l.symbols.MatchString(line) ||
+		if isFenced || len(line) > maxLine || !l.symbols.MatchString(line) ||
 			control.MatchString(line) && !named.MatchString(line) {
 			continue
 		}
@@ -161,7 +176,7 @@ func Of(file, text string) Outline {
 	return o
 }
 
-// maxLine is the length of lines that are looked at: longer ones are no source.
+// maxLine is the longest line that counts as source code, in bytes.
 const maxLine = 500
 
 func depth(lang, line string) int {
@@ -182,13 +197,13 @@ func depth(lang, line string) int {
 	return 0
 }
 
-// declaration is a line without what opens the body.
+// declaration is a line without the sign that begins the body.
 func declaration(line string) string {
 	line = strings.TrimSpace(line)
 	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(strings.TrimRight(line, "{:")), "=>"))
 }
 
-// goOutline parses Go, as far as that goes.
+// goOutline makes the outline of Go source, also if a part of it can't be parsed.
 func goOutline(text string) (o Outline, ok bool) {
 	fset := token.NewFileSet()
 	f, _ := parser.ParseFile(fset, "", text, parser.ParseComments|parser.SkipObjectResolution)
@@ -201,7 +216,7 @@ func goOutline(text string) (o Outline, ok bool) {
 	}
 	source := func(n ast.Node) string {
 		from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
-		if from < 0 || to > len(text) || from >= to { // of what could not be parsed: its line
+		if from < 0 || to > len(text) || from >= to { // not parsed as a whole: use its first line
 			from = min(max(from, 0), len(text))
 			line, _, _ := strings.Cut(text[from:], "\n")
 			return strings.TrimSpace(line)
@@ -232,7 +247,7 @@ func goOutline(text string) (o Outline, ok bool) {
 	return o, true
 }
 
-// typeWord is a type in brief.
+// typeWord is a type in short form.
 func typeWord(t ast.Expr, source func(ast.Node) string) string {
 	switch t.(type) {
 	case *ast.StructType:

@@ -2,14 +2,16 @@ package patch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Apply applies hunks to a text in their order. name is what to call the text; the
-// error says which hunk doesn't fit and where it comes nearest.
+// Apply applies hunks to a text in their order and returns the new text. The error
+// names the first hunk that does not fit and the most similar place; name is what it
+// calls the text.
 func Apply(name, text string, hunks []Hunk) (string, error) {
-	a := &application{name: name, lines: split(text)}
+	a := &application{name: name, lines: splitLines(text)}
 	for i := range hunks {
 		if err := a.apply(&hunks[i]); err != nil {
 			return "", fmt.Errorf("the change at line %d of the patch does not fit %s: %w", hunks[i].Line, name, err)
@@ -18,7 +20,7 @@ func Apply(name, text string, hunks []Hunk) (string, error) {
 	return a.result(), nil
 }
 
-// Content is the text of a file that is added.
+// Content returns the text of an added file.
 func (f *File) Content() string {
 	var b strings.Builder
 	for _, h := range f.Hunks {
@@ -29,22 +31,22 @@ func (f *File) Content() string {
 	return b.String()
 }
 
-// split cuts a text into lines with their endings.
-func split(text string) []string {
+// splitLines splits a text into lines with their endings.
+func splitLines(text string) []string {
 	lines := strings.SplitAfter(text, "\n")
 	return lines[:len(lines)-1+min(1, len(lines[len(lines)-1]))]
 }
 
-// application is a text in the making.
+// application applies hunks to a text.
 type application struct {
 	name  string
 	lines []string // of the old text
-	out   []string
-	next  int // the first line that is not in out
-	drift int // by how much the last hunk stood lower than it said
-	// loose says that the last line of out was added by a hunk which did not say
-	// how the text ends: then it ends as it did.
-	loose bool
+	out   []string // of the new text
+	next  int      // index of the first line that is not in out
+	drift int      // how many lines below its own number the last hunk was found
+	// keepsEnding means that a hunk that does not determine the end of the text added
+	// the last line of out. Then the new text ends with a newline if the old one does.
+	keepsEnding bool
 }
 
 func (a *application) apply(h *Hunk) error {
@@ -54,29 +56,29 @@ func (a *application) apply(h *Hunk) error {
 			old = append(old, l.Text)
 		}
 	}
-	at, exact, err := a.place(h, old)
+	at, isExact, err := a.place(h, old)
 	if err != nil {
 		return err
 	}
 	a.out = append(a.out, a.lines[a.next:at]...)
 	if at > a.next {
-		a.loose = false
+		a.keepsEnding = false
 	}
 	a.next = at
-	eol := ending(a.lines)
+	eol := lineEnding(a.lines)
 	for _, l := range h.Lines {
 		switch l.Op {
 		case '+':
 			added := l.Text
-			if !exact {
+			if !isExact {
 				added = strings.TrimRight(added, "\r\n") + eol
 			}
 			a.out = append(a.out, added)
-			a.loose = !exact
+			a.keepsEnding = !isExact
 		case ' ':
 			a.out = append(a.out, a.lines[a.next]) // as the file has it
 			a.next++
-			a.loose = false
+			a.keepsEnding = false
 		default:
 			a.next++
 		}
@@ -87,20 +89,20 @@ func (a *application) apply(h *Hunk) error {
 	return nil
 }
 
-// expected is the index of the line that a hunk says it begins at.
+// expected is the index of the line at which a hunk begins by its own number.
 func (h *Hunk) expected(old []string) int {
 	if len(old) == 0 {
-		return h.At // it is inserted behind
+		return h.At // it inserts behind that line
 	}
 	return max(0, h.At-1)
 }
 
-// place finds the line at which a hunk begins. exact says that its old lines are
-// the file's to the last byte.
-func (a *application) place(h *Hunk, old []string) (at int, exact bool, err error) {
+// place finds the index of the line at which a hunk begins. isExact reports whether its
+// old lines equal those of the file, white space included.
+func (a *application) place(h *Hunk, old []string) (at int, isExact bool, err error) {
 	from := a.next
 	for _, anchor := range h.Anchors {
-		i := a.anchor(anchor, from)
+		i := a.findAnchor(anchor, from)
 		if i < 0 {
 			return 0, false, fmt.Errorf("there is no line %.120q after line %d", anchor, from)
 		}
@@ -115,33 +117,33 @@ func (a *application) place(h *Hunk, old []string) (at int, exact bool, err erro
 		case at < a.next || at > len(a.lines):
 			return 0, false, fmt.Errorf("there is no line %d to insert behind", at)
 		default:
-			return at, ending(a.lines) == "\n", nil
+			return at, lineEnding(a.lines) == "\n", nil
 		}
 	}
-	for _, same := range []func(string) string{verbatim, unspaced} {
-		found := find(a.lines, old, from, same)
+	for _, normalize := range []func(string) string{verbatim, trimRight} {
+		found := findLines(a.lines, old, from, normalize)
 		if h.AtEnd {
-			found = keep(found, len(a.lines)-len(old))
+			found = only(found, len(a.lines)-len(old))
 		}
 		switch {
 		case len(found) == 0:
 			continue
 		case len(found) == 1 || len(h.Anchors) > 0:
-			return found[0], a.exact(found[0], old), nil
+			return found[0], a.isEqual(found[0], old), nil
 		}
 		if h.At >= 0 {
-			if exact := keep(found, h.expected(old)+a.drift); len(exact) == 1 {
-				return exact[0], a.exact(exact[0], old), nil
+			if numbered := only(found, h.expected(old)+a.drift); len(numbered) == 1 {
+				return numbered[0], a.isEqual(numbered[0], old), nil
 			}
 		}
-		return 0, false,
-			fmt.Errorf("its lines occur %s: add lines before and after them, or a line @@ with the function that "+
-				"they are in", onLines(found))
+		return 0, false, fmt.Errorf("its lines occur %s: add lines before and after them, "+
+			"or a line @@ with the function that they are in", onLines(found))
 	}
-	return 0, false, a.misfit(old, from)
+	return 0, false, a.noPlaceError(old, from)
 }
 
-func (a *application) exact(at int, old []string) bool {
+// isEqual reports whether the lines from an index on equal old, white space included.
+func (a *application) isEqual(at int, old []string) bool {
 	for i := range old {
 		if a.lines[at+i] != old[i] {
 			return false
@@ -150,8 +152,9 @@ func (a *application) exact(at int, old []string) bool {
 	return true
 }
 
-// anchor finds the line that an anchor names: the whole of it, or else a part.
-func (a *application) anchor(anchor string, from int) int {
+// findAnchor finds the line that equals an anchor, or else the first that contains it.
+// It returns -1 if there is none.
+func (a *application) findAnchor(anchor string, from int) int {
 	part := -1
 	for i := from; i < len(a.lines); i++ {
 		line := strings.TrimSpace(a.lines[i])
@@ -167,17 +170,17 @@ func (a *application) anchor(anchor string, from int) int {
 
 func verbatim(line string) string { return line }
 
-// unspaced is a line without the white space at its end, its line ending included.
-func unspaced(line string) string { return strings.TrimRight(line, " \t\r\n") }
+// trimRight is a line without its ending and the white space before it.
+func trimRight(line string) string { return strings.TrimRight(line, " \t\r\n") }
 
-// find lists where old stands in lines from an index on, in the eyes of same, in
-// time linear to both (Knuth, Morris, Pratt).
-func find(lines, old []string, from int, same func(string) string) (found []int) {
+// findLines lists the indexes at which old begins in lines, from an index on. Lines are
+// compared after normalize. It takes time linear to both (Knuth, Morris, Pratt).
+func findLines(lines, old []string, from int, normalize func(string) string) (found []int) {
 	want := make([]string, len(old))
 	for i, l := range old {
-		want[i] = same(l)
+		want[i] = normalize(l)
 	}
-	border := make([]int, len(want)) // of want[:i+1]
+	border := make([]int, len(want)) // length of the longest border of want[:i+1]
 	for i, k := 1, 0; i < len(want); i++ {
 		for k > 0 && want[i] != want[k] {
 			k = border[k-1]
@@ -188,7 +191,7 @@ func find(lines, old []string, from int, same func(string) string) (found []int)
 		border[i] = k
 	}
 	for i, k := from, 0; i < len(lines); i++ {
-		line := same(lines[i])
+		line := normalize(lines[i])
 		for k > 0 && line != want[k] {
 			k = border[k-1]
 		}
@@ -203,40 +206,38 @@ func find(lines, old []string, from int, same func(string) string) (found []int)
 	return found
 }
 
-// keep reduces a list to one value, if it is in it.
-func keep(found []int, value int) []int {
-	for _, f := range found {
-		if f == value {
-			return []int{f}
-		}
+// only returns a list of value alone if value is in found, else nothing.
+func only(found []int, value int) []int {
+	if slices.Contains(found, value) {
+		return []int{value}
 	}
 	return nil
 }
 
-// onLines says how often and on which lines.
+// onLines lists how often and on which lines something was found.
 func onLines(found []int) string {
-	const most = 10
+	const maxLines = 10
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d times, on lines ", len(found))
-	for i, f := range found[:min(len(found), most)] {
+	for i, f := range found[:min(len(found), maxLines)] {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		b.WriteString(strconv.Itoa(f + 1))
 	}
-	if len(found) > most {
+	if len(found) > maxLines {
 		b.WriteString(" and more")
 	}
 	return b.String()
 }
 
-// misfit says where old comes nearest: the place where most of its first lines
-// stand.
-func (a *application) misfit(old []string, from int) error {
+// noPlaceError describes the place that matches the most of old's first lines, for a
+// hunk that fits nowhere.
+func (a *application) noPlaceError(old []string, from int) error {
 	best, fit := -1, 0
 	for i := from; i < len(a.lines); i++ {
 		n := 0
-		for n < len(old) && i+n < len(a.lines) && n <= 100 && unspaced(a.lines[i+n]) == unspaced(old[n]) {
+		for n < len(old) && i+n < len(a.lines) && n <= 100 && trimRight(a.lines[i+n]) == trimRight(old[n]) {
 			n++
 		}
 		if n > fit {
@@ -245,19 +246,19 @@ func (a *application) misfit(old []string, from int) error {
 	}
 	switch {
 	case best < 0:
-		return fmt.Errorf("its first line %.120q is not there after line %d: read the file again", unspaced(old[0]),
-			from)
+		return fmt.Errorf("its first line %.120q is not there after line %d: read the file again",
+			trimRight(old[0]), from)
 	case best+fit == len(a.lines):
 		return fmt.Errorf("the file ends where it goes on with %.120q: read the file again",
-			unspaced(old[min(fit, len(old)-1)]))
+			trimRight(old[min(fit, len(old)-1)]))
 	default:
 		return fmt.Errorf("line %d is %.120q where the patch has %.120q: read the file again",
-			best+fit+1, unspaced(a.lines[best+fit]), unspaced(old[min(fit, len(old)-1)]))
+			best+fit+1, trimRight(a.lines[best+fit]), trimRight(old[min(fit, len(old)-1)]))
 	}
 }
 
-// ending is the line ending of most lines.
-func ending(lines []string) string {
+// lineEnding is the line ending of most lines.
+func lineEnding(lines []string) string {
 	crlf := 0
 	for _, l := range lines {
 		if strings.HasSuffix(l, "\r\n") {
@@ -272,18 +273,18 @@ func ending(lines []string) string {
 
 // result puts the new text together.
 func (a *application) result() string {
-	eol := ending(a.lines)
+	eol := lineEnding(a.lines)
 	out := append(a.out, a.lines[a.next:]...)
 	if a.next < len(a.lines) {
-		a.loose = false
+		a.keepsEnding = false
 	}
 	for i := range len(out) - 1 {
 		if !strings.HasSuffix(out[i], "\n") {
-			out[i] += eol // it was the last one
+			out[i] += eol // it was the last line before
 		}
 	}
 	text := strings.Join(out, "")
-	if n := len(a.lines); a.loose && n > 0 && !strings.HasSuffix(a.lines[n-1], "\n") {
+	if n := len(a.lines); a.keepsEnding && n > 0 && !strings.HasSuffix(a.lines[n-1], "\n") {
 		text = strings.TrimSuffix(text, eol)
 	}
 	return text

@@ -13,10 +13,10 @@ const (
 	moveTo     = "*** Move to: "
 )
 
-// envelope reads what stands between the first and the last line of a
-// "*** Begin Patch" patch. Without the last line it was cut off, and is refused.
+// envelope reads a patch behind its line "*** Begin Patch". It refuses a patch without
+// "*** End Patch", which was cut off.
 func (p *parser) envelope() (files []File, err error) {
-	for !p.done() {
+	for !p.isDone() {
 		line := strings.TrimSpace(p.peek(0))
 		var f File
 		switch {
@@ -37,8 +37,8 @@ func (p *parser) envelope() (files []File, err error) {
 			p.header(moveTo, &f.Target)
 			err = p.hunks(&f)
 		default:
-			err = p.fault("%.80q is not expected here: want %q, %q, %q or %q", line, addFile, updateFile, deleteFile,
-				endPatch)
+			err = p.fault("%.80q is not expected here: want %q, %q, %q or %q",
+				line, addFile, updateFile, deleteFile, endPatch)
 		}
 		if err == nil && f.Path == "" {
 			p.at--
@@ -52,7 +52,8 @@ func (p *parser) envelope() (files []File, err error) {
 	return nil, p.fault("%q is missing: the patch was cut off", endPatch)
 }
 
-// header reads a line that begins with a word of the envelope; value is the rest.
+// header reads a line that begins with word; value becomes the rest. It returns false
+// for other lines.
 func (p *parser) header(word string, value *string) bool {
 	rest, ok := strings.CutPrefix(p.peek(0)+" ", word)
 	if ok {
@@ -62,18 +63,18 @@ func (p *parser) header(word string, value *string) bool {
 	return ok
 }
 
-// section reports whether the current line ends the hunks of a file.
-func (p *parser) section() bool {
+// atHeader reports whether the current line begins another file or ends the patch.
+func (p *parser) atHeader() bool {
 	line := p.peek(0)
 	return strings.TrimRight(line, " \t") == endPatch || strings.HasPrefix(line+" ", addFile) ||
 		strings.HasPrefix(line+" ", deleteFile) || strings.HasPrefix(line+" ", updateFile)
 }
 
-// content reads the lines of a file that is added.
+// content reads the lines of an added file.
 func (p *parser) content(f *File) error {
 	h := Hunk{Line: p.at + 1, At: -1}
-	blank := 0 // lines that set off what follows, unless that is more of the file
-	for ; !p.done() && !p.section(); p.at++ {
+	blank := 0 // blank lines that belong to the file only if more of its lines follow
+	for ; !p.isDone() && !p.atHeader(); p.at++ {
 		line := p.lines[p.at]
 		if strings.TrimSpace(line) == "" {
 			blank++
@@ -93,11 +94,11 @@ func (p *parser) content(f *File) error {
 	return nil
 }
 
-// hunks reads the hunks of a file that is updated.
+// hunks reads the hunks of an updated file.
 func (p *parser) hunks(f *File) error {
-	for !p.done() && !p.section() {
+	for !p.isDone() && !p.atHeader() {
 		if strings.TrimSpace(p.peek(0)) == "" {
-			p.at++ // sets off what follows
+			p.at++ // a separator
 			continue
 		}
 		h, err := p.hunk()
@@ -112,21 +113,21 @@ func (p *parser) hunks(f *File) error {
 	return nil
 }
 
-// hunk reads one hunk: its @@ lines, which the first of a file may do without, and
+// hunk reads one hunk: its @@ lines, which the first hunk of a file may leave out, and
 // its lines.
 func (p *parser) hunk() (Hunk, error) {
 	h := Hunk{Line: p.at + 1, At: -1}
 	for strings.HasPrefix(p.peek(0), "@@") {
 		anchor := strings.TrimSpace(strings.TrimPrefix(p.peek(0), "@@"))
 		if rangeLine.MatchString(p.peek(0)) {
-			anchor = "" // a unified diff's: where it says that it is, is not looked at
+			anchor = "" // line numbers of a unified diff, which are ignored here
 		}
 		if anchor = strings.TrimSpace(strings.TrimSuffix(anchor, "@@")); anchor != "" {
 			h.Anchors = append(h.Anchors, anchor)
 		}
 		p.at++
 	}
-	for ; !p.done() && !p.section(); p.at++ {
+	for ; !p.isDone() && !p.atHeader(); p.at++ {
 		line := p.lines[p.at]
 		switch {
 		case p.peek(0) == endOfFile:
@@ -146,11 +147,11 @@ func (p *parser) hunk() (Hunk, error) {
 	return p.checked(h)
 }
 
-// checked takes blank lines off the end of a hunk, which set it off from what
-// follows, and refuses one that changes nothing.
+// checked removes blank lines at the end of a hunk, which separate it from the next one.
+// It refuses a hunk that changes nothing.
 func (p *parser) checked(h Hunk) (Hunk, error) {
-	for n := len(h.Lines); n > 0 && h.Lines[n-1].Op == ' ' && strings.TrimSpace(h.Lines[n-1].Text) == "" &&
-		!h.AtEnd; n-- {
+	isBlank := func(l Line) bool { return l.Op == ' ' && strings.TrimSpace(l.Text) == "" }
+	for n := len(h.Lines); n > 0 && isBlank(h.Lines[n-1]) && !h.AtEnd; n-- {
 		h.Lines = h.Lines[:n-1]
 	}
 	for _, l := range h.Lines {

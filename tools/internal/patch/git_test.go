@@ -51,7 +51,7 @@ func randomText(r *rand.Rand) string {
 // changedText changes some lines of a text.
 func changedText(r *rand.Rand, text string) string {
 	var b strings.Builder
-	for _, line := range split(text) {
+	for _, line := range splitLines(text) {
 		switch r.IntN(8) {
 		case 0:
 		case 1:
@@ -163,7 +163,7 @@ func FuzzPatch(f *testing.F) {
 					}
 				}
 			}
-			was, is := len(split(text)), len(split(got))
+			was, is := len(splitLines(text)), len(splitLines(got))
 			open := text != "" && !strings.HasSuffix(text, "\n") || strings.Contains(patch, "\n\\")
 			if open && is == was+added-1 {
 				is++ // an empty line at an end without newline

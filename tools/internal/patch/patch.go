@@ -1,9 +1,9 @@
 // Package patch reads patches as models write them and applies them to texts: the
-// "*** Begin Patch" envelope, and unified diffs, git's or others'.
+// "*** Begin Patch" envelope, and unified diffs of git or other programs.
 //
-// Line numbers and counts in a model's diff are often wrong, so that hunks are
-// found by what they hold. Where that fits several places, the hunk is refused
-// rather than guessed at: nothing is skipped, dropped or applied in part.
+// Line numbers and counts in a model's diff are often wrong, so a hunk's place is found
+// by its lines. A hunk that fits in several places is refused: nothing is guessed,
+// skipped or applied in part.
 package patch
 
 import (
@@ -12,50 +12,50 @@ import (
 	"strings"
 )
 
-// Op is what a patch does to a file.
+// Op is the kind of a change of a file.
 type Op int
 
-// What a patch does.
+// What a patch does to a file.
 const (
 	Update Op = iota
 	Add
 	Delete
-	Copy // to Target
+	Copy // to File.Target
 )
 
-// File is what a patch does to one file.
+// File is the part of a patch about one file.
 type File struct {
 	Op     Op
-	Path   string // as it stands in the patch
-	Target string // new path, of an Update that moves too or of a Copy; else ""
-	Exec   bool   // a file that is added is executable
-	Hunks  []Hunk // of Add: at most one, all of whose lines are added
+	Path   string // as in the patch
+	Target string // new path of a Copy, or of an Update that also moves; else ""
+	Exec   bool   // an added file is executable
+	Hunks  []Hunk // of Add: at most one, with added lines only
 }
 
-// Hunk is one place of a file and its change.
+// Hunk is the change of one place in a file.
 type Hunk struct {
-	Line    int      // of the patch, the first is 1
-	Anchors []string // lines of the file, in this order, that it stands behind
-	At      int      // line of the file that it begins at, or that it is inserted behind; -1: not said
+	Line    int      // of the patch, from 1
+	Anchors []string // lines of the file before the place, in their order
+	At      int      // line of the file where it begins, or behind which it inserts; -1: unknown
 	Lines   []Line
-	AtEnd   bool // its last line is the file's
+	AtEnd   bool // its last line is the last line of the file
 }
 
-// Line is one line of a hunk. Text has its line ending, unless it is the last line
-// of a file that doesn't end in one.
+// Line is one line of a hunk. Text includes the line ending, unless it is the last line
+// of a file without one there.
 type Line struct {
 	Op   byte // ' ', '-' or '+'
 	Text string
 }
 
-// MaxSize is the size of the largest patch that is read.
-const MaxSize = 4 << 20
+// maxSize is the size of the largest patch in bytes.
+const maxSize = 4 << 20
 
-// Parse reads a patch. Text around it is left out of account. The error names the
-// line.
+// Parse reads a patch of either form and ignores text around it. The error names the
+// line of the patch and tells the model what to send.
 func Parse(text string) ([]File, error) {
-	if len(text) > MaxSize {
-		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it", len(text), MaxSize>>20)
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it", len(text), maxSize>>20)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -67,15 +67,16 @@ func Parse(text string) ([]File, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, errors.New(`there is no patch in the input: send a unified diff ("--- a/file", "+++ b/file", "@@ ...") or "*** Begin Patch" ... "*** End Patch"`)
+		return nil, errors.New("there is no patch in the input: send a unified diff " +
+			`("--- a/file", "+++ b/file", "@@ ...") or "*** Begin Patch" ... "*** End Patch"`)
 	}
 	return files, nil
 }
 
-// parser goes through the lines of a patch.
+// parser reads the lines of a patch.
 type parser struct {
 	lines []string // with their endings
-	at    int
+	at    int      // index of the current line
 }
 
 // peek returns the n-th line from here without its ending, "" past the end.
@@ -86,14 +87,14 @@ func (p *parser) peek(n int) string {
 	return strings.TrimRight(p.lines[p.at+n], "\r\n")
 }
 
-func (p *parser) done() bool { return p.at >= len(p.lines) }
+func (p *parser) isDone() bool { return p.at >= len(p.lines) }
 
 // fault is an error about the current line.
 func (p *parser) fault(format string, args ...any) error {
 	return fmt.Errorf("line %d of the patch: %s", p.at+1, fmt.Sprintf(format, args...))
 }
 
-// files reads the patch in the form that it has.
+// files reads the patch in whichever form it has.
 func (p *parser) files() ([]File, error) {
 	for i := range p.lines {
 		if strings.TrimRight(p.lines[i], " \t\r\n") == beginPatch {

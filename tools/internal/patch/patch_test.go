@@ -216,7 +216,7 @@ func TestParse(t *testing.T) {
 		{"two names that can't be told", "diff --git a/x b/y\nindex 1..2\n", nil, "cannot be told"},
 		{"added and kept", "--- /dev/null\n+++ b/n\n@@ -1,2 +1,2 @@\n a\n+b\n-c\n", nil, "as a whole"},
 		{"both nothing", "--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n", nil, "at once"},
-		{"huge", strings.Repeat("x", MaxSize+1), nil, "4 MB is the most"},
+		{"huge", strings.Repeat("x", maxSize+1), nil, "4 MB is the most"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,31 +7,30 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// rangeLine is the first line of a hunk of a unified diff; models leave out the
-// numbers.
+// rangeLine matches the first line of a hunk of a unified diff. Models may leave out the
+// numbers; such a line does not match.
 var rangeLine = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))?(?: ?@@|\s*$)`)
 
-// names are what a header says about a file.
-type names struct {
-	git, old, new    string // the "diff --git", "--- " and "+++ " lines' rest; "" if there is none
-	from, to         string // of a rename or a copy
-	added, deleted   bool
-	copied           bool
-	oldMode, newMode string
+// fileHeader holds the lines before the hunks of a file.
+type fileHeader struct {
+	git, oldName, newName        string // rest of "diff --git ", "--- " and "+++ "; "": no such line
+	from, to                     string // paths of a rename or a copy
+	isAdded, isDeleted, isCopied bool
+	oldMode, newMode             string
 }
 
 // unified reads a unified diff.
 func (p *parser) unified() (files []File, err error) {
 	var f *File
-	for !p.done() {
+	for !p.isDone() {
 		line := p.peek(0)
 		switch {
-		case strings.HasPrefix(line, "diff --git "), p.fileLines():
-			head, err := p.head()
+		case strings.HasPrefix(line, "diff --git "), p.atNames():
+			file, err := p.fileHead()
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, head)
+			files = append(files, file)
 			f = &files[len(files)-1]
 		case strings.HasPrefix(line, "@@"):
 			if f == nil {
@@ -44,54 +43,54 @@ func (p *parser) unified() (files []File, err error) {
 			f.Hunks = append(f.Hunks, h)
 		case strings.HasPrefix(line, "Binary files ") && f != nil, line == "GIT binary patch":
 			return nil, p.fault("it changes a binary file: only texts can be patched")
-		case f != nil && line != "" && strings.IndexByte("+-", line[0]) >= 0 && !signature(line):
+		case f != nil && line != "" && strings.IndexByte("+-", line[0]) >= 0 && !isSignature(line):
 			return nil, p.fault("%.80q belongs to no hunk: hunks begin with @@", line)
 		default:
 			p.at++
 		}
 	}
 	for i := range files {
-		if err := files[i].complete(); err != nil {
+		if err := files[i].check(); err != nil {
 			return nil, err
 		}
 	}
 	return files, nil
 }
 
-// signature is the line that ends a mailed patch.
-func signature(line string) bool { return strings.TrimRight(line, " ") == "--" }
+// isSignature reports whether a line begins the signature of a mailed patch.
+func isSignature(line string) bool { return strings.TrimRight(line, " ") == "--" }
 
-// fileLines reports whether "--- " and "+++ " are next, with a hunk or nothing
-// behind.
-func (p *parser) fileLines() bool {
+// atNames reports whether the next lines are "--- " and "+++ ".
+func (p *parser) atNames() bool {
 	return strings.HasPrefix(p.peek(0), "--- ") && strings.HasPrefix(p.peek(1), "+++ ")
 }
 
-// head reads what stands before the hunks of a file.
-func (p *parser) head() (File, error) {
-	var n names
+// fileHead reads the lines before the hunks of a file.
+func (p *parser) fileHead() (File, error) {
+	var h fileHeader
 	first := p.at
 	if rest, ok := strings.CutPrefix(p.peek(0), "diff --git "); ok {
-		n.git = rest
+		h.git = rest
 		p.at++
 	}
-	for n.old == "" && !p.done() {
+	for h.oldName == "" && !p.isDone() {
 		switch line := p.peek(0); {
-		case p.fileLines():
-			n.old, n.new = p.peek(0)[4:], p.peek(1)[4:]
+		case p.atNames():
+			h.oldName, h.newName = p.peek(0)[4:], p.peek(1)[4:]
 			p.at++
-		case n.git == "":
-		case n.extended(line):
+		case h.git == "":
+		case h.readExtended(line):
 		default:
-			return n.file(p, first)
+			return h.file(p, first)
 		}
 		p.at++
 	}
-	return n.file(p, first)
+	return h.file(p, first)
 }
 
-// extended reads one of git's lines between "diff --git" and the hunks.
-func (n *names) extended(line string) bool {
+// readExtended reads one of git's lines between "diff --git" and the hunks. It returns
+// false for other lines.
+func (h *fileHeader) readExtended(line string) bool {
 	word := func(prefix string, value *string) bool {
 		rest, ok := strings.CutPrefix(line, prefix)
 		if ok {
@@ -102,14 +101,14 @@ func (n *names) extended(line string) bool {
 	var mode string
 	switch {
 	case word("new file mode ", &mode):
-		n.added, n.newMode = true, mode
+		h.isAdded, h.newMode = true, mode
 	case word("deleted file mode ", &mode):
-		n.deleted = true
-	case word("old mode ", &n.oldMode), word("new mode ", &n.newMode),
-		word("rename from ", &n.from), word("rename to ", &n.to):
-	case word("copy from ", &n.from):
-		n.copied = true
-	case word("copy to ", &n.to):
+		h.isDeleted = true
+	case word("old mode ", &h.oldMode), word("new mode ", &h.newMode),
+		word("rename from ", &h.from), word("rename to ", &h.to):
+	case word("copy from ", &h.from):
+		h.isCopied = true
+	case word("copy to ", &h.to):
 	case strings.HasPrefix(line, "index "), strings.HasPrefix(line, "similarity index "),
 		strings.HasPrefix(line, "dissimilarity index "):
 	default:
@@ -118,43 +117,43 @@ func (n *names) extended(line string) bool {
 	return true
 }
 
-// file makes a file of its names.
-func (n *names) file(p *parser, line int) (f File, err error) {
+// file makes the file of a header that began at a line of the patch.
+func (h *fileHeader) file(p *parser, line int) (f File, err error) {
 	fault := func(format string, args ...any) (File, error) {
 		p.at = line
 		return File{}, p.fault(format, args...)
 	}
-	old, new := fileName(n.old), fileName(n.new)
-	if n.old == "" {
+	oldName, newName := fileName(h.oldName), fileName(h.newName)
+	if h.oldName == "" {
 		var ok bool
-		if old, new, ok = gitNames(n.git); !ok && n.from == "" {
-			return fault("which file is meant cannot be told from %.120q", n.git)
+		if oldName, newName, ok = gitNames(h.git); !ok && h.from == "" {
+			return fault("which file is meant cannot be told from %.120q", h.git)
 		}
 	}
-	n.added = n.added || old == "/dev/null"
-	n.deleted = n.deleted || new == "/dev/null"
-	old, new = unprefixed(old, new)
+	h.isAdded = h.isAdded || oldName == "/dev/null"
+	h.isDeleted = h.isDeleted || newName == "/dev/null"
+	oldName, newName = trimPrefixes(oldName, newName)
 	switch {
-	case n.added && n.deleted:
+	case h.isAdded && h.isDeleted:
 		return fault("a file cannot be added and deleted at once")
-	case strings.HasPrefix(n.newMode, "12"), strings.HasPrefix(n.newMode, "16"):
-		return fault("it makes %s a symbolic link or a submodule: only texts can be patched", new)
-	case n.oldMode != "" && n.oldMode != n.newMode:
-		return fault("it changes the mode of %s: only texts can be patched, use chmod", old)
-	case n.added:
-		f = File{Op: Add, Path: new, Exec: n.newMode == "100755"}
-	case n.deleted:
-		f = File{Op: Delete, Path: old}
-	case n.from != "":
-		f = File{Op: Update, Path: fileName(n.from), Target: fileName(n.to)}
-		if n.copied {
+	case strings.HasPrefix(h.newMode, "12"), strings.HasPrefix(h.newMode, "16"):
+		return fault("it makes %s a symbolic link or a submodule: only texts can be patched", newName)
+	case h.oldMode != "" && h.oldMode != h.newMode:
+		return fault("it changes the mode of %s: only texts can be patched, use chmod", oldName)
+	case h.isAdded:
+		f = File{Op: Add, Path: newName, Exec: h.newMode == "100755"}
+	case h.isDeleted:
+		f = File{Op: Delete, Path: oldName}
+	case h.from != "":
+		f = File{Op: Update, Path: fileName(h.from), Target: fileName(h.to)}
+		if h.isCopied {
 			f.Op = Copy
 		}
 		if f.Target == "" {
 			return fault("the new path of %s is missing", f.Path)
 		}
-	default: // "--- file.orig", "+++ file": the new one is the file's
-		f = File{Op: Update, Path: new}
+	default: // of "--- file.orig" and "+++ file" the second is the file
+		f = File{Op: Update, Path: newName}
 	}
 	if f.Path == "" {
 		return fault("the path is missing")
@@ -162,13 +161,13 @@ func (n *names) file(p *parser, line int) (f File, err error) {
 	return f, nil
 }
 
-// complete checks a file whose hunks are all there.
-func (f *File) complete() error {
+// check checks a file after all of its hunks were read.
+func (f *File) check() error {
 	for _, h := range f.Hunks {
 		for _, l := range h.Lines {
 			if f.Op == Add && l.Op != '+' || f.Op == Delete && l.Op != '-' {
-				return (&parser{at: h.Line - 1}).fault("%s is added or deleted as a whole, but this hunk keeps some "+
-					"of it", f.Path)
+				p := &parser{at: h.Line - 1}
+				return p.fault("%s is added or deleted as a whole, but this hunk keeps some of it", f.Path)
 			}
 		}
 	}
@@ -178,7 +177,7 @@ func (f *File) complete() error {
 	return nil
 }
 
-// fileName reads a name of a header: quoted as in C, or up to a tab.
+// fileName reads a name in a header: quoted as in C, or up to a tab.
 func fileName(s string) string {
 	if q, err := strconv.QuotedPrefix(s); err == nil && s[0] == '"' {
 		if name, err := strconv.Unquote(q); err == nil {
@@ -189,9 +188,9 @@ func fileName(s string) string {
 	return strings.TrimRight(s, " ")
 }
 
-// gitNames reads the two names of a "diff --git" line. Without quotes only names
-// that are the same can be told apart.
-func gitNames(s string) (old, new string, ok bool) {
+// gitNames reads the two names of a "diff --git" line. Without quotes it finds only
+// equal names, because names may contain spaces.
+func gitNames(s string) (oldName, newName string, ok bool) {
 	if strings.HasPrefix(s, `"`) {
 		q, err := strconv.QuotedPrefix(s)
 		if err != nil {
@@ -203,35 +202,35 @@ func gitNames(s string) (old, new string, ok bool) {
 		if s[i] != ' ' {
 			continue
 		}
-		old, new = s[:i], s[i+1:]
-		if a, b := unprefixed(old, new); a == b {
-			return old, new, true
+		oldName, newName = s[:i], s[i+1:]
+		if a, b := trimPrefixes(oldName, newName); a == b {
+			return oldName, newName, true
 		}
 	}
 	return "", "", false
 }
 
-// unprefixed takes git's a/ and b/ from two names. A name may have none, and may
-// be absolute.
-func unprefixed(old, new string) (string, string) {
-	a, isA := strings.CutPrefix(old, "a/")
-	b, isB := strings.CutPrefix(new, "b/")
-	if (isA || old == "/dev/null") && (isB || new == "/dev/null") {
+// trimPrefixes removes git's a/ and b/ from two names if both have them or are
+// /dev/null.
+func trimPrefixes(oldName, newName string) (string, string) {
+	a, isA := strings.CutPrefix(oldName, "a/")
+	b, isB := strings.CutPrefix(newName, "b/")
+	if (isA || oldName == "/dev/null") && (isB || newName == "/dev/null") {
 		return a, b
 	}
-	return old, new
+	return oldName, newName
 }
 
-// unifiedHunk reads a hunk: as many lines as its first line says, or if that
-// cannot be, all that are lines of a hunk.
+// unifiedHunk reads a hunk: as many lines as its first line says, or, if that number
+// can't be right, all following lines of a hunk.
 func (p *parser) unifiedHunk() (Hunk, error) {
 	h := Hunk{Line: p.at + 1, At: -1}
 	r := rangeLine.FindStringSubmatch(p.peek(0))
 	p.at++
-	body := p.body(-1, -1)
+	body := p.bodyLines(-1, -1)
 	if r != nil {
 		h.At, _ = strconv.Atoi(r[1])
-		if counted := p.body(count(r[2]), count(r[4])); counted > 0 {
+		if counted := p.bodyLines(lineCount(r[2]), lineCount(r[4])); counted > 0 {
 			body = counted
 		}
 	}
@@ -251,7 +250,7 @@ func (p *parser) unifiedHunk() (Hunk, error) {
 	return p.checkedUnified(h)
 }
 
-// checkedUnified is checked, for a parser that goes on behind the hunk.
+// checkedUnified is checked, but leaves the parser behind the hunk.
 func (p *parser) checkedUnified(h Hunk) (Hunk, error) {
 	at := p.at
 	h, err := p.checked(h)
@@ -261,7 +260,8 @@ func (p *parser) checkedUnified(h Hunk) (Hunk, error) {
 	return h, err
 }
 
-func count(s string) int {
+// lineCount reads the number of lines in a range; without one it is 1.
+func lineCount(s string) int {
 	if s == "" {
 		return 1
 	}
@@ -269,48 +269,47 @@ func count(s string) int {
 	return n
 }
 
-// body counts the lines of a hunk that begins here. With old and new given it is
-// those many, and 0 where that leaves a line of the hunk behind or takes one too
-// many; -1 takes all.
-func (p *parser) body(old, new int) (n int) {
-	counted := old >= 0
+// bodyLines returns the number of lines of the hunk that begins here. It is 0 if the
+// hunk does not have exactly oldCount old and newCount new lines; -1 means any number.
+func (p *parser) bodyLines(oldCount, newCount int) (n int) {
+	isCounted := oldCount >= 0
 	for ; p.at+n < len(p.lines); n++ {
 		line := p.peek(n)
 		op := byte(' ')
 		if line != "" {
 			op = line[0]
 		}
-		if counted && old == 0 && new == 0 && op != '\\' {
-			if op == '+' || op == '-' && !signature(line) && !p.nextFile(n) || op == ' ' && line != "" {
+		if isCounted && oldCount == 0 && newCount == 0 && op != '\\' {
+			if op == '+' || op == '-' && !isSignature(line) && !p.isNextFile(n) || op == ' ' && line != "" {
 				return 0
 			}
 			return n
 		}
 		switch {
-		case !counted && p.nextFile(n), strings.IndexByte(" +-\\", op) < 0:
-			if counted {
+		case !isCounted && p.isNextFile(n), strings.IndexByte(" +-\\", op) < 0:
+			if isCounted {
 				return 0
 			}
 			return n
 		case op == ' ':
-			old, new = old-1, new-1
+			oldCount, newCount = oldCount-1, newCount-1
 		case op == '-':
-			old--
+			oldCount--
 		case op == '+':
-			new--
+			newCount--
 		}
-		if counted && (old < 0 || new < 0) {
+		if isCounted && (oldCount < 0 || newCount < 0) {
 			return 0
 		}
 	}
-	if counted && (old > 0 || new > 0) {
+	if isCounted && (oldCount > 0 || newCount > 0) {
 		return 0
 	}
 	return n
 }
 
-// nextFile reports whether the header of another file stands n lines from here.
-func (p *parser) nextFile(n int) bool {
+// isNextFile reports whether the header of another file begins n lines from here.
+func (p *parser) isNextFile(n int) bool {
 	return strings.HasPrefix(p.peek(n), "--- ") && strings.HasPrefix(p.peek(n+1), "+++ ") &&
 		(strings.HasPrefix(p.peek(n+2), "@@") || p.peek(n+2) == "")
 }

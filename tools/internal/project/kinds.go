@@ -13,11 +13,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// kind is how projects of one kind are found and begun.
+// kind has the rules for one kind of project.
 type kind struct {
 	name    string
-	markers []string // patterns of file names
-	start   string   // how one is begun
+	markers []string // patterns of the files that such a project has
+	start   string   // command that begins one
 	detect  func(dir directory, marker string) Project
 }
 
@@ -32,24 +32,24 @@ var kinds = []kind{
 	{"gradle", []string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "gradle init",
 		gradleProject},
 	{"dotnet", []string{"*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"}, "dotnet new console",
-		plainly("dotnet build", "dotnet test", "dotnet run")},
+		fixedCommands("dotnet build", "dotnet test", "dotnet run")},
 	{"ruby", []string{"Gemfile", "*.gemspec"}, "bundle init", rubyProject},
 	{"php", []string{"composer.json"}, "composer init", phpProject},
-	{"elixir", []string{"mix.exs"}, "mix new NAME", plainly("mix compile", "mix test", "mix run")},
+	{"elixir", []string{"mix.exs"}, "mix new NAME", fixedCommands("mix compile", "mix test", "mix run")},
 	{"dart", []string{"pubspec.yaml"}, "dart create NAME", dartProject},
-	{"swift", []string{"Package.swift"}, "swift package init", plainly("swift build", "swift test", "swift run")},
+	{"swift", []string{"Package.swift"}, "swift package init", fixedCommands("swift build", "swift test", "swift run")},
 	{"cmake", []string{"CMakeLists.txt"}, "write a CMakeLists.txt",
-		plainly("cmake -B build && cmake --build build", "ctest --test-dir build", "")},
+		fixedCommands("cmake -B build && cmake --build build", "ctest --test-dir build", "")},
 	{"bazel", []string{"MODULE.bazel", "WORKSPACE"}, "write a MODULE.bazel",
-		plainly("bazel build //...", "bazel test //...", "")},
+		fixedCommands("bazel build //...", "bazel test //...", "")},
 	{"make", []string{"Makefile", "makefile", "GNUmakefile"}, "write a Makefile", makeProject},
 	{"just", []string{"justfile", "Justfile"}, "write a justfile", justProject},
 	{"docker", []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "Dockerfile"},
 		"docker init", dockerProject},
 }
 
-// plainly is a kind whose commands are always the same.
-func plainly(build, test, run string) func(directory, string) Project {
+// fixedCommands is the detect function of a kind whose commands are always the same.
+func fixedCommands(build, test, run string) func(directory, string) Project {
 	return func(directory, string) (p Project) {
 		p.add("build", build)
 		p.add("test", test)
@@ -58,8 +58,8 @@ func plainly(build, test, run string) func(directory, string) Project {
 	}
 }
 
-// line is the first group of a pattern in a text.
-func line(pattern, text string) string {
+// match returns the first group of a pattern in a text, "" if it does not match.
+func match(pattern, text string) string {
 	if m := regexp.MustCompile(pattern).FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
@@ -68,8 +68,8 @@ func line(pattern, text string) string {
 
 func goProject(d directory, marker string) (p Project) {
 	mod := d.read(marker)
-	p.Name = line(`(?m)^module\s+(\S+)`, mod)
-	if v := line(`(?m)^go\s+(\S+)`, mod); v != "" {
+	p.Name = match(`(?m)^module\s+(\S+)`, mod)
+	if v := match(`(?m)^go\s+(\S+)`, mod); v != "" {
 		p.Details = append(p.Details, "Go "+v)
 	}
 	p.add("build", "go build ./...")
@@ -88,6 +88,12 @@ func goProject(d directory, marker string) (p Project) {
 		}
 	}
 	return p
+}
+
+// notablePackages are the npm packages that a project's details mention.
+var notablePackages = []string{
+	"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify", "electron", "vite", "jest",
+	"vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint", "prettier",
 }
 
 func nodeProject(d directory, marker string) (p Project) {
@@ -122,9 +128,7 @@ func nodeProject(d directory, marker string) (p Project) {
 	if d.has("tsconfig.json") {
 		p.Details = append(p.Details, "TypeScript")
 	}
-	for _, name := range []string{"react", "next", "vue", "nuxt", "svelte", "@angular/core", "express", "fastify",
-		"electron", "vite", "jest", "vitest", "mocha", "playwright", "@playwright/test", "cypress", "eslint",
-		"prettier"} {
+	for _, name := range notablePackages {
 		if pkg.Dependencies[name] != nil || pkg.DevDependencies[name] != nil {
 			p.Details = append(p.Details, name)
 		}
@@ -138,10 +142,10 @@ func nodeProject(d directory, marker string) (p Project) {
 	for name := range pkg.Scripts {
 		names = append(names, name)
 	}
-	// The usual ones first.
-	usual := []string{"build", "test", "start", "dev", "lint", "typecheck", "format"}
+	// Common scripts come first.
+	common := []string{"build", "test", "start", "dev", "lint", "typecheck", "format"}
 	slices.SortFunc(names, func(a, b string) int {
-		i, j := slices.Index(usual, a), slices.Index(usual, b)
+		i, j := slices.Index(common, a), slices.Index(common, b)
 		return cmp.Or(cmp.Compare(uint(i), uint(j)), strings.Compare(a, b))
 	})
 	for _, name := range names[:min(len(names), 20)] {
@@ -180,17 +184,17 @@ func pythonProject(d directory, _ string) (p Project) {
 	if v := conf.Project.RequiresPython; v != "" {
 		p.Details = append(p.Details, "Python "+v)
 	}
-	before := "python -m "
+	runner := "python -m "
 	switch {
 	case d.has("uv.lock") || conf.Tool["uv"] != nil:
 		p.add("install", "uv sync")
-		before = "uv run "
+		runner = "uv run "
 	case d.has("poetry.lock") || conf.Tool["poetry"] != nil:
 		p.add("install", "poetry install")
-		before = "poetry run "
+		runner = "poetry run "
 	case d.has("Pipfile"):
 		p.add("install", "pipenv install --dev")
-		before = "pipenv run "
+		runner = "pipenv run "
 	case d.has("requirements.txt"):
 		p.add("install", "python -m pip install -r requirements.txt")
 	default:
@@ -198,22 +202,22 @@ func pythonProject(d directory, _ string) (p Project) {
 	}
 	switch {
 	case d.has("tox.ini") || conf.Tool["tox"] != nil:
-		p.add("test", before+"tox")
+		p.add("test", runner+"tox")
 	case d.has("noxfile.py"):
-		p.add("test", before+"nox")
+		p.add("test", runner+"nox")
 	case d.has("manage.py"):
-		p.add("test", strings.TrimSuffix(before, "-m ")+"manage.py test")
-		p.add("run", strings.TrimSuffix(before, "-m ")+"manage.py runserver")
+		p.add("test", strings.TrimSuffix(runner, "-m ")+"manage.py test")
+		p.add("run", strings.TrimSuffix(runner, "-m ")+"manage.py runserver")
 	case d.has("pytest.ini", "conftest.py") || conf.Tool["pytest"] != nil || d.has("tests", "test"):
-		p.add("test", before+"pytest")
+		p.add("test", runner+"pytest")
 	default:
 		p.add("test", "python -m unittest discover")
 	}
-	for _, name := range []string{"ruff", "mypy", "black", "flake8", "pyright"} {
+	linters := [][2]string{{"ruff", "check ."}, {"mypy", "."}, {"black", "--check ."}, {"flake8", ""}, {"pyright", ""}}
+	for _, linter := range linters {
+		name, args := linter[0], linter[1]
 		if conf.Tool[name] != nil || d.has(name+".toml", "."+name, name+".ini") {
-			line := map[string]string{"ruff": "ruff check .", "mypy": "mypy .", "black": "black --check .",
-				"flake8": "flake8", "pyright": "pyright"}[name]
-			p.add("lint", before+line)
+			p.add("lint", runner+strings.TrimSpace(name+" "+args))
 		}
 	}
 	for name := range conf.Project.Scripts {
@@ -273,7 +277,7 @@ func mavenProject(d directory, marker string) (p Project) {
 
 func gradleProject(d directory, marker string) (p Project) {
 	settings := d.first("settings.gradle", "settings.gradle.kts")
-	p.Name = line(`rootProject\.name\s*=\s*["']([^"']+)`, d.read(settings))
+	p.Name = match(`rootProject\.name\s*=\s*["']([^"']+)`, d.read(settings))
 	gradle := "gradle"
 	if d.has("gradlew") {
 		gradle = "./gradlew"
@@ -324,7 +328,7 @@ func phpProject(d directory, marker string) (p Project) {
 
 func dartProject(d directory, marker string) (p Project) {
 	text := d.read(marker)
-	p.Name = line(`(?m)^name:\s*(\S+)`, text)
+	p.Name = match(`(?m)^name:\s*(\S+)`, text)
 	tool := "dart"
 	if strings.Contains(text, "sdk: flutter") {
 		tool = "flutter"
@@ -346,13 +350,13 @@ func justProject(d directory, marker string) (p Project) {
 	return p
 }
 
-// targets adds the names that a pattern finds, as they are run.
-func (p *Project) targets(pattern, text, before string) {
+// targets adds a command for each name that a pattern finds: command and the name.
+func (p *Project) targets(pattern, text, command string) {
 	seen := make(map[string]bool)
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		if name := m[1]; !seen[name] && len(seen) < 30 {
 			seen[name] = true
-			p.add(name, before+name)
+			p.add(name, command+name)
 		}
 	}
 }

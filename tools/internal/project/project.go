@@ -1,5 +1,5 @@
-// Package project tells from a project's files what it is made of and with which
-// commands it is built, tested and run. It reads, and runs nothing.
+// Package project finds out from a project's files its kind and the commands that
+// build, test and run it. It only reads files and runs nothing.
 package project
 
 import (
@@ -11,17 +11,18 @@ import (
 
 // Project is one project of a directory.
 type Project struct {
-	Kind     string // go, node, ...; see [Kinds]
-	Dir      string // "." or a directory in it
-	Name     string // as it calls itself; "" if it doesn't
-	Details  []string
+	Kind     string   // go, node, ...; see [Kinds]
+	Dir      string   // "." or a directory in it
+	Name     string   // from its files; "": they have none
+	Details  []string // such as "Go 1.26"
 	Commands []Command
 }
 
-// Command is how something is done, in the project's directory.
+// Command is a command line that does something, such as a test, in the project's
+// directory.
 type Command struct{ What, Line string }
 
-// Kinds lists the kinds that are known.
+// Kinds lists the names of all kinds.
 func Kinds() (names []string) {
 	for _, k := range kinds {
 		names = append(names, k.name)
@@ -29,7 +30,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Start says how a project of a kind is begun, "" if it isn't known.
+// Start returns the command that begins a project of a kind, "" for an unknown kind.
 func Start(name string) string {
 	for _, k := range kinds {
 		if k.name == name {
@@ -39,8 +40,8 @@ func Start(name string) string {
 	return ""
 }
 
-// Detect finds the projects in a directory and right below it; of these not those
-// that git ignores usually.
+// Detect finds the projects in a directory and in its direct subdirectories, except
+// those that usually hold copies or build results.
 func Detect(fsys fs.FS) ([]Project, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -48,8 +49,7 @@ func Detect(fsys fs.FS) ([]Project, error) {
 	}
 	found := detectIn(fsys, ".", entries)
 	for _, e := range entries {
-		if name := e.Name(); e.IsDir() && name[0] != '.' &&
-			!slices.Contains([]string{"node_modules", "vendor", "target", "build", "dist", "testdata", "venv"}, name) {
+		if name := e.Name(); e.IsDir() && name[0] != '.' && !slices.Contains(skippedDirs, name) {
 			if below, err := fs.ReadDir(fsys, name); err == nil {
 				found = append(found, detectIn(fsys, name, below)...)
 			}
@@ -57,6 +57,9 @@ func Detect(fsys fs.FS) ([]Project, error) {
 	}
 	return found, nil
 }
+
+// skippedDirs are subdirectories without projects of their own.
+var skippedDirs = []string{"node_modules", "vendor", "target", "build", "dist", "testdata", "venv"}
 
 func detectIn(fsys fs.FS, dir string, entries []fs.DirEntry) (found []Project) {
 	d := directory{fsys: fsys, dir: dir}
@@ -73,14 +76,14 @@ func detectIn(fsys fs.FS, dir string, entries []fs.DirEntry) (found []Project) {
 	return found
 }
 
-// directory is what is in one directory.
+// directory lists one directory and reads its files.
 type directory struct {
 	fsys  fs.FS
 	dir   string
 	names []string
 }
 
-// first returns the first entry that fits one of the patterns, in their order.
+// first returns the first entry that matches one of the patterns, in their order.
 func (d directory) first(patterns ...string) string {
 	for _, p := range patterns {
 		for _, name := range d.names {
@@ -94,10 +97,10 @@ func (d directory) first(patterns ...string) string {
 
 func (d directory) has(names ...string) bool { return d.first(names...) != "" }
 
-// maxConfig is the size of the largest file that is looked into.
+// maxConfig is how many bytes of a file are read.
 const maxConfig = 1 << 20
 
-// read returns the text of a file, "" if that cannot be read.
+// read returns the text of a file, "" if it can't be read.
 func (d directory) read(name string) string {
 	f, err := d.fsys.Open(path.Join(d.dir, name))
 	if err != nil {

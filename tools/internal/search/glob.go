@@ -11,60 +11,61 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Glob is a pattern of paths: **, *, ?, [class] and {one,other}. One without a
-// slash is looked for at every depth. One whose last element is a name takes all
-// that is in directories of that name, too.
+// Glob is a pattern of paths: **, *, ?, [class] and {one,other}. A pattern without a
+// slash matches at every depth. A pattern that ends in a plain name also matches
+// everything in directories of that name. [ParseGlob] makes one.
 type Glob struct {
-	pattern string
-	base    bool // it has no slash
-	dirs    bool // it ends in a name
+	pattern   string
+	baseOnly  bool // the pattern has no slash: it is compared with the last element
+	takesDirs bool // the pattern ends in a plain name
 }
 
-// ParseGlob reads a pattern.
+// ParseGlob reads a pattern. The error tells the model which signs a pattern has.
 func ParseGlob(pattern string) (*Glob, error) {
 	p := strings.TrimPrefix(pattern, "./")
 	p, slash := strings.CutSuffix(p, "/")
-	g := &Glob{pattern: strings.TrimPrefix(p, "/"), base: !strings.Contains(p, "/")}
+	g := &Glob{pattern: strings.TrimPrefix(p, "/"), baseOnly: !strings.Contains(p, "/")}
 	if g.pattern == "" || g.pattern == "." {
-		return &Glob{pattern: "*", base: true}, nil
+		return &Glob{pattern: "*", baseOnly: true}, nil
 	}
 	if !doublestar.ValidatePattern(g.pattern) {
 		return nil, fmt.Errorf("%q is no glob pattern: use **, *, ?, [abc] and {one,other}", pattern)
 	}
-	g.dirs = slash || !IsGlob(path.Base(g.pattern))
+	g.takesDirs = slash || !IsGlob(path.Base(g.pattern))
 	return g, nil
 }
 
-// Match reports whether a path fits, relative and with slashes.
+// Match reports whether a path matches. The path is relative and has slashes.
 func (g *Glob) Match(p string) bool {
-	if g.fits(p) {
+	if g.matchesPath(p) {
 		return true
 	}
-	for p = path.Dir(p); g.dirs && p != "."; p = path.Dir(p) {
-		if g.fits(p) {
+	for p = path.Dir(p); g.takesDirs && p != "."; p = path.Dir(p) {
+		if g.matchesPath(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// takesAll reports whether all that is in a directory fits.
-func (g *Glob) takesAll(dir string) bool { return g.dirs && g.fits(dir) }
+// matchesAllIn reports whether every file in a directory matches.
+func (g *Glob) matchesAllIn(dir string) bool { return g.takesDirs && g.matchesPath(dir) }
 
-func (g *Glob) fits(p string) bool {
-	if g.base {
+// matchesPath is Match without regard to the directories of the path.
+func (g *Glob) matchesPath(p string) bool {
+	if g.baseOnly {
 		p = path.Base(p)
 	}
 	return doublestar.MatchUnvalidated(g.pattern, p)
 }
 
-// IsGlob reports whether a text has anything in it that makes it a pattern.
+// IsGlob reports whether a text is a pattern and not a plain name.
 func IsGlob(s string) bool { return strings.ContainsAny(s, "*?[{") }
 
-// Named ranks how well a path fits a name that is no pattern: 0 its last element
-// is that, 1 that is in its last element, 2 in the path; -1 not at all. A name in
-// small letters fits capitals too.
-func Named(p, name string) int {
+// NameRank ranks how well a path matches a plain name: 0 if the path or its last
+// element is the name, 1 if the last element contains it, 2 if the path contains it,
+// -1 otherwise. A name without capitals also matches capitals.
+func NameRank(p, name string) int {
 	if !hasUpper(name) {
 		p = strings.ToLower(p)
 	}
@@ -81,11 +82,11 @@ func Named(p, name string) int {
 
 func hasUpper(s string) bool { return strings.ContainsFunc(s, unicode.IsUpper) }
 
-// escapes are what in a regular expression is no letter to find.
+// escapes match the parts of a regular expression whose letters are not searched for.
 var escapes = lazyregexp.New(`\\[pPx]\{[^}]*\}|\\.|\(\?P?<\w+>`)
 
-// folds reports whether a query in small letters is to find capitals.
-func folds(text string, isRegexp bool) bool {
+// ignoresCase reports whether a query has no capitals and so also matches capitals.
+func ignoresCase(text string, isRegexp bool) bool {
 	if isRegexp {
 		text = escapes.ReplaceAllString(text, "")
 	}

@@ -15,30 +15,30 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Query is a text to find. In small letters only, it finds capitals too.
+// Query is a text to find, in one line. A text without capitals also finds capitals.
 type Query struct {
 	Text    string
-	Regexp  bool  // Text is a regular expression; it looks at one line at a time
+	Regexp  bool  // Text is a regular expression
 	Include *Glob // files to search; nil: all
 }
 
-// Match is a line in which something was found.
+// Match is a line that matches a query.
 type Match struct {
 	Path string // with slashes
-	Line int    // the first is 1
-	Text string // of the line; of a long one what is around the first find
+	Line int    // from 1
+	Text string // the line; of a long line the part around the first match
 }
 
-// Found is what a search found, sorted by path and line.
+// Found is the result of a search, sorted by path and line.
 type Found struct {
 	Matches []Match
-	// More says that there are more than were counted: the search was stopped.
-	More bool
+	More    bool // there are further matches: the search stopped at its limit
 }
 
-// maxMatches is how many lines are found before the search stops.
+// maxMatches is how many lines a search finds before it stops.
 const maxMatches = 20_000
 
+// add adds a match; false means that the search must stop.
 func (f *Found) add(m Match) bool {
 	f.More = len(f.Matches) >= maxMatches
 	if !f.More {
@@ -47,12 +47,13 @@ func (f *Found) add(m Match) bool {
 	return !f.More
 }
 
-// drop forgets what was found in a file.
-func (f *Found) drop(path string) {
+// removeFile removes the matches in a file.
+func (f *Found) removeFile(path string) {
 	f.Matches = slices.DeleteFunc(f.Matches, func(m Match) bool { return m.Path == path })
 }
 
-// Grep finds the lines of text files that hold what the query asks for.
+// Grep finds the lines of text files that match the query. It skips binary files and
+// those over 16 MB. The error is about the query, or is that of ctx.
 func (t Tree) Grep(ctx context.Context, q Query) (Found, error) {
 	var found Found
 	if q.Text == "" {
@@ -73,8 +74,8 @@ func (t Tree) Grep(ctx context.Context, q Query) (Found, error) {
 	return found, err
 }
 
-// lineBreak is \n or \r in a regular expression; an even number of backslashes
-// before it are themselves.
+// lineBreak matches \n or \r in a regular expression, but not behind an escaped
+// backslash.
 var lineBreak = lazyregexp.New(`(^|[^\\])(\\\\)*\\[nr]`)
 
 func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
@@ -82,7 +83,7 @@ func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
 	if !q.Regexp {
 		expr = regexp.QuoteMeta(expr)
 	}
-	if folds(q.Text, q.Regexp) {
+	if ignoresCase(q.Text, q.Regexp) {
 		expr = "(?i:" + expr + ")"
 	}
 	re, err := regexp.Compile(expr)
@@ -94,9 +95,9 @@ func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
 		return err
 	}
 	for _, path := range slices.Sorted(slices.Values(files)) {
-		data, err := t.text(path)
+		data, err := t.readText(path)
 		if err != nil || data == nil || !q.Regexp && !re.Match(data) {
-			continue // what cannot be read is left out, as in ripgrep
+			continue // unreadable files are left out, as in ripgrep
 		}
 		if err := grepText(ctx, re, path, data, found); errors.Is(err, errEnough) {
 			return nil
@@ -107,10 +108,10 @@ func (t Tree) ownGrep(ctx context.Context, q Query, found *Found) error {
 	return nil
 }
 
-// text reads a file, nil if it is none to search.
-func (t Tree) text(path string) ([]byte, error) {
+// readText reads a file, nil if it is binary, too large or no regular file.
+func (t Tree) readText(path string) ([]byte, error) {
 	info, err := fs.Stat(t.FS, path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxFile {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFile {
 		return nil, err
 	}
 	data, err := fs.ReadFile(t.FS, path)
@@ -138,23 +139,23 @@ func grepText(ctx context.Context, re *regexp.Regexp, path string, data []byte, 
 	return ctx.Err()
 }
 
-// An excerpt of a line has this many bytes before and after the begin of what was
-// found.
+// An excerpt of a line has at most this many bytes before and after the beginning of
+// the match.
 const (
 	excerptBefore = 80
 	excerptAfter  = 220
 )
 
-// excerpt keeps a part of a line that comes in pieces.
+// excerpt collects a part of a line that arrives in pieces.
 type excerpt struct {
-	from, to int // of the line
-	seen     int
+	from, to int // bytes of the line to collect
+	seen     int // bytes of the line that arrived
 	kept     []byte
 }
 
-func newExcerpt(find int) *excerpt {
-	e := &excerpt{from: find - excerptBefore, to: find + excerptAfter}
-	if e.from < excerptBefore { // nearly the begin of the line: then rather that
+func newExcerpt(at int) *excerpt {
+	e := &excerpt{from: at - excerptBefore, to: at + excerptAfter}
+	if e.from < excerptBefore { // so near to the beginning of the line, start there
 		e.from = 0
 	}
 	return e
@@ -168,7 +169,7 @@ func (e *excerpt) add(piece []byte) {
 	e.seen += len(piece)
 }
 
-// text is the excerpt in whole characters, with … where something is missing.
+// text returns the excerpt in whole characters, with … at the ends where it was cut.
 func (e *excerpt) text() string {
 	s := string(bytes.TrimSuffix(e.kept, []byte("\r")))
 	if e.from > 0 {

@@ -11,12 +11,12 @@ import (
 
 // rule is a line of a .gitignore file, as gitignore(5) describes it.
 type rule struct {
-	keep    bool // !: what fits is not ignored
-	dirs    bool // /: only directories fit
-	base    bool // the last element is looked at, not the path
-	suffix  bool // literal is the end of the name: *literal
-	literal string
-	re      *regexp.Regexp // nil: literal is all of it
+	isNegated bool // the line begins with !: matching files are not ignored
+	dirsOnly  bool // the line ends in /: it matches directories only
+	baseOnly  bool // it is compared with the last element of a path
+	isSuffix  bool // the pattern is *literal
+	literal   string
+	re        *regexp.Regexp // nil: the pattern is literal
 }
 
 func parseRules(text string) (rules []rule) {
@@ -28,24 +28,24 @@ func parseRules(text string) (rules []rule) {
 	return rules
 }
 
-// parseRule reads a line; ok is false where there is no rule in it.
+// parseRule reads a line; ok is false if it has no rule.
 func parseRule(line string) (r rule, ok bool) {
-	for strings.HasSuffix(line, " ") && !escaped(line[:len(line)-1]) {
+	for strings.HasSuffix(line, " ") && !endsInEscape(line[:len(line)-1]) {
 		line = line[:len(line)-1]
 	}
 	if strings.HasPrefix(line, "#") {
 		return r, false
 	}
-	line, r.keep = strings.CutPrefix(line, "!")
-	line, r.dirs = strings.CutSuffix(line, "/")
+	line, r.isNegated = strings.CutPrefix(line, "!")
+	line, r.dirsOnly = strings.CutSuffix(line, "/")
 	if line == "" {
 		return r, false
 	}
-	r.base = !strings.Contains(line, "/")
+	r.baseOnly = !strings.Contains(line, "/")
 	line = strings.TrimPrefix(line, "/")
-	literal, suffix := strings.CutPrefix(line, "*")
-	if !strings.ContainsAny(literal, `*?[\`) && (!suffix || r.base) {
-		r.literal, r.suffix = literal, suffix
+	literal, isSuffix := strings.CutPrefix(line, "*")
+	if !strings.ContainsAny(literal, `*?[\`) && (!isSuffix || r.baseOnly) {
+		r.literal, r.isSuffix = literal, isSuffix
 		return r, true
 	}
 	expr, ok := translate(line)
@@ -54,36 +54,36 @@ func parseRule(line string) (r rule, ok bool) {
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return r, false // a class that is none: it fits nothing
+		return r, false // an invalid class, such as [b-a], matches nothing
 	}
 	r.re = re
 	return r, true
 }
 
-// escaped reports whether what follows s is escaped by a backslash.
-func escaped(s string) bool {
+// endsInEscape reports whether s ends in a backslash that escapes the next character.
+func endsInEscape(s string) bool {
 	n := len(s) - len(strings.TrimRight(s, `\`))
 	return n%2 == 1
 }
 
 func (r rule) match(p string, isDir bool) bool {
-	if r.dirs && !isDir {
+	if r.dirsOnly && !isDir {
 		return false
 	}
-	if r.base {
+	if r.baseOnly {
 		p = path.Base(p)
 	}
 	switch {
 	case r.re != nil:
 		return r.re.MatchString(p)
-	case r.suffix:
+	case r.isSuffix:
 		return strings.HasSuffix(p, r.literal)
 	}
 	return p == r.literal
 }
 
-// translate makes a regular expression of a pattern; ok is false for one that fits
-// nothing.
+// translate converts a pattern to a regular expression; ok is false for a pattern that
+// matches nothing.
 func translate(p string) (expr string, ok bool) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -124,11 +124,11 @@ func translate(p string) (expr string, ok bool) {
 	return b.String(), true
 }
 
-// translateClass reads the [class] that p begins with; n is its length, 0 where it
-// doesn't end. A class never has / in it.
+// translateClass converts the [class] at the beginning of p; n is its length, 0 if it
+// has no end. A class never matches /.
 func translateClass(p string) (expr string, n int) {
-	var in [utf8.RuneSelf]bool // of ASCII
-	var more strings.Builder   // the rest, as it stands in an expression
+	var in [utf8.RuneSelf]bool // the ASCII characters of the class
+	var more strings.Builder   // its other characters, as ranges of an expression
 	add := func(from, to rune) {
 		for c := from; c <= min(to, utf8.RuneSelf-1); c++ {
 			in[c] = true
@@ -169,7 +169,7 @@ func translateClass(p string) (expr string, n int) {
 	return "", 0
 }
 
-// classRune reads one character of a class, maybe behind a backslash.
+// classRune reads one character of a class, with or without a backslash before it.
 func classRune(p string) (r rune, size int) {
 	if p[0] == '\\' && len(p) > 1 {
 		r, size = utf8.DecodeRuneInString(p[1:])
@@ -196,7 +196,7 @@ func classExpr(in [utf8.RuneSelf]bool, more string, negated bool) string {
 	return "[" + b.String() + "]"
 }
 
-// posix are the named classes, of ASCII as in git.
+// posix are the named classes, for ASCII only as in git.
 var posix = map[string]func(rune) bool{
 	"alnum":  func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) },
 	"alpha":  unicode.IsLetter,

@@ -72,7 +72,7 @@ var quirk = regexp.MustCompile(`[^/\n!]\*\*/`)
 func TestIgnoreCharacters(t *testing.T) {
 	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true, "[à-ü]": true,
 		"[!é]": false, "[!a]": true} {
-		if got := ignores(nil).with(rule, ".").ignored("é", false); got != want {
+		if got := ignores(nil).with(rule, ".").isIgnored("é", false); got != want {
 			t.Errorf("%s ignores é: %v, want %v", rule, got, want)
 		}
 	}
@@ -110,9 +110,9 @@ func FuzzIgnore(f *testing.F) {
 	f.Add("[z-a]\n[é-\xff]\n", "é")
 	f.Fuzz(func(t *testing.T, text, path string) {
 		rules := ignores(nil).with(text, "d")
-		if rules.ignored("x/"+path, false) {
+		if rules.isIgnored("x/"+path, false) {
 			t.Errorf("rules of d ignore x/%q", path)
 		}
-		rules.ignored("d/"+path, true)
+		rules.isIgnored("d/"+path, true)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// run starts ripgrep in the tree and hands its output to read, which may stop
-// early. Files that cannot be read are left out of account.
+// run runs ripgrep in the tree and passes its output to read, which returns errEnough to
+// stop early. Files that ripgrep cannot read are skipped.
 func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,14 +36,13 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 		return fmt.Errorf("starting ripgrep: %w", err)
 	}
 	readErr := read(bufio.NewReaderSize(stdout, 64<<10))
-	stopped := errors.Is(readErr, errEnough)
 	if readErr != nil {
 		cancel()
 	}
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	switch {
-	case stopped:
+	case errors.Is(readErr, errEnough):
 		return nil
 	case readErr != nil:
 		return fmt.Errorf("reading what ripgrep found: %w", readErr)
@@ -52,44 +51,44 @@ func (t Tree) run(ctx context.Context, args []string, read func(*bufio.Reader) e
 	case errors.As(err, &exit) && exit.ExitCode() == 2 && stderr.Len() > 0:
 		return errors.New(strings.Join(strings.Fields(stderr.String()), " "))
 	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
-		return nil // nothing was found, or a file could not be read
+		return nil // nothing matches, or a file could not be read
 	}
 	return err
 }
 
-// errEnough stops the reading of what ripgrep finds.
+// errEnough stops a search that has found enough.
 var errEnough = errors.New("enough")
 
 func (t Tree) rgGrep(ctx context.Context, q Query, found *Found) error {
 	args := []string{
-		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null", "--line-number",
-		"--column",
-		"--crlf", "--hidden", "--no-mmap", fmt.Sprintf("--max-filesize=%d", MaxFile),
+		"--no-config", "--no-messages", "--color=never", "--no-heading", "--with-filename", "--null",
+		"--line-number", "--column", "--crlf", "--hidden", "--no-mmap", fmt.Sprintf("--max-filesize=%d", maxFile),
 	}
 	if !q.Regexp {
 		args = append(args, "--fixed-strings")
 	}
-	if folds(q.Text, q.Regexp) {
+	if ignoresCase(q.Text, q.Regexp) {
 		args = append(args, "--ignore-case")
 	}
 	args = append(args, "--regexp="+q.Text)
-	where, err := t.where(ctx, q.Include)
-	if err != nil || where == nil {
+	scope, err := t.scopeArgs(ctx, q.Include)
+	if err != nil || scope == nil {
 		return err
 	}
-	return t.run(ctx, append(args, where...), func(r *bufio.Reader) error { return readMatches(r, q, found) })
+	return t.run(ctx, append(args, scope...), func(r *bufio.Reader) error { return readMatches(r, q, found) })
 }
 
-// globChars are what stands for itself in a pattern behind a backslash only.
+// globChars match the characters that need a backslash in a pattern.
 var globChars = lazyregexp.New(`[][*?{}!\\]`)
 
-// maxArgs is how many bytes of names ripgrep is given. Systems take 1 MB and more.
+// maxArgs is how many bytes of file names ripgrep gets as arguments. Systems allow at
+// least 1 MB.
 const maxArgs = 512 << 10
 
-// where says which files ripgrep is to search: those that the pattern takes, if
-// they are not too many, else all. Its own --glob would bring back what .gitignore
-// leaves out. It is nil where there is nothing to search.
-func (t Tree) where(ctx context.Context, include *Glob) (args []string, err error) {
+// scopeArgs are the arguments that name the files to search: those that match include,
+// or all if they are too many for a command line. ripgrep's own --glob would include
+// files that .gitignore leaves out. The result is nil if there is nothing to search.
+func (t Tree) scopeArgs(ctx context.Context, include *Glob) (args []string, err error) {
 	all := []string{"--glob=!.git"}
 	for _, dir := range t.Skip {
 		all = append(all, "--glob=!/"+globChars.ReplaceAllString(dir, `\$0`))
@@ -113,11 +112,11 @@ func (t Tree) where(ctx context.Context, include *Glob) (args []string, err erro
 	return args, nil
 }
 
-// binaryNotes are what ripgrep writes of a file that turned out to be binary, when
-// it found it and when it was given it.
+// binaryNotes are the messages of ripgrep about a binary file: one that it found, and
+// one that was an argument.
 var binaryNotes = [][]byte{[]byte(": WARNING: stopped searching binary file"), []byte(": binary file matches (found ")}
 
-// binaryNote returns the path that a note is about.
+// binaryNote returns the path in a message about a binary file.
 func binaryNote(line []byte) (path []byte, ok bool) {
 	for _, note := range binaryNotes {
 		if before, _, ok := bytes.Cut(line, note); ok {
@@ -129,8 +128,8 @@ func binaryNote(line []byte) (path []byte, ok bool) {
 
 // readMatches reads lines of the form PATH NUL LINE:COLUMN:TEXT.
 func readMatches(r *bufio.Reader, q Query, found *Found) error {
-	var path []byte // may have newlines in it
-	last, fits := "", false
+	var path []byte // of the next match; it may contain newlines
+	last, isIncluded := "", false
 	for {
 		piece, err := r.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -142,7 +141,7 @@ func readMatches(r *bufio.Reader, q Query, found *Found) error {
 		before, rest, ok := bytes.Cut(piece, []byte{0})
 		if !ok {
 			if name, ok := binaryNote(piece); ok {
-				found.drop(string(bytes.TrimPrefix(append(path, name...), []byte("./"))))
+				found.removeFile(string(bytes.TrimPrefix(append(path, name...), []byte("./"))))
 				path = path[:0]
 			} else {
 				path = append(path, piece...)
@@ -154,14 +153,14 @@ func readMatches(r *bufio.Reader, q Query, found *Found) error {
 		path = path[:0]
 		if string(name) != last {
 			last = string(name)
-			fits = q.Include == nil || q.Include.Match(last)
+			isIncluded = q.Include == nil || q.Include.Match(last)
 		}
 		m, cut, ok := parseMatch(rest, last)
 		for errors.Is(err, bufio.ErrBufferFull) { // a very long line
 			piece, err = r.ReadSlice('\n')
 			cut.add(piece)
 		}
-		if !ok || !fits {
+		if !ok || !isIncluded {
 			continue
 		}
 		m.Text = cut.text()
@@ -171,7 +170,7 @@ func readMatches(r *bufio.Reader, q Query, found *Found) error {
 	}
 }
 
-// parseMatch reads LINE:COLUMN: and begins with the text.
+// parseMatch reads LINE:COLUMN: and puts the text behind it into an excerpt.
 func parseMatch(rest []byte, path string) (m Match, e *excerpt, ok bool) {
 	line, rest, ok1 := bytes.Cut(rest, []byte(":"))
 	column, text, ok2 := bytes.Cut(rest, []byte(":"))

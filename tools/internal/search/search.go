@@ -1,10 +1,10 @@
-// Package search finds files and texts in a directory as git sees it: what
-// .gitignore leaves out is not looked at, nor is .git itself. Hidden files are.
-// Symbolic links are not followed, so that nothing outside is found.
+// Package search finds files and texts in a directory as git sees it: it skips .git
+// and the files that .gitignore leaves out, but not hidden files. It does not follow
+// symbolic links, so that nothing outside is found.
 //
-// Texts are found by ripgrep where it is installed. Else we do it ourselves, more
-// slowly, with the same answers; only the syntax of regular expressions is Go's
-// then. Files we always find ourselves: that is as fast as it.
+// ripgrep searches texts if it is installed. Otherwise this package does it, more
+// slowly and with the same answers, except that regular expressions have Go's syntax.
+// It always finds files itself, which is as fast as ripgrep.
 package search
 
 import (
@@ -13,21 +13,21 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// Tree is a directory to search.
+// Tree is a directory to search. [Open] makes one.
 type Tree struct {
 	Dir string // absolute, no symbolic link
-	FS  fs.FS  // the same directory, for what is in files
-	// Ripgrep is the program; "": we search ourselves.
+	FS  fs.FS  // the same directory, to read files
+	// Ripgrep is the path of the program; "": this package searches texts itself.
 	Ripgrep string
-	// Skip are directories that are not looked into, as paths from Dir with slashes.
+	// Skip are directories that are not searched, as paths from Dir with slashes.
 	Skip []string
 }
 
-// MaxFile is the size of the largest file whose text is searched.
-const MaxFile = 16 << 20
+// maxFile is the size of the largest file whose text is searched, in bytes.
+const maxFile = 16 << 20
 
-// Open returns the tree of a directory, with ripgrep if that is on PATH outside of
-// it.
+// Open returns the tree of a directory, with ripgrep if it is on PATH and outside of
+// the directory.
 func Open(dir string, fsys fs.FS) Tree {
 	rg, err := program.Find("rg", dir)
 	if err != nil {

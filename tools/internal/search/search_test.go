@@ -271,7 +271,7 @@ func TestGrepOddFiles(t *testing.T) {
 		{"wide", 2, "needle"},
 	}
 	for name, tr := range all {
-		for _, include := range []*Glob{nil, {pattern: "*", base: true}} {
+		for _, include := range []*Glob{nil, {pattern: "*", baseOnly: true}} {
 			found, err := tr.Grep(t.Context(), Query{Text: "needle", Include: include})
 			if err != nil {
 				t.Fatal(err)

@@ -12,30 +12,30 @@ import (
 	"sync"
 )
 
-// Files lists the regular files that include takes, nil takes all, in no order. The
-// paths have slashes. Directories that cannot be read are left out of account.
+// Files lists the regular files that match include, in no order; nil matches all. The
+// paths are relative to the tree and have slashes. Directories that cannot be read are
+// skipped. The error is that of ctx.
 func (t Tree) Files(ctx context.Context, include *Glob) ([]string, error) {
-	w := walker{tree: t, room: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
-	w.dir(ctx, ".", t.parents(), include)
+	w := walker{tree: t, slots: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
+	w.dir(ctx, ".", t.rulesAbove(), include)
 	w.running.Wait()
 	return w.files, ctx.Err()
 }
 
-// walker goes through a tree, with a goroutine for a directory as long as there is
-// room.
+// walker walks through a tree with several goroutines, one for each processor.
 type walker struct {
 	tree    Tree
-	room    chan struct{}
+	slots   chan struct{} // holds a value for each goroutine
 	running sync.WaitGroup
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the field that follows
 	files []string
 }
 
 // dir adds the files of a directory and those below it.
 func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Glob) {
-	// The entries' types come with their names here; through an os.Root each one
-	// would be asked for.
+	// os.ReadDir returns the types of the entries with their names; an os.Root would
+	// need another system call for each.
 	entries, err := os.ReadDir(filepath.Join(w.tree.Dir, filepath.FromSlash(dir)))
 	if err != nil || ctx.Err() != nil {
 		return
@@ -43,29 +43,29 @@ func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Gl
 	for _, e := range entries {
 		switch e.Name() {
 		case ".git":
-			if dir != "." { // another repository, with rules of its own
+			if dir != "." { // a nested repository has rules of its own
 				rules = nil
 			}
-			rules = rules.with(w.tree.read(path.Join(dir, ".git", "info", "exclude")), dir)
+			rules = rules.with(w.tree.readRules(path.Join(dir, ".git", "info", "exclude")), dir)
 		case ".gitignore":
-			rules = rules.with(w.tree.read(path.Join(dir, ".gitignore")), dir)
+			rules = rules.with(w.tree.readRules(path.Join(dir, ".gitignore")), dir)
 		}
 	}
 	var files []string
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		if !e.IsDir() && !e.Type().IsRegular() || e.Name() == ".git" || rules.ignored(p, e.IsDir()) ||
+		if !e.IsDir() && !e.Type().IsRegular() || e.Name() == ".git" || rules.isIgnored(p, e.IsDir()) ||
 			slices.Contains(w.tree.Skip, p) {
 			continue
 		}
 		switch {
 		case e.IsDir():
 			within := include
-			if include != nil && include.takesAll(p) {
+			if include != nil && include.matchesAllIn(p) {
 				within = nil
 			}
 			w.descend(func() { w.dir(ctx, p, rules, within) })
-		case include == nil || include.fits(p):
+		case include == nil || include.matchesPath(p):
 			files = append(files, p)
 		}
 	}
@@ -74,21 +74,21 @@ func (w *walker) dir(ctx context.Context, dir string, rules ignores, include *Gl
 	w.files = append(w.files, files...)
 }
 
-// descend runs f beside us if there is room, else at once.
+// descend runs f in a goroutine if there is a free slot, else at once.
 func (w *walker) descend(f func()) {
 	select {
-	case w.room <- struct{}{}:
+	case w.slots <- struct{}{}:
 		w.running.Go(func() {
 			f()
-			<-w.room
+			<-w.slots
 		})
 	default:
 		f()
 	}
 }
 
-// read returns a file of rules, "" if there is none.
-func (t Tree) read(name string) string {
+// readRules returns the text of a file of rules, "" if there is none.
+func (t Tree) readRules(name string) string {
 	data, err := fs.ReadFile(t.FS, name)
 	if err != nil {
 		return ""
@@ -96,9 +96,9 @@ func (t Tree) read(name string) string {
 	return string(data)
 }
 
-// parents are the rules that the directories above give, where the tree is a part
-// of a repository.
-func (t Tree) parents() (rules ignores) {
+// rulesAbove are the rules of the directories above the tree, if it is a part of a
+// repository.
+func (t Tree) rulesAbove() (rules ignores) {
 	if _, err := os.Lstat(filepath.Join(t.Dir, ".git")); err == nil {
 		return nil
 	}
@@ -137,13 +137,13 @@ func (r ignores) withAbove(file, dir, tree string) ignores {
 	return rules
 }
 
-// ignores are files of rules, the most important last.
+// ignores are the rules of several files. A later file overrides an earlier one.
 type ignores []ruleFile
 
 // ruleFile are the rules of one directory.
 type ruleFile struct {
-	below string // the directory in the tree, with / at the end; "" the tree
-	above string // else: how the tree is called there, with / at the end
+	below string // the directory as a path from the tree, with / at the end; "": the tree
+	above string // of a file above the tree: the path of the tree from there, with / at the end
 	rules []rule
 }
 
@@ -156,8 +156,8 @@ func (r ignores) with(text, dir string) ignores {
 	return append(slices.Clip(r), f)
 }
 
-// ignored reports whether the last rule that fits leaves a path out.
-func (r ignores) ignored(p string, isDir bool) bool {
+// isIgnored reports whether a path is ignored: the last matching rule decides.
+func (r ignores) isIgnored(p string, isDir bool) bool {
 	for _, file := range slices.Backward(r) {
 		name, ok := strings.CutPrefix(file.above+p, file.below)
 		if !ok {
@@ -165,7 +165,7 @@ func (r ignores) ignored(p string, isDir bool) bool {
 		}
 		for _, rule := range slices.Backward(file.rules) {
 			if rule.match(name, isDir) {
-				return !rule.keep
+				return !rule.isNegated
 			}
 		}
 	}

@@ -1,5 +1,5 @@
 // Package testfiles pairs sources with their tests by the conventions of their
-// languages: by name first, then by how alike the directories are.
+// languages: by name first, then by the similarity of their directories.
 package testfiles
 
 import (
@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// language is how tests are called in a language.
+// language has the conventions for the names of tests in a language.
 type language struct {
-	ends     []string // of file names
-	prefixes []string // of a test's name without its ending
-	suffixes []string
-	dirs     []string // all files below directories of these names are tests
-	example  string   // of a test's name: * is the source's name without its ending
+	ends     []string // endings of file names
+	prefixes []string // of a test's name
+	suffixes []string // of a test's name without its ending
+	dirs     []string // directories that hold only tests
+	example  string   // a test's name, with * for the source's name without its ending
 }
 
 var languages = []language{
@@ -46,16 +46,16 @@ var languages = []language{
 	{ends: []string{".ex", ".exs"}, suffixes: []string{"_test"}, example: "test/*_test.exs"},
 }
 
-// subject is what a file is about.
+// subject is the source that a file is, or that it tests.
 type subject struct {
-	lang *language
-	name string   // of the source, without its ending
-	test bool     // the file is a test of it
-	dir  []string // where, without what only tells sources from tests
+	lang   *language
+	name   string   // of the source, without its ending
+	isTest bool     // the file is a test
+	dir    []string // directories of the path, without those that only hold sources or tests
 }
 
-// about reads a path with slashes; ok is false for a language without conventions.
-func about(p string) (s subject, ok bool) {
+// subjectOf reads a path with slashes; ok is false for a language without conventions.
+func subjectOf(p string) (s subject, ok bool) {
 	name := path.Base(p)
 	end := path.Ext(name)
 	i := slices.IndexFunc(languages, func(l language) bool { return slices.Contains(l.ends, end) })
@@ -64,32 +64,33 @@ func about(p string) (s subject, ok bool) {
 	}
 	s.lang, s.name = &languages[i], strings.TrimSuffix(name, end)
 	dirs := strings.Split(path.Dir(p), "/")
-	s.test = slices.ContainsFunc(dirs, func(d string) bool { return slices.Contains(s.lang.dirs, d) })
-	if cut, ok := s.lang.source(s.name); ok {
-		s.name, s.test = cut, true
+	s.isTest = slices.ContainsFunc(dirs, func(d string) bool { return slices.Contains(s.lang.dirs, d) })
+	if cut, ok := s.lang.sourceName(s.name); ok {
+		s.name, s.isTest = cut, true
 	}
 	for _, d := range dirs {
-		if d = plain(d); d != "" {
+		if d = baseDir(d); d != "" {
 			s.dir = append(s.dir, d)
 		}
 	}
-	// A file called tests is its directory's.
+	// A Rust file tests.rs tests its directory.
 	if n := len(dirs); (s.name == "tests" || s.name == "test") && end == ".rs" && n > 0 {
-		s.name, s.test = dirs[n-1], true
+		s.name, s.isTest = dirs[n-1], true
 		s.dir = s.dir[:max(0, len(s.dir)-1)]
 	}
 	return s, true
 }
 
-// source takes what makes a name a test's from it.
-func (l *language) source(name string) (string, bool) {
+// sourceName returns the name of the source that a test is named after; false if the
+// name is not a test's.
+func (l *language) sourceName(name string) (string, bool) {
 	for _, suffix := range l.suffixes {
 		if cut, ok := strings.CutSuffix(name, suffix); ok && cut != "" {
 			return cut, true
 		}
 	}
 	for _, prefix := range l.prefixes {
-		// TestBed is a test of Bed, Testing is none of ing.
+		// TestBed is a test of Bed, but Testing is not a test of ing.
 		if cut, ok := strings.CutPrefix(name, prefix); ok && cut != "" &&
 			(strings.HasSuffix(prefix, "_") || cut[0] < 'a') {
 			return cut, true
@@ -98,20 +99,24 @@ func (l *language) source(name string) (string, bool) {
 	return "", false
 }
 
-// layout are directories that only say whether sources or tests are in them.
-var layout = []string{
+// layoutDirs are directories that only say whether they hold sources or tests.
+var layoutDirs = []string{
 	".", "src", "main", "lib", "app", "test", "tests", "Tests", "Test", "spec", "specs", "__tests__", "unit",
 	"integration", "e2e", "it",
 	"java", "kotlin", "scala", "groovy", "resources", "Sources", "include",
 }
 
-// plain is a directory's name without what says so, "" if nothing is left.
-func plain(dir string) string {
-	if slices.Contains(layout, dir) {
+// testDirSuffixes end the names of directories with tests.
+var testDirSuffixes = []string{
+	".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests", "-test", "_tests", "_test",
+}
+
+// baseDir is a directory's name without a test suffix, "" for one of layoutDirs.
+func baseDir(dir string) string {
+	if slices.Contains(layoutDirs, dir) {
 		return ""
 	}
-	for _, suffix := range []string{".UnitTests", ".IntegrationTests", ".Tests", ".Test", ".Specs", "Tests", "-tests",
-		"-test", "_tests", "_test"} {
+	for _, suffix := range testDirSuffixes {
 		if cut, ok := strings.CutSuffix(dir, suffix); ok && cut != "" {
 			return cut
 		}
@@ -119,22 +124,22 @@ func plain(dir string) string {
 	return dir
 }
 
-// Of lists, of all files, those that test a source, or the sources that a test is
-// of: of those whose name fits, the ones in the directories most alike. isTest
-// says which; convention is how a test would be called; ok is false where the
+// Find lists those of all files that test the source p, or the sources of the test p;
+// isTest tells which. Of files with a fitting name it returns those in the most similar
+// directories. convention is the name that a test of p would have. ok is false if the
 // language has no conventions.
-func Of(p string, all []string) (found []string, isTest bool, convention string, ok bool) {
-	s, ok := about(p)
+func Find(p string, all []string) (found []string, isTest bool, convention string, ok bool) {
+	s, ok := subjectOf(p)
 	if !ok {
 		return nil, false, "", false
 	}
 	best := -1
 	for _, other := range all {
-		o, ok := about(other)
-		if !ok || o.lang != s.lang || o.test == s.test || o.name != s.name || other == p {
+		o, ok := subjectOf(other)
+		if !ok || o.lang != s.lang || o.isTest == s.isTest || o.name != s.name || other == p {
 			continue
 		}
-		switch score := alike(s.dir, o.dir); {
+		switch score := similarity(s.dir, o.dir); {
 		case score > best:
 			best, found = score, []string{other}
 		case score == best:
@@ -142,27 +147,27 @@ func Of(p string, all []string) (found []string, isTest bool, convention string,
 		}
 	}
 	if len(found) == 0 && s.lang.ends[0] == ".go" {
-		found = inPackage(p, s.test, all)
+		found = inPackage(p, s.isTest, all)
 	}
 	slices.Sort(found)
-	return found, s.test, strings.Replace(s.lang.example, "*", s.name, 1), true
+	return found, s.isTest, strings.Replace(s.lang.example, "*", s.name, 1), true
 }
 
-// inPackage lists the tests, or the sources, of a Go file's package: where no name
-// fits, they are all about all of it.
-func inPackage(p string, test bool, all []string) (found []string) {
+// inPackage lists the tests of a Go source's package, or the sources of a Go test's
+// package. They are the answer if no name fits.
+func inPackage(p string, isTest bool, all []string) (found []string) {
 	for _, other := range all {
 		if path.Dir(other) == path.Dir(p) && strings.HasSuffix(other, ".go") &&
-			strings.HasSuffix(other, "_test.go") != test {
+			strings.HasSuffix(other, "_test.go") != isTest {
 			found = append(found, other)
 		}
 	}
 	return found
 }
 
-// alike scores two directories: the same is most, then by the elements that they
-// end in and begin with alike.
-func alike(a, b []string) int {
+// similarity scores two directories: equal ones most, others by the number of common
+// elements at their ends and, less, at their beginnings.
+func similarity(a, b []string) int {
 	if slices.Equal(a, b) {
 		return 1000
 	}

@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, isTest, convention, ok := Of(tt.path, strings.Fields(tt.all))
+			got, isTest, convention, ok := Find(tt.path, strings.Fields(tt.all))
 			if !ok || isTest != tt.isTest || !slices.Equal(got, strings.Fields(tt.want)) {
 				t.Errorf("got %q, a test: %v, %v; want %q, %v", got, isTest, ok, tt.want, tt.isTest)
 			}
@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 			}
 		})
 	}
-	if _, _, _, ok := Of("README.md", nil); ok {
+	if _, _, _, ok := Find("README.md", nil); ok {
 		t.Error("Markdown has tests")
 	}
 }

@@ -11,44 +11,45 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// A page of a few bytes can ask for gigabytes: a cell that spans 60,000 rows and
-// columns, unclosed tags that a parser repeats in every paragraph, lists in lists,
-// each of which indents every line. What follows takes such a page apart into one
-// of ordinary size, before it is parsed and again before it is rendered.
+// A page of a few bytes can expand to gigabytes: a cell that spans 60,000 rows and
+// columns, unclosed tags that a parser repeats in every paragraph, nested lists that
+// each indent every line. The functions below bound such a page, before it is parsed
+// and again before it is rendered.
 const (
 	maxText  = 4 << 20 // bytes of Markdown
 	maxNodes = 300_000 // of a page
 	maxCells = 20_000  // of a table
-	maxDepth = 8       // of lists and quotations in each other
+	maxDepth = 8       // of nested lists and quotations
 	maxStart = 99_999  // the number that a list begins with
 )
 
-// kept are the attributes that a text is made of.
-var kept = []string{"href", "title", "class", "colspan", "rowspan", "start", "align", "role"}
+// keptAttributes are the attributes that have an effect on the text.
+var keptAttributes = []string{"href", "title", "class", "colspan", "rowspan", "start", "align", "role"}
 
-// formatting are the elements that a parser opens again, with all their attributes,
-// in every paragraph that follows while they are not closed.
+// formatting are the elements that a parser opens again, with all their attributes, in
+// every following paragraph until they are closed.
 var formatting = []atom.Atom{
 	atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S, atom.Small, atom.Strike,
 	atom.Strong, atom.Tt, atom.U,
 }
 
-// scopes are the elements in which an end tag closes no formatting element outside.
+// scopes are the elements whose end tags close no formatting element outside of them.
 var scopes = []atom.Atom{atom.Td, atom.Th, atom.Caption, atom.Applet, atom.Object, atom.Marquee, atom.Template}
 
-// simplify leaves out attributes that say nothing, and the end of a page of which a
-// parser would make more than maxNodes nodes.
-func simplify(body []byte) (out []byte, cut bool) {
+// simplify removes attributes without effect on the text. It cuts a page off before a
+// parser would make more than maxNodes nodes of it.
+func simplify(body []byte) (out []byte, isCut bool) {
 	var b bytes.Buffer
 	b.Grow(len(body))
 	z := dom.NewTokenizer(bytes.NewReader(body))
-	open, outside, nodes := 0, 0, 0 // formatting elements that are open, in this scope and outside
+	open, outside := 0, 0 // open formatting elements, in this scope and outside of it
+	nodes := 0
 	for {
 		kind := z.Next()
 		if kind == dom.ErrorToken {
 			return b.Bytes(), false
 		}
-		// Each of them may be opened again for this one.
+		// The parser may open each of them again for this token.
 		if nodes += 1 + open + outside; nodes > maxNodes {
 			return b.Bytes(), true
 		}
@@ -70,8 +71,8 @@ func simplify(body []byte) (out []byte, cut bool) {
 		}
 		var attr []dom.Attribute
 		for _, a := range t.Attr {
-			known := slices.ContainsFunc(attr, func(b dom.Attribute) bool { return a.Key == b.Key })
-			if slices.Contains(kept, a.Key) && !known {
+			isRepeated := slices.ContainsFunc(attr, func(b dom.Attribute) bool { return a.Key == b.Key })
+			if slices.Contains(keptAttributes, a.Key) && !isRepeated {
 				attr = append(attr, a)
 			}
 		}
@@ -80,34 +81,34 @@ func simplify(body []byte) (out []byte, cut bool) {
 	}
 }
 
-// timedReader ends when its context does.
-type timedReader struct {
+// ctxReader returns the error of ctx once that has ended.
+type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
 // Read is io.Reader's.
-func (t *timedReader) Read(p []byte) (int, error) {
-	if err := t.ctx.Err(); err != nil {
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return t.r.Read(p)
+	return c.r.Read(p)
 }
 
-// flatten makes what would grow beyond measure plain: tables with too many cells,
-// and lists and quotations that are too deep in each other.
+// flatten replaces elements that would render too large by plain ones: tables with too
+// many cells, and lists and quotations that are nested too deep.
 func flatten(doc *dom.Node) {
 	var visit func(n *dom.Node, depth int)
 	visit = func(n *dom.Node, depth int) {
 		switch n.DataAtom {
 		case atom.Ul, atom.Ol, atom.Blockquote:
-			limit(n, "start", maxStart)
+			limitAttribute(n, "start", maxStart)
 			if depth++; depth > maxDepth {
 				n.Data, n.DataAtom = "div", atom.Div
 			}
 		case atom.Table:
-			if tooLarge(n) {
-				// The converter takes it for what only places things.
+			if isTooLarge(n) {
+				// The converter treats such a table as layout.
 				n.Attr = append(slices.DeleteFunc(n.Attr, func(a dom.Attribute) bool { return a.Key == "role" }),
 					dom.Attribute{Key: "role", Val: "presentation"})
 			}
@@ -119,8 +120,8 @@ func flatten(doc *dom.Node) {
 	visit(doc, 0)
 }
 
-// number is an attribute's, fallback where it is none.
-func number(n *dom.Node, key string, fallback int) int {
+// intAttribute is the value of an attribute, fallback if it is missing or no number.
+func intAttribute(n *dom.Node, key string, fallback int) int {
 	for _, a := range n.Attr {
 		if a.Key == key {
 			if v, err := strconv.Atoi(a.Val); err == nil {
@@ -131,16 +132,16 @@ func number(n *dom.Node, key string, fallback int) int {
 	return fallback
 }
 
-// limit removes an attribute that is not a number from 0 to most.
-func limit(n *dom.Node, key string, most int) {
-	if v := number(n, key, 0); v < 0 || v > most {
+// limitAttribute removes an attribute unless it is a number from 0 to limit.
+func limitAttribute(n *dom.Node, key string, limit int) {
+	if v := intAttribute(n, key, 0); v < 0 || v > limit {
 		n.Attr = slices.DeleteFunc(n.Attr, func(a dom.Attribute) bool { return a.Key == key })
 	}
 }
 
-// tooLarge reports whether a table has more than maxCells cells, those that spans
-// make and that fill up short rows included, or rows or cells in each other.
-func tooLarge(table *dom.Node) bool {
+// isTooLarge reports whether a table has more than maxCells cells, or nested rows or
+// cells. It counts the cells that spans make and those that fill up short rows.
+func isTooLarge(table *dom.Node) bool {
 	var rows []int // cells, by row
 	area, nested := 0, false
 	grow := func(y, cells int) {
@@ -160,7 +161,7 @@ func tooLarge(table *dom.Node) bool {
 			grow(y, 0)
 		case name == "td" || name == "th":
 			nested, inCell = nested || inCell, true
-			width, height := max(number(n, "colspan", 1), 1), max(number(n, "rowspan", 1), 1)
+			width, height := max(intAttribute(n, "colspan", 1), 1), max(intAttribute(n, "rowspan", 1), 1)
 			if width > maxCells || height > maxCells {
 				area = maxCells + 1
 				return
@@ -177,17 +178,17 @@ func tooLarge(table *dom.Node) bool {
 		}
 	}
 	visit(table, false, false)
-	// The row with the header may come twice, and is always there.
+	// One row more, because the converter may add a header.
 	return nested || area > maxCells || len(rows) > 0 && (len(rows)+1)*slices.Max(rows) > maxCells
 }
 
-// links counts the links of a page.
-func links(n *dom.Node) (count int) {
+// countLinks counts the links of a page.
+func countLinks(n *dom.Node) (count int) {
 	if n.DataAtom == atom.A {
 		count++
 	}
 	for c := n.FirstChild; c != nil; c = c.NextSibling {
-		count += links(c)
+		count += countLinks(c)
 	}
 	return count
 }

@@ -1,6 +1,6 @@
-// Package web fetches pages for a model: only from the public internet unless a
-// policy allows more, never more than a bounded amount, as text of which the parts
-// that matter come first.
+// Package web fetches web pages for a model: from the public internet only, unless a
+// policy allows more, and never more than a bounded amount. It turns pages into
+// Markdown and finds the parts that answer a query.
 package web
 
 import (
@@ -18,38 +18,40 @@ import (
 )
 
 const (
-	maxBody      = 2 << 20
+	maxBody      = 2 << 20 // bytes of a page that are read
 	maxRedirects = 5
-	patience     = 15 * time.Second // for a page
+	fetchTimeout = 15 * time.Second // for a page
 	userAgent    = "Mozilla/5.0 (compatible; tapgw; fetch_web_page)"
 )
 
-// Fetcher fetches pages.
+// Fetcher fetches pages. The zero value fetches from public servers only, without a
+// proxy. It may be used by several goroutines.
 type Fetcher struct {
-	// Private decides about a server whose address is not public, or not known
-	// because a proxy looks it up: then addr is not valid. nil error allows. Without
-	// it such servers are refused.
+	// Private decides about a server whose address is not public. addr is not valid if
+	// only the proxy knows the address. A nil error allows it. Without Private, such
+	// servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
-	// Proxy finds the proxy for a request; nil: there is none.
+	// Proxy returns the proxy for a request. nil: no request uses one.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	limit  time.Duration                                                // 0: patience
-	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: the system's
+	limit  time.Duration                                                // 0: fetchTimeout
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error) // nil: the system's resolver
 }
 
-// Page is what was fetched.
+// Page is a fetched page.
 type Page struct {
-	URL  string // where it was in the end
+	URL  string // after redirects
 	Type string // media type, without parameters
 	Body []byte // in UTF-8
-	Cut  bool   // there is more of it
+	Cut  bool   // Body is only the beginning
 }
 
-// Fetch fetches a page. The error is one line for the model.
+// Fetch fetches a page, within 15 seconds and with at most 5 redirects. Each address
+// that it connects to must be public or allowed. The error is one line for the model.
 func (f Fetcher) Fetch(ctx context.Context, address string) (Page, error) {
 	limit := f.limit
 	if limit == 0 {
-		limit = patience
+		limit = fetchTimeout
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -61,7 +63,7 @@ func (f Fetcher) Fetch(ctx context.Context, address string) (Page, error) {
 }
 
 func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
-	u, err := page(address)
+	u, err := parsePage(address)
 	if err != nil {
 		return Page{}, err
 	}
@@ -72,7 +74,7 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 			if len(via) > maxRedirects {
 				return fmt.Errorf("it leads through more than %d redirects", maxRedirects)
 			}
-			_, err := page(r.URL.String())
+			_, err := parsePage(r.URL.String())
 			return err
 		},
 	}
@@ -85,7 +87,7 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 	req.Header.Set("Accept-Language", "en, *;q=0.5")
 	resp, err := client.Do(req)
 	if err != nil {
-		return Page{}, worded(u, err)
+		return Page{}, fetchError(u, err)
 	}
 	defer resp.Body.Close()
 	final := resp.Request.URL
@@ -93,27 +95,27 @@ func (f Fetcher) fetch(ctx context.Context, address string) (Page, error) {
 		return Page{}, fmt.Errorf("%s answers %s", final.Redacted(), resp.Status)
 	}
 	p := Page{URL: final.String(), Type: mediaType(resp.Header.Get("Content-Type"))}
-	if !textual(p.Type) {
+	if !isText(p.Type) {
 		return Page{}, fmt.Errorf("%s is %s, not text", final.Redacted(), p.Type)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return Page{}, worded(final, err)
+		return Page{}, fetchError(final, err)
 	}
 	if p.Cut = len(body) > maxBody; p.Cut {
 		body = body[:maxBody]
 	}
-	p.Body = decoded(body, p.Cut)
+	p.Body = toUTF8(body, p.Cut)
 	return p, nil
 }
 
-// roundTripper sends each request, also one of a redirect, the way that is allowed:
-// itself, to addresses that the guard allows, or to the proxy.
+// roundTripper sends each request, those of redirects included: to an address that the
+// guard allows, or to the proxy.
 type roundTripper struct{ f Fetcher }
 
 // RoundTrip is http.RoundTripper's.
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	u, err := page(req.URL.String())
+	u, err := parsePage(req.URL.String())
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +137,9 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return transport.RoundTrip(req)
 }
 
-// worded says in one line why there is no page.
-func worded(u *url.URL, err error) error {
-	if p, ok := errors.AsType[*private](err); ok {
+// fetchError describes in one line why a page could not be fetched.
+func fetchError(u *url.URL, err error) error {
+	if p, ok := errors.AsType[*privateError](err); ok {
 		return p
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
@@ -157,7 +159,7 @@ func mediaType(header string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-func textual(t string) bool {
+func isText(t string) bool {
 	switch t {
 	case "application/json", "application/xml", "application/javascript", "application/yaml", "application/toml":
 		return true
@@ -165,11 +167,11 @@ func textual(t string) bool {
 	return strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+xml")
 }
 
-// decoded makes UTF-8 of a text: what is not is taken for Latin-1, which the rest
-// of the old web mostly is.
-func decoded(body []byte, cut bool) []byte {
+// toUTF8 converts a text to UTF-8. A text that is not UTF-8 counts as Latin-1, like most
+// old pages. isCut allows the last character to be incomplete.
+func toUTF8(body []byte, isCut bool) []byte {
 	whole := body
-	for i := 0; cut && i < utf8.UTFMax && len(whole) > 0 && !utf8.Valid(whole[max(0, len(whole)-utf8.UTFMax):]); i++ {
+	for i := 0; isCut && i < utf8.UTFMax && len(whole) > 0 && !utf8.Valid(whole[max(0, len(whole)-utf8.UTFMax):]); i++ {
 		whole = whole[:len(whole)-1]
 	}
 	if utf8.Valid(whole) {

@@ -20,60 +20,62 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// around are the elements that stand around a page's content.
-var around = []string{"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas",
-	"audio", "video", "img", "picture"}
+// removedElements are elements that have no part in a page's text.
+var removedElements = []string{
+	"nav", "footer", "aside", "form", "svg", "button", "select", "template", "dialog", "canvas", "audio", "video",
+	"img", "picture",
+}
 
 var title = lazyregexp.New(`(?is)<title[^>]*>(.*?)</title>`)
 
-// Content is what a page says.
+// Content is the text of a page.
 type Content struct {
-	Text  string // Markdown where the page is HTML
-	Title string // "" for none
-	Cut   bool   // the page says more than was read
+	Text  string // Markdown if the page is HTML
+	Title string // "": the page has none
+	Cut   bool   // Text is only a part of the page
 }
 
-// maxReading is how long it may take to make Markdown of a page.
-const maxReading = 5 * time.Second
+// convertTimeout is how long the conversion of a page to Markdown may take.
+const convertTimeout = 5 * time.Second
 
-// Content makes Markdown of a page; a page that is no HTML is what it is. It takes
-// a bounded time and a bounded part of memory, whatever the page does.
+// Content converts an HTML page to Markdown and returns other pages as they are. Its
+// time and memory are bounded for every page. The error is one line for the model.
 func (p Page) Content(ctx context.Context) (Content, error) {
 	if p.Type != "text/html" && p.Type != "application/xhtml+xml" {
 		return Content{Text: string(p.Body), Cut: p.Cut}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxReading)
+	ctx, cancel := context.WithTimeout(ctx, convertTimeout)
 	defer cancel()
-	source, simplified := simplify(p.Body)
-	c := Content{Cut: p.Cut || simplified}
+	source, isCut := simplify(p.Body)
+	c := Content{Cut: p.Cut || isCut}
 	if m := title.FindStringSubmatch(string(source)); m != nil {
 		c.Title = strings.Join(strings.Fields(html.UnescapeString(m[1])), " ")
 	}
-	doc, err := dom.Parse(&timedReader{ctx, bytes.NewReader(source)})
+	doc, err := dom.Parse(&ctxReader{ctx, bytes.NewReader(source)})
 	if err != nil {
 		return Content{}, fmt.Errorf("reading the HTML of %s: %w", p.URL, err)
 	}
 	flatten(doc)
 	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
-	for _, tag := range around {
+	for _, tag := range removedElements {
 		conv.Register.TagType(tag, converter.TagTypeRemove, converter.PriorityEarly)
 	}
 	conv.Register.Renderer(func(_ converter.Context, w converter.Writer, _ *dom.Node) converter.RenderStatus {
 		if b, ok := w.(interface{ Len() int }); ctx.Err() != nil || ok && b.Len() > maxText {
 			c.Cut = true
-			return converter.RenderSuccess // without a word of it
+			return converter.RenderSuccess // leaves the element out
 		}
 		return converter.RenderTryNext
 	}, converter.PriorityEarly)
 	conv.Register.UnEscaper(func(text []byte, at int) int {
-		if ctx.Err() != nil || farLink(text[at:]) {
-			return 1 // a backslash too many
+		if ctx.Err() != nil || isUnclosedLink(text[at:]) {
+			return 1 // keeps a backslash that may not be needed
 		}
 		return -1
 	}, converter.PriorityEarly)
 	domain := converter.WithDomain(p.URL)
-	if links(doc)*len(p.URL) > maxText { // each would begin with it
+	if countLinks(doc)*len(p.URL) > maxText { // each link may begin with the URL
 		domain = converter.WithDomain("")
 	}
 	text, err := conv.ConvertNode(doc, domain)
@@ -87,78 +89,76 @@ func (p Page) Content(ctx context.Context) (Content, error) {
 	return c, nil
 }
 
-// farLink reports whether a text begins with a bracket of which the end is far: to
-// look for it takes a line of brackets the square of its length.
-func farLink(text []byte) bool {
+// isUnclosedLink reports whether a text begins with a bracket that is not closed soon.
+// A search for the end of each bracket would take quadratic time.
+func isUnclosedLink(text []byte) bool {
 	const near = 1000
 	return text[0] == '[' && len(text) > near && bytes.IndexByte(text[:near], ']') < 0 &&
 		bytes.IndexByte(text[:near], '\n') < 0
 }
 
-// section is a part of a text, from one heading to the next, or a piece of a long
-// one.
+// section is a part of a text from one heading to the next, or a piece of a long part.
 type section struct {
-	at      int // its place in the text
+	at      int // index among the sections of the text
 	heading string
 	text    string
 	score   int
 }
 
-// maxSection is how many bytes a section has; a longer one is taken apart at its
-// paragraphs.
+// maxSection is the size of a section in bytes. Longer parts are split at paragraphs.
 const maxSection = 2000
 
-// Best is the sections of a Markdown text that have most to do with a query, in
-// their order, in at most room bytes, and how many were left out. Where nothing has
-// to do with it, it is the beginning.
-func Best(text, query string, room int) (best string, left int) {
-	if len(text) <= room {
+// Best returns the sections of a Markdown text that match a query best, in their order
+// and in at most limit bytes. left is the number of sections that are left out. If
+// no section has a word of the query, Best returns the beginning.
+func Best(text, query string, limit int) (best string, left int) {
+	if len(text) <= limit {
 		return text, 0
 	}
 	all := sections(text)
-	terms := words(query)
+	terms := queryTerms(query)
 	for i := range all {
 		all[i].score = score(all[i], terms)
 	}
 	ranked := slices.Clone(all)
 	slices.SortStableFunc(ranked, func(a, b section) int { return b.score - a.score })
-	var taken []section
+	var chosen []section
 	for _, s := range ranked {
 		if ranked[0].score > 0 && s.score == 0 {
 			break
 		}
-		if cost := len(s.text) + len(gap); cost <= room {
-			taken = append(taken, s)
-			room -= cost
+		if cost := len(s.text) + len(gap); cost <= limit {
+			chosen = append(chosen, s)
+			limit -= cost
 		}
 	}
-	slices.SortFunc(taken, func(a, b section) int { return a.at - b.at })
+	slices.SortFunc(chosen, func(a, b section) int { return a.at - b.at })
 	var b strings.Builder
-	for i, s := range taken {
+	for i, s := range chosen {
 		switch {
 		case i == 0:
-		case s.at > taken[i-1].at+1:
+		case s.at > chosen[i-1].at+1:
 			b.WriteString(gap)
 		default:
 			b.WriteString("\n\n")
 		}
 		b.WriteString(s.text)
 	}
-	return b.String(), len(all) - len(taken)
+	return b.String(), len(all) - len(chosen)
 }
 
-// gap stands where sections were left out.
+// gap marks left out sections.
 const gap = "\n\n[...]\n\n"
 
-// sections takes a Markdown text apart. Headings in code are none.
+// sections splits a Markdown text at its headings, except for those in code blocks.
 func sections(text string) (all []section) {
-	var now []string
+	var lines []string
 	heading, fence := "", ""
 	end := func() {
-		for _, piece := range pieces(strings.TrimSpace(strings.Join(now, "\n"))) {
+		for _, piece := range pieces(strings.TrimSpace(strings.Join(lines, "\n"))) {
 			all = append(all, section{at: len(all), heading: heading, text: piece})
 		}
-		now = nil
+		lines = nil
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
@@ -173,13 +173,13 @@ func sections(text string) (all []section) {
 			end()
 			heading = strings.TrimSpace(strings.TrimLeft(line, "#"))
 		}
-		now = append(now, line)
+		lines = append(lines, line)
 	}
 	end()
 	return all
 }
 
-// pieces takes a long text apart, at empty lines as far as possible.
+// pieces splits a long text, at empty lines if possible.
 func pieces(text string) (all []string) {
 	for len(text) > maxSection {
 		cut := strings.LastIndex(text[:maxSection], "\n\n")
@@ -201,14 +201,14 @@ func pieces(text string) (all []string) {
 	return all
 }
 
-// maxTerms is how many words of a query are looked for.
+// maxTerms is how many words of a query count.
 const maxTerms = 50
 
-// words are the words of a query that say something.
-func words(query string) (terms []string) {
-	for _, w := range strings.FieldsFunc(strings.ToLower(query),
-		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }) {
-		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(idle, w) &&
+// queryTerms are the distinct words of a query, without short and common ones.
+func queryTerms(query string) (terms []string) {
+	isSeparator := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }
+	for _, w := range strings.FieldsFunc(strings.ToLower(query), isSeparator) {
+		if len(terms) < maxTerms && utf8.RuneCountInString(w) > 2 && !slices.Contains(commonWords, w) &&
 			!slices.Contains(terms, w) {
 			terms = append(terms, w)
 		}
@@ -216,9 +216,8 @@ func words(query string) (terms []string) {
 	return terms
 }
 
-// idle are words that stand everywhere.
-var idle = []string{"the", "and", "for", "with", "how", "what", "does", "from", "this", "that", "are", "can", "use",
-	"not", "you"}
+// commonWords say nothing about the subject of a query.
+var commonWords = strings.Fields("the and for with how what does from this that are can use not you")
 
 // score counts the terms in a section, twice more for one in its heading.
 func score(s section, terms []string) (n int) {

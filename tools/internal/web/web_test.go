@@ -38,7 +38,7 @@ func TestPublic(t *testing.T) {
 		"ff02::1":         false,
 		"255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.2.1": false,
 	} {
-		if got := Public(netip.MustParseAddr(address)); got != want {
+		if got := isPublic(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %v, want %v", address, got, want)
 		}
 	}
@@ -386,22 +386,22 @@ func manyAttributes(n int) string {
 	return b.String()
 }
 
-// read makes Markdown of a page and returns how much memory that took, all in all.
-func read(t *testing.T, body string) (c Content, err error, allocated uint64) {
+// convert makes Markdown of a page and returns how many bytes of memory that took.
+func convert(t *testing.T, body string) (c Content, allocated uint64, err error) {
 	t.Helper()
 	p := Page{URL: "https://example.com/" + strings.Repeat("long/", 1000), Type: "text/html", Body: []byte(body)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c, err = p.Content(t.Context())
 	runtime.ReadMemStats(&after)
-	return c, err, after.TotalAlloc - before.TotalAlloc
+	return c, after.TotalAlloc - before.TotalAlloc, err
 }
 
 // A small page makes neither a long text nor much memory.
 func TestContentIsBounded(t *testing.T) {
 	for name, body := range bombs {
 		t.Run(name, func(t *testing.T) {
-			c, err, allocated := read(t, body)
+			c, allocated, err := convert(t, body)
 			if len(c.Text) > maxText {
 				t.Errorf("%d bytes of text", len(c.Text))
 			}
@@ -422,7 +422,7 @@ func FuzzContent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head, again string, times int) {
 		times = min(max(times, 0), 100_000)
 		body := head + strings.Repeat(again, min(times, maxBody/4/(len(again)+1)))
-		c, _, allocated := read(t, body)
+		c, allocated, _ := convert(t, body)
 		if len(c.Text) > maxText || allocated > 1<<30 {
 			t.Errorf("%d bytes of text, %d MB of memory", len(c.Text), allocated>>20)
 		}
