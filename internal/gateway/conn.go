@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// state of a connection (v2, "Connection states"). Rebinding is no state here:
-// a hello is processed whole before the next message is read.
+// state of a connection. See docs/protocol.md, "States". Binding anew needs no state: a
+// hello is handled whole before the next message is read.
 type state int32
 
 const (
@@ -27,8 +27,8 @@ func (s state) String() string {
 	return [...]string{"awaitAuth", "awaitPairing", "awaitHello", "bound", "unbound", "closed"}[s]
 }
 
-// legal is the table of the documents: what a provider may send in a state.
-func (s state) legal(t protocol.Type) bool {
+// allows reports whether a provider may send a message of type t in the state.
+func (s state) allows(t protocol.Type) bool {
 	switch s {
 	case awaitAuth:
 		return t == protocol.TypeAuth
@@ -44,19 +44,19 @@ func (s state) legal(t protocol.Type) bool {
 	return false
 }
 
-// Conn is the state machine of one provider connection. Receive, ReceiveOversized and
-// Closed are called by its one reader, so order is structural.
+// Conn is the state machine of one provider connection. One goroutine, the connection's
+// reader, calls its Receive methods and Closed, so messages are handled in their order.
 type Conn struct {
 	g    *Gateway
 	peer Peer
 	opts ConnOptions
 
-	// asked is the requestId of the message that the reader is at: whatever is
-	// wrong with it, the answer repeats it.
-	asked string
+	// requestID is of the message that the reader handles now. An error that answers the
+	// message repeats it.
+	requestID string
 
-	// state is written with Gateway.mu held, by the reader or by the end of
-	// the session that the provider is bound to.
+	// state is written with Gateway.mu held, by the reader or by the end of the session
+	// that the provider is bound to.
 	state     atomic.Int32
 	authTimer *time.Timer
 	rebinds   window
@@ -64,30 +64,32 @@ type Conn struct {
 	// Guarded by Gateway.mu.
 	identity         *identity
 	provider         *Provider // from the first successful hello on
-	memory           *memory   // what the present binding's reconnect token restores
-	restore          *memory   // what auth's reconnect token restores
-	sessionsSent     bool      // the last list that it got had sessions
-	needsSessionList bool      // Unbound, and a session that it has not been offered since may be there
+	memory           *memory   // what the reconnect token of the present binding restores
+	restore          *memory   // what the reconnect token of auth restores
+	sessionsSent     bool      // a list that was not empty was sent
+	needsSessionList bool      // unbound, and not sent the sessions list since a session came
 	pairing          *pairing  // while its code is awaited
 }
 
-// ConnOptions say where a connection comes from.
+// ConnOptions describe where a connection comes from. The zero value is a local program
+// that nobody counts.
 type ConnOptions struct {
-	// ForeignOrigin: a web page of another origin, which may not use the
-	// gateway's own tokens.
+	// ForeignOrigin says that a web page of another origin connects. It may use only
+	// paired and reconnect tokens.
 	ForeignOrigin bool
-	// Origin is that page's, as its browser names it.
+	// Origin is the page's origin, as its browser names it.
 	Origin string
-	// BadSecret is called for each token that proves nothing, and reports whether
-	// there were too many; nil: nobody counts.
+	// BadSecret is called for each wrong token and reports whether there were too many;
+	// nil: they are not counted.
 	BadSecret func() (tooMany bool)
-	// Admit is called when the provider is about to be let in, and reports whether
-	// there is a place for it, and what to say where there is none; nil: always.
+	// Admit is called before the provider is let in. It reports whether a place is free
+	// and, if not, the text of the error; nil: there is always one.
 	Admit func() (ok bool, full string)
 }
 
-// Connect begins a provider connection. The caller reads what the provider
-// sends into Receive and calls Closed at the end.
+// Connect begins a provider connection. The caller gives each frame that the provider
+// sends to Receive, and calls Closed at the end. The connection is closed when no auth
+// comes within [protocol.AuthTimeout], and at once while the gateway shuts down.
 func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 	c := &Conn{g: g, peer: p, opts: o, rebinds: window{most: protocol.MaxRebindsAMinute}}
 	g.stats.Connections.Add(1)
@@ -98,40 +100,31 @@ func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 			c.close(protocol.ClosePolicy, fmt.Sprintf("no auth within %s", protocol.AuthTimeout))
 		}
 	})
-	late := g.draining
+	draining := g.draining
 	g.mu.Unlock()
-	if late { // Drain may have counted the connections already
+	if draining { // Drain may have listed the connections already
 		c.close(protocol.CloseGoingAway, "the gateway is shutting down")
 	}
 	return c
 }
 
-// AuthEnded reports whether the provider has authenticated, or is gone.
+// AuthEnded reports whether the provider has authenticated or the connection is closed.
 func (c *Conn) AuthEnded() bool { return !c.is(awaitAuth) && !c.is(awaitPairing) }
-
-// checkAdmission finds a place for the provider. The error is RATE_LIMITED.
-func (c *Conn) checkAdmission(replyTo protocol.Type) *protocol.Error {
-	if c.opts.Admit == nil {
-		return nil
-	}
-	if ok, full := c.opts.Admit(); !ok {
-		return &protocol.Error{Code: protocol.CodeRateLimited, Message: full, ReplyTo: replyTo}
-	}
-	return nil
-}
 
 func (c *Conn) is(s state) bool { return state(c.state.Load()) == s }
 
-// Receive takes one frame. It keeps parts of data.
+// Receive handles one text frame. It keeps parts of data, so the caller must not use it
+// again. Errors are sent to the provider.
 func (c *Conn) Receive(data []byte) {
 	if len(data) > protocol.MaxMessage {
-		if head := protocol.Peek(data); head.Type != protocol.TypeToolResult || len(data) > protocol.MaxResult {
+		head := protocol.Peek(data)
+		if head.Type != protocol.TypeToolResult || len(data) > protocol.MaxResult {
 			c.oversized(head, len(data))
 			return
 		}
 	}
 	f, err := protocol.Open(data)
-	c.asked = f.RequestID
+	c.requestID = f.RequestID
 	if err != nil {
 		c.reportError(err)
 		if !err.ReplyTo.FromProvider() || err.ReplyTo == protocol.TypeToolResult {
@@ -139,7 +132,7 @@ func (c *Conn) Receive(data []byte) {
 		}
 		return
 	}
-	if !c.admit(f.Head()) {
+	if !c.isLegal(f.Head()) {
 		return
 	}
 	m, err := f.Decode()
@@ -150,12 +143,12 @@ func (c *Conn) Receive(data []byte) {
 	c.handle(m)
 }
 
-// ReceiveMessage takes a message of a provider in this process: the same contract, no
-// text. It keeps the message.
+// ReceiveMessage is Receive for a provider in this process, whose messages are not
+// encoded. They are checked in the same way. It keeps the message.
 func (c *Conn) ReceiveMessage(m protocol.Message) {
 	head := protocol.HeadOf(m)
-	c.asked = head.RequestID
-	if !c.admit(head) {
+	c.requestID = head.RequestID
+	if !c.isLegal(head) {
 		return
 	}
 	if err := protocol.Validate(m); err != nil {
@@ -166,28 +159,30 @@ func (c *Conn) ReceiveMessage(m protocol.Message) {
 	c.handle(m)
 }
 
-// admit answers what is not legal in the present state, and reports whether the
-// message is to be read.
-func (c *Conn) admit(head protocol.Head) bool {
+// isLegal reports whether a message is legal in the present state. If not, it answers
+// the message, except a late tool.result.
+func (c *Conn) isLegal(head protocol.Head) bool {
 	now := state(c.state.Load())
 	switch {
 	case now == closed:
 	case !head.Type.FromProvider():
 		c.reportError(protocol.UnknownType(head))
-	case now.legal(head.Type):
+	case now.allows(head.Type):
 		if p := c.provider; p != nil {
 			p.lastActive.Store(time.Now().UnixNano())
 		}
 		return true
 	case head.Type == protocol.TypeToolResult && c.isLateAnswer(head.ID):
 	default:
-		c.reportError(&protocol.Error{Code: protocol.CodeInvalidState, Message: fmt.Sprintf("%s is not legal in state %s", head.Type, now), ReplyTo: head.Type, RequestID: head.RequestID})
+		err := errorf(protocol.CodeInvalidState, "%s is not legal in state %s", head.Type, now)
+		err.ReplyTo, err.RequestID = head.Type, head.RequestID
+		c.reportError(err)
 	}
 	return false
 }
 
-// malformed answers a message of a known type whose fields are wrong, or over a
-// limit: then there is the message too, since authority is checked before limits.
+// malformed answers a message of a known type with wrong fields. m is set when a field is
+// over a limit: the authority for the message is checked before its limits.
 func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.Error) {
 	if m != nil && err.Code == protocol.CodePayloadTooLarge {
 		c.g.mu.Lock()
@@ -204,9 +199,9 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 			return
 		}
 		c.g.mu.Lock()
-		told := c.unbind(protocol.ReasonRebind)
+		ended := c.unbind()
 		c.g.mu.Unlock()
-		told()
+		finishAll(ended, reboundOutcome)
 	}
 	c.reportError(err)
 	switch head.Type {
@@ -217,71 +212,74 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 	}
 }
 
-// ReceiveBinary takes a binary frame that is not UTF-8, which no message is.
+// ReceiveBinary handles a binary frame that is not UTF-8: it answers INVALID_JSON.
 func (c *Conn) ReceiveBinary() {
-	c.asked = ""
-	e := &protocol.Error{Code: protocol.CodeInvalidJSON, Message: "the binary frame is not UTF-8; send JSON, in a text frame"}
-	c.reportError(e)
-	c.failFast("", protocol.CodeInternal, e.Message)
+	c.requestID = ""
+	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")
+	c.reportError(err)
+	c.failFast("", protocol.CodeInternal, err.Message)
 }
 
-// ReceiveOversized takes a frame that was too large to keep: its beginning, and its size.
+// ReceiveOversized handles a frame that was too large to keep, by its beginning and its
+// size in bytes: it answers PAYLOAD_TOO_LARGE and ends the call that the frame answers.
 func (c *Conn) ReceiveOversized(beginning []byte, size int) {
 	c.oversized(protocol.Peek(beginning), size)
 }
 
 func (c *Conn) oversized(head protocol.Head, size int) {
-	c.asked = head.RequestID
+	c.requestID = head.RequestID
 	limit := protocol.MaxMessage
 	if head.Type == protocol.TypeToolResult {
 		limit = protocol.MaxResult
 	}
-	e := &protocol.Error{Code: protocol.CodePayloadTooLarge, Message: fmt.Sprintf("the message has %d bytes, the limit is %d", size, limit), RequestID: head.RequestID}
+	err := errorf(protocol.CodePayloadTooLarge, "the message has %d bytes, the limit is %d", size, limit)
+	err.RequestID = head.RequestID
 	if head.Type.FromProvider() {
-		e.ReplyTo = head.Type
+		err.ReplyTo = head.Type
 	}
-	c.reportError(e)
+	c.reportError(err)
 	if !head.Type.FromProvider() || head.Type == protocol.TypeToolResult {
-		c.failFast(head.ID, protocol.CodePayloadTooLarge, e.Message)
+		c.failFast(head.ID, protocol.CodePayloadTooLarge, err.Message)
 	}
 }
 
-// maxFault bounds the text of an error: what it quotes may be a megabyte long.
-const maxFault = 1000
+// maxErrorText bounds the text of an error in bytes: it may quote a long value.
+const maxErrorText = 1000
 
 func shorten(s string) string {
-	if len(s) <= maxFault {
+	if len(s) <= maxErrorText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxFault], "") + "…"
+	return strings.ToValidUTF8(s[:maxErrorText], "") + "…"
 }
 
-// fault answers a message with an error, and closes after a fatal one.
-func (c *Conn) reportError(e *protocol.Error) {
+// reportError sends an error to the provider, and closes the connection if its code is
+// fatal. Call under no lock.
+func (c *Conn) reportError(err *protocol.Error) {
 	c.g.stats.Errors.Add(1)
 	name := ""
 	c.g.mu.Lock()
 	if p := c.provider; p != nil {
 		name = p.name
-		e.ProviderID = p.id
-		if e.SessionID == "" {
-			e.SessionID = p.onlySession()
+		err.ProviderID = p.id
+		if err.SessionID == "" {
+			err.SessionID = p.onlySession()
 		}
 	}
 	c.g.mu.Unlock()
-	e.Message = shorten(e.Message)
-	c.g.diag.noteError(e.SessionID, name, string(e.Code), e.Message)
-	if e.RequestID == "" {
-		e.RequestID = c.asked
+	err.Message = shorten(err.Message)
+	c.g.diag.noteError(err.SessionID, name, string(err.Code), err.Message)
+	if err.RequestID == "" {
+		err.RequestID = c.requestID
 	}
-	c.peer.Send(e)
+	c.peer.Send(err)
 	c.peer.Flush()
-	if e.Code.Fatal() {
-		c.close(protocol.ClosePolicy, string(e.Code))
+	if err.Code.Fatal() {
+		c.close(protocol.ClosePolicy, string(err.Code))
 	}
 }
 
-// handle acts on a decoded message that is legal in the present state.
+// handle handles a message that was checked and is legal in the present state.
 func (c *Conn) handle(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Auth:
@@ -319,104 +317,28 @@ func (c *Conn) handle(m protocol.Message) {
 	}
 }
 
-func (c *Conn) auth(m *protocol.Auth) {
-	g := c.g
-	if m.Mode == protocol.ModePair {
-		c.pair(m)
-		return
-	}
-	id := g.identify(m.Token)
-	if c.opts.ForeignOrigin && !strings.HasPrefix(m.Token, prefixPaired) {
-		id = nil
-	}
-	g.mu.Lock()
-	restore := g.useReconnectToken(m.ReconnectToken)
-	if id == nil && restore != nil && m.Token == "" {
-		id = restore.identity
-	}
-	if id == nil {
-		g.mu.Unlock()
-		g.stats.AuthFailures.Add(1)
-		// A reconnect token outlives no gateway, and a paired one no session,
-		// so clients show ones that are unknown: that is no guessing.
-		what := refusedToken(m.Token, c.opts.ForeignOrigin)
-		if c.opts.BadSecret != nil && m.Token != "" && !strings.HasPrefix(m.Token, prefixPaired) && c.opts.BadSecret() {
-			what = "too many wrong tokens came from this address, and this is one; retry in a minute, with the right one at once"
-		}
-		c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: what, ReplyTo: protocol.TypeAuth})
-		return
-	}
-	g.mu.Unlock()
-	full := c.checkAdmission(protocol.TypeAuth)
-	g.mu.Lock()
-	if full != nil {
-		if restore != nil {
-			g.memories[restore.key] = restore // it may be tried again
-		}
-		g.mu.Unlock()
-		c.reportError(full)
-		return
-	}
-	if c.is(closed) { // meanwhile
-		g.mu.Unlock()
-		return
-	}
-	c.identity, c.restore = id, restore
-	c.state.Store(int32(awaitHello))
-	c.authTimer.Stop()
-	list := g.sessionsFor(id)
-	c.sessionsSent = len(list) > 0
-	c.peer.Send(&protocol.Sessions{Active: list})
-	g.mu.Unlock()
-	c.peer.Flush()
-}
-
-// announce queues the session list if this connection is to hear of changes,
-// and reports whether it did. Call with Gateway.mu held.
-func (c *Conn) announce() bool {
-	now := state(c.state.Load())
-	if now == awaitAuth || now == awaitPairing || now == closed {
-		return false
-	}
-	list := c.g.sessionsFor(c.identity)
-	if now == awaitHello && !c.sessionsSent {
-		// Clients that said nothing yet wait for the message that they know.
-		if len(list) == 0 {
-			return false
-		}
-		c.sessionsSent = true
-		c.peer.Send(&protocol.Sessions{Active: list})
-		return true
-	}
-	c.peer.Send(&protocol.SessionsUpdated{Active: list})
-	if now == unbound && c.needsSessionList && len(list) > 0 && c.identity.mayBind(c.g.sessions[list[0].ID]) {
-		// The documents' own samples say hello at this message only.
-		c.needsSessionList = false
-		c.peer.Send(&protocol.Sessions{Active: list})
-	}
-	return true
-}
-
-// goodbye ends the connection. The reconnect token is void, unless the provider
-// answers a session's end by it: it may come back for the next session at once.
+// goodbye handles goodbye: it closes the connection. It also voids the reconnect token,
+// unless the provider answers the end of a session; then it may come back for the next.
 func (c *Conn) goodbye() {
 	c.g.mu.Lock()
-	ending := c.provider != nil && slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.pending })
-	if c.memory != nil && !ending {
+	isAnswer := c.provider != nil && slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.isUnanswered })
+	if c.memory != nil && !isAnswer {
 		c.g.dropMemory(c.memory)
 	}
 	c.g.mu.Unlock()
 	c.close(protocol.CloseNormal, "goodbye")
 }
 
-// close ends the connection from our side. What was sent before still goes out.
+// close closes the connection from the gateway's side. Messages that were queued before
+// are still sent. Call under no lock.
 func (c *Conn) close(code protocol.CloseCode, reason string) {
 	c.peer.Close(code, reason)
 	c.Closed()
 }
 
-// Closed ends the connection's part in everything. The reader calls it when the
-// connection is gone; more than once does no harm.
+// Closed removes the connection and its provider from the gateway; its calls end with
+// DISCONNECTED. The reader calls it when the connection has ended. Calling it again does
+// nothing.
 func (c *Conn) Closed() {
 	g := c.g
 	g.mu.Lock()
@@ -427,7 +349,7 @@ func (c *Conn) Closed() {
 	c.state.Store(int32(closed))
 	c.authTimer.Stop()
 	delete(g.conns, c)
-	c.release()
+	c.removeBindings()
 	if c.memory != nil {
 		g.expireMemory(c.memory)
 	}
@@ -443,12 +365,13 @@ func (c *Conn) Closed() {
 	g.touch()
 	g.mu.Unlock()
 	if p != nil {
-		finishAll(p.disconnect(), Outcome{Error: fmt.Sprintf("provider %q disconnected", p.name), ErrorCode: protocol.CodeDisconnected})
+		text := fmt.Sprintf("provider %q disconnected", p.name)
+		finishAll(p.disconnect(), Outcome{Error: text, ErrorCode: protocol.CodeDisconnected})
 	}
 }
 
-// scope finds the bindings that a message of a bound provider is about: the one
-// that it names, or all of its own. The error is INVALID_SESSION. Call with
+// bindingsOf returns the bindings that a message of type t is for: that of the session
+// with the id, or all bindings for "". The error is INVALID_SESSION. Call with
 // Gateway.mu held.
 func (c *Conn) bindingsOf(session string, t protocol.Type) ([]*binding, *protocol.Error) {
 	p := c.provider
@@ -460,9 +383,12 @@ func (c *Conn) bindingsOf(session string, t protocol.Type) ([]*binding, *protoco
 			return []*binding{b}, nil
 		}
 	}
-	return nil, &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("%s.sessionId: this provider is not bound to session %q", t, session), ReplyTo: t, SessionID: session}
+	err := errorf(protocol.CodeInvalidSession, "%s.sessionId: this provider is not bound to session %q", t, session)
+	err.ReplyTo, err.SessionID = t, session
+	return nil, err
 }
 
+// shutdownReady handles shutdown.ready: the provider is done with sessions that end.
 func (c *Conn) shutdownReady(m *protocol.ShutdownReady) {
 	c.g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeShutdownReady)

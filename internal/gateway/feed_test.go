@@ -214,7 +214,7 @@ func TestBrief(t *testing.T) {
 		long = append(long, "é"...)
 	}
 	got := shorten(string(long))
-	if len(got) > maxFault+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
+	if len(got) > maxErrorText+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
 		t.Errorf("%d bytes", len(got))
 	}
 }

@@ -104,8 +104,8 @@ func New(o Options) *Gateway {
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
-	g.admit(g.instanceToken, &identity{trust: TrustProject})
-	g.admit(g.adminToken, &identity{trust: TrustInternal})
+	g.addToken(g.instanceToken, &identity{trust: TrustProject})
+	g.addToken(g.adminToken, &identity{trust: TrustInternal})
 	return g
 }
 

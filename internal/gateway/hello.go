@@ -1,18 +1,20 @@
 package gateway
 
 import (
-	"fmt"
 	"slices"
 
 	"tapgw/internal/protocol"
 )
 
 func tooManyHellos() *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeRateLimited, Message: fmt.Sprintf("more than %d hellos a minute", protocol.MaxRebindsAMinute), ReplyTo: protocol.TypeHello}
+	err := errorf(protocol.CodeRateLimited, "more than %d hellos a minute", protocol.MaxRebindsAMinute)
+	err.ReplyTo = protocol.TypeHello
+	return err
 }
 
-// hello binds the provider, anew if it was bound. It is one step for everybody
-// else: what the old binding had is gone before the new one is there.
+// hello handles hello: it binds the provider, after removing its old bindings. A hello
+// that is refused leaves a bound provider without bindings. See docs/protocol.md,
+// "Binding to a session".
 func (c *Conn) hello(m *protocol.Hello) {
 	g := c.g
 	if c.isIgnored(m) {
@@ -24,42 +26,35 @@ func (c *Conn) hello(m *protocol.Hello) {
 	}
 	spelling := m.Name
 	m.Name = protocol.NormalName(m.Name)
-	persist := ""
-	if g.persistDir != nil && c.identity.trust != TrustExternal && c.identity.checkName(m.Name) == nil {
-		dir, err := g.persistDir(m.Name)
-		if err != nil {
-			g.log.Warn("making a provider's directory", "provider", m.Name, "error", err)
-		}
-		persist = dir
-	}
+	persistDir := c.makePersistDir(m.Name)
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(unasked) > 0 {
-		err = unasked[0].refusal()
+	if failed := g.lockWithHooks(func() []*Session { return c.sessionsForHello(m) }); len(failed) > 0 {
+		err = failed[0].refusal()
 		g.mu.Lock()
 	}
-	if c.is(closed) { // by somebody else, meanwhile
+	if c.is(closed) { // meanwhile, by another goroutine
 		g.mu.Unlock()
 		return
 	}
-	told := func() {}
+	var ended []*call
 	if c.is(bound) {
-		told = c.unbind(protocol.ReasonRebind)
+		ended = c.unbind()
 	}
-	var taken *Conn
+	var takenOver *Conn
 	if err == nil {
-		taken, err = c.bind(m, spelling, persist)
+		takenOver, err = c.bind(m, spelling, persistDir)
 	}
 	g.mu.Unlock()
-	told()
-	if taken != nil {
-		taken.close(protocol.CloseTakenOver, "a newer connection took this identity")
+	finishAll(ended, reboundOutcome)
+	if takenOver != nil {
+		takenOver.close(protocol.CloseTakenOver, "a newer connection took this identity")
 	}
 	if err != nil {
 		if err.ReplyTo == "" {
 			err.ReplyTo = protocol.TypeHello
 		}
-		if c.identity.refused != nil {
-			c.identity.refused(err)
+		if c.identity.onRefused != nil {
+			c.identity.onRefused(err)
 		}
 		c.reportError(err)
 		return
@@ -67,49 +62,78 @@ func (c *Conn) hello(m *protocol.Hello) {
 	c.peer.Flush()
 }
 
-// isIgnored reports whether a hello is one that gets no answer: it asks for all
-// sessions while there is none.
+// reboundOutcome ends the calls of a provider that binds anew.
+var reboundOutcome = cancelledOutcome("the provider is binding anew")
+
+// isIgnored reports whether a hello gets no answer: it asks for all sessions while there
+// is none. See docs/protocol.md, "All sessions".
 func (c *Conn) isIgnored(m *protocol.Hello) bool {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	return m.Session == protocol.AllSessions && c.g.foregroundSession() == nil
 }
 
-// bind checks a hello and makes its bindings. It returns the connection whose
-// identity it took, which the caller closes. An error changed nothing; a nil
-// error may also mean that the hello was isIgnored. Call with Gateway.mu held.
-func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, err *protocol.Error) {
-	g := c.g
+// makePersistDir makes the directory that the provider may keep files in; "" for none.
+func (c *Conn) makePersistDir(name string) string {
+	if c.g.persistDir == nil || c.identity.trust == TrustExternal || c.identity.checkName(name) != nil {
+		return ""
+	}
+	dir, err := c.g.persistDir(name)
+	if err != nil {
+		c.g.log.Warn("making a provider's directory", "provider", name, "error", err)
+	}
+	return dir
+}
+
+// bindPlan is a checked hello: what it binds, and the connections whose bindings it ends.
+type bindPlan struct {
+	hello     *protocol.Hello
+	spelling  string // of the name
+	restore   *memory
+	sessions  []*Session
+	takenOver *Conn   // is still connected with the identity that is restored; or nil
+	replaced  []*Conn // of the passes that this connection's pass replaces
+	provider  *Provider
+	offer     *offer
+}
+
+// bind checks a hello and makes its bindings. It returns the connection that it takes
+// over, for the caller to close. After an error nothing has changed. Call with
+// Gateway.mu held.
+func (c *Conn) bind(m *protocol.Hello, spelling, persistDir string) (takenOver *Conn, err *protocol.Error) {
+	plan, err := c.planBind(m, spelling)
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	c.applyBind(plan, persistDir)
+	return plan.takenOver, nil
+}
+
+// planBind checks a hello. It changes nothing. A nil plan without an error means that
+// the hello is ignored. Call with Gateway.mu held.
+func (c *Conn) planBind(m *protocol.Hello, spelling string) (*bindPlan, *protocol.Error) {
 	restore := c.memoryFor(m)
 	sessions, err := c.targetSessions(m, restore)
 	if err != nil || sessions == nil {
 		return nil, err
 	}
-	if restore != nil {
-		taken = restore.conn
+	plan := &bindPlan{
+		hello: m, spelling: spelling, restore: restore, sessions: sessions, replaced: c.g.connsReplacedBy(c.identity),
 	}
-	leaving := g.connsReplacedBy(c.identity)
+	if restore != nil {
+		plan.takenOver = restore.conn
+	}
 	if err := c.identity.checkHello(m); err != nil {
 		return nil, err
 	}
-	var going []*Provider
-	if taken != nil {
-		going = append(going, taken.provider)
-	}
-	for _, other := range leaving {
-		going = append(going, other.provider)
-	}
+	leaving := plan.leavingProviders()
 	for _, s := range sessions {
-		if err := s.checkOwner(c.identity, m.Name, spelling, going...); err != nil {
+		if err := s.checkOwner(c.identity, m.Name, spelling, leaving...); err != nil {
 			return nil, err
 		}
 	}
-	if m.Instance != "" {
-		for other := range g.conns {
-			if p := other.provider; other != c && other != taken && !slices.Contains(leaving, other) && p != nil && p.name == m.Name && p.owner == c.identity.owner && p.instance == m.Instance {
-				return nil, errorf(protocol.CodeDuplicateInstance, "instance %q of provider %q is connected already; choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name)
-			}
-		}
+	if err := c.checkInstance(plan); err != nil {
+		return nil, err
 	}
 	p := newProvider(c, m, restore)
 	p.spelling = spelling
@@ -121,56 +145,98 @@ func (c *Conn) bind(m *protocol.Hello, spelling, persist string) (taken *Conn, e
 		p.inheritOffer(restore.provider, m, o)
 	}
 	for _, s := range sessions {
-		if err := s.conflict(p, o.tools, going...); err != nil {
+		if err := s.checkTools(p, o.tools, leaving...); err != nil {
 			return nil, err
 		}
 	}
-	// Not before: a hello that failed would leave its limits behind.
-	for _, t := range o.tools {
+	plan.provider, plan.offer = p, o
+	return plan, nil
+}
+
+// leavingProviders are the providers whose bindings the plan ends.
+func (b *bindPlan) leavingProviders() []*Provider {
+	var leaving []*Provider
+	if b.takenOver != nil {
+		leaving = append(leaving, b.takenOver.provider)
+	}
+	for _, other := range b.replaced {
+		leaving = append(leaving, other.provider)
+	}
+	return leaving
+}
+
+// checkInstance refuses an instance that is connected already. Call with Gateway.mu held.
+func (c *Conn) checkInstance(plan *bindPlan) *protocol.Error {
+	m := plan.hello
+	if m.Instance == "" {
+		return nil
+	}
+	for other := range c.g.conns {
+		p := other.provider
+		if other == c || other == plan.takenOver || p == nil || slices.Contains(plan.replaced, other) {
+			continue
+		}
+		if p.name == m.Name && p.owner == c.identity.owner && p.instance == m.Instance {
+			return errorf(protocol.CodeDuplicateInstance, "instance %q of provider %q is connected already; "+
+				"choose another instance, or reconnect with its reconnectToken", m.Instance, m.Name)
+		}
+	}
+	return nil
+}
+
+// applyBind makes the bindings of a plan in one step and queues the hello.ack. Call with
+// Gateway.mu held.
+func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
+	g, p := c.g, plan.provider
+	// Not before: a hello that fails must not leave its limits behind.
+	for _, t := range plan.offer.tools {
 		t.slots = g.limits.slotsFor(p, t.Name)
 	}
-	if taken != nil {
-		// Its tools make room in the same step; its calls end when it is closed.
-		taken.release(sessions...)
-		g.dropMemory(restore)
+	if plan.takenOver != nil {
+		// Its calls end when the caller closes it.
+		plan.takenOver.removeBindings(plan.sessions...)
+		g.dropMemory(plan.restore)
 	}
-	g.unbindReplaced(c.identity, leaving, sessions)
+	g.unbindReplaced(c.identity, plan.replaced, plan.sessions)
 	if c.memory != nil {
 		g.dropMemory(c.memory)
 	}
 	c.restore = nil
-	was := c.provider
-	p.replace(was)
-	if c.provider = p; was != nil && was.name != p.name {
-		g.dropLimits(was)
+	old := c.provider
+	p.replace(old)
+	c.provider = p
+	if old != nil && old.name != p.name {
+		g.dropLimits(old)
 	}
-	p.all = c.requestedSession(m, restore) == protocol.AllSessions
+	p.all = c.requestedSession(plan.hello, plan.restore) == protocol.AllSessions
 	c.memory = &memory{identity: c.identity, provider: p, conn: c, session: protocol.AllSessions}
 	if !p.all {
-		c.memory.session = sessions[0].id
+		c.memory.session = plan.sessions[0].id
 	}
-	p.base = o
+	p.base = plan.offer
 	c.state.Store(int32(bound))
 	c.needsSessionList = false
-	// Held until the ack is queued, so that no call overtakes it.
-	if c.identity.named {
-		c.identity.name, c.identity.named = p.name, false
+	if c.identity.namedByHello {
+		c.identity.name, c.identity.namedByHello = p.name, false
 	}
-	p.mu.Lock()
-	for _, s := range sessions {
-		s.setNameOwner(c.identity, p.name, spelling)
-		s.bind(p, o)
+	p.mu.Lock() // until the ack is queued, so that no call is sent before it
+	for _, s := range plan.sessions {
+		s.setNameOwner(c.identity, p.name, plan.spelling)
+		s.bind(p, plan.offer)
 	}
-	c.peer.Send(&protocol.HelloAck{ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session, ReconnectToken: g.newReconnectToken(c.memory), PersistDir: persist, Name: changedName(spelling)})
-	for _, s := range sessions {
+	c.peer.Send(&protocol.HelloAck{
+		ProtocolVersion: protocol.Version, ProviderID: p.id, SessionID: c.memory.session,
+		ReconnectToken: g.newReconnectToken(c.memory), PersistDir: persistDir, Name: changedName(plan.spelling),
+	})
+	for _, s := range plan.sessions {
 		c.sendSessionState(s)
 	}
 	p.mu.Unlock()
 	c.identity.notifyBound()
-	return taken, nil
 }
 
-// sendSessionState tells the provider of the session's state. Call with Gateway.mu held.
+// sendSessionState queues session.lifecycle: started, and idle if the session is. Call
+// with Gateway.mu held.
 func (c *Conn) sendSessionState(s *Session) {
 	c.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleStarted})
 	if s.isIdle() {
@@ -178,24 +244,29 @@ func (c *Conn) sendSessionState(s *Session) {
 	}
 }
 
-// memoryFor finds what the hello restores: by auth's reconnect token or by its own.
-// One of another identity counts as absent. Call with Gateway.mu held.
+// memoryFor returns the reconnect memory that a hello restores, by its own reconnect
+// token or the one of auth; nil when there is none or it is of another identity, name or
+// instance. Call with Gateway.mu held.
 func (c *Conn) memoryFor(m *protocol.Hello) *memory {
 	if restore := c.g.useReconnectToken(m.ReconnectToken); restore != nil {
-		c.restore = restore // a hello that fails may be tried again
+		c.restore = restore // for another hello, if this one fails
 	}
 	restore := c.restore
-	if restore == nil || restore.identity.owner != c.identity.owner || restore.provider.name != m.Name || (m.Instance != "" && restore.provider.instance != m.Instance) {
+	if restore == nil || restore.identity.owner != c.identity.owner || restore.provider.name != m.Name {
+		return nil
+	}
+	if m.Instance != "" && restore.provider.instance != m.Instance {
 		return nil
 	}
 	if restore.conn == c {
-		restore.conn = nil // it takes over nobody but itself
+		restore.conn = nil // a connection does not take itself over
 	}
 	m.Instance = restore.provider.instance
 	return restore
 }
 
-// wanted is the session that a hello means, or "all"; "" when it can't be told.
+// requestedSession is the session id that a hello asks for, or "all"; "" when it names
+// none and its identity has no session of its own.
 func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 	switch {
 	case m.Session != "":
@@ -208,65 +279,65 @@ func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 	return ""
 }
 
-// target finds the sessions that a hello binds to; none and no error means that
-// it is to be isIgnored. Call with Gateway.mu held.
+// targetSessions returns the sessions that a hello binds to. Nil without an error means
+// that the hello is ignored. Call with Gateway.mu held.
 func (c *Conn) targetSessions(m *protocol.Hello, restore *memory) ([]*Session, *protocol.Error) {
-	g, want := c.g, c.requestedSession(m, restore)
-	switch want {
+	g, id := c.g, c.requestedSession(m, restore)
+	switch id {
 	case "":
 		return nil, errorf(protocol.CodeInvalidJSON, "hello.session: is required: an id from the sessions list")
 	case protocol.AllSessions:
-		var live []*Session
+		var sessions []*Session
 		for _, s := range g.order {
 			if !s.isEnding() && !c.identity.replacedIn[s.id] && c.identity.includes(s) {
-				live = append(live, s)
+				sessions = append(sessions, s)
 			}
 		}
-		if len(live) > 0 && !c.identity.may(mayBindAll) {
+		if len(sessions) > 0 && !c.identity.may(mayBindAll) {
 			return nil, c.identity.unauthorized("hello.session", "bind to all sessions; choose one id from the sessions list")
 		}
 		if c.identity.ended {
 			return nil, errorf(protocol.CodeInvalidSession, "hello.session: this token has ended; another has taken its place")
 		}
-		return live, nil
+		return sessions, nil
 	}
-	s := g.sessions[want]
+	s := g.sessions[id]
 	if s == nil || s.isEnding() {
-		return nil, noSession(want)
+		return nil, noSession(id)
 	}
 	if !c.identity.mayBind(s) {
-		return nil, &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not open to this token", want), SessionID: want}
+		err := errorf(protocol.CodeInvalidSession, "session %q is not open to this token", id)
+		err.SessionID = id
+		return nil, err
 	}
 	return []*Session{s}, nil
 }
 
-// unbind takes the provider out of its sessions and cancels its calls. What it
-// returns is to be called once Gateway.mu is free. Call with Gateway.mu held.
-func (c *Conn) unbind(reason string) func() {
+// unbind removes the provider's bindings and cancels its calls with reason rebind. The
+// caller finishes the calls once Gateway.mu is free. Call with Gateway.mu held.
+func (c *Conn) unbind() []*call {
 	p := c.provider
 	if p == nil {
-		return func() {}
+		return nil
 	}
-	c.release()
+	c.removeBindings()
 	c.state.Store(int32(unbound))
-	ended := p.cancelCalls(func(*call) bool { return true }, reason)
+	ended := p.cancelCalls(func(*call) bool { return true }, protocol.ReasonRebind)
 	p.mu.Lock()
 	p.endRequests()
 	p.mu.Unlock()
-	return func() {
-		finishAll(ended, Outcome{Error: "Cancelled: the provider is binding anew", ErrorCode: protocol.CodeCancelled})
-	}
+	return ended
 }
 
-// release removes the provider from all its sessions. In those that another is bound
-// to next, that step swaps the routes: nobody sees what lies between, a gate that is
-// gone say. Call with Gateway.mu held.
-func (c *Conn) release(next ...*Session) {
+// removeBindings removes the provider from all its sessions. In the sessions of rebound
+// it leaves the routes as they are, because the caller's next binding rebuilds them: no
+// call must see the session without either provider's gates. Call with Gateway.mu held.
+func (c *Conn) removeBindings(rebound ...*Session) {
 	if c.provider == nil {
 		return
 	}
 	for _, b := range slices.Clone(c.provider.bindings) {
-		if slices.Contains(next, b.session) {
+		if slices.Contains(rebound, b.session) {
 			b.session.removeBinding(b)
 		} else {
 			b.session.unbind(b)
@@ -274,14 +345,15 @@ func (c *Conn) release(next ...*Session) {
 	}
 }
 
+// sessionReady handles session.ready.
 func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForReady(m.SessionID) }); len(unasked) > 0 {
-		err = unasked[0].refusal()
+	if failed := g.lockWithHooks(func() []*Session { return c.sessionsForReady(m.SessionID) }); len(failed) > 0 {
+		err = failed[0].refusal()
 	} else {
 		if c.is(bound) {
-			err = c.join(m.SessionID)
+			err = c.bindNewSession(m.SessionID)
 		}
 		g.mu.Unlock()
 	}
@@ -293,8 +365,9 @@ func (c *Conn) sessionReady(m *protocol.SessionReady) {
 	c.peer.Flush()
 }
 
-// join binds a provider of all sessions to a new one. Call with Gateway.mu held.
-func (c *Conn) join(session string) *protocol.Error {
+// bindNewSession binds a provider of all sessions to one that began later. Call with
+// Gateway.mu held.
+func (c *Conn) bindNewSession(session string) *protocol.Error {
 	p := c.provider
 	if _, err := c.bindingsOf(session, protocol.TypeSessionReady); err == nil {
 		return nil
@@ -308,7 +381,7 @@ func (c *Conn) join(session string) *protocol.Error {
 	if err := s.checkOwner(c.identity, p.name, p.spelling); err != nil {
 		return err
 	}
-	if err := s.conflict(p, p.base.tools); err != nil {
+	if err := s.checkTools(p, p.base.tools); err != nil {
 		return err
 	}
 	s.setNameOwner(c.identity, p.name, p.spelling)

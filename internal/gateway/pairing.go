@@ -126,19 +126,15 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 		return
 	}
 	token := newSecret(prefixPaired)
-	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, named: p.name == "", otherNameHint: "; pair again to use another"}
+	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, namedByHello: p.name == "", otherNameHint: "; pair again to use another"}
 	switch {
 	case c.opts.Origin != "" && c.opts.Origin != "null": // which pages of any site may have
 		id.owner = "page of " + c.opts.Origin
 	case p.name != "":
 		id.owner = "pairing of " + p.name
 	}
-	g.admit(token, id)
-	c.identity = id
-	c.state.Store(int32(awaitHello))
-	list := g.sessionsFor(id)
-	c.sessionsSent = len(list) > 0
-	c.peer.Send(&protocol.Sessions{Token: token, Active: list})
+	g.addToken(token, id)
+	c.admit(id, token)
 	g.mu.Unlock()
 	p.session.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))
 	c.peer.Flush()

@@ -84,7 +84,7 @@ type Pass struct {
 // Issue makes a pass. Its token also ends with its only session.
 func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
-		policy: spec.Tools, bound: make(chan struct{}), refused: spec.Refused}
+		policy: spec.Tools, bound: make(chan struct{}), onRefused: spec.Refused}
 	if spec.Name != "" {
 		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
 		id.otherNameHint = "; another one is set by name in the provider's file"
@@ -104,7 +104,7 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	if p.token == "" || g.tokens[keyOf(p.token)] != nil {
 		p.token = newSecret(prefixProvider)
 	}
-	g.admit(p.token, id)
+	g.addToken(p.token, id)
 	return p
 }
 
@@ -144,7 +144,7 @@ func (p *Pass) Retire() (done func(context.Context)) {
 	g.end(p.identity, p.token)
 	for c := range g.conns {
 		if c.identity == p.identity {
-			c.release()
+			c.removeBindings()
 			if ch := c.provider.idleChannel(); ch != nil {
 				idle = append(idle, ch)
 			}

@@ -69,11 +69,11 @@ type tool struct {
 
 // binding joins a provider and a session. Guarded by Gateway.mu.
 type binding struct {
-	provider *Provider
-	session  *Session
-	offer    *offer
-	record   *record
-	pending  bool // told that the session ends, not answered yet
+	provider     *Provider
+	session      *Session
+	offer        *offer
+	record       *record
+	isUnanswered bool // it was sent shutdown.pending and has not answered
 }
 
 // past is what a session and a provider have behind them. It belongs to the

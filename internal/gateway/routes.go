@@ -313,11 +313,11 @@ func (s *Session) listInstances(provider string) protocol.Raw {
 
 // conflict reports whether a provider's tools clash with another's in the
 // session; leaving are those whose tools are about to go. Call with Gateway.mu held.
-func (s *Session) conflict(p *Provider, tools []*tool, leaving ...*Provider) *protocol.Error {
+func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *protocol.Error {
 	clash := func(format string, args ...any) *protocol.Error {
 		return &protocol.Error{Code: protocol.CodeToolConflict, SessionID: s.id, Message: fmt.Sprintf(format, args...)}
 	}
-	if fault := s.metaConflict(p, clash, leaving); fault != nil {
+	if fault := s.checkMetaTool(p, clash, leaving); fault != nil {
 		return fault
 	}
 	for _, t := range tools {
@@ -356,9 +356,9 @@ func (s *Session) conflict(p *Provider, tools []*tool, leaving ...*Provider) *pr
 	return nil
 }
 
-// metaConflict reports whether the meta-tool that a provider's instances bring is
+// checkMetaTool reports whether the meta-tool that a provider's instances bring is
 // the name of something in the session. Call with Gateway.mu held.
-func (s *Session) metaConflict(p *Provider, clash func(string, ...any) *protocol.Error, leaving []*Provider) *protocol.Error {
+func (s *Session) checkMetaTool(p *Provider, clash func(string, ...any) *protocol.Error, leaving []*Provider) *protocol.Error {
 	if p.instance == "" {
 		return nil
 	}

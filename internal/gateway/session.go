@@ -177,7 +177,7 @@ func (s *Session) view() adminapi.Session {
 	if s.isEnding() {
 		v.State = "ending"
 		for _, b := range s.bindings {
-			if b.pending && !slices.Contains(v.WaitsFor, b.provider.name) {
+			if b.isUnanswered && !slices.Contains(v.WaitsFor, b.provider.name) {
 				v.WaitsFor = append(v.WaitsFor, b.provider.name)
 			}
 		}
@@ -266,10 +266,10 @@ func (s *Session) removeBinding(b *binding) {
 // markAnswered notes that a provider is done with a session that ends. Call with
 // Gateway.mu held.
 func (s *Session) markAnswered(b *binding) {
-	if !b.pending {
+	if !b.isUnanswered {
 		return
 	}
-	b.pending = false
+	b.isUnanswered = false
 	if s.unanswered--; s.unanswered == 0 {
 		close(s.allReady)
 	}

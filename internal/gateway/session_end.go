@@ -34,7 +34,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.allReady = make(chan struct{})
 	told := make([]Peer, 0, len(s.bindings))
 	for _, b := range s.bindings {
-		b.pending = true
+		b.isUnanswered = true
 		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
 		told = append(told, b.provider.peer)
 	}

@@ -29,7 +29,7 @@ type identity struct {
 	ended         bool   // its only session has; guarded by Gateway.mu
 	owner         string // of the names that it uses, in sessions; the same for all tokens of one owner
 	name          string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
-	named         bool   // its first hello says the name; guarded by Gateway.mu
+	namedByHello  bool   // its first hello says the name; guarded by Gateway.mu
 	otherNameHint string // where another name can be approved, for the error
 	trust         Trust
 	session       string   // the only session it may bind; "" for any
@@ -39,7 +39,7 @@ type identity struct {
 	match      func(adminapi.Session) bool // nil: any session
 	policy     ToolPolicy
 	bound      chan struct{}   // closed when it is first bound; nil: nobody waits
-	refused    func(error)     // of PassSpec; nil: nobody asks
+	onRefused  func(error)     // of PassSpec; nil: nobody asks
 	replaces   []*identity     // until this one is bound; guarded by Gateway.mu
 	replacedIn map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
 }
@@ -123,12 +123,12 @@ func (g *Gateway) issue(id *identity) string {
 	token := newSecret(prefixProvider)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.admit(token, id)
+	g.addToken(token, id)
 	return token
 }
 
-// admit makes a token good. Call with g.mu held.
-func (g *Gateway) admit(token string, id *identity) {
+// addToken makes a token valid for an identity. Call with g.mu held.
+func (g *Gateway) addToken(token string, id *identity) {
 	key := keyOf(token)
 	if id.owner == "" {
 		id.owner = fmt.Sprintf("token %x", key[:8])

@@ -43,7 +43,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change of
 		if err != nil {
 			return err
 		}
-		if err := b.session.conflict(p, o.tools); err != nil {
+		if err := b.session.checkTools(p, o.tools); err != nil {
 			return err
 		}
 		offers = append(offers, o)
