@@ -8,11 +8,11 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
-// clientName says who we are in the runtime's requests.
+// clientName is our name in the runtime's requests.
 const clientName = "tapgw"
 
-// createConfig and resumeConfig describe the session to the runtime. They say
-// the same: a resume replaces all that a creation set.
+// createConfig and resumeConfig describe the session to the runtime in the same way, because a resume replaces all that
+// the creation set.
 func (s *session) createConfig(gen int, withHooks bool) *sdk.SessionConfig {
 	c := *s.baseConfig
 	c.SessionID = s.id
@@ -40,17 +40,17 @@ func (s *session) resumeConfig(gen int, withHooks bool) *sdk.ResumeSessionConfig
 			to.Field(i).Set(f)
 		}
 	}
-	c.ContinuePendingWork = new(false) // its calls have ended
+	c.ContinuePendingWork = new(false) // the session's calls have ended
 	return c
 }
 
-// onEvent queues the events of one life of the session.
+// onEvent returns a handler that queues the events of one life of the session.
 func (s *session) onEvent(gen int) sdk.SessionEventHandler {
 	return func(e sdk.SessionEvent) { s.items.push(item{gen: gen, event: e}) }
 }
 
-// onEventHeld is onEvent of a session that the SDK makes anew: it has one goroutine for
-// the events of each, so the first of the new one wait until those of the old are in.
+// onEventHeld is onEvent for a session that the SDK makes anew on the same connection. The SDK has one goroutine for
+// the events of each, so the new session's events are held back until release, after the old session's are queued.
 func (s *session) onEventHeld(gen int) (handle sdk.SessionEventHandler, release func()) {
 	push := s.onEvent(gen)
 	var mu sync.Mutex
@@ -77,7 +77,7 @@ func (s *session) onEventHeld(gen int) (handle sdk.SessionEventHandler, release 
 	return handle, release
 }
 
-// notFound recognises that the runtime has no such session on disk.
+// notFound reports whether an error says that the runtime has no such session on disk.
 func notFound(err error) bool {
 	text := strings.ToLower(err.Error())
 	return strings.Contains(text, "session not found")

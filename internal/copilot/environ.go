@@ -10,8 +10,8 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// What the runtime, and so the model's shell, inherits: enough to find its
-// home, its sign-in, the network and the user's language.
+// The variables that the runtime, and so the model's shell, inherits: what it needs to find its home, its sign-in,
+// the network and the user's language.
 var (
 	inherited = []string{
 		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR",
@@ -21,14 +21,13 @@ var (
 		"SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "COMSPEC", "PATHEXT", "TEMP", "TMP",
 	}
 	inheritedPrefixes = []string{"LC_", "XDG_", "COPILOT_", "GH_", "GITHUB_"}
-	// A runtime that is told a connection token refuses us, who have none.
+	// With a connection token, the runtime would refuse the gateway, which does not send one.
 	withheld = []string{"COPILOT_CONNECTION_TOKEN"}
-	// Tokens of the gateway that no session may have, whoever asks for it.
+	// forbidden are the gateway's tokens that no session may have, even when the config names them.
 	forbidden = []string{"TAP_ADMIN_TOKEN"}
 )
 
-// environment returns the runtime's environment: what it may inherit of ours,
-// then the caller's own.
+// environment returns the runtime's environment: the inherited part of ours, then extra.
 func environment(ours, extra []string) []string {
 	var env []string
 	for _, kv := range ours {
@@ -42,7 +41,7 @@ func environment(ours, extra []string) []string {
 	return append(env, withoutForbidden(extra)...)
 }
 
-// withoutForbidden leaves out what no session may have.
+// withoutForbidden returns extra without the variables that no session may have.
 func withoutForbidden(extra []string) (env []string) {
 	for _, kv := range extra {
 		if name, _, ok := strings.Cut(kv, "="); ok && !slices.Contains(forbidden, name) {
@@ -52,13 +51,11 @@ func withoutForbidden(extra []string) (env []string) {
 	return env
 }
 
-// The runtime is one process for many sessions, so what is one session's alone, its
-// token, is not in its environment. The shell of each session reads it from a file, which
-// the runtime has it do before each command. The file is empty until the gateway knows
-// the session, and outside the directory that the session may read without a question.
+// The runtime is one process for many sessions, so a session's own token can't be in its environment. The shell of
+// each session reads the token from a file before each command. The file is empty until the gateway knows the
+// session, and lies outside the directory that the session may read without a question.
 
-// shellFile is where the shell of a session with this output directory reads its
-// environment from.
+// shellFile is the file from which the shell of a session with this output directory reads its environment.
 func shellFile(outputDir string) string {
 	if runtime.GOOS == "windows" {
 		return outputDir + ".ps1"
@@ -66,7 +63,7 @@ func shellFile(outputDir string) string {
 	return outputDir + ".sh"
 }
 
-// shellOptions have the shell read a file; nil for none.
+// shellOptions make the shell read a file. They are nil if file is "".
 func shellOptions(file string) *rpc.ShellOptions {
 	if file == "" {
 		return nil
@@ -78,7 +75,7 @@ func shellOptions(file string) *rpc.ShellOptions {
 	return &rpc.ShellOptions{InitScripts: []rpc.ShellInitScript{script}}
 }
 
-// shellScript sets variables, in the language of the system's shell.
+// shellScript sets variables in the language of the system's shell.
 func shellScript(env []string) string {
 	line, quote := "export %s='%s'\n", `'\''`
 	if runtime.GOOS == "windows" {
@@ -92,7 +89,7 @@ func shellScript(env []string) string {
 	return b.String()
 }
 
-// writeShellEnv gives the session's shell what is the session's alone.
+// writeShellEnv writes the session's own variables to the file that its shell reads.
 func (s *session) writeShellEnv() {
 	if s.shellFile == "" {
 		return

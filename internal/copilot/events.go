@@ -12,34 +12,33 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// syncType marks a line that comes back as an event, to tell that all events
-// before it were seen.
+// syncType marks a line that comes back as an event. When it is back, the pump has seen all events before it.
 const syncType = logType + "-sync"
 
-// item is what the pump works off, in order: an event of the runtime, or that
-// the session was lost with its process or is back, or that its list of prompts
-// changed.
+// item is what the pump handles, in order: an event of the runtime, or a change of the session. Each kind uses its own
+// fields.
 type item struct {
-	gen          int
-	event        sdk.SessionEvent
-	lost         error
-	lostPrompts  int // lost with it, that is taken and not begun
-	isResumed    bool
-	wantsRecheck bool
-	wasAborted   bool // the turn was interrupted: its end has to come
+	gen   int // of the conn that the item is about
+	event sdk.SessionEvent
 
-	droppedPrompts []*sentPrompt // lost with it, all of them
-	waiter         *answerWaiter // of the SDK's, see meetings
-	overtime       int           // number of the run that took its time
+	lost           error         // why the process died
+	lostPrompts    int           // prompts that the process had accepted and not begun
+	droppedPrompts []*sentPrompt // all prompts that were lost with the process
+	isResumed      bool          // the session is back in a new process
+
+	wantsRecheck bool          // the list of prompts changed
+	wasAborted   bool          // the turn was interrupted, so its end must come
+	waiter       *answerWaiter // see questionMatcher
+	overtime     int           // the number of a turn that took too long
 
 	history   []sdk.SessionEvent               // of a session that was resumed
-	isCut     bool                             // there was more of it
-	continues bool                             // a turn ran when the session was lost with its gateway
-	pending   []*rpc.ExternalToolRequestedData // calls that it waits for
+	isCut     bool                             // history is not all of it
+	continues bool                             // a turn ran when the session's gateway ended
+	pending   []*rpc.ExternalToolRequestedData // the calls that this turn waits for
 }
 
-// pump turns the runtime's events into what the gateway is told. It is the only
-// goroutine that does, so their order is kept.
+// pump turns the runtime's events into calls to the gateway. It is the only goroutine that does, so their order is
+// kept.
 func (s *session) pump() {
 	t := tracker{s: s, openParts: map[string]*openPart{}}
 	defer func() { t.turn.stopTimer() }()
@@ -54,7 +53,7 @@ func (s *session) pump() {
 			}
 			t.handle(it)
 		}
-		// Not before what they are about was done.
+		// The raw log gets events after the gateway has seen what they are about.
 		for _, it := range items {
 			if it.event.Data != nil {
 				s.recordRaw(it.event)
@@ -63,32 +62,32 @@ func (s *session) pump() {
 	}
 }
 
-// tracker is what the pump knows of what goes on. Only the pump touches it.
+// tracker follows what a session does, from the runtime's events. Only the pump uses it.
 type tracker struct {
 	s              *session
-	gen            int  // of the process that the events come from
-	isBusy         bool // the gateway was told that the session is busy
-	idleWithheld   bool // the runtime is idle, but a prompt of ours did not begin
+	gen            int  // of the conn that the events come from
+	isBusy         bool // the gateway knows that the session is busy
+	idleWithheld   bool // the runtime is idle, but a prompt that we sent has not begun
 	turn           turn
 	wasInterrupted bool // since the last prompt began
 	agent          string
 	prompt         string               // message id of the prompt that began last
 	openParts      map[string]*openPart // messages, reasonings and tool executions under way
 	partOrder      []string             // their keys, oldest first
-	pendingSyncs   map[string]syncPoint // asked for with sync, by number
+	pendingSyncs   map[string]syncPoint // requested by sync, by number
 	syncCount      int
-	agentDone      bool // the agent is done, and the runtime has still to say that it is idle
-	idleEarly      bool // it was taken for idle and has not said so yet
+	agentDone      bool // the agent is done, but the runtime has not reported the session idle
+	idleEarly      bool // we reported the session idle before the runtime did
 
 	questions questionMatcher
 }
 
-// openPart is something that began and did not end.
+// openPart is a message, a reasoning or a tool execution that began and has not ended.
 type openPart struct {
-	callback string // that ends it
+	callback string // the callback that ends it
 	id       string
 	content  strings.Builder
-	output   string // of a tool, as it was last told
+	output   string // of a tool, as last reported
 	tool     string
 	provider string
 }
@@ -130,7 +129,7 @@ func (t *tracker) event(e sdk.SessionEvent) {
 	}
 }
 
-// conn is the session's, if the events at hand are of it.
+// conn returns the session's conn if the present events come from it, else nil.
 func (t *tracker) conn() *conn {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -140,7 +139,7 @@ func (t *tracker) conn() *conn {
 	return t.s.conn
 }
 
-// reportBusy tells the gateway that a turn runs, once.
+// reportBusy tells the gateway once that a turn runs.
 func (t *tracker) reportBusy() {
 	t.idleWithheld = false
 	if !t.isBusy {
@@ -150,11 +149,10 @@ func (t *tracker) reportBusy() {
 }
 
 func (t *tracker) userMessage(e sdk.SessionEvent, d *rpc.UserMessageData) {
-	if e.AgentID != nil { // what an agent asks its sub-agent
+	if e.AgentID != nil { // an agent's prompt to its sub-agent
 		return
 	}
-	// Only a prompt of ours renews the budget: the runtime adds messages of
-	// the user's role by itself.
+	// Only a prompt that we sent renews the budget. The runtime adds messages with the user's role by itself.
 	if p := t.s.removeBegun(deref(d.MessageID), d.Content); p != nil {
 		t.startTurn(p, d.Delivery != nil && *d.Delivery == rpc.UserMessageDeliverySteering)
 		t.prompt = deref(d.MessageID)
@@ -184,7 +182,7 @@ func (t *tracker) endAgent() {
 
 func partKey(callback, id string) string { return callback + " " + id }
 
-// beginPart notes that something began, unless it is known.
+// beginPart returns the open part with an id. It makes one, and returns true, if there is none.
 func (t *tracker) beginPart(callback, id string) (o *openPart, begun bool) {
 	k := partKey(callback, id)
 	if o := t.openParts[k]; o != nil {
@@ -196,7 +194,7 @@ func (t *tracker) beginPart(callback, id string) (o *openPart, begun bool) {
 	return o, true
 }
 
-// endPart forgets what ended.
+// endPart removes a part that ended.
 func (t *tracker) endPart(callback, id string) {
 	k := partKey(callback, id)
 	delete(t.openParts, k)
@@ -220,7 +218,7 @@ var (
 	}
 )
 
-// delta reports a piece of a message or reasoning; its first one begins it.
+// delta reports a piece of a message or reasoning, and its start before the first piece.
 func (t *tracker) delta(callback, id, text string) {
 	o, begun := t.beginPart(callback, id)
 	if begun {
@@ -230,7 +228,7 @@ func (t *tracker) delta(callback, id, text string) {
 	t.emit(gateway.Event{Callback: deltaCallbacks[callback], ID: id, Delta: text})
 }
 
-// message reports what the model said, and what it is about to do.
+// message reports what the model said and which tools it is about to call.
 func (t *tracker) message(d *rpc.AssistantMessageData) {
 	requests := make([]gateway.ToolRequest, len(d.ToolRequests))
 	for i, r := range d.ToolRequests {
@@ -242,13 +240,13 @@ func (t *tracker) message(d *rpc.AssistantMessageData) {
 		t.complete(
 			gateway.Event{Callback: gateway.OnEndMessage, ID: d.MessageID, Content: d.Content, Requests: requests},
 		)
-	case len(requests) > 0: // no text that anybody follows
+	case len(requests) > 0: // without a text there are no callbacks
 		t.emit(gateway.Event{
 			Forwarded: protocol.EventAssistantMessage,
 			Data:      rawJSON(map[string]any{"content": "", "toolRequests": requests}),
 		})
 	}
-	// The runtime's models don't say what they intend but for each call.
+	// The runtime's models give an intention with each call, not with the message.
 	for _, r := range d.ToolRequests {
 		if intent := deref(r.IntentionSummary); intent != "" {
 			t.emit(gateway.Event{Intent: intent})
@@ -256,7 +254,7 @@ func (t *tracker) message(d *rpc.AssistantMessageData) {
 	}
 }
 
-// complete reports a whole message or reasoning.
+// complete reports a whole message or reasoning, and its start if no piece came before.
 func (t *tracker) complete(e gateway.Event) {
 	if _, begun := t.beginPart(e.Callback, e.ID); begun {
 		t.emit(gateway.Event{Callback: startCallbacks[e.Callback], ID: e.ID})
@@ -285,8 +283,7 @@ func (t *tracker) toolDelta(id, text string) {
 	t.emit(gateway.Event{Callback: gateway.OnToolExecution, ID: id, Delta: text, Tool: o.tool, Provider: o.provider})
 }
 
-// toolOutput reports what is new of a tool's output: the runtime's terminal tells
-// all of it each time.
+// toolOutput reports the new part of a tool's output. The runtime's terminal repeats the whole output each time.
 func (t *tracker) toolOutput(id, text string) {
 	o := t.openParts[partKey(gateway.OnEndToolExecution, id)]
 	if o == nil {
@@ -323,8 +320,7 @@ func (t *tracker) toolEnd(d *rpc.ToolExecutionCompleteData) {
 	t.emit(e)
 }
 
-// endParts ends what the runtime will not end any more: followers are promised
-// an end for each beginning.
+// endParts ends the parts that the runtime will not end any more. Followers get an end for each start.
 func (t *tracker) endParts(why string) {
 	order := t.partOrder
 	t.partOrder = nil
@@ -341,10 +337,9 @@ func (t *tracker) endParts(why string) {
 	}
 }
 
-// processDied ends what the process took with it. The session stays busy until it is
-// back.
+// processDied ends what was lost with the process. The gateway hears no idle until the session is back.
 func (t *tracker) processDied(it item) {
-	t.gen = it.gen + 1 // no more events of that one
+	t.gen = it.gen + 1 // drop further events of the dead process
 	t.pendingSyncs = nil
 	t.agentDone, t.idleEarly = false, false
 	t.endParts(it.lost.Error())
@@ -361,9 +356,9 @@ func (t *tracker) processDied(it item) {
 	t.isBusy, t.idleWithheld = false, false
 }
 
-// processReplaced tells that the session goes on in a new process.
+// processReplaced reports that the session goes on in a new process.
 func (t *tracker) processReplaced() {
-	t.s.saveError.Store(nil) // the next that can't be written down says so
+	t.s.saveError.Store(nil) // the new process reports a failure again
 	t.s.note(
 		gateway.LogWarning,
 		"the Copilot runtime died and was started again; the session goes on from what it had saved",
@@ -373,7 +368,7 @@ func (t *tracker) processReplaced() {
 	t.idle()
 }
 
-// owner is the provider of a tool of ours, "" for the runtime's own.
+// owner returns the provider of a tool, "" for the runtime's own tools.
 func (s *session) owner(tool string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,17 +7,15 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
-// A session is made without hooks: each is a question that the runtime waits for, at
-// each prompt, call and end, while most sessions have nobody who wants to be asked. It
-// gets them, once, when somebody does.
+// A session starts without hooks. The runtime waits for the answer to each hook, at each prompt, call and end of a
+// turn, and most sessions have no rule, gate or user hook that needs one. The session gets its hooks once, when
+// something needs them.
 
-// lateHooksVersion is the runtime of which that was measured to be safe. On CLI 1.0.102
-// a sub-agent that runs goes on with the hooks that it began with, none: sessions of any
-// other runtime have theirs from the start.
+// lateHooksVersion is the only runtime version on which enabling hooks later was measured to be safe. On CLI 1.0.102 a
+// running sub-agent keeps the hooks that it began with: none. Sessions of any other version have hooks from the start.
 const lateHooksVersion = "1.0.85"
 
-// needsHooks reports whether somebody wants to be asked. Of a session that the gateway
-// does not know yet nobody does.
+// needsHooks reports whether something needs the session's hooks. It is false until the gateway knows the session.
 func (s *session) needsHooks() bool {
 	select {
 	case <-s.ready:
@@ -43,7 +41,7 @@ func (s *session) EnableHooks(ctx context.Context) error {
 	c := s.conn
 	s.mu.Unlock()
 	if c == nil {
-		return nil // see hooked
+		return nil // see hooksEnabled
 	}
 	err := s.resumeOn(ctx, c, s.appliedTools, true)
 	if err != nil && !c.process.hasEnded() {
@@ -52,21 +50,21 @@ func (s *session) EnableHooks(ctx context.Context) error {
 	return nil
 }
 
-// hooksEnabled reports whether the runtime asks hooks about all that the session does. While
-// the runtime is down, that is nothing: a turn begins with Send, which sees to it.
+// hooksEnabled reports whether the runtime asks hooks about all that the session does. It is true while the runtime is
+// down, because nothing happens then and the next turn begins with Send, which enables them.
 func (s *session) hooksEnabled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn == nil || s.conn.hooksEnabled
 }
 
-// hooks are what the runtime asks on its way through a turn. Each request runs
-// on a goroutine of the SDK's, so they may wait for the gateway.
+// hooks returns the hooks that the runtime asks during a turn. Each request runs on a goroutine of the SDK, so a hook
+// may wait for the gateway.
 func (s *session) hooks() *sdk.SessionHooks {
 	return &sdk.SessionHooks{
 		OnUserPromptSubmitted: func(in sdk.UserPromptSubmittedHookInput, _ sdk.HookInvocation) (*sdk.UserPromptSubmittedHookOutput, error) {
 			if in.SessionID != s.id {
-				return nil, nil // of a sub-agent: nobody said that
+				return nil, nil // a sub-agent's prompt is no user's
 			}
 			s.sections.dropAnswers() // the runtime has made its message by now
 			add := s.promptHook(in.Prompt)
@@ -84,7 +82,7 @@ func (s *session) hooks() *sdk.SessionHooks {
 		OnPostToolUseFailure: func(in sdk.PostToolUseFailureHookInput, _ sdk.HookInvocation) (*sdk.PostToolUseFailureHookOutput, error) {
 			return s.afterFailureHook(in), nil
 		},
-		// Comes at the end of a turn, before a prompt that waits begins.
+		// The runtime asks this at the end of a turn, before the next waiting prompt begins.
 		OnAgentStop: func(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
 			if in.SessionID != s.id {
 				return nil, nil
@@ -98,8 +96,7 @@ func (s *session) hooks() *sdk.SessionHooks {
 // hookDeny is the decision of a hook that keeps the runtime from calling a tool.
 const hookDeny = "deny"
 
-// toolHook asks the providers about a call. It never allows one: that would
-// pass over the permissions.
+// toolHook asks rules and gates about a call. It never answers allow, which would bypass the permissions.
 func (s *session) toolHook(in sdk.PreToolUseHookInput) *sdk.PreToolUseHookOutput {
 	if !s.awaitCalls() {
 		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}
@@ -114,7 +111,7 @@ func (s *session) toolHook(in sdk.PreToolUseHookInput) *sdk.PreToolUseHookOutput
 	return nil
 }
 
-// awaitCalls waits until the session is registered; false if it ended.
+// awaitCalls waits until the session is registered. It returns false if the session ended first.
 func (s *session) awaitCalls() bool {
 	select {
 	case <-s.ctx.Done():

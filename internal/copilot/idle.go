@@ -9,8 +9,8 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 )
 
-// idle handles that the runtime has nothing more to do. That may have been so
-// before it got our last prompt.
+// idle handles that the runtime has nothing more to do. It may have reported that before it got our last prompt; then
+// the idle is withheld until the prompt begins or is lost.
 func (t *tracker) idle() {
 	t.endTurn("")
 	if all, _ := t.s.unbegun(); len(all) > 0 {
@@ -21,8 +21,8 @@ func (t *tracker) idle() {
 	t.reportIdle()
 }
 
-// assistantIdle notes that the agent has nothing more to do. The runtime says that the
-// session is idle once it is saved too: where it can't be, nobody waits for that.
+// assistantIdle handles that the agent is done. The runtime reports the session idle only after it saved the session.
+// If saving fails, sync finds out that the turn is over.
 func (t *tracker) assistantIdle(e sdk.SessionEvent) {
 	if e.AgentID != nil {
 		return
@@ -33,7 +33,7 @@ func (t *tracker) assistantIdle(e sdk.SessionEvent) {
 	}
 }
 
-// sessionIdle is the runtime's word that the session is idle, and saved.
+// sessionIdle handles the runtime's report that the session is idle and saved.
 func (t *tracker) sessionIdle(aborted bool) {
 	t.s.markSaved()
 	early := t.idleEarly
@@ -47,9 +47,9 @@ func (t *tracker) sessionIdle(aborted bool) {
 		}
 		return
 	case early && !aborted && !(t.isBusy && t.agentDone):
-		return // of a turn that is over
+		return // that turn has ended already
 	case aborted:
-		t.markInterrupted() // the runtime may say that only after this
+		t.markInterrupted() // the event of the abort may come after this one
 	}
 	t.idle()
 }
@@ -62,8 +62,8 @@ func (t *tracker) abortReported() {
 	}
 }
 
-// reportUnsaved says, once while it lasts, that the runtime can't write the session down. It
-// tries again by itself.
+// reportUnsaved reports once, while it lasts, that the runtime can't save the session. The runtime tries again by
+// itself.
 func (t *tracker) reportUnsaved(why string) {
 	if t.s.saveError.Swap(&why) == nil {
 		t.s.log.Error("the session can't be saved", "error", why)
@@ -82,29 +82,28 @@ func (t *tracker) reportIdle() {
 	t.endAgent()
 	t.endTurn("")
 	t.isBusy, t.idleWithheld = false, false
-	t.s.expirePrompt() // a turn that failed or was stopped has not said its end
+	t.s.expirePrompt() // the stop hook, which does this too, does not run after a failed or interrupted turn
 	t.s.calls.Idle()
 }
 
-// recheck looks again at an idle that was held back.
+// recheck reports an idle that was withheld, if no prompt waits any more.
 func (t *tracker) recheck() {
 	if all, _ := t.s.unbegun(); t.idleWithheld && len(all) == 0 {
 		t.reportIdle()
 	}
 }
 
-// syncPoint is what was so when a sync was asked for.
+// syncPoint is the state when a sync was requested.
 type syncPoint struct {
-	waiting []*sentPrompt // taken by the runtime, and not begun
-	run     int           // its number
+	waiting []*sentPrompt // prompts that the runtime had accepted and not begun
+	turn    int           // the number of the turn
 	aborted bool
 }
 
-// sync finds out whether what the session waits for will ever come: the end of a turn
-// that was interrupted or can't be saved, or, where the session is idle already, the
-// beginning of the prompts that hold this back. Nothing says so when the runtime loses
-// one. If the runtime has no work, and it did not come by the time a line of ours came
-// back after all events before it, it will not.
+// sync finds out whether something that the session waits for will never come: the end of a turn that was interrupted
+// or can't be saved, or the beginning of prompts that an idle runtime has lost. The runtime reports none of that. So
+// sync asks whether the runtime has work. If it has none, sync writes a line, which comes back as an event after all
+// events before it. What has not come by then will not come.
 func (t *tracker) sync(aborted bool) {
 	c := t.conn()
 	if c == nil {
@@ -112,7 +111,7 @@ func (t *tracker) sync(aborted bool) {
 	}
 	_, waiting := t.s.unbegun()
 	if t.idleWithheld && len(waiting) == 0 {
-		return // Send is about to say what becomes of them
+		return // Send is about to report what became of them
 	}
 	t.syncCount++
 	id := strconv.Itoa(t.syncCount)
@@ -133,6 +132,7 @@ func (t *tracker) sync(aborted bool) {
 	})
 }
 
+// syncReached handles a sync line that came back.
 func (t *tracker) syncReached(id string) {
 	was := t.pendingSyncs[id]
 	delete(t.pendingSyncs, id)
@@ -144,7 +144,7 @@ func (t *tracker) syncReached(id string) {
 		}
 		t.s.reportDropped(t.s.removeSent(was.waiting), why)
 		t.recheck()
-	case t.isBusy && was.run == t.turn.number && (t.agentDone || was.aborted):
+	case t.isBusy && was.turn == t.turn.number && (t.agentDone || was.aborted):
 		if t.turn.wasStopped {
 			t.markInterrupted() // abortReported may have taken the event for that of an older turn
 		}

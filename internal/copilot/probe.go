@@ -6,18 +6,19 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
-// Status is what a look at the runtime found.
+// Status describes the runtime as [Runtime.Probe] found it: where it is, its version, and whether its user is signed in
+// to GitHub.
 type Status struct {
 	Found
 	Version  string
 	Protocol int
 	SignedIn bool
 	Login    string // the user's name, if signed in
-	Detail   string // what the runtime says of the sign-in
+	Detail   string // the runtime's message about the sign-in
 }
 
-// Probe starts the runtime, if it does not run, and asks what it is. With an
-// error, Found says how far it got.
+// Probe asks the runtime for its version and sign-in. It starts the runtime if none runs. On an error, the returned
+// Status has what was found before: with Path set, the program exists but did not answer.
 func (r *Runtime) Probe(ctx context.Context) (Status, error) {
 	var st Status
 	var err error

@@ -2,8 +2,8 @@ package copilot
 
 import "sync"
 
-// queue hands items from many goroutines to one, in order and without bound:
-// the SDK stops reading for all sessions while one of its handlers blocks.
+// queue hands items from many goroutines to one, in order and without a bound. It never blocks the sender, because the
+// SDK stops reading for all sessions while one of its handlers blocks.
 type queue[T any] struct {
 	wake chan struct{} // holds one
 
@@ -14,7 +14,7 @@ type queue[T any] struct {
 
 func newQueue[T any]() *queue[T] { return &queue[T]{wake: make(chan struct{}, 1)} }
 
-// push adds an item; a closed queue drops it.
+// push adds an item. A closed queue drops it.
 func (q *queue[T]) push(item T) {
 	q.mu.Lock()
 	if !q.closed {
@@ -24,7 +24,7 @@ func (q *queue[T]) push(item T) {
 	q.signal()
 }
 
-// close lets the taker go once it has taken what is queued.
+// close ends the queue. The receiver still gets what is queued.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -39,8 +39,8 @@ func (q *queue[T]) signal() {
 	}
 }
 
-// receiveAll returns all that is queued, waiting for the first; false when the queue
-// is closed and empty. Only one goroutine takes.
+// receiveAll returns all queued items and waits for the first. It returns false when the queue is closed and empty.
+// Only one goroutine may call it.
 func (q *queue[T]) receiveAll() ([]T, bool) {
 	for {
 		q.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// recordRaw gives the gateway an event as the runtime sent it, without the
-// session's secrets: a model may have got hold of one and say it.
+// recordRaw gives the gateway an event as the runtime sent it, without the session's secrets: a model may have read one
+// and repeated it.
 func (s *session) recordRaw(e sdk.SessionEvent) {
 	var data protocol.Raw
 	if unknown, ok := e.Data.(*rpc.RawSessionEventData); ok {
@@ -33,16 +33,16 @@ func (s *session) recordRaw(e sdk.SessionEvent) {
 	})
 }
 
-// secretHeader matches the names of headers of which the value lets somebody in.
+// secretHeader matches the names of headers whose values are secrets.
 var secretHeader = lazyregexp.New(`(?i)auth|key|token|secret|cookie|password`)
 
 const (
 	redaction = "******"
-	// What is shorter is no secret, and would blacken half of every text.
+	// minSecret is the least number of bytes of a secret. Shorter values are common words.
 	minSecret = 8
 )
 
-// secrets are the session's, as JSON text has them.
+// secrets returns the session's secrets as they are written inside a JSON string.
 func (s *session) secrets() []string {
 	var secrets []string
 	add := func(secret string) {

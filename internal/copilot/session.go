@@ -18,25 +18,25 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// session is one session in the runtime: the gateway's [gateway.Host] for it.
+// session is one session in the runtime. It implements [gateway.Host] for the gateway.
 type session struct {
 	// Fixed at creation.
 	r               *Runtime
-	o               *Options // as they were when it started
+	o               *Options // the options when the session started
 	log             *slog.Logger
 	id              string
 	cwd             string
 	profile         string              // its name, "" for none
-	firstModel      string              // that it began with
-	baseConfig      *sdk.SessionConfig  // what the profile says, passed again at each resume
+	firstModel      string              // the model that the session began with
+	baseConfig      *sdk.SessionConfig  // made from the profile; sent again at each resume
 	offeredModels   []string            // models of its own endpoint that may be chosen; nil: any
-	provider        *sdk.ProviderConfig // as above: the runtime keeps no keys
-	requestURL      string              // of the endpoint that the request named, "" for none
-	githubToken     string              // of the session's own, "" for the runtime's
-	hasRequestToken bool                // the request brought it
-	runtimeTools    []string            // the runtime's; set before the gateway knows the session
+	provider        *sdk.ProviderConfig // the user's endpoint, sent again at each resume; nil: GitHub's models
+	requestURL      string              // the endpoint's URL if the request named it, else ""
+	githubToken     string              // the session's own; "": the runtime's
+	hasRequestToken bool                // githubToken came with the request
+	runtimeTools    []string            // the runtime's own tools; set before the gateway knows the session
 	outputDir       string              // where the runtime puts large tool results
-	shellFile       string              // what its shell reads its environment from, "" for nothing
+	shellFile       string              // from which its shell reads its environment; "": none
 	ctx             context.Context     // ends with the session
 	cancel          context.CancelFunc
 	ready           chan struct{} // closed when calls is set
@@ -45,18 +45,18 @@ type session struct {
 	lines           *queue[line]  // for the logger
 	logged          chan struct{} // closed when the logger is done
 
-	hasShownImage atomic.Bool // an image was given to the model
-	lacksVision   atomic.Bool // it does not take them
+	hasShownImage atomic.Bool // the model was given an image
+	lacksVision   atomic.Bool // the model refused an image
 
-	saveError atomic.Pointer[string] // why it can't be saved; nil: it can
+	saveError atomic.Pointer[string] // why the runtime can't save the session; nil while it can
 
 	sendLock lock // one Send or Interrupt at a time
 
-	configLock   lock                                 // the fields that follow
-	appliedTools []rpc.ProtocolExternalToolDefinition // tools that the runtime has of us
-	everSet      map[string]bool                      // the names of all that it ever had of us
-	warnedTools  map[string]string                    // tools that it can't have, with the reason
-	promptResets int                                  // see forgetPrompt
+	configLock   lock                                 // guards the fields that follow
+	appliedTools []rpc.ProtocolExternalToolDefinition // the providers' tools that the runtime has
+	everSet      map[string]bool                      // the names of all tools that it ever had from providers
+	warnedTools  map[string]string                    // tools that the runtime can't have, with the reason
+	promptResets int                                  // see resetPrompt
 
 	sections sections
 
@@ -67,26 +67,25 @@ type session struct {
 	ended        bool
 	label        string
 	model        string
-	effort       string // of reasoning, "" for the model's own
+	effort       string // of reasoning; "": the model's default
 	tools        []gateway.Tool
-	toolsChanged chan struct{}                 // closed when tools are others
-	inFlight     map[string]context.CancelFunc // calls of our tools, by request
-	sent         []*sentPrompt                 // prompts that were not seen to begin, in order
+	toolsChanged chan struct{}                 // closed and replaced when tools change
+	inFlight     map[string]context.CancelFunc // calls of providers' tools, by request id
+	sent         []*sentPrompt                 // prompts that have not begun, in order
 
-	approvals     map[string]bool // what a person allowed for the session, see same
-	attachedPaths []string        // real paths of what prompts brought
+	approvals     map[string]bool // what a person allowed for the session; see approvalKey
+	attachedPaths []string        // real paths of what prompts attached
 }
 
-// conn is the session in one life of the runtime.
+// conn is the session in one process of the runtime. After the runtime died, the session gets a new conn.
 type conn struct {
-	process *process
-	sdk     *sdk.Session
-	gen     int
-	// hooked: the runtime asks our hooks.
-	hooksEnabled bool
+	process      *process
+	sdk          *sdk.Session
+	gen          int  // the number of the conn; events of older ones are dropped
+	hooksEnabled bool // the runtime asks our hooks
 }
 
-// lock is a mutex to wait for under a context.
+// lock is a mutex whose lock method gives up when a context ends.
 type lock chan struct{}
 
 func (l lock) lock(ctx context.Context) error {
@@ -102,15 +101,15 @@ func (l lock) unlock() { <-l }
 
 var errEnded = errors.New("the session has ended")
 
-// info describes the session to the gateway, once it is in the runtime.
+// info describes the session to the gateway. Call it after the session is in the runtime.
 func (s *session) info() gateway.HostInfo {
 	return gateway.HostInfo{
 		Kind: Kind, Send: true, Log: true, Hooks: true, Interrupt: true, StopsFirst: true, LiveTools: true,
 		Transforms: !s.replacesSystemMessage(), CachesPrompt: !s.replacesSystemMessage(), RuntimeEvents: true,
 		Turns: true, Attachments: true,
 		Tools: s.runtimeTools,
-		// Of these 1.0.85 has bash, create, edit, view, grep and glob, and
-		// powershell on Windows; models and versions bring others.
+		// Runtime 1.0.85 has bash (powershell on Windows), create, edit, view, grep and glob. Other models and
+		// versions have the others.
 		Aliases: map[string][]string{
 			"shell": {"bash", "write_bash", "powershell", "write_powershell", "local_shell"},
 			"edit":  {"create", "edit", "str_replace_editor", "apply_patch"},
@@ -119,7 +118,7 @@ func (s *session) info() gateway.HostInfo {
 	}
 }
 
-// replacesSystemMessage reports whether the user's own text is all of the system message.
+// replacesSystemMessage reports whether the user's own text is the whole system message.
 func (s *session) replacesSystemMessage() bool {
 	return s.baseConfig.SystemMessage.Mode == configs.SystemReplace
 }
@@ -129,9 +128,9 @@ func (s *session) newSpec(label string) gateway.SessionSpec {
 	return gateway.SessionSpec{ID: s.id, Label: label, CWD: s.cwd, Model: model}
 }
 
-// runtimeModelName is the model's name as the runtime is to know it. Where an endpoint says whose
-// abilities its model has, that is the name: given another one, the runtime sends
-// that and knows nothing of it.
+// runtimeModelName returns the name of a model to give the runtime. When the config names a known model whose abilities
+// an endpoint's model has (model_id), the runtime must be given that name. With the model's own name, it would send
+// that name and assume no abilities.
 func (s *session) runtimeModelName(model string) string {
 	if s.provider != nil && s.provider.ModelID != "" && model == s.firstModel {
 		return s.provider.ModelID
@@ -139,14 +138,14 @@ func (s *session) runtimeModelName(model string) string {
 	return model
 }
 
-// chosenModel is the model that the session goes on with, and its effort.
+// chosenModel returns the session's present model and reasoning effort.
 func (s *session) chosenModel() (model, effort string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.model, s.effort
 }
 
-// startLoops starts the session's goroutines, once the gateway knows it.
+// startLoops starts the session's goroutines after the gateway registered it.
 func (s *session) startLoops(calls gateway.HostCalls) {
 	s.calls = calls
 	s.writeShellEnv()
@@ -175,7 +174,7 @@ func (s *session) create(ctx context.Context, p *process) error {
 	return s.prepare(ctx, c)
 }
 
-// prepare makes a session that the gateway does not know yet ready for it.
+// prepare makes a session ready to be registered: it connects c and asks for the runtime's own tools.
 func (s *session) prepare(ctx context.Context, c *conn) error {
 	if err := s.connect(ctx, c, false); err != nil {
 		return err
@@ -188,12 +187,12 @@ func (s *session) prepare(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// connect makes a new conn the session's, with its tools. The pump hears that a session
-// is back before anything that is asked of it from then on.
+// connect makes c the session's conn and gives the runtime the session's tools and, if needed, its hooks. With isBack,
+// the pump learns that the session is back before any event of what the session is asked from then on.
 func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 	c.process.track(c.sdk)
-	// Without it the runtime knows its own tools only after the first turn
-	// began, and we could not tell which names are taken.
+	// Without this request the runtime knows its own tools only after the first turn began, and we could not see
+	// which names are taken.
 	err := execute(ctx, c.process, createTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Tools.InitializeAndValidate(ctx)
 		return err
@@ -205,7 +204,7 @@ func (s *session) connect(ctx context.Context, c *conn, back bool) error {
 		return err
 	}
 	s.appliedTools = nil
-	// It has made its system message by now, without the providers.
+	// The runtime made its system message already, without the providers.
 	err = s.resetPrompt(ctx, c)
 	s.configLock.unlock()
 	if err != nil {
@@ -251,7 +250,7 @@ func (s *session) resume(ctx context.Context, p *process) error {
 		return p.client.ResumeSession(ctx, s.id, s.resumeConfig(gen, withHooks))
 	})
 	if err != nil && notFound(err) {
-		// It died before it had written anything.
+		// The old process died before it wrote anything to the disk.
 		resumed, err = askClient(ctx, p, createTimeout, func(ctx context.Context) (*sdk.Session, error) {
 			return p.client.CreateSession(ctx, s.createConfig(gen, withHooks))
 		})
@@ -273,8 +272,7 @@ func (s *session) nextGen() int {
 	return s.gen
 }
 
-// processDied tells the session that its process died. It may be called again before
-// the session is back.
+// processDied drops the conn of a process that died. It may be called again before the session is back.
 func (s *session) processDied(cause error) {
 	s.mu.Lock()
 	if s.conn == nil || s.ended {
@@ -291,7 +289,7 @@ func (s *session) processDied(cause error) {
 	prompts := 0
 	for _, p := range s.sent {
 		p.isDropped = true
-		if p.id != "" { // else Send says that it is lost
+		if p.id != "" { // else Send reports that the prompt is lost
 			prompts++
 		}
 	}
@@ -312,7 +310,7 @@ func (s *session) giveUp(reason string) {
 	s.end()
 }
 
-// end stops all that runs for the session on our side.
+// end stops everything that runs for the session on the gateway's side.
 func (s *session) end() {
 	s.mu.Lock()
 	if s.ended {
@@ -330,8 +328,7 @@ func (s *session) end() {
 	}
 }
 
-// waitConn returns the session's conn, waiting for it while the runtime is
-// being replaced.
+// waitConn returns the session's conn. While the runtime is being replaced, it waits for the new one.
 func (s *session) waitConn(ctx context.Context) (*conn, error) {
 	for {
 		s.mu.Lock()
@@ -361,15 +358,15 @@ func (s *session) waitConn(ctx context.Context) (*conn, error) {
 	}
 }
 
-// isStale reports whether nobody replaces a conn of which the process is gone.
+// isStale reports whether c is still the session's conn. If its process ended, nothing replaces it.
 func (s *session) isStale(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn == c
 }
 
-// Interrupt implements [gateway.Host]. It stops the turn, and prompts that wait
-// for it are gone: the runtime empties its queue.
+// Interrupt implements [gateway.Host]. It stops the turn and returns the texts of the prompts that waited behind it,
+// because the runtime empties its queue.
 func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, err error) {
 	if err := s.sendLock.lock(ctx); err != nil {
 		return nil, err
@@ -380,7 +377,7 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	waiting := append([]*sentPrompt(nil), s.sent...)
 	s.mu.Unlock()
 	if c == nil {
-		return nil, nil // the turn died with the runtime
+		return nil, nil // the turn ended with the runtime
 	}
 	switch err := execute(ctx, c.process, askTimeout, c.sdk.Abort); {
 	case err != nil && c.process.hasEnded():
@@ -392,7 +389,7 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	s.items.push(item{gen: c.gen, wantsRecheck: true, wasAborted: true})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range waiting { // the pump may have dropped some before us
+	for _, p := range waiting { // the pump may have dropped some already
 		if !p.hasBegun {
 			dropped = append(dropped, p.shown)
 		}
@@ -400,7 +397,7 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	return dropped, nil
 }
 
-// Close implements [gateway.Host]. What the session said stays on disk.
+// Close implements [gateway.Host]. The conversation stays on disk.
 func (s *session) Close(ctx context.Context, _ string) error {
 	s.r.remove(s)
 	s.flushLines(ctx)
@@ -415,7 +412,7 @@ func (s *session) Close(ctx context.Context, _ string) error {
 	abort, cancel := context.WithTimeout(ctx, logTimeout)
 	_ = execute(abort, c.process, askTimeout, c.sdk.Abort)
 	cancel()
-	if s.configLock.lock(ctx) == nil { // else a resume under way would bring it back
+	if s.configLock.lock(ctx) == nil { // a resume under way would bring the session back
 		defer s.configLock.unlock()
 	}
 	err := c.process.disconnect(ctx, c.sdk)

@@ -12,34 +12,34 @@ import (
 // logTimeout bounds how long one line for the session's timeline may take.
 const logTimeout = 5 * time.Second
 
-// line is one for the session's timeline in the runtime.
+// line is one line for the session's timeline in the runtime.
 type line struct {
 	level   gateway.LogLevel
 	message string
 }
 
-// logType marks the lines that we write into the runtime's timeline, so that
-// they are not taken for its own when they come back as events.
+// logType marks the lines that we write into the runtime's timeline. They come back as events and must not be taken for
+// the runtime's own lines.
 const logType = "tapgw"
 
-// errorPrefix stands before a line of level error, which the runtime does not take.
+// errorPrefix stands before a line of level error, because the runtime has no such level for our lines.
 const errorPrefix = "Error: "
 
 // Log implements [gateway.Host].
 func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
 
-// note shows a line of ours: in the gateway's timeline and in the runtime's.
+// note shows a line of this package in the gateway's timeline and in the runtime's.
 func (s *session) note(level gateway.LogLevel, message string) {
 	s.log.Info("timeline", "level", level, "message", message)
 	select {
 	case <-s.ready:
 		s.calls.Note(level, message)
-	default: // nobody has seen the session yet
+	default: // the gateway does not know the session yet
 	}
 	s.Log(level, message)
 }
 
-// flushLines lets the lines that are queued reach the runtime, if it is there.
+// flushLines waits until the queued lines reach the runtime, if the runtime is there.
 func (s *session) flushLines(ctx context.Context) {
 	s.lines.close()
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (s *session) flushLines(ctx context.Context) {
 	select {
 	case <-s.ready:
 	default:
-		return // there is no logger yet
+		return // the logger has not started
 	}
 	if !up {
 		return
@@ -59,7 +59,7 @@ func (s *session) flushLines(ctx context.Context) {
 	}
 }
 
-// logger writes the lines, so that nobody else waits for the runtime.
+// logger writes the lines, so that no other goroutine waits for the runtime.
 func (s *session) logger() {
 	defer close(s.logged)
 	for {
@@ -80,7 +80,7 @@ func (s *session) write(l line) {
 	if err != nil {
 		return
 	}
-	// At level error the runtime reports the line as an error of the session.
+	// A line of level error would be reported as an error of the session.
 	level, typ := rpc.SessionLogLevelInfo, logType
 	switch l.level {
 	case gateway.LogWarning:

@@ -7,29 +7,27 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// DefaultMaxTurnTime is how long a turn may take.
+// DefaultMaxTurnTime is how long a turn may take unless max_turn_time says otherwise.
 const DefaultMaxTurnTime = 2 * time.Hour
 
-// turn is what comes of a prompt, and of those that were steered into it. Only the
-// pump touches it.
+// turn is what came of a prompt and of the prompts that were steered into it. Only the pump uses it.
 type turn struct {
 	number     int
-	prompts    []string // the gateway's ids; replaced, never changed
-	cutReason  string   // why it is cut short
+	prompts    []string // the gateway's ids; the slice is replaced, never changed
+	cutReason  string   // why the turn ends early; ""
 	wasStopped bool     // the gateway interrupted it
 	rounds     int      // of model and tools since the last prompt
 	limit      *time.Timer
 }
 
-// stopTimer lets the clock of the run go.
-func (r *turn) stopTimer() {
-	if r.limit != nil {
-		r.limit.Stop()
+func (t *turn) stopTimer() {
+	if t.limit != nil {
+		t.limit.Stop()
 	}
 }
 
-// startTurn notes whose turn it is from now on. A prompt that steers joins the
-// turn that runs. Each renews the turn's budget.
+// startTurn begins a prompt's turn. A prompt that steers joins the turn that runs. Each prompt renews the turn's
+// budget.
 func (t *tracker) startTurn(p *sentPrompt, steers bool) {
 	if !steers {
 		t.endTurn("")
@@ -56,7 +54,7 @@ func (t *tracker) endTurn(cut string) {
 	}
 }
 
-// markInterrupted ends what the runtime stopped.
+// markInterrupted ends the calls and parts of the turn that the runtime stopped.
 func (t *tracker) markInterrupted() {
 	if !t.isBusy {
 		return
@@ -66,7 +64,7 @@ func (t *tracker) markInterrupted() {
 	t.endParts("interrupted")
 }
 
-// countRound counts a round of model and tools.
+// countRound counts a round of model and tools, and stops the turn after the last allowed one.
 func (t *tracker) countRound() {
 	t.turn.rounds++
 	if most := t.s.o.MaxRounds; t.turn.rounds == most+1 {
@@ -74,14 +72,14 @@ func (t *tracker) countRound() {
 	}
 }
 
-// overtime ends a turn that took its time.
+// overtime stops a turn that took longer than max_turn_time.
 func (t *tracker) overtime(number int) {
 	if number == t.turn.number && len(t.turn.prompts) > 0 {
 		t.stopTurn(fmt.Sprintf("it took longer than %s (max_turn_time in [copilot] of tapgw.toml)", t.s.o.MaxTurnTime))
 	}
 }
 
-// stopTurn interrupts a turn that is past its budget.
+// stopTurn interrupts a turn that used up its budget.
 func (t *tracker) stopTurn(why string) {
 	t.emit(gateway.Event{SessionError: "the turn is stopped: " + why})
 	t.s.r.spawn(func() {

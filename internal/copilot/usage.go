@@ -10,10 +10,10 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// nanoCredits is how many of the runtime's smallest units make one AI credit.
+// nanoCredits is how many of the runtime's smallest units are one AI credit.
 const nanoCredits = 1e9
 
-// countModelCall counts a call of the model that was answered.
+// countModelCall reports the tokens, cost and time of an answered model call.
 func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	c := gateway.ModelCall{
 		Model: d.Model, Prompt: t.prompt, Duration: time.Duration(int64OrZero(d.Duration)) * time.Millisecond,
@@ -33,7 +33,7 @@ func (t *tracker) countModelCall(d *rpc.AssistantUsageData) {
 	t.s.calls.CountModelCall(c)
 }
 
-// countFailedCall counts a call of the model that failed.
+// countFailedCall reports a model call that failed.
 func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
 	t.s.calls.CountModelCall(gateway.ModelCall{
 		Model: deref(d.Model), Prompt: t.prompt, Failed: true,
@@ -41,7 +41,7 @@ func (t *tracker) countFailedCall(d *rpc.ModelCallFailureData) {
 	})
 }
 
-// countCompaction counts the call that a compaction took, of which no other event tells.
+// countCompaction reports the model call of a compaction, for which there is no other event.
 func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 	u := d.CompactionTokensUsed
 	if u == nil {

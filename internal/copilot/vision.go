@@ -10,9 +10,9 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// capabilities says that a model on an endpoint of the user's own sees images, and
-// that it can be told how hard to think if somebody did: the runtime knows nothing
-// of it, and would leave both out without a word. GitHub's models it knows.
+// capabilities declares the abilities of a model on the user's own endpoint: that it sees images, and that its effort
+// can be set if the session sets one. The runtime does not know such a model and would silently leave both out. For
+// GitHub's models it returns nil.
 func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 	if s.provider == nil {
 		return nil
@@ -25,8 +25,8 @@ func (s *session) capabilities() *rpc.ModelCapabilitiesOverride {
 	}
 }
 
-// hideImages takes images away from a model that refused a request for them. They
-// stay in the history, so every later turn would fail as well.
+// hideImages stops showing images to a model that refused a request with one. The images stay in the history, so every
+// later turn would fail too.
 func (s *session) hideImages(c *conn, e *rpc.SessionErrorData) {
 	badRequest := e.StatusCode != nil && *e.StatusCode == http.StatusBadRequest
 	about := s.hasShownImage.Load() || strings.Contains(strings.ToLower(e.Message), "image")
