@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,143 +16,22 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
-	"tapgw/internal/protocol"
 )
-
-// event is a server-sent event.
-type event struct{ name, id, data string }
-
-// events reads a stream as browsers do: what is cut off in its middle is no event.
-type events struct{ lines *bufio.Reader }
-
-func newEvents(r io.Reader) *events { return &events{bufio.NewReader(r)} }
-
-func (x *events) next() (event, error) {
-	var e event
-	for {
-		line, err := x.lines.ReadString('\n')
-		if err != nil {
-			return event{}, err
-		}
-		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch {
-		case line == "\n" && e.data != "":
-			return e, nil
-		case field == "event":
-			e.name = value
-		case field == "id":
-			e.id = value
-		case field == "data":
-			e.data = value
-		}
-	}
-}
-
-// eventsFixture is a server whose streams of events are read.
-type eventsFixture struct{ *restFixture }
-
-// reader is a stream that is read.
-type reader struct {
-	*events
-	t    *testing.T
-	body io.ReadCloser
-	stop context.CancelFunc
-	last string // id
-}
-
-// listen opens a stream, behind an event.
-func (f eventsFixture) listen(path, lastEventID string) *reader {
-	f.t.Helper()
-	ctx, cancel := context.WithCancel(f.t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1"+path, nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+f.gateway.AdminToken())
-	if lastEventID != "" {
-		r.Header.Set("Last-Event-ID", lastEventID)
-	}
-	response, err := f.client.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "text/event-stream" {
-		f.t.Fatalf("%s: %s %s", path, response.Status, got)
-	}
-	l := &reader{newEvents(response.Body), f.t, response.Body, func() { cancel(); _ = response.Body.Close() },
-		lastEventID}
-	f.t.Cleanup(l.stop)
-	return l
-}
-
-// next is the next event.
-func (l *reader) next() event {
-	l.t.Helper()
-	e, err := l.events.next()
-	if err != nil {
-		l.t.Fatalf("after %s: %v", l.last, err)
-	}
-	l.last = e.id
-	return e
-}
-
-// until reads to an event of this name.
-func (l *reader) until(name string) (list []event) {
-	l.t.Helper()
-	for {
-		list = append(list, l.next())
-		if list[len(list)-1].name == name {
-			return list
-		}
-	}
-}
-
-// said are the messages and deltas of events, gaps and ends by their names.
-func said(t *testing.T, list []event) []string {
-	t.Helper()
-	var texts []string
-	for _, e := range list {
-		var d struct{ Message, Delta, Event string }
-		if err := json.Unmarshal([]byte(e.data), &d); err != nil {
-			t.Fatalf("%+v: %v", e, err)
-		}
-		text := e.name + " " + d.Message + d.Delta + d.Event
-		if e.name == adminapi.EventGap {
-			text += e.data
-		}
-		texts = append(texts, text)
-	}
-	return texts
-}
-
-func note(s *gateway.Session, text string) { s.Note(gateway.LogInfo, text) }
-
-func delta(s *gateway.Session, text string) {
-	s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m", Delta: text})
-}
-
-func push(t *testing.T, s *gateway.Session, text string) {
-	t.Helper()
-	if _, err := s.Push(t.Context(), text,
-		&protocol.Push{Stream: "s", Event: text, Level: protocol.LevelKeep}); err != nil {
-		t.Error(err)
-	}
-}
 
 // What happens in a session comes in the order in which it happened, from where
 // the reader wants it, and ends with it.
 func TestSessionEvents(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
-	note(s, "before")
+	addNote(s, "before")
 	now, all, some := f.listen("/sessions/s/events", ""), f.listen("/sessions/s/events?last=100", ""), f.listen(
 		"/sessions/s/events?last=1",
 		"",
 	)
-	delta(s, "one")
-	push(t, s, "two")
-	note(s, "three")
-	delta(s, "four")
+	addDelta(s, "one")
+	pushText(t, s, "two")
+	addNote(s, "three")
+	addDelta(s, "four")
 	if err := s.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +41,7 @@ func TestSessionEvents(t *testing.T) {
 		l    *reader
 		want []string
 	}{"from now": {now, want[2:]}, "from the beginning": {all, want}, "from the last": {some, want[1:]}} {
-		if got := said(t, tc.l.until(adminapi.EventEnded)); !slices.Equal(got, tc.want) {
+		if got := eventTexts(t, tc.l.until(adminapi.EventEnded)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tc.want)
 		}
 		if _, err := tc.l.events.next(); !errors.Is(err, io.EOF) {
@@ -177,11 +54,11 @@ func TestSessionEvents(t *testing.T) {
 func TestSessionEventsResume(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
-	note(s, "one")
-	delta(s, "two\n\ndata: no")
-	push(t, s, "three")
-	delta(s, "four")
-	note(s, "five")
+	addNote(s, "one")
+	addDelta(s, "two\n\ndata: no")
+	pushText(t, s, "three")
+	addDelta(s, "four")
+	addNote(s, "five")
 	l := f.listen("/sessions/s/events?last=100", "")
 	var raw strings.Builder
 	l.events = newEvents(io.TeeReader(l.body, &raw))
@@ -220,18 +97,18 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		f := eventsFixture{newRESTBubble(t)}
 		s := f.session("s")
 		l := f.listen("/sessions/s/events", "")
-		delta(s, "one")
+		addDelta(s, "one")
 		id := l.next().id
 		l.stop()
 		synctest.Wait()
-		delta(s, "two")
+		addDelta(s, "two")
 		if err := s.Stop(t.Context(), "enough"); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"live two", "timeline session is ending: enough", "ended "}
 		for range 2 {
 			l = f.listen("/sessions/s/events", id)
-			if got := said(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
+			if got := eventTexts(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
@@ -255,13 +132,13 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		}
 		f.session("s") // another one
 		l = f.listen("/sessions/s/events", id)
-		if got := said(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
+		if got := eventTexts(t, l.until(adminapi.EventEnded)); !slices.Equal(got, want) {
 			t.Errorf("beside another session of the id: got %q, want %q", got, want)
 		}
 		wait(resumableTime)
 		synctest.Wait()
 		l = f.listen("/sessions/s/events", id)
-		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}",
+		if got, want := eventTexts(t, []event{l.next(), l.next()}), []string{"gap {}",
 			"timeline session started"}; !slices.Equal(
 			got,
 			want,
@@ -278,20 +155,20 @@ func TestSessionEventsGap(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
 	l := f.listen("/sessions/s/events", "")
-	delta(s, "first")
+	addDelta(s, "first")
 	id := l.next().id
 	l.stop()
 	for i := range 1500 {
-		note(s, fmt.Sprint(i))
+		addNote(s, fmt.Sprint(i))
 	}
-	delta(s, "last")
+	addDelta(s, "last")
 	l = f.listen("/sessions/s/events", id)
-	texts := said(t, []event{l.next(), l.next()})
+	texts := eventTexts(t, []event{l.next(), l.next()})
 	if want := []string{`gap {"timeline":500}`, "timeline 500"}; !slices.Equal(texts, want) {
 		t.Errorf("got %q, want %q", texts, want)
 	}
 	list := l.until(adminapi.EventLive)
-	if got := said(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
+	if got := eventTexts(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
 		t.Errorf("%d events, the last is %q", len(list), got)
 	}
 	l.stop()
@@ -300,7 +177,7 @@ func TestSessionEventsGap(t *testing.T) {
 	for _, id := range []string{id, "x", "0.0.0.0", "....", id + ".1", strings.Repeat("9", 1000), "é \"",
 		id[:strings.Index(id, ".")] + ".99999999999.1.1", id[:strings.Index(id, ".")] + ".-1.1.1"} {
 		l := f.listen("/sessions/other/events", id)
-		if got, want := said(t, []event{l.next(), l.next()}), []string{"gap {}",
+		if got, want := eventTexts(t, []event{l.next(), l.next()}), []string{"gap {}",
 			"timeline session started"}; !slices.Equal(
 			got,
 			want,
@@ -323,9 +200,9 @@ func TestSessionEventsOrder(t *testing.T) {
 	}
 	var doing sync.WaitGroup
 	for _, do := range []func(i int){
-		func(i int) { note(s, fmt.Sprint(i)) },
-		func(i int) { delta(s, fmt.Sprint(i)) },
-		func(i int) { push(t, s, fmt.Sprint(i)) },
+		func(i int) { addNote(s, fmt.Sprint(i)) },
+		func(i int) { addDelta(s, fmt.Sprint(i)) },
+		func(i int) { pushText(t, s, fmt.Sprint(i)) },
 	} {
 		doing.Go(func() {
 			for i := range each {
@@ -340,7 +217,7 @@ func TestSessionEventsOrder(t *testing.T) {
 		for len(list) < 3*each {
 			list = append(list, l.next())
 		}
-		texts := said(t, list)
+		texts := eventTexts(t, list)
 		if i == 0 {
 			first = texts
 		} else if !slices.Equal(texts, first) {
@@ -434,7 +311,7 @@ func TestSessionEventsMany(t *testing.T) {
 		})
 	}
 	for n := range deltas {
-		delta(s, fmt.Sprint(n))
+		addDelta(s, fmt.Sprint(n))
 	}
 	all.Wait()
 	for n := range deltas {
@@ -464,7 +341,7 @@ func TestSessionEventsMemory(t *testing.T) {
 		}
 		before := used()
 		for n := range 4_000 { // 64 MB, of which 8 are kept
-			delta(s, text+fmt.Sprint(n))
+			addDelta(s, text+fmt.Sprint(n))
 		}
 		if grown := used() - before; grown > 32<<20 {
 			t.Errorf("%d MiB more are in use", grown>>20)
@@ -508,11 +385,11 @@ func TestEventsAlive(t *testing.T) {
 		stalled := f.listen("/sessions/s/events", "")
 		quick := f.listen("/sessions/s/events", "")
 		for range 3 {
-			delta(s, strings.Repeat("x", 1<<20))
+			addDelta(s, strings.Repeat("x", 1<<20))
 			quick.next()
 		}
 		wait(2 * writeDeadline)
-		delta(s, "still")
+		addDelta(s, "still")
 		if e := quick.next(); !strings.Contains(e.data, "still") {
 			t.Errorf("the one who reads got %.100v", e)
 		}

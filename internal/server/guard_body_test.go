@@ -45,7 +45,7 @@ func TestBodyTakesItsTime(t *testing.T) {
 			_ = c.Close()
 		}
 
-		c := send("/api/copilot/session/"+f.starts("local")+"/live", "")
+		c := send("/api/copilot/session/"+f.mustStart("local")+"/live", "")
 		wait(bodyTimeout - time.Second)
 		if _, err := io.WriteString(c, " } "); err != nil {
 			t.Fatal(err)

@@ -88,7 +88,7 @@ func TestForeignOrigin(t *testing.T) {
 }
 
 // More than 20 wrong tokens in a minute, and that address waits a minute.
-func TestSecrets(t *testing.T) {
+func TestAuthFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s authFailures
 		for range 20 {
@@ -134,7 +134,7 @@ func wait(d time.Duration) { <-time.After(d) }
 
 // Providers have their places, and web pages that wait to be let in a few of their own,
 // those of each origin for themselves. What was refused is a fault for a while.
-func TestPlaces(t *testing.T) {
+func TestConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Gateway: gateway.New(gateway.Options{}), MaxConnections: 3})
 		program := httptest.NewRequest(http.MethodGet, "/", nil)

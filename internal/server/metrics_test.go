@@ -13,7 +13,7 @@ import (
 // and of turns and injects.
 func TestMetrics(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("local")
+	id := f.mustStart("local")
 	s, _ := f.gateway.Session(id)
 	turn, err := s.Turn(t.Context(), gateway.Prompt{Text: "hello"})
 	if err != nil {

@@ -39,8 +39,9 @@ func TestPersistMake(t *testing.T) {
 	}
 }
 
-func TestPersistRead(t *testing.T) {
-	root := t.TempDir()
+// newPersistTree makes the directories of the providers a and b, with files and symbolic links, below root.
+func newPersistTree(t *testing.T, root string) server.Persist {
+	t.Helper()
 	p := server.Persist{Dir: filepath.Join(root, "providers")}
 	for _, name := range []string{"a", "b"} {
 		if _, err := p.Make(name); err != nil {
@@ -75,6 +76,13 @@ func TestPersistRead(t *testing.T) {
 	link("../b", "providers/a/neighbour")
 	link("loop", "providers/a/loop")
 	link("providers", "also")
+	return p
+}
+
+func TestPersistRead(t *testing.T) {
+	root := t.TempDir()
+	p := newPersistTree(t, root)
+	dir := filepath.Join(p.Dir, "a")
 	large := func(name string, size int64) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {

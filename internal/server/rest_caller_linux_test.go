@@ -13,16 +13,16 @@ import (
 // has noticed.
 func TestRESTCallerGoesAway(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	for i := range 100 {
 		c := f.raw("copilot/session/" + id + "/live")
 		var caller *restCaller
-		f.until(func() bool { caller = f.caller(id); return caller != nil })
+		f.waitUntil(func() bool { caller = f.caller(id); return caller != nil })
 		_ = c.Close()
-		f.until(func() bool { return caller.hasHungUp() || f.caller(id) == nil })
+		f.waitUntil(func() bool { return caller.hasHungUp() || f.caller(id) == nil })
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
-		f.is("the next call", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+		f.wantJSON("the next call", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 	}
 }
 
@@ -52,14 +52,14 @@ func TestRESTCallerState(t *testing.T) {
 		t.Error("a caller that waits is gone")
 	}
 	_ = theirs.Close()
-	f.until(c.hasHungUp)
+	f.waitUntil(c.hasHungUp)
 	if c.wasReset() {
 		t.Error("nothing was written to it")
 	}
 	if _, err := io.WriteString(c.conn, "too late"); err != nil {
 		t.Fatal(err)
 	}
-	f.until(c.wasReset)
+	f.waitUntil(c.wasReset)
 
 	theirs, c = pair()
 	if _, err := io.WriteString(c.conn, "in time"); err != nil {
@@ -69,7 +69,7 @@ func TestRESTCallerState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	f.until(c.hasHungUp)
+	f.waitUntil(c.hasHungUp)
 	if c.wasReset() {
 		t.Error("it left with its answer")
 	}

@@ -45,7 +45,7 @@ func TestRESTElsewhere(t *testing.T) {
 // get nowhere, although nobody else needs a token.
 func TestRESTGuards(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("local")
+	id := f.mustStart("local")
 	host := strings.TrimPrefix(f.url, "http://")
 	paths := []string{"config", "stop", "test", "token", "copilot/models", "copilot/session/start/local", "v1/status",
 		"copilot/session/" + id + "/query", "copilot/session/" + id + "/live", "copilot/session/" + id + "/stop"}
@@ -114,7 +114,7 @@ func TestRESTGuards(t *testing.T) {
 // an image or a form; with a token or without. What no browser sends does.
 func TestRESTLinksChangeNothing(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("local")
+	id := f.mustStart("local")
 	ask := func(method, path string, header http.Header) int {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
@@ -180,7 +180,7 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 func TestRESTImagesThatBrowsersTellNothingOf(t *testing.T) {
 	f := newRESTFixture(t)
 	f.server.Configure([]string{"box.example"}, true, 0)
-	id := f.starts("local")
+	id := f.mustStart("local")
 	ask := func(method, path, host string, header http.Header) int {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
@@ -221,7 +221,7 @@ func TestRESTImagesThatBrowsersTellNothingOf(t *testing.T) {
 			t.Errorf("%s: reading: %d", host, status)
 		}
 		if told && len(f.gateway.Sessions()) == 0 {
-			id = f.starts("local")
+			id = f.mustStart("local")
 		}
 	}
 }

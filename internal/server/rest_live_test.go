@@ -30,28 +30,28 @@ func TestRESTOtherSessions(t *testing.T) {
 	s.Event(gateway.Event{Callback: gateway.OnStartMessage, ID: "m2"})
 	s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m2", Delta: "just "})
 	// What is under way begins for those who come later, too.
-	f.is("the first live", f.live(id), `{"callback":"onStartMessage","messageId":"m2"}`)
+	f.wantJSON("the first live", f.live(id), `{"callback":"onStartMessage","messageId":"m2"}`)
 	s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: "m2", Content: "just now"})
-	f.is("live", f.live(id), `{"callback":"onEndMessage","messageId":"m2","completeContent":"just now"}`)
-	f.is("query", f.post("copilot/session/"+url.PathEscape(id)+"/query", "hello"), `{}`)
+	f.wantJSON("live", f.live(id), `{"callback":"onEndMessage","messageId":"m2","completeContent":"just now"}`)
+	f.wantJSON("query", f.post("copilot/session/"+url.PathEscape(id)+"/query", "hello"), `{}`)
 	if err := s.Stop(t.Context(), "elsewhere"); err != nil {
 		t.Fatal(err)
 	}
-	f.is("after its end", f.live(id), `{"error":"SessionClosed"}`)
-	f.is("and then", f.live(id), `{"error":"SessionNotFound"}`)
+	f.wantJSON("after its end", f.live(id), `{"error":"SessionClosed"}`)
+	f.wantJSON("and then", f.live(id), `{"error":"SessionNotFound"}`)
 
 	// A new session of the same id comes after the old one was drained.
 	s = f.session("again")
-	answer := f.lives("again")
-	f.waits("again")
+	answer := f.liveAsync("again")
+	f.waitForCaller("again")
 	s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "1"})
-	f.is("live", <-answer, `{"callback":"onAgentStart","turnId":"1"}`)
+	f.wantJSON("live", <-answer, `{"callback":"onAgentStart","turnId":"1"}`)
 	s.Event(gateway.Event{Callback: gateway.OnAgentEnd, ID: "1"})
 	if err := s.Stop(t.Context(), "elsewhere"); err != nil {
 		t.Fatal(err)
 	}
 	f.session("again").Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "2"})
-	f.are([]string{f.live("again"), f.live("again"), f.live("again")}, `{"callback":"onAgentEnd","turnId":"1"}`,
+	f.wantResponses([]string{f.live("again"), f.live("again"), f.live("again")}, `{"callback":"onAgentEnd","turnId":"1"}`,
 		`{"error":"SessionClosed"}`, `{"callback":"onAgentStart","turnId":"2"}`)
 }
 
@@ -60,14 +60,14 @@ func TestRESTEndedSessionsAreForgotten(t *testing.T) {
 	f := newRESTFixture(t)
 	var ids []string
 	for range restEndedKept + 2 {
-		id := f.starts("local")
-		f.is("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
+		id := f.mustStart("local")
+		f.wantJSON("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
 		ids = append(ids, id)
 	}
-	f.starts("local")
+	f.mustStart("local")
 	for i, want := range map[int]string{0: restSessionNotFound, 1: restSessionNotFound, 2: restSessionClosed,
 		restEndedKept + 1: restSessionClosed} {
-		f.is(fmt.Sprintf("session %d", i), f.live(ids[i]), fmt.Sprintf(`{"error":%q}`, want))
+		f.wantJSON(fmt.Sprintf("session %d", i), f.live(ids[i]), fmt.Sprintf(`{"error":%q}`, want))
 	}
 }
 
@@ -103,31 +103,31 @@ func readAnswer(t *testing.T, c net.Conn) string {
 func TestRESTLiveTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)
-		id := f.starts("local")
+		id := f.mustStart("local")
 		for range 3 {
 			began := time.Now()
-			f.is("live", f.live(id), `{"error":"HttpRequestTimeout"}`)
+			f.wantJSON("live", f.live(id), `{"error":"HttpRequestTimeout"}`)
 			if took := time.Since(began); took != restLiveTimeout {
 				t.Errorf("it took %s", took)
 			}
 		}
 		s, _ := f.gateway.Session(id)
-		answer := f.lives(id)
+		answer := f.liveAsync(id)
 		wait(restLiveTimeout - time.Millisecond)
 		synctest.Wait()
 		began := time.Now()
-		f.is("a second call", f.live(id), `{"error":"ParallelCallNotSupported"}`)
+		f.wantJSON("a second call", f.live(id), `{"error":"ParallelCallNotSupported"}`)
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "1"})
-		f.is("at the last moment", <-answer, `{"callback":"onAgentStart","turnId":"1"}`)
+		f.wantJSON("at the last moment", <-answer, `{"callback":"onAgentStart","turnId":"1"}`)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the answer came after %s", took)
 		}
 		// One that waits hears of the end at once.
-		answer = f.lives(id)
+		answer = f.liveAsync(id)
 		synctest.Wait()
-		f.is("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
-		f.is("the one who waits", <-answer, `{"error":"SessionClosed"}`)
-		f.is("and then", f.live(id), `{"error":"SessionNotFound"}`)
+		f.wantJSON("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
+		f.wantJSON("the one who waits", <-answer, `{"error":"SessionClosed"}`)
+		f.wantJSON("and then", f.live(id), `{"error":"SessionNotFound"}`)
 	})
 }
 
@@ -136,7 +136,7 @@ func TestRESTLiveTimesOut(t *testing.T) {
 func TestRESTStalledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)
-		id, other := f.starts("gpt-5-mini"), f.starts("gpt-5-mini")
+		id, other := f.mustStart("gpt-5-mini"), f.mustStart("gpt-5-mini")
 		s, _ := f.gateway.Session(id)
 		content := strings.Repeat("x", 1<<17)
 		s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: "m1", Content: content})
@@ -154,19 +154,19 @@ func TestRESTStalledReader(t *testing.T) {
 		for i := range 100 {
 			o, _ := f.gateway.Session(other)
 			o.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
-			f.is("another session", f.live(other), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+			f.wantJSON("another session", f.live(other), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 		}
 		if time.Since(began) != 0 {
 			t.Errorf("another session was held up for %s", time.Since(began))
 		}
 		// The next caller of this one waits for as long as any caller does.
-		f.is("while it stalls", f.live(id), `{"error":"ParallelCallNotSupported"}`)
+		f.wantJSON("while it stalls", f.live(id), `{"error":"ParallelCallNotSupported"}`)
 		if took := time.Since(began); took != restLiveTimeout {
 			t.Errorf("it was told so after %s", took)
 		}
 		wait(writeDeadline - restLiveTimeout)
 		synctest.Wait()
-		f.is("afterwards", f.live(id),
+		f.wantJSON("afterwards", f.live(id),
 			fmt.Sprintf(`{"callback":"onEndMessage","messageId":"m1","completeContent":%q}`, content))
 	})
 }
@@ -175,7 +175,7 @@ func TestRESTStalledReader(t *testing.T) {
 // comes twice, and all are in their order.
 func TestRESTOrderUnderLoad(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	const deltas = 10_000
 	go func() {
@@ -185,21 +185,21 @@ func TestRESTOrderUnderLoad(t *testing.T) {
 		}
 		s.Event(gateway.Event{Callback: gateway.OnEndMessage, ID: "m", Content: "all"})
 	}()
-	f.is("the first", f.live(id), `{"callback":"onStartMessage","messageId":"m"}`)
+	f.wantJSON("the first", f.live(id), `{"callback":"onStartMessage","messageId":"m"}`)
 	for i := range deltas {
 		if got, want := f.live(id), fmt.Sprintf(`{"callback":"onMessage","delta":"%d","messageId":"m"}`,
 			i); got != want {
 			t.Fatalf("response %d is %s, want %s", i, got, want)
 		}
 	}
-	f.is("the last", f.live(id), `{"callback":"onEndMessage","messageId":"m","completeContent":"all"}`)
+	f.wantJSON("the last", f.live(id), `{"callback":"onEndMessage","messageId":"m","completeContent":"all"}`)
 }
 
 // 20 callers share a busy session: one at a time is answered, and together they
 // have everything once.
 func TestRESTManyCallers(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	const callers, deltas = 20, 1000
 	got := make([][]int, callers)
@@ -230,7 +230,7 @@ func TestRESTManyCallers(t *testing.T) {
 	for i := range deltas {
 		s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m", Delta: fmt.Sprint(i)})
 	}
-	f.is("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
+	f.wantJSON("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
 	calling.Wait()
 	var all []int
 	for c, list := range got {
@@ -254,22 +254,22 @@ func TestRESTManyCallers(t *testing.T) {
 // written is nothing it could know.
 func TestRESTSequentialCallers(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	f.client.Transport.(*http.Transport).DisableKeepAlives = true
 	for i := range 300 {
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
-		f.is("live", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+		f.wantJSON("live", f.live(id), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 	}
-	f.is("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
-	f.is("live", f.live(id), `{"error":"SessionClosed"}`)
-	f.is("live", f.live(id), `{"error":"SessionNotFound"}`)
+	f.wantJSON("stop", f.post("copilot/session/"+id+"/stop", ""), `{"result":"Closed"}`)
+	f.wantJSON("live", f.live(id), `{"error":"SessionClosed"}`)
+	f.wantJSON("live", f.live(id), `{"error":"SessionNotFound"}`)
 }
 
 // A caller that goes away in the middle of its answer does not take it along.
 func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	content := strings.Repeat("x", 12<<20) // more than sockets hold
 	s.Event(
@@ -285,23 +285,23 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
-		f.until(func() bool { return f.caller(id) == nil })
+		f.waitUntil(func() bool { return f.caller(id) == nil })
 	}
 	if got, want := f.live(id), `{"callback":"onEndToolExecution","result":{"content":"`+content+`"},"toolCallId":"c1"}`; got != want {
 		t.Errorf("the next call gets %d bytes, want %d", len(got), len(want))
 	}
-	f.is("and then", f.live(id), `{"callback":"onAgentEnd","turnId":"1"}`)
+	f.wantJSON("and then", f.live(id), `{"callback":"onAgentEnd","turnId":"1"}`)
 }
 
 // One that closes its connection as soon as it has its answer had it.
 func TestRESTCallerLeavesWithItsAnswer(t *testing.T) {
 	f := newRESTFixture(t)
-	id := f.starts("gpt-5-mini")
+	id := f.mustStart("gpt-5-mini")
 	s, _ := f.gateway.Session(id)
 	for i := range 200 {
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: fmt.Sprint(i)})
 		c := f.raw("copilot/session/" + id + "/live")
-		f.is("live", readAnswer(t, c), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
+		f.wantJSON("live", readAnswer(t, c), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 		_ = c.Close()
 	}
 }

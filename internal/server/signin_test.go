@@ -89,13 +89,18 @@ func (f signinFixture) follow(link string) string {
 	return c[0].Name + "=" + c[0].Value
 }
 
-func TestSignin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := signinFixture{newRESTBubble(t)}
-		f.server.Configure(nil, false, 0)
-		status, metrics, contract := f.url+"/api/v1/status", f.url+"/metrics", f.url+"/api/test"
+// newSigninFixture makes a server whose session API needs a token too.
+func newSigninFixture(t *testing.T) signinFixture {
+	t.Helper()
+	f := signinFixture{newRESTBubble(t)}
+	f.server.Configure(nil, false, 0)
+	return f
+}
 
-		// A link works once, and only so long.
+// A sign-in link works once and for two minutes. The browser that used it comes to the page by it again.
+func TestSigninLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSigninFixture(t)
 		link := f.link()
 		if response, _ := f.send("HEAD", link, nil); response.StatusCode != 200 || len(response.Cookies()) != 0 {
 			t.Errorf("looking at the link: %s", response.Status)
@@ -105,21 +110,27 @@ func TestSignin(t *testing.T) {
 		wait(signinLinkLife)
 		synctest.Wait()
 		for what, url := range map[string]string{"used": link, "late": late,
-			"wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA", "empty": f.url + "/signin?code=", "none": f.url +
-				"/signin"} {
+			"wrong": f.url + "/signin?code=AAAAAAAAAAAAAAAAAAAAAA",
+			"empty": f.url + "/signin?code=", "none": f.url + "/signin"} {
 			if response, body := f.send("GET", url, nil); response.StatusCode != 403 || len(response.Cookies()) != 0 ||
 				!strings.Contains(body, "tapctl open") {
-				t.Errorf("a link that is %s: %s %s", what, response.Status, body)
+				t.Errorf("a link that is %s: got %s %s, want 403 that names tapctl open", what, response.Status, body)
 			}
 		}
 
-		// Who is signed in comes to the page by it a second time, and gets no more.
 		again, _ := f.send("GET", link, http.Header{"Cookie": {cookie}})
 		if again.StatusCode != 303 || again.Header.Get("Location") != "/" || len(again.Cookies()) != 0 {
-			t.Errorf("a used link, signed in: %s %v", again.Status, again.Header)
+			t.Errorf("a used link, signed in: got %s %v, want 303 to / without a cookie", again.Status, again.Header)
 		}
+	})
+}
 
-		// With the cookie a page of ours may what the admin token may.
+// With the cookie the gateway's own page may do what the admin token may; other pages, links and images may not.
+func TestSignin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSigninFixture(t)
+		cookie := f.follow(f.link())
+		status, metrics, sessionAPI := f.url+"/api/v1/status", f.url+"/metrics", f.url+"/api/test"
 		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
 		for what, tc := range map[string]struct {
 			method, url string
@@ -147,8 +158,8 @@ func TestSignin(t *testing.T) {
 				http.Header{"Cookie": {cookie}, "Origin": {"http://127.0.0.1:1"}}, 403},
 			"a rebound name": {"GET", status,
 				http.Header{"Cookie": {cookie}, "Host": {"rebound.example:9400"}}, 421},
-			"the contract from the page": {"POST", contract, page, 200},
-			"the contract from nobody":   {"GET", contract, http.Header{"Cookie": {cookie}}, 403},
+			"the session API from the page": {"POST", sessionAPI, page, 200},
+			"the session API from nobody":   {"GET", sessionAPI, http.Header{"Cookie": {cookie}}, 403},
 			"a link of the page": {"GET", f.url + "/api/copilot/session/x/stop",
 				http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
 					"Sec-Fetch-Dest": {"document"}}, 403},
@@ -164,12 +175,19 @@ func TestSignin(t *testing.T) {
 				http.Header{"Cookie": {cookie}, "Authorization": {"Bearer x"}}, 401},
 		} {
 			if response, body := f.send(tc.method, tc.url, tc.header); response.StatusCode != tc.status {
-				t.Errorf("%s: %s %s, want %d", what, response.Status, body, tc.status)
+				t.Errorf("%s: got %s %s, want %d", what, response.Status, body, tc.status)
 			}
 		}
+	})
+}
 
-		// Signing out is for one browser, or with the token for all. What the
-		// browser follows ends.
+// A browser signs itself out, and the admin token all browsers. The streams that a browser reads end.
+func TestSignout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSigninFixture(t)
+		cookie := f.follow(f.link())
+		status := f.url + "/api/v1/status"
+		page := http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}
 		r, err := http.NewRequestWithContext(t.Context(), "GET", f.url+"/api/v1/events", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -185,14 +203,14 @@ func TestSignin(t *testing.T) {
 		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
 			t.Errorf("signing out: %s %v", response.Status, response.Header)
 		}
-		is := func(what, cookie string, want int) {
+		checkStatus := func(what, cookie string, want int) {
 			t.Helper()
 			if response, _ := f.send("GET", status, http.Header{"Cookie": {cookie}}); response.StatusCode != want {
 				t.Errorf("%s: %s, want %d", what, response.Status, want)
 			}
 		}
-		is("the one who signed out", cookie, 401)
-		is("another", second, 200)
+		checkStatus("the one who signed out", cookie, 401)
+		checkStatus("another", second, 200)
 		if _, err := io.Copy(io.Discard, following.Body); err != nil {
 			t.Errorf("what was followed ends with %v", err)
 		}
@@ -200,24 +218,24 @@ func TestSignin(t *testing.T) {
 			len(response.Cookies()) != 0 {
 			t.Errorf("signing all out: %s", response.Status)
 		}
-		is("another after all were", second, 401)
-		is("a third", third, 401)
+		checkStatus("another after all were", second, 401)
+		checkStatus("a third", third, 401)
 
 		// It ends after a week, and the oldest give way to new ones.
 		cookie = f.follow(f.link())
 		wait(signinLife - time.Second)
-		is("within the week", cookie, 200)
+		checkStatus("within the week", cookie, 200)
 		wait(time.Second)
 		synctest.Wait()
-		is("after a week", cookie, 401)
+		checkStatus("after a week", cookie, 401)
 		cookie = f.follow(f.link())
 		for range maxSignins - 1 {
 			f.follow(f.link())
 		}
-		is("the oldest of a hundred", cookie, 200)
+		checkStatus("the oldest of a hundred", cookie, 200)
 		second = f.follow(f.link())
-		is("the oldest of more", cookie, 401)
-		is("the newest", second, 200)
+		checkStatus("the oldest of more", cookie, 401)
+		checkStatus("the newest", second, 200)
 	})
 }
 
@@ -354,7 +372,7 @@ func TestSigninFile(t *testing.T) {
 	}
 	f.follow(link.URL)
 	gone := func(file string) {
-		f.until(func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+		f.waitUntil(func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 	}
 	gone(link.File)
 	void := issue()

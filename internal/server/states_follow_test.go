@@ -128,7 +128,7 @@ func TestEventsDrain(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if got := said(t, events.until(adminapi.EventEnded)); got[len(got)-1] != "ended " {
+	if got := eventTexts(t, events.until(adminapi.EventEnded)); got[len(got)-1] != "ended " {
 		t.Errorf("the session's events end with %q", got)
 	}
 	for _, l := range []*reader{states, events} {

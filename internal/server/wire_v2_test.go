@@ -110,7 +110,7 @@ func (s *stage) callWith(word, rest string) error {
 	s.calls[parts[0]] = cancel
 	go func() {
 		o := session.CallTool(ctx, c)
-		s.emit(parts[0], fmt.Sprintf("%s= %s after %s", parts[0], told(o), o.Duration))
+		s.emit(parts[0], fmt.Sprintf("%s= %s after %s", parts[0], outcomeText(o), o.Duration))
 	}()
 	return nil
 }
