@@ -91,7 +91,7 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 
 // outside decides about a path outside the workspace, which whoever asks names.
 func (p *policy) outside(ctx context.Context, path string, write bool) error {
-	if allow := allowed(p.conf()); allow.OutsideOK(path) {
+	if allow := allowed(p.conf()); allow.AllowsOutside(path) {
 		return nil
 	}
 	verb := "read"
@@ -123,7 +123,7 @@ func (p *policy) protected(ctx context.Context, path, why string) error {
 // private decides about a server of the web whose address is not public, or not known.
 func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
 	allow := allowed(p.conf())
-	if allow.HostOK(host) {
+	if allow.AllowsHost(host) {
 		return nil
 	}
 	what := fmt.Sprintf("fetch from %s (%s), which is not public", host, addr)

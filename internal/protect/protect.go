@@ -1,10 +1,9 @@
-// Package protect knows the places in a project whose files make programs run:
-// git's hooks and filters, editors' tasks, our own provider files and tools. Who
-// writes there runs what they like the next time that somebody else works on the
-// project, so such a write needs a person's yes, whatever a policy says.
+// Package protect lists the places in a project whose files make programs run: git's
+// hooks and filters, editors' tasks, our own provider files and tools. A program that
+// writes there decides what runs the next time that a person works on the project. So
+// a person must allow such a write, whatever a policy says.
 //
-// This is the one list of these places, for the tools of lsclient and for the
-// permissions of Copilot sessions.
+// The tools of lsclient and the permissions of Copilot sessions share this list.
 package protect
 
 import (
@@ -16,10 +15,9 @@ import (
 	"syscall"
 )
 
-// place is where files lie that make programs run: whatever lies in a directory or
-// is a file of this name, anywhere. A name of several parts is a path; one that
-// ends in * stands for names that begin so, one that begins with * for names that
-// end so.
+// place is a protected file, or a directory with all that it contains, at any depth.
+// A name of several parts is a path. A part that ends in * matches names with this
+// beginning, and one that begins with * matches names with this end. what tells why.
 type place struct{ name, what string }
 
 var places = []place{
@@ -92,29 +90,29 @@ var places = []place{
 	{".tool-versions", "version managers run what it names"},
 }
 
-// Why says why a path is protected: "it lies in .git: git runs what …". It is ""
-// for one that is not. dirs are directories that are protected besides, such as
-// those of tools. Path is absolute; what it leads to through symbolic links counts
-// as it does itself, whether that exists or not.
+// Why returns why an absolute path is protected, such as "it lies in .git: git runs
+// what …", or "" if it is not protected. The target of its symbolic links counts too,
+// whether it exists or not. dirs are further directories to protect, such as those of
+// tools.
 func Why(path string, dirs ...string) string {
-	ways := []string{filepath.Clean(path)}
-	// What .. means depends on the links before it, and on who reads it.
+	candidates := []string{filepath.Clean(path)}
+	// The meaning of .. depends on the links before it, and programs differ.
 	for _, p := range []string{path, filepath.Clean(path)} {
 		target, err := Resolve(p)
 		if err != nil {
 			return "it can't be told where it leads: " + err.Error()
 		}
-		ways = append(ways, target)
+		candidates = append(candidates, target)
 	}
-	for _, way := range ways {
-		if why := named(way); why != "" {
+	for _, candidate := range candidates {
+		if why := whyByName(candidate); why != "" {
 			return why
 		}
-		if why := inRepository(way); why != "" {
+		if why := whyInRepository(candidate); why != "" {
 			return why
 		}
 		for _, dir := range dirs {
-			if Within(way, dir) {
+			if Within(candidate, dir) {
 				return "it lies in " + dir + ": what lies there is run"
 			}
 		}
@@ -122,13 +120,13 @@ func Why(path string, dirs ...string) string {
 	return ""
 }
 
-// named says why a clean path is protected by its name.
-func named(path string) string {
-	parts := strings.Split(plain(filepath.ToSlash(path)), "/")
+// whyByName returns why a clean path is protected by its name, "" if it is not.
+func whyByName(path string) string {
+	parts := strings.Split(normalize(filepath.ToSlash(path)), "/")
 	for _, p := range places {
 		want := strings.Split(p.name, "/")
 		for i := 0; i+len(want) <= len(parts); i++ {
-			if fits(parts[i:i+len(want)], want) {
+			if matches(parts[i:i+len(want)], want) {
 				return "it is or lies in " + p.name + ": " + p.what
 			}
 		}
@@ -136,10 +134,10 @@ func named(path string) string {
 	return ""
 }
 
-// inRepository says why a clean path is protected by what lies beside it: git takes
-// each directory for a repository in which it finds a HEAD and the rest, by whatever
-// name, such as that which a .git file names. A file named HEAD makes one of others.
-func inRepository(path string) string {
+// whyInRepository returns why a clean path is protected by the files beside it, "" if it
+// is not. For git, a directory of any name is a repository if it has a HEAD and some
+// other files; so a new file named HEAD can make one.
+func whyInRepository(path string) string {
 	if strings.EqualFold(filepath.Base(path), "HEAD") {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
 			return "git takes a directory with a HEAD for a repository, and runs what its configuration names"
@@ -151,13 +149,13 @@ func inRepository(path string) string {
 			return "it lies in " + dir + ", a repository of git: git runs what its configuration and hooks name"
 		}
 		if has(".git") {
-			return "" // a tree of files, which may stand in its repository
+			return "" // the working tree of a repository
 		}
 	}
 	return ""
 }
 
-func fits(parts, want []string) bool {
+func matches(parts, want []string) bool {
 	for i, w := range want {
 		switch end, isEnd := strings.CutPrefix(w, "*"); {
 		case isEnd:
@@ -175,9 +173,9 @@ func fits(parts, want []string) bool {
 	return true
 }
 
-// plain is a path in the form that file systems compare which make no difference
-// between capital and small letters, and of some characters none at all.
-func plain(path string) string {
+// normalize returns a path in the form that file systems compare if they ignore case and
+// some characters.
+func normalize(path string) string {
 	path = strings.Map(func(r rune) rune {
 		switch {
 		case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
@@ -198,32 +196,33 @@ func plain(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// Within reports whether a path is a directory or lies in it, through symbolic links
-// and in the spelling of file systems that know no capitals.
+// Within reports whether a path is the directory dir or lies in it. It follows the
+// symbolic links of dir, but not of path, and ignores case.
 func Within(path, dir string) bool {
 	dirs := []string{filepath.Clean(dir)}
 	if target, err := Resolve(dir); err == nil {
 		dirs = append(dirs, target)
 	}
 	for _, dir := range dirs {
-		if rel, err := filepath.Rel(plain(dir), plain(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(normalize(dir), normalize(path)); err == nil && filepath.IsLocal(rel) {
 			return true
 		}
 	}
 	return false
 }
 
-// maxLinks is how many symbolic links a path may go through, as in Linux.
+// maxLinks is how many symbolic links Resolve follows, as in Linux.
 const maxLinks = 40
 
-// Resolve follows every symbolic link of an absolute path, also one that leads to
-// nothing. What doesn't exist stays as it is named.
+// Resolve follows every symbolic link of an absolute path, also to a target that does
+// not exist. The missing part of a path stays as it is. The error is the system's, or
+// ELOOP after 40 links.
 func Resolve(path string) (string, error) {
 	sep := string(filepath.Separator)
 	at := filepath.VolumeName(path) + sep
 	rest := strings.Split(strings.TrimPrefix(path, at), sep)
 	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0]) // "" and .. work out here
+		next := filepath.Join(at, rest[0]) // this also handles "" and ..
 		rest = rest[1:]
 		info, err := os.Lstat(next)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,7 @@
-// Package visible makes text of others fit to be shown to a person who decides by
-// it: every character can be seen. What would move a cursor, hide or reorder its
-// neighbours, or look like a space is spelt out as an escape, not dropped: a command
-// without such characters is another command.
+// Package visible prepares foreign text for a person who decides by it: every character
+// can be seen. It replaces characters that would move a cursor, hide or reorder others,
+// or look like a space by escapes. It does not drop them, because a command without
+// them is another command.
 package visible
 
 import (
@@ -11,28 +11,28 @@ import (
 	"unicode/utf8"
 )
 
-// Text spells out what can't be seen. Line ends and tabs stay.
-func Text(s string) string { return spelled(s, "\n\t") }
+// Text escapes the characters that can't be seen, except for line ends and tabs.
+func Text(s string) string { return escapeInvisible(s, "\n\t") }
 
-// Line spells out what can't be seen, line ends and tabs as well: for names and
-// paths, which stand in one line.
-func Line(s string) string { return spelled(s, "") }
+// Line escapes all characters that can't be seen, line ends and tabs included. It is
+// for names and paths within one line.
+func Line(s string) string { return escapeInvisible(s, "") }
 
-// Controls spells out only what a terminal obeys, and leaves text in all its
-// languages as it is: for what is read and not decided by.
+// Controls escapes only the characters that a terminal obeys, and leaves text in all
+// languages readable. It is for text that nobody decides by.
 func Controls(s string) string {
-	return spell(s, func(r rune) bool {
+	return escape(s, func(r rune) bool {
 		return r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r)
 	})
 }
 
-func spelled(s, keep string) string {
-	return spell(s, func(r rune) bool { return seen(r) || strings.ContainsRune(keep, r) })
+func escapeInvisible(s, keep string) string {
+	return escape(s, func(r rune) bool { return isVisible(r) || strings.ContainsRune(keep, r) })
 }
 
-// spell spells out the characters that are not ok.
-func spell(s string, ok func(rune) bool) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !ok(r) }) {
+// escape escapes the characters for which keeps is false, and invalid UTF-8.
+func escape(s string, keeps func(rune) bool) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !keeps(r) }) {
 		return s
 	}
 	var b strings.Builder
@@ -41,7 +41,7 @@ func spell(s string, ok func(rune) bool) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case ok(r):
+		case keeps(r):
 			b.WriteString(s[:n])
 		case r == '\n':
 			b.WriteString(`\n`)
@@ -59,37 +59,39 @@ func spell(s string, ok func(rune) bool) string {
 	return b.String()
 }
 
-// seen reports whether a character shows by itself: neither a control, a format
-// character, nor one that looks like a space or like nothing.
-func seen(r rune) bool {
+// isVisible reports whether a character can be seen: it is no control or format
+// character, and does not look like a space or like nothing.
+func isVisible(r rune) bool {
 	return unicode.IsPrint(r) && r != '\u2800' &&
 		!unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Ends returns a text of at most so many bytes and lines as it is, and of a longer
-// one the beginning and the end, with how much was left out between them.
-func Ends(s string, most, lines int) string {
-	if len(s) <= most && strings.Count(s, "\n") < lines {
+// Ends returns a text of at most maxBytes bytes and lines lines as it is. Of a longer
+// text it returns the beginning and the end, and between them how many bytes are left
+// out.
+func Ends(s string, maxBytes, lines int) string {
+	if len(s) <= maxBytes && strings.Count(s, "\n") < lines {
 		return s
 	}
-	head, tail := s[:min(len(s), most/2)], s[len(s)-min(len(s), most/2):]
-	if cut := nth(head, lines/2); cut >= 0 {
+	half := min(len(s), maxBytes/2)
+	head, tail := s[:half], s[len(s)-half:]
+	if cut := lineEnd(head, lines/2); cut >= 0 {
 		head = head[:cut]
 	}
 	for n := strings.Count(tail, "\n"); n >= lines-lines/2; n-- {
 		_, tail, _ = strings.Cut(tail, "\n")
 	}
 	head, tail = strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, "")
-	out := len(s) - len(head) - len(tail)
-	if out <= 0 {
+	left := len(s) - len(head) - len(tail)
+	if left <= 0 {
 		return s
 	}
-	return fmt.Sprintf("%s\n[… %d of %d bytes are left out here …]\n%s", strings.TrimSuffix(head, "\n"), out, len(s),
-		strings.TrimPrefix(tail, "\n"))
+	return fmt.Sprintf("%s\n[… %d of %d bytes are left out here …]\n%s",
+		strings.TrimSuffix(head, "\n"), left, len(s), strings.TrimPrefix(tail, "\n"))
 }
 
-// nth finds where the n-th line ends, -1 where there are fewer.
-func nth(s string, n int) int {
+// lineEnd returns the index of the n-th line end, -1 if there are fewer.
+func lineEnd(s string, n int) int {
 	at := -1
 	for range n {
 		i := strings.IndexByte(s[at+1:], '\n')

@@ -1,6 +1,6 @@
-// Package weburl reads URLs as browsers do (WHATWG), so that a rule about a host
-// holds for every way to write it: in full-width letters, percent-encoded, with
-// backslashes or without slashes, as a decimal or short IPv4 address.
+// Package weburl reads URLs as browsers do (WHATWG), so that a rule about a host holds
+// for every spelling: full-width letters, percent-encoding, backslashes, missing
+// slashes, decimal or short IPv4 addresses.
 package weburl
 
 import (
@@ -17,27 +17,28 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// maxLength bounds the URLs that are read, in bytes: more than most servers take. The
-// time that the parser takes grows with the square of it.
+// maxLength is the longest URL that Parse reads, in bytes. Most servers accept less, and
+// the parser's time grows with the square of the length.
 const maxLength = 8 << 10
 
-// parameter is what some servers leave out of a segment of a path.
+// parameter matches the part of a path segment that some servers ignore.
 var parameter = lazyregexp.New(`[;\x00][^/\\]*`)
 
-// maxLayers is how many layers of percent-encoding a denial looks through.
+// maxLayers is how many layers of percent-encoding a denial decodes.
 const maxLayers = 5
 
-// URL is an absolute URL in its canonical form.
+// URL is an absolute URL in its canonical form. [Parse] makes one.
 type URL struct {
 	Scheme string // in lower case
-	Host   string // in ASCII and lower case, without brackets and dots at its end; "": none
-	Port   string // the scheme's own where none is named; "": none
+	Host   string // in ASCII and lower case, without brackets and final dots; "": none
+	Port   string // default: the port of the scheme; "": none
 	Path   string // percent-encoded, without . and .. segments
-	User   bool   // it holds a name or a password
-	Href   string // all of it
+	User   bool   // the URL has a user name or a password
+	Href   string // the whole URL
 }
 
-// Parse reads an absolute URL. The error says why it is none, without its text.
+// Parse reads an absolute URL of at most 8 KiB. The error tells what is wrong and never
+// contains the URL, which may have a password.
 func Parse(s string) (URL, error) {
 	if len(s) > maxLength {
 		return URL{}, fmt.Errorf("it is longer than %d bytes", maxLength)
@@ -64,13 +65,14 @@ func Parse(s string) (URL, error) {
 	return p, nil
 }
 
-// Addr returns the IP address that the host is. False: it is a name.
+// Addr returns the host as an IP address, false if it is a name.
 func (u URL) Addr() (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(u.Host)
 	return ip, err == nil
 }
 
-// Host returns the one form of a host, which may stand in brackets.
+// Host returns the canonical form of a host name or an address, with or without
+// brackets.
 func Host(s string) (string, error) {
 	if strings.Contains(s, ":") && !strings.HasPrefix(s, "[") {
 		s = "[" + s + "]"
@@ -85,8 +87,8 @@ func Host(s string) (string, error) {
 	return u.Host, nil
 }
 
-// canonical is a host's one form: the parser knows all of it but that a name may end
-// with dots and that an IPv6 address may be an IPv4 one.
+// canonical removes from a host of the parser the final dots of a name, and turns an
+// IPv6 address that stands for an IPv4 address into that.
 func canonical(host string) string {
 	host = strings.TrimRight(strings.Trim(host, "[]"), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -95,26 +97,27 @@ func canonical(host string) string {
 	return strings.ToLower(host)
 }
 
-// Pattern is [SCHEME://]HOST[:PORT][/PATH], with *. before HOST for all hosts below
-// it. [ParsePattern] makes one.
+// Pattern matches URLs: [SCHEME://]HOST[:PORT][/PATH], with *. before HOST for all hosts
+// below it. [ParsePattern] makes one.
 type Pattern struct {
 	scheme, host, port, path string
-	below                    bool
+	subdomains               bool // it matches the hosts below host, not host itself
 }
 
-// ParsePattern reads a pattern. The error says what is wrong with it.
+// ParsePattern reads a pattern. The error is one line and shows how a pattern looks.
 func ParsePattern(s string) (Pattern, error) {
-	bad := fmt.Errorf(`%q is not [SCHEME://]HOST[:PORT][/PATH], such as "docs.example", "*.docs.example" or "https://api.example/v1"`, s)
+	bad := fmt.Errorf(`%q is not [SCHEME://]HOST[:PORT][/PATH], `+
+		`such as "docs.example", "*.docs.example" or "https://api.example/v1"`, s)
 	var p Pattern
-	scheme, rest, named := strings.Cut(s, "://")
-	if !named {
+	scheme, rest, hasScheme := strings.Cut(s, "://")
+	if !hasScheme {
 		scheme, rest = "", s
 	}
-	if p.scheme = strings.ToLower(scheme); named && p.scheme != "http" && p.scheme != "https" {
+	if p.scheme = strings.ToLower(scheme); hasScheme && p.scheme != "http" && p.scheme != "https" {
 		return p, fmt.Errorf("%q: the scheme is not http or https", s)
 	}
-	rest, p.below = strings.CutPrefix(rest, "*.")
-	authority, where, _ := strings.Cut(rest, "/")
+	rest, p.subdomains = strings.CutPrefix(rest, "*.")
+	authority, urlPath, _ := strings.Cut(rest, "/")
 	switch {
 	case strings.ContainsAny(rest, "?#@"):
 		return p, errors.New("must hold neither user, query nor fragment")
@@ -129,21 +132,20 @@ func ParsePattern(s string) (Pattern, error) {
 		}
 		host, p.port = authority[:i], strconv.FormatUint(n, 10)
 	}
-	u, err := Parse("https://" + host + "/" + where)
+	u, err := Parse("https://" + host + "/" + urlPath)
 	if err != nil {
 		return p, bad
 	}
-	_, address := u.Addr()
-	if p.below && address {
+	if _, isAddr := u.Addr(); p.subdomains && isAddr {
 		return p, fmt.Errorf("%q: there are no hosts below an address", s)
 	}
-	p.host, p.path = u.Host, strings.Trim(decoded(u.Path), "/")
+	p.host, p.path = u.Host, strings.Trim(decode(u.Path), "/")
 	return p, nil
 }
 
-// Allows reports whether a URL is of the pattern beyond doubt: scheme (http or https
-// unless the pattern says), host, port (the scheme's own unless it says), and a path
-// of which no server makes another one. A URL with a user is of none.
+// Allows reports whether a URL certainly matches the pattern: its scheme (default: http
+// or https), its host, its port (default: that of the scheme) and its path. Paths that
+// servers read differently and URLs with a user never match.
 func (p Pattern) Allows(u URL) bool {
 	web := u.Scheme == "http" || u.Scheme == "https"
 	port := p.port
@@ -157,48 +159,48 @@ func (p Pattern) Allows(u URL) bool {
 		return true
 	}
 	lower := strings.ToLower(u.Path)
-	for _, odd := range []string{"%2f", "%5c", "%2e", "%25", "%00", "..", `\`, "//", ";"} {
-		if strings.Contains(lower, odd) {
+	for _, ambiguous := range []string{"%2f", "%5c", "%2e", "%25", "%00", "..", `\`, "//", ";"} {
+		if strings.Contains(lower, ambiguous) {
 			return false
 		}
 	}
-	return under(p.path, decoded(u.Path))
+	return isUnder(p.path, decode(u.Path))
 }
 
-// Denies reports whether a URL may be of the pattern: of its host, of its scheme if
-// it says one, of any port and path unless it says those, in any way to read the path.
+// Denies reports whether a URL may match the pattern: its host, and its scheme, port and
+// path if the pattern has them. A path matches if any way to read it does.
 func (p Pattern) Denies(u URL) bool {
 	if p.scheme != "" && p.scheme != u.Scheme || !p.hasHost(u.Host) || p.port != "" && p.port != u.Port {
 		return false
 	}
-	at := u.Path
+	urlPath := u.Path
 	for range maxLayers {
-		// With and without .. counted: servers differ.
-		for _, at := range []string{at, parameter.ReplaceAllString(at, "")} {
-			if under(p.path, at) || strings.HasPrefix(strings.TrimLeft(at, "/")+"/", p.path+"/") {
+		// Servers differ in whether they resolve .. first.
+		for _, at := range []string{urlPath, parameter.ReplaceAllString(urlPath, "")} {
+			if isUnder(p.path, at) || strings.HasPrefix(strings.TrimLeft(at, "/")+"/", p.path+"/") {
 				return true
 			}
 		}
-		at = decoded(at)
+		urlPath = decode(urlPath)
 	}
 	return false
 }
 
 func (p Pattern) hasHost(host string) bool {
-	if p.below {
+	if p.subdomains {
 		return strings.HasSuffix(host, "."+p.host)
 	}
 	return host == p.host
 }
 
-// under reports whether a path is a prefix or below it, by whole segments.
-func under(prefix, at string) bool {
+// isUnder reports whether a path is prefix or lies below it, by whole segments.
+func isUnder(prefix, at string) bool {
 	at = strings.Trim(path.Clean("/"+strings.ReplaceAll(at, `\`, "/")), "/")
 	return prefix == "" || at == prefix || strings.HasPrefix(at, prefix+"/")
 }
 
-// decoded takes one layer of percent-encoding off, where it is right.
-func decoded(s string) string {
+// decode removes one layer of percent-encoding and leaves invalid codes as they are.
+func decode(s string) string {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, "%")

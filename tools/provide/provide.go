@@ -1,6 +1,6 @@
-// Package provide offers tools to the sessions of a gateway: it is a provider
-// whose tools are those of package tools, each working in the directory of the
-// session that calls it.
+// Package provide offers the tools of package tools to the sessions of a gateway. A tool
+// works in the directory of the session that calls it. Package providers connects to
+// the gateway; [tools.Tool.Call] bounds a call and recovers its panics.
 package provide
 
 import (
@@ -15,41 +15,40 @@ import (
 	"tapgw/tools"
 )
 
-// Name is the provider's when [Options] give none.
+// Name is the name of the provider unless [Options] have another.
 const Name = "lsclient"
 
-// Options of a [Provider].
+// Options are the settings of a [Provider]. [Provider.Configure] can change Allow and Env.
 type Options struct {
 	Name     string            // "": [Name]
-	Provider providers.Options // which gateway and session, and whom to tell
+	Provider providers.Options // the gateway, the sessions and the callbacks
 	Allow    Allow
-	Env      tools.Env // of the tools; Root and what decides are the session's and Allow's
-	// Both can change: [Provider.Configure].
+	Env      tools.Env // of the tools; Root, Outside and Private are set for each call
 }
 
-// Provider offers tools.
+// Provider is a provider that offers tools of package tools. [New] makes one.
 type Provider struct {
 	*providers.Provider
 
 	mu    sync.Mutex // guards the fields that follow
 	allow Allow
 	env   tools.Env
-	roots map[string]string // by session
-	known chan struct{}     // closed and made anew when a root becomes known
+	roots map[string]string // directory of each bound session
+	added chan struct{}     // closed and replaced when a session is added to roots
 }
 
-// New makes a provider without tools; [Provider.Offer] gives it some, before or
-// while it runs.
+// New makes a provider without tools. [Provider.Offer] or [Provider.RunWith] gives it some,
+// before or while it runs.
 func New(o Options) *Provider {
 	if o.Name == "" {
 		o.Name = Name
 	}
-	p := &Provider{roots: map[string]string{}, known: make(chan struct{})}
+	p := &Provider{roots: map[string]string{}, added: make(chan struct{})}
 	p.Configure(o.Allow, o.Env)
 	bound := o.Provider.OnBound
 	o.Provider.OnBound = func(ctx context.Context, b providers.Binding) {
-		p.know(b.Session, b.CWD)
-		defer p.forget(b.Session)
+		p.addRoot(b.Session, b.CWD)
+		defer p.removeRoot(b.Session)
 		if bound != nil {
 			bound(ctx, b)
 		}
@@ -59,8 +58,8 @@ func New(o Options) *Provider {
 	return p
 }
 
-// Configure changes what tools may do and have, from the next call on. The time
-// that a tool has by env changes when it is offered again.
+// Configure replaces Allow and Env for the calls that follow. A timeout of env takes
+// effect when the tools are offered again.
 func (p *Provider) Configure(allow Allow, env tools.Env) {
 	if env.Timeout == 0 {
 		env.Timeout = tools.DefaultTimeout
@@ -70,48 +69,48 @@ func (p *Provider) Configure(allow Allow, env tools.Env) {
 	p.allow, p.env = allow, env
 }
 
-// configured is what tools may do and have now.
-func (p *Provider) configured() (Allow, tools.Env) {
+// settings returns the current Allow and Env.
+func (p *Provider) settings() (Allow, tools.Env) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.allow, p.env
 }
 
-func (p *Provider) know(session, root string) {
+func (p *Provider) addRoot(session, root string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.roots[session] = root
-	close(p.known)
-	p.known = make(chan struct{})
+	close(p.added)
+	p.added = make(chan struct{})
 }
 
-func (p *Provider) forget(session string) {
+func (p *Provider) removeRoot(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.roots, session)
 }
 
-// root is the directory of a session. The first call may be there before the
-// word that its session is bound.
+// root returns the directory of a session. It waits until the session is bound, because
+// the first call may arrive before OnBound runs.
 func (p *Provider) root(ctx context.Context, session string) (string, error) {
 	for {
 		p.mu.Lock()
 		root, ok := p.roots[session]
-		known := p.known
+		added := p.added
 		p.mu.Unlock()
 		if ok {
 			return root, nil
 		}
 		select {
-		case <-known:
+		case <-added:
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
 	}
 }
 
-// Offer makes a list of tools the one that sessions have. Tools keep working
-// that a call is in the middle of.
+// Offer makes list the tools that sessions have. Running calls of removed tools go on.
+// The error is the gateway's, for example about a name of another provider's tool.
 func (p *Provider) Offer(ctx context.Context, list []*tools.Tool) error {
 	offered := make([]providers.Tool, len(list))
 	for i, t := range list {
@@ -121,25 +120,25 @@ func (p *Provider) Offer(ctx context.Context, list []*tools.Tool) error {
 	return err
 }
 
-// lateness is how much longer the gateway waits than the tool may take, so that
-// it is the tool's own word on its timeout that arrives.
-const lateness = 5 * time.Second
+// answerMargin is how much longer the gateway waits than the tool may run, so that the
+// tool's own error about its timeout arrives.
+const answerMargin = 5 * time.Second
 
 func (p *Provider) tool(t *tools.Tool) providers.Tool {
 	timeout := t.Timeout
 	if timeout == 0 {
-		_, env := p.configured()
+		_, env := p.settings()
 		timeout = env.Timeout
 	}
 	return providers.Tool{
-		Name: t.Name, Description: t.Description, Parameters: t.Parameters, Timeout: timeout + lateness,
+		Name: t.Name, Description: t.Description, Parameters: t.Parameters, Timeout: timeout + answerMargin,
 		Handler: func(ctx context.Context, args json.RawMessage) (any, error) {
 			call, _ := providers.CallFrom(ctx)
 			root, err := p.root(ctx, call.Session)
 			if err != nil {
 				return nil, err
 			}
-			allow, env := p.configured()
+			allow, env := p.settings()
 			if err := allow.Check(t, args); err != nil {
 				return nil, Coded(err)
 			}
@@ -152,18 +151,18 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 	}
 }
 
-// confine is an environment in a session's directory, out of which tools may do
-// what is allowed.
+// confine returns env for a session's directory. Outside of it, tools may do only what
+// allow lists.
 func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	env.Root = root
 	env.Outside = func(_ context.Context, path string, _ bool) error {
-		if !allow.OutsideOK(path) {
-			return refuse("not allowed: %s lists what is", allow.where("outside")) // the tool says what
+		if !allow.AllowsOutside(path) {
+			return refuse("not allowed: %s lists what is", allow.where("outside")) // the tool names the path
 		}
 		return nil
 	}
 	env.Private = func(_ context.Context, host string, addr netip.AddrPort) error {
-		if !allow.HostOK(host) {
+		if !allow.AllowsHost(host) {
 			return allow.NotPublic(host, addr)
 		}
 		return nil
@@ -171,7 +170,8 @@ func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	return &env
 }
 
-// Coded gives an error of a tool the code that it has at the gateway.
+// Coded converts an error of a tool to one with a code for the gateway: Unauthorized for
+// a [Refusal], Timeout, Cancelled, or Internal.
 func Coded(err error) *providers.Error {
 	if e, ok := errors.AsType[*providers.Error](err); ok {
 		return e
@@ -189,8 +189,9 @@ func Coded(err error) *providers.Error {
 	return &providers.Error{Code: code, Message: err.Error()}
 }
 
-// Answer is a result as a session gets it: texts joined, a document that says
-// success as it is, one that says error as an error.
+// Answer converts a result to the data that a session gets: the joined texts, a dict as
+// it is, or the written and removed files. A dict with the result error becomes an
+// error.
 func Answer(r tools.Result) (any, error) {
 	if r.Data != nil {
 		var d struct {

@@ -51,7 +51,7 @@ func TestOutside(t *testing.T) {
 		"/tmp/build/a/b": true, "/tmp/build": true, "/etc/hosts": true,
 		"/etc/passwd": false, "/tmp/building": false, "/tmp/build/../x": false,
 	} {
-		if got := allow.OutsideOK(path); got != want {
+		if got := allow.AllowsOutside(path); got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestHosts(t *testing.T) {
 	allow := Allow{Web: []string{"wiki.local", "::1"}}
 	for host, want := range map[string]bool{"wiki.local": true, "WIKI.local": true, "[::1]": true, "[0::0:1]": true,
 		"wiki.local.": true, "x.wiki.local": false, "127.0.0.1": false} {
-		if got := allow.HostOK(host); got != want {
+		if got := allow.AllowsHost(host); got != want {
 			t.Errorf("%s: %v, want %v", host, got, want)
 		}
 	}
