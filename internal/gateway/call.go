@@ -105,7 +105,7 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 func (s *Session) Execute(ctx context.Context, c Call) Outcome {
 	c.AskGates = true
 	run := func() Outcome { return s.CallTool(ctx, c) }
-	return execute(s, "call-"+newCallID().String(), c.Name, string(c.Args), run)
+	return reportExecution(s, "call-"+newCallID().String(), c.Name, string(c.Args), run)
 }
 
 // run takes the call to its provider. It does not wait: gates are asked in a

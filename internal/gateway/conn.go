@@ -100,7 +100,7 @@ func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 			c.close(protocol.ClosePolicy, fmt.Sprintf("no auth within %s", protocol.AuthTimeout))
 		}
 	})
-	draining := g.draining
+	draining := g.isDraining
 	g.mu.Unlock()
 	if draining { // Drain may have listed the connections already
 		c.close(protocol.CloseGoingAway, "the gateway is shutting down")

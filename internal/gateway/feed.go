@@ -7,30 +7,32 @@ import (
 	"sync"
 )
 
-// ErrSessionEnded says that a session is gone and nothing more will follow.
+// ErrSessionEnded is the error of reading what a session does after it has ended:
+// nothing more will come.
 var ErrSessionEnded = errors.New("the session has ended")
 
-// feed keeps the newest entries of a sequence for readers that each hold a
-// cursor, so that a slow reader costs nobody anything: it misses what fell out.
-// Sequence numbers begin at 1. Its lock is a leaf.
+// feed is a bounded buffer of the newest entries of a sequence. Each reader holds a
+// cursor, the number of the last entry that it has, so a slow reader blocks nobody: it
+// has a gap where entries left the buffer. Numbers begin at 1. Its lock is a leaf.
 type feed[T any] struct {
-	maxItems int         // entries kept
-	maxBytes int         // and their size at most, by size
-	size     func(T) int // nil: every entry is free
+	maxItems int
+	maxBytes int         // of all items, by size
+	size     func(T) int // nil: no limit of bytes
 
 	mu        sync.Mutex
 	items     []T // items[i] has the number first+i
 	first     uint64
 	totalSize int
-	added     chan struct{} // closed when something is added; nil while nobody waits
-	closed    bool
+	added     chan struct{} // closed when an entry is added; nil while nobody waits
+	isClosed  bool
 }
 
-func newFeed[T any](keep, bytes int, size func(T) int) *feed[T] {
-	return &feed[T]{maxItems: keep, maxBytes: bytes, size: size, first: 1}
+func newFeed[T any](maxItems, maxBytes int, size func(T) int) *feed[T] {
+	return &feed[T]{maxItems: maxItems, maxBytes: maxBytes, size: size, first: 1}
 }
 
-// add appends what build makes for the entry's number and returns the number.
+// add appends the entry that build makes, and returns its number. build runs under the
+// feed's lock, so entries that take a number of another sequence keep its order.
 func (f *feed[T]) add(build func(seq uint64) T) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +62,8 @@ func (f *feed[T]) wake() {
 	}
 }
 
-// after returns what came after a number, and the number to ask with next.
-func (f *feed[T]) after(seq uint64) ([]T, uint64) {
+// after returns the entries after a cursor and the cursor for the next read.
+func (f *feed[T]) after(seq uint64) (items []T, cursor uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := f.first + uint64(len(f.items)) - 1
@@ -75,10 +77,10 @@ func (f *feed[T]) after(seq uint64) ([]T, uint64) {
 	return append([]T(nil), f.items[from:]...), last
 }
 
-// next returns entries after a number, at most so many and not much more than so
-// many bytes of them, whether there are more, and the number of the first of them,
-// which is not the one that follows where some fell out.
-func (f *feed[T]) next(seq uint64, most, bytes int) (items []T, first uint64, more bool) {
+// next returns at most maxItems entries after a cursor, until they have maxBytes, and
+// whether there are more. first is the number of the first of them; it is not seq+1 if
+// there is a gap.
+func (f *feed[T]) next(seq uint64, maxItems, maxBytes int) (items []T, first uint64, hasMore bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first = max(seq+1, f.first)
@@ -88,7 +90,7 @@ func (f *feed[T]) next(seq uint64, most, bytes int) (items []T, first uint64, mo
 	}
 	left := f.items[skip:]
 	n := 0
-	for size := 0; n < min(most, len(left)) && size < bytes; n++ {
+	for size := 0; n < min(maxItems, len(left)) && size < maxBytes; n++ {
 		if f.size != nil {
 			size += f.size(left[n])
 		}
@@ -103,8 +105,8 @@ func (f *feed[T]) last() uint64 {
 	return f.first + uint64(len(f.items)) - 1
 }
 
-// wait returns nil once there is something after seq, [ErrSessionEnded] when
-// there will never be, or the context's error.
+// wait waits until there is an entry after a cursor. The error is [ErrSessionEnded]
+// when none will come, or that of ctx.
 func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
 	for {
 		f.mu.Lock()
@@ -112,7 +114,7 @@ func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
 			f.mu.Unlock()
 			return nil
 		}
-		if f.closed {
+		if f.isClosed {
 			f.mu.Unlock()
 			return ErrSessionEnded
 		}
@@ -129,10 +131,10 @@ func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
 	}
 }
 
-// close tells waiting readers that nothing more comes.
+// close ends the waits of readers: no entry will come.
 func (f *feed[T]) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
+	f.isClosed = true
 	f.wake()
 }

@@ -4,148 +4,155 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
 	"tapgw/internal/adminapi"
 )
 
-// Entry is one thing that happened in a session.
+// Entry is one entry of a session's feeds, as a [Follower] reads it.
 type Entry struct {
-	// Value is a [TimelineLine], a [LiveLine] or a [HistoryRow], or before them
-	// what was [adminapi.Gap].
+	// Value is a [TimelineLine], a [LiveLine] or a [HistoryRow], or an [adminapi.Gap]
+	// before them.
 	Value any
-	// Cursors is the place behind it.
+	// Cursors are those of a follower that has read the entry.
 	Cursors Cursors
 
-	order uint64
+	order uint64 // among all entries of the session's feeds; 0 for a gap
 }
 
-// Cursors is where a follower stands: the numbers of the last timeline line,
-// callback and stored event that it has had.
+// Cursors are the cursors of a follower: the numbers of the last timeline line,
+// callback and stored event that it has read.
 type Cursors struct{ Timeline, Live, Stream uint64 }
 
-// Follower hears what happens in a session, in the order in which it happened and
-// at its own pace. It is for one goroutine.
+// Follower reads a session's timeline, live feed and stored events in the order in
+// which the entries came. It is for one goroutine.
 type Follower struct {
 	session *Session
 	cursors Cursors
 }
 
-// What a follower is given of each kind at once, so that one who is behind takes no
-// more memory than others.
+// Limits of what a follower reads of each feed at once, so that one with a long way to
+// go takes no more memory than others.
 const (
-	followAtOnce = 256
-	followBytes  = 64 << 10
+	maxFollowItems = 256
+	maxFollowBytes = 64 << 10
 )
 
-// Follow returns a follower that begins with the last things that happened, as far
-// as they are kept.
+// Follow returns a follower that begins with the last entries that the feeds still
+// have, of all three together.
 func (s *Session) Follow(last int) *Follower {
 	upTo := s.arrivals.value()
-	numbers := slices.Concat(newestOrders(s.timeline, last, orderOfLine), newestOrders(s.live, last, orderOfLive), newestOrders(s.pushed, last, orderOfRow))
-	numbers = slices.DeleteFunc(numbers, func(n uint64) bool { return n > upTo })
-	slices.Sort(numbers)
+	orders := slices.Concat(newestOrders(s.timeline, last, orderOfLine),
+		newestOrders(s.live, last, orderOfLive), newestOrders(s.pushed, last, orderOfRow))
+	orders = slices.DeleteFunc(orders, func(n uint64) bool { return n > upTo })
+	slices.Sort(orders)
 	from := upTo
-	if len(numbers) > 0 {
-		from = numbers[max(len(numbers)-last, 0)] - 1
+	if len(orders) > 0 {
+		from = orders[max(len(orders)-last, 0)] - 1
 	}
-	return &Follower{session: s, cursors: Cursors{cursorAt(s.timeline, from, orderOfLine), cursorAt(s.live, from, orderOfLive), cursorAt(s.pushed, from, orderOfRow)}}
+	return &Follower{session: s, cursors: Cursors{cursorAt(s.timeline, from, orderOfLine),
+		cursorAt(s.live, from, orderOfLive), cursorAt(s.pushed, from, orderOfRow)}}
 }
 
-// FollowFrom returns a follower that goes on behind a place, nil if the session
-// never was there.
-func (s *Session) FollowFrom(at Cursors) *Follower {
-	if at.Timeline > s.timeline.last() || at.Live > s.live.last() || at.Stream > s.pushed.last() {
+// FollowFrom returns a follower that goes on after cursors; nil if the session has not
+// come that far, so that the cursors must be of another session.
+func (s *Session) FollowFrom(c Cursors) *Follower {
+	if c.Timeline > s.timeline.last() || c.Live > s.live.last() || c.Stream > s.pushed.last() {
 		return nil
 	}
-	return &Follower{session: s, cursors: at}
+	return &Follower{session: s, cursors: c}
 }
 
 func orderOfLine(l *TimelineLine) uint64 { return l.order }
 func orderOfLive(l *LiveLine) uint64     { return l.order }
 func orderOfRow(r *HistoryRow) uint64    { return r.order }
 
-// newestOrders are the numbers under which the newest entries of a feed arrived in the
-// session.
-func newestOrders[T any](f *feed[T], last int, arrived func(*T) uint64) []uint64 {
+// newestOrders returns the orders of the last entries of a feed.
+func newestOrders[T any](f *feed[T], last int, orderOf func(*T) uint64) []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items := f.items[max(len(f.items)-last, 0):]
-	list := make([]uint64, len(items))
+	orders := make([]uint64, len(items))
 	for i := range items {
-		list[i] = arrived(&items[i])
+		orders[i] = orderOf(&items[i])
 	}
-	return list
+	return orders
 }
 
-// cursorAt is the number of a feed's last entry that arrived up to a number.
-func cursorAt[T any](f *feed[T], upTo uint64, arrived func(*T) uint64) uint64 {
+// cursorAt is the number of a feed's last entry up to an order.
+func cursorAt[T any](f *feed[T], upTo uint64, orderOf func(*T) uint64) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(f.items, upTo+1, func(item T, n uint64) int { return cmp.Compare(arrived(&item), n) })
+	i, _ := slices.BinarySearchFunc(
+		f.items,
+		upTo+1,
+		func(item T, n uint64) int { return cmp.Compare(orderOf(&item), n) },
+	)
 	return f.first + uint64(i) - 1
 }
 
-// Next waits for what happened behind the follower's place and returns it, oldest
-// first. The error is [ErrSessionEnded] when nothing more will come, or the
-// context's.
+// Next waits for entries after the follower's cursors and returns them, oldest first.
+// The error is [ErrSessionEnded] when none will come, or that of ctx.
 func (f *Follower) Next(ctx context.Context) ([]Entry, error) {
-	s := f.session
 	for {
-		// What arrived by now is in its feed by the time that the feed is read, so
-		// up to here the order is known.
-		heard := s.arrivals.value()
-		lines, firstLine, moreLines := s.timeline.next(f.cursors.Timeline, followAtOnce, followBytes)
-		live, firstLive, moreLive := s.live.next(f.cursors.Live, followAtOnce, followBytes)
-		rows, firstRow, moreRows := s.pushed.next(f.cursors.Stream, followAtOnce, followBytes)
-		lost := adminapi.Gap{
-			Timeline: firstLine - f.cursors.Timeline - 1,
-			Live:     firstLive - f.cursors.Live - 1,
-			Stream:   firstRow - f.cursors.Stream - 1,
-		}
-		f.cursors = Cursors{firstLine - 1, firstLive - 1, firstRow - 1}
-		list := make([]Entry, 0, 1+len(lines)+len(live)+len(rows))
-		if lost != (adminapi.Gap{}) {
-			list = append(list, Entry{Value: lost})
-		}
-		for i := range lines {
-			list = append(list, Entry{Value: lines[i], order: lines[i].order})
-		}
-		for i := range live {
-			list = append(list, Entry{Value: live[i], order: live[i].order})
-		}
-		for i := range rows {
-			list = append(list, Entry{Value: rows[i], order: rows[i].order})
-		}
-		// Of a kind that has more, what comes later is not known yet.
-		if moreLines {
-			heard = min(heard, lines[len(lines)-1].order)
-		}
-		if moreLive {
-			heard = min(heard, live[len(live)-1].order)
-		}
-		if moreRows {
-			heard = min(heard, rows[len(rows)-1].order)
-		}
-		list = slices.DeleteFunc(list, func(h Entry) bool { return h.order > heard })
-		slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.order, b.order) })
-		for i := range list {
-			switch list[i].Value.(type) {
-			case TimelineLine:
-				f.cursors.Timeline++
-			case LiveLine:
-				f.cursors.Live++
-			case HistoryRow:
-				f.cursors.Stream++
-			}
-			list[i].Cursors = f.cursors
-		}
+		list, known := f.read()
 		if len(list) > 0 {
 			return list, nil
 		}
-		if err := s.arrivals.wait(ctx, heard, s.stopped); err != nil {
+		if err := f.session.arrivals.wait(ctx, known, f.session.stopped); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// Cursors is the follower's place.
+// read returns the entries after the cursors up to the order known, and advances the
+// cursors. Entries get their order under the lock of their feed, so all entries up to
+// the present order are in the feeds when these are read.
+func (f *Follower) read() (list []Entry, known uint64) {
+	s := f.session
+	known = s.arrivals.value()
+	lines, firstLine := readFeed(s.timeline, f.cursors.Timeline, orderOfLine, &known)
+	live, firstLive := readFeed(s.live, f.cursors.Live, orderOfLive, &known)
+	rows, firstRow := readFeed(s.pushed, f.cursors.Stream, orderOfRow, &known)
+	gap := adminapi.Gap{
+		Timeline: firstLine - f.cursors.Timeline - 1,
+		Live:     firstLive - f.cursors.Live - 1,
+		Stream:   firstRow - f.cursors.Stream - 1,
+	}
+	f.cursors = Cursors{firstLine - 1, firstLive - 1, firstRow - 1}
+	list = slices.Concat(lines, live, rows)
+	list = slices.DeleteFunc(list, func(e Entry) bool { return e.order > known })
+	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.order, b.order) })
+	if gap != (adminapi.Gap{}) {
+		list = slices.Insert(list, 0, Entry{Value: gap})
+	}
+	for i := range list {
+		switch list[i].Value.(type) {
+		case TimelineLine:
+			f.cursors.Timeline++
+		case LiveLine:
+			f.cursors.Live++
+		case HistoryRow:
+			f.cursors.Stream++
+		}
+		list[i].Cursors = f.cursors
+	}
+	return list, known
+}
+
+// readFeed reads the entries of one feed after a cursor; first is the number of the
+// first of them. If the feed has more, it lowers known to the order of the last one
+// that it read.
+func readFeed[T any](f *feed[T], cursor uint64, orderOf func(*T) uint64, known *uint64) (list []Entry, first uint64) {
+	items, first, hasMore := f.next(cursor, maxFollowItems, maxFollowBytes)
+	list = make([]Entry, len(items))
+	for i := range items {
+		list[i] = Entry{Value: items[i], order: orderOf(&items[i])}
+	}
+	if hasMore {
+		*known = min(*known, list[len(list)-1].order)
+	}
+	return list, first
+}
+
+// Cursors are the follower's cursors.
 func (f *Follower) Cursors() Cursors { return f.cursors }

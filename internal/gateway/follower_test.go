@@ -31,7 +31,7 @@ func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Cursors) 
 		if err != nil {
 			t.Fatalf("after %d of %d: %v", len(texts), n, err)
 		}
-		if len(list) > 3*followAtOnce+1 {
+		if len(list) > 3*maxFollowItems+1 {
 			t.Errorf("%d happenings at once", len(list))
 		}
 		for _, h := range list {

@@ -73,7 +73,7 @@ type Gateway struct {
 	memories      map[tokenKey]*memory
 	limits        limits
 	waitingEvents waitingEvents
-	draining      bool
+	isDraining    bool
 
 	changed chan struct{} // holds one
 	changes changes
@@ -126,7 +126,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	}
 	s := newSession(g, spec, info, h)
 	g.mu.Lock()
-	if g.draining {
+	if g.isDraining {
 		g.mu.Unlock()
 		return nil, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
@@ -261,7 +261,7 @@ func (g *Gateway) InUse() bool {
 // It returns when that is done or ctx ends.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.mu.Lock()
-	g.draining = true
+	g.isDraining = true
 	sessions := slices.Clone(g.order)
 	g.mu.Unlock()
 	var wg sync.WaitGroup
@@ -368,7 +368,7 @@ type Stats struct {
 	FailedCalls      atomic.Uint64
 	CallMicros       atomic.Uint64
 	Pushes           atomic.Uint64
-	DroppedPush      atomic.Uint64
+	DroppedPushes    atomic.Uint64
 	PausedInjects    atomic.Uint64 // only shown: their provider injected too often without the user
 	Turns            atomic.Uint64 // that ended
 	Errors           atomic.Uint64 // error messages to providers

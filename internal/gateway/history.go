@@ -32,7 +32,9 @@ func newHistoryRow(key streamKey, m *protocol.Push, level protocol.Level) Histor
 // rowCost is about how many bytes a row takes beside its texts.
 const rowCost = 200
 
-func rowSize(r *HistoryRow) int { return rowCost + len(r.Event) + len(r.Prompt) + len(r.Metadata) }
+func rowSize(r *HistoryRow) int { return rowCost + historyTextSize(*r) }
+
+func historyTextSize(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
 // store appends a row to its stream and returns its number. Call with Session.mu held.
 func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
@@ -82,7 +84,7 @@ func (s *Session) entries(key streamKey, last int, budget *int) []protocol.Strea
 		return list
 	}
 	for _, row := range slices.Backward(st.rows) {
-		if *budget -= len(row.Event) + len(row.Prompt) + len(row.Metadata); *budget < 0 {
+		if *budget -= historyTextSize(row); *budget < 0 {
 			break
 		}
 		list = append(list, protocol.StreamEntry{TS: row.TS.Format(time.RFC3339Nano), Event: row.Event,

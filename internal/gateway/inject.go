@@ -74,7 +74,7 @@ func (s *Session) queueInject(p *pusher, in *inject) {
 func (s *Session) deliver() {
 	for {
 		s.mu.Lock()
-		if len(s.injects) == 0 || s.busy {
+		if len(s.injects) == 0 || s.isBusy {
 			s.mu.Unlock()
 			return
 		}
@@ -100,7 +100,11 @@ func (s *Session) deliver() {
 			Source: SourceProvider + in.source.name, Traceparent: in.traceparent}, nil)
 		if err != nil {
 			s.showInject(in)
-			s.show(LogWarning, sourceGateway, fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err))
+			s.show(
+				LogWarning,
+				sourceGateway,
+				fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err),
+			)
 			in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
 			continue
 		}

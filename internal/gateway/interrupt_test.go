@@ -26,7 +26,7 @@ func (h stoppingHost) Interrupt(context.Context, string) ([]string, error) {
 // The calls of a turn end when it is stopped, not before: its model would answer to
 // them. A host that does not stop it keeps them for a short time only.
 func TestInterruptStopsTheTurnFirst(t *testing.T) {
-	for takes, ends := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopPatience} {
+	for takes, ends := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			g := New(Options{})
 			s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},

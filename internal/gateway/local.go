@@ -59,9 +59,9 @@ type localHost struct {
 
 	mu        sync.Mutex
 	queue     []Prompt
-	running   bool
+	isRunning bool
 	interrupt context.CancelFunc // ends the turn that runs
-	count     int
+	turnCount int
 }
 
 func (h *localHost) SetTools(context.Context, uint64, []Tool) error { return nil }
@@ -73,8 +73,8 @@ func (h *localHost) Send(_ context.Context, p Prompt) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.queue = append(h.queue, p)
-	if !h.running {
-		h.running = true
+	if !h.isRunning {
+		h.isRunning = true
 		h.calls.Busy()
 		h.turns.Go(h.run)
 	}
@@ -85,7 +85,7 @@ func (h *localHost) run() {
 	for {
 		h.mu.Lock()
 		if len(h.queue) == 0 || h.ctx.Err() != nil {
-			h.running = false
+			h.isRunning = false
 			// Told before the next prompt can say that the session is busy.
 			h.calls.Idle()
 			h.mu.Unlock()
@@ -93,24 +93,24 @@ func (h *localHost) run() {
 		}
 		p := h.queue[0]
 		h.queue = h.queue[1:]
-		h.count++
-		n := h.count
+		h.turnCount++
+		n := h.turnCount
 		ctx, cancel := context.WithCancel(h.ctx)
 		h.interrupt = cancel
 		h.mu.Unlock()
-		h.turn(ctx, n, p)
+		h.runTurn(ctx, n, p)
 		cancel()
 	}
 }
 
-func (h *localHost) turn(ctx context.Context, n int, p Prompt) {
+func (h *localHost) runTurn(ctx context.Context, n int, p Prompt) {
 	h.calls.Event(Event{UserMessage: p.Text, Source: p.Source})
 	h.calls.UserPrompt(ctx, p.Text, p.Source)
 	turn := fmt.Sprintf("turn-%d", n)
 	h.calls.Event(Event{Callback: OnAgentStart, ID: turn})
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.Text), "call:"); ok {
 		name, args, _ := strings.Cut(rest, " ")
-		h.call(ctx, n, name, strings.TrimSpace(args))
+		h.callTool(ctx, n, name, strings.TrimSpace(args))
 	} else if rest, ok := strings.CutPrefix(strings.TrimSpace(p.Text), "ask:"); ok {
 		kind, question, _ := strings.Cut(rest, " ")
 		h.say(n, h.ask(ctx, kind, question))
@@ -118,11 +118,11 @@ func (h *localHost) turn(ctx context.Context, n int, p Prompt) {
 	h.calls.Event(Event{Callback: OnAgentEnd, ID: turn})
 }
 
-func (h *localHost) call(ctx context.Context, n int, name, args string) {
+func (h *localHost) callTool(ctx context.Context, n int, name, args string) {
 	if args == "" {
 		args = "{}"
 	}
-	o := execute(h.calls, fmt.Sprintf("call-%d", n), name, args, func() Outcome {
+	o := reportExecution(h.calls, fmt.Sprintf("call-%d", n), name, args, func() Outcome {
 		if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
 			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err), ErrorCode: protocol.CodeInvalidArguments}
 		}
@@ -131,8 +131,8 @@ func (h *localHost) call(ctx context.Context, n int, name, args string) {
 	h.say(n, o.Text())
 }
 
-// execute tells of a call, as hosts do that run a model, and makes it.
-func execute(calls HostCalls, id, tool, args string, call func() Outcome) Outcome {
+// reportExecution tells of a call, as hosts do that run a model, and makes it.
+func reportExecution(calls HostCalls, id, tool, args string, call func() Outcome) Outcome {
 	calls.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: tool, Args: args})
 	o := call()
 	end := Event{Callback: OnEndToolExecution, ID: id, Tool: tool}

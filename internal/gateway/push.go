@@ -176,7 +176,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	if err := s.checkPush(p, e); err != nil {
 		p.dropped++
 		s.mu.Unlock()
-		s.g.stats.DroppedPush.Add(1)
+		s.g.stats.DroppedPushes.Add(1)
 		return Receipt{}, err
 	}
 	if e.level == protocol.OutcomeDrop {

@@ -75,9 +75,9 @@ type questions struct {
 	prefix string
 	touch  func() // called at each change
 
-	mu    sync.Mutex
-	open  []*openQuestion // oldest first
-	count uint64
+	mu      sync.Mutex
+	waiting []*openQuestion // oldest first
+	count   uint64
 }
 
 func newQuestions() questions {
@@ -102,7 +102,7 @@ func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQ
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	n := 0
-	for _, other := range qs.open {
+	for _, other := range qs.waiting {
 		if other.view.Session == s.id {
 			n++
 		}
@@ -123,7 +123,7 @@ func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQ
 func (qs *questions) add(w *openQuestion) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.open = append(qs.open, w)
+	qs.waiting = append(qs.waiting, w)
 	qs.touch()
 }
 
@@ -131,11 +131,11 @@ func (qs *questions) add(w *openQuestion) {
 func (qs *questions) remove(w *openQuestion) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	at := slices.Index(qs.open, w)
+	at := slices.Index(qs.waiting, w)
 	if at < 0 {
 		return false
 	}
-	qs.open = slices.Delete(qs.open, at, at+1)
+	qs.waiting = slices.Delete(qs.waiting, at, at+1)
 	qs.touch()
 	return true
 }
@@ -144,15 +144,15 @@ func (qs *questions) remove(w *openQuestion) bool {
 func (qs *questions) withdraw(s *Session) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	before := len(qs.open)
-	qs.open = slices.DeleteFunc(qs.open, func(w *openQuestion) bool {
+	before := len(qs.waiting)
+	qs.waiting = slices.DeleteFunc(qs.waiting, func(w *openQuestion) bool {
 		if w.view.Session != s.id {
 			return false
 		}
 		close(w.withdrawn)
 		return true
 	})
-	if len(qs.open) != before {
+	if len(qs.waiting) != before {
 		qs.touch()
 	}
 }
@@ -163,7 +163,7 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 	defer qs.mu.Unlock()
 	var mine []*openQuestion
 	var ids []string
-	for _, w := range qs.open {
+	for _, w := range qs.waiting {
 		if w.view.Session == s.id && !w.isAbandoned() {
 			mine, ids = append(mine, w), append(ids, w.view.ID)
 		}
@@ -194,7 +194,7 @@ func (qs *questions) isOver(id string) bool {
 	if _, err := fmt.Sscanf(digits, "%d", &n); !ours || err != nil || fmt.Sprint(n) != digits {
 		return false
 	}
-	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.open, func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() })
+	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.waiting, func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() })
 }
 
 // Questions lists what waits for a person in all sessions, oldest first. Its
@@ -203,8 +203,8 @@ func (qs *questions) isOver(id string) bool {
 func (g *Gateway) Questions() []adminapi.Question {
 	g.questions.mu.Lock()
 	defer g.questions.mu.Unlock()
-	views := make([]adminapi.Question, 0, len(g.questions.open))
-	for _, w := range g.questions.open {
+	views := make([]adminapi.Question, 0, len(g.questions.waiting))
+	for _, w := range g.questions.waiting {
 		if !w.isAbandoned() {
 			views = append(views, w.view)
 		}

@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// The newest events that a session keeps, and their size. Of one that is longer
-// than maxRuntimeEventBytes only its type is kept.
+// Limits of the runtime events that a session holds. Of an event over
+// maxRuntimeEventBytes only the type stays.
 const (
 	maxRuntimeEvents     = 2000
 	maxRuntimeBytes      = 512 << 10
@@ -32,22 +32,27 @@ func (s *Session) RuntimeEvent(e adminapi.RuntimeEvent) {
 	})
 }
 
-// RuntimeEvents returns the runtime's events after a number, and the number to
-// ask with next.
+// RuntimeEvents returns the runtime's events after a cursor, oldest first, and the
+// cursor for the next read.
 func (s *Session) RuntimeEvents(after uint64) ([]adminapi.RuntimeEvent, uint64) {
 	return s.runtime.after(after)
 }
 
-// WaitRuntimeEvents waits for an event of the runtime after a number.
+// WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The
+// error is [ErrSessionEnded] or that of ctx.
 func (s *Session) WaitRuntimeEvents(ctx context.Context, after uint64) error {
 	return s.runtime.wait(ctx, after)
 }
 
-// CheckRuntimeEvents refuses, with INVALID_STATE, where there can be none: only
-// some hosts tell what their runtime does.
+// CheckRuntimeEvents returns an INVALID_STATE error if the session's host does not
+// report the events of its runtime ([HostInfo].RuntimeEvents).
 func (s *Session) CheckRuntimeEvents() error {
 	if s.info.RuntimeEvents {
 		return nil
 	}
-	return errorf(protocol.CodeInvalidState, "sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline", s.info.Kind)
+	return errorf(
+		protocol.CodeInvalidState,
+		"sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline",
+		s.info.Kind,
+	)
 }

@@ -6,25 +6,24 @@ import (
 	"sync"
 )
 
-// Bounds of a response queue.
+// Limits of a response queue, in bytes.
 const (
-	maxResponseBytes = 64 << 20                 // bytes that may wait
-	lowResponseBytes = maxResponseBytes * 3 / 4 // bytes that stay when more came
-	responseCost     = 350                      // bytes of a response beside its texts
+	maxResponseBytes = 64 << 20
+	lowResponseBytes = maxResponseBytes * 3 / 4 // the queue shrinks to this when it is over the limit
+	responseCost     = 350                      // about what a response takes beside its texts
 )
 
-// Responses is a session's response queue (spec/session-api.md,
-// copilot/session/{session-id}/live): what the session did since the queue began
-// and nobody has taken yet. Other than the live feed it is for one reader, whom
-// it keeps everything for: past 64 MiB the oldest deltas are left out, whose text
-// comes again with the complete content. Its lock is a leaf below the live feed's.
+// Responses is a session's response queue (docs/session-api.md, "Responses"): all
+// responses since the queue began, for one reader that removes them. Unlike the live
+// feed it drops nothing up to 64 MiB. Then it drops the oldest deltas, whose text comes
+// again with the complete content. Its lock is a leaf below the live feed's.
 type Responses struct {
-	mu    sync.Mutex
-	items []Response // oldest first
-	last  uint64     // number of the newest
-	bytes int
-	ended bool
-	added chan struct{} // closed when there is news; nil while nobody waits
+	mu       sync.Mutex
+	items    []Response // oldest first
+	last     uint64     // number of the newest
+	bytes    int
+	isClosed bool
+	added    chan struct{} // closed when a response is added; nil while nobody waits
 }
 
 // Response is one entry of a response queue.
@@ -33,14 +32,14 @@ type Response struct {
 	seq   uint64
 }
 
-// Responses returns the session's response queue, which begins when it is first
-// asked for: with everything that the session did so far, or with what is under
-// way, so that nothing ends in it that did not begin.
+// Responses returns the session's response queue, which begins at the first call: with
+// all callbacks that the live feed still has, or only with those whose end has not come
+// yet, so that the queue holds no end without its beginning.
 func (s *Session) Responses(fromStart bool) *Responses {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	if s.responses == nil {
-		s.responses = &Responses{ended: s.live.closed}
+		s.responses = &Responses{isClosed: s.live.isClosed}
 		lines := s.live.items
 		if !fromStart {
 			lines = unfinished(lines)
@@ -52,29 +51,35 @@ func (s *Session) Responses(fromStart bool) *Responses {
 	return s.responses
 }
 
-// startCallback gives the callback that comes before the one that ends something.
+// startCallback maps the callback that ends something to the one that begins it.
 var startCallback = map[string]string{
 	OnEndReasoning: OnStartReasoning, OnEndMessage: OnStartMessage, OnEndToolExecution: OnStartToolExecution, OnAgentEnd: OnAgentStart,
 }
 
-// unfinished returns the lines that began something and were not followed by its end.
+// unfinished returns the lines that begin something whose end is not among the lines.
 func unfinished(lines []LiveLine) []LiveLine {
 	var open []LiveLine
 	for _, l := range lines {
 		e := l.Event
 		switch start, ends := startCallback[e.Callback]; {
 		case ends:
-			open = slices.DeleteFunc(open, func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID })
+			open = slices.DeleteFunc(
+				open,
+				func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID },
+			)
 		case e.Callback == OnIdle:
 			open = nil
-		case e.Callback == OnStartReasoning, e.Callback == OnStartMessage, e.Callback == OnStartToolExecution, e.Callback == OnAgentStart:
+		case e.Callback == OnStartReasoning,
+			e.Callback == OnStartMessage,
+			e.Callback == OnStartToolExecution,
+			e.Callback == OnAgentStart:
 			open = append(open, l)
 		}
 	}
 	return open
 }
 
-// closeLive tells those who follow the session that nothing more comes.
+// closeLive closes the live feed and the response queue.
 func (s *Session) closeLive() {
 	s.live.close()
 	s.live.mu.Lock()
@@ -85,9 +90,9 @@ func (s *Session) closeLive() {
 	}
 }
 
-// Next returns the oldest response, which stays where it is until
-// [Responses.Remove]. It waits for one until ctx ends, and returns
-// [ErrSessionEnded] when there will be none any more.
+// Next waits for a response and returns the oldest one, without removing it: see
+// [Responses.Remove]. The error is [ErrSessionEnded] when none will come, or that of
+// ctx.
 func (q *Responses) Next(ctx context.Context) (Response, error) {
 	for {
 		q.mu.Lock()
@@ -96,7 +101,7 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 			q.mu.Unlock()
 			return r, nil
 		}
-		if q.ended {
+		if q.isClosed {
 			q.mu.Unlock()
 			return Response{}, ErrSessionEnded
 		}
@@ -113,7 +118,8 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 	}
 }
 
-// Remove removes what Next returned. It may have given way meanwhile.
+// Remove removes the response that Next returned, unless the full queue has dropped it
+// meanwhile.
 func (q *Responses) Remove(r Response) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +130,7 @@ func (q *Responses) Remove(r Response) {
 	}
 }
 
-// Bytes is about how much memory the queue takes.
+// Bytes is about how many bytes of memory the queue takes.
 func (q *Responses) Bytes() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,16 +140,16 @@ func (q *Responses) Bytes() int {
 func (q *Responses) add(e Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e.Forwarded, e.Data, e.Requests = "", nil, nil // no callback has them
-	q.items = append(q.items, q.response(e))
+	e.Forwarded, e.Data, e.Requests = "", nil, nil // callbacks don't have them
+	q.items = append(q.items, q.number(e))
 	if q.bytes > maxResponseBytes {
 		q.shrink()
 	}
 	q.wake()
 }
 
-// response numbers and weighs an entry. Call with mu held.
-func (q *Responses) response(e Event) Response {
+// number makes the next response of the queue and adds its size. Call with mu held.
+func (q *Responses) number(e Event) Response {
 	q.last++
 	r := Response{e, q.last}
 	q.bytes += r.size()
@@ -155,7 +161,7 @@ func (r Response) size() int { return responseCost + liveSize(LiveLine{Event: r.
 func (q *Responses) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ended = true
+	q.isClosed = true
 	q.wake()
 }
 
@@ -166,27 +172,28 @@ func (q *Responses) wake() {
 	}
 }
 
-// shrink lets the oldest deltas go, many at once, since each time costs a walk
-// through the queue. Where they are not enough it lets the oldest responses go,
-// but the newest, and says so in their place. Call with mu held.
+// shrink drops the oldest deltas, many at once, since each time takes a walk through
+// the queue. If that is not enough it drops all responses but the newest, oldest first,
+// and puts an error in their place. Call with mu held.
 func (q *Responses) shrink() {
 	newest := q.last
-	drop := func(may func(Response) bool) {
+	dropOldest := func(isDroppable func(Response) bool) {
 		q.items = slices.DeleteFunc(q.items, func(r Response) bool {
-			if q.bytes <= lowResponseBytes || !may(r) {
+			if q.bytes <= lowResponseBytes || !isDroppable(r) {
 				return false
 			}
 			q.bytes -= r.size()
 			return true
 		})
 	}
-	drop(func(r Response) bool {
+	dropOldest(func(r Response) bool {
 		c := r.Event.Callback
 		return c == OnReasoning || c == OnMessage || c == OnToolExecution
 	})
 	if q.bytes <= maxResponseBytes {
 		return
 	}
-	drop(func(r Response) bool { return r.seq != newest })
-	q.items = slices.Insert(q.items, 0, q.response(Event{SessionError: "responses are missing here: more than 64 MiB of them waited to be read"}))
+	dropOldest(func(r Response) bool { return r.seq != newest })
+	missing := Event{SessionError: "responses are missing here: more than 64 MiB of them waited to be read"}
+	q.items = slices.Insert(q.items, 0, q.number(missing))
 }

@@ -3,23 +3,19 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"tapgw/internal/adminapi"
-	"tapgw/internal/protocol"
 )
 
-// hostTimeout bounds what the gateway asks of a host.
+// hostTimeout bounds each request to a host.
 const hostTimeout = 30 * time.Second
 
-// Session is an agent's session with the providers that are bound to it. It
-// implements [HostCalls].
+// Session is a conversation with one agent and the providers that are bound to it. It
+// implements [HostCalls]. All methods may be called from any goroutine.
 type Session struct {
 	// Fixed at creation.
 	g         *Gateway
@@ -28,38 +24,39 @@ type Session struct {
 	host      Host
 	info      HostInfo
 	createdAt time.Time
+
 	timeline  *feed[TimelineLine]
 	live      *feed[LiveLine]
 	pushed    *feed[HistoryRow]
-	arrivals  counter // numbers what comes into these three
+	arrivals  counter // orders the entries of these three feeds
 	runtime   *feed[adminapi.RuntimeEvent]
-	responses *Responses // nil until somebody asks; guarded by live.mu
+	responses *Responses // nil until somebody reads it; guarded by live.mu
 
-	usage usage // of its models
+	usage usage
 	spans turnSpans
 
-	// routes is what dispatch reads: immutable, replaced under Gateway.mu.
+	// routes is the table that calls are dispatched by. It is immutable and replaced
+	// under Gateway.mu. routesMu is held for writing to replace it, and for reading to
+	// send a call by it.
 	routes   atomic.Pointer[routes]
-	routesMu sync.RWMutex // held to send a call by the routes, and to replace them
+	routesMu sync.RWMutex
 
-	// The one goroutine that calls the host: it refreshes tools and sends
-	// prompts. Stop waits for it.
+	// worker is the goroutine that gives the host tools and prompts, see work.
 	worker sync.WaitGroup
 	wakeup chan struct{} // holds one
-	quit   chan struct{}
-	ctx    context.Context // ends with the session
-	cancel context.CancelFunc
+	quit   chan struct{} // closed to end the worker
+	ctx    context.Context
+	cancel context.CancelFunc // when the session is torn down
 
-	// stopping is closed when the session begins to end, stopped when it did.
 	stopCalled atomic.Bool
-	stopping   chan struct{}
-	stopped    chan struct{}
+	stopping   chan struct{} // closed when the session begins to end
+	stopped    chan struct{} // closed when it has ended
 
 	// Guarded by Gateway.mu.
 	bindings   []*binding
 	nameOwners map[string]nameOwner
-	unanswered int           // bindings that were told of the end and did not answer
-	allReady   chan struct{} // closed when waiting comes to 0; nil before the end
+	unanswered int           // bindings whose provider has not answered the session's end
+	allReady   chan struct{} // closed when unanswered comes to 0; nil before the end
 
 	startContext atomic.Pointer[chan string] // answer of the session_start hooks; nil: none, or used
 	runningHooks sync.WaitGroup              // user hooks
@@ -72,40 +69,40 @@ type Session struct {
 	hooksClosed   bool // no user hook may start
 	labelText     string
 	model         string
-	busy          bool
-	promptCount   uint64           // given ids
+	isBusy        bool
+	promptCount   uint64           // the last prompt's id
 	followedTurns map[string]*Turn // by the id of their prompt, until they end
-	endedTurns    uint64           // ended turns
-	turnEnded     chan struct{}    // closed at the next Idle; nil while nobody waits
+	endedTurns    uint64
+	turnEnded     chan struct{} // closed at the next Idle; nil while nobody waits
 	promptQueue   []*queuedPrompt
-	injects       []*inject
-	pushers       map[string]*pusher // by providerId
+	injects       []*inject          // queued, oldest first
+	pushers       map[string]*pusher // by pushSource.id
 	streams       map[streamKey]*stream
-	streamBytes   map[string]int           // bytes of events in streams, by provider
-	runningTools  map[string]toolExecution // tool executions by id, for subscribers
+	streamBytes   map[string]int           // size of the rows in streams, by provider
+	runningTools  map[string]toolExecution // by id
 	askingGates   map[*Pending]struct{}
-	oldestChange  time.Time // the oldest tool change that the host was not told of
-	newestChange  time.Time
-	refreshing    bool          // the worker gives the host a list
-	refreshed     chan struct{} // closed when the host was told of all changes; nil while nobody waits
+	oldestChange  time.Time     // of the tools, since the last refresh; zero: none
+	newestChange  time.Time     // of the tools
+	isRefreshing  bool          // the worker gives the host a list
+	refreshed     chan struct{} // closed when the host has all changes; nil while nobody waits
 
-	// revision counts the lists that the host was given; sent is the last, and
-	// rewrites are the transforms of that time. All are written by the worker.
+	// Written by the worker only: the number of lists that the host was given, the last
+	// one that it took, and the transforms of that time.
 	revision       atomic.Uint64
 	sentTools      []Tool
 	sentTransforms map[string][]*transform
-	maySentDiffer  bool // the host may have another list than sent
+	hostMayDiffer  bool // the last list failed, so the host may have another one than sentTools
 }
 
-// HostCalls is what a session offers to its host.
 var _ HostCalls = (*Session)(nil)
 
+// Sizes of the feeds: entries, and bytes of their texts.
 const (
 	maxTimelineLines = 1000
 	maxLiveLines     = 8192
 	maxLiveBytes     = 8 << 20
 	maxPushedRows    = 1000
-	maxTextBytes     = 8 << 20 // of the timeline, and of what followers of streams may read again
+	maxTextBytes     = 8 << 20 // of the timeline, and of the pushed rows
 )
 
 func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
@@ -113,7 +110,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		g: g, id: spec.ID, cwd: spec.CWD, host: h, info: info, createdAt: time.Now(),
 		timeline:      newFeed(maxTimelineLines, maxTextBytes, func(l TimelineLine) int { return len(l.Message) }),
 		live:          newFeed(maxLiveLines, maxLiveBytes, liveSize),
-		pushed:        newFeed(maxPushedRows, maxTextBytes, func(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }),
+		pushed:        newFeed(maxPushedRows, maxTextBytes, historyTextSize),
 		runtime:       newRuntimeLog(),
 		wakeup:        make(chan struct{}, 1),
 		quit:          make(chan struct{}),
@@ -146,7 +143,7 @@ func (s *Session) label() string {
 func (s *Session) isIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.busy
+	return !s.isBusy
 }
 
 func (s *Session) isEnding() bool {
@@ -158,20 +155,20 @@ func (s *Session) isEnding() bool {
 	}
 }
 
-// View is the session as people see it.
+// View is the session as the admin API shows it.
 func (s *Session) View() adminapi.Session {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.view()
 }
 
-// view needs Gateway.mu held.
+// view is [Session.View] for callers with Gateway.mu held.
 func (s *Session) view() adminapi.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := adminapi.Session{ID: s.id, Label: s.labelText, Host: s.info.Kind, Model: s.model, CWD: s.cwd, State: "idle",
 		Providers: len(s.bindings), Tools: len(s.routes.Load().list), CreatedAt: s.createdAt.UTC()}
-	if s.busy {
+	if s.isBusy {
 		v.State = "busy"
 	}
 	if s.isEnding() {
@@ -187,7 +184,7 @@ func (s *Session) view() adminapi.Session {
 	return v
 }
 
-// isForeground is current without the locks of the sessions' own. Call with
+// isForeground reports whether the session is the foreground session. Call with
 // Gateway.mu held.
 func (s *Session) isForeground() bool { return s.g.foregroundSession() == s }
 
@@ -197,15 +194,15 @@ func (s *Session) Tools() []adminapi.Tool {
 	views := make([]adminapi.Tool, len(list))
 	for i, t := range list {
 		d := t.definition
-		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters), Provider: d.Provider,
-			Session: s.id, TimeoutMs: t.timeout.Milliseconds()}
+		views[i] = adminapi.Tool{Name: d.Name, Description: d.Description, Parameters: []byte(d.Parameters),
+			Provider: d.Provider, Session: s.id, TimeoutMs: t.timeout.Milliseconds()}
 	}
 	return views
 }
 
-// HostTools is the present list for the host and the revision of the last one
-// that it was given.
-func (s *Session) HostTools() ([]Tool, uint64) {
+// HostTools returns the current tool list for the host and the revision of the last
+// list that the host was given.
+func (s *Session) HostTools() (tools []Tool, revision uint64) {
 	return hostTools(s.routes.Load()), s.revision.Load()
 }
 
@@ -217,7 +214,8 @@ func hostTools(r *routes) []Tool {
 	return tools
 }
 
-// Update changes what a session says of itself; "" leaves a thing as it is.
+// Update changes the session's label and model, and announces a new label to
+// connections. "" leaves a value as it is.
 func (s *Session) Update(label, model string) {
 	s.mu.Lock()
 	if label != "" {
@@ -230,13 +228,13 @@ func (s *Session) Update(label, model string) {
 	s.g.touch()
 	if label != "" {
 		s.g.mu.Lock()
-		told := s.g.announce()
+		conns := s.g.announce()
 		s.g.mu.Unlock()
-		flush(told)
+		flush(conns)
 	}
 }
 
-// bind adds a provider with what it offers. Call with Gateway.mu held.
+// bind adds a provider with its offer. Call with Gateway.mu held.
 func (s *Session) bind(p *Provider, o *offer) {
 	b := &binding{provider: p, session: s, offer: o, record: p.recordIn(s.id)}
 	s.bindings = append(s.bindings, b)
@@ -252,8 +250,8 @@ func (s *Session) unbind(b *binding) {
 	s.rebuildRoutes()
 }
 
-// removeBinding takes a binding out of the session, whose routes are rebuilt by the
-// caller. Call with Gateway.mu held.
+// removeBinding removes a binding and leaves the routes to the caller, who rebuilds
+// them. Call with Gateway.mu held.
 func (s *Session) removeBinding(b *binding) {
 	drop := func(list []*binding) []*binding {
 		return slices.DeleteFunc(list, func(x *binding) bool { return x == b })
@@ -263,7 +261,7 @@ func (s *Session) removeBinding(b *binding) {
 	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
 }
 
-// markAnswered notes that a provider is done with a session that ends. Call with
+// markAnswered notes that a provider has answered the session's end. Call with
 // Gateway.mu held.
 func (s *Session) markAnswered(b *binding) {
 	if !b.isUnanswered {
@@ -275,8 +273,8 @@ func (s *Session) markAnswered(b *binding) {
 	}
 }
 
-// rebuildRoutes swaps in the routes of the present bindings and lets the host know.
-// Call with Gateway.mu held.
+// rebuildRoutes replaces the routes by those of the current bindings, and has the
+// worker refresh the host's tools. Call with Gateway.mu held.
 func (s *Session) rebuildRoutes() {
 	r := newRoutes(s.bindings, s.g.hookRules())
 	s.routesMu.Lock()
@@ -293,198 +291,17 @@ func (s *Session) rebuildRoutes() {
 	s.wake()
 }
 
-func (s *Session) wake() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// stopPatience is how long calls of a turn that is stopped wait for it to be.
-const stopPatience = 5 * time.Second
-
-// Interrupt stops the turn, ends the session's calls in flight with CANCELLED and
-// tells their providers. It returns the beginnings of the prompts that waited and
-// are dropped with the turn; the timeline says so, too, and who follows the turn of
-// one is told its end.
-func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
-	if !s.info.Interrupt {
-		s.CancelCalls()
-		s.note(LogInfo, sourceGateway, "interrupted: "+reason)
-		return nil, errorf(protocol.CodeInvalidState, "the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
-	}
-	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
-	if s.info.StopsFirst {
-		dropped, err = s.stopAndCancel(ctx, reason)
-	} else {
-		s.CancelCalls()
-		dropped, err = s.host.Interrupt(ctx, reason)
-	}
-	if len(dropped) > 0 {
-		s.show(LogWarning, sourceGateway, DroppedPrompts(dropped))
-	}
-	for i, text := range dropped {
-		dropped[i] = firstWords(text)
-	}
-	if err != nil {
-		return dropped, fmt.Errorf("interrupting the session: %w", err)
-	}
-	return dropped, nil
-}
-
-// stopAndCancel stops the turn and then ends its calls: its model would go on with
-// them else, and what it says of them be the turn's answer. A host that takes its
-// time does not keep the calls.
-func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []string, err error) {
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		dropped, err = s.host.Interrupt(ctx, reason)
-	}()
-	late := time.NewTimer(stopPatience)
-	defer late.Stop()
-	select {
-	case <-stopped:
-	case <-late.C:
-	}
-	s.CancelCalls()
-	<-stopped
-	return dropped, err
-}
-
-// maxNamedPrompts is how many of the prompts that were dropped a line names.
-const maxNamedPrompts = 5
-
-// DroppedPrompts says which prompts were dropped, by their texts.
-func DroppedPrompts(texts []string) string {
-	var names []string
-	for _, text := range texts[:min(len(texts), maxNamedPrompts)] {
-		names = append(names, strconv.Quote(firstWords(text)))
-	}
-	if more := len(texts) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	what := "1 prompt that waited is dropped: "
-	if len(texts) > 1 {
-		what = fmt.Sprintf("%d prompts that waited are dropped: ", len(texts))
-	}
-	return what + strings.Join(names, ", ")
-}
-
-// firstWords is the first words of a text, on one line, of 60 letters at most.
-func firstWords(text string) string {
-	const most = 60
-	line := []rune(strings.Join(strings.Fields(stripEscapes(text)), " "))
-	if len(line) > most {
-		return string(line[:most-1]) + "…"
-	}
-	return string(line)
-}
-
-// CancelCalls ends all the session's calls in flight with CANCELLED and tells
-// their providers that they were interrupted. Nobody is asked any more either.
-func (s *Session) CancelCalls() {
-	g := s.g
-	g.questions.withdraw(s)
-	g.mu.Lock()
-	var ended []*call
-	var told []*Conn
-	for c := range g.conns {
-		if p := c.provider; p != nil {
-			if k := p.cancelCalls(func(k *call) bool { return k.session == s }, protocol.ReasonInterrupted); len(k) > 0 {
-				ended, told = append(ended, k...), append(told, c)
-			}
-		}
-	}
-	g.mu.Unlock()
-	flush(told)
-	finishAll(ended, Outcome{Error: "Cancelled: the session was interrupted", ErrorCode: protocol.CodeCancelled})
-	s.mu.Lock()
-	askingGates := slices.Collect(maps.Keys(s.askingGates))
-	s.mu.Unlock()
-	for _, w := range askingGates {
-		w.Cancel(protocol.ReasonInterrupted)
-	}
-}
-
-// Busy implements [HostCalls].
-func (s *Session) Busy() {
-	s.mu.Lock()
-	s.busy = true
-	s.mu.Unlock()
-	s.g.touch()
-}
-
-// QueuedInjects is how many pushes wait for the session to be idle.
+// QueuedInjects is the number of injects that wait for the session to be idle.
 func (s *Session) QueuedInjects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.injects)
 }
 
-// Idle implements [HostCalls].
-func (s *Session) Idle() {
-	s.mu.Lock()
-	was := s.busy
-	s.busy = false
-	s.endedTurns++
-	s.mu.Unlock()
-	s.g.touch()
-	if was {
-		s.g.stats.Turns.Add(1)
-	}
-	if !s.info.Turns {
-		s.endTurnSpans(nil, "")
-	}
-	s.publish(Event{Callback: OnIdle})
-	s.signalTurnEnd()
-	// Providers hear of it before what waited for it begins.
-	defer s.wake()
-	if !was {
-		return
-	}
-	s.g.mu.Lock()
-	told := make([]Peer, 0, len(s.bindings))
-	for _, b := range s.bindings {
-		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
-		told = append(told, b.provider.peer)
-	}
-	s.g.mu.Unlock()
-	for _, p := range told {
-		p.Flush()
-	}
-}
-
-func (s *Session) signalTurnEnd() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turnEnded != nil {
-		close(s.turnEnded)
-		s.turnEnded = nil
-	}
-}
-
-// waitForTurnEnd waits until a turn has ended that was not counted yet.
-func (s *Session) waitForTurnEnd(ctx context.Context, counted uint64) error {
-	for {
-		s.mu.Lock()
-		if s.endedTurns > counted {
-			s.mu.Unlock()
-			return nil
-		}
-		if s.turnEnded == nil {
-			s.turnEnded = make(chan struct{})
-		}
-		ended := s.turnEnded
-		s.mu.Unlock()
-		select {
-		case <-ended:
-		case <-s.stopped:
-			return ErrSessionEnded
-		case <-s.ctx.Done():
-			return ErrSessionEnded
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// wake makes the worker look for work.
+func (s *Session) wake() {
+	select {
+	case s.wakeup <- struct{}{}:
+	default:
 	}
 }

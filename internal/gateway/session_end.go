@@ -10,10 +10,10 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Stop ends the session: its providers are told and have until their deadline
-// to answer, then its calls end, and its host is closed. It returns when all
-// that is done; a second call waits for the first. ctx bounds the wait for the
-// providers and the host.
+// Stop ends the session (docs/protocol.md, "The end of a session"): its providers are
+// notified and have [protocol.ShutdownDeadline] to answer, then its calls end and its
+// host is closed. A second call waits for the first. ctx bounds the wait for the
+// providers; the error is that of closing the host.
 func (s *Session) Stop(ctx context.Context, reason string) error {
 	if s.stopCalled.CompareAndSwap(false, true) {
 		return s.stop(ctx, reason)
@@ -32,22 +32,21 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	g.mu.Lock()
 	close(s.stopping)
 	s.allReady = make(chan struct{})
-	told := make([]Peer, 0, len(s.bindings))
+	peers := make([]Peer, 0, len(s.bindings))
 	for _, b := range s.bindings {
 		b.isUnanswered = true
-		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
-		told = append(told, b.provider.peer)
+		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id,
+			State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
+		peers = append(peers, b.provider.peer)
 	}
 	if s.unanswered = len(s.bindings); s.unanswered == 0 {
 		close(s.allReady)
 	}
 	g.touch()
 	g.mu.Unlock()
-	for _, p := range told {
-		p.Flush()
-	}
+	flushPeers(peers)
 	s.note(LogInfo, sourceGateway, "session is ending: "+reason)
-	hooked := s.askEndHooks(ctx, reason)
+	hooksDone := s.askEndHooks(ctx, reason)
 
 	deadline := time.NewTimer(protocol.ShutdownDeadline)
 	defer deadline.Stop()
@@ -62,7 +61,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := s.host.Close(closing, reason)
-	<-hooked
+	<-hooksDone
 	s.waitForHooks()
 	s.endTurnSpans(nil, "the session has ended")
 	s.closeLive()
@@ -76,38 +75,39 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	return nil
 }
 
-// tearDown takes the session out of everything and ends its calls.
+// tearDown unbinds the session's providers, removes it from the gateway and ends its
+// calls and its worker.
 func (s *Session) tearDown() {
 	g := s.g
-	s.cancel() // its host need not hear of the tools that go now
+	s.cancel() // first, so that the host gets no lists while the tools go
 	g.mu.Lock()
 	var ended []*call
-	var told []*Conn
+	var conns []*Conn
 	for _, b := range slices.Clone(s.bindings) {
 		s.unbind(b)
 		delete(b.provider.records, s.id)
 	}
-	mine := func(k *call) bool { return k.session == s }
+	isOwn := func(c *call) bool { return c.session == s }
 	for c := range g.conns {
 		p := c.provider
 		if p == nil {
 			continue
 		}
-		// Also calls to tools that were removed since.
-		ended = append(ended, p.cancelCalls(mine, protocol.ReasonInterrupted)...)
-		// One that has ended has calls of other sessions to answer still.
+		// Providers without a binding have calls too, of tools that they removed since.
+		ended = append(ended, p.cancelCalls(isOwn, protocol.ReasonInterrupted)...)
+		// A provider whose identity has ended stays as it is: it still answers other sessions' calls.
 		if c.is(bound) && len(p.bindings) == 0 && !p.all && !c.identity.ended {
 			c.state.Store(int32(unbound))
 			c.needsSessionList = true
 		}
-		told = append(told, c)
+		conns = append(conns, c)
 	}
 	delete(g.sessions, s.id)
 	g.order = slices.DeleteFunc(g.order, func(x *Session) bool { return x == s })
 	g.endSessionTokens(s.id)
-	told = append(told, g.announce()...)
+	conns = append(conns, g.announce()...)
 	g.mu.Unlock()
-	flush(told)
+	flush(conns)
 	finishAll(ended, Outcome{Error: "Cancelled: the session has ended", ErrorCode: protocol.CodeCancelled})
 	close(s.quit)
 	s.worker.Wait()

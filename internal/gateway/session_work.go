@@ -12,27 +12,27 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// queuedPrompt is something for the worker to ask of the host.
+// queuedPrompt is a prompt that waits for the worker.
 type queuedPrompt struct {
 	prompt Prompt
-	turn   *Turn      // of the prompt; nil where nobody follows it
-	cursor uint64     // of the live feed when the host was asked; read after done
+	turn   *Turn      // nil if nobody reads the prompt's turn
+	cursor uint64     // of the live feed when the host was given the prompt; read after done
 	done   chan error // holds one
 }
 
-// Prompt gives the session a person's prompt and returns when the host took it.
-// The cursor is that of the live feed just before: a turn that ends while the
-// prompt waits its turn to be sent is not this prompt's.
+// Prompt gives the session a prompt and returns once the host took it. cursor is that
+// of the live feed just before: a turn that ended while the prompt waited is not this
+// prompt's. The errors are those of [Session.Turn].
 func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err error) {
-	j, err := s.enqueuePrompt(ctx, p, nil)
+	q, err := s.enqueuePrompt(ctx, p, nil)
 	if err != nil {
 		return 0, err
 	}
-	return j.cursor, nil
+	return q.cursor, nil
 }
 
-// enqueuePrompt has the worker give the host a prompt; t is told what comes of it, where
-// somebody wants to know.
+// enqueuePrompt has the worker give the host a prompt, and waits for that. t is nil if
+// nobody reads the prompt's turn.
 func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
 	if !s.info.Send {
 		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)
@@ -46,44 +46,43 @@ func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queued
 	if p.Source == SourceUser {
 		s.resumeInjects()
 	}
-	j := &queuedPrompt{prompt: p, turn: t, done: make(chan error, 1)}
+	q := &queuedPrompt{prompt: p, turn: t, done: make(chan error, 1)}
 	s.mu.Lock()
 	if s.isEnding() {
 		s.mu.Unlock()
 		return nil, noSession(s.id)
 	}
-	s.promptQueue = append(s.promptQueue, j)
+	s.promptQueue = append(s.promptQueue, q)
 	s.mu.Unlock()
 	s.wake()
 	select {
-	case err := <-j.done:
-		return j, err
+	case err := <-q.done:
+		return q, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// failQueued answers those that came too late for the worker.
+// failQueued ends the prompts and injects that the worker did not come to.
 func (s *Session) failQueued() {
 	s.mu.Lock()
-	jobs, injects := s.promptQueue, s.injects
+	prompts, injects := s.promptQueue, s.injects
 	s.promptQueue, s.injects = nil, nil
 	s.mu.Unlock()
-	for _, j := range jobs {
-		j.done <- noSession(s.id)
+	for _, q := range prompts {
+		q.done <- noSession(s.id)
 	}
 	for _, in := range injects {
 		in.report(Receipt{Seq: in.seq, Fate: adminapi.FateDropped, Reason: "the session has ended"})
 	}
 }
 
-// work is the session's own goroutine.
+// work is the loop of the session's worker. A refresh that is due goes first, so that a
+// prompt after a change of the tools finds it made.
 func (s *Session) work() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		// Tools that are due go first: a prompt that was sent after a change
-		// finds it made.
 		wait := s.refresh()
 		s.sendQueuedPrompts()
 		s.deliver()
@@ -104,26 +103,26 @@ func (s *Session) sendQueuedPrompts() {
 			s.mu.Unlock()
 			return
 		}
-		j := s.promptQueue[0]
+		q := s.promptQueue[0]
 		s.promptQueue = s.promptQueue[1:]
 		s.mu.Unlock()
-		j.cursor = s.live.last()
-		j.done <- s.send(j.prompt, j.turn)
+		q.cursor = s.live.last()
+		q.done <- s.send(q.prompt, q.turn)
 	}
 }
 
-// send gives the host a prompt. From here on the session counts as busy, so
-// that nothing is injected before the host says that its turn began.
+// send gives the host a prompt. The session counts as busy from now on, so that
+// nothing is injected before the host reports that the turn began. The worker calls it.
 func (s *Session) send(p Prompt, t *Turn) error {
 	s.assignPromptID(&p, t)
 	s.traceTurn(&p)
 	if s.info.LiveTools {
-		s.refresh() // a change may have come since the worker's last look
+		s.refresh() // the tools may have changed since the worker's last refresh
 	}
 	s.mu.Lock()
-	was := s.busy
-	turns := s.endedTurns
-	s.busy = true
+	wasBusy := s.isBusy
+	endedTurns := s.endedTurns
+	s.isBusy = true
 	s.mu.Unlock()
 	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
@@ -132,8 +131,8 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	if err != nil {
 		s.endTurnSpans([]string{p.ID}, err.Error())
 		s.mu.Lock()
-		if !was && s.endedTurns == turns {
-			s.busy = false
+		if !wasBusy && s.endedTurns == endedTurns {
+			s.isBusy = false
 		}
 		s.mu.Unlock()
 		s.g.touch()
@@ -142,19 +141,20 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	return nil
 }
 
-// refresh gives the host the tool list when it is due, and returns how long
-// until it is. What a host keeps of the prompt goes with its list.
+// refresh gives the host the tool list if a refresh is due, and returns the time until
+// the next one (docs/adr/0005-updates-and-revisions.md). A host that caches its prompt
+// also gets the list when transforms have changed. The worker calls it.
 func (s *Session) refresh() time.Duration {
 	s.mu.Lock()
-	first, last := s.oldestChange, s.newestChange
-	if first.IsZero() || s.ctx.Err() != nil {
+	oldest, newest := s.oldestChange, s.newestChange
+	if oldest.IsZero() || s.ctx.Err() != nil {
 		s.mu.Unlock()
 		return time.Hour
 	}
 	if !s.info.LiveTools {
-		due := last.Add(protocol.RefreshQuiet)
-		if most := first.Add(protocol.RefreshMax); most.Before(due) {
-			due = most
+		due := newest.Add(protocol.RefreshQuiet)
+		if latest := oldest.Add(protocol.RefreshMax); latest.Before(due) {
+			due = latest
 		}
 		if wait := time.Until(due); wait > 0 {
 			s.mu.Unlock()
@@ -162,22 +162,22 @@ func (s *Session) refresh() time.Duration {
 		}
 	}
 	s.oldestChange = time.Time{}
-	s.refreshing = true
+	s.isRefreshing = true
 	s.mu.Unlock()
 	defer s.finishRefresh()
 
 	r := s.consistentRoutes()
 	tools := hostTools(r)
-	rewritten := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
-	if !s.maySentDiffer && !rewritten && slices.EqualFunc(tools, s.sentTools, isSameTool) {
+	transformsChanged := s.info.CachesPrompt && !maps.EqualFunc(r.transforms, s.sentTransforms, slices.Equal)
+	if !s.hostMayDiffer && !transformsChanged && slices.EqualFunc(tools, s.sentTools, isSameTool) {
 		return time.Hour
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
 	err := s.host.SetTools(ctx, s.revision.Add(1), tools)
-	// A host that failed, or was away, may have this list, the last, or one
-	// that it took when it came back: the next goes to it whatever it is.
-	s.maySentDiffer = err != nil
+	// A host that failed, or was disconnected, may have this list, the last one, or one
+	// that it got when it came back. So the next list is sent even if it is the same.
+	s.hostMayDiffer = err != nil
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			s.note(LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
@@ -189,51 +189,50 @@ func (s *Session) refresh() time.Duration {
 	return time.Hour
 }
 
-// consistentRoutes is what the session's routes are between two steps of its providers: a
-// hello that binds anew takes the old tools out and puts the new ones in, and a
-// host is to see neither the one without the other.
+// consistentRoutes returns the routes between two steps of a provider: a hello that
+// binds anew removes the old tools and adds the new ones under Gateway.mu, and a host
+// must not get a list without both.
 func (s *Session) consistentRoutes() *routes {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.routes.Load()
 }
 
-// finishRefresh wakes those who wait for the host to have the tools.
+// finishRefresh ends the waits for a refresh, unless the tools have changed again.
 func (s *Session) finishRefresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refreshing = false
+	s.isRefreshing = false
 	if s.refreshed != nil && s.oldestChange.IsZero() {
 		close(s.refreshed)
 		s.refreshed = nil
 	}
 }
 
-// maxRefreshWait is how long the outcome of a call waits for the host to take its
-// tools.
+// maxRefreshWait is how long the outcome of a call waits for a refresh.
 const maxRefreshWait = time.Second
 
-// waitForRefresh waits until a host that takes tools live was told of every change so
-// far: what the session does next, knowing the outcome of a call, sees them.
+// waitForRefresh waits until a host that takes tools live has every change so far, so
+// that the agent sees the tools that a call has changed once it has the call's outcome.
 func (s *Session) waitForRefresh(ctx context.Context) {
 	if !s.info.LiveTools {
 		return
 	}
 	s.mu.Lock()
-	if !s.refreshing && s.oldestChange.IsZero() {
+	if !s.isRefreshing && s.oldestChange.IsZero() {
 		s.mu.Unlock()
 		return
 	}
 	if s.refreshed == nil {
 		s.refreshed = make(chan struct{})
 	}
-	told := s.refreshed
+	refreshed := s.refreshed
 	s.mu.Unlock()
-	limit := time.NewTimer(maxRefreshWait)
-	defer limit.Stop()
+	timer := time.NewTimer(maxRefreshWait)
+	defer timer.Stop()
 	select {
-	case <-told:
-	case <-limit.C:
+	case <-refreshed:
+	case <-timer.C:
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}

@@ -20,8 +20,8 @@ import (
 // turnSpans are a session's of prompts that have not ended, oldest first. Its lock
 // is a leaf.
 type turnSpans struct {
-	mu   sync.Mutex
-	open []turnSpan
+	mu    sync.Mutex
+	spans []turnSpan
 }
 
 type turnSpan struct {
@@ -59,10 +59,10 @@ func (s *Session) currentTurn() string {
 	t := &s.spans
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.open) == 0 {
+	if len(t.spans) == 0 {
 		return ""
 	}
-	return traceparentOf(t.open[0].span)
+	return traceparentOf(t.spans[0].span)
 }
 
 func endSpan(span trace.Span, failure string) {
@@ -84,7 +84,7 @@ func (s *Session) traceTurn(p *Prompt) {
 	t := &s.spans
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.open = append(t.open, turnSpan{p.ID, span})
+	t.spans = append(t.spans, turnSpan{p.ID, span})
 }
 
 // endTurnSpans ends the spans of prompts, nil for all, and says why if they were
@@ -96,7 +96,7 @@ func (s *Session) endTurnSpans(prompts []string, cut string) {
 	t := &s.spans
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.open = slices.DeleteFunc(t.open, func(o turnSpan) bool {
+	t.spans = slices.DeleteFunc(t.spans, func(o turnSpan) bool {
 		mine := prompts == nil || slices.Contains(prompts, o.prompt)
 		if mine {
 			endSpan(o.span, cut)
@@ -113,8 +113,8 @@ func (s *Session) traceError(message string) {
 	t := &s.spans
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.open) > 0 {
-		t.open[0].span.SetStatus(codes.Error, message)
+	if len(t.spans) > 0 {
+		t.spans[0].span.SetStatus(codes.Error, message)
 	}
 }
 

@@ -9,22 +9,23 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// ErrTurnEnded says that a turn is over and was not cut short.
+// ErrTurnEnded is the error of [Turn.Next] after a turn that was not cut short.
 var ErrTurnEnded = errors.New("the turn has ended")
 
-// InterruptedBefore is why nothing comes of a prompt that waited behind a turn that
-// was interrupted.
+// InterruptedBefore is the reason of the end of a prompt's turn that never began,
+// because the turn before it was interrupted.
 const InterruptedBefore = "interrupted before its turn"
 
-// Turn is what comes of one prompt: the callbacks of that prompt and of no other,
-// also while others wait, steer or are interrupted. With a host that does not say
-// what comes of which prompt it is what the session does until it is idle.
+// Turn reads the callbacks of one prompt's turn, whatever other prompts wait or are
+// interrupted. If the host does not say which prompt a callback belongs to
+// ([HostInfo].Turns), it reads all callbacks until the session is idle. It is for one
+// goroutine.
 type Turn struct {
-	s      *Session
-	prompt string // its id
-	id     string // and again, where the host says what comes of it; else ""
+	s           *Session
+	prompt      string // its id
+	eventPrompt string // the same, if the host's events name their prompts; else ""
 
-	cursor uint64          // of the live feed; the follower's
+	cursor uint64          // in the live feed
 	done   context.Context // ends with the turn
 
 	// Written before done ends.
@@ -33,30 +34,34 @@ type Turn struct {
 	reason error
 }
 
-// Turn gives the session a prompt and returns its turn once the host took it.
+// Turn gives the session a prompt, waits until the host took it, and returns its turn.
+// The error is INVALID_STATE if the host takes no prompts, INVALID_JSON with the field
+// that it does not support, INVALID_SESSION if the session ends, the host's or ctx's.
 func (s *Session) Turn(ctx context.Context, p Prompt) (*Turn, error) {
 	t := &Turn{s: s}
 	t.done, t.end = context.WithCancel(context.Background())
-	j, err := s.enqueuePrompt(ctx, p, t)
+	q, err := s.enqueuePrompt(ctx, p, t)
 	if err != nil {
-		s.dropTurn(t)
+		t.Close()
 		return nil, err
 	}
-	t.cursor = j.cursor
+	t.cursor = q.cursor
 	return t, nil
 }
 
-// checkPrompt says why a prompt can't bring what it does.
+// checkPrompt refuses what prompts of the session's host can't hold.
 func (s *Session) checkPrompt(p Prompt) error {
-	for field, there := range map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0} {
-		if there && !s.info.Attachments {
+	fields := map[string]bool{"attachments": len(p.Attachments) > 0, "headers": len(p.Headers) > 0}
+	for field, isPresent := range fields {
+		if isPresent && !s.info.Attachments {
 			return errorf(protocol.CodeInvalidJSON, "%s: prompts of sessions of host %s bring none", field, s.info.Kind)
 		}
 	}
 	return nil
 }
 
-// assignPromptID gives a prompt its id, and keeps its turn until it ends.
+// assignPromptID gives a prompt its id and follows its turn until it ends; t is nil if
+// nobody reads it.
 func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,26 +71,18 @@ func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 		t.prompt = p.ID
 		s.followedTurns[p.ID] = t
 		if s.info.Turns {
-			t.id = p.ID
+			t.eventPrompt = p.ID
 		}
 	}
 }
 
-// dropTurn drops a turn that never began.
-func (s *Session) dropTurn(t *Turn) {
-	s.mu.Lock()
-	delete(s.followedTurns, t.prompt)
-	s.mu.Unlock()
-	t.end()
-}
-
 // TurnEnded implements [HostCalls].
-func (s *Session) TurnEnded(prompts []string, cut string) {
-	s.endTurnSpans(prompts, cut)
+func (s *Session) TurnEnded(prompts []string, cutReason string) {
+	s.endTurnSpans(prompts, cutReason)
 	last := s.live.last()
 	reason := ErrTurnEnded
-	if cut != "" {
-		reason = errors.New(cut)
+	if cutReason != "" {
+		reason = errors.New(cutReason)
 	}
 	s.mu.Lock()
 	var ended []*Turn
@@ -102,22 +99,22 @@ func (s *Session) TurnEnded(prompts []string, cut string) {
 	}
 }
 
-// Next returns the turn's callbacks as they come, in order. Its error is
-// [ErrTurnEnded] when the turn was whole, says why it was cut short, is
-// [ErrSessionEnded] or that of ctx.
+// Next waits for callbacks of the turn and returns them in order. The error is
+// [ErrTurnEnded] after a whole turn, the reason why the turn was cut short,
+// [ErrSessionEnded], or that of ctx.
 func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 	for {
-		ended := t.done.Err() != nil
+		isEnded := t.done.Err() != nil
 		lines, cursor := t.s.live.after(t.cursor)
 		t.cursor = cursor
-		if ended {
+		if isEnded {
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return l.Seq > t.last })
 		}
 		idle := slices.IndexFunc(lines, func(l LiveLine) bool { return l.Event.Callback == OnIdle })
 		switch {
-		case t.id != "":
+		case t.eventPrompt != "":
 			lines = slices.DeleteFunc(lines, func(l LiveLine) bool { return !t.includes(l.Event) })
-		case idle >= 0 && !ended:
+		case idle >= 0 && !isEnded:
 			lines = lines[:idle+1]
 			t.last, t.reason = lines[idle].Seq, ErrTurnEnded
 			t.Close()
@@ -125,34 +122,120 @@ func (t *Turn) Next(ctx context.Context) ([]LiveLine, error) {
 		switch {
 		case len(lines) > 0:
 			return lines, nil
-		case ended:
+		case isEnded:
 			return nil, t.reason
 		}
-		wait, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(t.done, cancel)
-		err := t.s.live.wait(wait, t.cursor)
-		stop()
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case t.done.Err() != nil:
-		case err != nil:
+		if err := t.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// includes reports whether something that the session did comes of the turn's prompt:
-// or of none, where the session itself failed.
-func (t *Turn) includes(e Event) bool {
-	return slices.Contains(e.Prompts, t.id) || e.Prompts == nil && e.SessionError != ""
+// wait waits for a callback or the end of the turn.
+func (t *Turn) wait(ctx context.Context) error {
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.done, cancel)()
+	err := t.s.live.wait(either, t.cursor)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case t.done.Err() != nil:
+		return nil
+	}
+	return err
 }
 
-// Close stops following the turn, which goes on.
+// includes reports whether an event belongs to the turn's prompt. An error of the
+// session that belongs to no prompt is part of every turn.
+func (t *Turn) includes(e Event) bool {
+	return slices.Contains(e.Prompts, t.eventPrompt) || e.Prompts == nil && e.SessionError != ""
+}
+
+// Close ends the reading of the turn. The turn itself goes on.
 func (t *Turn) Close() {
 	t.s.mu.Lock()
 	delete(t.s.followedTurns, t.prompt)
 	t.s.mu.Unlock()
 	t.end()
+}
+
+// Busy implements [HostCalls].
+func (s *Session) Busy() {
+	s.mu.Lock()
+	s.isBusy = true
+	s.mu.Unlock()
+	s.g.touch()
+}
+
+// Idle implements [HostCalls]. Providers get the idle event before the worker begins
+// the next inject.
+func (s *Session) Idle() {
+	s.mu.Lock()
+	wasBusy := s.isBusy
+	s.isBusy = false
+	s.endedTurns++
+	s.mu.Unlock()
+	s.g.touch()
+	if wasBusy {
+		s.g.stats.Turns.Add(1)
+	}
+	if !s.info.Turns {
+		s.endTurnSpans(nil, "")
+	}
+	s.publish(Event{Callback: OnIdle})
+	s.signalTurnEnd()
+	defer s.wake()
+	if !wasBusy {
+		return
+	}
+	s.g.mu.Lock()
+	peers := make([]Peer, 0, len(s.bindings))
+	for _, b := range s.bindings {
+		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id, State: protocol.LifecycleIdle})
+		peers = append(peers, b.provider.peer)
+	}
+	s.g.mu.Unlock()
+	flushPeers(peers)
+}
+
+func flushPeers(peers []Peer) {
+	for _, p := range peers {
+		p.Flush()
+	}
+}
+
+func (s *Session) signalTurnEnd() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turnEnded != nil {
+		close(s.turnEnded)
+		s.turnEnded = nil
+	}
+}
+
+// waitForTurnEnd waits until more than counted turns have ended. The error is
+// [ErrSessionEnded] or that of ctx.
+func (s *Session) waitForTurnEnd(ctx context.Context, counted uint64) error {
+	for {
+		s.mu.Lock()
+		if s.endedTurns > counted {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.turnEnded == nil {
+			s.turnEnded = make(chan struct{})
+		}
+		ended := s.turnEnded
+		s.mu.Unlock()
+		select {
+		case <-ended:
+		case <-s.stopped:
+			return ErrSessionEnded
+		case <-s.ctx.Done():
+			return ErrSessionEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

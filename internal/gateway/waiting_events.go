@@ -65,7 +65,7 @@ func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt,
 		return Receipt{}, errorf(protocol.CodeInvalidSession,
 			"there is no session; only an event of level keep, without a prompt, waits for the next")
 	}
-	if g.draining {
+	if g.isDraining {
 		return Receipt{}, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
 	}
 	w := &g.waitingEvents
@@ -78,7 +78,7 @@ func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt,
 		w.limits[source.id] = limit
 	}
 	if !limit.Allow() {
-		g.stats.DroppedPush.Add(1)
+		g.stats.DroppedPushes.Add(1)
 		return Receipt{}, tooManyPushes("")
 	}
 	e := waitingEvent{spelling: cmp.Or(m.Stream, source.name)}

@@ -26,7 +26,7 @@ func (s *Server) metricsHandler() http.Handler {
 	counter("calls_failed_total", stats.FailedCalls.Load)
 	counter("call_microseconds_total", stats.CallMicros.Load)
 	counter("pushes_total", stats.Pushes.Load)
-	counter("pushes_refused_total", stats.DroppedPush.Load)
+	counter("pushes_refused_total", stats.DroppedPushes.Load)
 	counter("injects_paused_total", stats.PausedInjects.Load)
 	counter("turns_total", stats.Turns.Load)
 	counter("errors_sent_total", stats.Errors.Load)

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// Interrupt stops the turn, ends the session's pending calls with CANCELLED and tells
+// their providers. dropped are the first words of the prompts that waited and are
+// dropped with the turn; the timeline names them, and their turns end. The error is
+// INVALID_STATE if the host can't interrupt a turn: then only the calls end.
+func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
+	if !s.info.Interrupt {
+		s.CancelCalls()
+		s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+		return nil, errorf(protocol.CodeInvalidState,
+			"the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
+	}
+	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+	if s.info.StopsFirst {
+		dropped, err = s.stopAndCancel(ctx, reason)
+	} else {
+		s.CancelCalls()
+		dropped, err = s.host.Interrupt(ctx, reason)
+	}
+	if len(dropped) > 0 {
+		s.show(LogWarning, sourceGateway, DroppedPrompts(dropped))
+	}
+	for i, text := range dropped {
+		dropped[i] = firstWords(text)
+	}
+	if err != nil {
+		return dropped, fmt.Errorf("interrupting the session: %w", err)
+	}
+	return dropped, nil
+}
+
+// stopTimeout is how long a host may take to stop a turn before its calls end anyway.
+const stopTimeout = 5 * time.Second
+
+// stopAndCancel stops the turn and then ends its calls. In the other order the model
+// would go on with the calls' outcomes, and its words on them would be the turn's
+// answer.
+func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []string, err error) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		dropped, err = s.host.Interrupt(ctx, reason)
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
+	}
+	s.CancelCalls()
+	<-stopped
+	return dropped, err
+}
+
+// maxNamedPrompts is how many dropped prompts [DroppedPrompts] names.
+const maxNamedPrompts = 5
+
+// DroppedPrompts is the line for the timeline that names the prompts that were dropped,
+// by the first words of their texts.
+func DroppedPrompts(texts []string) string {
+	var names []string
+	for _, text := range texts[:min(len(texts), maxNamedPrompts)] {
+		names = append(names, strconv.Quote(firstWords(text)))
+	}
+	if more := len(texts) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	text := "1 prompt that waited is dropped: "
+	if len(texts) > 1 {
+		text = fmt.Sprintf("%d prompts that waited are dropped: ", len(texts))
+	}
+	return text + strings.Join(names, ", ")
+}
+
+// firstWords is the beginning of a text in one line of at most 60 characters.
+func firstWords(text string) string {
+	const maxLength = 60
+	line := []rune(strings.Join(strings.Fields(stripEscapes(text)), " "))
+	if len(line) > maxLength {
+		return string(line[:maxLength-1]) + "…"
+	}
+	return string(line)
+}
+
+// CancelCalls ends the session's pending calls with CANCELLED and tells their
+// providers that they were interrupted. It withdraws the session's questions and
+// cancels the calls whose gates are asked.
+func (s *Session) CancelCalls() {
+	g := s.g
+	g.questions.withdraw(s)
+	isOwn := func(c *call) bool { return c.session == s }
+	g.mu.Lock()
+	var cancelled []*call
+	var conns []*Conn
+	for c := range g.conns {
+		if c.provider == nil {
+			continue
+		}
+		if calls := c.provider.cancelCalls(isOwn, protocol.ReasonInterrupted); len(calls) > 0 {
+			cancelled, conns = append(cancelled, calls...), append(conns, c)
+		}
+	}
+	g.mu.Unlock()
+	flush(conns)
+	finishAll(cancelled, Outcome{Error: "Cancelled: the session was interrupted", ErrorCode: protocol.CodeCancelled})
+	s.mu.Lock()
+	askingGates := slices.Collect(maps.Keys(s.askingGates))
+	s.mu.Unlock()
+	for _, p := range askingGates {
+		p.Cancel(protocol.ReasonInterrupted)
+	}
+}
