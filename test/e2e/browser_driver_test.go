@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -140,6 +141,14 @@ func (p *profile) open(address string) *tab {
 		}
 	})
 	b.visit(address)
+	// The browser reports the answer to the page itself beside its loading, and on a
+	// busy machine after it: a test that counts answers starts behind that one.
+	eventually(p.t, patience, func() error {
+		if len(b.answered()) == 0 {
+			return errors.New("the browser has not reported the page's own answer")
+		}
+		return nil
+	})
 	return b
 }
 
