@@ -37,10 +37,10 @@ func bundledBlocks(t *testing.T) (blocks []block) {
 		if err != nil {
 			return err
 		}
-		var open fence
+		var open codeFence
 		for i, line := range strings.Split(string(text), "\n") {
 			before := open
-			inside := open.line(line)
+			inside := open.read(line)
 			switch {
 			case before == "" && open != "":
 				info := strings.Fields(strings.TrimLeft(line, "`"))

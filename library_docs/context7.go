@@ -18,16 +18,16 @@ import (
 const (
 	context7URL  = "https://context7.com"
 	maxBody      = 2 << 20 // bytes of an answer that are read
-	maxLibraries = 8       // of a search that are told
-	maxParam     = 500     // characters of what is asked
+	maxLibraries = 8       // libraries that a search returns
+	maxParam     = 500     // characters of a parameter
 )
 
-// searchLibraries asks Context7 which libraries go by a name; there is at least
-// one where the error is nil.
+// searchLibraries asks Context7 for the libraries with a name. It returns at least one,
+// or an error.
 func (d *Docs) searchLibraries(ctx context.Context, name, query string) ([]entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, context7Timeout)
 	defer cancel()
-	body, err := d.ask(ctx, "/api/v2/libs/search", url.Values{
+	body, err := d.request(ctx, "/api/v2/libs/search", url.Values{
 		"libraryName": {clip(name, maxParam)},
 		"query":       {clip(cmp.Or(strings.TrimSpace(query), name), maxParam)},
 	})
@@ -56,10 +56,10 @@ func (d *Docs) searchLibraries(ctx context.Context, name, query string) ([]entry
 	return entries, nil
 }
 
-// fetch asks Context7 for documentation. An ID that is none of its own is
-// looked up by name first.
+// fetch asks Context7 for documentation. It first looks up the ID of a library that is
+// given by a plain name.
 func (d *Docs) fetch(ctx context.Context, libraryID, query string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, context7Timeout)
 	defer cancel()
 	if !strings.Contains(libraryID, "/") {
 		entries, err := d.searchLibraries(ctx, libraryID, query)
@@ -69,7 +69,7 @@ func (d *Docs) fetch(ctx context.Context, libraryID, query string) (string, erro
 		libraryID = entries[0].id
 	}
 	libraryID = "/" + strings.Trim(libraryID, "/ ")
-	body, err := d.ask(ctx, "/api/v2/context", url.Values{
+	body, err := d.request(ctx, "/api/v2/context", url.Values{
 		"libraryId": {clip(libraryID, maxParam)},
 		"query":     {clip(query, maxParam)},
 	})
@@ -88,9 +88,9 @@ func (d *Docs) fetch(ctx context.Context, libraryID, query string) (string, erro
 	return head + cut(text, maxAnswer-utf8.RuneCountInString(head)), nil
 }
 
-// ask sends one request and returns the body of an answer that is fine. Errors
-// are one line, speak of Context7 as "it", and hold neither address nor key.
-func (d *Docs) ask(ctx context.Context, path string, params url.Values) ([]byte, error) {
+// request sends one request and returns the body of a successful answer. An error is one
+// line that calls Context7 "it" and contains neither address nor key.
+func (d *Docs) request(ctx context.Context, path string, params url.Values) ([]byte, error) {
 	base := strings.TrimRight(cmp.Or(d.BaseURL, context7URL), "/")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path+"?"+params.Encode(), nil)
 	if err != nil {
@@ -101,48 +101,48 @@ func (d *Docs) ask(ctx context.Context, path string, params url.Values) ([]byte,
 	}
 	resp, err := cmp.Or(d.HTTP, http.DefaultClient).Do(req)
 	if err != nil {
-		return nil, unreachable(ctx, err)
+		return nil, connectionError(ctx, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, unreachable(ctx, err)
+		return nil, connectionError(ctx, err)
 	case len(body) > maxBody:
 		return nil, fmt.Errorf("its answer is larger than %d MiB", maxBody>>20)
 	case resp.StatusCode != http.StatusOK:
-		return nil, refused(resp.StatusCode, body)
+		return nil, statusError(resp.StatusCode, body)
 	}
-	// A page is no documentation: a proxy's, or one to sign in at.
+	// A web page comes from a proxy or asks to sign in; it is no documentation.
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
 		return nil, errors.New("a web page came instead of an answer")
 	}
 	return body, nil
 }
 
-func unreachable(ctx context.Context, err error) error {
+func connectionError(ctx context.Context, err error) error {
 	if urlErr := (*url.Error)(nil); errors.As(err, &urlErr) {
 		err = urlErr.Err
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", patience)
+		return fmt.Errorf("no answer within %v", context7Timeout)
 	}
 	return fmt.Errorf("it can't be reached: %w", err)
 }
 
-// refused makes an error of an answer with a status other than 200, in
-// Context7's own words where it has some.
-func refused(status int, body []byte) error {
-	var said struct {
+// statusError makes an error of an answer with a status other than 200, with Context7's
+// own message if it has one.
+func statusError(status int, body []byte) error {
+	var answer struct {
 		Message     string `json:"message"`
 		RedirectURL string `json:"redirectUrl"`
 	}
-	_ = json.Unmarshal(body, &said) // what is no JSON says nothing
+	_ = json.Unmarshal(body, &answer) // other bodies have no message
 	switch {
-	case said.RedirectURL != "":
-		return fmt.Errorf("it has the library under another ID: %s", clip(said.RedirectURL, 100))
-	case said.Message != "":
-		return fmt.Errorf("it answered %d: %s", status, clip(said.Message, 200))
+	case answer.RedirectURL != "":
+		return fmt.Errorf("it has the library under another ID: %s", clip(answer.RedirectURL, 100))
+	case answer.Message != "":
+		return fmt.Errorf("it answered %d: %s", status, clip(answer.Message, 200))
 	default:
 		return fmt.Errorf("it answered %d %s", status, http.StatusText(status))
 	}

@@ -11,30 +11,28 @@ import (
 )
 
 const (
-	maxAnswer = 4000             // characters of an answer
-	patience  = 10 * time.Second // for all that one question asks of Context7
+	maxAnswer       = 4000             // characters of an answer
+	context7Timeout = 10 * time.Second // for all requests of one question
 )
 
-// Docs answers the questions of the tools resolve_library_id and
-// get_library_docs. The zero value is ready: bundled libraries, Context7 at its
-// public address. Fields are set before the first call; methods may be called
-// concurrently.
+// Docs answers the questions of the tools resolve_library_id and get_library_docs. The
+// zero value uses the bundled libraries and the public Context7. Set the fields before
+// the first call; the methods may be called by several goroutines.
 type Docs struct {
-	// UserDir is a directory with further libraries, see [Load]; it is read anew
-	// for each question. Empty: none.
+	// UserDir is a directory with further libraries, see [Load]. Each question reads it
+	// again. "": none.
 	UserDir string
-	// BaseURL is where Context7 is. Empty: https://context7.com.
+	// BaseURL is the address of Context7. "": https://context7.com.
 	BaseURL string
-	// APIKey is sent to Context7 as bearer. Empty: CONTEXT7_API_KEY of the
-	// environment, and where that is empty too, none.
+	// APIKey is the bearer token for Context7. "": $CONTEXT7_API_KEY, or none.
 	APIKey string
-	// HTTP asks Context7. Nil: [http.DefaultClient].
+	// HTTP sends the requests to Context7. nil: [http.DefaultClient].
 	HTTP *http.Client
 }
 
-// ResolveID says which library ID to give to Get: of the libraries on hand that
-// go by the name, else of those that Context7 finds, which ranks them by the
-// query where there is one. The error is one line and names the bundled IDs.
+// ResolveID lists the IDs of libraries with a name, for [Docs.Get]: bundled ones and the
+// user's, or else those that Context7 finds and ranks by the query. The error is one
+// line and names the bundled IDs.
 func (d *Docs) ResolveID(ctx context.Context, libraryName, query string) (string, error) {
 	if strings.TrimSpace(libraryName) == "" {
 		return "", errors.New("libraryName: empty: name the library, for example playwright")
@@ -45,12 +43,12 @@ func (d *Docs) ResolveID(ctx context.Context, libraryName, query string) (string
 		for i, lib := range found {
 			entries[i] = entry{lib.ID, lib.Title, lib.Description}
 		}
-		return answer("On hand, always available:", entries), nil
+		return formatEntries("On hand, always available:", entries), nil
 	}
 	entries, err := d.searchLibraries(ctx, libraryName, query)
 	switch {
 	case err == nil:
-		return answer("Found by Context7:", entries), nil
+		return formatEntries("Found by Context7:", entries), nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	default:
@@ -58,10 +56,10 @@ func (d *Docs) ResolveID(ctx context.Context, libraryName, query string) (string
 	}
 }
 
-// Get returns documentation of a library for a query, at most 4,000 characters:
-// the best sections of a library on hand, else what Context7 has. Where Context7
-// has nothing either, or can't be reached, it is the overview of the library on
-// hand, or an error of one line that names the bundled IDs.
+// Get returns documentation of a library for a query, at most 4,000 characters: the best
+// sections of a bundled or user's library, or else Context7's answer. If Context7 fails
+// too, it returns the overview of the library, or for an unknown library an error of
+// one line that names the bundled IDs.
 func (d *Docs) Get(ctx context.Context, libraryID, query string) (string, error) {
 	if strings.TrimSpace(libraryID) == "" {
 		return "", errors.New("libraryId: empty: give an ID that resolve_library_id returned, for example playwright")
@@ -89,19 +87,19 @@ func (d *Docs) Get(ctx context.Context, libraryID, query string) (string, error)
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case lib != nil:
-		head := fmt.Sprintf("Nothing on %q in %s; asking Context7: %v. What there is:\n\n", clip(query, 80), lib.ID,
-			err)
+		head := fmt.Sprintf("Nothing on %q in %s; asking Context7: %v. What there is:\n\n",
+			clip(query, 80), lib.ID, err)
 		return head + lib.Overview(maxAnswer-utf8.RuneCountInString(head)), nil
 	default:
 		return "", notFound("libraryId", libraryID, catalog, err, faults)
 	}
 }
 
-// entry is one library of an answer.
+// entry is a library in a list for the model.
 type entry struct{ id, title, description string }
 
-// answer lists libraries, and says what to do with them.
-func answer(head string, entries []entry) string {
+// formatEntries lists libraries for the model, with the next step.
+func formatEntries(head string, entries []entry) string {
 	var b strings.Builder
 	b.WriteString(head + "\n")
 	for _, e := range entries {
@@ -115,8 +113,8 @@ func answer(head string, entries []entry) string {
 	return b.String()
 }
 
-// notFound is the error for a library that nobody has. Libraries of the user
-// that can't be read are named: it may be one of them.
+// notFound is the error about an unknown library. It includes faults, because a library of
+// the user that can't be read may be the one.
 func notFound(field, name string, catalog Catalog, err, faults error) error {
 	msg := fmt.Sprintf("%s %q: on hand are %s; asking Context7: %v", field, clip(name, 80),
 		strings.Join(catalog.IDs(), ", "), err)

@@ -16,11 +16,10 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// maxLibraryBytes bounds what one library's files hold together.
+// maxLibraryBytes is the size of all files of one library together.
 const maxLibraryBytes = 4 << 20
 
-// aliasesFile is the name of the file beside the documentation that lists other
-// names of the library.
+// aliasesFile is the name of the file with the other names of a library.
 const aliasesFile = "aliases"
 
 // Library is the documentation of one library.
@@ -32,14 +31,15 @@ type Library struct {
 	Sections    []Section
 }
 
-// Catalog is a list of libraries with unique IDs. Of two with the same alias the
-// first is meant.
+// Catalog is a list of libraries with unique IDs. An alias of several libraries means the
+// first.
 type Catalog []Library
 
 //go:embed playwright selenium cucumber gherkin java
 var embedded embed.FS
 
-// Bundled returns the embedded libraries. The caller leaves them unchanged.
+// Bundled returns the embedded libraries, which it reads once. The caller leaves them
+// unchanged.
 var Bundled = sync.OnceValue(func() Catalog {
 	c, err := load(embedded)
 	if err != nil {
@@ -48,10 +48,9 @@ var Bundled = sync.OnceValue(func() Catalog {
 	return c
 })
 
-// Load returns the libraries in the directory dir, and after them the bundled
-// ones whose ID is not among those. The error joins one for each library in dir
-// that can't be read; the rest is returned with it. An empty dir, or one that
-// does not exist, adds nothing.
+// Load returns the libraries in the directory dir, and then the bundled ones with other
+// IDs. If some libraries in dir can't be read, it returns the others with an error that
+// joins one for each. dir may be "" or missing.
 func Load(dir string) (Catalog, error) {
 	if dir == "" {
 		return Bundled(), nil
@@ -70,9 +69,8 @@ func Load(dir string) (Catalog, error) {
 	return c, err
 }
 
-// load reads each directory in fsys as a library; those whose names begin with
-// a dot or an underscore are none. Its catalog is nil when fsys itself can't be
-// read.
+// load reads each directory in fsys as a library, except those whose names begin with a
+// dot or an underscore. The catalog is nil if fsys itself can't be read.
 func load(fsys fs.FS) (Catalog, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -81,7 +79,7 @@ func load(fsys fs.FS) (Catalog, error) {
 	c := Catalog{}
 	var faults []error
 	for _, e := range entries {
-		info, err := fs.Stat(fsys, e.Name()) // a link to a directory is one
+		info, err := fs.Stat(fsys, e.Name()) // follows links to directories
 		if err != nil || !info.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
 			continue
 		}
@@ -99,31 +97,31 @@ var validID = lazyregexp.New(`^[a-z0-9][a-z0-9._-]*$`)
 
 func loadLibrary(fsys fs.FS, id string) (Library, error) {
 	if !validID.MatchString(id) {
-		return Library{},
-			errors.New("not an ID: name the directory in lower-case letters, digits, dot, dash and underscore")
+		return Library{}, errors.New("not an ID: " +
+			"name the directory in lower-case letters, digits, dot, dash and underscore")
 	}
 	files, err := fs.Glob(fsys, id+"/*.md")
 	if err != nil {
 		return Library{}, err
 	}
 	lib := Library{ID: id, Title: id}
-	titled := false
-	room := int64(maxLibraryBytes)
+	hasTitle := false
+	left := int64(maxLibraryBytes)
 	for _, name := range files {
-		text, err := readText(fsys, name, &room)
+		text, err := readText(fsys, name, &left)
 		if err != nil {
 			return Library{}, err
 		}
 		p := parsePage(strings.TrimSuffix(path.Base(name), ".md"), text)
 		lib.Sections = append(lib.Sections, p.sections...)
-		if !titled && p.title != "" {
-			lib.Title, lib.Description, titled = p.title, p.description, true
+		if !hasTitle && p.title != "" {
+			lib.Title, lib.Description, hasTitle = p.title, p.description, true
 		}
 	}
 	if len(lib.Sections) == 0 {
 		return Library{}, errors.New("no documentation: put *.md files with text into the directory")
 	}
-	text, err := readText(fsys, path.Join(id, aliasesFile), &room)
+	text, err := readText(fsys, path.Join(id, aliasesFile), &left)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Library{}, err
 	}
@@ -136,8 +134,8 @@ func loadLibrary(fsys fs.FS, id string) (Library, error) {
 	return lib, nil
 }
 
-// readText reads a regular file of at most room bytes and takes them off it.
-func readText(fsys fs.FS, name string, room *int64) (string, error) {
+// readText reads a regular file of at most left bytes, and subtracts its size from left.
+func readText(fsys fs.FS, name string, left *int64) (string, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
 		return "", err
@@ -150,11 +148,11 @@ func readText(fsys fs.FS, name string, room *int64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, *room+1))
+	b, err := io.ReadAll(io.LimitReader(f, *left+1))
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", name, err)
 	}
-	if *room -= int64(len(b)); *room < 0 {
+	if *left -= int64(len(b)); *left < 0 {
 		return "", fmt.Errorf("%s: more than %d MiB in one library: split it into several", name, maxLibraryBytes>>20)
 	}
 	if !utf8.Valid(b) {
@@ -176,23 +174,23 @@ func (c Catalog) IDs() []string {
 	return ids
 }
 
-// Resolve finds libraries by ID or alias, the likeliest first; none: nobody
-// goes by that name. Case, a leading "@", slashes at the ends and a version
-// after "@" don't count. Of "org/name" and the Maven coordinates "group:name"
-// the name alone will do, unless name begins with a slash: that is an ID of
-// Context7 and means one library of one owner.
+// Resolve finds libraries by ID or alias, the likeliest first. It ignores case, a leading
+// "@", slashes at the ends and a version after "@". Of "org/name" and of the Maven
+// coordinates "group:name" the name alone is enough. A name that begins with a slash is
+// an ID of Context7 and matches only as a whole.
 func (c Catalog) Resolve(name string) []Library {
 	whole := normalize(name)
-	if found := c.named(whole); len(found) > 0 || strings.HasPrefix(strings.TrimSpace(name), "/") {
+	if found := c.withName(whole); len(found) > 0 || strings.HasPrefix(strings.TrimSpace(name), "/") {
 		return found
 	}
 	if parts := strings.Split(whole, ":"); len(parts) > 1 {
-		return c.named(parts[1])
+		return c.withName(parts[1])
 	}
-	return c.named(path.Base(whole))
+	return c.withName(path.Base(whole))
 }
 
-func (c Catalog) named(name string) []Library {
+// withName returns the libraries with an ID or alias, first the one with the ID.
+func (c Catalog) withName(name string) []Library {
 	if name == "" {
 		return nil
 	}
@@ -200,7 +198,7 @@ func (c Catalog) named(name string) []Library {
 	for _, lib := range c {
 		switch {
 		case lib.ID == name:
-			found = slices.Insert(found, 0, lib) // before those with such an alias
+			found = slices.Insert(found, 0, lib) // before libraries with such an alias
 		case slices.Contains(lib.Aliases, name):
 			found = append(found, lib)
 		}
@@ -208,7 +206,7 @@ func (c Catalog) named(name string) []Library {
 	return found
 }
 
-// normalize brings a name into the form in which names are compared.
+// normalize returns a name in the form that comparisons need.
 func normalize(name string) string {
 	name = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), "@")
 	name, _, _ = strings.Cut(name, "@") // a version

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	maxSections   = 8   // that a search returns
-	maxTerms      = 32  // of a query that are looked for; the rest adds no meaning
-	headingBonus  = 2   // for a term that the heading has too
-	shortTerm     = 3   // letters of a term that is looked for at the beginning of words
-	overviewCount = 5   // sections of an overview
-	shortestCut   = 400 // characters; less of a section helps nobody
+	maxSections   = 8   // sections that a search returns
+	maxTerms      = 32  // terms of a query that count
+	headingBonus  = 2   // score of a term that is in the heading, too
+	shortTerm     = 3   // letters; a term this short counts only at the beginning of words
+	overviewCount = 5   // sections in an overview
+	shortestCut   = 400 // characters; a shorter part of a section is useless
 )
 
-// fillers are words of a question that say nothing about its subject.
+// fillers are words of a query that say nothing about its subject.
 var fillers = makeSet(`a about an and any are as at be by can could did do does for from get how i if in into is it its
 	make me my of on or our should so some that the their them then there these this to use used using want was we
 	what when where which who why will with would you your`)
@@ -31,9 +31,9 @@ func makeSet(words string) map[string]bool {
 	return set
 }
 
-// terms returns the distinct words of a query that a section is scored by: in
-// lower case, without fillers, single letters and the library's own name as long
-// as others remain, and without a plural's s.
+// terms returns the distinct words of a query in lower case, without a plural's s. It
+// leaves out fillers, single letters and the library's own name unless nothing else is
+// left.
 func terms(query, library string) []string {
 	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_'
@@ -56,8 +56,8 @@ func terms(query, library string) []string {
 	return out
 }
 
-// score counts how often the terms occur in the section, plus a bonus for each
-// that its heading has. hits is how many of them it has at all.
+// score counts the occurrences of the terms in the section, plus a bonus for each term in
+// its heading. hits is the number of terms that occur.
 func (s *Section) score(terms []string) (score, hits int) {
 	for _, t := range terms {
 		n := occurrences(s.text, t)
@@ -73,11 +73,10 @@ func (s *Section) score(terms []string) (score, hits int) {
 	return score, hits
 }
 
-// occurrences counts a term in a text, also as a part of longer words: "wait" in
-// "awaits". A short one counts at the beginning of a word only, else "row" would
-// be in "browser".
+// occurrences counts a term in a text, also inside of words: "wait" in "awaits". A short
+// term counts only at the beginning of a word, or "row" would match "browser".
 func occurrences(text, term string) int {
-	if len(term) > shortTerm || term[0] >= utf8.RuneSelf { // not every script separates words
+	if len(term) > shortTerm || term[0] >= utf8.RuneSelf { // some scripts do not separate words
 		return strings.Count(text, term)
 	}
 	n := 0
@@ -95,13 +94,13 @@ func occurrences(text, term string) int {
 	}
 }
 
-// rank returns the sections that answer the query best, at most maxSections. A
-// query that is a heading gets that section first. Equal scores go to the
-// section with more of the terms, then to the earlier one.
+// rank returns the best sections for a query, at most maxSections. A section whose heading
+// is the query comes first. Equal scores are ordered by the number of terms, then by
+// position.
 func (l Library) rank(query string) []Section {
 	type scored struct {
 		Section
-		exact       bool
+		isHeading   bool
 		score, hits int
 	}
 	var found []scored
@@ -114,8 +113,8 @@ func (l Library) rank(query string) []Section {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b scored) int {
-		if a.exact != b.exact {
-			if a.exact {
+		if a.isHeading != b.isHeading {
+			if a.isHeading {
 				return -1
 			}
 			return 1
@@ -129,9 +128,9 @@ func (l Library) rank(query string) []Section {
 	return out
 }
 
-// Search returns the sections that have the query's terms, best first, in at
-// most maxChars characters. What is left out is named at the end. It is empty
-// when no section has any.
+// Search returns the sections with terms of the query, best first, in at most maxChars
+// characters. A note at the end names the sections that are left out. The result is ""
+// if no section has a term.
 func (l Library) Search(query string, maxChars int) string {
 	found := l.rank(query)
 	if len(found) == 0 || maxChars <= 0 {
@@ -144,20 +143,20 @@ func (l Library) Search(query string, maxChars int) string {
 	if all := strings.Join(texts, "\n\n"); utf8.RuneCountInString(all) <= maxChars {
 		return all
 	}
-	room := maxChars - utf8.RuneCountInString(leftOut(found, maxChars))
-	if room < shortestCut {
+	left := maxChars - utf8.RuneCountInString(leftOut(found, maxChars))
+	if left < shortestCut {
 		return cut(texts[0], maxChars)
 	}
 	var b strings.Builder
 	for i, text := range texts {
 		n := utf8.RuneCountInString(text) + len("\n\n")
-		if n <= room {
+		if n <= left {
 			b.WriteString(text + "\n\n")
-			room -= n
+			left -= n
 			continue
 		}
-		if i == 0 || room >= shortestCut {
-			b.WriteString(cut(text, room-len("\n\n")) + "\n\n")
+		if i == 0 || left >= shortestCut {
+			b.WriteString(cut(text, left-len("\n\n")) + "\n\n")
 		}
 		b.WriteString(leftOut(found[i:], maxChars))
 		break
@@ -165,7 +164,7 @@ func (l Library) Search(query string, maxChars int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// leftOut says that sections were cut or left out, and how to get at them.
+// leftOut is the note about sections that are cut or left out, with the queries for them.
 func leftOut(sections []Section, maxChars int) string {
 	names := make([]string, len(sections))
 	for i, s := range sections {
@@ -175,8 +174,8 @@ func leftOut(sections []Section, maxChars int) string {
 		maxChars, strings.Join(names, ", "))
 }
 
-// Overview returns what the library is, all its headings and the beginnings of
-// its first sections, in at most maxChars characters.
+// Overview returns the title and description of the library, all its headings and the
+// beginnings of its first sections, in at most maxChars characters.
 func (l Library) Overview(maxChars int) string {
 	var b strings.Builder
 	b.WriteString("# " + l.Title + "\n\n")
@@ -188,19 +187,18 @@ func (l Library) Overview(maxChars int) string {
 		b.WriteString("- " + s.Heading + "\n")
 	}
 	first := l.Sections[:min(len(l.Sections), overviewCount)]
-	room := maxChars - utf8.RuneCountInString(b.String())
+	left := maxChars - utf8.RuneCountInString(b.String())
 	for i, s := range first {
-		share := room/(len(first)-i) - 1 // what a short one leaves goes to the next
+		share := left/(len(first)-i) - 1 // a short section leaves more for the next ones
 		text := "\n" + cut(s.Text, share) + "\n"
 		b.WriteString(text)
-		room -= utf8.RuneCountInString(text)
+		left -= utf8.RuneCountInString(text)
 	}
 	return cut(strings.TrimSpace(b.String()), maxChars)
 }
 
-// cut returns at most n characters of a text, ending at a paragraph's or else a
-// line's or else a word's end, with a code block that it would leave open
-// closed, and a mark where something is missing.
+// cut returns at most n characters of a text, with a mark at the end if it is longer. It
+// cuts at the end of a paragraph, a line or a word, and closes an open code block.
 func cut(text string, n int) string {
 	const mark = "\n[...]"
 	const longestFence = 8
@@ -218,13 +216,13 @@ func cut(text string, n int) string {
 			break
 		}
 	}
-	var open fence
+	var fence codeFence
 	for line := range strings.Lines(head) {
-		open.line(line)
+		fence.read(line)
 	}
 	head = strings.TrimRight(head, " \n")
-	if open != "" {
-		head += "\n" + string(open[:min(len(open), longestFence)])
+	if fence != "" {
+		head += "\n" + string(fence[:min(len(fence), longestFence)])
 	}
 	return head + mark
 }

@@ -2,13 +2,12 @@ package library_docs //nolint:revive,staticcheck // see doc.go
 
 import "strings"
 
-// Section is what stands between one "## " heading and the next.
+// Section is the text from one "## " heading to the next.
 type Section struct {
 	Heading string
-	Text    string // the heading's line included, trimmed
+	Text    string // trimmed, with the line of the heading
 
-	// For the search: both above in lower case.
-	heading, text string
+	heading, text string // the same in lower case, for searches
 }
 
 func newSection(heading, text string) Section {
@@ -18,30 +17,30 @@ func newSection(heading, text string) Section {
 	}
 }
 
-// page is one file of a library, taken apart.
+// page is the content of one file of a library.
 type page struct {
-	title       string // of the "# " heading; empty: there is none
+	title       string // the "# " heading; "": there is none
 	description string // the paragraph after it, on one line
 	sections    []Section
 }
 
-// parsePage splits a file at its "## " headings. Lines in code fences are no
-// headings. A file without any is one section, under its title or else name.
+// parsePage splits a file at its "## " headings, except for lines in code blocks. A file
+// without headings becomes one section with its title, or else with name, as heading.
 func parsePage(name, text string) page {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
 	var p page
-	var open fence
-	start, heading := 0, "" // of the section being read; none before the first heading
+	var fence codeFence
+	start, heading := 0, "" // of the current section; "": before the first heading
 	at := 0
-	flush := func(end int) {
+	addSection := func(end int) {
 		if heading != "" {
 			p.sections = append(p.sections, newSection(heading, strings.TrimSpace(text[start:end])))
 		}
 	}
 	for line := range strings.Lines(text) {
-		if !open.line(line) {
+		if !fence.read(line) {
 			if h, ok := strings.CutPrefix(line, "## "); ok && strings.TrimSpace(h) != "" {
-				flush(at)
+				addSection(at)
 				start, heading = at, strings.TrimSpace(h)
 			} else if h, ok := strings.CutPrefix(line, "# "); ok && p.title == "" && heading == "" {
 				p.title = strings.TrimSpace(h)
@@ -50,7 +49,7 @@ func parsePage(name, text string) page {
 		}
 		at += len(line)
 	}
-	flush(len(text))
+	addSection(len(text))
 	if body := strings.TrimSpace(text); len(p.sections) == 0 && body != "" {
 		if p.title != "" {
 			name = p.title
@@ -60,8 +59,8 @@ func parsePage(name, text string) page {
 	return p
 }
 
-// firstParagraph returns the paragraph that text begins with, on one line;
-// nothing when it begins with a heading, a list or code.
+// firstParagraph returns the paragraph at the beginning of a text, on one line, or "" if
+// the text begins with a heading, a list or code.
 func firstParagraph(text string) string {
 	para, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n\n")
 	if para == "" || strings.ContainsRune("#-*`~|>", rune(para[0])) {
@@ -71,13 +70,13 @@ func firstParagraph(text string) string {
 	return strings.Join(strings.Fields(para), " ")
 }
 
-// fence follows the code fences of a text: it is the run of ` or ~ that opened
-// the current one, empty outside.
-type fence string
+// codeFence tracks the code blocks of a text. It is the run of ` or ~ that opened the
+// current block, "" outside of a block.
+type codeFence string
 
-// line takes the next line and reports whether it belongs to a code block, the
-// fences themselves included.
-func (f *fence) line(line string) bool {
+// read reads the next line and reports whether it belongs to a code block, fences
+// included.
+func (f *codeFence) read(line string) bool {
 	line = strings.TrimSpace(line)
 	if *f != "" {
 		if strings.HasPrefix(line, string(*f)) && strings.Trim(line, string((*f)[:1])) == "" {
@@ -88,7 +87,7 @@ func (f *fence) line(line string) bool {
 	for _, c := range []string{"`", "~"} {
 		info := strings.TrimLeft(line, c)
 		if run := line[:len(line)-len(info)]; len(run) >= 3 && !strings.Contains(info, "`") {
-			*f = fence(run)
+			*f = codeFence(run)
 			return true
 		}
 	}

@@ -70,7 +70,8 @@ func fileSearch(ctx context.Context, env *Env, in fileSearchIn) (Result, error) 
 		}
 	}
 	if len(matches) == 0 {
-		return textResult(fmt.Sprintf("No file fits %q. Ignored files are not searched; list_dir shows them.", in.Query)), nil
+		const answer = "No file fits %q. Ignored files are not searched; list_dir shows them."
+		return textResult(fmt.Sprintf(answer, in.Query)), nil
 	}
 	slices.SortFunc(matches, func(a, b match) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.path, b.path))

@@ -30,7 +30,8 @@ func Of(ctx context.Context, workspace, dir string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	out, err := run(ctx, workspace, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", skipSubmodules, "--", ".")
+	args := []string{"status", "--porcelain=v1", "-z", "--untracked-files=all", skipSubmodules, "--", "."}
+	out, err := run(ctx, workspace, dir, args...)
 	if err != nil {
 		return State{}, err
 	}

@@ -29,7 +29,7 @@ type server struct {
 
 	// turn holds one token. Whoever has it may ask, and owns the next two fields.
 	turn   chan struct{}
-	known  map[string]fileStamp // files that the server knows, by path
+	stamps map[string]fileStamp // of the files that the server knows, by path
 	anchor string               // file that is kept open, for servers that need one; "": none
 
 	mu        sync.Mutex        // guards the fields that follow
@@ -242,22 +242,22 @@ func (s *server) sendChanges(files []string) error {
 		}
 		stamp := fileStamp{info.Size(), info.ModTime()}
 		now[path] = stamp
-		if old, ok := s.known[path]; !ok {
+		if old, ok := s.stamps[path]; !ok {
 			addChange(path, created)
 		} else if old != stamp {
 			addChange(path, changed)
 		}
 	}
-	for path := range s.known {
+	for path := range s.stamps {
 		if _, ok := now[path]; !ok {
 			addChange(path, deleted)
 		}
 	}
-	if s.anchor != "" && s.known[s.anchor] != now[s.anchor] {
+	if s.anchor != "" && s.stamps[s.anchor] != now[s.anchor] {
 		s.closeAnchor()
 	}
-	isFirst := s.known == nil // the server has just read the files itself
-	s.known = now
+	isFirst := s.stamps == nil // the server has just read the files itself
+	s.stamps = now
 	if isFirst || len(changes) == 0 {
 		return nil
 	}

@@ -57,7 +57,8 @@ var languages = []language{
 		"C#", []string{".cs"},
 		lazyregexp.New(`^\s*` + modifiers +
 			`(?:(?:class|interface|enum|record|struct|namespace|delegate)\s+[\w.]+` +
-			`|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`), blockComment,
+			`|[\w<>\[\],.?]+\s+\w+\s*(?:<[^>]+>)?\([^;=]*\)?\s*(?:\{|=>.*)?$|[\w<>\[\],.?]+\s+\w+\s*\{\s*get)`),
+		blockComment,
 	},
 	{"Kotlin", []string{".kt", ".kts"},
 		lazyregexp.New(`^\s*` + modifiers + `(?:class|interface|object|enum\s+class|fun|typealias)\s+\S+`),
@@ -66,7 +67,8 @@ var languages = []language{
 		blockComment},
 	{"Swift", []string{".swift"},
 		lazyregexp.New(`^\s*(?:@\w+\s+)*(?:(?:public|private|fileprivate|internal|open|static|final|override` +
-			`|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`), blockComment},
+			`|mutating|indirect)\s+)*(?:class|struct|enum|protocol|extension|func|actor|init|typealias)\b.*`),
+		blockComment},
 	{
 		"Rust", []string{".rs"},
 		lazyregexp.New(`^\s*(?:pub(?:\([^)]*\))?\s+)?(?:(?:async|unsafe|const|extern(?:\s+"[^"]*")?` +
