@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// capability is something that a trust level allows or not (v2, "Provider
-// capabilities").
+// capability is a right that a trust level or a grant gives. See docs/protocol.md,
+// "Trust".
 type capability int
 
 const (
@@ -18,20 +18,19 @@ const (
 	mayTransform                      // static transforms other than append
 	mayContext                        // context, startup_context
 	mayReadOthers                     // streams of other providers
-	mayHearMessages                   // session events that are not about tools
+	mayHearMessages                   // session events other than those of tools
 	mayBindAll                        // all sessions
 )
 
-// matrix is the table of the document: what needs more than a connection. All
-// that is not in it every provider may: tools, pushes, static append, its own
-// streams, tool events.
+// matrix lists the capabilities of each trust level. Everything else is open to every
+// provider: tools, pushes, static append, its own streams, tool events.
 var matrix = map[Trust][]capability{
 	TrustInternal: {mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll},
 	TrustProject:  {mayGate, mayCallback, mayTransform, mayContext, mayHearMessages},
 	TrustExternal: {},
 }
 
-// grantable are the capabilities behind the words that a provider file may grant.
+// grantable lists the capabilities that each word of a provider file's grants gives.
 var grantable = map[string][]capability{
 	"transforms": {mayCallback, mayTransform},
 	"gates":      {mayGate},
@@ -39,9 +38,10 @@ var grantable = map[string][]capability{
 	grantAll:     {mayBindAll},
 }
 
-// grantAll is what sessions = "all" grants.
+// grantAll is the grant of sessions = "all" in a provider file.
 const grantAll = "all"
 
+// may reports whether the identity has a capability, by its trust or its grants.
 func (id *identity) may(c capability) bool {
 	if slices.Contains(matrix[id.trust], c) {
 		return true
@@ -49,13 +49,16 @@ func (id *identity) may(c capability) bool {
 	return slices.ContainsFunc(id.grants, func(word string) bool { return slices.Contains(grantable[word], c) })
 }
 
-func (id *identity) unauthorized(field, what string) *protocol.Error {
-	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.trust, what)
+// unauthorized is the UNAUTHORIZED error for a field of a message.
+func (id *identity) unauthorized(field, action string) *protocol.Error {
+	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.trust, action)
 }
 
-// checkHooks checks the authority for rules and transforms; at is where they
-// stand in the message.
-func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[string]*protocol.Transform) *protocol.Error {
+// checkHooks checks the authority for rules and transforms. at is their path in the
+// message, for the error.
+func (id *identity) checkHooks(
+	at string, rules []protocol.Rule, transforms map[string]*protocol.Transform,
+) *protocol.Error {
 	if len(rules) > 0 && !id.may(mayGate) {
 		return id.unauthorized(at+"onPreToolUse", "register hook rules")
 	}
@@ -74,8 +77,8 @@ func (id *identity) checkHooks(at string, rules []protocol.Rule, transforms map[
 	return nil
 }
 
-// check checks the authority for the fields of a message. Call with Gateway.mu held
-// for a hello.
+// check checks the authority for the fields of a message; the error is UNAUTHORIZED and
+// names the field. Call with Gateway.mu held for a hello.
 func (id *identity) check(m protocol.Message) *protocol.Error {
 	switch m := m.(type) {
 	case *protocol.Hello:
@@ -90,7 +93,8 @@ func (id *identity) check(m protocol.Message) *protocol.Error {
 	return nil
 }
 
-// checkHello checks the authority for everything in a hello but its session.
+// checkHello checks the authority for all fields of a hello except session. Call with
+// Gateway.mu held.
 func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 	if err := id.checkName(protocol.NormalName(m.Name)); err != nil {
 		return err

@@ -91,7 +91,7 @@ type ConnOptions struct {
 // sends to Receive, and calls Closed at the end. The connection is closed when no auth
 // comes within [protocol.AuthTimeout], and at once while the gateway shuts down.
 func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
-	c := &Conn{g: g, peer: p, opts: o, rebinds: window{most: protocol.MaxRebindsAMinute}}
+	c := &Conn{g: g, peer: p, opts: o, rebinds: window{max: protocol.MaxRebindsAMinute}}
 	g.stats.Connections.Add(1)
 	g.mu.Lock()
 	g.conns[c] = struct{}{}

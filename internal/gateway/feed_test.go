@@ -166,7 +166,7 @@ func TestCallIDsRise(t *testing.T) {
 
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := window{most: 3}
+		w := window{max: 3}
 		for i := range 3 {
 			if !w.allow() {
 				t.Fatalf("refused the %dth", i+1)

@@ -96,7 +96,7 @@ func New(o Options) *Gateway {
 		memories:      map[tokenKey]*memory{},
 		limits:        limits{},
 		changed:       make(chan struct{}, 1),
-		pairings:      windows{most: protocol.MaxPairingsAMinute, all: window{most: maxPagePairings}},
+		pairings:      windows{max: protocol.MaxPairingsAMinute, all: window{max: maxPagePairings}},
 		diag:          newDiag(),
 		questions:     newQuestions(),
 	}

@@ -9,65 +9,68 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// AdminName is the provider's name that pushes of the admin side have where they
-// name none.
+// AdminName is the provider name of an admin's push that names none.
 const AdminName = "tapctl"
 
-// ownNames are the names that the timeline has for what the gateway says and does
-// itself, for people, models and sessions, and for pushes of the admin side: a provider
-// is never shown as one.
-var ownNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
+// gatewayNames are the sources of timeline lines that no provider wrote. No provider may
+// use one as its name.
+var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
 
-// ReservedName is a name that a provider file keeps for its own provider, in the sessions
-// that it is for, whether that runs or not.
+// ReservedName is a name that only the provider of a provider file may use, in the
+// sessions that the file is for, also while the provider does not run. See
+// docs/protocol.md, "Names".
 type ReservedName struct {
 	Name  string
 	Owner string                      // as PassSpec.Owner
-	Match func(adminapi.Session) bool // nil: all sessions. It only looks
+	Match func(adminapi.Session) bool // nil: all sessions. It must not block
 }
 
-// ReserveNames says which names files keep from now on. Who has one of them already keeps
-// it until it is bound anew.
+// ReserveNames replaces the reserved names. A provider that uses one of them now keeps it
+// until it binds again.
 func (g *Gateway) ReserveNames(names []ReservedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reservedNames = names
 }
 
-// fileOwner is the owner of names that the files of one author say.
+// fileOwner is the name owner of all provider files of one author.
 func fileOwner(author string) string { return "files " + author }
 
-// nameOwner is whose a provider's name is in a session, with the streams and the
-// filters under it.
+// nameOwner says who owns a provider name in a session, with the streams and filters of
+// that name.
 type nameOwner struct {
 	owner    string
-	spelling string // one that is not the name itself, "" for none
+	spelling string // as the owner's hello wrote it, "" if that is the name itself
 }
 
-// checkName reports whether the identity may call itself by a name: by the one
-// that a person or a file approved, or by any where nobody did.
+// checkName checks whether the identity may use a provider name: the one that a person or
+// a provider file approved, or any if none was. The error is UNAUTHORIZED.
 func (id *identity) checkName(name string) *protocol.Error {
 	switch {
 	case id.name != "" && id.name != name:
-		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s", name, id.name, id.otherNameHint)
-	case slices.Contains(ownNames, name) && id.trust != TrustInternal:
-		return errorf(protocol.CodeUnauthorized, "hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
+		return errorf(protocol.CodeUnauthorized, "hello.name: %q is not the name that this token is for, which is %q%s",
+			name, id.name, id.otherNameHint)
+	case slices.Contains(gatewayNames, name) && id.trust != TrustInternal:
+		return errorf(protocol.CodeUnauthorized,
+			"hello.name: %q is a word of the gateway's own in timelines; choose another name", name)
 	}
 	return nil
 }
 
-// checkOwner reports whether an identity may use a name in the session: nobody
-// else does, or has streams under it, and no file keeps it for its own provider.
-// The providers that are going don't count. Call with Gateway.mu held.
-func (s *Session) checkOwner(id *identity, name, spelling string, going ...*Provider) *protocol.Error {
-	for _, kept := range s.g.reservedNames {
-		if protocol.NormalName(kept.Name) == name && fileOwner(kept.Owner) != id.owner && (kept.Match == nil || kept.Match(s.view())) {
+// checkOwner checks whether an identity may use a provider name in the session. It may
+// not while the name is reserved for another identity, or while another one is bound with
+// it or has streams of it, except the leaving providers. The error is UNAUTHORIZED. Call
+// with Gateway.mu held.
+func (s *Session) checkOwner(id *identity, name, spelling string, leaving ...*Provider) *protocol.Error {
+	for _, r := range s.g.reservedNames {
+		isReserved := protocol.NormalName(r.Name) == name && fileOwner(r.Owner) != id.owner
+		if isReserved && (r.Match == nil || r.Match(s.view())) {
 			return s.refuseName("hello.name: %q is the name of a provider file, whose provider alone may use it; choose another name, or use that file's token", name)
 		}
 	}
-	now, inUse := s.nameOwners[name], s.nameInUse(name, going)
+	now, isUsed := s.nameOwners[name], s.isNameUsed(name, leaving)
 	switch {
-	case !inUse:
+	case !isUsed:
 	case now.owner != id.owner:
 		return s.refuseName("hello.name: %q belongs to another identity in this session, with its streams, as long as it is bound or has some; choose another name", name)
 	case spelling != name && now.spelling != "" && now.spelling != spelling:
@@ -80,35 +83,37 @@ func (s *Session) refuseName(format string, args ...any) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeUnauthorized, SessionID: s.id, Message: fmt.Sprintf(format, args...)}
 }
 
-// nameInUse reports whether anybody has taken a name and is bound by it, or has
-// streams under it. Call with Gateway.mu held.
-func (s *Session) nameInUse(name string, going []*Provider) bool {
+// isNameUsed reports whether a name has an owner who is bound with it, or has streams of
+// it. The leaving providers don't count. Call with Gateway.mu held.
+func (s *Session) isNameUsed(name string, leaving []*Provider) bool {
 	if s.nameOwners[name].owner == "" {
 		return false
 	}
-	if slices.ContainsFunc(s.bindings, func(b *binding) bool { return b.provider.name == name && !slices.Contains(going, b.provider) }) {
-		return true
+	for _, b := range s.bindings {
+		if b.provider.name == name && !slices.Contains(leaving, b.provider) {
+			return true
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.countStreams(name) > 0
 }
 
-// setNameOwner makes a name the identity's in the session, which checkOwner allowed.
-// Call with Gateway.mu held, before it is bound.
+// setNameOwner makes the identity the owner of a name in the session, after checkOwner
+// allowed it and before the provider is bound. Call with Gateway.mu held.
 func (s *Session) setNameOwner(id *identity, name, spelling string) {
 	if spelling == name {
 		spelling = ""
 	}
-	if now := s.nameOwners[name]; now.owner == id.owner && s.nameInUse(name, nil) {
+	if now := s.nameOwners[name]; now.owner == id.owner && s.isNameUsed(name, nil) {
 		spelling = cmp.Or(now.spelling, spelling)
 	}
 	s.nameOwners[name] = nameOwner{id.owner, spelling}
 }
 
-// unlike is a name as it is known, where it was spelled otherwise; else "".
-func changedName(spelled string) string {
-	if normal := protocol.NormalName(spelled); normal != spelled {
+// changedName is the normal form of a name if it is spelled otherwise; else "".
+func changedName(spelling string) string {
+	if normal := protocol.NormalName(spelling); normal != spelling {
 		return normal
 	}
 	return ""

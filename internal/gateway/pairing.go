@@ -13,26 +13,24 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// pairingLife is how long a pairing code is good.
+// pairingLife is how long a pairing code is valid.
 const pairingLife = 2 * time.Minute
 
-// maxPagePairings is how many pairings a minute the pages of all origins may try
-// together: who guesses codes names as many origins as he likes, and a code has six
-// digits only.
+// maxPagePairings is how many pairings a minute the pages of all origins may try together.
+// An attacker who guesses codes can use any number of origins, and a code has six digits.
 const maxPagePairings = 2 * protocol.MaxPairingsAMinute
 
-// pairing is a pairing code that was shown and not typed yet. Guarded by
-// Gateway.mu.
+// pairing is a pairing code that waits for a person to type it. Guarded by Gateway.mu.
 type pairing struct {
 	code     string
-	provider string // as people see it
-	name     string // what it calls itself, "" when it did not say
+	provider string // the name that people are shown
+	name     string // of auth, "" when it had none
 	session  *Session
 	expires  time.Time
 	timer    *time.Timer
 }
 
-// Pairings lists the codes that wait to be typed.
+// Pairings lists the pairing codes that wait for a person to type them, oldest first.
 func (g *Gateway) Pairings() []adminapi.Pairing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,17 +46,19 @@ func (g *Gateway) Pairings() []adminapi.Pairing {
 	return views
 }
 
-// pair begins pairing: the code goes to the session's timeline and to whoever
-// asks for the pending ones, and only through the user to the provider.
+// pair handles auth with mode pair. It shows a code in the session's timeline and in
+// Pairings; the provider can learn it only from the user. See docs/protocol.md, "Pairing".
 func (c *Conn) pair(m *protocol.Auth) {
 	g := c.g
 	if !g.pairings.allow(c.opts.Origin) {
-		of := ""
+		scope := ""
 		if c.opts.Origin != "" {
-			of = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
+			scope = fmt.Sprintf(" of this origin, or %d of all pages", maxPagePairings)
 		}
-		c.reportError(&protocol.Error{Code: protocol.CodeRateLimited, ReplyTo: protocol.TypeAuth,
-			Message: fmt.Sprintf("more than %d pairings a minute%s; retry in a minute", protocol.MaxPairingsAMinute, of)})
+		err := errorf(protocol.CodeRateLimited, "more than %d pairings a minute%s; retry in a minute",
+			protocol.MaxPairingsAMinute, scope)
+		err.ReplyTo = protocol.TypeAuth
+		c.reportError(err)
 		return
 	}
 	g.mu.Lock()
@@ -68,12 +68,12 @@ func (c *Conn) pair(m *protocol.Auth) {
 	}
 	if s == nil || s.isEnding() {
 		g.mu.Unlock()
-		e := errorf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
+		err := errorf(protocol.CodeInvalidSession, "there is no session to pair with yet; retry when one has started")
 		if m.Session != "" {
-			e = noSession(m.Session)
+			err = noSession(m.Session)
 		}
-		e.ReplyTo = protocol.TypeAuth
-		c.reportError(e)
+		err.ReplyTo = protocol.TypeAuth
+		c.reportError(err)
 		return
 	}
 	p := &pairing{code: newPairingCode(), provider: "unnamed", session: s, expires: time.Now().Add(pairingLife)}
@@ -96,7 +96,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 	c.peer.Flush()
 }
 
-// newPairingCode makes 6 random digits.
+// newPairingCode makes a code of 6 random digits.
 func newPairingCode() string {
 	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
 	if err != nil {
@@ -105,11 +105,11 @@ func newPairingCode() string {
 	return fmt.Sprintf("%06d", n)
 }
 
-// confirm takes the code that the user typed: one try a connection.
+// confirm handles auth.confirm with the code that the user typed. A connection has one try.
 func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g := c.g
-	if full := c.checkAdmission(protocol.TypeAuthConfirm); full != nil {
-		c.reportError(full)
+	if err := c.checkAdmission(protocol.TypeAuthConfirm); err != nil {
+		c.reportError(err)
 		return
 	}
 	g.mu.Lock()
@@ -119,16 +119,20 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	if p != nil {
 		p.timer.Stop()
 	}
-	if p == nil || p.session.isEnding() || time.Now().After(p.expires) || subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) != 1 {
+	valid := p != nil && !p.session.isEnding() && !time.Now().After(p.expires) &&
+		subtle.ConstantTimeCompare([]byte(p.code), []byte(m.Code)) == 1
+	if !valid {
 		g.mu.Unlock()
 		g.stats.AuthFailures.Add(1)
-		c.reportError(&protocol.Error{Code: protocol.CodeAuthFailed, Message: "the pairing code is wrong or has expired; connect again for a new one", ReplyTo: protocol.TypeAuthConfirm})
+		err := errorf(protocol.CodeAuthFailed, "the pairing code is wrong or has expired; connect again for a new one")
+		err.ReplyTo = protocol.TypeAuthConfirm
+		c.reportError(err)
 		return
 	}
 	token := newSecret(prefixPaired)
 	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, namedByHello: p.name == "", otherNameHint: "; pair again to use another"}
 	switch {
-	case c.opts.Origin != "" && c.opts.Origin != "null": // which pages of any site may have
+	case c.opts.Origin != "" && c.opts.Origin != "null": // pages of any site may have origin null
 		id.owner = "page of " + c.opts.Origin
 	case p.name != "":
 		id.owner = "pairing of " + p.name

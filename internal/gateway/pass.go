@@ -10,81 +10,83 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// PassSpec says what the holder of a [Pass] may do.
+// PassSpec describes a [Pass]: what the provider that holds its token may do.
 type PassSpec struct {
 	// Trust is [TrustProject] or [TrustExternal].
 	Trust Trust
-	// Session is the only session; "" for any one that Match takes.
+	// Session is the only session that it may bind; "" for any one that Match allows.
 	Session string
-	// All allows all sessions at once, too.
+	// All allows it to bind all sessions at once, too.
 	All bool
-	// Match says which sessions are open; nil: any. It only looks.
+	// Match reports whether it may bind a session; nil: any. It must not block.
 	Match func(adminapi.Session) bool
 	// Grants widen the trust: "transforms", "gates", "context".
 	Grants []string
-	Tools  ToolPolicy
-	// Token is to be the token, which the holder has from before; "" for a new one. One
-	// that is good already is not taken.
+	// Tools restricts its tools.
+	Tools ToolPolicy
+	// Token is the token that the provider has already; "" for a new one. When another
+	// pass has the same token now, this one gets a new one.
 	Token string
-	// Name is what the holder may call itself, as a provider file says; "" for
-	// anything.
+	// Name is the only provider name that it may use; "" for any.
 	Name string
-	// Owner tells who shares the name's streams: the passes of the files that one
-	// author wrote. Only with Name.
+	// Owner says whose passes share the name and its streams: the author of the provider
+	// files. It needs Name.
 	Owner string
-	// Refused is called with what is wrong with a hello of the holder; nil: nobody
-	// asks.
+	// Refused is called with the error of each hello that is refused; nil for none.
 	Refused func(error)
-	// Replaces are passes whose bindings end in the step in which this one is first
-	// bound, those in Session only where it is set, so that a session has the tools
-	// of the one or of the other. Calls that are running stay with the one that they
-	// were sent to.
+	// Replaces are passes that this one replaces in the step in which it is first bound, in
+	// Session only if that is set, so that no session is without the tools. Their running
+	// calls stay where they are.
 	Replaces []*Pass
 }
 
-// ToolPolicy is what a user says about a provider's tools, whatever the provider
-// says. The zero value says nothing.
+// ToolPolicy restricts a provider's tools, as its provider file says. The zero value changes
+// nothing.
 type ToolPolicy struct {
-	Allow, Deny []string      // globs of names as the provider has them; no Allow: all
-	Prefix      string        // before each name, in sessions
-	Concurrency int           // calls at once, of all its connections; 0: as the provider says
-	Timeout     time.Duration // at most, of a call; 0: as the tool says
+	Allow, Deny []string      // globs of the provider's own tool names; no Allow: all
+	Prefix      string        // of the names in sessions
+	Concurrency int           // calls at once on all its connections; 0: as its hello says
+	Timeout     time.Duration // the longest of a call; 0: as the tool says
 }
 
-// takes reports whether sessions may have a tool.
+// allows reports whether sessions may have a tool, by the provider's own name for it.
 func (p *ToolPolicy) allows(name string) bool {
-	among := func(globs []string) bool {
+	matches := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {
 			ok, err := path.Match(glob, name)
 			return ok && err == nil
 		})
 	}
-	return (len(p.Allow) == 0 || among(p.Allow)) && !among(p.Deny)
+	return (len(p.Allow) == 0 || matches(p.Allow)) && !matches(p.Deny)
 }
 
-// names are the names that sessions know tools by.
-func (p *ToolPolicy) prefixed(list []string) []string {
-	if p.Prefix == "" || list == nil {
-		return list
+// prefixed returns the names that tools have in sessions.
+func (p *ToolPolicy) prefixed(names []string) []string {
+	if p.Prefix == "" || names == nil {
+		return names
 	}
-	known := make([]string, len(list))
-	for i, name := range list {
-		known[i] = p.Prefix + name
+	prefixed := make([]string, len(names))
+	for i, name := range names {
+		prefixed[i] = p.Prefix + name
 	}
-	return known
+	return prefixed
 }
 
-// Pass is a token that was made for one holder, and what became of it.
+// Pass is a token that was made for one provider, with its identity. Its methods may be
+// called from any goroutine.
 type Pass struct {
 	g        *Gateway
 	token    string
 	identity *identity
 }
 
-// Issue makes a pass. Its token also ends with its only session.
+// Issue makes a pass. Its token is valid until Retire or Revoke is called, another pass
+// replaces it, or the session of spec.Session ends.
 func (g *Gateway) Issue(spec PassSpec) *Pass {
-	id := &identity{trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
-		policy: spec.Tools, bound: make(chan struct{}), onRefused: spec.Refused}
+	id := &identity{
+		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
+		policy: spec.Tools, bound: make(chan struct{}), onRefused: spec.Refused,
+	}
 	if spec.Name != "" {
 		id.name, id.owner = protocol.NormalName(spec.Name), fileOwner(spec.Owner)
 		id.otherNameHint = "; another one is set by name in the provider's file"
@@ -108,13 +110,13 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	return p
 }
 
-// Token is the secret.
+// Token is the pass's token. It must not be logged.
 func (p *Pass) Token() string { return p.token }
 
-// Bound is closed when a provider with the pass is bound for the first time.
+// Bound returns a channel that is closed when a provider with the pass is first bound.
 func (p *Pass) Bound() <-chan struct{} { return p.identity.bound }
 
-// Name is what its holder calls itself; "" while none is connected.
+// Name is the name of the provider that is connected with the pass; "" while none is.
 func (p *Pass) Name() string {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -126,22 +128,20 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// IsReplaced reports whether another pass has taken the place of this one, in a
-// session at least.
+// IsReplaced reports whether another pass has replaced this one in one session at least.
 func (p *Pass) IsReplaced() bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	return p.identity.replacedIn != nil
 }
 
-// Retire takes the holder's tools, rules and texts out of its sessions; it binds
-// no more. Its connections stay, for what it has to say still: done returns when
-// the calls that were sent to it have ended, or ctx has.
-func (p *Pass) Retire() (done func(context.Context)) {
+// Retire removes the provider's bindings and voids the token. Its connections stay open for
+// the results of its calls: wait returns when these have ended, or when its context ends.
+func (p *Pass) Retire() (wait func(context.Context)) {
 	g := p.g
 	var idle []chan struct{}
 	g.mu.Lock()
-	g.end(p.identity, p.token)
+	g.endIdentity(p.identity, p.token)
 	for c := range g.conns {
 		if c.identity == p.identity {
 			c.removeBindings()
@@ -162,11 +162,12 @@ func (p *Pass) Retire() (done func(context.Context)) {
 	}
 }
 
-// Revoke ends the pass with all its connections. More than once does no harm.
+// Revoke voids the token and closes the connections of the pass. Calling it again does
+// nothing.
 func (p *Pass) Revoke() {
 	g := p.g
 	g.mu.Lock()
-	g.end(p.identity, p.token)
+	g.endIdentity(p.identity, p.token)
 	var conns []*Conn
 	for c := range g.conns {
 		if c.identity == p.identity {
@@ -179,16 +180,16 @@ func (p *Pass) Revoke() {
 	}
 }
 
-// end voids an identity and its token. Call with Gateway.mu held.
-func (g *Gateway) end(id *identity, token string) {
+// endIdentity voids an identity and its token. Call with Gateway.mu held.
+func (g *Gateway) endIdentity(id *identity, token string) {
 	id.ended = true
-	if key := keyOf(token); g.tokens[key] == id { // else the token is another pass's by now
+	if key := keyOf(token); g.tokens[key] == id { // else another pass has the token by now
 		delete(g.tokens, key)
 	}
 }
 
-// replaced are the connections whose place an identity takes when it is bound.
-// Call with Gateway.mu held.
+// connsReplacedBy returns the connections of the passes that an identity replaces. Call with
+// Gateway.mu held.
 func (g *Gateway) connsReplacedBy(id *identity) (conns []*Conn) {
 	if id.replaces == nil {
 		return nil
@@ -201,14 +202,14 @@ func (g *Gateway) connsReplacedBy(id *identity) (conns []*Conn) {
 	return conns
 }
 
-// replace ends the bindings of those whose place an identity takes. In the sessions
-// that it is bound to next, that step swaps the routes: nobody sees what lies
-// between. Call with Gateway.mu held.
-func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, next []*Session) {
+// unbindReplaced removes the bindings of the passes that an identity replaces. In the
+// sessions of rebound it leaves the routes as they are, because the caller's next binding
+// rebuilds them. Call with Gateway.mu held.
+func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, rebound []*Session) {
 	for _, c := range conns {
 		for _, b := range slices.Clone(c.provider.bindings) {
 			switch {
-			case slices.Contains(next, b.session):
+			case slices.Contains(rebound, b.session):
 				b.session.removeBinding(b)
 			case id.session == "" || id.session == b.session.id:
 				b.session.unbind(b)
@@ -225,7 +226,7 @@ func (g *Gateway) unbindReplaced(id *identity, conns []*Conn, next []*Session) {
 	id.replaces = nil
 }
 
-// notifyBound says that an identity is bound. Call with Gateway.mu held.
+// notifyBound closes the channel of [Pass.Bound]. Call with Gateway.mu held.
 func (id *identity) notifyBound() {
 	if id.bound != nil {
 		select {

@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Trust is how far a provider is trusted (v2, "Trust levels").
+// Trust is a provider's trust level. See docs/protocol.md, "Trust".
 type Trust string
 
 // Trust levels.
@@ -23,50 +23,49 @@ const (
 	TrustExternal Trust = "external"
 )
 
-// identity is what a secret proves: who holds it and which sessions it opens.
-// It is fixed once made, but for its end and what says so.
+// identity is what a connection's token allows. Fields without a guard are fixed.
 type identity struct {
-	ended         bool   // its only session has; guarded by Gateway.mu
-	owner         string // of the names that it uses, in sessions; the same for all tokens of one owner
-	name          string // the only one that it may use, "" for any; guarded by Gateway.mu until it is set
-	namedByHello  bool   // its first hello says the name; guarded by Gateway.mu
-	otherNameHint string // where another name can be approved, for the error
+	ended         bool   // the token is void; guarded by Gateway.mu
+	owner         string // of provider names in sessions; several tokens may share one
+	name          string // the only name that it may use, "" for any; see namedByHello
+	namedByHello  bool   // its first hello sets name; both are guarded by Gateway.mu then
+	otherNameHint string // how to get another name approved, for errors
 	trust         Trust
-	session       string   // the only session it may bind; "" for any
-	grants        []string // what a provider file widens, see grantable
+	session       string   // the only session that it may bind; "" for any
+	grants        []string // of a provider file, see grantable
 
 	// Of a [Pass].
 	match      func(adminapi.Session) bool // nil: any session
 	policy     ToolPolicy
 	bound      chan struct{}   // closed when it is first bound; nil: nobody waits
-	onRefused  func(error)     // of PassSpec; nil: nobody asks
-	replaces   []*identity     // until this one is bound; guarded by Gateway.mu
-	replacedIn map[string]bool // the sessions that are another's now, "" for all; guarded by Gateway.mu
+	onRefused  func(error)     // of PassSpec, or nil
+	replaces   []*identity     // replaced when this one is bound; guarded by Gateway.mu
+	replacedIn map[string]bool // sessions where another pass replaced it, "" for all; guarded by Gateway.mu
 }
 
-// mayBind needs Gateway.mu held.
+// mayBind reports whether the identity may bind a session now. Call with Gateway.mu held.
 func (id *identity) mayBind(s *Session) bool {
 	return !id.ended && !id.replacedIn[s.id] && (id.session == "" || id.session == s.id) && id.includes(s)
 }
 
-// includes reports whether a session is one of those that the token was made for, as its
-// file says. It needs Gateway.mu held.
+// includes reports whether the provider file of the token is for a session. Call with
+// Gateway.mu held.
 func (id *identity) includes(s *Session) bool { return id.match == nil || id.match(s.view()) }
 
-// tokenKey is what tokens are looked up by. The map compares hashes, so how
-// long a look-up takes says nothing about a secret.
+// tokenKey is the hash by which tokens are looked up, so that the time of a look-up tells
+// nothing about a token.
 type tokenKey [sha256.Size]byte
 
 func keyOf(token string) tokenKey { return sha256.Sum256([]byte(token)) }
 
-// newSecret makes a token of 128 random bits behind a prefix that says its kind.
+// newSecret makes a token: the prefix of its kind and 128 random bits in hexadecimal.
 func newSecret(prefix string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// Prefixes of the tokens (design/protocol.md, "Tokens and trust").
+// Prefixes of tokens. See docs/protocol.md, "Tokens".
 const (
 	prefixProvider  = "ptk-"
 	prefixAdmin     = "adm-"
@@ -74,36 +73,33 @@ const (
 	prefixPaired    = "ext-tok-"
 )
 
-// memory is what a reconnect token restores: the identity of a binding that
-// ended less than [protocol.ReconnectWindow] ago, or still stands. Guarded by
-// Gateway.mu.
+// memory is a reconnect memory: what a reconnect token restores. It is kept while its
+// connection is up and [protocol.ReconnectWindow] longer. Guarded by Gateway.mu. See
+// docs/protocol.md, "Reconnecting".
 type memory struct {
 	identity *identity
 	provider *Provider
-	session  string // what it was bound to: an id or "all"
-	conn     *Conn  // still up, or nil
+	session  string // that it was bound to: an id or "all"
+	conn     *Conn  // nil when it has ended
 	key      tokenKey
 }
 
-// InstanceToken is the token of this gateway's life, for providers that start
-// themselves.
+// InstanceToken is the token for providers that start themselves. Each start of the gateway
+// has a new one.
 func (g *Gateway) InstanceToken() string { return g.instanceToken }
 
-// AdminToken opens the admin API, session hosts and internal providers.
+// AdminToken is the token of the admin API, of session hosts and of internal providers.
 func (g *Gateway) AdminToken() string { return g.adminToken }
 
-// IsAdmin reports whether a token is the admin token.
+// IsAdmin reports whether a token is the admin token, in constant time.
 func (g *Gateway) IsAdmin(token string) bool {
 	return keyOf(token) == keyOf(g.adminToken)
 }
 
-// Prove answers a client's question whether this gateway knows the token that id
-// names: the value of [proof.AnswerHeader] for a connection that
-// reached it at address, a [proof.Address].
-// It is "" when no token of the gateway's has that id. The answer helps nobody who
-// does not have the token: it is an HMAC with the token's hash over an address of
-// this gateway, which clients take from nobody else.
-func (g *Gateway) Prove(id, nonce string, address string) string {
+// Prove makes the proof that this gateway knows the token with the id: the value of
+// [proof.AnswerHeader] for a connection that reached it at address, a [proof.Address]. It is
+// "" when no token has the id. See docs/protocol.md, "Is it your gateway?".
+func (g *Gateway) Prove(id, nonce, address string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key := range g.tokens { // there are few
@@ -114,12 +110,12 @@ func (g *Gateway) Prove(id, nonce string, address string) string {
 	return ""
 }
 
-// IssueSpawnToken makes a provider token that binds one session and dies with it.
+// IssueSpawnToken makes a provider token for one session. It is void when the session ends.
 func (g *Gateway) IssueSpawnToken(session string) string {
-	return g.issue(&identity{trust: TrustProject, session: session})
+	return g.issueToken(&identity{trust: TrustProject, session: session})
 }
 
-func (g *Gateway) issue(id *identity) string {
+func (g *Gateway) issueToken(id *identity) string {
 	token := newSecret(prefixProvider)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,14 +132,14 @@ func (g *Gateway) addToken(token string, id *identity) {
 	g.tokens[key] = id
 }
 
-// identify finds what a token proves; nil when it proves nothing.
+// identify returns the identity of a token; nil when the token is unknown.
 func (g *Gateway) identify(token string) *identity {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.tokens[keyOf(token)]
 }
 
-// newReconnectToken makes the reconnect token of a new binding. Call with g.mu held.
+// newReconnectToken makes the reconnect token of a reconnect memory. Call with g.mu held.
 func (g *Gateway) newReconnectToken(m *memory) string {
 	token := newSecret(prefixReconnect)
 	m.key = keyOf(token)
@@ -151,8 +147,8 @@ func (g *Gateway) newReconnectToken(m *memory) string {
 	return token
 }
 
-// useReconnectToken takes a reconnect token: it works once. It returns nil for one that is
-// unknown, used or expired. Call with g.mu held.
+// useReconnectToken returns the memory of a reconnect token and voids the token. It returns
+// nil when the token is unknown, used or expired. Call with g.mu held.
 func (g *Gateway) useReconnectToken(token string) *memory {
 	if token == "" {
 		return nil
@@ -166,11 +162,11 @@ func (g *Gateway) useReconnectToken(token string) *memory {
 	return m
 }
 
-// forget voids the reconnect token of a binding. Call with g.mu held.
+// dropMemory voids a reconnect token. Call with g.mu held.
 func (g *Gateway) dropMemory(m *memory) { delete(g.memories, m.key) }
 
-// expireMemory voids it when nobody came back for [protocol.ReconnectWindow]. Call with
-// g.mu held, when the connection is gone.
+// expireMemory voids a reconnect token after [protocol.ReconnectWindow]. Call with g.mu held,
+// when the connection has ended.
 func (g *Gateway) expireMemory(m *memory) {
 	m.conn = nil
 	time.AfterFunc(protocol.ReconnectWindow, func() {
@@ -180,9 +176,8 @@ func (g *Gateway) expireMemory(m *memory) {
 	})
 }
 
-// endSessionTokens voids the tokens that die with a session, also for those who have
-// authenticated with them: another session may have its id later. Call with g.mu
-// held.
+// endSessionTokens voids the tokens of a session that ended, also for connections that have
+// authenticated with them: a later session may have the same id. Call with g.mu held.
 func (g *Gateway) endSessionTokens(session string) {
 	for key, id := range g.tokens {
 		if id.session == session {
@@ -192,8 +187,8 @@ func (g *Gateway) endSessionTokens(session string) {
 	}
 }
 
-// refusedToken says what to do about a token that was refused, by its kind. It
-// repeats nothing of the token.
+// refusedToken is the text of the error for a wrong token: what to do, by the token's kind.
+// It repeats nothing of the token.
 func refusedToken(token string, foreignOrigin bool) string {
 	kind, _, _ := strings.Cut(token, "-")
 	if strings.HasPrefix(token, prefixPaired) {

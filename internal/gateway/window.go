@@ -5,59 +5,61 @@ import (
 	"time"
 )
 
-// window allows a number of events in any minute: "10 a minute" is not 10 at
-// once and another for every 6 seconds since. Its lock is a leaf.
+// window allows max events in any minute. A token bucket would allow up to twice as many
+// in one minute. Its lock is a leaf.
 type window struct {
-	most int
+	max int
 
 	mu    sync.Mutex
 	times []time.Time // of the newest events, oldest first
 }
 
+// allow counts an event and reports whether it is allowed.
 func (w *window) allow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.full() {
+	if w.isFull() {
 		return false
 	}
 	w.times = append(w.times, time.Now())
 	return true
 }
 
-// full reports whether no further event is allowed now. Call with mu held.
-func (w *window) full() bool {
+// isFull reports whether no further event is allowed now. Call with mu held.
+func (w *window) isFull() bool {
 	for len(w.times) > 0 && time.Since(w.times[0]) >= time.Minute {
 		w.times = w.times[1:]
 	}
-	return len(w.times) >= w.most
+	return len(w.times) >= w.max
 }
 
-// windows allows a number of events in any minute to each of many, which it forgets
-// when they are quiet, and a number to all of them but "" together. Its lock is a leaf.
+// windows has a window for each key, with max events each, and one for all keys except ""
+// together. It removes windows without events. Its lock is a leaf.
 type windows struct {
-	most int
+	max int
 
-	mu  sync.Mutex
-	of  map[string]*window
-	all window
+	mu    sync.Mutex
+	byKey map[string]*window
+	all   window
 }
 
-func (w *windows) allow(who string) bool {
+// allow counts an event of a key and reports whether it is allowed.
+func (w *windows) allow(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if who != "" && w.all.full() {
+	if key != "" && w.all.isFull() {
 		return false
 	}
-	for other, o := range w.of {
+	for k, o := range w.byKey {
 		if len(o.times) == 0 || time.Since(o.times[len(o.times)-1]) >= time.Minute {
-			delete(w.of, other)
+			delete(w.byKey, k)
 		}
 	}
-	if w.of[who] == nil {
-		if w.of == nil {
-			w.of = map[string]*window{}
+	if w.byKey[key] == nil {
+		if w.byKey == nil {
+			w.byKey = map[string]*window{}
 		}
-		w.of[who] = &window{most: w.most}
+		w.byKey[key] = &window{max: w.max}
 	}
-	return w.of[who].allow() && (who == "" || w.all.allow())
+	return w.byKey[key].allow() && (key == "" || w.all.allow())
 }
