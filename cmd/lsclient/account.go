@@ -10,21 +10,21 @@ import (
 	"tapgw/internal/langserver"
 )
 
-// withServer makes the action of a command that asks the server something.
-func withServer(args int, do func(k *call, server *langserver.Client) error) ucli.ActionFunc {
-	return action(args, shortTimeout, func(k *call) error { return k.server(do) })
+// withServer makes the action of a command that sends the server a request.
+func withServer(args int, do func(c *command, server *langserver.Client) error) ucli.ActionFunc {
+	return action(args, shortTimeout, func(c *command) error { return c.server(do) })
 }
 
-func (k *call) server(do func(k *call, server *langserver.Client) error) error {
-	server, err := k.startServer(k.ctx, langserver.Options{Open: openPage})
+func (c *command) server(do func(c *command, server *langserver.Client) error) error {
+	server, err := c.startServer(c.ctx, langserver.Options{Open: openPage})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	return worded(do(k, server))
+	return withExitCode(do(c, server))
 }
 
-// openPage shows a web page where there is something to show it with.
+// openPage opens a web page in the user's browser, if there is one.
 func openPage(url string) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
@@ -40,8 +40,8 @@ func modelsCommand() *ucli.Command {
 		Description: `Examples:
   lsclient models
   lsclient models --json | jq -r '.[].id'`,
-		Action: withServer(0, func(k *call, server *langserver.Client) error {
-			models, err := server.Models(k.ctx)
+		Action: withServer(0, func(c *command, server *langserver.Client) error {
+			models, err := server.Models(c.ctx)
 			if err != nil {
 				return err
 			}
@@ -66,43 +66,45 @@ func modelsCommand() *ucli.Command {
 				}
 				t.Row(m.ID, m.Name, m.Vendor, m.Limits.Context, mark)
 			}
-			if k.out.JSON {
-				return k.out.Document(lines)
+			if c.out.JSON {
+				return c.out.Document(lines)
 			}
-			return k.out.Table(t, "no models")
+			return c.out.Table(t, "no models")
 		}),
 	}
 }
 
-// What to do without a sign-in.
+// Texts for a user who is not signed in.
 const (
-	howToSignIn   = "lsclient login, or set GH_COPILOT_TOKEN"
-	notAuthorized = "signed in to GitHub, but not to use Copilot: see https://github.com/settings/copilot, or sign in as somebody else: lsclient logout, then lsclient login"
+	howToSignIn  = "lsclient login, or set GH_COPILOT_TOKEN"
+	otherAccount = "https://github.com/settings/copilot, or sign in with another account: " +
+		"lsclient logout, then lsclient login"
+	notAuthorized = "this GitHub account may not use Copilot: see " + otherAccount
 )
 
 func loginCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "login",
 		Usage: "sign in to GitHub",
-		Description: `Prints a code and the page to type it on, and waits until that is done. The sign-in
-is the language server's to keep, and holds for editors that use it, too.
+		Description: `Prints a code and a page to type it on, and waits until you have done that. The
+language server keeps the sign-in, and editors on this machine share it.
 
 Examples:
   lsclient login`,
-		Action: action(0, 0, func(k *call) error {
-			return k.server(func(k *call, server *langserver.Client) error {
-				user, err := server.Login(k.ctx, func(d langserver.Device) {
-					k.tell(map[string]any{"type": "device", "code": d.Code, "url": d.URL,
+		Action: action(0, 0, func(c *command) error {
+			return c.server(func(c *command, server *langserver.Client) error {
+				user, err := server.Login(c.ctx, func(d langserver.Device) {
+					c.report(map[string]any{"type": "device", "code": d.Code, "url": d.URL,
 						"expiresMs": d.Expires.Milliseconds()},
-						"Type the code %s on %s (it is good for %v)", d.Code, d.URL, d.Expires)
+						"Type the code %s on %s within %v", d.Code, d.URL, d.Expires)
 				})
 				if err != nil {
 					return err
 				}
-				if k.out.JSON {
-					return k.out.Line(map[string]any{"type": "done", "user": user})
+				if c.out.JSON {
+					return c.out.Line(map[string]any{"type": "done", "user": user})
 				}
-				return k.out.Printf("signed in as %s\n", user)
+				return c.out.Printf("signed in as %s\n", user)
 			})
 		}),
 	}
@@ -111,26 +113,27 @@ Examples:
 func logoutCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "logout",
-		Usage: "sign out of GitHub, for editors, too",
+		Usage: "sign out of GitHub, also for editors on this machine",
 		Description: `A token in the environment (GH_COPILOT_TOKEN) keeps you signed in.
 
 Examples:
   lsclient logout`,
-		Action: withServer(0, func(k *call, server *langserver.Client) error {
-			if err := server.Logout(k.ctx); err != nil {
+		Action: withServer(0, func(c *command, server *langserver.Client) error {
+			if err := server.Logout(c.ctx); err != nil {
 				return err
 			}
-			s, err := server.Status(k.ctx)
+			s, err := server.Status(c.ctx)
 			if err != nil {
 				return err
 			}
 			if s.OK {
-				return cli.Failed("still signed in as %s: by a token in the environment (GH_COPILOT_TOKEN, GITHUB_COPILOT_TOKEN)", s.User)
+				return cli.Failed("still signed in as %s: unset the token in the environment "+
+					"(GH_COPILOT_TOKEN or GITHUB_COPILOT_TOKEN)", s.User)
 			}
-			if k.out.JSON {
-				return k.out.Document(map[string]any{"signedIn": false})
+			if c.out.JSON {
+				return c.out.Document(map[string]any{"signedIn": false})
 			}
-			return k.out.Printf("signed out\n")
+			return c.out.Printf("signed out\n")
 		}),
 	}
 }
@@ -139,13 +142,13 @@ func statusCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "status",
 		Usage: "show the language server and who is signed in",
-		Description: `Exit code 5 when nobody is.
+		Description: `Exit code 5 if no user is signed in.
 
 Examples:
   lsclient status
   lsclient status --json | jq -r .user`,
-		Action: withServer(0, func(k *call, server *langserver.Client) error {
-			s, err := server.Status(k.ctx)
+		Action: withServer(0, func(c *command, server *langserver.Client) error {
+			s, err := server.Status(c.ctx)
 			if err != nil {
 				return err
 			}
@@ -158,8 +161,8 @@ Examples:
 				Version  string `json:"version"`
 				Source   string `json:"source"`
 			}{s.OK, s.User, s.State, info.Path, info.Version, info.Source}
-			if k.out.JSON {
-				err = k.out.Document(line)
+			if c.out.JSON {
+				err = c.out.Document(line)
 			} else {
 				who := "not signed in; sign in with: " + howToSignIn
 				switch {
@@ -168,7 +171,7 @@ Examples:
 				case s.State == "NotAuthorized":
 					who = notAuthorized
 				}
-				err = k.out.Printf("%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
+				err = c.out.Printf("%s\nlanguage server %s, %s (%s)\n", who, info.Version, info.Path, info.Source)
 			}
 			if err == nil && !s.OK {
 				return cli.Reported(cli.ExitRefused)
@@ -181,13 +184,13 @@ Examples:
 func doctorCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "doctor",
-		Usage: "check what turns need here, and say what to do about it",
-		Description: `Each line is ok, warn or fail; the line below it says what to do. Exit code 1 when
-one is fail. The language server is started and ended again.
+		Usage: "check what turns need on this machine",
+		Description: `Each line is ok, warn or fail, and the line below it says what to do. Exit code 1 if
+one is fail. doctor starts the language server and ends it again.
 
 Examples:
   lsclient doctor
   lsclient doctor --json | jq '.[] | select(.status != "ok")'`,
-		Action: action(0, 2*shortTimeout, func(k *call) error { return cli.Doctor(k.ctx, k.out, k.checks()) }),
+		Action: action(0, 2*shortTimeout, func(c *command) error { return cli.Doctor(c.ctx, c.out, c.checks()) }),
 	}
 }

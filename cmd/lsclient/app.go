@@ -23,8 +23,8 @@ func newApp() *ucli.App {
 	return &ucli.App{
 		Name:  "lsclient",
 		Usage: "run agent turns on the Copilot language server",
-		Description: `Tools are built in, or lie in a directory: a Python module or any program with a
-manifest. They serve the language server and, as a provider, a gateway's sessions.
+		Description: `Tools are built in, or files of a directory: a Python module, or any program with a
+manifest. The language server uses them and, with "provide", a gateway's sessions do.
 
 Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
 4 not found, 5 refused or not signed in, 124 timed out.
@@ -36,8 +36,8 @@ Examples:
   lsclient provide`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
-				", else the user's own and the workspace's)"},
-			&ucli.StringSliceFlag{Name: "tools", Usage: "take drop-in tools from `DIR`, too"},
+				", else the user's and the workspace's)"},
+			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
 			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
 				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
@@ -58,76 +58,76 @@ Examples:
 	}
 }
 
-// call is what a command has at hand: its flags and arguments, a context that
-// ends at --timeout or Ctrl-C, its output, and the configuration: see conf.
-type call struct {
+// command is a running command: its flags and arguments, a context that ends at --timeout or Ctrl-C, its output,
+// and the configuration, see [command.conf].
+type command struct {
 	*ucli.Context
 	ctx       context.Context
 	out       *cli.Output
 	workspace string
-	named     []string // directories of --tools
+	flagDirs  []string // directories of --tools
 	files     configs.LSFiles
 	config    atomic.Pointer[configs.LSClient]
 	external  *tools.External
 
-	rounds int    // of --max-rounds; 0: the configuration's
-	chosen string // the model that the person chose; "": that of --model or the configuration
+	rounds      int    // of --max-rounds; 0: as the configuration says
+	chosenModel string // of /model in a chat; "": that of --model or the configuration
 }
 
-// shortTimeout is for what the server answers by itself.
+// shortTimeout bounds requests that the server answers without a model.
 const shortTimeout = 30 * time.Second
 
-// action makes the action of a command with at most args arguments, that ends
-// at --timeout, else after timeout, 0 for never.
-func action(args int, timeout time.Duration, do func(*call) error) ucli.ActionFunc {
-	return func(c *ucli.Context) error {
-		if err := cli.MaxArgs(c, args); err != nil {
+// action makes the action of a command with at most args arguments. It ends after --timeout, else after timeout; 0
+// means never.
+func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
+	return func(uc *ucli.Context) error {
+		if err := cli.MaxArgs(uc, args); err != nil {
 			return err
 		}
-		if c.IsSet("timeout") {
-			if timeout = c.Duration("timeout"); timeout <= 0 {
+		if uc.IsSet("timeout") {
+			if timeout = uc.Duration("timeout"); timeout <= 0 {
 				return cli.Usage("flag --timeout: must be more than 0")
 			}
 		}
-		k, err := newCall(c)
+		c, err := newCommand(uc)
 		if err != nil {
 			return err
 		}
 		defer tools.Close()
-		defer k.external.Close()
+		defer c.external.Close()
 		if timeout > 0 {
 			var cancel context.CancelFunc
-			k.ctx, cancel = context.WithTimeout(k.ctx, timeout)
+			c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
 			defer cancel()
 		}
-		return do(k)
+		return do(c)
 	}
 }
 
-func newCall(c *ucli.Context) (*call, error) {
-	dir, err := cli.Workdir(c)
+func newCommand(uc *ucli.Context) (*command, error) {
+	dir, err := cli.Workdir(uc)
 	if err != nil {
 		return nil, err
 	}
-	k := &call{Context: c, ctx: c.Context, out: cli.Out(c), workspace: dir, external: &tools.External{}}
-	if k.named, err = k.namedDirs(); err != nil {
+	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc), workspace: dir, external: &tools.External{}}
+	if c.flagDirs, err = c.readFlagDirs(); err != nil {
 		return nil, err
 	}
-	config, files, err := k.readConfig()
+	config, files, err := c.readConfig()
 	if _, faulty := errors.AsType[configs.Faults](err); faulty {
 		return nil, cli.Failed("%v", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	k.files = files
-	k.external.Check = k.checkTools
-	k.config.Store(&config)
-	if k.out.Verbose {
-		k.external.Log = func(file, line string) { k.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }
+	c.files = files
+	c.external.Check = c.checkTools
+	c.config.Store(&config)
+	if c.out.Verbose {
+		c.external.Log = func(file, line string) { c.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }
 	}
-	if k.files.Untrusted != "" {
-		k.out.Notef("lsclient: %s is left out: %s", cli.OneLine(k.files.Untrusted), cli.OneLine(k.whyUntrusted()))
+	if c.files.Untrusted != "" {
+		c.out.Notef("lsclient: %s is left out: %s", cli.OneLine(c.files.Untrusted), cli.OneLine(c.whyUntrusted()))
 	}
-	return k, nil
+	return c, nil
 }

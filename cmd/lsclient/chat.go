@@ -20,12 +20,12 @@ func chatCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "chat",
 		Usage: "talk with an agent, turn by turn",
-		Description: `Lines are edited and remembered as in a shell. Ctrl-C ends the turn that runs;
-Ctrl-D, /quit or exit ends the chat. /help lists the other commands. Without a
-terminal each line of stdin is a prompt.
+		Description: `Lines have editing and history as in a shell. Ctrl-C ends the turn that runs; Ctrl-D,
+/quit or exit ends the chat. /help lists the other commands. Without a terminal each
+line of stdin is a prompt.
 
-Where a gateway runs, the chat is a session there, and what providers inject has a
-turn as soon as none runs.
+If a gateway runs, the chat is a session there, and a prompt that a provider injects
+gets a turn as soon as no other runs.
 
 Examples:
   lsclient chat --ask
@@ -41,28 +41,28 @@ Examples:
 // errLeave ends a chat.
 var errLeave = errors.New("leave")
 
-// chat is a conversation that a person holds.
+// chat is a conversation with a person.
 type chat struct {
-	k     *call
-	v     *conversation
-	show  *shower
-	lines lineReader
-	mode  langserver.Mode
-	stop  chan os.Signal // Ctrl-C in a turn
+	cmd     *command
+	v       *conversation
+	printer *turnPrinter
+	lines   lineReader
+	mode    langserver.Mode
+	stop    chan os.Signal // Ctrl-C in a turn
 }
 
-func runChat(k *call) error {
-	if err := k.turnOptions(); err != nil {
+func runChat(cmd *command) error {
+	if err := cmd.turnOptions(); err != nil {
 		return err
 	}
-	c := &chat{k: k, mode: langserver.Agent, stop: make(chan os.Signal, 1)}
-	if k.Bool("no-tools") {
+	c := &chat{cmd: cmd, mode: langserver.Agent, stop: make(chan os.Signal, 1)}
+	if cmd.Bool("no-tools") {
 		c.mode = langserver.Ask
 	}
-	// Ctrl-C is for turns: it must not end the context that all commands have.
+	// Ctrl-C ends turns, so it must not end the context of the command.
 	signal.Notify(c.stop, syscall.SIGINT)
 	defer signal.Stop(c.stop)
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(k.ctx))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(cmd.ctx))
 	defer cancel(nil)
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGHUP)
@@ -75,14 +75,14 @@ func runChat(k *call) error {
 		}
 	}()
 
-	c.lines = newLineReader(k, c.stop)
+	c.lines = newLineReader(cmd, c.stop)
 	defer c.lines.close()
-	v, err := k.converse(ctx, c.mode)
+	v, err := cmd.converse(ctx, c.mode)
 	if err != nil {
 		return err
 	}
 	defer v.close(context.WithoutCancel(ctx))
-	c.v, c.show = v, &shower{k: k, v: v}
+	c.v, c.printer = v, &turnPrinter{cmd: cmd, v: v}
 	err = c.talk(ctx)
 	if errors.Is(err, errLeave) {
 		return nil
@@ -90,37 +90,37 @@ func runChat(k *call) error {
 	return err
 }
 
-// talk reads prompts and runs their turns until the person, or stdin, is done.
+// talk reads prompts and runs their turns until the person, or stdin, ends the chat.
 func (c *chat) talk(ctx context.Context) error {
 	var injected <-chan struct{}
-	if c.v.joined != nil {
-		injected = c.v.joined.more
+	if c.v.session != nil {
+		injected = c.v.session.promptReady
 	}
-	var failed error // of the last turn: without a terminal nobody else sees it
+	var failed error // of the last turn; without a terminal it is the exit code
 	for {
 		read := c.lines.next()
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
-			case <-c.stop: // at the prompt it means nothing
+			case <-c.stop: // no turn runs
 			case <-c.v.server.Done():
 				return cli.Failed("%v", c.v.server.Err())
 			case <-injected:
-				for p, ok := c.v.joined.next(); ok; p, ok = c.v.joined.next() {
-					c.show.injected(p.Prompt)
-					// The person is typing something else: nobody to ask.
-					c.v.policy.away(true)
+				for p, ok := c.v.session.nextPrompt(); ok; p, ok = c.v.session.nextPrompt() {
+					c.printer.injected(p.Prompt)
+					// The person is typing, so no questions now.
+					c.v.policy.setBusy(true)
 					err := c.turn(ctx, p)
-					c.v.policy.away(false)
-					if err != nil && !c.tell(err) {
+					c.v.policy.setBusy(false)
+					if err != nil && !c.printError(err) {
 						return err
 					}
 				}
 			case line := <-read:
 				waiting = false
-				if errors.Is(line.err, io.EOF) && c.lines.person() {
-					return nil // who saw it fail
+				if errors.Is(line.err, io.EOF) && c.lines.isInteractive() {
+					return nil // the person has seen the errors
 				}
 				if errors.Is(line.err, io.EOF) {
 					return failed
@@ -134,13 +134,13 @@ func (c *chat) talk(ctx context.Context) error {
 				}
 				failed = nil
 				if done, err := c.command(ctx, prompt); done {
-					if err != nil && !c.tell(err) {
+					if err != nil && !c.printError(err) {
 						return err
 					}
 					continue
 				}
 				if err := c.turn(ctx, client.HostPrompt{Prompt: prompt}); err != nil {
-					if !c.tell(err) {
+					if !c.printError(err) {
 						return err
 					}
 					failed = cli.Reported(cli.AsError(err).Exit)
@@ -150,8 +150,8 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// tell shows an error that leaves the chat going, and reports whether it does.
-func (c *chat) tell(err error) bool {
+// printError prints an error, and reports whether the chat goes on after it.
+func (c *chat) printError(err error) bool {
 	if errors.Is(err, errLeave) {
 		return false
 	}
@@ -160,18 +160,18 @@ func (c *chat) tell(err error) bool {
 	}
 	e := cli.AsError(err)
 	if e.Message != "" {
-		c.k.out.Notef("%s", cli.Red.On(c.k.App.ErrWriter, cli.Clean(e.Message)))
+		c.cmd.out.Notef("%s", cli.Red.On(c.cmd.App.ErrWriter, cli.Clean(e.Message)))
 	}
-	return e.Exit != cli.ExitRefused // nobody is signed in: no turn will do better
+	return e.Exit != cli.ExitRefused // not signed in: each turn would fail
 }
 
-// turn runs a turn that Ctrl-C ends.
+// turn runs a turn, which Ctrl-C ends.
 func (c *chat) turn(ctx context.Context, p client.HostPrompt) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
 	defer close(done)
-	for len(c.stop) > 0 { // one that came before
+	for len(c.stop) > 0 { // Ctrl-C from before the turn
 		<-c.stop
 	}
 	go func() {
@@ -181,17 +181,17 @@ func (c *chat) turn(ctx context.Context, p client.HostPrompt) error {
 		case <-done:
 		}
 	}()
-	return c.v.turn(ctx, p.Prompt, p.Source, c.show)
+	return c.v.turn(ctx, p.Prompt, p.Source, c.printer)
 }
 
 const chatHelp = `/model [ID]  show or change the model
 /models      list the models
 /tools       list the tools
-/new         forget the conversation and begin another
+/new         begin a new conversation; the model forgets this one
 /help        this list
-/quit        leave (also exit, Ctrl-D); Ctrl-C ends the turn that runs`
+/quit        end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs`
 
-// command runs a line that is no prompt.
+// command runs a line that is a command. done is false if the line is a prompt.
 func (c *chat) command(ctx context.Context, line string) (done bool, err error) {
 	word, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
@@ -202,39 +202,40 @@ func (c *chat) command(ctx context.Context, line string) (done bool, err error) 
 		}
 		return true, errLeave
 	case "/help":
-		c.k.out.Notef("%s", chatHelp)
+		c.cmd.out.Notef("%s", chatHelp)
 	case "/models":
 		models, err := c.v.server.Models(ctx)
 		if err != nil {
-			return true, worded(err)
+			return true, withExitCode(err)
 		}
 		for _, m := range models {
-			c.k.out.Notef("%s  %s", m.ID, m.Name)
+			c.cmd.out.Notef("%s  %s", m.ID, m.Name)
 		}
 	case "/model":
 		if rest == "" {
-			c.k.out.Notef("%s", orDefault(c.k.model()))
+			c.cmd.out.Notef("%s", orDefault(c.cmd.model()))
 			return true, nil
 		}
 		if err := c.v.SetModel(ctx, rest); err != nil {
-			return true, worded(err)
+			return true, withExitCode(err)
 		}
-		c.k.chosen = rest
-		c.k.out.Notef("the next turn is %s's", rest)
+		c.cmd.chosenModel = rest
+		c.cmd.out.Notef("the next turns use %s", rest)
 	case "/tools":
-		all, _ := c.k.loadTools(ctx)
+		all, _ := c.cmd.loadTools(ctx)
 		for _, t := range all {
-			c.k.out.Notef("%s  %s", t.Name, cli.Shorten(t.Description, 70))
+			c.cmd.out.Notef("%s  %s", t.Name, cli.Shorten(t.Description, 70))
 		}
 	case "/new":
 		if err := c.v.Close(ctx); err != nil {
-			return true, worded(err)
+			return true, withExitCode(err)
 		}
-		c.v.Conversation = c.v.server.NewConversation(langserver.ConversationOptions{Mode: c.mode, Model: c.k.model()})
-		c.k.out.Notef("a new conversation")
+		c.v.Conversation = c.v.server.NewConversation(langserver.ConversationOptions{Mode: c.mode,
+			Model: c.cmd.model()})
+		c.cmd.out.Notef("a new conversation")
 	default:
 		if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") {
-			c.k.out.Notef("there is no %s; /help lists what there is", word)
+			c.cmd.out.Notef("there is no command %s; /help lists the commands", word)
 			return true, nil
 		}
 		return false, nil

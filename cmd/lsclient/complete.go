@@ -18,9 +18,8 @@ func completeCommand() *ucli.Command {
 		Name:      "complete",
 		Usage:     "ask for completions at a place in a file",
 		ArgsUsage: "FILE:LINE:COL",
-		Description: `Lines and columns count from 1, columns in letters. Each completion is what would
-stand from there on; with --json it comes with the range that it replaces. Exit
-code 4 when there is none.
+		Description: `Lines and columns count from 1, columns in characters. Prints the text of each
+completion; with --json also the range that it replaces. Exit code 4 if there is none.
 
 Examples:
   lsclient complete main.go:12:5`,
@@ -28,33 +27,33 @@ Examples:
 	}
 }
 
-func complete(k *call) error {
-	file, at, text, err := k.place(k.Args().First())
+func complete(c *command) error {
+	file, at, text, err := c.place(c.Args().First())
 	if err != nil {
 		return err
 	}
-	return k.server(func(k *call, server *langserver.Client) error {
-		found, err := server.Complete(k.ctx, file, languageOf(file), text, at)
+	return c.server(func(c *command, server *langserver.Client) error {
+		found, err := server.Complete(c.ctx, file, languageOf(file), text, at)
 		if err != nil {
 			return err
 		}
-		if k.out.JSON {
+		if c.out.JSON {
 			type line struct {
 				Text  string              `json:"text"`
 				Start langserver.Position `json:"start"`
 				End   langserver.Position `json:"end"`
 			}
 			lines := []line{}
-			for _, c := range found {
-				lines = append(lines, line{c.Text, c.Start, c.End})
+			for _, item := range found {
+				lines = append(lines, line{item.Text, item.Start, item.End})
 			}
-			return k.out.Document(lines)
+			return c.out.Document(lines)
 		}
 		if len(found) == 0 {
-			return cli.NotFound("no completion at %s", k.Args().First())
+			return cli.NotFound("no completion at %s", c.Args().First())
 		}
-		for _, c := range found {
-			if err := k.out.Printf("%s\n", cli.Clean(c.Text)); err != nil {
+		for _, item := range found {
+			if err := c.out.Printf("%s\n", cli.Clean(item.Text)); err != nil {
 				return err
 			}
 		}
@@ -62,8 +61,8 @@ func complete(k *call) error {
 	})
 }
 
-// place reads FILE:LINE:COL and the file.
-func (k *call) place(arg string) (file string, at langserver.Position, text string, err error) {
+// place reads the argument FILE:LINE:COL and the file.
+func (c *command) place(arg string) (file string, at langserver.Position, text string, err error) {
 	wrong := cli.Usage("complete: %q is not FILE:LINE:COL, such as main.go:12:5", arg)
 	rest, col, ok := cutLast(arg)
 	file, line, ok2 := cutLast(rest)
@@ -71,7 +70,7 @@ func (k *call) place(arg string) (file string, at langserver.Position, text stri
 		return "", at, "", wrong
 	}
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(k.workspace, file)
+		file = filepath.Join(c.workspace, file)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -80,16 +79,17 @@ func (k *call) place(arg string) (file string, at langserver.Position, text stri
 	text = string(data)
 	lines := strings.Split(text, "\n")
 	if line < 1 || line > len(lines) {
-		return "", at, "", cli.Usage("complete: %s has %d lines, not %d", file, len(lines), line)
+		return "", at, "", cli.Usage("complete: there is no line %d: %s has %s", line, file, count(len(lines), "line"))
 	}
 	letters := []rune(strings.TrimSuffix(lines[line-1], "\r"))
 	if col < 1 || col > len(letters)+1 {
-		return "", at, "", cli.Usage("complete: line %d has %d columns, not %d", line, len(letters)+1, col)
+		return "", at, "", cli.Usage("complete: there is no column %d: line %d has %s", col, line,
+			count(len(letters)+1, "column"))
 	}
 	return file, langserver.Position{Line: line - 1, Character: len(utf16.Encode(letters[:col-1]))}, text, nil
 }
 
-// cutLast cuts a number behind the last colon off.
+// cutLast splits off the number after the last colon.
 func cutLast(s string) (rest string, n int, ok bool) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
@@ -99,7 +99,7 @@ func cutLast(s string) (rest string, n int, ok bool) {
 	return s[:i], n, err == nil
 }
 
-// languages are the protocol's names of languages whose files end otherwise.
+// languages are the LSP language ids that differ from the file's extension.
 var languages = map[string]string{
 	".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp", ".cs": "csharp", ".js": "javascript",
 	".mjs": "javascript", ".jsx": "javascriptreact",

@@ -19,76 +19,76 @@ import (
 	"tapgw/tools"
 )
 
-// conversation is one with the language server: its tools, the policy that they
-// go by, and the gateway's session that it is where a gateway runs.
+// conversation is a conversation with the language server: its tools, its policy, and its session of the gateway if
+// one runs.
 type conversation struct {
 	*langserver.Conversation
-	k      *call
-	policy *policy
-	server *langserver.Client
-	joined *joined // nil: no gateway
+	cmd     *command
+	policy  *policy
+	server  *langserver.Client
+	session *gatewaySession // nil: no gateway
 
-	watched chan struct{} // closed when the tool directories are no longer watched
-	stop    context.CancelFunc
+	watchDone chan struct{} // closed when the tool directories are no longer watched
+	stop      context.CancelFunc
 
-	mu    sync.Mutex // guards the fields that follow
-	own   []*tools.Tool
-	ready bool // the fields above are set: the server may be told of tools
+	mu          sync.Mutex // guards the fields that follow
+	own         []*tools.Tool
+	serverReady bool // the server accepts tools
 
-	set  sync.Mutex // held while the server is told of the tools; guards told
-	told []langserver.Fault
+	setting  sync.Mutex // held during setTools; guards reported
+	reported []langserver.Fault
 }
 
-// startServer starts the language server as the configuration says.
-func (k *call) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
-	c := k.conf()
-	o.Command, o.Workspace, o.Version = c.Server, k.workspace, cli.Version()
-	o.MaxRounds = cmp.Or(k.rounds, c.MaxRounds)
-	o.Proxy = langserver.Proxy{URL: c.Proxy.URL, Insecure: !c.Proxy.StrictSSL}
-	if c.Proxy.StrictSSL && c.Proxy.URL == "" {
+// startServer starts the language server with the settings of the configuration.
+func (c *command) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
+	config := c.conf()
+	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
+	o.MaxRounds = cmp.Or(c.rounds, config.MaxRounds)
+	o.Proxy = langserver.Proxy{URL: config.Proxy.URL, Insecure: !config.Proxy.StrictSSL}
+	if config.Proxy.StrictSSL && config.Proxy.URL == "" {
 		o.Proxy = langserver.Proxy{}
 	}
-	if c.Proxy.AuthEnv != "" {
-		if o.Proxy.Auth = os.Getenv(c.Proxy.AuthEnv); o.Proxy.Auth == "" {
-			return nil, cli.Failed("the proxy's password: the variable %s (proxy.auth_env) is not set", c.Proxy.AuthEnv)
+	if config.Proxy.AuthEnv != "" {
+		if o.Proxy.Auth = os.Getenv(config.Proxy.AuthEnv); o.Proxy.Auth == "" {
+			return nil, cli.Failed("the proxy's password is missing: set the variable %s "+
+				"(proxy.auth_env in lsclient.toml)", config.Proxy.AuthEnv)
 		}
 	}
-	o.Enterprise = c.GitHub.Enterprise
+	o.Enterprise = config.GitHub.Enterprise
 	o.MCP = map[string]langserver.MCPServer{}
-	for name, s := range c.MCP {
+	for name, s := range config.MCP {
 		o.MCP[name] = langserver.MCPServer(s)
 	}
 	var err error
-	if o.Trusted, err = configs.Trusted(k.workspace); err != nil {
+	if o.Trusted, err = configs.Trusted(c.workspace); err != nil {
 		return nil, err
 	}
-	o.Log = k.logger()
+	o.Log = c.logger()
 	server, err := langserver.Start(ctx, o)
 	switch {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
-			Message: "the language server takes longer to start than --timeout allows", Err: err}
+			Message: "the language server did not start within --timeout; use a longer one", Err: err}
 	case ctx.Err() != nil:
 		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
 	}
-	return server, worded(err)
+	return server, withExitCode(err)
 }
 
-// logger tells on stderr what the server says: all of it with -v.
-func (k *call) logger() *slog.Logger {
-	level := slog.LevelError + 1 // its errors come as those of turns, too
-	if k.out.Verbose {
+// logger returns the log of the server's messages: all of them on stderr with -v, else none.
+func (c *command) logger() *slog.Logger {
+	level := slog.LevelError + 1 // errors of turns are reported anyway
+	if c.out.Verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(k.App.ErrWriter, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level}))
 }
 
-// converse starts the server and a conversation with all its tools. It ends with
-// [conversation.close].
-func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversation, err error) {
-	v := &conversation{k: k, watched: make(chan struct{})}
-	if v.policy, err = newPolicy(k); err != nil {
+// converse starts the server and a conversation with all tools. The caller ends it with [conversation.close].
+func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conversation, err error) {
+	v := &conversation{cmd: c, watchDone: make(chan struct{})}
+	if v.policy, err = newPolicy(c); err != nil {
 		return nil, err
 	}
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -96,14 +96,14 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 	found := make(chan struct{})
 	// The tools are found while the server starts.
 	go func() {
-		defer close(v.watched)
+		defer close(v.watchDone)
 		once := sync.OnceFunc(func() { close(found) })
-		k.watchTools(watch, func() {}, func(all []*tools.Tool) {
+		c.watchTools(watch, func() {}, func(all []*tools.Tool) {
 			v.mu.Lock()
 			v.own = all
 			v.mu.Unlock()
 			once()
-			v.changed(watch)
+			v.updateTools(watch)
 		})
 	}()
 	defer func() {
@@ -111,7 +111,7 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 			v.close(context.WithoutCancel(ctx))
 		}
 	}()
-	if v.server, err = k.startServer(ctx, langserver.Options{Confirm: v.confirmed, Gate: v.gate}); err != nil {
+	if v.server, err = c.startServer(ctx, langserver.Options{Confirm: v.confirm, Gate: v.gate}); err != nil {
 		return nil, err
 	}
 	if mode == langserver.Agent {
@@ -124,92 +124,91 @@ func (k *call) converse(ctx context.Context, mode langserver.Mode) (_ *conversat
 			return nil, context.Cause(ctx)
 		}
 		v.mu.Lock()
-		v.ready = true
+		v.serverReady = true
 		v.mu.Unlock()
-		if err := v.tellTools(ctx); err != nil {
-			return nil, worded(err)
+		if err := v.setTools(ctx); err != nil {
+			return nil, withExitCode(err)
 		}
-		if err := k.awaitMCP(ctx, v.server); err != nil {
-			return nil, worded(err)
+		if err := c.waitForMCP(ctx, v.server); err != nil {
+			return nil, withExitCode(err)
 		}
 	}
-	o := langserver.ConversationOptions{Mode: mode, Model: k.model()}
-	if v.joined != nil {
-		o.ID = v.joined.ID()
+	o := langserver.ConversationOptions{Mode: mode, Model: c.model()}
+	if v.session != nil {
+		o.ID = v.session.ID()
 	}
 	v.Conversation = v.server.NewConversation(o)
 	return v, nil
 }
 
-// model is the one that is asked for, "" for the server's default.
-func (k *call) model() string { return cmp.Or(k.chosen, k.String("model"), k.conf().Model) }
+// model returns the model to use; "" is the server's default.
+func (c *command) model() string { return cmp.Or(c.chosenModel, c.String("model"), c.conf().Model) }
 
 func (v *conversation) close(ctx context.Context) {
 	v.stop()
-	<-v.watched
-	if v.joined != nil {
-		v.joined.leave(ctx)
+	<-v.watchDone
+	if v.session != nil {
+		v.session.end(ctx)
 	}
 	if v.server != nil {
 		v.server.Close()
 	}
 }
 
-// The server's own tools: some it runs itself, where no gate sees them, unless
-// ours stand in their place; some write through ours.
+// The server's own tools. The server runs unguardedTools without asking a gate, unless our tools of these names
+// replace them. Its serverEditTools write through our tools.
 var (
-	serverRuns = []string{"read_file", "list_dir", "file_search", "grep_search"}
-	serverHas  = []string{"replace_string_in_file", "apply_patch"}
+	unguardedTools  = []string{"read_file", "list_dir", "file_search", "grep_search"}
+	serverEditTools = []string{"replace_string_in_file", "apply_patch"}
 )
 
-// changed tells the server of tools that changed, once it can be told.
-func (v *conversation) changed(ctx context.Context) {
+// updateTools sends the server the tools after a change, if the server is ready for them.
+func (v *conversation) updateTools(ctx context.Context) {
 	v.mu.Lock()
-	ready := v.ready
+	ready := v.serverReady
 	v.mu.Unlock()
 	if !ready {
-		return // converse tells it
+		return // converse will do it
 	}
-	if err := v.tellTools(ctx); err != nil && ctx.Err() == nil {
-		v.k.out.Notef("lsclient: the tools have changed, and the language server was not told: %v", err)
+	if err := v.setTools(ctx); err != nil && ctx.Err() == nil {
+		v.cmd.out.Notef("lsclient: the language server still has the tools from before the change: %v", err)
 	}
 }
 
-// tellTools gives the server the tools as they are now: ours, and those of the
-// gateway's providers.
-func (v *conversation) tellTools(ctx context.Context) error {
-	v.set.Lock()
-	defer v.set.Unlock()
+// setTools sends the server the current tools: ours, and those of the gateway's providers. It reports tools that
+// were left out once.
+func (v *conversation) setTools(ctx context.Context) error {
+	v.setting.Lock()
+	defer v.setting.Unlock()
 	v.mu.Lock()
 	own := v.own
 	v.mu.Unlock()
 	var list []langserver.Tool
 	for _, t := range own {
-		if slices.Contains(serverHas, t.Name) || v.joined == nil && t.Source == "" &&
-			slices.Contains(serverRuns, t.Name) {
+		if slices.Contains(serverEditTools, t.Name) || v.session == nil && t.Source == "" &&
+			slices.Contains(unguardedTools, t.Name) {
 			continue
 		}
 		list = append(list, v.tool(t))
 	}
-	if v.joined != nil {
-		list = append(list, v.joined.tools(list)...)
+	if v.session != nil {
+		list = append(list, v.session.tools(list)...)
 	}
 	faults, err := v.server.SetTools(ctx, list)
 	var fresh []langserver.Fault
 	for _, f := range faults {
-		if !slices.Contains(v.told, f) {
+		if !slices.Contains(v.reported, f) {
 			fresh = append(fresh, f)
 		}
 	}
 	for _, line := range leftOut(fresh) {
-		v.k.out.Notef("lsclient: left out: %s", line)
+		v.cmd.out.Notef("lsclient: left out: %s", line)
 	}
-	v.told = faults
+	v.reported = faults
 	return err
 }
 
-// leftOut words tools that the server does not take: those that have the same
-// reason in one line.
+// leftOut returns lines about tools that the server does not accept, one for each reason.
 func leftOut(faults []langserver.Fault) (lines []string) {
 	const named = 3
 	for i, f := range faults {
@@ -236,9 +235,9 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 	return lines
 }
 
-// tool is one of ours as the server calls it: after the policy was asked.
+// tool returns one of our tools for the server. A call asks the policy first.
 func (v *conversation) tool(t *tools.Tool) langserver.Tool {
-	w := v.server.WorkspaceTool(t, *v.k.env(v.policy))
+	w := v.server.WorkspaceTool(t, *v.cmd.env(v.policy))
 	run := w.Call
 	w.Call = func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
 		if err := v.policy.tool(ctx, t, call.Input); err != nil {
@@ -249,27 +248,26 @@ func (v *conversation) tool(t *tools.Tool) langserver.Tool {
 	return w
 }
 
-// gate asks the gateway's providers about a call, before it runs.
+// gate asks the gateway's providers about a call before it runs.
 func (v *conversation) gate(ctx context.Context, call langserver.Invocation) (deny, added string) {
-	if v.joined == nil {
+	if v.session == nil {
 		return "", ""
 	}
-	return v.joined.gate(ctx, call.Tool, call.Input)
+	return v.session.gate(ctx, call.Tool, call.Input)
 }
 
-// confirmed is confirm that says why not: from the server the model only hears
-// that the call was skipped.
-func (v *conversation) confirmed(ctx context.Context, q langserver.Confirmation) error {
-	err := v.confirm(ctx, q)
+// confirm answers the server's questions, see [langserver.Options]. It prints why a call was refused, because the
+// server only tells the model that the call was skipped.
+func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) error {
+	err := v.decide(ctx, q)
 	if err != nil && ctx.Err() == nil {
-		v.k.out.Notef("lsclient: %s was refused: %s", q.Tool, cli.Clean(err.Error()))
+		v.cmd.out.Notef("lsclient: %s was refused: %s", q.Tool, cli.Clean(err.Error()))
 	}
 	return err
 }
 
-// confirm decides about what the server does itself. Calls of ours are decided
-// where they run.
-func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) error {
+// decide decides about actions of the server itself. Calls of our tools are decided when they run.
+func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) error {
 	if q.Ours {
 		return nil
 	}
@@ -281,7 +279,7 @@ func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) e
 		return v.policy.server(ctx, q.Server, q.Tool, q.Input)
 	case q.Path != "":
 		path := filepath.Clean(q.Path)
-		if why := protect.Why(q.Path, v.k.sources()...); why != "" && q.Kind == langserver.EditFile {
+		if why := protect.Why(q.Path, v.cmd.sources()...); why != "" && q.Kind == langserver.EditFile {
 			if err := v.policy.protected(ctx, path, why); err != nil {
 				return fmt.Errorf("%s is protected, %s; %w", path, why, err)
 			}
@@ -295,11 +293,11 @@ func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) e
 	if len(q.Command) > 0 {
 		what = "run: " + strings.Join(q.Command, "; ")
 	}
-	return v.policy.ask(ctx, what, string(q.Kind)+" "+what, fmt.Errorf("nothing allows to %s", what))
+	return v.policy.ask(ctx, what, string(q.Kind)+" "+what, fmt.Errorf("not allowed: %s", what))
 }
 
-// worded gives the server's errors their exit codes.
-func worded(err error) error {
+// withExitCode gives errors of the server their exit codes and texts.
+func withExitCode(err error) error {
 	var unknown *langserver.UnknownModelError
 	switch {
 	case err == nil:
@@ -315,7 +313,7 @@ func worded(err error) error {
 			"; lsclient models lists them", Err: err}
 	case errors.Is(err, langserver.ErrCancelled) && errors.Is(err, context.DeadlineExceeded):
 		return &cli.Error{Exit: cli.ExitTimedOut, Code: cli.CodeTimeout,
-			Message: "the turn took longer than --timeout allows", Err: err}
+			Message: "the turn did not end within --timeout; use a longer one", Err: err}
 	case errors.Is(err, langserver.ErrCancelled):
 		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
 	}

@@ -10,72 +10,70 @@ import (
 	"tapgw/internal/cli"
 )
 
-// conf is what the config files say now.
-func (k *call) conf() configs.LSClient { return *k.config.Load() }
+// conf returns the current configuration.
+func (c *command) conf() configs.LSClient { return *c.config.Load() }
 
-// readConfig finds the config files and reads them, with the directories of --tools
-// first.
-func (k *call) readConfig() (c configs.LSClient, files configs.LSFiles, err error) {
-	files, err = configs.FindLSClient(k.workspace, k.String("config"))
+// readConfig finds and reads the config files. The directories of --tools come first in Tools.
+func (c *command) readConfig() (config configs.LSClient, files configs.LSFiles, err error) {
+	files, err = configs.FindLSClient(c.workspace, c.String("config"))
 	if err != nil {
-		return c, files, cli.Usage("%v", err)
+		return config, files, cli.Usage("%v", err)
 	}
-	if c, err = files.Load(); err != nil {
-		return c, files, err
+	if config, err = files.Load(); err != nil {
+		return config, files, err
 	}
-	c.Tools = slices.Concat(k.named, c.Tools)
-	return c, files, nil
+	config.Tools = slices.Concat(c.flagDirs, config.Tools)
+	return config, files, nil
 }
 
-// live reports whether a key is applied while lsclient runs: the others count when
-// the language server starts.
-func live(key string) bool {
+// isLive reports whether a changed key is applied while lsclient runs. The other keys are applied when the language
+// server starts.
+func isLive(key string) bool {
 	return slices.Contains([]string{"model", "tools", "library_docs", "tool_timeout"}, key) ||
 		strings.HasPrefix(key, "allow.")
 }
 
-// follow reads the config files again when they change, until ctx ends, and calls
-// changed after that. A file that can't be used is named on stderr, with its line,
-// and what it said before goes on.
-func (k *call) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
-	started := k.conf()
+// follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a
+// wrong file on stderr, with its line, and keeps its earlier settings.
+func (c *command) follow(ctx context.Context, changed func(old, now configs.LSClient)) {
+	started := c.conf()
 	f := configs.Follower[configs.LSClient]{
 		Current: started,
 		Load: func() (configs.LSClient, configs.Faults, error) {
-			c, files, err := k.readConfig()
+			config, files, err := c.readConfig()
 			if err != nil {
 				if _, ok := errors.AsType[configs.Faults](err); !ok {
 					err = configs.Faults{files.Where("", err.Error())}
 				}
-				return c, nil, err
+				return config, nil, err
 			}
 			var notes configs.Faults
 			if files.Why != nil {
 				notes = append(notes, configs.Fault{File: files.Untrusted, Line: 1, Column: 1, Message: "left out: " +
 					files.Why.Error()})
 			}
-			for _, key := range configs.Changed(started, c) {
-				if !live(key) {
-					notes = append(notes, files.Where(key, key+": has changed; start lsclient again to apply it"))
+			for _, key := range configs.Changed(started, config) {
+				if !isLive(key) {
+					notes = append(notes, files.Where(key, key+": has changed; restart lsclient to apply it"))
 				}
 			}
-			return c, notes, nil
+			return config, notes, nil
 		},
 		Report: func(f configs.Fault, isNote bool) {
-			goesOn := "; what it said before goes on"
+			kept := "; its earlier settings stay in force"
 			if isNote {
-				goesOn = ""
+				kept = ""
 			}
-			k.out.Notef("lsclient: %s%s", cli.OneLine(f.Error()), goesOn)
+			c.out.Notef("lsclient: %s%s", cli.OneLine(f.Error()), kept)
 		},
 		Apply: func(old, now configs.LSClient) {
-			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !live(key) })
+			keys := slices.DeleteFunc(configs.Changed(old, now), func(key string) bool { return !isLive(key) })
 			if len(keys) > 0 {
-				k.out.Notef("lsclient: settings applied: %s", strings.Join(keys, ", "))
+				c.out.Notef("lsclient: settings applied: %s", strings.Join(keys, ", "))
 			}
-			k.config.Store(&now)
+			c.config.Store(&now)
 			changed(old, now)
 		},
 	}
-	f.Follow(ctx, func() []string { return k.files.ConfigDirs(k.workspace) }, k.files.IsConfigFile)
+	f.Follow(ctx, func() []string { return c.files.ConfigDirs(c.workspace) }, c.files.IsConfigFile)
 }

@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// idleTime bounds the word that a turn is over.
-	idleTime = 5 * time.Second
-	// comingTime is how long a prompt may take that the gateway has promised: one
-	// of a provider that injects too often never comes.
-	comingTime = 5 * time.Second
+	// idleTimeout bounds the request that says that a turn has ended.
+	idleTimeout = 5 * time.Second
+	// promptTimeout is how long to wait for a prompt that the gateway has announced. It never comes from a provider
+	// that injects too often.
+	promptTimeout = 5 * time.Second
 )
 
-// leaveTime bounds how long providers may take to let a conversation go.
-const leaveTime = 11 * time.Second
+// endTimeout bounds how long providers may take to clean up after a conversation.
+const endTimeout = 11 * time.Second
 
-// aliases are the tools behind the words that providers' rules use.
+// aliases are the tools that the words shell, edit and read of providers' rules stand for.
 var aliases = map[string][]string{
 	"shell": {"run_in_terminal", "run_tests"},
 	"edit": {"insert_edit_into_file", "create_file", "create_directory", "replace_string_in_file",
@@ -41,26 +41,27 @@ var aliases = map[string][]string{
 	"read": {"read_file", "list_dir", "file_search", "grep_search", "find_test_files", "get_doc_info"},
 }
 
-// joined is a conversation as a session of a gateway.
-type joined struct {
+// gatewaySession is a conversation as a session of a gateway.
+type gatewaySession struct {
 	*client.HostSession
-	v       *conversation
-	leaving atomic.Bool
+	v        *conversation
+	isEnding atomic.Bool
 
-	mu      sync.Mutex // guards the fields that follow
-	given   []client.HostTool
-	prompts []client.HostPrompt // wait for their turn
-	more    chan struct{}       // has room for one: a prompt came
-	coming  int                 // how many the gateway sends now
-	cancel  context.CancelCauseFunc
+	promptReady chan struct{} // has room for one: a prompt has come
+
+	mu            sync.Mutex // guards the fields that follow
+	providerTools []client.HostTool
+	prompts       []client.HostPrompt // wait for their turns
+	expected      int                 // number of prompts that the gateway has announced
+	cancel        context.CancelCauseFunc
 }
 
-// join makes the conversation a session of the gateway that the configuration
-// names, or that runs.
+// join makes the conversation a session of the gateway that the flags or the configuration name, or that runs. It
+// does nothing without a gateway, unless one is required.
 func (v *conversation) join(ctx context.Context) error {
-	k := v.k
-	use, find := k.conf().Gateway.Use, k.gateway("", "")
-	switch flag := k.String("gateway"); flag {
+	c := v.cmd
+	use, find := c.conf().Gateway.Use, c.gateway("", "")
+	switch flag := c.String("gateway"); flag {
 	case "":
 	case configs.GatewayAuto, configs.GatewayOn, configs.GatewayOff:
 		use = flag
@@ -70,92 +71,92 @@ func (v *conversation) join(ctx context.Context) error {
 	if use == configs.GatewayOff {
 		return nil
 	}
-	j := &joined{v: v, more: make(chan struct{}, 1)}
-	v.joined = j
-	label := cmp.Or(k.String("label"), filepath.Base(k.workspace))
+	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
+	v.session = g
+	label := cmp.Or(c.String("label"), filepath.Base(c.workspace))
 	session, err := client.Host(ctx, find, client.HostOptions{
 		Name: "lsclient", Version: cli.Version(), Aliases: aliases,
-		ID: rand.Text(), Label: label, CWD: k.workspace, Model: k.model(),
-		Tools: j.setTools, Send: j.send, Interrupt: j.interrupt,
+		ID: rand.Text(), Label: label, CWD: c.workspace, Model: c.model(),
+		Tools: g.setTools, Send: g.send, Interrupt: g.interrupt,
 		Log: func(level, message string) {
-			if j.leaving.Load() {
-				return // that the gateway lets go is what was asked for
+			if g.isEnding.Load() {
+				return // the end of the session is intended
 			}
-			k.tell(map[string]any{"type": "log", "level": level, "message": message}, "[%s] %s", level,
+			c.report(map[string]any{"type": "log", "level": level, "message": message}, "[%s] %s", level,
 				cli.Clean(message))
 		},
 		State: func(up bool, why error) {
 			switch {
-			case up || j.leaving.Load():
+			case up || g.isEnding.Load():
 			case errors.Is(why, client.ErrLost):
-				k.out.Notef("lsclient: %v; it is looked for", why)
+				c.out.Notef("lsclient: %v; trying to connect again", why)
 			case errors.Is(why, client.ErrSessionEnded):
-				j.setTools(nil) // nobody answers their calls any more
+				g.setTools(nil) // calls of their tools would fail
 			}
 		},
 	})
 	if err != nil {
-		v.joined = nil
+		v.session = nil
 		if use == configs.GatewayAuto && cli.AsError(err).Exit == cli.ExitUnreachable {
 			return nil
 		}
 		return err
 	}
-	j.mu.Lock()
-	j.HostSession = session
-	j.mu.Unlock()
+	g.mu.Lock()
+	g.HostSession = session
+	g.mu.Unlock()
 	return nil
 }
 
-// gateway says where the gateway is: as flags, the environment or the
-// configuration name it, else the one that runs for this user.
-func (k *call) gateway(url, token string) client.Options {
+// gateway returns the options to reach the gateway: the one that flags, environment or configuration name, else the
+// one that runs for this user.
+func (c *command) gateway(url, token string) client.Options {
 	if os.Getenv(client.EnvURL) == "" {
-		url = cmp.Or(url, k.conf().Gateway.URL)
+		url = cmp.Or(url, c.conf().Gateway.URL)
 	}
 	return client.Options{URL: url, Token: token}
 }
 
-func (j *joined) leave(ctx context.Context) {
-	if j.HostSession == nil {
+func (g *gatewaySession) end(ctx context.Context) {
+	if g.HostSession == nil {
 		return
 	}
-	j.leaving.Store(true)
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	g.isEnding.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	j.Close(ctx, "the conversation is over")
+	g.Close(ctx, "the conversation is over")
 }
 
-func (j *joined) setTools(list []client.HostTool) {
-	j.mu.Lock()
-	j.given = list
-	j.mu.Unlock()
-	j.v.changed(context.Background())
+func (g *gatewaySession) setTools(list []client.HostTool) {
+	g.mu.Lock()
+	g.providerTools = list
+	g.mu.Unlock()
+	g.v.updateTools(context.Background())
 }
 
-// tools are the providers' tools whose names nobody else has.
-func (j *joined) tools(beside []langserver.Tool) []langserver.Tool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// tools returns the providers' tools whose names are free.
+func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	var list []langserver.Tool
-	for _, t := range j.given {
+	for _, t := range g.providerTools {
 		taken := slices.ContainsFunc(beside, func(o langserver.Tool) bool { return o.Name == t.Name })
-		if taken || slices.Contains(serverHas, t.Name) || slices.Contains(serverRuns, t.Name) {
+		if taken || slices.Contains(serverEditTools, t.Name) || slices.Contains(unguardedTools, t.Name) {
 			continue
 		}
 		list = append(list, langserver.Tool{
 			Name: t.Name, Description: t.Description, Parameters: langserver.StrictSchema(t.Parameters),
 			Call: func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
-				return j.call(ctx, call)
+				return g.callTool(ctx, call)
 			},
 		})
 	}
 	return list
 }
 
-// call calls a provider's tool.
-func (j *joined) call(ctx context.Context, call langserver.Invocation) langserver.Outcome {
-	r, err := j.CallTool(ctx, rand.Text(), call.Tool, call.Input)
+// callTool calls a provider's tool.
+func (g *gatewaySession) callTool(ctx context.Context, call langserver.Invocation) langserver.Outcome {
+	r, err := g.CallTool(ctx, rand.Text(), call.Tool, call.Input)
 	switch {
 	case err != nil:
 		return langserver.FailedWith(err)
@@ -171,12 +172,12 @@ func (j *joined) call(ctx context.Context, call langserver.Invocation) langserve
 	return langserver.Succeeded(text)
 }
 
-// gate asks the providers' rules and gates. One that can't be asked denies.
-func (j *joined) gate(ctx context.Context, tool string, args json.RawMessage) (deny, added string) {
-	d, err := j.PreToolUse(ctx, tool, args)
+// gate asks the providers' rules and gates. If that fails, the call is denied.
+func (g *gatewaySession) gate(ctx context.Context, tool string, args json.RawMessage) (deny, added string) {
+	d, err := g.PreToolUse(ctx, tool, args)
 	switch {
 	case errors.Is(err, client.ErrSessionEnded):
-		return "", "" // it was taken out of the gateway: nobody's gates are its own
+		return "", "" // the gateway has no such session any more, so no gates apply
 	case err != nil:
 		return fmt.Sprintf("%s was not allowed: its gates can't be asked: %v", tool, err), ""
 	case d.Decision == protocol.DecisionDeny:
@@ -185,102 +186,102 @@ func (j *joined) gate(ctx context.Context, tool string, args json.RawMessage) (d
 	return "", d.Context
 }
 
-func (j *joined) send(p client.HostPrompt) {
-	j.mu.Lock()
+func (g *gatewaySession) send(p client.HostPrompt) {
+	g.mu.Lock()
 	if p.Mode == adminapi.ModeImmediate {
-		j.prompts = slices.Insert(j.prompts, 0, p)
+		g.prompts = slices.Insert(g.prompts, 0, p)
 	} else {
-		j.prompts = append(j.prompts, p)
+		g.prompts = append(g.prompts, p)
 	}
-	j.mu.Unlock()
+	g.mu.Unlock()
 	select {
-	case j.more <- struct{}{}:
+	case g.promptReady <- struct{}{}:
 	default:
 	}
 }
 
-// next takes the prompt that is to have its turn now.
-func (j *joined) next() (p client.HostPrompt, ok bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.prompts) == 0 {
+// nextPrompt removes and returns the next prompt.
+func (g *gatewaySession) nextPrompt() (p client.HostPrompt, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.prompts) == 0 {
 		return p, false
 	}
-	p, j.prompts = j.prompts[0], j.prompts[1:]
+	p, g.prompts = g.prompts[0], g.prompts[1:]
 	return p, true
 }
 
-// awaited is next, and waits for a prompt that the gateway has promised.
-func (j *joined) awaited(ctx context.Context) (p client.HostPrompt, ok bool) {
-	if p, ok = j.next(); ok {
+// waitPrompt is nextPrompt, but waits for a prompt that the gateway has announced.
+func (g *gatewaySession) waitPrompt(ctx context.Context) (p client.HostPrompt, ok bool) {
+	if p, ok = g.nextPrompt(); ok {
 		return p, true
 	}
-	j.mu.Lock()
-	coming := j.coming
-	j.mu.Unlock()
+	g.mu.Lock()
+	coming := g.expected
+	g.mu.Unlock()
 	if coming == 0 {
 		return p, false
 	}
-	t := time.NewTimer(comingTime)
+	t := time.NewTimer(promptTimeout)
 	defer t.Stop()
 	select {
-	case <-j.more:
+	case <-g.promptReady:
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return j.next()
+	return g.nextPrompt()
 }
 
-func (j *joined) interrupt(reason string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.cancel != nil {
-		j.cancel(fmt.Errorf("interrupted: %s", reason))
+func (g *gatewaySession) interrupt(reason string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cancel != nil {
+		g.cancel(fmt.Errorf("interrupted: %s", reason))
 	}
 }
 
-// around runs a turn as the gateway's session: it is busy, can be interrupted,
-// and its prompt gets what providers add.
-func (j *joined) around(ctx context.Context, prompt, source string,
+// runTurn runs a turn as a turn of the gateway's session: the session is busy, can be interrupted, and providers
+// add to the prompt.
+func (g *gatewaySession) runTurn(ctx context.Context, prompt, source string,
 	turn func(ctx context.Context, prompt string) (langserver.Turn, error)) (langserver.Turn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	j.mu.Lock()
-	j.cancel = cancel
-	j.mu.Unlock()
+	g.mu.Lock()
+	g.cancel = cancel
+	g.mu.Unlock()
 	defer func() {
-		j.mu.Lock()
-		j.cancel = nil
-		j.mu.Unlock()
+		g.mu.Lock()
+		g.cancel = nil
+		g.mu.Unlock()
 	}()
-	j.Busy()
+	g.Busy()
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), idleTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), idleTimeout)
 		defer cancel()
-		injects := j.Idle(ctx)
-		j.mu.Lock()
-		j.coming = injects
-		j.mu.Unlock()
+		injects := g.Idle(ctx)
+		g.mu.Lock()
+		g.expected = injects
+		g.mu.Unlock()
 	}()
 	if source == "" {
-		j.Event(protocol.EventUserMessage, map[string]string{"content": prompt})
+		g.Event(protocol.EventUserMessage, map[string]string{"content": prompt})
 	}
-	added, err := j.UserPrompt(ctx, prompt, source)
+	added, err := g.UserPrompt(ctx, prompt, source)
 	if err != nil && !errors.Is(err, client.ErrSessionEnded) {
-		j.v.k.out.Notef("lsclient: what providers add to the prompt is missing: %v", err)
+		g.v.cmd.out.Notef("lsclient: the prompt lacks what providers add to it: %v", err)
 	}
 	if added != "" {
 		prompt += "\n\n" + added
 	}
 	result, err := turn(ctx, prompt)
 	if result.Text != "" {
-		j.Event(protocol.EventAssistantMessage, map[string]string{"content": result.Text})
+		g.Event(protocol.EventAssistantMessage, map[string]string{"content": result.Text})
 	}
 	return result, err
 }
 
-// toolDone tells of a tool call that has ended.
-func (j *joined) toolDone(e langserver.ToolCall) {
+// toolDone reports a tool call that has ended to the gateway.
+func (g *gatewaySession) toolDone(e langserver.ToolCall) {
 	kind, output := "success", e.Result
 	if e.State != langserver.Completed {
 		kind, output = "failure", cmp.Or(e.Error, string(e.State))
@@ -289,17 +290,17 @@ func (j *joined) toolDone(e langserver.ToolCall) {
 	if e.Type == "client" {
 		provider = "lsclient"
 	}
-	j.mu.Lock()
-	for _, t := range j.given {
+	g.mu.Lock()
+	for _, t := range g.providerTools {
 		if t.Name == e.Name {
 			provider = ""
 		}
 	}
-	j.mu.Unlock()
+	g.mu.Unlock()
 	if provider == "" {
-		return // the gateway has seen the call itself
+		return // the gateway has made the call
 	}
-	j.Event(protocol.EventToolComplete, map[string]any{
+	g.Event(protocol.EventToolComplete, map[string]any{
 		"tool": e.Name, "provider": provider, "args": e.Input,
 		"result": map[string]string{"type": kind, "output": output},
 	})

@@ -20,8 +20,8 @@ import (
 
 // lineReader reads a person's lines.
 type lineReader interface {
-	next() <-chan readLine // the next line, or why there is none
-	person() bool          // somebody types them
+	next() <-chan readLine // sends the next line or an error
+	isInteractive() bool   // a person types the lines
 	close()
 }
 
@@ -30,17 +30,17 @@ type readLine struct {
 	err  error
 }
 
-// newLineReader reads lines with editing and history on a terminal, else plainly.
-// While a line is edited Ctrl-C is no signal: it is sent to stop.
-func newLineReader(k *call, stop chan<- os.Signal) lineReader {
-	in, ok := k.App.Reader.(*os.File)
-	if !ok || !cli.Terminal(in) || !cli.Terminal(k.App.ErrWriter) || k.out.JSON {
-		return &plainLines{in: bufio.NewReader(k.App.Reader)}
+// newLineReader returns a reader with editing and history on a terminal, else a plain one. While a line is edited,
+// Ctrl-C is a key and not a signal; the reader sends it to stop.
+func newLineReader(c *command, stop chan<- os.Signal) lineReader {
+	in, ok := c.App.Reader.(*os.File)
+	if !ok || !cli.Terminal(in) || !cli.Terminal(c.App.ErrWriter) || c.out.JSON {
+		return &plainLines{in: bufio.NewReader(c.App.Reader)}
 	}
-	return newEditor(in, k, stop)
+	return newEditor(in, c, stop)
 }
 
-// plainLines reads lines as they are.
+// plainLines reads lines without editing.
 type plainLines struct{ in *bufio.Reader }
 
 func (p *plainLines) next() <-chan readLine {
@@ -55,12 +55,11 @@ func (p *plainLines) next() <-chan readLine {
 	return c
 }
 
-func (p *plainLines) person() bool { return false }
+func (p *plainLines) isInteractive() bool { return false }
 
 func (p *plainLines) close() {}
 
-// editor reads lines from a terminal. While it waits for one the terminal is raw,
-// and what is written to it goes above the line.
+// editor reads lines from a terminal. While it waits for a line, the terminal is raw, and output goes above the line.
 type editor struct {
 	fd       int
 	terminal *term.Terminal
@@ -71,24 +70,24 @@ type editor struct {
 
 const chatPrompt = "> "
 
-func newEditor(in *os.File, k *call, stop chan<- os.Signal) *editor {
+func newEditor(in *os.File, c *command, stop chan<- os.Signal) *editor {
 	e := &editor{fd: int(in.Fd()),
 		history: openHistory(filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"))} //nolint:gosec // a descriptor
 	e.terminal = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{keys{in, &e.ctrlC, stop}, k.App.ErrWriter}, chatPrompt)
+	}{keys{in, &e.ctrlC, stop}, c.App.ErrWriter}, chatPrompt)
 	e.terminal.History = e.history
-	// Text and notes go where the line is edited.
-	e.out = &console{terminal: e.terminal, to: k.App.ErrWriter}
-	if cli.Terminal(k.App.Writer) {
-		k.out.W = e.out
+	// All output goes through the console, above the line.
+	e.out = &console{terminal: e.terminal, to: c.App.ErrWriter}
+	if cli.Terminal(c.App.Writer) {
+		c.out.W = e.out
 	}
-	k.out.Err = e.out
+	c.out.Err = e.out
 	return e
 }
 
-// keys notes Ctrl-C among what is typed: the line editor ends at it as at Ctrl-D.
+// keys reads from the terminal and notes Ctrl-C, because the line editor treats it like Ctrl-D.
 type keys struct {
 	io.Reader
 	ctrlC *atomic.Bool
@@ -113,7 +112,7 @@ func (e *editor) next() <-chan readLine {
 		for {
 			text, err := e.read()
 			if errors.Is(err, io.EOF) && e.ctrlC.Swap(false) {
-				_, _ = fmt.Fprintln(e.out, "\n(Ctrl-D leaves)")
+				_, _ = fmt.Fprintln(e.out, "\n(Ctrl-D ends the chat)")
 				continue
 			}
 			c <- readLine{text, err}
@@ -138,11 +137,11 @@ func (e *editor) read() (string, error) {
 	return text, err
 }
 
-func (e *editor) person() bool { return true }
+func (e *editor) isInteractive() bool { return true }
 
 func (e *editor) close() { e.history.close() }
 
-// console writes to a terminal, above the line that is edited there if one is.
+// console writes to a terminal, above the line that is being edited.
 type console struct {
 	terminal *term.Terminal
 	to       io.Writer
@@ -169,7 +168,7 @@ func (c *console) Write(p []byte) (int, error) {
 // history keeps the lines of earlier chats in a file.
 type history struct {
 	lines []string // oldest first
-	file  *os.File // nil: it can't be kept
+	file  *os.File // nil: it could not be opened
 }
 
 const maxHistory = 1000

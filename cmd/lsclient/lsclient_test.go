@@ -32,7 +32,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 // A drop-in may take the name of a built-in tool, and comes in its place.
 func TestTogether(t *testing.T) {
 	mine := &tools.Tool{Name: "memory", Source: "memory.py"}
-	all := together([]*tools.Tool{mine})
+	all := withBuiltins([]*tools.Tool{mine})
 	if len(all) != len(tools.All()) || find(all, "memory") != mine || find(all, "read_file") == nil {
 		t.Errorf("together they are %d tools, built in are %d", len(all), len(tools.All()))
 	}
@@ -41,10 +41,11 @@ func TestTogether(t *testing.T) {
 // What a policy allows without asking, and what it says no to where nobody can be
 // asked.
 func TestConfirm(t *testing.T) {
-	c := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"}, Outside: []string{"/tmp/ok/**"}}}
-	k := &call{}
-	k.config.Store(&c)
-	v := &conversation{k: k, policy: &policy{conf: func() configs.LSClient { return c }}}
+	item := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"},
+		Outside: []string{"/tmp/ok/**"}}}
+	c := &command{}
+	c.config.Store(&item)
+	v := &conversation{cmd: c, policy: &policy{conf: func() configs.LSClient { return item }}}
 	tests := map[string]struct {
 		q  langserver.Confirmation
 		ok bool
@@ -66,21 +67,21 @@ func TestConfirm(t *testing.T) {
 		"a kind that is not known": {langserver.Confirmation{Kind: "new", Tool: "x"}, false},
 	}
 	for name, tt := range tests {
-		if err := v.confirm(t.Context(), tt.q); (err == nil) != tt.ok {
+		if err := v.decide(t.Context(), tt.q); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	v.policy.yes = true
-	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile,
+	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile,
 		Path: "/etc/passwd"}); err != nil {
 		t.Errorf("--yes: %v", err)
 	}
-	err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
+	err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
 	if err == nil || !strings.Contains(err.Error(), "is protected") ||
 		!strings.Contains(err.Error(), "a person must allow such a write") {
 		t.Errorf("a protected place with --yes: %v", err)
 	}
-	if err := v.confirm(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile,
+	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile,
 		Path: "/tmp/ok/.git/config"}); err != nil {
 		t.Errorf("to read there: %v", err)
 	}

@@ -9,21 +9,19 @@ import (
 	"tapgw/internal/langserver"
 )
 
-// mcpTime is how long MCP servers may take to start before turns begin without
-// their tools.
+// mcpTime is how long MCP servers may take to start. After that turns begin without their tools.
 const mcpTime = 10 * time.Second
 
-// startedMCP waits until the configuration's MCP servers run or have failed, up
-// to [mcpTime], and returns them as they are then. A turn has the tools only of
-// those that ran when it began.
-func (k *call) startedMCP(ctx context.Context, server *langserver.Client) ([]langserver.MCPState, error) {
+// mcpStates waits until the configuration's MCP servers run or have failed, up to [mcpTime], and returns their
+// states. A turn has only the tools of servers that ran at its beginning.
+func (c *command) mcpStates(ctx context.Context, server *langserver.Client) ([]langserver.MCPState, error) {
 	late, cancel := context.WithTimeout(ctx, mcpTime)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		states, err := server.MCPServers(ctx)
-		if err != nil || k.settledMCP(states) {
+		if err != nil || c.mcpStarted(states) {
 			return states, err
 		}
 		select {
@@ -34,13 +32,11 @@ func (k *call) startedMCP(ctx context.Context, server *langserver.Client) ([]lan
 	}
 }
 
-// settledMCP reports whether each of the configuration's MCP servers runs or has
-// failed.
-func (k *call) settledMCP(states []langserver.MCPState) bool {
-	for name := range k.conf().MCP {
+// mcpStarted reports whether each of the configuration's MCP servers runs or has failed.
+func (c *command) mcpStarted(states []langserver.MCPState) bool {
+	for name := range c.conf().MCP {
 		if !slices.ContainsFunc(states, func(s langserver.MCPState) bool {
-			return s.Name == name &&
-				(running(s) || s.Error != "")
+			return s.Name == name && (isRunning(s) || s.Error != "")
 		}) {
 			return false
 		}
@@ -48,28 +44,27 @@ func (k *call) settledMCP(states []langserver.MCPState) bool {
 	return true
 }
 
-// running reports whether an MCP server has told its tools: the language server
-// says that it runs before it knows them.
-func running(s langserver.MCPState) bool { return s.Status == "running" && len(s.Tools) > 0 }
+// isRunning reports whether an MCP server has sent its tools. Its status is "running" before that.
+func isRunning(s langserver.MCPState) bool { return s.Status == "running" && len(s.Tools) > 0 }
 
-// awaitMCP waits for the MCP servers and says which of them turns go without.
-func (k *call) awaitMCP(ctx context.Context, server *langserver.Client) error {
-	if len(k.conf().MCP) == 0 {
+// waitForMCP waits for the MCP servers and reports those that do not run.
+func (c *command) waitForMCP(ctx context.Context, server *langserver.Client) error {
+	if len(c.conf().MCP) == 0 {
 		return nil
 	}
-	states, err := k.startedMCP(ctx, server)
+	states, err := c.mcpStates(ctx, server)
 	if errors.Is(err, langserver.ErrMCPDisabled) {
-		k.out.Notef("lsclient: %v", err)
+		c.out.Notef("lsclient: %v", err)
 		return nil
 	}
 	for _, s := range states {
-		if _, ours := k.conf().MCP[s.Name]; !ours || running(s) {
+		if _, ours := c.conf().MCP[s.Name]; !ours || isRunning(s) {
 			continue
 		}
 		if s.Error == "" {
 			s.Error = "it has not started yet"
 		}
-		k.out.Notef("lsclient: MCP server %s: %s", s.Name, s.Error)
+		c.out.Notef("lsclient: MCP server %s: %s", s.Name, s.Error)
 	}
 	return err
 }

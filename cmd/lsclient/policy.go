@@ -22,60 +22,58 @@ import (
 	"tapgw/tools/provide"
 )
 
-// policyFlags say what happens to calls that lsclient.toml does not allow.
+// policyFlags returns the flags about calls that lsclient.toml does not allow.
 func policyFlags() []ucli.Flag {
 	return []ucli.Flag{
 		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
-			Usage: "allow every command, file and server that a tool asks for, but no write to protected places (.git, .tapgw)"},
+			Usage: "allow each command, file and server that a tool asks for, " +
+				"but no write to protected places (.git, .tapgw)"},
 		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before what lsclient.toml does not allow"},
 	}
 }
 
-// policy decides what tools may do: what lsclient.toml allows, else what a
-// person says, else nothing.
+// policy decides what tools may do. lsclient.toml allows, else a person is asked, else it is refused.
 type policy struct {
-	conf func() configs.LSClient // what the files say now
+	conf func() configs.LSClient // the current configuration
 	yes  bool
 
-	mu     sync.Mutex // one question at a time
-	in     *bufio.Reader
-	out    io.Writer // nil: nobody is asked
-	always []string  // what a person said always to
-	absent bool      // the person has no eye for questions now
+	mu         sync.Mutex // one question at a time
+	in         *bufio.Reader
+	out        io.Writer // nil: no person is asked
+	always     []string  // keys of questions that a person has answered with always
+	userIsBusy bool      // the person can't be asked now
 }
 
-// allowed is what lsclient.toml allows to tools of any kind of session.
+// allowed returns what lsclient.toml allows.
 func allowed(c configs.LSClient) provide.Allow {
 	return provide.Allow{Terminal: c.Allow.Terminal, Outside: c.Allow.Outside, Web: c.Allow.Web, Tools: c.Allow.Tools}
 }
 
-func newPolicy(k *call) (*policy, error) {
-	p := &policy{conf: k.conf, yes: k.Bool("yes")}
-	if !k.Bool("ask") {
+func newPolicy(c *command) (*policy, error) {
+	p := &policy{conf: c.conf, yes: c.Bool("yes")}
+	if !c.Bool("ask") {
 		return p, nil
 	}
 	if p.yes {
-		return nil, cli.Usage("flags --yes and --ask: only one of them")
+		return nil, cli.Usage("flags --yes and --ask exclude each other: use one of them")
 	}
-	tty, err := terminal(k)
+	tty, err := terminal(c)
 	if err != nil {
 		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
-	p.in, p.out = bufio.NewReader(tty), k.App.ErrWriter
+	p.in, p.out = bufio.NewReader(tty), c.App.ErrWriter
 	return p, nil
 }
 
-// terminal is where answers come from: stdin, or the controlling terminal when
-// stdin is taken.
-func terminal(k *call) (io.Reader, error) {
-	if f, ok := k.App.Reader.(*os.File); ok && cli.Terminal(f) {
+// terminal returns the reader of answers: stdin, or the controlling terminal if stdin is something else.
+func terminal(c *command) (io.Reader, error) {
+	if f, ok := c.App.Reader.(*os.File); ok && cli.Terminal(f) {
 		return f, nil
 	}
 	return os.Open("/dev/tty")
 }
 
-// tool decides about one call of a client's own tool. The error is a
-// [provide.Refusal].
+// tool decides about a call of one of our tools. The error is a [provide.Refusal].
 func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
 	allow := allowed(p.conf())
 	err := allow.Check(t, args)
@@ -89,7 +87,7 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	return p.ask(ctx, what, key, err)
 }
 
-// outside decides about a path outside the workspace, which whoever asks names.
+// outside decides about a path outside the workspace. The caller names the path in its own error.
 func (p *policy) outside(ctx context.Context, path string, write bool) error {
 	if allow := allowed(p.conf()); allow.AllowsOutside(path) {
 		return nil
@@ -106,11 +104,12 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 	return err
 }
 
-// protected decides about writing where files make programs run: whatever is
-// allowed, and with --yes too, a person says yes to each, or nobody does.
+// protected decides about writing to places where files make programs run. A person must allow each such write,
+// whatever lsclient.toml allows, and --yes does not.
 func (p *policy) protected(ctx context.Context, path, why string) error {
 	if p.yes || p.out == nil {
-		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: use --ask, or write it yourself"}
+		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: " +
+			"use --ask, or write it yourself"}
 	}
 	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
 	err := p.ask(ctx, "write "+visible.Line(path)+", which is protected: "+why, "", no)
@@ -120,7 +119,7 @@ func (p *policy) protected(ctx context.Context, path, why string) error {
 	return err
 }
 
-// private decides about a server of the web whose address is not public, or not known.
+// private decides about a web server whose address is not public or not known.
 func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) error {
 	allow := allowed(p.conf())
 	if allow.AllowsHost(host) {
@@ -133,7 +132,7 @@ func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 	return p.ask(ctx, what, "host "+host, allow.NotPublic(host, addr))
 }
 
-// server decides about a tool of an MCP server.
+// server decides about a call of an MCP server's tool.
 func (p *policy) server(ctx context.Context, server, tool string, args json.RawMessage) error {
 	name := server + "/" + tool
 	if mcp := p.conf().Allow.MCP; slices.Contains(mcp, server) || slices.Contains(mcp, name) {
@@ -144,24 +143,23 @@ func (p *policy) server(ctx context.Context, server, tool string, args json.RawM
 			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
 
-// away says whether the person that is asked is busy with something else.
-func (p *policy) away(is bool) {
+// setBusy sets whether the person is busy with something else, so that questions are answered with no.
+func (p *policy) setBusy(busy bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.absent = is
+	p.userIsBusy = busy
 }
 
-// What a person is asked to allow, in bytes: at most this much at all, and at first
-// only the ends of what is longer or has more lines than fit a screen.
+// Limits of a question's text. Of a longer text than askedBytes or askedLines the question first shows the ends only.
 const (
-	maxAsked   = 64 << 10
+	maxAsked   = 64 << 10 // bytes; a longer one is refused
 	askedBytes = 3000
 	askedLines = 20
 )
 
-// ask asks a person, if there is one, and returns no unless they say yes. They see
-// all that they allow, with what terminals obey spelt out, or its ends, its size and
-// how to see it whole. Always is remembered by key; "" offers no always.
+// ask asks a person and returns nil for yes. It returns no if there is no person to ask. The person sees the whole
+// text, with control characters spelt out, or its ends, its size and how to see all of it. The answer always is
+// remembered under key; an empty key does not offer it.
 func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	if p.yes {
 		return nil
@@ -174,7 +172,7 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 	if slices.Contains(p.always, key) {
 		return nil
 	}
-	if p.absent {
+	if p.userIsBusy {
 		return no
 	}
 	text := visible.Text(what)
@@ -191,11 +189,11 @@ func (p *policy) ask(ctx context.Context, what, key string, no error) error {
 		if shown != text {
 			rest += ", [w]hole text"
 		}
-		// Indented, so that no line of it looks like a question of ours.
+		// Lines are indented, so that none of them looks like our own question.
 		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es%s, [N]o: ",
 			strings.ReplaceAll(shown, "\n", "\n  "), rest)
 		answer := make(chan string, 1)
-		go func() { // outlives the call when nobody answers: the next question takes what it reads
+		go func() { // without an answer it outlives the call, and the next question loses the line that it reads
 			line, _ := p.in.ReadString('\n')
 			answer <- strings.ToLower(strings.TrimSpace(line))
 		}()

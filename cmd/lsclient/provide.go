@@ -20,87 +20,87 @@ func provideCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "provide",
 		Usage: "offer the tools to a gateway's sessions, until stopped",
-		Description: `Each session has the tools in its own directory. Files that come, change and go in
-the tool directories are tools that do so. Commands, and paths outside a session's
-directory, need allow in lsclient.toml. A gateway that restarts is joined again.
+		Description: `In each session the tools work in its directory. When a file of the tool directories
+changes, so do the tools. Commands, and paths outside a session's directory, need allow
+in lsclient.toml. After a restart of the gateway, provide connects again.
 
 Examples:
   lsclient provide
   lsclient provide --session 3f2a --tools ./my-tools`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "session",
-				Usage: "serve this session only, by its `ID`, its beginning, or its label"},
+				Usage: "serve only this session: its `ID`, the beginning of that, or its label"},
 			&ucli.StringFlag{Name: "name", Usage: "the provider's `NAME`", Value: provide.Name},
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $" + client.EnvURL +
 				", else as found)"},
 			&ucli.StringFlag{Name: "token",
-				Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $" +
+				Usage: "the admin `TOKEN`; other users of this machine can read it in the command line (default: $" +
 					client.EnvToken + ", else from the gateway's file)"},
 		},
 		Action: action(0, 0, provideTools),
 	}
 }
 
-func provideTools(k *call) error {
-	find := k.gateway(k.String("url"), k.String("token"))
+func provideTools(c *command) error {
+	find := c.gateway(c.String("url"), c.String("token"))
 	gw, err := client.New(find)
 	if err != nil {
 		return err
 	}
 	defer gw.Close()
 	session := providers.AllSessions
-	if id := k.String("session"); id != "" || k.IsSet("session") {
-		if session, err = gw.FindSession(k.ctx, id); err != nil {
+	if id := c.String("session"); id != "" || c.IsSet("session") {
+		if session, err = gw.FindSession(c.ctx, id); err != nil {
 			return err
 		}
-	} else if _, err := gw.Status(k.ctx); err != nil {
+	} else if _, err := gw.Status(c.ctx); err != nil {
 		return err
 	}
-	token := cmp.Or(k.String("token"), os.Getenv(client.EnvToken))
+	token := cmp.Or(c.String("token"), os.Getenv(client.EnvToken))
 	file, err := client.TokenFile()
 	if err != nil && token == "" {
 		return err
 	}
 	level := slog.LevelWarn
-	if k.out.Verbose {
+	if c.out.Verbose {
 		level = slog.LevelDebug
 	}
 	p := provide.New(provide.Options{
-		Name: k.String("name"),
+		Name: c.String("name"),
 		Provider: providers.Options{
 			URL: find.URL, Token: token, TokenFile: file, Session: session,
-			Logger: slog.New(slog.NewTextHandler(k.App.ErrWriter, &slog.HandlerOptions{Level: level})),
+			Logger: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level})),
 			OnBound: func(_ context.Context, b providers.Binding) {
-				k.tell(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD}, "serving session %s in %s",
+				c.report(map[string]any{"type": "bound", "session": b.Session, "cwd": b.CWD},
+					"serving session %s in %s",
 					b.Session, b.CWD)
 			},
 		},
 	})
 	configure := func() {
-		p.Configure(allowed(k.conf()), tools.Env{Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
-			Sources: k.sources(), Secrets: []string{configs.StateDir()}})
+		p.Configure(allowed(c.conf()), tools.Env{Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
+			Sources: c.sources(), Secrets: []string{configs.StateDir()}})
 	}
 	configure()
-	watch := func(ctx context.Context, offer func([]*tools.Tool)) { k.watchTools(ctx, configure, offer) }
-	err = p.RunWith(k.ctx, watch, func(list []*tools.Tool, err error) {
+	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.watchTools(ctx, configure, offer) }
+	err = p.RunWith(c.ctx, watch, func(list []*tools.Tool, err error) {
 		if err != nil {
-			k.out.Notef("lsclient: %v", err)
+			c.out.Notef("lsclient: %v", err)
 			return
 		}
-		k.tell(map[string]any{"type": "tools", "tools": len(list)}, "offering %d tools", len(list))
+		c.report(map[string]any{"type": "tools", "tools": len(list)}, "offering %s", count(len(list), "tool"))
 	})
-	if errors.Is(k.Err(), context.Canceled) { // by a signal
+	if errors.Is(c.Err(), context.Canceled) { // by a signal
 		return nil
 	}
 	return err
 }
 
-// tell says what goes on: a line of JSON on stdout, or a line for people on
-// stderr.
-func (k *call) tell(line map[string]any, format string, args ...any) {
-	if k.out.JSON {
-		_ = k.out.Line(line)
+// report prints a state: with --json the line on stdout, else a text on stderr.
+func (c *command) report(line map[string]any, format string, args ...any) {
+	if c.out.JSON {
+		_ = c.out.Line(line)
 		return
 	}
-	k.out.Notef(format, args...)
+	c.out.Notef(format, args...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -17,8 +18,8 @@ func toolsCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "tools",
 		Usage: "list the tools",
-		Description: `Those that are built in, and drop-ins of the tool directories: --tools, tools in
-lsclient.toml, and the directory tools beside each config file.
+		Description: `Built-in tools, and drop-ins of the tool directories: --tools, tools in lsclient.toml,
+and the directory tools beside each config file.
 
 Examples:
   lsclient tools
@@ -34,8 +35,8 @@ Examples:
 			},
 			{
 				Name: "call", Usage: "call a tool, without a server", ArgsUsage: "NAME",
-				Description: `Prints what the tool answers; exit code 1 when it fails. Commands and paths outside
-the workspace are allowed as for an agent: allow in lsclient.toml, --yes, --ask.
+				Description: `Prints the tool's result; exit code 1 if it fails. Commands and paths outside the
+workspace are allowed as for an agent: by allow in lsclient.toml, --yes or --ask.
 
 Examples:
   lsclient tools call list_dir --args '{"path":"."}'
@@ -49,7 +50,7 @@ Examples:
 			},
 			{
 				Name: "check", Usage: "name every fault in the tool directories",
-				Description: `Each fault is a line file: what. Exit code 1 when there is one.
+				Description: `Each fault is a line "FILE:LINE: FAULT". Exit code 1 if there is one.
 
 Examples:
   lsclient tools check --tools ./my-tools`,
@@ -59,20 +60,20 @@ Examples:
 	}
 }
 
-func completeTool(c *ucli.Context) {
-	k, err := newCall(c)
+func completeTool(uc *ucli.Context) {
+	c, err := newCommand(uc)
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
-	all, _ := k.loadTools(ctx)
+	all, _ := c.loadTools(ctx)
 	for _, t := range all {
-		cli.Candidate(c, t.Name, cli.Shorten(t.Description, 80))
+		cli.Candidate(uc, t.Name, cli.Shorten(t.Description, 80))
 	}
 }
 
-// toolLine is a tool as --json shows it.
+// toolLine is a tool as --json prints it.
 type toolLine struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -82,15 +83,15 @@ type toolLine struct {
 	TimeoutMs   int64           `json:"timeoutMs"`
 }
 
-func listTools(k *call) error {
-	all, faults := k.loadTools(k.ctx)
-	k.tellFaults(faults)
+func listTools(c *command) error {
+	all, faults := c.loadTools(c.ctx)
+	c.printFaults(faults)
 	lines := []toolLine{}
 	table := &cli.Table{Columns: []string{"NAME", "KIND", "SOURCE", "DESCRIPTION"}}
 	for _, t := range all {
 		timeout := t.Timeout
 		if timeout == 0 {
-			timeout = k.conf().ToolTimeout
+			timeout = c.conf().ToolTimeout
 		}
 		source := t.Source
 		if source == "" {
@@ -100,27 +101,27 @@ func listTools(k *call) error {
 			timeout.Milliseconds()})
 		table.Row(t.Name, t.Kind, source, cli.Shorten(t.Description, 60))
 	}
-	if k.out.JSON {
-		return k.out.Document(lines)
+	if c.out.JSON {
+		return c.out.Document(lines)
 	}
-	return k.out.Table(table, "no tools")
+	return c.out.Table(table, "no tools")
 }
 
-// faultLine is a fault as --json shows it.
+// faultLine is a fault as --json prints it.
 type faultLine struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Message string `json:"message"`
 }
 
-func checkTools(k *call) error {
-	all, faults := k.loadTools(k.ctx)
+func checkTools(c *command) error {
+	all, faults := c.loadTools(c.ctx)
 	lines := []faultLine{}
 	for _, f := range faults {
 		lines = append(lines, faultLine{f.File, f.Line, f.Reason})
 	}
-	if k.out.JSON {
-		if err := k.out.Document(lines); err != nil {
+	if c.out.JSON {
+		if err := c.out.Document(lines); err != nil {
 			return err
 		}
 	} else {
@@ -131,11 +132,11 @@ func checkTools(k *call) error {
 			}
 		}
 		for _, f := range faults {
-			if err := k.out.Printf("%s\n", cli.OneLine(f.String())); err != nil {
+			if err := c.out.Printf("%s\n", cli.OneLine(f.String())); err != nil {
 				return err
 			}
 		}
-		k.out.Notef("%d drop-in tools are good, %d faults", dropins, len(faults))
+		c.out.Notef("%s without a fault, %s", count(dropins, "drop-in tool"), count(len(faults), "fault"))
 	}
 	if len(faults) > 0 {
 		return cli.Reported(cli.ExitFailed)
@@ -143,12 +144,12 @@ func checkTools(k *call) error {
 	return nil
 }
 
-func callTool(k *call) error {
-	name := k.Args().First()
+func callTool(c *command) error {
+	name := c.Args().First()
 	if name == "" {
-		return cli.Usage("tools call: needs the name of a tool: lsclient tools lists them")
+		return cli.Usage("tools call: the name of a tool is missing; lsclient tools lists them")
 	}
-	text, err := cli.Text(k.Context, k.String("args"))
+	text, err := cli.Text(c.Context, c.String("args"))
 	if err != nil {
 		return err
 	}
@@ -156,33 +157,33 @@ func callTool(k *call) error {
 	if !json.Valid(args) || args[0] != '{' {
 		return cli.Usage("flag --args: must be a JSON object like {\"path\":\".\"}, got %q", cli.Shorten(text, 60))
 	}
-	policy, err := newPolicy(k)
+	policy, err := newPolicy(c)
 	if err != nil {
 		return err
 	}
-	all, faults := k.loadTools(k.ctx)
+	all, faults := c.loadTools(c.ctx)
 	t := find(all, name)
 	if t == nil {
-		k.tellFaults(faults)
-		return cli.NotFound("there is no tool %q: lsclient tools lists them", name)
+		c.printFaults(faults)
+		return cli.NotFound("there is no tool %q; lsclient tools lists them", name)
 	}
-	env := k.env(policy)
+	env := c.env(policy)
 	begin := time.Now()
 	answer, err := func() (any, error) {
-		if err := policy.tool(k.ctx, t, args); err != nil {
+		if err := policy.tool(c.ctx, t, args); err != nil {
 			return nil, err
 		}
-		r, err := t.Call(k.ctx, env, args)
+		r, err := t.Call(c.ctx, env, args)
 		if err != nil {
 			return nil, err
 		}
 		return provide.Answer(r)
 	}()
-	return k.printCall(answer, err, time.Since(begin))
+	return c.printCall(answer, err, time.Since(begin))
 }
 
-// printCall shows how a call ended, as tapctl tools call does.
-func (k *call) printCall(answer any, err error, took time.Duration) error {
+// printCall prints how a call ended, in the form of tapctl tools call.
+func (c *command) printCall(answer any, err error, took time.Duration) error {
 	var e *cli.Error
 	if err != nil {
 		coded, exit := provide.Coded(err), cli.ExitFailed
@@ -194,14 +195,14 @@ func (k *call) printCall(answer any, err error, took time.Duration) error {
 		}
 		e = &cli.Error{Exit: exit, Code: string(coded.Code), Message: coded.Message, Err: err}
 	}
-	if k.out.JSON {
+	if c.out.JSON {
 		line := map[string]any{"durationMs": took.Milliseconds()}
 		if e != nil {
 			line["error"], line["errorCode"] = e.Message, e.Code
 		} else {
 			line["data"] = answer
 		}
-		if err := k.out.Document(line); err != nil || e == nil {
+		if err := c.out.Document(line); err != nil || e == nil {
 			return err
 		}
 		return cli.Reported(e.Exit)
@@ -210,7 +211,15 @@ func (k *call) printCall(answer any, err error, took time.Duration) error {
 		return e
 	}
 	if text, ok := answer.(string); ok {
-		return k.out.Printf("%s\n", cli.Clean(text))
+		return c.out.Printf("%s\n", cli.Clean(text))
 	}
-	return k.out.Document(answer)
+	return c.out.Document(answer)
+}
+
+// count returns a number with its noun, in the plural unless the number is 1.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -14,11 +14,11 @@ import (
 	"tapgw/tools"
 )
 
-// namedDirs are the directories of --tools.
-func (k *call) namedDirs() ([]string, error) {
+// readFlagDirs returns the directories of --tools as absolute paths.
+func (c *command) readFlagDirs() ([]string, error) {
 	var dirs []string
-	for _, dir := range k.StringSlice("tools") {
-		// Seen from here, not from -w: the directory is the caller's, and trusted.
+	for _, dir := range c.StringSlice("tools") {
+		// Relative to the caller's directory and not to -w: the caller names and so trusts it.
 		dir, err := filepath.Abs(dir)
 		if err != nil {
 			return nil, cli.Usage("flag --tools: %v", err)
@@ -35,36 +35,35 @@ func (k *call) namedDirs() ([]string, error) {
 	return dirs, nil
 }
 
-// checkTools says why the tools of a directory may not be run. Those of --tools are
-// the caller's.
-func (k *call) checkTools(dir string) error {
-	if slices.Contains(k.named, dir) {
+// checkTools returns why the tools of a directory may not run. Those of --tools always may.
+func (c *command) checkTools(dir string) error {
+	if slices.Contains(c.flagDirs, dir) {
 		return nil
 	}
-	return k.files.CheckTools(dir)
+	return c.files.CheckTools(dir)
 }
 
-// whyUntrusted says why a project's files are left out.
-func (k *call) whyUntrusted() string {
-	if k.files.Why != nil {
-		return k.files.Why.Error()
+// whyUntrusted returns why a project's files are left out.
+func (c *command) whyUntrusted() string {
+	if c.files.Why != nil {
+		return c.files.Why.Error()
 	}
-	return "this directory is not trusted yet; trust it with: " + configs.TrustCommand(k.workspace)
+	return "this directory is not trusted yet; trust it with: " + configs.TrustCommand(c.workspace)
 }
 
-// loadTools are the drop-ins and the built-in tools.
-func (k *call) loadTools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
-	dropins, faults := k.external.Load(ctx, k.conf().Tools...)
-	return together(dropins), append(faults, k.missing()...)
+// loadTools returns the drop-ins and the built-in tools, and the faults of drop-ins that are left out.
+func (c *command) loadTools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
+	dropins, faults := c.external.Load(ctx, c.conf().Tools...)
+	return withBuiltins(dropins), append(faults, c.missingDirs()...)
 }
 
-// missing are the tool directories that a config file names and that are not
-// there. One beside a config file, or of a flag, may come later.
-func (k *call) missing() (faults []tools.Fault) {
-	for _, dir := range k.conf().Tools {
-		beside := filepath.Base(dir) == "tools" && slices.Contains(k.files.ConfigDirs(k.workspace), filepath.Dir(dir))
+// missingDirs returns faults for tool directories that a config file names and that do not exist. The directory
+// tools beside a config file may come later, and those of --tools exist.
+func (c *command) missingDirs() (faults []tools.Fault) {
+	for _, dir := range c.conf().Tools {
+		beside := filepath.Base(dir) == "tools" && slices.Contains(c.files.ConfigDirs(c.workspace), filepath.Dir(dir))
 		if info, err := os.Stat(dir); !beside && (err != nil || !info.IsDir()) {
-			place := k.files.Where("tools", "")
+			place := c.files.Where("tools", "")
 			faults = append(faults, tools.Fault{File: place.File, Line: place.Line,
 				Reason: "tools: there is no directory " + dir})
 		}
@@ -72,16 +71,14 @@ func (k *call) missing() (faults []tools.Fault) {
 	return faults
 }
 
-// watchTools follows the configuration and tells of the tools, at once and whenever
-// they or what the configuration says of them have changed, until ctx ends. Faults
-// are named as they come up. configured is called when the configuration has
-// changed, before that.
-func (k *call) watchTools(ctx context.Context, configured func(), changed func([]*tools.Tool)) {
+// watchTools calls changed with the tools, at once and whenever the tools or their settings have changed, until ctx
+// ends. It prints new faults. When the configuration has changed it calls configured first.
+func (c *command) watchTools(ctx context.Context, configured func(), changed func([]*tools.Tool)) {
 	again := make(chan struct{}, 1)
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	beside.Go(func() {
-		k.follow(ctx, func(old, now configs.LSClient) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		c.follow(ctx, func(old, now configs.LSClient) {
 			configured()
 			if slices.Equal(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout &&
 				old.LibraryDocs == now.LibraryDocs {
@@ -89,37 +86,36 @@ func (k *call) watchTools(ctx context.Context, configured func(), changed func([
 			}
 			select {
 			case again <- struct{}{}:
-			default: // it knows already
+			default: // a reload is due already
 			}
 		})
 	})
-	var told []tools.Fault
+	var printed []tools.Fault
 	for ctx.Err() == nil {
 		round, end := context.WithCancel(ctx)
-		beside.Go(func() {
+		wg.Go(func() {
 			select {
 			case <-again:
 			case <-round.Done():
 			}
 			end()
 		})
-		k.external.Watch(round, k.conf().Tools, func(dropins []*tools.Tool, faults []tools.Fault) {
-			faults = append(faults, k.missing()...)
+		c.external.Watch(round, c.conf().Tools, func(dropins []*tools.Tool, faults []tools.Fault) {
+			faults = append(faults, c.missingDirs()...)
 			for _, f := range faults {
-				if !slices.Contains(told, f) {
-					k.tellFaults([]tools.Fault{f})
+				if !slices.Contains(printed, f) {
+					c.printFaults([]tools.Fault{f})
 				}
 			}
-			told = faults
-			changed(together(dropins))
+			printed = faults
+			changed(withBuiltins(dropins))
 		})
 		end()
 	}
 }
 
-// together adds the built-in tools to drop-ins. A drop-in can have the name of
-// one that the language server does not rely on, and takes its place.
-func together(dropins []*tools.Tool) []*tools.Tool {
+// withBuiltins adds the built-in tools to drop-ins. A drop-in replaces the built-in tool of its name.
+func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
 	all := slices.Clone(dropins)
 	for _, t := range tools.All() {
 		if find(dropins, t.Name) == nil {
@@ -138,35 +134,35 @@ func find(list []*tools.Tool, name string) *tools.Tool {
 	return nil
 }
 
-// tellFaults names drop-ins that are left out.
-func (k *call) tellFaults(faults []tools.Fault) {
+// printFaults prints a line for each drop-in that is left out.
+func (c *command) printFaults(faults []tools.Fault) {
 	for _, f := range faults {
-		k.out.Notef("lsclient: left out: %s", cli.OneLine(f.String()))
+		c.out.Notef("lsclient: left out: %s", cli.OneLine(f.String()))
 	}
 }
 
-// env is what tools get in this workspace.
-func (k *call) env(p *policy) *tools.Env {
+// env returns the environment of tools in this workspace.
+func (c *command) env(p *policy) *tools.Env {
 	return &tools.Env{
-		Root: k.workspace, Home: home(), Libraries: k.libraries(), Timeout: k.conf().ToolTimeout,
-		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: k.sources(),
+		Root: c.workspace, Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
+		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: c.sources(),
 		Secrets: []string{configs.StateDir()},
 	}
 }
 
-// sources are the directories whose files start programs: those of drop-in tools,
-// and the user's own config and Copilot files.
-func (k *call) sources() []string {
-	return slices.Concat(k.conf().Tools, []string{configs.UserDir(), configs.Home()})
+// sources returns the directories whose files start programs: those of drop-in tools, and the user's config and
+// Copilot files.
+func (c *command) sources() []string {
+	return slices.Concat(c.conf().Tools, []string{configs.UserDir(), configs.Home()})
 }
 
-// home is where tools keep the user's notes.
+// home is the directory for the notes of the tool memory.
 func home() string { return filepath.Join(xdg.DataHome, "tapgw") }
 
-// libraries is the directory of the user's own library documentation.
-func (k *call) libraries() string {
-	if k.conf().LibraryDocs != "" {
-		return k.conf().LibraryDocs
+// libraries returns the directory of the user's library documentation.
+func (c *command) libraries() string {
+	if c.conf().LibraryDocs != "" {
+		return c.conf().LibraryDocs
 	}
 	return filepath.Join(configs.UserDir(), "library_docs")
 }
