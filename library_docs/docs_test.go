@@ -162,7 +162,6 @@ func checkFault(t *testing.T, err error, begin string) {
 }
 
 func TestGet(t *testing.T) {
-	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	t.Run("bundled", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.Get(t.Context(), "pw", "wait for element")
@@ -184,15 +183,27 @@ func TestGet(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
+	t.Run("empty ID", func(t *testing.T) {
+		_, err := (&Docs{}).Get(t.Context(), "", "state")
+		checkFault(t, err, "libraryId: empty: ")
+	})
+	t.Run("no query for Context7", func(t *testing.T) {
+		_, err := (&Docs{BaseURL: newContext7(t, nil, nil).URL}).Get(t.Context(), "react", "")
+		checkFault(t, err, "query: empty: ")
+	})
+}
+
+func TestGetFromContext7(t *testing.T) {
+	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	t.Run("Context7's own ID", func(t *testing.T) {
 		srv := newContext7(t, nil, says(200, textType, "### useState\ntext\n"))
 		d := Docs{BaseURL: srv.URL}
 		got, err := d.Get(t.Context(), "/facebook/react", "state?")
 		if want := "From Context7, /facebook/react:\n\n### useState\ntext"; err != nil || got != want {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
-		if got, want := strings.Join(srv.asked,
-			" "), "/api/v2/context?libraryId=%2Ffacebook%2Freact&query=state%3F"; got != want {
+		want := "/api/v2/context?libraryId=%2Ffacebook%2Freact&query=state%3F"
+		if got := strings.Join(srv.asked, " "); got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 	})
@@ -216,9 +227,9 @@ func TestGet(t *testing.T) {
 			!strings.HasSuffix(got, "text") {
 			t.Errorf("%q, %v", got, err)
 		}
-		if got, want := strings.Join(srv.asked,
-			" "), "/api/v2/libs/search?libraryName=selenium&query=zebra "+
-			"/api/v2/context?libraryId=%2Ffacebook%2Freact&query=zebra"; got != want {
+		want := "/api/v2/libs/search?libraryName=selenium&query=zebra " +
+			"/api/v2/context?libraryId=%2Ffacebook%2Freact&query=zebra"
+		if got := strings.Join(srv.asked, " "); got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
 	})
@@ -230,7 +241,11 @@ func TestGet(t *testing.T) {
 			t.Errorf("%d characters, ends with %q, %v", n, got[max(0, len(got)-30):], err)
 		}
 	})
+}
 
+// Faults of Context7 are named, and the overview of a library on hand is the answer.
+func TestGetFaults(t *testing.T) {
+	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	faults := []struct {
 		name    string
 		handler http.HandlerFunc
@@ -252,8 +267,8 @@ func TestGet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := Docs{BaseURL: newContext7(t, found, tt.handler).URL}
 			_, err := d.Get(t.Context(), "/facebook/react", "state")
-			checkFault(t, err,
-				`libraryId "/facebook/react": on hand are cucumber, gherkin, java, playwright, selenium; asking Context7: `+tt.want)
+			checkFault(t, err, `libraryId "/facebook/react": on hand are cucumber, gherkin, java, playwright, `+
+				`selenium; asking Context7: `+tt.want)
 
 			got, err := d.Get(t.Context(), "selenium", "zebra")
 			if begin := `Nothing on "zebra" in selenium; asking Context7: ` + tt.want; err != nil ||
@@ -271,14 +286,6 @@ func TestGet(t *testing.T) {
 		}
 		_, err = d.Get(t.Context(), "react", "state")
 		checkFault(t, err, `libraryId "react": on hand are `)
-	})
-	t.Run("empty ID", func(t *testing.T) {
-		_, err := (&Docs{}).Get(t.Context(), "", "state")
-		checkFault(t, err, "libraryId: empty: ")
-	})
-	t.Run("no query for Context7", func(t *testing.T) {
-		_, err := (&Docs{BaseURL: newContext7(t, nil, nil).URL}).Get(t.Context(), "react", "")
-		checkFault(t, err, "query: empty: ")
 	})
 }
 

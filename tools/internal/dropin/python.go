@@ -115,52 +115,62 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 	}
 	defer proc.Stop()
 
-	var found []Probed
-	var python string
-	each := time.NewTimer(limit)
-	defer each.Stop()
-	handle := func(f frame) {
-		switch {
-		case f.Python != "":
-			python = f.Python
-		case f.File != "":
-			each.Reset(limit)
-		case f.Skip:
-			found = append(found, Probed{})
-		case f.Schema != nil:
-			spec, err := specOf(files[len(found)], f.Schema)
-			found = append(found, Probed{spec, err})
-		case f.Fault != nil:
-			found = append(found, Probed{Fault: fault(f.Line, "%s", *f.Fault)})
-		}
-	}
-	for len(found) < len(files) {
+	results := probeResults{files: files}
+	timer := time.NewTimer(limit) // for the import of one file
+	defer timer.Stop()
+	for !results.areComplete() {
 		var reason string
 		select {
 		case f := <-frames:
-			handle(f)
+			if f.File != "" {
+				timer.Reset(limit)
+			}
+			results.add(f)
 			continue
 		case err := <-broken:
 			reason = err.Error()
-		case <-each.C:
+		case <-timer.C:
 			reason = fmt.Sprintf("importing it takes more than %v", limit)
 		case <-ctx.Done():
 			return nil, "", ctx.Err()
 		case <-proc.Done():
-			for len(frames) > 0 && len(found) < len(files) {
-				handle(<-frames)
+			for len(frames) > 0 && !results.areComplete() {
+				results.add(<-frames)
 			}
-			if python == "" {
+			if results.python == "" {
 				return nil, "", fmt.Errorf("%s does not run: %s", interpreter, endText(proc))
 			}
 			reason = "importing it ended the process: " + endText(proc)
 		}
-		if len(found) < len(files) {
-			found = append(found, Probed{Fault: fault(0, "%s", reason)})
+		if !results.areComplete() {
+			results.found = append(results.found, Probed{Fault: fault(0, "%s", reason)})
 		}
 		break
 	}
-	return found, python, nil
+	return results.found, results.python, nil
+}
+
+// probeResults collects the frames of a probe.
+type probeResults struct {
+	files  []string
+	found  []Probed // of the first files
+	python string   // the interpreter that runs; "": unknown yet
+}
+
+func (r *probeResults) areComplete() bool { return len(r.found) == len(r.files) }
+
+func (r *probeResults) add(f frame) {
+	switch {
+	case f.Python != "":
+		r.python = f.Python
+	case f.Skip:
+		r.found = append(r.found, Probed{})
+	case f.Schema != nil:
+		spec, err := specOf(r.files[len(r.found)], f.Schema)
+		r.found = append(r.found, Probed{spec, err})
+	case f.Fault != nil:
+		r.found = append(r.found, Probed{Fault: fault(f.Line, "%s", *f.Fault)})
+	}
 }
 
 // start starts a runner.
