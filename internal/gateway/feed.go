@@ -121,10 +121,10 @@ func (f *feed[T]) wait(ctx context.Context, seq uint64) error {
 		if f.added == nil {
 			f.added = make(chan struct{})
 		}
-		more := f.added
+		added := f.added
 		f.mu.Unlock()
 		select {
-		case <-more:
+		case <-added:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

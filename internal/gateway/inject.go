@@ -100,11 +100,8 @@ func (s *Session) deliver() {
 			Source: SourceProvider + in.source.name, Traceparent: in.traceparent}, nil)
 		if err != nil {
 			s.showInject(in)
-			s.show(
-				LogWarning,
-				sourceGateway,
-				fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err),
-			)
+			s.show(LogWarning, sourceGateway,
+				fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err))
 			in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
 			continue
 		}

@@ -15,23 +15,23 @@ import (
 // HostLocal is the kind of sessions that have no model.
 const HostLocal = "local"
 
-// LocalStarter starts sessions without a model, for people who write providers
-// and for scripts: a prompt is the user's and nothing comes of it, but
-// "call:NAME {json}" calls that tool, and "ask:KIND {json}" puts a question to a
-// person; the outcome is the answer.
+// LocalStarter starts sessions without a model, for scripts and for people who write
+// providers. A prompt "call:NAME {json}" calls a tool, and "ask:KIND {json}" asks a
+// person; the outcome is the answer. Other prompts have no effect.
 type LocalStarter struct{}
 
 // Start implements [Starter].
 func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
-	for field, value := range map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken} {
+	unsupported := map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken}
+	for field, value := range unsupported {
 		if value != "" {
-			return nil, errorf(protocol.CodeInvalidJSON, "%s: is for sessions of host copilot; a local one has no model", field)
+			return nil, errorf(protocol.CodeInvalidJSON,
+				"%s: is for sessions of host copilot; a local one has no model", field)
 		}
 	}
 	h := &localHost{}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	// Nothing calls the host before Register has returned but its worker,
-	// which has nothing to do until a provider or a prompt comes.
+	// The session's worker may call the host before Register returns.
 	h.ready.Add(1)
 	defer h.ready.Done()
 	s, err := g.Register(SessionSpec{Label: r.Label, CWD: r.CWD, Model: r.Model},
@@ -48,8 +48,8 @@ func (LocalStarter) Models(context.Context) ([]adminapi.Model, error) {
 	return []adminapi.Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
 }
 
-// localHost runs a session without a model. One goroutine, which lives while
-// there are prompts, takes them in order.
+// localHost runs a session without a model. One goroutine runs the queued prompts in
+// order, and ends when there are none.
 type localHost struct {
 	ready  sync.WaitGroup // until calls is set
 	calls  HostCalls
@@ -60,7 +60,7 @@ type localHost struct {
 	mu        sync.Mutex
 	queue     []Prompt
 	isRunning bool
-	interrupt context.CancelFunc // ends the turn that runs
+	interrupt context.CancelFunc // of the turn that runs
 	turnCount int
 }
 
@@ -86,7 +86,7 @@ func (h *localHost) run() {
 		h.mu.Lock()
 		if len(h.queue) == 0 || h.ctx.Err() != nil {
 			h.isRunning = false
-			// Told before the next prompt can say that the session is busy.
+			// Under the lock, so that the next prompt reports busy after it.
 			h.calls.Idle()
 			h.mu.Unlock()
 			return
@@ -124,14 +124,16 @@ func (h *localHost) callTool(ctx context.Context, n int, name, args string) {
 	}
 	o := reportExecution(h.calls, fmt.Sprintf("call-%d", n), name, args, func() Outcome {
 		if err := protocol.Object([]byte(args), func(string, protocol.Raw) error { return nil }); err != nil {
-			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err), ErrorCode: protocol.CodeInvalidArguments}
+			return Outcome{Error: fmt.Sprintf("arguments of %s: %v", name, err),
+				ErrorCode: protocol.CodeInvalidArguments}
 		}
 		return h.calls.CallTool(ctx, Call{Name: name, Args: protocol.Raw(args)})
 	})
 	h.say(n, o.Text())
 }
 
-// reportExecution tells of a call, as hosts do that run a model, and makes it.
+// reportExecution makes a call and reports its beginning and end to the gateway, as
+// hosts with a model do.
 func reportExecution(calls HostCalls, id, tool, args string, call func() Outcome) Outcome {
 	calls.Event(Event{Callback: OnStartToolExecution, ID: id, Tool: tool, Args: args})
 	o := call()
@@ -152,7 +154,7 @@ func (h *localHost) say(n int, text string) {
 	h.calls.Event(Event{Callback: OnEndMessage, ID: message, Content: text})
 }
 
-// ask puts a question to a person and returns what came of it.
+// ask asks a person and returns the answer as text.
 func (h *localHost) ask(ctx context.Context, kind, question string) string {
 	var q struct {
 		Message   string       `json:"message"`
@@ -168,8 +170,8 @@ func (h *localHost) ask(ctx context.Context, kind, question string) string {
 	if kind != adminapi.QuestionPermission && kind != adminapi.QuestionInput && kind != adminapi.QuestionForm {
 		return fmt.Sprintf("there is no question of kind %q", kind)
 	}
-	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices, Free: q.Freeform || len(q.Choices) == 0,
-		Schema: q.Schema, Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
+	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices,
+		Free: q.Freeform || len(q.Choices) == 0, Schema: q.Schema, Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
 	switch {
 	case err != nil:
 		return err.Error()

@@ -10,20 +10,21 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// PersistentStarter is a [Starter] whose sessions stay on disk when they end, however they
-// do: stopped, or lost with the gateway.
+// PersistentStarter is a [Starter] whose sessions stay on disk when they end, even when
+// the gateway dies with them.
 type PersistentStarter interface {
 	Starter
-	// Persisted lists the sessions on disk, the last used first.
+	// Persisted lists the sessions on disk, last used first.
 	Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error)
-	// Resume brings a session back under its id, with its history, and
-	// registers it as [Starter.Start] does.
+	// Resume starts a session on disk again under its id and with its history, and
+	// registers it as [Starter.Start] does. It returns [NotPersisted] if the session
+	// is not on disk.
 	Resume(ctx context.Context, g *Gateway, id string, r ResumeRequest) (*Session, error)
-	// Delete removes a session from the disk.
+	// Delete removes a session from the disk, or returns [NotPersisted].
 	Delete(ctx context.Context, id string) error
 }
 
-// PersistedFilter says which sessions on disk; empty members are for all.
+// PersistedFilter selects sessions on disk; an empty field selects all.
 type PersistedFilter struct {
 	CWD        string // exact
 	Repository string // owner/name
@@ -31,15 +32,15 @@ type PersistedFilter struct {
 	Last       int // so many at most
 }
 
-// ResumeRequest says how to resume a session; empty members are as they were.
+// ResumeRequest says how to resume a session; empty fields keep the session's values.
 type ResumeRequest struct {
 	StartRequest // Host, CWD and Label are its own
-	// Continue goes on with what was pending: calls of tools are made, questions
-	// are asked again. Else what was pending is told to be interrupted.
+	// Continue makes the tool calls and asks the questions that were pending. Without
+	// it they end as interrupted.
 	Continue bool
 }
 
-// persistentStarters lists the starters that keep sessions, by kind of host.
+// persistentStarters lists the persistent starters, by kind of host.
 func (g *Gateway) persistentStarters() []PersistentStarter {
 	var list []PersistentStarter
 	for _, kind := range slices.Sorted(maps.Keys(g.starters)) {
@@ -50,7 +51,8 @@ func (g *Gateway) persistentStarters() []PersistentStarter {
 	return list
 }
 
-// Persisted lists the sessions on disk, the last used first.
+// Persisted lists the sessions on disk, last used first. Those that run in this gateway
+// have the state live.
 func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
 	views := []adminapi.Persisted{}
 	for _, k := range g.persistentStarters() {
@@ -72,7 +74,8 @@ func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.
 	return views, nil
 }
 
-// Resume makes a session on disk one of the gateway's again.
+// Resume starts a session on disk again. The error is INVALID_STATE if it runs in this
+// gateway, INVALID_SESSION if it is not on disk, or that of its starter.
 func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Session, error) {
 	if _, live := g.Session(id); live {
 		return nil, errorf(protocol.CodeInvalidState, "session %q runs in this gateway already", id)
@@ -80,7 +83,8 @@ func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Sess
 	return forPersisted(g, id, func(k PersistentStarter) (*Session, error) { return k.Resume(ctx, g, id, r) })
 }
 
-// DeletePersisted removes a session from the disk. One that runs is refused.
+// DeletePersisted removes a session from the disk. The error is INVALID_STATE if it
+// runs in this gateway, or INVALID_SESSION if it is not on disk.
 func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	if _, live := g.Session(id); live {
 		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first", id)
@@ -89,10 +93,10 @@ func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	return err
 }
 
-// forPersisted asks one keeper after the other until one has the session.
+// forPersisted calls do for each persistent starter until one has the session on disk.
 func forPersisted[T any](g *Gateway, id string, do func(PersistentStarter) (T, error)) (T, error) {
-	for _, k := range g.persistentStarters() {
-		v, err := do(k)
+	for _, p := range g.persistentStarters() {
+		v, err := do(p)
 		if !IsNotPersisted(err) {
 			return v, err
 		}
@@ -101,25 +105,27 @@ func forPersisted[T any](g *Gateway, id string, do func(PersistentStarter) (T, e
 	return none, NotPersisted(id)
 }
 
-// NotPersisted is the error of a [PersistentStarter] that has no such session on disk.
+// NotPersisted is the INVALID_SESSION error of a [PersistentStarter] without such a
+// session on disk.
 func NotPersisted(id string) error {
 	return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not on disk", id), SessionID: id}
 }
 
-// IsNotPersisted recognises the error of [NotPersisted].
+// IsNotPersisted reports whether an error is a [NotPersisted].
 func IsNotPersisted(err error) bool {
 	e, ok := err.(*protocol.Error) //nolint:errorlint // as it was made
 	return ok && e.Code == protocol.CodeInvalidSession
 }
 
-// ModelHost is a [Host] that can go on with another model.
+// ModelHost is a [Host] that can change its model while the session runs.
 type ModelHost interface {
-	// SetModel changes the model from the next request on; an empty effort is
-	// left to the host. The error names the field that is wrong.
+	// SetModel changes the model from the next request on; the host chooses an empty
+	// effort. The error names the field that is wrong.
 	SetModel(ctx context.Context, model, effort string) error
 }
 
-// SetModel changes the model of a session that runs.
+// SetModel changes the session's model from the next request on. The error is
+// INVALID_STATE if the host has no model, or the host's.
 func (s *Session) SetModel(ctx context.Context, model, effort string) error {
 	h, ok := s.host.(ModelHost)
 	if !ok {

@@ -17,86 +17,89 @@ import (
 	"tapgw/internal/visible"
 )
 
-// DefaultAnswerTimeout is how long a question waits for a person.
+// DefaultAnswerTimeout is how long a question waits for a person, if it does not say.
 const DefaultAnswerTimeout = 5 * time.Minute
 
-// maxQuestions is how many questions of one session may wait at once.
+// maxQuestions is how many questions of one session may wait.
 const maxQuestions = 1000
 
-// maxPermission bounds what a person is asked to allow, in bytes. It is shown whole or
-// not asked: what is left out of the question could be what matters.
+// maxPermission bounds a permission's message and detail together, in bytes. A longer
+// request is refused, not cut: what matters could be in the part that is left out.
 const maxPermission = 64 << 10
 
-// ErrUnanswered ends a question that nobody answered in time. A host takes it for
-// a refusal.
+// ErrUnanswered is the error of a question that nobody answered in time. A host takes
+// it for a refusal.
 var ErrUnanswered = errors.New("nobody answered in time")
 
-// errWithdrawn ends a question whose turn was interrupted.
+// errWithdrawn is the error of a question whose turn was interrupted.
 var errWithdrawn = errors.New("the turn was interrupted")
 
-// errNotNeeded ends a question that its host no longer waits for.
+// errNotNeeded is the error of a question that its host no longer waits for.
 var errNotNeeded = errors.New("the session does not wait for it any more")
 
-// Question is what a host wants of a person.
+// Question is what a host asks a person: a permission, a choice or text, or a form.
 type Question struct {
-	Kind    string
+	Kind    string // adminapi.QuestionPermission, QuestionInput or QuestionForm
 	Message string
-	Detail  string        // more of it, "" for none: the command, the path; of a permission all that will be done
+	Detail  string        // the command or path, "" for none; of a permission: all that will be done
 	Choices []string      // of an input: what to choose from
-	Free    bool          // of an input: another answer than a choice may be given
+	Free    bool          // of an input: answers other than the choices are allowed
 	Schema  protocol.Raw  // of a form: the JSON Schema of its content
 	Timeout time.Duration // 0: DefaultAnswerTimeout
 }
 
-// Answer is what a person said.
+// Answer is a person's answer to a [Question].
 type Answer struct {
-	Decision string       // of a permission; adminapi.DecideDeny where an input or a form was declined
-	Text     string       // of an input; with a denial, what the model is told
+	Decision string       // of a permission; adminapi.DecideDeny for an input or a form that was declined
+	Text     string       // of an input; with a denial: the reason, for the model
 	Content  protocol.Raw // of a form: an object
 }
 
-// Denied reports whether the answer is a no.
+// Denied reports whether the person refused or declined.
 func (a Answer) Denied() bool { return a.Decision == adminapi.DecideDeny }
 
-// openQuestion is a question that waits.
+// openQuestion is a question that waits for its answer.
 type openQuestion struct {
 	Question
 	view        adminapi.Question
 	schema      *protocol.Schema // of a form
 	answered    chan Answer      // holds one
 	withdrawn   chan struct{}    // closed when it is withdrawn
-	isAbandoned func() bool      // nobody waits for the answer any more
+	isAbandoned func() bool      // whether its host has stopped waiting
 }
 
-// questions are what waits for a person in all sessions. An id is never given
-// twice, not even by the next gateway: what a person answers is what they saw.
-// Its lock is a leaf.
+// questions are the open questions of all sessions. An id is never used twice, not even
+// by the next gateway, so that a person never answers another question than the one
+// that they saw. Its lock is a leaf.
 type questions struct {
 	prefix string
 	touch  func() // called at each change
 
 	mu      sync.Mutex
 	waiting []*openQuestion // oldest first
-	count   uint64
+	count   uint64          // of all ids
 }
 
 func newQuestions() questions {
 	return questions{prefix: strings.ToLower(rand.Text()[:4]) + "-"}
 }
 
-// create gives a question its id.
+// create makes a question with an id, and does not list it yet. The error says why it
+// can't be asked, for the host.
 func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQuestion, error) {
-	w := &openQuestion{Question: q, answered: make(chan Answer, 1), withdrawn: make(chan struct{}), isAbandoned: func() bool { return ctx.Err() != nil }}
+	w := &openQuestion{Question: q, answered: make(chan Answer, 1), withdrawn: make(chan struct{}),
+		isAbandoned: func() bool { return ctx.Err() != nil }}
 	if q.Kind == adminapi.QuestionForm {
 		var err error
 		if w.schema, err = protocol.CompileSchema(q.Schema); err != nil {
 			return nil, fmt.Errorf("asking: the form's schema: %w", err)
 		}
 	}
-	// Spelt out, not stripped: what a person allows is what they see.
+	// Escapes are spelt out, not removed, so that a person sees all that they allow.
 	message, detail := visible.Controls(q.Message), visible.Text(q.Detail)
 	if n := len(message) + len(detail); q.Kind == adminapi.QuestionPermission && n > maxPermission {
-		return nil, fmt.Errorf("the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller", n, maxPermission)
+		return nil, fmt.Errorf("the request is %d bytes long, and nobody is asked to allow more than %d at once: "+
+			"make it smaller", n, maxPermission)
 	}
 	now := time.Now().UTC()
 	qs.mu.Lock()
@@ -119,7 +122,7 @@ func (qs *questions) create(ctx context.Context, s *Session, q Question) (*openQ
 	return w, nil
 }
 
-// add puts a question to whoever looks.
+// add lists a question, so that it can be answered.
 func (qs *questions) add(w *openQuestion) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -127,7 +130,7 @@ func (qs *questions) add(w *openQuestion) {
 	qs.touch()
 }
 
-// remove takes a question off the list; false when somebody else did.
+// remove removes a question from the list; false if it is not there any more.
 func (qs *questions) remove(w *openQuestion) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -157,28 +160,30 @@ func (qs *questions) withdraw(s *Session) {
 	}
 }
 
-// find returns the question of a session that an id means, "" for its only one.
+// find returns the session's open question with an id; "" means its only one. The
+// error is NOT_FOUND, INVALID_STATE for a question that is over, or INVALID_JSON if an
+// id is needed.
 func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	var mine []*openQuestion
+	var own []*openQuestion
 	var ids []string
 	for _, w := range qs.waiting {
 		if w.view.Session == s.id && !w.isAbandoned() {
-			mine, ids = append(mine, w), append(ids, w.view.ID)
+			own, ids = append(own, w), append(ids, w.view.ID)
 		}
 	}
 	if id == "" {
-		switch len(mine) {
+		switch len(own) {
 		case 0:
 			return nil, errorf(protocol.CodeNotFound, "no question waits in this session")
 		case 1:
-			return mine[0], nil
+			return own[0], nil
 		}
 		return nil, errorf(protocol.CodeInvalidJSON, "question: several wait: %s", strings.Join(ids, ", "))
 	}
 	if at := slices.Index(ids, id); at >= 0 {
-		return mine[at], nil
+		return own[at], nil
 	}
 	if qs.isOver(id) {
 		return nil, errorf(protocol.CodeInvalidState, "question %s is over: it was answered, its time was up or its turn ended", id)
@@ -186,8 +191,8 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 	return nil, errorf(protocol.CodeNotFound, "question %q does not exist in this session", id)
 }
 
-// isOver reports whether an id was given and does not wait any more. Call with mu
-// held.
+// isOver reports whether an id was given to a question that does not wait any more.
+// Call with mu held.
 func (qs *questions) isOver(id string) bool {
 	digits, ours := strings.CutPrefix(id, qs.prefix)
 	var n uint64
@@ -197,9 +202,8 @@ func (qs *questions) isOver(id string) bool {
 	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.waiting, func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() })
 }
 
-// Questions lists what waits for a person in all sessions, oldest first. Its
-// changes count among [Gateway.Changes]. A question is gone as soon as its turn
-// is, not only when its goroutine has noticed.
+// Questions lists the open questions of all sessions, oldest first. Its changes count
+// among [Gateway.Changes].
 func (g *Gateway) Questions() []adminapi.Question {
 	g.questions.mu.Lock()
 	defer g.questions.mu.Unlock()
@@ -220,7 +224,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	id := w.view.ID
-	// Shown first: nobody can answer before.
+	// The timeline shows the question before anybody can answer it.
 	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s", q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
 	s.g.questions.add(w)
 	timer := time.NewTimer(q.Timeout)
@@ -255,7 +259,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	return Answer{}, err
 }
 
-// questionLine is a question in one line for the timeline.
+// questionLine is the question in one line for the timeline.
 func (w *openQuestion) questionLine() string {
 	text := w.view.Message
 	if w.view.Detail != "" {
@@ -267,14 +271,15 @@ func (w *openQuestion) questionLine() string {
 	return oneLine(text)
 }
 
-// oneLine makes one line of a text, and not too long a one: the beginning and the end.
+// oneLine is the text in one line; of a long text its beginning and end.
 func oneLine(text string) string {
-	const most = 1000
-	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), most, 2)), " ")
+	const maxLength = 1000
+	return strings.Join(strings.Fields(visible.Ends(strings.Join(strings.Fields(text), " "), maxLength, 2)), " ")
 }
 
-// Answer answers a question of the session: the one of an id, or for "" its only
-// one. The error names what is wrong with the answer, and leaves the question.
+// Answer answers the session's question with an id; "" means its only one. The error
+// is NOT_FOUND, INVALID_STATE for a question that is over, or INVALID_JSON with the
+// field that does not fit the question; the question then goes on waiting.
 func (s *Session) Answer(id string, a Answer) error {
 	w, err := s.g.questions.find(s, id)
 	if err != nil {
@@ -287,14 +292,14 @@ func (s *Session) Answer(id string, a Answer) error {
 		_, err := s.g.questions.find(s, w.view.ID)
 		return err
 	}
-	// Before the host goes on: what comes of it stands below.
+	// The timeline shows the answer before the host goes on with it.
 	s.show(LogInfo, sourceGateway, fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.answerLine(a)))
 	w.answered <- a
 	return nil
 }
 
-// answerLine is an answer in one line for the timeline. What a form was filled in with may
-// be a secret; the timeline has the names of its fields.
+// answerLine is an answer in one line for the timeline. Of a form it has the names of
+// the fields only, since their values may be secret.
 func (w *openQuestion) answerLine(a Answer) string {
 	text := a.Text
 	switch {
@@ -313,7 +318,7 @@ func (w *openQuestion) answerLine(a Answer) string {
 	return oneLine(text)
 }
 
-// check says why an answer is none to the question.
+// check checks whether an answer fits the question. The error names the field.
 func (w *openQuestion) check(a Answer) error {
 	bad := func(field, format string, args ...any) error {
 		return errorf(protocol.CodeInvalidJSON, "%s", field+": "+fmt.Sprintf(format, args...))
@@ -324,7 +329,8 @@ func (w *openQuestion) check(a Answer) error {
 	}
 	switch {
 	case a.Decision != "" && !slices.Contains(decisions, a.Decision):
-		return bad("decision", "%q is not one of %s, which a question of kind %s takes", a.Decision, strings.Join(decisions, ", "), w.Kind)
+		return bad("decision", "%q is not one of %s, which a question of kind %s takes",
+			a.Decision, strings.Join(decisions, ", "), w.Kind)
 	case w.Kind == adminapi.QuestionPermission && a.Decision == "":
 		return bad("decision", "is required: %s", strings.Join(decisions, ", "))
 	case w.Kind == adminapi.QuestionPermission && a.Text != "" && !a.Denied():

@@ -50,9 +50,7 @@ func (s *Session) CheckRuntimeEvents() error {
 	if s.info.RuntimeEvents {
 		return nil
 	}
-	return errorf(
-		protocol.CodeInvalidState,
+	return errorf(protocol.CodeInvalidState,
 		"sessions of host %s have no runtime of which events could be seen; what happens in them is in the timeline",
-		s.info.Kind,
-	)
+		s.info.Kind)
 }

@@ -10,16 +10,16 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// LabelHost is a [Host] that keeps its session's label, for who resumes it.
+// LabelHost is a [Host] that stores its session's label, for when it is resumed.
 type LabelHost interface {
 	SetLabel(ctx context.Context, label string) error
 }
 
-// maxLabel bounds what people call a session, in characters.
+// maxLabel bounds a session's label, in characters.
 const maxLabel = 200
 
-// Rename changes what people call a session. The error names what is wrong with the
-// label.
+// Rename changes the session's label. The error is INVALID_JSON for a label that is
+// empty, too long or has control characters, or that of a host that can't store it.
 func (s *Session) Rename(ctx context.Context, label string) error {
 	label = strings.TrimSpace(label)
 	switch {

@@ -53,7 +53,8 @@ func (s *Session) Responses(fromStart bool) *Responses {
 
 // startCallback maps the callback that ends something to the one that begins it.
 var startCallback = map[string]string{
-	OnEndReasoning: OnStartReasoning, OnEndMessage: OnStartMessage, OnEndToolExecution: OnStartToolExecution, OnAgentEnd: OnAgentStart,
+	OnEndReasoning: OnStartReasoning, OnEndMessage: OnStartMessage,
+	OnEndToolExecution: OnStartToolExecution, OnAgentEnd: OnAgentStart,
 }
 
 // unfinished returns the lines that begin something whose end is not among the lines.
@@ -61,18 +62,14 @@ func unfinished(lines []LiveLine) []LiveLine {
 	var open []LiveLine
 	for _, l := range lines {
 		e := l.Event
-		switch start, ends := startCallback[e.Callback]; {
-		case ends:
-			open = slices.DeleteFunc(
-				open,
-				func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID },
-			)
+		switch start, isEnd := startCallback[e.Callback]; {
+		case isEnd:
+			isStart := func(o LiveLine) bool { return o.Event.Callback == start && o.Event.ID == e.ID }
+			open = slices.DeleteFunc(open, isStart)
 		case e.Callback == OnIdle:
 			open = nil
-		case e.Callback == OnStartReasoning,
-			e.Callback == OnStartMessage,
-			e.Callback == OnStartToolExecution,
-			e.Callback == OnAgentStart:
+		case e.Callback == OnStartReasoning, e.Callback == OnStartMessage,
+			e.Callback == OnStartToolExecution, e.Callback == OnAgentStart:
 			open = append(open, l)
 		}
 	}
@@ -108,10 +105,10 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 		if q.added == nil {
 			q.added = make(chan struct{})
 		}
-		more := q.added
+		added := q.added
 		q.mu.Unlock()
 		select {
-		case <-more:
+		case <-added:
 		case <-ctx.Done():
 			return Response{}, ctx.Err()
 		}

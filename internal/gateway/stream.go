@@ -103,11 +103,8 @@ func (s *Session) checkStream(field string, key streamKey, spelling string) *pro
 		return nil
 	}
 	return &protocol.Error{Code: protocol.CodePayloadTooLarge, SessionID: s.id,
-		Message: fmt.Sprintf(
-			"stream %q would be more than the %d that a provider may have",
-			key.stream,
-			protocol.MaxStreams,
-		)}
+		Message: fmt.Sprintf("stream %q would be more than the %d that a provider may have",
+			key.stream, protocol.MaxStreams)}
 }
 
 // checkSpelling refuses a second spelling of one stream: two names that the provider

@@ -9,18 +9,19 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// toolExecution is a tool execution that goes on.
+// toolExecution is a tool execution that has begun.
 type toolExecution struct {
 	tool  string
 	args  protocol.Raw
 	start time.Time
 }
 
-// maxRunningTools bounds the executions that are remembered of a host that never
-// says how they end.
+// maxRunningTools bounds the remembered executions of a host that does not report their
+// ends.
 const maxRunningTools = 1000
 
-// sendToSubscribers sends what a session did to the providers that subscribed to it.
+// sendToSubscribers sends an event to the providers that subscribed to its kind
+// (docs/protocol.md, "session.event").
 func (s *Session) sendToSubscribers(e Event) {
 	name, data := s.sessionEvent(e)
 	if name == "" {
@@ -31,21 +32,19 @@ func (s *Session) sendToSubscribers(e Event) {
 		return
 	}
 	s.g.mu.Lock()
-	var told []Peer
+	var peers []Peer
 	for _, b := range s.bindings {
 		if p := b.provider; slices.Contains(p.subscribed, name) {
 			p.peer.Send(&protocol.SessionEvent{SessionID: s.id, Event: name, Data: data})
-			told = append(told, p.peer)
+			peers = append(peers, p.peer)
 		}
 	}
 	s.g.mu.Unlock()
-	for _, p := range told {
-		p.Flush()
-	}
+	flushPeers(peers)
 }
 
-// sessionEvent is the session.event that an event is (v2, "Event payload
-// shapes"); "" for none.
+// sessionEvent translates an event to the name and data of a session.event; "" if
+// providers can't subscribe to it.
 func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 	var name string
 	var data any
@@ -80,6 +79,7 @@ func (s *Session) sessionEvent(e Event) (string, protocol.Raw) {
 	return name, raw
 }
 
+// toolComplete is the data of the event of a tool execution that ended.
 func (s *Session) toolComplete(e Event) any {
 	s.mu.Lock()
 	run := s.runningTools[e.ID]

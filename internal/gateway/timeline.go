@@ -30,13 +30,8 @@ const SourceProvider = "provider:"
 // note adds a line to the gateway's timeline of the session only.
 func (s *Session) note(level LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
-		line := adminapi.TimelineLine{
-			Seq:     seq,
-			TS:      time.Now().UTC(),
-			Level:   level,
-			Source:  source,
-			Message: stripEscapes(message),
-		}
+		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level,
+			Source: source, Message: stripEscapes(message)}
 		return TimelineLine{line, s.arrivals.increment()}
 	})
 }

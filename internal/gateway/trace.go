@@ -13,12 +13,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Spans are made of turns, tool calls, gates and pushes where [Options].Tracer
-// says so; else nothing here runs. What they are called by and in which order they
-// stand is docs/traces.md's.
+// With [Options].Tracer, turns, tool calls, gates and pushes have spans; without it
+// nothing in this file runs. docs/traces.md lists the names and attributes of spans and
+// how they nest.
 
-// turnSpans are a session's of prompts that have not ended, oldest first. Its lock
-// is a leaf.
+// turnSpans are the spans of a session's prompts that have not ended, oldest first. Its
+// lock is a leaf.
 type turnSpans struct {
 	mu    sync.Mutex
 	spans []turnSpan
@@ -29,7 +29,8 @@ type turnSpan struct {
 	span   trace.Span
 }
 
-// TraceContext is ctx with a W3C traceparent as the span that others continue.
+// TraceContext returns ctx with the remote span that a W3C traceparent names; an empty
+// traceparent names none.
 func TraceContext(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx
@@ -43,18 +44,25 @@ func traceparentOf(span trace.Span) string {
 	return carrier["traceparent"]
 }
 
-// startSpan begins one of the session's below parent, else below its turn.
+// startSpan starts a span of the session below parent, a traceparent; "" means below
+// the current turn.
 func (s *Session) startSpan(name, parent string, kind trace.SpanKind, attrs ...attribute.KeyValue) trace.Span {
 	if parent == "" {
 		parent = s.currentTurn()
 	}
-	attrs = append(attrs, attribute.String("gen_ai.conversation.id", s.id), attribute.String("tapgw.session.label", s.label()),
-		attribute.String("tapgw.host", s.info.Kind))
-	_, span := s.g.tracer.Start(TraceContext(context.Background(), parent), name, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
+	ctx := TraceContext(context.Background(), parent)
+	_, span := s.g.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrs...),
+		trace.WithAttributes(s.spanAttributes()...))
 	return span
 }
 
-// currentTurn is the traceparent of the turn that runs; "" for none.
+// spanAttributes are the attributes of every span of the session.
+func (s *Session) spanAttributes() []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("gen_ai.conversation.id", s.id),
+		attribute.String("tapgw.session.label", s.label()), attribute.String("tapgw.host", s.info.Kind)}
+}
+
+// currentTurn is the traceparent of the turn that runs; "" if none does.
 func (s *Session) currentTurn() string {
 	t := &s.spans
 	t.mu.Lock()
@@ -72,14 +80,14 @@ func endSpan(span trace.Span, failure string) {
 	span.End()
 }
 
-// traceTurn begins the span of a prompt that the host is about to be given.
+// traceTurn starts the span of a prompt that is about to be given to the host.
 func (s *Session) traceTurn(p *Prompt) {
 	if s.g.tracer == nil {
 		return
 	}
-	_, span := s.g.tracer.Start(TraceContext(context.Background(), p.Traceparent), "turn", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("gen_ai.conversation.id", s.id), attribute.String("tapgw.session.label", s.label()),
-		attribute.String("tapgw.host", s.info.Kind), attribute.String("tapgw.source", p.Source)))
+	ctx := TraceContext(context.Background(), p.Traceparent)
+	_, span := s.g.tracer.Start(ctx, "turn", trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(s.spanAttributes()...), trace.WithAttributes(attribute.String("tapgw.source", p.Source)))
 	p.Traceparent = traceparentOf(span)
 	t := &s.spans
 	t.mu.Lock()
@@ -87,25 +95,25 @@ func (s *Session) traceTurn(p *Prompt) {
 	t.spans = append(t.spans, turnSpan{p.ID, span})
 }
 
-// endTurnSpans ends the spans of prompts, nil for all, and says why if they were
-// cut short.
-func (s *Session) endTurnSpans(prompts []string, cut string) {
+// endTurnSpans ends the spans of prompts, by id; nil means all. cutReason says why they
+// were cut short, "" if they were not.
+func (s *Session) endTurnSpans(prompts []string, cutReason string) {
 	if s.g.tracer == nil {
 		return
 	}
 	t := &s.spans
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spans = slices.DeleteFunc(t.spans, func(o turnSpan) bool {
-		mine := prompts == nil || slices.Contains(prompts, o.prompt)
-		if mine {
-			endSpan(o.span, cut)
+	t.spans = slices.DeleteFunc(t.spans, func(turn turnSpan) bool {
+		if prompts != nil && !slices.Contains(prompts, turn.prompt) {
+			return false
 		}
-		return mine
+		endSpan(turn.span, cutReason)
+		return true
 	})
 }
 
-// traceError notes in the turn that runs that the session failed.
+// traceError sets an error of the session as the status of the current turn's span.
 func (s *Session) traceError(message string) {
 	if s.g.tracer == nil {
 		return
@@ -118,8 +126,8 @@ func (s *Session) traceError(message string) {
 	}
 }
 
-// traceCall begins the span of a tool call, which ends with it.
-func (s *Session) traceCall(c Call, done func(Outcome)) (traceparent string, ends func(Outcome)) {
+// traceCall starts the span of a tool call; end ends it and calls done.
+func (s *Session) traceCall(c Call, done func(Outcome)) (traceparent string, end func(Outcome)) {
 	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name)}
 	if to := s.routes.Load().tools[c.Name]; to != nil {
 		attrs = append(attrs, attribute.String("tapgw.provider", to.owner()))
@@ -135,15 +143,16 @@ func (s *Session) traceCall(c Call, done func(Outcome)) (traceparent string, end
 	}
 }
 
-// traceGate begins the span of asking gates about a tool call.
-func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent string, ends func(Decision)) {
+// traceGate starts the span of asking gates about a tool call.
+func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent string, end func(Decision)) {
 	var names []string
 	for _, r := range rules {
 		if r.Action == protocol.ActionGate {
 			names = append(names, r.provider.name)
 		}
 	}
-	span := s.startSpan("gate "+tool, parent, trace.SpanKindClient, attribute.String("gen_ai.tool.name", tool), attribute.StringSlice("tapgw.gates", names))
+	span := s.startSpan("gate "+tool, parent, trace.SpanKindClient,
+		attribute.String("gen_ai.tool.name", tool), attribute.StringSlice("tapgw.gates", names))
 	return traceparentOf(span), func(d Decision) {
 		decision := protocol.DecisionAllow
 		if d.Deny {
@@ -155,7 +164,7 @@ func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent str
 	}
 }
 
-// tracePush begins the span of a push that came in; end records its fate or error.
+// tracePush starts the span of a push that came in; end records its fate or error.
 func (s *Session) tracePush(source pushSource, m *protocol.Push) (traceparent string, end func(Receipt, *protocol.Error)) {
 	_, span := s.g.tracer.Start(context.Background(), "push", trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attribute.String("gen_ai.conversation.id", s.id),

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ModelCall is one call of a session's model, as its host counted it. Numbers
-// that the host does not know are 0.
+// ModelCall is one call of a session's model, as its host counted it. Numbers that the
+// host does not know are 0.
 type ModelCall struct {
 	Model  string
 	Prompt string // message id of the prompt that it is for, "" when nobody knows
@@ -18,10 +18,10 @@ type ModelCall struct {
 	Duration time.Duration // from the request to the end of its answer
 }
 
-// maxCountedTurns bounds the turns that are told apart; totals go on.
+// maxCountedTurns is how many turns have sums of their own; the totals count all.
 const maxCountedTurns = 500
 
-// usage is a session's. Its lock is a leaf.
+// usage sums the calls of a session's models. Its lock is a leaf.
 type usage struct {
 	mu            sync.Mutex
 	total         adminapi.Sums
@@ -32,7 +32,7 @@ type usage struct {
 	contextLimit  int64
 }
 
-// add counts a call in sums.
+// add adds a call to sums.
 func add(u *adminapi.Sums, c *ModelCall) {
 	u.Calls++
 	if c.Failed {
@@ -83,7 +83,7 @@ func (s *Session) SetContextWindow(tokens, limit int64) {
 	u.contextTokens, u.contextLimit = tokens, limit
 }
 
-// Usage is what the session used so far.
+// Usage is what the session has used so far.
 func (s *Session) Usage() adminapi.Usage {
 	u := &s.usage
 	u.mu.Lock()
