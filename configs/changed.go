@@ -69,7 +69,7 @@ func where(key, message, place string, files ...string) Fault {
 // ConfigDirs are the directories in which a tapgw.toml counts, and that of what the
 // user trusts, which decides on one, whether they exist or not.
 func (f Files) ConfigDirs() (dirs []string) {
-	if f.named {
+	if f.isNamed {
 		return []string{filepath.Dir(f.dir)}
 	}
 	dirs = []string{filepath.Dir(f.dir), trustDir()}
@@ -85,7 +85,7 @@ func (f Files) ConfigDirs() (dirs []string) {
 // IsConfigFile reports whether a file in [Files.ConfigDirs] of this name is one of
 // those that [Files.Load] depends on, or could be.
 func (f Files) IsConfigFile(name string) bool {
-	if f.named {
+	if f.isNamed {
 		return name == filepath.Base(f.User)
 	}
 	return name == configFile || isTrustRecord(name)
@@ -94,7 +94,7 @@ func (f Files) IsConfigFile(name string) bool {
 // ConfigDirs are the directories in which an lsclient.toml, a directory of tools or
 // the list of trusted directories counts for a workspace.
 func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
-	if f.named {
+	if f.isNamed {
 		return []string{filepath.Dir(f.User)}
 	}
 	for _, name := range projectDirs {
@@ -108,7 +108,7 @@ func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 
 // IsConfigFile is as [Files.IsConfigFile].
 func (f LSFiles) IsConfigFile(name string) bool {
-	if f.named {
+	if f.isNamed {
 		return name == filepath.Base(f.User)
 	}
 	return name == lsFile || isTrustRecord(name)

@@ -6,9 +6,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Check reads a file of any kind and returns its faults. A provider file is one
-// in a directory named providers, or one that says what kind it is; lsclient's
-// is known by its name.
+// Check reads a config file of any kind and returns its faults, those of programs and rules
+// that can't work included. A file in a directory named providers, or with a key kind, is a
+// provider file; lsclient.toml is known by its name. The error is that of a file that can't
+// be read.
 func Check(file string) (Faults, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -17,7 +18,7 @@ func Check(file string) (Faults, error) {
 	if isProvider(file, data) {
 		p, faults := ParseProvider(file, data)
 		if len(faults) == 0 {
-			faults = providerProgram(file, data, p)
+			faults = checkProviderUse(file, data, p)
 		}
 		return faults, nil
 	}
@@ -27,7 +28,7 @@ func Check(file string) (Faults, error) {
 	}
 	c, faults := Parse(file, data)
 	if len(faults) == 0 {
-		faults = hookPrograms(file, data, c.Hooks)
+		faults = checkUse(file, data, c)
 	}
 	return faults, nil
 }

@@ -110,11 +110,8 @@ func Default() Config {
 	}
 }
 
-// Load reads one tapgw.toml, as [Files.Load] does.
-func Load(path string) (Config, error) { return Files{User: path}.Load() }
-
 // beside makes a path that a file in dir names usable from anywhere.
-func beside(dir, path string) string {
+func resolvePath(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
@@ -172,11 +169,11 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 	}
 	before := *c
 	if project {
-		c.own(Default())
+		c.copyUserKeys(Default())
 	}
 	c.read(root)
 	if project {
-		c.guard(root)
+		c.rejectUserKeys(root)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		have, miss := "tls_cert", "tls_key"
@@ -185,7 +182,7 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 		}
 		root.fault(have, "needs %s beside it", miss)
 	}
-	if root.good("listen") {
+	if root.isGood("listen") {
 		if err := CheckListen(*c); err != nil {
 			root.fault("listen", "%w", err)
 		}
@@ -194,7 +191,7 @@ func (c *Config) parse(file string, data []byte, project bool, found *[]layer) F
 		return doc.sorted()
 	}
 	if project {
-		c.own(before)
+		c.copyUserKeys(before)
 	}
 	*found = append(*found, layers(root)...)
 	return c.Copilot.resolve(root, *found)
@@ -211,25 +208,25 @@ func (c *Config) read(root *table) {
 	root.duration("inject_quiet", &c.InjectQuiet, time.Second, 7*24*time.Hour)
 	api := root.table("api")
 	api.str("auth", &c.API.Auth, oneOf(AuthToken, AuthNone))
-	api.end()
+	api.rejectUnknown()
 	c.Copilot.parse(root.table("copilot"))
 	readHooks(root, &c.Hooks)
-	root.end()
+	root.rejectUnknown()
 }
 
 // own takes from another configuration what is the user's alone to set.
-func (c *Config) own(from Config) {
+func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
 	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
 	c.MaxConnections = from.MaxConnections
 	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
 	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
-	c.Copilot.Profile.own(from.Copilot.Profile)
+	c.Copilot.Profile.copyUserKeys(from.Copilot.Profile)
 }
 
 // guard complains about each key of a project's file that is the user's alone to
 // set.
-func (c *Config) guard(root *table) {
+func (c *Config) rejectUserKeys(root *table) {
 	d := Default()
 	for _, k := range []struct {
 		key     string
@@ -253,12 +250,12 @@ func (c *Config) guard(root *table) {
 		{"copilot.config_dir", c.Copilot.ConfigDir != ""},
 		{"copilot.provider", !reflect.DeepEqual(c.Copilot.Provider, d.Copilot.Provider)},
 	} {
-		if k.changed && root.good(k.key) {
+		if k.changed && root.isGood(k.key) {
 			root.fault(k.key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
 		}
 	}
 	for _, l := range layers(root) {
-		for _, key := range personal {
+		for _, key := range userKeys {
 			if l.table.has(key) {
 				l.table.fault(key,
 					"a project's file can't set it: write it into %s", filepath.Join(UserDir(), configFile))
@@ -278,14 +275,14 @@ func (c *Copilot) parse(t *table) {
 	t.duration("answer_timeout", &c.AnswerTimeout, time.Second, 24*time.Hour)
 	t.str("github_host", &c.GitHubHost, isHostOrNone)
 	c.Profile.read(t)
-	t.table("profile").each(func(name string, sub *table) {
+	t.table("profile").eachTable(func(name string, sub *table) {
 		if !providerName.MatchString(name) {
 			t.fault("profile."+name, "is not a profile's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
 		p := c.Profile
 		p.read(sub)
-		sub.end()
+		sub.rejectUnknown()
 	})
 	c.Permissions.read(t.table("permissions"))
-	t.end()
+	t.rejectUnknown()
 }

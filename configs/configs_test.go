@@ -29,7 +29,7 @@ func TestFaultIsOneLine(t *testing.T) {
 }
 
 func TestSampleEqualsDefaults(t *testing.T) {
-	got, err := Load("tapgw.toml")
+	got, err := Files{User: "tapgw.toml"}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +456,7 @@ func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t,
 		filepath.Join(dir, "tapgw.toml"), "tls_cert = \"c.pem\"\ntls_key = \"/k.pem\"\ncopilot.cli = \"bin/copilot\"\n")
-	c, err := Load(file)
+	c, err := Files{User: file}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,21 +465,21 @@ func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	write(t, file, "copilot.cli = \"copilot\"\n")
-	if c, err = Load(file); err != nil || c.Copilot.CLI != "copilot" {
+	if c, err = (Files{User: file}).Load(); err != nil || c.Copilot.CLI != "copilot" {
 		t.Errorf("got %+v, %v; a bare name is looked up on PATH", c, err)
 	}
 }
 
 func TestLoadErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := (Files{User: dir}).Load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("directory: %v", err)
 	}
-	if _, err := Load(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (Files{User: filepath.Join(dir, "none")}).Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
 	file := write(t, filepath.Join(dir, "x.toml"), "a = 1\nb = 2\n")
-	_, err := Load(file)
+	_, err := Files{User: file}.Load()
 	faults, ok := errors.AsType[Faults](err)
 	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") ||
 		!strings.Contains(err.Error(), "(and 1 more") {
@@ -524,7 +524,7 @@ func TestLoadProviders(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "dir.toml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := Files{dir: dir, named: true}
+	f := Files{dir: dir, isNamed: true}
 	if got, want := told(f.Providers()), "a: connect; b: connect; bad: 2 faults; dir: 1 faults; "; got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
@@ -535,7 +535,7 @@ func told(files []ProviderFile) string {
 	var b strings.Builder
 	for _, f := range files {
 		switch {
-		case f.Barred:
+		case f.LeftOut:
 			fmt.Fprintf(&b, "%s: barred; ", f.Name)
 		case len(f.Faults) > 0:
 			fmt.Fprintf(&b, "%s: %d faults; ", f.Name, len(f.Faults))
@@ -751,7 +751,7 @@ func TestCheck(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	t.Setenv("COPILOT_HOME", "/h")
-	if got := StateDir() + " " + ProvidersDir(); got != "/h/extensions/tap /h/providers" {
+	if got := StateDir(); got != "/h/extensions/tap" {
 		t.Errorf("with COPILOT_HOME: %s", got)
 	}
 	t.Setenv("COPILOT_HOME", "")

@@ -162,30 +162,30 @@ func (p *Profile) read(t *table) {
 	m.str("mode", &p.SystemMessage.Mode, oneOf(SystemAppend, SystemReplace))
 	m.str("text", &p.SystemMessage.Text, noNUL)
 	m.dir("file", &p.SystemMessage.File)
-	m.end()
+	m.rejectUnknown()
 
 	i := t.table("instructions")
 	i.boolean("enabled", &p.Instructions.Enabled)
 	i.boolean("on_demand", &p.Instructions.OnDemand)
 	i.paths("directories", &p.Instructions.Directories)
 	i.str("organization", &p.Instructions.Organization, noNUL)
-	i.end()
+	i.rejectUnknown()
 
 	s := t.table("tool_search")
 	s.boolean("enabled", &p.ToolSearch.Enabled)
 	s.integer("threshold", &p.ToolSearch.Threshold, 1, 10_000)
-	s.end()
+	s.rejectUnknown()
 
 	f := t.table("infinite")
 	f.boolean("enabled", &p.Infinite.Enabled)
 	f.number("background_threshold", &p.Infinite.BackgroundThreshold, 0.01, 1)
 	f.number("exhaustion_threshold", &p.Infinite.ExhaustionThreshold, 0.01, 1)
-	f.end()
+	f.rejectUnknown()
 
 	l := t.table("large_output")
 	l.boolean("enabled", &p.LargeOutput.Enabled)
 	l.integer("max_bytes", &p.LargeOutput.MaxBytes, 1, 1<<30)
-	l.end()
+	l.rejectUnknown()
 
 	p.Provider.read(t.table("provider"))
 	p.readAgents(t.table("agents"))
@@ -194,7 +194,7 @@ func (p *Profile) read(t *table) {
 
 func (p *Profile) readAgents(t *table) {
 	agents := maps.Clone(p.Agents)
-	t.each(func(name string, sub *table) {
+	t.eachTable(func(name string, sub *table) {
 		if !providerName.MatchString(name) {
 			t.fault(name, "is not an agent's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
@@ -211,8 +211,8 @@ func (p *Profile) readAgents(t *table) {
 		sub.str("effort", &a.Effort, oneOf(append([]string{""}, Efforts...)...))
 		sub.strs("skills", &a.Skills, notEmpty)
 		sub.boolean("infer", &a.Infer)
-		sub.end()
-		if sub.good("prompt") && sub.good("prompt_file") && (a.Prompt == "") == (a.PromptFile == "") &&
+		sub.rejectUnknown()
+		if sub.isGood("prompt") && sub.isGood("prompt_file") && (a.Prompt == "") == (a.PromptFile == "") &&
 			sub.shape == nil {
 			t.fault(name, "needs either prompt or prompt_file")
 		}
@@ -223,7 +223,7 @@ func (p *Profile) readAgents(t *table) {
 
 func (p *Profile) readMCP(t *table) {
 	servers := maps.Clone(p.MCP)
-	t.each(func(name string, sub *table) {
+	t.eachTable(func(name string, sub *table) {
 		if !providerName.MatchString(name) {
 			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
@@ -243,9 +243,9 @@ func (p *Profile) readMCP(t *table) {
 			s.Tools = []string{}
 		}
 		sub.duration("timeout", &s.Timeout, 0, time.Hour)
-		sub.end()
+		sub.rejectUnknown()
 		if sub.shape == nil {
-			s.together(t, sub, name)
+			s.checkTogether(t, sub, name)
 		}
 		servers = put(servers, name, s)
 	})
@@ -253,8 +253,8 @@ func (p *Profile) readMCP(t *table) {
 }
 
 // together complains about keys that do not go with each other.
-func (s SessionMCP) together(t, sub *table, name string) {
-	if sub.good("command") && sub.good("url") && (len(s.Command) == 0) == (s.URL == "") {
+func (s SessionMCP) checkTogether(t, sub *table, name string) {
+	if sub.isGood("command") && sub.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {
 		t.fault(name, "needs either command or url")
 		return
 	}
@@ -307,7 +307,7 @@ func (t *table) dir(key string, into *string) {
 	before := *into
 	t.str(key, into, noNUL)
 	if t != nil && *into != before {
-		*into = beside(filepath.Dir(t.doc.file), *into)
+		*into = resolvePath(filepath.Dir(t.doc.file), *into)
 	}
 }
 
@@ -315,21 +315,21 @@ func (t *table) dir(key string, into *string) {
 func (t *table) paths(key string, into *[]string) {
 	var list []string
 	t.strs(key, &list, isPath)
-	if !t.has(key) || !t.good(key) {
+	if !t.has(key) || !t.isGood(key) {
 		return
 	}
 	for i, path := range list {
-		list[i] = beside(filepath.Dir(t.doc.file), path)
+		list[i] = resolvePath(filepath.Dir(t.doc.file), path)
 	}
 	*into = list
 }
 
 // number reads a number, whole or not.
 func (t *table) number(key string, into *float64, least, most float64) {
-	t.note(key, func() *jsonschema.Schema {
+	t.describe(key, func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "number", Minimum: new(least), Maximum: new(most), Default: literal(*into)}
 	})
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}

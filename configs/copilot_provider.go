@@ -71,7 +71,7 @@ func (e *Endpoint) read(t *table) {
 	t.str("wire_model", &e.WireModel, isModelOrNone)
 	t.integer("max_prompt_tokens", &e.MaxPromptTokens, 0, 100_000_000)
 	t.integer("max_output_tokens", &e.MaxOutputTokens, 0, 100_000_000)
-	t.end()
+	t.rejectUnknown()
 }
 
 // check complains about keys of the table provider in t that do not go with each
@@ -106,7 +106,7 @@ func (e Endpoint) check(t *table) {
 
 // alias takes what the short keys of [copilot] say of the endpoint: provider_url,
 // provider_key_env and models.
-func (c *Copilot) alias(t *table) {
+func (c *Copilot) mergeShortKeys(t *table) {
 	e := &c.Provider
 	switch {
 	case e.URL == "":

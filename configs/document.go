@@ -122,12 +122,12 @@ func (d *document) sorted() Faults {
 func (t *table) fault(key, format string, args ...any) {
 	path := slices.Clone(t.path)
 	path = append(path, strings.Split(key, ".")...)
-	t.faultAt(path, written(path), fmt.Errorf(format, args...))
+	t.faultAt(path, pathText(path), fmt.Errorf(format, args...))
 	t.bad[key] = true
 }
 
 // written is a path as people read it: hooks[0].on for the first of [[hooks]].
-func written(path toml.Key) string {
+func pathText(path toml.Key) string {
 	return strings.NewReplacer(`."[`, "[", `]"`, "]").Replace(path.String())
 }
 
@@ -144,7 +144,7 @@ func (t *table) faultAt(path toml.Key, name string, err error) {
 }
 
 // take returns the value of a key, false when there is none.
-func (t *table) take(key string) (any, bool) {
+func (t *table) lookup(key string) (any, bool) {
 	if t == nil {
 		return nil, false
 	}
@@ -154,15 +154,15 @@ func (t *table) take(key string) (any, bool) {
 }
 
 // good reports whether a key has no fault.
-func (t *table) good(key string) bool { return !t.bad[key] }
+func (t *table) isGood(key string) bool { return !t.bad[key] }
 
 func (t *table) mismatch(key, want string, got any) {
-	t.fault(key, "must be %s, found %s", want, kind(got))
+	t.fault(key, "must be %s, found %s", want, typeName(got))
 }
 
 func (t *table) str(key string, into *string, check func(string) error) {
-	t.note(key, func() *jsonschema.Schema { return stringShape(*into, check) })
-	v, ok := t.take(key)
+	t.describe(key, func() *jsonschema.Schema { return stringShape(*into, check) })
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}
@@ -181,8 +181,8 @@ func (t *table) str(key string, into *string, check func(string) error) {
 }
 
 func (t *table) boolean(key string, into *bool) {
-	t.note(key, func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean", Default: literal(*into)} })
-	v, ok := t.take(key)
+	t.describe(key, func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean", Default: literal(*into)} })
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}
@@ -195,7 +195,7 @@ func (t *table) boolean(key string, into *bool) {
 }
 
 func (t *table) integer(key string, into *int, least, most int) {
-	t.note(key, func() *jsonschema.Schema {
+	t.describe(key, func() *jsonschema.Schema {
 		return &jsonschema.Schema{
 			Type:    "integer",
 			Minimum: new(float64(least)),
@@ -203,7 +203,7 @@ func (t *table) integer(key string, into *int, least, most int) {
 			Default: literal(*into),
 		}
 	})
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}
@@ -220,10 +220,10 @@ func (t *table) integer(key string, into *int, least, most int) {
 
 // duration reads a time such as "2m30s".
 func (t *table) duration(key string, into *time.Duration, least, most time.Duration) {
-	t.note(key, func() *jsonschema.Schema {
+	t.describe(key, func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: durationPattern, Default: literal(into.String())}
 	})
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}
@@ -245,7 +245,7 @@ func (t *table) duration(key string, into *time.Duration, least, most time.Durat
 
 // strs reads an array of strings; no two may be equal.
 func (t *table) strs(key string, into *[]string, check func(string) error) {
-	defer t.note(key, func() *jsonschema.Schema {
+	defer t.describe(key, func() *jsonschema.Schema {
 		items := stringShape("", check)
 		items.Default = nil
 		return &jsonschema.Schema{
@@ -270,14 +270,14 @@ func (t *table) strs(key string, into *[]string, check func(string) error) {
 
 // list reads an array of strings, with a check that sees those before.
 func (t *table) list(key string, into *[]string, check func(before []string, s string) error) {
-	t.note(key, func() *jsonschema.Schema {
+	t.describe(key, func() *jsonschema.Schema {
 		return &jsonschema.Schema{
 			Type:    "array",
 			Items:   &jsonschema.Schema{Type: "string"},
 			Default: literal(append([]string{}, *into...)),
 		}
 	})
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}
@@ -288,19 +288,19 @@ func (t *table) list(key string, into *[]string, check func(before []string, s s
 	}
 	var list []string
 	for i, v := range values {
-		err := fmt.Errorf("must be a string, found %s", kind(v))
+		err := fmt.Errorf("must be a string, found %s", typeName(v))
 		s, ok := v.(string)
 		if ok {
 			err = check(list, s)
 		}
 		if err != nil {
 			path := append(slices.Clone(t.path), key)
-			t.faultAt(append(path, element(i)), fmt.Sprintf("%s[%d]", written(path), i), err)
+			t.faultAt(append(path, element(i)), fmt.Sprintf("%s[%d]", pathText(path), i), err)
 			t.bad[key] = true
 		}
 		list = append(list, s)
 	}
-	if t.good(key) {
+	if t.isGood(key) {
 		*into = list
 	}
 }
@@ -308,7 +308,7 @@ func (t *table) list(key string, into *[]string, check func(before []string, s s
 // strings reads a table whose values are all strings.
 func (t *table) strings(key string, into *map[string]string, check func(name string) error) {
 	sub := t.table(key)
-	sub.others(&jsonschema.Schema{Type: "string"})
+	sub.describeOthers(&jsonschema.Schema{Type: "string"})
 	if sub == nil || sub.shape != nil {
 		return
 	}
@@ -319,7 +319,7 @@ func (t *table) strings(key string, into *map[string]string, check func(name str
 		if err := check(name); err != nil {
 			sub.faultAt(path, path.String(), err)
 		} else if !ok {
-			sub.faultAt(path, path.String(), fmt.Errorf("must be a string, found %s", kind(sub.values[name])))
+			sub.faultAt(path, path.String(), fmt.Errorf("must be a string, found %s", typeName(sub.values[name])))
 		}
 		m[name] = s
 	}
@@ -328,10 +328,10 @@ func (t *table) strings(key string, into *map[string]string, check func(name str
 
 // table returns a table of the table, nil when there is none.
 func (t *table) table(key string) *table {
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok && t != nil && t.shape != nil {
 		shape := &jsonschema.Schema{Type: "object"}
-		t.note(key, func() *jsonschema.Schema { return shape })
+		t.describe(key, func() *jsonschema.Schema { return shape })
 		return &table{doc: t.doc, path: append(slices.Clone(t.path), key), bad: map[string]bool{}, shape: shape}
 	}
 	if !ok {
@@ -346,7 +346,7 @@ func (t *table) table(key string) *table {
 }
 
 // each reads the tables of a table whose keys are names.
-func (t *table) each(read func(name string, sub *table)) {
+func (t *table) eachTable(read func(name string, sub *table)) {
 	if t == nil {
 		return
 	}
@@ -358,7 +358,7 @@ func (t *table) each(read func(name string, sub *table)) {
 			shape: &jsonschema.Schema{Type: "object"},
 		}
 		read("NAME", sub)
-		t.others(sub.shape)
+		t.describeOthers(sub.shape)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.values)) {
@@ -369,7 +369,7 @@ func (t *table) each(read func(name string, sub *table)) {
 }
 
 // missing reports whether a key is missing that must be there.
-func (t *table) missing(key string) bool {
+func (t *table) isMissing(key string) bool {
 	if t.shape != nil {
 		t.shape.Required = append(t.shape.Required, key)
 		t.shape.Properties[key].Default = nil
@@ -380,22 +380,22 @@ func (t *table) missing(key string) bool {
 }
 
 // end complains about every key that nobody asked for.
-func (t *table) end() {
+func (t *table) rejectUnknown() {
 	if t == nil {
 		return
 	}
-	t.others(nothing)
+	t.describeOthers(neverSchema)
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if slices.Contains(t.known, key) {
 			continue
 		}
 		path := append(slices.Clone(t.path), key)
-		t.faultAt(path, "unknown key "+written(path), fmt.Errorf("there are %s", strings.Join(t.known, ", ")))
+		t.faultAt(path, "unknown key "+pathText(path), fmt.Errorf("there are %s", strings.Join(t.known, ", ")))
 	}
 }
 
 // kind names the type of a value for people.
-func kind(v any) string {
+func typeName(v any) string {
 	switch v.(type) {
 	case string:
 		return "a string"

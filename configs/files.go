@@ -12,22 +12,23 @@ import (
 	"syscall"
 )
 
-// Files are the files that make up the gateway's configuration.
+// Files are the files that make up the gateway's configuration. [Find] finds them.
 type Files struct {
-	// Workdir is the gateway's directory, from which the paths in the user's provider
-	// files are seen.
+	// Workdir is the gateway's working directory, absolute. The paths in the user's
+	// provider files are relative to it.
 	Workdir string
-	// User is the user's own tapgw.toml, or the one that was named; "" for none.
+	// User is the user's own tapgw.toml, or the one that a flag or variable names; "" for
+	// none.
 	User string
-	// Project is the tapgw.toml of the project that the working directory is in, if
-	// it says more than the defaults; "" for none. It counts for sessions there, if
-	// Trusted.
+	// Project is the tapgw.toml of the project that the working directory is in, "" for
+	// none. A file that only repeats the defaults is none.
 	Project string
-	// Trusted says that the user trusted Project as it was when the files were found.
+	// Trusted is true when the user trusts Project with the content that Find saw. Then it
+	// counts for sessions in the project.
 	Trusted bool
 
-	dir   string // of the user's provider files
-	named bool   // User was, and stands alone
+	dir     string // of the user's provider files
+	isNamed bool   // a flag or variable names User, which counts alone
 }
 
 // configFile is the name of the gateway's config file, and providerDirName that
@@ -37,11 +38,10 @@ const (
 	providerDirName = "providers"
 )
 
-// Find finds the gateway's files for a working directory: named (of a flag), else
-// what TAPGW_CONFIG names, which stands alone and is trusted with the provider files
-// beside it; else the user's own. To these come, for the sessions in them, the files
-// of the projects that the user trusts, wherever the gateway runs. A file that is
-// named must exist.
+// Find finds the gateway's files for a working directory. If named (of a flag) or
+// TAPGW_CONFIG names a tapgw.toml, that file and the provider files beside it count alone,
+// and it must exist. Else the user's own files count, and for sessions in a trusted project
+// also the project's.
 func Find(workdir, named string) (Files, error) {
 	if abs, err := filepath.Abs(workdir); err == nil {
 		workdir = abs
@@ -55,7 +55,7 @@ func Find(workdir, named string) (Files, error) {
 		if !filepath.IsAbs(named) {
 			named = filepath.Join(workdir, named)
 		}
-		f.User, f.named, f.dir = named, true, filepath.Join(filepath.Dir(named), providerDirName)
+		f.User, f.isNamed, f.dir = named, true, filepath.Join(filepath.Dir(named), providerDirName)
 		switch _, err := os.Stat(named); { //nolint:gosec // the user names the file
 		case errors.Is(err, fs.ErrNotExist):
 			return f, fmt.Errorf("%s: %s does not exist", where, named)
@@ -65,7 +65,7 @@ func Find(workdir, named string) (Files, error) {
 		return f, nil
 	}
 	f.dir = filepath.Join(UserDir(), providerDirName)
-	// One that is there and can't be read says so when it is to be read.
+	// A file that can't be read fails in Load, which says why.
 	if file := filepath.Join(UserDir(), configFile); !missing(file) {
 		f.User = file
 	}
@@ -78,49 +78,50 @@ func Find(workdir, named string) (Files, error) {
 	case trusted:
 		workdir = p.Dir
 	}
-	if f.Project = projectFile(workdir, configFile, saysTapgw); f.Project != "" && trusted {
+	if f.Project = projectFile(workdir, configFile, changesTapgw); f.Project != "" && trusted {
 		f.Trusted = Unchanged(p.Dir, f.Project) == nil
 	}
 	return f, nil
 }
 
-// projectFile is the first file of a name in a project's config directories that
-// says something; "" for none.
-func projectFile(project, name string, says func(file string, data []byte) bool) string {
+// projectFile returns the first file of a name in a project's config directories that
+// changes accepts; "" for none.
+func projectFile(project, name string, changes func(file string, data []byte) bool) string {
 	for _, dir := range projectDirs {
 		file := filepath.Join(project, dir, name)
 		if missing(file) {
 			continue
 		}
-		// A sample, say, that has every key with its default asks for no trust.
-		if data, err := readFile(file); err != nil || says(file, data) {
+		// A file with defaults only, such as the sample, needs no trust.
+		if data, err := readFile(file); err != nil || changes(file, data) {
 			return file
 		}
 	}
 	return ""
 }
 
-// saysTapgw reports whether a tapgw.toml says more than the defaults.
-func saysTapgw(file string, data []byte) bool {
+// changesTapgw reports whether a tapgw.toml changes a default or has a fault.
+func changesTapgw(file string, data []byte) bool {
 	c, faults := Parse(file, data)
-	return len(faults) > 0 || !alike(c, Default())
+	return len(faults) > 0 || !isEqual(c, Default())
 }
 
-// alike reports whether two configurations are equal; an empty list is none.
-func alike(a, b any) bool {
-	written := func(v any) string { return strings.ReplaceAll(fmt.Sprintf("%#v", v), "(nil)", "{}") }
-	return written(a) == written(b)
+// isEqual reports whether two configurations are equal; an empty list equals nil.
+func isEqual(a, b any) bool {
+	text := func(v any) string { return strings.ReplaceAll(fmt.Sprintf("%#v", v), "(nil)", "{}") }
+	return text(a) == text(b)
 }
 
-// missing reports whether nothing is there. A project may have a file of the name
-// of our directory.
+// missing reports whether a path does not exist. A project may have a file where a
+// directory of ours would be.
 func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Load reads the user's tapgw.toml, which the gateway goes by. Paths in it are taken
-// from its directory. The error is [Faults] where the file could be read.
+// Load reads the user's tapgw.toml: the gateway's own configuration. Paths in it become
+// absolute, relative to the file's directory. The error is a [Faults] if the file could be
+// read. Without a file, it returns [Default].
 func (f Files) Load() (Config, error) {
 	c, _, err := f.load()
 	return c, err
@@ -139,33 +140,32 @@ func (f Files) load() (c Config, found []layer, err error) {
 		return Config{}, nil, faults
 	}
 	dir := filepath.Dir(f.User)
-	c.TLSCert, c.TLSKey = beside(dir, c.TLSCert), beside(dir, c.TLSKey)
+	c.TLSCert, c.TLSKey = resolvePath(dir, c.TLSCert), resolvePath(dir, c.TLSKey)
 	if strings.ContainsAny(c.Copilot.CLI, `/\`) {
-		c.Copilot.CLI = beside(dir, c.Copilot.CLI)
+		c.Copilot.CLI = resolvePath(dir, c.Copilot.CLI)
 	}
 	return c, found, nil
 }
 
-// LoadAt is what counts for a session in a directory: what Load says, and over it
-// the keys of the trusted project's tapgw.toml that the directory is in, the
-// nearest; project is that file, "" for none. One that has changed since it was
-// trusted does not count.
+// LoadAt returns the configuration for sessions in a directory: that of Load, with the keys
+// of the nearest trusted project's tapgw.toml over it. project is that file, "" for none. A
+// file that has changed since the user trusted it does not count.
 func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	c, found, err := f.load()
-	if err != nil || f.named {
+	if err != nil || f.isNamed {
 		return c, "", err
 	}
 	p, trusted, err := trustedAbove(dir)
 	if err != nil || !trusted {
-		return c, "", nil // a directory that is not there is in no project
+		return c, "", nil // a directory that does not exist is in no project
 	}
-	project = projectFile(p.Dir, configFile, saysTapgw)
+	project = projectFile(p.Dir, configFile, changesTapgw)
 	if project == "" {
 		return c, "", nil
 	}
-	data, err := p.verified(project)
+	data, err := p.readVerified(project)
 	if err != nil {
-		return c, "", nil // [Files.Notes] has it
+		return c, "", nil // [Files.Notes] has the error
 	}
 	if faults := c.parse(project, data, true, &found); len(faults) > 0 {
 		return Config{}, project, faults
@@ -173,16 +173,16 @@ func (f Files) LoadAt(dir string) (c Config, project string, err error) {
 	return c, project, nil
 }
 
-// verified reads a file of a project and returns what it holds if that, and what it
-// names, is what the user trusted.
-func (p TrustedProject) verified(file string) ([]byte, error) {
-	now, err := read(p.Dir)
+// readVerified returns the content of a project's file if it and the files that it names
+// have the content that the user trusted.
+func (p TrustedProject) readVerified(file string) ([]byte, error) {
+	now, err := readContent(p.Dir)
 	if err != nil {
 		return nil, err
 	}
 	rel := p.rel(file)
-	if changed := p.Files.differs(now, rel); changed != "" {
-		return nil, p.changed(changed)
+	if changed := p.Files.firstDifference(now, rel); changed != "" {
+		return nil, p.changedError(changed)
 	}
 	if t := now[rel]; t.Text != nil || t.Sum == "" {
 		return t.Text, nil
@@ -190,8 +190,8 @@ func (p TrustedProject) verified(file string) ([]byte, error) {
 	return readFile(file)
 }
 
-// trustedFile reads a file of a trusted project, as verified does.
-func trustedFile(project, file string) ([]byte, error) {
+// readTrusted reads a file of a trusted project, as readVerified does.
+func readTrusted(project, file string) ([]byte, error) {
 	p, trusted, err := loadTrust(project)
 	if err != nil {
 		return nil, err
@@ -199,18 +199,18 @@ func trustedFile(project, file string) ([]byte, error) {
 	if !trusted {
 		return nil, fmt.Errorf("%s is not trusted", project)
 	}
-	return p.verified(file)
+	return p.readVerified(file)
 }
 
-// Notes are what is to be known of projects' tapgw.toml: that one waits for the
-// user's trust, or has changed since.
+// Notes returns a fault for each tapgw.toml of a project that does not count, because the
+// user has not trusted it or because it has changed since.
 func (f Files) Notes() (notes Faults) {
-	if f.named {
+	if f.isNamed {
 		return nil
 	}
 	if f.Project != "" && !f.Trusted {
 		if p, trusted, err := trustedAbove(filepath.Dir(f.Project)); err != nil || !trusted {
-			notes = append(notes, f.LeftOut(f.Project))
+			notes = append(notes, f.leftOutFault(f.Project))
 		} else if err := Unchanged(p.Dir, f.Project); err != nil {
 			notes = append(notes, Fault{f.Project, 1, 1, "left out: " + err.Error()})
 		}
@@ -220,7 +220,7 @@ func (f Files) Notes() (notes Faults) {
 		return append(notes, Fault{trustDir(), 1, 1, err.Error()})
 	}
 	for _, p := range projects {
-		file := projectFile(p.Dir, configFile, saysTapgw)
+		file := projectFile(p.Dir, configFile, changesTapgw)
 		if file == "" || file == f.Project {
 			continue
 		}
@@ -231,22 +231,21 @@ func (f Files) Notes() (notes Faults) {
 	return notes
 }
 
-// ProviderFile is a file that names a provider, and what it says or why it says
-// nothing.
+// ProviderFile is a provider file: the provider that it defines, or its faults.
 type ProviderFile struct {
 	Name     string
 	File     string
-	Provider Provider // the zero value where there are faults
+	Provider Provider // zero when there are faults
 	Faults   Faults
-	// Barred says that the file is a project's that the user has not trusted, and
-	// was not read.
-	Barred bool
+	// LeftOut is true for a project's file that was not read: the user has not trusted it,
+	// or it has changed since, or its name belongs to another file.
+	LeftOut bool
 }
 
-// ProviderDirs are the directories of the provider files, whether they exist or
-// not, and that of what the user trusts where it decides on them.
+// ProviderDirs returns the directories whose changes may change [Files.Providers], whether
+// they exist or not: those of provider files, and the one with the user's trust.
 func (f Files) ProviderDirs() []string {
-	if f.named {
+	if f.isNamed {
 		return []string{f.dir}
 	}
 	dirs := []string{f.dir, trustDir()}
@@ -259,65 +258,65 @@ func (f Files) ProviderDirs() []string {
 	return dirs
 }
 
-// IsProviderFile reports whether the name of a file in [Files.ProviderDirs] is one
-// of those that [Files.Providers] depends on.
+// IsProviderFile reports whether [Files.Providers] depends on a file of this name in
+// [Files.ProviderDirs].
 func IsProviderFile(name string) bool {
 	return strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") || isTrustRecord(name)
 }
 
-// Providers reads the provider files, by name: the user's, and those of the projects
-// that the user trusts, which are for the sessions in them. A project's file hides
-// none of the user's; of two in one project with one name that of .tapgw counts.
-// Those of the working directory's project are told of even where it is not trusted.
+// Providers reads the provider files and sorts them by name: the user's, and those of the
+// projects that the user trusts, for the sessions there. If names are equal, the user's file
+// counts before a project's, and .tapgw before configs. Files of the working directory's
+// project are in the result even without trust, as left out.
 func (f Files) Providers() []ProviderFile {
 	found := readProviders(f.dir, nil)
-	if f.named {
+	if f.isNamed {
 		return found
 	}
-	own := map[string]string{}
+	taken := map[string]string{}
 	for _, p := range found {
-		own[p.Name] = p.File
+		taken[p.Name] = p.File
 	}
 	projects, err := TrustedProjects()
 	if err != nil {
 		found = append(found, ProviderFile{File: trustDir(), Faults: Faults{{trustDir(), 1, 1, err.Error()}}})
 	}
 	for _, p := range projects {
-		found = append(found, p.providers(own)...)
+		found = append(found, p.providers(taken)...)
 	}
 	if _, trusted, err := trustedAbove(f.Workdir); err == nil && !trusted {
 		for _, name := range projectDirs {
-			barred := readProviders(filepath.Join(f.Workdir, name, providerDirName), func(file *ProviderFile) bool {
-				file.Barred, file.Faults = true, Faults{f.LeftOut(file.File)}
+			leftOut := readProviders(filepath.Join(f.Workdir, name, providerDirName), func(file *ProviderFile) bool {
+				file.LeftOut, file.Faults = true, Faults{f.leftOutFault(file.File)}
 				return true
 			})
-			found = append(found, barred...)
+			found = append(found, leftOut...)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b ProviderFile) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 
-// providers reads the provider files of a trusted project. own are the names that
-// others have, by which theirs are left out.
-func (p TrustedProject) providers(own map[string]string) (found []ProviderFile) {
-	now, err := read(p.Dir)
+// providers reads the provider files of a trusted project. taken has the files that have a
+// name already; a project's file of such a name is left out.
+func (p TrustedProject) providers(taken map[string]string) (found []ProviderFile) {
+	now, err := readContent(p.Dir)
 	seen := map[string]bool{}
 	for _, name := range projectDirs {
 		found = append(found, readProviders(filepath.Join(p.Dir, name, providerDirName), func(file *ProviderFile) bool {
-			rel, bar := p.rel(file.File), ""
-			switch changed := p.Files.differs(now, rel); {
+			rel, reason := p.rel(file.File), ""
+			switch changed := p.Files.firstDifference(now, rel); {
 			case seen[file.Name] && file.Name != "":
 				return false
 			case err != nil:
-				bar = err.Error()
+				reason = err.Error()
 			case changed != "" || file.Name == "":
-				bar = p.changed(cmp.Or(changed, rel)).Error()
-			case own[file.Name] != "":
-				bar = fmt.Sprintf("%s has this name and counts; give the provider another", own[file.Name])
+				reason = p.changedError(cmp.Or(changed, rel)).Error()
+			case taken[file.Name] != "":
+				reason = fmt.Sprintf("%s has this name and counts; give the provider another", taken[file.Name])
 			}
-			if bar != "" {
-				file.Barred, file.Faults = true, Faults{{file.File, 1, 1, "a project's file, left out: " + bar}}
+			if reason != "" {
+				file.LeftOut, file.Faults = true, Faults{{file.File, 1, 1, "a project's file, left out: " + reason}}
 				return true
 			}
 			seen[file.Name] = true
@@ -326,12 +325,11 @@ func (p TrustedProject) providers(own map[string]string) (found []ProviderFile) 
 				file.read(true)
 			}
 			if len(file.Faults) == 0 {
-				if file.Provider.Kind == KindConnect { // its token lies in a file of its name
-					own[file.Name] = file.File
+				if file.Provider.Kind == KindConnect { // its token file has its name
+					taken[file.Name] = file.File
 				}
-				file.Provider.Project, file.Provider.Digest, file.Provider.Sessions.Below = p.Dir, p.Files.digest(
-					rel,
-				), p.Dir
+				file.Provider.Project, file.Provider.Digest = p.Dir, p.Files.digest(rel)
+				file.Provider.Sessions.Below = p.Dir
 			}
 			return true
 		})...)
@@ -339,11 +337,11 @@ func (p TrustedProject) providers(own map[string]string) (found []ProviderFile) 
 	return found
 }
 
-// readProviders reads the provider files of a directory: each as take says, false
-// for one to leave out without a word; nil reads it.
-func readProviders(dir string, take func(*ProviderFile) bool) (found []ProviderFile) {
-	if take == nil {
-		take = func(file *ProviderFile) bool { return file.read(false) }
+// readProviders calls load for each provider file of a directory and returns those for
+// which it returns true. With nil, it reads each file.
+func readProviders(dir string, load func(*ProviderFile) bool) (found []ProviderFile) {
+	if load == nil {
+		load = func(file *ProviderFile) bool { return file.read(false) }
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !missing(dir) {
@@ -355,25 +353,20 @@ func readProviders(dir string, take func(*ProviderFile) bool) (found []ProviderF
 			continue
 		}
 		file := ProviderFile{Name: strings.TrimSuffix(e.Name(), providerSuffix), File: filepath.Join(dir, e.Name())}
-		if take(&file) {
+		if load(&file) {
 			found = append(found, file)
 		}
 	}
 	return found
 }
 
-// LeftOut is what is to be known of a project's file that waits for the user's trust.
-func (f Files) LeftOut(file string) Fault {
-	return Fault{
-		file,
-		1,
-		1,
-		fmt.Sprintf("a project's file, left out: run %s if you trust all that lies there",
-			TrustCommand(f.projectDir())),
-	}
+// leftOutFault is the fault of a project's file that the user has not trusted.
+func (f Files) leftOutFault(file string) Fault {
+	command := TrustCommand(f.projectDir())
+	return Fault{file, 1, 1, fmt.Sprintf("a project's file, left out: run %s if you trust all files there", command)}
 }
 
-// projectDir is the directory of the project that Project is of.
+// projectDir is the directory of Project, else the working directory.
 func (f Files) projectDir() string {
 	if f.Project != "" {
 		return filepath.Dir(filepath.Dir(f.Project))
@@ -395,11 +388,12 @@ func (p *ProviderFile) read(project bool) bool {
 	return true
 }
 
-// CheckAll checks all files that would apply, trusted or not: first the
-// tapgw.toml, then the provider files. files are those that were looked at.
+// CheckAll checks all files that would apply, trusted or not: first each tapgw.toml, then
+// the provider files. It returns their names and all faults. Its error is that of a file
+// that can't be read.
 func (f Files) CheckAll() (files []string, faults Faults, err error) {
 	project := ""
-	if !f.named {
+	if !f.isNamed {
 		project = projectFile(f.projectDir(), configFile, func(string, []byte) bool { return true })
 	}
 	for _, file := range []string{project, f.User} {
@@ -411,15 +405,15 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 			return nil, nil, err
 		}
 		c := Default()
-		of := file == project && saysTapgw(file, data)
-		found := c.parse(file, data, of, &[]layer{})
+		isProject := file == project && changesTapgw(file, data)
+		found := c.parse(file, data, isProject, &[]layer{})
 		if len(found) == 0 {
-			found = hookPrograms(file, data, c.Hooks)
+			found = checkUse(file, data, c)
 		}
 		files, faults = append(files, file), append(faults, found...)
 	}
 	dirs := []string{f.dir}
-	if !f.named {
+	if !f.isNamed {
 		for _, name := range projectDirs {
 			dirs = append(dirs, filepath.Join(f.projectDir(), name, providerDirName))
 		}
@@ -429,7 +423,7 @@ func (f Files) CheckAll() (files []string, faults Faults, err error) {
 			if p.Name != "" {
 				found := p.Faults
 				if data, err := readFile(p.File); err == nil && len(found) == 0 {
-					found = providerProgram(p.File, data, p.Provider)
+					found = checkProviderUse(p.File, data, p.Provider)
 				}
 				files, faults = append(files, p.File), append(faults, found...)
 			}

@@ -56,13 +56,13 @@ const (
 
 // readHooks reads [[hooks]].
 func readHooks(root *table, into *[]Hook) {
-	dir := beside(filepath.Dir(root.doc.file), ".")
+	dir := resolvePath(filepath.Dir(root.doc.file), ".")
 	hooks := []Hook{}
 	root.tables("hooks", append([]Hook{}, *into...), func(t *table) {
 		h := Hook{Timeout: hookTimeout, Dir: dir}
 		fail := "closed"
 		t.str("on", &h.On, oneOf(HookKinds...))
-		if t.missing("on") {
+		if t.isMissing("on") {
 			t.fault("on", "is required: one of %s", quoted(HookKinds))
 		}
 		t.str("match", &h.Match, isHookMatch)
@@ -77,7 +77,7 @@ func readHooks(root *table, into *[]Hook) {
 		t.str("fail", &fail, oneOf("closed", "open"))
 		h.FailOpen = fail == "open"
 		h.check(t)
-		t.end()
+		t.rejectUnknown()
 		hooks = append(hooks, h)
 	})
 	if root.has("hooks") {
@@ -91,7 +91,7 @@ func (h *Hook) check(t *table) {
 	switch {
 	case t.shape != nil:
 		return
-	case len(h.Command) == 0 && h.URL == "" && t.good("command") && t.good("url"):
+	case len(h.Command) == 0 && h.URL == "" && t.isGood("command") && t.isGood("url"):
 		t.fault("command", "is required, or url: what to ask")
 	case len(h.Command) > 0 && h.URL != "":
 		t.fault("url", "can't stand beside command: one hook asks one of them")
@@ -110,7 +110,7 @@ func (h *Hook) check(t *table) {
 			"%s is more than %s, which is how long a tool call waits to be allowed", h.Timeout, maxGateTimeout)
 	}
 	if len(h.Command) > 0 && strings.ContainsRune(h.Command[0], filepath.Separator) {
-		h.Command[0] = beside(h.Dir, h.Command[0])
+		h.Command[0] = resolvePath(h.Dir, h.Command[0])
 	}
 }
 
@@ -145,12 +145,12 @@ func (t *table) tables(key string, have any, read func(sub *table)) {
 			shape: &jsonschema.Schema{Type: "object"},
 		}
 		read(sub)
-		t.note(key, func() *jsonschema.Schema {
+		t.describe(key, func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: sub.shape, Default: literal(have)}
 		})
 		return
 	}
-	v, ok := t.take(key)
+	v, ok := t.lookup(key)
 	if !ok {
 		return
 	}

@@ -93,7 +93,7 @@ type LSFiles struct {
 	Why       error    // it has changed since it was trusted; nil: it never was
 	ToolDirs  []string // whether they exist or not
 
-	named   bool   // User was, and stands alone
+	isNamed bool   // a flag or variable names User, which counts alone
 	project string // the trusted project that the workspace is in; "" for none
 }
 
@@ -127,7 +127,7 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 		if _, err := os.Stat(named); err != nil { //nolint:gosec // the user names the file
 			return LSFiles{User: named}, fmt.Errorf("%s: %s: %w", where, named, errors.Unwrap(err))
 		}
-		return LSFiles{User: named, named: true, ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
+		return LSFiles{User: named, isNamed: true, ToolDirs: []string{filepath.Join(filepath.Dir(named), toolDir)}}, nil
 	}
 	var f LSFiles
 	if file := filepath.Join(UserDir(), lsFile); exists(file) {
@@ -141,7 +141,7 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	if trusted {
 		project, f.project = p.Dir, p.Dir
 	}
-	f.Project = projectFile(project, lsFile, saysLSClient)
+	f.Project = projectFile(project, lsFile, changesLSClient)
 	leave := func(path string, why error) {
 		if f.Untrusted == "" {
 			f.Untrusted, f.Why = path, why
@@ -177,7 +177,7 @@ func (f LSFiles) CheckTools(dir string) error {
 	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil && filepath.IsLocal(rel) {
 		return Unchanged(f.project, dir)
 	}
-	p, trusted, err := nearest(dir)
+	p, trusted, err := nearestTrusted(dir)
 	if err == nil && !trusted {
 		p, trusted, err = trustedAbove(dir)
 	}
@@ -190,10 +190,10 @@ func (f LSFiles) CheckTools(dir string) error {
 	return Unchanged(p.Dir, dir)
 }
 
-// saysLSClient reports whether an lsclient.toml says more than the defaults.
-func saysLSClient(file string, data []byte) bool {
+// changesLSClient reports whether an lsclient.toml says more than the defaults.
+func changesLSClient(file string, data []byte) bool {
 	c, faults := ParseLSClient(file, data)
-	return len(faults) > 0 || !alike(c, DefaultLSClient())
+	return len(faults) > 0 || !isEqual(c, DefaultLSClient())
 }
 
 func exists(path string) bool {
@@ -210,7 +210,7 @@ func (f LSFiles) Load() (LSClient, error) {
 		}
 		data, err := readFile(file)
 		if file == f.Project {
-			if data, err = trustedFile(f.project, file); err != nil {
+			if data, err = readTrusted(f.project, file); err != nil {
 				continue // it has changed since it was found
 			}
 		}
@@ -258,13 +258,13 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 		return doc.sorted()
 	}
 	for i, t := range c.Tools {
-		c.Tools[i] = beside(dir, t)
+		c.Tools[i] = resolvePath(dir, t)
 	}
 	if c.LibraryDocs != "" {
-		c.LibraryDocs = beside(dir, c.LibraryDocs)
+		c.LibraryDocs = resolvePath(dir, c.LibraryDocs)
 	}
 	if strings.ContainsAny(c.Server, `/\`) {
-		c.Server = beside(dir, c.Server)
+		c.Server = resolvePath(dir, c.Server)
 	}
 	return nil
 }
@@ -285,23 +285,23 @@ func (c *LSClient) read(root *table) {
 		}
 		return CheckKeyEnv(s)
 	})
-	p.end()
+	p.rejectUnknown()
 	g := root.table("github")
 	g.str("enterprise", &c.GitHub.Enterprise, isEnterpriseURL)
-	g.end()
+	g.rejectUnknown()
 	gw := root.table("gateway")
 	gw.str("use", &c.Gateway.Use, oneOf(GatewayAuto, GatewayOn, GatewayOff))
 	gw.str("url", &c.Gateway.URL, nil)
-	gw.end()
+	gw.rejectUnknown()
 	a := root.table("allow")
 	a.strs("terminal", &c.Allow.Terminal, notEmpty)
 	a.strs("outside", &c.Allow.Outside, isOutside)
 	a.strs("web", &c.Allow.Web, isHost)
 	a.strs("mcp", &c.Allow.MCP, notEmpty)
 	a.strs("tools", &c.Allow.Tools, notEmpty)
-	a.end()
+	a.rejectUnknown()
 	c.parseMCP(root.table("mcp"))
-	root.end()
+	root.rejectUnknown()
 }
 
 func (c *LSClient) parseMCP(t *table) {
@@ -315,7 +315,7 @@ func (c *LSClient) parseMCP(t *table) {
 	if servers == nil {
 		servers = map[string]MCPServer{}
 	}
-	t.each(func(name string, sub *table) {
+	t.eachTable(func(name string, sub *table) {
 		if !providerName.MatchString(name) {
 			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
@@ -333,8 +333,8 @@ func (c *LSClient) parseMCP(t *table) {
 			return nil
 		})
 		sub.str("url", &s.URL, isHTTP)
-		sub.end()
-		if sub.good("command") && sub.good("url") && (len(s.Command) == 0) == (s.URL == "") {
+		sub.rejectUnknown()
+		if sub.isGood("command") && sub.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {
 			t.fault(name, "needs either command or url")
 		}
 		servers[name] = s

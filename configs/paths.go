@@ -7,7 +7,7 @@ import (
 	"github.com/adrg/xdg"
 )
 
-// Environment variables that say where things are.
+// Environment variables that name the home and the config file.
 const (
 	EnvHome   = "COPILOT_HOME"
 	EnvConfig = "TAPGW_CONFIG"
@@ -27,6 +27,3 @@ func Home() string {
 
 // StateDir is where a gateway keeps its token files and gateway.json.
 func StateDir() string { return filepath.Join(Home(), "extensions", "tap") }
-
-// ProvidersDir is where providers keep their files, a directory for each name.
-func ProvidersDir() string { return filepath.Join(Home(), "providers") }

@@ -64,7 +64,7 @@ func (p *Permissions) read(t *table) {
 	t.strs("deny_paths", &p.DenyPaths, isPathPattern)
 	t.strs("allow_urls", &p.AllowURLs, isURLPattern)
 	t.strs("deny_urls", &p.DenyURLs, isURLPattern)
-	t.end()
+	t.rejectUnknown()
 }
 
 func isCommandPattern(s string) error {

@@ -12,7 +12,7 @@ type layer struct {
 func layers(root *table) (found []layer) {
 	root.table("copilot").
 		table("profile").
-		each(func(name string, sub *table) { found = append(found, layer{name, sub}) })
+		eachTable(func(name string, sub *table) { found = append(found, layer{name, sub}) })
 	return found
 }
 
@@ -20,7 +20,7 @@ func layers(root *table) (found []layer) {
 // them: the nearest last.
 func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 	own := &table{doc: root.doc, path: append(slices.Clone(root.path), "copilot"), bad: map[string]bool{}}
-	c.alias(own)
+	c.mergeShortKeys(own)
 	c.check(own)
 	docs := []*document{root.doc}
 	c.Profiles = nil
@@ -42,11 +42,11 @@ func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 	return faults
 }
 
-// personal are the keys of a profile that are the user's alone to set: where the
+// userKeys are the keys of a profile that are the user's alone to set: where the
 // traffic goes and with whose rights.
-var personal = []string{"provider", "github_token_env", "config_dir"}
+var userKeys = []string{"provider", "github_token_env", "config_dir"}
 
 // own takes from another profile what is the user's alone to set.
-func (p *Profile) own(from Profile) {
+func (p *Profile) copyUserKeys(from Profile) {
 	p.Provider, p.GitHubTokenEnv, p.ConfigDir = from.Provider, from.GitHubTokenEnv, from.ConfigDir
 }

@@ -25,7 +25,7 @@ func hookPrograms(file string, data []byte, hooks []Hook) Faults {
 		}
 		if _, err := runnable(h.Command[0]); err != nil {
 			path := toml.Key{"hooks", element(i), "command"}
-			root.faultAt(path, written(path), err)
+			root.faultAt(path, pathText(path), err)
 		}
 	}
 	return doc.sorted()

@@ -53,8 +53,8 @@ type Provider struct {
 	Project, Digest string
 }
 
-// Called is what the provider may call itself.
-func (p *Provider) Called() string { return cmp.Or(p.Says, p.Name) }
+// ExpectedName is the name that the provider must use in hello.
+func (p *Provider) ExpectedName() string { return cmp.Or(p.Says, p.Name) }
 
 // Sessions says which sessions a provider is for: [SessionsEach], [SessionsAll],
 // or each that a filter takes.
@@ -72,7 +72,7 @@ func (s Sessions) Match(label, cwd, host string) bool {
 	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
 		return false
 	}
-	if s.Below != "" && !below(s.Below, cwd) {
+	if s.Below != "" && !isBelow(s.Below, cwd) {
 		return false
 	}
 	if s.CWD == "" {
@@ -83,7 +83,7 @@ func (s Sessions) Match(label, cwd, host string) bool {
 }
 
 // below reports whether a directory is a project's, or lies in it.
-func below(project, dir string) bool {
+func isBelow(project, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
@@ -108,19 +108,6 @@ type Permit struct {
 
 // providerSuffix is how the names of provider files end.
 const providerSuffix = ".toml"
-
-// LoadProvider reads a provider file. The error is [Faults] where it was read.
-func LoadProvider(file string) (Provider, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return Provider{}, err
-	}
-	p, faults := ParseProvider(file, data)
-	if len(faults) > 0 {
-		return Provider{}, faults
-	}
-	return p, nil
-}
 
 var (
 	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -153,7 +140,7 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		)
 	}
 	p.read(t)
-	p.together(t)
+	p.checkTogether(t)
 	if project && len(p.Grants) > 0 {
 		t.fault("grants",
 			"a project's file can't set it: write the file into %s", filepath.Join(UserDir(), providerDirName))
@@ -165,8 +152,8 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 }
 
 func (p *Provider) read(t *table) {
-	t.str("kind", &p.Kind, isKind)
-	if t.missing("kind") {
+	t.str("kind", &p.Kind, isProviderKind)
+	if t.isMissing("kind") {
 		t.doc.at(0, `kind: is missing: write kind = "command" for a program that the gateway starts`)
 	}
 	t.list("command", &p.Command, func(before []string, s string) error {
@@ -203,7 +190,7 @@ func (p *Provider) read(t *table) {
 	permit := t.table("permit")
 	permit.strs("tools", &p.Permit.Tools, notEmpty)
 	permit.strs("outside", &p.Permit.Outside, isOutside)
-	permit.end()
+	permit.rejectUnknown()
 	p.HTTP = t.httpTools("tools")
 	if p.Kind == KindTools || p.Kind == KindHTTP {
 		p.Sessions.Mode = SessionsAll // they run in the gateway: one of them does for all
@@ -224,10 +211,10 @@ func (p *Provider) read(t *table) {
 	t.integer("concurrency", &p.Rules.Concurrency, 0, 1000)
 	t.duration("timeout", &p.Rules.Timeout, 0, time.Hour)
 	t.boolean("enabled", &p.Enabled)
-	t.end()
+	t.rejectUnknown()
 }
 
-func isKind(s string) error {
+func isProviderKind(s string) error {
 	err := oneOf(KindCommand, KindConnect, KindTools, KindHTTP)(s)
 	if s == "mcp" {
 		return fmt.Errorf("this version runs no MCP servers: %w", err)
@@ -235,8 +222,8 @@ func isKind(s string) error {
 	return err
 }
 
-// belongs says which kinds a key is for; the others are for all.
-var belongs = map[string][]string{
+// keyKinds says which kinds a key is for; the others are for all.
+var keyKinds = map[string][]string{
 	"name":    {KindCommand, KindConnect},
 	"command": {KindCommand},
 	"cwd":     {KindCommand},
@@ -247,13 +234,13 @@ var belongs = map[string][]string{
 }
 
 // together checks keys against each other.
-func (p *Provider) together(t *table) {
-	if !t.good("kind") || p.Kind == "" {
+func (p *Provider) checkTogether(t *table) {
+	if !t.isGood("kind") || p.Kind == "" {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(belongs)) {
-		if _, has := t.values[key]; has && t.good(key) && !slices.Contains(belongs[key], p.Kind) {
-			t.fault(key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(belongs[key]), p.Kind)
+	for _, key := range slices.Sorted(maps.Keys(keyKinds)) {
+		if _, has := t.values[key]; has && t.isGood(key) && !slices.Contains(keyKinds[key], p.Kind) {
+			t.fault(key, `belongs to a provider of kind %s; this one is of kind %q`, quoted(keyKinds[key]), p.Kind)
 		}
 	}
 	needs := func(key, example string) {
@@ -264,7 +251,7 @@ func (p *Provider) together(t *table) {
 	switch p.Kind {
 	case KindCommand:
 		needs("command", `command = ["program", "argument"]`)
-		if t.good("command") && t.good("kind") && len(p.Command) == 0 {
+		if t.isGood("command") && t.isGood("kind") && len(p.Command) == 0 {
 			t.fault("kind", `"command" needs command = ["program", "argument"]`)
 		}
 	case KindTools:
@@ -272,7 +259,7 @@ func (p *Provider) together(t *table) {
 	case KindHTTP:
 		needs("tools", "a table [tools.NAME] for each tool")
 		for _, tool := range p.HTTP {
-			if name := p.Rules.Prefix + tool.Name; t.good("prefix") && len(name) > maxToolName {
+			if name := p.Rules.Prefix + tool.Name; t.isGood("prefix") && len(name) > maxToolName {
 				t.fault("prefix",
 					"makes %q longer than the %d characters that a tool's name may have", name, maxToolName)
 			}
@@ -294,7 +281,7 @@ func (t *table) sessions(into *Sessions) {
 		*into = f
 	case string, nil:
 		t.str(key, &into.Mode, oneOf(SessionsEach, SessionsAll))
-		t.note(key, func() *jsonschema.Schema {
+		t.describe(key, func() *jsonschema.Schema {
 			filter := shapeOf((&Sessions{}).read)
 			filter.MinProperties = new(1)
 			word := t.shape.Properties[key]
@@ -302,7 +289,7 @@ func (t *table) sessions(into *Sessions) {
 			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{word, filter}}
 		})
 	default:
-		v, _ := t.take(key)
+		v, _ := t.lookup(key)
 		t.mismatch(key, `"each", "all", or a filter such as { label = "review" }`, v)
 	}
 }
@@ -320,7 +307,7 @@ func (s *Sessions) read(t *table) {
 		return nil
 	})
 	t.str("host", &s.Host, notEmpty)
-	t.end()
+	t.rejectUnknown()
 }
 
 // maxToolName is how long a tool's name may be, in characters.

@@ -53,7 +53,7 @@ type TemplatePart struct {
 }
 
 // place is {name}; two braces stand for one.
-var place = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
+var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
 // ParseTemplate reads a text with {name} for arguments; {{ and }} are braces.
 func ParseTemplate(s string) (Template, error) {
@@ -68,7 +68,7 @@ func ParseTemplate(s string) (Template, error) {
 		}
 	}
 	at := 0
-	for _, m := range place.FindAllStringSubmatchIndex(s, -1) {
+	for _, m := range placeholder.FindAllStringSubmatchIndex(s, -1) {
 		text(s[at:m[0]])
 		at = m[1]
 		switch found := s[m[0]:m[1]]; {
@@ -124,7 +124,7 @@ func (t *table) httpTools(key string) []HTTPTool {
 		return nil
 	}
 	var tools []HTTPTool
-	all.each(func(name string, sub *table) {
+	all.eachTable(func(name string, sub *table) {
 		if !httpToolName.MatchString(name) {
 			all.fault(name, "is not a tool's name: 1 to 64 letters, digits, dashes and underscores")
 		}
@@ -144,14 +144,14 @@ func (t *table) httpTool(name string) HTTPTool {
 		return err
 	})
 	for _, key := range []string{"description", "url"} {
-		if t.missing(key) {
+		if t.isMissing(key) {
 			t.fault(key, "is missing: a tool needs a description and a url")
 		}
 	}
 	t.headers(&h.Headers)
 	bodyArgs := []string{}
 	t.str("body", &h.Body, func(s string) (err error) {
-		bodyArgs, err = bodyPlaces(s)
+		bodyArgs, err = findBodyArgs(s)
 		return err
 	})
 	if h.Method = http.MethodGet; h.Body != "" {
@@ -173,7 +173,7 @@ func (t *table) httpTool(name string) HTTPTool {
 		}
 		return nil
 	})
-	t.end()
+	t.rejectUnknown()
 	h.check(t, bodyArgs)
 	return h
 }
@@ -189,7 +189,7 @@ func (h *HTTPTool) check(t *table, bodyArgs []string) {
 	query := false
 	for _, p := range h.URL {
 		query = query || strings.Contains(p.Text, "?")
-		if p.Arg == "" || !t.good("url") || !t.good("args") {
+		if p.Arg == "" || !t.isGood("url") || !t.isGood("args") {
 			continue
 		}
 		switch a := find(p.Arg); {
@@ -200,13 +200,13 @@ func (h *HTTPTool) check(t *table, bodyArgs []string) {
 		}
 	}
 	for _, name := range bodyArgs {
-		if t.good("body") && t.good("args") && find(name) == nil {
+		if t.isGood("body") && t.isGood("args") && find(name) == nil {
 			t.fault("body", "{%s} is no argument: describe it under args", name)
 		}
 	}
 	used := append(h.URL.args(), bodyArgs...)
 	for _, a := range h.Args {
-		if t.good("url") && t.good("body") && !slices.Contains(used, a.Name) {
+		if t.isGood("url") && t.isGood("body") && !slices.Contains(used, a.Name) {
 			t.fault("args."+a.Name, "stands neither in url nor in body")
 		}
 	}
@@ -248,8 +248,8 @@ func headerValue(s string) error {
 	return nil
 }
 
-// bodyPlaces finds the arguments in the strings of a JSON text.
-func bodyPlaces(s string) (names []string, err error) {
+// findBodyArgs finds the arguments in the strings of a JSON text.
+func findBodyArgs(s string) (names []string, err error) {
 	var v any
 	if err := json.Unmarshal([]byte(s), &v); err != nil {
 		return nil, fmt.Errorf("is not JSON: %w", err)
@@ -284,7 +284,7 @@ func (t *table) httpArgs(key string) []HTTPArg {
 		return nil
 	}
 	var args []HTTPArg
-	all.each(func(name string, sub *table) {
+	all.eachTable(func(name string, sub *table) {
 		if !httpArgName.MatchString(name) {
 			all.fault(name,
 				"is not an argument's name: 1 to 64 letters, digits and underscores, beginning with none of the digits")
@@ -297,7 +297,7 @@ func (t *table) httpArgs(key string) []HTTPArg {
 		if len(a.Enum) > 0 && a.Type != "string" {
 			sub.fault("enum", "is for strings")
 		}
-		sub.end()
+		sub.rejectUnknown()
 		args = append(args, a)
 	})
 	return args

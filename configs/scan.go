@@ -29,28 +29,28 @@ func element(n int) string { return fmt.Sprintf("[%d]", n) }
 func scanKeys(text string) map[string]int {
 	s := &scanner{text: text, keys: map[string]int{}, arrays: map[string]int{}}
 	var header toml.Key
-	for s.blank("\n"); s.pos < len(s.text); s.blank("\n") {
+	for s.skipBlank("\n"); s.pos < len(s.text); s.skipBlank("\n") {
 		begin := s.pos
-		if s.eat('[') {
-			array := s.eat('[')
-			header = s.key(nil)
+		if s.skipByte('[') {
+			array := s.skipByte('[')
+			header = s.readKey(nil)
 			if array {
 				name := header.String()
 				s.arrays[name]++
 				header = append(header, element(s.arrays[name]-1))
-				s.note(header, begin)
+				s.record(header, begin)
 			}
-			s.eat(']')
-			s.eat(']')
+			s.skipByte(']')
+			s.skipByte(']')
 			continue
 		}
-		s.pair(header)
+		s.readPair(header)
 	}
 	return s.keys
 }
 
 // blank skips white space and comments, and line ends where they may stand.
-func (s *scanner) blank(lineEnds string) {
+func (s *scanner) skipBlank(lineEnds string) {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
 		case c == ' ' || c == '\t' || c == '\r' || c == '\n' && lineEnds != "":
@@ -68,7 +68,7 @@ func (s *scanner) blank(lineEnds string) {
 }
 
 // eat skips a letter if it comes next, with the white space before it.
-func (s *scanner) eat(c byte) bool {
+func (s *scanner) skipByte(c byte) bool {
 	at := s.pos
 	for at < len(s.text) && (s.text[at] == ' ' || s.text[at] == '\t') {
 		at++
@@ -81,12 +81,12 @@ func (s *scanner) eat(c byte) bool {
 }
 
 // pair reads key = value.
-func (s *scanner) pair(table toml.Key) {
+func (s *scanner) readPair(table toml.Key) {
 	before := s.pos
-	path := s.key(table)
-	if s.eat('=') {
-		s.blank("")
-		s.value(path)
+	path := s.readKey(table)
+	if s.skipByte('=') {
+		s.skipBlank("")
+		s.skipValue(path)
 	}
 	if s.pos == before {
 		s.pos++
@@ -94,23 +94,23 @@ func (s *scanner) pair(table toml.Key) {
 }
 
 // key reads a key, dotted or not, notes its parts and returns the whole path.
-func (s *scanner) key(table toml.Key) toml.Key {
+func (s *scanner) readKey(table toml.Key) toml.Key {
 	path := append(toml.Key(nil), table...)
 	for {
-		s.blank("")
+		s.skipBlank("")
 		begin := s.pos
 		part := ""
 		if s.pos < len(s.text) && (s.text[s.pos] == '"' || s.text[s.pos] == '\'') {
-			part = unquote(s.quoted())
+			part = unquote(s.skipQuoted())
 		} else {
-			for s.pos < len(s.text) && bare(s.text[s.pos]) {
+			for s.pos < len(s.text) && isBareKeyChar(s.text[s.pos]) {
 				s.pos++
 			}
 			part = s.text[begin:s.pos]
 		}
 		path = append(path, part)
-		s.note(path, begin)
-		if !s.eat('.') {
+		s.record(path, begin)
+		if !s.skipByte('.') {
 			return path
 		}
 		if n := s.arrays[path.String()]; n > 0 { // what follows is in its last element
@@ -119,47 +119,47 @@ func (s *scanner) key(table toml.Key) toml.Key {
 	}
 }
 
-func bare(c byte) bool {
+func isBareKeyChar(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-func (s *scanner) note(path toml.Key, offset int) {
+func (s *scanner) record(path toml.Key, offset int) {
 	if _, ok := s.keys[path.String()]; !ok {
 		s.keys[path.String()] = offset
 	}
 }
 
 // value skips a value and notes what is in it.
-func (s *scanner) value(path toml.Key) {
+func (s *scanner) skipValue(path toml.Key) {
 	if s.pos >= len(s.text) {
 		return
 	}
 	switch s.text[s.pos] {
 	case '"', '\'':
-		s.quoted()
+		s.skipQuoted()
 	case '[':
 		s.pos++
 		for n := 0; ; n++ {
-			if s.blank("\n"); s.pos >= len(s.text) || s.eat(']') {
+			if s.skipBlank("\n"); s.pos >= len(s.text) || s.skipByte(']') {
 				return
 			}
 			at := append(append(toml.Key(nil), path...), element(n))
-			s.note(at, s.pos)
-			s.value(at)
-			if s.blank("\n"); !s.eat(',') {
-				s.eat(']')
+			s.record(at, s.pos)
+			s.skipValue(at)
+			if s.skipBlank("\n"); !s.skipByte(',') {
+				s.skipByte(']')
 				return
 			}
 		}
 	case '{':
 		s.pos++
 		for {
-			if s.blank("\n"); s.pos >= len(s.text) || s.eat('}') {
+			if s.skipBlank("\n"); s.pos >= len(s.text) || s.skipByte('}') {
 				return
 			}
-			s.pair(path)
-			if s.blank("\n"); !s.eat(',') {
-				s.eat('}')
+			s.readPair(path)
+			if s.skipBlank("\n"); !s.skipByte(',') {
+				s.skipByte('}')
 				return
 			}
 		}
@@ -171,7 +171,7 @@ func (s *scanner) value(path toml.Key) {
 }
 
 // quoted skips a string of any of the four kinds and returns it with its quotes.
-func (s *scanner) quoted() string {
+func (s *scanner) skipQuoted() string {
 	begin := s.pos
 	quote := s.text[s.pos]
 	end := string(quote)

@@ -59,9 +59,9 @@ func ofKinds(s *jsonschema.Schema) {
 	needed := map[string]string{KindCommand: "command", KindTools: "dir", KindHTTP: "tools"}
 	for _, kind := range []string{KindCommand, KindConnect, KindTools, KindHTTP} {
 		then := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{}}
-		for _, key := range slices.Sorted(maps.Keys(belongs)) {
-			if !slices.Contains(belongs[key], kind) {
-				then.Properties[key] = nothing
+		for _, key := range slices.Sorted(maps.Keys(keyKinds)) {
+			if !slices.Contains(keyKinds[key], kind) {
+				then.Properties[key] = neverSchema
 				then.PropertyOrder = append(then.PropertyOrder, key)
 			}
 		}

@@ -12,13 +12,13 @@ import (
 // a schema knows no key that the decoder doesn't, and the other way round.
 
 // nothing is the schema that no value fits.
-var nothing = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+var neverSchema = &jsonschema.Schema{Not: &jsonschema.Schema{}}
 
 // durationPattern fits what time.ParseDuration takes.
 const durationPattern = `^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 // note describes a key where somebody wants to know.
-func (t *table) note(key string, describe func() *jsonschema.Schema) {
+func (t *table) describe(key string, describe func() *jsonschema.Schema) {
 	if t == nil || t.shape == nil {
 		return
 	}
@@ -32,7 +32,7 @@ func (t *table) note(key string, describe func() *jsonschema.Schema) {
 }
 
 // others describes the keys that have no description of their own.
-func (t *table) others(s *jsonschema.Schema) {
+func (t *table) describeOthers(s *jsonschema.Schema) {
 	if t != nil && t.shape != nil {
 		t.shape.AdditionalProperties = s
 	}

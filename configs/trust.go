@@ -53,7 +53,7 @@ func Trust(dir string) (real string, changes []Change, err error) {
 	if filepath.Dir(real) == real {
 		return "", nil, fmt.Errorf("%s holds everything there is: name a project's directory", real)
 	}
-	now, err := read(real)
+	now, err := readContent(real)
 	if err != nil {
 		return "", nil, err
 	}
@@ -101,7 +101,7 @@ func Trusted(dir string) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	now, err := read(p.Dir)
+	now, err := readContent(p.Dir)
 	return err == nil && len(p.Files.changes(now)) == 0, err
 }
 
@@ -129,7 +129,7 @@ func TrustedProjects() (all []TrustedProject, err error) {
 
 // Changes are how the project's files differ from what the user trusted.
 func (p TrustedProject) Changes() ([]Change, error) {
-	now, err := read(p.Dir)
+	now, err := readContent(p.Dir)
 	return p.Files.changes(now), err
 }
 
@@ -142,11 +142,11 @@ func trustedAbove(dir string) (TrustedProject, bool, error) {
 	if err != nil {
 		return TrustedProject{}, false, err
 	}
-	return nearest(dir)
+	return nearestTrusted(dir)
 }
 
 // nearest finds the trusted project that an absolute path is in by its name.
-func nearest(dir string) (TrustedProject, bool, error) {
+func nearestTrusted(dir string) (TrustedProject, bool, error) {
 	for {
 		p, ok, err := loadTrust(dir)
 		if ok || err != nil {
@@ -168,14 +168,14 @@ func Unchanged(project, path string) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%s is not trusted: run %s if you trust all that lies there", project, TrustCommand(project))
+		return fmt.Errorf("%s is not trusted: run %s if you trust all files there", project, TrustCommand(project))
 	}
-	now, err := read(p.Dir)
+	now, err := readContent(p.Dir)
 	if err != nil {
 		return err
 	}
-	if changed := p.Files.differs(now, p.rel(path)); changed != "" {
-		return p.changed(changed)
+	if changed := p.Files.firstDifference(now, p.rel(path)); changed != "" {
+		return p.changedError(changed)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func (p TrustedProject) rel(path string) string {
 }
 
 // changed is what is to be known of a file that is not what the user trusted.
-func (p TrustedProject) changed(rel string) error {
+func (p TrustedProject) changedError(rel string) error {
 	return fmt.Errorf("%s has changed since you trusted it: run %s, which shows how", rel, TrustCommand(p.Dir))
 }
 

@@ -28,8 +28,8 @@ const (
 	maxKept         = 8 << 20   // of all texts
 )
 
-// trusted is what a file held when the user trusted it.
-type trusted struct {
+// trustedContent is the content of a file at the time when the user trusted it.
+type trustedContent struct {
 	Sum   string   `json:"sum"` // of its content, and of whether it can be run
 	Text  []byte   `json:"text,omitempty"`
 	Names []string `json:"names,omitempty"` // files of the project that it names
@@ -37,14 +37,14 @@ type trusted struct {
 
 // content is what the files of a project hold that count, by path from its
 // directory.
-type content map[string]trusted
+type content map[string]trustedContent
 
-// single are files of a project that start something, or say what may, besides
+// singleFiles are files of a project that start something, or say what may, besides
 // those of its config directories.
-var single = []string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}
+var singleFiles = []string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}
 
 // whole are directories of which every file is one.
-var whole = []string{".github/hooks", ".github/agents", ".github/copilot"}
+var wholeDirs = []string{".github/hooks", ".github/agents", ".github/copilot"}
 
 func (c content) paths() []string { return slices.Sorted(maps.Keys(c)) }
 
@@ -67,7 +67,7 @@ func (c content) changes(now content) (all []Change) {
 
 // differs names a file that is not in now what it is in c: that of a path, those
 // that it names, or those below it where it is a directory.
-func (c content) differs(now content, rel string) string {
+func (c content) firstDifference(now content, rel string) string {
 	check := map[string]bool{}
 	var add func(p string)
 	add = func(p string) {
@@ -121,7 +121,7 @@ type reader struct {
 
 // read reads what counts of a project: its config files, what its directories of
 // providers and tools hold, and the files that these name.
-func read(dir string) (content, error) {
+func readContent(dir string) (content, error) {
 	r := &reader{dir: dir, found: content{}}
 	for _, name := range projectDirs {
 		for _, file := range []string{configFile, lsFile} {
@@ -136,12 +136,12 @@ func read(dir string) (content, error) {
 			return nil, err
 		}
 	}
-	for _, file := range single {
+	for _, file := range singleFiles {
 		if err := r.file(file); err != nil {
 			return nil, err
 		}
 	}
-	for _, sub := range whole {
+	for _, sub := range wholeDirs {
 		if err := r.tree(sub, "", true); err != nil {
 			return nil, err
 		}
@@ -225,7 +225,7 @@ func (r *reader) file(rel string) error {
 			rel,
 		)
 	}
-	t := trusted{Sum: hex.EncodeToString(h.Sum(nil))}
+	t := trustedContent{Sum: hex.EncodeToString(h.Sum(nil))}
 	if len(text) <= maxKeptFile && r.kept+len(text) <= maxKept {
 		t.Text = text
 		r.kept += len(text)

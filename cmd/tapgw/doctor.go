@@ -125,7 +125,7 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 	n := 0
 	for _, f := range d.files.Providers() {
 		switch {
-		case f.Barred:
+		case f.LeftOut:
 			leftOut = append(leftOut, f.Faults...)
 			continue
 		case len(f.Faults) > 0:

@@ -27,7 +27,7 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 // stateOf is what is with a file, and why it does not run if it does not.
 func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsable bool) (state, reason string) {
 	switch {
-	case f.Barred && len(f.Faults) > 0:
+	case f.LeftOut && len(f.Faults) > 0:
 		return adminapi.ConfiguredWaiting, f.Faults[0].Message
 	case !isUsable && len(f.Faults) > 0:
 		return adminapi.ConfiguredFailed, fmt.Sprintf("line %d: %s", f.Faults[0].Line, f.Faults[0].Message)

@@ -233,7 +233,7 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 // what they were, where the user trusts it.
 func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	for _, f := range files {
-		if f.Name != "" || f.Barred {
+		if f.Name != "" || f.LeftOut {
 			continue // a file, not a directory; or one whose files don't count
 		}
 		for _, old := range s.files {
@@ -248,7 +248,7 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	for _, f := range files {
 		if p, known := s.usable[f.File]; len(f.Faults) == 0 {
 			good[f.File] = f.Provider
-		} else if known && !f.Barred {
+		} else if known && !f.LeftOut {
 			good[f.File] = p
 		}
 	}
@@ -264,7 +264,7 @@ func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 
 // isNamed reports whether a file names a provider.
 func (s *Supervisor) isNamed(name string) bool {
-	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.Barred })
+	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.LeftOut })
 }
 
 // enabledProviders are the providers that are to run, in the sessions that they are for.
@@ -282,7 +282,7 @@ func (s *Supervisor) enabledProviders() (list []configs.Provider) {
 func (s *Supervisor) reserveNames() {
 	var names []gateway.ReservedName
 	for _, p := range s.enabledProviders() {
-		names = append(names, gateway.ReservedName{Name: p.Called(), Owner: ownerOf(p), Match: sessionFilter(p)})
+		names = append(names, gateway.ReservedName{Name: p.ExpectedName(), Owner: ownerOf(p), Match: sessionFilter(p)})
 	}
 	s.o.Gateway.ReserveNames(names)
 }

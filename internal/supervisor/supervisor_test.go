@@ -103,7 +103,7 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 	s.setFiles([]configs.ProviderFile{{Name: "a", File: "/project/a.toml"}})
 	for _, barred := range []bool{false, true} {
 		s.setFiles(
-			[]configs.ProviderFile{{File: "/project", Barred: barred, Faults: configs.Faults{{File: "/project"}}}},
+			[]configs.ProviderFile{{File: "/project", LeftOut: barred, Faults: configs.Faults{{File: "/project"}}}},
 		)
 		if s.isNamed("a") == barred {
 			t.Errorf("without trust: %v, and what its file said counts: %v", barred, !barred)

@@ -50,7 +50,7 @@ type unit struct {
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{
 		Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
-		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.Called(), Owner: ownerOf(p),
+		Grants: p.Grants, Tools: gateway.ToolPolicy(p.Rules), Name: p.ExpectedName(), Owner: ownerOf(p),
 	}
 	if p.Kind == configs.KindConnect {
 		spec.Trust = gateway.TrustExternal
