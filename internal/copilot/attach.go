@@ -17,11 +17,11 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// maxSelection bounds a file of which lines are attached, and the lines.
+// maxSelection bounds the size of a file whose lines are attached, in bytes.
 const maxSelection = 8 << 20
 
-// attachments makes the runtime's of a prompt's. The model gets the names of files
-// and directories, images and the lines of a selection. What is attached it may read.
+// attachments converts a prompt's attachments for the runtime. The model gets images, selected lines, and the names of
+// files and directories. The session may read what is attached. The error is INVALID_JSON.
 func (s *session) attachments(list []gateway.Attachment) ([]sdk.Attachment, error) {
 	made := make([]sdk.Attachment, 0, len(list))
 	for i, a := range list {
@@ -74,7 +74,7 @@ func isImage(path string) bool {
 	return strings.HasPrefix(http.DetectContentType(head[:n]), "image/")
 }
 
-// selection is lines of a text file.
+// selection attaches lines of a text file.
 func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	if size > maxSelection {
 		return nil, fmt.Errorf("%s is larger than %d bytes: attach it without lines", a.Path, maxSelection)
@@ -105,7 +105,7 @@ func selection(a gateway.Attachment, size int64) (sdk.Attachment, error) {
 	}, nil
 }
 
-// isAttached reports whether a request is to read what was attached to a prompt.
+// isAttached reports whether a request is to read a path that a prompt attached.
 func (s *session) isAttached(req sdk.PermissionRequest) bool {
 	read, ok := req.(*rpc.PermissionRequestRead)
 	if !ok {

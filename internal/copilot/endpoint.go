@@ -20,11 +20,11 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// maxModelList bounds what an endpoint lists.
+// maxModelList bounds an endpoint's list of models, in bytes.
 const maxModelList = 8 << 20
 
-// endpointFor is the model endpoint of a session, nil for GitHub's. The key of a
-// request is for the endpoint of the request and for no other.
+// endpointFor returns the model endpoint of a session, nil for GitHub's models. The key of a request is used only for
+// the endpoint of the request.
 func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest) (*sdk.ProviderConfig, error) {
 	e := profile.Provider
 	if e.URL == "" {
@@ -40,9 +40,10 @@ func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest)
 	}
 	p := &sdk.ProviderConfig{
 		Type: e.Kind, BaseURL: e.URL, WireAPI: e.Wire, Headers: headers,
-		ModelID: e.ModelID, WireModel: e.WireModel, MaxPromptTokens: e.MaxPromptTokens, MaxOutputTokens: e.MaxOutputTokens,
+		ModelID: e.ModelID, WireModel: e.WireModel, MaxPromptTokens: e.MaxPromptTokens,
+		MaxOutputTokens: e.MaxOutputTokens,
 	}
-	if e.ModelID != "" { // the runtime is told this one, see [session.runtimeModelName]
+	if e.ModelID != "" { // the runtime gets this name; see [session.runtimeModelName]
 		p.WireModel = cmp.Or(e.WireModel, profile.Model)
 	}
 	if e.Kind == configs.EndpointAnthropic {
@@ -62,8 +63,8 @@ func (o *Options) endpointFor(profile configs.Profile, req gateway.StartRequest)
 	return p, nil
 }
 
-// keyFromEnv is the secret of an endpoint, from the environment. An endpoint may want no
-// key, but a token that is named must be there.
+// keyFromEnv reads the secret of an endpoint from the environment. A key may be missing, because an endpoint may need
+// none, but a bearer token that the config names must be set.
 func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 	if e.BearerTokenEnv != "" {
 		token := os.Getenv(e.BearerTokenEnv)
@@ -75,10 +76,10 @@ func (o *Options) keyFromEnv(e configs.Endpoint) (string, error) {
 	if e.KeyEnv == "" && e.URL == o.ProviderURL {
 		return o.ProviderKey, nil
 	}
-	return os.Getenv(e.KeyEnv), nil // none has the name ""
+	return os.Getenv(e.KeyEnv), nil // "" if KeyEnv is ""
 }
 
-// githubToken is the token of a session's own, "" for that of the runtime.
+// githubToken returns the GitHub token of one session, "" if it uses the runtime's.
 func (o *Options) githubToken(p configs.Profile, req gateway.StartRequest) (string, error) {
 	if req.GitHubToken != "" || p.GitHubTokenEnv == "" || p.GitHubTokenEnv == o.Profile.GitHubTokenEnv {
 		return req.GitHubToken, nil
@@ -98,7 +99,7 @@ func tokenFromEnv(variable string) (string, error) {
 	return token, nil
 }
 
-// checkEndpoint checks what a session on an endpoint of the user's own needs.
+// checkEndpoint checks what a session on the user's own endpoint needs: a URL and a model.
 func checkEndpoint(p *sdk.ProviderConfig, model string, offered []string) error {
 	if err := checkURL(p.BaseURL); err != nil {
 		return invalidRequest("providerUrl: %v", err)
@@ -116,11 +117,11 @@ func missingModel(what string) error {
 	return invalidRequest("model: missing; with a model endpoint of one's own (provider_url) %s", what)
 }
 
-// defaultModel is the model of a session that was given none: the only one that its endpoint
-// is there for, by the config or by the endpoint's own list. GitHub chooses one itself.
+// defaultModel returns the model of a session that names none: the only model of its endpoint, by the config or by the
+// endpoint's list. For GitHub it is "", because GitHub chooses.
 func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gateway.StartRequest) (string, error) {
 	e := p.Provider
-	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // which is said later
+	if p.Model != "" || e.URL == "" || checkURL(e.URL) != nil { // checkEndpoint reports a wrong URL
 		return p.Model, nil
 	}
 	ids := e.Models
@@ -134,12 +135,13 @@ func (o *Options) defaultModel(ctx context.Context, p configs.Profile, req gatew
 		}
 	}
 	if len(ids) != 1 {
-		return "", missingModel("name one of those that it has: " + cmp.Or(strings.Join(ids, ", "), "its list has none"))
+		list := cmp.Or(strings.Join(ids, ", "), "its list has none")
+		return "", missingModel("name one of those that it has: " + list)
 	}
 	return ids[0], nil
 }
 
-// keyFor is the key of the endpoint of a request, which brings its own with its own URL.
+// keyFor returns the key of a request's endpoint. A request with its own URL has its own key.
 func (o *Options) keyFor(e configs.Endpoint, req gateway.StartRequest) (string, error) {
 	if req.ProviderURL != "" {
 		return req.ProviderKey, nil
@@ -158,8 +160,7 @@ func checkURL(s string) error {
 	return nil
 }
 
-// endpointModels are the models of an endpoint: those that the config names, else
-// those that it lists itself.
+// endpointModels returns the models of an endpoint: those that the config names, else those that the endpoint lists.
 func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adminapi.Model, error) {
 	ids := e.Models
 	if len(ids) == 0 {
@@ -179,7 +180,7 @@ func (o *Options) endpointModels(ctx context.Context, e configs.Endpoint) ([]adm
 	return models, nil
 }
 
-// listModels asks an endpoint what models it has, on the wire of its kind.
+// listModels asks an endpoint for its models, in the way of its kind.
 func (o *Options) listModels(ctx context.Context, e configs.Endpoint, key string) ([]string, error) {
 	if e.Kind == configs.EndpointAzure {
 		return nil, errors.New("azure lists no deployments")

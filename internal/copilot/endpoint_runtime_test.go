@@ -50,7 +50,8 @@ func TestEndpoints(t *testing.T) {
 			func(e *configs.Endpoint, _ string) {
 				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
 			},
-			"/v1/chat/completions", "", map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key}, scriptmodel.ModelID,
+			"/v1/chat/completions", "",
+			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key}, scriptmodel.ModelID,
 		},
 		"names of the model": {
 			func(e *configs.Endpoint, _ string) {
@@ -62,7 +63,8 @@ func TestEndpoints(t *testing.T) {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.APIVersion, e.KeyEnv, e.WireModel = configs.EndpointAzure, root, "2024-10-21", "ENDPOINT_KEY", "deployed"
 			},
-			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": key}, "deployed",
+			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": key},
+			"deployed",
 		},
 		"azure without version": {
 			func(e *configs.Endpoint, root string) {
@@ -80,13 +82,15 @@ func TestEndpoints(t *testing.T) {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAzure, root, "ENDPOINT_TOKEN"
 			},
-			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
+			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token},
+			scriptmodel.ModelID,
 		},
 		"anthropic": {
 			func(e *configs.Endpoint, root string) {
 				e.Kind, e.URL, e.KeyEnv = configs.EndpointAnthropic, root, "ENDPOINT_KEY"
 			},
-			"/v1/messages", "", map[string]string{"X-Api-Key": key, "Anthropic-Version": "2023-06-01"}, scriptmodel.ModelID,
+			"/v1/messages", "", map[string]string{"X-Api-Key": key, "Anthropic-Version": "2023-06-01"},
+			scriptmodel.ModelID,
 		},
 		"anthropic with a token": {
 			func(e *configs.Endpoint, root string) {

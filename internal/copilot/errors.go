@@ -27,5 +27,6 @@ func invalidState(format string, args ...any) error {
 
 // unsetVariable is the error for a key of [copilot] that names an environment variable which is not set.
 func unsetVariable(key, variable string) error {
-	return invalidState("%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set", key, variable)
+	return invalidState("%s in [copilot] of tapgw.toml: the environment variable %q of the gateway is not set",
+		key, variable)
 }

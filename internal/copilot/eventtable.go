@@ -14,20 +14,19 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// eventRow says what events of one type become. Whatever it says, they are kept
-// raw for `tapctl sessions log --events`, and so are those of types that are not
-// in the table. The texts are docs/copilot.md's.
+// eventRow says what becomes of the events of one type. Events of every type, known or not, are also kept raw for
+// tapctl sessions log --events. docs/copilot.md is made from the texts.
 type eventRow struct {
 	typ      rpc.SessionEventType
-	level    gateway.LogLevel // of the timeline's line, "" for none
-	timeline string
-	live     string // callbacks
-	event    string // the session.event that subscribed providers get
+	level    gateway.LogLevel // of the timeline's line; "": no line
+	timeline string           // what the line says
+	live     string           // callbacks
+	event    string           // the session.event that subscribed providers get
 	also     string
-	do       func(*tracker, sdk.SessionEvent) // nil: nothing but the raw log
+	do       func(*tracker, sdk.SessionEvent) // nil: only the raw log
 }
 
-// newRow is a row for events with data D.
+// newRow is a row for events with data of type D.
 func newRow[D rpc.SessionEventData](do func(*tracker, sdk.SessionEvent, D)) eventRow {
 	var d D
 	return eventRow{typ: d.Type(), do: func(t *tracker, e sdk.SessionEvent) {
@@ -37,8 +36,7 @@ func newRow[D rpc.SessionEventData](do func(*tracker, sdk.SessionEvent, D)) even
 	}}
 }
 
-// timelineRow is a row for events of which people read a line in the timeline; none
-// where say returns "".
+// timelineRow is a row for events that become a line of the timeline. An event for which say returns "" becomes none.
 func timelineRow[D rpc.SessionEventData](level gateway.LogLevel, what string, say func(D) string) eventRow {
 	row := newRow(func(t *tracker, _ sdk.SessionEvent, d D) {
 		if text := say(d); text != "" {
@@ -69,7 +67,7 @@ func (r eventRow) withNote(also string) eventRow {
 	return r
 }
 
-// onlyRaw are rows of events that only the raw log has.
+// onlyRaw returns rows for events that only the raw log gets.
 func onlyRaw(types ...rpc.SessionEventType) []eventRow {
 	rows := make([]eventRow, len(types))
 	for i, typ := range types {
@@ -78,7 +76,7 @@ func onlyRaw(types ...rpc.SessionEventType) []eventRow {
 	return rows
 }
 
-// errorPersistence is the type of error of a session that the runtime can't write down.
+// errorPersistence is the error type of a session that the runtime can't save.
 const errorPersistence = "persistence"
 
 // eventRows finds a row by its type.
@@ -92,7 +90,7 @@ var eventRows = func() map[rpc.SessionEventType]eventRow {
 
 // eventTable has a row for each type of event that the SDK knows.
 var eventTable = append([]eventRow{
-	// What is said and done in a turn.
+	// What happens in a turn.
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
 		inTimeline(gateway.LogInfo, "the prompt; a provider's was shown when it was pushed").
 		forwarded(protocol.EventUserMessage).withNote("the session is busy; the turn's budget begins"),
@@ -144,7 +142,8 @@ var eventTable = append([]eventRow{
 		if c := t.conn(); c != nil {
 			t.s.answerPermission(c, d)
 		}
-	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").withNote("answered by the policy, or a question of kind `permission`"),
+	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").
+		withNote("answered by the policy, or a question of kind `permission`"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionCompletedData) { t.s.cancelCall(d.RequestID) }).
 		withNote("ends the question"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.UserInputRequestedData) { t.inputRequested(d) }).
@@ -172,7 +171,8 @@ var eventTable = append([]eventRow{
 			t.emit(gateway.Event{SessionError: t.s.errorText(d)})
 			t.s.hideImages(t.conn(), d)
 		}
-	}).inTimeline(gateway.LogError, "its message; that the session can't be saved once, while it lasts").callbacks("sessionError"),
+	}).inTimeline(gateway.LogError, "its message; that the session can't be saved once, while it lasts").
+		callbacks("sessionError"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
 		if d.WarningType != logType {
 			t.s.calls.Note(gateway.LogWarning, d.Message)
@@ -186,7 +186,8 @@ var eventTable = append([]eventRow{
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ModelCallFailureData) {
 		t.s.calls.Note(gateway.LogWarning, failureText(d))
 		t.countFailedCall(d)
-	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").withNote("usage: a failure"),
+	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").
+		withNote("usage: a failure"),
 	timelineRow(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
 		return "asking the model again" + because(deref(d.Reason))
 	}),
@@ -259,7 +260,8 @@ var eventTable = append([]eventRow{
 				int64OrZero(d.MessagesRemoved), int64OrZero(d.PreCompactionTokens), int64OrZero(d.PostCompactionTokens),
 			),
 		)
-	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").withNote("usage: the call that it took"),
+	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").
+		withNote("usage: the call that it took"),
 	timelineRow(gateway.LogWarning, "how much of the conversation was left out",
 		func(d *rpc.SessionTruncationData) string {
 			return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
@@ -368,7 +370,7 @@ var eventTable = append([]eventRow{
 			return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
 		}),
 }, onlyRaw(
-	// Told another way: by callbacks, by the questions API, by the calls
+	// Followers see these in another way: by callbacks, by the questions API, by the calls
 	// themselves.
 	rpc.SessionEventTypeAssistantMessageStart,
 	rpc.SessionEventTypeAssistantStreamingDelta,
@@ -436,7 +438,7 @@ var eventTable = append([]eventRow{
 	rpc.SessionEventTypeSessionFusionCompleted,
 	rpc.SessionEventTypeSessionFusionResolved,
 	rpc.SessionEventTypeSessionFusionRouteStarted,
-	// Of a terminal or an editor, which a daemon has not.
+	// These belong to a terminal or an editor, which a daemon does not have.
 	rpc.SessionEventTypeCapabilitiesChanged,
 	rpc.SessionEventTypeCommandCompleted,
 	rpc.SessionEventTypeCommandExecute,
@@ -456,7 +458,7 @@ var eventTable = append([]eventRow{
 	rpc.SessionEventTypeSessionCanvasUnavailable,
 )...)
 
-// because is ": why", or nothing where nobody said.
+// because returns ": why", or "" without a reason.
 func because(why string) string {
 	if why == "" {
 		return ""
@@ -464,7 +466,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// pastTense is what became of a file: "create" made it "created".
+// pastTense makes "created" of "create".
 func pastTense(operation string) string { return strings.TrimSuffix(operation, "e") + "ed" }
 
 func int64OrZero(n *int64) int64 {
@@ -474,7 +476,7 @@ func int64OrZero(n *int64) int64 {
 	return *n
 }
 
-// serverText says what is wrong with an MCP server, "" if nothing is.
+// serverText says what is wrong with an MCP server, or "" if nothing is.
 func serverText(name string, status rpc.MCPServerStatus, err *string) string {
 	switch status {
 	case rpc.MCPServerStatusFailed:
@@ -485,7 +487,7 @@ func serverText(name string, status rpc.MCPServerStatus, err *string) string {
 	return ""
 }
 
-// failureText says in one line how a call of the model failed.
+// failureText says in one line how a model call failed.
 func failureText(d *rpc.ModelCallFailureData) string {
 	text := "a call of model " + cmp.Or(deref(d.Model), "(unknown)") + " failed"
 	if d.StatusCode != nil && *d.StatusCode != 0 {
@@ -497,8 +499,8 @@ func failureText(d *rpc.ModelCallFailureData) string {
 	return text + because(firstLine(deref(d.ErrorMessage)))
 }
 
-// firstLine is what an error says, in one line: the runtime tells an endpoint's as the
-// JSON that it sent, and its own as a JSON string.
+// firstLine returns the first line of an error's message. The runtime passes an endpoint's error as the JSON that it
+// got, and its own errors as JSON strings.
 func firstLine(message string) string {
 	var object struct {
 		Message string `json:"message"`

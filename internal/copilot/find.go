@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/proc"
 )
 
-// Where a runtime was found.
+// Values of [Found.Source]: where a runtime was found.
 const (
 	SourceConfig  = "config"           // [copilot] cli
 	SourceEnv     = "COPILOT_CLI_PATH" // the variable
@@ -20,15 +20,15 @@ const (
 	SourcePath    = "PATH"             // a full Copilot CLI
 )
 
-// Found is a Copilot CLI runtime on this machine.
+// Found is a Copilot CLI runtime on this machine: the absolute path of its program and the place that named it.
 type Found struct {
 	Path   string
 	Source string
 }
 
-// Find looks for the runtime: cli if it is set, then COPILOT_CLI_PATH, what
-// `make runtime` installed beside the program, and copilot on PATH. A place
-// that is named and holds no program is an error, not a reason to look on.
+// Find looks for the runtime's program: cli if it is set, then COPILOT_CLI_PATH, then what make runtime installed
+// beside this program, then copilot on PATH. If cli or the variable names no program, that is an error and the search
+// ends.
 func Find(cli string) (Found, error) {
 	return finder{getenv: os.Getenv, executable: os.Executable, lookPath: exec.LookPath}.find(cli)
 }
@@ -54,8 +54,8 @@ func (f finder) find(cli string) (Found, error) {
 		}
 		return Found{path, SourceEnv}, nil
 	}
-	// Not in the working directory: a gateway that is started in somebody
-	// else's checkout must not run what lies there.
+	// The working directory is not searched. A gateway that is started in an untrusted checkout must not run programs
+	// from it.
 	if exe, err := f.executable(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = target
@@ -72,13 +72,12 @@ func (f finder) find(cli string) (Found, error) {
 			return Found{path, SourcePath}, nil
 		}
 	}
-	return Found{}, errors.New(
-		"no Copilot CLI runtime found: run `make runtime`, or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml",
-	)
+	return Found{}, errors.New("no Copilot CLI runtime found: run `make runtime`, " +
+		"or install @github/copilot with npm, or set COPILOT_CLI_PATH or cli in [copilot] of tapgw.toml")
 }
 
-// Installed returns the runtime that `make runtime` put below a directory, ""
-// when there is none for this machine.
+// Installed returns the path of the runtime that make runtime installed below a directory, or "" when there is none for
+// this machine's system and architecture.
 func Installed(root string) string {
 	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if arch == "" {

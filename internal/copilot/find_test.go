@@ -89,7 +89,8 @@ func TestFind(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	got := environment([]string{
 		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C", "XDG_CONFIG_HOME=/x",
-		"COPILOT_CONNECTION_TOKEN=x", "TAP_ADMIN_TOKEN=adm-1", "TAP_PROVIDER_TOKEN=ptk-instance", "TAP_MODEL_KEY=k", "AWS_SECRET_ACCESS_KEY=s", "broken",
+		"COPILOT_CONNECTION_TOKEN=x", "TAP_ADMIN_TOKEN=adm-1", "TAP_PROVIDER_TOKEN=ptk-instance", "TAP_MODEL_KEY=k",
+		"AWS_SECRET_ACCESS_KEY=s", "broken",
 	}, []string{"TAP_GATEWAY_URL=ws://x", "TAP_PROVIDER_TOKEN=ptk-spawn", "TAP_ADMIN_TOKEN=adm-2"})
 	want := []string{
 		"PATH=/bin", "HOME=/h", "COPILOT_HOME=/c", "GH_TOKEN=t", "https_proxy=p", "LC_ALL=C", "XDG_CONFIG_HOME=/x",

@@ -124,7 +124,8 @@ func certificates(t *testing.T) *tls.Config {
 		template := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(len(name))), Subject: pkix.Name{CommonName: name},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			IsCA: parent == nil, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"api.github.com", "octo.ghe.com", "api.octo.ghe.com"},
+			IsCA: parent == nil, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			DNSNames: []string{"api.github.com", "octo.ghe.com", "api.octo.ghe.com"},
 			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}
 		if parent == nil {

@@ -62,53 +62,45 @@ func (s *session) hooksEnabled() bool {
 // may wait for the gateway.
 func (s *session) hooks() *sdk.SessionHooks {
 	return &sdk.SessionHooks{
-		OnUserPromptSubmitted: func(in sdk.UserPromptSubmittedHookInput, _ sdk.HookInvocation) (*sdk.UserPromptSubmittedHookOutput, error) {
-			if in.SessionID != s.id {
-				return nil, nil // a sub-agent's prompt is no user's
-			}
-			s.sections.dropAnswers() // the runtime has made its message by now
-			add := s.promptHook(in.Prompt)
-			if add == "" {
-				return nil, nil
-			}
-			return &sdk.UserPromptSubmittedHookOutput{AdditionalContext: add}, nil
-		},
-		OnPreToolUse: func(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
-			return s.toolHook(in), nil
-		},
-		OnPostToolUse: func(in sdk.PostToolUseHookInput, _ sdk.HookInvocation) (*sdk.PostToolUseHookOutput, error) {
-			return s.afterToolHook(in), nil
-		},
-		OnPostToolUseFailure: func(in sdk.PostToolUseFailureHookInput, _ sdk.HookInvocation) (*sdk.PostToolUseFailureHookOutput, error) {
-			return s.afterFailureHook(in), nil
-		},
-		// The runtime asks this at the end of a turn, before the next waiting prompt begins.
-		OnAgentStop: func(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
-			if in.SessionID != s.id {
-				return nil, nil
-			}
-			s.expirePrompt()
-			return s.stopHook(in), nil
-		},
+		OnUserPromptSubmitted: s.promptSubmitted,
+		OnPreToolUse:          s.toolHook,
+		OnPostToolUse:         s.afterToolHook,
+		OnPostToolUseFailure:  s.afterFailureHook,
+		OnAgentStop:           s.stopHook,
 	}
+}
+
+// promptSubmitted adds what providers say to a prompt. A sub-agent's prompt comes from an agent and gets nothing.
+func (s *session) promptSubmitted(
+	in sdk.UserPromptSubmittedHookInput, _ sdk.HookInvocation,
+) (*sdk.UserPromptSubmittedHookOutput, error) {
+	if in.SessionID != s.id {
+		return nil, nil
+	}
+	s.sections.dropAnswers() // the runtime has made its system message by now
+	add := s.promptHook(in.Prompt)
+	if add == "" {
+		return nil, nil
+	}
+	return &sdk.UserPromptSubmittedHookOutput{AdditionalContext: add}, nil
 }
 
 // hookDeny is the decision of a hook that keeps the runtime from calling a tool.
 const hookDeny = "deny"
 
 // toolHook asks rules and gates about a call. It never answers allow, which would bypass the permissions.
-func (s *session) toolHook(in sdk.PreToolUseHookInput) *sdk.PreToolUseHookOutput {
+func (s *session) toolHook(in sdk.PreToolUseHookInput, _ sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
 	if !s.awaitCalls() {
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: errEnded.Error()}, nil
 	}
 	d := s.calls.PreToolUse(s.ctx, in.ToolName, rawJSON(in.ToolArgs))
 	switch {
 	case d.Deny:
-		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Reason}
+		return &sdk.PreToolUseHookOutput{PermissionDecision: hookDeny, PermissionDecisionReason: d.Reason}, nil
 	case d.Context != "":
-		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}
+		return &sdk.PreToolUseHookOutput{AdditionalContext: d.Context}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // awaitCalls waits until the session is registered. It returns false if the session ended first.

@@ -88,7 +88,8 @@ func TestGateComesInMidTurn(t *testing.T) {
 				o.Permissions.MCP = configs.Allow
 				o.Profile = configs.DefaultProfile()
 				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
-					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: map[string]string{mcpProgram: "brewed", mcpAsks: server.URL}, Tools: []string{"brew"},
+					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"},
+					Env:     map[string]string{mcpProgram: "brewed", mcpAsks: server.URL}, Tools: []string{"brew"},
 				}}
 			},
 			at:   func(*hosted, *provider) { <-gone },
@@ -101,7 +102,8 @@ func TestGateComesInMidTurn(t *testing.T) {
 				o.AskUser, o.Permissions.MCP = true, configs.Allow
 				o.Profile = configs.DefaultProfile()
 				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
-					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: map[string]string{mcpProgram: "brewed", mcpForm: "For whom?"}, Tools: []string{"brew"},
+					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"},
+					Env:     map[string]string{mcpProgram: "brewed", mcpForm: "For whom?"}, Tools: []string{"brew"},
 				}}
 			},
 			at: func(h *hosted, _ *provider) { h.asked(h.s) },

@@ -68,7 +68,8 @@ func (t *tracker) reportUnsaved(why string) {
 	if t.s.saveError.Swap(&why) == nil {
 		t.s.log.Error("the session can't be saved", "error", why)
 		t.emit(gateway.Event{
-			SessionError: "the session can't be saved, and what was said since is lost when the Copilot runtime ends (is the disk full?): " + why,
+			SessionError: "the session can't be saved, and what was said since is lost when the Copilot runtime ends " +
+				"(is the disk full?): " + why,
 		})
 	}
 	if t.isBusy && t.agentDone {

@@ -7,18 +7,16 @@ import (
 	"strconv"
 )
 
-// LaunchArg is the hidden first argument with which our own program becomes
-// the runtime, see [ExecRuntime].
+// LaunchArg is the hidden first argument that makes this program become the runtime; see [ExecRuntime].
 const LaunchArg = "__runtime"
 
-// ExecRuntime turns the process into the Copilot runtime if its arguments say
-// so. Call it first thing in main, with os.Args: it does not return when it
-// worked, and when ran is true the program must exit with code.
+// ExecRuntime turns this process into the Copilot runtime if its arguments say so. Call it first in main, with os.Args.
+// It does not return on success. If ran is true, the program must exit with code: 1 when the runtime could not be
+// started, 2 for wrong arguments.
 //
-// The SDK starts the runtime itself and can set nothing about the process but
-// its arguments. So it starts us, and we move to a process group of our own
-// (else Ctrl-C at the gateway's terminal kills the runtime before sessions can
-// end), write down our pid and replace ourselves by the runtime.
+// The SDK starts the runtime itself and can set only the arguments of the process. So the SDK starts this program,
+// which moves to a process group of its own, writes its pid to a file and replaces itself by the runtime. Without the
+// group, Ctrl-C at the gateway's terminal would kill the runtime before its sessions can end.
 func ExecRuntime(args []string) (code int, ran bool) {
 	if len(args) < 2 || args[1] != LaunchArg {
 		return 0, false
@@ -32,17 +30,16 @@ func ExecRuntime(args []string) (code int, ran bool) {
 	return 1, true
 }
 
-// GuardStdout keeps what the SDK prints (diagnostics, with fmt.Printf) off the
-// program's standard output, which it returns for the program's own use: from
-// then on os.Stdout is the standard error. Call it in main, before any
-// goroutine runs.
+// GuardStdout keeps the diagnostics that the SDK prints with fmt.Printf off the program's standard output, which it
+// returns for the program's own use. From then on os.Stdout is the standard error. Call it in main before any goroutine
+// runs.
 func GuardStdout() *os.File {
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
 	return stdout
 }
 
-// launcher is the command to put before the runtime's own, nil for none.
+// launcher returns the command to put before the runtime's own. It is nil on systems without process replacement.
 func (o Options) launcher() ([]string, error) {
 	if len(o.Launcher) > 0 {
 		return o.Launcher, nil
@@ -57,13 +54,13 @@ func (o Options) launcher() ([]string, error) {
 	return []string{self, LaunchArg}, nil
 }
 
-// pidFile is where the launcher writes its pid, by rename, so that a file that
-// is there is whole.
+// pidFile is where the launcher writes its pid. It writes by rename, so the file is whole once it exists.
 func pidFile(dir string) string { return filepath.Join(dir, "pid") }
 
 func writePID(path string) error {
 	part := path + ".part"
-	if err := os.WriteFile(part, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil { //nolint:gosec // the path is the gateway's
+	pid := []byte(strconv.Itoa(os.Getpid()))
+	if err := os.WriteFile(part, pid, 0o600); err != nil { //nolint:gosec // the path is the gateway's
 		return err
 	}
 	return os.Rename(part, path) //nolint:gosec // as above

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Elsewhere a process can't be replaced: the SDK starts the runtime directly.
+// canLaunch is false, because a process can't be replaced on this system. The SDK starts the runtime directly.
 const canLaunch = false
 
 func launch(string, string, []string) error {

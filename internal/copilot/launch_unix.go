@@ -14,10 +14,10 @@ import (
 
 const canLaunch = true
 
-// launch becomes the runtime. It returns only when it could not.
+// launch replaces this process by the runtime. It returns only an error.
 //
-// There is no death signal for when the gateway dies: the runtime ends by
-// itself when its stdin does, and saves its sessions first.
+// There is no death signal for the case that the gateway dies: the runtime ends by itself when its stdin ends, and
+// saves its sessions first.
 func launch(pidFile, path string, args []string) error {
 	if err := syscall.Setpgid(0, 0); err != nil && !errors.Is(err, syscall.EPERM) { // EPERM: leads a session already
 		return fmt.Errorf("making a process group: %w", err)

@@ -40,8 +40,7 @@ func (r *Runtime) checkSignedIn(ctx context.Context, p *process) error {
 	return nil
 }
 
-// githubModels lists GitHub's models, as the user is signed in or as a token of a
-// session's own.
+// githubModels lists GitHub's models for the signed-in user, or for the user of a token.
 func (r *Runtime) githubModels(ctx context.Context, p *process, token string) ([]adminapi.Model, error) {
 	if token == "" {
 		if err := r.checkSignedIn(ctx, p); err != nil {
@@ -88,8 +87,8 @@ func orZero(n *int64) int {
 	return int(*n)
 }
 
-// checkModel checks that a session on GitHub's models may use them, that there is
-// its model, and that this knows the effort; an empty one is the runtime's choice.
+// checkModel checks that a session may use GitHub's models, and that its model exists and knows its effort. An empty
+// model or effort is the runtime's choice.
 func (r *Runtime) checkModel(ctx context.Context, p *process, model, effort, token string) error {
 	models, err := r.githubModels(ctx, p, token)
 	if err != nil {
@@ -127,7 +126,7 @@ func unknownModel(model string, have []string) error {
 	return invalidRequest("model: there is no model %q; there are %s", model, strings.Join(have, ", "))
 }
 
-// SetModel implements [gateway.ModelHost]. What the session said stays its history.
+// SetModel implements [gateway.ModelHost]. The session keeps its history.
 func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err := checkEffort(effort, configs.Efforts); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	if err != nil {
 		return err
 	}
-	// Not while the session is resumed, which tells the runtime the model too.
+	// A resume under way would send the runtime the old model.
 	if err := s.configLock.lock(ctx); err != nil {
 		return err
 	}
@@ -152,9 +151,9 @@ func (s *session) SetModel(ctx context.Context, model, effort string) error {
 	s.mu.Lock()
 	wasModel, wasEffort := s.model, s.effort
 	if s.provider != nil {
-		effort = cmp.Or(effort, wasEffort) // the runtime keeps it there, told or not
+		effort = cmp.Or(effort, wasEffort) // on such an endpoint the runtime keeps the effort anyway
 	}
-	s.model, s.effort = model, effort // a process that dies now comes back with it
+	s.model, s.effort = model, effort // a session that is resumed from now on gets these
 	s.mu.Unlock()
 	err = execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
 		return c.sdk.SetModel(

@@ -10,15 +10,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// parameters makes of a tool's schema one that reaches the model, keeping its numbers
-// as they are written.
+// parameters makes of a tool's schema one that reaches the model. Numbers stay as they are written. The error is that
+// of decoding the schema.
 //
-// The runtime drops, without a word, a tool whose schema has no "type": "object" of its
-// own. Arguments are an object in any case: the gateway checks them against the schema
-// as the provider wrote it. And of alternatives, references and the like at the top it
-// keeps the properties of the first alternative, or nothing. So all that they name
-// become properties, and the description says the rest, as the runtime does itself with
-// what model endpoints don't take.
+// The runtime silently drops a tool whose schema has no "type": "object" at its top, and it loses alternatives and
+// references there, with the properties that they name. So all properties that they name become properties at the top,
+// and the description repeats the lost keywords, as the runtime itself does with keywords that model endpoints refuse.
+// The gateway checks arguments against the provider's own schema in any case.
 func parameters(raw protocol.Raw) (map[string]any, error) {
 	if len(raw) == 0 {
 		return map[string]any{"type": "object", "properties": map[string]any{}}, nil
@@ -52,10 +50,10 @@ func parameters(raw protocol.Raw) (map[string]any, error) {
 	return schema, nil
 }
 
-// lostKeywords are what the runtime leaves out of a schema at its top, or of it.
+// lostKeywords are the keywords at a schema's top that the runtime drops.
 var lostKeywords = []string{"$ref", "allOf", "anyOf", "oneOf", "not", "enum"}
 
-// lostText says the keywords of a schema that would be lost.
+// lostText returns the lost keywords of a schema as JSON members.
 func lostText(schema map[string]any) (said []string) {
 	for _, keyword := range lostKeywords {
 		if v, ok := schema[keyword]; ok {
@@ -65,10 +63,10 @@ func lostText(schema map[string]any) (said []string) {
 	return said
 }
 
-// maxFlattened bounds how deep alternatives are looked into.
+// maxFlattened bounds how deep nested alternatives are read.
 const maxFlattened = 8
 
-// flattener collects what a schema and its parts say of the object's members.
+// flattener collects what a schema and its parts say about the object's members.
 type flattener struct {
 	root       map[string]any
 	members    map[string]*member
@@ -76,22 +74,22 @@ type flattener struct {
 	isRequired map[any]bool // those of required
 }
 
-// member is a property of the object: what always holds of it, or what its alternatives
-// say.
+// member is a property of the object. If it is certain, it has one schema. Else it has the schemas of all alternatives
+// that name it.
 type member struct {
 	isCertain bool
 	schemas   []any
 	seen      map[string]bool // those of schemas, as JSON
 }
 
-// position says where in a schema a part of it stands.
+// position says how a part of a schema relates to its top.
 type position struct {
-	isCertain bool // it holds in any case, not in one of several
-	isClosed  bool // nothing in it is a property of the object that is not one outside
+	isCertain bool // the part always holds; it is not one of several alternatives
+	isClosed  bool // additionalProperties is false outside, so the part adds no properties
 	depth     int
 }
 
-// add takes the members that a part names.
+// add collects the members that a part of the schema names.
 func (f *flattener) add(schema map[string]any, at position) {
 	if at.depth > maxFlattened {
 		return
@@ -137,8 +135,7 @@ func (f *flattener) addMember(name string, schema any, always bool) {
 	}
 }
 
-// properties are the members, those that alternatives tell differently with all that
-// they say.
+// properties returns the members. A member that alternatives describe differently gets an anyOf of all its schemas.
 func (f *flattener) properties() map[string]any {
 	properties := make(map[string]any, len(f.members))
 	for name, m := range f.members {
@@ -150,8 +147,8 @@ func (f *flattener) properties() map[string]any {
 	return properties
 }
 
-// lookUp follows a reference into the schema itself: "#" and a JSON pointer. Nil for any
-// other, and for one that leads nowhere.
+// lookUp follows a reference within the schema: "#" and a JSON pointer. It returns nil for any other reference, and for
+// one without a target.
 func lookUp(root any, ref string) any {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {

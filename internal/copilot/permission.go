@@ -63,14 +63,13 @@ func patternVerdict(p *configs.Permissions, req sdk.PermissionRequest, cwd strin
 	return noVerdict, ""
 }
 
-// deferToPump lets a request for permission be answered by the pump, which sees them in
-// order with what ends them.
+// deferToPump leaves a request for permission unanswered. The pump answers it, because it sees requests in order with
+// the events that end them.
 func deferToPump(sdk.PermissionRequest, sdk.PermissionInvocation) (rpc.PermissionDecision, error) {
 	return &rpc.PermissionDecisionNoResult{}, nil
 }
 
-// answerPermission answers the runtime's question whether something may be done, on a
-// goroutine of its own. Called by the pump.
+// answerPermission answers a request for permission on a goroutine of its own. The pump calls it.
 func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 	if d.ResolvedByHook != nil && *d.ResolvedByHook {
 		return
@@ -78,7 +77,7 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 	s.whilePending(c, d.RequestID, func(ctx context.Context) {
 		decision := s.decide(ctx, d.PermissionRequest)
 		if ctx.Err() != nil {
-			return // nobody waits any more
+			return // the runtime no longer waits
 		}
 		_, err := ask(s.ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.PermissionRequestResult, error) {
 			return c.sdk.RPC.Permissions.HandlePendingPermissionRequest(
@@ -91,7 +90,7 @@ func (s *session) answerPermission(c *conn, d *rpc.PermissionRequestedData) {
 	})
 }
 
-// decide answers a request by the policy, or by what a person says.
+// decide answers a request by the policy, or by asking a person.
 func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.PermissionDecision {
 	if req == nil {
 		return &rpc.PermissionDecisionUserNotAvailable{}
@@ -122,20 +121,20 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		return reject("it is protected, " + why + "; a person must allow such a write, and nobody answered in time")
 	case errors.Is(err, gateway.ErrUnanswered):
 		return reject("nobody answered in time (answer_timeout in [copilot] of tapgw.toml)")
-	case ctx.Err() != nil: // nobody waits for the decision
+	case ctx.Err() != nil: // the runtime no longer waits
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	case err != nil:
 		return reject(err.Error())
 	case answer.Denied():
 		reason := cmp.Or(answer.Text, "the user denied it")
-		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline has it
+		return &rpc.PermissionDecisionReject{Feedback: &reason} // the timeline shows the answer already
 	case answer.Decision == adminapi.DecideSession:
 		s.approve(req)
 	}
 	return &rpc.PermissionDecisionApproveOnce{}
 }
 
-// policy says why a request is denied, else whether a person must be asked.
+// policy returns why a request is denied, or else whether a person must be asked.
 func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool) {
 	p := &s.o.Permissions
 	kind := req.Kind()
@@ -149,12 +148,12 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	switch {
 	case patterns == refused:
 		return why, false
-	case req.RequiresManagedApproval(): // whatever the patterns allow
+	case req.RequiresManagedApproval(): // an administrator's rule; it overrides patterns that allow
 		if setting == configs.Deny {
 			return notAllowed, false
 		}
 		return "", true
-	case s.protectedReason(req) != "" && (patterns == granted || setting != configs.Deny): // whatever they allow
+	case s.protectedReason(req) != "" && (patterns == granted || setting != configs.Deny):
 		return "", true
 	case patterns == granted, setting == configs.Allow, s.isAttached(req):
 		return "", false
@@ -170,19 +169,17 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.containsTokens(absolute(read.Path, s.cwd)) {
-			return fmt.Sprintf(
-				"%s is, or holds, files with the gateway's tokens, which its policy allows nobody to read: name a file or directory that holds none; %s",
-				read.Path, how,
-			), false
+			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, "+
+				"which its policy allows nobody to read: name a file or directory that holds none; %s", read.Path, how), false
 		}
 		return "", false
 	}
 	return fmt.Sprintf("the gateway's policy allows reading inside %s only; %s everywhere", s.cwd, how), false
 }
 
-// containsTokens reports whether a path is, or holds, a file with a token of the gateway's
-// or of another session's shell. What looks into the working directory itself may: from
-// above, its tools see no hidden files.
+// containsTokens reports whether a path is or contains a file with a token of the gateway or of another session's
+// shell. The runtime's search tools see no hidden files in directories above, so a search of the working directory
+// itself is allowed.
 func (s *session) containsTokens(path string) bool {
 	for _, dir := range append([]string{filepath.Dir(s.outputDir)}, s.o.Secrets...) {
 		dir, err := resolve(dir)
@@ -204,8 +201,8 @@ func (s *session) containsTokens(path string) bool {
 	return false
 }
 
-// protectedReason says why a request is to write where files make programs run; "" for
-// one that is not.
+// protectedReason returns why a write needs a person's permission: files there make programs run. It is "" for other
+// requests.
 func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	write, ok := req.(*rpc.PermissionRequestWrite)
 	if !ok {
@@ -218,8 +215,8 @@ func (s *session) protectedReason(req sdk.PermissionRequest) string {
 	return protect.Why(absolute(write.FileName, s.cwd), dirs...)
 }
 
-// approvalKey is what a request has in common with those that its approval for the session
-// is for: precisely the command, the file, the host or the tool.
+// approvalKey is equal for requests that one approval for the session covers: the same command line, file, host or
+// tool.
 func (s *session) approvalKey(req sdk.PermissionRequest) string {
 	what := ""
 	switch req := req.(type) {
@@ -244,7 +241,7 @@ func (s *session) approvalKey(req sdk.PermissionRequest) string {
 	return string(req.Kind()) + " " + what
 }
 
-// file is a path as approvals know it: where it leads now.
+// file returns where a path leads now, symlinks resolved, or the absolute path if that fails.
 func (s *session) file(path string) string {
 	path = absolute(path, s.cwd)
 	if target, err := resolve(path); err == nil {
@@ -263,9 +260,8 @@ func (s *session) approve(req sdk.PermissionRequest) {
 	s.approvals[same] = true
 }
 
-// isApproved reports whether a person approved a request for the session. What an
-// administrator wants to be asked about, and writes where files make programs run,
-// are asked each time.
+// isApproved reports whether a person approved such a request for the session. Requests that an administrator wants
+// approved, and writes to protected files, are asked each time.
 func (s *session) isApproved(req sdk.PermissionRequest) bool {
 	if req.RequiresManagedApproval() || s.protectedReason(req) != "" {
 		return false
@@ -276,55 +272,60 @@ func (s *session) isApproved(req sdk.PermissionRequest) bool {
 	return s.approvals[same]
 }
 
-// maxIntention bounds what the model says of its reasons, in bytes.
+// maxIntention bounds the model's reason in a question, in bytes.
 const maxIntention = 300
 
-// permissionQuestion words a request for a person: all of what would be done, since
-// what they allow is what they see.
+// wording is how a request is put to a person: the question, everything that would be done, the model's reason, and
+// what an answer for the whole session covers.
+type wording struct{ question, detail, reason, scope string }
+
+// permissionQuestion puts a request to a person. It shows all of what would be done, because that is what the person
+// allows.
 func permissionQuestion(req sdk.PermissionRequest) gateway.Question {
-	message, detail, intention, session := "", "", "", ""
+	var w wording
 	switch req := req.(type) {
 	case *rpc.PermissionRequestShell:
-		message, detail, intention, session = "May the session run this command?", req.FullCommandText, req.Intention, "this very command"
-		if w := deref(req.Warning); w != "" {
-			detail += "\n" + w
+		w = wording{"May the session run this command?", req.FullCommandText, req.Intention, "this very command"}
+		if warning := deref(req.Warning); warning != "" {
+			w.detail += "\n" + warning
 		}
 	case *rpc.PermissionRequestRead:
-		message, detail, intention, session = "May the session read this?", visible.Line(req.Path), req.Intention, "this path"
+		w = wording{"May the session read this?", visible.Line(req.Path), req.Intention, "this path"}
 	case *rpc.PermissionRequestWrite:
-		message, detail, intention, session = "May the session write this file?", visible.Line(req.FileName)+"\n"+req.Diff, req.Intention, "this file"
+		detail := visible.Line(req.FileName) + "\n" + req.Diff
+		w = wording{"May the session write this file?", detail, req.Intention, "this file"}
 	case *rpc.PermissionRequestURL:
-		message, detail, intention, session = "May the session fetch this?", visible.Line(req.URL), req.Intention, "this host"
+		w = wording{"May the session fetch this?", visible.Line(req.URL), req.Intention, "this host"}
 		if u, err := weburl.Parse(req.URL); err == nil && u.Href != req.URL {
-			detail += "\nwhich is " + u.Href
+			w.detail += "\nwhich is " + u.Href
 		}
 		if from := deref(req.RedirectedFrom); from != "" {
-			detail += "\nredirected from " + visible.Line(from)
+			w.detail += "\nredirected from " + visible.Line(from)
 		}
 	case *rpc.PermissionRequestMCP:
-		message, detail, session = "May the session call this MCP tool?", req.ServerName+": "+req.ToolName+" "+string(rawJSON(req.Args)), "this tool"
+		detail := req.ServerName + ": " + req.ToolName + " " + string(rawJSON(req.Args))
+		w = wording{question: "May the session call this MCP tool?", detail: detail, scope: "this tool"}
 	case *rpc.PermissionRequestCustomTool:
-		message, detail, session = "May the session call this tool?", req.ToolName+" "+string(rawJSON(req.Args)), "this tool"
+		detail := req.ToolName + " " + string(rawJSON(req.Args))
+		w = wording{question: "May the session call this tool?", detail: detail, scope: "this tool"}
 	case *rpc.PermissionRequestMemory:
-		message, detail, session = "May the session remember this?", req.Fact, "memories"
+		w = wording{question: "May the session remember this?", detail: req.Fact, scope: "memories"}
 	case *rpc.PermissionRequestHook:
-		message, detail, session = "May the session call this tool?", req.ToolName+" "+string(rawJSON(req.ToolArgs)), "this tool"
-		intention = deref(req.HookMessage)
+		detail := req.ToolName + " " + string(rawJSON(req.ToolArgs))
+		w = wording{"May the session call this tool?", detail, deref(req.HookMessage), "this tool"}
 	}
-	if intention != "" {
-		message += " It is to: " + visible.Line(
-			strings.Join(strings.Fields(visible.Ends(intention, maxIntention, 10)), " "),
-		)
+	if w.reason != "" {
+		reason := strings.Join(strings.Fields(visible.Ends(w.reason, maxIntention, 10)), " ")
+		w.question += " It is to: " + visible.Line(reason)
 	}
-	detail = strings.TrimSpace(detail)
 	return gateway.Question{
-		Kind: adminapi.QuestionPermission, Message: fmt.Sprintf("%s (session: %s from now on)", message, session),
-		Detail: detail,
+		Kind:    adminapi.QuestionPermission,
+		Message: fmt.Sprintf("%s (session: %s from now on)", w.question, w.scope),
+		Detail:  strings.TrimSpace(w.detail),
 	}
 }
 
-// absolute makes a path absolute without cleaning it: what ".." means depends on
-// the symlinks before it.
+// absolute makes a path absolute without cleaning it, because the meaning of ".." depends on the symlinks before it.
 func absolute(path, dir string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -332,9 +333,9 @@ func absolute(path, dir string) string {
 	return dir + string(filepath.Separator) + path
 }
 
-// inside reports whether a path lies in a directory once symlinks are resolved,
-// whether ".." is taken for the parent of where a symlink leads, as the system
-// does, or of the symlink, as programs do that clean paths first.
+// inside reports whether a path lies in a directory after symlinks are resolved. It must lie there for both meanings of
+// "..": the parent of a symlink's target, as for the system, and the parent of the symlink, as for programs that clean
+// paths first.
 func inside(path, dir string) bool {
 	if dir == "" {
 		return false
@@ -355,13 +356,13 @@ func inside(path, dir string) bool {
 	return true
 }
 
-// resolve resolves the symlinks of a path of which the end need not exist.
+// resolve resolves the symlinks of a path whose last parts need not exist.
 func resolve(path string) (string, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if err == nil || !os.IsNotExist(err) {
 		return target, err
 	}
-	// A symlink to nowhere leads somewhere as soon as that is made.
+	// A dangling symlink leads somewhere as soon as its target is made.
 	if info, lerr := os.Lstat(path); lerr == nil && info.Mode()&os.ModeSymlink != 0 {
 		return "", err
 	}

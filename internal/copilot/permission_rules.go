@@ -13,19 +13,18 @@ import (
 	"tapgw/internal/weburl"
 )
 
-// verdict is what patterns say of a request.
+// verdict is the result of holding patterns against a request.
 type verdict int
 
 const (
-	noVerdict verdict = iota // no pattern is about it
-	granted                  // one allows it
-	refused                  // one denies it: denials win
+	noVerdict verdict = iota // no pattern matches
+	granted                  // a pattern allows it, and none denies it
+	refused                  // a pattern denies it
 )
 
-// commandVerdict judges a shell command. One that a pattern denies denies all of it.
-// It is allowed where each command of the line is, and where they are all that the
-// line does, as this program parses it (see [shellrule.Allows]). What the runtime
-// found in it counts against it only.
+// commandVerdict judges a shell command line. It is refused if a pattern denies any command of it. It is granted if
+// patterns allow each command, and the line does nothing else as this program parses it (see [shellrule.Allows]). The
+// commands that the runtime found in the line only count against it.
 func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdict {
 	var parts []string
 	for _, segment := range req.CommandSegments {
@@ -44,8 +43,8 @@ func commandVerdict(req *rpc.PermissionRequestShell, allow, deny []string) verdi
 	return noVerdict
 }
 
-// pathVerdict judges a path: a denial holds for any way to read it, an allowance
-// must hold for all of them (see inside).
+// pathVerdict judges a path. A denial counts for any way to read the path, an allowance must hold for all of them; see
+// inside.
 func pathVerdict(name, cwd string, allow, deny []string) verdict {
 	name = absolute(name, cwd)
 	ways := []string{filepath.Clean(name)}
@@ -74,8 +73,8 @@ func pathVerdict(name, cwd string, allow, deny []string) verdict {
 	return granted
 }
 
-// matchesPath reports whether one of the globs matches. A relative one is seen from
-// the session's directory, ~/ is the user's home.
+// matchesPath reports whether one of the globs matches. A relative glob is relative to the session's directory, and ~/
+// is the user's home.
 func matchesPath(globs []string, name, cwd string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
 		if rest, ok := strings.CutPrefix(glob, "~/"); ok {
@@ -90,7 +89,7 @@ func matchesPath(globs []string, name, cwd string) bool {
 		if ok, _ := doublestar.Match(glob, filepath.ToSlash(name)); ok {
 			return true
 		}
-		// What the glob begins with may lead through symlinks too.
+		// The fixed beginning of the glob may lead through symlinks too.
 		base, rest := doublestar.SplitPattern(glob)
 		real, err := resolve(base)
 		if err != nil || real == base {
@@ -101,8 +100,8 @@ func matchesPath(globs []string, name, cwd string) bool {
 	})
 }
 
-// urlVerdict judges a URL as a browser reads it. What no browser reads is refused: no
-// pattern could be held against it.
+// urlVerdict judges a URL as a browser reads it. A URL that no browser can read is refused, because no pattern can be
+// compared with it.
 func urlVerdict(s string, allow, deny []string) verdict {
 	u, err := weburl.Parse(s)
 	if err != nil {

@@ -154,9 +154,11 @@ func TestReadsOfTokens(t *testing.T) {
 			Permissions: configs.Permissions{}.WithDefaults(), Secrets: []string{filepath.Join(home, "run/tap")},
 		}}
 	for path, ok := range map[string]bool{
-		"notes/x": true, "notes": true, "run/mine": true, "new": true, "private/session": true, "private/session/result.txt": true,
-		"run/tap/.admin-token": false, "run/tap": false, "link/providers/x.token": false, "notes/../link/.admin-token": false,
-		"run": false, "private/other.sh": false, "private": false, ".": false,
+		"notes/x": true, "notes": true, "run/mine": true, "new": true, "private/session": true,
+		"private/session/result.txt": true,
+		"run/tap/.admin-token":       false, "run/tap": false, "link/providers/x.token": false,
+		"notes/../link/.admin-token": false,
+		"run":                        false, "private/other.sh": false, "private": false, ".": false,
 	} {
 		if denial, _ := s.policy(&rpc.PermissionRequestRead{Path: path}); (denial == "") != ok {
 			t.Errorf("%s: %q", path, denial)

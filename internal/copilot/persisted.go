@@ -22,16 +22,16 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Keys of a session's own metadata, in the runtime: what the next gateway must
-// know of it. Keys and tokens are not among them.
+// The keys of a session's metadata in the runtime, from which the next gateway resumes the session. Secrets are not
+// stored.
 const (
 	metaHost     = "tapgw/host"
 	metaLabel    = "tapgw/label"
 	metaProfile  = "tapgw/profile"
 	metaModel    = "tapgw/model"
 	metaEffort   = "tapgw/effort"
-	metaEndpoint = "tapgw/endpoint" // the URL that its request named
-	metaToken    = "tapgw/token"    // tokenOwn: its request brought a GitHub token
+	metaEndpoint = "tapgw/endpoint" // the URL of its endpoint if the request named it
+	metaToken    = "tapgw/token"    // tokenOwn: the request had a GitHub token
 
 	metaRepository = "tapgw/repository" // of its directory, when it started
 	metaBranch     = "tapgw/branch"
@@ -39,7 +39,7 @@ const (
 
 const tokenOwn = "own"
 
-// metadata is what is noted of a session when it starts.
+// metadata returns what is stored about a session when it starts.
 func (s *session) metadata() map[string]string {
 	model, effort := s.chosenModel()
 	s.mu.Lock()
@@ -47,13 +47,14 @@ func (s *session) metadata() map[string]string {
 	s.mu.Unlock()
 	at, _ := git.Of(s.cwd)
 	return map[string]string{
-		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort, metaEndpoint: s.requestURL,
-		metaRepository: at.Repository, metaBranch: at.Branch, metaToken: map[bool]string{true: tokenOwn}[s.hasRequestToken],
+		metaHost: Kind, metaLabel: label, metaProfile: s.profile, metaModel: model, metaEffort: effort,
+		metaEndpoint:   s.requestURL,
+		metaRepository: at.Repository, metaBranch: at.Branch,
+		metaToken: map[bool]string{true: tokenOwn}[s.hasRequestToken],
 	}
 }
 
-// storeMetadata notes something in the session's own metadata. Runtimes that have
-// none keep a session all the same.
+// storeMetadata stores values in the session's metadata. Runtimes without metadata keep a session all the same.
 func (s *session) storeMetadata(ctx context.Context, c *conn, set map[string]string) error {
 	err := execute(ctx, c.process, askTimeout, func(ctx context.Context) error {
 		_, err := c.sdk.RPC.Metadata.UpdateClientMetadata(ctx, &rpc.MetadataUpdateClientMetadataRequest{Set: set})
@@ -68,7 +69,7 @@ func (s *session) storeMetadata(ctx context.Context, c *conn, set map[string]str
 // SetLabel implements [gateway.LabelHost].
 func (s *session) SetLabel(ctx context.Context, label string) error {
 	s.mu.Lock()
-	s.label = label // a process that dies now comes back with it
+	s.label = label // a session that is resumed from now on gets this label
 	s.mu.Unlock()
 	c, err := s.waitConn(ctx)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]a
 	if err != nil {
 		return nil, internalError(err)
 	}
-	// The runtime knows nothing of a repository where nobody sits at a terminal.
+	// The runtime knows the repository only of sessions in a terminal, so the filter by repository is ours.
 	list, err := askClient(ctx, p, askTimeout, func(ctx context.Context) ([]sdk.SessionMetadata, error) {
 		return p.client.ListSessions(ctx, &sdk.SessionListFilter{WorkingDirectory: f.CWD})
 	})
@@ -117,26 +118,26 @@ func (r *Runtime) Persisted(ctx context.Context, f gateway.PersistedFilter) ([]a
 	return views, nil
 }
 
-// persistedView is a session on disk, as the runtime and the gateway that had it say.
+// persistedView describes a session on disk, from the runtime's list and the gateway's metadata.
 func (r *Runtime) persistedView(m sdk.SessionMetadata) adminapi.Persisted {
 	noted := r.metadataOf(m.SessionID)
 	v := adminapi.Persisted{
-		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel], Profile: noted[metaProfile],
-		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary), State: adminapi.PersistedStored,
-		StartedAt: m.StartTime.UTC().
-			Truncate(time.Millisecond),
-		UsedAt: m.ModifiedTime.UTC().Truncate(time.Millisecond),
+		ID: m.SessionID, Label: noted[metaLabel], Host: noted[metaHost], Model: noted[metaModel],
+		Profile:    noted[metaProfile],
+		Repository: noted[metaRepository], Branch: noted[metaBranch], Summary: deref(m.Summary),
+		State:     adminapi.PersistedStored,
+		StartedAt: m.StartTime.UTC().Truncate(time.Millisecond),
+		UsedAt:    m.ModifiedTime.UTC().Truncate(time.Millisecond),
 	}
 	if c := m.Context; c != nil {
-		v.CWD, v.Repository, v.Branch = c.WorkingDirectory, cmp.Or(c.Repository, v.Repository), cmp.Or(
-			c.Branch, v.Branch,
-		)
+		v.CWD = c.WorkingDirectory
+		v.Repository, v.Branch = cmp.Or(c.Repository, v.Repository), cmp.Or(c.Branch, v.Branch)
 	}
 	return v
 }
 
-// Where the runtime keeps a session's own metadata, in its home. The SDK has a call
-// that reads it of sessions that are not open, and can't decode the answer.
+// Where the runtime stores a session's metadata, below its home. The SDK's call that reads it for sessions that are
+// not open can't decode the answer.
 const (
 	sessionsDir  = "session-state"
 	metadataFile = "client-metadata.json"
@@ -146,12 +147,11 @@ func (r *Runtime) sessionDir(id string) string {
 	return filepath.Join(cmp.Or(r.o.Home, configs.Home()), sessionsDir, filepath.Base(id))
 }
 
-// metadataOf reads what gateways noted of a session; nil for one of which there is
-// nothing, or nothing that we know how to read.
+// metadataOf reads a session's metadata from the disk. It returns nil if there is none, or none in a known format.
 func (r *Runtime) metadataOf(id string) map[string]string {
 	data, err := os.ReadFile(filepath.Join(r.sessionDir(id), metadataFile))
 	if err != nil {
-		return nil // of another program, or of an older runtime
+		return nil // the session is another program's, or an older runtime's
 	}
 	var kept struct {
 		Version  int               `json:"version"`
@@ -163,7 +163,7 @@ func (r *Runtime) metadataOf(id string) map[string]string {
 	return kept.Metadata
 }
 
-// inUse returns those of the sessions that another process has.
+// inUse returns those of the sessions that another process uses.
 func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -183,20 +183,20 @@ func (r *Runtime) inUse(ctx context.Context, p *process, ids []string) ([]string
 	}), nil
 }
 
-// usingProcesses are the processes that say that they have a session.
+// usingProcesses returns the processes whose lock files say that they use a session.
 func (r *Runtime) usingProcesses(id string) (pids []int) {
 	files, _ := filepath.Glob(filepath.Join(r.sessionDir(id), "inuse.*.lock"))
 	for _, file := range files {
-		if pid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "inuse."), ".lock")); err == nil {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "inuse."), ".lock")
+		if pid, err := strconv.Atoi(name); err == nil {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// isZombie reports whether a process has ended, and nobody asked how: the runtime
-// takes it for one that lives. Of a gateway that was killed, the runtime becomes
-// that in a container where nothing sees to orphans.
+// isZombie reports whether a process has ended without being waited for. The runtime takes such a process for a running
+// one. The runtime of a killed gateway becomes a zombie in a container whose first process does not wait for orphans.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -206,10 +206,10 @@ func isZombie(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// sessionID fits what the runtime takes for the id of a session.
+// sessionID matches what the runtime accepts as a session's id.
 var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// findStored is a session on disk that nobody uses.
+// findStored returns a session on disk that no process uses. Errors are NOT_FOUND, and INVALID_STATE if one uses it.
 func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.SessionMetadata, error) {
 	if !sessionID.MatchString(id) {
 		return nil, gateway.NotPersisted(id)
@@ -232,7 +232,8 @@ func (r *Runtime) findStored(ctx context.Context, p *process, id string) (*sdk.S
 		if pids := r.usingProcesses(id); len(pids) > 0 {
 			who = fmt.Sprintf("process %d", pids[0])
 		}
-		return nil, invalidState("session %q is in use by %s, a terminal's or another gateway's: end it there first", id, who)
+		return nil, invalidState("session %q is in use by %s, a terminal's or another gateway's: end it there first",
+			id, who)
 	}
 	return m, nil
 }
@@ -268,7 +269,7 @@ func (r *Runtime) restore(ctx context.Context, id string, req gateway.ResumeRequ
 	)
 }
 
-// resumeRequest is how a session was started, with what a request says over it.
+// resumeRequest completes a request to resume with how the session was started. What the request says itself wins.
 func resumeRequest(
 	req gateway.StartRequest, m *sdk.SessionMetadata, noted map[string]string,
 ) (gateway.StartRequest, error) {
@@ -280,12 +281,14 @@ func resumeRequest(
 		return req, invalidRequest("cwd: the session's directory %q is no more; name another", req.CWD)
 	}
 	if own := noted[metaEndpoint]; own != "" && req.ProviderURL == "" && req.Profile == "" {
-		return req, invalidRequest("providerUrl: missing; the session was started on the endpoint %s, of which no key is kept: name it again", own)
+		return req, invalidRequest("providerUrl: missing; "+
+			"the session was started on the endpoint %s, of which no key is kept: name it again", own)
 	}
 	if noted[metaToken] == tokenOwn && req.GitHubToken == "" && req.Profile == "" {
-		return req, invalidRequest("githubToken: missing; the session was started with a GitHub token of its own, which is not kept: name it again")
+		return req, invalidRequest("githubToken: missing; " +
+			"the session was started with a GitHub token of its own, which is not kept: name it again")
 	}
-	// A model of one profile may be none of another's.
+	// The model of one profile may not exist in another.
 	if req.Profile == "" || req.Profile == noted[metaProfile] {
 		req.Profile = noted[metaProfile]
 		req.Model, req.Effort = cmp.Or(req.Model, noted[metaModel]), cmp.Or(req.Effort, noted[metaEffort])
@@ -294,10 +297,10 @@ func resumeRequest(
 	return req, nil
 }
 
-// reopen brings a session back from the disk.
+// reopen resumes the session from the disk.
 func (s *session) reopen(ctx context.Context, p *process, carryOn bool) error {
 	gen := s.nextGen()
-	// What it carries on with may call tools before anybody can say whether to ask.
+	// A turn that continues may call tools before the gateway knows whether the session needs hooks.
 	withHooks := carryOn || !p.canEnableHooksLater
 	cfg := s.resumeConfig(gen, withHooks)
 	cfg.ContinuePendingWork = &carryOn

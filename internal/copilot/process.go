@@ -16,10 +16,10 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 )
 
-// Deadlines of what is asked of the runtime.
+// Deadlines of requests to the runtime.
 const (
 	startTimeout  = time.Minute // a full CLI unpacks 200 MB at its first start
-	createTimeout = time.Minute // may start the MCP servers of the user
+	createTimeout = time.Minute // creating a session may start the user's MCP servers
 	askTimeout    = 20 * time.Second
 	pingTimeout   = 10 * time.Second
 )
@@ -27,33 +27,33 @@ const (
 // errUnanswered ends a request that the runtime did not answer in time.
 var errUnanswered = errors.New("the Copilot runtime did not answer in time")
 
-// process is one life of the runtime.
+// process is one process of the runtime, from its start to its end.
 type process struct {
 	client *sdk.Client
 	log    *slog.Logger
-	pid    int // 0 where there is no launcher
-	// lateHooks: all that goes on in a session asks hooks that come later. See lateHooksVersion.
-	canEnableHooksLater bool
+	pid    int // 0 without a launcher
+
+	canEnableHooksLater bool // see lateHooksVersion
 
 	gone  chan struct{} // closed when the process has ended
 	once  sync.Once
-	cause error // why; set before gone is closed
+	cause error // why it ended; set before gone is closed
 
-	handled chan struct{} // closed when its end was seen to
+	handled chan struct{} // closed when the supervisor has handled the end
 
-	ping       time.Duration  // how long a runtime may take to show that it lives
+	ping       time.Duration  // how long the runtime may take to answer a ping
 	asking     sync.WaitGroup // requests under way, abandoned ones included
-	isChecking atomic.Bool    // somebody finds out whether the runtime hangs
+	isChecking atomic.Bool    // checkAlive runs
 
-	// client's own methods must not run beside its Stop.
+	// stopping keeps the client's methods from running at the same time as its Stop.
 	stopping  sync.RWMutex
 	isStopped bool // guarded by stopping
 
 	mu       sync.Mutex
-	sessions []*sdk.Session // to be disconnected in the end, or they leak a goroutine each
+	sessions []*sdk.Session // to be disconnected at the end; each leaks a goroutine otherwise
 }
 
-// startProcess starts a runtime and checks that it speaks our protocol.
+// startProcess starts a runtime and checks that it speaks the SDK's protocol.
 func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) (*process, error) {
 	found, err := Find(o.CLI)
 	if err != nil {
@@ -104,11 +104,10 @@ func startProcess(ctx context.Context, o Options, dir string, log *slog.Logger) 
 	return p, nil
 }
 
-// watch waits for the process to end, however it does. The SDK waits for it as
-// well; whichever of the two does not get its status learns no more than that.
+// watch waits until the process ends. The SDK waits for it too; only one of the two learns the exit status.
 func (p *process) watch() {
 	if p.pid == 0 {
-		return // ask notices, at the next request
+		return // ask notices the end at the next request
 	}
 	child, err := os.FindProcess(p.pid)
 	if err != nil {
@@ -139,9 +138,8 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// ask makes a request of the runtime and returns its answer, or an error at
-// the deadline or as soon as the runtime has ended. A request that is stuck in
-// writing is left behind; it ends with the process.
+// ask makes a request of the runtime and returns its answer. It returns an error at the deadline, or as soon as the
+// runtime has ended. A request that is stuck in writing is left behind; it ends with the process.
 func ask[T any](
 	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
 ) (T, error) {
@@ -177,7 +175,7 @@ func ask[T any](
 		if p.pid == 0 {
 			p.markEnded(joinLines(a.err))
 		}
-		select { // watch is about to say why
+		select { // watch is about to set the cause
 		case <-p.gone:
 			return none, p.cause
 		case <-ctx.Done():
@@ -193,13 +191,13 @@ func ask[T any](
 	return none, err
 }
 
-// execute is ask for requests without an answer worth having.
+// execute is ask for requests whose answer is of no use.
 func execute(ctx context.Context, p *process, timeout time.Duration, request func(context.Context) error) error {
 	_, err := ask(ctx, p, timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
 	return err
 }
 
-// askClient is ask for the client's own methods.
+// askClient is ask for the client's own methods, which must not run at the same time as its Stop.
 func askClient[T any](
 	ctx context.Context, p *process, timeout time.Duration, request func(context.Context) (T, error),
 ) (T, error) {
@@ -214,15 +212,15 @@ func askClient[T any](
 	})
 }
 
-// isExitError reports whether an error of the SDK says that the process has ended.
+// isExitError reports whether an error of the SDK means that the process has ended.
 func isExitError(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "CLI process exited") || strings.Contains(text, "broken pipe") ||
 		strings.Contains(text, "file already closed")
 }
 
-// checkAlive ends a runtime that answers nothing any more. Its sessions are then
-// resumed in a new one.
+// checkAlive pings the runtime after an unanswered request, and ends one that hangs. Its sessions are then resumed in a
+// new process.
 func (p *process) checkAlive() {
 	if !p.isChecking.CompareAndSwap(false, true) {
 		return
@@ -264,16 +262,16 @@ func (p *process) kill() {
 	p.markEnded(errors.New("it was stopped"))
 }
 
-// track remembers a session of the SDK for the end.
+// track remembers an SDK session, to disconnect it at the end.
 func (p *process) track(s *sdk.Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions = append(p.sessions, s)
 }
 
-// disconnect closes a session in the runtime; its history stays on disk.
+// disconnect closes a session in the runtime. Its history stays on disk.
 func (p *process) disconnect(ctx context.Context, s *sdk.Session) error {
-	var before []*sdk.Session // what s was resumed on the same connection from
+	var before []*sdk.Session // older SDK sessions of the same session on this connection
 	p.mu.Lock()
 	p.sessions = slices.DeleteFunc(p.sessions, func(kept *sdk.Session) bool {
 		if kept.SessionID == s.SessionID && kept != s {
@@ -284,14 +282,14 @@ func (p *process) disconnect(ctx context.Context, s *sdk.Session) error {
 	p.mu.Unlock()
 	err := execute(ctx, p, askTimeout, func(context.Context) error { return s.Disconnect() })
 	for _, old := range before {
-		// It fails, for there is none any more, but lets its goroutine go.
+		// This fails, because the session is closed already, but it ends a goroutine of the SDK.
 		_ = execute(ctx, p, askTimeout, func(context.Context) error { return old.Disconnect() })
 	}
 	return err
 }
 
-// stop ends the runtime: politely until ctx ends, then by force. It returns
-// when nothing of the process and of the SDK's goroutines for it is left.
+// stop ends the runtime: politely until ctx ends, then by force. It returns when nothing is left of the process and of
+// the SDK's goroutines for it.
 func (p *process) stop(ctx context.Context) {
 	polite := make(chan struct{})
 	go func() {
@@ -323,7 +321,7 @@ func (p *process) stop(ctx context.Context) {
 	p.sessions = nil
 	p.mu.Unlock()
 	for _, s := range sessions {
-		_ = s.Disconnect() // fails at once, but lets its goroutine go
+		_ = s.Disconnect() // fails at once, but ends a goroutine of the SDK
 	}
 	p.asking.Wait()
 }

@@ -14,11 +14,10 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// customTools are the tools that providers give a session.
+// customTools names all tools of providers in a list of tools.
 const customTools = "custom:*"
 
-// fillProfile makes the profiles usable: a zero one is what no file says anything of,
-// and an endpoint that Options name by itself is that of every session.
+// fillProfile sets a zero profile to the default, and gives it the endpoint of ProviderURL if it has none.
 func (o *Options) fillProfile() {
 	if reflect.ValueOf(o.Profile).IsZero() {
 		o.Profile = configs.DefaultProfile()
@@ -28,7 +27,7 @@ func (o *Options) fillProfile() {
 	}
 }
 
-// usesGitHub reports whether there may be sessions on GitHub's models.
+// usesGitHub reports whether a session may use GitHub's models.
 func (o *Options) usesGitHub() bool {
 	for _, p := range o.Profiles {
 		if p.Provider.URL == "" {
@@ -38,8 +37,8 @@ func (o *Options) usesGitHub() bool {
 	return o.Profile.Provider.URL == ""
 }
 
-// profileFor returns what a request starts a session with: the profile that it names
-// with what it says itself over it.
+// profileFor returns the profile that a request names, changed by what the request says itself. The error is
+// INVALID_JSON.
 func (o *Options) profileFor(req gateway.StartRequest) (configs.Profile, error) {
 	p := o.Profile
 	if req.Profile != "" {
@@ -64,8 +63,8 @@ func (o *Options) profileNames() string {
 	return "there are " + strings.Join(slices.Sorted(maps.Keys(o.Profiles)), ", ")
 }
 
-// newBaseConfig is the part of a session's description that stays as it is for its life:
-// what the files say that a profile names is read now, once.
+// newBaseConfig makes the part of a session's description that stays the same for its life. The files that a profile
+// names are read now, once. Errors are INVALID_STATE.
 func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig, error) {
 	c := &sdk.SessionConfig{
 		ClientName:                     clientName,
@@ -94,7 +93,7 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 		c.LargeOutput.MaxSizeBytes = new(int64(p.LargeOutput.MaxBytes))
 	}
 	if f := p.Infinite; f != d.Infinite {
-		if !f.Enabled { // the runtime goes by its thresholds all the same
+		if !f.Enabled { // the runtime uses the thresholds even then
 			f.BackgroundThreshold, f.ExhaustionThreshold = 1, 1
 		}
 		c.InfiniteSessions = &sdk.InfiniteSessionConfig{
@@ -123,8 +122,8 @@ func newBaseConfig(p configs.Profile, cwd, outputDir string) (*sdk.SessionConfig
 	return c, err
 }
 
-// pointerUnless is nil for what the runtime does by itself: its ways of doing so differ
-// by version and by model.
+// pointerUnless returns nil if v is the default. The runtime then does what it does by itself, which differs by version
+// and model.
 func pointerUnless[T comparable](v, def T) *T {
 	if v == def {
 		return nil
@@ -132,8 +131,8 @@ func pointerUnless[T comparable](v, def T) *T {
 	return &v
 }
 
-// withCustom adds providers' tools to those that there are to be: the runtime has
-// them in any case, in most versions.
+// withCustom adds the providers' tools to a list of available tools, because most versions of the runtime have them in
+// any case.
 func withCustom(tools []string) []string {
 	if len(tools) == 0 || slices.Contains(tools, customTools) {
 		return tools
@@ -141,7 +140,7 @@ func withCustom(tools []string) []string {
 	return append(slices.Clip(tools), customTools)
 }
 
-// textOf is a text that is in the config, or in a file that it names.
+// textOf returns a text of the config, or the content of the file that the config names instead.
 func textOf(key, text, file string) (string, error) {
 	if file == "" {
 		return text, nil
@@ -163,7 +162,8 @@ func customAgents(agents map[string]configs.Agent) ([]sdk.CustomAgentConfig, err
 		}
 		list = append(list, sdk.CustomAgentConfig{
 			Name: name, DisplayName: a.DisplayName, Description: a.Description, Prompt: prompt,
-			Tools: a.Tools, Model: a.Model, ReasoningEffort: a.Effort, Skills: a.Skills, Infer: pointerUnless(a.Infer, true),
+			Tools: a.Tools, Model: a.Model, ReasoningEffort: a.Effort, Skills: a.Skills,
+			Infer: pointerUnless(a.Infer, true),
 		})
 	}
 	return list, nil
@@ -192,7 +192,7 @@ func mcpServers(servers map[string]configs.SessionMCP, cwd string) (map[string]s
 	return made, nil
 }
 
-// expand puts the environment's variables into headers.
+// expand replaces references to environment variables in headers. The error is INVALID_STATE for an unset variable.
 func expand(key string, headers map[string]string) (map[string]string, error) {
 	var missing error
 	out := maps.Clone(headers)

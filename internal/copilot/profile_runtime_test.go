@@ -372,7 +372,8 @@ func TestMCPProgram(t *testing.T) {
 					"id":      "form",
 					"method":  "elicitation/create",
 					"params": map[string]any{
-						"message": message, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+						"message":         message,
+						"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
 					},
 				})
 				for form == "" && lines.Scan() {

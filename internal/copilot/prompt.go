@@ -11,22 +11,22 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// The runtime's modes of delivery.
+// The runtime's modes of delivering a prompt.
 const (
 	modeEnqueue   = "enqueue"
 	modeImmediate = "immediate"
 )
 
-// sentPrompt is a prompt from when it is given to the runtime until the runtime
-// says that it began. While there is one, no turn's end is the session's.
+// sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
+// there is one, the session is not reported idle.
 type sentPrompt struct {
-	id           string // "" until the runtime told
+	id           string // the runtime's id; "" until it answered
 	prompt       string // the gateway's id
-	text         string // as the runtime has it
-	shown        string // as its event has it
+	text         string // as the runtime got it
+	shown        string // as the runtime's event repeats it
 	source       string
 	contextAsked bool // the providers were asked for context
-	hasBegun     bool // the runtime said so
+	hasBegun     bool // the runtime reported it
 	isDropped    bool // the runtime will not begin it
 }
 
@@ -60,8 +60,8 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		RequestHeaders: p.Headers,
 	}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
-		// The model does not see the source: it is told that this is not the
-		// user's word. People are, by the timeline.
+		// The model does not see the source, so the text says that it does not come from the user. People see the
+		// source in the timeline.
 		msg.DisplayPrompt = p.Text
 		msg.Prompt = "[from provider " + name + "]\n" + p.Text
 		sent.text = msg.Prompt
@@ -91,8 +91,8 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 	return nil
 }
 
-// prepareSteering prepares a prompt that may come in the middle of a turn. The runtime
-// runs no prompt hook for such a one, so it takes its context along.
+// prepareSteering prepares a prompt that may come in the middle of a turn. The runtime runs no prompt hook for it, so
+// the context of the providers is added here.
 func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
 	msg.Mode = modeImmediate
 	if !s.awaitCalls() {
@@ -106,7 +106,7 @@ func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sd
 	}
 }
 
-// promptHook returns what to add to a prompt that is about to begin.
+// promptHook returns what providers add to a prompt that is about to begin.
 func (s *session) promptHook(text string) string {
 	if !s.awaitCalls() {
 		return ""
@@ -128,8 +128,8 @@ func (s *session) promptHook(text string) string {
 	return s.calls.UserPrompt(s.ctx, text, source)
 }
 
-// removeBegun takes the prompt that the runtime says began off the list. Its event may
-// overtake the answer that has its id.
+// removeBegun removes the prompt that the runtime reports as begun, and returns it. The event may come before the
+// answer that has the prompt's id.
 func (s *session) removeBegun(id, content string) *sentPrompt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +146,7 @@ func (s *session) removeBegun(id, content string) *sentPrompt {
 	return p
 }
 
-// removeSent takes prompts off the list that will not begin, and returns those that were
-// on it.
+// removeSent removes prompts that will not begin, and returns those that were still listed.
 func (s *session) removeSent(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,8 +160,7 @@ func (s *session) removeSent(prompts []*sentPrompt) (dropped []*sentPrompt) {
 	return dropped
 }
 
-// unbegun returns the prompts that did not begin, and those among them that the
-// runtime has taken.
+// unbegun returns the prompts that have not begun, and those among them that the runtime has accepted.
 func (s *session) unbegun() (all, taken []*sentPrompt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +172,7 @@ func (s *session) unbegun() (all, taken []*sentPrompt) {
 	return slices.Clone(s.sent), taken
 }
 
-// messageSource tells the runtime whose a prompt is, and promptSource reads it
-// back.
+// messageSource gives the runtime the source of a prompt, and promptSource reads it back from an event.
 func messageSource(source string) sdk.MessageSource {
 	if name, ok := strings.CutPrefix(source, gateway.SourceProvider); ok {
 		return sdk.MessageSourceAgent(name)

@@ -15,8 +15,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// whilePending does something on a goroutine of its own, with a context that ends
-// when the runtime no longer waits for it. Called by the pump.
+// whilePending calls do on a goroutine of its own, with a context that ends when the runtime no longer waits for the
+// answer. It returns false, and calls nothing, if the conn is gone. The pump calls it.
 func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Context)) bool {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
@@ -40,25 +40,23 @@ func (s *session) whilePending(c *conn, requestID string, do func(ctx context.Co
 	return true
 }
 
-// The runtime asks a person twice for one thing: with an event, which comes in
-// order with what ends the question, and with a request, which gets the answer. The
-// pump brings the two together, by what they ask.
+// The runtime announces each question twice: with an event, which comes in order with the event that ends the
+// question, and with a request, which gets the answer. The pump matches the two by what they ask.
 
-// pendingQuestion is a question of an event.
+// pendingQuestion is a question that came with an event.
 type pendingQuestion struct {
-	done   chan struct{} // closed when the rest is set
+	done   chan struct{} // closed when the fields that follow are set
 	answer gateway.Answer
 	err    error
 }
 
-// answerWaiter is the SDK's, which waits for the asking that is its.
+// answerWaiter is a request of the SDK that waits for its question.
 type answerWaiter struct {
 	key      string
-	question chan *pendingQuestion // holds one; closed when there will be none
+	question chan *pendingQuestion // holds one; closed when no question will come
 }
 
-// questionMatcher are askings without a handler and handlers without an asking, by what
-// they are about. Only the pump touches them.
+// questionMatcher holds questions without a waiter and waiters without a question, by key. Only the pump uses it.
 type questionMatcher struct {
 	questions map[string][]*pendingQuestion
 	waiters   map[string][]*answerWaiter
@@ -88,7 +86,7 @@ func (m *questionMatcher) addWaiter(h *answerWaiter) {
 	m.waiters[h.key] = append(m.waiters[h.key], h)
 }
 
-// setOrDelete keeps a list, or forgets an empty one.
+// setOrDelete stores a list, or deletes the key if the list is empty.
 func setOrDelete[T any](lists map[string][]T, key string, list []T) {
 	if len(list) == 0 {
 		delete(lists, key)
@@ -97,7 +95,7 @@ func setOrDelete[T any](lists map[string][]T, key string, list []T) {
 	lists[key] = list
 }
 
-// releaseAll lets all go that wait for the runtime's other half.
+// releaseAll releases all waiters without an answer.
 func (m *questionMatcher) releaseAll() {
 	for _, list := range m.waiters {
 		for _, h := range list {
@@ -107,7 +105,7 @@ func (m *questionMatcher) releaseAll() {
 	*m = questionMatcher{}
 }
 
-// waitAnswer is the handler's side: it returns what became of its question.
+// waitAnswer returns the answer to the question with a key, for the request that waits for it.
 func (s *session) waitAnswer(about string) (gateway.Answer, error) {
 	h := &answerWaiter{key: about, question: make(chan *pendingQuestion, 1)}
 	s.items.push(item{waiter: h})
@@ -126,7 +124,7 @@ func (s *session) waitAnswer(about string) (gateway.Answer, error) {
 	return gateway.Answer{}, errEnded
 }
 
-// askPerson puts a question of an event to a person.
+// askPerson asks a person the question of an event.
 func (t *tracker) askPerson(about, requestID string, q gateway.Question) {
 	c := t.conn()
 	if c == nil {
@@ -142,22 +140,23 @@ func (t *tracker) askPerson(about, requestID string, q gateway.Question) {
 	}
 }
 
-// What the handler and the event of one question have in common.
+// inputKey and formKey are equal for the event and the request of one question.
 func inputKey(question string, choices []string) string {
 	return fmt.Sprintf("input %q %q", question, choices)
 }
 
 func formKey(message string) string { return "form " + message }
 
-// inputRequested is the event of a question that the model asks.
+// inputRequested handles the event of a question that the model asks.
 func (t *tracker) inputRequested(d *rpc.UserInputRequestedData) {
 	t.askPerson(inputKey(d.Question, d.Choices), d.RequestID, gateway.Question{
-		Kind: adminapi.QuestionInput, Message: d.Question, Choices: d.Choices, Free: d.AllowFreeform == nil || *d.AllowFreeform,
+		Kind: adminapi.QuestionInput, Message: d.Question, Choices: d.Choices,
+		Free: d.AllowFreeform == nil || *d.AllowFreeform,
 	})
 }
 
-// input is the SDK's handler of a question that the model asks. The model is told
-// that nobody answered, so that it goes on.
+// input is the SDK's handler of a question that the model asks. If nobody answers, the model gets a text that says so
+// and goes on.
 func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sdk.UserInputResponse, error) {
 	answer, err := s.waitAnswer(inputKey(req.Question, req.Choices))
 	said := sdk.UserInputResponse{Answer: answer.Text, WasFreeform: !slices.Contains(req.Choices, answer.Text)}
@@ -174,7 +173,7 @@ func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sd
 	return said, nil
 }
 
-// formRequested is the event of a form to be filled in.
+// formRequested handles the event of a form.
 func (t *tracker) formRequested(d *rpc.ElicitationRequestedData) {
 	message := d.Message
 	if from := deref(d.ElicitationSource); from != "" {
@@ -213,9 +212,8 @@ func (s *session) form(e sdk.ElicitationContext) (sdk.ElicitationResult, error) 
 	return result, nil
 }
 
-// questionHandlers returns the SDK's handlers for a session that may ask a person, nil ones
-// for one that may not: the model is not offered ask_user then, nor its MCP servers
-// forms.
+// questionHandlers returns the SDK's handlers for questions, or nil handlers if the session may not ask a person. Then
+// the model has no ask_user, and MCP servers can't use forms.
 func (s *session) questionHandlers() (sdk.UserInputHandler, sdk.ElicitationHandler) {
 	if !s.o.AskUser {
 		return nil, nil

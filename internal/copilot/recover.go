@@ -19,7 +19,7 @@ const (
 	resumeAtOnce  = 8
 )
 
-// supervise replaces a process when it dies.
+// supervise waits until a process dies, and replaces it.
 func (r *Runtime) supervise(p *process) {
 	defer close(p.handled)
 	select {
@@ -49,7 +49,7 @@ func (r *Runtime) supervise(p *process) {
 	}
 }
 
-// forgetProcess forgets a dead process.
+// forgetProcess removes a dead process.
 func (r *Runtime) forgetProcess(p *process) {
 	r.mu.Lock()
 	if r.proc == p {
@@ -68,8 +68,7 @@ func (r *Runtime) countFailure(now time.Time) int {
 	return len(r.failureTimes)
 }
 
-// backOff returns how long to wait after the n-th failure in a row: the first
-// costs nothing.
+// backOff returns how long to wait after the n-th failure in a row. After the first it is 0.
 func backOff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -77,8 +76,7 @@ func backOff(n int) time.Duration {
 	return firstBackOff << (n - 2)
 }
 
-// replace starts a new process and resumes the sessions in it. Call it with
-// changing held.
+// replace starts a new process and resumes the sessions in it. Call it with the right of acquireProcess.
 func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 	for {
 		if failures >= maxFailures {
@@ -94,14 +92,14 @@ func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 			cause, failures = err, r.countFailure(time.Now())
 			continue
 		}
-		// From now on the process has its own supervisor, which waits for us:
-		// if it dies while we resume, that one takes over all sessions.
+		// The new process has a supervisor of its own. If the process dies while sessions are being resumed, that
+		// supervisor takes over all sessions as soon as this call ends.
 		r.resume(sessions, p)
 		return
 	}
 }
 
-// resume brings sessions back in a new process.
+// resume brings sessions back in a new process, several at a time.
 func (r *Runtime) resume(sessions []*session, p *process) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, resumeAtOnce)
@@ -121,15 +119,15 @@ func (r *Runtime) resume(sessions []*session, p *process) {
 	wg.Wait()
 }
 
-// markSaved notes that the runtime wrote the session down.
+// markSaved notes that the runtime saved the session.
 func (s *session) markSaved() {
 	if s.saveError.Swap(nil) != nil {
 		s.note(gateway.LogInfo, "the session is saved again")
 	}
 }
 
-// Faults are the sessions that the runtime can't write down now: what is said in them
-// is lost when it ends.
+// Faults lists the sessions that the runtime can't save at present, by their directories. What is said in them is lost
+// when the runtime ends. tapctl status shows these faults.
 func (r *Runtime) Faults() (faults configs.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +151,7 @@ func (r *Runtime) giveUp(sessions []*session, reason string) {
 	}
 }
 
-// pause waits; false when the Runtime was closed.
+// pause waits. It returns false if the Runtime was closed meanwhile.
 func (r *Runtime) pause(d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(r.ctx, d)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Types of a result, as the runtime knows them.
+// The runtime's types of a tool's result.
 const (
 	resultSuccess  = "success"
 	resultFailure  = "failure"
@@ -25,11 +25,10 @@ const (
 	resultRejected = "rejected"
 )
 
-// noResult stands for an empty result: a model takes silence for a fault.
+// noResult is the text of an empty result, because models take an empty text for a failure.
 const noResult = "The tool returned nothing."
 
-// toolResult is a call's outcome as the runtime gives it to the model. It
-// always has text.
+// toolResult converts a call's outcome for the model. The result always has a text.
 func toolResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 	switch {
 	case o.Failed():
@@ -78,7 +77,7 @@ func failureResult(o gateway.Outcome) *rpc.ExternalToolTextResultForLlm {
 	return &rpc.ExternalToolTextResultForLlm{TextResultForLlm: text, ResultType: &typ, Error: &text}
 }
 
-// binaryResult is a result that is not text; text goes with it.
+// binaryResult is a result with data that is not text, and a text beside it.
 func binaryResult(mimeType string, data []byte, text string) *rpc.ExternalToolTextResultForLlm {
 	typ := rpc.ExternalToolTextResultForLlmBinaryResultsForLlmTypeResource
 	if strings.HasPrefix(mimeType, "image/") {
@@ -91,8 +90,8 @@ func binaryResult(mimeType string, data []byte, text string) *rpc.ExternalToolTe
 	return result
 }
 
-// imageResult is the result for an object whose member image is a data: URL;
-// nil for anything else. What else is in the object becomes the text.
+// imageResult is the result for a JSON object whose member image is a data: URL. The other members become the text. It
+// returns nil for any other value.
 func imageResult(raw protocol.Raw) *rpc.ExternalToolTextResultForLlm {
 	if raw.Kind() != '{' {
 		return nil
@@ -121,7 +120,7 @@ func imageResult(raw protocol.Raw) *rpc.ExternalToolTextResultForLlm {
 	return binaryResult(mimeType, data, text)
 }
 
-// parseDataURL takes a data: URL apart (RFC 2397).
+// parseDataURL parses a data: URL (RFC 2397).
 func parseDataURL(s string) (mimeType string, data []byte, err error) {
 	rest, ok := strings.CutPrefix(s, "data:")
 	if !ok {
@@ -149,8 +148,7 @@ func parseDataURL(s string) (mimeType string, data []byte, err error) {
 	return mimeType, data, err
 }
 
-// fileResult is a result that a provider left in a file: text for a text type,
-// else binary.
+// fileResult is the result that a provider left in a file: a text for text types, else binary.
 func fileResult(f *gateway.File) *rpc.ExternalToolTextResultForLlm {
 	if text, ok := f.Text(); ok {
 		return successResult(text)

@@ -15,15 +15,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// providerWait is how long a call that was pending when its gateway died waits for
-// a provider with its tool: providers come back within seconds.
+// providerWait is how long a call that was pending when its gateway died waits for a provider with its tool. Providers
+// reconnect within seconds.
 const providerWait = time.Minute
 
-// maxHistory is how many events of a session's past are kept for those who follow it.
+// maxHistory is how many events of a resumed session's past are kept for its followers.
 const maxHistory = 2000
 
-// readHistory reads the past of a session that was resumed, and finds what it goes on
-// with: the runtime does not ask again for tool calls that it was waiting for.
+// readHistory reads the past of a session that was resumed. With continues, it also finds the calls that the session
+// waited for, because the runtime does not ask for them again.
 func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error {
 	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)
 	if err != nil {
@@ -43,24 +43,25 @@ func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error 
 	return nil
 }
 
-// pendingCalls are the calls of our tools that were asked for and not answered.
+// pendingCalls returns the calls of providers' tools that have no answer in events.
 func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
-	var pending []*rpc.ExternalToolRequestedData
+	type request = rpc.ExternalToolRequestedData
+	var pending []*request
 	for _, e := range events {
 		switch d := e.Data.(type) {
 		case *rpc.ExternalToolRequestedData:
 			pending = append(pending, d)
 		case *rpc.ExternalToolCompletedData:
-			pending = slices.DeleteFunc(pending, func(p *rpc.ExternalToolRequestedData) bool { return p.RequestID == d.RequestID })
+			pending = slices.DeleteFunc(pending, func(p *request) bool { return p.RequestID == d.RequestID })
 		case *rpc.ToolExecutionCompleteData:
-			pending = slices.DeleteFunc(pending, func(p *rpc.ExternalToolRequestedData) bool { return p.ToolCallID == d.ToolCallID })
+			pending = slices.DeleteFunc(pending, func(p *request) bool { return p.ToolCallID == d.ToolCallID })
 		}
 	}
 	return pending
 }
 
-// replay shows the past of the session, and goes on with the turn that ran when it
-// was lost, if that is asked for.
+// replay shows the past of the session. If the item says so, it continues the turn that ran when the session's gateway
+// ended.
 func (t *tracker) replay(it item) {
 	var lines []adminapi.TimelineLine
 	for _, e := range it.history {
@@ -88,8 +89,8 @@ func (t *tracker) replay(it item) {
 	}
 }
 
-// historyLine is the line of the timeline that an event of the session's past was: what
-// was said, what failed, and the lines that we wrote beside, pushes among them.
+// historyLine returns the timeline's line for an event of the session's past: what was said, what failed, and the lines
+// that the gateway wrote, pushes included.
 func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok bool) {
 	if e.AgentID != nil {
 		return l, false
@@ -97,14 +98,14 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 	l = adminapi.TimelineLine{TS: e.Timestamp, Level: gateway.LogInfo, Source: gateway.SourceSession}
 	ours := func(level gateway.LogLevel, text string) {
 		l.Level, l.Message = level, text
-		// Of lines that have another source than the session it stands before them.
+		// A line with another source than the session begins with that source.
 		if source, rest, found := strings.Cut(text, ": "); found && !strings.ContainsAny(source, " \n") {
 			l.Source, l.Message = source, rest
 		}
 	}
 	switch d := e.Data.(type) {
 	case *rpc.UserMessageData:
-		if promptSource(d.Source) == gateway.SourceUser { // a provider's was shown when it was pushed
+		if promptSource(d.Source) == gateway.SourceUser { // a provider's prompt was shown when it was pushed
 			l.Source, l.Message = gateway.SourceUser, d.Content
 		}
 	case *rpc.AssistantMessageData:
@@ -130,8 +131,8 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 	return l, l.Message != ""
 }
 
-// callAgain makes a call that was pending, once a provider with its tool is there.
-// What its gates said before nobody knows any more.
+// callAgain repeats a call that was pending, once a provider with its tool has connected. The gates are asked again,
+// because their earlier decision is lost.
 func (s *session) callAgain(ctx context.Context, call gateway.Call) gateway.Outcome {
 	late := time.NewTimer(providerWait)
 	defer late.Stop()

@@ -18,47 +18,46 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// Kind is the kind of the sessions that a [Runtime] starts.
+// Kind is the host kind of the sessions that a [Runtime] starts.
 const Kind = "copilot"
 
-// DefaultMaxRounds is how many rounds of model and tools a turn may take.
+// DefaultMaxRounds is how many rounds of model and tools a turn may take unless max_rounds says otherwise.
 const DefaultMaxRounds = 200
 
-// Options configure a [Runtime]. The zero value is usable.
+// Options configure a [Runtime]. The zero value is usable: it finds the runtime, uses GitHub's models as the user is
+// signed in, and allows a session what [configs.Permissions.WithDefaults] allows.
 type Options struct {
-	CLI         string                     // the runtime; "": see [Find]
+	CLI         string                     // the runtime's program; "": see [Find]
 	Home        string                     // COPILOT_HOME of the runtime; "": as inherited
-	ProviderURL string                     // a model endpoint of the user's own; "": GitHub's, as the user is signed in
-	ProviderKey string                     // its key
-	Models      []string                   // what to offer with ProviderURL; empty: what the endpoint lists
+	ProviderURL string                     // the user's own model endpoint; "": GitHub's models
+	ProviderKey string                     // the key of ProviderURL
+	Models      []string                   // the models of ProviderURL; empty: those that it lists
 	MaxRounds   int                        // 0: DefaultMaxRounds
 	GitHubHost  string                     // "": github.com
-	Profile     configs.Profile            // what sessions are started with; zero: [configs.DefaultProfile]
-	Profiles    map[string]configs.Profile // by name, for those that name one
+	Profile     configs.Profile            // of sessions that name no profile; zero: [configs.DefaultProfile]
+	Profiles    map[string]configs.Profile // by name
 	Permissions configs.Permissions        // what sessions may do; an empty kind means its default
-	// MaxTurnTime is how long a turn may take, AnswerTimeout how long a
-	// question waits for a person; 0: the defaults.
-	MaxTurnTime, AnswerTimeout time.Duration
-	AskUser                    bool // the model, and MCP servers, may ask a person
-	// At are the options of sessions in a directory instead of these, where a project
-	// says something of them; nil, or what it returns is nil: these. The error is why
-	// no session starts there.
+	// MaxTurnTime is how long a turn may take. 0: [DefaultMaxTurnTime].
+	MaxTurnTime time.Duration
+	// AnswerTimeout is how long a question waits for a person. 0: the gateway's default.
+	AnswerTimeout time.Duration
+	AskUser       bool // the model and MCP servers may ask a person
+	// At returns the options for sessions in a directory, where a project's config changes them; nil: these options.
+	// An error keeps sessions from starting there.
 	At func(dir string) (*Options, error)
-	// Secrets are directories of the gateway's tokens: what may be read since it lies in
-	// the session's directory does not cover them.
+	// Secrets are directories with the gateway's tokens. A session may not read them, even when they lie in its
+	// working directory.
 	Secrets []string
-	// Sources are directories whose files start programs: a write there is asked
-	// about, whatever Permissions say. nil: none but those of package protect.
+	// Sources returns directories whose files start programs. A write there asks a person, whatever Permissions say.
+	// nil: only the files of package protect.
 	Sources func() []string
-	// Env is asked at each start of the runtime for what to add to its
-	// environment: the gateway's URL.
+	// Env returns what to add to the runtime's environment. It is called at each start of the runtime.
 	Env func() []string
-	// SessionEnv is asked once for each session, by its id, for what to add to
-	// the environment of its shell alone: a token for it. Nil: nothing.
+	// SessionEnv returns what to add to the environment of one session's shell, such as its token. It is called once
+	// for each session, with its id. nil: nothing.
 	SessionEnv func(session string) []string
 	Log        *slog.Logger // nil: none
-	// Launcher is the command that ends in [ExecRuntime]; nil: our own
-	// program with [LaunchArg].
+	// Launcher is a command that calls [ExecRuntime]. nil: this program with [LaunchArg].
 	Launcher []string
 }
 
@@ -73,23 +72,23 @@ func (o Options) environ() []string {
 	return environment(os.Environ(), extra)
 }
 
-// Runtime runs sessions in one Copilot runtime process. It implements
-// [gateway.Starter].
+// Runtime runs sessions in one Copilot runtime process, which it starts, watches and replaces. It implements
+// [gateway.Starter] and [gateway.PersistentStarter]. Its methods may be called from any goroutine.
 type Runtime struct {
-	o       Options                 // as at its creation
-	current atomic.Pointer[Options] // what sessions go by that start now
+	o       Options                 // as given to New
+	current atomic.Pointer[Options] // for sessions that start now
 	log     *slog.Logger
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of processes and sessions
 
-	// changing holds one: whoever has it may start, replace or end the process.
+	// processLock holds one item. Its owner may start, replace or end the process.
 	processLock chan struct{}
 
 	mu           sync.Mutex // guards the fields that follow
 	closed       bool
-	dir          string // private to us and the runtime; made when first needed
+	dir          string // private to the gateway and the runtime; made when first needed
 	proc         *process
 	sessions     map[string]*session
 	failureTimes []time.Time // of the last minute, see failed
@@ -99,7 +98,8 @@ type Runtime struct {
 
 var _ gateway.PersistentStarter = (*Runtime)(nil)
 
-// New returns a Runtime. Nothing is started before its first session.
+// New returns a Runtime. It starts no process; the first session does, or the first question to the runtime. Call
+// [Runtime.Close] when you are done.
 func New(o Options) *Runtime {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -111,14 +111,14 @@ func New(o Options) *Runtime {
 	return r
 }
 
-// Configure changes what sessions go by that start from now on: all of o but what
-// the runtime's process is started with, CLI, Home, Env, SessionEnv, Log and Launcher.
+// Configure sets the options of sessions that start from now on. What the process is started with does not change: CLI,
+// Home, Env, SessionEnv, Log and Launcher stay as they were given to [New].
 func (r *Runtime) Configure(o Options) {
 	o.fillDefaults()
 	r.current.Store(&o)
 }
 
-// fillDefaults puts the defaults of sessions where nothing is said.
+// fillDefaults sets the options of sessions that are not set to their defaults.
 func (o *Options) fillDefaults() {
 	if o.MaxRounds <= 0 {
 		o.MaxRounds = DefaultMaxRounds
@@ -128,7 +128,7 @@ func (o *Options) fillDefaults() {
 	o.fillProfile()
 }
 
-// optionsAt are those that a session in a directory goes by.
+// optionsAt returns the options for a session in a directory. The error is INVALID_STATE.
 func (r *Runtime) optionsAt(dir string) (*Options, error) {
 	o := r.current.Load()
 	if o.At == nil {
@@ -150,7 +150,7 @@ func (r *Runtime) Start(ctx context.Context, g *gateway.Gateway, req gateway.Sta
 	return registerWith(g, func(reg register) error { return r.start(ctx, req, reg) })
 }
 
-// registerWith returns the session that open tells the gateway of.
+// registerWith returns the session that open registers at the gateway.
 func registerWith(g *gateway.Gateway, open func(register) error) (*gateway.Session, error) {
 	var made *gateway.Session
 	err := open(func(spec gateway.SessionSpec, info gateway.HostInfo, h gateway.Host) (gateway.HostCalls, error) {
@@ -167,7 +167,7 @@ func registerWith(g *gateway.Gateway, open func(register) error) (*gateway.Sessi
 	return made, nil
 }
 
-// register tells the gateway of a session.
+// register registers a session at the gateway.
 type register func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error)
 
 func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg register) error {
@@ -182,8 +182,7 @@ func (r *Runtime) start(ctx context.Context, req gateway.StartRequest, reg regis
 	return r.open(ctx, s, req.Label, s.create, reg)
 }
 
-// open brings a new session into the runtime, which begin does, and tells the
-// gateway of it.
+// open brings a new session into the runtime with begin, and then registers it at the gateway.
 func (r *Runtime) open(
 	ctx context.Context, s *session, label string, begin func(context.Context, *process) error, reg register,
 ) error {
@@ -225,7 +224,7 @@ func (r *Runtime) open(
 func (r *Runtime) add(s *session, p *process) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A process that ended later than this is recovered with the session.
+	// If the process ends after this check, the session is recovered with the others.
 	if p.hasEnded() {
 		return p.cause
 	}
@@ -246,7 +245,7 @@ func (r *Runtime) remove(s *session) {
 
 var errClosed = errors.New("the gateway is shutting down")
 
-// acquireProcess takes the right to start, replace or end the process.
+// acquireProcess acquires the right to start, replace or end the process.
 func (r *Runtime) acquireProcess(ctx context.Context) error {
 	select {
 	case r.processLock <- struct{}{}:
@@ -267,8 +266,7 @@ func (r *Runtime) untilClosed(ctx context.Context) (context.Context, context.Can
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// process returns the runtime, which it starts if none runs. While a dead one
-// is being replaced it waits for the new one.
+// process returns the running process. It starts one if there is none, and waits while a dead one is being replaced.
 func (r *Runtime) process(ctx context.Context) (*process, error) {
 	for {
 		p, err := r.ensureProcess(ctx)
@@ -283,7 +281,7 @@ func (r *Runtime) process(ctx context.Context) (*process, error) {
 	}
 }
 
-// ensureProcess returns the present process, which may be dead, or a new one.
+// ensureProcess returns the present process, which may be dead, or starts one.
 func (r *Runtime) ensureProcess(ctx context.Context) (*process, error) {
 	if err := r.acquireProcess(ctx); err != nil {
 		return nil, err
@@ -301,7 +299,7 @@ func (r *Runtime) ensureProcess(ctx context.Context) (*process, error) {
 	return r.launch(ctx)
 }
 
-// spawn starts a goroutine that Close waits for; false when it is too late.
+// spawn starts a goroutine that Close waits for. It returns false, and starts nothing, after Close was called.
 func (r *Runtime) spawn(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,7 +310,7 @@ func (r *Runtime) spawn(f func()) bool {
 	return true
 }
 
-// launch starts a process and its supervision. Call it with changing held.
+// launch starts a process and its supervision. Call it with the right of acquireProcess.
 func (r *Runtime) launch(ctx context.Context) (*process, error) {
 	dir, err := r.privateDir()
 	if err != nil {
@@ -330,7 +328,7 @@ func (r *Runtime) launch(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// privateDir returns a directory for what only we and the runtime may see.
+// privateDir returns a directory that only the gateway's user can enter. The first call makes it.
 func (r *Runtime) privateDir() (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,7 +339,7 @@ func (r *Runtime) privateDir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a directory for the Copilot runtime: %w", err)
 	}
-	// The runtime names files by their real path.
+	// The runtime reports files by their real path.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", fmt.Errorf("resolving the directory for the Copilot runtime: %w", err)
 	}
@@ -349,8 +347,9 @@ func (r *Runtime) privateDir() (string, error) {
 	return dir, nil
 }
 
-// Close ends the runtime: politely until ctx ends, then by force. Sessions that
-// are left end with it, untold; the gateway has ended them before.
+// Close ends the runtime: politely until ctx ends, then by force. Sessions that are left end with it and are not
+// reported, because the gateway ends its sessions before. The error is about the private directory, which Close
+// removes.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -360,7 +359,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	for _, s := range sessions {
 		s.end()
 	}
-	// Whoever starts or replaces the process now gives up soon.
+	// A goroutine that starts or replaces the process now gives up soon, because r.ctx has ended.
 	r.processLock <- struct{}{}
 	defer r.releaseProcess()
 	r.mu.Lock()
@@ -380,7 +379,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	return nil
 }
 
-// allSessions returns the sessions; call it with mu held.
+// allSessions returns the sessions. Call it with mu held.
 func (r *Runtime) allSessions() []*session {
 	sessions := make([]*session, 0, len(r.sessions))
 	for _, s := range r.sessions {

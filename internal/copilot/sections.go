@@ -16,37 +16,35 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// sectionNames are the sections of the runtime's system message. It asks for
-// all of them whenever it makes the message: once, and again when what it is
-// made of has changed.
+// sectionNames are the sections of the runtime's system message. The runtime asks for all of them whenever it makes the
+// message: once, and again when its sources have changed.
 var sectionNames = []string{
 	sdk.SectionPreamble, sdk.SectionIdentity, sdk.SectionTone, sdk.SectionToolEfficiency,
 	sdk.SectionEnvironmentContext, sdk.SectionCodeChangeRules, sdk.SectionGuidelines, sdk.SectionSafety,
-	sdk.SectionToolInstructions, sdk.SectionCustomInstructions, sdk.SectionRuntimeInstructions, sdk.SectionLastInstructions,
+	sdk.SectionToolInstructions, sdk.SectionCustomInstructions, sdk.SectionRuntimeInstructions,
+	sdk.SectionLastInstructions,
 }
 
-// repeatNotice begins what stands at the end of a message that providers changed.
+// repeatNotice introduces the repeated identity and safety sections at the end of a changed message.
 const repeatNotice = "What follows was said above, and holds whatever was added since."
 
-// emptyLines is what the runtime makes one empty line of where it wrote a section
-// itself.
+// emptyLines matches what the runtime writes as one empty line in its own sections.
 var emptyLines = lazyregexp.New(`\n{3,}`)
 
-// sections is what is known of the system message.
+// sections holds what is known of the system message.
 type sections struct {
 	mu         sync.Mutex               // guards the fields that follow
-	original   map[string]string        // as the runtime wrote them last
+	original   map[string]string        // by section, as the runtime wrote them last
 	answers    map[string]sectionAnswer // what providers made of them, until the runtime asks
 	hasChanges bool                     // a provider changed one
 	hasAnswers bool                     // the runtime has a message with what providers said
 	hasWarned  bool
 }
 
-// sectionAnswer is a section as it is to read.
+// sectionAnswer is a section's text from the providers, and the original that it was made from.
 type sectionAnswer struct{ original, text string }
 
-// systemMessage lets providers change every section, where the user's own text
-// does not take the place of all of them.
+// systemMessage lets providers change every section, unless the user's own text replaces them all.
 func (s *session) systemMessage() *sdk.SystemMessageConfig {
 	custom := s.baseConfig.SystemMessage
 	if s.replacesSystemMessage() {
@@ -61,9 +59,8 @@ func (s *session) systemMessage() *sdk.SystemMessageConfig {
 	return &sdk.SystemMessageConfig{Mode: "customize", Sections: overrides, Content: custom.Content}
 }
 
-// section returns how a section is to read. The runtime asks for one after the
-// other, and a provider may take seconds for each: so the first that it asks
-// for makes us ask for all, as they were last time, side by side.
+// section returns the text of a section. The runtime asks for one after the other, and a provider may take seconds for
+// each. So the first question makes the gateway ask the providers for all sections at once, with their last originals.
 func (s *session) section(name, original string) string {
 	p, attached := &s.sections, s.isConnected()
 	p.mu.Lock()
@@ -100,15 +97,15 @@ func (s *session) section(name, original string) string {
 	return s.guardSection(name, a)
 }
 
-// dropAnswers drops what the runtime did not ask for.
+// dropAnswers drops the answers that the runtime did not ask for.
 func (p *sections) dropAnswers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.answers)
 }
 
-// isConnected reports whether the gateway knows the session and the runtime has
-// it. Before, nobody is asked: the message is made again for the first prompt.
+// isConnected reports whether the gateway knows the session and the runtime has it. Before that no provider is asked,
+// and the message is made again for the first prompt.
 func (s *session) isConnected() bool {
 	select {
 	case <-s.ready:
@@ -120,10 +117,9 @@ func (s *session) isConnected() bool {
 	return s.conn != nil
 }
 
-// guardSection sees to it that the runtime's word on who the model is and on safety
-// stays and comes last. Providers may only append to these two sections, but
-// others follow them: so a message that was changed ends with what they said.
-// The preamble is where the identity begins.
+// guardSection keeps the runtime's statements about identity and safety, and puts them last. Providers may only append
+// to these two sections, but other sections follow them; so a changed message repeats them at its end. The preamble is
+// the beginning of the identity.
 func (s *session) guardSection(name string, a sectionAnswer) string {
 	switch name {
 	case sdk.SectionPreamble:
@@ -143,8 +139,8 @@ func (s *session) guardSection(name string, a sectionAnswer) string {
 	return a.text
 }
 
-// identity is what the runtime says of who the model is, without the sections
-// inside it: providers may have changed those. Call it with mu held.
+// identity returns the runtime's statement of who the model is, without the two sections inside it, which providers may
+// have changed. Call it with mu held.
 func (p *sections) identity() string {
 	text := p.original[sdk.SectionIdentity]
 	for _, inside := range []string{sdk.SectionTone, sdk.SectionToolEfficiency} {
@@ -155,7 +151,7 @@ func (p *sections) identity() string {
 	return cmp.Or(text, p.original[sdk.SectionPreamble])
 }
 
-// warnPreamble says, once, that a provider's change was not made.
+// warnPreamble warns once that a provider's change was not made.
 func (s *session) warnPreamble() {
 	s.sections.mu.Lock()
 	warned := s.sections.hasWarned
@@ -169,8 +165,8 @@ func (s *session) warnPreamble() {
 	}
 }
 
-// expirePrompt makes the runtime ask for the sections anew for the next prompt,
-// if what it has was said for one.
+// expirePrompt makes the runtime ask for the sections again for the next prompt, if its present ones were made for one
+// prompt.
 func (s *session) expirePrompt() {
 	s.sections.mu.Lock()
 	kept := s.sections.hasAnswers
@@ -193,11 +189,9 @@ func (s *session) expirePrompt() {
 	}
 }
 
-// resetPrompt makes the runtime ask for the sections anew before its next
-// request to the model. It does so when anything is other than it was when it
-// made its message. Of all that the message depends on, which tools to leave out
-// can be changed without changing the session: there is none of that name. Call
-// it with setting held.
+// resetPrompt makes the runtime ask for the sections again before its next request to the model. The runtime does that
+// when a setting that the message depends on has changed. Of these, the list of excluded tools can change without an
+// effect on the session: the added name belongs to no tool. Call it with configLock held.
 func (s *session) resetPrompt(ctx context.Context, c *conn) error {
 	s.promptResets++
 	none := fmt.Sprintf("%s-%d", clientName, s.promptResets)
@@ -208,7 +202,7 @@ func (s *session) resetPrompt(ctx context.Context, c *conn) error {
 	_, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.SessionUpdateOptionsResult, error) {
 		return c.sdk.RPC.Options.Update(ctx, &rpc.SessionUpdateOptionsParams{
 			ExcludedTools: append(slices.Clip(s.baseConfig.ExcludedTools), none),
-			Shell:         shellOptions(s.shellFile), // said again, it changes nothing
+			Shell:         shellOptions(s.shellFile), // unchanged
 		})
 	})
 	if err != nil {

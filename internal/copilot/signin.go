@@ -23,9 +23,11 @@ func (s *session) errorText(d *rpc.SessionErrorData) string {
 	case s.provider != nil || !isSignIn:
 		return d.Message
 	case s.hasRequestToken:
-		return d.Message + "; the session's own GitHub token is not taken: start it with another (sessions start --github-token-env NAME)"
+		return d.Message + "; the session's own GitHub token is not taken: " +
+			"start it with another (sessions start --github-token-env NAME)"
 	case s.githubToken != "":
-		return d.Message + "; the GitHub token of the profile or of github_token_env in [copilot] is not taken: correct the variable and restart the gateway (tapgw restart)"
+		return d.Message + "; the GitHub token of the profile or of github_token_env in [copilot] is not taken: " +
+			"correct the variable and restart the gateway (tapgw restart)"
 	}
 	return d.Message + "; " + notSignedIn
 }

@@ -18,8 +18,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// SetTools implements [gateway.Host]. While the runtime is down the list is
-// kept for when it is back.
+// SetTools implements [gateway.Host]. While the runtime is down the list is stored for the next process.
 func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) error {
 	s.mu.Lock()
 	s.tools = tools
@@ -37,7 +36,7 @@ func (s *session) SetTools(ctx context.Context, _ uint64, tools []gateway.Tool) 
 	return err
 }
 
-// applyTools gives the runtime the present list.
+// applyTools gives the runtime the present list of tools.
 func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if err := s.configLock.lock(ctx); err != nil {
 		return err
@@ -54,7 +53,7 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 	if slices.EqualFunc(
 		defs, s.appliedTools, func(a, b rpc.ProtocolExternalToolDefinition) bool { return reflect.DeepEqual(a, b) },
 	) {
-		return s.resetPrompt(ctx, c) // to set them again changes nothing
+		return s.resetPrompt(ctx, c) // setting equal tools would not renew the system message
 	}
 	for _, d := range defs {
 		s.everSet[d.Name] = true
@@ -78,14 +77,13 @@ func (s *session) applyTools(ctx context.Context, c *conn) error {
 
 var errMethodNotFound = errors.New("JSON-RPC Error -32601: method not found")
 
-// methodNotFound recognises a runtime older than session.tools.set (1.0.81).
-// The SDK keeps the type of its errors to itself.
+// methodNotFound reports whether an error says that the runtime lacks a method: it is older than session.tools.set
+// (1.0.81). The SDK does not export the type of its errors.
 func methodNotFound(err error) bool { return strings.Contains(err.Error(), "-32601") }
 
-// resumeOn resumes the session on the connection that it has, to give it what can't be
-// changed otherwise: tools, where the runtime is too old for tools.set, and hooks, which
-// it keeps. What goes on in it goes on. The SDK makes a new session of it. Call it with
-// setting held.
+// resumeOn resumes the session on the connection that it has. That sets what can't be changed otherwise: tools, where
+// the runtime lacks tools.set, and hooks, which stay once they are set. What runs in the session goes on. The SDK makes
+// a new session object. Call it with configLock held.
 func (s *session) resumeOn(
 	ctx context.Context, c *conn, defs []rpc.ProtocolExternalToolDefinition, withHooks bool,
 ) error {
@@ -123,9 +121,8 @@ func (s *session) resumeOn(
 	return nil
 }
 
-// builtinNames returns the names that the runtime uses itself, those of MCP
-// servers included. Call it with setting held, or before the gateway knows the
-// session.
+// builtinNames returns the names of the runtime's own tools and of those of MCP servers. Call it with configLock held,
+// or before the gateway knows the session.
 func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, error) {
 	have, err := ask(ctx, c.process, askTimeout, func(ctx context.Context) (*rpc.ToolsGetCurrentMetadataResult, error) {
 		return c.sdk.RPC.Tools.GetCurrentMetadata(ctx)
@@ -135,7 +132,7 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 	}
 	names := map[string]bool{}
 	for _, t := range have.Tools {
-		// Between turns the runtime goes on to list tools of ours that it has no more.
+		// Between turns the runtime still lists tools of providers that were removed.
 		if t.MCPServerName != nil || !s.everSet[t.Name] {
 			names[t.Name] = true
 		}
@@ -143,8 +140,8 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 	return names, nil
 }
 
-// definitions makes the runtime's list of ours. A tool with the name of one of
-// the runtime's own would fail every turn, so it is left out, with a warning.
+// definitions converts the providers' tools for the runtime. A tool with the name of one of the runtime's own would
+// make every turn fail, so it is left out, with a warning.
 func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []rpc.ProtocolExternalToolDefinition {
 	never := rpc.ProtocolExternalToolDeferNever
 	defs := []rpc.ProtocolExternalToolDefinition{}
@@ -173,7 +170,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 		})
 	}
 	for name, warning := range left {
-		if s.warnedTools[name] != warning { // once, while it lasts
+		if s.warnedTools[name] != warning { // warn once while it lasts
 			s.note(gateway.LogWarning, warning)
 		}
 	}
@@ -181,8 +178,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	return defs
 }
 
-// startCall runs a tool call of the model, on a goroutine of its own, and answers
-// the runtime. Called by the pump.
+// startCall runs a tool call of the model on a goroutine of its own, and answers the runtime. The pump calls it.
 func (s *session) startCall(c *conn, d *rpc.ExternalToolRequestedData) {
 	s.runCall(c, d, s.calls.CallTool)
 }
@@ -192,7 +188,7 @@ func (s *session) runCall(
 ) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
-	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // lost meanwhile, or known
+	if s.conn == nil || s.conn.gen != c.gen || s.inFlight[d.RequestID] != nil { // the conn is gone, or the call runs
 		s.mu.Unlock()
 		cancel()
 		return
@@ -208,7 +204,7 @@ func (s *session) runCall(
 		delete(s.inFlight, d.RequestID)
 		s.mu.Unlock()
 		if cancelled {
-			return // nobody waits any more
+			return // the runtime no longer waits for the result
 		}
 		result := toolResult(outcome)
 		if len(result.BinaryResultsForLlm) > 0 {
@@ -226,7 +222,7 @@ func (s *session) runCall(
 	})
 }
 
-// cancelCall ends a call that the runtime no longer waits for.
+// cancelCall cancels a call or question that the runtime no longer waits for.
 func (s *session) cancelCall(requestID string) {
 	s.mu.Lock()
 	cancel := s.inFlight[requestID]
@@ -236,7 +232,7 @@ func (s *session) cancelCall(requestID string) {
 	}
 }
 
-// cancelCalls ends all calls in flight.
+// cancelCalls cancels all calls and questions in flight.
 func (s *session) cancelCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,9 +241,8 @@ func (s *session) cancelCalls() {
 	}
 }
 
-// rawJSON is the JSON of what the SDK decoded, without escapes for HTML. The
-// order of keys and numbers past 2^53 are lost before: the runtime sorts the
-// ones and rounds the others.
+// rawJSON encodes what the SDK decoded, without escapes for HTML. The order of keys and the precision of numbers above
+// 2^53 are lost before, in the runtime.
 func rawJSON(v any) protocol.Raw {
 	if v == nil {
 		return protocol.Raw("{}")

@@ -34,7 +34,8 @@ func (h *hosted) straight(b *testing.B, hooks *sdk.SessionHooks) *straight {
 	}
 	d := &straight{idle: make(chan struct{}, 1)}
 	cfg := &sdk.SessionConfig{
-		Model: "scripted", WorkingDirectory: h.r.cwd, Streaming: new(true), AvailableTools: []string{"report_intent", "custom:*"},
+		Model: "scripted", WorkingDirectory: h.r.cwd, Streaming: new(true),
+		AvailableTools:      []string{"report_intent", "custom:*"},
 		Provider:            &sdk.ProviderConfig{Type: "openai", BaseURL: h.r.model.URL, APIKey: "scripted-model-key"},
 		OnPermissionRequest: deferToPump, Hooks: hooks,
 		Tools: []sdk.Tool{

@@ -51,9 +51,8 @@ func (t *tracker) countCompaction(d *rpc.SessionCompactionCompleteData) {
 		Model: cmp.Or(deref(u.Model), deref(d.BehaviorModelID)), Prompt: t.prompt, Failed: !d.Success,
 		Duration: time.Duration(int64OrZero(u.Duration)) * time.Millisecond,
 		Tokens: adminapi.Tokens{
-			Input: int64OrZero(
-				u.InputTokens,
-			), Output: int64OrZero(u.OutputTokens), CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
+			Input: int64OrZero(u.InputTokens), Output: int64OrZero(u.OutputTokens),
+			CacheRead: int64OrZero(u.CacheReadTokens), CacheWrite: int64OrZero(u.CacheWriteTokens),
 		},
 	}
 	if u.CopilotUsage != nil {

@@ -9,8 +9,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// afterTool asks the user's hooks about a call that is over. What they say for
-// the model goes with the tool's result.
+// afterTool asks the user's hooks about a call that has ended. Their context for the model goes with the tool's result.
 func (s *session) afterTool(e gateway.HookEvent) string {
 	if !s.awaitCalls() {
 		return ""
@@ -19,40 +18,45 @@ func (s *session) afterTool(e gateway.HookEvent) string {
 	return s.calls.Hook(s.ctx, e).Context
 }
 
-func (s *session) afterToolHook(in sdk.PostToolUseHookInput) *sdk.PostToolUseHookOutput {
-	add := s.afterTool(
-		gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Result: resultText(in.ToolResult)},
-	)
-	if add == "" {
-		return nil
+func (s *session) afterToolHook(
+	in sdk.PostToolUseHookInput, _ sdk.HookInvocation,
+) (*sdk.PostToolUseHookOutput, error) {
+	e := gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Result: resultText(in.ToolResult)}
+	if add := s.afterTool(e); add != "" {
+		return &sdk.PostToolUseHookOutput{AdditionalContext: add}, nil
 	}
-	return &sdk.PostToolUseHookOutput{AdditionalContext: add}
+	return nil, nil
 }
 
-func (s *session) afterFailureHook(in sdk.PostToolUseFailureHookInput) *sdk.PostToolUseFailureHookOutput {
-	add := s.afterTool(gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Error: in.Error})
-	if add == "" {
-		return nil
+func (s *session) afterFailureHook(
+	in sdk.PostToolUseFailureHookInput, _ sdk.HookInvocation,
+) (*sdk.PostToolUseFailureHookOutput, error) {
+	e := gateway.HookEvent{Tool: in.ToolName, Args: rawJSON(in.ToolArgs), Error: in.Error}
+	if add := s.afterTool(e); add != "" {
+		return &sdk.PostToolUseFailureHookOutput{AdditionalContext: add}, nil
 	}
-	return &sdk.PostToolUseFailureHookOutput{AdditionalContext: add}
+	return nil, nil
 }
 
-// stopHook asks the user's hooks whether the agent may stop. If not, their reason
-// is what it is asked next; the turn's budget bounds how often.
-func (s *session) stopHook(in sdk.AgentStopHookInput) *sdk.AgentStopHookOutput {
+// stopHook asks the user's hooks whether the agent may stop. The runtime asks at the end of a turn, before the next
+// waiting prompt begins. If a hook denies, its reason is the agent's next prompt; the turn's budget bounds how often.
+func (s *session) stopHook(in sdk.AgentStopHookInput, _ sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
+	if in.SessionID != s.id {
+		return nil, nil // a sub-agent stops
+	}
+	s.expirePrompt()
 	if !s.awaitCalls() {
-		return nil
+		return nil, nil
 	}
-	a := s.calls.Hook(
-		s.ctx, gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.StopHookActive},
-	)
+	e := gateway.HookEvent{On: gateway.HookAgentStop, Reason: in.StopReason, Again: in.StopHookActive}
+	a := s.calls.Hook(s.ctx, e)
 	if a.Decision != protocol.DecisionDeny || a.Reason == "" {
-		return nil
+		return nil, nil
 	}
-	return &sdk.AgentStopHookOutput{Decision: "block", Reason: a.Reason}
+	return &sdk.AgentStopHookOutput{Decision: "block", Reason: a.Reason}, nil
 }
 
-// resultText is what the model reads of a tool's result.
+// resultText returns what the model reads of a tool's result.
 func resultText(result any) string {
 	var r struct {
 		Text *string `json:"textResultForLlm"`

@@ -86,7 +86,8 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 	}
 	message := object{
 		"id": fmt.Sprintf("msg_%d", r.N), "type": "message", "role": "assistant", "model": r.Model,
-		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": object{"input_tokens": 100, "output_tokens": 1},
+		"content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": object{"input_tokens": 100, "output_tokens": 1},
 	}
 	if !r.Stream {
 		content := []any{object{"type": "text", "text": p.Text}}
