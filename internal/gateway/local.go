@@ -171,7 +171,8 @@ func (h *localHost) ask(ctx context.Context, kind, question string) string {
 		return fmt.Sprintf("there is no question of kind %q", kind)
 	}
 	a, err := h.calls.Ask(ctx, Question{Kind: kind, Message: q.Message, Detail: q.Detail, Choices: q.Choices,
-		Free: q.Freeform || len(q.Choices) == 0, Schema: q.Schema, Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
+		Free: q.Freeform || len(q.Choices) == 0, Schema: q.Schema,
+		Timeout: time.Duration(q.TimeoutMs) * time.Millisecond})
 	switch {
 	case err != nil:
 		return err.Error()

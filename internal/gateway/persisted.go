@@ -108,7 +108,8 @@ func forPersisted[T any](g *Gateway, id string, do func(PersistentStarter) (T, e
 // NotPersisted is the INVALID_SESSION error of a [PersistentStarter] without such a
 // session on disk.
 func NotPersisted(id string) error {
-	return &protocol.Error{Code: protocol.CodeInvalidSession, Message: fmt.Sprintf("session %q is not on disk", id), SessionID: id}
+	return &protocol.Error{Code: protocol.CodeInvalidSession, SessionID: id,
+		Message: fmt.Sprintf("session %q is not on disk", id)}
 }
 
 // IsNotPersisted reports whether an error is a [NotPersisted].

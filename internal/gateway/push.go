@@ -186,7 +186,8 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	r := Receipt{Seq: s.store(e.key, e.spelling, newHistoryRow(e.key, m, e.level)), Fate: adminapi.FateStored}
 	if e.isInject && s.info.Send {
 		s.queueInject(p, &inject{seq: r.Seq, source: source, stream: e.key.stream, text: e.text,
-			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event), traceparent: traceparent, report: report})
+			isShown: e.level != protocol.LevelKeep, prompt: cmp.Or(m.Prompt, m.Event),
+			traceparent: traceparent, report: report})
 		r.Fate = adminapi.FateQueued
 	}
 	s.mu.Unlock()

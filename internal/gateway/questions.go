@@ -186,7 +186,8 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 		return own[at], nil
 	}
 	if qs.isOver(id) {
-		return nil, errorf(protocol.CodeInvalidState, "question %s is over: it was answered, its time was up or its turn ended", id)
+		return nil, errorf(protocol.CodeInvalidState,
+			"question %s is over: it was answered, its time was up or its turn ended", id)
 	}
 	return nil, errorf(protocol.CodeNotFound, "question %q does not exist in this session", id)
 }
@@ -199,7 +200,8 @@ func (qs *questions) isOver(id string) bool {
 	if _, err := fmt.Sscanf(digits, "%d", &n); !ours || err != nil || fmt.Sprint(n) != digits {
 		return false
 	}
-	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.waiting, func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() })
+	isWaiting := func(w *openQuestion) bool { return w.view.ID == id && !w.isAbandoned() }
+	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.waiting, isWaiting)
 }
 
 // Questions lists the open questions of all sessions, oldest first. Its changes count
@@ -225,7 +227,8 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	id := w.view.ID
 	// The timeline shows the question before anybody can answer it.
-	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s", q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
+	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
+		q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
 	s.g.questions.add(w)
 	timer := time.NewTimer(q.Timeout)
 	defer timer.Stop()
@@ -354,7 +357,8 @@ func (w *openQuestion) checkForm(a Answer) error {
 	case a.Text != "":
 		return errorf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")
 	case a.Content == nil:
-		return errorf(protocol.CodeInvalidJSON, "content: is required: an object that the form's schema allows, or decision deny to decline")
+		return errorf(protocol.CodeInvalidJSON,
+			"content: is required: an object that the form's schema allows, or decision deny to decline")
 	}
 	if err := w.schema.Check(a.Content); err != nil {
 		return errorf(protocol.CodeInvalidJSON, "content: %v", err)

@@ -165,7 +165,8 @@ func (s *Session) traceGate(tool, parent string, rules []*rule) (traceparent str
 }
 
 // tracePush starts the span of a push that came in; end records its fate or error.
-func (s *Session) tracePush(source pushSource, m *protocol.Push) (traceparent string, end func(Receipt, *protocol.Error)) {
+func (s *Session) tracePush(source pushSource, m *protocol.Push) (
+	traceparent string, end func(Receipt, *protocol.Error)) {
 	_, span := s.g.tracer.Start(context.Background(), "push", trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attribute.String("gen_ai.conversation.id", s.id),
 			attribute.String("tapgw.provider", source.name), attribute.String("tapgw.stream", m.Stream)))

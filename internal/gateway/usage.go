@@ -70,7 +70,8 @@ func (s *Session) CountModelCall(c ModelCall) {
 		if n == maxCountedTurns {
 			u.turns = append(u.turns[:0], u.turns[1:]...)
 		}
-		u.turns = append(u.turns, adminapi.TurnUsage{Turn: u.turnCount, MessageID: c.Prompt, StartedAt: time.Now().UTC()})
+		turn := adminapi.TurnUsage{Turn: u.turnCount, MessageID: c.Prompt, StartedAt: time.Now().UTC()}
+		u.turns = append(u.turns, turn)
 	}
 	add(&u.turns[len(u.turns)-1].Sums, &c)
 }

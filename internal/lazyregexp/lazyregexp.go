@@ -1,7 +1,7 @@
-// Package lazyregexp has patterns that are compiled when they are first used. A
-// program with dozens of them, most for things that it seldom does, would else
-// compile them all at each start and keep them for good: for the gateway that was
-// a third of what it allocates until it is ready.
+// Package lazyregexp has regular expressions that compile at their first use. The
+// programs have about a hundred, most for things that they seldom do: compiled at the
+// start they would take 1.4 MiB of memory for good, and a gateway at rest would be over
+// its 5 MiB (docs/adr/0008-patterns.md has the figures).
 package lazyregexp
 
 import (
@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// Regexp is a pattern. It is safe for concurrent use, as a [regexp.Regexp] is.
+// Regexp is a regular expression. It is safe for concurrent use, as [regexp.Regexp].
 type Regexp struct {
 	compiled func() *regexp.Regexp
 }
 
-// New returns the pattern of expr. Its first use panics if it does not compile.
+// New returns the regular expression expr. Its first use panics if expr does not compile.
 func New(expr string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
 }

@@ -15,22 +15,23 @@ import (
 	"tapgw/internal/taptest"
 )
 
-// What may be taken for one of it, in bytes; most takes a thousandth.
+// Limits of the memory that one pattern may take, in bytes. Most take a thousandth.
 const (
 	memoryToCompile = 16 << 20
 	memoryToMatch   = 64 << 20
 )
 
-// FuzzPattern: whatever a provider registers and whatever the text, compiling and
-// matching end, and what the pattern says is what the engine says alone.
+// FuzzPattern shows that compiling and matching end for any pattern and text, and that
+// the result is the engine's.
 func FuzzPattern(f *testing.F) {
-	for _, expr := range []string{`git push`, `rm (?!-i)-\w*r`, `^(?<a>x|y)\k<a>$`, `(x+x+)+y`, `(?:push|fetch)\b.*origin`, `(?i)[a-z\d_-]{2,5}?`, `\u0041\x41\cA\p{L}[^\]]`, `a{1000}{1000}`, `(?=(?<=a)b)*c|`, `(`, `[z-a]`, ``} {
+	for _, expr := range []string{`git push`, `rm (?!-i)-\w*r`, `^(?<a>x|y)\k<a>$`, `(x+x+)+y`,
+		`(?:push|fetch)\b.*origin`, `(?i)[a-z\d_-]{2,5}?`, `\u0041\x41\cA\p{L}[^\]]`, `a{1000}{1000}`, `(?=(?<=a)b)*c|`, `(`, `[z-a]`, ``} {
 		f.Add(expr, `{"command":"git push origin main"}`)
 		f.Add(expr, strings.Repeat("x", 100)+"\n")
 	}
 	f.Fuzz(func(t *testing.T, expr, text string) {
 		if !utf8.ValidString(expr) || !utf8.ValidString(text) {
-			return // what no message holds
+			return // messages are UTF-8
 		}
 		var p *Pattern
 		var err error
@@ -64,10 +65,11 @@ func FuzzPattern(f *testing.F) {
 
 var plainGlob = regexp.MustCompile(`^[a-z0-9._?*-]+$`)
 
-// FuzzFileGlob: whatever a provider registers and whatever the path, compiling
-// and matching end, and plain globs are what they are elsewhere.
+// FuzzFileGlob shows that compiling and matching end for any glob and path, and that
+// plain globs match as path.Match does.
 func FuzzFileGlob(f *testing.F) {
-	for _, glob := range []string{"*.sql", "src/**/*.go", "/etc/**", "{a,{b,c}d}.go", "[!a-c]?", `\*[\^]`, "**/x**", "*a*b*c*d*e*", strings.Repeat("{", 100), "[", "a{", `\`, ""} {
+	for _, glob := range []string{"*.sql", "src/**/*.go", "/etc/**", "{a,{b,c}d}.go", "[!a-c]?",
+		`\*[\^]`, "**/x**", "*a*b*c*d*e*", strings.Repeat("{", 100), "[", "a{", `\`, ""} {
 		f.Add(glob, "src/x/../a.go")
 		f.Add(glob, `C:\db\1.sql`)
 	}
@@ -101,7 +103,7 @@ func FuzzFileGlob(f *testing.F) {
 	})
 }
 
-// FuzzToolGlob: a star stands for any text, and nothing else is special.
+// FuzzToolGlob shows that * stands for any text and that nothing else is special.
 func FuzzToolGlob(f *testing.F) {
 	for _, glob := range []string{"bash", "*", "edit*", "*-*-end", "a?[b]*", "**", "", `\*`} {
 		f.Add(glob, "bash")
@@ -118,20 +120,23 @@ func FuzzToolGlob(f *testing.F) {
 	})
 }
 
-// FuzzArgsText: there is no other way to write arguments that gets past a pattern,
-// and what stands as JSON.stringify writes it is left as it is.
+// FuzzArgsText shows that the text of arguments means what the arguments mean, and that
+// it does not depend on how they are written.
 func FuzzArgsText(f *testing.F) {
-	for _, args := range []string{`{"b":1,"a":[true,null]}`, `{ "a" : 1.50 }`, `{"a":"git\u0020push"}`, `{"a":1e3,"b":-0,"c":12345678901234567890,"d":0.1}`, `{"a":"<&>\u2028é"}`, `{"\ud800":"\/"}`} {
+	for _, args := range []string{`{"b":1,"a":[true,null]}`, `{ "a" : 1.50 }`, `{"a":"git\u0020push"}`,
+		`{"a":1e3,"b":-0,"c":12345678901234567890,"d":0.1}`, `{"a":"<&>\u2028é"}`, `{"\ud800":"\/"}`} {
 		f.Add([]byte(args))
 	}
 	f.Fuzz(func(t *testing.T, args []byte) {
 		if protocol.Object(args, func(string, protocol.Raw) error { return nil }) != nil {
-			return // it is refused before
+			return // the gateway refuses it before
 		}
 		formatted := func(text string) string { // halves of surrogate pairs become U+FFFD
 			v := protocol.Raw(text).Clone()
-			if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true),
-				jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false)); err != nil {
+			err := v.Format(jsontext.AllowInvalidUTF8(true),
+				jsontext.CanonicalizeRawInts(true), jsontext.CanonicalizeRawFloats(true),
+				jsontext.Multiline(false), jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false))
+			if err != nil {
 				t.Fatal(err)
 			}
 			return string(v)

@@ -88,18 +88,33 @@ func TestMatchFile(t *testing.T) {
 			}
 		}
 	}
-	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]", strings.Repeat("x", protocol.MaxPattern+1)} {
+	tooLong := strings.Repeat("x", protocol.MaxPattern+1)
+	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]", tooLong} {
 		if _, err := CompileFileGlob(glob); err == nil {
-			t.Errorf("%.20q is taken for a glob", glob)
+			t.Errorf("%.20q compiles as a glob", glob)
 		}
 	}
 }
 
-// TestMatchEnds: whatever the pattern, a match ends. How soon is the benchmark's to say.
+// TestMatchEnds shows that every match ends; how soon is measured by the benchmark.
 func TestMatchEnds(t *testing.T) {
 	long := strings.Repeat("x", maxText-1)
-	patterns := []string{`(x+)+y`, `(x*)*y`, `(x|xx)+y`, `^(\w+\s?)*$!`, `(.*)*\1y`, `(?=(x+))\1*y`, strings.Repeat("x*", 400) + "y", `(?:x?){200}x{200}y`}
-	globs := []string{strings.Repeat("*x", 200) + "*y", strings.Repeat("{x,*}", 40) + "y", strings.Repeat("**/", 100) + "y", strings.Repeat("[x]*", 200) + "y"}
+	patterns := []string{
+		`(x+)+y`,
+		`(x*)*y`,
+		`(x|xx)+y`,
+		`^(\w+\s?)*$!`,
+		`(.*)*\1y`,
+		`(?=(x+))\1*y`,
+		strings.Repeat("x*", 400) + "y",
+		`(?:x?){200}x{200}y`,
+	}
+	globs := []string{
+		strings.Repeat("*x", 200) + "*y",
+		strings.Repeat("{x,*}", 40) + "y",
+		strings.Repeat("**/", 100) + "y",
+		strings.Repeat("[x]*", 200) + "y",
+	}
 	var all []*Pattern
 	for _, p := range patterns {
 		re, err := Compile(p)
@@ -128,8 +143,8 @@ func TestMatchEnds(t *testing.T) {
 	}
 }
 
-// TestHarmlessPatternsAreSure: the clock that stops patterns is coarse, yet what
-// takes microseconds is never taken for endless.
+// TestHarmlessPatternsAreSure shows that a pattern that takes microseconds is never
+// undecided, though the engine's clock is coarse.
 func TestHarmlessPatternsAreSure(t *testing.T) {
 	re, err := Compile(`rm (?!-i)-\w*r`)
 	if err != nil {
@@ -152,9 +167,15 @@ func TestArgsText(t *testing.T) {
 		{`{"\u0061":"\/"}`, `{"a":"/"}`},
 		{`{"a":"<&>\u2028é\u00e9"}`, `{"a":"<&>` + "\u2028" + `éé"}`},
 		{`{"a":"\u0001\n\t\"\\"}`, `{"a":"\u0001\n\t\"\\"}`},
-		{`{"a":1.0,"b":1e3,"c":-0,"d":0.10,"e":1E-7,"f":1e21,"g":12345678901234567890}`, `{"a":1,"b":1000,"c":0,"d":0.1,"e":1e-7,"f":1e+21,"g":12345678901234567000}`},
+		{
+			`{"a":1.0,"b":1e3,"c":-0,"d":0.10,"e":1E-7,"f":1e21,"g":12345678901234567890}`,
+			`{"a":1,"b":1000,"c":0,"d":0.1,"e":1e-7,"f":1e+21,"g":12345678901234567000}`,
+		},
 		{`{"a":1,"a":2}`, `{"a":1,"a":2}`},
-		{`{"a":"\uD800","\udc00x":"\ud83d\ude00 \ud83d\ud83d\ude00 \\ud800 \uDE00\ud83d"}`, `{"a":"\ud800","\udc00x":"😀 \ud83d😀 \\ud800 \ude00\ud83d"}`},
+		{
+			`{"a":"\uD800","\udc00x":"\ud83d\ude00 \ud83d\ud83d\ude00 \\ud800 \uDE00\ud83d"}`,
+			`{"a":"\ud800","\udc00x":"😀 \ud83d😀 \\ud800 \ude00\ud83d"}`,
+		},
 		{`not JSON`, `not JSON`},
 	}
 	for _, tt := range tests {

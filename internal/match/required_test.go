@@ -45,8 +45,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestRequiredIsInEveryMatch: what the engine finds is never ruled out before it
-// is asked, neither by the texts nor by their pairs.
+// TestRequiredIsInEveryMatch shows that a text that the engine matches is never ruled
+// out before, neither by required texts nor by their pairs.
 func TestRequiredIsInEveryMatch(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -86,7 +86,8 @@ func randomPattern(r *rand.Rand, depth int) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {
 		if depth == 0 || r.IntN(2) == 0 {
-			b.WriteString([]string{"ab", "aab", "ba", "a", "b", "é", `"a`, ".", "[ab]", `\w`, `\b`, "^", "$", "/b"}[r.IntN(14)])
+			atoms := []string{"ab", "aab", "ba", "a", "b", "é", `"a`, ".", "[ab]", `\w`, `\b`, "^", "$", "/b"}
+			b.WriteString(atoms[r.IntN(len(atoms))])
 		} else {
 			open := []string{"(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?i:", "(?>"}[r.IntN(8)]
 			b.WriteString(open + randomPattern(r, depth-1) + ")")
@@ -104,10 +105,11 @@ func randomText(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestAffordable: what a step of the engine takes long for is tried on shorter
-// texts, and what people write is not.
+// TestAffordable shows that a pattern with a slow step is tried on shorter texts, and
+// that usual patterns are not.
 func TestAffordable(t *testing.T) {
-	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`, `\p{L}+`, `(?:push|fetch|pull|clone)\b`, `git push origin main`} {
+	for _, expr := range []string{`\s`, `\S+`, `[^\s"'\\]+`, `(?i)[a-z]+`, `[\w.-]+@[\w.-]+`, `\p{L}+`,
+		`(?:push|fetch|pull|clone)\b`, `git push origin main`} {
 		if got := affordableText(parse(expr)); got != maxText {
 			t.Errorf("%s is tried on %d bytes only", expr, got)
 		}

@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/protocol"
+)
+
+// SessionSpec describes a session to register.
+type SessionSpec struct {
+	ID         string // "": the gateway makes one
+	Label      string
+	CWD        string
+	Model      string
+	Foreground bool
+}
+
+// Register adds a session that a host runs, and announces it to providers. The host may
+// be called before Register returns. The error is INVALID_SESSION if the id is in use,
+// or INVALID_STATE while the gateway shuts down.
+func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, error) {
+	if spec.ID == "" {
+		spec.ID = uuid.NewString()
+	}
+	s := newSession(g, spec, info, h)
+	g.mu.Lock()
+	if g.isDraining {
+		g.mu.Unlock()
+		return nil, errorf(protocol.CodeInvalidState, "the gateway is shutting down")
+	}
+	if g.sessions[spec.ID] != nil {
+		g.mu.Unlock()
+		return nil, errorf(protocol.CodeInvalidSession, "session %q exists already", spec.ID)
+	}
+	g.sessions[spec.ID] = s
+	s.routes.Store(&routes{rules: g.hookRules()})
+	g.order = append(g.order, s)
+	if spec.Foreground {
+		g.foreground = spec.ID
+	}
+	if h := g.hooks.Load(); h != nil && h.needHost() {
+		s.needsHooks.Store(true) // even if the hooks are removed before the first prompt
+	}
+	s.worker.Go(s.work)
+	for c := range g.conns {
+		c.needsSessionList = c.needsSessionList || c.is(unbound)
+	}
+	conns := g.announce()
+	waiting := g.waitingEvents
+	g.waitingEvents = waitingEvents{}
+	g.mu.Unlock()
+	flush(conns)
+	s.note(LogInfo, sourceGateway, "session started")
+	s.storeWaitingEvents(waiting)
+	s.askStartHooks()
+	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)
+	return s, nil
+}
+
+// Start makes a session of the kind that the request names. The error names the field
+// of the request that is wrong.
+func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
+	starter, err := g.starter(r.Host)
+	if err != nil {
+		return nil, err
+	}
+	return starter.Start(ctx, g, r)
+}
+
+// Models lists the models that sessions of a kind of host can use.
+func (g *Gateway) Models(ctx context.Context, host string) ([]adminapi.Model, error) {
+	starter, err := g.starter(host)
+	if err != nil {
+		return nil, err
+	}
+	return starter.Models(ctx)
+}
+
+func (g *Gateway) starter(host string) (Starter, error) {
+	if s := g.starters[host]; s != nil {
+		return s, nil
+	}
+	kinds := slices.Sorted(maps.Keys(g.starters))
+	return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", host, kinds)
+}
+
+// Session returns the session with an id, if there is one.
+func (g *Gateway) Session(id string) (*Session, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sessions[id]
+	return s, s != nil
+}
+
+// Sessions lists all sessions, oldest first.
+func (g *Gateway) Sessions() []adminapi.Session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	views := make([]adminapi.Session, 0, len(g.order))
+	for _, s := range g.order {
+		views = append(views, s.view())
+	}
+	return views
+}
+
+// SetForeground makes a session the foreground session. The error is INVALID_SESSION.
+func (g *Gateway) SetForeground(id string) error {
+	g.mu.Lock()
+	s := g.sessions[id]
+	if s == nil || s.isEnding() {
+		g.mu.Unlock()
+		return noSession(id)
+	}
+	g.foreground = id
+	conns := g.announce()
+	g.mu.Unlock()
+	flush(conns)
+	return nil
+}
+
+// foregroundSession returns the chosen session until it ends, then the newest; nil if
+// there is none. Call with g.mu held.
+func (g *Gateway) foregroundSession() *Session {
+	if s := g.sessions[g.foreground]; s != nil && !s.isEnding() {
+		return s
+	}
+	for _, s := range slices.Backward(g.order) {
+		if !s.isEnding() {
+			return s
+		}
+	}
+	return nil
+}
+
+// sessionsFor lists the sessions that a connection of an identity may know: those that
+// it may bind first, each part with the foreground session first and then the newest.
+// Sessions that it may not bind have no cwd. Call with g.mu held.
+func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
+	front := g.foregroundSession()
+	list := []protocol.SessionInfo{}
+	add := func(s *Session) {
+		if id.trust == TrustProject && !id.includes(s) {
+			return // a project's providers know the project's sessions only
+		}
+		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == front}
+		if id.mayBind(s) {
+			info.CWD = s.cwd
+		}
+		list = append(list, info)
+	}
+	if front != nil {
+		add(front)
+	}
+	for _, s := range slices.Backward(g.order) {
+		if s != front && !s.isEnding() {
+			add(s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b protocol.SessionInfo) int {
+		return g.rank(id, a.ID) - g.rank(id, b.ID)
+	})
+	return list
+}
+
+// rank orders sessions for an identity: those that it may bind come first. Call with
+// g.mu held.
+func (g *Gateway) rank(id *identity, session string) int {
+	if id.mayBind(g.sessions[session]) {
+		return 0
+	}
+	return 1
+}
+
+// announce queues the list of sessions on every connection that wants it, and returns
+// these, for the caller to flush without g.mu. Call with g.mu held.
+func (g *Gateway) announce() []*Conn {
+	g.touch()
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+	var conns []*Conn
+	for c := range g.conns {
+		if c.announce() {
+			conns = append(conns, c)
+		}
+	}
+	return conns
+}
+
+func flush(conns []*Conn) {
+	for _, c := range conns {
+		c.peer.Flush()
+	}
+}
+
+func noSession(id string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeInvalidSession, SessionID: id,
+		Message: fmt.Sprintf("session %q does not exist", id)}
+}
