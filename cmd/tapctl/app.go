@@ -14,7 +14,7 @@ import (
 	"tapgw/internal/client"
 )
 
-// shortTimeout is for requests that the gateway answers by itself.
+// shortTimeout is for requests that the gateway answers without waiting for anybody.
 const shortTimeout = 30 * time.Second
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -25,10 +25,10 @@ func newApp() *ucli.App {
 	return &ucli.App{
 		Name:  "tapctl",
 		Usage: "steer a running gateway: sessions, providers, tools, streams",
-		Description: `Talks to the gateway that runs for this user, found by --url, $TAP_GATEWAY_URL,
-else gateway.json beside its token files, and sends it nothing before it has proved
-that it knows the admin token. An ID may be shortened to a unique beginning, or be the
-session's label; without one it is the only session, or the foreground one.
+		Description: `tapctl talks to the gateway that --url or $TAP_GATEWAY_URL names, else to the one that
+runs for this user. It sends nothing before the gateway has proved that it knows the
+admin token. An ID may be shortened to a unique beginning, or be the session's label.
+Without an ID a command means the only session, or the foreground session.
 
 Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
 4 not found, 5 refused, 124 timed out.
@@ -40,8 +40,11 @@ Examples:
   tapctl tools call hello --args '{"name":"you"}'`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "url", Usage: "the gateway's `URL` (default: $TAP_GATEWAY_URL, else as found)"},
-			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`, which other users of the machine can read here (default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
-			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none"},
+			&ucli.StringFlag{Name: "token", Usage: "the admin `TOKEN`; other users of the machine can read it here " +
+				"(default: $TAP_ADMIN_TOKEN, else from the gateway's file)"},
+			&ucli.DurationFlag{
+				Name: "timeout", Usage: "give up after `TIME`", DefaultText: "30s for short requests, else none",
+			},
 			cli.ConfigFlag(),
 			cli.WorkdirFlag(),
 			cli.VerboseFlag(),
@@ -62,8 +65,8 @@ Examples:
 	}
 }
 
-// command is what a command has at hand: its flags and arguments, a context that
-// ends at --timeout or Ctrl-C, its output, and the gateway.
+// command is a command that runs: its flags and arguments, a context that ends at --timeout or
+// Ctrl-C, its output, and the gateway.
 type command struct {
 	*ucli.Context
 	ctx context.Context
@@ -71,16 +74,17 @@ type command struct {
 	gw  *client.Client
 }
 
-// shortAction makes the action of a command that the gateway answers by itself, with
-// at most args arguments.
+// shortAction makes the action of a command that the gateway answers at once. It ends
+// after shortTimeout. args is how many arguments the command takes at most.
 func shortAction(args int, do func(*command) error) ucli.ActionFunc {
 	return action(args, shortTimeout, do)
 }
 
-// longAction makes the action of a command that lasts as long as what it waits for.
+// longAction makes the action of a command that may wait for a turn or a person. It ends at
+// --timeout only.
 func longAction(args int, do func(*command) error) ucli.ActionFunc { return action(args, 0, do) }
 
-const anyArgs = 1 << 20
+const anyArgs = 1 << 20 // as many arguments as the user gives
 
 func action(args int, timeout time.Duration, do func(*command) error) ucli.ActionFunc {
 	return func(flags *ucli.Context) error {
@@ -133,7 +137,8 @@ func configFiles(flags *ucli.Context) (configs.Files, error) {
 	return files, nil
 }
 
-// ignoreInterrupt is how a command ends that follows something until the user stops it.
+// ignoreInterrupt returns nil in place of err if the user pressed Ctrl-C: a command that follows
+// something ends so.
 func ignoreInterrupt(c *command, err error) error {
 	if errors.Is(c.Err(), context.Canceled) { // by a signal; --timeout is c.ctx's alone
 		return nil

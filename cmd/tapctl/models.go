@@ -14,13 +14,15 @@ func modelsCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "models",
 		Usage: "list the models that sessions can use",
-		Description: `EFFORTS are those that the model can be told to make (sessions start --effort), its
-own with a star. What a model costs is a multiple of a premium request.
+		Description: `EFFORTS are the values of sessions start --effort that the model knows; its default has
+a star. MULTIPLIER is the cost of a request, in premium requests.
 
 Examples:
   tapctl models
   tapctl models --json | jq -r '.[].id'`,
-		Flags: []ucli.Flag{&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: of which kind of session", Value: "copilot"}},
+		Flags: []ucli.Flag{
+			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: the kind of session", Value: "copilot"},
+		},
 		Action: shortAction(0, func(c *command) error {
 			host, err := cli.OneOf(c.Context, "host", "local", "copilot")
 			if err != nil {
@@ -35,14 +37,15 @@ Examples:
 			}
 			t := &cli.Table{Columns: []string{"ID", "NAME", "MULTIPLIER", "EFFORTS", "CONTEXT", "VISION", "POLICY"}}
 			for _, m := range models {
-				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m), tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy)
+				t.Row(m.ID, m.Name, strconv.FormatFloat(m.Multiplier, 'g', -1, 64), efforts(m),
+					tokens(m.MaxContextTokens), map[bool]string{true: "yes"}[m.Vision], m.Policy)
 			}
 			return c.out.Table(t, "no models; is Copilot signed in? see: tapgw doctor")
 		}),
 	}
 }
 
-// efforts lists those of a model, its own with a star.
+// efforts lists the efforts that a model knows, its default with a star.
 func efforts(m adminapi.Model) string {
 	words := make([]string, len(m.Efforts))
 	for i, e := range m.Efforts {
@@ -53,7 +56,7 @@ func efforts(m adminapi.Model) string {
 	return strings.Join(words, " ")
 }
 
-// tokens is a number of them as people read it; nothing for what nobody knows.
+// tokens is a number of tokens as people read it, "" for 0.
 func tokens(n int) string {
 	switch {
 	case n == 0:

@@ -15,10 +15,10 @@ func openCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "open",
 		Usage: "open the gateway's page in a browser, signed in",
-		Description: `Prints a link that signs a browser in, and on a terminal opens it: by a file that
-only you can read, since everybody sees the arguments of programs. The link works once,
-and for two minutes; who has followed it stays signed in for a week, or until the gateway
-ends. If somebody else may have followed one, sign all browsers out.
+		Description: `Prints a link that signs a browser in. On a terminal it also opens the link, through a
+file that only you can read: other users can see the arguments of programs. The link works
+once, within two minutes. A browser that followed it stays signed in for a week, or until
+the gateway ends. If somebody else may have followed a link, sign all browsers out.
 
 Examples:
   tapctl open
@@ -26,7 +26,7 @@ Examples:
   tapctl open --sign-out`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "print", Usage: "only print the link"},
-			&ucli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and make all links void"},
+			&ucli.BoolFlag{Name: "sign-out", Usage: "sign all browsers out instead, and cancel all links"},
 		},
 		Action: shortAction(0, openPage),
 	}
@@ -35,7 +35,7 @@ Examples:
 func openPage(c *command) error {
 	if c.Bool("sign-out") {
 		if c.Bool("print") {
-			return cli.Usage("flag --sign-out: makes no link to --print; give one of the two")
+			return cli.Usage("flag --sign-out: makes no link to print; leave out --print")
 		}
 		return signOut(c)
 	}
@@ -51,7 +51,7 @@ func openPage(c *command) error {
 		return err
 	}
 	if browser && !browse(link.File) {
-		c.out.Notef("no browser was found here: open the link in one")
+		c.out.Notef("found no browser here: open the link in one yourself")
 	}
 	return nil
 }
@@ -66,9 +66,8 @@ func signOut(c *command) error {
 	return c.out.Printf("all browsers are signed out\n")
 }
 
-// browse opens a file in the user's browser, which outlives the command, and reports
-// whether there is a program that can. The file is not there for a gateway on another
-// machine or of another user.
+// browse opens a file in the user's browser and reports whether it could. The browser outlives
+// the command. A gateway on another machine, or of another user, has no file here.
 func browse(file string) bool {
 	f, err := os.Open(file) //nolint:gosec // our own gateway wrote it
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 func pairCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "pair",
-		Usage: "show the pairing codes that providers wait for",
-		Description: `A provider that has no token of the gateway's, a browser tab say, asks to pair: type
-the code that this shows into the provider. A code is good for two minutes and for one
-try; the provider then serves the session that is shown, and no other.
+		Usage: "show the pairing codes to type into providers",
+		Description: `A provider without a token, a browser tab for example, asks to pair: type the code that
+this shows into the provider. A code is good for two minutes and one try. The provider
+then serves the session that is shown, and no other.
 
 Examples:
   tapctl pair

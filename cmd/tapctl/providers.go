@@ -14,21 +14,23 @@ import (
 
 func providersCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "providers",
-		Usage:       "list providers; stop, start and read those that files name",
-		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n  tapctl providers restart hello\n  tapctl providers log hello -f",
-		Action:      shortAction(0, listProviders),
+		Name:  "providers",
+		Usage: "list providers; stop, start and read the ones that files name",
+		Description: listedProviders + "\n\nExamples:\n  tapctl providers\n" +
+			"  tapctl providers restart hello\n  tapctl providers log hello -f",
+		Action: shortAction(0, listProviders),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list providers",
-				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
-				Action:      shortAction(0, listProviders),
+				Description: listedProviders + "\n\nExamples:\n  tapctl providers list --json\n" +
+					"  tapctl providers list --json | jq -r '.[] | select(.state==\"failed\") | .reason'",
+				Action: shortAction(0, listProviders),
 			},
 			{
-				Name: "stop", Usage: "stop what runs of a provider, or close its connections", ArgsUsage: "NAME",
-				Description: `A provider that a file names stays stopped until it is started, or the gateway is.
-Of another the connections are closed, and it may come back. NAME is the file's, or
-what its program calls itself where no other file's program does.
+				Name: "stop", Usage: "stop a provider's processes, or close its connections", ArgsUsage: "NAME",
+				Description: `A provider that a file names stays stopped until you start it, or the gateway starts
+again. For any other provider this closes its connections, and it may connect again.
+NAME is the file's name, or the name that its program uses if no other file's does.
 
 Examples:
   tapctl providers stop hello`,
@@ -39,14 +41,15 @@ Examples:
 			},
 			{
 				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
-				Description:  "One that was stopped, or has failed too often. What runs goes on.\n\nExamples:\n  tapctl providers start hello",
+				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on.\n\n" +
+					"Examples:\n  tapctl providers start hello",
 				BashComplete: providerNames(),
 				Action: shortAction(1, providerAction("started", func(c *command, name string) (int, error) {
 					return c.gw.StartProvider(c.ctx, name)
 				})),
 			},
 			{
-				Name: "restart", Usage: "stop what runs of a provider that a file names, and start it", ArgsUsage: "NAME",
+				Name: "restart", Usage: "stop a provider that a file names, and start it again", ArgsUsage: "NAME",
 				Description:  "Examples:\n  tapctl providers restart hello",
 				BashComplete: providerNames(),
 				Action: shortAction(1, providerAction("restarted", func(c *command, name string) (int, error) {
@@ -58,11 +61,12 @@ Examples:
 	}
 }
 
-const listedProviders = `What is connected, then what files name, with its file and whether that is running,
-stopped, failed or waiting, and why. A file's provider has a line for each connection
-besides.`
+const listedProviders = `Lists the connections, then the providers that files name: each with its file, its state
+(running, stopped, failed or waiting) and the reason. Such a provider has a line for each
+of its connections, too.`
 
-// providerNames offers what files name, and what is connected besides.
+// providerNames completes the names of providers: first those that files name, then the
+// connected ones.
 func providerNames() ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag != "" || c.NArg() > 0 {
@@ -124,11 +128,14 @@ func listProviders(c *command) error {
 	if c.out.JSON {
 		return c.out.Document(rows)
 	}
-	return c.out.Table(providersTable(rows), "no providers; they connect to "+c.gw.URL()+", or a file names them: "+providerFiles())
+	return c.out.Table(providersTable(rows),
+		"no providers; they connect to "+c.gw.URL()+", or a file names them: "+providerFiles())
 }
 
 func providersTable(rows []providerRow) *cli.Table {
-	t := &cli.Table{Columns: []string{"ID", "NAME", "INSTANCE", "TRUST", "STATE", "SESSION", "TOOLS", "IN FLIGHT", "CONNECTED"}, Ink: stateInk(4)}
+	t := &cli.Table{Ink: stateInk(4), Columns: []string{
+		"ID", "NAME", "INSTANCE", "TRUST", "STATE", "SESSION", "TOOLS", "IN FLIGHT", "CONNECTED",
+	}}
 	files := slices.ContainsFunc(rows, func(r providerRow) bool { return r.File != "" })
 	if files {
 		t.Columns = append(t.Columns, "FILE")
@@ -151,20 +158,20 @@ func providersTable(rows []providerRow) *cli.Table {
 	return t
 }
 
-// providerFiles is where a user's provider files lie.
+// providerFiles is the path of a user's provider files, for people.
 func providerFiles() string { return filepath.Join(configs.UserDir(), "providers", "NAME.toml") }
 
 // providerName is the argument of a subcommand.
 func providerName(c *command) (string, error) {
 	name := c.Args().First()
 	if name == "" {
-		return "", cli.Usage("providers %s: needs the name of a provider: tapctl providers lists them", c.Command.Name)
+		return "", cli.Usage("providers %s: needs the name of a provider; tapctl providers lists them", c.Command.Name)
 	}
 	return name, nil
 }
 
-// providerAction does something with a provider and says to how many processes or
-// connections it was done.
+// providerAction makes the action of a command that stops or starts a provider. done is the
+// word for it, do returns how many processes or connections it was done to.
 func providerAction(done string, do func(*command, string) (int, error)) func(*command) error {
 	return func(c *command) error {
 		name, err := providerName(c)
@@ -185,9 +192,10 @@ func providerAction(done string, do func(*command, string) (int, error)) func(*c
 
 func reloadCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:        "reload",
-		Usage:       "make the gateway read its config and provider files now",
-		Description: "It follows their changes by itself; this is for whoever can't wait. Exit code 1 when\na file has a fault, or a setting waits for the gateway's next start: each is a line.\n\nExamples:\n  tapctl reload",
+		Name:  "reload",
+		Usage: "make the gateway read its config and provider files now",
+		Description: "The gateway reads changed files by itself, a moment later. The exit code is 1 if a file\n" +
+			"has a fault, or a setting waits for the gateway's next start; each is a line.\n\nExamples:\n  tapctl reload",
 		Action: shortAction(0, func(c *command) error {
 			faults, err := c.gw.Reload(c.ctx)
 			if err != nil {

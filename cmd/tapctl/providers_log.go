@@ -10,16 +10,16 @@ import (
 func providerLogCommand() *ucli.Command {
 	return &ucli.Command{
 		Name: "log", Usage: "show the last lines of a provider that a file names", ArgsUsage: "NAME",
-		Description: `What it printed, and what became of its processes: the last 200 lines. With --follow
-and --json a line is an object with ts, level, source (stdout, stderr, tapgw) and
-message.
+		Description: `Shows the last 200 lines: what the provider printed, and when its processes started and
+ended. With --follow and --json each line is an object with ts, level, source (stdout,
+stderr, tapgw) and message.
 
 Examples:
   tapctl providers log hello
   tapctl providers log hello -f --last 10`,
 		Flags: []ucli.Flag{
 			followFlag("its file is removed"),
-			&ucli.IntFlag{Name: "last", Usage: "at most `N` of the lines that there are (default: all)"},
+			&ucli.IntFlag{Name: "last", Usage: "at most the last `N` lines that are there (default: all)"},
 		},
 		BashComplete: providerNames(),
 		Action: func(flags *ucli.Context) error {

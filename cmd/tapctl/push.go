@@ -19,9 +19,9 @@ func pushCommand() *ucli.Command {
 		Name:      "push",
 		Usage:     "push an event, or a prompt, into a session",
 		ArgsUsage: "TEXT|-",
-		Description: `keep stores the event (where no session is there, for the next one), surface shows it in the timeline too, inject gives it to
-the session as a prompt. With --wait the exit code tells what came of it: 0 when
-the turn that it started has ended, 5 when it started none.
+		Description: `Level keep stores the event; if there is no session, for the next one. Level surface also
+shows it in the timeline. Level inject gives it to the session as a prompt. With --wait the
+exit code is 0 once the turn that it started has ended, and 5 if it started no turn.
 
 Examples:
   tapctl push 'deployed to staging'
@@ -30,11 +30,17 @@ Examples:
 		Flags: []ucli.Flag{
 			sessionFlag(),
 			&ucli.StringFlag{Name: "stream", Usage: "the `STREAM` to store it in", Value: "tapctl"},
-			&ucli.StringFlag{Name: "provider", Usage: "the provider's `NAME` that it is shown with", Value: "tapctl"},
-			&ucli.StringFlag{Name: "level", Usage: "`keep|surface|inject`: how far it goes", Value: "surface"},
-			&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn whatever the level says"},
+			&ucli.StringFlag{
+				Name: "provider", Usage: "the provider's `NAME` that it is shown to be from", Value: "tapctl",
+			},
+			&ucli.StringFlag{
+				Name:  "level",
+				Usage: "`keep|surface|inject`: store it, show it, or give it to the model",
+				Value: "surface",
+			},
+			&ucli.BoolFlag{Name: "prompt", Usage: "the text is a prompt: it starts a turn at any level"},
 			&ucli.BoolFlag{Name: "wait", Usage: "wait for the turn that it starts to end"},
-			&ucli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line by itself"},
+			&ucli.BoolFlag{Name: "lines", Usage: "read stdin, and push each line as an event of its own"},
 		},
 		BashComplete: completeSessionFlag(),
 		// --wait lasts as long as the turn, --lines as long as stdin.
@@ -84,12 +90,14 @@ func push(c *command) error {
 	return c.waitError(p, r)
 }
 
-// waitsForSession reports whether an event waits for the next session, where there is none.
+// waitsForSession reports whether the push can wait for the next session: err says that there is
+// none.
 func (c *command) waitsForSession(level string, err error) bool {
-	return cli.AsError(err).Exit == cli.ExitNotFound && c.String("session") == "" && level == "keep" && !c.Bool("prompt") && !c.Bool("wait")
+	return cli.AsError(err).Exit == cli.ExitNotFound && c.String("session") == "" &&
+		level == "keep" && !c.Bool("prompt") && !c.Bool("wait")
 }
 
-// push pushes to a session; "" is the next one.
+// push pushes to a session, for "" to the next one.
 func (c *command) push(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	if id == "" {
 		k := adminapi.Keep{Provider: p.Provider, Stream: p.Stream, Event: p.Event}
@@ -98,7 +106,7 @@ func (c *command) push(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	return c.gw.Push(c.ctx, id, p)
 }
 
-// withText puts the text into the push as an event or a prompt.
+// withText returns the push with the text as its event, or as its prompt with --prompt.
 func (c *command) withText(p adminapi.Push, text string) adminapi.Push {
 	if c.Bool("prompt") {
 		p.Prompt = text
@@ -120,23 +128,23 @@ func (c *command) printReceipt(r adminapi.Receipt) error {
 	return c.out.Printf("%s\n", text)
 }
 
-// waitError is the exit code of --wait.
+// waitError is the error of --wait, with exit code 5, if the push started no turn.
 func (c *command) waitError(p adminapi.Push, r adminapi.Receipt) error {
 	started := r.Fate == adminapi.FateDelivered && (p.Level == "inject" || c.Bool("prompt"))
 	if !p.Wait || started {
 		return nil
 	}
 	if !c.out.JSON {
-		why := ""
+		hint := ""
 		if p.Level != "inject" && !c.Bool("prompt") {
-			why = ": level " + p.Level + " starts none, --level inject does"
+			hint = "; --level inject starts one"
 		}
-		c.out.Notef("it started no turn%s", why)
+		c.out.Notef("the push started no turn: it was %s%s", r.Fate, hint)
 	}
 	return cli.Reported(cli.ExitRefused)
 }
 
-// maxPushLine is the longest line that --lines takes.
+// maxPushLine is the longest line that --lines reads.
 const maxPushLine = 1 << 20
 
 // pushLines pushes stdin line by line as it comes.
@@ -169,14 +177,14 @@ func (c *command) pushLines(id string, p adminapi.Push) error {
 	return waitError
 }
 
-// Pace of --lines when the gateway's budget of pushes is used up.
+// How long, and how often at most, --lines waits for the gateway's budget of pushes.
 const (
 	pushPause   = 100 * time.Millisecond
 	pushRetries = 100
 )
 
-// pushWithRetry waits while the budget is used up, so that a fast producer is
-// slowed down and loses nothing.
+// pushWithRetry waits while the gateway's budget of pushes is used up: a fast producer is slowed
+// down and loses nothing.
 func (c *command) pushWithRetry(id string, p adminapi.Push) (adminapi.Receipt, error) {
 	for tries := 0; ; tries++ {
 		r, err := c.push(id, p)

@@ -15,8 +15,8 @@ func queryCommand() *ucli.Command {
 		Name:      "query",
 		Usage:     "show what was pushed into streams, newest first",
 		ArgsUsage: "[STREAM[@PROVIDER]...]",
-		Description: `Without a stream: all of them. With --follow the newest are shown oldest first,
-and then what comes.
+		Description: `Without a stream it shows all of them. With --follow it shows the newest events, oldest
+first, and then each new one.
 
 Examples:
   tapctl query builds --last 5
@@ -59,7 +59,8 @@ func queryStreams(c *command) error {
 			if c.out.JSON {
 				err = c.out.Line(e)
 			} else {
-				err = c.out.Printf("%s  %s  %s\n", c.out.Paint(cli.Dim, clock(e.TS)), c.out.Paint(cli.Blue, streamName(e)), eventText(e))
+				err = c.out.Printf("%s  %s  %s\n",
+					c.out.Paint(cli.Dim, clock(e.TS)), c.out.Paint(cli.Blue, streamName(e)), eventText(e))
 			}
 			if err != nil {
 				return err
@@ -82,10 +83,11 @@ func queryStreams(c *command) error {
 }
 
 func sinceFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "since", Usage: "none before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
+	return &ucli.StringFlag{Name: "since",
+		Usage: "nothing before `TIME`: 2026-01-02T15:04:05Z, or 10m for the last ten minutes"}
 }
 
-// sinceTime reads a time, or how long before now.
+// sinceTime reads a time, or a span before now.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -96,7 +98,9 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, cli.Usage("flag --since: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", text)
+	return time.Time{}, cli.Usage(
+		"flag --since: %q is neither a time like 2026-01-02T15:04:05Z nor a span like 10m", text,
+	)
 }
 
 func streamName(e adminapi.StreamRow) string { return cli.Clean(e.Stream + "@" + e.Provider) }

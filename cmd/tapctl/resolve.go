@@ -9,39 +9,42 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// findSession finds the session that a word means, see [client.Client.FindSession].
+// findSession returns the id of the session that a word means, see
+// [client.Client.FindSession]. It has shortTimeout, however long the command may take.
 func (c *command) findSession(word string) (string, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout) // a short request, whatever follows
+	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
 	return c.gw.FindSession(ctx, word)
 }
 
-// findNamedSession is session for what can't be undone: one of several has to be named.
+// findNamedSession is findSession for what can't be undone: with several sessions an empty word
+// is an error.
 func (c *command) findNamedSession(word string) (string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, shortTimeout)
 	defer cancel()
 	return c.gw.FindNamedSession(ctx, word)
 }
 
-// sessionFlag is --session, as commands have it whose arguments are something else.
+// sessionFlag is --session, for commands whose arguments are not a session.
 func sessionFlag() ucli.Flag {
-	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the foreground one)"}
+	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
+		Usage: "a session's `ID`, its beginning, or its label (default: the only session, or the foreground session)"}
 }
 
-// completing makes a BashComplete that asks the gateway. What goes wrong gives
-// no candidates.
-func completing(offer func(c *command, flag string)) ucli.BashCompleteFunc {
+// completing makes a BashComplete that asks the gateway. suggest prints the candidates for the
+// value of a flag, "" for the next argument. An error gives no candidates.
+func completing(suggest func(c *command, flag string)) ucli.BashCompleteFunc {
 	return func(flags *ucli.Context) {
 		c, cancel, err := newCommand(flags, 0)
 		if err != nil {
 			return
 		}
 		defer cancel()
-		offer(c, cli.Completing(flags))
+		suggest(c, cli.Completing(flags))
 	}
 }
 
-// completeSession offers sessions for the first argument.
+// completeSession completes the first argument to a session.
 func completeSession() ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "" && c.NArg() == 0 {
@@ -50,7 +53,7 @@ func completeSession() ucli.BashCompleteFunc {
 	})
 }
 
-// completeSessionFlag offers sessions for --session.
+// completeSessionFlag completes the value of --session.
 func completeSessionFlag() ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag == "session" {
@@ -73,7 +76,7 @@ func (c *command) suggestSessions() {
 	for _, s := range sessions {
 		about := s.Label + " " + s.Host + " " + s.State
 		cli.Candidate(c.Context, s.ID, about)
-		// As a shell takes it without quotes.
+		// A label that a shell would want in quotes is left out.
 		if labels[s.Label] == 1 && plainWord.MatchString(s.Label) {
 			cli.Candidate(c.Context, s.Label, about)
 		}

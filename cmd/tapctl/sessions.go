@@ -15,7 +15,7 @@ import (
 func sessionsCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "sessions",
-		Usage: "list sessions, or start, query, follow and stop one",
+		Usage: "list sessions; start, query, follow and stop one",
 		Description: `Examples:
   tapctl sessions
   tapctl sessions --json | jq -r '.[].id'
@@ -53,7 +53,9 @@ func listSessions(c *command) error {
 }
 
 func sessionsTable(sessions []adminapi.Session) *cli.Table {
-	t := &cli.Table{Columns: []string{"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD"}, Ink: stateInk(4)}
+	t := &cli.Table{Ink: stateInk(4), Columns: []string{
+		"ID", "LABEL", "HOST", "MODEL", "STATE", "PROVIDERS", "TOOLS", "CWD",
+	}}
 	for _, s := range sessions {
 		state := s.State
 		if s.Foreground {
@@ -64,7 +66,7 @@ func sessionsTable(sessions []adminapi.Session) *cli.Table {
 	return t
 }
 
-// stateInk colours the column of a session's or provider's state.
+// stateInk colours a table's column of states of sessions or providers.
 func stateInk(column int) func(int, string) cli.Ink {
 	return func(c int, text string) cli.Ink {
 		if c != column {
@@ -82,7 +84,7 @@ func stateInk(column int) func(int, string) cli.Ink {
 	}
 }
 
-// list makes an empty list of none, so that JSON has an array.
+// list returns an empty list for nil, so that JSON has an array and not null.
 func list[T any](l []T) []T {
 	if l == nil {
 		return []T{}
@@ -90,7 +92,7 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// printDone prints that something was done to a session.
+// printDone prints what was done to a session, or its id with --json.
 func (c *command) printDone(id, what string) error {
 	if c.out.JSON {
 		return c.out.Document(map[string]string{"id": id})

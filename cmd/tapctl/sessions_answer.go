@@ -19,14 +19,14 @@ import (
 func answerCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "answer",
-		Usage:     "answer what a session asks a person, or list what waits",
+		Usage:     "answer a question of a session, or list the questions",
 		ArgsUsage: "[ID] [once|session|deny|TEXT]",
-		Description: `Without an answer it lists what waits. A permission is answered with once, session
-(for whatever is the same, as long as the session lasts) or deny; what the model asks
-with TEXT; a form with --content, an object that its schema allows, or deny. With one
-question the ID and --question may be left out; --question without an answer shows a
-long one whole. Whoever answers first is heard; what nobody answers in time
-(answer_timeout in [copilot]) is refused.
+		Description: `Without an answer it lists the questions that wait. Answer a permission with once,
+session (this and the same again, as long as the session lasts) or deny; a question of
+the model with TEXT; a form with --content, an object that its schema allows, or deny. If
+only one question waits, the ID and --question may be left out. --question without an
+answer shows a long question whole. The first answer counts. A question without an answer
+in time (answer_timeout in [copilot]) is refused.
 
 Examples:
   tapctl sessions answer
@@ -36,9 +36,13 @@ Examples:
   tapctl sessions answer --content '{"name":"Ada"}'
   tapctl sessions answer --json | jq -r '.[].id'`,
 		Flags: []ucli.Flag{
-			&ucli.StringFlag{Name: "question", Aliases: []string{"q"}, Usage: "the question's `ID` (may be left out where one waits)"},
-			&ucli.StringFlag{Name: "content", Usage: "`JSON|-`: what a form is filled in with"},
-			&ucli.BoolFlag{Name: "decline", Usage: "do not answer: deny, whatever is asked"},
+			&ucli.StringFlag{
+				Name:    "question",
+				Aliases: []string{"q"},
+				Usage:   "the question's `ID` (may be left out if only one waits)",
+			},
+			&ucli.StringFlag{Name: "content", Usage: "`JSON|-`: the content of a form"},
+			&ucli.BoolFlag{Name: "decline", Usage: "refuse to answer, whatever the question is"},
 			&ucli.StringFlag{Name: "reason", Usage: "with deny: `TEXT` that the model is told"},
 		},
 		BashComplete: completing(func(c *command, flag string) {
@@ -108,14 +112,14 @@ func answerQuestion(c *command) error {
 	return c.printDone(q.ID, "answered")
 }
 
-// answerArgs tells the session from the answer. A single argument is the answer,
-// unless it means a session.
+// answerArgs returns the session and the answer that the arguments give, "" for what is not
+// there. A single argument is the answer, unless a session has that ID or label.
 func (c *command) answerArgs(questions []adminapi.Question) (id, text string, err error) {
 	first, second := c.Args().Get(0), c.Args().Get(1)
 	switch {
 	case c.NArg() == 2:
 		if second == "" {
-			return "", "", cli.Usage("sessions answer: the answer is empty; --decline if there is none")
+			return "", "", cli.Usage("sessions answer: the answer is empty; give --decline to refuse the question")
 		}
 		id, err = c.findSession(first)
 		return id, second, err
@@ -128,19 +132,23 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 	if err != nil {
 		return "", "", err
 	}
-	means := slices.ContainsFunc(sessions, func(s adminapi.Session) bool { return strings.HasPrefix(s.ID, first) || s.Label == first })
+	isSession := slices.ContainsFunc(sessions, func(s adminapi.Session) bool {
+		return strings.HasPrefix(s.ID, first) || s.Label == first
+	})
 	switch {
-	case means:
+	case isSession:
 		id, err = c.findSession(first)
 		return id, "", err
 	case len(questions) == 0 && !c.IsSet("question"):
-		return "", "", cli.NotFound("no question waits, and no session has the ID or label %q, nor an ID that begins so", first)
+		return "", "", cli.NotFound(
+			"no question waits, and no session has the ID or label %q, nor an ID that begins so", first,
+		)
 	}
 	return "", first, nil
 }
 
-// findQuestion finds the question that is to be answered. One that does not wait any more
-// is left to the gateway, which knows why.
+// findQuestion returns the question to answer. It returns the one that --question names even if
+// that does not wait any more: the gateway knows why, and says so.
 func (c *command) findQuestion(id string, questions []adminapi.Question) (adminapi.Question, error) {
 	if named := c.String("question"); named != "" {
 		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool { return q.ID == named }); at >= 0 {
@@ -162,12 +170,12 @@ func (c *command) findQuestion(id string, questions []adminapi.Question) (admina
 	return adminapi.Question{}, cli.Usage("which question? give --question and one of: %s", strings.Join(ids, ", "))
 }
 
-// makeAnswer makes an answer of what the user gave, by the kind of the question.
+// makeAnswer makes an answer of the flags and the text, by the kind of the question.
 func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer, error) {
 	a := adminapi.Answer{Question: q.ID}
-	declines := c.Bool("decline") || text == adminapi.DecideDeny && q.Kind != adminapi.QuestionInput
+	isDeclined := c.Bool("decline") || text == adminapi.DecideDeny && q.Kind != adminapi.QuestionInput
 	switch {
-	case declines:
+	case isDeclined:
 		a.Decision, a.Text = adminapi.DecideDeny, c.String("reason")
 	case c.IsSet("reason"):
 		return a, cli.Usage("flag --reason: goes with deny or --decline")
@@ -181,7 +189,7 @@ func (c *command) makeAnswer(q adminapi.Question, text string) (adminapi.Answer,
 		}
 		a.Content = json.RawMessage(content)
 	case q.Kind == adminapi.QuestionPermission && !slices.Contains(decisions, text):
-		return a, cli.Usage("%q is no answer to a permission: it takes %s", text, strings.Join(decisions, ", "))
+		return a, cli.Usage("%q does not answer a permission: give one of %s", text, strings.Join(decisions, ", "))
 	case q.Kind == adminapi.QuestionForm:
 		return a, cli.Usage("a form is answered with --content JSON, or deny")
 	case q.Kind == adminapi.QuestionInput:
@@ -208,38 +216,37 @@ func (c *command) listQuestions(questions []adminapi.Question, whole bool) error
 	return nil
 }
 
-// printQuestions tells on stderr what a session asks, until the function that it
-// returns is called.
+// printQuestions prints the questions of a session on stderr as they come, until stop is called.
 func (c *command) printQuestions(session string) (stop func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		told := map[string]bool{}
-		for state, err := range c.gw.Watch(ctx, "questions") {
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		printed := map[string]bool{}
+		for state, err := range c.gw.Watch(ctx, adminapi.StateQuestions) {
 			var questions []adminapi.Question
 			if err != nil || json.Unmarshal(state.Data, &questions) != nil {
 				return // the turn goes on without
 			}
 			for _, q := range questions {
-				if q.Session == session && !told[q.ID] {
-					told[q.ID] = true
+				if q.Session == session && !printed[q.ID] {
+					printed[q.ID] = true
 					c.out.Notef("%s", strings.TrimSuffix(questionText(c.out, q, false), "\n"))
 				}
 			}
 		}
 	})
-	return func() { cancel(); telling.Wait() }
+	return func() { cancel(); printing.Wait() }
 }
 
-// A question that is longer than this, in bytes or lines, shows its beginning and its
-// end until it is wanted whole.
+// A question that is longer than this, in bytes or lines, shows only its beginning and its end,
+// unless the user asks for all of it.
 const (
 	questionBytes = 4000
 	questionLines = 40
 )
 
-// questionText is a question as people read it, with how to answer it, and how to see
-// it whole where it is cut.
+// questionText is a question as people read it, with the command that answers it, and the command
+// that shows it whole where it is cut.
 func questionText(o *cli.Output, q adminapi.Question, whole bool) string {
 	var b strings.Builder
 	left := max(time.Until(q.ExpiresAt).Round(time.Second), 0)

@@ -15,9 +15,16 @@ import (
 // what a terminal obeys is spelt out.
 func TestQuestionText(t *testing.T) {
 	o := &cli.Output{}
-	q := adminapi.Question{ID: "q-1", Session: "s", Kind: adminapi.QuestionPermission, Message: "May it?", Detail: "git log " + strings.Repeat("x", 9000) + "; rm END"}
+	q := adminapi.Question{
+		ID:      "q-1",
+		Session: "s",
+		Kind:    adminapi.QuestionPermission,
+		Message: "May it?",
+		Detail:  "git log " + strings.Repeat("x", 9000) + "; rm END",
+	}
 	if got := questionText(o, q, false); !strings.Contains(got, "git log x") || !strings.Contains(got, "x; rm END\n") || strings.Contains(got, q.Detail) ||
-		!strings.Contains(got, "of 9016 bytes are left out") || !strings.Contains(got, "all of it: tapctl sessions answer --question q-1") {
+		!strings.Contains(got, "of 9016 bytes are left out") ||
+		!strings.Contains(got, "all of it: tapctl sessions answer --question q-1") {
 		t.Errorf("a long one:\n%s", got)
 	}
 	if got := questionText(o, q, true); !strings.Contains(got, q.Detail) || strings.Contains(got, "left out") {
@@ -43,8 +50,11 @@ func TestQueryTellsQuestions(t *testing.T) {
 			return
 		}
 		for range 2 {
-			_, _ = fmt.Fprintf(w, "event: questions\ndata: %s\nid: 1\n\n",
-				`[{"id":"q-1","session":"mine","kind":"permission","message":"May it?","detail":"rm x"},{"id":"q-2","session":"other","kind":"input","message":"Which?"}]`)
+			_, _ = fmt.Fprintf(
+				w,
+				"event: questions\ndata: %s\nid: 1\n\n",
+				`[{"id":"q-1","session":"mine","kind":"permission","message":"May it?","detail":"rm x"},{"id":"q-2","session":"other","kind":"input","message":"Which?"}]`,
+			)
 		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -60,7 +70,8 @@ func TestQueryTellsQuestions(t *testing.T) {
 		}
 	}
 	stop()
-	if got := told.String(); strings.Count(got, "q-1  permission of session mine") != 1 || strings.Contains(got, "q-2") {
+	if got := told.String(); strings.Count(got, "q-1  permission of session mine") != 1 ||
+		strings.Contains(got, "q-2") {
 		t.Errorf("told:\n%s", got)
 	}
 }

@@ -74,7 +74,8 @@ func withTimelineFields(l client.LiveLine) json.RawMessage {
 	if !isObject || e.Encode(message) != nil {
 		return l.Raw
 	}
-	return fmt.Appendf(nil, `%s,"level":%q,"source":%q,"message":%s}`, object, level, source, bytes.TrimSpace(b.Bytes()))
+	return fmt.Appendf(nil, `%s,"level":%q,"source":%q,"message":%s}`,
+		object, level, source, bytes.TrimSpace(b.Bytes()))
 }
 
 func logCommand() *ucli.Command {
@@ -82,9 +83,9 @@ func logCommand() *ucli.Command {
 		Name:      "log",
 		Usage:     "show a session's timeline",
 		ArgsUsage: "[ID]",
-		Description: `The last 1,000 lines are kept. With --events, what the session's runtime reports
-instead, as it came: one JSON object a line with ts, type and data. The last 2,000 are
-kept. docs/copilot.md says what becomes of each type.
+		Description: `The gateway keeps the last 1,000 lines. With --events it shows the last 2,000 events of
+the session's runtime instead, as they came: one JSON object a line with ts, type and
+data. docs/copilot.md explains each type.
 
 Examples:
   tapctl sessions log --last 20
@@ -93,7 +94,7 @@ Examples:
   tapctl sessions log --events --follow | jq -c 'select(.type | startswith("model."))'`,
 		Flags: []ucli.Flag{
 			followFlag("the session ends"),
-			&ucli.IntFlag{Name: "last", Usage: "at most `N` of the lines that there are (default: all)"},
+			&ucli.IntFlag{Name: "last", Usage: "at most the last `N` lines that are there (default: all)"},
 			sinceFlag(),
 			&ucli.BoolFlag{Name: "events", Usage: "the events of the session's runtime, raw"},
 		},
@@ -128,7 +129,7 @@ Examples:
 	}
 }
 
-// logQuery is what --follow, --last and --since say.
+// logQuery reads --follow, --last and --since.
 func (c *command) logQuery() (q client.LogQuery, err error) {
 	q = client.LogQuery{Follow: c.Bool("follow"), Last: c.Int("last")}
 	if c.IsSet("last") && q.Last < 1 {
@@ -160,8 +161,8 @@ type timelineRow struct {
 	Seq *struct{} `json:"seq,omitempty"` // hides the line's
 }
 
-// timelineText is a line of a timeline as people read it; further lines of its
-// text are indented.
+// timelineText is a line of a timeline as people read it. Further lines of its message are
+// indented.
 func timelineText(o *cli.Output, l adminapi.TimelineLine) string {
 	ink := cli.Plain
 	switch l.Level {
@@ -171,5 +172,6 @@ func timelineText(o *cli.Output, l adminapi.TimelineLine) string {
 		ink = cli.Red
 	}
 	message := strings.ReplaceAll(cli.Clean(strings.TrimSpace(l.Message)), "\n", "\n          ")
-	return o.Paint(cli.Dim, clock(l.TS)) + "  " + o.Paint(cli.Blue, cli.Clean(l.Source)+":") + " " + o.Paint(ink, message)
+	source := o.Paint(cli.Blue, cli.Clean(l.Source)+":")
+	return o.Paint(cli.Dim, clock(l.TS)) + "  " + source + " " + o.Paint(ink, message)
 }

@@ -7,16 +7,16 @@ import (
 	"tapgw/internal/cli"
 )
 
-const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks, as far as it knows them"
+const effortUsage = "`low|medium|high|xhigh|max`: how hard the model thinks; tapctl models lists what each knows"
 
 func modelCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "model",
-		Usage:     "change the model of a session that runs",
+		Usage:     "change the model of a running session",
 		ArgsUsage: "[ID] MODEL",
-		Description: `Counts from the session's next request on; its history stays. Without --effort one of
-GitHub's models thinks as hard as it does by itself; on an endpoint of your own the
-effort stays as it is.
+		Description: `The session uses the model from its next request on, and keeps its history. Without
+--effort a GitHub model gets its own default; on an endpoint of your own the effort stays
+as it is.
 
 Examples:
   tapctl sessions model 3f2a gpt-5-mini

@@ -15,27 +15,27 @@ import (
 
 func listCommand() *ucli.Command {
 	return &ucli.Command{
-		Name: "list", Aliases: []string{"ls"}, Usage: "list sessions, those that run or those on disk",
-		Description: `With --persisted: the Copilot sessions on disk, the last used first, whoever started
-them. Those of a gateway that was killed are among them. State is stored (it can be
-resumed), live (it runs in this gateway) or inUse (another process has it). The other
-flags are for --persisted.
+		Name: "list", Aliases: []string{"ls"}, Usage: "list running sessions, or those on disk",
+		Description: `With --persisted it lists the Copilot sessions on disk, the last used first, also those of
+other programs and of a gateway that was killed. The state is stored (it can be resumed),
+live (it runs in this gateway) or inUse (another process has it). The other flags are for
+--persisted.
 
 Examples:
   tapctl sessions list --json
   tapctl sessions list --persisted --cwd . --last 5`,
 		Flags: []ucli.Flag{
-			&ucli.BoolFlag{Name: "persisted", Usage: "those on disk"},
-			&ucli.StringFlag{Name: "cwd", Usage: "only those of a working `DIR`"},
-			&ucli.StringFlag{Name: "repository", Usage: "only those of a repository, `OWNER/NAME`"},
-			&ucli.StringFlag{Name: "branch", Usage: "only those of a `BRANCH`"},
+			&ucli.BoolFlag{Name: "persisted", Usage: "the sessions on disk"},
+			&ucli.StringFlag{Name: "cwd", Usage: "only sessions with this working `DIR`"},
+			&ucli.StringFlag{Name: "repository", Usage: "only sessions of this repository, `OWNER/NAME`"},
+			&ucli.StringFlag{Name: "branch", Usage: "only sessions of this `BRANCH`"},
 			&ucli.IntFlag{Name: "last", Usage: "at most `N`"},
 		},
 		Action: shortAction(0, func(c *command) error {
 			if !c.Bool("persisted") {
 				for _, flag := range []string{"cwd", "repository", "branch", "last"} {
 					if c.IsSet(flag) {
-						return cli.Usage("flag --%s: is for --persisted; give that too", flag)
+						return cli.Usage("flag --%s: goes with --persisted; give that, too", flag)
 					}
 				}
 				return listSessions(c)
@@ -66,12 +66,13 @@ func listPersisted(c *command) error {
 	}
 	t := &cli.Table{Columns: []string{"ID", "LABEL", "MODEL", "STATE", "USED", "REPOSITORY", "BRANCH", "CWD"}}
 	for _, s := range sessions {
-		t.Row(s.ID, cmp.Or(s.Label, cli.Shorten(s.Summary, 40)), s.Model, s.State, ago(s.UsedAt), s.Repository, s.Branch, s.CWD)
+		label := cmp.Or(s.Label, cli.Shorten(s.Summary, 40))
+		t.Row(s.ID, label, s.Model, s.State, ago(s.UsedAt), s.Repository, s.Branch, s.CWD)
 	}
 	return c.out.Table(t, "no sessions on disk")
 }
 
-// directory is the directory that --cwd means, seen from where the command runs.
+// directory is the absolute path that --cwd means, from the directory that the command runs in.
 func (c *command) directory() (string, error) {
 	dir, err := cli.Workdir(c.Context)
 	if err != nil {
@@ -88,21 +89,21 @@ func (c *command) directory() (string, error) {
 func resumeCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "resume",
-		Usage:     "bring a session on disk back, with its history",
+		Usage:     "resume a session on disk, with its history",
 		ArgsUsage: "ID",
-		Description: `The session keeps its id, and goes on with the model, the profile and the label that
-it had. Its tools come back with their providers. Keys and tokens are kept nowhere: a
-session that was started on an endpoint of your own needs --provider-url again.
+		Description: `The session keeps its id, its model, its profile and its label. Its tools come back with
+their providers. Keys and tokens are not stored: a session on an endpoint of your own
+needs --provider-url again.
 
-With --continue what was pending goes on, too: a tool call is made again, once its
-provider is there. Else the model is told that it was interrupted.
+With --continue, tool calls that were pending are made again once their provider is
+there. Otherwise the model is told that they were interrupted.
 
 Examples:
   tapctl sessions resume 3f2a
   tapctl sessions resume 3f2a --continue
   tapctl sessions resume 3f2a --provider-url http://127.0.0.1:11434/v1`,
 		Flags: append([]ucli.Flag{
-			&ucli.BoolFlag{Name: "continue", Usage: "go on with what was pending"},
+			&ucli.BoolFlag{Name: "continue", Usage: "make the pending tool calls again"},
 			&ucli.StringFlag{Name: "cwd", Usage: "another working `DIR`"},
 			&ucli.StringFlag{Name: "label", Usage: "another `NAME` for people"},
 		}, settingsFlags()...),
@@ -136,10 +137,10 @@ Examples:
 func deleteCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:         "delete",
-		Usage:        "remove a session from the disk, for good",
+		Usage:        "delete a session from the disk",
 		ArgsUsage:    "ID",
-		Description:  "A session that runs is refused: stop it first.\n\nExamples:\n  tapctl sessions delete 3f2a --yes",
-		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "really"}},
+		Description:  "It can't be undone. Stop a running session first.\n\nExamples:\n  tapctl sessions delete 3f2a --yes",
+		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
 		BashComplete: completePersisted(),
 		Action: shortAction(1, func(c *command) error {
 			id, err := c.findPersisted(c.Args().First())
@@ -147,7 +148,7 @@ func deleteCommand() *ucli.Command {
 				return err
 			}
 			if !c.Bool("yes") {
-				return cli.Usage("session %s would be gone for good: give --yes if you mean it", id)
+				return cli.Usage("deleting session %s can't be undone; give --yes to confirm", id)
 			}
 			if err := c.gw.Delete(c.ctx, id); err != nil {
 				return err
@@ -177,12 +178,13 @@ func (c *command) findPersisted(word string) (string, error) {
 	case exact || len(found) == 1:
 		return found[0].ID, nil
 	case len(found) == 0:
-		return "", cli.NotFound("no session on disk has the ID or label %q, nor an ID that begins so; see: tapctl sessions list --persisted", word)
+		return "", cli.NotFound("no session on disk has the ID or label %q, nor an ID that begins so; "+
+			"see: tapctl sessions list --persisted", word)
 	}
 	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, client.Candidates(found))
 }
 
-// completePersisted offers the ids of sessions on disk.
+// completePersisted completes the first argument to a session on disk.
 func completePersisted() ucli.BashCompleteFunc {
 	return completing(func(c *command, flag string) {
 		if flag != "" || c.NArg() > 0 {

@@ -18,11 +18,11 @@ func sessionsQueryCommand() *ucli.Command {
 		Name:      "query",
 		Usage:     "give a session a prompt and stream its answer",
 		ArgsUsage: "[ID] PROMPT|-",
-		Description: `The answer goes to stdout, what tools do to stderr. With --json each callback of
-the turn is a line, and the last is {"done":true}. Only what comes of this prompt is
-shown, also while others wait or steer. What is attached the session may read.
-Ctrl-C interrupts the turn; where it has not begun, or is one that the prompt came
-into, it says how to stop it. A second Ctrl-C leaves at once.
+		Description: `The answer goes to stdout, tool activity to stderr. With --json each callback of the turn
+is a line, and the last line is {"done":true}. It shows only the turn of this prompt, even
+if other prompts are queued. The session may read attached files. Ctrl-C interrupts the
+turn; if the turn has not begun, or belongs to other prompts too, tapctl leaves it running
+and says how to stop it. A second Ctrl-C ends tapctl at once.
 
 Examples:
   tapctl sessions query 'what changed since yesterday?'
@@ -32,9 +32,12 @@ Examples:
   tapctl sessions query 'call:hello {"name":"you"}' --json`,
 		Flags: []ucli.Flag{
 			&ucli.BoolFlag{Name: "detach", Usage: "do not wait for the answer"},
-			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"}, Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
-			&ucli.StringSliceFlag{Name: "header", Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
-			&ucli.StringFlag{Name: "mode", Usage: "`enqueue|immediate`: behind the turn that runs, or into it", Value: adminapi.ModeEnqueue},
+			&ucli.StringSliceFlag{Name: "attach", Aliases: []string{"a"},
+				Usage: "a file, a directory, an image or lines of a file: `FILE|DIR|FILE:LINE-LINE` (repeatable)"},
+			&ucli.StringSliceFlag{Name: "header",
+				Usage: "`NAME:VALUE`, for the requests to the model that the prompt makes (repeatable)"},
+			&ucli.StringFlag{Name: "mode", Value: adminapi.ModeEnqueue,
+				Usage: "`enqueue|immediate`: behind the turn that runs, or into it"},
 		},
 		BashComplete: completeSession(),
 		Action:       longAction(2, querySession),
@@ -81,9 +84,10 @@ func querySession(c *command) error {
 	}
 	turn := &turn{out: c.out, shared: mode == adminapi.ModeImmediate}
 	if s, err := c.gw.Session(c.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
-		turn.shared = true // such a host does not say what comes of which prompt
+		turn.shared = true // such a host does not report which prompt a callback belongs to
 	}
-	following, leave := context.WithCancelCause(context.WithoutCancel(c.ctx)) // Ctrl-C stops the turn first
+	// Ctrl-C interrupts the turn first; the connection stays for its end.
+	following, leave := context.WithCancelCause(context.WithoutCancel(c.ctx))
 	defer leave(nil)
 	stopped := make(chan struct{})
 	stopping := context.AfterFunc(c.ctx, func() {
@@ -102,7 +106,7 @@ func querySession(c *command) error {
 		}
 		turn.begun.Store(line.End == nil)
 		if line.End != nil && !stopping() {
-			<-stopped // it says what was dropped, too
+			<-stopped // it prints the dropped prompts
 		}
 		if c.out.JSON {
 			err = c.out.Line(line.Raw)
@@ -116,11 +120,12 @@ func querySession(c *command) error {
 			return turn.end(c, line.End)
 		}
 	}
-	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: "the gateway went away before the turn ended; see tapctl status"}
+	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
+		Message: "the gateway went away before the turn ended; see tapctl status"}
 }
 
-// stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether its end is
-// to come. A turn that is not the prompt's own it leaves alone.
+// stopTurn interrupts the turn of a prompt at Ctrl-C, and reports whether it did. It leaves a turn
+// alone that has not begun or belongs to other prompts, too.
 func (c *command) stopTurn(id string, t *turn) bool {
 	if !t.begun.Load() || t.shared || errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 		return false
@@ -129,14 +134,14 @@ func (c *command) stopTurn(id string, t *turn) bool {
 	defer cancel()
 	dropped, err := c.gw.Interrupt(ctx, id, "Ctrl-C in tapctl sessions query")
 	if err != nil {
-		c.out.Notef("the turn is not interrupted: %v", err)
+		c.out.Notef("interrupting the turn failed: %v", err)
 		return false
 	}
 	c.printDropped(dropped)
 	return true
 }
 
-// withInterruptHint is how a query ends that nobody waits for and that goes on.
+// withInterruptHint adds to an error that the prompt is still with the session.
 func withInterruptHint(err error, id string) error {
 	e := *cli.AsError(err)
 	e.Message += "; the session goes on with the prompt: to stop it, tapctl sessions interrupt " + id
@@ -146,10 +151,10 @@ func withInterruptHint(err error, id string) error {
 // turn shows a turn to people: the answer on stdout, the rest on stderr.
 type turn struct {
 	out      *cli.Output
-	streamed string // the message whose parts were shown
-	midline  bool
-	begun    atomic.Bool // something came of the prompt
-	shared   bool        // with other prompts
+	streamed string      // id of the message whose parts were shown
+	midline  bool        // the last thing printed does not end a line
+	begun    atomic.Bool // a line of the turn has come
+	shared   bool        // the turn belongs to other prompts, too
 }
 
 func (t *turn) show(l client.LiveLine) error {
@@ -199,21 +204,23 @@ func (t *turn) note(format string, args ...any) {
 	t.out.Notef("  "+format, args...)
 }
 
-// end returns how the turn ended.
+// end returns the error that the command ends with, nil after a turn that succeeded.
 func (t *turn) end(c *command, last *adminapi.TurnEnd) error {
 	stopped := c.ctx.Err() != nil
 	if c.out.JSON {
 		if last.Error != nil || stopped {
-			return cli.Reported(cli.ExitFailed) // the line says it
+			return cli.Reported(cli.ExitFailed) // the last line has the error
 		}
 		return nil
 	}
 	err := t.newline()
 	switch {
 	case stopped:
-		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled: the turn was interrupted"}
+		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled,
+			Message: "cancelled: the turn was interrupted"}
 	case err != nil || last.Error == nil:
 		return err
 	}
-	return &cli.Error{Exit: cli.ExitFailed, Code: last.Error.Code, Message: "the turn failed: " + last.Error.Message}
+	return &cli.Error{Exit: cli.ExitFailed, Code: last.Error.Code,
+		Message: "the turn failed: " + last.Error.Message}
 }

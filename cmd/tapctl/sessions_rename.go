@@ -11,8 +11,8 @@ func renameCommand() *ucli.Command {
 		Name:      "rename",
 		Usage:     "give a session another label",
 		ArgsUsage: "[ID] LABEL",
-		Description: `The label is what people and scripts may name the session by, and what provider files
-whose sessions are those of a label go by. A Copilot session keeps it on disk.
+		Description: `A label names the session in commands. Provider files can choose sessions by their label,
+too. A Copilot session keeps its label on disk.
 
 Examples:
   tapctl sessions rename review
@@ -24,7 +24,7 @@ Examples:
 				id, label = "", id
 			}
 			if label == "" {
-				return cli.Usage("sessions rename: needs the label")
+				return cli.Usage("sessions rename: needs the new label")
 			}
 			id, err := c.findSession(id)
 			if err != nil {

@@ -15,9 +15,9 @@ import (
 func showCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "show",
-		Usage:     "show all of one session",
+		Usage:     "show one session with its providers, tools and timeline",
 		ArgsUsage: "[ID]",
-		Description: `What the list shows of it, its providers and tools, what waits for a person, what its
+		Description: `Shows what the list does, the session's providers and tools, its open questions, what its
 models used, and the end of its timeline.
 
 Examples:

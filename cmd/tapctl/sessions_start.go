@@ -9,18 +9,17 @@ import (
 	"tapgw/internal/cli"
 )
 
-// defaultKeyEnv is the variable that holds the key of a model endpoint of one's own.
+// defaultKeyEnv is the variable that holds the key of the user's own model endpoint.
 const defaultKeyEnv = "TAP_MODEL_KEY"
 
 func startCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "start",
 		Usage: "start a session and print its id",
-		Description: `A local session has no model: a prompt "call:NAME {json}" calls that tool, which
-is enough to try a provider. What a Copilot session is started with stands in
-tapgw.toml, in [copilot] or in a profile; the flags count over it. The key of a model
-endpoint of one's own, and a GitHub token, are read from the environment and sent to
-the gateway; they are never an argument.
+		Description: `A local session has no model: a prompt "call:NAME {json}" calls that tool, which is enough
+to try a provider. The settings of a Copilot session are in tapgw.toml, in [copilot] or a
+profile; flags override them. The key of your own model endpoint, and a GitHub token, are
+read from the environment and sent to the gateway; they are never an argument.
 
 Examples:
   tapctl sessions start --host local
@@ -30,7 +29,10 @@ Examples:
 		Flags: append([]ucli.Flag{
 			&ucli.StringFlag{Name: "host", Usage: "`local|copilot`: what runs the session", Value: "copilot"},
 			&ucli.StringFlag{Name: "cwd", Usage: "the session's working `DIR` (default: where tapctl runs)"},
-			&ucli.StringFlag{Name: "label", Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)"},
+			&ucli.StringFlag{
+				Name:  "label",
+				Usage: "the session's `NAME` for people (default: its repository and branch, else its directory)",
+			},
 		}, settingsFlags()...),
 		Action: shortAction(0, startSession),
 	}
@@ -64,20 +66,24 @@ func startSession(c *command) error {
 	return c.out.Printf("%s\n", id)
 }
 
-// settingsFlags say what a session is started with, or started with again.
+// settingsFlags are the flags of a new or resumed session's model.
 func settingsFlags() []ucli.Flag {
 	return []ucli.Flag{
-		&ucli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to go by, [copilot.profile.NAME]"},
+		&ucli.StringFlag{Name: "profile", Usage: "the `PROFILE` of tapgw.toml to use, [copilot.profile.NAME]"},
 		&ucli.StringFlag{Name: "model", Usage: "the `MODEL` (see tapctl models)"},
 		&ucli.StringFlag{Name: "effort", Usage: effortUsage},
 		&ucli.StringFlag{Name: "provider-url", Usage: "`URL` of a model endpoint of your own (OpenAI wire)"},
-		&ucli.StringFlag{Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv},
-		&ucli.StringFlag{Name: "github-token-env", Usage: "the environment `VARIABLE` that holds the GitHub token whose models these are"},
+		&ucli.StringFlag{
+			Name: "provider-key-env", Usage: "the environment `VARIABLE` that holds its key", Value: defaultKeyEnv,
+		},
+		&ucli.StringFlag{
+			Name:  "github-token-env",
+			Usage: "the environment `VARIABLE` that holds the GitHub token to use the models with",
+		},
 	}
 }
 
-// modelSettings reads the flags of settingsFlags, and the environment for what no flag
-// may say.
+// modelSettings reads the flags of settingsFlags, and the secrets from the environment.
 func (c *command) modelSettings() (adminapi.ModelSettings, error) {
 	r := adminapi.ModelSettings{
 		Profile: c.String("profile"), Model: c.String("model"), Effort: c.String("effort"),
@@ -95,18 +101,18 @@ func (c *command) modelSettings() (adminapi.ModelSettings, error) {
 	return r, nil
 }
 
-// providerKey reads the key of the endpoint that --provider-url names. An
-// endpoint may want none, but a variable that was named must be set.
+// providerKey reads the key of the endpoint that --provider-url names. An endpoint may need no
+// key, but a variable that the user names must be set.
 func providerKey(flags *ucli.Context) (string, error) {
-	name, named := flags.String("provider-key-env"), flags.IsSet("provider-key-env")
+	name, isNamed := flags.String("provider-key-env"), flags.IsSet("provider-key-env")
 	if flags.String("provider-url") == "" {
-		if named {
-			return "", cli.Usage("flag --provider-key-env: is about the endpoint that --provider-url names; give that too")
+		if isNamed {
+			return "", cli.Usage("flag --provider-key-env: goes with --provider-url; give that, too")
 		}
 		return "", nil
 	}
 	key := os.Getenv(name)
-	if key == "" && named {
+	if key == "" && isNamed {
 		return "", cli.Usage("flag --provider-key-env: the environment variable %q is not set", name)
 	}
 	return key, nil

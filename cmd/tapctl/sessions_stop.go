@@ -17,9 +17,8 @@ func stopCommand() *ucli.Command {
 		Name:      "stop",
 		Usage:     "end a session",
 		ArgsUsage: "[ID]",
-		Description: `Its providers are told and have 10 seconds to finish; it says which of them it
-waits for. One of several sessions has to be named; --all ends each of them, at
-the same time.
+		Description: `The session's providers have 10 seconds to finish; tapctl says which of them it waits for.
+If there are several sessions, name the one to end, or end all of them with --all.
 
 Examples:
   tapctl sessions stop 3f2a
@@ -42,29 +41,29 @@ Examples:
 	}
 }
 
-// waitSaid is how often a session that is ending is asked whom it waits for.
-const waitSaid = time.Second
+// waitsForInterval is how often stop asks which providers an ending session waits for.
+const waitsForInterval = time.Second
 
-// stop ends a session, and says meanwhile which providers keep it.
+// stop ends a session. Meanwhile it prints which providers the session waits for.
 func (c *command) stop(id string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.gw.Stop(c.ctx, id) }()
-	said := ""
+	printed := ""
 	for {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(waitSaid):
+		case <-time.After(waitsForInterval):
 		}
 		s, err := c.gw.Session(c.ctx, id)
-		if now := strings.Join(s.WaitsFor, ", "); err == nil && now != "" && now != said {
-			said = now
-			c.out.Notef("session %s waits for %s; they have 10 s to finish", id, cli.Clean(now))
+		if now := strings.Join(s.WaitsFor, ", "); err == nil && now != "" && now != printed {
+			printed = now
+			c.out.Notef("session %s waits for %s, at most 10 seconds", id, cli.Clean(now))
 		}
 	}
 }
 
-// stopAll ends all sessions at the same time, and reports those that it could not.
+// stopAll ends all sessions at the same time. The error names the sessions that it could not end.
 func stopAll(c *command) error {
 	if c.NArg() > 0 {
 		return cli.Usage("flag --all: ends all sessions; leave out %q", c.Args().First())
@@ -82,7 +81,7 @@ func stopAll(c *command) error {
 	stopped := []map[string]string{}
 	for i, s := range sessions {
 		switch {
-		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended meanwhile
+		case failed[i] == nil || cli.AsError(failed[i]).Exit == cli.ExitNotFound: // it has ended by itself
 			stopped = append(stopped, map[string]string{"id": s.ID})
 			c.out.Notef("stopped %s", s.ID)
 		default:
@@ -91,7 +90,7 @@ func stopAll(c *command) error {
 	}
 	switch {
 	case err != nil:
-		return cli.Failed("stopping sessions: %d of %d ended: %v", len(stopped), len(sessions), err)
+		return cli.Failed("stopping sessions: %d of %d ended; the others: %v", len(stopped), len(sessions), err)
 	case c.out.JSON:
 		return c.out.Document(stopped)
 	case len(sessions) == 0:
@@ -105,7 +104,7 @@ func interruptCommand() *ucli.Command {
 		Name:      "interrupt",
 		Usage:     "stop a session's turn and cancel its tool calls",
 		ArgsUsage: "[ID]",
-		Description: `Prompts that waited behind the turn are dropped with it: it says which.
+		Description: `Prompts that are queued behind the turn are dropped with it; tapctl prints them.
 
 Examples:
   tapctl sessions interrupt 3f2a --reason 'wrong branch'`,
@@ -132,19 +131,19 @@ Examples:
 	}
 }
 
-// printDropped says which prompts were dropped with a turn.
+// printDropped prints on stderr the prompts that were dropped with a turn.
 func (c *command) printDropped(dropped []string) {
 	for _, text := range dropped {
-		c.out.Notef("dropped, it waited for its turn: %s", cli.Clean(text))
+		c.out.Notef("dropped a queued prompt: %s", cli.Clean(text))
 	}
 }
 
 func foregroundCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:         "foreground",
-		Usage:        "make a session the one that providers are offered first",
+		Usage:        "make a session the foreground session",
 		ArgsUsage:    "[ID]",
-		Description:  "Examples:\n  tapctl sessions foreground 3f2a",
+		Description:  "Commands without an ID mean the foreground session.\n\nExamples:\n  tapctl sessions foreground 3f2a",
 		BashComplete: completeSession(),
 		Action: shortAction(1, func(c *command) error {
 			id, err := c.findNamedSession(c.Args().First())

@@ -13,11 +13,11 @@ import (
 func usageCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "usage",
-		Usage:     "what a session's models read, wrote and cost",
+		Usage:     "show what a session's models read, wrote and cost",
 		ArgsUsage: "[ID]",
-		Description: `Tokens, cost and time of the calls of models, by model, by turn and in all, since
-this gateway has the session. Cost is in premium requests: each call times its
-model's multiplier. An endpoint of one's own costs nothing here.
+		Description: `Shows the tokens, the cost and the time of model calls, by turn, by model and in all, since
+this gateway has the session. The cost is in premium requests: each call times its
+model's multiplier. Calls to an endpoint of your own cost nothing here.
 
 Examples:
   tapctl sessions usage
@@ -40,21 +40,32 @@ Examples:
 				return err
 			}
 			if u.ContextLimit > 0 {
-				c.out.Notef("the conversation takes %d of %d tokens of the model's context", u.ContextTokens, u.ContextLimit)
+				c.out.Notef("the conversation takes %d of %d tokens of the model's context",
+					u.ContextTokens, u.ContextLimit)
 			}
 			return nil
 		}),
 	}
 }
 
-// usageTable has a line for each turn, for each model, and one for all.
+// usageTable has a line for each turn, a line for each model, and a total.
 func usageTable(u adminapi.Usage) *cli.Table {
 	t := &cli.Table{Columns: []string{
 		"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME",
 	}}
 	row := func(name string, s adminapi.Sums) {
-		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning,
-			strconv.FormatFloat(s.Cost, 'f', -1, 64), (time.Duration(s.DurationMs) * time.Millisecond).Round(10*time.Millisecond))
+		t.Row(
+			name,
+			s.Calls,
+			s.Failures,
+			s.Input,
+			s.Output,
+			s.CacheRead,
+			s.CacheWrite,
+			s.Reasoning,
+			strconv.FormatFloat(s.Cost, 'f', -1, 64),
+			(time.Duration(s.DurationMs) * time.Millisecond).Round(10*time.Millisecond),
+		)
 	}
 	if u.Total.Calls == 0 {
 		return t

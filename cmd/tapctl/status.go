@@ -22,12 +22,15 @@ func statusCommand() *ucli.Command {
 			if s.Faults = list(s.Faults); c.out.JSON {
 				return c.out.Document(s)
 			}
-			if err := c.out.Printf("url        %s\npid        %d\nversion    %s\nstarted    %s\nsessions   %d\nproviders  %d\n",
+			const format = "url        %s\npid        %d\nversion    %s\nstarted    %s\n" +
+				"sessions   %d\nproviders  %d\n"
+			if err := c.out.Printf(format,
 				s.URL, s.PID, cli.Clean(s.Version), ago(s.StartedAt), s.Sessions, s.Providers); err != nil {
 				return err
 			}
 			if s.RESTOpen {
-				if err := c.out.Printf("/api/      %s\n", c.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")); err != nil {
+				open := c.out.Paint(cli.Yellow, "open to every program on this machine (api.auth)")
+				if err := c.out.Printf("/api/      %s\n", open); err != nil {
 					return err
 				}
 			}
@@ -38,7 +41,8 @@ func statusCommand() *ucli.Command {
 
 func printFaults(c *command, faults []adminapi.Fault) error {
 	for _, f := range faults {
-		if err := c.out.Printf("%s\n", c.out.Paint(cli.Red, cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)))); err != nil {
+		text := cli.OneLine(fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message))
+		if err := c.out.Printf("%s\n", c.out.Paint(cli.Red, text)); err != nil {
 			return err
 		}
 	}

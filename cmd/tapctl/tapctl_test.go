@@ -144,7 +144,9 @@ func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	frames := &frames{enough: func(text string) bool {
-		return strings.Contains(text, "all is well") && strings.Contains(text, "p-1") && strings.Contains(text, "one?") && strings.Contains(text, "042917")
+		return strings.Contains(text, "all is well") && strings.Contains(text, "p-1") &&
+			strings.Contains(text, "one?") &&
+			strings.Contains(text, "042917")
 	}, done: cancel}
 	c := newTestCommand(t, frames, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/events" {

@@ -13,31 +13,34 @@ import (
 
 func toolsCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "tools",
-		Usage:        "list the providers' tools, or call one",
-		Description:  "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n  tapctl tools call hello --args '{\"name\":\"you\"}'",
-		Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
+		Name:  "tools",
+		Usage: "list the providers' tools, or call one",
+		Description: "Examples:\n  tapctl tools\n  tapctl tools --session 3f2a --json\n" +
+			"  tapctl tools call hello --args '{\"name\":\"you\"}'",
+		Flags:        []ucli.Flag{toolsSessionFlag()},
 		BashComplete: completeSessionFlag(),
 		Action:       shortAction(0, listTools),
 		Subcommands: []*ucli.Command{
 			{
 				Name: "list", Aliases: []string{"ls"}, Usage: "list the providers' tools",
 				Description:  "Examples:\n  tapctl tools list --json",
-				Flags:        []ucli.Flag{&ucli.StringFlag{Name: "session", Aliases: []string{"s"}, Usage: "of the session `ID` only, or of one with that label"}},
+				Flags:        []ucli.Flag{toolsSessionFlag()},
 				BashComplete: completeSessionFlag(),
 				Action:       shortAction(0, listTools),
 			},
 			{
 				Name: "call", Usage: "call a tool as the session's model would", ArgsUsage: "NAME",
-				Description: `The call goes through the same checks, gates and limits. It prints what the tool
-returned; exit code 1 when the call failed. Ctrl-C cancels it.
+				Description: `The call goes through the same checks, gates and limits. It prints what the tool returned.
+The exit code is 1 if the call failed. Ctrl-C cancels the call.
 
 Examples:
   tapctl tools call hello --args '{"name":"you"}'
   echo '{"name":"you"}' | tapctl tools call hello --args - --json`,
 				Flags: []ucli.Flag{
 					sessionFlag(),
-					&ucli.StringFlag{Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}"},
+					&ucli.StringFlag{
+						Name: "args", Usage: "the arguments as a `JSON` object, or - for stdin", Value: "{}",
+					},
 				},
 				BashComplete: completing(suggestTools),
 				Action:       longAction(1, callTool),
@@ -46,6 +49,12 @@ Examples:
 	}
 }
 
+func toolsSessionFlag() ucli.Flag {
+	return &ucli.StringFlag{Name: "session", Aliases: []string{"s"},
+		Usage: "only the tools of the session with this `ID` or label"}
+}
+
+// suggestTools completes the name of a tool, and sessions for --session.
 func suggestTools(c *command, flag string) {
 	if flag == "session" {
 		c.suggestSessions()
@@ -83,15 +92,16 @@ func listTools(c *command) error {
 	}
 	t := &cli.Table{Columns: []string{"NAME", "PROVIDER", "SESSION", "TIMEOUT", "DESCRIPTION"}}
 	for _, tool := range tools {
-		t.Row(tool.Name, tool.Provider, tool.Session, time.Duration(tool.TimeoutMs)*time.Millisecond, cli.Shorten(tool.Description, 60))
+		t.Row(tool.Name, tool.Provider, tool.Session, time.Duration(tool.TimeoutMs)*time.Millisecond,
+			cli.Shorten(tool.Description, 60))
 	}
-	return c.out.Table(t, "no tools; they come with providers, which connect to "+c.gw.URL())
+	return c.out.Table(t, "no tools; providers bring them, and connect to "+c.gw.URL())
 }
 
 func callTool(c *command) error {
 	name := c.Args().First()
 	if name == "" {
-		return cli.Usage("tools call: needs the name of a tool: tapctl tools lists them")
+		return cli.Usage("tools call: needs the name of a tool; tapctl tools lists them")
 	}
 	text, err := cli.Text(c.Context, c.String("args"))
 	if err != nil {
@@ -113,7 +123,7 @@ func callTool(c *command) error {
 			return err
 		}
 		// A tool that does not exist is shown like a call that failed.
-		r, exit = adminapi.CallResult{Error: e.Message + ": tapctl tools lists them", ErrorCode: e.Code}, e.Exit
+		r, exit = adminapi.CallResult{Error: e.Message + "; tapctl tools lists them", ErrorCode: e.Code}, e.Exit
 	}
 	if c.out.JSON {
 		if err := c.out.Document(r); err != nil || r.ErrorCode == "" {
@@ -127,8 +137,7 @@ func callTool(c *command) error {
 	return c.out.Printf("%s\n", dataText(r.Data))
 }
 
-// dataText is what a tool returned as people read it: a text as it is, anything
-// else as JSON.
+// dataText is the data of a tool as people read it: a string as it is, anything else as JSON.
 func dataText(data json.RawMessage) string {
 	var text string
 	if json.Unmarshal(data, &text) == nil && len(data) > 0 && data[0] == '"' {

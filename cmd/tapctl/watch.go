@@ -25,9 +25,9 @@ const (
 func watchCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "watch",
-		Usage: "a live view of sessions, providers, pairings, questions and timelines",
-		Description: `On a terminal the view is drawn anew as things change. Elsewhere, and with
---json, it is the timelines of all sessions, line by line.
+		Usage: "watch sessions, providers, pairings, questions and timelines",
+		Description: `On a terminal it draws the view anew at each change. Elsewhere, and with --json, it prints
+the timelines of all sessions, line by line.
 
 Examples:
   tapctl watch

@@ -177,7 +177,7 @@ func (c *Client) broken(ctx context.Context, doing string, err error) error {
 		err = e
 	}
 	if e, ok := errors.AsType[*cli.Error](err); ok {
-		return e // of proven
+		return e // made by proven
 	}
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -188,13 +188,15 @@ func (c *Client) broken(ctx context.Context, doing string, err error) error {
 			Message: fmt.Sprintf("the gateway at %s did not answer in time; allow it longer with --timeout", c.URL())}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Err: err,
-			Message: fmt.Sprintf("no gateway at %s (from %s); start one with: tapgw serve, or tapgw ensure", c.URL(), c.source)}
+			Message: fmt.Sprintf("no gateway at %s (from %s); start one with: tapgw serve, or tapgw ensure",
+				c.URL(), c.source)}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Err: err,
-		Message: fmt.Sprintf("gateway at %s (from %s): %s: %v; is it running? start one with: tapgw serve, or tapgw ensure", c.URL(), c.source, doing, err)}
+		Message: fmt.Sprintf("gateway at %s (from %s): %s: %v; is it running? "+
+			"start one with: tapgw serve, or tapgw ensure", c.URL(), c.source, doing, err)}
 }
 
 // refused makes a [cli.Error] of an answer that is an error.
@@ -262,7 +264,8 @@ func decoded[T any](lines iter.Seq2[[]byte, error]) iter.Seq2[T, error] {
 		for line, err := range lines {
 			var v T
 			if err == nil && json.Unmarshal(line, &v) != nil {
-				err = cli.Failed("reading the gateway's answer: a line is not what version 1 of its API gives: %s", cli.Shorten(string(line), 80))
+				err = cli.Failed("reading the gateway's answer: a line is not what version 1 of its API gives: %s",
+					cli.Shorten(string(line), 80))
 			}
 			if !yield(v, err) || err != nil {
 				return

@@ -123,7 +123,7 @@ func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 		{Options{URL: "ws://"}, nil, 2, "names no host"},
 		{Options{URL: "ws://h/path"}, nil, 2, "a scheme, a host and a port only"},
 		{Options{URL: "ws://u:secret@h"}, nil, 2, "ws://u:xxxxx@h"},
-		{Options{URL: "ws://h", Token: "a b"}, nil, 2, "flag --token: has a character that no token has"},
+		{Options{URL: "ws://h", Token: "a b"}, nil, 2, "flag --token: the token has a character that tokens never have"},
 		{Options{}, func() { t.Setenv(EnvURL, "nope") }, 2, "TAP_GATEWAY_URL: "},
 		{Options{}, func() { t.Setenv(EnvURL, ""); t.Setenv(EnvToken, "a\tb") }, 2, "TAP_ADMIN_TOKEN: "},
 		{Options{}, func() { t.Setenv(EnvToken, ""); write(t, gateway, "{") }, 1, gateway + ": not valid JSON"},
@@ -205,7 +205,10 @@ func TestStreams(t *testing.T) {
 	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/query"):
-			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+"\n\n"+`{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n")
+			_, _ = io.WriteString(
+				w,
+				`{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+"\n\n"+`{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n",
+			)
 		case strings.HasSuffix(r.URL.Path, "/log"):
 			_, _ = fmt.Fprintf(w, `{"seq":1,"level":"info","source":"%s","message":"x"}`+"\n", r.URL.RawQuery)
 		case strings.HasSuffix(r.URL.Path, "/history"):
@@ -323,7 +326,8 @@ func TestContextEndsCalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.Sessions(ctx)
-	if e := cli.AsError(err); e.Exit != cli.ExitTimedOut || e.Code != cli.CodeTimeout || !strings.Contains(e.Message, "--timeout") {
+	if e := cli.AsError(err); e.Exit != cli.ExitTimedOut || e.Code != cli.CodeTimeout ||
+		!strings.Contains(e.Message, "--timeout") {
 		t.Errorf("deadline: %+v", e)
 	}
 	<-asked

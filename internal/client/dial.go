@@ -17,14 +17,14 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
-	// proofTimeout is for one answer of a gateway that does nothing else for it.
+	// proofTimeout is for the proof, which a gateway answers at once.
 	proofTimeout = 5 * time.Second
 )
 
 var dialer = net.Dialer{Timeout: dialTimeout}
 
-// dial connects to the gateway. Nothing but a question goes over the connection
-// until the gateway has proved that it knows the token.
+// dial connects to the gateway. It sends nothing but the question for a proof until the gateway
+// has proved that it knows the token (docs/protocol.md has the proof).
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c.proven(ctx, conn, address)
 }
 
-// dialTLS is dial for https. The certificate is checked too: a proof says nothing
-// about who reads along.
+// dialTLS is dial for https. It checks the certificate, too: a proof does not show that nobody
+// reads along.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	secure := tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
 	conn, err := secure.DialContext(ctx, network, address)
@@ -44,7 +44,7 @@ func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn
 	return c.proven(ctx, conn, address)
 }
 
-// proven returns a connection whose other end is the gateway, and closes any other.
+// proven returns the connection if its other end proves that it is the gateway, else it closes it.
 func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -55,7 +55,7 @@ func (c *Client) proven(ctx context.Context, conn net.Conn, host string) (net.Co
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		default:
-			err = c.stranger(fmt.Sprintf("it said nothing for %v", proofTimeout))
+			err = c.stranger(fmt.Sprintf("it did not answer within %v", proofTimeout))
 		}
 	}
 	if err != nil {
@@ -103,9 +103,9 @@ func (c *Client) prove(conn net.Conn, host string) error {
 	return nil
 }
 
-// stranger says that what answers is not the gateway that the token is for.
+// stranger is the error when the program at the URL is not the gateway that the token is for.
 func (c *Client) stranger(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-		Message: fmt.Sprintf("what answers at %s (from %s) is not your gateway: %s; "+
+		Message: fmt.Sprintf("the program at %s (from %s) is not your gateway: %s; "+
 			"start yours with: tapgw ensure, or name it with --url", c.URL(), c.source, why)}
 }

@@ -116,13 +116,17 @@ func TestImpostorHearsNothing(t *testing.T) {
 			}
 			defer c.Close()
 			err = c.Send(t.Context(), "s", adminapi.Query{Prompt: prompt})
-			if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "is not your gateway: "+tc.says) {
+			if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
+				!strings.Contains(e.Message, "is not your gateway: "+tc.says) {
 				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable, tc.says)
 			}
-			if _, err := Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"}); cli.AsError(err).Exit != cli.ExitUnreachable {
+			if _, err := Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"}); cli.AsError(
+				err,
+			).Exit != cli.ExitUnreachable {
 				t.Errorf("a session host: %v", err)
 			}
-			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) || !strings.Contains(text, "GET /healthz") {
+			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) ||
+				!strings.Contains(text, "GET /healthz") {
 				t.Errorf("it heard %q", text)
 			}
 		})
@@ -181,7 +185,7 @@ func TestSilentListener(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.Sessions(t.Context())
-	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it said nothing for 5s") {
+	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it did not answer within 5s") {
 		t.Errorf("got exit %d: %v", e.Exit, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,14 +198,15 @@ func TestSilentListener(t *testing.T) {
 // The files of a gateway that was killed name nobody.
 func TestKilledGatewayIsNone(t *testing.T) {
 	dir := alone(t)
-	url, h := impostor(t, "tcp", "127.0.0.1:0", func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]" })
+	url, h := impostor(t,
+		"tcp", "127.0.0.1:0", func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]" })
 	write(t, dir+"/"+gatewayFile, `{"url":"`+url+`","pid":1}`)
 	write(t, dir+"/"+tokenFile, "adm-secret")
 	ends := running(t, dir)
 	for _, tc := range []struct {
 		alive bool
 		says  string
-	}{{true, "is not your gateway"}, {false, "is of one that has ended"}} {
+	}{{true, "is not your gateway"}, {false, "is of a gateway that has ended"}} {
 		if !tc.alive {
 			ends()
 		}

@@ -32,27 +32,28 @@ const (
 	maxFile     = 64 << 10
 )
 
-// Options say where the gateway is; what is left out is looked up in the
-// environment, then in the files that a running gateway of this user keeps.
+// Options say where the gateway is. An empty field is looked up in the environment, then in the
+// files of the gateway that runs for this user.
 type Options struct {
 	URL   string // ws://, wss://, http:// or https://
 	Token string
 }
 
-// StateDir is where a gateway keeps its token files and gateway.json.
+// StateDir returns the directory of a gateway's token files and gateway.json.
 func StateDir() (string, error) {
 	home := os.Getenv(envHome)
 	if home == "" {
 		user, err := os.UserHomeDir()
 		if err != nil {
-			return "", cli.Failed("finding the gateway's files: no home directory; set %s, or give --url and --token", envHome)
+			return "", cli.Failed("finding the gateway's files: no home directory; set %s, or give --url and --token",
+				envHome)
 		}
 		home = filepath.Join(user, ".copilot")
 	}
 	return filepath.Join(home, "extensions", "tap"), nil
 }
 
-// discoverURL returns the base of the HTTP API and where it was named.
+// discoverURL returns the base of the HTTP API and what named it: a flag, a variable or a file.
 func discoverURL(o Options) (base, source string, err error) {
 	if o.URL != "" {
 		base, err := httpURL(o.URL)
@@ -80,33 +81,34 @@ func discoverURL(o Options) (base, source string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// The file of a gateway that was killed stays, and anybody may have its port.
+	// A gateway that was killed leaves its file, and any program may have its port now.
 	if alive, err := proc.Locked(filepath.Join(dir, lockFile)); err != nil {
 		return "", "", cli.Failed("looking for the gateway: %v", err)
 	} else if !alive {
-		return "", "", noGateway(file + " is of one that has ended")
+		return "", "", noGateway(file + " is of a gateway that has ended")
 	}
-	var known struct {
+	var gateway struct {
 		URL string `json:"url"`
 	}
-	if err := json.Unmarshal(data, &known); err != nil {
+	if err := json.Unmarshal(data, &gateway); err != nil {
 		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give --url", file)
 	}
-	if base, err = httpURL(known.URL); err != nil {
+	if base, err = httpURL(gateway.URL); err != nil {
 		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give --url", file, err)
 	}
 	return base, file, nil
 }
 
-// noGateway says that no gateway of this user runs, and why that is known. A
-// gateway of somebody else at the usual port is not ours.
+// noGateway is the error when no gateway of this user runs; why says how we know. A gateway of
+// another user may run at the default port: it is not ours.
 func noGateway(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-		Message: fmt.Sprintf("no gateway runs for you (%s); start one with: tapgw serve, or tapgw ensure; or name one with --url", why)}
+		Message: fmt.Sprintf("no gateway runs for you (%s); "+
+			"start one with: tapgw serve, or tapgw ensure; or name one with --url", why)}
 }
 
-// discoverToken returns the admin token and where it was found. Without a token
-// file it is "": most likely no gateway runs, and that is the error to show.
+// discoverToken returns the admin token and where it was found. Without a token file the token is
+// "" and no error: most likely no gateway runs, and the user should read that.
 func discoverToken(given string) (token, source string, err error) {
 	token, source = given, "flag --token"
 	if token == "" {
@@ -127,16 +129,16 @@ func discoverToken(given string) (token, source string, err error) {
 		}
 		token = strings.TrimSpace(string(data))
 	}
-	// What cannot stand in a header; the token itself is never shown.
+	// A header can't hold such a character. The error does not show the token.
 	for _, r := range token {
 		if r <= ' ' || r > '~' {
-			return "", "", cli.Usage("%s: has a character that no token has", source)
+			return "", "", cli.Usage("%s: the token has a character that tokens never have; copy it again", source)
 		}
 	}
 	return token, source, nil
 }
 
-// TokenFile is where a gateway of this user keeps its admin token while it runs.
+// TokenFile returns the file that has the admin token while a gateway of this user runs.
 func TokenFile() (string, error) {
 	dir, err := StateDir()
 	if err != nil {
@@ -145,8 +147,8 @@ func TokenFile() (string, error) {
 	return filepath.Join(dir, tokenFile), nil
 }
 
-// readOwn reads a small file that must be the user's own: what others can
-// write could send the token to them.
+// readOwn reads a small file that must be the user's own: another user who could write it could
+// have the token sent to them.
 func readOwn(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,10 +14,14 @@ import (
 
 func TestWatch(t *testing.T) {
 	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
-		if got := r.URL.Query()["name"]; r.URL.Path != "/api/v1/events" || !slices.Equal(got, []string{"sessions", "pairings"}) {
+		if got := r.URL.Query()["name"]; r.URL.Path != "/api/v1/events" ||
+			!slices.Equal(got, []string{"sessions", "pairings"}) {
 			t.Errorf("asked for %s", r.URL)
 		}
-		_, _ = io.WriteString(w, "retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\nevent: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1")
+		_, _ = io.WriteString(
+			w,
+			"retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\nevent: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1",
+		)
 	})
 	var got []string
 	var last error

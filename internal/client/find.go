@@ -9,12 +9,12 @@ import (
 	"tapgw/internal/cli"
 )
 
-// NoSessions says what to do where there is none.
+// NoSessions is the text for people when there is no session.
 const NoSessions = "no sessions; start one with: tapctl sessions start --host local"
 
-// FindSession finds the session that a user's word means: the one whose id or label
-// it is, or whose id begins with it, and for "" the only session, else the
-// foreground one. A word that means several is a usage error that lists them.
+// FindSession returns the id of the session that a user's word means: its id, the beginning of its
+// id, or its label; for "" the foreground session, or the only one. The error is a [cli.Error]: not
+// found, or wrong usage that lists the sessions if the word means several.
 func (c *Client) FindSession(ctx context.Context, word string) (string, error) {
 	sessions, err := c.Sessions(ctx)
 	if err != nil {
@@ -28,8 +28,8 @@ func (c *Client) FindSession(ctx context.Context, word string) (string, error) {
 	return resolve(word, sessions)
 }
 
-// FindNamedSession is FindSession for what can't be undone: one of several sessions
-// has to be named.
+// FindNamedSession is FindSession for what can't be undone: if there are several sessions, "" is an
+// error, too.
 func (c *Client) FindNamedSession(ctx context.Context, word string) (string, error) {
 	sessions, err := c.Sessions(ctx)
 	if err != nil {
@@ -50,18 +50,19 @@ func resolve(word string, sessions []adminapi.Session) (string, error) {
 	case len(sessions) == 0:
 		return "", cli.NotFound("%s", NoSessions)
 	case len(found) == 0:
-		return "", cli.NotFound("no session has the ID or label %q, nor an ID that begins so; there are: %s", word, Candidates(named))
+		return "", cli.NotFound("no session has the ID or label %q, nor an ID that begins so; there are: %s",
+			word, Candidates(named))
 	case word == "":
 		return "", cli.Usage("which session? give the ID or label of one of: %s", Candidates(found))
 	}
 	return "", cli.Usage("session %q is ambiguous; give the ID of one of: %s", word, Candidates(found))
 }
 
-// Named is what people know a session by.
+// Named has the names by which a user can mean a session.
 type Named struct{ ID, Label string }
 
-// Match finds those that a word means: exactly the one whose id it is, else all
-// whose label it is or whose id begins with it.
+// Match returns the sessions that a word means: the one with that id, and exact is true, else all
+// with that label and all whose id begins with the word.
 func Match(word string, all []Named) (found []Named, exact bool) {
 	for _, n := range all {
 		switch {
@@ -74,7 +75,7 @@ func Match(word string, all []Named) (found []Named, exact bool) {
 	return found, false
 }
 
-// Candidates lists sessions to choose from.
+// Candidates lists sessions for an error, with their labels.
 func Candidates(of []Named) string {
 	list := make([]string, len(of))
 	for i, n := range of {

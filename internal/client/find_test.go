@@ -15,7 +15,13 @@ import (
 // TestSessionIsFoundByIDBeginningAndLabel, and without a word it is the only one or
 // the foreground one, unless what is asked for can't be undone.
 func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
-	a, ab, b := adminapi.Session{ID: "a", Label: "one"}, adminapi.Session{ID: "ab"}, adminapi.Session{ID: "b", Label: "two"}
+	a, ab, b := adminapi.Session{
+		ID: "a", Label: "one",
+	}, adminapi.Session{
+		ID: "ab",
+	}, adminapi.Session{
+		ID: "b", Label: "two",
+	}
 	front := adminapi.Session{ID: "f", Label: "two", Foreground: true}
 	for _, tc := range []struct {
 		word     string

@@ -18,13 +18,13 @@ import (
 	"tapgw/internal/cli"
 )
 
-// How a session host keeps its line to the gateway (design: "Session hosts").
+// Limits of a session host's connection to the gateway.
 const (
-	hostConnect    = 10 * time.Second // for a connection with its two first requests
+	hostConnect    = 10 * time.Second // for a connection and its first two requests
 	hostRetryFirst = 200 * time.Millisecond
 	hostRetryLast  = 5 * time.Second
-	// hostPatience is how long a call or a hook waits for a gateway that is
-	// away: a restarted one is back in less.
+	// hostPatience is how long a call or a hook waits while there is no connection. A gateway
+	// restarts in less.
 	hostPatience = 5 * time.Second
 	maxHostFrame = 32 << 20
 
@@ -32,11 +32,10 @@ const (
 	codeNoSession = -32004
 )
 
-// ErrSessionEnded says that the gateway ended the session: it is not offered
-// anew.
+// ErrSessionEnded says that the gateway ended the session. The host does not register it again.
 var ErrSessionEnded = errors.New("the gateway has ended this session")
 
-// ErrLost says that the connection to the gateway was lost; it is made anew.
+// ErrLost says that the connection to the gateway was lost. The host connects again by itself.
 var ErrLost = errors.New("the connection to the gateway was lost")
 
 // HostTool is a tool that the gateway's providers give to a session.
@@ -53,60 +52,61 @@ type HostPrompt struct {
 	Source string `json:"source"`
 }
 
-// HostOptions describe a session that this process runs, and take what the
-// gateway asks of it. Each function is called from one goroutine at a time and
-// must not wait for a call of the same [HostSession].
+// HostOptions describe a session that this process runs. The functions are what the gateway may
+// ask of it; a nil one is a capability that the host does not have. Each is called from one
+// goroutine at a time and must not wait for a call of the same [HostSession].
 type HostOptions struct {
 	Name, Version string              // of the program
 	Aliases       map[string][]string // tool names of the session behind shell, edit and read
-	ID            string              // kept over restarts of the gateway
+	ID            string              // stays the same when the gateway restarts
 	Label         string
 	CWD           string // absolute
 	Model         string
 
-	Tools     func(tools []HostTool)          // the providers' tools have changed; the last list counts
-	Send      func(p HostPrompt)              // a prompt to enqueue, or to take at once
+	Tools     func(tools []HostTool)          // the providers' tools changed; the list replaces the last one
+	Send      func(p HostPrompt)              // a prompt for the session
 	Log       func(level, message string)     // for the timeline of the person at the session
 	Interrupt func(reason string)             // stop the turn
-	State     func(connected bool, why error) // the line came up or went down
+	State     func(connected bool, why error) // the connection was made, or lost for a reason
 }
 
-// HostSession is a session of this process that a gateway knows. It connects
-// again by itself, under the same id, until Close.
+// HostSession is a session of this process that is registered at a gateway. When the connection
+// is lost it connects again, under the same id, until Close.
 type HostSession struct {
 	find Options
 	o    HostOptions
 	end  context.CancelFunc
-	gone chan struct{} // closed when run has returned
+	done chan struct{} // closed when run has returned
 
-	mu   sync.Mutex
-	conn *jsonrpc2.Conn // nil while the gateway is away
-	back chan struct{}  // closed when conn is set, or the session is over
-	over error
-	busy bool
+	mu        sync.Mutex
+	conn      *jsonrpc2.Conn // nil while there is no connection
+	connected chan struct{}  // closed when conn is set
+	ended     error          // why the session ended; nil while it goes on
+	busy      bool
 
-	tools    sync.Mutex // held while a list is passed on
-	revision uint64
-	set      bool // revision counts on this connection
+	tools       sync.Mutex // held while Tools is called
+	revision    uint64     // of the last list
+	hasRevision bool       // a list came on this connection
 }
 
-// Host brings a session to the gateway that the options find. The first
-// connection is made before it returns; its error is a [cli.Error].
+// Host registers a session at the gateway that the options find. It makes the first connection
+// before it returns; the error is a [cli.Error]. Call Close at the end of the session.
 func Host(ctx context.Context, find Options, o HostOptions) (*HostSession, error) {
-	h := &HostSession{find: find, o: o, gone: make(chan struct{}), back: make(chan struct{})}
+	h := &HostSession{find: find, o: o, done: make(chan struct{}), connected: make(chan struct{})}
 	conn, err := h.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		defer close(h.gone)
+		defer close(h.done)
 		h.run(ctx, conn)
 	}()
 	return h, nil
 }
 
-// run keeps the line up until ctx ends or the gateway ends the session.
+// run connects again whenever the connection is lost, until ctx ends or the gateway ends the
+// session.
 func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 	wait := hostRetryFirst
 	for {
@@ -117,16 +117,16 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 				return
 			case <-conn.DisconnectNotify():
 			}
-			h.lost(conn)
+			h.forget(conn)
 			if h.o.State != nil {
-				why := h.ended()
+				why := h.endError()
 				if why == nil {
 					why = ErrLost
 				}
 				h.o.State(false, why)
 			}
 		}
-		if h.ended() != nil {
+		if h.endError() != nil {
 			return
 		}
 		select {
@@ -139,19 +139,19 @@ func (h *HostSession) run(ctx context.Context, conn *jsonrpc2.Conn) {
 	}
 }
 
-func (h *HostSession) ended() error {
+func (h *HostSession) endError() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over
+	return h.ended
 }
 
-// lost notes that a connection is gone, whoever saw it first.
-func (h *HostSession) lost(conn *jsonrpc2.Conn) {
+// forget forgets a connection that is lost. Both who reads and who writes may call it.
+func (h *HostSession) forget(conn *jsonrpc2.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.conn == conn {
 		h.conn = nil
-		h.back = make(chan struct{})
+		h.connected = make(chan struct{})
 	}
 }
 
@@ -167,7 +167,8 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	}
 	limited, cancel := context.WithTimeout(ctx, hostConnect)
 	defer cancel()
-	ws, answer, err := websocket.Dial(limited, gw.URL()+"/host", &websocket.DialOptions{HTTPClient: gw.http, CompressionMode: websocket.CompressionDisabled})
+	options := websocket.DialOptions{HTTPClient: gw.http, CompressionMode: websocket.CompressionDisabled}
+	ws, answer, err := websocket.Dial(limited, gw.URL()+"/host", &options)
 	if answer != nil && answer.StatusCode/100 > 3 {
 		return nil, gw.refused(answer)
 	}
@@ -176,7 +177,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	}
 	ws.SetReadLimit(maxHostFrame)
 	h.tools.Lock()
-	h.set = false
+	h.hasRevision = false
 	h.tools.Unlock()
 	// The connection outlives the request that made it.
 	conn := jsonrpc2.NewConn(context.WithoutCancel(ctx), webSocketStream{ws}, h,
@@ -190,8 +191,11 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 		"protocolVersion": hostVersion,
 		"token":           gw.token,
 		"host":            map[string]string{"name": h.o.Name, "version": h.o.Version},
-		"capabilities":    map[string]bool{"send": h.o.Send != nil, "log": h.o.Log != nil, "hooks": true, "interrupt": h.o.Interrupt != nil, "liveTools": true, "injects": true},
-		"aliases":         h.o.Aliases,
+		"capabilities": map[string]bool{
+			"send": h.o.Send != nil, "log": h.o.Log != nil, "hooks": true,
+			"interrupt": h.o.Interrupt != nil, "liveTools": true, "injects": true,
+		},
+		"aliases": h.o.Aliases,
 	}, nil); err != nil {
 		return nil, gw.hostError(limited, "initialize", err)
 	}
@@ -209,7 +213,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	h.o.ID = registered.ID
 	h.conn = conn
 	busy := h.busy
-	close(h.back)
+	close(h.connected)
 	h.mu.Unlock()
 	if busy {
 		h.Busy()
@@ -221,7 +225,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	return conn, nil
 }
 
-// hostError words a refusal of the gateway.
+// hostError makes a [cli.Error] of a refusal of the gateway.
 func (c *Client) hostError(ctx context.Context, method string, err error) error {
 	e, ok := errors.AsType[*jsonrpc2.Error](err)
 	if !ok {
@@ -231,10 +235,11 @@ func (c *Client) hostError(ctx context.Context, method string, err error) error 
 	if e.Code == -32001 {
 		exit = cli.ExitRefused
 	}
-	return &cli.Error{Exit: exit, Code: cli.CodeFailed, Message: fmt.Sprintf("gateway at %s: %s", c.URL(), e.Message), Err: err}
+	return &cli.Error{Exit: exit, Code: cli.CodeFailed, Err: err,
+		Message: fmt.Sprintf("gateway at %s: %s", c.URL(), e.Message)}
 }
 
-// Handle implements [jsonrpc2.Handler]: what the gateway asks, in its order.
+// Handle implements [jsonrpc2.Handler] for the requests of the gateway, in their order.
 func (h *HostSession) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	err := h.handle(req)
 	if req.Notif {
@@ -271,19 +276,21 @@ func (h *HostSession) handle(req *jsonrpc2.Request) *jsonrpc2.Error {
 	case req.Method == "session/interrupt" && h.o.Interrupt != nil:
 		h.o.Interrupt(p.Reason)
 	default:
-		return &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", req.Method)}
+		return &jsonrpc2.Error{
+			Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", req.Method),
+		}
 	}
 	return nil
 }
 
-// setTools passes a list on unless a newer one of this connection was before it.
+// setTools calls Tools, unless a newer list came before on this connection.
 func (h *HostSession) setTools(revision uint64, tools []HostTool) {
 	h.tools.Lock()
 	defer h.tools.Unlock()
-	if h.set && revision < h.revision {
+	if h.hasRevision && revision < h.revision {
 		return
 	}
-	h.set, h.revision = true, revision
+	h.hasRevision, h.revision = true, revision
 	if h.o.Tools != nil {
 		h.o.Tools(tools)
 	}
@@ -296,19 +303,19 @@ func (h *HostSession) ID() string {
 	return h.o.ID
 }
 
-// line returns the connection, and waits a little for one that is away.
-func (h *HostSession) line(ctx context.Context) (*jsonrpc2.Conn, error) {
+// waitConnected returns the connection. If there is none, it waits for hostPatience at most.
+func (h *HostSession) waitConnected(ctx context.Context) (*jsonrpc2.Conn, error) {
 	h.mu.Lock()
-	conn, back, over := h.conn, h.back, h.over
+	conn, connected, ended := h.conn, h.connected, h.ended
 	h.mu.Unlock()
-	if over != nil {
-		return nil, over
+	if ended != nil {
+		return nil, ended
 	}
 	if conn != nil {
 		select {
 		case <-conn.DisconnectNotify():
-			h.lost(conn)
-			return h.line(ctx)
+			h.forget(conn)
+			return h.waitConnected(ctx)
 		default:
 			return conn, nil
 		}
@@ -319,24 +326,24 @@ func (h *HostSession) line(ctx context.Context) (*jsonrpc2.Conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-patience.C:
-		return nil, errors.New("the gateway of this session is away; start it again with: tapgw ensure")
-	case <-h.gone:
-		return nil, h.ended()
-	case <-back:
-		return h.line(ctx)
+		return nil, errors.New("no connection to the gateway of this session; start it again with: tapgw ensure")
+	case <-h.done:
+		return nil, h.endError()
+	case <-connected:
+		return h.waitConnected(ctx)
 	}
 }
 
-// call makes a request. A session that the gateway no longer knows is over.
+// call makes a request. If the gateway does not know the session any more, the session is over.
 func (h *HostSession) call(ctx context.Context, method string, params, result any) error {
-	conn, err := h.line(ctx)
+	conn, err := h.waitConnected(ctx)
 	if err != nil {
 		return err
 	}
 	err = conn.Call(ctx, method, params, result)
 	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == codeNoSession {
 		h.mu.Lock()
-		h.over = ErrSessionEnded
+		h.ended = ErrSessionEnded
 		h.mu.Unlock()
 		_ = conn.Close()
 		return ErrSessionEnded
@@ -344,8 +351,7 @@ func (h *HostSession) call(ctx context.Context, method string, params, result an
 	return err
 }
 
-// ask is call for what does no harm when asked twice: a gateway that restarted
-// in between is asked again.
+// ask is call for a request that may be made twice: after a lost connection it asks again.
 func (h *HostSession) ask(ctx context.Context, method string, params, result any) error {
 	err := h.call(ctx, method, params, result)
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -354,18 +360,22 @@ func (h *HostSession) ask(ctx context.Context, method string, params, result any
 	return err
 }
 
-// CallTool calls a provider's tool. A call that failed is a result too, with an
-// ErrorCode; the error is for a gateway that can't be asked. When ctx ends the
-// call is cancelled at the provider and CallTool returns at once.
-func (h *HostSession) CallTool(ctx context.Context, callID, name string, args json.RawMessage) (adminapi.CallResult, error) {
+// CallTool calls a provider's tool. A call that failed is no error: the result has an ErrorCode.
+// The error says that the gateway could not be asked. When ctx ends, CallTool returns at once and
+// the provider is told to cancel the call.
+func (h *HostSession) CallTool(
+	ctx context.Context, callID, name string, args json.RawMessage,
+) (adminapi.CallResult, error) {
 	var r adminapi.CallResult
-	err := h.call(ctx, "tool/call", map[string]any{"sessionId": h.ID(), "callId": callID, "name": name, "args": args}, &r)
+	params := map[string]any{"sessionId": h.ID(), "callId": callID, "name": name, "args": args}
+	err := h.call(ctx, "tool/call", params, &r)
 	if ctx.Err() != nil {
 		h.mu.Lock()
 		conn := h.conn
 		h.mu.Unlock()
 		if conn != nil {
-			_ = conn.Notify(context.WithoutCancel(ctx), "tool/cancel", map[string]any{"callId": callID, "reason": "interrupted"})
+			params := map[string]any{"callId": callID, "reason": "interrupted"}
+			_ = conn.Notify(context.WithoutCancel(ctx), "tool/cancel", params)
 		}
 	}
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -374,15 +384,15 @@ func (h *HostSession) CallTool(ctx context.Context, callID, name string, args js
 	return r, err
 }
 
-// HookDecision is what the providers' rules and gates say of a tool call.
+// HookDecision is the decision of the providers' rules and gates about a tool call.
 type HookDecision struct {
 	Decision string `json:"decision"` // allow or deny
 	Reason   string `json:"reason"`
 	Context  string `json:"context"`
 }
 
-// PreToolUse asks the gates about a call that the session is about to make. An
-// error means that they could not be asked: the call must not run.
+// PreToolUse asks the providers' rules and gates about a call that the session is about to make.
+// After an error the call must not run: nobody decided about it.
 func (h *HostSession) PreToolUse(ctx context.Context, tool string, args json.RawMessage) (HookDecision, error) {
 	var d HookDecision
 	err := h.ask(ctx, "hook/preToolUse", map[string]any{"sessionId": h.ID(), "tool": tool, "args": args}, &d)
@@ -392,8 +402,8 @@ func (h *HostSession) PreToolUse(ctx context.Context, tool string, args json.Raw
 	return d, err
 }
 
-// UserPrompt tells of a prompt before its turn and returns what the providers
-// add to it. The source is that of the [HostPrompt], "" for the user's own.
+// UserPrompt reports a prompt before its turn and returns the text that the providers add to it.
+// The source is that of the [HostPrompt], "" for a prompt of the user.
 func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (addition string, err error) {
 	var r struct {
 		Context string `json:"context"`
@@ -406,20 +416,20 @@ func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (ad
 	return r.Context, err
 }
 
-// Event tells of what the session did, one of the four events of v2. It is
-// dropped while the gateway is away.
+// Event reports one of the four session events (docs/protocol.md). Without a connection it is
+// dropped.
 func (h *HostSession) Event(event string, data any) {
 	h.notify("session/event", map[string]any{"sessionId": h.ID(), "event": event, "data": data})
 }
 
-// Busy says that a turn runs.
+// Busy reports that a turn runs.
 func (h *HostSession) Busy() {
 	h.setBusy(true)
 	h.notify("session/update", map[string]any{"id": h.ID(), "state": "busy"})
 }
 
-// Idle says that no turn runs. It returns how many prompts the gateway held back
-// for that and sends now; none where the gateway is away.
+// Idle reports that no turn runs. It returns how many queued prompts the gateway sends now, 0
+// without a connection.
 func (h *HostSession) Idle(ctx context.Context) (injects int) {
 	h.setBusy(false)
 	h.mu.Lock()
@@ -449,26 +459,26 @@ func (h *HostSession) notify(method string, params any) {
 	}
 }
 
-// Close ends the session at the gateway and the line to it. It waits for the
-// gateway to let the providers finish, until ctx ends.
+// Close ends the session at the gateway and then the connection. It waits until the providers
+// have finished, or ctx ends.
 func (h *HostSession) Close(ctx context.Context, reason string) {
 	h.mu.Lock()
-	conn, over := h.conn, h.over
-	if over == nil {
-		h.over = errors.New("the session is closed")
+	conn, ended := h.conn, h.ended
+	if ended == nil {
+		h.ended = errors.New("the session is closed")
 	}
 	h.mu.Unlock()
 	if conn != nil {
-		if over == nil {
+		if ended == nil {
 			_ = conn.Call(ctx, "session/end", map[string]any{"id": h.ID(), "reason": reason}, nil)
 		}
 		_ = conn.Close()
 	}
 	h.end()
-	<-h.gone
+	<-h.done
 }
 
-// webSocketStream carries one JSON-RPC object a text frame.
+// webSocketStream carries one JSON-RPC object in each text frame.
 type webSocketStream struct{ ws *websocket.Conn }
 
 // ReadObject implements [jsonrpc2.ObjectStream].

@@ -18,7 +18,17 @@ import (
 
 // What is on the disk of a [restCopilot].
 var restStored = []adminapi.Persisted{
-	{ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea", Repository: "kitchen/tea", Branch: "main", State: adminapi.PersistedStored, UsedAt: time.Unix(2000, 0).UTC()},
+	{
+		ID:         "stored",
+		Label:      "tea@main",
+		Host:       apiHostCopilot,
+		Model:      "gpt-5-mini",
+		CWD:        "/tea",
+		Repository: "kitchen/tea",
+		Branch:     "main",
+		State:      adminapi.PersistedStored,
+		UsedAt:     time.Unix(2000, 0).UTC(),
+	},
 	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
 }
 
@@ -28,7 +38,8 @@ func (c *restCopilot) Persisted(_ context.Context, f gateway.PersistedFilter) ([
 	views := slices.Clone(restStored)
 	slices.Reverse(views)
 	return slices.DeleteFunc(views, func(v adminapi.Persisted) bool {
-		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" && v.Repository != f.Repository || f.Branch != "" && v.Branch != f.Branch
+		return f.CWD != "" && v.CWD != f.CWD || f.Repository != "" && v.Repository != f.Repository ||
+			f.Branch != "" && v.Branch != f.Branch
 	}), nil
 }
 
@@ -39,11 +50,17 @@ func restOnDisk(id string) error {
 	return gateway.NotPersisted(id)
 }
 
-func (c *restCopilot) Resume(_ context.Context, g *gateway.Gateway, id string, r gateway.ResumeRequest) (*gateway.Session, error) {
+func (c *restCopilot) Resume(
+	_ context.Context, g *gateway.Gateway, id string, r gateway.ResumeRequest,
+) (*gateway.Session, error) {
 	if err := restOnDisk(id); err != nil {
 		return nil, err
 	}
-	return g.Register(gateway.SessionSpec{ID: id, Label: "tea@main", Model: r.Model, CWD: r.CWD}, gateway.HostInfo{Kind: apiHostCopilot, Send: true}, restHost{c})
+	return g.Register(
+		gateway.SessionSpec{ID: id, Label: "tea@main", Model: r.Model, CWD: r.CWD},
+		gateway.HostInfo{Kind: apiHostCopilot, Send: true},
+		restHost{c},
+	)
 }
 
 func (c *restCopilot) Delete(_ context.Context, id string) error { return restOnDisk(id) }
@@ -81,7 +98,8 @@ func TestPersistedSessions(t *testing.T) {
 		}
 	}
 	// A session that was resumed is the gateway's own, under the same id.
-	if status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`); status != http.StatusCreated || body != `{"id":"stored"}` {
+	if status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`); status != http.StatusCreated ||
+		body != `{"id":"stored"}` {
 		t.Errorf("resuming: %d %s", status, body)
 	}
 	if got := list(""); got != "stored live, old inUse" {
@@ -112,7 +130,9 @@ func TestPersistedSessions(t *testing.T) {
 			body = "{" + body
 		}
 		code, text, _ := strings.Cut(want, " ")
-		if status, answer := f.admin(method, "/api/v1"+path, body); strconv.Itoa(status) != code || !strings.Contains(answer, text) || strings.Contains(answer, "secret") {
+		if status, answer := f.admin(method, "/api/v1"+path, body); strconv.Itoa(status) != code ||
+			!strings.Contains(answer, text) ||
+			strings.Contains(answer, "secret") {
 			t.Errorf("%s: %d %s, want %s", request, status, answer, want)
 		}
 	}

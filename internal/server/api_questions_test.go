@@ -47,7 +47,8 @@ func TestAnswers(t *testing.T) {
 		{at, fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 409, "is over"},
 		{at, `{"decision":"once"}`, 404, "no question waits in this session"},
 	} {
-		if status, body := f.ask("POST", tc.path, tc.body); status != tc.status || !strings.Contains(string(body), tc.want) {
+		if status, body := f.ask("POST", tc.path, tc.body); status != tc.status ||
+			!strings.Contains(string(body), tc.want) {
 			t.Errorf("%s: %d %s, want %d %s", tc.body, status, body, tc.status, tc.want)
 		}
 	}

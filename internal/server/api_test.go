@@ -200,7 +200,17 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 			continue
 		}
 		if e := answer.Error; status != tc.status || e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
-			t.Errorf("%s %.60s:\n got %d %s %s\nwant %d %s …%s…", tc.line, tc.body, status, e.Code, e.Message, tc.status, tc.code, tc.says)
+			t.Errorf(
+				"%s %.60s:\n got %d %s %s\nwant %d %s …%s…",
+				tc.line,
+				tc.body,
+				status,
+				e.Code,
+				e.Message,
+				tc.status,
+				tc.code,
+				tc.says,
+			)
 		}
 	}
 }
@@ -266,13 +276,17 @@ func TestAPIShapes(t *testing.T) {
 		t.Error(status)
 	}
 	var view adminapi.Session
-	if err := json.Unmarshal([]byte(one), &view); err != nil || view.Label != filepath.Base(f.dir) || view.CWD != f.dir || !view.Foreground || view.Tools != 3 {
+	if err := json.Unmarshal([]byte(one), &view); err != nil || view.Label != filepath.Base(f.dir) ||
+		view.CWD != f.dir ||
+		!view.Foreground ||
+		view.Tools != 3 {
 		t.Errorf("%+v", view)
 	}
 	if status, body := f.ask("POST", "/sessions/"+id+"/foreground", ""); status != 200 || body != "{}" {
 		t.Errorf("foreground: %d %s", status, body)
 	}
-	if status, body := f.ask("POST", "/sessions/"+id+"/interrupt", `{"reason":"enough"}`); status != 200 || body != "{}" {
+	if status, body := f.ask("POST", "/sessions/"+id+"/interrupt", `{"reason":"enough"}`); status != 200 ||
+		body != "{}" {
 		t.Errorf("interrupt: %d %s", status, body)
 	}
 	if status, body := f.ask("POST", "/providers/sample/stop", ""); status != 200 || body != `{"stopped":1}` {
@@ -309,7 +323,8 @@ func TestAPIToolCalls(t *testing.T) {
 func TestAPIToolCallsAskGates(t *testing.T) {
 	f := newAPIFixture(t)
 	for _, hooks := range []bool{true, false} {
-		s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir}, gateway.HostInfo{Kind: "test", Hooks: hooks}, scripted{})
+		s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir},
+			gateway.HostInfo{Kind: "test", Hooks: hooks}, scripted{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +382,8 @@ func TestAPIQueryFollowsItsTurn(t *testing.T) {
 			t.Errorf("lacks %s:\n%s", part, got)
 		}
 	}
-	if status, body := f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"hello","detach":true}`); status != 202 || body != "{}" {
+	if status, body := f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"hello","detach":true}`); status != 202 ||
+		body != "{}" {
 		t.Errorf("detached: %d %s", status, body)
 	}
 }
@@ -426,7 +442,10 @@ func TestAPIQueryTellsHowTheTurnFailed(t *testing.T) {
 		}
 	}()
 	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
-	if want := `{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`; strings.Join(lines(t, body), "\n") != want {
+	if want := `{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`; strings.Join(
+		lines(t, body),
+		"\n",
+	) != want {
 		t.Errorf("got\n%s", body)
 	}
 }
@@ -522,7 +541,8 @@ func TestAPIHistoryNewestFirst(t *testing.T) {
 	}
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/history?stream=a&last=2", "")
 	var rows []gateway.HistoryRow
-	if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) != 2 || rows[0].Event != "e4" || rows[1].Event != "e3" {
+	if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) != 2 || rows[0].Event != "e4" ||
+		rows[1].Event != "e3" {
 		t.Errorf("%v %s", err, body)
 	}
 	since := rows[1].TS.Format(time.RFC3339Nano)

@@ -81,7 +81,15 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 
 // use makes a session call its model.
 func use(_ *openAPIFixture, s *gateway.Session) {
-	s.CountModelCall(gateway.ModelCall{Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10}, Cost: 0.33, Duration: time.Second})
+	s.CountModelCall(
+		gateway.ModelCall{
+			Model:    "gpt-5-mini",
+			Prompt:   "m1",
+			Tokens:   adminapi.Tokens{Input: 100, Output: 10},
+			Cost:     0.33,
+			Duration: time.Second,
+		},
+	)
 	s.SetContextWindow(8000, 128_000)
 }
 
@@ -126,7 +134,12 @@ var answerCases = []answerCase{
 	{op: "POST /api/v1/persisted/{id}/resume", values: "id=stored", body: `{"continuePendingWork":true}`, status: 201},
 	{op: "POST /api/v1/persisted/{id}/resume", values: "id=stored", status: 409},
 	{op: "POST /api/v1/persisted/{id}/resume", values: "id=none", status: 404},
-	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", body: `{"model":"gpt-5-mini","effort":"high"}`, status: 200},
+	{
+		op:     "POST /api/v1/sessions/{id}/model",
+		values: "id=stored",
+		body:   `{"model":"gpt-5-mini","effort":"high"}`,
+		status: 200,
+	},
 	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", body: `{"model":"other"}`, status: 400},
 	{op: "POST /api/v1/sessions/{id}/model", values: "id=stored", status: 400},
 	{op: "POST /api/v1/sessions/{id}/model", body: `{"model":"m"}`, status: 409},
@@ -152,7 +165,12 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/history", values: "?stream=builds@ci&last=3", status: 200},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?follow=true&last=0", begun: speak, status: 200},
 	{op: "GET /api/v1/sessions/{id}/history", values: "?since=noon", status: 400},
-	{op: "POST /api/v1/sessions/{id}/tools/{name}/call", values: "name=echo", body: `{"args":{"text":"x"},"timeoutMs":5000}`, status: 200},
+	{
+		op:     "POST /api/v1/sessions/{id}/tools/{name}/call",
+		values: "name=echo",
+		body:   `{"args":{"text":"x"},"timeoutMs":5000}`,
+		status: 200,
+	},
 	{op: "POST /api/v1/sessions/{id}/tools/{name}/call", values: "name=fail", status: 200},
 	{op: "POST /api/v1/sessions/{id}/tools/{name}/call", values: "name=none", status: 404},
 	{op: "GET /api/v1/tools", values: "session=1", status: 200},
@@ -208,14 +226,16 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	for _, o := range operations {
 		if !succeeded[o.String()] && !slices.ContainsFunc(answerCases, func(c answerCase) bool {
-			return o.String() == strings.Replace(c.op, "POST /api/", "GET /api/", 1) && !strings.HasPrefix(o.path, apiPrefix)
+			return o.String() == strings.Replace(c.op, "POST /api/", "GET /api/", 1) &&
+				!strings.HasPrefix(o.path, apiPrefix)
 		}) {
 			t.Errorf("%s: answerCases has no request that succeeds", o)
 		}
 		if o.Security != nil {
 			continue
 		}
-		r, err := http.NewRequestWithContext(t.Context(), o.method, f.url+f.fill(o, map[string]string{"name": "x", "model-id": "x"}), nil)
+		r, err := http.NewRequestWithContext(t.Context(),
+			o.method, f.url+f.fill(o, map[string]string{"name": "x", "model-id": "x"}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

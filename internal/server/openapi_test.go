@@ -246,7 +246,8 @@ func TestOpenAPIRoutes(t *testing.T) {
 			t.Errorf("%s: needs an operationId of its own, a summary and a tag", o)
 		}
 		ids[o.OperationID] = true
-		if !slices.ContainsFunc(d.Tags, func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }) {
+		if !slices.ContainsFunc(d.Tags,
+			func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }) {
 			t.Errorf("%s: tag %q is not described", o, o.Tags[0])
 		}
 		for _, p := range o.Parameters {
@@ -390,12 +391,22 @@ func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name)
 func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
 func (s openAPISupervisor) Reload()                          {}
 func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
-	return []adminapi.ConfiguredProvider{{Name: "filed", Kind: "command", File: "/p/filed.toml", State: adminapi.ConfiguredWaiting, Reason: "there is no session that it is for"}}
+	return []adminapi.ConfiguredProvider{
+		{
+			Name:   "filed",
+			Kind:   "command",
+			File:   "/p/filed.toml",
+			State:  adminapi.ConfiguredWaiting,
+			Reason: "there is no session that it is for",
+		},
+	}
 }
 
 func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
 	_, err := s.of(name)
-	lines := []adminapi.TimelineLine{{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"}}
+	lines := []adminapi.TimelineLine{
+		{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"},
+	}
 	return lines[min(after, 1):], 1, err
 }
 
@@ -414,10 +425,25 @@ type openAPIFixture struct {
 
 func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	t.Helper()
-	f := &openAPIFixture{&restFixture{t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}}}, readDocument(t), nil}
-	f.gateway = gateway.New(gateway.Options{Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}})
+	f := &openAPIFixture{
+		&restFixture{
+			t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}},
+		},
+		readDocument(t),
+		nil,
+	}
+	f.gateway = gateway.New(
+		gateway.Options{
+			Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
+		},
+	)
 	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() adminapi.Status {
-		return adminapi.Status{URL: "ws://127.0.0.1:9400", PID: 1, Version: "v0", Faults: []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}}}
+		return adminapi.Status{
+			URL:     "ws://127.0.0.1:9400",
+			PID:     1,
+			Version: "v0",
+			Faults:  []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}},
+		}
 	}})
 	if err := f.server.Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -432,7 +458,8 @@ func (f *openAPIFixture) fill(o *apiOperation, values map[string]string) string 
 	f.t.Helper()
 	path := o.path
 	if strings.Contains(path, "{id}") || strings.Contains(path, "{session-id}") || values["session"] != "" {
-		s, err := f.gateway.Start(f.t.Context(), gateway.StartRequest{Host: gateway.HostLocal, CWD: f.dir, Label: "test"})
+		s, err := f.gateway.Start(f.t.Context(),
+			gateway.StartRequest{Host: gateway.HostLocal, CWD: f.dir, Label: "test"})
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func TestImpostorTakesThePort(t *testing.T) {
 	go func() { served <- impostor.Serve(l) }()
 
 	for says, args := range map[string][]string{
-		"is of one that has ended":                     {"sessions", "query", session, "the launch code"},
+		"is of a gateway that has ended":               {"sessions", "query", session, "the launch code"},
 		"it could not prove that it knows the token (": {"--url", g.url, "push", "the launch code"},
 		"could not prove that it knows the token (TAP_ADM": {"--url", g.url, "sessions", "start", "--provider-url",
 			"http://127.0.0.1:1/v1"},
