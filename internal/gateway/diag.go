@@ -13,7 +13,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// How much is kept for who looks for a fault.
+// How many entries of each kind Diagnostics has at most.
 const (
 	callsNoted     = 200
 	errorsNoted    = 100

@@ -6,14 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// File is a result that a provider left in its persistDir, read.
+// File is the content of a result's file, which a provider wrote into its persistDir. See
+// docs/protocol.md, "File".
 type File struct {
 	Name     string
 	MimeType string // without parameters
 	Content  []byte
 }
 
-// Text is the content of a file whose type is for people and models to read.
+// Text returns the content as text; false when the type is not a text type or the content is
+// not UTF-8.
 func (f *File) Text() (string, bool) {
 	if !utf8.Valid(f.Content) || !textType(f.MimeType) {
 		return "", false
@@ -33,7 +35,7 @@ func textType(mimeType string) bool {
 	return false
 }
 
-// String says what the file is.
+// String describes the file: its name, type and size in bytes.
 func (f *File) String() string {
 	return fmt.Sprintf("The file %s (%s, %d bytes).", f.Name, f.MimeType, len(f.Content))
 }

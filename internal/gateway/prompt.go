@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// transform is a provider's change of a section. It is fixed once made.
+// transform is a provider's change of one section of the system prompt. It is immutable. See
+// docs/protocol.md, "Transforms".
 type transform struct {
 	protocol.Transform
 	provider *Provider
@@ -20,15 +21,16 @@ type transform struct {
 // asks reports whether the provider is asked each time.
 func (t *transform) isCallback() bool { return t.Action == protocol.TransformCallback }
 
-// protectedSections take only append, from anyone (v2, "Protected prompt sections").
+// protectedSections allow only append, to every provider.
 var protectedSections = []string{"safety", "identity"}
 
-// Protected reports whether the session has the last word in a section.
+// Protected reports whether providers may only append to a section, and the session has the
+// last word in it.
 func Protected(section string) bool { return slices.Contains(protectedSections, section) }
 
-// UserPrompt implements [HostCalls]: the contexts of all providers in the order
-// in which they joined, each startup context before, once and not again for a
-// provider that comes back. What hooks of the user's own add comes last.
+// UserPrompt implements [HostCalls]. It joins the startup contexts that no prompt had yet, the
+// contexts of all providers in the order of their bindings, and the context of user hooks.
+// See docs/protocol.md, "Context".
 func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string {
 	if source == "" || source == SourceUser {
 		s.resumeInjects()
@@ -36,6 +38,8 @@ func (s *Session) UserPrompt(ctx context.Context, prompt, source string) string 
 	return joinTexts([]string{s.contexts(), s.promptHooks(ctx, prompt, source)})
 }
 
+// contexts joins the contexts of the session's providers, and marks startup contexts as
+// given.
 func (s *Session) contexts() string {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -50,8 +54,8 @@ func (s *Session) contexts() string {
 	return joinTexts(append(startup, ambient...))
 }
 
-// Transform implements [HostCalls]: each section goes through its transforms in
-// the order in which they were registered, sections side by side.
+// Transform implements [HostCalls]. The transforms of a section are applied in the order of
+// registration. Sections with callbacks are transformed at the same time.
 func (s *Session) Transform(ctx context.Context, sections map[string]string) map[string]string {
 	r := s.routes.Load()
 	changed := make(map[string]string, len(sections))
@@ -102,7 +106,8 @@ func (s *Session) apply(ctx context.Context, section, text string, list []*trans
 	return text
 }
 
-// ask sends a transform.request; without an answer in time the text stays.
+// ask sends a transform.request and waits for the new text. Without an answer within
+// [protocol.TransformTimeout] the text stays as it is.
 func (t *transform) ask(ctx context.Context, s *Session, section, current string) string {
 	p := t.provider
 	id := newCallID()
@@ -124,7 +129,8 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 			return text
 		}
 	case <-timer.C:
-		s.note(LogWarning, sourceGateway, "provider "+p.name+" did not answer in time how section "+section+" is to read; it stays as it is")
+		s.note(LogWarning, sourceGateway,
+			"provider "+p.name+" did not answer in time how section "+section+" is to read; it stays as it is")
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
@@ -133,6 +139,8 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 	return current
 }
 
+// transformResult handles transform.result. One that answers no request is ignored and
+// counted.
 func (c *Conn) transformResult(m *protocol.TransformResult) {
 	p := c.provider
 	id, err := uuid.Parse(m.CallID)
@@ -147,8 +155,8 @@ func (c *Conn) transformResult(m *protocol.TransformResult) {
 	answer <- *m.Content
 }
 
-// endTransformRequests lets the sections stay that the provider was asked about. Call
-// with p.mu held.
+// endTransformRequests ends the transform requests that the provider did not answer: their
+// sections stay as they are. Call with p.mu held.
 func (p *Provider) endTransformRequests() {
 	for id, answer := range p.transformRequests {
 		delete(p.transformRequests, id)

@@ -7,17 +7,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// change makes a new offer of an old one; it changes nothing itself.
+// offerChange makes a new offer from an old one, which it leaves as it is.
 type offerChange func(old *offer) (*offer, *protocol.Error)
 
-// update applies a change to all the sessions that a message is about, or to
-// none: what is refused leaves everything as it was. Dispatch after the ack uses
-// the new state.
+// update applies a change in all sessions that a message is for, or in none if one refuses
+// it. No call is dispatched by the old offer after the ack. See docs/protocol.md, "Updates".
 func (c *Conn) update(t protocol.Type, session, requestID string, change offerChange) {
 	g := c.g
 	var err *protocol.Error
-	if unasked := g.lockWithHooks(func() []*Session { return c.sessionsForUpdate(t, session, change) }); len(unasked) > 0 {
-		err = unasked[0].refusal()
+	targets := func() []*Session { return c.sessionsForUpdate(t, session, change) }
+	if failed := g.lockWithHooks(targets); len(failed) > 0 {
+		err = failed[0].refusal()
 	} else {
 		err = c.applyUpdate(t, session, requestID, change)
 		g.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *Conn) update(t protocol.Type, session, requestID string, change offerCh
 	c.peer.Flush()
 }
 
-// applyUpdate needs Gateway.mu held.
+// applyUpdate is update after hooks were enabled. Call with Gateway.mu held.
 func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change offerChange) *protocol.Error {
 	bindings, err := c.bindingsOf(session, t)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change of
 		offers = append(offers, o)
 	}
 	if session == "" || !p.all {
-		// What sessions to come get, and what a reconnect restores.
+		// Sessions that begin later get it, and a reconnect restores it.
 		base, err := change(p.base)
 		if err != nil {
 			return err
@@ -73,21 +73,23 @@ func (c *Conn) applyUpdate(t protocol.Type, session, requestID string, change of
 	return nil
 }
 
-// ackNone confirms an update of a provider of all sessions while there is none.
+// ackNone queues the ack of an update while a provider of all sessions has no binding.
 func (c *Conn) ackNone(requestID, stream string) {
 	if requestID != "" {
 		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: protocol.AllSessions, Stream: stream})
 	}
 }
 
-// ack confirms an update, if that was asked for, of a stream where it was spelled
-// otherwise. Call with Gateway.mu held.
+// ack queues the ack of an update in one session, if the update has a requestId. stream is
+// the name of a filter's stream if the provider spelled it otherwise. Call with Gateway.mu
+// held.
 func (c *Conn) ack(b *binding, requestID, stream string) {
 	if requestID != "" {
 		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision, Stream: stream})
 	}
 }
 
+// toolsUpdate handles tools.update.
 func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 	p := c.provider
 	changed := p.newTools(m.Tools)
@@ -101,12 +103,14 @@ func (c *Conn) toolsUpdate(m *protocol.ToolsUpdate) {
 			o.tools = mergeTools(old.tools, changed, p.policy.prefixed(m.Remove))
 		}
 		if n := len(o.tools); n > protocol.MaxTools {
-			return nil, errorf(protocol.CodePayloadTooLarge, "tools.update.tools: %d tools are over the limit of %d", n, protocol.MaxTools)
+			return nil, errorf(protocol.CodePayloadTooLarge, "tools.update.tools: %d tools are over the limit of %d",
+				n, protocol.MaxTools)
 		}
 		return &o, nil
 	})
 }
 
+// hooksUpdate handles hooks.update.
 func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 	p := c.provider
 	rules, err := p.compileRules("hooks.update.", m.OnPreToolUse)
@@ -125,12 +129,14 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		}
 		o.transforms = p.mergeTransforms(old.transforms, m.Transforms)
 		if n := len(o.transforms); n > protocol.MaxTransforms {
-			return nil, errorf(protocol.CodePayloadTooLarge, "hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms)
+			return nil, errorf(protocol.CodePayloadTooLarge, "hooks.update.transforms: %d sections are over the limit of %d",
+				n, protocol.MaxTransforms)
 		}
 		return &o, nil
 	})
 }
 
+// contextUpdate handles context.update.
 func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 	if err := c.identity.check(m); err != nil {
 		err.ReplyTo, err.RequestID = protocol.TypeContextUpdate, m.RequestID
@@ -144,6 +150,7 @@ func (c *Conn) contextUpdate(m *protocol.ContextUpdate) {
 	})
 }
 
+// filterSet handles filter.set. See docs/protocol.md, "Filters".
 func (c *Conn) filterSet(m *protocol.FilterSet) {
 	g, p := c.g, c.provider
 	f, fault := compileFilter(m)
@@ -182,6 +189,7 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	c.peer.Flush()
 }
 
+// streamQuery handles stream.query. See docs/protocol.md, "Queries".
 func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g, p := c.g, c.provider
 	fail := func(e *protocol.Error) {
@@ -191,7 +199,8 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	g.mu.Lock()
 	bindings, err := c.bindingsOf(m.SessionID, protocol.TypeStreamQuery)
 	if err == nil && p.all && m.SessionID == "" {
-		err = errorf(protocol.CodeInvalidSession, "stream.query.sessionId: is required of a provider that is bound to all sessions")
+		err = errorf(protocol.CodeInvalidSession,
+			"stream.query.sessionId: is required of a provider that is bound to all sessions")
 	}
 	g.mu.Unlock()
 	if err != nil {
@@ -221,14 +230,15 @@ func (c *Conn) streamQuery(m *protocol.StreamQuery) {
 	c.peer.Flush()
 }
 
-// queryKeys reads the streams of a query: a name is one's own, another provider's
-// needs the authority.
+// queryKeys parses the streams of a query. The error is UNAUTHORIZED for streams of another
+// provider, unless the identity may read them.
 func (c *Conn) queryKeys(streams []string) ([]streamKey, *protocol.Error) {
 	keys := make([]streamKey, len(streams))
 	for i, s := range streams {
 		key, _ := parseStream(s, c.provider.name)
 		if key.provider != c.provider.name && !c.identity.may(mayReadOthers) {
-			return nil, c.identity.unauthorized(fmt.Sprintf("stream.query.streams[%d]", i), "read streams of other providers")
+			field := fmt.Sprintf("stream.query.streams[%d]", i)
+			return nil, c.identity.unauthorized(field, "read streams of other providers")
 		}
 		keys[i] = key
 	}
