@@ -53,7 +53,7 @@ func TestBundledLibraries(t *testing.T) {
 					t.Errorf("%q: %d characters, want 900 to 3600", s.Heading, n)
 				}
 				if !strings.Contains(s.Text, "```") {
-					t.Errorf("%q: no example", s.Heading)
+					t.Errorf("%q has no example, want a code block", s.Heading)
 				}
 			}
 			if words < 4000 || words > 8000 {

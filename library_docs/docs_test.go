@@ -77,7 +77,9 @@ func TestResolveID(t *testing.T) {
 		if err != nil ||
 			!strings.HasPrefix(got, "On hand, always available:\n- playwright: Playwright. Browser automation") ||
 			!strings.HasSuffix(got, `get_library_docs with libraryId "playwright" and a query.`) {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q at the beginning and %q at the end", got, err,
+				"On hand, always available:\n- playwright: Playwright. Browser automation",
+				`get_library_docs with libraryId "playwright" and a query.`)
 		}
 	})
 	t.Run("found", func(t *testing.T) {
@@ -87,7 +89,7 @@ func TestResolveID(t *testing.T) {
 		want := "Found by Context7:\n- /facebook/react: React. A library for interfaces\n- /reactjs/react.dev: Docs\n" +
 			`Next: get_library_docs with libraryId "/facebook/react", or another of these, and a query.`
 		if err != nil || got != want {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		if got, want := strings.Join(srv.asked,
 			" "), "/api/v2/libs/search?libraryName=react&query=state+%26+effects"; got != want {
@@ -98,7 +100,7 @@ func TestResolveID(t *testing.T) {
 		srv := newContext7(t, says(200, jsonType, react), nil)
 		if _, err := (&Docs{BaseURL: srv.URL}).ResolveID(t.Context(), "react", " "); err != nil ||
 			!strings.HasSuffix(srv.asked[0], "&query=react") {
-			t.Errorf("asked for %q, %v", srv.asked, err)
+			t.Errorf("asked for %q, %v, want %q at the end", srv.asked, err, "&query=react")
 		}
 	})
 
@@ -148,7 +150,7 @@ func TestResolveID(t *testing.T) {
 		checkFault(t, err, `libraryName "acme": `)
 		if !strings.Contains(err.Error(), "acme: no documentation") ||
 			!strings.Contains(err.Error(), "Bad: not an ID") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %q in it and %q in it", err, "acme: no documentation", "Bad: not an ID")
 		}
 	})
 }
@@ -166,21 +168,21 @@ func TestGet(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.Get(t.Context(), "pw", "wait for element")
 		if err != nil || !strings.HasPrefix(got, "## Auto-waiting") || utf8.RuneCountInString(got) > 4000 {
-			t.Errorf("%.100q, %v", got, err)
+			t.Errorf("got %.100q, %v, want %q at the beginning", got, err, "## Auto-waiting")
 		}
 	})
 	t.Run("bundled, no query", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL}
 		got, err := d.Get(t.Context(), "gherkin", " ")
 		if err != nil || !strings.HasPrefix(got, "# Gherkin\n") {
-			t.Errorf("%.100q, %v", got, err)
+			t.Errorf("got %.100q, %v, want %q at the beginning", got, err, "# Gherkin\n")
 		}
 	})
 	t.Run("of the user", func(t *testing.T) {
 		d := Docs{BaseURL: newContext7(t, nil, nil).URL,
 			UserDir: write(t, map[string]string{"acme/x.md": "## Zebra\n\nstripes\n"})}
 		if got, err := d.Get(t.Context(), "acme", "zebra"); err != nil || got != "## Zebra\n\nstripes" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, "## Zebra\n\nstripes")
 		}
 	})
 	t.Run("empty ID", func(t *testing.T) {
@@ -211,21 +213,21 @@ func TestGetFromContext7(t *testing.T) {
 		srv := newContext7(t, nil, says(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react", "state"); err != nil ||
 			!strings.HasSuffix(got, "react:\n\ntext") {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q at the end", got, err, "react:\n\ntext")
 		}
 	})
 	t.Run("a name is looked up first", func(t *testing.T) {
 		srv := newContext7(t, found, says(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "react", "state"); err != nil ||
 			got != "From Context7, /facebook/react:\n\ntext" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, "From Context7, /facebook/react:\n\ntext")
 		}
 	})
 	t.Run("bundled, but nothing on it", func(t *testing.T) {
 		srv := newContext7(t, found, says(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver", "zebra"); err != nil ||
 			!strings.HasSuffix(got, "text") {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v, want %q at the end", got, err, "text")
 		}
 		want := "/api/v2/libs/search?libraryName=selenium&query=zebra " +
 			"/api/v2/context?libraryId=%2Ffacebook%2Freact&query=zebra"
@@ -238,7 +240,8 @@ func TestGetFromContext7(t *testing.T) {
 		got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "/facebook/react", "state")
 		if n := utf8.RuneCountInString(got); err != nil || n > 4000 || n < 3900 ||
 			!strings.HasSuffix(got, "line();\n```\n[...]") {
-			t.Errorf("%d characters, ends with %q, %v", n, got[max(0, len(got)-30):], err)
+			t.Errorf("got %d characters, ends with %q, %v, want %q at the end", n, got[max(0, len(got)-30):], err,
+				"line();\n```\n[...]")
 		}
 	})
 }
@@ -274,7 +277,8 @@ func TestGetFaults(t *testing.T) {
 			if begin := `Nothing on "zebra" in selenium; asking Context7: ` + tt.want; err != nil ||
 				!strings.HasPrefix(got, begin) ||
 				!strings.Contains(got, ". What there is:\n\n# Selenium\n") || utf8.RuneCountInString(got) > 4000 {
-				t.Errorf("%.200q, %v", got, err)
+				t.Errorf("got %.200q, %v, want %q at the beginning and %q in it", got, err, begin,
+					". What there is:\n\n# Selenium\n")
 			}
 		})
 	}
@@ -282,7 +286,7 @@ func TestGetFaults(t *testing.T) {
 		d := Docs{BaseURL: closedPort(t)}
 		got, err := d.Get(t.Context(), "java", "zebra")
 		if err != nil || !strings.Contains(got, "\n\n# Java\n") || !strings.Contains(got, "## Records") {
-			t.Errorf("%.200q, %v", got, err)
+			t.Errorf("got %.200q, %v, want %q in it and %q in it", got, err, "\n\n# Java\n", "## Records")
 		}
 		_, err = d.Get(t.Context(), "react", "state")
 		checkFault(t, err, `libraryId "react": on hand are `)
@@ -356,7 +360,7 @@ func TestPatience(t *testing.T) {
 			begin := time.Now()
 			err := ask()
 			if err == nil || !strings.Contains(err.Error(), "asking Context7: no answer within 10s") {
-				t.Errorf("%s: got %v", name, err)
+				t.Errorf("%s: got %v, want %q in it", name, err, "asking Context7: no answer within 10s")
 			}
 			if took := time.Since(begin); took != 10*time.Second {
 				t.Errorf("%s: took %v", name, took)

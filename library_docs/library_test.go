@@ -123,17 +123,17 @@ func TestLoad(t *testing.T) {
 
 	acme := c.Resolve("@Acme/SDK")
 	if len(acme) != 1 || acme[0].ID != "acme" || acme[0].Title != "Acme" || acme[0].Description != "What it is." {
-		t.Fatalf("got %+v", acme)
+		t.Fatalf("got %+v, want acme alone", acme)
 	}
 	if got, want := headings(acme[0].Sections), "First Second"; got != want {
 		t.Errorf("sections %q, want %q", got, want)
 	}
 	if got := acme[0].Search("zebra", 4000); got != "## Second\n\nzebra" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, "## Second\n\nzebra")
 	}
 	java := c.Resolve("java")
 	if len(java) != 1 || java[0].Title != "java" || headings(java[0].Sections) != "Our Java" {
-		t.Errorf("the user's java does not replace the bundled one: %+v", java)
+		t.Errorf("the user's java does not replace the bundled one: got %+v", java)
 	}
 	if selenium := c.Resolve("selenium"); len(selenium) != 1 || len(selenium[0].Sections) < 15 {
 		t.Error("a broken library took the bundled one away")
@@ -182,10 +182,10 @@ func TestLoadOddFiles(t *testing.T) {
 func TestLoadUnreadable(t *testing.T) {
 	c, err := load(refusing{fstest.MapFS{"bad/x.md": {}, "good/x.md": {Data: []byte("## X\n")}}})
 	if got := strings.Join(c.IDs(), " "); got != "good" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, "good")
 	}
 	if err == nil || !strings.HasPrefix(err.Error(), "bad: ") || !strings.Contains(err.Error(), "permission denied") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %q at the beginning and %q in it", err, "bad: ", "permission denied")
 	}
 }
 

@@ -141,7 +141,7 @@ func TestSearch(t *testing.T) {
 	t.Run("code that is cut is closed", func(t *testing.T) {
 		got := library("A: "+code).Search("wait", 1000)
 		if !strings.Contains(got, "wait();\n```\n[...]") {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q, want %q in it", got, "wait();\n```\n[...]")
 		}
 	})
 	t.Run("nothing found", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestOverview(t *testing.T) {
 		}
 		for i, s := range lib.Sections {
 			if !strings.Contains(got, "\n- "+s.Heading+"\n") {
-				t.Errorf("%s: not listed: %q", lib.ID, s.Heading)
+				t.Errorf("%s: got an overview without %q, want all headings", lib.ID, s.Heading)
 			}
 			if begun := strings.Contains(got, "\n## "+s.Heading+"\n"); begun != (i < 5) {
 				t.Errorf("%s: section %d, %q, begun: %v", lib.ID, i, s.Heading, begun)
@@ -244,7 +244,7 @@ func FuzzParsePage(f *testing.F) {
 		if len(p.sections) == 0 &&
 			strings.TrimSpace(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")) != "" &&
 			!strings.Contains(text, "\ufeff") {
-			t.Fatalf("no section in %q", text)
+			t.Fatalf("got no section of %q, want one", text)
 		}
 		for _, s := range p.sections {
 			if s.Heading == "" || s.Text == "" {

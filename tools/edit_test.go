@@ -98,7 +98,7 @@ func TestMultiReplaceReadOnly(t *testing.T) {
 		{"filePath": "x", "oldString": "a", "newString": "A"}, {"filePath": "y", "oldString": "b", "newString": "B"},
 	}})
 	if err == nil || err.Error() != "nothing was changed: y is read-only: it was not changed" {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q", err, "nothing was changed: y is read-only: it was not changed")
 	}
 	if got := snapshot(t, env); got["x"] != "a" || got["y"] != "b" || len(got) != 2 {
 		t.Errorf("the workspace holds %q", got)
@@ -170,7 +170,7 @@ func TestApplyPatchAbsolute(t *testing.T) {
 		_, err := call(t, env, "apply_patch",
 			args{"input": strings.ReplaceAll(form, "ROOT", env.Root), "explanation": "e"})
 		if got := snapshot(t, env)["x"]; err != nil || got != "b\n" {
-			t.Errorf("%s\nleft %q, %v", form, got, err)
+			t.Errorf("%s\nleft %q, %v, want %q", form, got, err, "b\n")
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestApplyPatchModes(t *testing.T) {
 	if _, err := call(t, env, "apply_patch",
 		args{"explanation": "e", "input": "*** Begin Patch\n*** Delete File: link\n*** End Patch"}); err == nil ||
 		!strings.Contains(err.Error(), "link is a symbolic link") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "link is a symbolic link")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestEditOutside(t *testing.T) {
 	env.Outside = allow(other)
 	res, err := call(t, env, "create_file", args{"filePath": filepath.Join(other, "x"), "content": "a"})
 	if err != nil || res.Text() != "Created "+filepath.Join(other, "x")+"." {
-		t.Errorf("got %q, %v", res.Text(), err)
+		t.Errorf("got %q, %v, want %q", res.Text(), err, "Created "+filepath.Join(other, "x")+".")
 	}
 	if _, err := call(t, env, "create_file", args{"filePath": "../another", "content": "a"}); err == nil ||
 		!strings.Contains(err.Error(), "not on the list") {

@@ -111,7 +111,7 @@ func TestTheDocumentsExamples(t *testing.T) {
 	put(t, env, "a.txt", "2")
 	tools, faults := external(t).Load(t.Context(), filepath.Join("testdata", "dropins"))
 	if got := found(tools, faults); got != "get_changed_files memory" {
-		t.Fatalf("found %s, %v", got, faults)
+		t.Fatalf("found %s, %v, want %q", got, faults, "get_changed_files memory")
 	}
 	for _, step := range []struct {
 		tool string
@@ -134,7 +134,7 @@ func TestTheDocumentsExamples(t *testing.T) {
 	}
 	if _, err := run(t, tools, env, "memory", args{"command": "burn"}); err == nil ||
 		!strings.Contains(err.Error(), "command") {
-		t.Errorf("a command that is none: %v", err)
+		t.Errorf("a command that is none: got %v, want %q in it", err, "command")
 	}
 }
 
@@ -225,7 +225,7 @@ func TestEarlierDirectoriesWin(t *testing.T) {
 	tools, faults := external(t).Load(t.Context(), one, two)
 	if got, err := run(t, tools, space(t, nil), "t", args{}); got != "one" || err != nil || len(faults) != 1 ||
 		faults[0].File != filepath.Join(two, "a.py") {
-		t.Errorf("got %q, %v, faults %v", got, err, faults)
+		t.Errorf("got %q, %v, faults %v, want %q", got, err, faults, "one")
 	}
 }
 
@@ -236,15 +236,16 @@ func TestLoadWithoutPython(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	tools, faults := external(t).Load(t.Context(), dir)
 	if got := found(tools, faults); got != "d !"+filepath.Base(dir) {
-		t.Errorf("found %s", got)
+		t.Errorf("found %s, want %q", got, "d !"+filepath.Base(dir))
 	}
 	if len(faults) != 1 ||
 		!strings.Contains(faults[0].Reason,
 			"its Python tools (a.py, b.py) cannot be used: python3 is not on PATH: install") {
-		t.Errorf("faults %v", faults)
+		t.Errorf("faults %v, want %q in it", faults,
+			"its Python tools (a.py, b.py) cannot be used: python3 is not on PATH: install")
 	}
 	if got, err := run(t, tools, space(t, nil), "d", args{}); got != "{}" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v, want %q", got, err, "{}")
 	}
 }
 
@@ -278,7 +279,7 @@ def execute(i, ctx):
 	}
 	tools, faults := x.Load(t.Context(), dir)
 	if got := found(tools, faults); got != "env log silent slow writes" {
-		t.Fatalf("found %s, %v", got, faults)
+		t.Fatalf("found %s, %v, want %q", got, faults, "env log silent slow writes")
 	}
 	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Read ||
 		tools[4].Kind != Edit {
@@ -289,21 +290,21 @@ def execute(i, ctx):
 	env.Sync = func(path, content string) { synced[path] = content }
 	res, err := tools[4].Call(t.Context(), env, json.RawMessage(`{"path":"a.txt"}`))
 	if err != nil || string(res.Data) != `{"result": "success"}` || len(res.Written) != 1 {
-		t.Errorf("writes: %+v, %v", res, err)
+		t.Errorf("writes: got %+v, %v, want %q", res, err, `{"result": "success"}`)
 	}
 	checkWritten(t, env, res, synced)
 	if _, err := run(t, tools, env, "writes", args{"path": 5}); err == nil || !strings.Contains(err.Error(), "path") {
-		t.Errorf("wrong arguments: %v", err)
+		t.Errorf("wrong arguments: got %v, want %q in it", err, "path")
 	}
 	if got, err := run(t, tools, env, "env", args{}); got != "mine.."+env.Root+"\n" || err != nil {
-		t.Errorf("env: %q, %v", got, err)
+		t.Errorf("env: got %q, %v, want %q", got, err, "mine.."+env.Root+"\n")
 	}
 	if got, err := run(t, tools, env, "silent", args{}); got != "silent is done; it has nothing to say." || err != nil {
-		t.Errorf("silent: %q, %v", got, err)
+		t.Errorf("silent: got %q, %v, want %q", got, err, "silent is done; it has nothing to say.")
 	}
 	if _, err := run(t, tools, env, "slow", args{}); !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "slow did not finish within 100ms") {
-		t.Errorf("slow: %v", err)
+		t.Errorf("slow: got %v, want %q in it", err, "slow did not finish within 100ms")
 	}
 	if _, err := run(t, tools, env, "log", args{}); err != nil {
 		t.Errorf("log: %v", err)
@@ -311,7 +312,7 @@ def execute(i, ctx):
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Contains(log, "sh: oops") {
-		t.Errorf("logged %q", log)
+		t.Errorf("logged %q, want sh: oops", log)
 	}
 }
 
@@ -419,7 +420,7 @@ func TestWatch(t *testing.T) {
 	dropinFile(t, dir, "a.py", pyTool("aa", "2"))
 	tools := until("aa b")
 	if got, err := run(t, tools, env, "aa", args{}); got != "2" || err != nil {
-		t.Errorf("aa: %q, %v", got, err)
+		t.Errorf("aa: %q, %v, want %q", got, err, "2")
 	}
 	dropinFile(t, dir, "a.py", pyTool("aa", "3")+"\n{}['x']")
 	if tools = until("b !a.py"); tools[0] != b {
@@ -427,7 +428,7 @@ func TestWatch(t *testing.T) {
 	}
 	dropinFile(t, dir, "a.py", pyTool("aa", "4"))
 	if got, err := run(t, until("aa b"), env, "aa", args{}); got != "4" || err != nil {
-		t.Errorf("aa: %q, %v", got, err)
+		t.Errorf("aa: %q, %v, want %q", got, err, "4")
 	}
 	if err := os.Remove(filepath.Join(dir, "b.tool.toml")); err != nil {
 		t.Fatal(err)
@@ -453,7 +454,7 @@ def execute(i, ctx):
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got, err := run(t, tools, env, "a", args{}); got != "finished" || err != nil {
-			t.Errorf("got %q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, "finished")
 		}
 	})
 	<-started

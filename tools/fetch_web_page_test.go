@@ -39,7 +39,7 @@ func TestFetchWebPage(t *testing.T) {
 	}
 	if _, err := call(t, env, "fetch_web_page", urls("/")); err == nil ||
 		!strings.Contains(err.Error(), "not on the public internet") {
-		t.Errorf("without a policy: %v", err)
+		t.Errorf("without a policy: %v, want %q in it", err, "not on the public internet")
 	}
 	env.Private = func(context.Context, string, netip.AddrPort) error { return nil }
 	res, err := call(t, env, "fetch_web_page", urls("/", "/missing", "/long", "/empty"))
@@ -54,7 +54,7 @@ func TestFetchWebPage(t *testing.T) {
 		"Content of " + s.URL + "/empty: there is no text in it.",
 	} {
 		if !strings.HasSuffix(res.Parts[i], want) {
-			t.Errorf("part %d: %q", i, res.Parts[i])
+			t.Errorf("part %d: %q, want %q at the end", i, res.Parts[i], want)
 		}
 	}
 	for name, in := range map[string]args{

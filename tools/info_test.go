@@ -75,13 +75,14 @@ func TestGetChangedFiles(t *testing.T) {
 	}
 	if _, err := call(t, env, "get_changed_files", args{}); err == nil ||
 		!strings.Contains(err.Error(), "asking git about .: git says: fatal: not a git repository") {
-		t.Errorf("got error %v outside of a repository", err)
+		t.Errorf("got error %v outside of a repository, want %q in it", err,
+			"asking git about .: git says: fatal: not a git repository")
 	}
 	run("init", "-q")
 	run("add", ".")
 	run("-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "-m", "x")
 	if res, err := call(t, env, "get_changed_files", args{}); err != nil || res.Text() != "No changed files found." {
-		t.Errorf("got %q, %v in a clean repository", res.Text(), err)
+		t.Errorf("got %q, %v in a clean repository, want %q", res.Text(), err, "No changed files found.")
 	}
 	put(t, env, "sub/a", "2\n")
 	run("mv", "b", "c")

@@ -35,10 +35,10 @@ func TestLibraryTools(t *testing.T) {
 	}
 	if _, err := call(t, env, "get_library_docs", args{"libraryId": "playwright"}); err == nil ||
 		!strings.Contains(err.Error(), "query") {
-		t.Errorf("without a query: %v", err)
+		t.Errorf("without a query: %v, want %q in it", err, "query")
 	}
 	if _, err := call(t, env, "resolve_library_id", args{"libraryName": ""}); err == nil ||
 		!strings.Contains(err.Error(), "libraryName") {
-		t.Errorf("without a name: %v", err)
+		t.Errorf("without a name: %v, want %q in it", err, "libraryName")
 	}
 }

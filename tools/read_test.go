@@ -79,7 +79,8 @@ func TestReadFileCaps(t *testing.T) {
 	res, err := call(t, env, "read_file", args{"filePath": "wide"})
 	if err != nil || res.Parts[0] != strings.Repeat("é", maxRead/2) ||
 		res.Parts[1] != "[line 1 of 2 was cut: it is longer than can be shown]" {
-		t.Errorf("got %d bytes, %q, %v", len(res.Parts[0]), res.Parts[1:], err)
+		t.Errorf("got %d bytes, %q, %v, want %q", len(res.Parts[0]), res.Parts[1:], err,
+			"[line 1 of 2 was cut: it is longer than can be shown]")
 	}
 }
 
@@ -101,7 +102,7 @@ func TestSpecialFiles(t *testing.T) {
 	} {
 		if _, err := call(t, env, tt.tool, tt.args); err == nil ||
 			!strings.Contains(err.Error(), "pipe is a named pipe, not a file") {
-			t.Errorf("%s: got error %v", tt.tool, err)
+			t.Errorf("%s: got error %v, want %q in it", tt.tool, err, "pipe is a named pipe, not a file")
 		}
 	}
 }
@@ -141,7 +142,7 @@ func TestLinksOut(t *testing.T) {
 		res, err := call(t, env, tt.tool, tt.args)
 		if said := res.Text() + fmt.Sprint(err); !strings.Contains(said, "outside the workspace") ||
 			strings.Contains(said, "secret\n") {
-			t.Errorf("%s: got %q, %v", tt.tool, res.Text(), err)
+			t.Errorf("%s: got %q, %v, want %q in it", tt.tool, res.Text(), err, "outside the workspace")
 		}
 	}
 	entries, err := os.ReadDir(secret)
@@ -166,7 +167,7 @@ func TestListDir(t *testing.T) {
 	res, err := call(t, space(t, many), "list_dir", args{"path": "."})
 	if got := strings.Split(res.Text(), "\n"); err != nil || len(got) != maxEntries+1 ||
 		!strings.HasPrefix(got[maxEntries], "[5 more entries") {
-		t.Errorf("got %d lines, %v", len(got), err)
+		t.Errorf("got %d lines, %v, want %q at the beginning", len(got), err, "[5 more entries")
 	}
 }
 
@@ -207,7 +208,7 @@ func TestMemory(t *testing.T) {
 		for _, command := range []string{"save", "read", "delete"} {
 			if res, err := call(t, env, "memory", args{"command": command, "path": name, "content": "x"}); err == nil ||
 				!strings.Contains(err.Error(), "is no name of a memory") {
-				t.Errorf("%s %q: got %q, %v", command, name, res.Text(), err)
+				t.Errorf("%s %q: got %q, %v, want %q in it", command, name, res.Text(), err, "is no name of a memory")
 			}
 		}
 	}
@@ -232,7 +233,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 	}
 	if _, err := call(t, env, "memory", args{"command": "save", "path": "m", "content": "x"}); err == nil ||
 		!strings.Contains(err.Error(), "delete one first") {
-		t.Errorf("got error %v for one too many", err)
+		t.Errorf("got error %v for one too many, want %q in it", err, "delete one first")
 	}
 	if _, err := call(t, env, "memory", args{"command": "save", "path": "m1", "content": "x"}); err != nil {
 		t.Errorf("one that is there: %v", err)

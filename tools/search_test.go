@@ -58,7 +58,8 @@ func TestGrepSearch(t *testing.T) {
 	env := space(t, tree)
 	res, err := call(t, env, "grep_search", args{"query": "needle", "includePattern": env.Root + "/b"})
 	if err != nil || res.Text() != "b/b.ts:1: needle()\nb/b.ts:2: needle()" {
-		t.Errorf("a directory by its whole path: %q, %v", res.Text(), err)
+		t.Errorf("a directory by its whole path: %q, %v, want %q", res.Text(), err,
+			"b/b.ts:1: needle()\nb/b.ts:2: needle()")
 	}
 }
 
@@ -68,14 +69,14 @@ func TestSearchWithoutRipgrep(t *testing.T) {
 	env := space(t, files{".gitignore": "*.log\n", "a.go": "needle\n", "x.log": "needle\n"})
 	t.Setenv("PATH", t.TempDir())
 	if res, err := call(t, env, "grep_search", args{"query": "needle"}); err != nil || res.Text() != "a.go:1: needle" {
-		t.Errorf("got %q, %v", res.Text(), err)
+		t.Errorf("got %q, %v, want %q", res.Text(), err, "a.go:1: needle")
 	}
 	if res, err := call(t, env, "file_search", args{"query": "*"}); err != nil || res.Text() != ".gitignore\na.go" {
-		t.Errorf("got %q, %v", res.Text(), err)
+		t.Errorf("got %q, %v, want %q", res.Text(), err, ".gitignore\na.go")
 	}
 	if _, err := call(t, env, "grep_search", args{"query": "(?=x)", "isRegexp": true}); err == nil ||
 		!strings.Contains(err.Error(), "Go's regexp: ripgrep is not installed") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "Go's regexp: ripgrep is not installed")
 	}
 }
 
@@ -93,6 +94,7 @@ func TestGrepSearchCaps(t *testing.T) {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
 	if !strings.HasPrefix(got, "many:1: …xxx") || !strings.Contains(got, "xneedley") || len(got) > 100_000 {
-		t.Errorf("%d bytes: %.200q", len(got), got)
+		t.Errorf("got %d bytes: %.200q, want %q at the beginning and %q in it", len(got), got, "many:1: …xxx",
+			"xneedley")
 	}
 }

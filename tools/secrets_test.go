@@ -30,7 +30,8 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 		} {
 			if r, err := call(t, env, "read_file", in); err == nil ||
 				!strings.Contains(err.Error(), "lies where the gateway keeps its tokens") {
-				t.Errorf("read_file %v: got %q, %v", in, r.Text(), err)
+				t.Errorf("read_file %v: got %q, %v, want %q in it", in, r.Text(), err,
+					"lies where the gateway keeps its tokens")
 			}
 		}
 		for tool, in := range map[string]args{
@@ -44,7 +45,8 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 		r, err := call(t, env, "grep_search", args{"query": "needle"})
 		if err != nil || strings.Contains(r.Text(), "adm-") || !strings.Contains(r.Text(), "a.txt:1:") ||
 			!strings.Contains(r.Text(), "x/extensions/tap/b.txt:1:") {
-			t.Errorf("grep_search: got %q, %v", r.Text(), err)
+			t.Errorf("grep_search: got %q, %v, want %q in it and %q in it", r.Text(), err, "a.txt:1:",
+				"x/extensions/tap/b.txt:1:")
 		}
 		r, err = call(t, env, "grep_search", args{"query": "needle", "includePattern": "**/.admin*"})
 		if err != nil || strings.Contains(r.Text(), "adm-") {

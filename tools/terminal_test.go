@@ -57,7 +57,8 @@ func TestTerminalOutputIsCut(t *testing.T) {
 	got := res.Text()
 	if err != nil || len(got) > 40<<10 || !strings.HasPrefix(got, "1\n2\n") ||
 		!strings.HasSuffix(got, "\n1000000\n[exit code 0]") || !strings.Contains(got, "bytes cut here") {
-		t.Errorf("%d bytes, %v: %.100q", len(got), err, got)
+		t.Errorf("got %d bytes, %v: %.100q, want %q at the beginning and %q at the end", len(got), err, got, "1\n2\n",
+			"\n1000000\n[exit code 0]")
 	}
 }
 
@@ -80,7 +81,7 @@ func TestTerminalCancelled(t *testing.T) {
 	_, err := builtIn("run_in_terminal").Call(ctx, env, in)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "run_in_terminal was cancelled") ||
 		!strings.Contains(err.Error(), "hello") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %q in it and %q in it", err, "run_in_terminal was cancelled", "hello")
 	}
 }
 
@@ -91,16 +92,16 @@ func TestRunTests(t *testing.T) {
 	res, err := call(t, env, "run_tests", args{"command": "cat out; seq 1 20000; exit 1"})
 	want := "Failed (1):\n- TestParse: parse_test.go:17: got 3\nexample/b\t0.012s\n\n--- FAIL: TestParse"
 	if got := res.Text(); err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n[exit code 1]") {
-		t.Errorf("got %.200q, %v", got, err)
+		t.Errorf("got %.200q, %v, want %q at the beginning and %q at the end", got, err, want, "\n[exit code 1]")
 	}
 	if res, err := call(t, env, "run_tests", args{"command": "echo fine"}); err != nil ||
 		res.Text() != "fine\n[exit code 0]" {
-		t.Errorf("got %q, %v", res.Text(), err)
+		t.Errorf("got %q, %v, want %q", res.Text(), err, "fine\n[exit code 0]")
 	}
 	_, err = call(t, env, "run_tests", args{"command": "cat out; sleep 1000", "timeout": 5})
 	if err == nil || !strings.Contains(err.Error(), "within 5s") ||
 		!strings.Contains(err.Error(), "Failed (1):\n- TestParse") {
-		t.Errorf("out of time: %v", err)
+		t.Errorf("out of time: %v, want %q in it and %q in it", err, "within 5s", "Failed (1):\n- TestParse")
 	}
 }
 

@@ -228,7 +228,8 @@ func TestCall(t *testing.T) {
 		is      error
 		took    time.Duration
 	}{
-		{name: "answers", run: func(context.Context) (Result, error) { return textResult("a", "b"), nil }, want: "a\nb"},
+		{name: "answers", run: func(context.Context) (Result, error) { return textResult("a", "b"), nil },
+			want: "a\nb"},
 		{name: "fails", run: func(context.Context) (Result, error) { return Result{}, errors.New("no such thing") },
 			want: "no such thing", is: errAny},
 		{name: "wrong arguments", args: json.RawMessage(`{}`),

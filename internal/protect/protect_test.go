@@ -61,7 +61,7 @@ func TestWhy(t *testing.T) {
 	}
 	if got := Why(root + "/.git/config"); !strings.Contains(got,
 		".git: git runs what its configuration and hooks name") {
-		t.Errorf("says %q", got)
+		t.Errorf("got %q, want %q in it", got, ".git: git runs what its configuration and hooks name")
 	}
 }
 

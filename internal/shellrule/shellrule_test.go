@@ -20,7 +20,8 @@ func exactly(patterns ...string) (rules []Rule) {
 }
 
 // testRules are the rules of the tests below.
-var testRules = begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find", "./build.sh", "mytool",
+var testRules = begin("git status", "git log", "go test", "wc", "make *-short", "cd", "ls", "find", "./build.sh",
+	"mytool",
 	"npm run *", "git fetch *", "python3 ci/check.py *", "echo", "sort")
 
 func checkAllows(t *testing.T, want bool, lines ...string) {

@@ -102,7 +102,7 @@ func (s sandbox) check(t testing.TB, shells []string, line string) {
 		})
 		want := slices.Sorted(slices.Values(bait))
 		if slices.Sort(found); !slices.Equal(found, want) {
-			t.Fatalf("%q is allowed and leaves %q in %s", line, found, shell)
+			t.Fatalf("%q is allowed and leaves %q in %s, want %q", line, found, shell, want)
 		}
 	}
 }

@@ -25,10 +25,10 @@ func TestText(t *testing.T) {
 		}
 	}
 	if got := Controls("a\n\u00a0\u200d\x1b[8m\u202e"); got != "a\n\u00a0\u200d\\x1b[8m\\u202e" {
-		t.Errorf("controls: %q", got)
+		t.Errorf("got %q, want %q", got, "a\n\u00a0\u200d\\x1b[8m\\u202e")
 	}
 	if got := Line("a\nb\tc"); got != `a\nb\tc` {
-		t.Errorf("a line: %q", got)
+		t.Errorf("got %q, want %q", got, `a\nb\tc`)
 	}
 }
 
@@ -64,12 +64,13 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q: %q", s, text)
 		}
 		if strings.ContainsAny(Line(s), "\n\t") || Text(text) != text {
-			t.Errorf("%q: %q, %q", s, Line(s), Text(text))
+			t.Errorf("of %q Line is %q and Text twice %q, want %q", s, Line(s), Text(text), text)
 		}
 		most, lines = most&0xfff, lines&0xff
 		ends := Ends(text, most, lines)
 		if ends != text && (len(ends) > most+100 || strings.Count(ends, "\n") > lines+3) {
-			t.Errorf("%d bytes, %d lines in %d and %d", len(ends), strings.Count(ends, "\n"), most, lines)
+			t.Errorf("got %d bytes and %d lines, want about %d and %d", len(ends), strings.Count(ends, "\n"), most,
+				lines)
 		}
 	})
 }

@@ -87,7 +87,8 @@ func vet(ctx context.Context, workspace string, paths []string) ([]Problem, erro
 		}
 	}
 	for _, dir := range dirs {
-		_, said, ok, err := run(ctx, dir, env, nil, path, "vet", "-buildvcs=false", ".")
+		// With -trimpath, a cached result would name the files of another directory.
+		_, said, ok, err := run(ctx, dir, env, nil, path, "vet", "-buildvcs=false", "-trimpath=false", ".")
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func TestFilesThatCannotBeChecked(t *testing.T) {
 	} {
 		if _, _, err := Files(t.Context(), "/work", []string{path}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got error %v, want %q in it", path, err, want)
 		}
 	}
 }

@@ -33,6 +33,6 @@ func TestSortByLine(t *testing.T) {
 	lines := []string{"b.go:2: x", "a.go:10: x", "a.go:9: y", "a.go:9: x", "no line"}
 	sortByLine(lines)
 	if want := []string{"a.go:9: y", "a.go:9: x", "a.go:10: x", "b.go:2: x", "no line"}; !slices.Equal(lines, want) {
-		t.Errorf("got %q", lines)
+		t.Errorf("got %q, want %q", lines, want)
 	}
 }

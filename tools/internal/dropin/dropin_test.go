@@ -259,7 +259,7 @@ func TestSplitter(t *testing.T) {
 			_, _ = s.Write(chunk)
 		}
 		if len(got) != 2 || !slices.Equal(got[0].Sync, []string{"a", "b"}) || string(got[1].Result) != "[]" {
-			t.Fatalf("in pieces of %d: %+v", size, got)
+			t.Fatalf("in pieces of %d: %+v, want sync and result", size, got)
 		}
 	}
 	for _, bad := range []string{"{\n", "{\"sync\":[1]}\n", "{\"sync\":[\"a\"]}\n", "{\"open\":[]}\n",

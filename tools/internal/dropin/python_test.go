@@ -118,7 +118,7 @@ func TestProbe(t *testing.T) {
 	if s := got[0].Spec; s != nil &&
 		(s.Name != "x" || s.Description != "d" || s.Line != 1 ||
 			string(s.Parameters) != `{"type": "object", "properties": {}, "required": []}`) {
-		t.Errorf("spec %+v, %s", s, s.Parameters)
+		t.Errorf("got spec %+v with the parameters %s", s, s.Parameters)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -134,7 +134,7 @@ func TestProbeOfModuleThatHangs(t *testing.T) {
 	p.limit = 2 * time.Second
 	got, _, err := p.Probe(t.Context(), interpreter, []string{filepath.Join(dir, "a.py")})
 	if err != nil || len(got) != 1 || got[0].Fault == nil || got[0].Fault.Reason != "importing it takes more than 2s" {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v, want %q", got, err, "importing it takes more than 2s")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -150,11 +150,11 @@ func TestProbeWithoutPython(t *testing.T) {
 	}
 	if _, err := (Python{Path: "/no/python"}).Interpreter(); err == nil ||
 		!strings.Contains(err.Error(), "/no/python") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %q in it", err, "/no/python")
 	}
 	if _, _, err := (Python{}).Probe(t.Context(), "/bin/false", []string{"x.py"}); err == nil ||
 		!strings.Contains(err.Error(), "/bin/false does not run") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %q in it", err, "/bin/false does not run")
 	}
 }
 
@@ -248,12 +248,12 @@ func TestSyncAndOpen(t *testing.T) {
 	want := []string{filepath.Join(root, "a.txt") + "=one", "file:///x go package x", "/b.txt=two"}
 	a, err := m.Call(t.Context(), c)
 	if err != nil || !slices.Equal(told, want) || len(a.Wrote) != 2 || a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
-		t.Errorf("told %q, wrote %q, %v", told, a.Wrote, err)
+		t.Errorf("told %q, wrote %q, %v, want %q", told, a.Wrote, err, want)
 	}
 	// What was written before it failed was written.
 	told, c.Input = nil, json.RawMessage(`{"fail":true}`)
 	if _, err := m.Call(t.Context(), c); err == nil || !slices.Equal(told, want) {
-		t.Errorf("told %q, %v", told, err)
+		t.Errorf("told %q, %v, want %q", told, err, want)
 	}
 	c.Sync, c.Open, c.Input = nil, nil, json.RawMessage(`{}`)
 	if _, err := m.Call(t.Context(), c); err != nil {
@@ -280,7 +280,7 @@ func TestStateIsKept(t *testing.T) {
 	}
 	m.Close()
 	if a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{}`)}); err != nil || a.Parts[0] != "1" {
-		t.Errorf("after Close: %v, %v", a, err)
+		t.Errorf("after Close: %v, %v, want %q", a, err, "1")
 	}
 }
 
@@ -380,7 +380,7 @@ func TestOwnBase(t *testing.T) {
 	defer m.Close()
 	a, err := m.Call(t.Context(), Call{Root: t.TempDir(), Input: json.RawMessage(`{}`)})
 	if err != nil || a.Parts[0] != "hello" {
-		t.Errorf("got %q, %v", a.Parts, err)
+		t.Errorf("got %q, %v, want %q", a.Parts, err, "hello")
 	}
 }
 
@@ -393,7 +393,7 @@ func TestModuleBreaksAndMends(t *testing.T) {
 	defer m.Close()
 	if _, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err == nil ||
 		err.Error() != "t.py: line 2: OSError: disk" {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %q", err, "t.py: line 2: OSError: disk")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "t.py"), []byte("def execute(i, ctx): return 'fine'"),
 		0o644); err != nil {
@@ -401,11 +401,11 @@ func TestModuleBreaksAndMends(t *testing.T) {
 	}
 	if a, err := m.Call(t.Context(), Call{Root: dir, Input: json.RawMessage(`{}`)}); err != nil ||
 		a.Parts[0] != "fine" {
-		t.Errorf("got %q, %v", a.Parts, err)
+		t.Errorf("got %q, %v, want %q", a.Parts, err, "fine")
 	}
 	if _, err := m.Call(t.Context(), Call{Root: "/no/such", Input: json.RawMessage(`{}`)}); err == nil ||
 		!strings.Contains(err.Error(), "/no/such") {
-		t.Errorf("no workspace: %v", err)
+		t.Errorf("no workspace: %v, want %q in it", err, "/no/such")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestNothingIsRun(t *testing.T) {
 			for _, staged := range []bool{true, false} {
 				diff, err := Diff(t.Context(), dir, dir, ".", staged)
 				if !strings.HasPrefix(name, "missing") && (err != nil || !strings.Contains(diff, "+")) {
-					t.Errorf("staged %v: %q, %v", staged, diff, err)
+					t.Errorf("staged %v: got %q, %v, want the changes", staged, diff, err)
 				}
 			}
 			if _, err := os.Stat(ran); err == nil {
@@ -172,7 +172,7 @@ func TestNoOptionSwitchesItOff(t *testing.T) {
 	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
 	if _, err := Of(t.Context(), dir, dir); err == nil ||
 		!strings.Contains(err.Error(), `"filter.a=b.clean", which can't be switched off`) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %q in it", err, `"filter.a=b.clean", which can't be switched off`)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestDiff(t *testing.T) {
 	diff, err := Diff(t.Context(), dir, filepath.Join(dir, "sub"), "x/sub", false)
 	if err != nil || !strings.Contains(diff, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n") ||
 		strings.Contains(diff, "/b\n") {
-		t.Errorf("got %q, %v", diff, err)
+		t.Errorf("got %q, %v, want %q in it", diff, err, "--- a/x/sub/d\n+++ b/x/sub/d\n@@ -1 +1 @@\n-1\n+2\n")
 	}
 }
 
@@ -213,10 +213,10 @@ func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Of(t.Context(), dir, dir); err == nil || !strings.Contains(err.Error(), "not a git repository") ||
 		strings.Contains(err.Error(), "\n") {
-		t.Errorf("got error %v outside of a repository", err)
+		t.Errorf("got error %v outside of a repository, want %q in it", err, "not a git repository")
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Of(t.Context(), dir, dir); err == nil || err.Error() != "git is not installed" {
-		t.Errorf("got error %v without git", err)
+		t.Errorf("got error %v without git, want %q", err, "git is not installed")
 	}
 }

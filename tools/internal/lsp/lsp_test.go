@@ -49,7 +49,7 @@ func TestProblems(t *testing.T) {
 			for range 2 {
 				got, err := p.Problems(t.Context(), root, lang, files, paths)
 				if err != nil || !slices.Equal(got, want) {
-					t.Fatalf("got %v, %v", got, err)
+					t.Fatalf("got %v, %v, want %v", got, err, want)
 				}
 			}
 			write(t, root, "a b.fake", "fine")
@@ -85,7 +85,7 @@ func TestUsagesAndSymbols(t *testing.T) {
 	// A refusal is no reason to give the server up.
 	if _, err := p.Symbols(t.Context(), root, lang, files, "refuse"); err == nil ||
 		!strings.Contains(err.Error(), "not today") {
-		t.Errorf("refused with %v", err)
+		t.Errorf("refused with %v, want %q in it", err, "not today")
 	}
 	if _, err := p.Symbols(t.Context(), root, lang, files, "log"); err != nil {
 		t.Errorf("after a refusal: %v", err)
@@ -108,7 +108,7 @@ func TestServerCatchesUp(t *testing.T) {
 		return lines
 	}
 	if got := log(); !slices.Equal(got, []string{"open a%20b.fake"}) {
-		t.Errorf("at first: %q", got)
+		t.Errorf("at first: got %q, want %q", got, []string{"open a%20b.fake"})
 	}
 	write(t, root, "b.fake", "something else")
 	write(t, root, "new.fake", "")
@@ -121,10 +121,10 @@ func TestServerCatchesUp(t *testing.T) {
 	want := []string{"open a%20b.fake", "close a%20b.fake", "changed a%20b.fake 3, b.fake 2, fake.mod 1, new.fake 1",
 		"open b.fake"}
 	if got := log(); !slices.Equal(got, want) {
-		t.Errorf("then: %q", got)
+		t.Errorf("then: got %q, want %q", got, want)
 	}
 	if got := log(); !slices.Equal(got, want) {
-		t.Errorf("nothing has changed, and it was told %q", got)
+		t.Errorf("nothing has changed: got %q, want %q", got, want)
 	}
 	// The file that it keeps open is never open twice, nor with an old text.
 	if _, err := p.Problems(t.Context(), root, lang, files, paths[1:]); err != nil {
@@ -132,12 +132,12 @@ func TestServerCatchesUp(t *testing.T) {
 	}
 	want = append(want, "close b.fake", "open b.fake", "close b.fake", "open b.fake")
 	if got := log(); !slices.Equal(got, want) {
-		t.Errorf("after a question about it: %q", got)
+		t.Errorf("after a question about it: got %q, want %q", got, want)
 	}
 	write(t, root, "b.fake", "changed again")
 	want = append(want, "close b.fake", "changed b.fake 2", "open b.fake")
 	if got := log(); !slices.Equal(got, want) {
-		t.Errorf("after it has changed: %q", got)
+		t.Errorf("after it has changed: got %q, want %q", got, want)
 	}
 }
 
@@ -285,11 +285,11 @@ func TestFind(t *testing.T) {
 func TestURIs(t *testing.T) {
 	for _, path := range []string{"/a/b.go", "/a b/ü#%?.go", "/"} {
 		if got := pathOf(uriOf(path)); got != path {
-			t.Errorf("%q became %q by %s", path, got, uriOf(path))
+			t.Errorf("by %s: got %q, want %q", uriOf(path), got, path)
 		}
 	}
 	if got := pathOf("file:///a%20b/c%3Ad"); got != "/a b/c:d" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, "/a b/c:d")
 	}
 	if pathOf("untitled:x") != "" || pathOf("%") != "" {
 		t.Error("a path of no file")
@@ -327,6 +327,6 @@ func TestLanguages(t *testing.T) {
 	}
 	if err := Of("x.ts").check("/bin/sh"); err == nil ||
 		!strings.Contains(err.Error(), "that of the workspace is not run") {
-		t.Errorf("without one beside it: %v", err)
+		t.Errorf("without one beside it: %v, want %q in it", err, "that of the workspace is not run")
 	}
 }

@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 	path(filepath.Dir(inside), filepath.Dir(above), linked)
 	if got, err := Find("tool", ws); got != "" || err == nil ||
 		!strings.Contains(err.Error(), "the workspace brings it") {
-		t.Errorf("found %s, %v", got, err)
+		t.Errorf("found %s, %v, want %q in it", got, err, "the workspace brings it")
 	}
 	if _, err := Find("none", ws); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("none: %v", err)

@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Command{Args: []string{"no-such-program-here"}}); err == nil ||
 		!strings.Contains(err.Error(), "no-such-program-here") {
-		t.Errorf("starting nothing: %v", err)
+		t.Errorf("starting nothing: %v, want %q in it", err, "no-such-program-here")
 	}
 }
 
@@ -163,7 +163,8 @@ func TestOutput(t *testing.T) {
 		}
 		got := o.String()
 		if !strings.HasPrefix(got, "line 0\n") || !strings.HasSuffix(got, "line 1998\nline 1999\n") || len(got) > 1200 {
-			t.Errorf("in writes of %d: %q", size, got)
+			t.Errorf("in writes of %d: got %q, want %q at the beginning and %q at the end", size, got, "line 0\n",
+				"line 1998\nline 1999\n")
 		}
 		var cut, first int
 		_, after, _ := strings.Cut(got, "[... ")
@@ -186,7 +187,7 @@ func TestOutput(t *testing.T) {
 		o := Output{Max: 1000}
 		_, _ = o.Write([]byte(text))
 		if got := o.String(); got != text || o.Cut() != 0 || string(o.Bytes()) != text {
-			t.Errorf("%d bytes became %d, cut %d", n, len(got), o.Cut())
+			t.Errorf("%d bytes: got %d and cut %d, want all", n, len(got), o.Cut())
 		}
 	}
 	// Not in the middle of a character.
@@ -221,7 +222,7 @@ func TestLines(t *testing.T) {
 	l.End()
 	want := []string{"one", "two", strings.Repeat("x", maxLine), "last"}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -237,7 +238,7 @@ func TestEndFirst(t *testing.T) {
 	EndFirst(cmd.Process.Pid)
 	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid))
 	if err == nil && string(got) != "1000\n" {
-		t.Errorf("oom_score_adj is %q", got)
+		t.Errorf("oom_score_adj is %q, want %q", got, "1000\n")
 	}
 	_ = in.Close()
 	_ = cmd.Wait()

@@ -85,7 +85,7 @@ func TestManyFailures(t *testing.T) {
 	got := summary(b.String())
 	if !strings.HasPrefix(got, "Failed (80):\n- Test0x") || !strings.Contains(got, "- Test49x") ||
 		!strings.HasSuffix(got, "- and 30 more\n") || len(got) > 30000 {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want %q at the beginning and %q in it", got, "Failed (80):\n- Test0x", "- Test49x")
 	}
 }
 

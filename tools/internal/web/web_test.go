@@ -95,7 +95,7 @@ func TestFetchRefuses(t *testing.T) {
 		}
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("the server was asked %d times", n)
+		t.Errorf("the server was asked %d times, want 0", n)
 	}
 }
 
@@ -132,11 +132,11 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("the server inside was asked %d times", n)
+		t.Errorf("the server inside was asked %d times, want 0", n)
 	}
 	p, err := f.Fetch(t.Context(), s.URL+"/moved#part")
 	if err != nil || string(p.Body) != "here" || p.URL != s.URL+"/there" {
-		t.Errorf("moved: %q at %s, %v", p.Body, p.URL, err)
+		t.Errorf("moved: got %q at %s, %v, want %q", p.Body, p.URL, err, "here")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestFetchEnds(t *testing.T) {
 	for _, path := range []string{"/silent", "/slow"} {
 		if _, err := f.Fetch(t.Context(), s.URL+path); err == nil ||
 			!strings.Contains(err.Error(), "nothing came within 50ms") {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got error %v, want %q in it", path, err, "nothing came within 50ms")
 		}
 	}
 	f.limit = 0
@@ -258,7 +258,7 @@ func TestProxy(t *testing.T) {
 		"http://134744072/":            "by proxy: http://8.8.8.8/",
 	} {
 		if p, err := f.Fetch(t.Context(), address); err != nil || string(p.Body) != want {
-			t.Errorf("%s: %q, %v", address, p.Body, err)
+			t.Errorf("%s: got %q, %v, want %q", address, p.Body, err, want)
 		}
 	}
 	for _, address := range []string{
@@ -321,7 +321,7 @@ func TestProxyAsks(t *testing.T) {
 		}
 		for _, r := range reached {
 			if !strings.HasPrefix(r, "http://wiki.example/") {
-				t.Errorf("%s: the proxy was asked for %s", address, r)
+				t.Errorf("%s: the proxy was asked for %s, want %q at the beginning", address, r, "http://wiki.example/")
 			}
 		}
 		if len(asked) == 0 {
@@ -341,7 +341,7 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 	want := "# Waiting\n\nUse `wait_for` or [more](https://example.com/more).\n\n```go\nx := 1\n```\n\n| a | b " +
 		"|\n|---|---|\n| 1 | 2 |"
 	if err != nil || c.Title != "A & B" || c.Text != want || c.Cut {
-		t.Errorf("%v, %+v", err, c)
+		t.Errorf("got %v, %+v, want %q", err, c, "A & B")
 	}
 	p = Page{Type: "text/plain", Body: []byte("<b>")}
 	if c, err := p.Content(t.Context()); c != (Content{Text: "<b>"}) || err != nil {
@@ -403,13 +403,13 @@ func TestContentIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, allocated, err := convert(t, body)
 			if len(c.Text) > maxText {
-				t.Errorf("%d bytes of text", len(c.Text))
+				t.Errorf("got %d bytes of text, want at most %d", len(c.Text), maxText)
 			}
 			if allocated > 1<<30 {
 				t.Errorf("%d MB of memory", allocated>>20)
 			}
 			if err == nil && !strings.Contains(c.Text, "x") && strings.Contains(body, "x") && name != "a wide cell" {
-				t.Errorf("nothing is left of it: %.100q", c.Text)
+				t.Errorf("got %.100q, want an x in it", c.Text)
 			}
 		})
 	}
@@ -424,7 +424,8 @@ func FuzzContent(f *testing.F) {
 		body := head + strings.Repeat(again, min(times, maxBody/4/(len(again)+1)))
 		c, allocated, _ := convert(t, body)
 		if len(c.Text) > maxText || allocated > 1<<30 {
-			t.Errorf("%d bytes of text, %d MB of memory", len(c.Text), allocated>>20)
+			t.Errorf("got %d bytes of text and %d MB of memory, want at most %d and 1024", len(c.Text), allocated>>20,
+				maxText)
 		}
 		if !utf8.ValidString(c.Text) {
 			t.Error("no UTF-8")
@@ -442,13 +443,13 @@ func TestBest(t *testing.T) {
 	want := "## Waiting\n\nWait for elements.\n\n```\n# not a heading: wait\n```\n\n[...]\n\n## Other\n\nAlso about " +
 		"waiting for an element."
 	if best != want || left != 3 {
-		t.Errorf("left %d, got:\n%s", left, best)
+		t.Errorf("left %d, got:\n%s, want %q", left, best, want)
 	}
 	if best, left := Best(text, "zebra", 1200); !strings.HasPrefix(best, "Intro.\n\n## One") || left == 0 {
-		t.Errorf("nothing fits: left %d, got:\n%s", left, best)
+		t.Errorf("nothing fits: left %d, got:\n%s, want %q at the beginning", left, best, "Intro.\n\n## One")
 	}
 	if best, left := Best("short", "zebra", 1000); best != "short" || left != 0 {
-		t.Errorf("short: %q, %d", best, left)
+		t.Errorf("short: %q, %d, want %q", best, left, "short")
 	}
 }
 

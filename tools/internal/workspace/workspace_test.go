@@ -136,7 +136,7 @@ func TestOutside(t *testing.T) {
 	}
 	defer p.Close()
 	if data, err := p.Read(); err != nil || string(data) != "secret" {
-		t.Errorf("read %q, %v", data, err)
+		t.Errorf("read %q, %v, want %q", data, err, "secret")
 	}
 	if _, err := files.At(t.Context(), "new", true); err == nil ||
 		!strings.Contains(err.Error(), "only reading is allowed") {
@@ -151,7 +151,7 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	if data, err := os.ReadFile(filepath.Join(secret, "deep", "er", "x")); err != nil || string(data) != "text" {
-		t.Errorf("the file holds %q, %v", data, err)
+		t.Errorf("the file holds %q, %v, want %q", data, err, "text")
 	}
 	want := []question{{filepath.Join(secret, "key"), false}, {filepath.Join(secret, "new"), true},
 		{filepath.Join(secret, "deep", "er", "x"), true}}
@@ -186,7 +186,7 @@ func TestLinkSwapped(t *testing.T) {
 		t.Error("wrote through the link")
 	}
 	if data, _ := os.ReadFile(filepath.Join(secret, "key")); string(data) != "secret" {
-		t.Errorf("the file outside holds %q", data)
+		t.Errorf("the file outside holds %q, want %q", data, "secret")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestRead(t *testing.T) {
 	}
 	defer p.Close()
 	if _, err := p.Read(); err == nil || !strings.Contains(err.Error(), "is a device") {
-		t.Errorf("got error %v for a device", err)
+		t.Errorf("got error %v for a device, want %q in it", err, "is a device")
 	}
 }
 
@@ -269,7 +269,7 @@ func TestExplain(t *testing.T) {
 func TestNoWorkspace(t *testing.T) {
 	if _, err := (Files{Root: filepath.Join(t.TempDir(), "gone")}).At(t.Context(), "x", false); err == nil ||
 		!strings.Contains(err.Error(), "the workspace cannot be opened") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want %q in it", err, "the workspace cannot be opened")
 	}
 }
 
@@ -293,7 +293,7 @@ func FuzzAt(f *testing.F) {
 		}
 		defer p.Close()
 		if data, err := p.Read(); err == nil && string(data) != "inside" {
-			t.Errorf("%q leads to %q", path, data)
+			t.Errorf("through %q: got %q, want %q", path, data, "inside")
 		}
 		if created, err := p.Write("inside"); err == nil && created {
 			defer func() { _ = p.Remove() }()
@@ -303,7 +303,7 @@ func FuzzAt(f *testing.F) {
 			t.Errorf("%q wrote beside the secret: %v, %v", path, entries, err)
 		}
 		if data, _ := os.ReadFile(filepath.Join(secret, "key")); string(data) != "secret" {
-			t.Errorf("%q wrote over the secret: %q", path, data)
+			t.Errorf("%q wrote over the secret: got %q, want %q", path, data, "secret")
 		}
 		if entries, err := os.ReadDir(filepath.Dir(root)); err != nil || len(entries) != 3 {
 			t.Errorf("%q wrote beside the workspace: %v, %v", path, entries, err)

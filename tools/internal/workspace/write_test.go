@@ -82,10 +82,10 @@ func TestWrite(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := at(t, root, "ro").Write("no"); err == nil || !strings.Contains(err.Error(), "ro is read-only") {
-		t.Errorf("got error %v for a read-only file", err)
+		t.Errorf("got error %v for a read-only file, want %q in it", err, "ro is read-only")
 	}
 	if _, err := at(t, root, "new").Write("no"); err == nil || !strings.Contains(err.Error(), "new is a directory") {
-		t.Errorf("got error %v for a directory", err)
+		t.Errorf("got error %v for a directory, want %q in it", err, "new is a directory")
 	}
 	holds(t, root, map[string]string{
 		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "", "new/deep/": "",
