@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
 )
 
-// words is a command line, sorted: which command, which flags at which level,
-// which arguments.
+// words is a command line in parts: the command, its flags and its arguments.
 type words struct {
 	path    []*ucli.Command // below the root
 	flags   []flagWord
@@ -16,10 +16,10 @@ type words struct {
 	help    bool
 	version bool
 	json    bool
-	pending string // the flag that still waits for its value, in completion
+	pending string // in completion, the flag whose value comes next
 }
 
-// flagWord is a flag as it stood.
+// flagWord is a flag of the command line.
 type flagWord struct {
 	name string // its first name
 	word string // --name=value
@@ -33,9 +33,9 @@ func (w *words) command() *ucli.Command {
 	return w.path[len(w.path)-1]
 }
 
-// line writes the words in the order that the flag package can read: flags
-// before arguments, each at the deepest command that defines it, so that one
-// given to a command holds for its subcommand.
+// line returns the words in the order that the flag package can read: flags before arguments.
+// Each flag stands behind the deepest command that defines it, so that a subcommand gets the
+// flags that stand before its name.
 func (w *words) line(app *ucli.App) []string {
 	levels := make([][]string, len(w.path)+1)
 	for _, f := range w.flags {
@@ -52,16 +52,14 @@ func (w *words) line(app *ucli.App) []string {
 	return line
 }
 
-// sortWords reads a command line (without the program's name) by the flags that
-// the app defines. A flag may stand anywhere behind the command that defines it,
-// the root's flags anywhere at all; "--" ends flags.
+// sortWords reads a command line without the program's name. A flag may stand anywhere behind
+// the command that defines it, and a flag of the program anywhere at all; "--" ends flags.
 //
-// The flag package stops at the first argument and hands the rest on as
-// arguments, so that `push hi --level inject` would run with another level
-// than was asked for, in silence.
+// Version 2 of the CLI library can't do this: it takes everything after the first argument for
+// arguments, so that `push hi --level inject` would run silently with the default level.
 func sortWords(app *ucli.App, line []string) (*words, error) {
 	w := &words{}
-	// Known before the first error, so that it can be reported as was asked.
+	// --json decides how an error is printed, so it is looked for first.
 	for _, word := range line {
 		if word == "--" {
 			break
@@ -95,7 +93,7 @@ func sortWords(app *ucli.App, line []string) (*words, error) {
 	return w, w.check(app)
 }
 
-// flag reads the flag that line begins with and returns how many words it took.
+// flag reads the flag that line begins with and returns how many words it used.
 func (w *words) flag(app *ucli.App, line []string) (int, error) {
 	name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(line[0], "-"), "-"), "=")
 	def, _ := w.definition(app, name)
@@ -107,13 +105,13 @@ func (w *words) flag(app *ucli.App, line []string) (int, error) {
 		if !hasValue {
 			value = "true"
 		}
-		switch on := value == "true"; {
-		case !on && value != "false":
+		switch isOn := value == "true"; {
+		case !isOn && value != "false":
 			return 0, Usage("flag --%s: takes no value but true or false, got %q", long, value)
 		case long == helpFlag:
-			w.help = on
+			w.help = isOn
 		case long == versionFlag:
-			w.version = on
+			w.version = isOn
 		default:
 			w.flags = append(w.flags, flagWord{long, "--" + long + "=" + value})
 		}
@@ -126,15 +124,17 @@ func (w *words) flag(app *ucli.App, line []string) (int, error) {
 			return 0, Usage("flag --%s: needs a value", long)
 		}
 		value, used = line[1], 2
-		if other, _ := w.definition(app, strings.TrimLeft(value, "-")); len(value) > 1 && value[0] == '-' && other != nil {
-			return 0, Usage("flag --%s: needs a value, found the flag %s (write --%s=%s if that is the value)", long, value, long, value)
+		other, _ := w.definition(app, strings.TrimLeft(value, "-"))
+		if len(value) > 1 && value[0] == '-' && other != nil {
+			return 0, Usage("flag --%s: needs a value, found the flag %s (write --%s=%s if that is the value)",
+				long, value, long, value)
 		}
 	}
 	w.flags = append(w.flags, flagWord{long, "--" + long + "=" + value})
 	return used, nil
 }
 
-// definition finds a flag, the deepest command's first, and its level.
+// definition returns the flag of a name and the level of its command, the deepest command's first.
 func (w *words) definition(app *ucli.App, name string) (ucli.Flag, int) {
 	for level := len(w.path); level >= 0; level-- {
 		flags := app.Flags
@@ -157,7 +157,7 @@ func (w *words) subcommands(app *ucli.App) []*ucli.Command {
 	return app.Commands
 }
 
-// check refuses arguments where none can stand.
+// check refuses an argument where a command must stand, and arguments of a command without any.
 func (w *words) check(app *ucli.App) error {
 	if len(w.args) == 0 || w.version {
 		return nil
@@ -170,7 +170,7 @@ func (w *words) check(app *ucli.App) error {
 			}
 		}
 		hint := didYouMean(w.args[0], names)
-		if hint == "" && len(w.path) > 0 { // the program's own are too many for a line
+		if hint == "" && len(w.path) > 0 { // the program has too many commands for one line
 			hint = "; there are " + strings.Join(names, ", ")
 		}
 		return Usage("unknown command %q for %q%s", w.args[0], w.name(app), hint)
@@ -225,49 +225,23 @@ func takesValue(f ucli.Flag) bool {
 	return !ok || d.TakesValue()
 }
 
-// didYouMean returns "; did you mean X?" for the nearest of the names, "" when
-// none is near.
+// didYouMean returns "; did you mean X?" for the nearest name that is at most two letters away,
+// "" if there is none. The library's own SuggestCommand and SuggestFlag suggest a name for any
+// word, however far away.
 func didYouMean(word string, names []string) string {
-	best, nearest := 3, ""
+	const maxLength = 64 // of a word; the comparison takes as many steps as the product of both lengths
+	nearest, best := "", 3
 	for _, name := range names {
-		d := distance(word, name)
-		if d >= len([]rune(name)) {
-			continue // nothing in common
+		if len(word) > maxLength {
+			break
 		}
-		if d < best {
-			best, nearest = d, name
+		// A word without a letter of the name is as far away as the name is long.
+		if d := smetrics.WagnerFischer(word, name, 1, 1, 1); d < best && d < len(name) {
+			nearest, best = name, d
 		}
 	}
 	if nearest == "" {
 		return ""
 	}
 	return "; did you mean " + nearest + "?"
-}
-
-// distance is the number of letters to add, drop, change or swap with a neighbour.
-func distance(a, b string) int {
-	s, t := []rune(a), []rune(b)
-	if len(s) > 64 || len(t) > 64 {
-		return len(s) + len(t)
-	}
-	before, last := make([]int, len(t)+1), make([]int, len(t)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(s); i++ {
-		row := make([]int, len(t)+1)
-		row[0] = i
-		for j := 1; j <= len(t); j++ {
-			cost := 1
-			if s[i-1] == t[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(t)]
 }
