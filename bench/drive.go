@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report is the table that is printed: one row a metric.
+// report prints tables with a row for each metric.
 type report struct {
 	out  *tabwriter.Writer
 	over int // rows that miss their target
@@ -27,8 +27,8 @@ func (r *report) title(s string, columns string) {
 	_, _ = fmt.Fprintln(r.out, columns)
 }
 
-// row prints a metric beside what it is measured against. Targets are upper
-// bounds; atLeast makes it a lower one.
+// row prints a metric of floor and gateway, and whether value keeps its target. The target is an upper bound, or a
+// lower one with atLeast.
 func (r *report) row(metric, floor, ours string, value, target float64, atLeast bool) {
 	verdict, sign := "ok", "<="
 	if atLeast {
@@ -52,7 +52,7 @@ func median[T float64 | int64 | time.Duration](v []T) T {
 	return v[len(v)/2]
 }
 
-// series holds the rounds of floor and ours for one metric.
+// series has the values of one metric in all rounds, of the floor and of the gateway.
 type series struct{ floor, ours, ratio []float64 }
 
 func (s *series) add(floor, ours float64) {
@@ -94,13 +94,14 @@ var parts = []struct {
 	{"topology", ownTopology},
 }
 
-// drive runs everything and prints the tables.
+// drive runs the measurements and prints their tables.
 func drive(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.binary, "tapgw", "bin/tapgw", "the gateway to measure")
 	flags.IntVar(&o.rounds, "rounds", 41,
-		"rounds of each comparison, floor and gateway in turn: many and short, because a round trip on two cores has two speeds, as the processes share a core or not, and the machine has moods")
+		"rounds of each comparison, floor and gateway in turn: many and short, because a round trip on two "+
+			"cores has two speeds, as the processes share a core or not, and the machine has moods")
 	flags.IntVar(&o.calls, "calls", 800, "calls of a sequential round; a concurrent one makes four times as many")
 	flags.BoolVar(&o.noise, "noise", false, "measure the relay against itself: what the machine adds to a ratio")
 	flags.StringVar(&o.only, "only", "", "one table: "+partNames())
@@ -117,7 +118,7 @@ func drive(ctx context.Context, args []string) error {
 		return againstFloor(ctx, o, r)
 	}
 	if _, err := os.Stat(o.binary); err != nil {
-		return fmt.Errorf("%s is not there: run `make build` first", o.binary)
+		return fmt.Errorf("there is no gateway at %s: run `make build` first", o.binary)
 	}
 	measured := false
 	for _, part := range parts {
@@ -130,7 +131,7 @@ func drive(ctx context.Context, args []string) error {
 		}
 	}
 	if !measured {
-		return fmt.Errorf("-only %s: there is no such table; one of %s", o.only, partNames())
+		return fmt.Errorf("-only %s: there is no such table; the tables are %s", o.only, partNames())
 	}
 	_ = r.out.Flush()
 	if r.over > 0 {
@@ -166,7 +167,7 @@ func againstFloor(ctx context.Context, o options, r *report) error {
 		return fmt.Errorf("with 50 providers: %w", err)
 	}
 	c.rate.row(r, "calls/s, 64 at once, 50 providers", "%.0f", 0.75, true)
-	// Reproducible, and no latency but of work: what to look at when the code changes.
+	// These figures are reproducible and contain no waiting. They show what a change of the code costs.
 	if c, err = compare(ctx, o, oneCore, 1); err != nil {
 		return fmt.Errorf("on one core: %w", err)
 	}
@@ -175,13 +176,13 @@ func againstFloor(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// oneCore starts what follows it, with all its children, on the first core.
+// oneCore runs the command after it, and its children, on the first core.
 var oneCore = []string{"taskset", "-c", "0"}
 
-// comparison holds what compare measures; durations in microseconds.
+// comparison is the result of compare. Durations are in microseconds.
 type comparison struct{ p50, p99, cpu, rate, cpuAt64 series }
 
-// compare runs relay and gateway in turn. Pin is put before every command.
+// compare measures relay and gateway in turn. pin stands before each command.
 func compare(ctx context.Context, o options, pin []string, providers int) (c comparison, err error) {
 	var both [2]*system
 	for i := range both {
@@ -189,18 +190,18 @@ func compare(ctx context.Context, o options, pin []string, providers int) (c com
 		if err != nil {
 			return c, err
 		}
-		if both[i], err = join(ctx, o.self, pin, m, ends{providers: providers, tools: 1}); err != nil {
+		if both[i], err = join(ctx, o.self, pin, m, endpoints{providers: providers, tools: 1}); err != nil {
 			return c, err
 		}
 		defer both[i].stop()
-		if _, err := both[i].sample(8, 2000); err != nil { // warm
+		if _, err := both[i].sample(8, 2000); err != nil { // warm up
 			return c, err
 		}
 	}
 	for round := range o.rounds {
 		var seq, conc [2]sample
 		for turn := range both {
-			i := (turn + round) % 2 // who is first alternates too
+			i := (turn + round) % 2 // the first one alternates
 			if seq[i], err = both[i].sample(1, o.calls); err != nil {
 				return c, err
 			}
@@ -227,7 +228,7 @@ func startMiddle(ctx context.Context, o options, pin []string, gateway bool) (*m
 	return startRelay(ctx, o.self, pin)
 }
 
-// footprint measures memory of a real `tapgw serve` and how fast it is ready.
+// footprint measures how fast a real `tapgw serve` starts, and its memory.
 func footprint(ctx context.Context, o options, r *report) error {
 	r.title("A real `tapgw serve`", "metric\t\ttapgw\tof target\tat most\t")
 	var ready []time.Duration
@@ -249,7 +250,7 @@ func footprint(ctx context.Context, o options, r *report) error {
 		return err
 	}
 	const mib = 1 << 20
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	idle, err := m.memory()
@@ -258,12 +259,12 @@ func footprint(ctx context.Context, o options, r *report) error {
 	}
 	absolute("resident, idle (24 MiB)", "MiB", float64(idle.resident)/mib, 24)
 	absolute("anonymous, idle (5 MiB)", "MiB", float64(idle.anonymous)/mib, 5)
-	s, err := join(ctx, o.self, nil, m, ends{providers: 50, tools: 20})
+	s, err := join(ctx, o.self, nil, m, endpoints{providers: 50, tools: 20})
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	full, err := m.memory()
@@ -275,8 +276,8 @@ func footprint(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// settle lets a process come to rest.
-func settle(ctx context.Context) error {
+// waitUntilIdle waits until a process that has started is surely idle.
+func waitUntilIdle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -16,8 +16,7 @@ import (
 	"tapgw/internal/server"
 )
 
-// sessionOnly is a host whose agent never speaks: its session's tools are
-// called from Go.
+// sessionOnly is a host without an agent. The bench calls the tools of its session from Go.
 type sessionOnly struct{}
 
 func (sessionOnly) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
@@ -26,8 +25,8 @@ func (sessionOnly) Log(gateway.LogLevel, string)                           {}
 func (sessionOnly) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (sessionOnly) Close(context.Context, string) error                    { return nil }
 
-// runEmbedded is a gateway with its caller in the same process: it prints URL
-// and token, waits for -n providers, then makes calls as a host does.
+// runEmbedded runs a gateway with the caller in the same process. It prints URL and token, waits for -n providers,
+// and then makes calls as a host does.
 func runEmbedded(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("embedded", flag.ContinueOnError)
 	n := flags.Int("n", 1, "")
@@ -75,7 +74,7 @@ func callDirectly(ctx context.Context, s *gateway.Session, k int) error {
 	return nil
 }
 
-// startEmbedded starts the gateway with its caller, for n providers.
+// startEmbedded starts runEmbedded for n providers.
 func startEmbedded(ctx context.Context, o options, pin []string, n int) (*middle, error) {
 	p, err := start(ctx, nil, pin, o.self, "embedded", "-n", strconv.Itoa(n))
 	if err != nil {
@@ -89,9 +88,8 @@ func startEmbedded(ctx context.Context, o options, pin []string, n int) (*middle
 	return m, err
 }
 
-// javascript is what the JavaScript gateway did in this topology on a machine
-// of this size, with providers on Node: medians of several runs, by how many
-// providers there were. Durations are microseconds.
+// javascript are figures of the JavaScript gateway in this topology on a machine of this size, with providers on Node:
+// medians of several runs, by number of providers. Durations are in microseconds.
 type javascript struct {
 	providers          int
 	p50, p99           float64 // sequential
@@ -111,8 +109,8 @@ var (
 	}
 )
 
-// ownTopology puts our figures beside the JavaScript gateway's: caller inside
-// the gateway's process, providers outside.
+// ownTopology compares our figures with the JavaScript gateway's: the caller is inside the gateway's process, the
+// providers are outside.
 func ownTopology(ctx context.Context, o options, r *report) error {
 	r.title("Caller inside the gateway, as the JavaScript gateway was measured",
 		"metric\tJavaScript\ttapgw\tratio\ttarget\t")
@@ -191,7 +189,7 @@ func besideJavaScript(ctx context.Context, o options, r *report, js javascript, 
 	return nil
 }
 
-// connects measures from dialling to hello.ack.
+// connects measures the time from dialling to hello.ack.
 func connects(ctx context.Context, o options, r *report) error {
 	m, err := startEmbedded(ctx, o, nil, 1000) // never ready: it only takes connections
 	if err != nil {
@@ -219,7 +217,7 @@ func connects(ctx context.Context, o options, r *report) error {
 
 	var (
 		wg   sync.WaitGroup
-		all  = make([]*joined, 50)
+		all  = make([]*timedProvider, 50)
 		errs = make([]error, 50)
 	)
 	began := time.Now()

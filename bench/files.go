@@ -17,8 +17,8 @@ const (
 	manyFiles    = 1000 // in a directory
 )
 
-// providerFiles measures what files of providers cost a real `tapgw serve`: from a
-// file's change to the tools in the session, memory and loading.
+// providerFiles measures provider files with a real `tapgw serve`: the time from a file's change to the tools in
+// the session, memory, and loading.
 func providerFiles(ctx context.Context, o options, r *report) error {
 	r.title("Providers by file", "metric\t\ttapgw\tof target\tat most\t")
 	for _, measure := range []func(context.Context, *middle, options, *report) error{fileToTool, idleMemory, loading} {
@@ -38,7 +38,7 @@ func providerFiles(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// put writes a file below the gateway's config directory as editors do.
+// put writes a file below the gateway's config directory, as editors do.
 func (m *middle) put(file, text string) error {
 	path := filepath.Join(m.removeHomeDir, "tapgw", file)
 	if err := os.WriteFile(path+".part", []byte(text), 0o600); err != nil {
@@ -47,7 +47,7 @@ func (m *middle) put(file, text string) error {
 	return os.Rename(path+".part", path)
 }
 
-// fileToTool changes a file again and again: each time its tool has another name.
+// fileToTool changes a file several times; each time its tool has another name.
 func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
 	if err := os.MkdirAll(filepath.Join(m.removeHomeDir, "tapgw", "dropins"), 0o700); err != nil {
 		return err
@@ -93,7 +93,7 @@ func fileToTool(ctx context.Context, m *middle, _ options, r *report) error {
 	return nil
 }
 
-// idleMemory runs as many programs as there is room for, which do nothing.
+// idleMemory measures the memory of as many idle programs as the gateway allows.
 func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	binary, err := filepath.Abs(o.binary)
 	if err != nil {
@@ -103,7 +103,7 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	before, err := m.memory()
@@ -121,7 +121,7 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 			return err
 		}
 	}
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	after, err := m.memory()
@@ -134,7 +134,7 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	return nil
 }
 
-// loading reads a directory of many files, none of which has a session to be for.
+// loading measures loading a directory of many files that start no process.
 func loading(ctx context.Context, m *middle, _ options, r *report) error {
 	for i := range manyFiles {
 		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n", i)
@@ -147,7 +147,7 @@ func loading(ctx context.Context, m *middle, _ options, r *report) error {
 		return err
 	}
 	defer c.Close()
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	var took []time.Duration

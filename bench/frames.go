@@ -11,30 +11,27 @@ import (
 	"github.com/coder/websocket"
 )
 
-// firstID is where the host's ids begin: far above the ids of the requests
-// that a gateway sends, so that the two are never taken for each other.
+// firstID is the host's first id. It is far above the ids of a gateway's requests, so that they never mix.
 const firstID = 1 << 40
 
-// toolSchema is the tool's: three properties.
+// toolSchema is the schema of each tool: three properties.
 const toolSchema = `{"type":"object","properties":{"path":{"type":"string"},"line":{"type":"integer","minimum":1},"text":{"type":"string"}},"required":["path","line","text"]}`
 
 var toolArgs = arguments{"internal/gateway/session.go", 128, "the quick brown fox jumps over the lazy dog"}
 
-// toolName names tool j of provider k.
+// toolName returns the name of tool j of provider k.
 func toolName(k, j int) string { return fmt.Sprintf("t%d_%d", k, j) }
 
-// The ends read and write their frames with encoding/json, as programs at the
-// ends do. A frame of either shape fits the same structs, so that both ends do
-// the same work behind the relay as behind a gateway.
+// Frames of host and provider. Both use encoding/json, as most programs do. Frames through the relay and through a
+// gateway fit the same structs, so that both ends do the same work in both cases.
 type (
-	// arguments are those of the tool.
+	// arguments are the arguments of a call.
 	arguments struct {
 		Path string `json:"path"`
 		Line int    `json:"line"`
 		Text string `json:"text"`
 	}
-	// callFrame is what a provider gets: the gateway's tool.call, or through
-	// the relay the host's tool/call.
+	// callFrame is what a provider receives: the gateway's tool.call, or the host's tool/call through the relay.
 	callFrame struct {
 		Type    string          `json:"type"`
 		ID      json.RawMessage `json:"id"`
@@ -44,15 +41,14 @@ type (
 		Code    string
 		Message string
 	}
-	// resultFrame is what a provider answers, and through the relay what a
-	// host gets.
+	// resultFrame is a provider's answer. A host receives it through the relay.
 	resultFrame struct {
 		Type string          `json:"type"`
 		ID   json.RawMessage `json:"id"`
 		Data string          `json:"data"`
 	}
-	// answerFrame is what a host gets: the gateway's response or request, or
-	// through the relay the provider's tool.result.
+	// answerFrame is what a host receives: the gateway's response or request, or the provider's tool.result through the
+	// relay.
 	answerFrame struct {
 		ID     json.RawMessage
 		Data   string
@@ -102,8 +98,7 @@ func dial(ctx context.Context, url string) (*websocket.Conn, error) {
 	return c, nil
 }
 
-// untilOrphaned returns a context that ends with standard input, which the
-// driver holds open: its end leaves no process behind.
+// untilOrphaned returns a context that ends with stdin. The driver keeps stdin open, so no process outlives the driver.
 func untilOrphaned(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -19,13 +19,12 @@ import (
 	"github.com/coder/websocket"
 )
 
-// host is a session host on /host. Behind the relay its requests come back as
-// a provider's answers, which it tells apart by nothing but their id.
+// host is a session host at /host. Through the relay it gets the providers' answers; it knows them only by their ids.
 type host struct {
 	c       *websocket.Conn
 	session string
-	noHooks bool // the gateway is to ask the rules
-	// toolsSet, where set, is called for each tools/set with its tool names.
+	noHooks bool // the gateway applies the rules
+	// toolsSet is called with the tool names of each tools/set; it may be nil.
 	toolsSet func(names []string)
 
 	nextID atomic.Uint64
@@ -45,7 +44,7 @@ func dialHost(ctx context.Context, url string) (*host, error) {
 	return h, nil
 }
 
-// read takes frames until the connection ends, and fails what is pending then.
+// read handles frames until the connection ends. Then it fails the pending requests.
 func (h *host) read(ctx context.Context) {
 	var (
 		in  bytes.Buffer
@@ -60,7 +59,7 @@ func (h *host) read(ctx context.Context) {
 			err = errors.New("reading a frame: not JSON")
 			break
 		}
-		err = h.take(ctx, f)
+		err = h.handle(ctx, f)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,12 +70,12 @@ func (h *host) read(ctx context.Context) {
 	}
 }
 
-// take hands a frame to who waits for it, or answers what a gateway asks.
-func (h *host) take(ctx context.Context, f answerFrame) error {
+// handle gives a response to its request, or answers a request of the gateway.
+func (h *host) handle(ctx context.Context, f answerFrame) error {
 	if f.Method == "" {
 		id, err := strconv.ParseUint(string(f.ID), 10, 64)
 		if err != nil {
-			return nil // what a provider says first, through the relay
+			return nil // a provider's first message, through the relay
 		}
 		h.mu.Lock()
 		answer := h.pending[id]

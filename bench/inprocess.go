@@ -12,8 +12,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// local is a session without hooks of its own, so that the gateway asks the
-// rules, with its providers, all in this process.
+// local is a session with its providers, all in this process. It has no hooks, so the gateway applies the rules.
 type local struct {
 	g     *gateway.Gateway
 	s     *gateway.Session
@@ -30,10 +29,9 @@ func newLocal() (*local, error) {
 	return &local{g: g, s: s}, nil
 }
 
-// join binds a provider and serves it, from a goroutine that is its
-// connection's one reader.
-func (l *local) join(p *provider, thinks time.Duration) (*peer, error) {
-	r := &peer{provider: p, thinks: thinks, frames: make(chan []byte, 1024), bound: make(chan struct{}),
+// join binds a provider and serves it from a goroutine, the only reader of its connection.
+func (l *local) join(p *provider, delay time.Duration) (*peer, error) {
+	r := &peer{provider: p, delay: delay, frames: make(chan []byte, 1024), bound: make(chan struct{}),
 		acks: make(chan struct{}, 1), failed: make(chan error, 1)}
 	r.conn = l.g.Connect(r, gateway.ConnOptions{})
 	r.reading.Go(func() {
@@ -52,7 +50,7 @@ func (l *local) join(p *provider, thinks time.Duration) (*peer, error) {
 	}
 }
 
-// failed is the first error that a provider was told.
+// failed returns the first error that a provider has received.
 func (l *local) failed() error {
 	for _, r := range l.peers {
 		select {
@@ -74,11 +72,10 @@ func (l *local) close() {
 	l.g.Drain(ctx)
 }
 
-// peer is a provider in process: it answers each call, and allows what its gates
-// are asked about, after it thought for a while.
+// peer is a provider in this process. It answers each call, and its gates allow each call after a delay.
 type peer struct {
 	provider *provider
-	thinks   time.Duration
+	delay    time.Duration
 	conn     *gateway.Conn
 	frames   chan []byte // what it says
 	reading  sync.WaitGroup
@@ -87,23 +84,23 @@ type peer struct {
 	failed   chan error // the first error that it is told
 }
 
-// resultTail is what follows the id in the frame that answers a call.
+// resultTail is the rest of a result's frame after the id.
 var resultTail = fmt.Sprintf(`","data":%q}`, toolArgs.result())
 
 // Send implements [gateway.Peer].
 func (r *peer) Send(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.ToolCall:
-		// By hand: what the peer spends would count as the gateway's.
+		// Written by hand, because the peer's time would count as the gateway's.
 		answer := append(make([]byte, 0, 256), `{"type":"tool.result","id":"`...)
 		r.frames <- append(append(answer, m.ID...), resultTail...)
 	case *protocol.GateCheck:
 		answer := fmt.Appendf(nil, `{"type":"gate.result","callId":"%s","decision":"allow"}`, m.CallID)
-		if r.thinks == 0 {
+		if r.delay == 0 {
 			r.frames <- answer
 			return
 		}
-		time.AfterFunc(r.thinks, func() { r.frames <- answer })
+		time.AfterFunc(r.delay, func() { r.frames <- answer })
 	case *protocol.Sessions:
 		r.frames <- r.provider.hello(m.Active[0].ID)
 	case *protocol.HelloAck:
@@ -124,8 +121,8 @@ func (r *peer) Flush() {}
 // Close implements [gateway.Peer].
 func (r *peer) Close(protocol.CloseCode, string) {}
 
-// say sends an update and waits for its ack.
-func (r *peer) say(frame []byte) error {
+// update sends an update and waits for its ack.
+func (r *peer) update(frame []byte) error {
 	r.frames <- frame
 	select {
 	case <-r.acks:
@@ -141,10 +138,10 @@ func (r *peer) setRules(rules []protocol.Rule) error {
 	if err != nil {
 		return err
 	}
-	return r.say(frame)
+	return r.update(frame)
 }
 
-// ownCPU is the time that this process has run.
+// ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

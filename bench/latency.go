@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// watched is a session on a gateway that notes when each tool came into its list.
-type watched struct {
+// toolWatch is a session of a gateway that notes when each tool came into its list.
+type toolWatch struct {
 	*host
 	mu   sync.Mutex
 	seen map[string]time.Time
@@ -19,12 +19,12 @@ type watched struct {
 	news chan struct{} // one token: something changed
 }
 
-func watch(ctx context.Context, m *middle, session string, live bool) (*watched, error) {
+func watch(ctx context.Context, m *middle, session string, live bool) (*toolWatch, error) {
 	h, err := dialHost(ctx, m.url)
 	if err != nil {
 		return nil, err
 	}
-	w := &watched{host: h, seen: make(map[string]time.Time), news: make(chan struct{}, 1)}
+	w := &toolWatch{host: h, seen: make(map[string]time.Time), news: make(chan struct{}, 1)}
 	h.toolsSet = func(names []string) {
 		now := time.Now()
 		w.mu.Lock()
@@ -44,8 +44,8 @@ func watch(ctx context.Context, m *middle, session string, live bool) (*watched,
 	return w, h.open(ctx, m.admin, session, live)
 }
 
-// wait returns when the tool came into the list.
-func (w *watched) wait(ctx context.Context, tool string) (time.Time, error) {
+// wait waits for a tool and returns the time when it came into the list.
+func (w *toolWatch) wait(ctx context.Context, tool string) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
@@ -63,8 +63,8 @@ func (w *watched) wait(ctx context.Context, tool string) (time.Time, error) {
 	}
 }
 
-// joined is a provider of this process that noted its hello.
-type joined struct {
+// timedProvider is a provider in this process that notes the time of its hello.
+type timedProvider struct {
 	p        *provider
 	c        *websocket.Conn
 	said     time.Time
@@ -73,8 +73,8 @@ type joined struct {
 	ackedSig chan struct{}
 }
 
-func joinOne(ctx context.Context, m *middle, k int) (*joined, error) {
-	j := &joined{started: time.Now(), ackedSig: make(chan struct{})}
+func joinOne(ctx context.Context, m *middle, k int) (*timedProvider, error) {
+	j := &timedProvider{started: time.Now(), ackedSig: make(chan struct{})}
 	j.p = &provider{name: fmt.Sprintf("p%d", k), token: m.token, tools: 1, index: k}
 	j.p.said = func() { j.said = time.Now() }
 	j.p.bound = func() { j.acked = time.Now(); close(j.ackedSig) }
@@ -86,7 +86,7 @@ func joinOne(ctx context.Context, m *middle, k int) (*joined, error) {
 	return j, nil
 }
 
-func (j *joined) wait(ctx context.Context) error {
+func (j *timedProvider) wait(ctx context.Context) error {
 	select {
 	case <-j.ackedSig:
 		return nil
@@ -97,8 +97,8 @@ func (j *joined) wait(ctx context.Context) error {
 	}
 }
 
-// latencies measures from hello to the tool in a session's list, and how many
-// refreshes a burst of providers costs.
+// latencies measures the time from hello to the tool in a session's list, and the number of refreshes after a burst of
+// providers.
 func latencies(ctx context.Context, o options, r *report) error {
 	r.title("From `hello` to the tool in the host's list", "metric\t\ttapgw\tof target\tat most\t")
 	m, err := startGateway(ctx, o.binary, nil)
@@ -124,26 +124,29 @@ func latencies(ctx context.Context, o options, r *report) error {
 		_ = j.c.Close(websocket.StatusNormalClosure, "")
 	}
 	slices.Sort(took)
-	ms := func(d time.Duration) float64 { return micros(int64(d)) / 1e3 }
-	r.row("a host that takes tools live, median (10 ms)", "", fmt.Sprintf("%.2f ms", ms(median(took))),
-		ms(median(took))/10, 1, false)
-	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", ms(took[len(took)-1])),
-		ms(took[len(took)-1])/10, 1, false)
+	r.row("a host that takes tools live, median (10 ms)", "", fmt.Sprintf("%.2f ms", milliseconds(median(took))),
+		milliseconds(median(took))/10, 1, false)
+	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", milliseconds(took[len(took)-1])),
+		milliseconds(took[len(took)-1])/10, 1, false)
 	_ = live.c.Close(websocket.StatusNormalClosure, "")
+	return burstLatency(ctx, o, r)
+}
 
-	m2, err := startGateway(ctx, o.binary, nil)
+// burstLatency measures the refreshes of a host that reloads its tools after a burst of providers.
+func burstLatency(ctx context.Context, o options, r *report) error {
+	m, err := startGateway(ctx, o.binary, nil)
 	if err != nil {
 		return err
 	}
-	defer m2.stop()
-	slow, err := watch(ctx, m2, "reloads", false)
+	defer m.stop()
+	slow, err := watch(ctx, m, "reloads", false)
 	if err != nil {
 		return err
 	}
 	const burst = 20
 	var last time.Time
 	for k := range burst {
-		j, err := joinOne(ctx, m2, k)
+		j, err := joinOne(ctx, m, k)
 		if err != nil {
 			return err
 		}
@@ -162,14 +165,16 @@ func latencies(ctx context.Context, o options, r *report) error {
 			all = at
 		}
 	}
-	if err := settle(ctx); err != nil {
+	if err := waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	slow.mu.Lock()
 	sets := slow.sets
 	slow.mu.Unlock()
 	r.row("a host that reloads: refreshes for a burst of 20 (1)", "", fmt.Sprint(sets), float64(sets), 1, false)
-	after := ms(all.Sub(last))
+	after := milliseconds(all.Sub(last))
 	r.row("a host that reloads: last ack to the list (250 ms)", "", fmt.Sprintf("%.0f ms", after), after/250, 1, false)
 	return nil
 }
+
+func milliseconds(d time.Duration) float64 { return micros(int64(d)) / 1e3 }

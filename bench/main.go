@@ -1,12 +1,9 @@
-// Command bench measures the gateway in one run and prints ratios, because
-// absolute figures of a shared machine mean little.
+// Command bench measures the gateway and prints ratios, because absolute figures of a shared machine say little.
 //
-// The floor is a relay without logic that writes what it has read. Host,
-// middle and provider are three processes in both cases, and host and provider
-// are the same programs: they match frames by their id, whatever their shape.
-// Floor and gateway take turns, round by round, and each ratio is the median
-// of the rounds' ratios. What needs one process only is counted in the CPU time of
-// this one.
+// The floor is a relay without logic that forwards each frame. In both cases host, middle and provider are three
+// processes, with the same programs as host and provider: they match frames by id, whatever their shape. Floor and
+// gateway are measured in turn, and each ratio is the median of the rounds' ratios. Measurements in one process
+// count its CPU time.
 package main
 
 import (
@@ -19,7 +16,7 @@ import (
 	"syscall"
 )
 
-// roles are what the driver starts this very program as.
+// roles are the parts that this program plays when the driver starts it with their name.
 var roles = map[string]func(ctx context.Context, args []string) error{
 	"relay":    runRelay,
 	"host":     runHost,

@@ -14,8 +14,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// worstPatterns explode, or do as much as one step of an engine can, each within
-// the 1 KiB that a pattern may have.
+// worstPatterns returns patterns that explode, or whose single steps are as long as possible, within 1 KiB each.
 func worstPatterns() map[string]protocol.Match {
 	x := strings.Repeat
 	var classes, ranges strings.Builder
@@ -61,8 +60,7 @@ func worstPatterns() map[string]protocol.Match {
 	return m
 }
 
-// worstTexts are the arguments that they are tried on: up to the 64 KiB that a
-// text may have.
+// worstTexts returns the arguments for them, up to 64 KiB each.
 func worstTexts() ([]protocol.Raw, error) {
 	const most = 64<<10 - len(`{"path":""}`)
 	long := strings.Repeat("x", most)
@@ -80,9 +78,8 @@ func worstTexts() ([]protocol.Raw, error) {
 	return list, nil
 }
 
-// patterns measures how long a rule may take to be tried, at the worst: of each
-// pattern on each text the best of nine, since on a busy machine the clock that
-// stops a match is late.
+// patterns measures how long matching one rule can take. For each pattern and text it takes the best of nine,
+// because on a busy machine the clock that stops a match is late.
 func patterns(ctx context.Context, _ options, r *report) error {
 	r.title("The worst patterns of 1 KiB on the worst texts of 64 KiB, CPU, the best of 9",
 		"metric\t\ttapgw\tof target\tat most\t")

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// process is a child whose standard output is read line by line. It ends with
-// its standard input.
+// process is a child process. The driver reads its stdout line by line; it ends when its stdin is closed.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -25,7 +24,7 @@ type process struct {
 	name  string
 }
 
-// start runs a command, behind pin where there is one.
+// start runs a command; pin stands before it.
 func start(ctx context.Context, env, pin []string, argv ...string) (*process, error) {
 	name := strings.Join(argv[:min(2, len(argv))], " ")
 	argv = slices.Concat(pin, argv)
@@ -82,8 +81,7 @@ func (p *process) round(workers, calls int) (Load, error) {
 	return l, nil
 }
 
-// stop ends the process: standard input closed, SIGTERM, and SIGKILL past a
-// gateway's own deadline.
+// stop ends the process: it closes stdin, sends SIGINT, and sends SIGKILL after 20 s, a gateway's own deadline.
 func (p *process) stop() {
 	_ = p.in.Close()
 	_ = p.cmd.Process.Signal(os.Interrupt)
@@ -92,7 +90,7 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// cpu returns the time that all threads of the process have run.
+// cpu returns the CPU time of all threads of the process.
 func (p *process) cpu() (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
 	if err != nil || len(files) == 0 {
@@ -117,7 +115,7 @@ func (p *process) cpu() (time.Duration, error) {
 	return sum, nil
 }
 
-// memory is what smaps_rollup says, in bytes.
+// memory is the memory of a process as smaps_rollup reports it, in bytes.
 type memory struct{ resident, anonymous int64 }
 
 func (p *process) memory() (m memory, err error) {
@@ -144,7 +142,7 @@ func (p *process) memory() (m memory, err error) {
 	return m, nil
 }
 
-// middle is what stands between host and provider: the relay or the gateway.
+// middle is the process between host and provider: the relay or the gateway.
 type middle struct {
 	*process
 	url           string
@@ -162,7 +160,7 @@ func startRelay(ctx context.Context, self string, pin []string) (*middle, error)
 	return &middle{process: p, url: url}, err
 }
 
-// startGateway runs the binary as users do, in a home of its own.
+// startGateway runs the gateway's binary in a home directory of its own.
 func startGateway(ctx context.Context, binary string, pin []string) (*middle, error) {
 	home, err := os.MkdirTemp("", "tapgw-bench-")
 	if err != nil {
@@ -196,22 +194,21 @@ func (m *middle) stop() {
 	}
 }
 
-// system is a middle with the two ends.
+// system is a middle with host and provider.
 type system struct {
 	*middle
 	provider, host *process
 }
 
-// ends say what is at both ends of a middle.
-type ends struct {
+// endpoints describe the host and the providers of a system.
+type endpoints struct {
 	providers, tools int  // tools of each
 	rules            int  // hook rules of each
-	noHooks          bool // the host leaves the rules to the gateway
+	noHooks          bool // the gateway applies the rules, because the host has no hooks
 }
 
-// join starts the two ends: the providers first, so that the relay knows them
-// when the host speaks.
-func join(ctx context.Context, self string, pin []string, m *middle, e ends) (*system, error) {
+// join starts providers and host. The providers come first, because the relay must know them when the host sends.
+func join(ctx context.Context, self string, pin []string, m *middle, e endpoints) (*system, error) {
 	p, err := start(ctx, nil, pin, self, "provider", "-url", m.url, "-token", m.token,
 		"-n", strconv.Itoa(e.providers), "-tools", strconv.Itoa(e.tools), "-rules", strconv.Itoa(e.rules))
 	if err != nil {
@@ -234,7 +231,7 @@ func (s *system) stop() {
 	s.middle.stop()
 }
 
-// sample is one round of one system.
+// sample is the result of one round.
 type sample struct {
 	Load
 	cpu time.Duration // of the middle, per call

@@ -12,18 +12,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// provider is one connection. Towards a gateway it authenticates and says
-// hello; whatever carries an id it answers with a tool.result, so that it also
-// serves behind the relay.
+// provider is one connection of a provider. At a gateway it authenticates and sends hello. It answers each frame
+// with an id by a tool.result, so that it also works behind the relay.
 type provider struct {
 	name  string
 	token string
 	tools int // how many
 	index int
 	rules []protocol.Rule
-	// bound, where set, is called at hello.ack.
+	// bound is called at hello.ack; it may be nil.
 	bound func()
-	// said, where set, is called just before hello is sent.
+	// said is called just before hello is sent; it may be nil.
 	said func()
 
 	greeted bool
@@ -65,7 +64,7 @@ func (p *provider) connect(ctx context.Context, url string) (*websocket.Conn, er
 	return c, nil
 }
 
-// serve answers until the connection ends.
+// serve answers frames until the connection ends.
 func (p *provider) serve(ctx context.Context, c *websocket.Conn) error {
 	defer func() { _ = c.CloseNow() }()
 	var in bytes.Buffer
@@ -90,7 +89,7 @@ func (p *provider) serve(ctx context.Context, c *websocket.Conn) error {
 	}
 }
 
-// answer returns the frame to send for one that came, nil for none.
+// answer returns the answer to a frame, or nil if there is none.
 func (p *provider) answer(m *callFrame) ([]byte, error) {
 	switch m.Type {
 	case "sessions", "sessions.updated":
@@ -123,7 +122,7 @@ func (p *provider) answer(m *callFrame) ([]byte, error) {
 	return json.Marshal(resultFrame{"tool.result", m.ID, args.result()})
 }
 
-// runProvider serves -n connections and prints a line when all are made.
+// runProvider serves -n connections, and prints a line when all are connected.
 func runProvider(ctx context.Context, args []string) error {
 	ctx = untilOrphaned(ctx)
 	flags := flag.NewFlagSet("provider", flag.ContinueOnError)
@@ -145,7 +144,7 @@ func runProvider(ctx context.Context, args []string) error {
 		go func() { ended <- p.serve(ctx, c) }()
 	}
 	fmt.Println("connected")
-	// The process ends with the first connection that does, and all with it.
+	// The process ends when the first connection ends.
 	if err := <-ended; ctx.Err() == nil {
 		return err
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// relay is the floor: it hands each frame on as it came, the host's to one
-// provider after the other, a provider's to the host.
+// relay is the floor: it forwards the frames unchanged, the host's to the providers in turn, a provider's to the host.
 type relay struct {
 	mu        sync.RWMutex
 	host      *websocket.Conn

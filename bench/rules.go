@@ -10,13 +10,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// words make five rules of each shape.
+// words replace WORD in the rules: five rules of each shape.
 var words = []string{"push", "publish", "deploy", "release", "secret"}
 
-// rules are of every kind, as people write them, up to the fifty that a provider
-// may have. None matches a call of the bench's tool. Half of them are about other
-// tools or providers, half about any: their patterns are tried. WORD stands for
-// one of the words.
+// rules returns rules as people write them, up to the fifty that a provider may have. None matches a call of the
+// bench's tool. Half of them are about other tools or providers; the patterns of the other half are tried. WORD
+// stands for one of the words.
 func rules(n int) []protocol.Rule {
 	shapes := []protocol.Match{
 		{Tool: "bash", Args: `git\s+WORD\b`},
@@ -47,8 +46,8 @@ func rules(n int) []protocol.Rule {
 	return list
 }
 
-// stubborn are rules that no text rules out: each runs its pattern.
-func stubborn(n int) []protocol.Rule {
+// unskippableRules returns rules whose patterns run on each text, because no quick check excludes them.
+func unskippableRules(n int) []protocol.Rule {
 	list := make([]protocol.Rule, n)
 	for i := range list {
 		list[i] = protocol.Rule{Match: protocol.Match{Args: `"(?:p|c)\w+":"(?!internal/)`}, Action: protocol.ActionDeny}
@@ -56,8 +55,7 @@ func stubborn(n int) []protocol.Rule {
 	return list
 }
 
-// rulesAndGates measures what rules cost a call that they do not match, and
-// what gates cost one that they allow.
+// rulesAndGates measures the cost of rules for a call that they do not match, and of gates for a call that they allow.
 func rulesAndGates(ctx context.Context, o options, r *report) error {
 	r.title(fmt.Sprintf("Rules and gates, %d rounds in turn, medians", o.rounds),
 		"metric\twithout\twith\tratio\ttarget\t")
@@ -70,7 +68,8 @@ func rulesAndGates(ctx context.Context, o options, r *report) error {
 	if err := rulesOverTheWire(ctx, o, r); err != nil {
 		return err
 	}
-	_, cpu, err = inTurn(ctx, o, nil, []*provider{{name: "rules", rules: stubborn(protocol.MaxHookRules)}}, 0, 500)
+	_, cpu, err = inTurn(ctx, o, nil, []*provider{{name: "rules", rules: unskippableRules(protocol.MaxHookRules)}}, 0,
+		500)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func rulesAndGates(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// gates are providers with a gate each.
+// gates returns providers with one gate each.
 func gates(n int) []*provider {
 	list := make([]*provider, n)
 	for i := range list {
@@ -101,9 +100,8 @@ func gates(n int) []*provider {
 	return list
 }
 
-// inTurn measures sequential calls in two sessions, round by round, on one
-// processor, since there is one thing to do at a time. Microseconds a call.
-func inTurn(ctx context.Context, o options, without, with []*provider, thinks time.Duration, calls int) (wall,
+// inTurn measures sequential calls in two sessions in turn, on one processor. The results are microseconds per call.
+func inTurn(ctx context.Context, o options, without, with []*provider, delay time.Duration, calls int) (wall,
 	cpu series, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var both [2]*local
@@ -114,7 +112,7 @@ func inTurn(ctx context.Context, o options, without, with []*provider, thinks ti
 		}
 		defer l.close()
 		for _, p := range append([]*provider{{name: "tool", tools: 1}}, guests...) {
-			if _, err := l.join(p, thinks); err != nil {
+			if _, err := l.join(p, delay); err != nil {
 				return wall, cpu, err
 			}
 		}
@@ -139,8 +137,7 @@ func inTurn(ctx context.Context, o options, without, with []*provider, thinks ti
 	return wall, cpu, nil
 }
 
-// rulesOverTheWire measures the same on real gateways: host, gateway and
-// providers are three processes.
+// rulesOverTheWire measures the same with real gateways: host, gateway and providers are three processes.
 func rulesOverTheWire(ctx context.Context, o options, r *report) error {
 	var both [2]*system
 	for i := range both {
@@ -148,7 +145,7 @@ func rulesOverTheWire(ctx context.Context, o options, r *report) error {
 		if err != nil {
 			return err
 		}
-		e := ends{providers: 1, tools: 1, noHooks: true}
+		e := endpoints{providers: 1, tools: 1, noHooks: true}
 		if i == 1 {
 			e.rules = protocol.MaxHookRules
 		}

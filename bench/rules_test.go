@@ -9,7 +9,7 @@ import (
 // TestRulesMatchNothing: what is measured is rules that do not match.
 func TestRulesMatchNothing(t *testing.T) {
 	for name, list := range map[string][]protocol.Rule{"rules": rules(protocol.MaxHookRules),
-		"stubborn": stubborn(protocol.MaxHookRules)} {
+		"stubborn": unskippableRules(protocol.MaxHookRules)} {
 		if len(list) != protocol.MaxHookRules {
 			t.Errorf("%s: %d rules, want %d", name, len(list), protocol.MaxHookRules)
 		}

@@ -13,11 +13,10 @@ import (
 	"tapgw/internal/server"
 )
 
-// sseEvents is how many events each table row has.
+// sseEvents is the number of events of each table row.
 const sseEvents = 2000
 
-// sse measures from the moment that a session's host delivers an event to the
-// moment that readers of its stream of server-sent events have it, all in this
+// sse measures the time from a host's event to the readers of the session's server-sent events, all in this
 // process, over loopback.
 func sse(ctx context.Context, _ options, r *report) error {
 	r.title("From a host's event to a reader of its stream, in one process, over loopback",
@@ -34,8 +33,8 @@ func sse(ctx context.Context, _ options, r *report) error {
 	return nil
 }
 
-// sseLatency sends one event after the other, each when all readers have had the
-// last one, and returns how long each took to each reader.
+// sseLatency sends events one after the other, each when all readers have the one before. It returns the latency of
+// each event at each reader.
 func sseLatency(ctx context.Context, readers int) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,20 +10,19 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// streamFilter is the documents' own example of three rules.
+// streamFilter is the example of three rules in the documents.
 var streamFilter = []map[string]string{
 	{"match": "behind=0", "outcome": "drop"},
 	{"match": "conflicts=[1-9]", "outcome": "inject"},
 	{"match": ".*", "outcome": "keep"},
 }
 
-// feeders are how many providers of one name share the stream: each has its own
-// budget of ten pushes a second, so that what is measured is below it.
+// feeders is the number of providers that share the stream under one name. Each has a budget of ten pushes a
+// second, so the measurement stays within the budgets.
 const feeders = 1000
 
-// streams measures how many events go through a filter into a stream on one core:
-// read from JSON, filtered by the last of three rules, counted against the budget,
-// stored.
+// streams measures how many events go into a stream in a second on one core: read from JSON, filtered by the last
+// of three rules, counted in the budget, stored.
 func streams(ctx context.Context, _ options, r *report) error {
 	r.title("Events through a filter of three rules into a stream, in process, medians",
 		"metric\t\ttapgw\tof target\tat least\t")
@@ -52,7 +51,7 @@ func streamRate(ctx context.Context, feeders, rounds int) (perSecond float64, er
 	if err != nil {
 		return 0, err
 	}
-	if err := l.peers[0].say(filter); err != nil {
+	if err := l.peers[0].update(filter); err != nil {
 		return 0, err
 	}
 	frame := []byte(`{"type":"push","stream":"git-watch","event":"main: ahead=2 behind=3 conflicts=0 dirty=1","level":"surface"}`)

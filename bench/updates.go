@@ -12,8 +12,35 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// updates measures from sending an update to its ack, on a real gateway whose
-// host takes each new list of tools.
+// updateKinds are the updates to measure. Each update changes something.
+var updateKinds = []struct {
+	metric string
+	target bool
+	update func(n int) map[string]any
+}{
+	{"tools.update, a delta of one tool", true, func(n int) map[string]any {
+		return map[string]any{"type": "tools.update", "tools": toolList(1, n), "remove": []string{}}
+	}},
+	{"tools.update, a list of 20", false, func(n int) map[string]any {
+		return map[string]any{"type": "tools.update", "tools": toolList(20, n)}
+	}},
+	{"hooks.update, 3 rules", true, func(n int) map[string]any {
+		return map[string]any{"type": "hooks.update", "onPreToolUse": rules(10 + n%10)[7:10]}
+	}},
+	{"hooks.update, 50 rules", true, func(int) map[string]any {
+		return map[string]any{"type": "hooks.update", "onPreToolUse": rules(protocol.MaxHookRules)}
+	}},
+	{"context.update, 4 KiB", true, func(n int) map[string]any {
+		return map[string]any{"type": "context.update",
+			"context": fmt.Sprintf("%d %s", n, bytes.Repeat([]byte("context "), 512))}
+	}},
+	{"filter.set, 3 rules", true, func(n int) map[string]any {
+		return map[string]any{"type": "filter.set", "stream": fmt.Sprintf("s%d", n%10), "rules": streamFilter}
+	}},
+}
+
+// updates measures the time from sending an update to its ack, on a real gateway whose host accepts each new list
+// of tools.
 func updates(ctx context.Context, o options, r *report) error {
 	r.title("From an update to its ack, over a WebSocket on loopback, p50", "metric\t\ttapgw\tof target\tat most\t")
 	m, err := startGateway(ctx, o.binary, nil)
@@ -32,35 +59,9 @@ func updates(ctx context.Context, o options, r *report) error {
 	}
 	defer func() { _ = u.c.CloseNow() }()
 
-	// Each changes something each time.
-	kinds := []struct {
-		metric string
-		target bool
-		update func(n int) map[string]any
-	}{
-		{"tools.update, a delta of one tool", true, func(n int) map[string]any {
-			return map[string]any{"type": "tools.update", "tools": toolList(1, n), "remove": []string{}}
-		}},
-		{"tools.update, a list of 20", false, func(n int) map[string]any {
-			return map[string]any{"type": "tools.update", "tools": toolList(20, n)}
-		}},
-		{"hooks.update, 3 rules", true, func(n int) map[string]any {
-			return map[string]any{"type": "hooks.update", "onPreToolUse": rules(10 + n%10)[7:10]}
-		}},
-		{"hooks.update, 50 rules", true, func(int) map[string]any {
-			return map[string]any{"type": "hooks.update", "onPreToolUse": rules(protocol.MaxHookRules)}
-		}},
-		{"context.update, 4 KiB", true, func(n int) map[string]any {
-			return map[string]any{"type": "context.update",
-				"context": fmt.Sprintf("%d %s", n, bytes.Repeat([]byte("context "), 512))}
-		}},
-		{"filter.set, 3 rules", true, func(n int) map[string]any {
-			return map[string]any{"type": "filter.set", "stream": fmt.Sprintf("s%d", n%10), "rules": streamFilter}
-		}},
-	}
-	took := make([][]time.Duration, len(kinds))
+	took := make([][]time.Duration, len(updateKinds))
 	for n := range 301 {
-		for i, k := range kinds {
+		for i, k := range updateKinds {
 			d, err := u.update(ctx, k.update(n))
 			if err != nil {
 				return fmt.Errorf("%s: %w", k.metric, err)
@@ -70,7 +71,7 @@ func updates(ctx context.Context, o options, r *report) error {
 			}
 		}
 	}
-	for i, k := range kinds {
+	for i, k := range updateKinds {
 		p50, _ := quantiles(took[i])
 		if ms := fmt.Sprintf("%.3f ms", p50); k.target {
 			r.row(k.metric+" (1 ms)", "", ms, p50, 1, false)
@@ -81,7 +82,7 @@ func updates(ctx context.Context, o options, r *report) error {
 	return nil
 }
 
-// toolList are n tools; version tells lists apart.
+// toolList returns n tools. Lists of different versions differ.
 func toolList(n, version int) []map[string]any {
 	list := make([]map[string]any, n)
 	for j := range list {
@@ -91,7 +92,7 @@ func toolList(n, version int) []map[string]any {
 	return list
 }
 
-// updater is a bound provider that sends one update after the other.
+// updater is a bound provider that sends updates one after the other.
 type updater struct {
 	c  *websocket.Conn
 	in bytes.Buffer

@@ -146,8 +146,9 @@ func (r *raw) turn(prompt string) (text string, err error) {
 	_, err = r.call("conversation/create", object{
 		"workDoneToken": "t" + strconv.Itoa(r.id), "turns": []any{object{"request": prompt}},
 		"capabilities": object{"skills": []string{}},
-		"source":       "panel", "chatMode": "Agent", "modelInfo": object{"id": "scripted"}, "computeSuggestions": false,
-		"workspaceFolder": r.folder["uri"], "workspaceFolders": []any{r.folder},
+		"source":       "panel", "chatMode": "Agent", "modelInfo": object{"id": "scripted"},
+		"computeSuggestions": false,
+		"workspaceFolder":    r.folder["uri"], "workspaceFolders": []any{r.folder},
 	}, func(method string, params json.RawMessage) {
 		if method != "$/progress" {
 			return

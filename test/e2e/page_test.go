@@ -72,7 +72,22 @@ func TestPage(t *testing.T) {
 	h.joins(session, "greeter", "greet")
 	v.says(".note", "provider greeter joined")
 
-	// A turn, as it streams.
+	pageShowsTurn(t, v, rest)
+	pageUnfoldsCall(v)
+	pageShowsPushes(t, h, v, session)
+	pagePairs(t, g, v, session)
+	pageAsks(t, h, v, session)
+	pageChangesModel(v)
+	pageOtherViews(v)
+	pageStops(h, v, session)
+	pageResumes(g, v)
+	v.button("Sign out")
+	v.says("main", "tapctl open")
+}
+
+// A turn, as it streams.
+func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
+	t.Helper()
 	v.press("/")
 	v.press("please greet Ada")
 	v.press("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl))
@@ -92,15 +107,20 @@ func TestPage(t *testing.T) {
 	v.says(".chip", "idle")
 	v.until(`document.querySelector(".entry.message strong")?.textContent === "Done." && !document.querySelector(".entry.message :is(b, img), .entry.message.streaming")`)
 	v.until(`document.querySelector("#prompt").value === ""`)
+}
 
-	// The call, unfolded.
+// The call, unfolded.
+func pageUnfoldsCall(v *view) {
 	v.until(`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`)
 	v.click(".entry.tool summary")
 	v.says(".entry.tool .part", `"name": "Ada"`)
 	v.says(".entry.tool .part", "Hello, Ada!")
 	v.until(`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`)
+}
 
-	// Pushes, by their levels.
+// Pushes, by their levels.
+func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
+	t.Helper()
 	h.tapctl("push", "--session", session, "--stream", "builds", "run 811 ok in 4m12s")
 	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "keep", "GET /healthz 200")
 	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait", "the build is red")
@@ -113,8 +133,11 @@ func TestPage(t *testing.T) {
 	if notes := v.text(".entry.note"); strings.Contains(notes, "run 811 ok") {
 		t.Errorf("a push is shown twice: %s", notes)
 	}
+}
 
-	// A pairing: the page shows the code, which opens the session.
+// A pairing: the page shows the code, which opens the session.
+func pagePairs(t *testing.T, g *gateway, v *view, session string) {
+	t.Helper()
 	c := g.connectFrom("https://example.com")
 	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
 	c.next("auth.pairing")
@@ -124,8 +147,11 @@ func TestPage(t *testing.T) {
 		t.Error("the code that the page shows was not taken")
 	}
 	v.until(`!document.querySelector(".card.pairing")`)
+}
 
-	// A question: what the runtime may do is for the person to say.
+// A question: what the runtime may do is for the person to say.
+func pageAsks(t *testing.T, h *home, v *view, session string) {
+	t.Helper()
 	asking := h.asking(session, `call:bash {"command":"echo it-was-allowed","description":"says so"}`)
 	v.says(".card.question", "echo it-was-allowed")
 	v.artifact("question")
@@ -135,16 +161,20 @@ func TestPage(t *testing.T) {
 		t.Errorf("the command that was allowed: exit code %d\n%s", code, asking.output())
 	}
 	v.artifact("session")
+}
 
-	// Another model.
+// Another model.
+func pageChangesModel(v *view) {
 	v.button("Model…")
 	v.until(`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`)
 	v.artifact("model")
 	v.button("Change")
 	v.closed()
 	v.says(".session .meta", "another")
+}
 
-	// What the other views say.
+// What the other views say.
+func pageOtherViews(v *view) {
 	v.press("2")
 	v.says("tbody th", "greeter")
 	v.until(`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`)
@@ -159,8 +189,10 @@ func TestPage(t *testing.T) {
 	v.until(`document.querySelectorAll(".events .dropped").length === 2`)
 	v.types(".rules input", "(unclosed")
 	v.says(".rules .fault", "Unterminated group")
+}
 
-	// The end.
+// The end.
+func pageStops(h *home, v *view, session string) {
 	v.press("\x1b")
 	v.press("1")
 	v.button("Stop…")
@@ -170,8 +202,10 @@ func TestPage(t *testing.T) {
 	v.says(".chip", "ended")
 	v.says(".entry.mark", "The session has ended.")
 	h.noSession(session)
+}
 
-	// And a beginning.
+// And a beginning.
+func pageResumes(g *gateway, v *view) {
 	v.button("Resume…")
 	v.says("dialog .choices", "review")
 	v.artifact("resume")
@@ -182,9 +216,6 @@ func TestPage(t *testing.T) {
 	v.button("Send")
 	v.says(".entry.message", "You said: are you back?")
 	v.sound(g.origin())
-
-	v.button("Sign out")
-	v.says("main", "tapctl open")
 }
 
 // noSession checks that the gateway knows a session no more.
