@@ -2,8 +2,8 @@ package gateway
 
 import "testing"
 
-// TestMatrix is the capability matrix of v2, row by row, and what a provider file
-// may add to a column.
+// TestMatrix holds the capability matrix of docs/adr/0002-tokens-and-trust.md against
+// [identity.may], row by row, and the grants of provider files.
 func TestMatrix(t *testing.T) {
 	all := []capability{mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll}
 	tests := []struct {
@@ -12,13 +12,18 @@ func TestMatrix(t *testing.T) {
 		may  []capability
 	}{
 		{"internal", identity{trust: TrustInternal}, all},
-		{"project", identity{trust: TrustProject}, []capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages}},
+		{"project", identity{trust: TrustProject},
+			[]capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages}},
 		{"external", identity{trust: TrustExternal}, nil},
-		{"external with transforms", identity{trust: TrustExternal, grants: []string{"transforms"}}, []capability{mayCallback, mayTransform}},
+		{"external with transforms", identity{trust: TrustExternal, grants: []string{"transforms"}},
+			[]capability{mayCallback, mayTransform}},
 		{"external with gates", identity{trust: TrustExternal, grants: []string{"gates"}}, []capability{mayGate}},
-		{"external with context", identity{trust: TrustExternal, grants: []string{"context"}}, []capability{mayContext}},
-		{"external with all three", identity{trust: TrustExternal, grants: []string{"transforms", "gates", "context"}}, []capability{mayGate, mayCallback, mayTransform, mayContext}},
-		{"project for all sessions", identity{trust: TrustProject, grants: []string{"all"}}, []capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages, mayBindAll}},
+		{"external with context", identity{trust: TrustExternal, grants: []string{"context"}},
+			[]capability{mayContext}},
+		{"external with all three", identity{trust: TrustExternal, grants: []string{"transforms", "gates", "context"}},
+			[]capability{mayGate, mayCallback, mayTransform, mayContext}},
+		{"project for all sessions", identity{trust: TrustProject, grants: []string{"all"}},
+			[]capability{mayGate, mayCallback, mayTransform, mayContext, mayHearMessages, mayBindAll}},
 		{"a word that is none", identity{trust: TrustExternal, grants: []string{"everything", ""}}, nil},
 		{"no trust at all", identity{}, nil},
 	}

@@ -39,14 +39,16 @@ func TestFeed(t *testing.T) {
 	for _, tc := range []struct {
 		after uint64
 		want  []int
-	}{{0, []int{8, 9, 10, 11, 12}}, {7, []int{8, 9, 10, 11, 12}}, {8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil}} {
+	}{
+		{0, []int{8, 9, 10, 11, 12}}, {7, []int{8, 9, 10, 11, 12}}, {8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil},
+	} {
 		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 12 {
 			t.Errorf("after %d: %v, next %d", tc.after, got, next)
 		}
 	}
 }
 
-// A feed keeps so many bytes, and its newest entry whatever its size.
+// A feed holds maxBytes of entries, and its newest entry whatever its size.
 func TestFeedBytes(t *testing.T) {
 	f := newFeed(100, 10, func(s string) int { return len(s) })
 	add := func(s string) { f.add(func(uint64) string { return s }) }
@@ -70,8 +72,7 @@ func TestFeedBytes(t *testing.T) {
 	}
 }
 
-// Readers wait without missing anything, until there is more, the end, or their
-// context's.
+// A reader that waits misses no entry, and ends with the feed or with its context.
 func TestFeedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed[int](1000, 0, nil)
@@ -128,7 +129,7 @@ func TestFeedWait(t *testing.T) {
 	})
 }
 
-// The last 1,024 ids are remembered, the ones before forgotten.
+// The last 1,024 ids are remembered, older ones are forgotten.
 func TestTombstones(t *testing.T) {
 	var tomb tombstones
 	ids := make([]uuid.UUID, 3*protocol.MaxFinishedCalls+5)
@@ -149,7 +150,7 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// Ids rise, so that calls can be put in the order in which they were made.
+// Ids rise, so that calls can be sorted by the order in which they were made.
 func TestCallIDsRise(t *testing.T) {
 	last := newCallID()
 	for range 100_000 {
@@ -219,8 +220,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// A timeline that is read from its beginning, or from before what is kept, says how
-// much of it is not there.
+// A timeline that is read from a line that has left it says how many lines are
+// missing.
 func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	g := New(Options{})
 	s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
@@ -231,7 +232,8 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	for range maxTimelineLines + 11 { // and the one that begins it
 		s.Note(LogInfo, "x")
 	}
-	for after, want := range map[uint64]string{0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more", 11: "1 line before this is not kept any more", 12: "x", 500: "x"} {
+	for after, want := range map[uint64]string{0: "12 lines before this are not kept any more",
+		2: "10 lines before this are not kept any more", 11: "1 line before this is not kept any more", 12: "x", 500: "x"} {
 		lines, cursor := s.Timeline(after)
 		if lines[0].Message != want || cursor != maxTimelineLines+12 || lines[0].Seq+1 != lines[1].Seq {
 			t.Errorf("after %d: %+v, then %d", after, lines[0], lines[1].Seq)
@@ -242,8 +244,8 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	}
 }
 
-// What was said in an earlier life of a session is in its timeline, with its times,
-// and leaves room for what comes.
+// The timeline of a resumed session has the old lines with their times, and room for
+// new ones.
 func TestTimelineComesBack(t *testing.T) {
 	g := New(Options{})
 	s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
@@ -254,14 +256,16 @@ func TestTimelineComesBack(t *testing.T) {
 	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	past := make([]adminapi.TimelineLine, maxTimelineLines)
 	for i := range past {
-		past[i] = adminapi.TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci", Message: "\x1b[31mred"}
+		past[i] = adminapi.TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci",
+			Message: "\x1b[31mred"}
 	}
 	s.RestoreTimeline(past, true)
 	lines, _ := s.Timeline(0)
 	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != "the session was resumed; what was said before follows, with its times, but for lines that are too old to be here" {
 		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
 	}
-	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" || l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
+	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" ||
+		l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
 		t.Errorf("%+v, want it to be of %s", l, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// stoppingHost takes its time to stop a turn.
+// stoppingHost takes some time to stop a turn.
 type stoppingHost struct {
 	quietHost
 	takes time.Duration
@@ -23,8 +23,8 @@ func (h stoppingHost) Interrupt(context.Context, string) ([]string, error) {
 	return []string{"and then\nthe tests " + strings.Repeat("x", 100)}, nil
 }
 
-// The calls of a turn end when it is stopped, not before: its model would answer to
-// them. A host that does not stop it keeps them for a short time only.
+// The calls of a turn end after it is stopped, since its model would go on with their
+// outcomes. If the host does not stop it in time they end anyway.
 func TestInterruptStopsTheTurnFirst(t *testing.T) {
 	for takes, ends := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: stopTimeout} {
 		synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 				ended <- time.Since(begun)
 			})
 			dropped, err := s.Interrupt(context.Background(), "enough")
-			if err != nil || len(dropped) != 1 || !strings.HasPrefix(dropped[0], "and then the tests x") || len(dropped[0]) > 62 {
+			if err != nil || len(dropped) != 1 || !strings.HasPrefix(dropped[0], "and then the tests x") ||
+				len(dropped[0]) > 62 {
 				t.Errorf("dropped %q, %v", dropped, err)
 			}
 			if got := <-ended; got != ends {
@@ -53,7 +54,8 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 			}
 			lines, _ := s.Timeline(0)
 			if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
-				return l.Level == LogWarning && strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
+				return l.Level == LogWarning &&
+					strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
 			}) {
 				t.Errorf("the timeline: %v", lines)
 			}
@@ -61,8 +63,8 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 	}
 }
 
-// Prompts that wait in a local session are dropped with the turn: none begins, and
-// who follows one is told.
+// Prompts that wait in a local session are dropped with the interrupted turn: none
+// begins, and their turns end.
 func TestInterruptDropsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
@@ -76,7 +78,8 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 		defer c.Closed()
 		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 		version := protocol.Version
-		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
+		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(),
+			Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
 		if _, err := s.Prompt(t.Context(), Prompt{Text: "call:hang"}); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,8 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 			t.Errorf("its follower is told %v", err)
 		}
 		lines, _ := s.Timeline(0)
-		if slices.ContainsFunc(lines, func(l TimelineLine) bool { return l.Source == SourceUser && l.Message == "behind" }) {
+		isBehind := func(l TimelineLine) bool { return l.Source == SourceUser && l.Message == "behind" }
+		if slices.ContainsFunc(lines, isBehind) {
 			t.Error("it began")
 		}
 	})

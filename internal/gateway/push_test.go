@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// pushing is a session that takes prompts, and a provider that injects into it.
+// pushing is a session that takes prompts, with a provider that injects into it.
 type pushing struct {
 	t *testing.T
 	g *Gateway
@@ -34,8 +34,8 @@ func newPushing(t *testing.T) *pushing {
 	return &pushing{t: t, g: g, s: s, c: c, p: p}
 }
 
-// inject has the provider inject something, and its turn end, and returns what the
-// provider was told last.
+// inject has the provider inject a prompt, ends its turn, and returns the provider's
+// last receipt.
 func (x *pushing) inject() (last *protocol.Ack) {
 	x.t.Helper()
 	x.n++
@@ -63,7 +63,7 @@ func (x *pushing) injects(times int, want adminapi.Fate) {
 	}
 }
 
-// warnings are those of the timeline.
+// warnings are the warnings of the timeline.
 func (x *pushing) warnings() (list []string) {
 	lines, _ := x.s.Timeline(0)
 	for _, l := range lines {
@@ -74,7 +74,7 @@ func (x *pushing) warnings() (list []string) {
 	return list
 }
 
-// A job that injects each hour is never paused, however long nobody speaks.
+// A provider that injects once an hour is never paused, even if the user says nothing.
 func TestHourlyInjectsAreNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
@@ -88,8 +88,8 @@ func TestHourlyInjectsAreNoLoop(t *testing.T) {
 	})
 }
 
-// A loop is paused, with one warning and a reason that says until when; it stays so
-// while it goes on, and ends with a quiet time, which may be changed meanwhile.
+// A loop is paused, with one warning and a reason that says until when. It stays
+// paused while it goes on, and ends with a quiet time, which may be changed meanwhile.
 func TestPauseEndsWithQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
@@ -97,7 +97,8 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 		for range 4 { // never quiet for long enough
 			time.Sleep(DefaultInjectQuiet - time.Millisecond)
 			a := x.inject()
-			if a.Fate != string(adminapi.FateSurfaced) || !strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
+			if a.Fate != string(adminapi.FateSurfaced) ||
+				!strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
 				t.Errorf("%s: %s", a.Fate, a.Reason)
 			}
 		}
@@ -119,8 +120,8 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 	})
 }
 
-// What a person injects is the user's word: it ends pauses, and is never paused.
-// What the person only stores or shows is not.
+// An inject of a person counts as the user's word: it ends pauses and is never paused.
+// What the person only stores or shows does not count.
 func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newPushing(t)
@@ -144,15 +145,16 @@ func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 	})
 }
 
-// Events that come while no session is there wait for the next one: the newest, as
-// they came, and it says how many are lost. They are for one session only.
+// Events that come while there is no session wait for the next one, and for that one
+// only. The newest stay, and the timeline says how many were dropped.
 func TestEventsWaitForASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		defer g.Drain(context.Background())
 		var last time.Time
 		for i := range maxWaitingEvents + 5 {
-			r, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds", Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
+			r, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds",
+				Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
 			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
 				t.Fatalf("%+v, %v", r, err)
 			}
@@ -161,7 +163,8 @@ func TestEventsWaitForASession(t *testing.T) {
 			}
 			time.Sleep(time.Second / protocol.PushRate)
 		}
-		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"}, {Level: protocol.LevelKeep, Prompt: "p"}} {
+		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"},
+			{Level: protocol.LevelKeep, Prompt: "p"}} {
 			if _, err := g.StoreEvent("ci", m); err == nil {
 				t.Errorf("keeps %+v", m)
 			}
@@ -176,7 +179,8 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := first.History(nil, 0, time.Time{})
-		if len(rows) != maxWaitingEvents || rows[0].Event != fmt.Sprint(maxWaitingEvents+4) || rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
+		if len(rows) != maxWaitingEvents || rows[0].Event != fmt.Sprint(maxWaitingEvents+4) ||
+			rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
 			t.Errorf("%d rows, the newest %+v", len(rows), rows[0])
 		}
 		if n := len(second.History(nil, 0, time.Time{})); n != 0 {
@@ -187,7 +191,8 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Errorf("the timeline says %q", got)
 		}
 		// With a session there it is pushed to that.
-		if _, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil || len(second.History(nil, 0, time.Time{})) != 1 {
+		if _, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil ||
+			len(second.History(nil, 0, time.Time{})) != 1 {
 			t.Error(err)
 		}
 	})

@@ -21,7 +21,8 @@ func asking(t *testing.T) (*Gateway, *Session, *Session) {
 	g := New(Options{})
 	var made []*Session
 	for _, id := range []string{"one", "two"} {
-		s, err := g.Register(SessionSpec{ID: id}, HostInfo{Kind: "test", Send: true, Interrupt: true, Turns: true}, quietHost{})
+		s, err := g.Register(SessionSpec{ID: id}, HostInfo{Kind: "test", Send: true, Interrupt: true, Turns: true},
+			quietHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,7 @@ func asking(t *testing.T) (*Gateway, *Session, *Session) {
 	return g, made[0], made[1]
 }
 
-// asks puts a question and returns where its end comes.
+// asks asks a question and returns a channel for its end.
 func asks(ctx context.Context, s *Session, q Question) chan string {
 	end := make(chan string, 1)
 	go func() {
@@ -62,8 +63,8 @@ func codeOf(err error) protocol.Code {
 	return e.Code
 }
 
-// TestQuestionEndsWithItsTurn: whoever sees that a turn ended finds none of its
-// questions, and can't answer one.
+// TestQuestionEndsWithItsTurn shows that a question is neither listed nor answerable
+// once its turn has ended.
 func TestQuestionEndsWithItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, _ := asking(t)
@@ -87,8 +88,7 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 	})
 }
 
-// What a person is asked to allow they see whole, or they are not asked: no sequence
-// of a terminal takes a part of it away.
+// A permission is shown whole, with escapes spelt out, or it is refused.
 func TestPermissionIsShownWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, _ := asking(t)
@@ -104,7 +104,8 @@ func TestPermissionIsShownWhole(t *testing.T) {
 				t.Errorf("%.60q is shown as %+v", detail, list)
 			}
 			lines, _ := s.Timeline(0)
-			if last := lines[len(lines)-1].Message; !strings.HasSuffix(last, want) || len(detail) > 1000 && !strings.Contains(last, "bytes are left out here") {
+			if last := lines[len(lines)-1].Message; !strings.HasSuffix(last, want) ||
+				len(detail) > 1000 && !strings.Contains(last, "bytes are left out here") {
 				t.Errorf("%.60q is in the timeline as %q", detail, last)
 			}
 			if err := s.Answer("", Answer{Decision: adminapi.DecideOnce}); err != nil {
@@ -112,7 +113,8 @@ func TestPermissionIsShownWhole(t *testing.T) {
 			}
 			<-end
 		}
-		_, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: strings.Repeat("x", maxPermission)})
+		_, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?",
+			Detail: strings.Repeat("x", maxPermission)})
 		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") || len(g.Questions()) != 0 {
 			t.Errorf("more than anybody reads: %v, waits %d", err, len(g.Questions()))
 		}
@@ -126,13 +128,15 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		told := make(chan error, 1)
 		go func() { told <- g.WaitChange(t.Context(), g.Changes()) }()
 		synctest.Wait()
-		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?", Detail: "rm \x1b[31mx"})
+		end := asks(t.Context(), s, Question{Kind: adminapi.QuestionPermission, Message: "May it?",
+			Detail: "rm \x1b[31mx"})
 		synctest.Wait()
 		if err := <-told; err != nil {
 			t.Error(err)
 		}
 		list := g.Questions()
-		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != `rm \x1b[31mx` || list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
+		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != `rm \x1b[31mx` ||
+			list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
 			t.Fatalf("waits: %+v", list)
 		}
 		id := list[0].ID
@@ -144,15 +148,19 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 			text string
 		}{
 			{s, "", Answer{}, protocol.CodeInvalidJSON, "decision: is required"},
-			{s, id, Answer{Decision: "maybe"}, protocol.CodeInvalidJSON, `decision: "maybe" is not one of once, session, deny`},
-			{s, id, Answer{Decision: adminapi.DecideOnce, Text: "x"}, protocol.CodeInvalidJSON, "text: goes with a denial"},
-			{s, id, Answer{Decision: adminapi.DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON, "content: is for"},
+			{s, id, Answer{Decision: "maybe"}, protocol.CodeInvalidJSON,
+				`decision: "maybe" is not one of once, session, deny`},
+			{s, id, Answer{Decision: adminapi.DecideOnce, Text: "x"}, protocol.CodeInvalidJSON,
+				"text: goes with a denial"},
+			{s, id, Answer{Decision: adminapi.DecideOnce, Content: protocol.Raw("{}")}, protocol.CodeInvalidJSON,
+				"content: is for"},
 			{s, "nope-1", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
 			{s, id + "0", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist"},
 			{other, id, Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "does not exist in this session"},
 			{other, "", Answer{Decision: adminapi.DecideOnce}, protocol.CodeNotFound, "no question waits"},
 		} {
-			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code || !strings.Contains(err.Error(), wrong.text) {
+			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code ||
+				!strings.Contains(err.Error(), wrong.text) {
 				t.Errorf("%q %+v: %v", wrong.id, wrong.a, err)
 			}
 		}
@@ -172,7 +180,8 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		if got := <-end; won != 1 || got != adminapi.DecideSession {
 			t.Errorf("%d answers were taken; the host got %q", won, got)
 		}
-		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx", "permission " + id + " answered by the user: session"} {
+		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx",
+			"permission " + id + " answered by the user: session"} {
 			if !strings.Contains(lines(s), want) {
 				t.Errorf("the timeline lacks %q:\n%s", want, lines(s))
 			}
@@ -180,17 +189,22 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 	})
 }
 
-// However a question ends, the host learns it and the list forgets it.
+// However a question ends, the host gets the reason and the list forgets it.
 func TestQuestionEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(g *Gateway, s *Session, cancel context.CancelFunc)
 		want string
 	}{
-		"time":      {func(*Gateway, *Session, context.CancelFunc) { <-time.After(time.Minute) }, ErrUnanswered.Error()},
-		"host":      {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
-		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _, _ = s.Interrupt(context.Background(), "enough") }, "the turn was interrupted"},
-		"end":       {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") }, ErrSessionEnded.Error()},
-		"drain":     {func(g *Gateway, _ *Session, _ context.CancelFunc) { g.Drain(context.Background()) }, ErrSessionEnded.Error()},
+		"time": {func(*Gateway, *Session, context.CancelFunc) { <-time.After(time.Minute) },
+			ErrUnanswered.Error()},
+		"host": {func(_ *Gateway, _ *Session, cancel context.CancelFunc) { cancel() }, errNotNeeded.Error()},
+		"interrupt": {func(_ *Gateway, s *Session, _ context.CancelFunc) {
+			_, _ = s.Interrupt(context.Background(), "enough")
+		}, "the turn was interrupted"},
+		"end": {func(_ *Gateway, s *Session, _ context.CancelFunc) { _ = s.Stop(context.Background(), "test") },
+			ErrSessionEnded.Error()},
+		"drain": {func(g *Gateway, _ *Session, _ context.CancelFunc) { g.Drain(context.Background()) },
+			ErrSessionEnded.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -199,7 +213,8 @@ func TestQuestionEnds(t *testing.T) {
 				defer cancel()
 				end := asks(ctx, s, Question{Kind: adminapi.QuestionInput, Message: "Which?", Timeout: time.Minute})
 				synctest.Wait()
-				beside := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "Other?", Timeout: time.Hour})
+				beside := asks(t.Context(), other,
+					Question{Kind: adminapi.QuestionInput, Message: "Other?", Timeout: time.Hour})
 				synctest.Wait()
 				list := g.Questions()
 				start := time.Now()
@@ -239,16 +254,21 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 		{Question{Kind: adminapi.QuestionInput}, Answer{Text: "anything"}, "anything"},
 		{Question{Kind: adminapi.QuestionInput}, Answer{}, "text: is required"},
 		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideDeny, Text: "why"}, "deny why"},
-		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideOnce}, `decision: "once" is not one of deny`},
+		{Question{Kind: adminapi.QuestionInput}, Answer{Decision: adminapi.DecideOnce},
+			`decision: "once" is not one of deny`},
 		{Question{Kind: adminapi.QuestionInput}, Answer{Content: protocol.Raw(`{}`)}, "content: is for"},
 		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "blue"}, "blue"},
-		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"}, `text: "green" is not one of the choices: red, blue`},
+		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red", "blue"}}, Answer{Text: "green"},
+			`text: "green" is not one of the choices: red, blue`},
 		{Question{Kind: adminapi.QuestionInput, Choices: []string{"red"}, Free: true}, Answer{Text: "green"}, "green"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)}, `{"name":"Ada"}`},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada"}`)},
+			`{"name":"Ada"}`},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"A"}`)}, "name"},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"age":1}`)}, "name"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)}, "age"},
-		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)}, "x"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","age":"x"}`)},
+			"age"},
+		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Content: protocol.Raw(`{"name":"Ada","x":1}`)},
+			"x"},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Text: "Ada"}, "text: a form takes content"},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{}, "content: is required"},
 		{Question{Kind: adminapi.QuestionForm, Schema: form}, Answer{Decision: adminapi.DecideDeny}, "deny"},
@@ -288,12 +308,14 @@ func TestManyQuestions(t *testing.T) {
 			ends[text] = asks(t.Context(), s, Question{Kind: adminapi.QuestionInput, Message: text})
 		}
 		synctest.Wait()
-		if _, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil || !strings.Contains(err.Error(), "1000 questions") {
+		if _, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil ||
+			!strings.Contains(err.Error(), "1000 questions") {
 			t.Errorf("one more: %v", err)
 		}
 		end := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
 		synctest.Wait()
-		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), "several wait") {
+		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON ||
+			!strings.Contains(err.Error(), "several wait") {
 			t.Errorf("which one: %v", err)
 		}
 		list := g.Questions()

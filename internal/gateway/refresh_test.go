@@ -10,7 +10,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// listHost counts the lists that it is given.
+// listHost stores the lists that it is given.
 type listHost struct {
 	quietHost
 	lists chan int // how many tools each has
@@ -21,15 +21,16 @@ func (h listHost) SetTools(_ context.Context, _ uint64, tools []Tool) error {
 	return nil
 }
 
-// A host that keeps what it was told of the prompt gets its tools again when
-// that changed, though they are the same; another host does not.
+// A host that caches its prompt gets its tools again when a transform has changed,
+// even if the tools are the same. Another host does not.
 func TestRefreshForPrompt(t *testing.T) {
 	for _, caches := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			g := New(Options{})
 			defer g.Drain(context.Background())
 			h := listHost{lists: make(chan int, 100)}
-			s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", Transforms: true, LiveTools: true, CachesPrompt: caches}, h)
+			s, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"},
+				HostInfo{Kind: "test", Transforms: true, LiveTools: true, CachesPrompt: caches}, h)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +39,8 @@ func TestRefreshForPrompt(t *testing.T) {
 			defer e.conn.Closed()
 			e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 			version := protocol.Version
-			e.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+			e.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
+				Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 			text := "CI is passing."
 			for _, step := range []struct {
 				what   string
@@ -47,10 +49,12 @@ func TestRefreshForPrompt(t *testing.T) {
 				varies bool
 			}{
 				{"a section", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"tone": {Action: protocol.TransformAppend, Content: new("Be kind.")}}}, true, false},
-				{"rules", &protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny}}}, false, false},
+				{"rules", &protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{
+					{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny}}}, false, false},
 				{"context", &protocol.ContextUpdate{Context: &text}, false, false},
 				{"a callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformCallback}}}, true, true},
-				{"no callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": nil}}, true, false},
+				{"no callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": nil}},
+					true, false},
 			} {
 				synctest.Wait()
 				for len(h.lists) > 0 {
@@ -73,7 +77,7 @@ func TestRefreshForPrompt(t *testing.T) {
 	}
 }
 
-// slowHost takes its time with each list.
+// slowHost takes some time for each list.
 type slowHost struct {
 	quietHost
 	lists chan []Tool
@@ -86,13 +90,14 @@ func (h slowHost) SetTools(_ context.Context, _ uint64, tools []Tool) error {
 	return nil
 }
 
-// A host that takes tools without a reload hears of a hello at once, in no time; what
-// comes while it takes a list comes together in the next.
+// A host that takes tools live gets the tools of a hello at once. Changes that come
+// while it takes a list are in the next list, together.
 func TestLiveHostHearsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		h := slowHost{lists: make(chan []Tool, 100), take: make(chan struct{})}
-		if _, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h); err != nil {
+		_, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test", LiveTools: true}, h)
+		if err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -106,7 +111,8 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 		h.take <- struct{}{}
 		synctest.Wait()
 		if len(first) != 1 || len(rest) != 10 || len(h.lists) != 0 || time.Since(begun) != 0 {
-			t.Errorf("after %s lists of %d and %d tools, and %d more lists", time.Since(begun), len(first), len(rest), len(h.lists))
+			t.Errorf("after %s lists of %d and %d tools, and %d more lists", time.Since(begun), len(first), len(rest),
+				len(h.lists))
 		}
 		close(h.take)
 		g.Drain(context.Background())

@@ -23,7 +23,7 @@ func quiet(t *testing.T) *Session {
 	return s
 }
 
-// waiting are the callbacks that wait in a queue, with their ids.
+// waiting are the callbacks in a queue, with their ids.
 func waiting(q *Responses) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,8 +84,8 @@ func TestResponsesBegin(t *testing.T) {
 	}
 }
 
-// A response stays the next one until it was taken.
-func TestResponsesTaken(t *testing.T) {
+// A response stays the next one until it is removed.
+func TestResponsesRemove(t *testing.T) {
 	s := quiet(t)
 	q := s.Responses(true)
 	ctx := t.Context()
@@ -106,7 +106,8 @@ func TestResponsesTaken(t *testing.T) {
 	}
 }
 
-// Next waits without a limit of its own, and what waits is told after the end too.
+// Next waits as long as its context, and returns what is queued after the end of the
+// session too.
 func TestResponsesWaitAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := quiet(t)
@@ -149,7 +150,7 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 	})
 }
 
-// A session that ended before anybody asked for its queue has an ended one.
+// The queue of a session that has ended is closed, even if nobody read it before.
 func TestResponsesAfterTheEnd(t *testing.T) {
 	s := quiet(t)
 	if err := s.Stop(t.Context(), "test"); err != nil {
@@ -162,8 +163,7 @@ func TestResponsesAfterTheEnd(t *testing.T) {
 
 const mebibyte = 1 << 20
 
-// Past 64 MiB the oldest deltas go; the rest, the complete content above all,
-// stays in its order.
+// Past 64 MiB the oldest deltas are dropped; all other responses stay in their order.
 func TestResponsesGiveWay(t *testing.T) {
 	s := quiet(t)
 	q := s.Responses(true)
@@ -202,7 +202,7 @@ func TestResponsesGiveWay(t *testing.T) {
 	}
 }
 
-// When there are no deltas the oldest responses go, and the queue says so.
+// If there are no deltas the oldest responses are dropped, and the queue says so.
 func TestResponsesMissing(t *testing.T) {
 	s := quiet(t)
 	q := s.Responses(true)
@@ -224,7 +224,7 @@ func TestResponsesMissing(t *testing.T) {
 	}
 }
 
-// Events arrive from everywhere while one reader takes them.
+// Events come from many goroutines while one reader removes them.
 func TestResponsesUnderLoad(t *testing.T) {
 	s := quiet(t)
 	q := s.Responses(true)
@@ -253,12 +253,13 @@ func TestResponsesUnderLoad(t *testing.T) {
 	}
 }
 
-// toolArguments is JSON text, whatever a session made of them.
+// toolArguments is JSON text, whatever a session's arguments are.
 func TestArgumentsText(t *testing.T) {
 	for args, want := range map[string]string{
 		``: `{}`, ` `: `{}`, `{"a":1}`: `{"a":1}`, `null`: `null`, `{not json`: `"{not json"`, "\"": `"\""`,
 	} {
-		if got := *(Event{Callback: OnStartToolExecution, ID: "c", Tool: "t", Args: args}).View().ToolArguments; got != want {
+		e := Event{Callback: OnStartToolExecution, ID: "c", Tool: "t", Args: args}
+		if got := *e.View().ToolArguments; got != want {
 			t.Errorf("%q becomes %q, want %q", args, got, want)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestFileRuleReadsEscapes: a path is the same however its JSON is written, and
-// a rule about files sees it.
+// TestFileRuleReadsEscapes shows that a rule about files sees a path however its JSON
+// is written.
 func TestFileRuleReadsEscapes(t *testing.T) {
 	tests := []struct{ glob, args string }{
 		{"src/db/*.sql", `{"path":"src/db/1.sql"}`},
@@ -23,7 +23,8 @@ func TestFileRuleReadsEscapes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		p := &Provider{}
-		rules, fault := p.compileRules("", []protocol.Rule{{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}})
+		rule := protocol.Rule{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}
+		rules, fault := p.compileRules("", []protocol.Rule{rule})
 		if fault != nil {
 			t.Fatal(fault)
 		}

@@ -12,14 +12,15 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// A provider's streams keep 64 MiB in a session, all together: of more, the oldest
-// events go, whichever stream they are in. Other providers keep theirs.
+// A provider's streams hold 64 MiB in a session, all together. Over that its oldest
+// events are dropped, whatever their stream. Other providers' events stay.
 func TestStreamBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, _ := joined(t)
 		keep := func(from, stream, event string) {
 			t.Helper()
-			if _, err := s.Push(t.Context(), from, &protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: event}); err != nil {
+			if _, err := s.Push(t.Context(), from,
+				&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: event}); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second / protocol.PushRate) // on the bubble's clock
@@ -45,8 +46,10 @@ func TestStreamBytes(t *testing.T) {
 		for i := most - 1; i < most+3; i++ {
 			keep("big", "odd", fmt.Sprintf("%03d", i)+pad)
 			firsts, bytes := of("odd@big", "even@big")
-			if want := fmt.Sprintf("%03d", i-most+2); len(firsts) != most-1 || firsts[len(firsts)-1] != want || bytes > protocol.MaxStreamBytes {
-				t.Errorf("%d events of %d bytes are kept, the oldest is %s, want %s", len(firsts), bytes, firsts[len(firsts)-1], want)
+			if want := fmt.Sprintf("%03d", i-most+2); len(firsts) != most-1 || firsts[len(firsts)-1] != want ||
+				bytes > protocol.MaxStreamBytes {
+				t.Errorf("%d events of %d bytes are kept, the oldest is %s, want %s", len(firsts), bytes,
+					firsts[len(firsts)-1], want)
 			}
 		}
 		if firsts, _ := of("own@other"); len(firsts) != 1 {
@@ -88,7 +91,8 @@ func TestHistoryFits(t *testing.T) {
 	c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 	c.ReceiveMessage(&protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()})
 	for i, stream := range []string{"b", "a", "a", "b", "c"} {
-		c.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Stream: stream, Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
+		c.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Stream: stream,
+			Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
 	}
 	for _, tc := range []struct {
 		streams []string

@@ -14,7 +14,7 @@ import (
 
 const given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// told keeps the traceparents that a provider is told, and answers.
+// told is a peer that stores the traceparents of its calls, and answers.
 type told struct {
 	echo
 	calls []string
@@ -30,7 +30,8 @@ func (p *told) Send(m protocol.Message) {
 func traced(t *testing.T, o Options) (*Session, *told) {
 	t.Helper()
 	g := New(o)
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l"}, HostInfo{Kind: "test", Send: true, LiveTools: true},
+		quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestTraces(t *testing.T) {
 		t.Fatalf("the spans are %s", got)
 	}
 	turn := spans[3]
-	for i, parent := range []string{"00f067aa0ba902b7", turn.SpanContext.SpanID().String(), turn.SpanContext.SpanID().String(), "00f067aa0ba902b7", "0000000000000000"} {
+	for i, parent := range []string{"00f067aa0ba902b7", turn.SpanContext.SpanID().String(),
+		turn.SpanContext.SpanID().String(), "00f067aa0ba902b7", "0000000000000000"} {
 		if got := spans[i].Parent.SpanID().String(); got != parent {
 			t.Errorf("span %d (%s) stands below %s, not %s", i, spans[i].Name, got, parent)
 		}
@@ -80,7 +82,8 @@ func TestTraces(t *testing.T) {
 	if turn.SpanContext.TraceID().String() != "4bf92f3577b34da6a3ce929d0e0e4736" {
 		t.Error("the turn is in another trace")
 	}
-	if len(p.calls) != 2 || !strings.Contains(p.calls[0], spans[0].SpanContext.SpanID().String()) || !strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
+	if len(p.calls) != 2 || !strings.Contains(p.calls[0], spans[0].SpanContext.SpanID().String()) ||
+		!strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
 		t.Errorf("the provider was told %v", p.calls)
 	}
 	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error, codes.Error} {
@@ -90,7 +93,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// A turn that is not over ends with its session.
+// The span of a turn that has not ended ends with its session.
 func TestTraceEndsWithSession(t *testing.T) {
 	out := tracetest.NewInMemoryExporter()
 	s, p := traced(t, Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(out)).Tracer("test")})
@@ -106,7 +109,7 @@ func TestTraceEndsWithSession(t *testing.T) {
 	}
 }
 
-// Where nobody wants traces, what a caller gave goes on as it is.
+// Without a tracer, a caller's traceparent is passed on unchanged.
 func TestNoTraces(t *testing.T) {
 	s, p := traced(t, Options{})
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: "anything"})

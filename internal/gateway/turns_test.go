@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// turnHost takes prompts and keeps them.
+// turnHost takes prompts and stores them.
 type turnHost struct {
 	quietHost
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func turning(t *testing.T, info HostInfo) (*Session, *turnHost) {
 	return s, h
 }
 
-// read is what a turn says until it ends, and how it ends.
+// read returns a turn's callbacks until it ends, and the error that it ends with.
 func read(ctx context.Context, turn *Turn) (said []string, end error) {
 	for {
 		lines, err := turn.Next(ctx)
@@ -50,8 +50,8 @@ func read(ctx context.Context, turn *Turn) (said []string, end error) {
 	}
 }
 
-// TestTurnIsItsPrompts: what comes of other prompts, and of none, is not a turn's;
-// what comes of several is each's.
+// TestTurnIsItsPrompts shows that a turn has the callbacks of its own prompt only, and
+// that a callback of several prompts is in each one's turn.
 func TestTurnIsItsPrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := turning(t, HostInfo{Turns: true})
@@ -95,8 +95,7 @@ func TestTurnIsItsPrompts(t *testing.T) {
 	})
 }
 
-// A turn that waits is woken by its end; one whose reader goes, or whose session
-// ends, does not wait.
+// A reader's wait ends with the turn, with its context and with the session.
 func TestTurnWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := turning(t, HostInfo{Turns: true})
@@ -133,7 +132,8 @@ func TestTurnWakes(t *testing.T) {
 	})
 }
 
-// Without a host that tells prompts apart a turn is all until the session is idle.
+// If the host doesn't tell prompts apart, a turn has all callbacks until the session
+// is idle.
 func TestTurnUntilIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := turning(t, HostInfo{})
@@ -148,7 +148,8 @@ func TestTurnUntilIdle(t *testing.T) {
 		if want := []string{"onEndMessage hi", "onIdle"}; !slices.Equal(said, want) || !errors.Is(end, ErrTurnEnded) {
 			t.Errorf("%q, %v", said, end)
 		}
-		for _, p := range []Prompt{{Text: "x", Attachments: []Attachment{{Path: "/"}}}, {Text: "x", Headers: map[string]string{"A": "b"}}} {
+		for _, p := range []Prompt{{Text: "x", Attachments: []Attachment{{Path: "/"}}},
+			{Text: "x", Headers: map[string]string{"A": "b"}}} {
 			if _, err := s.Turn(t.Context(), p); err == nil {
 				t.Errorf("takes %+v", p)
 			}
