@@ -1,5 +1,5 @@
-// Package git reads what a working tree says of itself, from git's own files and
-// without git: its root, its branch, and the repository that it is of.
+// Package git reads the root, the branch and the remote repository of a working tree from git's files, without running
+// git.
 package git
 
 import (
@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Context is what a directory belongs to.
+// Context describes the working tree that a directory belongs to.
 type Context struct {
-	Root       string // of the working tree
-	Branch     string // "" for none, where a commit is checked out
-	Repository string // owner/name, of the remote origin; "" where there is none
-	Host       string // of that, such as github.com
+	Root       string // the directory of the working tree
+	Branch     string // "" if a commit is checked out
+	Repository string // owner/name of the remote origin, "" without one
+	Host       string // of the remote origin, such as github.com
 }
 
-// Of finds the working tree that a directory lies in; false when there is none.
+// Of finds the working tree that contains a directory. It returns false if there is none.
 func Of(dir string) (Context, bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if c, ok := readTree(dir); ok {
@@ -30,8 +30,8 @@ func Of(dir string) (Context, bool) {
 	}
 }
 
-// Label names the working tree for people, its directory and its branch; for a
-// directory that lies in none its own name.
+// Label names a directory for people: the working tree's directory and branch, as in "app@main", or the directory's own
+// name outside a working tree.
 func Label(dir string) string {
 	c, ok := Of(dir)
 	switch {
@@ -71,7 +71,7 @@ func readTree(root string) (Context, bool) {
 	return c, true
 }
 
-// resolvePath is a path that a file in dir names.
+// resolvePath resolves a path that a file in dir contains.
 func resolvePath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -79,7 +79,7 @@ func resolvePath(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// originURL is the URL of the remote origin in a config file of git's.
+// originURL returns the URL of the remote origin in git's config.
 func originURL(config string) string {
 	in := false
 	for lines := bufio.NewScanner(strings.NewReader(config)); lines.Scan(); {
@@ -95,8 +95,8 @@ func originURL(config string) string {
 	return ""
 }
 
-// parseRemote takes the URL of a repository apart: https://host/owner/name.git,
-// ssh://git@host/owner/name, git@host:owner/name.git.
+// parseRemote splits the URL of a repository: https://host/owner/name.git, ssh://git@host/owner/name or
+// git@host:owner/name.git. Both results are "" for a local path.
 func parseRemote(s string) (host, repository string) {
 	if !strings.Contains(s, "://") {
 		at, path, ok := strings.Cut(s, ":")
@@ -120,7 +120,7 @@ func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// maxFileSize bounds the files of git's that are read: those that matter are small.
+// maxFileSize bounds the files of git that are read, in bytes.
 const maxFileSize = 1 << 20
 
 func readSmall(path string) (string, error) {

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// Detached is a process that outlives us.
+// Detached is a child process that outlives this process.
 type Detached struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// Detach starts a process in a session of its own, so that neither our end nor
-// our terminal's reaches it, with its output appended to a log file.
+// Detach starts a process in a session of its own, with its output appended to a log file. Neither the end of this
+// process nor that of its terminal reaches it.
 func Detach(path string, args, env []string, dir string, log *os.File) (*Detached, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env = dir, env
@@ -32,14 +32,14 @@ func Detach(path string, args, env []string, dir string, log *os.File) (*Detache
 	return d, nil
 }
 
-// Done is closed when it has ended.
+// Done is closed after the process has ended.
 func (d *Detached) Done() <-chan struct{} { return d.done }
 
-// Err says how it ended, nil for exit code 0. It waits for the end.
+// Err returns how the process ended, nil for exit code 0. It waits for the end.
 func (d *Detached) Err() error {
 	<-d.done
 	return d.err
 }
 
-// Kill ends it at once.
+// Kill ends the process at once.
 func (d *Detached) Kill() { _ = d.cmd.Process.Kill() }

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Modes of what only its owner may read.
+// Modes of private directories and files.
 const (
 	privateDir  = 0o700
 	privateFile = 0o600
 )
 
-// PrivateDir makes a directory that only its owner may enter, and takes others'
-// rights away where it exists.
+// PrivateDir makes a directory that only its owner may enter. If the directory exists, the rights of others are
+// removed.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return fmt.Errorf("making a private directory: %w", err)
@@ -26,10 +26,9 @@ func PrivateDir(dir string) error {
 	return nil
 }
 
-// WritePrivate writes a file that only its owner may read, all at once: nobody
-// sees half of it, nor another's rights on it. It is not synced to the disk: such
-// files die with the process that writes them, and a busy disk must not hold up
-// its start.
+// WritePrivate replaces a file by one that only its owner may read, in one step, so that no reader sees half of it. It
+// is not synced to the disk: such files are of no use after their process ended, and a busy disk must not delay the
+// start.
 func WritePrivate(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -51,8 +50,7 @@ func WritePrivate(path string, data []byte) (err error) {
 	return nil
 }
 
-// RemoveOwn removes a file if it still holds what we wrote: another process may
-// have replaced it by its own.
+// RemoveOwn removes a file if it still has the content that this process wrote. Another process may have replaced it.
 func RemoveOwn(path string, data []byte) {
 	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
 		_ = os.Remove(path)

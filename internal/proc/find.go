@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Find checks that a path, or a name that lookPath finds, is a file that can be
-// run, be it by node, and returns its absolute path.
+// Find returns the absolute path of a program: a path, or a name that lookPath finds. The error says why it can't be
+// run: not found, a directory, or not executable. A script that node runs need not be executable.
 func Find(name string, lookPath func(string) (string, error)) (string, error) {
 	path := name
 	if !strings.ContainsRune(name, filepath.Separator) {
@@ -38,5 +38,5 @@ func Find(name string, lookPath func(string) (string, error)) (string, error) {
 	return path, nil
 }
 
-// IsScript reports whether a program is one that node runs.
+// IsScript reports whether node must run a program.
 func IsScript(path string) bool { return strings.HasSuffix(path, ".js") }

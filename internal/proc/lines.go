@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// maxLine bounds a line of output; the rest of a longer one is dropped.
+// maxLine bounds a line of output, in bytes. The rest of a longer line is dropped.
 const maxLine = 16 << 10
 
-// eachLine calls take with every line of r until it ends or fails.
-func eachLine(r io.Reader, take func(line string)) {
+// eachLine calls handle with every line of r until r ends or fails.
+func eachLine(r io.Reader, handle func(line string)) {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
 		if len(line) > 0 {
-			take(string(bytes.TrimRight(line, "\r\n")))
+			handle(string(bytes.TrimRight(line, "\r\n")))
 		}
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
@@ -28,7 +28,7 @@ func eachLine(r io.Reader, take func(line string)) {
 	}
 }
 
-// ring keeps the last lines that it was given.
+// ring stores the last lines that were added.
 type ring struct {
 	mu   sync.Mutex
 	kept []string

@@ -11,15 +11,14 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockRetry is how often a lock is tried that another process holds.
+// lockRetry is how often WaitLock tries to get a lock.
 const lockRetry = 10 * time.Millisecond
 
-// Lock is a lock on a file that the system lets go when its process ends,
-// however that ends. The file holds the process's id, for people: that it holds
-// one says nothing about the lock.
+// Lock is a lock on a file. The system releases it when its process ends, in whatever way. The file contains the
+// process id of the last owner, for people; it says nothing about whether the lock is taken.
 type Lock struct{ file *flock.Flock }
 
-// TryLock takes a lock if nobody else has it; else it returns nil and no error.
+// TryLock takes a lock. It returns nil and no error if another process has it.
 func TryLock(path string) (*Lock, error) {
 	f := newFlock(path)
 	ok, err := f.TryLock()
@@ -32,7 +31,7 @@ func TryLock(path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// WaitLock takes a lock as soon as nobody else has it.
+// WaitLock takes a lock as soon as it is free, or returns an error when ctx ends.
 func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	f := newFlock(path)
 	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
@@ -41,7 +40,7 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// Locked reports whether another process has a lock.
+// Locked reports whether a process has the lock on a file.
 func Locked(path string) (bool, error) {
 	f := newFlock(path)
 	ok, err := f.TryRLock()
@@ -81,5 +80,5 @@ func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(privateFile))
 }
 
-// Unlock lets the lock go. The file stays: whoever waits has it open.
+// Unlock releases the lock. The file stays, because waiting processes have it open.
 func (l *Lock) Unlock() { _ = l.file.Close() }

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Owner is a process that has an end of a connection or listens on a port, as far
-// as the system tells.
+// Owner is the process at one end of a connection, or the one that listens on a port, as far as the system tells this
+// user.
 type Owner struct {
-	PID     int    // 0: not known; the process is another user's
-	Command string // its command line
-	UID     int    // of its user; -1: not known
+	PID     int    // 0: unknown, because the process is another user's
+	Command string // the command line
+	UID     int    // the user's id; -1: unknown
 }
 
-// unknown is the owner that the system does not tell.
+// unknown is the owner if the system does not tell.
 var unknown = Owner{UID: -1}
 
-// commandShown is how much of a command line a message shows, in characters.
+// commandShown is how many characters of a command line a message shows.
 const commandShown = 80
 
-// String names the process and, unless it is this process's user, its user.
+// String names the process, and its user if that is another than this process's.
 func (o Owner) String() string {
 	who := "another process"
 	if o.PID != 0 {

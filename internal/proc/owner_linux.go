@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// OwnerOf finds the process that listens where addr could not be bound: at the
-// same port, at the same address or at all of them. A process of another user has
-// no PID, unless we are root. It is false when nobody listens there.
+// OwnerOf finds the process that listens on the port of addr, at the same address or at all addresses, so that addr
+// can't be bound. A process of another user has no PID unless this process is root's. It returns false if no process
+// listens there.
 func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 	const listening = "0A"
 	mine := addr.Addr().Unmap()
@@ -26,16 +26,15 @@ func OwnerOf(addr netip.AddrPort) (Owner, bool) {
 	})
 }
 
-// PeerOf finds the process of this machine at the other end of a TCP connection:
-// peer is its address, and own is ours. Owners are as those of [OwnerOf]. It is
-// false for a peer on another machine or in another network namespace, and for one
-// that has closed its end.
+// PeerOf finds the process of this machine at the other end of a TCP connection; peer is its address, own is ours. The
+// Owner is as from [OwnerOf]. It returns false for a peer on another machine or in another network namespace, and for
+// one that has closed its end.
 func PeerOf(peer, own netip.AddrPort) (Owner, bool) {
 	peer, own = unmapAddrPort(peer), unmapAddrPort(own)
 	return ownerOf(func(local, remote netip.AddrPort, _ string) bool { return local == peer && remote == own })
 }
 
-// ownerOf finds the process that has a socket of the kernel's tables that matches.
+// ownerOf finds the process that has a matching socket in the kernel's tables.
 func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Owner, bool) {
 	sockets := append(sockets("/proc/net/tcp", matches), sockets("/proc/net/tcp6", matches)...)
 	if len(sockets) == 0 {
@@ -69,17 +68,17 @@ func ownerOf(matches func(local, remote netip.AddrPort, state string) bool) (Own
 	return found, true
 }
 
-// noInode stands in the tables for a socket that its process has closed: they give it
-// to root then, whosever it was.
+// noInode stands in the tables for a socket that its process has closed. The tables then name root as its user, whoever
+// it belonged to.
 const noInode = "0"
 
-// socket is one of the kernel's tables.
+// socket is a line of the kernel's tables.
 type socket struct {
-	link string // as in /proc/PID/fd
+	link string // the target of its link in /proc/PID/fd
 	uid  int
 }
 
-// sockets reads a table of the kernel.
+// sockets returns the matching sockets of a table of the kernel.
 func sockets(table string, matches func(local, remote netip.AddrPort, state string) bool) (found []socket) {
 	data, err := os.ReadFile(table)
 	if err != nil {
@@ -105,8 +104,8 @@ func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// kernelAddr reads an address of the kernel's tables: 0100007F:24B8, in 32-bit
-// words of the machine's own order.
+// kernelAddr reads an address of the kernel's tables, such as 0100007F:24B8, which consists of 32-bit words in the
+// machine's byte order.
 func kernelAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)
@@ -123,7 +122,7 @@ func kernelAddr(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ip, uint16(p)), ok
 }
 
-// littleEndian: so this machine lays out its words.
+// isLittleEndian says that this machine stores the low byte of a word first.
 var isLittleEndian = func() bool {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], 1)

@@ -4,10 +4,8 @@ package proc
 
 import "net/netip"
 
-// OwnerOf would find the process that listens at an address; this system does
-// not tell.
+// OwnerOf finds no process, because this system does not tell which process listens.
 func OwnerOf(netip.AddrPort) (Owner, bool) { return unknown, false }
 
-// PeerOf would find the process at the other end of a connection; this system does
-// not tell.
+// PeerOf finds no process, because this system does not tell which process has a connection.
 func PeerOf(_, _ netip.AddrPort) (Owner, bool) { return unknown, false }

@@ -1,7 +1,6 @@
-// Package proc starts child processes and sees to it that they end: each in a
-// process group of its own, stopped in steps, gone when we are gone (on Linux),
-// its output kept as lines. It also holds what a process needs to be the only one
-// of its kind: a lock, private files, and the name of whoever has a port.
+// Package proc starts child processes and makes sure that they end: each child has a process group of its own, is
+// stopped in steps, and on Linux ends with this process. Its output is stored as lines. The package also has what a
+// process needs to be the only one of its kind: a file lock, private files, and the owner of a port.
 package proc
 
 import (
@@ -15,23 +14,22 @@ import (
 	"time"
 )
 
-// Command is what to start.
+// Command says what [Start] starts, with which environment, and what becomes of its output.
 type Command struct {
-	Path string // looked up on PATH when it is a bare name
+	Path string // a bare name is looked up on PATH
 	Args []string
 	Dir  string
-	Env  []string // as it is; see [Environ]. nil: no variables
-	// OnLine gets every line of stdout and stderr, from a goroutine for each.
+	Env  []string // NAME=value; see [Environ]. nil: no variables
+	// OnLine gets every line of stdout and stderr, from one goroutine for each.
 	OnLine func(from Stream, line string)
-	// Stdout and Stderr get what they are named after as it comes, instead of
-	// OnLine and the tail; one for both keeps what was written in its order. What
-	// they refuse is dropped.
+	// Stdout and Stderr get the output as it comes, instead of OnLine and the tail. One writer for both gets it in
+	// the order of writing. Output that a writer refuses is dropped.
 	Stdout, Stderr io.Writer
-	Keep           int           // lines to keep for [Process.Tail]; 0: 50
+	Keep           int           // how many lines [Process.Tail] returns at most; 0: 50
 	Grace          time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
 }
 
-// Stream says where a line came from.
+// Stream names the stream that a line came from.
 type Stream string
 
 // Streams of a process.
@@ -43,11 +41,11 @@ const (
 const (
 	defaultKeep  = 50
 	defaultGrace = 5 * time.Second
-	// A process that left its group may hold its output open for ever.
+	// A process that left the group may keep the child's output open for ever.
 	outputGrace = time.Second
 )
 
-// Process is a child that runs, or ran.
+// Process is a child that runs or has ended. Its methods may be called from any goroutine.
 type Process struct {
 	// Fixed at start.
 	cmd   *exec.Cmd
@@ -60,8 +58,8 @@ type Process struct {
 	stopOnce sync.Once
 }
 
-// Start starts a child. It ends with [Process.Stop], by itself, or on Linux with
-// this process.
+// Start starts a child. It ends by [Process.Stop], by itself, or on Linux with this process. The error names the
+// program.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
@@ -74,7 +72,7 @@ func Start(c Command) (*Process, error) {
 	if p.grace == 0 {
 		p.grace = defaultGrace
 	}
-	// Pipes of our own: with exec's, Wait would wait for grandchildren.
+	// With the pipes of package exec, Wait would wait for grandchildren.
 	var pipes []*os.File
 	closeAll := func() {
 		for _, f := range pipes {
@@ -91,7 +89,7 @@ func Start(c Command) (*Process, error) {
 	}
 	cmd.Stdout, cmd.Stderr = pipes[1], pipes[3]
 	if c.Stderr != nil && c.Stderr == c.Stdout {
-		cmd.Stderr, c.Stderr = pipes[1], io.Discard // its own pipe stays empty
+		cmd.Stderr, c.Stderr = pipes[1], io.Discard // stderr's own pipe stays empty
 	}
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
@@ -111,8 +109,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// readStream hands a stream to a writer, or else keeps and hands on its lines, until it
-// ends.
+// readStream copies a stream to a writer, or stores and reports its lines, until it ends.
 func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(Stream, string)) {
 	if to != nil {
 		_, _ = io.Copy(to, f)
@@ -127,8 +124,7 @@ func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(
 	})
 }
 
-// wait reaps the child, ends what is left of its group, and says that it is done
-// when the last line was read.
+// wait waits for the child, kills the rest of its group, and closes done after the last line was read.
 func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	p.err = p.cmd.Wait()
 	_ = p.signal(syscall.SIGKILL)
@@ -149,13 +145,13 @@ func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 // PID is the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stdin writes to the child.
+// Stdin writes to the child's standard input.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Done is closed when the child has ended and its output was read.
+// Done is closed after the child has ended and its output was read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the child ended, nil for exit code 0. It waits for the end.
+// Err returns how the child ended, nil for exit code 0. It waits for the end.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
@@ -164,13 +160,13 @@ func (p *Process) Err() error {
 // Tail returns the last lines of the child's output, oldest first.
 func (p *Process) Tail() []string { return p.tail.lines() }
 
-// Stop ends the child and its group and returns when that is done: it closes
-// stdin and sends SIGTERM, and after the grace period SIGKILL.
+// Stop ends the child and its group, and returns after they have ended. It closes stdin and sends SIGTERM, and after
+// the grace period SIGKILL.
 func (p *Process) Stop() {
 	p.stopOnce.Do(func() {
 		_ = p.stdin.Close()
 		if p.hasEnded() {
-			return // its id may belong to another by now
+			return // the process id may belong to another process by now
 		}
 		_ = p.signal(syscall.SIGTERM)
 		t := time.NewTimer(p.grace)
@@ -193,7 +189,7 @@ func (p *Process) hasEnded() bool {
 	}
 }
 
-// signal sends a signal to the child's group.
+// signal sends a signal to the child's group. A group that has ended is no error.
 func (p *Process) signal(s syscall.Signal) error {
 	if err := syscall.Kill(-p.PID(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("sending %v to process group %d: %w", s, p.PID(), err)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// The Anthropic wire: the conversation in blocks, the system message beside it.
+// messagesRequest is a request on the Anthropic wire: the conversation in blocks, the system message beside it.
 type messagesRequest struct {
 	Model    string          `json:"model"`
 	Stream   bool            `json:"stream"`
@@ -53,8 +53,8 @@ func (r *Request) readMessages() error {
 	return nil
 }
 
-// blockMessages makes messages of one with blocks: results of tools, which the
-// user's message has on this wire, are messages of their own.
+// blockMessages converts a message with blocks. On this wire the user's message contains the tools' results; they
+// become messages of their own.
 func blockMessages(role string, content json.RawMessage) []Message {
 	var blocks []messageBlock
 	if json.Unmarshal(content, &blocks) != nil {

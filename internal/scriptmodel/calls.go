@@ -9,17 +9,16 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Calls is a ready-made script: a prompt with lines of the form
+// Calls is a ready-made script. A prompt with lines of the form
 //
 //	call:NAME {"some": "arguments"}
 //
-// makes the model call those tools, all at once, and then say their results;
-// any other prompt is echoed. It is what the local session does too.
+// makes the model call those tools, all at once, and then repeat their results. Any other prompt is echoed. The
+// gateway's local sessions do the same.
 //
-// A runtime adds messages of its own with the user's role: notices and hooks'
-// context, before a prompt or after a tool's result. They are told from prompts
-// by position and by their tags, so that the script neither calls twice nor
-// takes a notice for a prompt.
+// A runtime adds messages of its own with the user's role, before a prompt or after a tool's result: notices, and the
+// context of hooks. Calls tells them from prompts by their position and their tags, so it neither calls a tool twice
+// nor answers a notice.
 func Calls(r *Request) Reply {
 	turn := currentTurn(r.Messages)
 	prompt, results := "", []string(nil)
@@ -29,8 +28,7 @@ func Calls(r *Request) Reply {
 			results = append(results, m.Text)
 		case "user":
 			text := Prompt(m.Text)
-			// Past a result only a new call is a prompt: what else comes there
-			// is context for that result.
+			// After a result only a text with calls is a prompt. Other texts there are context for that result.
 			if text == "" || len(results) > 0 && len(callLines(text)) == 0 {
 				continue
 			}
@@ -59,8 +57,7 @@ func Calls(r *Request) Reply {
 	return p
 }
 
-// currentTurn returns the messages after the last thing that the model said to
-// the end, that is without calling a tool.
+// currentTurn returns the messages after the model's last message without tool calls.
 func currentTurn(messages []Message) []Message {
 	for i, m := range slices.Backward(messages) {
 		if m.Role == "assistant" && len(m.ToolCalls) == 0 {
@@ -70,11 +67,11 @@ func currentTurn(messages []Message) []Message {
 	return messages
 }
 
-// taggedBlock matches what a runtime wraps in tags inside a message of the user's role.
+// taggedBlock matches what a runtime puts in tags into a message of the user's role.
 var taggedBlock = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
-// Prompt returns the text of a user-role message without the tagged blocks that
-// a runtime added; "" when there is nothing else.
+// Prompt returns the text of a user-role message without the tagged blocks that a runtime added, or "" if there is
+// nothing else.
 func Prompt(text string) string {
 	return strings.TrimSpace(taggedBlock.ReplaceAllStringFunc(text, func(s string) string {
 		if m := taggedBlock.FindStringSubmatch(s); m[1] != m[2] {

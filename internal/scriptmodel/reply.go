@@ -8,22 +8,19 @@ import (
 	"time"
 )
 
-// Reply is what the model says: reasoning, then text, then tool calls. The zero
-// value is an empty message.
+// Reply is what the model says: reasoning, then text, then tool calls. The zero value is an empty message. Delay, Gate
+// and Pause let a test decide when it is sent.
 type Reply struct {
 	Reasoning string
 	Text      string // streamed word by word; with Status, the error's message
 	ToolCalls []ToolCall
 	Status    int // an HTTP status other than 200 makes the reply an error
 	Header    http.Header
-	Cut       bool // a streamed reply breaks off after the first of several words
+	Cut       bool // a streamed reply ends after the first of several words
 
-	// Delay holds the reply back for a time, Gate until it is closed or
-	// received from; both before the first byte. Pause holds a streamed reply
-	// the same way between its first word and the rest.
-	Delay time.Duration
-	Gate  <-chan struct{}
-	Pause <-chan struct{}
+	Delay time.Duration   // how long to wait before the first byte
+	Gate  <-chan struct{} // the first byte waits until this is closed or sends; nil: no wait
+	Pause <-chan struct{} // the same between the first word of a streamed reply and the rest
 }
 
 // waitToBegin waits until the reply may begin.
@@ -40,7 +37,7 @@ func (p Reply) waitToBegin(ctx context.Context) error {
 	return waitGate(ctx, p.Gate)
 }
 
-// waitGate waits for a gate; a nil one is open.
+// waitGate waits for a gate. A nil gate is open.
 func waitGate(ctx context.Context, gate <-chan struct{}) error {
 	if gate == nil {
 		return nil
@@ -53,13 +50,13 @@ func waitGate(ctx context.Context, gate <-chan struct{}) error {
 	}
 }
 
-// splitWords splits a text into the deltas that it is streamed in.
+// splitWords splits a text into the deltas in which it is streamed.
 func splitWords(text string) []string { return strings.SplitAfter(text, " ") }
 
-// errCut ends a reply by its own wish.
+// errCut ends a reply that has Cut set.
 var errCut = errors.New("the reply was cut off")
 
-// stream sends the words of a text, pausing after the first.
+// stream sends the words of a text and pauses after the first.
 func (p Reply) stream(ctx context.Context, text string, send func(delta string) error) error {
 	if text == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Request is a model request as it came, read into what scripts ask about.
+// Request is a model request as it came, and its parts that scripts need: model, messages and tools in the same form
+// for each wire.
 type Request struct {
 	N        int         // counted from 1
 	Path     string      // which wire: "/v1/chat/completions", "/v1/responses", "/v1/messages" or one of Azure's
@@ -51,14 +52,14 @@ type ToolCall struct {
 	Args string // a JSON object
 }
 
-// Context ends when the client goes away or the server closes.
+// Context ends when the client closes the connection or the server closes.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Done is closed when the reply was written, or could not be.
+// Done is closed when the reply was written, or could not be written.
 func (r *Request) Done() <-chan struct{} { return r.done }
 
-// Aborted reports whether the client went away before it had the reply.
-// It is settled once Done is closed.
+// Aborted reports whether the client closed the connection before it had the reply. Its value is final once Done is
+// closed.
 func (r *Request) Aborted() bool { return r.aborted.Load() }
 
 // ToolNames returns the names of the tools offered, in order.
@@ -106,8 +107,8 @@ func (r *Request) lastMessage(role string) Message {
 	return Message{}
 }
 
-// The two wires in one shape: a completions request has messages, a responses
-// request has instructions and input.
+// wireRequest is a request on either OpenAI wire: a completions request has messages, a responses request has
+// instructions and input.
 type wireRequest struct {
 	Model        string          `json:"model"`
 	Stream       bool            `json:"stream"`
@@ -183,8 +184,7 @@ func newRequest(hr *http.Request, body []byte) (*Request, error) {
 	return r, nil
 }
 
-// inputItems returns the conversation of either wire. The responses wire also
-// takes a bare string as input.
+// inputItems returns the conversation of either wire. The responses wire also allows a plain string as input.
 func inputItems(in wireRequest) ([]wireMessage, error) {
 	if len(in.Input) == 0 {
 		return in.Messages, nil
@@ -216,8 +216,7 @@ func (m wireMessage) message() Message {
 	return out
 }
 
-// contentText returns the text of a message's content: a string, or parts of
-// which some have text.
+// contentText returns the text of a message's content, which is a string or a list of parts, some with text.
 func contentText(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
@@ -244,7 +243,7 @@ func (t wireTool) tool() Tool {
 		return Tool{Name: f.Name, Description: f.Description, Parameters: f.Parameters}
 	}
 	name := t.Name
-	if name == "" { // a tool of the endpoint's own has a type only
+	if name == "" { // the endpoint's own tools have only a type
 		name = t.Type
 	}
 	return Tool{Name: name, Description: t.Description, Parameters: t.Parameters}

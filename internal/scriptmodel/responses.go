@@ -32,7 +32,7 @@ func responses(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) 
 	return s.err
 }
 
-// outputItems returns what the model says, as finished items.
+// outputItems returns the reply as finished items.
 func outputItems(id string, p Reply) []object {
 	var items []object
 	if p.Reasoning != "" {

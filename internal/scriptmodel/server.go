@@ -1,10 +1,9 @@
-// Package scriptmodel is a model endpoint that says what a script tells it: the
-// OpenAI wire (chat completions and responses, streamed or plain, and the model
-// list), Azure's routes of it and the Anthropic wire, in front of a Go function. The demo and the tests run real Copilot
-// sessions against it, with no network and no account.
+// Package scriptmodel is a model endpoint whose answers come from a Go function. It speaks the OpenAI wire (chat
+// completions and responses, streamed or plain, and the model list), also on Azure's routes, and the Anthropic wire.
+// The demo and the tests run real Copilot sessions against it, without a network and without an account.
 //
-// Every request is kept, in order, before the function sees it; a reply can be
-// held until a test releases it; a client that goes away in mid-reply is noticed.
+// The server records every request, in order, before the function gets it. A reply can wait until a test releases
+// it. A client that closes the connection before the end of the reply is noticed.
 package scriptmodel
 
 import (
@@ -22,17 +21,17 @@ import (
 	"time"
 )
 
-// ModelID is the model that the endpoint lists. It answers to any other name too.
+// ModelID is the model that the endpoint lists. The endpoint answers requests for any other model too.
 const ModelID = "scripted"
 
-// maxBody bounds a request; conversations with images are the largest.
+// maxBody bounds a request, in bytes. Conversations with images are the largest.
 const maxBody = 64 << 20
 
-// ReplyFunc answers a request. It runs on the request's own goroutine, so it may
-// block; [Request.Context] ends when the client goes away.
+// ReplyFunc answers a request. It runs on the request's own goroutine, so it may block; [Request.Context] ends when the
+// client closes the connection.
 type ReplyFunc func(*Request) Reply
 
-// Server is a running endpoint.
+// Server is a running endpoint. Its methods may be called from any goroutine.
 type Server struct {
 	URL string // base URL, "/v1" included; fixed at start
 
@@ -47,7 +46,8 @@ type Server struct {
 	arrived  chan struct{} // closed and replaced when a request arrives
 }
 
-// Start listens on addr (port 0 picks a free one) and answers with reply.
+// Start listens on addr (host:port; port 0 picks a free one) and answers requests with reply. Call [Server.Close] to
+// stop it.
 func Start(addr string, reply ReplyFunc) (*Server, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -82,7 +82,7 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 // Root is the URL without "/v1", the base of Azure's and Anthropic's routes.
 func (s *Server) Root() string { return strings.TrimSuffix(s.URL, "/v1") }
 
-// Close stops the endpoint, breaks off replies under way and waits for them.
+// Close stops the endpoint, breaks off the replies under way and waits for their handlers.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -92,7 +92,7 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// beginRequest counts a handler in, unless the server was closed.
+// beginRequest counts a handler that begins. It returns false if the server was closed.
 func (s *Server) beginRequest() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) beginRequest() bool {
 	return !s.closed
 }
 
-// SetReply changes the script for the requests to come.
+// SetReply replaces the function that answers the requests from now on.
 func (s *Server) SetReply(reply ReplyFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,8 @@ func (s *Server) Requests() []*Request {
 	return append([]*Request(nil), s.requests...)
 }
 
-// WaitRequest returns the n-th model request, counted from 1, as soon as it came.
+// WaitRequest returns the n-th model request, counted from 1, and waits for it if necessary. The error says how many
+// requests came before ctx ended.
 func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("waiting for model request %d: requests count from 1", n)
@@ -140,8 +141,7 @@ func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	}
 }
 
-// ServeCompletions serves chat completions on a server of the caller's own, at
-// whatever path that has them.
+// ServeCompletions serves chat completions for a server of the caller, at any path.
 func (s *Server) ServeCompletions(w http.ResponseWriter, r *http.Request) {
 	s.handler(completions)(w, r)
 }
@@ -153,7 +153,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 // renderFunc writes a reply in one wire format.
 type renderFunc func(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) error
 
-// handler keeps a request, asks the script and renders its reply.
+// handler records a request, asks the script and writes its reply.
 func (s *Server) handler(out renderFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
 		if !s.beginRequest() {
@@ -176,14 +176,14 @@ func (s *Server) handler(out renderFunc) http.HandlerFunc {
 		if errors.Is(err, errCut) {
 			panic(http.ErrAbortHandler)
 		}
-		// The client's own going is what counts as an abort, not our closing.
+		// The client did not get the whole reply. A reply that the script cuts off is no abort.
 		if err != nil {
 			r.aborted.Store(true)
 		}
 	}
 }
 
-// record numbers and records a request and returns the script that answers it.
+// record numbers and stores a request, and returns the function that answers it.
 func (s *Server) record(r *Request) ReplyFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +245,7 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 	return &eventWriter{w: w, out: http.NewResponseController(w)}
 }
 
-// send writes one event; an empty name leaves the event line out.
+// send writes one event. An empty name leaves out the event line.
 func (e *eventWriter) send(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -48,7 +48,7 @@ func runCommand(ctx context.Context, r Run) error {
 	return fmt.Errorf("process %d ended by itself", p.PID())
 }
 
-// Path makes a path of a provider file usable from anywhere.
+// Path makes a path of a provider file absolute. Relative paths start at Workdir.
 func (r Run) Path(p string) string {
 	if filepath.IsAbs(p) {
 		return p

@@ -7,12 +7,12 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Configured lists the providers that files name, in the order of the files, and
-// says what is with each.
+// Configured lists the providers that files name, in the order of the files, each with its state and the reason for
+// that state.
 func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	s.do(func() {
 		for _, f := range s.files {
-			if f.Name == "" { // a directory that can't be read, which is a fault
+			if f.Name == "" { // a directory that can't be read; it is listed as a fault
 				continue
 			}
 			p, good := s.usable[f.File]
@@ -24,7 +24,7 @@ func (s *Supervisor) Configured() (views []adminapi.ConfiguredProvider) {
 	return views
 }
 
-// stateOf is what is with a file, and why it does not run if it does not.
+// stateOf returns the state of a file's provider, and why it does not run.
 func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsable bool) (state, reason string) {
 	switch {
 	case f.LeftOut && len(f.Faults) > 0:
@@ -55,7 +55,7 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 	return state, reason
 }
 
-// state is what is with a unit, and why it does not run if it does not.
+// state returns the state of a unit, and why it does not run.
 func (u *unit) state() (state, reason string) {
 	if err := u.failure(); err != nil {
 		return adminapi.ConfiguredFailed, err.Error()

@@ -13,9 +13,9 @@ import (
 	"tapgw/internal/proc"
 )
 
-// A provider that starts itself has its token from a file, and may have read it long
-// ago: the token stays the same, over versions of the provider's file and restarts of
-// the gateway, until the provider's file is deleted, or the token's.
+// A provider that starts itself reads its token from a file, possibly long before it connects. So the token stays the
+// same when the provider's file changes and when the gateway restarts, until the provider's file or the token's file
+// is deleted.
 
 const tokenSuffix = ".token"
 
@@ -25,7 +25,7 @@ func (s *Supervisor) tokenFile(name string) string {
 
 var connectToken = lazyregexp.New(`^ptk-[0-9a-f]{32}$`)
 
-// connectToken reads the token that a provider has from before; "" for none.
+// connectToken reads the token that a provider already has, "" for none.
 func (s *Supervisor) connectToken(name string) string {
 	data, err := os.ReadFile(s.tokenFile(name))
 	if err != nil || !connectToken.MatchString(string(data)) {
@@ -34,14 +34,13 @@ func (s *Supervisor) connectToken(name string) string {
 	return string(data)
 }
 
-// runConnect lets a provider in that starts itself: its token lies in a file of
-// its own.
+// runConnect lets in a provider that starts itself. It writes the provider's token to a file.
 func (s *Supervisor) runConnect(ctx context.Context, r Run) error {
 	if err := s.writeToken(ctx, r); err != nil {
 		return err
 	}
 	<-ctx.Done()
-	if r.Provider.Project != "" { // it is nobody else's of the name, later
+	if r.Provider.Project != "" { // another project's provider of this name must not get the token
 		s.tokenLock.Lock()
 		defer s.tokenLock.Unlock()
 		proc.RemoveOwn(s.tokenFile(r.Provider.Name), []byte(r.Token))
@@ -55,14 +54,14 @@ func (s *Supervisor) writeToken(ctx context.Context, r Run) error {
 	}
 	s.tokenLock.Lock()
 	defer s.tokenLock.Unlock()
-	if ctx.Err() != nil { // the version after this one may have written its own
+	if ctx.Err() != nil { // the next version may have written its token already
 		return nil
 	}
 	return proc.WritePrivate(s.tokenFile(r.Provider.Name), []byte(r.Token))
 }
 
-// removeStaleTokens removes the token files of providers that no file is for any more. Where
-// a directory can't be read nobody knows which they are. The loop calls it.
+// removeStaleTokens removes the token files of providers that no file names any more. It removes nothing while a
+// directory of provider files can't be read. The loop calls it.
 func (s *Supervisor) removeStaleTokens() {
 	if slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == "" }) {
 		return

@@ -11,6 +11,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// unknownProvider is the error NOT_FOUND for a name that no file has.
 func unknownProvider(name string) *protocol.Error {
 	return &protocol.Error{
 		Code: protocol.CodeNotFound,
@@ -21,19 +22,19 @@ func unknownProvider(name string) *protocol.Error {
 	}
 }
 
-// Stop ends what runs of a provider, until Start or Restart, and returns how many
-// there were. What calls itself by the name goes by its file; connections of the
-// name that no file is behind are closed. The error is NOT_FOUND when there are
-// neither, or files to choose from.
+// Stop ends the units of a provider until Start or Restart, and returns how many there were. name is a file's name, or
+// the name that the program connects with. A connection without a file is closed. Errors are NOT_FOUND for an unknown
+// name or one that several files have, and INVALID_STATE while the gateway shuts down.
 func (s *Supervisor) Stop(name string) (n int, err error) { return s.control("stop", name) }
 
-// Start lets a provider run that was stopped, or had failed too often, and
-// returns for how many sessions it does.
+// Start runs a provider that was stopped or that gave up, and returns for how many sessions it runs. The errors are
+// those of [Supervisor.Stop].
 func (s *Supervisor) Start(name string) (n int, err error) { return s.control("start", name) }
 
-// Restart ends what runs of a provider and starts it again.
+// Restart ends the units of a provider and starts it again; otherwise it is [Supervisor.Start].
 func (s *Supervisor) Restart(name string) (n int, err error) { return s.control("restart", name) }
 
+// control stops a provider, starts it, or does both.
 func (s *Supervisor) control(verb, name string) (n int, err error) {
 	stop, start := verb != "start", verb != "stop"
 	err = &protocol.Error{Code: protocol.CodeInvalidState, Message: "the gateway is shutting down"}
@@ -82,9 +83,8 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 // errNoFile ends the wait for lines of a provider whose file was removed.
 var errNoFile = errors.New("no file names the provider any more")
 
-// Lines returns what a provider printed, and what became of its processes, after a
-// number: as much as is kept, oldest first, and the number to ask with next. The
-// error is NOT_FOUND when no file names it.
+// Lines returns the stored lines after a cursor, oldest first, and the cursor for the next question. The lines are what
+// a provider printed and what happened to its processes. The error is NOT_FOUND if no file names the provider.
 func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.TimelineLine, cursor uint64, err error) {
 	o, err := s.outputOf(name)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Supervisor) Lines(name string, after uint64) (lines []adminapi.Timeline
 	return lines, cursor, nil
 }
 
-// WaitLines waits for a line after a number, until ctx ends, the file is removed or
-// the supervisor is closed.
+// WaitLines waits until there is a line after a cursor. It returns an error when ctx ends, the file is removed or the
+// supervisor is closed, and NOT_FOUND if no file names the provider.
 func (s *Supervisor) WaitLines(ctx context.Context, name string, after uint64) error {
 	o, err := s.outputOf(name)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Supervisor) outputOf(name string) (o *output, err error) {
 	return o, err
 }
 
-// updateProgramNames notes what the programs call themselves.
+// updateProgramNames records the names that the running programs connected with.
 func (s *Supervisor) updateProgramNames() {
 	names := map[string][]string{}
 	for key, sl := range s.slots {
@@ -140,9 +140,8 @@ func (s *Supervisor) updateProgramNames() {
 	}
 }
 
-// resolve finds the file's name of a provider, "" where there is none. People may
-// know it by what its program calls itself, which is what they see of it. The
-// error names the files that they have to choose from.
+// resolve returns the file's name of a provider, or "" if no file has it. People may use the name that the program
+// connects with, because that is what they see. The error lists the files if several run such a program.
 func (s *Supervisor) resolve(verb, name string) (string, error) {
 	if s.isNamed(name) {
 		return name, nil
@@ -150,7 +149,7 @@ func (s *Supervisor) resolve(verb, name string) (string, error) {
 	s.updateProgramNames()
 	var files []string
 	for file, o := range s.outputs {
-		// What was stopped does not stand for who has its name now.
+		// A stopped provider does not answer for another that has its name now.
 		if slices.Contains(o.programNames, protocol.NormalName(name)) && (verb != "stop" || !s.stoppedByUser[file]) {
 			files = append(files, file)
 		}

@@ -9,7 +9,7 @@ import (
 	"tapgw/configs"
 )
 
-// reportFaults logs the faults that were not there before.
+// reportFaults logs new faults and reports the change.
 func (s *Supervisor) reportFaults() {
 	now := s.faults()
 	for _, f := range now {
@@ -21,7 +21,8 @@ func (s *Supervisor) reportFaults() {
 	s.o.Gateway.Touch()
 }
 
-// Faults are what is wrong with the files, and with what they start.
+// Faults returns the faults of the provider files and of the providers that they start, with file, line and column, in
+// the order of the files.
 func (s *Supervisor) Faults() (faults []configs.Fault) {
 	s.do(func() { faults = s.faults() })
 	return faults

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	maxAnswer    = 1 << 20 // bytes of an answer: more is no use to a model
+	maxAnswer    = 1 << 20 // bytes of an answer; a longer one is of no use to a model
 	maxRedirects = 5
-	maxReason    = 500 // bytes of a refusal that are repeated
-	// lateness is how much longer the gateway waits than the request may take, so
-	// that it is the word on the request that arrives.
+	maxReason    = 500 // bytes of an error answer that the model gets
+	// lateness is how much longer the gateway waits than the request may take, so that the model gets the error of
+	// the request and not the gateway's timeout.
 	lateness = 2 * time.Second
 )
 
@@ -51,8 +51,7 @@ func runHTTP(ctx context.Context, r Run) error {
 	return p.Run(ctx)
 }
 
-// Options are those of a provider in this process. What it has to say goes where
-// a program's output does.
+// Options returns the options of a provider that runs in this process. Its errors go to Line and Trouble.
 func (r Run) Options() *providers.Options {
 	return &providers.Options{URL: r.URL, Token: r.Token, Session: r.Session, HTTPClient: r.Client,
 		Logger: slog.New(slog.DiscardHandler),
@@ -62,7 +61,7 @@ func (r Run) Options() *providers.Options {
 		}}
 }
 
-// stayOnHost refuses redirects to where the file does not send anybody.
+// stayOnHost refuses redirects to another host than the provider file names.
 func stayOnHost(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {
@@ -76,7 +75,7 @@ func stayOnHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// httpTool makes requests of calls.
+// httpTool turns calls into requests.
 type httpTool struct {
 	configs.HTTPTool
 	client *http.Client
@@ -103,7 +102,7 @@ func (h *httpTool) schema() json.RawMessage {
 	return data
 }
 
-// call makes the request of a call and returns what the model gets of its answer.
+// call makes the request of a call and returns the model's part of the answer.
 func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -131,7 +130,7 @@ func (h *httpTool) call(ctx context.Context, args json.RawMessage) (any, error) 
 	return h.result(data)
 }
 
-// requestError words an error of the request: without its URL, which may hold secrets.
+// requestError words an error of a request, without the URL, which may contain secrets.
 func (h *httpTool) requestError(ctx context.Context, req *http.Request, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &providers.Error{
@@ -145,7 +144,7 @@ func (h *httpTool) requestError(ctx context.Context, req *http.Request, err erro
 	return fmt.Errorf("%s %s: %w", req.Method, req.URL.Host, err)
 }
 
-// parseArgs are the arguments of a call, by name; one that is null is left out.
+// parseArgs returns the arguments by name. Those that are null are left out.
 func (h *httpTool) parseArgs(args json.RawMessage) (map[string]any, error) {
 	values := map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(args))
@@ -215,8 +214,8 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	return req, nil
 }
 
-// target is the URL with arguments in it: each is one segment of the path, or one
-// value of the query, and goes with its pair where it is left out.
+// target fills the URL with arguments. An argument becomes one segment of the path or one value of the query. A query
+// pair whose argument is missing is left out.
 func (h *httpTool) target(values map[string]any) (string, error) {
 	var path strings.Builder
 	parts := h.URL
@@ -274,8 +273,7 @@ func (h *httpTool) target(values map[string]any) (string, error) {
 	return path.String() + "?" + strings.Join(pairs, "&"), nil
 }
 
-// fillBody is the body with arguments in its strings. One that is an argument and
-// nothing else becomes its value, or goes with it where it is left out.
+// fillBody fills the body with arguments.
 func (h *httpTool) fillBody(values map[string]any) ([]byte, error) {
 	dec := json.NewDecoder(strings.NewReader(h.Body))
 	dec.UseNumber()
@@ -291,8 +289,8 @@ func (h *httpTool) fillBody(values map[string]any) ([]byte, error) {
 	return data, nil
 }
 
-// fillValue puts arguments into a JSON value; false when it goes with one that is
-// left out.
+// fillValue replaces arguments in the strings of a JSON value. A string that is one argument becomes the argument's
+// value. It returns false if that argument is missing, and the string is left out of what contains it.
 func fillValue(v any, values map[string]any) (any, bool) {
 	switch v := v.(type) {
 	case string:
@@ -332,7 +330,7 @@ func fillValue(v any, values map[string]any) (any, bool) {
 	return v, true
 }
 
-// result is what the model gets of an answer.
+// result returns the part of an answer that the model gets.
 func (h *httpTool) result(data []byte) (any, error) {
 	if h.Result == configs.ResultText {
 		if !utf8.Valid(data) {

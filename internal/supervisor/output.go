@@ -11,40 +11,39 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// What is kept of a provider's output, and how much of it goes to the log: a
-// provider that floods its output fills neither the memory nor the disk.
+// Limits of a provider's stored and logged output, so that a provider that prints without end fills neither the memory
+// nor the disk.
 const (
 	maxLines       = 200
 	maxLineBytes   = 1 << 10 // bytes of a line
 	maxLoggedLines = 50      // a second
 )
 
-// output is what a provider printed and said of itself, and what is to be known of
-// it.
+// output holds the last lines that a provider printed and the messages about it.
 type output struct {
 	log *slog.Logger
 
-	programNames []string // what its programs called themselves when last they were connected; the loop's
+	programNames []string // the names of its programs when they were last connected; owned by the loop
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields that follow
 	lines    []adminapi.TimelineLine
-	seq      uint64        // of the last line
-	more     chan struct{} // closed by the next line; nil while nobody waits
-	hasEnded bool          // no file names it any more
-	second   time.Time
-	logged   int // in that second
-	omitted  int // not logged since
+	seq      uint64        // the number of the last line
+	more     chan struct{} // closed by the next line; nil while no call waits
+	hasEnded bool          // no file names the provider any more
+	second   time.Time     // the start of the second that logged counts
+	logged   int           // lines that were logged in that second
+	omitted  int           // lines that were not logged since
 }
 
-// fromGateway is the source of what is to be known of a provider and not from itself.
+// fromGateway is the source of the gateway's messages about a provider.
 const fromGateway = "tapgw"
 
-// warn keeps and logs what is to be known.
+// warn stores and logs a message about the provider.
 func (o *output) warn(line string) {
 	o.log.Warn("provider", "message", o.add(gateway.LogWarning, fromGateway, line))
 }
 
-// line keeps and logs a line that the provider printed, or of itself.
+// line stores and logs a line that the provider printed, or a message about it.
 func (o *output) line(from, line string) {
 	line = o.add(gateway.LogInfo, from, line)
 	now := time.Now()
@@ -69,7 +68,7 @@ func (o *output) line(from, line string) {
 	}
 }
 
-// add adds a line to the last ones, cut to what is kept of it, and returns that.
+// add stores a line, cut to maxLineBytes, and returns it as stored.
 func (o *output) add(level gateway.LogLevel, from, line string) string {
 	if len(line) > maxLineBytes {
 		line = line[:maxLineBytes] + "…"
@@ -88,7 +87,7 @@ func (o *output) add(level gateway.LogLevel, from, line string) string {
 	return line
 }
 
-// wakeWaiters wakes those who wait. Call with mu held.
+// wakeWaiters ends the waits for a line. Call it with mu held.
 func (o *output) wakeWaiters() {
 	if o.more != nil {
 		close(o.more)
@@ -96,8 +95,7 @@ func (o *output) wakeWaiters() {
 	}
 }
 
-// linesAfter are the lines after a number that are kept, oldest first, and the number to
-// ask with next.
+// linesAfter returns the stored lines after a cursor, oldest first, and the cursor for the next question.
 func (o *output) linesAfter(seq uint64) ([]adminapi.TimelineLine, uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,7 +106,7 @@ func (o *output) linesAfter(seq uint64) ([]adminapi.TimelineLine, uint64) {
 	return lines, o.seq
 }
 
-// wait waits for a line after a number.
+// wait waits until there is a line after a cursor.
 func (o *output) wait(ctx context.Context, seq uint64) error {
 	o.mu.Lock()
 	if o.seq > seq {
@@ -132,7 +130,7 @@ func (o *output) wait(ctx context.Context, seq uint64) error {
 	}
 }
 
-// end lets those who wait go: no file names the provider any more.
+// end ends the waits for lines, because no file names the provider any more.
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,11 +1,13 @@
-// Package supervisor keeps the providers running that files name: it compares
-// what the files want with what runs, starts, replaces and ends the difference,
-// and starts again what ended by itself.
+// Package supervisor runs the providers that provider files name. It compares what the files want with what runs,
+// starts, replaces and ends the difference, and restarts providers that end by themselves.
 //
-// What always holds: a provider whose file says what it said before is left
-// alone; a file that can't be used leaves what it said before running; one that
-// was changed is there before the one that it replaces goes, and a session never
-// has tools of both; and nothing that was started here outlives [Supervisor.Close].
+// Invariants:
+//
+//   - A provider whose file has not changed in content is left alone.
+//   - A file with a fault leaves its last good version running.
+//   - The new version of a changed provider is bound before the old one goes, and a session never has the tools of
+//     both.
+//   - Nothing that was started here outlives [Supervisor.Close].
 package supervisor
 
 import (
@@ -28,85 +30,85 @@ import (
 	"tapgw/internal/watch"
 )
 
-// Options of a [Supervisor].
+// Options of a [Supervisor]. Gateway and Files are required.
 type Options struct {
 	Gateway *gateway.Gateway
 	Files   configs.Files
-	// TokenDir is where the tokens of providers that start themselves lie.
+	// TokenDir is the directory for the tokens of providers that start themselves (kind connect).
 	TokenDir string
-	// Launch runs the kinds of providers that this package doesn't.
+	// Launch has launchers, by kind, for the kinds of providers that this package does not run itself.
 	Launch map[string]Launcher
-	// HTTPClient connects providers that run in this process; nil: the default.
+	// HTTPClient connects providers that run in this process. nil: the default client.
 	HTTPClient *http.Client
 	Log        *slog.Logger
 }
 
-// Launcher runs a provider until ctx ends, and returns then; before that only
-// with what went wrong.
+// Launcher runs a provider until ctx ends, and then returns. A return before that means that the provider failed; the
+// supervisor reports the error and starts the provider again after a pause.
 type Launcher func(ctx context.Context, r Run) error
 
-// Run is a provider to run.
+// Run describes a provider process to a [Launcher]: what to run, how it connects to the gateway, and the functions that
+// take its output and its faults. The functions may be called from any goroutine.
 type Run struct {
 	Provider configs.Provider
-	Workdir  string // from which its paths are seen
+	Workdir  string // the directory of its relative paths
 	URL      string
 	Token    string
 	Session  string                  // an id, or [providers.AllSessions]
-	Client   *http.Client            // that connects, in this process; nil: the default
-	Line     func(from, line string) // takes what it prints, and what is to be known of it
-	// Faults takes what is wrong with the files that the provider is made of: all of
-	// it, each time.
+	Client   *http.Client            // for a provider in this process; nil: the default
+	Line     func(from, line string) // takes a line that it prints, or a message about it
+	// Faults takes all present faults of the files that the provider consists of. It replaces the earlier ones.
 	Faults func([]configs.Fault)
-	// Trouble takes what keeps it from being bound; it is a fault until it is bound.
+	// Trouble takes the reason why the provider is not bound. It counts as a fault until the provider is bound.
 	Trouble func(error)
 }
 
-// Supervisor runs providers.
+// Supervisor runs the providers of files. One goroutine, the loop, owns its state. The methods but Open, Quiesce and
+// Close run in that loop and may be called from any goroutine while it is open.
 type Supervisor struct {
-	// Fixed once it is open.
+	// Fixed after Open.
 	o           Options
 	url         string
 	launch      map[string]Launcher
 	ctx         context.Context
 	cancel      context.CancelFunc
 	requests    chan func()
-	rereadTimer *time.Timer    // reads the files again after a Reload
-	wake        chan struct{}  // holds one: a unit is bound
-	loop        sync.WaitGroup // the loop and what feeds it
+	rereadTimer *time.Timer    // see rereadDelay
+	wake        chan struct{}  // holds one item; a unit was bound
+	loop        sync.WaitGroup // the loop and the watch of the files
 	units       sync.WaitGroup // every goroutine of a unit
-	isQuiesced  atomic.Bool    // nothing is started any more
+	isQuiesced  atomic.Bool    // no unit is started any more
 
 	tokenLock sync.Mutex // held while a token file is written or removed
 
-	readLock   sync.Mutex // one reads the files at a time
-	lastListed []string   // those that were there; guarded by reading
+	readLock   sync.Mutex // held while the files are read
+	lastListed []string   // the files at the last reading; guarded by readLock
 
-	// The loop's.
+	// Owned by the loop.
 	files          []configs.ProviderFile
-	usable         map[string]configs.Provider // what a file said when it last could be used
+	usable         map[string]configs.Provider // by file, its last version without a fault
 	slots          map[slotKey]*slot
-	stoppedByUser  map[string]bool // stopped by the user, by name
+	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
 	reportedFaults []configs.Fault
 }
 
-// slotKey is what one unit is for: a provider, of the user ("") or of a project, in a
-// session, or in all ("").
+// slotKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session or for
+// all (session "").
 type slotKey struct{ name, project, session string }
 
 func keyOf(p configs.Provider, session string) slotKey { return slotKey{p.Name, p.Project, session} }
 
-// isFor reports whether a unit of the key runs what a file names.
+// isFor reports whether the key belongs to the provider of a file.
 func (k slotKey) isFor(p configs.Provider) bool { return k.name == p.Name && k.project == p.Project }
 
-// slot is what runs for a key: now, and what is to take its place when it is
-// bound.
+// slot holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
 type slot struct {
-	now, next  *unit
-	isOutgoing bool // nothing is wanted for the key: others are to take its place
+	now, next  *unit // next is nil unless a new version is starting
+	isOutgoing bool  // the key is not wanted any more, and units of other keys will replace this one
 }
 
-// New makes a supervisor that runs nothing yet.
+// New returns a supervisor that runs nothing yet. Call [Supervisor.Open] when the gateway accepts connections.
 func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
@@ -120,9 +122,8 @@ func New(o Options) *Supervisor {
 	return s
 }
 
-// Open starts what the files want and follows them, and the gateway's sessions,
-// until Close. Providers connect at url. All but Quiesce and Close may be called
-// from then on.
+// Open starts the providers that the files want, and follows the files and the gateway's sessions until
+// [Supervisor.Close]. Providers connect to url. Only Quiesce and Close may be called before Open.
 func (s *Supervisor) Open(url string) {
 	s.url = url
 	s.rereadTimer = time.AfterFunc(rereadDelay, s.reload)
@@ -136,11 +137,10 @@ func (s *Supervisor) Open(url string) {
 	})
 }
 
-// Quiesce lets nothing start any more. What runs goes on until Close.
+// Quiesce keeps new units from being started. Running ones continue until [Supervisor.Close].
 func (s *Supervisor) Quiesce() { s.isQuiesced.Store(true) }
 
-// Close ends every provider and returns when they are gone. More than once does
-// no harm.
+// Close stops every provider and returns after they have ended. Further calls do nothing.
 func (s *Supervisor) Close() {
 	if s.rereadTimer != nil {
 		s.rereadTimer.Stop()
@@ -166,7 +166,7 @@ func (s *Supervisor) run() {
 	}
 }
 
-// do runs f in the loop; false when there is none any more.
+// do runs f in the loop. It returns false if the loop has ended.
 func (s *Supervisor) do(f func()) bool {
 	done := make(chan struct{})
 	select {
@@ -178,13 +178,12 @@ func (s *Supervisor) do(f func()) bool {
 	}
 }
 
-// rereadDelay is how long after a Reload the files are read once more: later than
-// the watch tells of anything that was there then.
+// rereadDelay is how long after a Reload the files are read once more. It is longer than the watch needs to report a
+// change that was there at the Reload.
 const rereadDelay = 3 * time.Second
 
-// Reload reads the files and acts on them at once, and soon again: the watch
-// compares with what it told itself, so a change that is undone before it has
-// told of it, which Reload has seen, is none to it.
+// Reload reads the files and applies them at once, and again after rereadDelay. The watch reports only differences from
+// what it reported last. So it would miss a change that Reload applied and that was undone before the watch saw it.
 func (s *Supervisor) Reload() {
 	s.reload()
 	s.rereadTimer.Reset(rereadDelay)
@@ -194,7 +193,7 @@ func (s *Supervisor) reload() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	s.readLock.Lock() // what was read first is to count first
+	s.readLock.Lock() // files are applied in the order in which they were read
 	defer s.readLock.Unlock()
 	files := s.read()
 	s.do(func() {
@@ -205,8 +204,8 @@ func (s *Supervisor) reload() {
 	})
 }
 
-// read reads the files. A listing of a directory can miss one that is being
-// replaced just then, and nothing is to end by that. Call with reading held.
+// read reads the files. The listing of a directory can miss a file that is being replaced at that moment, and no
+// provider may end because of that. Call it with readLock held.
 func (s *Supervisor) read() (files []configs.ProviderFile) {
 	for range 5 {
 		files = s.o.Files.Providers()
@@ -229,12 +228,12 @@ func (s *Supervisor) read() (files []configs.ProviderFile) {
 	return files
 }
 
-// setFiles makes files those that count. Those of a directory that can't be read stay
-// what they were, where the user trusts it.
+// setFiles makes files the current ones. The files of a directory that can't be read stay as they were, if the user
+// trusts the directory.
 func (s *Supervisor) setFiles(files []configs.ProviderFile) {
 	for _, f := range files {
 		if f.Name != "" || f.LeftOut {
-			continue // a file, not a directory; or one whose files don't count
+			continue // a file, or a directory that the user does not trust
 		}
 		for _, old := range s.files {
 			same := func(f configs.ProviderFile) bool { return f.Name == old.Name }
@@ -267,7 +266,7 @@ func (s *Supervisor) isNamed(name string) bool {
 	return slices.ContainsFunc(s.files, func(f configs.ProviderFile) bool { return f.Name == name && !f.LeftOut })
 }
 
-// enabledProviders are the providers that are to run, in the sessions that they are for.
+// enabledProviders returns the providers that should run in the sessions that they match.
 func (s *Supervisor) enabledProviders() (list []configs.Provider) {
 	for _, f := range s.files {
 		if p, ok := s.usable[f.File]; ok && p.Enabled && !s.stoppedByUser[p.Name] && s.launch[p.Kind] != nil {
@@ -277,8 +276,8 @@ func (s *Supervisor) enabledProviders() (list []configs.Provider) {
 	return list
 }
 
-// reserveNames keeps their names for them: a session is not to find somebody else there
-// who was faster, or came when one had given up.
+// reserveNames reserves the providers' names at the gateway, so that no other program takes a name while its provider
+// is not connected.
 func (s *Supervisor) reserveNames() {
 	var names []gateway.ReservedName
 	for _, p := range s.enabledProviders() {
@@ -287,7 +286,7 @@ func (s *Supervisor) reserveNames() {
 	s.o.Gateway.ReserveNames(names)
 }
 
-// desired is what should run in these sessions.
+// desired returns what should run in these sessions.
 func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Provider {
 	want := map[slotKey]configs.Provider{}
 	for _, p := range s.enabledProviders() {
@@ -297,7 +296,7 @@ func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Pr
 		}
 		for _, v := range sessions {
 			key := keyOf(p, v.ID)
-			// One that ends keeps what it has, for what there is to clean up.
+			// A session that ends keeps its providers, which may have to clean up.
 			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.slots[key] != nil) {
 				want[key] = p
 			}
@@ -306,7 +305,7 @@ func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Pr
 	return want
 }
 
-// reconcile makes what runs what should run.
+// reconcile makes what runs equal to what should run.
 func (s *Supervisor) reconcile() {
 	if s.isQuiesced.Load() {
 		return
@@ -321,7 +320,7 @@ func (s *Supervisor) reconcile() {
 			sl.now, sl.next = sl.next, nil
 		}
 	}
-	// First what goes: another may have its tools from now on.
+	// First end what is not wanted, because another provider may have its tools.
 	for key, sl := range s.slots {
 		if _, ok := want[key]; ok {
 			sl.isOutgoing = false
@@ -351,14 +350,14 @@ func (s *Supervisor) reconcile() {
 	}
 }
 
-// overlaps reports whether two keys are of one provider and have a session in common.
+// overlaps reports whether two keys belong to one provider and have a session in common.
 func (k slotKey) overlaps(other slotKey) bool {
 	return k.name == other.name && k.project == other.project &&
 		(k.session == other.session || k.session == "" || other.session == "")
 }
 
-// needsSuccessor reports whether a slot that nothing is wanted for has to wait for what
-// is to take its place.
+// needsSuccessor reports whether a slot that is no longer wanted has to wait until another slot of its provider is
+// bound.
 func (s *Supervisor) needsSuccessor(key slotKey, sl *slot, want map[slotKey]configs.Provider) bool {
 	if !sl.now.isBound() || sl.now.failure() != nil {
 		return false
@@ -374,7 +373,7 @@ func (s *Supervisor) needsSuccessor(key slotKey, sl *slot, want map[slotKey]conf
 	return false
 }
 
-// outgoing are the units of other slots whose place one of this key is to take.
+// outgoing returns the units of other slots that a unit of this key replaces.
 func (s *Supervisor) outgoing(key slotKey) (units []*unit) {
 	for k, sl := range s.slots {
 		if sl.isOutgoing && k.overlaps(key) {
@@ -407,13 +406,13 @@ func (s *Supervisor) updateSlot(key slotKey, sl *slot, p configs.Provider) {
 	}
 }
 
-// sameConfig reports whether two files say the same.
+// sameConfig reports whether two files have the same content, whatever their paths.
 func sameConfig(a, b configs.Provider) bool {
 	a.File, b.File = "", ""
 	return reflect.DeepEqual(a, b)
 }
 
-// wakeLoop makes the loop look.
+// wakeLoop makes the loop reconcile.
 func (s *Supervisor) wakeLoop() {
 	select {
 	case s.wake <- struct{}{}:

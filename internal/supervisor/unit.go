@@ -15,11 +15,11 @@ import (
 	"tapgw/providers"
 )
 
-// How often and how soon a provider is started again that ended by itself.
+// How often and how soon a provider that ended by itself is started again.
 const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 30 * time.Second
-	// maxFailures in failureSpan are too many.
+	// A unit gives up after maxFailures within failureSpan.
 	maxFailures = 5
 	failureSpan = time.Minute
 )
@@ -35,18 +35,17 @@ type unit struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	units      func(func()) // starts a goroutine that Close waits for
-	isQuiesced *atomic.Bool // nothing is started any more
-	touch      func()       // its faults have changed
+	isQuiesced *atomic.Bool // no unit is started any more
+	touch      func()       // reports that the faults changed
 
 	retired      atomic.Bool
 	restReason   atomic.Pointer[error] // why it waits to be started again; nil while it runs
 	gaveUpReason atomic.Pointer[error]
-	fileFaults   atomic.Pointer[[]configs.Fault] // with the files that it is made of
+	fileFaults   atomic.Pointer[[]configs.Fault] // of the files that it consists of
 	bindError    atomic.Pointer[error]           // why it is not bound
 }
 
-// start runs a version of a provider. It takes the place of others when it is
-// bound.
+// start runs a version of a provider. When the new unit is bound, it takes the place of the units that it replaces.
 func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit) *unit {
 	spec := gateway.PassSpec{
 		Trust: gateway.TrustProject, Session: session, All: session == "" && p.Sessions.Mode == configs.SessionsAll,
@@ -86,16 +85,15 @@ func (s *Supervisor) start(p configs.Provider, session string, replaces []*unit)
 	return u
 }
 
-// ownerOf is whose file a provider is of: the files of one directory are one author's.
+// ownerOf returns the owner of a provider's name: the directory of its file.
 func ownerOf(p configs.Provider) string { return filepath.Dir(p.File) }
 
-// sessionFilter reports whether a session is one of those that a provider is for.
+// sessionFilter returns whether a session is one of those that a provider is for.
 func sessionFilter(p configs.Provider) func(adminapi.Session) bool {
 	return func(v adminapi.Session) bool { return p.Sessions.Match(v.Label, v.CWD, v.Host) }
 }
 
-// checkTrusted says why a project's provider may not be started: what it runs is not what
-// the user trusted.
+// checkTrusted returns why a project's provider may not be started: its files are not those that the user trusted.
 func (u *unit) checkTrusted() error {
 	if u.spec.Project == "" {
 		return nil
@@ -103,8 +101,7 @@ func (u *unit) checkTrusted() error {
 	return configs.Unchanged(u.spec.Project, u.spec.File)
 }
 
-// keepRunning keeps the provider running until the unit is stopped, or it fails too
-// often.
+// keepRunning runs the provider until the unit is stopped, or the provider fails too often.
 func (u *unit) keepRunning() {
 	defer u.pass.Revoke()
 	defer u.cancel()
@@ -127,7 +124,7 @@ func (u *unit) keepRunning() {
 		for len(failures) > 0 && now.Sub(failures[0]) >= failureSpan {
 			failures = failures[1:]
 		}
-		if why := u.trouble(); why != nil { // better than how it ended by that
+		if why := u.trouble(); why != nil { // this is the reason why it ended
 			err = why
 		}
 		failures = append(failures, now)
@@ -153,7 +150,7 @@ func (u *unit) keepRunning() {
 	}
 }
 
-// giveUp says why the provider is not started any more, and waits for the unit's end.
+// giveUp records why the provider is not started again, and waits until the unit is stopped.
 func (u *unit) giveUp(err error) {
 	u.gaveUpReason.Store(&err)
 	u.out.warn(err.Error())
@@ -162,14 +159,14 @@ func (u *unit) giveUp(err error) {
 	<-u.ctx.Done()
 }
 
-// backoff doubles from 0.2 s to 30 s; the jitter takes up to a quarter off.
+// backoff doubles from 0.2 s to 30 s. A random part of up to a quarter is subtracted.
 func backoff(attempt int) time.Duration {
 	d := firstWait << min(attempt, 10)
 	d = min(d, longestWait)
 	return max(firstWait, d-rand.N(d/4)) //nolint:gosec // nobody gains by guessing it
 }
 
-// isBound reports whether a provider was ever bound.
+// isBound reports whether the provider was ever bound.
 func (u *unit) isBound() bool {
 	if u == nil {
 		return false
@@ -182,7 +179,7 @@ func (u *unit) isBound() bool {
 	}
 }
 
-// failure says why the unit gave up, nil while it has not.
+// failure returns why the unit gave up, or nil.
 func (u *unit) failure() error {
 	if u == nil {
 		return nil
@@ -193,7 +190,7 @@ func (u *unit) failure() error {
 	return nil
 }
 
-// faults are what is wrong with the files that the unit is made of.
+// faults returns the faults of the files that the provider consists of.
 func (u *unit) faults() []configs.Fault {
 	if u == nil {
 		return nil
@@ -204,7 +201,7 @@ func (u *unit) faults() []configs.Fault {
 	return nil
 }
 
-// trouble is what keeps the unit from being bound, nil when nothing does.
+// trouble returns what keeps the unit from being bound, or nil.
 func (u *unit) trouble() error {
 	if u == nil || u.isBound() || u.failure() != nil {
 		return nil
@@ -223,13 +220,13 @@ func (u *unit) setTrouble(err error) {
 // stop ends the unit at once. It does not wait for the end.
 func (u *unit) stop() {
 	if u != nil {
-		u.pass.Revoke() // what it has in sessions goes before anything takes its place
+		u.pass.Revoke() // remove its tools from sessions before another unit takes its place
 		u.cancel()
 	}
 }
 
-// retire takes what the unit offers out of the sessions and ends it when the
-// calls that it runs have ended. It does not wait for that.
+// retire removes the unit's offers from the sessions, and ends the unit when its running calls have ended. It does not
+// wait for that.
 func (u *unit) retire() {
 	u.retired.Store(true)
 	done := u.pass.Retire()

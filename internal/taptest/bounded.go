@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// endless is so long that nothing takes it that ends, on however busy a machine.
+// endless is longer than anything that ends takes, even on a busy machine.
 const endless = 20 * time.Second
 
-// Bounded runs what must end and may take at most so many bytes of memory on the
-// way, for itself alone: what else runs counts too. What does not end panics, so
-// that fuzzing finds the input.
+// Bounded runs do and fails the test if it allocates more than most bytes. Run it alone, because other allocations
+// count too. If do does not end within 20 seconds, Bounded panics, so that fuzzing keeps the input.
 func Bounded(t testing.TB, what string, most uint64, do func()) {
 	t.Helper()
 	timer := time.AfterFunc(endless, func() { panic(what + " does not end") })
@@ -24,7 +23,7 @@ func Bounded(t testing.TB, what string, most uint64, do func()) {
 	}
 }
 
-// allocated is how many bytes were ever taken from the heap.
+// allocated returns how many bytes were allocated on the heap since the start.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)

@@ -7,8 +7,8 @@ import (
 	"tapgw/internal/proof"
 )
 
-// Proving answers as a gateway does that knows the tokens: clients of ours send
-// nothing to one that can't. All but their first question goes to next.
+// Proving answers proof questions as a gateway that knows the tokens, because clients send nothing to a gateway that
+// can't. Other requests go to next; docs/protocol.md describes the proof.
 func Proving(next http.Handler, tokens ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, nonce, _ := proof.ParseQuestion(r.Header.Get(proof.AskHeader))

@@ -1,7 +1,6 @@
-// Package watch tells when the files of directories have changed: once for a
-// burst of changes, and only when their content differs from what was told last.
-// It follows what editors and deployments do to files: renames over them,
-// symbolic links that are swapped, directories that come, go and are replaced.
+// Package watch reports when the files of directories have changed: once for a burst of changes, and only when their
+// content differs from the last report. It follows what editors and deployments do: renames over files, symbolic links
+// that are swapped, directories that are made, removed and replaced.
 package watch
 
 import (
@@ -17,34 +16,31 @@ import (
 )
 
 const (
-	// quietTime is for how long nothing must change before it is looked at: a file that
-	// is being written is not read in the middle.
+	// quietTime is how long nothing must change before the files are read, so that no half-written file is read.
 	quietTime = 200 * time.Millisecond
-	// maxWait is when it is looked at even so: something always changes in a
-	// directory with a log in it.
+	// maxWait is when the files are read even if changes go on, as in a directory with a log file.
 	maxWait = 2 * time.Second
-	// pollInterval is how often it is looked at in any case: network file systems tell
-	// nothing, and neither does the renaming of a directory further up.
+	// pollInterval is how often the files are read in any case. Network file systems, and the renaming of a directory
+	// further up, cause no events.
 	pollInterval = 10 * time.Second
-	// pollOnlyInterval is that where the system has no more watches to give.
+	// pollOnlyInterval replaces pollInterval if the system has no watches left.
 	pollOnlyInterval = time.Second
 )
 
-// maxHashed is the size of the largest file whose content is read. Of larger ones
-// the size and the time of the last change stand for it.
+// maxHashed is the size in bytes of the largest file whose content is compared. For larger files, the size and the time
+// of the last change are compared.
 const maxHashed = 1 << 20
 
 // Sum stands for the content and the permissions of a file.
 type Sum [sha256.Size]byte
 
-// Snapshot is how files were at one time, by path. Compare with maps.Equal.
+// Snapshot is the state of files at one time, by path. Compare two with maps.Equal.
 type Snapshot map[string]Sum
 
-// Dirs tells how the files of directories are, at once and then after each
-// change, until ctx ends. A directory may come later. Files are those that match,
-// or are links to what does, not in subdirectories; of one that is not regular the
-// kind is told, and nothing is read. changed is never called twice at a time, and
-// what happens while it runs is told after it.
+// Dirs reports the files of directories at once and then after each change, until ctx ends. A directory may be made
+// later. A file is an entry for which match is true, of the entry or of a link's target; subdirectories are not
+// searched. For a file that is not regular only its kind is reported. Dirs calls changed for one report at a time;
+// changes while it runs are reported after it returns.
 func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	w := newWatcher()
 	defer w.close()
@@ -58,8 +54,7 @@ func Dirs(ctx context.Context, dirs []string, match func(fs.FileInfo) bool, chan
 	}, changed)
 }
 
-// Changing is [Dirs] for directories that change with what is in them: dirs is asked
-// again after each change.
+// Changing is [Dirs] for a list of directories that depends on their content: dirs is called again after each change.
 func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo) bool, changed func(Snapshot)) {
 	for ctx.Err() == nil {
 		now := dirs()
@@ -74,9 +69,8 @@ func Changing(ctx context.Context, dirs func() []string, match func(fs.FileInfo)
 	}
 }
 
-// reportChanges tells what look sees, first at once and then each time when it has
-// settled after a poke and is not what was told last. look says when to look again
-// without a poke.
+// reportChanges reports the result of look, first at once and then each time that it differs, after a poke and a quiet
+// time. look also returns when to look again without a poke.
 func reportChanges(
 	ctx context.Context, poke <-chan struct{}, look func() (Snapshot, time.Duration), changed func(Snapshot),
 ) {
@@ -91,8 +85,8 @@ func reportChanges(
 	}
 }
 
-// waitQuiet waits for a poke and then until none has come for a while, or for again;
-// false when ctx ends.
+// waitQuiet waits for a poke and then until pokes have stopped for a while, or until again has passed. It returns false
+// when ctx ends.
 func waitQuiet(ctx context.Context, poke <-chan struct{}, next time.Duration) bool {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
@@ -116,7 +110,7 @@ func waitQuiet(ctx context.Context, poke <-chan struct{}, next time.Duration) bo
 	}
 }
 
-// Scan takes a snapshot of the files of directories that match; see [Dirs].
+// Scan takes a snapshot of the files of directories for which match is true; see [Dirs].
 func Scan(dirs []string, match func(fs.FileInfo) bool) Snapshot {
 	s := Snapshot{}
 	for _, dir := range dirs {

@@ -11,12 +11,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher pokes when something happens to directories or on the way to them.
+// watcher pokes when something happens to directories or to the links and directories on the way to them.
 type watcher struct {
 	poke chan struct{}
 
-	// What is watched now; only update and close change it.
-	source  *fsnotify.Watcher // nil: there is none to be had
+	// What is watched now. Only update and close change it.
+	source  *fsnotify.Watcher // nil: the system has no watches left
 	targets targets
 	watched map[string]fs.FileInfo // the directories of the targets
 	drain   sync.WaitGroup         // the goroutine that reads the source
@@ -32,18 +32,16 @@ func (w *watcher) close() {
 	w.source = nil
 }
 
-// update watches what matters to directories now, and reports whether it can.
+// update watches everything that matters for directories now, and returns whether it can.
 func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
-	// What changes after it is looked at and before it is watched shows in the
-	// next round; something that changes all the time is left to polling.
+	// A change between the look and the watch shows in the next round. What changes in each round is left to polling.
 	for range 5 {
 		t := targetsOf(dirs, match)
 		now := t.dirs()
 		if w.source != nil && t.equal(w.targets) && sameDirs(now, w.watched) {
 			return true
 		}
-		// All anew: what a watch means whose directory was moved is more than
-		// anybody wants to know.
+		// Make all watches anew, because a watch follows its directory when that is moved.
 		w.close()
 		source, err := fsnotify.NewWatcher()
 		if err != nil {
@@ -61,8 +59,7 @@ func (w *watcher) update(dirs []string, match func(fs.FileInfo) bool) bool {
 	return false
 }
 
-// sameDirs reports whether two sets name the same directories, which are still what
-// they were.
+// sameDirs reports whether two sets have the same directories, and each is still the same one on the disk.
 func sameDirs(a, b map[string]fs.FileInfo) bool {
 	if len(a) != len(b) {
 		return false
@@ -75,7 +72,7 @@ func sameDirs(a, b map[string]fs.FileInfo) bool {
 	return true
 }
 
-// read pokes for the events that matter, and never keeps the source waiting.
+// read pokes for the events that matter. It never makes the source wait.
 func (w *watcher) read(source *fsnotify.Watcher, t targets) {
 	for {
 		select {
@@ -93,15 +90,15 @@ func (w *watcher) read(source *fsnotify.Watcher, t targets) {
 		}
 		select {
 		case w.poke <- struct{}{}:
-		default: // it knows already
+		default: // a poke is pending
 		}
 	}
 }
 
-// targets are the places where a change may matter, free of symbolic links.
+// targets are the places where a change may matter, with symbolic links resolved.
 type targets struct {
-	everyEntry map[string]bool // directories: each entry of theirs
-	entries    map[string]bool // these only, in whichever directory
+	everyEntry map[string]bool // directories of which every entry matters
+	entries    map[string]bool // single entries that matter
 }
 
 func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
@@ -118,7 +115,7 @@ func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 			if e.Type()&fs.ModeSymlink == 0 {
 				continue
 			}
-			// Of one that leads nowhere yet, nobody can say what it will be.
+			// A dangling link may lead to a matching file later.
 			if info, err := os.Stat(path); err != nil || match(info) {
 				t.addPath(path)
 			}
@@ -130,9 +127,8 @@ func targetsOf(dirs []string, match func(fs.FileInfo) bool) targets {
 // maxLinks is how many symbolic links a path may go through, as in Linux.
 const maxLinks = 40
 
-// addPath adds the entries that must stay what they are for a path to lead where it
-// leads: its links, and its last one. It returns where that is, if anything is
-// there.
+// addPath adds the entries that decide where a path leads: its links and its last part. It returns where the path
+// leads, and whether something is there.
 func (t targets) addPath(path string) (real string, ok bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -169,8 +165,7 @@ func (t targets) addPath(path string) (real string, ok bool) {
 	return at, true
 }
 
-// dirs returns the directories to watch, as they are now: only they tell of their
-// entries.
+// dirs returns the directories to watch, because events come only from the directory of an entry.
 func (t targets) dirs() map[string]fs.FileInfo {
 	all := map[string]fs.FileInfo{}
 	add := func(dir string) {
@@ -191,7 +186,7 @@ func (t targets) equal(other targets) bool {
 	return maps.Equal(t.everyEntry, other.everyEntry) && maps.Equal(t.entries, other.entries)
 }
 
-// isRelevant reports whether something that happened to path may matter.
+// isRelevant reports whether an event for path may matter.
 func (t targets) isRelevant(path string) bool {
 	return t.entries[path] || t.everyEntry[path] || t.everyEntry[filepath.Dir(path)]
 }

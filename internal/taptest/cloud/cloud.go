@@ -17,14 +17,13 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// User is who is signed in.
+// User is the login of the signed-in user.
 const User = "octo-test"
 
 // defaultModel is the model that chats use when they name none. The list has "scripted" too.
 const defaultModel = "gpt-4.1"
 
-// Cloud is a running stand-in. Its model's requests and script are the embedded
-// server's.
+// Cloud is a running stand-in. The embedded server has the requests of its model and the script that answers them.
 type Cloud struct {
 	*scriptmodel.Server
 	Base  string // URL of every endpoint
@@ -42,8 +41,7 @@ type Cloud struct {
 	tunnels    []Tunnel
 }
 
-// Start starts a stand-in on loopback with two models, of which "gpt-4.1" is the
-// default.
+// Start starts a stand-in on loopback with two models. Call [Cloud.Close] to stop it.
 func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	model, err := scriptmodel.Start("127.0.0.1:0", reply)
 	if err != nil {
@@ -55,7 +53,7 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	mux.HandleFunc("GET /copilot_internal/user", c.serveUser)
 	mux.HandleFunc("GET /user", c.serveUser)
 	mux.HandleFunc("GET /models", serveModels)
-	// Asked after a failure: is it the network's?
+	// The language server asks this after a failure, to find out whether the network works.
 	mux.HandleFunc("GET /_ping", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /agents", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, object{"agents": []any{}})
@@ -67,7 +65,7 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	mux.HandleFunc("POST /login/device/code", c.serveDeviceCode)
 	mux.HandleFunc("POST /login/oauth/access_token", c.serveAccessToken)
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Github-Request-Id", "C0:DE") // else the answer isn't believed to be GitHub's
+		w.Header().Set("X-Github-Request-Id", "C0:DE") // without it the language server does not take the answer for GitHub's
 		mux.ServeHTTP(w, r)
 	})
 	c.plain = httptest.NewServer(all)
@@ -79,7 +77,7 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	return c, nil
 }
 
-// Close stops it, breaking off what is under way.
+// Close stops the stand-in and breaks off the connections under way.
 func (c *Cloud) Close() {
 	for _, s := range []*httptest.Server{c.proxy, c.tls, c.plain} {
 		s.CloseClientConnections()
@@ -88,7 +86,7 @@ func (c *Cloud) Close() {
 	c.Server.Close()
 }
 
-// Env is what the language server's environment needs to be signed in here.
+// Env returns the variables with which the language server is signed in at the stand-in.
 func (c *Cloud) Env() map[string]string {
 	return map[string]string{
 		"GH_COPILOT_TOKEN":      "gho_not_a_real_token",
@@ -101,10 +99,10 @@ func (c *Cloud) Env() map[string]string {
 // SetFlags sets the switches in the session token, as in "mcp=0;chat=1".
 func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
 
-// SetCompletion sets what inline completions say.
+// SetCompletion sets the text of inline completions.
 func (c *Cloud) SetCompletion(text string) { c.set(func() { c.completion = text }) }
 
-// Refuse makes the token endpoint answer with a status; 0 ends that.
+// Refuse makes the token endpoint answer with an HTTP status. 0 makes it work again.
 func (c *Cloud) Refuse(status int) { c.set(func() { c.refuse = status }) }
 
 func (c *Cloud) set(change func()) {
@@ -169,8 +167,7 @@ func (c *Cloud) serveCompletion(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// Prompt returns what the user said in a request's last turn: the language server
-// wraps it into context of its own.
+// Prompt returns what the user said in a request's last turn, without the context that the language server adds.
 func Prompt(r *scriptmodel.Request) string { return unwrap(r.LastUser()) }
 
 func unwrap(text string) string {
@@ -194,7 +191,7 @@ func Calls(r *scriptmodel.Request) scriptmodel.Reply {
 	return scriptmodel.Calls(plain)
 }
 
-// reasoning gives the model's reasoning the name that it has at GitHub's endpoint.
+// reasoning renames the model's reasoning to the name that GitHub's endpoint uses.
 type reasoning struct{ http.ResponseWriter }
 
 func (w reasoning) Write(p []byte) (int, error) {
@@ -205,7 +202,7 @@ func (w reasoning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap lets it be flushed.
+// Unwrap lets [http.ResponseController] flush the answer.
 func (w reasoning) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type object = map[string]any

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// The code that a person would type in, and what they get for it.
+// UserCode is the code that a person would type in, and deviceToken the token that the sign-in results in.
 const (
 	UserCode    = "ABCD-1234"
 	deviceToken = "gho_from_the_device_flow"
@@ -23,13 +23,13 @@ type device struct {
 	denied   bool
 }
 
-// Approve lets the device flow succeed, as if somebody had typed in the code.
+// Approve lets the sign-in succeed, as if a person had typed in the code.
 func (c *Cloud) Approve() { c.set(func() { c.device = device{approved: true} }) }
 
-// Pend lets the device flow wait for the code, as at the start.
+// Pend makes the sign-in wait for the code again, as at the start.
 func (c *Cloud) Pend() { c.set(func() { c.device = device{} }) }
 
-// Deny makes the device flow fail.
+// Deny makes the sign-in fail.
 func (c *Cloud) Deny() { c.set(func() { c.device = device{denied: true} }) }
 
 func (c *Cloud) serveDeviceCode(w http.ResponseWriter, _ *http.Request) {
@@ -58,20 +58,20 @@ func (c *Cloud) serveAccessToken(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Tunnel is a connection that came through the proxy.
+// Tunnel is a connection through the proxy.
 type Tunnel struct {
-	Host string // that it was for, with its port
+	Host string // host:port that it was for
 	Auth string // user:pass; "" for none
 }
 
-// Tunnels returns the connections that came through the proxy so far.
+// Tunnels returns the connections through the proxy so far.
 func (c *Cloud) Tunnels() []Tunnel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.tunnels)
 }
 
-// serveProxy leads tunnels to https hosts to this stand-in.
+// serveProxy connects tunnels to https hosts with the stand-in.
 func (c *Cloud) serveProxy(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "CONNECT only", http.StatusMethodNotAllowed)
@@ -110,5 +110,5 @@ func (c *Cloud) serveProxy(w http.ResponseWriter, r *http.Request) {
 	both.Wait()
 }
 
-// discard swallows the complaints of a TLS server whose certificate is not trusted.
+// discard drops the messages of a TLS server whose certificate its clients don't trust.
 var discard = log.New(io.Discard, "", 0)
