@@ -321,7 +321,8 @@ func (c *Conn) handle(m protocol.Message) {
 // unless the provider answers the end of a session; then it may come back for the next.
 func (c *Conn) goodbye() {
 	c.g.mu.Lock()
-	isAnswer := c.provider != nil && slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.isUnanswered })
+	isAnswer := c.provider != nil &&
+		slices.ContainsFunc(c.provider.bindings, func(b *binding) bool { return b.isUnanswered })
 	if c.memory != nil && !isAnswer {
 		c.g.dropMemory(c.memory)
 	}

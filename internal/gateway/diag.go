@@ -15,14 +15,14 @@ import (
 
 // How many entries of each kind Diagnostics has at most.
 const (
-	callsNoted     = 200
-	errorsNoted    = 100
-	gatesNoted     = 100
-	latenciesNoted = 256 // of each provider
+	maxCallNotes  = 200
+	maxErrorNotes = 100
+	maxGateNotes  = 100
+	maxLatencies  = 256 // of each provider
 )
 
-// diag is what happened lately. Noting a call costs no allocation: a lock, and a
-// place in a ring. Its lock is a leaf; it guards the latencies of providers too.
+// diag keeps the newest calls, errors and gate decisions for Diagnostics. Noting a call
+// allocates nothing. Its lock is a leaf, and guards the latencies of providers too.
 type diag struct {
 	mu     sync.Mutex
 	calls  ring[callNote]
@@ -31,25 +31,28 @@ type diag struct {
 }
 
 func newDiag() diag {
-	return diag{calls: newRing[callNote](callsNoted), errors: newRing[errorNote](errorsNoted), gates: newRing[gateNote](gatesNoted)}
+	return diag{
+		calls: newRing[callNote](maxCallNotes), errors: newRing[errorNote](maxErrorNotes),
+		gates: newRing[gateNote](maxGateNotes),
+	}
 }
 
-// ring keeps the newest of what is added.
+// ring keeps the newest items that were added.
 type ring[T any] struct {
 	items []T
 	added uint64
 }
 
-func newRing[T any](most int) ring[T] { return ring[T]{items: make([]T, most)} }
+func newRing[T any](size int) ring[T] { return ring[T]{items: make([]T, size)} }
 
-// next is where the next one goes.
+// next returns the place of a new item.
 func (r *ring[T]) next() *T {
-	at := &r.items[r.added%uint64(len(r.items))]
+	item := &r.items[r.added%uint64(len(r.items))]
 	r.added++
-	return at
+	return item
 }
 
-// newest lists what is kept, newest first.
+// newest lists the items, newest first.
 func (r *ring[T]) newest() []T {
 	n := min(r.added, uint64(len(r.items)))
 	list := make([]T, n)
@@ -60,10 +63,10 @@ func (r *ring[T]) newest() []T {
 }
 
 type callNote struct {
-	id                      uuid.UUID // zero where no provider had it
+	id                      uuid.UUID // zero when no provider had the call
 	session, provider, tool string
 	begun                   int64 // Unix nanoseconds
-	took                    time.Duration
+	duration                time.Duration
 	code                    protocol.Code
 }
 
@@ -75,12 +78,13 @@ type errorNote struct {
 type gateNote struct {
 	at                                        time.Time
 	session, provider, tool, decision, reason string
-	took                                      time.Duration
+	duration                                  time.Duration
 }
 
-// latencies are how long a provider's last calls took. Guarded by diag.mu.
+// latencies are the durations of a provider's last calls, and counts of all. Guarded by
+// diag.mu.
 type latencies struct {
-	last          [latenciesNoted]uint32 // microseconds
+	last          [maxLatencies]uint32 // a ring, in microseconds
 	calls, errors uint64
 }
 
@@ -89,13 +93,16 @@ func (d *diag) noteCall(c *call, o *Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.calls.next()
-	*n = callNote{id: c.id, session: c.session.id, tool: c.name, begun: c.begun.UnixNano(), took: o.Duration, code: o.ErrorCode}
+	*n = callNote{
+		id: c.id, session: c.session.id, tool: c.name, begun: c.begun.UnixNano(),
+		duration: o.Duration, code: o.ErrorCode,
+	}
 	if c.tool == nil {
 		return
 	}
 	n.provider = c.tool.provider.name
 	l := c.tool.provider.latencies
-	l.last[l.calls%latenciesNoted] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
+	l.last[l.calls%maxLatencies] = uint32(min(o.Duration.Microseconds(), 1<<32-1))
 	l.calls++
 	if o.Failed() {
 		l.errors++
@@ -108,24 +115,28 @@ func (d *diag) noteError(session, provider, code, message string) {
 	*d.errors.next() = errorNote{time.Now(), session, provider, code, shorten(message)}
 }
 
-// decided notes what came of a rule that was asked, or that denied by itself.
+// noteGate notes the decision of a gate, a user hook or a static denial. A denial is also a
+// warning in the timeline.
 func (s *Session) noteGate(r *rule, tool, decision, reason string, begun time.Time) {
 	now := time.Now()
 	d := &s.g.diag
 	d.mu.Lock()
-	*d.gates.next() = gateNote{at: now, session: s.id, provider: r.provider.name, tool: tool, decision: decision, reason: shorten(reason), took: now.Sub(begun)}
+	*d.gates.next() = gateNote{
+		at: now, session: s.id, provider: r.provider.name, tool: tool,
+		decision: decision, reason: shorten(reason), duration: now.Sub(begun),
+	}
 	d.mu.Unlock()
 	if decision == protocol.DecisionDeny {
 		s.noteDenial(r.owner(), tool, reason)
 	}
 }
 
-// denied says in the timeline who denied a call, and why.
-func (s *Session) noteDenial(who, tool, reason string) {
-	s.note(LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", who, tool, reason))
+// noteDenial adds a warning to the timeline that a call was denied, by whom and why.
+func (s *Session) noteDenial(by, tool, reason string) {
+	s.note(LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", by, tool, reason))
 }
 
-// owner is whose the rule is, for people.
+// owner names the user hook or provider that the rule is of, for people.
 func (r *rule) owner() string {
 	if r.hook != nil {
 		return "hook " + r.hook.Name
@@ -135,25 +146,16 @@ func (r *rule) owner() string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Diagnostics returns what happened lately.
+// Diagnostics lists the last calls, errors and gate decisions, newest first, and the load and
+// push budgets of the connected providers.
 func (g *Gateway) Diagnostics() adminapi.Diagnostics {
-	view := adminapi.Diagnostics{Calls: []adminapi.CallNote{}, Errors: []adminapi.ErrorNote{}, Gates: []adminapi.GateNote{}, Providers: []adminapi.ProviderLoad{}, Pushes: []adminapi.PushBudget{}}
-	took := map[string]*latencies{}
-	g.mu.Lock()
-	for c := range g.conns {
-		if c.provider != nil {
-			took[c.provider.id] = c.provider.latencies
-		}
+	view := adminapi.Diagnostics{
+		Calls: []adminapi.CallNote{}, Errors: []adminapi.ErrorNote{}, Gates: []adminapi.GateNote{},
+		Providers: g.providerLoads(), Pushes: []adminapi.PushBudget{},
 	}
+	g.mu.Lock()
 	sessions := slices.Clone(g.order)
 	g.mu.Unlock()
-	for _, p := range g.Providers() {
-		if l := took[p.ID]; l != nil {
-			load := adminapi.ProviderLoad{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
-			g.diag.load(&load, l)
-			view.Providers = append(view.Providers, load)
-		}
-	}
 	for _, s := range sessions {
 		view.Pushes = append(view.Pushes, s.pushBudgets()...)
 	}
@@ -162,49 +164,82 @@ func (g *Gateway) Diagnostics() adminapi.Diagnostics {
 	calls, errors, gates := d.calls.newest(), d.errors.newest(), d.gates.newest()
 	d.mu.Unlock()
 	for _, n := range calls {
-		v := adminapi.CallNote{Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(), DurationMs: milliseconds(n.took), Outcome: adminapi.OutcomeOK, ErrorCode: string(n.code)}
-		if n.code != "" {
-			v.Outcome = adminapi.OutcomeFailed
-		}
-		if n.id != uuid.Nil {
-			v.ID = n.id.String()
-		}
-		view.Calls = append(view.Calls, v)
+		view.Calls = append(view.Calls, n.view())
 	}
 	for _, n := range errors {
-		view.Errors = append(view.Errors, adminapi.ErrorNote{At: n.at.UTC(), Session: n.session, Provider: n.provider, Code: n.code, Message: n.message})
+		view.Errors = append(view.Errors, adminapi.ErrorNote{
+			At: n.at.UTC(), Session: n.session, Provider: n.provider, Code: n.code, Message: n.message,
+		})
 	}
 	for _, n := range gates {
 		view.Gates = append(view.Gates, adminapi.GateNote{
 			At: n.at.UTC(), Session: n.session, Provider: n.provider, Tool: n.tool,
-			Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.took),
+			Decision: n.decision, Reason: n.reason, DurationMs: milliseconds(n.duration),
 		})
 	}
 	return view
 }
 
-// load reads a provider's counters.
-func (d *diag) load(v *adminapi.ProviderLoad, l *latencies) {
+func (n *callNote) view() adminapi.CallNote {
+	v := adminapi.CallNote{
+		Session: n.session, Provider: n.provider, Tool: n.tool, StartedAt: time.Unix(0, n.begun).UTC(),
+		DurationMs: milliseconds(n.duration), Outcome: adminapi.OutcomeOK, ErrorCode: string(n.code),
+	}
+	if n.code != "" {
+		v.Outcome = adminapi.OutcomeFailed
+	}
+	if n.id != uuid.Nil {
+		v.ID = n.id.String()
+	}
+	return v
+}
+
+// providerLoads lists the calls and latencies of the connected providers.
+func (g *Gateway) providerLoads() []adminapi.ProviderLoad {
+	byID := map[string]*latencies{}
+	g.mu.Lock()
+	for c := range g.conns {
+		if c.provider != nil {
+			byID[c.provider.id] = c.provider.latencies
+		}
+	}
+	g.mu.Unlock()
+	loads := []adminapi.ProviderLoad{}
+	for _, p := range g.Providers() {
+		if l := byID[p.ID]; l != nil {
+			load := adminapi.ProviderLoad{ID: p.ID, Name: p.Name, Instance: p.Instance, InFlight: p.InFlight}
+			g.diag.readLatencies(&load, l)
+			loads = append(loads, load)
+		}
+	}
+	return loads
+}
+
+// readLatencies sets the counts and the percentiles of v.
+func (d *diag) readLatencies(v *adminapi.ProviderLoad, l *latencies) {
 	d.mu.Lock()
 	v.Calls, v.Errors = l.calls, l.errors
-	last := slices.Clone(l.last[:min(l.calls, latenciesNoted)])
+	last := slices.Clone(l.last[:min(l.calls, maxLatencies)])
 	d.mu.Unlock()
 	if len(last) == 0 {
 		return
 	}
 	slices.Sort(last)
-	at := func(percent int) float64 { return float64(last[(len(last)-1)*percent/100]) / 1000 }
-	v.P50Ms, v.P99Ms = at(50), at(99)
+	percentile := func(percent int) float64 { return float64(last[(len(last)-1)*percent/100]) / 1000 }
+	v.P50Ms, v.P99Ms = percentile(50), percentile(99)
 }
 
-// pushBudgets lists the budgets of those who pushed to the session, by name.
+// pushBudgets lists the budgets of the session's pushers, by name.
 func (s *Session) pushBudgets() []adminapi.PushBudget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []adminapi.PushBudget
 	for _, p := range s.pushers {
 		used := protocol.PushRate - int(p.limit.Tokens())
-		list = append(list, adminapi.PushBudget{Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate), Limit: protocol.PushRate, Dropped: p.dropped})
+		list = append(list, adminapi.PushBudget{
+			Provider: p.name, Session: s.id, Used: min(max(used, 0), protocol.PushRate),
+			Limit: protocol.PushRate, Dropped: p.dropped,
+		})
 	}
 	slices.SortFunc(list, func(a, b adminapi.PushBudget) int { return cmp.Compare(a.Provider, b.Provider) })
 	return list

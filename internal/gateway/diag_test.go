@@ -37,7 +37,7 @@ func TestProviderLoad(t *testing.T) {
 	d := newDiag()
 	p := &Provider{name: "p", latencies: &latencies{}}
 	var v adminapi.ProviderLoad
-	d.load(&v, p.latencies)
+	d.readLatencies(&v, p.latencies)
 	if v != (adminapi.ProviderLoad{}) {
 		t.Errorf("before any call: %+v", v)
 	}
@@ -46,15 +46,15 @@ func TestProviderLoad(t *testing.T) {
 		d.noteCall(k, &Outcome{Duration: took, ErrorCode: code})
 	}
 	end(time.Hour*2, protocol.CodeTimeout) // longer than is counted
-	d.load(&v, p.latencies)
+	d.readLatencies(&v, p.latencies)
 	if want := (adminapi.ProviderLoad{Calls: 1, Errors: 1, P50Ms: 4294967.295, P99Ms: 4294967.295}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
-	for i := range latenciesNoted { // the first falls out
+	for i := range maxLatencies { // the first falls out
 		end(time.Duration(i)*time.Millisecond, "")
 	}
-	d.load(&v, p.latencies)
-	if want := (adminapi.ProviderLoad{Calls: latenciesNoted + 1, Errors: 1, P50Ms: 127, P99Ms: 252}); v != want {
+	d.readLatencies(&v, p.latencies)
+	if want := (adminapi.ProviderLoad{Calls: maxLatencies + 1, Errors: 1, P50Ms: 127, P99Ms: 252}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
 }

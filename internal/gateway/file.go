@@ -24,7 +24,8 @@ func (f *File) Text() (string, bool) {
 }
 
 func textType(mimeType string) bool {
-	if strings.HasPrefix(mimeType, "text/") || strings.HasSuffix(mimeType, "+json") || strings.HasSuffix(mimeType, "+xml") {
+	if strings.HasPrefix(mimeType, "text/") || strings.HasSuffix(mimeType, "+json") ||
+		strings.HasSuffix(mimeType, "+xml") {
 		return true
 	}
 	switch mimeType {

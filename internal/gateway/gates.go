@@ -47,7 +47,9 @@ func needsGate(rules []*rule) bool {
 
 // decide applies the rules that match a call: static denials, then gates, all at once.
 // It returns at the first denial, and after protocol.GateTimeout at the latest.
-func (s *Session) decide(ctx context.Context, rules []*rule, tool string, args protocol.Raw, trace string) (d Decision) {
+func (s *Session) decide(
+	ctx context.Context, rules []*rule, tool string, args protocol.Raw, trace string,
+) (d Decision) {
 	if s.g.tracer != nil && needsGate(rules) {
 		var end func(Decision)
 		trace, end = s.traceGate(tool, trace, rules)

@@ -294,10 +294,12 @@ func (c *Conn) targetSessions(m *protocol.Hello, restore *memory) ([]*Session, *
 			}
 		}
 		if len(sessions) > 0 && !c.identity.may(mayBindAll) {
-			return nil, c.identity.unauthorized("hello.session", "bind to all sessions; choose one id from the sessions list")
+			return nil, c.identity.unauthorized("hello.session",
+				"bind to all sessions; choose one id from the sessions list")
 		}
 		if c.identity.ended {
-			return nil, errorf(protocol.CodeInvalidSession, "hello.session: this token has ended; another has taken its place")
+			return nil, errorf(protocol.CodeInvalidSession,
+				"hello.session: this token has ended; another has taken its place")
 		}
 		return sessions, nil
 	}

@@ -10,140 +10,135 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Host runs a session's agent: the Copilot CLI, a remote host, or the local
-// session without a model. The gateway calls it from one goroutine per session,
-// but for Interrupt and Log, which may come from any. No call is made under a lock.
+// Host runs a session's agent: the Copilot CLI, a remote program at /host, or the local host
+// without a model. The gateway calls it from one goroutine per session, under no lock. Only
+// Interrupt and Log may be called from any goroutine.
 type Host interface {
-	// SetTools replaces the tools that the providers give the session.
-	// Revisions rise with each list.
+	// SetTools replaces the tools that providers give the session. The revision rises with
+	// each list. An error means that the host may have another list; it is given again.
 	SetTools(ctx context.Context, revision uint64, tools []Tool) error
-	// Send gives the session a prompt and returns when it was taken, not when
-	// its turn ended: the turn ends with the next [HostCalls.Idle].
+	// Send gives the session a prompt. It returns when the host accepted the prompt, not at
+	// the end of the turn, which HostCalls.Idle reports.
 	Send(ctx context.Context, p Prompt) error
 	// Log shows a line in the session's own timeline. It must not block.
 	Log(level LogLevel, message string)
-	// Interrupt stops the turn that runs, and returns the texts of the prompts that
-	// waited behind it, where the host drops them with it. Calls in flight were
-	// already ended, but see [HostInfo].StopsFirst.
+	// Interrupt stops the running turn. It returns the texts of the prompts that waited
+	// behind it, if the host drops them too. The session's calls have ended already, unless
+	// [HostInfo].StopsFirst is set.
 	Interrupt(ctx context.Context, reason string) (dropped []string, err error)
-	// Close ends the session. It is called once, after the providers were told.
+	// Close ends the session. It is called once, after the session's calls have ended.
 	Close(ctx context.Context, reason string) error
 }
 
-// HostCalls is what a host calls back. A *[Session] implements it; all methods
-// may be called from any goroutine, and those that take a context return early
-// when it ends.
+// HostCalls is what a host calls back. A *[Session] implements it. Any goroutine may call
+// the methods; those with a context return early when it ends.
 type HostCalls interface {
 	// ID is the gateway's id of the session.
 	ID() string
-	// CallTool runs a provider's tool and returns its outcome, always one,
-	// at the tool's timeout at the latest. Ending ctx cancels the call with
-	// reason "interrupted".
+	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
+	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
 	CallTool(ctx context.Context, c Call) Outcome
-	// PreToolUse asks the providers' rules and gates about a tool call that
-	// the session is about to make (its own tools included).
+	// PreToolUse asks the rules and gates about a call that the session is about to make, of
+	// its own tools too.
 	PreToolUse(ctx context.Context, tool string, args protocol.Raw) Decision
-	// UserPrompt returns the text to add to a prompt, "" for none. Source is
-	// "user", or the source of the [Prompt] that the gateway sent.
+	// UserPrompt returns the context to add to a prompt, "" for none. source is "user", or
+	// the source of the [Prompt] that the gateway sent.
 	UserPrompt(ctx context.Context, prompt, source string) string
-	// Hook asks the user's own hooks of a kind that the gateway does not ask by
-	// itself: HookPostToolUse and HookAgentStop.
+	// Hook asks the user hooks of a kind that the gateway does not ask by itself:
+	// HookPostToolUse and HookAgentStop.
 	Hook(ctx context.Context, e HookEvent) HookAnswer
-	// Transform returns the sections of the system prompt that providers change.
+	// Transform takes sections of the system prompt, by name, and returns those that
+	// providers change.
 	Transform(ctx context.Context, sections map[string]string) map[string]string
-	// PromptVaries reports whether a provider decides at each prompt how a
-	// section reads, so that what Transform said holds for one prompt.
+	// PromptVaries reports whether a provider transforms a section by callback, so that the
+	// result of Transform is valid for one prompt only.
 	PromptVaries() bool
-	// NeedsHooks reports whether PreToolUse, UserPrompt or Hook may have anything
-	// to say. Once a session's host asks them it need not stop to. See [HookHost].
+	// NeedsHooks reports whether the host must call PreToolUse, UserPrompt and Hook. A host
+	// that has begun to call them may go on when it reports false. See [HookHost].
 	NeedsHooks() bool
-	// Ask puts a question to a person and waits for the answer, which is one
-	// that the question allows. The error is [ErrUnanswered] at the question's
-	// time, and another one when ctx, the turn or the session ends before.
+	// Ask asks a person and waits for the answer, which is one that the question allows. The
+	// error is [ErrUnanswered] at the question's timeout, and another one when ctx, the turn
+	// or the session ends first.
 	Ask(ctx context.Context, q Question) (Answer, error)
-	// Event feeds what the session does to its timeline, to live followers
-	// and to subscribed providers. Order is kept.
+	// Event adds what the session does to its timeline, its live feed and the events of
+	// subscribed providers. Order is kept.
 	Event(e Event)
 	// RuntimeEvent keeps an event of the host's runtime as it came, for followers.
 	RuntimeEvent(e adminapi.RuntimeEvent)
-	// CountModelCall counts a call of the session's model, Window how much of the
-	// model's context the conversation takes, in tokens.
+	// CountModelCall counts a call of the session's model.
 	CountModelCall(c ModelCall)
+	// SetContextWindow sets how much of the model's context the conversation takes, and its
+	// limit, in tokens.
 	SetContextWindow(tokens, limit int64)
-	// Busy says that a turn began; Idle that none runs and none is queued.
-	// A new session is idle.
+	// Busy says that a turn has begun. A new session is idle.
 	Busy()
+	// Idle says that no turn runs and none is queued.
 	Idle()
-	// TurnEnded says that nothing more comes of prompts, by [Prompt].ID, and
-	// why if they were cut short. Hosts with [HostInfo].Turns call it once for
-	// each prompt that they took, others for those that will not begin.
+	// TurnEnded says that the turns of prompts have ended, by [Prompt].ID, and why if they
+	// were cut short. Hosts with [HostInfo].Turns call it once for each prompt that they
+	// accepted. Other hosts call it for prompts that will not begin.
 	TurnEnded(prompts []string, cut string)
-	// Note adds a line of the host's own to the session's timeline here; the
-	// host shows it in its own, if it has one.
+	// Note adds a line of the host's own to the session's timeline in the gateway.
 	Note(level LogLevel, message string)
-	// RestoreTimeline adds lines of an earlier life of the session to its timeline, oldest
-	// first: their time, level, source and message. Whole says that none are missing
+	// RestoreTimeline adds lines from before a resume to the session's timeline, oldest
+	// first, by their time, level, source and message. whole says that no line is missing
 	// before them.
 	RestoreTimeline(lines []adminapi.TimelineLine, whole bool)
-	// Ended says that the session is gone on the host's side: a process that
-	// died for good, a connection that did not come back.
+	// Ended says that the session has ended on the host's side: its process died for good, or
+	// its connection did not come back.
 	Ended(reason string)
 }
 
-// Starter makes sessions of one kind on request.
+// Starter starts sessions of one kind of host.
 type Starter interface {
-	// Start makes a session, registers it with [Gateway.Register] and returns
-	// it. Its error names the field of the request that is wrong.
+	// Start starts a session and registers it with [Gateway.Register]. The error names the
+	// field of the request that is wrong.
 	Start(ctx context.Context, g *Gateway, r StartRequest) (*Session, error)
 	// Models lists the models that sessions of this kind can use.
 	Models(ctx context.Context) ([]adminapi.Model, error)
 }
 
-// StartRequest says what session to start.
+// StartRequest describes a session to start.
 type StartRequest struct {
 	Host        string // kind: copilot, local
-	Model       string
+	Model       string // "" for the default
 	CWD         string // absolute, exists
 	Label       string
-	ProviderURL string // a model endpoint of the user's own (OpenAI wire)
+	ProviderURL string // a model endpoint of the user's own (OpenAI wire), "" for none
 	ProviderKey string // its key; never logged
-	Profile     string // whose settings to start with; "" for those of [copilot]
-	Effort      string // of reasoning; "" as the profile or the model has it
-	GitHubToken string // of whom the session's models are; never logged
+	Profile     string // a section [profiles.NAME] of tapgw.toml; "" for [copilot]
+	Effort      string // of reasoning; "" for the default of the profile or model
+	GitHubToken string // of the account whose models are used; never logged
 }
 
 // HostInfo describes a host to the gateway.
 type HostInfo struct {
 	Kind string // copilot, local, or the name that a remote host gave
-	// What the host can do. Without Send, injects become surface; without
-	// Log, the gateway's own timeline is all there is; without Hooks the
-	// gateway asks gates itself inside CallTool.
+	// What the host can do. Without Send, injects become surface. Without Log, only the
+	// gateway has a timeline. Without Hooks, CallTool asks rules and gates.
 	Send, Log, Hooks, Transforms, Interrupt bool
-	// LiveTools: the host takes a tool list at once and cheaply, so a change
-	// need not wait for others.
+	// LiveTools: SetTools is cheap, so a change of tools is not debounced.
 	LiveTools bool
-	// RuntimeEvents: the host tells what its runtime does, event by event.
+	// RuntimeEvents: the host calls RuntimeEvent.
 	RuntimeEvents bool
-	// Turns: the host says of each event which prompts it comes of, and when
-	// they are done. Without it a turn is what the session does until it is idle.
+	// Turns: events have the ids of their prompts, and the host calls TurnEnded. Without it a
+	// turn is everything until the session is idle.
 	Turns bool
-	// Attachments: a prompt may bring files and request headers.
+	// Attachments: prompts may have attachments and headers.
 	Attachments bool
-	// StopsFirst: an interrupt stops the turn before its calls end, since what runs
-	// it goes on at once with a call that ended. Without it they end first, for a
-	// host that stops a turn when its calls have ended.
+	// StopsFirst: an interrupt stops the turn before the session's calls end, because the
+	// host's turn would go on with the outcome of a call. Otherwise the calls end first.
 	StopsFirst bool
-	// CachesPrompt: the host keeps what Transform said until it is given its
-	// tools again, so a change of a section is a reason to give them.
+	// CachesPrompt: the host calls Transform only after SetTools, so a changed transform is a
+	// reason to set the tools again.
 	CachesPrompt bool
-	// Aliases maps the documents' tool names to the host's: shell, edit, read.
+	// Aliases maps shell, edit and read to the host's own tool names.
 	Aliases map[string][]string
-	// Tools are the names of the session's own tools, as far as the host
-	// knows; nil when it doesn't.
+	// Tools are the names of the session's own tools; nil when the host does not know them.
 	Tools []string
 }
 
-// Tool is a tool as a session's host sees it.
+// Tool is a provider's tool for a session's host.
 type Tool struct {
 	Name        string
 	Description string
@@ -151,24 +146,24 @@ type Tool struct {
 	Provider    string       // the provider's name, for people
 }
 
-// Prompt is what the gateway gives a session.
+// Prompt is a prompt that the gateway gives a session's host.
 type Prompt struct {
 	Text string
 	Mode string // enqueue (default) or immediate
 	// Source is "user", or "provider:NAME" for what a provider pushed.
 	Source string
-	// ID is the gateway's, in the session. See [Event].Prompts.
+	// ID is the gateway's id of the prompt, unique in the session. See [Event].Prompts.
 	ID          string
 	Attachments []Attachment
 	Headers     map[string]string // of the requests to the model that the prompt makes
-	Traceparent string            // W3C trace context of who asks; "" for none
+	Traceparent string            // W3C trace context of the request; "" for none
 }
 
 // Attachment is a file or directory that goes with a prompt.
 type Attachment struct {
 	Path  string // absolute, exists
-	First int    // of a selection: its first line, from 1; 0 for the whole
-	Last  int    // and its last
+	First int    // the first line of a selection, from 1; 0 for the whole file
+	Last  int    // the last line of the selection
 }
 
 // SourceUser is the source of prompts that a person sent.
@@ -184,14 +179,14 @@ const (
 	LogError   LogLevel = "error"
 )
 
-// Call is a tool call as a session makes it.
+// Call is a tool call that a host or an admin makes.
 type Call struct {
 	Name        string
 	Args        protocol.Raw  // raw JSON; empty means {}
-	Timeout     time.Duration // 0: the tool's own
-	Traceparent string
-	// AskGates asks the rules and gates also where the host has hooks and asks
-	// them itself: for a call that does not come from the host.
+	Timeout     time.Duration // the tool's own applies too, if it is shorter; 0: only that
+	Traceparent string        // W3C trace context; "" for none
+	// AskGates makes the gateway ask rules and gates also when the host has hooks: for a call
+	// that does not come from the host.
 	AskGates bool
 }
 
@@ -208,8 +203,8 @@ type Outcome struct {
 // Failed reports whether the call failed.
 func (o Outcome) Failed() bool { return o.ErrorCode != "" }
 
-// Text is what a model, or a person, reads of the outcome: a string as it is,
-// anything else as compact JSON, an error with its code.
+// Text is the outcome as text for a model or a person: a string as it is, other data as
+// compact JSON, a text file's content, an error with its code.
 func (o Outcome) Text() string {
 	switch {
 	case o.Failed():
@@ -230,14 +225,14 @@ func (o Outcome) Text() string {
 	return b.String()
 }
 
-// Decision is what rules and gates say about a tool call.
+// Decision is the decision of rules and gates about a tool call.
 type Decision struct {
 	Deny    bool
-	Reason  string // of a denial
-	Context string // to add when allowed, "" for none
+	Reason  string // of a denial, for the model
+	Context string // for the model when the call is allowed, "" for none
 }
 
-// Callbacks of a session, as spec/session-api.md names them.
+// Callbacks of a session. See docs/session-api.md.
 const (
 	OnStartReasoning     = "onStartReasoning"
 	OnReasoning          = "onReasoning"
@@ -255,9 +250,9 @@ const (
 	OnGeneratedUserPrompt = "onGeneratedUserPrompt"
 )
 
-// Event is something that a session did. Callback says which members are set;
-// an event with SessionError has none. UserMessage and Intent have no callback:
-// they feed the timeline and subscribed providers only.
+// Event is something that a session did. Callback says which members are set. Events with
+// SessionError, UserMessage or Intent have no callback; the latter two are only for the
+// timeline and for subscribed providers.
 type Event struct {
 	Callback string
 
@@ -269,22 +264,21 @@ type Event struct {
 	Args     string // toolArguments, as JSON text
 	Result   *adminapi.ToolOutput
 	Error    *adminapi.ToolError
-	Provider string // of the tool, where a provider owns it
+	Provider string // that has the tool; "" for the session's own tools
 
-	// Prompts are the ids of the prompts that this comes of, where the host
-	// knows; nil where it doesn't.
+	// Prompts are the ids of the prompts whose turn this is; nil when the host does not know.
 	Prompts []string
 
 	SessionError string // a turn or the session failed
-	UserMessage  string // a prompt was taken
-	Source       string // whose it was, as in Prompt.Source; "" for the user
+	UserMessage  string // the text of a prompt that began its turn
+	Source       string // of the prompt, as in Prompt.Source; "" for the user
 	Intent       string // assistant.intent
 
-	// Forwarded is the session.event that a host that speaks of the four
-	// events sent, as it was; "" and nil otherwise.
+	// Forwarded and Data are a session.event that a remote host sent, as it came; else "" and
+	// nil.
 	Forwarded string
 	Data      protocol.Raw
-	// Requests are the tools that a complete message asks for.
+	// Requests are the tool calls of a complete message.
 	Requests []ToolRequest
 }
 
@@ -294,14 +288,14 @@ type ToolRequest struct {
 	Args protocol.Raw `json:"args"`
 }
 
-// Peer is the gateway's way to a provider, over a wire or in process.
+// Peer is the way to one provider, over a WebSocket or in the same process.
 type Peer interface {
-	// Send queues a message and never blocks; order is kept. It may be
-	// called under a lock. A peer that is closed drops it.
+	// Send queues a message. It never blocks, so it may be called under a lock. A closed peer
+	// drops the message.
 	Send(m protocol.Message)
-	// Flush starts sending what is queued. It is called after every Send,
-	// under no lock, and does not block either.
+	// Flush starts to send the queued messages, and does not block. It is called after each
+	// Send, under no lock.
 	Flush()
-	// Close ends the connection after what was sent, with a close code.
+	// Close closes the connection with a close code, after the queued messages were sent.
 	Close(code protocol.CloseCode, reason string)
 }

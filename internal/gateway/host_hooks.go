@@ -57,7 +57,8 @@ type hooksError struct {
 }
 
 func (e *hooksError) Error() string {
-	return fmt.Sprintf("hooks and gates can't be enabled in session %s, so nothing that needs them may be bound there: %v; try again",
+	return fmt.Sprintf(
+		"hooks and gates can't be enabled in session %s, so nothing that needs them may be bound there: %v; try again",
 		e.session.id, e.cause)
 }
 

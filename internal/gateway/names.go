@@ -65,16 +65,25 @@ func (s *Session) checkOwner(id *identity, name, spelling string, leaving ...*Pr
 	for _, r := range s.g.reservedNames {
 		isReserved := protocol.NormalName(r.Name) == name && fileOwner(r.Owner) != id.owner
 		if isReserved && (r.Match == nil || r.Match(s.view())) {
-			return s.refuseName("hello.name: %q is the name of a provider file, whose provider alone may use it; choose another name, or use that file's token", name)
+			return s.refuseName(
+				"hello.name: %q is the name of a provider file, whose provider alone may use it; "+
+					"choose another name, or use that file's token",
+				name,
+			)
 		}
 	}
 	now, isUsed := s.nameOwners[name], s.isNameUsed(name, leaving)
 	switch {
 	case !isUsed:
 	case now.owner != id.owner:
-		return s.refuseName("hello.name: %q belongs to another identity in this session, with its streams, as long as it is bound or has some; choose another name", name)
+		return s.refuseName(
+			"hello.name: %q belongs to another identity in this session, with its streams, "+
+				"as long as it is bound or has some; choose another name",
+			name,
+		)
 	case spelling != name && now.spelling != "" && now.spelling != spelling:
-		return s.refuseName("hello.name: %q is %q here, as %q is already; spell it like that, or choose another name", spelling, name, now.spelling)
+		return s.refuseName("hello.name: %q is %q here, as %q is already; spell it like that, or choose another name",
+			spelling, name, now.spelling)
 	}
 	return nil
 }

@@ -37,7 +37,9 @@ func (g *Gateway) Pairings() []adminapi.Pairing {
 	views := []adminapi.Pairing{}
 	for c := range g.conns {
 		if p := c.pairing; p != nil {
-			views = append(views, adminapi.Pairing{Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC()})
+			views = append(views, adminapi.Pairing{
+				Provider: p.provider, Code: p.code, Session: p.session.id, ExpiresAt: p.expires.UTC(),
+			})
 		}
 	}
 	slices.SortFunc(views, func(a, b adminapi.Pairing) int {
@@ -92,7 +94,8 @@ func (c *Conn) pair(m *protocol.Auth) {
 	c.state.Store(int32(awaitPairing))
 	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
 	g.mu.Unlock()
-	s.show(LogWarning, sourcePairing, fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", p.provider, p.code))
+	text := fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", p.provider, p.code)
+	s.show(LogWarning, sourcePairing, text)
 	c.peer.Flush()
 }
 
@@ -130,7 +133,10 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 		return
 	}
 	token := newSecret(prefixPaired)
-	id := &identity{trust: TrustExternal, session: p.session.id, name: p.name, namedByHello: p.name == "", otherNameHint: "; pair again to use another"}
+	id := &identity{
+		trust: TrustExternal, session: p.session.id, name: p.name, namedByHello: p.name == "",
+		otherNameHint: "; pair again to use another",
+	}
 	switch {
 	case c.opts.Origin != "" && c.opts.Origin != "null": // pages of any site may have origin null
 		id.owner = "page of " + c.opts.Origin

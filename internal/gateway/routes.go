@@ -87,7 +87,8 @@ func (r *route) define() {
 			available[i] += " (" + title + ")"
 		}
 	}
-	description := "Instance ID; the most recently active one when left out. Available: " + strings.Join(available, ", ")
+	description := "Instance ID; the most recently active one when left out. Available: " +
+		strings.Join(available, ", ")
 	target := append(protocol.AppendText([]byte(`{"type":"string","description":`), description), '}')
 	r.definition.Parameters = withProperty(t.Parameters, targetParam, target)
 }

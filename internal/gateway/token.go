@@ -202,7 +202,8 @@ func refusedToken(token string, foreignOrigin bool) string {
 	case kind == prefixReconnect:
 		return "a reconnect token is no token; send it as auth.reconnectToken, within 30 s of its connection's end"
 	case foreignOrigin:
-		return "a web page of another origin may not use the gateway's own tokens; pair instead: auth with \"mode\": \"pair\""
+		return "a web page of another origin may not use the gateway's own tokens; " +
+			"pair instead: auth with \"mode\": \"pair\""
 	case kind == prefixAdmin:
 		return "the admin token is not this gateway's; read the .admin-token file again, each gateway has a new one"
 	case kind == prefixProvider:

@@ -26,7 +26,8 @@ func (s *Session) checkTools(p *Provider, tools []*tool, leaving ...*Provider) *
 	for _, t := range tools {
 		switch {
 		case !protocol.ValidToolName(t.Name):
-			return s.toolConflict("tool %q: with the prefix of its provider's file it has more than 64 characters", t.Name)
+			return s.toolConflict("tool %q: with the prefix of its provider's file it has more than 64 characters",
+				t.Name)
 		case p.instance == "":
 		case hasProperty(t.Parameters, targetParam):
 			return s.toolConflict(
@@ -54,8 +55,9 @@ func (s *Session) toolConflict(format string, args ...any) *protocol.Error {
 func (s *Session) checkTool(p *Provider, t *tool, b *binding) *protocol.Error {
 	other := b.provider
 	if other.name != p.name && isReserved(t.Name, other.name) {
-		return s.toolConflict("tool %q: list_%s and names that begin with list_%[2]s_ are reserved for provider %[2]q; "+
-			"rename it", t.Name, other.name)
+		return s.toolConflict(
+			"tool %q: list_%s and names that begin with list_%[2]s_ are reserved for provider %[2]q; rename it", t.Name,
+			other.name)
 	}
 	i := slices.IndexFunc(b.offer.tools, func(u *tool) bool { return u.Name == t.Name })
 	switch {
@@ -82,8 +84,9 @@ func (s *Session) checkMetaTool(p *Provider, others []*binding) *protocol.Error 
 		other := b.provider
 		hasTool := slices.ContainsFunc(b.offer.tools, func(t *tool) bool { return t.Name == name })
 		if hasTool || (other.instance != "" && other.name != p.name && metaTool(other.name) == name) {
-			return s.toolConflict("tool %q, which the gateway makes for instances of %q, exists already, by provider %q",
-				name, p.name, other.name)
+			return s.toolConflict(
+				"tool %q, which the gateway makes for instances of %q, exists already, by provider %q", name, p.name,
+				other.name)
 		}
 	}
 	return nil

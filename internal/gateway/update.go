@@ -85,7 +85,9 @@ func (c *Conn) ackNone(requestID, stream string) {
 // held.
 func (c *Conn) ack(b *binding, requestID, stream string) {
 	if requestID != "" {
-		c.peer.Send(&protocol.Ack{RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision, Stream: stream})
+		c.peer.Send(&protocol.Ack{
+			RequestID: requestID, SessionID: b.session.id, Revision: b.record.revision, Stream: stream,
+		})
 	}
 }
 
@@ -129,8 +131,8 @@ func (c *Conn) hooksUpdate(m *protocol.HooksUpdate) {
 		}
 		o.transforms = p.mergeTransforms(old.transforms, m.Transforms)
 		if n := len(o.transforms); n > protocol.MaxTransforms {
-			return nil, errorf(protocol.CodePayloadTooLarge, "hooks.update.transforms: %d sections are over the limit of %d",
-				n, protocol.MaxTransforms)
+			return nil, errorf(protocol.CodePayloadTooLarge,
+				"hooks.update.transforms: %d sections are over the limit of %d", n, protocol.MaxTransforms)
 		}
 		return &o, nil
 	})
@@ -156,7 +158,8 @@ func (c *Conn) filterSet(m *protocol.FilterSet) {
 	f, fault := compileFilter(m)
 	key, spelling := parseStream(m.Stream, p.name)
 	if key.provider != p.name {
-		fault = errorf(protocol.CodeUnauthorized, "filter.set.stream: a provider may set filters of its own streams only")
+		fault = errorf(protocol.CodeUnauthorized,
+			"filter.set.stream: a provider may set filters of its own streams only")
 	}
 	g.mu.Lock()
 	var bindings []*binding
