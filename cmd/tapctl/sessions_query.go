@@ -45,32 +45,8 @@ Examples:
 }
 
 func querySession(c *command) error {
-	mode, err := cli.OneOf(c.Context, "mode", adminapi.ModeEnqueue, adminapi.ModeImmediate)
+	id, q, err := c.query()
 	if err != nil {
-		return err
-	}
-	id, text := "", c.Args().First()
-	switch c.NArg() {
-	case 0:
-		return cli.Usage("sessions query: needs a prompt, or - to read it from stdin")
-	case 2:
-		id, text = text, c.Args().Get(1)
-	}
-	if id, err = c.findSession(id); err != nil {
-		return err
-	}
-	prompt, err := cli.Text(c.Context, text)
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(prompt) == "" {
-		return cli.Usage("sessions query: the prompt is empty")
-	}
-	q := adminapi.Query{Prompt: prompt, Mode: mode}
-	if q.Attachments, err = readAttachments(c); err != nil {
-		return err
-	}
-	if q.Headers, err = readHeaders(c); err != nil {
 		return err
 	}
 	if c.Bool("detach") {
@@ -82,11 +58,44 @@ func querySession(c *command) error {
 	if !c.out.JSON {
 		defer c.printQuestions(id)()
 	}
-	turn := &turn{out: c.out, shared: mode == adminapi.ModeImmediate}
+	turn := &turn{out: c.out, shared: q.Mode == adminapi.ModeImmediate}
 	if s, err := c.gw.Session(c.ctx, id); err == nil && s.Host != "copilot" && s.State == "busy" {
 		turn.shared = true // such a host does not report which prompt a callback belongs to
 	}
-	// Ctrl-C interrupts the turn first; the connection stays for its end.
+	return c.followTurn(id, q, turn)
+}
+
+// query reads the session and the prompt from the arguments and flags.
+func (c *command) query() (id string, q adminapi.Query, err error) {
+	if q.Mode, err = cli.OneOf(c.Context, "mode", adminapi.ModeEnqueue, adminapi.ModeImmediate); err != nil {
+		return "", q, err
+	}
+	text := c.Args().First()
+	switch c.NArg() {
+	case 0:
+		return "", q, cli.Usage("sessions query: needs a prompt, or - to read it from stdin")
+	case 2:
+		id, text = text, c.Args().Get(1)
+	}
+	if id, err = c.findSession(id); err != nil {
+		return "", q, err
+	}
+	if q.Prompt, err = cli.Text(c.Context, text); err != nil {
+		return "", q, err
+	}
+	if strings.TrimSpace(q.Prompt) == "" {
+		return "", q, cli.Usage("sessions query: the prompt is empty")
+	}
+	if q.Attachments, err = readAttachments(c); err != nil {
+		return "", q, err
+	}
+	q.Headers, err = readHeaders(c)
+	return id, q, err
+}
+
+// followTurn gives a session the prompt and shows its turn. Ctrl-C interrupts the turn first; the
+// connection stays until the turn has ended.
+func (c *command) followTurn(id string, q adminapi.Query, turn *turn) error {
 	following, leave := context.WithCancelCause(context.WithoutCancel(c.ctx))
 	defer leave(nil)
 	stopped := make(chan struct{})

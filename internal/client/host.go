@@ -155,7 +155,7 @@ func (h *HostSession) forget(conn *jsonrpc2.Conn) {
 	}
 }
 
-// connect finds the gateway, authenticates and registers the session.
+// connect finds the gateway, connects to it and registers the session.
 func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error) {
 	gw, err := New(h.find)
 	if err != nil {
@@ -187,7 +187,15 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 			_ = conn.Close()
 		}
 	}()
-	if err := conn.Call(limited, "initialize", map[string]any{
+	if err := h.register(limited, gw, conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// register introduces the host on a new connection and registers its session.
+func (h *HostSession) register(ctx context.Context, gw *Client, conn *jsonrpc2.Conn) error {
+	if err := conn.Call(ctx, "initialize", map[string]any{
 		"protocolVersion": hostVersion,
 		"token":           gw.token,
 		"host":            map[string]string{"name": h.o.Name, "version": h.o.Version},
@@ -197,17 +205,17 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 		},
 		"aliases": h.o.Aliases,
 	}, nil); err != nil {
-		return nil, gw.hostError(limited, "initialize", err)
+		return gw.hostError(ctx, "initialize", err)
 	}
 	var registered struct {
 		ID       string     `json:"id"`
 		Revision uint64     `json:"revision"`
 		Tools    []HostTool `json:"tools"`
 	}
-	if err := conn.Call(limited, "session/register", map[string]any{
+	if err := conn.Call(ctx, "session/register", map[string]any{
 		"id": h.o.ID, "label": h.o.Label, "cwd": h.o.CWD, "model": h.o.Model,
 	}, &registered); err != nil {
-		return nil, gw.hostError(limited, "session/register", err)
+		return gw.hostError(ctx, "session/register", err)
 	}
 	h.mu.Lock()
 	h.o.ID = registered.ID
@@ -222,7 +230,7 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 	if h.o.State != nil {
 		h.o.State(true, nil)
 	}
-	return conn, nil
+	return nil
 }
 
 // hostError makes a [cli.Error] of a refusal of the gateway.

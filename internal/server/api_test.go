@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
@@ -75,7 +75,7 @@ func (f *apiFixture) session() string {
 	status, body := f.ask("POST", "/sessions", fmt.Sprintf(`{"host":"local","cwd":%q}`, f.dir))
 	var answer struct{ ID string }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 201 || answer.ID == "" {
-		f.t.Fatalf("starting a session: %d %s", status, body)
+		f.t.Fatalf("starting a session: got %d %s, want 201", status, body)
 	}
 	return answer.ID
 }
@@ -125,7 +125,7 @@ func (f *apiFixture) provide(session string) {
 					p.conn.Receive([]byte(`{"type":"shutdown.ready"}`))
 				}
 			case *protocol.Error:
-				f.t.Errorf("provider: %v", m)
+				f.t.Errorf("the provider got %v, want a call or the end", m)
 			}
 		}
 		p.conn.Closed()
@@ -196,21 +196,12 @@ func TestAPIRefusesBadRequestsByField(t *testing.T) {
 			Error struct{ Code, Message string }
 		}
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Errorf("%s: %d %q: %v", tc.line, status, body, err)
+			t.Errorf("%s: got %d %q (%v), want an error document", tc.line, status, body, err)
 			continue
 		}
 		if e := answer.Error; status != tc.status || e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
-			t.Errorf(
-				"%s %.60s:\n got %d %s %s\nwant %d %s …%s…",
-				tc.line,
-				tc.body,
-				status,
-				e.Code,
-				e.Message,
-				tc.status,
-				tc.code,
-				tc.says,
-			)
+			t.Errorf("%s %.60s: got %d %s %s, want %d %s …%s…",
+				tc.line, tc.body, status, e.Code, e.Message, tc.status, tc.code, tc.says)
 		}
 	}
 }
@@ -237,12 +228,30 @@ func keys(t *testing.T, object string) string {
 	return strings.Join(names, " ")
 }
 
+// expect makes a request and checks its status and its body. The body need only contain want
+// if that ends with an ellipsis.
+func (f *apiFixture) expect(method, path, body string, status int, want string) {
+	f.t.Helper()
+	got, answer := f.ask(method, path, body)
+	part, isPart := strings.CutSuffix(want, "…")
+	if got != status || isPart && !strings.Contains(answer, part) || !isPart && answer != want {
+		f.t.Errorf("%s %s: got %d %s, want %d %s", method, path, got, answer, status, want)
+	}
+}
+
+// expectText compares a text with what a test wants.
+func expectText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+// TestAPIShapes shows the fields of each document, in their order.
 func TestAPIShapes(t *testing.T) {
 	f := newAPIFixture(t)
 	for _, path := range []string{"/sessions", "/providers", "/tools"} {
-		if status, body := f.ask("GET", path, ""); status != 200 || body != "[]" {
-			t.Errorf("%s of an empty gateway: %d %s", path, status, body)
-		}
+		f.expect("GET", path, "", 200, "[]")
 	}
 	id := f.session()
 	f.provide(id)
@@ -250,7 +259,7 @@ func TestAPIShapes(t *testing.T) {
 		_, body := f.ask("GET", path, "")
 		var list []json.RawMessage
 		if err := json.Unmarshal([]byte(body), &list); err != nil || len(list) == 0 {
-			t.Fatalf("%s: %s", path, body)
+			t.Fatalf("%s: got %s, want a list that is not empty", path, body)
 		}
 		return string(list[0])
 	}
@@ -268,36 +277,35 @@ func TestAPIShapes(t *testing.T) {
 		"history":  {first("/sessions/" + id + "/history"), "stream provider ts event level"},
 		"receipt":  {receipt, "seq fate"},
 	} {
-		if got := keys(t, tc[0]); got != tc[1] {
-			t.Errorf("%s:\n got %s\nwant %s\n in %s", what, got, tc[1], tc[0])
-		}
+		expectText(t, what, keys(t, tc[0]), tc[1])
 	}
-	if want := `{"url":"ws://127.0.0.1:1","pid":42,"version":"v0","startedAt":"1970-01-01T00:00:00Z","sessions":1,"providers":1,"faults":[]}`; status != want {
-		t.Error(status)
+	expectText(t, "status", status, `{"url":"ws://127.0.0.1:1","pid":42,"version":"v0",`+
+		`"startedAt":"1970-01-01T00:00:00Z","sessions":1,"providers":1,"faults":[]}`)
+}
+
+// TestAPISessionLife shows a session from its start to its end.
+func TestAPISessionLife(t *testing.T) {
+	f := newAPIFixture(t)
+	id := f.session()
+	f.provide(id)
+	at := "/sessions/" + id
+	_, body := f.ask("GET", at, "")
+	var got adminapi.Session
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
 	}
-	var view adminapi.Session
-	if err := json.Unmarshal([]byte(one), &view); err != nil || view.Label != filepath.Base(f.dir) ||
-		view.CWD != f.dir ||
-		!view.Foreground ||
-		view.Tools != 3 {
-		t.Errorf("%+v", view)
+	want := adminapi.Session{
+		ID: id, Label: filepath.Base(f.dir), Host: "local", CWD: f.dir, State: "idle",
+		Foreground: true, Providers: 1, Tools: 3, CreatedAt: got.CreatedAt,
 	}
-	if status, body := f.ask("POST", "/sessions/"+id+"/foreground", ""); status != 200 || body != "{}" {
-		t.Errorf("foreground: %d %s", status, body)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the session (-want +got):\n%s", diff)
 	}
-	if status, body := f.ask("POST", "/sessions/"+id+"/interrupt", `{"reason":"enough"}`); status != 200 ||
-		body != "{}" {
-		t.Errorf("interrupt: %d %s", status, body)
-	}
-	if status, body := f.ask("POST", "/providers/sample/stop", ""); status != 200 || body != `{"stopped":1}` {
-		t.Errorf("stopping the provider: %d %s", status, body)
-	}
-	if status, body := f.ask("DELETE", "/sessions/"+id, ""); status != 200 || body != "{}" {
-		t.Errorf("stopping: %d %s", status, body)
-	}
-	if status, _ := f.ask("GET", "/sessions/"+id, ""); status != 404 {
-		t.Errorf("a stopped session is there: %d", status)
-	}
+	f.expect("POST", at+"/foreground", "", 200, "{}")
+	f.expect("POST", at+"/interrupt", `{"reason":"enough"}`, 200, "{}")
+	f.expect("POST", "/providers/sample/stop", "", 200, `{"stopped":1}`)
+	f.expect("DELETE", at, "", 200, "{}")
+	f.expect("GET", at, "", 404, "does not exist…")
 }
 
 func TestAPIToolCalls(t *testing.T) {
@@ -313,13 +321,13 @@ func TestAPIToolCalls(t *testing.T) {
 		status, body := f.ask("POST", "/sessions/"+id+"/tools/"+tc.tool+"/call", tc.body)
 		before, _, _ := strings.Cut(body, `"durationMs":`)
 		if status != 200 || !strings.Contains(before+`"durationMs":N}`, tc.want) {
-			t.Errorf("%s %s: %d %s", tc.tool, tc.body, status, body)
+			t.Errorf("%s %s: got %d %s, want 200 …%s…", tc.tool, tc.body, status, body, tc.want)
 		}
 	}
 }
 
-// TestAPIToolCallsAskGates: a host with hooks asks before the calls that it makes,
-// and nobody does before one of the admin API but the gateway itself.
+// TestAPIToolCallsAskGates shows that the gateway asks the gates about a call of the admin API,
+// whether or not the session's host has hooks.
 func TestAPIToolCallsAskGates(t *testing.T) {
 	f := newAPIFixture(t)
 	for _, hooks := range []bool{true, false} {
@@ -329,242 +337,7 @@ func TestAPIToolCallsAskGates(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.provide(s.ID())
-		status, body := f.ask("POST", "/sessions/"+s.ID()+"/tools/risky/call", "")
-		if status != 200 || !strings.Contains(body, `{"error":"too risky","errorCode":"DENIED",`) {
-			t.Errorf("hooks %v: %d %s", hooks, status, body)
-		}
-	}
-}
-
-// lines are the objects of an NDJSON answer, times taken out.
-func lines(t *testing.T, body string) []string {
-	t.Helper()
-	var list []string
-	for line := range strings.Lines(body) {
-		list = append(list, untimed(t, line))
-	}
-	return list
-}
-
-func untimed(t *testing.T, line string) string {
-	t.Helper()
-	var object map[string]any
-	if err := json.Unmarshal([]byte(line), &object); err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
-	delete(object, "ts")
-	var b bytes.Buffer
-	_ = encodeJSON(&b, object)
-	return strings.TrimSpace(b.String())
-}
-
-func TestAPIQueryFollowsItsTurn(t *testing.T) {
-	f := newAPIFixture(t)
-	id := f.session()
-	f.provide(id)
-	_, body := f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"hello"}`)
-	want := `{"callback":"onAgentStart","turnId":"turn-1"}
-{"callback":"onAgentEnd","turnId":"turn-1"}
-{"callback":"onIdle"}
-{"done":true}`
-	if got := strings.Join(lines(t, body), "\n"); got != want {
-		t.Errorf("got\n%s", got)
-	}
-	_, body = f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"call:echo {\"text\":\"hi\"}","mode":"immediate"}`)
-	got := strings.Join(lines(t, body), "\n")
-	for _, part := range []string{
-		`{"callback":"onStartToolExecution","toolArguments":"{\"text\":\"hi\"}","toolCallId":"call-2","toolName":"echo"}`,
-		`{"callback":"onEndToolExecution","result":{"content":"{\"echoed\":{\"text\":\"hi\"}}"},"toolCallId":"call-2"}`,
-		`{"callback":"onEndMessage","completeContent":"{\"echoed\":{\"text\":\"hi\"}}","messageId":"message-2"}`,
-		"{\"callback\":\"onIdle\"}\n{\"done\":true}",
-	} {
-		if !strings.Contains(got, part) {
-			t.Errorf("lacks %s:\n%s", part, got)
-		}
-	}
-	if status, body := f.ask("POST", "/sessions/"+id+"/query", `{"prompt":"hello","detach":true}`); status != 202 ||
-		body != "{}" {
-		t.Errorf("detached: %d %s", status, body)
-	}
-}
-
-// scripted is a host that hands its prompts to the test.
-type scripted struct{ prompts chan gateway.Prompt }
-
-func (scripted) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
-func (h scripted) Send(_ context.Context, p gateway.Prompt) error       { h.prompts <- p; return nil }
-func (scripted) Log(gateway.LogLevel, string)                           {}
-func (scripted) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
-func (scripted) Close(context.Context, string) error                    { return nil }
-
-// hosted registers a session of a scripted host.
-func (f *apiFixture) hosted() (*gateway.Session, scripted) {
-	f.t.Helper()
-	h := scripted{make(chan gateway.Prompt, 1)}
-	s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir}, gateway.HostInfo{Kind: "test", Send: true}, h)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return s, h
-}
-
-func TestAPIQueryTellsHowTheTurnFailed(t *testing.T) {
-	f := newAPIFixture(t)
-	s, h := f.hosted()
-	go func() {
-		<-h.prompts
-		s.Busy()
-		s.Event(gateway.Event{SessionError: "the model said no"})
-		s.Idle()
-	}()
-	_, body := f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
-	want := `{"sessionError":"the model said no"}
-{"callback":"onIdle"}
-{"done":true,"error":{"code":"SESSION_ERROR","message":"the model said no"}}`
-	if got := strings.Join(lines(t, body), "\n"); got != want {
-		t.Errorf("got\n%s", got)
-	}
-	go func() {
-		<-h.prompts
-		s.Ended("it died")
-	}()
-	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
-	want = `{"sessionError":"the session's host is gone: it died"}
-{"done":true,"error":{"code":"SESSION_ERROR","message":"the session's host is gone: it died"}}`
-	if got := strings.Join(lines(t, body), "\n"); got != want {
-		t.Errorf("got\n%s", got)
-	}
-	s, h = f.hosted()
-	go func() {
-		<-h.prompts
-		if err := s.Stop(context.Background(), "somebody stopped it"); err != nil {
-			t.Error(err)
-		}
-	}()
-	_, body = f.ask("POST", "/sessions/"+s.ID()+"/query", `{"prompt":"x"}`)
-	if want := `{"done":true,"error":{"code":"INVALID_SESSION","message":"the session ended before the turn did"}}`; strings.Join(
-		lines(t, body),
-		"\n",
-	) != want {
-		t.Errorf("got\n%s", body)
-	}
-}
-
-// follower reads an NDJSON stream line by line.
-type follower struct {
-	t     *testing.T
-	lines *bufio.Scanner
-	body  io.Closer
-}
-
-func (f *apiFixture) follow(path string) *follower {
-	f.t.Helper()
-	r := f.open("GET", path, "")
-	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/x-ndjson" {
-		f.t.Fatalf("%s: %s %s", path, r.Status, r.Header.Get("Content-Type"))
-	}
-	return &follower{f.t, bufio.NewScanner(r.Body), r.Body}
-}
-
-func (f *follower) next() string {
-	f.t.Helper()
-	if !f.lines.Scan() {
-		return "end"
-	}
-	return untimed(f.t, f.lines.Text())
-}
-
-func TestAPIStreamsFollowAndEndWithTheSession(t *testing.T) {
-	f := newAPIFixture(t)
-	s, _ := f.hosted()
-	at := "/sessions/" + s.ID()
-	push := func(body string) {
-		t.Helper()
-		if status, answer := f.ask("POST", at+"/push", body); status != 200 {
-			t.Fatalf("push: %d %s", status, answer)
-		}
-	}
-	push(`{"event":"one","stream":"a","level":"keep"}`)
-	push(`{"event":"two","stream":"b","level":"keep","metadata":{"n":1}}`)
-	push(`{"event":"three","stream":"a","level":"keep","provider":"other"}`)
-
-	live := f.follow(at + "/live")
-	log := f.follow(at + "/log?follow=1")
-	history := f.follow(at + "/history?follow=1&stream=a")
-	owned := f.follow(at + "/history?follow=1&stream=a@other&last=0")
-	defer func() { _ = live.body.Close(); _ = log.body.Close(); _ = history.body.Close(); _ = owned.body.Close() }()
-
-	if got := log.next(); got != `{"level":"info","message":"session started","seq":1,"source":"gateway"}` {
-		t.Error(got)
-	}
-	for _, want := range []string{
-		`{"event":"one","level":"keep","provider":"tapctl","stream":"a"}`,
-		`{"event":"three","level":"keep","provider":"other","stream":"a"}`,
-	} {
-		if got := history.next(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	push(`{"event":"four","stream":"b","level":"keep"}`)
-	push(`{"event":"five","stream":"a","level":"keep","provider":"other"}`)
-	want := `{"event":"five","level":"keep","provider":"other","stream":"a"}`
-	if got := history.next(); got != want {
-		t.Errorf("got %s", got)
-	}
-	if got := owned.next(); got != want {
-		t.Errorf("with last=0: got %s", got)
-	}
-	s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m", Delta: "<&>"})
-	if got := live.next(); got != `{"callback":"onMessage","delta":"<&>","messageId":"m"}` {
-		t.Error(got)
-	}
-	if status, body := f.ask("DELETE", at, ""); status != 200 {
-		t.Fatalf("stopping: %d %s", status, body)
-	}
-	if got := log.next(); !strings.Contains(got, "session is ending") {
-		t.Error(got)
-	}
-	for what, stream := range map[string]*follower{"live": live, "log": log, "history": history, "owned": owned} {
-		if got := stream.next(); got != "end" {
-			t.Errorf("%s goes on: %s", what, got)
-		}
-	}
-}
-
-func TestAPIHistoryNewestFirst(t *testing.T) {
-	f := newAPIFixture(t)
-	s, _ := f.hosted()
-	for i := range 5 {
-		if status, body := f.ask("POST", "/sessions/"+s.ID()+"/push", fmt.Sprintf(`{"event":"e%d","stream":"a"}`, i)); status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
-	}
-	_, body := f.ask("GET", "/sessions/"+s.ID()+"/history?stream=a&last=2", "")
-	var rows []gateway.HistoryRow
-	if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) != 2 || rows[0].Event != "e4" ||
-		rows[1].Event != "e3" {
-		t.Errorf("%v %s", err, body)
-	}
-	since := rows[1].TS.Format(time.RFC3339Nano)
-	if _, body := f.ask("GET", "/sessions/"+s.ID()+"/history?since="+since, ""); strings.Count(body, `"event"`) != 2 {
-		t.Errorf("since %s: %s", since, body)
-	}
-	if _, body := f.ask("GET", "/sessions/"+s.ID()+"/history?stream=none", ""); body != "[]" {
-		t.Error(body)
-	}
-}
-
-func TestAPIPushAndWait(t *testing.T) {
-	f := newAPIFixture(t)
-	s, h := f.hosted()
-	go func() {
-		<-h.prompts
-		s.Busy()
-		s.Idle()
-	}()
-	_, body := f.ask("POST", "/sessions/"+s.ID()+"/push", `{"prompt":"do","wait":true}`)
-	var r adminapi.Receipt
-	if err := json.Unmarshal([]byte(body), &r); err != nil || r.Fate != adminapi.FateDelivered || r.Seq != 1 {
-		t.Errorf("%v %s", err, body)
+		f.expect("POST", "/sessions/"+s.ID()+"/tools/risky/call", "", 200,
+			`{"error":"too risky","errorCode":"DENIED",…`)
 	}
 }

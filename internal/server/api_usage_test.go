@@ -27,21 +27,17 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s.RuntimeEvent(
-		adminapi.RuntimeEvent{
-			TS: at, Type: "session.idle", ID: "e1", Ephemeral: true, Data: json.RawMessage(`{"a":"<&>"}`),
-		},
-	)
-	s.RuntimeEvent(
-		adminapi.RuntimeEvent{
-			TS: at, Type: "new.kind", AgentID: "a1", Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`),
-		},
-	)
+	s.RuntimeEvent(adminapi.RuntimeEvent{
+		TS: at, Type: "session.idle", ID: "e1", Ephemeral: true, Data: json.RawMessage(`{"a":"<&>"}`),
+	})
+	s.RuntimeEvent(adminapi.RuntimeEvent{
+		TS: at, Type: "new.kind", AgentID: "a1", Data: json.RawMessage(`"` + strings.Repeat("x", 70_000) + `"`),
+	})
 	_, body := f.ask("GET", "/sessions/"+s.ID()+"/log?events=1", "")
 	want := `{"seq":1,"ts":"2026-01-02T03:04:05Z","type":"session.idle","id":"e1","ephemeral":true,"data":{"a":"<&>"}}
 {"seq":2,"ts":"2026-01-02T03:04:05Z","type":"new.kind","agentId":"a1","data":{"omitted":"70002 bytes"}}`
 	if body != want {
-		t.Errorf("got\n%s", body)
+		t.Errorf("got\n%s\nwant\n%s", body, want)
 	}
 	log := f.follow("/sessions/" + s.ID() + "/log?events=1&follow=1")
 	defer func() { _ = log.body.Close() }()
@@ -49,13 +45,13 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	log.next()
 	s.RuntimeEvent(adminapi.RuntimeEvent{TS: at, Type: "later", Data: json.RawMessage(`{}`)})
 	if got := log.next(); !strings.Contains(got, `"type":"later"`) {
-		t.Errorf("followed %s", got)
+		t.Errorf("followed: got %s, want an event of type later", got)
 	}
 	if err := s.Stop(context.Background(), "done"); err != nil {
 		t.Fatal(err)
 	}
 	if got := log.next(); got != "end" {
-		t.Errorf("after the session's end %s", got)
+		t.Errorf("after the session's end: got %s, want end", got)
 	}
 }
 
@@ -68,15 +64,14 @@ func TestAPIRuntimeEventsAreBounded(t *testing.T) {
 	}
 	events, _ := s.RuntimeEvents(0)
 	if len(events) != 2000 || events[0].Type != "100" || events[1999].Seq != 2100 {
-		t.Errorf("%d are kept, from %s", len(events), events[0].Type)
+		t.Errorf("got %d events from %s, want 2000 from 100", len(events), events[0].Type)
 	}
 	for range 100 {
-		s.RuntimeEvent(
-			adminapi.RuntimeEvent{Type: "big", Data: json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)},
-		)
+		big := json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)
+		s.RuntimeEvent(adminapi.RuntimeEvent{Type: "big", Data: big})
 	}
 	if events, _ = s.RuntimeEvents(0); len(events) > 10 {
-		t.Errorf("%d of 60 kB each are kept", len(events))
+		t.Errorf("got %d events of 60 kB, want at most 10", len(events))
 	}
 }
 
@@ -102,7 +97,7 @@ func TestAPIUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u.Session != s.ID() || u.ContextTokens != 8 || u.ContextLimit != 100 || len(u.Models) != 2 || len(u.Turns) != 2 {
-		t.Fatalf("got %s", body)
+		t.Fatalf("got %s, want two models, two turns and 8 of 100 tokens of context", body)
 	}
 	want := adminapi.Sums{
 		Calls:      3,
@@ -113,32 +108,27 @@ func TestAPIUsage(t *testing.T) {
 		DurationMs: 200,
 	}
 	if u.Total != want {
-		t.Errorf("in all %+v", u.Total)
+		t.Errorf("total: got %+v, want %+v", u.Total, want)
 	}
 	if a := u.Models[0]; a.Model != "a" || a.Calls != 2 || a.Failures != 0 || a.Input != 15 {
-		t.Errorf("of a model %+v", a)
+		t.Errorf("first model: got %+v, want a, 2 calls, none failed, 15 tokens of input", a)
 	}
 	if first, second := u.Turns[0], u.Turns[1]; first.Turn != 1 || first.MessageID != "m1" || first.Calls != 2 ||
 		first.Failures != 1 ||
 		second.Turn != 2 ||
 		second.Input != 5 ||
 		second.StartedAt.IsZero() {
-		t.Errorf("by turn %+v", u.Turns)
+		t.Errorf("turns: got %+v, want 2 calls with one failure for m1, and 5 tokens for m2", u.Turns)
 	}
 	// Totals go on when turns fall out.
 	for i := range 600 {
 		s.CountModelCall(gateway.ModelCall{Model: "a", Prompt: fmt.Sprint("n", i), Tokens: adminapi.Tokens{Input: 1}})
 	}
 	if u := s.Usage(); len(u.Turns) != 500 || u.Turns[499].Turn != 602 || u.Total.Input != 625 {
-		t.Errorf("%d turns to %d, %d tokens", len(u.Turns), u.Turns[len(u.Turns)-1].Turn, u.Total.Input)
+		t.Errorf("got %d turns up to %d and %d tokens, want 500 up to 602 and 625",
+			len(u.Turns), u.Turns[len(u.Turns)-1].Turn, u.Total.Input)
 	}
-	if status, body := f.ask("GET", "/sessions/"+s.ID()+"/usage?last=1", ""); status != 400 ||
-		!strings.Contains(body, "last") {
-		t.Errorf("a parameter that there is not: %d %s", status, body)
-	}
+	f.expect("GET", "/sessions/"+s.ID()+"/usage?last=1", "", 400, "last…")
 	// Sessions without a runtime have usage, but no events.
-	if status, body := f.ask("GET", "/sessions/"+f.session()+"/log?events=1", ""); status != 409 ||
-		!strings.Contains(body, "have no runtime") {
-		t.Errorf("events of a local session: %d %s", status, body)
-	}
+	f.expect("GET", "/sessions/"+f.session()+"/log?events=1", "", 409, "have no runtime…")
 }

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/gateway"
+)
+
+// openAPISupervisor runs the provider "filed".
+type openAPISupervisor struct{}
+
+func (openAPISupervisor) of(name string) (int, error) {
+	if name != "filed" {
+		return 0, noSupervisor(name)
+	}
+	return 1, nil
+}
+func (s openAPISupervisor) Stop(name string) (int, error)    { return s.of(name) }
+func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name) }
+func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
+func (s openAPISupervisor) Reload()                          {}
+func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
+	return []adminapi.ConfiguredProvider{
+		{
+			Name:   "filed",
+			Kind:   "command",
+			File:   "/p/filed.toml",
+			State:  adminapi.ConfiguredWaiting,
+			Reason: "there is no session that it is for",
+		},
+	}
+}
+
+func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
+	_, err := s.of(name)
+	lines := []adminapi.TimelineLine{
+		{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"},
+	}
+	return lines[min(after, 1):], 1, err
+}
+
+func (openAPISupervisor) WaitLines(context.Context, string, uint64) error {
+	return gateway.ErrSessionEnded
+}
+
+var _ gateway.Host = restHost{}
+
+// openAPIFixture is a whole server with something of everything in it.
+type openAPIFixture struct {
+	*restFixture
+	doc  *apiDocument
+	made *gateway.Session // the last that fill made
+}
+
+func newOpenAPIFixture(t *testing.T) *openAPIFixture {
+	t.Helper()
+	f := &openAPIFixture{
+		&restFixture{
+			t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}},
+		},
+		readDocument(t),
+		nil,
+	}
+	f.gateway = gateway.New(
+		gateway.Options{
+			Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
+		},
+	)
+	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() adminapi.Status {
+		return adminapi.Status{
+			URL:     "ws://127.0.0.1:9400",
+			PID:     1,
+			Version: "v0",
+			Faults:  []adminapi.Fault{{File: "hello.toml", Line: 1, Column: 1, Message: "comand: unknown key"}},
+		}
+	}})
+	if err := f.server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http" + strings.TrimPrefix(f.server.URL(), "ws")
+	f.serve()
+	return f
+}
+
+// fill makes a path of an operation's, on a session of its own with a provider.
+func (f *openAPIFixture) fill(o *apiOperation, values map[string]string) string {
+	f.t.Helper()
+	path := o.path
+	if strings.Contains(path, "{id}") || strings.Contains(path, "{session-id}") || values["session"] != "" {
+		s, err := f.gateway.Start(f.t.Context(),
+			gateway.StartRequest{Host: gateway.HostLocal, CWD: f.dir, Label: "test"})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		(&apiFixture{t: f.t, gateway: f.gateway}).provide(s.ID())
+		f.made = s
+		path = strings.NewReplacer("{id}", s.ID(), "{session-id}", s.ID()).Replace(path)
+	}
+	for name, value := range values {
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	return path
+}
+
+func (f *openAPIFixture) request(ctx context.Context, method, path, body string) *http.Response {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.gateway.AdminToken())
+	response, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response
+}
+
+// ask makes a request and returns its status and its body.
+func (f *openAPIFixture) ask(method, path, body string) (int, []byte) {
+	f.t.Helper()
+	r := f.request(f.t.Context(), method, path, body)
+	defer func() { _ = r.Body.Close() }()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.StatusCode, data
+}
