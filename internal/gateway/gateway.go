@@ -72,30 +72,30 @@ type Gateway struct {
 	waitingEvents waitingEvents
 	isDraining    bool
 
-	changed chan struct{} // holds one
-	changes changes
-	diag    diag
+	sessionsChanged chan struct{} // holds one
+	changes         changes
+	diag            diag
 }
 
 // New makes a gateway with fresh instance and admin tokens.
 func New(o Options) *Gateway {
 	g := &Gateway{
-		persistDir:    o.PersistDir,
-		readFile:      o.ReadFile,
-		log:           o.Log,
-		starters:      o.Starters,
-		tracer:        o.Tracer,
-		instanceToken: newSecret(prefixProvider),
-		adminToken:    newSecret(prefixAdmin),
-		sessions:      map[string]*Session{},
-		conns:         map[*Conn]struct{}{},
-		tokens:        map[tokenKey]*identity{},
-		memories:      map[tokenKey]*memory{},
-		limits:        limits{},
-		changed:       make(chan struct{}, 1),
-		pairings:      windows{max: protocol.MaxPairingsAMinute, all: window{max: maxPagePairings}},
-		diag:          newDiag(),
-		questions:     newQuestions(),
+		persistDir:      o.PersistDir,
+		readFile:        o.ReadFile,
+		log:             o.Log,
+		starters:        o.Starters,
+		tracer:          o.Tracer,
+		instanceToken:   newSecret(prefixProvider),
+		adminToken:      newSecret(prefixAdmin),
+		sessions:        map[string]*Session{},
+		conns:           map[*Conn]struct{}{},
+		tokens:          map[tokenKey]*identity{},
+		memories:        map[tokenKey]*memory{},
+		limits:          limits{},
+		sessionsChanged: make(chan struct{}, 1),
+		pairings:        windows{max: protocol.MaxPairingsAMinute, all: window{max: maxPagePairings}},
+		diag:            newDiag(),
+		questions:       newQuestions(),
 	}
 	g.questions.touch = g.touch
 	if g.log == nil {
@@ -143,7 +143,7 @@ func (g *Gateway) StopProvider(name string) int {
 
 // SessionsChanged receives after a session came, ended or got another label. It is for
 // one listener, which then reads [Gateway.Sessions].
-func (g *Gateway) SessionsChanged() <-chan struct{} { return g.changed }
+func (g *Gateway) SessionsChanged() <-chan struct{} { return g.sessionsChanged }
 
 // InUse reports whether there is any session or connection.
 func (g *Gateway) InUse() bool {

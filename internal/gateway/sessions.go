@@ -142,39 +142,29 @@ func (g *Gateway) foregroundSession() *Session {
 // it may bind first, each part with the foreground session first and then the newest.
 // Sessions that it may not bind have no cwd. Call with g.mu held.
 func (g *Gateway) sessionsFor(id *identity) []protocol.SessionInfo {
-	front := g.foregroundSession()
-	list := []protocol.SessionInfo{}
+	foreground := g.foregroundSession()
+	bindable, others := []protocol.SessionInfo{}, []protocol.SessionInfo{}
 	add := func(s *Session) {
-		if id.trust == TrustProject && !id.includes(s) {
-			return // a project's providers know the project's sessions only
-		}
-		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == front}
-		if id.mayBind(s) {
+		info := protocol.SessionInfo{ID: s.id, Label: s.label(), Foreground: s == foreground}
+		switch {
+		case id.trust == TrustProject && !id.includes(s):
+			// A project's providers know the project's sessions only.
+		case id.mayBind(s):
 			info.CWD = s.cwd
+			bindable = append(bindable, info)
+		default:
+			others = append(others, info)
 		}
-		list = append(list, info)
 	}
-	if front != nil {
-		add(front)
+	if foreground != nil {
+		add(foreground)
 	}
 	for _, s := range slices.Backward(g.order) {
-		if s != front && !s.isEnding() {
+		if s != foreground && !s.isEnding() {
 			add(s)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b protocol.SessionInfo) int {
-		return g.rank(id, a.ID) - g.rank(id, b.ID)
-	})
-	return list
-}
-
-// rank orders sessions for an identity: those that it may bind come first. Call with
-// g.mu held.
-func (g *Gateway) rank(id *identity, session string) int {
-	if id.mayBind(g.sessions[session]) {
-		return 0
-	}
-	return 1
+	return append(bindable, others...)
 }
 
 // announce queues the list of sessions on every connection that wants it, and returns
@@ -182,7 +172,7 @@ func (g *Gateway) rank(id *identity, session string) int {
 func (g *Gateway) announce() []*Conn {
 	g.touch()
 	select {
-	case g.changed <- struct{}{}:
+	case g.sessionsChanged <- struct{}{}:
 	default:
 	}
 	var conns []*Conn
