@@ -3,26 +3,38 @@ import { date, duration, time } from "./format.js";
 
 const fold = 0.12; // of the width, at most, for all the pauses between calls
 
-// ActivityView is for looking into what went on: calls, gates, errors, budgets.
+// ActivityView shows the last calls, gates, errors and push budgets.
 export class ActivityView {
   constructor(app) {
     this.app = app;
-    this.most = h("select", { id: "calls-most", onchange: () => this.update() }, [25, 50, 100, 200].map((n) => h("option", { value: String(n) }, `last ${n}`)));
+    this.most = h("select", { id: "calls-most", onchange: () => this.update() },
+      [25, 50, 100, 200].map((n) => h("option", { value: String(n) }, `last ${n}`)));
     this.calls = h("ol", { class: "waterfall" });
     this.axis = h("div", { class: "axis", "aria-hidden": "true" });
     const section = (title, none, ...content) => {
       const empty = h("p", { class: "empty" }, none);
-      return { empty, element: h("section", { "aria-label": title }, h("div", { class: "headline" }, h("h2", null, title), ...content.slice(1)), content[0], empty) };
+      return {
+        empty,
+        element: h("section", { "aria-label": title },
+          h("div", { class: "headline" }, h("h2", null, title), ...content.slice(1)), content[0], empty),
+      };
     };
-    const table = (label, heads, body) => h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Table: ${label}` }, h("table", { class: "grid" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))), body));
+    const table = (label, heads, body) =>
+      h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": `Table: ${label}` },
+        h("table", { class: "grid" }, h("thead", null, h("tr", null, heads.map((t) => h("th", { scope: "col" }, t)))),
+          body));
     this.gates = h("tbody");
     this.errors = h("tbody");
     this.pushes = h("tbody");
     this.sections = {
-      calls: section("Calls", "No tool of a provider was called yet.", h("div", null, this.axis, this.calls), h("label", { class: "hidden", for: "calls-most" }, "How many calls"), this.most),
-      gates: section("Gates", "No gate was asked yet.", table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"], this.gates)),
-      errors: section("Errors", "Nothing went wrong lately.", table("errors", ["Time", "Code", "Provider", "Session", "Message"], this.errors)),
-      pushes: section("Push budgets", "Nobody pushed lately.", table("push budgets", ["Provider", "Session", "Used this second", "Refused"], this.pushes)),
+      calls: section("Calls", "No tool of a provider was called yet.", h("div", null, this.axis, this.calls),
+        h("label", { class: "hidden", for: "calls-most" }, "How many calls"), this.most),
+      gates: section("Gates", "No gate was asked yet.",
+        table("gates", ["Time", "Decision", "Tool", "Provider", "Session", "Took", "Reason"], this.gates)),
+      errors: section("Errors", "Nothing went wrong lately.",
+        table("errors", ["Time", "Code", "Provider", "Session", "Message"], this.errors)),
+      pushes: section("Push budgets", "Nobody pushed lately.",
+        table("push budgets", ["Provider", "Session", "Used this second", "Refused"], this.pushes)),
     };
     this.element = h("div", { class: "view page" }, Object.values(this.sections).map((s) => s.element));
     app.on("diagnostics", () => this.update());
@@ -33,36 +45,59 @@ export class ActivityView {
     const d = this.app.state.diagnostics;
     if (!d) return;
     const labels = new Map(this.app.state.sessions.map((s) => [s.id, s.label]));
-    const of = (id) => labels.get(id) || id || "";
+    const labelOf = (id) => labels.get(id) || id || "";
     const show = (name, list) => {
       const { element, empty } = this.sections[name];
       empty.hidden = list.length > 0;
       element.classList.toggle("none", !list.length);
     };
     for (const name of ["calls", "gates", "errors", "pushes"]) show(name, d[name] ?? []);
-    this.waterfall((d.calls ?? []).slice(0, Number(this.most.value)), of);
+    this.waterfall((d.calls ?? []).slice(0, Number(this.most.value)), labelOf);
 
     const cells = (tr, texts) => texts.forEach((t, i) => setText(tr.children[i], String(t ?? "")));
     const when = (ts) => h("td", null, h("time", { datetime: ts, title: date(ts) }, time(ts)));
-    reconcile(this.gates, d.gates ?? [], (g) => `${g.at} ${g.provider} ${g.tool} ${g.session}`, (g) => h("tr", null, when(g.at),
-      h("td", null, h("span", { class: `decision ${g.decision}` }, g.decision)), h("td", null, h("code", null, g.tool)), h("td", null, g.provider), h("td", null, of(g.session)), h("td", { class: "number" }, duration(g.durationMs)), h("td", null, g.reason ?? "")));
-    reconcile(this.errors, d.errors ?? [], (e) => `${e.at} ${e.code} ${e.provider} ${e.session} ${e.message}`, (e) => h("tr", null, when(e.at),
-      h("td", null, h("span", { class: "code-word" }, e.code)), h("td", null, e.provider ?? ""), h("td", null, of(e.session)), h("td", null, e.message)));
-    reconcile(this.pushes, d.pushes ?? [], (p) => `${p.provider} ${p.session}`, () => h("tr", null, h("td"), h("td"), h("td", { class: "budget" }, h("meter", { min: "0" }), h("span")), h("td")), (tr, p) => {
-      cells(tr, [p.provider, of(p.session)]);
-      const [meter, text] = tr.children[2].children;
-      Object.assign(meter, { max: p.limit, high: p.limit * 0.8, value: p.used });
-      meter.setAttribute("aria-label", `used by ${p.provider}`);
-      setText(text, `${p.used} of ${p.limit}`);
-      setText(tr.children[3], String(p.dropped));
-      tr.children[3].classList.toggle("bad", p.dropped > 0);
-    });
+    reconcile(
+      this.gates,
+      d.gates ?? [],
+      (g) => `${g.at} ${g.provider} ${g.tool} ${g.session}`,
+      (g) =>
+        h("tr", null, when(g.at), h("td", null, h("span", { class: `decision ${g.decision}` }, g.decision)),
+          h("td", null, h("code", null, g.tool)), h("td", null, g.provider), h("td", null, labelOf(g.session)),
+          h("td", { class: "number" }, duration(g.durationMs)), h("td", null, g.reason ?? "")),
+    );
+    reconcile(
+      this.errors,
+      d.errors ?? [],
+      (e) => `${e.at} ${e.code} ${e.provider} ${e.session} ${e.message}`,
+      (e) =>
+        h("tr", null, when(e.at), h("td", null, h("span", { class: "code-word" }, e.code)),
+          h("td", null, e.provider ?? ""), h("td", null, labelOf(e.session)), h("td", null, e.message)),
+    );
+    reconcile(
+      this.pushes,
+      d.pushes ?? [],
+      (p) => `${p.provider} ${p.session}`,
+      () => h("tr", null, h("td"), h("td"), h("td", { class: "budget" }, h("meter", { min: "0" }), h("span")), h("td")),
+      (tr, p) => {
+        cells(tr, [p.provider, labelOf(p.session)]);
+        const [meter, text] = tr.children[2].children;
+        Object.assign(meter, { max: p.limit, high: p.limit * 0.8, value: p.used });
+        meter.setAttribute("aria-label", `used by ${p.provider}`);
+        setText(text, `${p.used} of ${p.limit}`);
+        setText(tr.children[3], String(p.dropped));
+        tr.children[3].classList.toggle("bad", p.dropped > 0);
+      },
+    );
   }
 
-  // waterfall draws calls as bars over the time in which any of them ran: the
-  // pauses between are folded, so that a burst of yesterday is as legible.
-  waterfall(calls, of) {
-    const spans = calls.map((c) => ({ ...c, from: Date.parse(c.startedAt), to: Date.parse(c.startedAt) + Math.max(0, c.durationMs ?? 0) }));
+  // waterfall draws calls as bars on a time axis. Pauses in which no call ran are drawn short, so that calls
+  // of yesterday remain legible.
+  waterfall(calls, labelOf) {
+    const spans = calls.map((c) => ({
+      ...c,
+      from: Date.parse(c.startedAt),
+      to: Date.parse(c.startedAt) + Math.max(0, c.durationMs ?? 0),
+    }));
     const busy = [];
     for (const s of [...spans].sort((a, b) => a.from - b.from)) {
       const last = busy.at(-1);
@@ -81,21 +116,38 @@ export class ActivityView {
       const b = busy.find((it) => t <= it.to);
       return b.x + (b.to > b.from ? ((t - b.from) / (b.to - b.from)) * b.width : 0);
     };
-    // Times that would stand upon each other are left out.
+    // Labels that would overlap are left out.
     let free = 0;
-    reconcile(this.axis, busy.filter((b) => b.x >= free && (free = b.x + 0.09)), (b) => b.from, (b) => h("span", null, time(b.from)), (el, b) => { el.style.left = `${Math.min(b.x, 0.93) * 100}%`; });
-    reconcile(this.calls, spans, (c) => c.id || `${c.startedAt} ${c.tool}`, () => h("li", null, h("time"), h("code"), h("span", { class: "sub" }), h("span", { class: "lane" }, h("span", { class: "ran" })), h("span", { class: "took" }), h("span", { class: "outcome" })), (li, c) => {
-      const [when, tool, who, lane, took, outcome] = li.children;
-      setText(when, time(c.startedAt));
-      when.title = date(c.startedAt);
-      setText(tool, c.tool);
-      setText(who, `${c.provider} · ${of(c.session)}`);
-      setText(took, duration(c.durationMs));
-      setText(outcome, c.errorCode || c.outcome);
-      li.className = c.outcome === "ok" ? "ok" : "failed";
-      const at = place(c.from);
-      lane.firstChild.style.left = `${at * 100}%`;
-      lane.firstChild.style.width = `max(3px, ${(place(c.to) - at) * 100}%)`;
-    });
+    reconcile(
+      this.axis,
+      busy.filter((b) => b.x >= free && (free = b.x + 0.09)),
+      (b) => b.from,
+      (b) => h("span", null, time(b.from)),
+      (el, b) => {
+        el.style.left = `${Math.min(b.x, 0.93) * 100}%`;
+      },
+    );
+    reconcile(
+      this.calls,
+      spans,
+      (c) => c.id || `${c.startedAt} ${c.tool}`,
+      () =>
+        h("li", null, h("time"), h("code"), h("span", { class: "sub" }),
+          h("span", { class: "lane" }, h("span", { class: "ran" })), h("span", { class: "took" }),
+          h("span", { class: "outcome" })),
+      (li, c) => {
+        const [when, tool, who, lane, took, outcome] = li.children;
+        setText(when, time(c.startedAt));
+        when.title = date(c.startedAt);
+        setText(tool, c.tool);
+        setText(who, `${c.provider} · ${labelOf(c.session)}`);
+        setText(took, duration(c.durationMs));
+        setText(outcome, c.errorCode || c.outcome);
+        li.className = c.outcome === "ok" ? "ok" : "failed";
+        const at = place(c.from);
+        lane.firstChild.style.left = `${at * 100}%`;
+        lane.firstChild.style.width = `max(3px, ${(place(c.to) - at) * 100}%)`;
+      },
+    );
   }
 }

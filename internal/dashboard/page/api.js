@@ -1,7 +1,7 @@
-// The admin API. The browser's cookie is the credential: no token is kept here.
+// The admin API (docs/admin-api.md). The browser's cookie is the credential; the page holds no token.
 
-// Refused is an answer that says no: status is HTTP's, code the API's.
-export class Refused extends Error {
+// ApiError is an error answer: status is that of HTTP, 0 if there was no answer; code is that of the API.
+export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
     this.status = status;
@@ -9,8 +9,8 @@ export class Refused extends Error {
   }
 }
 
-// signedOut hears of answers that want a sign-in.
-export const signedOut = new EventTarget();
+// signOutEvents dispatches "signedout" when an answer asks for a sign-in.
+export const signOutEvents = new EventTarget();
 
 export async function call(method, path, body, headers = {}) {
   let response;
@@ -21,39 +21,40 @@ export async function call(method, path, body, headers = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Refused(0, "UNREACHABLE", "the gateway does not answer");
+    throw new ApiError(0, "UNREACHABLE", "the gateway does not answer");
   }
   const text = await response.text();
   let answer = {};
   try {
     answer = text ? JSON.parse(text) : {};
   } catch {
-    // what is no JSON is worded below
+    // The answer is not JSON: the error below says its status.
   }
   if (response.ok) return answer;
-  if (response.status === 401 && !headers.Authorization) signedOut.dispatchEvent(new Event("signedout"));
-  throw new Refused(response.status, answer.error?.code ?? "INTERNAL", answer.error?.message ?? `the gateway answered ${response.status}`);
+  if (response.status === 401 && !headers.Authorization) signOutEvents.dispatchEvent(new Event("signedout"));
+  throw new ApiError(response.status, answer.error?.code ?? "INTERNAL",
+    answer.error?.message ?? `the gateway answered ${response.status}`);
 }
 
 export const get = (path) => call("GET", path);
 export const post = (path, body = {}) => call("POST", path, body);
 
-const at = (id, what = "") => `/sessions/${encodeURIComponent(id)}${what}`;
+const sessionPath = (id, what = "") => `/sessions/${encodeURIComponent(id)}${what}`;
 
 export const sessions = {
   start: (request) => post("/sessions", request),
-  stop: (id) => call("DELETE", at(id)),
-  query: (id, prompt, mode) => post(at(id, "/query"), { prompt, mode, detach: true }),
-  interrupt: (id) => post(at(id, "/interrupt")),
-  foreground: (id) => post(at(id, "/foreground")),
-  model: (id, model, effort) => post(at(id, "/model"), effort ? { model, effort } : { model }),
-  answer: (id, answer) => post(at(id, "/answer"), answer),
-  usage: (id) => get(at(id, "/usage")),
-  history: (id, last) => get(at(id, `/history?last=${last}`)),
-  events: (id, last) => `/api/v1${at(id, `/events?last=${last}`)}`,
+  stop: (id) => call("DELETE", sessionPath(id)),
+  query: (id, prompt, mode) => post(sessionPath(id, "/query"), { prompt, mode, detach: true }),
+  interrupt: (id) => post(sessionPath(id, "/interrupt")),
+  foreground: (id) => post(sessionPath(id, "/foreground")),
+  model: (id, model, effort) => post(sessionPath(id, "/model"), effort ? { model, effort } : { model }),
+  answer: (id, answer) => post(sessionPath(id, "/answer"), answer),
+  usage: (id) => get(sessionPath(id, "/usage")),
+  history: (id, last) => get(sessionPath(id, `/history?last=${last}`)),
+  events: (id, last) => `/api/v1${sessionPath(id, `/events?last=${last}`)}`,
 };
 
-// Sessions that ended and can be resumed.
+// Sessions that have ended and can be resumed.
 export const persisted = {
   list: (last) => get(`/persisted?last=${last}`),
   resume: (id) => post(`/persisted/${encodeURIComponent(id)}/resume`),

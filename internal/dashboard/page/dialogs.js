@@ -1,11 +1,18 @@
 import { h } from "./dom.js";
 
-// dialog shows a modal one until it is closed. Actions are buttons, the last one
-// the default: each a label, and what runs; unless that throws, the dialog closes.
+// dialog shows a modal dialog and resolves when it is closed. actions are its buttons, each [label, run, class]; the
+// last one is the default. The dialog closes after run, or shows the error that it threw.
 export function dialog(title, content, actions = []) {
   return new Promise((resolve) => {
     const fault = h("p", { class: "fault", role: "alert" });
-    const buttons = actions.map(([label, run, kind], i) => h("button", { type: i === actions.length - 1 ? "submit" : "button", class: kind ?? "", onclick: i === actions.length - 1 ? null : () => act(run) }, label));
+    const buttons = actions.map(([label, run, kind], i) =>
+      h("button", {
+        type: i === actions.length - 1 ? "submit" : "button",
+        class: kind ?? "",
+        onclick: i === actions.length - 1 ? null : () => act(run),
+      },
+        label),
+    );
     const act = async (run) => {
       fault.textContent = "";
       for (const b of buttons) b.disabled = true;
@@ -23,7 +30,11 @@ export function dialog(title, content, actions = []) {
         e.preventDefault();
         if (actions.length) act(actions.at(-1)[1]);
       },
-    }, content, fault, h("div", { class: "actions" }, h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons));
+    },
+      content,
+      fault,
+      h("div", { class: "actions" },
+        h("button", { type: "button", onclick: () => box.close() }, actions.length ? "Cancel" : "Close"), buttons));
     const box = h("dialog", {
       "aria-labelledby": "dialog-title",
       onclose: () => {
@@ -33,7 +44,8 @@ export function dialog(title, content, actions = []) {
       onclick: (e) => {
         if (e.target === box) box.close();
       },
-    }, h("div", { class: "dialog" }, h("h2", { id: "dialog-title" }, title), form));
+    },
+      h("div", { class: "dialog" }, h("h2", { id: "dialog-title" }, title), form));
     document.body.append(box);
     box.showModal();
   });
@@ -46,13 +58,13 @@ const toasts = h("div", { class: "toasts", role: "status" });
 // toast shows a line for some seconds.
 export function toast(text, level = "info") {
   if (!toasts.isConnected) document.body.append(toasts);
-  const line = h("div", { class: `toast ${level}` }, text, h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
+  const line = h("div", { class: `toast ${level}` }, text,
+    h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
   toasts.append(line);
   setTimeout(() => line.remove(), level === "info" ? 4000 : 12_000);
 }
 
-// attempt runs what a button asks for, which is disabled meanwhile, and says what
-// went wrong.
+// attempt runs a button's action. The button is disabled meanwhile, and an error is shown as a toast.
 export async function attempt(button, run) {
   button.disabled = true;
   try {
@@ -66,7 +78,7 @@ export async function attempt(button, run) {
 
 const polite = h("div", { class: "hidden", role: "status", "aria-live": "polite" });
 
-// announce tells screen readers what the eye sees at once.
+// announce makes screen readers read a text that is visible on the page.
 export function announce(text) {
   if (!polite.isConnected) document.body.append(polite);
   polite.textContent = text;

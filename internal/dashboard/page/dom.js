@@ -1,8 +1,8 @@
-// Building the document without ever parsing text as markup.
+// Functions that build the document. None parses a text as markup.
 
-// h makes an element. Members of props: "class", "on…" for listeners, "data" for
-// data attributes; true and false set and leave out an attribute; the rest are
-// attributes. Children are nodes or texts; null, undefined and false are none.
+// h makes an element. In props "on…" adds a listener, "data" sets data attributes, "value" the value, and every other
+// name an attribute: true sets it empty; false, null and undefined leave it out. Children are nodes or texts; null,
+// undefined and false are skipped.
 export function h(tag, props, ...children) {
   const el = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -16,14 +16,14 @@ export function h(tag, props, ...children) {
   return el;
 }
 
-// setText changes a text only when it differs: a selection in it survives, and
-// screen readers hear no repetition.
+// setText changes an element's text only if it differs, so that a selection in it survives and screen readers do not
+// repeat it.
 export function setText(el, text) {
   if (el.textContent !== text) el.textContent = text;
 }
 
-// reconcile makes parent's children those of items, in order. Elements are kept
-// by key, so that what has the focus keeps it.
+// reconcile makes one child of parent for each item, in order. Elements are found again by key and kept, with the
+// focus if they have it.
 export function reconcile(parent, items, key, make, update) {
   const old = new Map();
   for (const child of parent.children) old.set(child.dataset.key, child);
@@ -41,11 +41,11 @@ export function reconcile(parent, items, key, make, update) {
     if (el === at) at = at.nextElementSibling;
     else parent.insertBefore(el, at);
   }
-  // What is used stands before; keys that came twice leave elements that no key finds.
+  // The elements in use stand before this one. A key that came twice leaves an element that old does not have.
   while (at) {
-    const gone = at;
+    const unused = at;
     at = at.nextElementSibling;
-    gone.remove();
+    unused.remove();
   }
 }
 
@@ -61,10 +61,11 @@ export function arrows(list, selector) {
   });
 }
 
-// copyButton copies what text returns.
+// copyButton makes a button that copies the result of text().
 export function copyButton(text) {
   const button = h("button", {
-    class: "copy", type: "button",
+    class: "copy",
+    type: "button",
     onclick: async () => {
       try {
         await navigator.clipboard.writeText(text());
@@ -72,7 +73,9 @@ export function copyButton(text) {
       } catch {
         button.textContent = "Not allowed";
       }
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+      setTimeout(() => {
+        button.textContent = "Copy";
+      }, 1500);
     },
   }, "Copy");
   return button;

@@ -2,10 +2,10 @@ import { copyButton, h, setText } from "./dom.js";
 import { date, duration, oneLine, pretty, time } from "./format.js";
 import { codeBlock, render as markdown } from "./markdown.js";
 
-// How much of a text is shown before the person asks for all of it, in characters.
-const textMost = 20_000;
+// How many characters of a result are shown until the person asks for all.
+const maxText = 20_000;
 
-// element makes what shows an entry of a timeline. Its refresh shows a change.
+// element makes the element of a timeline's entry. Its refresh(), if it has one, shows a change of the entry.
 export function element(entry) {
   const { body, refresh } = (kinds[entry.kind] ?? kinds.note)(entry);
   const el = h("article", { class: `entry ${entry.kind}` },
@@ -17,18 +17,21 @@ export function element(entry) {
 
 const kinds = {
   prompt: (e) => ({
-    body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"), h("div", { class: "said" }, folded(e.text))],
+    body: [h("div", { class: "who" }, e.who === "user" ? "You" : "A provider's prompt"),
+      h("div", { class: "said" }, folded(e.text))],
     refresh: (el) => el.classList.toggle("from-provider", e.who !== "user"),
   }),
 
   reasoning: (e) => {
-    const what = h("span"), text = h("div", { class: "thought" });
+    const what = h("span"),
+      text = h("div", { class: "thought" });
     const box = details(e, [what], text, () => !e.done);
     return {
       body: box,
       refresh: () => {
-        setText(what, e.done ? `Reasoned${e.ended ? ` for ${duration(new Date(e.ended) - new Date(e.ts))}` : ""}` : "Reasoning…");
-        box.settle();
+        setText(what,
+          e.done ? `Reasoned${e.ended ? ` for ${duration(new Date(e.ended) - new Date(e.ts))}` : ""}` : "Reasoning…");
+        box.applyOpen();
         if (box.open) setText(text, e.text);
       },
     };
@@ -47,10 +50,13 @@ const kinds = {
   },
 
   tool: (e) => {
-    const state = h("span", { class: "state", role: "img" }), took = h("span", { class: "took" });
+    const state = h("span", { class: "state", role: "img" }),
+      took = h("span", { class: "took" });
     const parts = h("div", { class: "parts" });
-    const box = details(e, [state, h("code", { class: "name" }, e.name ?? "a tool"), h("span", { class: "brief" }, brief(e.args)), took], parts, () => false);
-    let told;
+    const box = details(e,
+      [state, h("code", { class: "name" }, e.name ?? "a tool"), h("span", { class: "brief" }, brief(e.args)), took],
+      parts, () => false);
+    let shownState;
     return {
       body: box,
       refresh: (el) => {
@@ -60,11 +66,10 @@ const kinds = {
         setText(took, e.error?.code ?? (e.done && e.ended ? duration(new Date(e.ended) - new Date(e.ts)) : ""));
         el.classList.toggle("nested", Boolean(e.parent));
         const now = `${is} ${e.text.length} ${box.open}`;
-        if (now === told) return;
-        told = now;
+        if (now === shownState) return;
+        shownState = now;
         if (!box.open) return;
-        parts.replaceChildren(
-          part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
+        parts.replaceChildren(part("Arguments", codeBlock(pretty(e.args ?? "{}"), "JSON")),
           ...(e.text && !e.result ? [part("So far", h("pre", { tabindex: "0" }, e.text))] : []),
           ...(e.error ? [part("Error", h("p", { class: "fault" }, e.error.message))] : []),
           ...(e.result ? [part("Result", result(e.result))] : []));
@@ -74,14 +79,22 @@ const kinds = {
 
   push: (e) => ({
     body: [
-      h("span", { class: `level ${e.level}` }, e.level), " ", h("span", { class: "source" }, e.label), " ",
+      h("span", { class: `level ${e.level}` }, e.level),
+      " ",
+      h("span", { class: "source" }, e.label),
+      " ",
       h("span", { class: "said" }, folded(e.text)),
-      e.metadata && h("details", { class: "more" }, h("summary", null, "metadata"), codeBlock(JSON.stringify(e.metadata, null, 2), "JSON")),
+      e.metadata &&
+        h("details", { class: "more" }, h("summary", null, "metadata"),
+          codeBlock(JSON.stringify(e.metadata, null, 2), "JSON")),
     ],
   }),
 
   note: (e) => {
-    const it = () => (e.kind === "push" ? kinds.push(e).body : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text))]);
+    const it = () =>
+      e.kind === "push"
+        ? kinds.push(e).body
+        : [h("span", { class: "source" }, e.source), " ", h("span", { class: `said ${e.level}` }, folded(e.text))];
     return {
       body: [],
       refresh: (el) => {
@@ -95,14 +108,14 @@ const kinds = {
   mark: (e) => ({ body: e.text }),
 };
 
-// details folds content. The person's choice outlasts the element; until there
-// is one, open says.
+// details folds content. entry.unfolded keeps the person's choice when the element is made again; without one,
+// open() decides.
 function details(entry, summary, content, open) {
   const box = h("details", null, h("summary", null, summary), content);
-  box.settle = () => {
+  box.applyOpen = () => {
     box.open = entry.unfolded ?? open();
   };
-  box.settle();
+  box.applyOpen();
   box.addEventListener("click", (e) => {
     if (!e.target.closest("summary")) return;
     e.preventDefault();
@@ -115,19 +128,20 @@ function details(entry, summary, content, open) {
 
 const part = (title, content) => h("div", { class: "part" }, h("h3", null, title), content);
 
-// What tells most of a call, where it has it.
-const telling = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
+// The arguments that say most about a call, in order.
+const mainArguments = ["command", "path", "file_path", "filePath", "file", "pattern", "query", "url"];
 
-// brief is the arguments of a call in a line.
+// brief returns the arguments of a call, a JSON text, as one line.
 function brief(args) {
   try {
     const it = JSON.parse(args || "{}");
-    const most = telling.find((k) => typeof it[k] === "string" && it[k]);
+    const most = mainArguments.find((k) => typeof it[k] === "string" && it[k]);
     if (most) return oneLine(it[most], 160);
     const entries = Object.entries(it);
     if (!entries.length) return "";
     const text = (v) => (typeof v === "string" ? v : JSON.stringify(v));
-    return oneLine(entries.length === 1 ? text(entries[0][1]) : entries.map(([k, v]) => `${k}: ${text(v)}`).join(", "), 160);
+    return oneLine(entries.length === 1 ? text(entries[0][1]) : entries.map(([k, v]) => `${k}: ${text(v)}`).join(", "),
+      160);
   } catch {
     return oneLine(args ?? "", 160);
   }
@@ -139,13 +153,15 @@ function result({ content, detailedContent }) {
 }
 
 function codeBlockFolded(text) {
-  if (text.length <= textMost) return codeBlock(text, "result");
-  const box = h("div", null, codeBlock(text.slice(0, textMost), "result"),
-    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, "result")) }, `Show all ${text.length.toLocaleString()} characters`));
+  if (text.length <= maxText) return codeBlock(text, "result");
+  const box = h("div", null,
+    codeBlock(text.slice(0, maxText), "result"),
+    h("button", { type: "button", onclick: () => box.replaceChildren(codeBlock(text, "result")) },
+      `Show all ${text.length.toLocaleString()} characters`));
   return box;
 }
 
-// folded is a text, the rest of a long one behind a button.
+// folded returns a text, or the beginning of a long one with a button for the rest.
 function folded(text) {
   const most = 2000;
   if (text.length <= most) return text;

@@ -2,19 +2,23 @@ import { sessions } from "./api.js";
 import { follow } from "./follow.js";
 import { Timeline } from "./timeline.js";
 
-const backlog = 8000; // things that happened that are asked for at first
+const backlog = 8000; // events that are requested at first
 const keep = 20_000; // entries that are kept here
 const slice = 10; // ms of work before the browser may draw
 
-// Feed follows one session. It dispatches "reset" when its timeline begins anew,
-// and "news" ({added, changed} in detail) at most once a frame.
+// Feed follows one session. It dispatches "reset" when its timeline begins anew, and at most once a frame "news", whose
+// detail has the entries added and changed.
 export class Feed extends EventTarget {
   constructor(id) {
     super();
     this.id = id;
     this.keep = keep;
     this.reset();
-    this.source = follow(sessions.events(id, backlog), { seen: true, on: (name, data) => this.hear(name, data), gone: () => this.hear("ended", {}) });
+    this.source = follow(sessions.events(id, backlog), {
+      seen: true,
+      on: (name, data) => this.receive(name, data),
+      gone: () => this.receive("ended", {}),
+    });
   }
 
   reset() {
@@ -23,17 +27,16 @@ export class Feed extends EventTarget {
     this.dispatchEvent(new Event("reset"));
   }
 
-  hear(name, data) {
-    // Another session has the name by now: what follows is all of it.
+  receive(name, data) {
+    // An empty gap means that the id is another session's now: its whole timeline follows.
     if (name === "gap" && !Object.keys(data).length) this.reset();
     if (name === "ended") this.close();
     this.queue.push([name, data]);
-    this.soon();
+    this.scheduleWork();
   }
 
-  // soon works on what came before the next frame; where there is none, because
-  // nobody sees the page, in a while.
-  soon() {
+  // scheduleWork runs the queue before the next frame, or after a while if the page is hidden and has no frames.
+  scheduleWork() {
     if (this.planned) return;
     this.planned = true;
     let ran = false;
@@ -52,13 +55,13 @@ export class Feed extends EventTarget {
     let n = 0;
     for (; n < this.queue.length && performance.now() < until; n++) this.timeline.apply(...this.queue[n]);
     this.queue.splice(0, n);
-    if (this.queue.length) this.soon();
-    const detail = this.timeline.take();
-    this.timeline.forget(keep);
+    if (this.queue.length) this.scheduleWork();
+    const detail = this.timeline.takeChanges();
+    this.timeline.trim(keep);
     this.dispatchEvent(new CustomEvent("news", { detail }));
   }
 
-  // close ends the following; what came stays.
+  // close stops following. The entries stay.
   close() {
     this.ended = true;
     this.source?.close();

@@ -1,6 +1,5 @@
-// A preview of filters: what docs/protocol.md says of them, in the browser's
-// engine for the same regular expressions. The first rule whose pattern is found
-// in an event's text decides; what none matches keeps its level.
+// A preview of filters (docs/protocol.md, "Filters") in the browser's regular expressions. The first rule whose pattern
+// is found in an event's text decides; an event that no rule matches keeps its level.
 
 export const outcomes = ["drop", "keep", "surface", "inject"];
 
@@ -11,8 +10,7 @@ const patience = 300; // ms for all events; the gateway gives each match one
 
 const bytes = (text) => new TextEncoder().encode(text).length;
 
-// check returns what the gateway would refuse rules for: a text for each rule,
-// "" where it is good.
+// check returns a text for each rule: why the gateway would refuse it, or "".
 export function check(rules) {
   return rules.map(({ match }, i) => {
     if (i >= rulesMost) return `more than ${rulesMost} rules`;
@@ -27,18 +25,19 @@ export function check(rules) {
   });
 }
 
-// decide returns the index of the rule that decides about each text; -1 for none.
-// It is what the worker runs.
+// decide returns for each text the index of the rule that decides, or -1. The worker runs it.
 export function decide(rules, texts) {
   const patterns = rules.map((r) => new RegExp(r.match));
   return texts.map((text) => (bytes(text) > textMost ? -1 : patterns.findIndex((p) => p.test(text))));
 }
 
-const policy = globalThis.trustedTypes?.createPolicy("tapgw", { createScriptURL: (url) => (url === workerURL ? url : "") });
+const policy = globalThis.trustedTypes?.createPolicy("tapgw", {
+  createScriptURL: (url) => (url === workerURL ? url : ""),
+});
 const workerURL = new URL("filter-worker.js", import.meta.url).href;
 
-// preview runs decide where a pattern that explodes does not stop the page. It
-// resolves with null when the patterns took too long.
+// preview runs decide in a worker, so that a slow pattern does not stop the page. It resolves with null if the patterns
+// take too long.
 export function preview(rules, texts) {
   return new Promise((resolve) => {
     const worker = new Worker(policy ? policy.createScriptURL(workerURL) : workerURL, { type: "module" });

@@ -1,25 +1,32 @@
-import { signedOut } from "./api.js";
+import { signOutEvents } from "./api.js";
 
-const waitFirst = 500, waitMost = 8000; // ms before the next attempt
+const waitFirst = 500,
+  waitMost = 8000; // ms before the next attempt
 const silence = 40_000; // ms; the gateway says something every 15 s
 const unseen = 5000; // ms after which a page that nobody sees lets go
 
-// follow reads an event stream until it is closed, and goes on where it was when
-// the connection was lost. on(name, data) hears events, state(text) hears "live"
-// and "lost", gone() hears that there is nothing to follow.
+// follow reads an event stream until close() is called. When the connection is lost it goes on after the last event
+// that it had. on(name, data) gets events, state(text) gets "live" and "lost", and gone() is called if there is nothing
+// to follow.
 //
-// A browser has six connections to one place, for all its tabs: where seen is
-// true, a page that nobody sees gives its own back until it is looked at.
-// EventSource could not go on then, and does not tell why it was refused.
+// A browser has six connections to one server for all its tabs. So with seen, a page that is hidden closes its
+// connection until it is visible again. EventSource could not resume then, and does not show why a request failed.
 export function follow(url, { on, state, gone, seen }) {
-  let id = "", wait = waitFirst, reading, timer, leaving;
+  let id = "",
+    wait = waitFirst,
+    reading,
+    timer,
+    leaving;
   const open = async () => {
     clearTimeout(timer);
     const { signal } = (reading = new AbortController());
     const lost = new AbortController();
     try {
-      const response = await fetch(url, { headers: id ? { "Last-Event-ID": id } : {}, signal: AbortSignal.any([signal, lost.signal]) });
-      if (response.status === 401) return signedOut.dispatchEvent(new Event("signedout"));
+      const response = await fetch(url, {
+        headers: id ? { "Last-Event-ID": id } : {},
+        signal: AbortSignal.any([signal, lost.signal]),
+      });
+      if (response.status === 401) return signOutEvents.dispatchEvent(new Event("signedout"));
       if (response.status === 404 && gone) return gone();
       if (!response.ok) throw new Error(`the gateway answered ${response.status}`);
       state?.("live");
@@ -34,7 +41,7 @@ export function follow(url, { on, state, gone, seen }) {
         }
       }
     } catch {
-      // lost; why does not matter
+      // The connection is lost, for whatever reason.
     }
     if (signal.aborted) return;
     state?.("lost");
@@ -46,27 +53,27 @@ export function follow(url, { on, state, gone, seen }) {
     reading?.abort();
     reading = null;
   };
-  const look = () => {
+  const updateVisibility = () => {
     clearTimeout(leaving);
     if (document.hidden) leaving = setTimeout(leave, unseen);
     else if (!reading) open();
   };
-  if (seen) document.addEventListener("visibilitychange", look);
+  if (seen) document.addEventListener("visibilitychange", updateVisibility);
   open();
   return {
     close() {
-      document.removeEventListener("visibilitychange", look);
+      document.removeEventListener("visibilitychange", updateVisibility);
       clearTimeout(leaving);
       leave();
     },
   };
 }
 
-// events reads the fields of each event, until the stream ends or is silent for
-// too long, which aborts it.
+// events yields the fields of each event until the stream ends. It aborts a stream that is silent for too long.
 async function* events(body, lost) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", timer;
+  let rest = "",
+    timer;
   try {
     for (;;) {
       timer = setTimeout(() => lost.abort(), silence);

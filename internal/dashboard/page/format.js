@@ -1,6 +1,8 @@
-// How times, sizes and names read.
+// How times, sizes and names are written.
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
 export const time = (ts) => (ts ? clock.format(new Date(ts)) : "");
@@ -28,7 +30,7 @@ export function ago(ts) {
 export const share = (part, whole) => (whole ? `${Math.round((1000 * part) / whole) / 10} %` : "–");
 export const count = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
-// pretty is JSON indented, and anything else as it is.
+// pretty indents JSON and returns any other text unchanged.
 export function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -37,13 +39,13 @@ export function pretty(text) {
   }
 }
 
-// tail is the end of a path, enough to tell projects apart.
+// tail returns the last two parts of a path.
 export function tail(path) {
   const parts = (path ?? "").split(/[\\/]/).filter(Boolean);
-  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : path ?? "";
+  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : (path ?? "");
 }
 
-// short is a count of many, tokens say.
+// short writes a large number with a unit, such as 12.3K.
 const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 export const short = (n) => compact.format(n);
 
@@ -52,6 +54,6 @@ export const oneLine = (text, most = 120) => {
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 };
 
-// plain is a text whose characters stand in the order in which they are: those that
-// turn others around, and could make a command look like another one, are spelt out.
-export const plain = (text) => text.replace(/\p{Bidi_Control}/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+// plain spells out the characters that change the direction of text: they could make a command look like another one.
+export const plain = (text) =>
+  text.replace(/\p{Bidi_Control}/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);

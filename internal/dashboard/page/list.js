@@ -1,24 +1,25 @@
 import { h } from "./dom.js";
 
-// How many entries are shown and taken away together, what one is high before it
-// was seen, and how far from what is seen they are kept, in pixels.
+// Entries are shown and removed in blocks of this size. An entry that was never shown counts with an estimated height;
+// blocks are kept up to margin pixels from the visible part.
 const blockSize = 40;
-const guess = 30;
+const estimatedHeight = 30;
 const margin = 800;
 
-// WindowedList shows any number of entries, of which only those near the visible
-// part are in the document. It follows its end until the person scrolls up.
+// WindowedList shows any number of entries. Only those near the visible part are in the document. It follows its end
+// until the person scrolls up.
 export class WindowedList {
-  // scroller is the element that scrolls. make(entry) returns an entry's element,
-  // whose refresh, if it has one, shows a change. behind(n) hears how many entries
-  // came since the end was left; -1 when the end is followed.
-  constructor(scroller, make, behind) {
+  // scroller is the element that scrolls. make(entry) returns an entry's element, whose refresh(), if it has one,
+  // shows a change. onBehind(n) gets the number of entries that came since the person left the end, -1 while the end
+  // is followed.
+  constructor(scroller, make, onBehind) {
     this.scroller = scroller;
     this.make = make;
-    this.behind = behind;
+    this.onBehind = onBehind;
     this.content = h("div", { class: "blocks" });
     scroller.append(this.content);
-    this.near = new IntersectionObserver((seen) => this.turn(seen), { root: scroller, rootMargin: `${margin}px 0px` });
+    const near = { root: scroller, rootMargin: `${margin}px 0px` };
+    this.observer = new IntersectionObserver((seen) => this.updateMounted(seen), near);
     new ResizeObserver(() => this.pin()).observe(this.content);
     new ResizeObserver(() => this.resized()).observe(scroller);
     scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
@@ -26,10 +27,10 @@ export class WindowedList {
   }
 
   reset(entries) {
-    this.near.disconnect();
+    this.observer.disconnect();
     this.content.replaceChildren();
     this.blocks = [];
-    this.where = new Map(); // entry → its element, while it is in the document
+    this.elements = new Map(); // entry → its element, while it is in the document
     this.missed = 0;
     this.append(entries);
     this.follow(true);
@@ -42,33 +43,32 @@ export class WindowedList {
   append(entries) {
     for (const entry of entries) {
       let block = this.blocks.at(-1);
-      if (!block || block.entries.length === blockSize) block = this.grow();
+      if (!block || block.entries.length === blockSize) block = this.addBlock();
       block.entries.push(entry);
-      if (block.mounted) block.element.append(this.place(entry));
-      else this.reserve(block);
+      if (block.mounted) block.element.append(this.makeElement(entry));
+      else this.reserveHeight(block);
     }
     if (!this.following && entries.length) {
       this.missed += entries.length;
-      this.behind(this.missed);
+      this.onBehind(this.missed);
     }
   }
 
-  // change shows what became of an entry.
+  // change shows a change of an entry.
   change(entry) {
-    const el = this.where.get(entry);
+    const el = this.elements.get(entry);
     if (!el) return;
     if (el.refresh) return el.refresh();
-    const now = this.place(entry);
+    const now = this.makeElement(entry);
     el.replaceWith(now);
   }
 
-  // forget drops the oldest entries, whole blocks of them, until at most so many
-  // are left.
-  forget(most) {
+  // trim removes whole blocks of the oldest entries while more than most entries are left.
+  trim(most) {
     while (this.length > most + blockSize) {
       const block = this.blocks.shift();
-      for (const entry of block.entries) this.where.delete(entry);
-      this.near.unobserve(block.element);
+      for (const entry of block.entries) this.elements.delete(entry);
+      this.observer.unobserve(block.element);
       block.element.remove();
     }
   }
@@ -77,57 +77,56 @@ export class WindowedList {
     this.following = on;
     this.scroller.classList.toggle("following", on);
     if (on) this.missed = 0;
-    this.behind(on ? -1 : this.missed);
+    this.onBehind(on ? -1 : this.missed);
     if (on) this.pin();
   }
 
-  grow() {
+  addBlock() {
     const block = { entries: [], element: h("div", { class: "block" }), mounted: false, height: 0 };
     block.element.block = block;
     this.blocks.push(block);
     this.content.append(block.element);
-    this.near.observe(block.element);
+    this.observer.observe(block.element);
     return block;
   }
 
-  place(entry) {
+  makeElement(entry) {
     const el = this.make(entry);
-    this.where.set(entry, el);
+    this.elements.set(entry, el);
     return el;
   }
 
-  reserve(block) {
-    block.element.style.height = `${block.height || block.entries.length * guess}px`;
+  reserveHeight(block) {
+    block.element.style.height = `${block.height || block.entries.length * estimatedHeight}px`;
   }
 
-  // resized looks anew at which blocks are near when the view was hidden before.
+  // resized observes the blocks again when the view was hidden before, since nothing is near in a hidden view.
   resized() {
     if (this.hidden && this.scroller.clientHeight) {
       for (const { element, mounted } of this.blocks) {
         if (!mounted) continue;
-        this.near.unobserve(element);
-        this.near.observe(element);
+        this.observer.unobserve(element);
+        this.observer.observe(element);
       }
     }
     this.hidden = !this.scroller.clientHeight;
     this.pin();
   }
 
-  // turn hears which blocks came near and which went away. While the view is
-  // hidden none is near, and all stay.
-  turn(seen) {
+  // updateMounted adds and removes the entries of blocks that came near or went away. In a hidden view all stay.
+  updateMounted(seen) {
     if (!this.scroller.clientHeight) return;
     for (const { target: { block }, isIntersecting, boundingClientRect } of seen) {
       if (isIntersecting === block.mounted) continue;
       block.mounted = isIntersecting;
       if (isIntersecting) {
         block.element.style.height = "";
-        block.element.replaceChildren(...block.entries.map((e) => this.place(e)));
+        block.element.replaceChildren(...block.entries.map((e) => this.makeElement(e)));
       } else {
         block.height = boundingClientRect.height;
-        for (const entry of block.entries) this.where.delete(entry);
+        for (const entry of block.entries) this.elements.delete(entry);
         block.element.replaceChildren();
-        this.reserve(block);
+        this.reserveHeight(block);
       }
     }
     this.pin();
@@ -137,7 +136,7 @@ export class WindowedList {
     if (this.following) this.scroller.scrollTop = this.scroller.scrollHeight;
   }
 
-  // scrolled tells the person, who scrolls up, from what grows and shrinks.
+  // scrolled stops following when the person scrolls up, but not when the content grows or shrinks.
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const left = scrollHeight - clientHeight - scrollTop;

@@ -1,5 +1,5 @@
 import { ActivityView } from "./activity.js";
-import { get, post, signedOut } from "./api.js";
+import { get, post, signOutEvents } from "./api.js";
 import { announce, attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -13,14 +13,16 @@ import { StreamsView } from "./streams.js";
 import { Waiting } from "./waiting.js";
 
 const narrow = 800; // pixels, as in the stylesheet
-const refresh = 2000; // ms between looks at the diagnostics, while somebody sees them
+const refresh = 2000; // ms between two readings of the diagnostics, while a view shows them
 
-// App holds what the gateway says of itself, and tells the views when it changes:
-// by the names of the event stream, and "diagnostics", "feed" (another session is
-// followed) and "news" (of it).
+// App holds the gateway's state and dispatches an event when a part of it changes: the events of
+// /api/v1/events by their names, "diagnostics", "feed" when another session is followed, and "news" when
+// something happened in that session.
 class App {
   constructor() {
-    this.state = { status: null, sessions: [], providers: [], pairings: [], questions: [], tools: [], diagnostics: null };
+    this.state = {
+      status: null, sessions: [], providers: [], pairings: [], questions: [], tools: [], diagnostics: null,
+    };
     this.events = new EventTarget();
     this.feed = null;
   }
@@ -34,7 +36,7 @@ class App {
     this.events.dispatchEvent(new Event(name));
   }
 
-  // choose follows a session, and no other.
+  // choose follows a session, unless it is followed already; no id follows none.
   choose(id) {
     if ((this.feed?.id ?? "") !== (id ?? "")) this.follow(id);
   }
@@ -43,7 +45,8 @@ class App {
     this.feed?.close();
     this.feed = id ? new Feed(id) : null;
     if (this.feed) this.feed.createdAt = this.state.sessions.find((s) => s.id === id)?.createdAt;
-    for (const name of ["news", "reset"]) this.feed?.addEventListener(name, () => this.events.dispatchEvent(new Event("news")));
+    for (const name of ["news", "reset"])
+      this.feed?.addEventListener(name, () => this.events.dispatchEvent(new Event("news")));
     this.events.dispatchEvent(new Event("feed"));
   }
 }
@@ -60,17 +63,33 @@ const titles = { sessions: "Sessions", providers: "Providers", streams: "Streams
 
 function run() {
   const app = new App();
-  const views = { sessions: new SessionsView(app), providers: new ProvidersView(app), streams: new StreamsView(app), activity: new ActivityView(app) };
-  const links = Object.fromEntries(Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]));
+  const views = {
+    sessions: new SessionsView(app), providers: new ProvidersView(app), streams: new StreamsView(app),
+    activity: new ActivityView(app),
+  };
+  const links = Object.fromEntries(
+    Object.entries(titles).map(([name, title]) => [name, h("a", { href: `#/${name}` }, title)]),
+  );
   const connection = h("span", { class: "connection", role: "status" });
   const version = h("span", { class: "version" });
   const banners = h("div", { class: "banners" });
   const main = h("main", null, Object.values(views).map((v) => v.element));
   document.body.replaceChildren(
-    h("header", { class: "bar" }, h("h1", null, "tapgw"), h("nav", { "aria-label": "Views" }, Object.values(links)), connection, version,
+    h("header", { class: "bar" },
+      h("h1", null, "tapgw"),
+      h("nav", { "aria-label": "Views" }, Object.values(links)),
+      connection,
+      version,
       h("button", { type: "button", class: "ghost", "aria-label": "Keys", title: "Keys (?)", onclick: help }, "?"),
-      h("button", { type: "button", class: "ghost", onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())) }, "Sign out")),
-    banners, new Waiting(app).element, main);
+      h("button", {
+        type: "button",
+        class: "ghost",
+        onclick: (e) => attempt(e.target, () => post("/signout").then(() => location.reload())),
+      }, "Sign out")),
+    banners,
+    new Waiting(app).element,
+    main,
+  );
 
   let shown;
   const route = () => {
@@ -79,69 +98,108 @@ function run() {
     if (id !== undefined) id = decoded(id);
     if (id !== undefined) app.choose(id);
     else if (name === "sessions") app.choose(null);
-    else if (name === "streams" && !app.feed) app.choose((app.state.sessions.find((s) => s.foreground) ?? app.state.sessions[0])?.id);
+    else if (name === "streams" && !app.feed)
+      app.choose((app.state.sessions.find((s) => s.foreground) ?? app.state.sessions[0])?.id);
     if (shown !== name) {
       shown = name;
       for (const [n, a] of Object.entries(links)) {
         views[n].element.hidden = n !== name;
         n === name ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current");
       }
-      look();
+      refreshDiagnostics();
     }
     views[name].update();
   };
 
-  app.on("feed", () => { links.sessions.href = app.feed ? `#/sessions/${encodeURIComponent(app.feed.id)}` : "#/sessions"; });
+  app.on("feed", () => {
+    links.sessions.href = app.feed ? `#/sessions/${encodeURIComponent(app.feed.id)}` : "#/sessions";
+  });
 
   let timer;
-  const look = async () => {
+  const refreshDiagnostics = async () => {
     clearTimeout(timer);
     if (!document.hidden && (shown === "activity" || shown === "providers")) {
       await get("/diagnostics").then((d) => app.set("diagnostics", d), () => {});
       clearTimeout(timer);
-      timer = setTimeout(look, refresh);
+      timer = setTimeout(refreshDiagnostics, refresh);
     }
   };
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", refreshDiagnostics);
 
   app.on("status", () => {
     const { status } = app.state;
     setText(version, status.version);
     const faults = status.faults.map((f) => `${f.file}:${f.line}:${f.column}: ${f.message}`);
     const list = [
-      ...(status.restOpen ? [{ key: "open", level: "warning", text: "The session contract is open: every program on this machine can start, prompt and stop sessions without a token ([api] auth = \"none\")." }] : []),
-      ...(faults.length ? [{ key: faults.join(), level: "error", text: `${count(faults.length, "fault")} in config files`, lines: faults }] : []),
+      ...(status.restOpen
+        ? [
+            {
+              key: "open",
+              level: "warning",
+              text: 'The session API is open ([api] auth = "none"): every program on this machine can start, ' +
+                "prompt and stop sessions without a token.",
+            },
+          ]
+        : []),
+      ...(faults.length
+        ? [
+            {
+              key: faults.join(), level: "error", text: `${count(faults.length, "fault")} in config files`,
+              lines: faults,
+            },
+          ]
+        : []),
     ];
-    reconcile(banners, list, (b) => b.key, ({ level, text, lines }) => h("div", { class: `banner ${level}` }, lines
-      ? h("details", { open: innerWidth > narrow }, h("summary", null, text), h("ul", { tabindex: "0" }, lines.map((l) => h("li", null, h("code", null, l)))))
-      : text));
+    reconcile(
+      banners,
+      list,
+      (b) => b.key,
+      ({ level, text, lines }) =>
+        h("div", { class: `banner ${level}` },
+          lines
+            ? h(
+                "details",
+                { open: innerWidth > narrow },
+                h("summary", null, text),
+                h("ul", { tabindex: "0" }, lines.map((l) => h("li", null, h("code", null, l)))),
+              )
+            : text),
+    );
   });
   app.on("sessions", () => {
-    // One that ended may come back under its name.
-    const { feed } = app, now = app.state.sessions.find((s) => s.id === feed?.id);
+    // A session that ended may run again with the same id.
+    const { feed } = app,
+      now = app.state.sessions.find((s) => s.id === feed?.id);
     if (now && feed.ended && feed.createdAt !== now.createdAt) app.follow(now.id);
     else if (now) feed.createdAt = now.createdAt;
-    // The first session is looked at when there is only one.
-    if (shown === "sessions" && !app.feed && app.state.sessions.length === 1 && innerWidth > narrow) location.replace(`#/sessions/${encodeURIComponent(app.state.sessions[0].id)}`);
+    // The only session is opened at once.
+    if (shown === "sessions" && !app.feed && app.state.sessions.length === 1 && innerWidth > narrow)
+      location.replace(`#/sessions/${encodeURIComponent(app.state.sessions[0].id)}`);
     else if (shown === "streams" && !app.feed) route();
   });
 
-  let was;
-  const say = (state) => {
+  let lastState;
+  const showConnection = (state) => {
     connection.className = `connection ${state}`;
     setText(connection, state === "live" ? "Live" : "Connection lost, trying again…");
-    if (was && was !== state) announce(state === "live" ? "The connection is back" : "The connection to the gateway is lost");
-    was = state;
+    if (lastState && lastState !== state)
+      announce(state === "live" ? "The connection is back" : "The connection to the gateway is lost");
+    lastState = state;
   };
-  const stream = follow("/api/v1/events", { state: say, on: (name, data) => app.set(name, data) });
+  const stream = follow("/api/v1/events", { state: showConnection, on: (name, data) => app.set(name, data) });
 
-  signedOut.addEventListener("signedout", () => {
-    stream.close();
-    app.feed?.close();
-    location.reload();
-  }, { once: true });
+  signOutEvents.addEventListener(
+    "signedout",
+    () => {
+      stream.close();
+      app.feed?.close();
+      location.reload();
+    },
+    { once: true },
+  );
 
-  for (const [i, [name, title]] of Object.entries(titles).entries()) key(String(i + 1), `show ${title.toLowerCase()}`, () => links[name].click());
+  for (const [i, [name, title]] of Object.entries(titles).entries())
+    key(String(i + 1), `show ${title.toLowerCase()}`, () => links[name].click());
   key("j", "the next session", () => views.sessions.step(1));
   key("k", "the session before", () => views.sessions.step(-1));
   key("/", "write a prompt", () => views.sessions.session.prompt.focus());
@@ -155,4 +213,10 @@ function run() {
   route();
 }
 
-get("/status").then(run, (e) => document.body.replaceChildren(e.status === 401 ? signIn() : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message))));
+get("/status").then(run, (e) =>
+  document.body.replaceChildren(
+    e.status === 401
+      ? signIn()
+      : h("main", { class: "signin" }, h("h1", null, "tapgw"), h("p", { class: "fault" }, e.message)),
+  ),
+);

@@ -1,11 +1,10 @@
 import { copyButton, h } from "./dom.js";
 
-// A small Markdown: what models write, not all of CommonMark. Nothing is parsed
-// as HTML, images are links, and links lead to http, https and mailto only, and not
-// to this gateway.
+// A small Markdown: what models write, not all of CommonMark. No text is parsed as HTML, images are links, and links
+// lead to http, https and mailto only, and never to this gateway.
 
-// render shows a text in an element. Called again with a longer text it leaves
-// the blocks alone that have not changed, so that a message can stream.
+// render shows a text in an element. When it is called again with a longer text it keeps the blocks that did not
+// change, so that a message can stream.
 export function render(el, source) {
   const old = el.blocks ?? [];
   const blocks = parse(source.replace(/\r\n?/g, "\n").split("\n"));
@@ -16,9 +15,9 @@ export function render(el, source) {
   el.blocks = blocks.map((b) => b.source);
 }
 
-const depthMost = 12; // of quotes and lists in each other
+const maxDepth = 12; // of quotes and lists in each other
 
-// None of these looks twice at the same characters: a line may be long.
+// None of these patterns backtracks over the same characters: a line may be long.
 const fence = /^ {0,3}(`{3,}|~{3,}(?!~))([^`]*)$/;
 const heading = /^ {0,3}(#{1,6})(?:\s(.*))?$/;
 const rule = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
@@ -27,12 +26,20 @@ const item = /^( *)([-*+]|\d{1,9}[.)])(?:( +)|$)/;
 const delimiters = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const blank = /^\s*$/;
 
-const tableAt = (lines, i) => lines[i].includes("|") && lines[i + 1]?.includes("-") && delimiters.test(lines[i + 1]) &&
+const tableAt = (lines, i) =>
+  lines[i].includes("|") &&
+  lines[i + 1]?.includes("-") &&
+  delimiters.test(lines[i + 1]) &&
   cells(lines[i]).length === cells(lines[i + 1]).length;
-const interrupts = (lines, i) => fence.test(lines[i]) || heading.test(lines[i]) || rule.test(lines[i]) || quote.test(lines[i]) || item.test(lines[i]) || tableAt(lines, i);
+const interrupts = (lines, i) =>
+  fence.test(lines[i]) ||
+  heading.test(lines[i]) ||
+  rule.test(lines[i]) ||
+  quote.test(lines[i]) ||
+  item.test(lines[i]) ||
+  tableAt(lines, i);
 
-// parse cuts lines into blocks: their source, by which they are compared, and
-// what makes their element.
+// parse cuts lines into blocks. A block has its source, by which render compares it, and make() for its element.
 function parse(lines, depth = 0) {
   const blocks = [];
   for (let i = 0, from; i < lines.length;) {
@@ -41,7 +48,8 @@ function parse(lines, depth = 0) {
       continue;
     }
     from = i;
-    const add = (make) => blocks.push({ source: lines.slice(from, i).join("\n") + (i < lines.length ? "\n" : ""), make });
+    const add = (make) =>
+      blocks.push({ source: lines.slice(from, i).join("\n") + (i < lines.length ? "\n" : ""), make });
     let m;
     if ((m = fence.exec(lines[i]))) {
       const [, marks, info] = m;
@@ -53,17 +61,19 @@ function parse(lines, depth = 0) {
       add(() => codeBlock(code, language));
     } else if ((m = heading.exec(lines[i]))) {
       const [, marks, rest = ""] = m;
-      const text = headed(rest);
+      const text = headingText(rest);
       i++;
       add(() => h(`h${Math.min(6, marks.length + 2)}`, null, inline(text)));
     } else if (rule.test(lines[i])) {
       i++;
       add(() => h("hr"));
-    } else if (depth < depthMost && quote.test(lines[i])) {
+    } else if (depth < maxDepth && quote.test(lines[i])) {
       while (i < lines.length && !blank.test(lines[i]) && (quote.test(lines[i]) || !interrupts(lines, i))) i++;
       const inner = lines.slice(from, i).map((l) => l.replace(/^ {0,3}> ?/, ""));
-      add(() => h("blockquote", null, parse(inner, depth + 1).map((b) => b.make())));
-    } else if (depth < depthMost && (m = item.exec(lines[i]))) {
+      add(() =>
+        h("blockquote", null, parse(inner, depth + 1).map((b) => b.make())),
+      );
+    } else if (depth < maxDepth && (m = item.exec(lines[i]))) {
       const ordered = /\d/.test(m[2]);
       i = listEnd(lines, i, ordered);
       const part = lines.slice(from, i);
@@ -74,21 +84,26 @@ function parse(lines, depth = 0) {
       add(() => table(part));
     } else {
       for (i++; i < lines.length && !blank.test(lines[i]) && !interrupts(lines, i);) i++;
-      const text = lines.slice(from, i).map((l) => l.trimStart()).join("\n").trimEnd();
+      const text = lines
+        .slice(from, i)
+        .map((l) => l.trimStart())
+        .join("\n")
+        .trimEnd();
       add(() => h("p", null, inline(text)));
     }
   }
   return blocks;
 }
 
-// headed is the text of a heading without the marks that may close it.
-function headed(rest) {
-  const text = rest.trim(), end = trimmed(text, /#/);
+// headingText returns the text of a heading without the marks that may close it.
+function headingText(rest) {
+  const text = rest.trim(),
+    end = endWithout(text, /#/);
   return !end || /\s/.test(text[end - 1]) ? text.slice(0, end).trimEnd() : text;
 }
 
-// trimmed is where a text ends without the characters at its end that fit.
-function trimmed(text, fits) {
+// endWithout returns the end of a text without the last characters that match fits.
+function endWithout(text, fits) {
   let end = text.length;
   while (end > 0 && fits.test(text[end - 1])) end--;
   return end;
@@ -96,8 +111,7 @@ function trimmed(text, fits) {
 
 const indentOf = (line) => line.length - line.trimStart().length;
 
-// listEnd is where a list ends: at another kind of list, or at what is not
-// indented behind an empty line.
+// listEnd finds the end of a list: another kind of list, or a line behind an empty one that is not indented.
 function listEnd(lines, i, ordered) {
   const base = indentOf(lines[i]);
   for (let gap = false; i < lines.length; i++) {
@@ -128,31 +142,48 @@ function list(lines, ordered, depth) {
       last.lines.push(line.slice(Math.min(indentOf(line), last.width)));
     }
   }
-  return h(ordered ? "ol" : "ul", ordered && items[0].number !== 1 ? { start: items[0].number } : null, items.map(({ lines: inner }) => {
-    const task = /^\[([ xX])\] /.exec(inner[0]);
-    if (task) inner[0] = inner[0].slice(4);
-    const nodes = parse(inner, depth + 1).map((b) => b.make());
-    if (!loose && nodes[0]?.tagName === "P") nodes.splice(0, 1, ...nodes[0].childNodes);
-    return h("li", { class: task ? "task" : null }, task && h("span", { role: "img", "aria-label": task[1] === " " ? "not done" : "done" }, task[1] === " " ? "☐" : "☑"), task && " ", nodes);
-  }));
+  return h(
+    ordered ? "ol" : "ul",
+    ordered && items[0].number !== 1 ? { start: items[0].number } : null,
+    items.map(({ lines: inner }) => {
+      const task = /^\[([ xX])\] /.exec(inner[0]);
+      if (task) inner[0] = inner[0].slice(4);
+      const nodes = parse(inner, depth + 1).map((b) => b.make());
+      if (!loose && nodes[0]?.tagName === "P") nodes.splice(0, 1, ...nodes[0].childNodes);
+      return h("li", { class: task ? "task" : null },
+        task &&
+          h("span", { role: "img", "aria-label": task[1] === " " ? "not done" : "done" },
+            task[1] === " " ? "☐" : "☑"),
+        task && " ",
+        nodes);
+    }),
+  );
 }
 
 function cells(line) {
-  const text = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
+  const text = line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/(?<!\\)\|$/, "");
   return text.split(/(?<!\\)\|/).map((c) => c.trim().replaceAll("\\|", "|"));
 }
 
 function table([head, marks, ...rows]) {
   const align = cells(marks).map((m) => (m.endsWith(":") ? (m.startsWith(":") ? "center" : "right") : null));
   const cell = (tag) => (text, i) => h(tag, { class: align[i] }, inline(text));
-  return h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, h("table", null,
-    h("thead", null, h("tr", null, cells(head).map(cell("th")))),
-    h("tbody", null, rows.map((r) => h("tr", null, align.map((_, i) => cell("td")(cells(r)[i] ?? "", i)))))));
+  return h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" },
+    h("table", null,
+      h("thead", null, h("tr", null, cells(head).map(cell("th")))),
+      h("tbody", null,
+        rows.map((r) =>
+          h("tr", null, align.map((_, i) => cell("td")(cells(r)[i] ?? "", i))),
+        ))));
 }
 
 export function codeBlock(code, language) {
   return h("div", { class: "code" },
-    h("pre", { tabindex: "0", role: "group", "aria-label": language ? `Code, ${language}` : "Code" }, h("code", null, code)),
+    h("pre", { tabindex: "0", role: "group", "aria-label": language ? `Code, ${language}` : "Code" },
+      h("code", null, code)),
     copyButton(() => code));
 }
 
@@ -164,7 +195,7 @@ const entity = /^&(amp|lt|gt|quot|#39|nbsp);/;
 const address = /^https?:\/\/[^\s<>"]+/;
 const target = /^\(\s*(?=\S)<?((?:[^\s()<>]|\([^\s()<>]*\))*)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/;
 
-// inline makes the nodes of a text.
+// inline makes the nodes of a text with its marks and links.
 function inline(text, nest = 0) {
   const nodes = [];
   const hopeless = new Set(); // marks that nothing closes from here on
@@ -178,7 +209,8 @@ function inline(text, nest = 0) {
   let i = 0;
   for (let before = 0; i < text.length;) {
     before = i;
-    const c = text[i], rest = () => text.slice(i);
+    const c = text[i],
+      rest = () => text.slice(i);
     if (c === "\\" && text[i + 1] === "\n") {
       put(h("br"), 2);
     } else if (c === "\\" && punctuation.test(text[i + 1] ?? "")) {
@@ -205,14 +237,18 @@ function inline(text, nest = 0) {
       }
     } else if (c === "[" || (c === "!" && text[i + 1] === "[")) {
       const found = nest < nestMost && link(text, i + (c === "!" ? 1 : 0));
-      if (found) put(anchor(found.href, found.label ? (c === "!" ? [found.label] : inline(found.label, nest + 1)) : [found.href]), found.end - i);
-    } else if (c === "<" && (address.test(text.slice(i + 1, i + 10)))) {
+      if (found)
+        put(
+          anchor(found.href, found.label ? (c === "!" ? [found.label] : inline(found.label, nest + 1)) : [found.href]),
+          found.end - i,
+        );
+    } else if (c === "<" && address.test(text.slice(i + 1, i + 10))) {
       const href = address.exec(text.slice(i + 1))[0];
       if (text[i + 1 + href.length] === ">") put(anchor(href, [href]), href.length + 2);
     } else if (c === "h" && !/\w/.test(text[i - 1] ?? "") && /^https?:\/\//.test(text.slice(i, i + 8))) {
       let href = address.exec(rest())?.[0] ?? "";
-      href = href.slice(0, trimmed(href, /[.,;:!?'"*_~]/));
-      if (!href.includes("(")) href = href.slice(0, trimmed(href, /\)/));
+      href = href.slice(0, endWithout(href, /[.,;:!?'"*_~]/));
+      if (!href.includes("(")) href = href.slice(0, endWithout(href, /\)/));
       if (href.length > 8) put(anchor(href, [href]), href.length);
     } else if ((c === "*" || c === "_" || (c === "~" && text[i + 1] === "~")) && nest < nestMost) {
       const marks = /^(\*{1,3}|_{1,3}|~~)/.exec(rest())[0];
@@ -220,7 +256,11 @@ function inline(text, nest = 0) {
       const end = !opens || hopeless.has(marks) ? -1 : closing(text, marks, i + marks.length, false);
       if (end > i + marks.length) {
         const inner = inline(text.slice(i + marks.length, end), nest + 1);
-        const em = { 1: () => h("em", null, inner), 2: () => h("strong", null, inner), 3: () => h("strong", null, h("em", null, inner)) };
+        const em = {
+          1: () => h("em", null, inner),
+          2: () => h("strong", null, inner),
+          3: () => h("strong", null, h("em", null, inner)),
+        };
         put(c === "~" ? h("del", null, inner) : em[marks.length](), end + marks.length - i);
       } else {
         if (opens) hopeless.add(marks);
@@ -237,7 +277,7 @@ function inline(text, nest = 0) {
   return nodes;
 }
 
-// closing finds where marks close what they opened; -1 if they are not closed.
+// closing finds the marks that close those at the beginning; -1 if there are none.
 function closing(text, marks, from, code) {
   for (let at = text.indexOf(marks, from); at >= 0; at = text.indexOf(marks, at + 1)) {
     const end = at + marks.length;
@@ -256,7 +296,8 @@ function closing(text, marks, from, code) {
 
 // link reads [label](href) at a bracket.
 function link(text, open) {
-  let level = 0, end = open;
+  let level = 0,
+    end = open;
   for (const most = Math.min(text.length, open + labelMost); end < most; end++) {
     if (text[end] === "\\") end++;
     else if (text[end] === "[") level++;
@@ -267,8 +308,8 @@ function link(text, open) {
   return m && { label: text.slice(open + 1, end), href: m[1], end: end + 1 + m[0].length };
 }
 
-// isOwn reports whether an address leads to this gateway: by the page's own name, or
-// by any that a machine has for itself. The parser has made one of each spelling.
+// isOwn reports whether an address leads to this gateway, by the page's name or any loopback name. The URL parser has
+// normalized its spelling.
 function isOwn({ protocol, hostname, port }) {
   const at = (protocol, port) => port || { "http:": "80", "https:": "443" }[protocol];
   const name = hostname.replace(/\.$/, "");
@@ -276,7 +317,7 @@ function isOwn({ protocol, hostname, port }) {
   return (loopback || name === location.hostname) && at(protocol, port) === at(location.protocol, location.port);
 }
 
-// anchor is a link where it leads somewhere safe, else its text and target.
+// anchor makes a link if its target is safe, otherwise its text and target.
 function anchor(href, label) {
   if (/^(https?:\/\/|mailto:)/i.test(href) && URL.canParse(href) && !isOwn(new URL(href))) {
     return h("a", { href, target: "_blank", rel: "noopener noreferrer" }, label);

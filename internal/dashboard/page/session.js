@@ -5,7 +5,7 @@ import { element } from "./entries.js";
 import { oneLine, share, short } from "./format.js";
 import { WindowedList } from "./list.js";
 
-// What the toggles above a timeline leave out, by the kinds of entries.
+// The toggles above a timeline, with the kinds of entries that they hide.
 const groups = [["Reasoning", ["reasoning"]], ["Tools", ["tool"]], ["Events", ["push"]], ["Notes", ["note"]]];
 
 // SessionView shows one session: what it is, what happens in it, and a prompt box.
@@ -24,17 +24,26 @@ export class SessionView {
     this.model = this.action("Model…", () => this.changeModel());
     this.stop = this.action("Stop…", () => this.askStop(), "danger");
 
-    this.find = h("input", { type: "search", oninput: () => {
-      clearTimeout(this.finding);
-      this.finding = setTimeout(() => this.refill(), 150);
-    } });
+    this.find = h("input", {
+      type: "search",
+      oninput: () => {
+        clearTimeout(this.finding);
+        this.finding = setTimeout(() => this.refill(), 150);
+      },
+    });
     const toggles = groups.map(([label, kinds]) => {
-      const b = h("button", { type: "button", class: "toggle", "aria-pressed": "true", onclick: () => {
-        const on = b.getAttribute("aria-pressed") === "false";
-        b.setAttribute("aria-pressed", String(on));
-        for (const k of kinds) on ? this.hiddenKinds.delete(k) : this.hiddenKinds.add(k);
-        this.refill();
-      } }, label);
+      const b = h("button", {
+        type: "button",
+        class: "toggle",
+        "aria-pressed": "true",
+        onclick: () => {
+          const on = b.getAttribute("aria-pressed") === "false";
+          b.setAttribute("aria-pressed", String(on));
+          for (const k of kinds) on ? this.hiddenKinds.delete(k) : this.hiddenKinds.add(k);
+          this.refill();
+        },
+      },
+        label);
       return b;
     });
 
@@ -47,7 +56,10 @@ export class SessionView {
     this.empty = h("p", { class: "empty" });
 
     this.prompt = h("textarea", {
-      id: "prompt", rows: "2", "aria-label": "Prompt", "aria-describedby": "prompt-hint",
+      id: "prompt",
+      rows: "2",
+      "aria-label": "Prompt",
+      "aria-describedby": "prompt-hint",
       oninput: () => this.buttons(),
       onkeydown: (e) => {
         if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !e.isComposing) {
@@ -57,18 +69,33 @@ export class SessionView {
       },
     });
     this.submit = h("button", { type: "submit", class: "primary" }, "Send");
-    this.steer = h("button", { type: "button", hidden: true, title: "The running turn is told at once", onclick: () => this.send("immediate") }, "Send now");
-    this.composer = h("form", { class: "composer", onsubmit: (e) => {
-      e.preventDefault();
-      this.send("enqueue");
-    } }, this.prompt, h("div", { class: "row" }, h("span", { id: "prompt-hint", class: "hint" }, `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} Enter sends`), this.steer, this.submit));
+    this.steer = h("button", {
+      type: "button",
+      hidden: true,
+      title: "Add the prompt to the running turn",
+      onclick: () => this.send("immediate"),
+    }, "Send now");
+    this.composer = h("form", {
+      class: "composer",
+      onsubmit: (e) => {
+        e.preventDefault();
+        this.send("enqueue");
+      },
+    },
+      this.prompt,
+      h("div", { class: "row" },
+        h("span", { id: "prompt-hint", class: "hint" },
+          `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} Enter sends`),
+        this.steer, this.submit));
 
     this.element = h("section", { class: "session", "aria-label": "Session", hidden: true },
       h("header", null,
         h("a", { class: "back", href: "#/sessions" }, "‹ Sessions"),
-        h("div", { class: "heading" }, this.title, this.chip), this.meta,
+        h("div", { class: "heading" }, this.title, this.chip),
+        this.meta,
         h("div", { class: "buttons" }, this.interrupt, this.front, this.model, this.stop),
-        h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles), h("label", { class: "find" }, "Find", this.find))),
+        h("div", { class: "tools" }, h("div", { class: "toggles", role: "group", "aria-label": "Show" }, toggles),
+          h("label", { class: "find" }, "Find", this.find))),
       h("div", { class: "stage" }, this.scroller, this.empty, this.latest),
       this.composer);
   }
@@ -96,29 +123,32 @@ export class SessionView {
     if (this.hiddenKinds.has(entry.kind)) return false;
     const wanted = this.find.value.trim().toLowerCase();
     if (!wanted) return true;
-    return [entry.text, entry.name, entry.args, entry.source, entry.label, entry.result?.content].some((t) => t?.toLowerCase().includes(wanted));
+    return [entry.text, entry.name, entry.args, entry.source, entry.label, entry.result?.content].some((t) =>
+      t?.toLowerCase().includes(wanted),
+    );
   }
 
   refill() {
     const entries = this.feed?.timeline.entries ?? [];
     this.list.reset(entries.filter((e) => this.shows(e)));
-    this.say();
+    this.updateEmpty();
   }
 
   news({ added, changed }) {
     for (const entry of changed) this.list.change(entry);
     this.list.append(added.filter((e) => this.shows(e)));
-    this.list.forget(this.feed.keep);
-    this.say();
+    this.list.trim(this.feed.keep);
+    this.updateEmpty();
   }
 
-  say() {
+  updateEmpty() {
     const all = this.feed?.timeline.entries.length ?? 0;
-    setText(this.empty, this.list.blocks.length ? "" : all ? "Nothing that you show matches." : "Nothing has happened yet.");
+    setText(this.empty,
+      this.list.blocks.length ? "" : all ? "Nothing that you show matches." : "Nothing has happened yet.");
     this.scroller.dataset.entries = all;
   }
 
-  // update shows what the list of sessions says of this one.
+  // update shows the session's state from the list of sessions.
   update() {
     if (!this.feed) return;
     const s = this.app.state.sessions.find((it) => it.id === this.id);
@@ -128,8 +158,11 @@ export class SessionView {
     setText(this.title, label || this.id);
     setText(this.chip, state);
     this.chip.className = `chip ${state}`;
-    this.meta.replaceChildren(...[model || "no model", host, cwd].filter(Boolean).map((t, i) => h("span", { class: i === 2 ? "path" : "" }, t)),
-      ...(foreground ? [h("span", { class: "tag" }, "foreground")] : []), this.usage);
+    this.meta.replaceChildren(
+      ...[model || "no model", host, cwd].filter(Boolean).map((t, i) => h("span", { class: i === 2 ? "path" : "" }, t)),
+      ...(foreground ? [h("span", { class: "tag" }, "foreground")] : []),
+      this.usage,
+    );
     const over = !s || state === "ending";
     for (const b of [this.interrupt, this.front, this.model, this.stop]) b.hidden = over;
     this.interrupt.hidden ||= state !== "busy";
@@ -142,12 +175,13 @@ export class SessionView {
     this.buttons();
   }
 
-  // showUsage says what the session has taken of its model.
+  // showUsage reads and shows how many tokens the session used.
   async showUsage() {
     const { id, host } = this.session;
     const u = host === "local" || this.composer.hidden ? null : await sessions.usage(id).catch(() => null);
     if (id !== this.id || !u?.total.calls) return;
-    setText(this.usage, `${short(u.total.inputTokens)} tokens in, ${short(u.total.outputTokens)} out${u.contextLimit ? `, context ${share(u.contextTokens, u.contextLimit)}` : ""}`);
+    const context = u.contextLimit ? `, context ${share(u.contextTokens, u.contextLimit)}` : "";
+    setText(this.usage, `${short(u.total.inputTokens)} tokens in, ${short(u.total.outputTokens)} out${context}`);
   }
 
   turnEnded() {
@@ -180,7 +214,9 @@ export class SessionView {
 
   askStop() {
     const { id, label } = this.session;
-    return confirm("Stop the session?", `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`, "Stop session", () => sessions.stop(id));
+    return confirm("Stop the session?",
+      `“${label}” ends for all who take part in it. Providers have ten seconds to clean up.`, "Stop session",
+      () => sessions.stop(id));
   }
 
   async changeModel() {
@@ -192,10 +228,15 @@ export class SessionView {
       effortField.hidden = !known.length;
       effort.replaceChildren(...["", ...known].map((e) => h("option", { value: e }, e || "the model's own")));
     };
-    const model = h("select", { id: "model", onchange: efforts }, models.map((m) => h("option", { value: m.id, selected: m.id === this.session.model }, m.name && m.name !== m.id ? `${m.name} (${m.id})` : m.id)));
+    const model = h("select", { id: "model", onchange: efforts },
+      models.map((m) =>
+        h("option", { value: m.id, selected: m.id === this.session.model },
+          m.name && m.name !== m.id ? `${m.name} (${m.id})` : m.id),
+      ));
     efforts();
     const id = this.id;
-    await dialog("Change the model", [h("div", { class: "field" }, h("label", { for: "model" }, "Model"), model), effortField],
+    await dialog("Change the model",
+      [h("div", { class: "field" }, h("label", { for: "model" }, "Model"), model), effortField],
       [["Change", () => sessions.model(id, model.value, effort.value), "primary"]]);
   }
 }

@@ -1,9 +1,12 @@
 import { call } from "./api.js";
 import { h } from "./dom.js";
 
-// signIn is what somebody sees who is not signed in.
+// signIn makes the page of a browser that is not signed in.
 export function signIn() {
-  const field = h("input", { id: "credential", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "signin-hint signin-fault" });
+  const field = h("input", {
+    id: "credential", type: "password", autocomplete: "off", spellcheck: "false", required: true,
+    "aria-describedby": "signin-hint signin-fault",
+  });
   const fault = h("p", { id: "signin-fault", class: "fault", role: "alert" });
   const button = h("button", { type: "submit", class: "primary" }, "Sign in");
   const go = async (e) => {
@@ -13,7 +16,10 @@ export function signIn() {
     try {
       await enter(field.value.trim());
     } catch (error) {
-      fault.textContent = error.status === 401 ? "This is not this gateway's admin token. It has a new one after each start." : error.message;
+      fault.textContent =
+        error.status === 401
+          ? "This is not this gateway's admin token. It has a new one after each start."
+          : error.message;
       field.select();
     } finally {
       button.disabled = false;
@@ -27,11 +33,12 @@ export function signIn() {
     h("form", { onsubmit: go },
       h("label", { for: "credential" }, "Or paste the link, its code, or the admin token"),
       h("div", { class: "row" }, field, button),
-      h("p", { id: "signin-hint", class: "hint" }, "tapctl open --print shows a link. The token lies in .admin-token; it is sent once and not kept here."),
+      h("p", { id: "signin-hint", class: "hint" },
+        "tapctl open --print shows a link. The token lies in .admin-token; it is sent once and not kept here."),
       fault));
 }
 
-// enter goes to a link's address on this gateway, whatever was pasted of it.
+// enter opens a sign-in link on this gateway, from the whole link or the part that was pasted.
 async function enter(text) {
   let code = text;
   if (URL.canParse(text)) {

@@ -6,13 +6,17 @@ import { count, date, oneLine, time } from "./format.js";
 
 const shown = 300; // events at most
 
-// StreamsView shows what was pushed into a session, and what a filter would make
-// of it.
+// StreamsView shows the events that were pushed into a session, and what a filter would do with them.
 export class StreamsView {
   constructor(app) {
     this.app = app;
     this.rules = [{ match: "", outcome: "drop" }];
-    this.session = h("select", { id: "streams-session", onchange: () => { location.hash = `#/streams/${encodeURIComponent(this.session.value)}`; } });
+    this.session = h("select", {
+      id: "streams-session",
+      onchange: () => {
+        location.hash = `#/streams/${encodeURIComponent(this.session.value)}`;
+      },
+    });
     this.stream = h("select", { id: "streams-stream", onchange: () => this.update() });
     this.body = h("tbody");
     this.none = h("p", { class: "empty" });
@@ -20,24 +24,37 @@ export class StreamsView {
     this.summary = h("p", { class: "hint", role: "status" });
     this.json = h("code");
     this.head = h("th", { scope: "col" }, "With the filter");
-    this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of events" }, h("table", { class: "grid events" },
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head, h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))), this.body));
+    this.table = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table of events" },
+      h("table", { class: "grid events" },
+        h("thead", null,
+          h("tr", null, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Level"), this.head,
+            h("th", { scope: "col" }, "Stream"), h("th", { scope: "col" }, "Event"))),
+        this.body));
     this.element = h("div", { class: "view page" },
-      h("div", { class: "headline" }, h("h2", null, "Streams"),
-        h("label", { for: "streams-session" }, "Session"), this.session, h("label", { for: "streams-stream" }, "Stream"), this.stream),
-      h("details", { class: "tester", open: true }, h("summary", null, "Filter tester"), h("div", null,
-        h("p", { class: "hint" }, "Patterns are regular expressions. The first rule whose pattern is found in an event's text decides. This is a preview on the events below, in the browser's engine: nothing is set, what a filter has dropped is not here to be tried, and the gateway gives each match a millisecond."),
-        this.ruleList,
-        h("div", { class: "row" }, h("button", { type: "button", onclick: () => this.add() }, "Add a rule"), this.summary),
-        h("div", { class: "code" }, h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json), copyButton(() => this.json.textContent)))),
-      this.table, this.none);
+      h("div", { class: "headline" }, h("h2", null, "Streams"), h("label", { for: "streams-session" }, "Session"),
+        this.session, h("label", { for: "streams-stream" }, "Stream"), this.stream),
+      h("details", { class: "tester", open: true },
+        h("summary", null, "Filter tester"),
+        h("div", null,
+          h("p", { class: "hint" },
+            "Patterns are regular expressions. The first rule whose pattern is found in an event's text decides. " +
+              "This is a preview on the events below, in the browser's engine: nothing is set, " +
+              "events that a filter has dropped are not here, and the gateway gives each match a millisecond.",
+          ),
+          this.ruleList,
+          h("div", { class: "row" }, h("button", { type: "button", onclick: () => this.add() }, "Add a rule"),
+            this.summary),
+          h("div", { class: "code" }, h("pre", { tabindex: "0", role: "group", "aria-label": "Message" }, this.json),
+            copyButton(() => this.json.textContent)))),
+      this.table,
+      this.none);
     this.drawRules();
     app.on("sessions", () => this.update());
     app.on("feed", () => this.update());
     app.on("news", () => this.update());
   }
 
-  // load reads what is kept of the session's streams from before it was followed.
+  // load reads the session's stored events from before it was followed.
   async load(feed) {
     this.loaded = feed;
     this.kept = [];
@@ -69,19 +86,28 @@ export class StreamsView {
     if (this.loaded !== this.app.feed) this.load(this.app.feed);
     const { sessions: list } = this.app.state;
     const options = (select, values, chosen) => {
-      reconcile(select, values, ([v]) => v, ([v, text]) => h("option", { value: v }, text), (o, [, text]) => setText(o, text));
+      reconcile(select, values, ([v]) => v, ([v, text]) => h("option", { value: v }, text),
+        (o, [, text]) => setText(o, text));
       select.value = chosen;
     };
     options(this.session, list.map((s) => [s.id, s.label || s.id]), this.app.feed?.id ?? "");
     const all = this.events();
     const names = [...new Set(all.map((e) => e.name))].sort();
-    options(this.stream, [["", "all"], ...names.map((n) => [n, n])], names.includes(this.stream.value) ? this.stream.value : "");
+    options(this.stream, [["", "all"], ...names.map((n) => [n, n])],
+      names.includes(this.stream.value) ? this.stream.value : "");
     this.list = all.filter((e) => !this.stream.value || e.name === this.stream.value).slice(0, shown);
-    setText(this.none, list.length ? (this.list.length ? "" : "Nothing was pushed into this session yet.") : "No session runs.");
+    setText(this.none,
+      list.length ? (this.list.length ? "" : "Nothing was pushed into this session yet.") : "No session runs.");
     this.table.hidden = !this.list.length;
-    reconcile(this.body, this.list, (e) => e.key, (e) => h("tr", null,
-      h("td", null, h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))), h("td", null, h("span", { class: `level ${e.level}` }, e.level)), h("td", { class: "outcome" }),
-      h("td", { class: "source" }, e.name), h("td", { class: "said" }, oneLine(e.text, 400))));
+    reconcile(
+      this.body,
+      this.list,
+      (e) => e.key,
+      (e) =>
+        h("tr", null, h("td", null, h("time", { datetime: e.ts, title: date(e.ts) }, time(e.ts))),
+          h("td", null, h("span", { class: `level ${e.level}` }, e.level)), h("td", { class: "outcome" }),
+          h("td", { class: "source" }, e.name), h("td", { class: "said" }, oneLine(e.text, 400))),
+    );
     this.test();
   }
 
@@ -92,32 +118,63 @@ export class StreamsView {
   }
 
   drawRules() {
-    this.ruleList.replaceChildren(...this.rules.map((rule, i) => h("li", null, h("div", { class: "row" },
-      h("input", { "aria-label": `Pattern of rule ${i + 1}`, "aria-describedby": `rule-fault-${i}`, class: "mono", spellcheck: "false", autocomplete: "off", value: rule.match, oninput: (e) => {
-        rule.match = e.target.value;
-        this.test();
-      } }),
-      h("select", { "aria-label": `Outcome of rule ${i + 1}`, onchange: (e) => {
-        rule.outcome = e.target.value;
-        this.test();
-      } }, outcomes.map((o) => h("option", { value: o, selected: o === rule.outcome }, o))),
-      h("button", { type: "button", "aria-label": `Remove rule ${i + 1}`, onclick: () => {
-        this.rules.splice(i, 1);
-        this.drawRules();
-      } }, "×")), h("p", { class: "fault", id: `rule-fault-${i}` }))));
+    this.ruleList.replaceChildren(
+      ...this.rules.map((rule, i) =>
+        h("li", null,
+          h("div", { class: "row" },
+            h("input", {
+              "aria-label": `Pattern of rule ${i + 1}`,
+              "aria-describedby": `rule-fault-${i}`,
+              class: "mono",
+              spellcheck: "false",
+              autocomplete: "off",
+              value: rule.match,
+              oninput: (e) => {
+                rule.match = e.target.value;
+                this.test();
+              },
+            }),
+            h("select", {
+              "aria-label": `Outcome of rule ${i + 1}`,
+              onchange: (e) => {
+                rule.outcome = e.target.value;
+                this.test();
+              },
+            },
+              outcomes.map((o) => h("option", { value: o, selected: o === rule.outcome }, o))),
+            h("button", {
+              type: "button",
+              "aria-label": `Remove rule ${i + 1}`,
+              onclick: () => {
+                this.rules.splice(i, 1);
+                this.drawRules();
+              },
+            }, "×")),
+          h("p", { class: "fault", id: `rule-fault-${i}` })),
+      ),
+    );
     this.test();
   }
 
-  // test shows what becomes of the events that are shown.
+  // test shows what the rules do with the events on the page.
   async test() {
     const faults = check(this.rules);
-    for (const [i, li] of [...this.ruleList.children].entries()) setText(li.querySelector(".fault"), this.rules[i].match ? faults[i] : "");
+    for (const [i, li] of [...this.ruleList.children].entries())
+      setText(li.querySelector(".fault"), this.rules[i].match ? faults[i] : "");
     const rules = this.rules.filter((r, i) => !faults[i]);
     const name = this.stream.value || this.list?.[0]?.name;
-    setText(this.json, `{"type": "filter.set", "stream": ${JSON.stringify(name ? name.split("@")[0] : "STREAM")}, "rules": [${rules.map((r) => `\n  ${JSON.stringify(r)}`)}]}`);
+    const stream = JSON.stringify(name ? name.split("@")[0] : "STREAM");
+    const lines = rules.map((r) => `\n  ${JSON.stringify(r)}`);
+    setText(this.json, `{"type": "filter.set", "stream": ${stream}, "rules": [${lines}]}`);
     const events = this.list ?? [];
     const run = (this.run = {});
-    const decided = rules.length && events.length ? await preview(rules, events.map((e) => e.text)) : events.map(() => -1);
+    const decided =
+      rules.length && events.length
+        ? await preview(
+            rules,
+            events.map((e) => e.text),
+          )
+        : events.map(() => -1);
     if (run !== this.run) return; // another one began
     const index = rules.map((r) => this.rules.indexOf(r) + 1);
     const tally = {};
@@ -130,10 +187,24 @@ export class StreamsView {
       if (outcome) tally[outcome] = (tally[outcome] ?? 0) + 1;
       if (cell.dataset.is === `${outcome}${rule}`) continue;
       cell.dataset.is = `${outcome}${rule}`;
-      cell.replaceChildren(...(outcome ? [h("span", { class: `level ${outcome}` }, outcome), h("span", { class: "hint" }, ` rule ${index[rule]}`)] : []));
+      cell.replaceChildren(
+        ...(outcome
+          ? [h("span", { class: `level ${outcome}` }, outcome), h("span", { class: "hint" }, ` rule ${index[rule]}`)]
+          : []),
+      );
     }
     const matched = Object.values(tally).reduce((a, b) => a + b, 0);
-    setText(this.summary, decided === null ? "The patterns take too long. In the gateway one that does counts as not matching."
-      : `${matched} of ${count(events.length, "event")} match${matched ? `: ${Object.entries(tally).map(([o, n]) => `${n} ${o}`).join(", ")}` : ""}`);
+    setText(
+      this.summary,
+      decided === null
+        ? "The patterns take too long. In the gateway one that does counts as not matching."
+        : `${matched} of ${count(events.length, "event")} match${
+            matched
+              ? `: ${Object.entries(tally)
+                  .map(([o, n]) => `${n} ${o}`)
+                  .join(", ")}`
+              : ""
+          }`,
+    );
   }
 }

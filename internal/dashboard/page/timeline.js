@@ -1,10 +1,9 @@
-// What happened in a session, as entries of a timeline. The gateway tells it in
-// three ways that overlap: lines of its timeline, callbacks of the session, and
-// events that were pushed; each thing is one entry here.
+// The entries of a session's timeline. The gateway sends three kinds of events that overlap: lines of its timeline,
+// callbacks of the session, and pushed events. Here each thing that happened is one entry.
 
-const recent = 200; // entries among which a second telling is looked for
+const recent = 200; // entries among which the first event of the same thing is looked for
 
-// Timeline turns what the gateway tells into entries:
+// Timeline turns the gateway's events into entries:
 //
 //	prompt     who (user, provider), text
 //	reasoning  text, done
@@ -13,18 +12,18 @@ const recent = 200; // entries among which a second telling is looked for
 //	push       level, stream, provider, text, metadata, shown
 //	note       level, source, text
 //	error      text
-//	mark       text: the stream's own, a gap or the end
+//	mark       text: a gap, or the end
 export class Timeline {
   constructor() {
     this.entries = [];
     this.open = new Map(); // what has begun, by kind and id
     this.rows = []; // events of streams, oldest first
-    this.added = []; // since take was called
+    this.added = []; // since takeChanges was called
     this.changed = new Set();
   }
 
-  // take returns what was added and changed since it was called last.
-  take() {
+  // takeChanges returns the entries that were added and changed since the last call.
+  takeChanges() {
     const { added, changed } = this;
     this.added = [];
     this.changed = new Set();
@@ -32,16 +31,20 @@ export class Timeline {
     return { added, changed };
   }
 
-  forget(most) {
+  trim(most) {
     if (this.entries.length > most) this.entries.splice(0, this.entries.length - most);
   }
 
   apply(name, data) {
     switch (name) {
-      case "timeline": return this.line(data);
-      case "live": return this.callback(data);
-      case "stream": return this.pushed(data);
-      case "gap": return this.add({ kind: "mark", text: missing(data) });
+      case "timeline":
+        return this.line(data);
+      case "live":
+        return this.callback(data);
+      case "stream":
+        return this.pushed(data);
+      case "gap":
+        return this.add({ kind: "mark", text: gapText(data) });
       case "ended":
         for (const entry of this.open.values()) this.change(entry, { done: true });
         this.open.clear();
@@ -60,7 +63,7 @@ export class Timeline {
     this.changed.add(entry);
   }
 
-  // before finds an entry that was added lately, the newest first.
+  // before finds one of the recent entries, the newest first.
   before(is) {
     for (let i = this.entries.length - 1, end = Math.max(0, i - recent); i >= end; i--) {
       if (is(this.entries[i])) return this.entries[i];
@@ -73,14 +76,16 @@ export class Timeline {
       case "user":
         return this.add({ kind: "prompt", who: "user", ts, text });
       case "assistant":
-        twin = this.before((e) => e.kind === "message" && !e.told && (e.text === text || (!e.done && text.startsWith(e.text))));
-        if (twin) return this.change(twin, { text, told: true });
-        return this.add({ kind: "message", ts, text, done: true, told: true });
+        twin = this.before(
+          (e) => e.kind === "message" && !e.fromLine && (e.text === text || (!e.done && text.startsWith(e.text))),
+        );
+        if (twin) return this.change(twin, { text, fromLine: true });
+        return this.add({ kind: "message", ts, text, done: true, fromLine: true });
       case "session":
         if (level === "error") {
-          twin = this.before((e) => e.kind === "error" && e.text === text && !e.told);
-          if (twin) return this.change(twin, { told: true });
-          return this.add({ kind: "error", ts, text, told: true });
+          twin = this.before((e) => e.kind === "error" && e.text === text && !e.fromLine);
+          if (twin) return this.change(twin, { fromLine: true });
+          return this.add({ kind: "error", ts, text, fromLine: true });
         }
         break;
       case "gateway":
@@ -93,7 +98,10 @@ export class Timeline {
   }
 
   pushed({ ts, stream, provider, level, event, prompt, metadata }) {
-    const row = { kind: "push", ts, stream, provider, level, metadata, prompt, text: event || prompt || "", label: stream === provider ? provider : `${stream}@${provider}` };
+    const row = {
+      kind: "push", ts, stream, provider, level, metadata, prompt, text: event || prompt || "",
+      label: stream === provider ? provider : `${stream}@${provider}`,
+    };
     this.rows.push(row);
     if (this.rows.length > 1000) this.rows.shift();
     const twin = this.before((e) => e.kind === "note" && e.source === row.label && e.text === clean(row.text));
@@ -112,9 +120,12 @@ export class Timeline {
   }
 
   finish(kind, id, ts, members) {
-    // The gateway may have told a whole message before.
-    const told = kind === "message" && !this.open.has(`${kind} ${id}`) && this.before((e) => e.kind === kind && !e.id && e.text === members.text);
-    if (told) return this.change(told, { id });
+    // The gateway may have fromLine a whole message before.
+    const fromLine =
+      kind === "message" &&
+      !this.open.has(`${kind} ${id}`) &&
+      this.before((e) => e.kind === kind && !e.id && e.text === members.text);
+    if (fromLine) return this.change(fromLine, { id });
     const entry = this.find(kind, id, ts);
     this.open.delete(`${kind} ${id}`);
     this.change(entry, { ...members, done: true, ended: ts });
@@ -122,7 +133,7 @@ export class Timeline {
 
   callback(e) {
     if (e.sessionError) {
-      const twin = this.before((o) => o.kind === "error" && o.text === e.sessionError && o.told);
+      const twin = this.before((o) => o.kind === "error" && o.text === e.sessionError && o.fromLine);
       return twin ? undefined : this.add({ kind: "error", ts: e.ts, text: e.sessionError });
     }
     const grow = (kind, id) => {
@@ -130,27 +141,40 @@ export class Timeline {
       this.change(entry, { text: entry.text + e.delta });
     };
     switch (e.callback) {
-      case "onStartReasoning": return this.begin("reasoning", e.reasoningId, { ts: e.ts });
-      case "onReasoning": return grow("reasoning", e.reasoningId);
-      case "onEndReasoning": return this.finish("reasoning", e.reasoningId, e.ts, { text: e.completeContent });
-      case "onStartMessage": return this.begin("message", e.messageId, { ts: e.ts });
-      case "onMessage": return grow("message", e.messageId);
-      case "onEndMessage": return this.finish("message", e.messageId, e.ts, { text: e.completeContent });
+      case "onStartReasoning":
+        return this.begin("reasoning", e.reasoningId, { ts: e.ts });
+      case "onReasoning":
+        return grow("reasoning", e.reasoningId);
+      case "onEndReasoning":
+        return this.finish("reasoning", e.reasoningId, e.ts, { text: e.completeContent });
+      case "onStartMessage":
+        return this.begin("message", e.messageId, { ts: e.ts });
+      case "onMessage":
+        return grow("message", e.messageId);
+      case "onEndMessage":
+        return this.finish("message", e.messageId, e.ts, { text: e.completeContent });
       case "onStartToolExecution":
-        return this.begin("tool", e.toolCallId, { ts: e.ts, name: e.toolName, args: e.toolArguments, parent: e.parentToolCallId });
-      case "onToolExecution": return grow("tool", e.toolCallId);
-      case "onEndToolExecution": return this.finish("tool", e.toolCallId, e.ts, { result: e.result, error: e.error });
-      case "onGeneratedUserPrompt": return this.add({ kind: "prompt", who: "provider", ts: e.ts, text: e.prompt });
+        return this.begin("tool", e.toolCallId, {
+          ts: e.ts, name: e.toolName, args: e.toolArguments, parent: e.parentToolCallId,
+        });
+      case "onToolExecution":
+        return grow("tool", e.toolCallId);
+      case "onEndToolExecution":
+        return this.finish("tool", e.toolCallId, e.ts, { result: e.result, error: e.error });
+      case "onGeneratedUserPrompt":
+        return this.add({ kind: "prompt", who: "provider", ts: e.ts, text: e.prompt });
     }
   }
 }
 
-// missing says what a gap is.
-function missing(lost) {
+// gapText describes a gap.
+function gapText(lost) {
   const n = Object.values(lost).reduce((a, b) => a + b, 0);
-  return n ? `${n.toLocaleString()} entries are missing here: the gateway had forgotten them before they could be sent.` : "This is another session of the same name.";
+  return n
+    ? `${n.toLocaleString()} entries are missing here: the gateway had forgotten them before they could be sent.`
+    : "This is another session of the same name.";
 }
 
-// What the gateway leaves out of texts that it shows.
+// The escape sequences and control characters that the gateway removes from texts too.
 const escapes = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]/g;
 const clean = (text) => text.replace(escapes, "");

@@ -3,11 +3,10 @@ import { announce, attempt } from "./dialogs.js";
 import { h, reconcile, setText } from "./dom.js";
 import { plain } from "./format.js";
 
-// long is how many characters of a question's detail are worth a remark.
-const long = 2000;
+// A detail of more characters than this gets a line with its length.
+const longDetail = 2000;
 
-// Waiting shows what waits for a person, above every view: pairing codes, and
-// questions of sessions.
+// Waiting shows pairing codes and the questions of sessions above every view.
 export class Waiting {
   constructor(app) {
     this.app = app;
@@ -21,12 +20,14 @@ export class Waiting {
 
   update() {
     const { pairings, questions } = this.app.state;
-    const all = [...questions.map((q) => ({ ...q, key: `q ${q.id}` })), ...pairings.map((p) => ({ ...p, key: `p ${p.provider} ${p.code}` }))];
+    const all = [...questions.map((q) => ({ ...q, key: `q ${q.id}` })),
+      ...pairings.map((p) => ({ ...p, key: `p ${p.provider} ${p.code}` }))];
     if (all.length > (this.count ?? 0)) announce(`${all.length} waiting for you`);
     this.count = all.length;
     this.element.hidden = !all.length;
     document.title = all.length ? `(${all.length}) tapgw` : "tapgw";
-    reconcile(this.cards, all, (it) => it.key, (it) => this.card(it), (card, it) => setText(card.querySelector(".of"), this.label(it.session)));
+    reconcile(this.cards, all, (it) => it.key, (it) => this.card(it),
+      (card, it) => setText(card.querySelector(".of"), this.label(it.session)));
     this.tick();
   }
 
@@ -53,91 +54,119 @@ export class Waiting {
     return h("article", { class: `card question ${it.kind}` },
       h("p", { class: "head" }, of, " asks", left),
       h("p", { class: "text" }, plain(it.message)),
-      // Whole, and before the buttons: nobody allows what lies below a fold.
+      // The whole detail stands before the buttons, so that nobody allows something unseen.
       it.detail && h("pre", null, plain(it.detail)),
-      it.detail?.length > long && h("p", { class: "head" }, `${it.detail.length.toLocaleString()} characters, to here`),
+      it.detail?.length > longDetail &&
+        h("p", { class: "head" }, `${it.detail.length.toLocaleString()} characters, to here`),
       (asking[it.kind] ?? asking.input)(it));
   }
 }
 
-const answer = (q, button, members) => attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }));
+const answer = (q, button, members) =>
+  attempt(button, () => sessions.answer(q.session, { question: q.id, ...members }));
 
 const asking = {
-  permission: (q) => h("div", { class: "row" }, [["once", "Allow once", "primary"], ["session", "Allow for this session", ""], ["deny", "Deny", "danger"]].map(([decision, label, kind]) => {
-    const b = h("button", { type: "button", class: kind, onclick: () => answer(q, b, { decision }) }, label);
-    return b;
-  })),
+  permission: (q) =>
+    h("div", { class: "row" },
+      [["once", "Allow once", "primary"], ["session", "Allow for this session", ""],
+        ["deny", "Deny", "danger"]].map(([decision, label, kind]) => {
+        const b = h("button", { type: "button", class: kind, onclick: () => answer(q, b, { decision }) }, label);
+        return b;
+      })),
 
   input: (q) => {
     const choices = (q.choices ?? []).map((choice) => {
       const b = h("button", { type: "button", onclick: () => answer(q, b, { text: choice }) }, choice);
       return b;
     });
-    const decline = h("button", { type: "button", class: "danger", onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
+    const decline = h("button",
+      { type: "button", class: "danger", onclick: () => answer(q, decline, { decision: "deny" }) }, "Decline");
     if (choices.length && !q.freeform) return h("div", { class: "row" }, choices, decline);
     const text = h("input", { "aria-label": q.message, required: true, autocomplete: "off" });
     const b = h("button", { type: "submit", class: "primary" }, "Answer");
-    return h("form", { onsubmit: (e) => {
-      e.preventDefault();
-      answer(q, b, { text: text.value });
-    } }, choices.length > 0 && h("div", { class: "row" }, choices), h("div", { class: "row" }, text, b, decline));
+    return h("form", {
+      onsubmit: (e) => {
+        e.preventDefault();
+        answer(q, b, { text: text.value });
+      },
+    },
+      choices.length > 0 && h("div", { class: "row" }, choices),
+      h("div", { class: "row" }, text, b, decline));
   },
 
   form: (q) => {
     const fields = Object.entries(q.schema?.properties ?? {}).map(([name, schema]) => field(q, name, schema));
     const b = h("button", { type: "submit", class: "primary" }, "Answer");
-    const refuse = h("button", { type: "button", class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
-    return h("form", { class: "fields", onsubmit: (e) => {
-      e.preventDefault();
-      const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) => value !== undefined);
-      answer(q, b, { content: Object.fromEntries(content) });
-    } }, fields.map((f) => f.element), h("div", { class: "row" }, b, refuse));
+    const refuse = h("button",
+      { type: "button", class: "danger", onclick: () => answer(q, refuse, { decision: "deny" }) }, "Decline");
+    return h("form", {
+      class: "fields",
+      onsubmit: (e) => {
+        e.preventDefault();
+        const content = fields.map(({ name, value }) => [name, value()]).filter(([, value]) => value !== undefined);
+        answer(q, b, { content: Object.fromEntries(content) });
+      },
+    },
+      fields.map((f) => f.element),
+      h("div", { class: "row" }, b, refuse));
   },
 };
 
-// choices are the values that a schema lets choose from, with their labels;
-// undefined where it takes others.
+// choices returns the values that a schema allows, with their labels; undefined if it allows any value.
 function choices({ enum: values, enumNames, oneOf, anyOf }) {
   if (values) return values.map((value, i) => ({ value, label: String(enumNames?.[i] ?? value) }));
   const named = oneOf ?? anyOf;
-  if (named?.every((it) => it.const !== undefined)) return named.map((it) => ({ value: it.const, label: String(it.title ?? it.const) }));
+  if (named?.every((it) => it.const !== undefined))
+    return named.map((it) => ({ value: it.const, label: String(it.title ?? it.const) }));
 }
 
-// Kinds of fields for the formats of texts, as browsers have them.
+// Types of inputs by the format of a schema.
 const formats = new Map([["email", "email"], ["uri", "url"], ["date", "date"]]);
 
-// field is what asks for one property of a form.
+// field makes the input for one property of a form, and value() to read it.
 function field(q, name, schema) {
   const id = `form-${q.id}-${name}`;
   const required = (q.schema.required ?? []).includes(name);
   const hint = schema.description && h("span", { class: "hint" }, schema.description);
-  const one = choices(schema), many = schema.type === "array" && choices(schema.items ?? {});
+  const one = choices(schema),
+    many = schema.type === "array" && choices(schema.items ?? {});
   let input, value;
   if (many) {
-    const boxes = many.map((it) => h("input", { type: "checkbox", checked: [schema.default].flat().includes(it.value) }));
+    const boxes = many.map((it) =>
+      h("input", { type: "checkbox", checked: [schema.default].flat().includes(it.value) }),
+    );
     return {
       name,
       value: () => {
         const chosen = many.filter((_, i) => boxes[i].checked).map((it) => it.value);
         return chosen.length || required ? chosen : undefined;
       },
-      element: h("fieldset", { class: "field" }, h("legend", null, schema.title ?? name), many.map((it, i) => h("label", { class: "check" }, boxes[i], it.label)), hint),
+      element: h("fieldset", { class: "field" }, h("legend", null, schema.title ?? name),
+        many.map((it, i) => h("label", { class: "check" }, boxes[i], it.label)), hint),
     };
   } else if (one) {
-    input = h("select", { id, required }, h("option", { value: "" }), one.map((it, i) => h("option", { value: String(i), selected: it.value === schema.default }, it.label)));
+    input = h("select", { id, required }, h("option", { value: "" }),
+      one.map((it, i) => h("option", { value: String(i), selected: it.value === schema.default }, it.label)));
     value = () => one[input.value || -1]?.value;
   } else if (schema.type === "boolean") {
     input = h("input", { id, type: "checkbox", checked: schema.default === true });
     value = () => input.checked;
   } else if (schema.type === "number" || schema.type === "integer") {
-    input = h("input", { id, type: "number", required, step: schema.type === "integer" ? "1" : "any", min: schema.minimum, max: schema.maximum, value: schema.default ?? "" });
+    input = h("input", {
+      id, type: "number", required, step: schema.type === "integer" ? "1" : "any", min: schema.minimum,
+      max: schema.maximum, value: schema.default ?? "",
+    });
     value = () => (input.value === "" ? undefined : Number(input.value));
   } else {
-    input = h("input", { id, type: formats.get(schema.format), required, minlength: schema.minLength, maxlength: schema.maxLength, value: schema.default ?? "", autocomplete: "off" });
+    input = h("input", {
+      id, type: formats.get(schema.format), required, minlength: schema.minLength, maxlength: schema.maxLength,
+      value: schema.default ?? "", autocomplete: "off",
+    });
     value = () => input.value || undefined;
   }
   return {
-    name, value,
+    name,
+    value,
     element: h("div", { class: "field" }, h("label", { for: id }, schema.title ?? name), input, hint),
   };
 }
