@@ -160,8 +160,8 @@ func checkBash(t *testing.T, blocks []block) {
 	}
 }
 
-// checkJava parses every block, and compiles those of the library java, as far
-// as the JDK at hand is new enough. All are checked for balance, always.
+// checkJava checks the balance of every block, parses it, and compiles those of the
+// library java that the installed JDK is new enough for.
 func checkJava(t *testing.T, blocks []block) {
 	version := 0 // of the JDK; 0: there is none
 	if _, err := exec.LookPath("javac"); err == nil {
@@ -297,9 +297,8 @@ var (
 	gherkinStep = regexp.MustCompile(`^(Given|When|Then|And|But|\*|Angenommen|Gegeben sei|Wenn|Dann|Und) `)
 )
 
-// gherkinFault reads line by line: every line is of a known kind, tables have
-// rows of one length, doc strings are closed, and free text stands only where a
-// description may.
+// gherkinFault returns the first fault of a Gherkin text: an unknown line, a table with
+// rows of different length, an open doc string, or free text at a wrong place.
 func gherkinFault(code string) error {
 	description := false // may come now
 	cells := 0           // of the row above

@@ -63,8 +63,8 @@ func TestBundledLibraries(t *testing.T) {
 	}
 }
 
-// TestHeadingsAreQueries: an answer that leaves sections out names their
-// headings, so a heading must bring its section, whole.
+// An answer that leaves sections out names their headings, so each heading as a query
+// must return its whole section.
 func TestHeadingsAreQueries(t *testing.T) {
 	for _, lib := range Bundled() {
 		for _, s := range lib.Sections {
@@ -169,7 +169,7 @@ var queries = []struct{ id, query, heading string }{
 	{"java", "ConcurrentHashMap computeIfAbsent", "Locks"},
 }
 
-// TestQueries: questions as a model asks them, and the section that is meant.
+// The first section for a query is the one that answers it.
 func TestQueries(t *testing.T) {
 	for _, tt := range queries {
 		found := Bundled().Resolve(tt.id)[0].rank(tt.query)

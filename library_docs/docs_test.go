@@ -14,8 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// context7 is a server in Context7's place: it answers by path, and remembers
-// what it was asked.
+// context7 is a fake of Context7 that answers by path and records the requests.
 type context7 struct {
 	*httptest.Server
 	asked []string
@@ -55,7 +54,7 @@ func says(status int, contentType, body string) http.HandlerFunc {
 
 const jsonType, textType = "application/json", "text/plain; charset=utf-8"
 
-// closedPort is an address on which nobody listens.
+// closedPort is an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,7 +154,7 @@ func TestResolveID(t *testing.T) {
 	})
 }
 
-// checkFault wants an error of one line that begins with something.
+// checkFault fails unless err is one line and begins with begin.
 func checkFault(t *testing.T, err error, begin string) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), begin) || strings.Contains(err.Error(), "\n") {
@@ -246,7 +245,7 @@ func TestGetFromContext7(t *testing.T) {
 	})
 }
 
-// Faults of Context7 are named, and the overview of a library on hand is the answer.
+// Faults of Context7 are named. A bundled library answers with its overview then.
 func TestGetFaults(t *testing.T) {
 	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	faults := []struct {
@@ -315,8 +314,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestCancel: who asked may stop waiting, and gets neither an overview nor a
-// word on Context7 then.
+// After a cancellation the error is that of the context, without an overview or a word
+// about Context7.
 func TestCancel(t *testing.T) {
 	begun := make(chan struct{})
 	hang := func(_ http.ResponseWriter, r *http.Request) {
@@ -348,8 +347,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// TestPatience: one question waits ten seconds for Context7, not for each of its
-// endpoints.
+// TestPatience: one question waits ten seconds for all requests to Context7 together.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := Docs{HTTP: &http.Client{Transport: silent{}}}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// library makes one of "heading: text" each.
+// library makes a library of sections that are each given as "heading: text".
 func library(sections ...string) Library {
 	lib := Library{ID: "acme", Title: "Acme", Description: "A library."}
 	for _, s := range sections {
@@ -63,8 +63,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestRankTies: equal scores go to the section with more terms, then to the
-// earlier one; an exact heading wins over any score.
+// Of equal scores, the section with more terms comes first, then the earlier one. An
+// exact heading comes before any score.
 func TestRankTies(t *testing.T) {
 	lib := library("One: red red", "Two: red blue", "Three: blue blue", "Four: Two Two Two Two Two Two")
 	if got, want := headings(lib.rank("red blue")), "Two One Three"; got != want {
@@ -75,7 +75,7 @@ func TestRankTies(t *testing.T) {
 	}
 }
 
-// TestRankTop checks that there are at most eight, the best.
+// A search returns at most the eight best sections.
 func TestRankTop(t *testing.T) {
 	var sections []string
 	for i := range 20 {
@@ -86,8 +86,8 @@ func TestRankTop(t *testing.T) {
 	}
 }
 
-// TestScoreAgainstReference compares scores with a plain reading of the rule:
-// count each term, add two for each that the heading has.
+// TestScoreAgainstReference compares scores with a simple implementation of the rule:
+// the occurrences of each term, and two more for a term in the heading.
 func TestScoreAgainstReference(t *testing.T) {
 	reference := func(s Section, query string) (score int) {
 		for term := range strings.FieldsSeq(query) {

@@ -88,7 +88,7 @@ func TestMultiReplace(t *testing.T) {
 	})
 }
 
-// TestMultiReplaceReadOnly fails at the second file and leaves the first.
+// If the second file is read-only, the first one is not changed either.
 func TestMultiReplaceReadOnly(t *testing.T) {
 	env := space(t, files{"x": "a", "y": "b"})
 	if err := os.Chmod(filepath.Join(env.Root, "y"), 0o444); err != nil {
@@ -158,7 +158,7 @@ func TestApplyPatch(t *testing.T) {
 	})
 }
 
-// TestApplyPatchAbsolute takes absolute paths in the workspace, in both forms.
+// Both forms of a patch accept absolute paths in the workspace.
 func TestApplyPatchAbsolute(t *testing.T) {
 	for _, form := range []string{
 		"*** Begin Patch\n*** Update File: ROOT/x\n-a\n+b\n*** End Patch",
@@ -175,8 +175,7 @@ func TestApplyPatchAbsolute(t *testing.T) {
 	}
 }
 
-// TestApplyPatchModes makes new files executable where the patch says so, and
-// keeps a moved file's mode.
+// A new file is executable if the patch says so, and a moved file keeps its mode.
 func TestApplyPatchModes(t *testing.T) {
 	env := space(t, files{"run": "a\n", "other": "x\n"})
 	if err := os.Chmod(filepath.Join(env.Root, "run"), 0o700); err != nil {
@@ -204,7 +203,7 @@ func TestApplyPatchModes(t *testing.T) {
 	}
 }
 
-// TestEditsAtOnce makes many edits of one file at the same time: each is there.
+// Of many simultaneous edits of one file, none is lost.
 func TestEditsAtOnce(t *testing.T) {
 	const n = 20
 	var before, after strings.Builder
@@ -230,7 +229,7 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 }
 
-// TestEditOutside writes outside the workspace where the policy allows it.
+// Edits outside the workspace work if the policy allows them.
 func TestEditOutside(t *testing.T) {
 	env := space(t, nil)
 	other := filepath.Join(filepath.Dir(env.Root), "other")

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// space makes a workspace that holds files; a name that ends in / is a directory.
+// space makes a workspace with files; a name that ends in / is a directory.
 func space(t testing.TB, files map[string]string) *Env {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -44,7 +44,7 @@ func put(t testing.TB, env *Env, name, text string) {
 	}
 }
 
-// snapshot is what a workspace holds, as space takes it.
+// snapshot returns the files of a workspace in the form of space.
 func snapshot(t testing.TB, env *Env) map[string]string {
 	t.Helper()
 	got := make(map[string]string)
@@ -71,7 +71,7 @@ func snapshot(t testing.TB, env *Env) map[string]string {
 	return got
 }
 
-// args are the arguments of a call, in short.
+// args are the arguments of a call.
 type args map[string]any
 
 // builtIn finds a built-in tool, nil if there is none of that name.
@@ -94,7 +94,7 @@ func call(t testing.TB, env *Env, name string, in args) (Result, error) {
 	return builtIn(name).Call(t.Context(), env, raw)
 }
 
-// toolTest is one call and what comes of it.
+// toolTest is one call and its result.
 type toolTest struct {
 	name  string
 	files map[string]string
@@ -141,8 +141,8 @@ func runTools(t *testing.T, tool string, tests []toolTest) {
 	}
 }
 
-// checkWritten holds what a result says about files to the files, and to what Sync
-// was told.
+// checkWritten compares the files of a result with the workspace and with the calls of
+// Sync.
 func checkWritten(t *testing.T, env *Env, res Result, synced map[string]string) {
 	t.Helper()
 	if len(res.Written) != len(synced) {

@@ -10,7 +10,7 @@ import (
 
 var wholePath = os.Getenv("PATH")
 
-// onPath leaves only these programs on PATH; one with a slash is a file.
+// onPath leaves only these programs on PATH. A name with a slash is a file to link.
 func onPath(t *testing.T, names ...string) {
 	t.Helper()
 	t.Setenv("PATH", wholePath) // a test may choose anew
@@ -156,7 +156,7 @@ func TestGetErrors(t *testing.T) {
 	}
 }
 
-// Without names, what git says has changed is checked.
+// Without names, get_errors checks the files that git reports as changed.
 func TestGetErrorsOfChangedFiles(t *testing.T) {
 	env := space(t, map[string]string{"a.go": "package x\n", "b c.go": "package x\n"})
 	for _, argv := range [][]string{{"init", "-q"}, {"add", "."},

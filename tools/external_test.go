@@ -64,7 +64,8 @@ func external(t testing.TB) *External {
 	return x
 }
 
-// found says in one line what was loaded: names of tools, then faults by file.
+// found lists in one line what was loaded: the names of tools, then ! and the file of each
+// fault.
 func found(tools []*Tool, faults []Fault) string {
 	var all []string
 	for _, tool := range tools {
@@ -94,7 +95,7 @@ func run(t testing.TB, tools []*Tool, env *Env, name string, in args) (string, e
 	return res.Text(), err
 }
 
-// The document's two examples, as they stand there.
+// The two examples of the document about drop-in tools work unchanged.
 func TestTheDocumentsExamples(t *testing.T) {
 	env := space(t, map[string]string{"a.txt": "1", "b.txt": "1", "new.txt": "1"})
 	t.Setenv("HOME", t.TempDir())
@@ -316,8 +317,8 @@ def execute(i, ctx):
 	}
 }
 
-// What has not changed is the same tool, with the process that it has; what it
-// was made of counts as itself.
+// A file that has not changed keeps its tool and its process. A change of a file that
+// it imports counts as its own.
 func TestReload(t *testing.T) {
 	counter := func(name string) string {
 		return strings.Replace(pyTool(name, "x"), `return [{"type": "text", "value": "x"}]`,
@@ -362,7 +363,7 @@ func TestReload(t *testing.T) {
 		t.Error("a and f have not changed, e has")
 	}
 	answers(third, "a", "3", "bb", "1", "e", "2")
-	// Whoever holds the tool that was can still call it.
+	// The old tool can still be called.
 	answers(first, "e", "2")
 
 	dropinFile(t, dir, "alpha.py", "SCHEMA = {} execute")
@@ -374,8 +375,8 @@ func TestReload(t *testing.T) {
 	answers(load("a bb f !e.tool.toml"), "a", "1", "bb", "3")
 }
 
-// A watched directory: what comes, changes, breaks, mends and goes is told, and
-// the rest is left alone.
+// Watch reports tools that come, change, break, are mended and go, and leaves the others
+// as they are.
 func TestWatch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tools")
 	x, env := external(t), space(t, nil)
@@ -383,11 +384,11 @@ func TestWatch(t *testing.T) {
 		tools  []*Tool
 		faults []Fault
 	}
-	told := make(chan state, 100)
+	reports := make(chan state, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		x.Watch(ctx, []string{dir}, func(tools []*Tool, faults []Fault) { told <- state{tools, faults} })
+		x.Watch(ctx, []string{dir}, func(tools []*Tool, faults []Fault) { reports <- state{tools, faults} })
 	})
 	defer wg.Wait()
 	defer cancel()
@@ -397,12 +398,12 @@ func TestWatch(t *testing.T) {
 		var last string
 		for last != want {
 			select {
-			case s := <-told:
+			case s := <-reports:
 				if last = found(s.tools, s.faults); last == want {
 					return s.tools
 				}
 			case <-deadline:
-				t.Fatalf("last told: %s; want %s", last, want)
+				t.Fatalf("the last report is %s, want %s", last, want)
 			}
 		}
 		return nil

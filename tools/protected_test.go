@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Every tool that writes is refused where files make programs run, however the
-// place is named, and nothing is changed; a person can allow it.
+// No tool writes files that make programs run, however their place is named, unless a
+// person allows it.
 func TestWritesToProtectedPlaces(t *testing.T) {
 	of := map[string]func(path string) args{
 		"create_file":           func(p string) args { return args{"filePath": p, "content": "evil"} },

@@ -49,8 +49,7 @@ func TestReadFile(t *testing.T) {
 	})
 }
 
-// TestReadFileCaps cuts what is too long and says what and how to go on; the parts
-// make the whole.
+// A long file is cut, and a note tells how to go on. The parts make up the whole file.
 func TestReadFileCaps(t *testing.T) {
 	whole := numbered(40_000)
 	env := space(t, files{"long": whole, "wide": strings.Repeat("é", maxRead) + "\nend\n"})
@@ -84,7 +83,7 @@ func TestReadFileCaps(t *testing.T) {
 	}
 }
 
-// TestSpecialFiles refuses what is no file at once: none of these may block.
+// Pipes and devices are refused at once: no tool may block on them.
 func TestSpecialFiles(t *testing.T) {
 	env := space(t, nil)
 	if err := syscall.Mkfifo(filepath.Join(env.Root, "pipe"), 0o644); err != nil {
@@ -107,7 +106,7 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestLinksOut lets no tool that takes a path follow a link out of the workspace.
+// No tool follows a link out of the workspace.
 func TestLinksOut(t *testing.T) {
 	env := space(t, nil)
 	secret := filepath.Join(filepath.Dir(env.Root), "secret")

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// A read-only tool starts no program that the workspace brings: not from a PATH
-// that leads into it, not from node_modules, not what git's configuration or a
-// version manager's files in it name.
+// A read-only tool starts no program of the workspace: none on a PATH that leads into it,
+// none in node_modules, and none that git's configuration or a version manager's files
+// name.
 func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	env := space(t, map[string]string{
 		"go.mod": "module x\n\ngo 1.21\n\ntoolchain go1.99-evil\n", "a.go": "package x\n\nvar a int = nothing\n",
@@ -82,7 +82,7 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// A repository in the workspace is asked by no git of the workspace either.
+// A git of the workspace is not run for a repository in the workspace either.
 func TestRepositoryInTheWorkspaceRunsNothingOfIt(t *testing.T) {
 	env := space(t,
 		map[string]string{"vendor/.git/HEAD": "ref: refs/heads/main\n", "vendor/.git/objects/": "",

@@ -63,8 +63,8 @@ func TestGrepSearch(t *testing.T) {
 	}
 }
 
-// TestSearchWithoutRipgrep answers the same, and says whose syntax a regular
-// expression has.
+// Without ripgrep the answers are the same, and an error names the syntax of regular
+// expressions.
 func TestSearchWithoutRipgrep(t *testing.T) {
 	env := space(t, files{".gitignore": "*.log\n", "a.go": "needle\n", "x.log": "needle\n"})
 	t.Setenv("PATH", t.TempDir())
@@ -80,7 +80,7 @@ func TestSearchWithoutRipgrep(t *testing.T) {
 	}
 }
 
-// TestGrepSearchCaps bounds what an answer holds.
+// The size of an answer is bounded.
 func TestGrepSearchCaps(t *testing.T) {
 	wide := strings.Repeat("x", 10_000) + "needle" + strings.Repeat("y", 10_000) + "\n"
 	env := space(t, files{"many": strings.Repeat(wide, 50), "more": strings.Repeat("needle\n", 30_000)})

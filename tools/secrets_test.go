@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// No tool shows what lies where the gateway keeps its tokens, though that is in the
-// workspace and all is allowed: with the home directory as workspace it is.
+// No tool shows files of the directory of the gateway's tokens, even if everything is
+// allowed and the directory is in the workspace, as it is in the home directory.
 func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 	const dir = "[copilot]/extensions/tap"
 	for _, path := range []string{os.Getenv("PATH"), t.TempDir()} { // with ripgrep, and without

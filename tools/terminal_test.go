@@ -62,7 +62,7 @@ func TestTerminalOutputIsCut(t *testing.T) {
 	}
 }
 
-// A cancelled call says what the command had written.
+// The error of a cancelled call has the output so far.
 func TestTerminalCancelled(t *testing.T) {
 	env := space(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())

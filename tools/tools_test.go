@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// noTool are the files of this package that hold no tool, besides external*.go.
+// noTool are the files of this package without a tool, besides external*.go.
 var noTool = []string{"doc.go", "tools.go"}
 
 // toolFiles lists the files that must register one tool each, without ".go".
@@ -40,8 +40,8 @@ func toolFiles(t *testing.T) (names []string) {
 	return names
 }
 
-// registered lists the names of the tools that a source file registers; one that
-// is not written there as a literal is "?".
+// registered lists the names of the tools that a source file registers, with "?" for a
+// name that is no literal.
 func registered(t *testing.T, file string, src any) (names []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, src, 0)
@@ -77,8 +77,7 @@ func registered(t *testing.T, file string, src any) (names []string) {
 	return names
 }
 
-// TestOneToolAFile fails on a file that registers nothing, two things, or a name
-// that is not its own.
+// TestOneToolAFile fails on a file that does not register exactly one tool of its name.
 func TestOneToolAFile(t *testing.T) {
 	files := toolFiles(t)
 	for _, name := range files {
@@ -114,8 +113,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// TestSchemas holds what the model and the server see of each tool to a golden
-// file; -update writes them.
+// TestSchemas compares what the model and the server see of each tool with a golden file;
+// -update writes the files.
 func TestSchemas(t *testing.T) {
 	dir := filepath.Join("testdata", "schemas")
 	for _, tool := range All() {
@@ -144,7 +143,7 @@ func TestSchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("%s is another (go test -update writes it):\n%s", file, got.Bytes())
+				t.Errorf("got another %s, want it as it is (go test -update writes it):\n%s", file, got.Bytes())
 			}
 		})
 	}
@@ -159,7 +158,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// made returns a tool as a drop-in is: put together at run time.
+// made returns a tool that is made at run time, as a drop-in is.
 func made(run func(context.Context, *Env, json.RawMessage) (Result, error)) *Tool {
 	return &Tool{
 		Name: "made", Description: "A tool of the test.", Run: run,
@@ -303,7 +302,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// hangKey leads to the channel that a tool of TestCall hangs on until the test ends.
+// hangKey is the context key of a channel that is closed when TestCall ends.
 type hangKey struct{}
 
 func forever(ctx context.Context) chan struct{} { return ctx.Value(hangKey{}).(chan struct{}) }

@@ -65,7 +65,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// However a path is written, it is protected where what it leads to is.
+// A path is protected, however it is written, if its target is.
 func FuzzWhy(f *testing.F) {
 	for _, s := range []string{"a/../.git", "x//.GIT/.", "./.git", "l/x", "l/../.git", "\x00", "..", ".git\u200d"} {
 		f.Add(s)

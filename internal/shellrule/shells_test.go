@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// sandbox is a directory of programs that only say that they ran, and one to run
-// commands in, in which files lie in wait for a shell that expands something.
+// sandbox has a directory of programs that only report that they ran, and a directory to
+// run commands in, with files that a shell would find if it expanded something.
 type sandbox struct{ bin, work string }
 
-// programs are all that the shells find. Those of a rule are the first ones.
+// programs are all programs on PATH. The first ones have rules.
 var (
 	allowedPrograms = []string{"git", "ls", "wc", "mytool"}
 	otherPrograms   = []string{"rm", "touch", "evil", "id", "x", "sh", "env", "xargs", "cat", "status"}
@@ -56,8 +56,8 @@ func newSandbox(t testing.TB) sandbox {
 	return s
 }
 
-// run runs a command line as a shell does, without input, network names or rights to
-// write anything longer than nothing, and returns what ran.
+// run runs a command line in a shell without input, and returns the programs that ran. The
+// shell can't write anything into files.
 func (s sandbox) run(t testing.TB, shell, line string) []string {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -84,7 +84,7 @@ func (s sandbox) run(t testing.TB, shell, line string) []string {
 	return strings.Split(string(bytes.TrimSuffix(said, []byte("\n"))), "\n")
 }
 
-// check runs an allowed line in real shells and holds what ran against the rules.
+// check runs an allowed line in real shells and fails if anything ran without a rule.
 func (s sandbox) check(t testing.TB, shells []string, line string) {
 	t.Helper()
 	for _, shell := range shells {
@@ -119,10 +119,10 @@ func realShells(t testing.TB) (shells []string) {
 	return shells
 }
 
-// sandboxRules name the programs of a sandbox in the ways that rules can.
+// sandboxRules are rules of all forms for the programs of a sandbox.
 var sandboxRules = append(begin("git status", "git log", "ls", "wc", "cd", "echo"), exactly("mytool *", "wc | wc *")...)
 
-// TestShellsAgree proves that the sandbox sees what it is to see.
+// TestShellsAgree proves that the sandbox detects programs and files.
 func TestShellsAgree(t *testing.T) {
 	s, shells := newSandbox(t), realShells(t)
 	for _, shell := range shells {
@@ -150,8 +150,8 @@ func TestShellsAgree(t *testing.T) {
 	}
 }
 
-// FuzzAllows: a line that rules allow runs no program that none of them names, has no
-// option that writes or runs something, and writes no file, in real shells.
+// In real shells, an allowed line runs no program without a rule, has no option that
+// writes a file or runs a program, and writes no file.
 func FuzzAllows(f *testing.F) {
 	for _, line := range []string{
 		"git status", "git status && git log -3 | wc -l", "cd x; ls 'a b' 2>&1 >/dev/null",
@@ -177,7 +177,7 @@ func FuzzAllows(f *testing.F) {
 	})
 }
 
-// FuzzDenies: what a text is denied for, it is denied for behind another command, too.
+// A text that is denied alone is also denied behind another command.
 func FuzzDenies(f *testing.F) {
 	f.Add("rm x")
 	f.Add("env $'r'm")

@@ -110,8 +110,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is read is canonical, for the standard library too, and takes a
-// bounded time.
+// A parsed URL is canonical, also for the standard library, and parsing takes a bounded
+// time.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"https:evil.example", `https:\\a\b`, "http://0x7f.1/", "http://[::1%25x]",
 		"https://a/%zz/../%2e", "https://a:b@c:1/?d#e", "data:x", "http://ａ。b",

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files writes files and returns the paths of those that end in ending, sorted.
+// files writes files and returns the sorted paths of those with an ending.
 func files(t *testing.T, tree map[string]string, ending string) (paths []string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -18,7 +18,7 @@ import (
 	"tapgw/internal/proc"
 )
 
-// interpreter is the program itself: python3 may be a script that looks for it.
+// interpreter is the path of the real program, because python3 may be a script.
 var interpreter = sync.OnceValues(func() (string, error) {
 	path, err := Python{}.Interpreter()
 	if err != nil {
@@ -127,7 +127,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A module that is never imported to its end costs a bounded time.
+// The import of a module has a time limit.
 func TestProbeOfModuleThatHangs(t *testing.T) {
 	dir := write(t, map[string]string{"a.py": "import time\nwhile True: time.sleep(1)"})
 	p, interpreter := python(t)
@@ -250,7 +250,7 @@ func TestSyncAndOpen(t *testing.T) {
 	if err != nil || !slices.Equal(told, want) || len(a.Wrote) != 2 || a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
 		t.Errorf("told %q, wrote %q, %v, want %q", told, a.Wrote, err, want)
 	}
-	// What was written before it failed was written.
+	// Files that were written before the failure are reported.
 	told, c.Input = nil, json.RawMessage(`{"fail":true}`)
 	if _, err := m.Call(t.Context(), c); err == nil || !slices.Equal(told, want) {
 		t.Errorf("told %q, %v, want %q", told, err, want)
@@ -261,7 +261,7 @@ func TestSyncAndOpen(t *testing.T) {
 	}
 }
 
-// A process keeps what the module has made in it, until it dies of it.
+// A process keeps the state of its module until it ends.
 func TestStateIsKept(t *testing.T) {
 	m := module(t,
 		`n = globals().setdefault("N", [0])`,
@@ -284,9 +284,8 @@ func TestStateIsKept(t *testing.T) {
 	}
 }
 
-// Calls at the same time run at the same time, each in a process that no other
-// call can harm: the first waits for the second, which waits for the third, which
-// dies.
+// Simultaneous calls run in processes of their own, which do not affect each other: the
+// first waits for the second, the second for the third, and the third one dies.
 func TestCallsDontMeet(t *testing.T) {
 	m := module(t,
 		`n = tool_input["n"]`,
@@ -317,7 +316,7 @@ func TestCallsDontMeet(t *testing.T) {
 	}
 }
 
-// A cancelled call takes its process with it, also one that won't go.
+// A cancelled call ends its process, even if that ignores SIGTERM.
 func TestCancelKills(t *testing.T) {
 	m := module(t,
 		`import signal`,
@@ -341,7 +340,7 @@ func TestCancelKills(t *testing.T) {
 	}
 }
 
-// What a thread of a call says after the call has ended is nobody's.
+// Messages of a thread that outlives its call do not reach other calls.
 func TestLateWordsAreDropped(t *testing.T) {
 	m := module(t,
 		`if tool_input["n"] == 0:`,
@@ -368,7 +367,7 @@ func TestLateWordsAreDropped(t *testing.T) {
 	}
 }
 
-// A directory's own _base wins, with the context that it describes.
+// A directory's own _base replaces ours, with the context that it defines.
 func TestOwnBase(t *testing.T) {
 	dir := write(t, map[string]string{
 		"_base.py": "class ToolContext:\n    def __init__(self, workspace_root, sync_file_to_server, " +
@@ -384,8 +383,7 @@ func TestOwnBase(t *testing.T) {
 	}
 }
 
-// A module that cannot be imported any more fails its call, and works again when
-// it can.
+// A call fails while its module can't be imported, and works again afterwards.
 func TestModuleBreaksAndMends(t *testing.T) {
 	dir := write(t, map[string]string{"t.py": "SCHEMA = {}\nraise OSError('disk')\ndef execute(i, ctx): pass"})
 	p, interpreter := python(t)
@@ -409,7 +407,7 @@ func TestModuleBreaksAndMends(t *testing.T) {
 	}
 }
 
-// gone waits for a process's end, reaped or not.
+// gone waits until a process has ended, reaped or not.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)

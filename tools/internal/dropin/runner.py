@@ -1,18 +1,18 @@
-# Runs tool modules for the program that started it: one JSON object a line, in
-# from stdin, out to stdout. "probe FILE..." says what each file's tool is;
-# "serve FILE" answers calls of one, one after another.
+# Runs tool modules for the program that started it. Requests on stdin and answers on
+# stdout are one JSON object a line. "probe FILE..." describes the tool of each file;
+# "serve FILE" answers calls of one tool, one after another.
 import _thread
 import os
 import sys
 
-sys.path[:] = [p for p in sys.path if p]  # not the modules of wherever we run
+sys.path[:] = [p for p in sys.path if p]  # no modules of the working directory
 import importlib.util
 import json
 import types
 from dataclasses import dataclass
 from typing import Any, Callable
 
-# What a tool prints, and what its children print, is not our channel's.
+# The output of a tool and its children must not get into our channel.
 _in, _out = os.dup(0), os.dup(1)
 _null = os.open(os.devnull, os.O_RDONLY)
 os.dup2(_null, 0)
@@ -40,7 +40,7 @@ def send(**frame):
 
 
 def package(directory):
-    """Makes the directory the package "tools", whatever its name is."""
+    """Makes the directory the package "tools", independent of its name."""
     tools = types.ModuleType("tools")
     tools.__path__ = [directory]
     sys.modules["tools"] = tools
@@ -68,7 +68,7 @@ def load(path):
 
 
 def explain(error, path):
-    """Says what went wrong and on which line of the file."""
+    """Returns the text of an error and its line in the file."""
     import traceback
 
     line = 0
@@ -122,7 +122,7 @@ def context(call):
         sync_file_to_server=sync_file_to_server,
         open_document=open_document,
     )
-    # A directory's own _base has a context of its own, perhaps an older one.
+    # A directory's own _base may define another context, with fewer fields.
     theirs = getattr(sys.modules.get("tools._base"), "ToolContext", ToolContext)
     for more in ({"lsp_bridge": None}, {}):
         try:
@@ -151,7 +151,7 @@ def serve(path):
 
                 result = asyncio.run(result)
             if os.getpid() != ourselves:
-                os._exit(0)  # a fork of the tool's that came back
+                os._exit(0)  # a forked child of the tool that returned
             try:
                 send(call=number, result=result)
             except (TypeError, ValueError, RecursionError) as error:
@@ -166,7 +166,7 @@ def serve(path):
 
 
 def bound_memory():
-    """Has a tool that takes too much fail, before the machine does."""
+    """Limits the memory, so that a tool fails before the machine does."""
     try:
         import resource
 

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// repository runs git commands in a new repository and returns its directory; a
-// word @name=text writes a file, and !name removes one.
+// repository runs git commands in a new repository and returns its directory. @name=text
+// writes a file, and !name removes one.
 func repository(t *testing.T, steps ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestNothingIsRun asks repositories whose files and configuration name commands.
+// No command that a repository's files or configuration name is run.
 func TestNothingIsRun(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	t.Setenv("RAN", ran)
@@ -119,7 +119,7 @@ func TestNothingIsRun(t *testing.T) {
 			}
 			t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 			script(t, filepath.Join(dir, "bin", "git"), "#!/bin/sh\ntouch "+ran+"\n")
-			// What changed looks as if it might not have, which is when git filters.
+			// git runs filters for a file that may or may not have changed.
 			if err := os.WriteFile(filepath.Join(dir, "b"), []byte("3\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func script(t *testing.T, path, text string) string {
 	return path
 }
 
-// What a name can't switch off is not run either: nothing is.
+// If no option can switch a filter off, git is not asked at all.
 func TestNoOptionSwitchesItOff(t *testing.T) {
 	dir := repository(t, append(slices.Clone(changed), "config filter.a=b.clean true")...)
 	if _, err := Of(t.Context(), dir, dir); err == nil ||
@@ -176,8 +176,7 @@ func TestNoOptionSwitchesItOff(t *testing.T) {
 	}
 }
 
-// A submodule and a repository that lies bare in the workspace have a configuration
-// of their own.
+// No command that the configuration of a submodule or a bare repository names is run.
 func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	touch := script(t, filepath.Join(t.TempDir(), "touch-it"), "#!/bin/sh\ntouch "+ran+"\ncat\n")

@@ -49,8 +49,8 @@ func fakeLanguage(t *testing.T, temper string) *Language {
 	}
 }
 
-// fakeServer is a language server. What it was told it tells as symbols, where a
-// query is "log".
+// fakeServer is a language server. For the query "log" it returns the notifications that
+// it received as symbols.
 type fakeServer struct {
 	temper string
 	root   string        // of the workspace, a URI: set before anything else is asked
@@ -116,7 +116,7 @@ func (s *fakeServer) told(method string, params json.RawMessage) {
 	s.mu.Unlock()
 	switch {
 	case method == "textDocument/didOpen" && s.temper == "tells":
-		// First of nothing, then of all; the last file is told of last.
+		// First an empty report, then the real one; the last file comes last.
 		_ = s.conn.Notify("textDocument/publishDiagnostics", object{"uri": uri, "diagnostics": []any{}})
 		_ = s.conn.Notify("textDocument/publishDiagnostics",
 			object{"uri": strings.Replace(uri, "file:///", "file:/", 1), "diagnostics": s.problems(uri)})

@@ -36,7 +36,7 @@ func write(t *testing.T, root, name, text string) {
 	}
 }
 
-// Servers tell what is wrong in three ways; what comes of it is the same.
+// Servers report problems in three ways, with the same result.
 func TestProblems(t *testing.T) {
 	for _, temper := range []string{"tells", "answers", "answers later"} {
 		t.Run(temper, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestUsagesAndSymbols(t *testing.T) {
 	}
 }
 
-// A server learns what has changed since it was last asked.
+// A server gets the changes since its last question.
 func TestServerCatchesUp(t *testing.T) {
 	lang := fakeLanguage(t, "answers")
 	p, root, files, paths := space(t)
@@ -141,8 +141,7 @@ func TestServerCatchesUp(t *testing.T) {
 	}
 }
 
-// A server that fails costs a bounded time once, and after that nothing for a
-// while.
+// A server that fails costs a bounded time once, and then is not asked for a while.
 func TestServerThatFails(t *testing.T) {
 	tests := []struct{ temper, want string }{
 		{"dies at once", "starting fakels"},
@@ -186,7 +185,7 @@ func TestServerThatFails(t *testing.T) {
 	})
 }
 
-// A server dies while nobody asks: the next question starts another one.
+// After an unused server has died, the next question starts another one.
 func TestServerThatDiedIsReplaced(t *testing.T) {
 	lang := fakeLanguage(t, "answers")
 	p, root, files, _ := space(t)
@@ -211,7 +210,7 @@ func running(p *Pool) (all []*server) {
 	return all
 }
 
-// One server runs for a workspace, however many ask, and ends when nobody does.
+// One server answers all questions about a workspace, and ends when it is unused.
 func TestServerIsSharedAndEnds(t *testing.T) {
 	lang := fakeLanguage(t, "answers")
 	p, root, files, paths := space(t)
@@ -247,7 +246,7 @@ func TestServerIsSharedAndEnds(t *testing.T) {
 	}
 }
 
-// A caller that gives up leaves the server to others.
+// After a caller gives up, others can use the server.
 func TestCallerGivesUp(t *testing.T) {
 	lang := fakeLanguage(t, "answers")
 	p, root, files, _ := space(t)

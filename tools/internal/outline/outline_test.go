@@ -93,7 +93,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// FuzzOf outlines anything.
+// Any text has an outline with lines of the text.
 func FuzzOf(f *testing.F) {
 	f.Add("a.go", "package a\nfunc (")
 	f.Add("a.py", `"""`)

@@ -34,7 +34,7 @@ func gitDiff(t *testing.T, old, new string, context int) string {
 	return string(out)
 }
 
-// randomText is made of few different lines, so that many places look alike.
+// randomText has few different lines, so that many places are equal.
 func randomText(r *rand.Rand) string {
 	pieces := []string{"a\n", "b\n", "\n", "  a\n", "}\n", "-- x\n", "++ y\n", " \n", "c\r\n", "@@ -1 +1 @@\n",
 		"--- a/f\n"}
@@ -65,7 +65,7 @@ func changedText(r *rand.Rand, text string) string {
 	return b.String()
 }
 
-// TestGitDiffs applies what git writes and gets what git compared.
+// A diff of git, applied to the old text, gives the new one.
 func TestGitDiffs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 150 {
@@ -83,8 +83,8 @@ func TestGitDiffs(t *testing.T) {
 	}
 }
 
-// TestMiscountedDiffs spoils the numbers of git's diffs, as models do: the result
-// is right or an error, never something else.
+// If the numbers of a diff are wrong, as in models' diffs, the result is either right or
+// an error.
 func TestMiscountedDiffs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	applied := 0
@@ -115,8 +115,7 @@ func TestMiscountedDiffs(t *testing.T) {
 	}
 }
 
-// FuzzPatch reads any patch and applies it to any text: no panic, and the lines
-// add up.
+// No patch and no text cause a panic, and the numbers of lines add up.
 func FuzzPatch(f *testing.F) {
 	f.Add(update("@@ class B:\n         x = 1\n-        return x\n+        return -x\n"), twins)
 	f.Add(update("@@\n+fig\n*** End of File\n"), fruit)

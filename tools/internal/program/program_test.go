@@ -21,8 +21,8 @@ func script(t *testing.T, path string) string {
 	return path
 }
 
-// What lies in the workspace, in the repository around it, or leads there, is not
-// found; what lies outside is, wherever PATH has it.
+// Find ignores programs in the workspace and in the repository around it, and links to
+// them. It finds others in any place of PATH.
 func TestFind(t *testing.T) {
 	base := t.TempDir()
 	repo, ws := filepath.Join(base, "repo"), filepath.Join(base, "repo", "ws")

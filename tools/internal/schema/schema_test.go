@@ -43,7 +43,7 @@ func TestForPanicsWithoutDescription(t *testing.T) {
 	}](false)
 }
 
-// TestCheck holds the rows of what the server refuses at registration.
+// TestCheck lists what the server refuses at registration.
 func TestCheck(t *testing.T) {
 	tests := []struct{ name, schema, want string }{
 		{"all of it", `{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":["a"]}`, ""},

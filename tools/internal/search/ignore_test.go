@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// ignoring are the files of the trees that git and we compare.
+// ignoring are the files of the trees of these tests.
 var ignoring = []string{
 	"a", "b", "ab", "a.log", "b.log", "a b", "#x", "!x", "x ", "-", "]", "[", "\\", "A", "1",
 	"d/a", "d/b", "d/a.log", "d/e/a", "d/e/f/a", "d/e/f/b.log", "d/log/a", "log/a", "log/d/b", "e/a", "e/d/a", "a.d/x",
 	"d*/a", "d/.h", ".h/a",
 }
 
-// ignoredLike compares what we list with what git lists.
+// ignoredLike compares the files of a Tree with those that git lists.
 func ignoredLike(t *testing.T, tr Tree, rules, deeper string) {
 	t.Helper()
 	for name, text := range map[string]string{".gitignore": rules, "d/.gitignore": deeper} {
@@ -64,11 +64,11 @@ func TestIgnoreLikeGit(t *testing.T) {
 	}
 }
 
-// quirk is a ** behind a part of a name. It is two * by gitignore(5) and in
-// ripgrep; git itself looks at it when it has cut off what is before it.
+// quirk matches a ** behind a part of a name. By gitignore(5) and in ripgrep it means
+// two *; git itself reads it differently.
 var quirk = regexp.MustCompile(`[^/\n!]\*\*/`)
 
-// TestIgnoreCharacters takes characters where git takes bytes, as ripgrep does.
+// A ? matches one character, as in ripgrep, and not one byte, as in git.
 func TestIgnoreCharacters(t *testing.T) {
 	for rule, want := range map[string]bool{"é": true, "?": true, "??": false, "[é]": true, "[à-ü]": true,
 		"[!é]": false, "[!a]": true} {
@@ -78,7 +78,7 @@ func TestIgnoreCharacters(t *testing.T) {
 	}
 }
 
-// TestIgnoreLikeGitAtRandom makes rules of pieces.
+// Random rules ignore the same files as in git.
 func TestIgnoreLikeGitAtRandom(t *testing.T) {
 	tr := repository(t)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -103,7 +103,7 @@ func TestIgnoreLikeGitAtRandom(t *testing.T) {
 	}
 }
 
-// FuzzIgnore reads any rules and asks them about any path.
+// No rules and no path cause a panic.
 func FuzzIgnore(f *testing.F) {
 	f.Add("*.log\n!a.log\n/d/**/x\n", "d/e/x")
 	f.Add("[[:alpha:]-\\]]?\\", "\xff")

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree makes a directory that holds files; its two ways to search must find the
-// same. git's own configuration is kept out.
+// tree makes a directory with files, once with ripgrep and once without; both must find
+// the same. The user's configuration of git has no effect.
 func tree(t testing.TB, files map[string]string) map[string]Tree {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -127,8 +127,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestPartOfRepository searches a directory in a repository: the rules above it
-// count too, those of a repository within don't.
+// In a directory of a repository the rules above it count too, but not in a nested
+// repository.
 func TestPartOfRepository(t *testing.T) {
 	all := tree(t, map[string]string{
 		".gitignore": "*.log\n/sub/gen\n", "sub/.gitignore": "!x.log\n", "sub/a.log": ".", "sub/x.log": ".",
@@ -251,8 +251,7 @@ func TestGrepErrors(t *testing.T) {
 	}
 }
 
-// TestGrepOddFiles meets long lines, names with newlines, and a file that turns
-// out to be binary late.
+// Long lines, names with newlines, and a file with a NUL at its end are no problem.
 func TestGrepOddFiles(t *testing.T) {
 	wide := strings.Repeat("é", 300_000)
 	all := tree(t, map[string]string{
@@ -283,7 +282,7 @@ func TestGrepOddFiles(t *testing.T) {
 	}
 }
 
-// TestGrepManyFiles searches more files than ripgrep can be told.
+// A search works with more files than fit on a command line.
 func TestGrepManyFiles(t *testing.T) {
 	files := map[string]string{".gitignore": "*.log\n", "x.log": "needle\n"}
 	for i := range maxArgs / 200 {
@@ -301,7 +300,7 @@ func TestGrepManyFiles(t *testing.T) {
 	}
 }
 
-// TestGrepStops ends a search that finds too much.
+// A search stops at its limit.
 func TestGrepStops(t *testing.T) {
 	for name, tr := range tree(t, map[string]string{"a": strings.Repeat("x\n", maxMatches+10)}) {
 		found, err := tr.Grep(t.Context(), Query{Text: "x"})

@@ -66,13 +66,13 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What a command leaves in the background holds nobody up and ends with it.
+// Processes in the background end with the command and do not delay it.
 func TestBackgroundEndsWithTheCommand(t *testing.T) {
 	_, out := run(t, sh("sleep 1000 & echo $!"))
 	gone(t, out)
 }
 
-// A cancelled call ends all of the group, also what ignores the polite request.
+// A cancelled call ends the whole group, even processes that ignore SIGTERM.
 func TestCancelEndsTheGroup(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	file := filepath.Join(t.TempDir(), "pids")
@@ -109,7 +109,7 @@ func (s *signalling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// gone waits for a process's end, reaped or not.
+// gone waits until a process has ended, reaped or not.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)

@@ -99,7 +99,7 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// A page that may be fetched does not lead to one that may not.
+// An allowed page does not lead to a refused one by a redirect.
 func TestRedirects(t *testing.T) {
 	var asked atomic.Int32
 	inside := server(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
@@ -203,8 +203,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A server that says nothing costs a bounded time, and a caller that gives up
-// none.
+// A silent server costs a bounded time, and a caller can give up at once.
 func TestFetchEnds(t *testing.T) {
 	over := make(chan struct{})
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -230,7 +229,7 @@ func TestFetchEnds(t *testing.T) {
 	}
 }
 
-// Through a proxy goes what may: the proxy itself may be anywhere.
+// A proxy may have any address, but gets only requests for allowed pages.
 func TestProxy(t *testing.T) {
 	proxy := server(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -277,8 +276,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// Behind a proxy, what has no address here is for Private to decide, and so is each
-// place that a page leads to.
+// Behind a proxy, Private decides about hosts without an address here, and about each
+// host that a page redirects to.
 func TestProxyAsks(t *testing.T) {
 	var reached []string
 	proxy := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -349,7 +348,7 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 	}
 }
 
-// bombs are pages of which little would become much.
+// bombs are small pages that would expand to large ones.
 var bombs = map[string]string{
 	"a cell that spans": "<table><tr><td colspan=60000 rowspan=60000>x</td></tr></table>",
 	"rows beside columns": "<table><tr>" + strings.Repeat("<td>", 100_000) + strings.Repeat("<tr>", 100_000) +
@@ -397,7 +396,7 @@ func convert(t *testing.T, body string) (c Content, allocated uint64, err error)
 	return c, after.TotalAlloc - before.TotalAlloc, err
 }
 
-// A small page makes neither a long text nor much memory.
+// The text of a small page, and the memory for it, are bounded.
 func TestContentIsBounded(t *testing.T) {
 	for name, body := range bombs {
 		t.Run(name, func(t *testing.T) {
@@ -469,8 +468,8 @@ func FuzzBest(f *testing.F) {
 	})
 }
 
-// A line of brackets is read to its end like any other. A reader that looks for the
-// end of each bracket takes hours for it, far longer than the tests' own limit.
+// A page of brackets is converted in bounded time. A converter that looks for the end
+// of each bracket would take hours, longer than the limit of the tests.
 func TestContentOfBrackets(t *testing.T) {
 	for _, text := range []string{"[", "- ", "`"} {
 		page := Page{URL: "https://h.example/", Type: "text/html",

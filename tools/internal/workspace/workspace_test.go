@@ -114,8 +114,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestOutside asks the policy with the path that a link leads to, and serves what
-// it allows.
+// The policy decides about the target of a link.
 func TestOutside(t *testing.T) {
 	root, secret := tree(t)
 	type question struct {
@@ -165,7 +164,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestLinkSwapped changes the path after it was decided upon.
+// A link that changes after the decision does not lead out.
 func TestLinkSwapped(t *testing.T) {
 	root, secret := tree(t)
 	p, err := Files{Root: root}.At(t.Context(), "dir/key", true)
@@ -273,7 +272,7 @@ func TestNoWorkspace(t *testing.T) {
 	}
 }
 
-// FuzzAt lets no path lead out of the workspace, for reading or writing.
+// No path leads out of the workspace, for reading or writing.
 func FuzzAt(f *testing.F) {
 	for _, seed := range []string{
 		"a.txt", "in/b.txt", "out/key", "file", "new", "round", "loop", "../secret/key", "/etc/passwd",

@@ -20,7 +20,7 @@ func at(t *testing.T, root, path string) *Place {
 	return p
 }
 
-// holds fails unless the directory holds exactly these files, by path below it.
+// holds fails unless the directory has exactly these files, by path.
 func holds(t *testing.T, root string, want map[string]string) {
 	t.Helper()
 	got := make(map[string]string)
@@ -122,7 +122,7 @@ func TestMkdir(t *testing.T) {
 
 func ptr(s string) *string { return &s }
 
-// TestCommit makes all changes or none, and leaves nothing of its own behind.
+// Commit makes all changes or none, and leaves no temporary files.
 func TestCommit(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -209,8 +209,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestCommitRollsBack fails in the middle of the replacing: a directory stands
-// where the last file was looked for.
+// A Commit that fails halfway, because a directory has taken the place of the last file,
+// undoes the changes before.
 func TestCommitRollsBack(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "a", "A", 0o751)
