@@ -154,8 +154,7 @@ func TestLateProgress(t *testing.T) {
 	peer.expect(`{"type":"tool.result","id":"c2","data":"done"}`)
 }
 
-// A large call comes through: what the gateway sends is not bound by what a
-// provider may send.
+// A large call arrives: the limits of a provider's messages do not apply to the gateway's.
 func TestLargeArguments(t *testing.T) {
 	peer, _ := connected(t, nil, raw("len", func(_ context.Context, args json.RawMessage) (any,
 		error) {
@@ -196,7 +195,7 @@ func TestCancel(t *testing.T) {
 	peer.expect(`{"type":"tool.result","id":"c2","data":"done"}`)
 }
 
-// A handler that does not heed its context is answered for, once.
+// A call whose handler ignores its context is answered once, without the handler.
 func TestCancelIgnored(t *testing.T) {
 	dir := home(t)
 	writeState(t, dir, ".provider-token", "ptk-file")
@@ -305,8 +304,7 @@ func TestCallTwice(t *testing.T) {
 	}
 }
 
-// Calls that wait when the connection is lost never run, and take nobody's
-// place on the next one.
+// Calls that wait when the connection is lost never run, and take no place on the next connection.
 func TestQueueDisconnected(t *testing.T) {
 	dir := home(t)
 	writeState(t, dir, ".provider-token", "ptk-file")

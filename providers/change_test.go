@@ -12,7 +12,7 @@ import (
 	"tapgw/providers"
 )
 
-// What is wrong is said before it is sent, and changes nothing.
+// A wrong change is refused before anything is sent, and changes nothing.
 func TestWrongChanges(t *testing.T) {
 	long := strings.Repeat("x", 1025)
 	ctx := context.Background() // of no bubble
@@ -111,7 +111,7 @@ func TestChangeRefused(t *testing.T) {
 	})
 }
 
-// One change is under way at a time; what is asked too fast is asked again.
+// Changes are sent one at a time. A change that is RATE_LIMITED is sent again.
 func TestChangesInOrder(t *testing.T) {
 	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		first := later(func() (uint64, error) { return p.SetContext(t.Context(), "1") })
@@ -142,8 +142,7 @@ func TestChangesInOrder(t *testing.T) {
 	})
 }
 
-// The caller's context ends the wait. A change that was not sent is forgotten;
-// one that was goes on.
+// The caller's context ends the wait. A change that was not sent is dropped; a sent one takes its course.
 func TestChangeGivenUp(t *testing.T) {
 	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -205,7 +204,7 @@ func TestChangeWhileConnectionEnds(t *testing.T) {
 	})
 }
 
-// A session that ends takes nothing back.
+// The end of a session reverts no change.
 func TestChangeWhileSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -242,7 +241,7 @@ func TestChangeWhileSessionEnds(t *testing.T) {
 	})
 }
 
-// A gateway that does not answer an update is left for another try.
+// If a gateway does not answer an update, the provider connects again.
 func TestChangeUnanswered(t *testing.T) {
 	bound(t, func(t *testing.T, n *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "hello?") })
@@ -285,7 +284,7 @@ func TestChangesOfCore(t *testing.T) {
 	})
 }
 
-// The function AddTool waits for nothing; what the gateway says goes to OnError.
+// The function AddTool does not wait; the gateway's refusal goes to OnError.
 func TestAddToolWhileBound(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -318,7 +317,7 @@ func TestAddToolWhileBound(t *testing.T) {
 	})
 }
 
-// A change that is too large to be sent leaves all as it was.
+// A change that is too large to send changes nothing.
 func TestChangeTooLarge(t *testing.T) {
 	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		if _, err := p.Replace(t.Context(), "tone", strings.Repeat("x", 2<<20)); codeOf(

@@ -79,8 +79,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// A reconnect token is not shown to a gateway that cannot know it: after its
-// time, or to the next gateway.
+// A reconnect token is not sent to a gateway that can't know it: after 30 s, or to the next gateway.
 func TestReconnectTokenForgotten(t *testing.T) {
 	tests := map[string]func(t *testing.T, dir string){
 		"after 30 s":   func(_ *testing.T, _ string) { pass(31 * time.Second) },
@@ -110,8 +109,7 @@ func TestReconnectTokenForgotten(t *testing.T) {
 	}
 }
 
-// The next gateway is found within 5 s, however long there was none, and its
-// new token is read from its file.
+// The next gateway is found within 5 s, however long no gateway ran, and its token is read from its file.
 func TestNextGateway(t *testing.T) {
 	for _, gone := range []time.Duration{0, time.Second, 10 * time.Second, time.Hour} {
 		t.Run(gone.String(), func(t *testing.T) {
@@ -146,7 +144,7 @@ func TestNextGateway(t *testing.T) {
 	}
 }
 
-// No gateway and no token is something to wait for.
+// Without a gateway and a token, Run waits for them.
 func TestNoGatewayYet(t *testing.T) {
 	dir := home(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +173,7 @@ func refuse(p *peer) {
 	_ = p.ws.CloseNow()
 }
 
-// A token that was given is the only one; its refusal ends Run.
+// The token of Options is the only one; its refusal ends Run.
 func TestGivenTokenRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -190,9 +188,8 @@ func TestGivenTokenRefused(t *testing.T) {
 	})
 }
 
-// The environment's token may be of a gateway that is gone: the file's follows
-// at once. A refused token is shown rarely: the gateway locks out an address
-// that tries too many.
+// The environment's token may be of an earlier gateway: the file's token follows at once. A refused token is sent
+// rarely, because the gateway locks out an address that tries too many.
 func TestRefusedTokens(t *testing.T) {
 	dir := home(t)
 	t.Setenv("TAP_PROVIDER_TOKEN", "ptk-env")
@@ -232,8 +229,7 @@ func TestRefusedTokens(t *testing.T) {
 	})
 }
 
-// A gateway that does not answer is left for another try: frozen in its
-// handshake, after auth, after hello, or later.
+// If a gateway freezes in its handshake, after auth, after hello or later, the provider connects again.
 func TestFrozenGateway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -283,7 +279,7 @@ func acceptWithin(t testing.TB, g *gateway, d time.Duration) *peer {
 	}
 }
 
-// A connection that lives on is kept, however long nothing is said.
+// An idle connection is kept.
 func TestIdleConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -299,7 +295,7 @@ func TestIdleConnection(t *testing.T) {
 	})
 }
 
-// A gateway that lets the provider in and drops it again is not stormed.
+// A gateway that accepts the provider and drops it again gets few attempts.
 func TestFlappingGateway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -316,8 +312,7 @@ func TestFlappingGateway(t *testing.T) {
 	})
 }
 
-// Run's end waits for functions that heed their context, not for ever for
-// those that don't.
+// At its end Run waits for functions that return when their context ends, and leaves others behind.
 func TestStop(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

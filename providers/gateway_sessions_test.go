@@ -13,7 +13,7 @@ import (
 	"tapgw/providers"
 )
 
-// A provider of all sessions serves those that are there and those that come.
+// A provider of all sessions serves those that run and those that start later.
 func TestRealAllSessions(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
@@ -200,7 +200,7 @@ func TestRealPairing(t *testing.T) {
 	expect(t, "page in s2", s2.call(t, "page", `{}`), `NOT_FOUND: tool "page" does not exist in this session`)
 }
 
-// Who may not bind to all sessions is told so.
+// A provider that may not bind to all sessions gets UNAUTHORIZED.
 func TestRealUnauthorized(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")
@@ -210,7 +210,7 @@ func TestRealUnauthorized(t *testing.T) {
 	}
 }
 
-// A session's end and the next one's beginning are survived with everything.
+// A provider moves from a session that ends to the next one with its whole offer.
 func TestRealNextSession(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

@@ -224,7 +224,7 @@ func TestRealGateLost(t *testing.T) {
 	}
 }
 
-// What a provider adds to the prompt is there, in its place.
+// The prompt has what a provider adds, in the right place.
 func TestRealPrompt(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -263,7 +263,7 @@ func TestRealPrompt(t *testing.T) {
 	}
 }
 
-// A tool is there when AddTool has returned, and gone when RemoveTool has.
+// A session has a tool once AddTool has returned, and lacks it once RemoveTool has.
 func TestRealTools(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -320,7 +320,7 @@ func TestRealFile(t *testing.T) {
 	expect(t, "report", s.call(t, "report", `{}`), "all is well")
 }
 
-// Events have a fate, streams a filter and a history.
+// Pushes have fates; streams have filters and a history.
 func TestRealStreams(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")
@@ -384,7 +384,7 @@ func TestRealStreams(t *testing.T) {
 	}
 }
 
-// What happens in the session is told, in order.
+// Subscribers get the session's events in order.
 func TestRealEvents(t *testing.T) {
 	w := newWorld(t)
 	s := w.session("s1")

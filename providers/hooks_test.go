@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A gate that is not there, or not any more, denies; a rule is not asked.
+// An unknown or removed gate denies; a rule without a gate is not asked.
 func TestUnknownGate(t *testing.T) {
 	bound(t, func(t *testing.T, _ *network, peer *peer, p *providers.Provider, _ *providers.Options) {
 		gates := make(chan *providers.Rule, 1)
@@ -101,8 +101,8 @@ func TestUnknownGate(t *testing.T) {
 	})
 }
 
-// A gate that takes more than five seconds has no say: the gateway denied, or
-// let the call run. Others go on meanwhile.
+// The answer of a gate after five seconds has no effect: the gateway has denied the call or let it run. Other gates
+// work meanwhile.
 func TestSlowGate(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

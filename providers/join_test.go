@@ -45,8 +45,8 @@ func (n *notes) expect(t *testing.T, want ...string) {
 	}
 }
 
-// A provider of all sessions is bound to each; those that come later it joins
-// when it is prepared, those that go it leaves.
+// A provider of all sessions is bound to each. It joins later sessions when it is prepared for them, and leaves
+// sessions that end.
 func TestAllSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -212,8 +212,7 @@ func TestAllSessionsReconnect(t *testing.T) {
 	})
 }
 
-// What the gateway joins by itself, because it came while the hello was on its
-// way, is prepared before anything else is done with it.
+// A session that starts while the hello is on its way is prepared before anything else happens with it.
 func TestAllSessionsCrossing(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -342,7 +341,7 @@ func TestSessionNotReady(t *testing.T) {
 	})
 }
 
-// Not everyone may bind to all.
+// Binding to all sessions may be refused.
 func TestAllSessionsUnauthorized(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

@@ -71,8 +71,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// Everything that was said before there is a connection is in the hello, and in
-// what follows it before OnBound runs.
+// The hello, and the messages between it and OnBound, contain everything that was offered before the connection.
 func TestHelloCarriesTheOffer(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -150,7 +149,7 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 	})
 }
 
-// What a gateway refuses of that is told, and the rest goes on.
+// A refusal of one of these messages is reported, and the rest takes effect.
 func TestRestoreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

@@ -32,7 +32,7 @@ func typing(code string) func(context.Context, string) (string, error) {
 
 const pairPrompt = `{"type":"auth.pairing","prompt":"Enter the code"}`
 
-// A paired provider runs with the token that came of it, until that is over.
+// A paired provider runs with the pairing's token until its session ends.
 func TestPair(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -80,7 +80,7 @@ func TestPair(t *testing.T) {
 	})
 }
 
-// A pairing is over when the gateway does not know it any more.
+// A pairing ends when the gateway does not know its token any more.
 func TestPairingOver(t *testing.T) {
 	tests := map[string]func(peer *peer){
 		"token refused": func(peer *peer) { refuse(peer) },

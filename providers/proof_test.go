@@ -14,8 +14,7 @@ import (
 	"tapgw/providers"
 )
 
-// Whoever took the gateway's port is sent no token, and what hands it on to the
-// gateway is told from it.
+// A program on the gateway's port gets no token, and a relay to the gateway is recognized.
 func TestImpostorGetsNoToken(t *testing.T) {
 	g := newGateway(t)
 	target, err := url.Parse("http" + strings.TrimPrefix(g.url, "ws"))

@@ -140,7 +140,7 @@ func TestPushHelpers(t *testing.T) {
 	})
 }
 
-// What is wrong with an event is said before it is sent.
+// A wrong event is refused before it is sent.
 func TestWrongPush(t *testing.T) {
 	peer, r := connected(t, nil, fixed("quick", "done", nil))
 	peer.send(`{"type":"tool.call","id":"c1","sessionId":"s1","tool":"quick","args":{}}`)

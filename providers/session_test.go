@@ -102,7 +102,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// A provider that is particular waits for its session.
+// A provider of one session waits for it.
 func TestPickWaits(t *testing.T) {
 	for name, o := range map[string]providers.Options{
 		"by id": {Session: "s9"},
@@ -250,7 +250,7 @@ func TestSessionEndsAtDeadline(t *testing.T) {
 	})
 }
 
-// A session that is gone from the list has ended, even without a word.
+// A session that is missing in a new list has ended, also without a warning.
 func TestSessionVanishes(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -265,7 +265,7 @@ func TestSessionVanishes(t *testing.T) {
 	})
 }
 
-// What waiting cannot cure ends Run, with a goodbye.
+// A refusal that waiting can't help ends Run, with a goodbye.
 func TestHelloRefusedForGood(t *testing.T) {
 	for _, code := range []providers.Code{
 		providers.CodeInvalidJSON, providers.CodePayloadTooLarge, providers.CodeUnsupportedVersion, "UNAUTHORIZED",
@@ -370,8 +370,7 @@ func toolNames(m object) string {
 	return strings.Join(names, " ")
 }
 
-// Answers to what crossed with an end on the wire are no news for the user;
-// other errors are.
+// Errors about things that had just ended are not reported to the user; other errors are.
 func TestCrossedErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

@@ -13,8 +13,7 @@ import (
 	"tapgw/providers"
 )
 
-// What happens in a session arrives as what it is, in order, whatever the
-// functions do.
+// Each event arrives as its own type and in order, whatever the functions do.
 func TestSubscribe(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)
@@ -64,8 +63,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// A function that hangs holds up nothing but the things of its session, and not
-// all memory either.
+// A function that hangs delays only the events of its session, and a bounded number of them.
 func TestSubscriberHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		g := n.gateway(t)

@@ -163,7 +163,7 @@ func TestNewTool(t *testing.T) {
 	providers.AddTool(providers.New("sample", nil), "no name", "says hello", greet)
 }
 
-// What stands in the way of a connection is said in a plain line.
+// The reason why a connection fails is one plain line.
 func TestConnectErrors(t *testing.T) {
 	dir := home(t)
 	writeState(t, dir, ".provider-token", "ptk-file")

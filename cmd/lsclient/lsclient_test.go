@@ -29,7 +29,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	walk("lsclient", newApp().Commands)
 }
 
-// A drop-in may take the name of a built-in tool, and comes in its place.
+// A drop-in replaces the built-in tool of its name.
 func TestTogether(t *testing.T) {
 	mine := &tools.Tool{Name: "memory", Source: "memory.py"}
 	all := withBuiltins([]*tools.Tool{mine})
@@ -38,8 +38,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What a policy allows without asking, and what it says no to where nobody can be
-// asked.
+// Without a person, a policy allows what lsclient.toml allows and refuses the rest.
 func TestConfirm(t *testing.T) {
 	item := configs.LSClient{Allow: configs.AllowList{MCP: []string{"files", "web/get"},
 		Outside: []string{"/tmp/ok/**"}}}
@@ -96,7 +95,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// A person says yes to each write to a protected place: there is no always.
+// A person must allow each write to a protected place; the answer always is not offered.
 func TestProtectedEachTime(t *testing.T) {
 	var asked strings.Builder
 	p := &policy{
@@ -113,7 +112,7 @@ func TestProtectedEachTime(t *testing.T) {
 	}
 }
 
-// A person who is asked sees all that they allow.
+// A question shows everything that the person allows.
 func TestAskShowsAll(t *testing.T) {
 	ask := func(answers, tool, args string) (shown string, err error) {
 		var out strings.Builder
@@ -166,7 +165,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// Tools that are left out for one reason are told in one line.
+// Tools that are left out for the same reason share a line.
 func TestLeftOut(t *testing.T) {
 	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"},
 		{Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"},

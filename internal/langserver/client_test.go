@@ -125,7 +125,7 @@ func TestFileURI(t *testing.T) {
 	}
 }
 
-// Every request of the server that there is has an answer, none an acceptance.
+// Each request of the server gets an answer, and none of them accepts anything.
 func TestEveryRequestIsAnswered(t *testing.T) {
 	c := newIdle(Options{Workspace: "/w"})
 	for method, want := range map[string]string{

@@ -246,7 +246,7 @@ func TestSinkThatIsADropIn(t *testing.T) {
 	e.holds(path, "// licence\npackage x\n")
 }
 
-// What is outside the workspace, the server asks about before it reads or writes.
+// The server asks before it reads or writes outside the workspace.
 func TestOutsideIsAsked(t *testing.T) {
 	e := newEditor(t)
 	outside := filepath.Join(t.TempDir(), "outside.txt")
@@ -295,7 +295,7 @@ func TestOutsideIsAsked(t *testing.T) {
 	e.holds(outside, "secret\n")
 }
 
-// Commands are asked about with their parts, and nobody to ask means no.
+// Questions about commands name their parts. Without a policy the answer is no.
 func TestTerminalIsAsked(t *testing.T) {
 	r := shared(t)
 	ran := 0

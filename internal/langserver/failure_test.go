@@ -19,8 +19,7 @@ import (
 	"tapgw/tools"
 )
 
-// What goes wrong at the model's end ends the turn with an error, not in silence,
-// and the conversation goes on.
+// A failure of the model ends the turn with an error, and the conversation goes on.
 func TestFailingModel(t *testing.T) {
 	r := shared(t)
 	for name, tt := range map[string]struct {
@@ -225,7 +224,7 @@ func TestTooManyRounds(t *testing.T) {
 	}
 }
 
-// A server that dies in the middle of a turn: one clear error for all.
+// If the server dies during a turn, all calls get the same clear error.
 func TestServerKilled(t *testing.T) {
 	r := newRig(t)
 	begun := make(chan struct{}, 2)
@@ -296,7 +295,7 @@ func TestCloseInMidTurn(t *testing.T) {
 	}
 }
 
-// A server that is frozen holds up nobody who doesn't want to wait.
+// Calls to a frozen server end with their context.
 func TestServerFrozen(t *testing.T) {
 	r := newRig(t)
 	r.good(t, "hello")

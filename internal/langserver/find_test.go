@@ -78,7 +78,7 @@ func TestFindOrder(t *testing.T) {
 	}
 }
 
-// A place that is named is not passed over in silence.
+// A place that configuration or environment names must have a program.
 func TestFindNamed(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")

@@ -27,7 +27,7 @@ func withMCP(t testing.TB) func(*Options, *cloud.Cloud) {
 	}
 }
 
-// MCP servers are the language server's to run; their calls are asked about.
+// The language server runs MCP servers and asks before their calls.
 func TestMCP(t *testing.T) {
 	r := newRig(t, withMCP(t))
 	r.waitMCP(t)
@@ -91,7 +91,7 @@ func (r *rig) wait(t testing.TB, holds func(ctx context.Context) (now string, ok
 	}
 }
 
-// The organisation's word against MCP counts, and is told.
+// The organisation's policy against MCP takes effect and is reported.
 func TestMCPSwitchedOff(t *testing.T) {
 	r := newRig(t, withMCP(t), func(_ *Options, c *cloud.Cloud) { c.SetFlags("mcp=0") })
 	n := r.count()

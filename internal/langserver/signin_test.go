@@ -81,7 +81,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// With an enterprise server all of it goes there.
+// With an enterprise server all requests go there.
 func TestEnterprise(t *testing.T) {
 	r := newRig(t, signedOut, func(o *Options, _ *cloud.Cloud) { o.Enterprise = "https://ghe.example" })
 	r.cloud.Approve()
@@ -102,7 +102,7 @@ func TestEnterprise(t *testing.T) {
 	}
 }
 
-// A user without a subscription is told so, not that they are not there.
+// A user without a subscription gets that reason, not "not signed in".
 func TestNotAuthorized(t *testing.T) {
 	r := newRig(t, func(_ *Options, c *cloud.Cloud) { c.Refuse(http.StatusForbidden) })
 	if s, err := r.Status(within(t)); err != nil || s.OK || s.State != "NotAuthorized" || s.User != cloud.User {

@@ -59,7 +59,7 @@ func TestEveryOutcomeIsTaken(t *testing.T) {
 	}
 }
 
-// A tool that says it was cancelled ends the turn no other way than it would have.
+// A tool's outcome "cancelled" does not change how the turn ends.
 func TestCancelledOutcome(t *testing.T) {
 	r := shared(t)
 	r.offer(t, tool("answers", func(context.Context, Invocation) Outcome {
@@ -71,8 +71,7 @@ func TestCancelledOutcome(t *testing.T) {
 	}
 }
 
-// What our check lets through the server takes, and what it refuses our check has
-// named before: nothing is left to the server's refusal of a whole batch.
+// Our check and the server's agree, so that the server never refuses a whole batch.
 func TestCheckIsTheServers(t *testing.T) {
 	r := shared(t)
 	for schema, ok := range map[string]bool{
@@ -116,7 +115,7 @@ func TestCheckIsTheServers(t *testing.T) {
 	}
 }
 
-// One bad tool is named and costs no other its place.
+// A bad tool is named, and the others are registered.
 func TestBadToolsAreNamed(t *testing.T) {
 	r := shared(t)
 	bad := says("bad", "x")
@@ -148,7 +147,7 @@ func TestBadToolsAreNamed(t *testing.T) {
 	}
 }
 
-// A tool that only the server refuses is named, too, and goes alone.
+// A tool that only the server refuses is named, and only that one is left out.
 func TestServersOwnRefusal(t *testing.T) {
 	r := shared(t)
 	r.offer(t, says("first", "old"))
@@ -235,7 +234,7 @@ func TestToolIsReplaced(t *testing.T) {
 	}
 }
 
-// A name of the server's own stands for ours, and for the server's again after.
+// Our tool replaces the server's tool of its name until it is removed.
 func TestServersOwnToolIsReplaced(t *testing.T) {
 	r := shared(t)
 	r.set(func() {
@@ -260,7 +259,7 @@ func TestServersOwnToolIsReplaced(t *testing.T) {
 	}
 }
 
-// A call that comes after its tool has gone fails in words for the model.
+// A call of a removed tool fails with a text for the model.
 func TestToolThatIsGone(t *testing.T) {
 	r := shared(t)
 	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {

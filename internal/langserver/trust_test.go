@@ -11,8 +11,7 @@ import (
 	"tapgw/internal/taptest/cloud"
 )
 
-// What a workspace brings along speaks to the model once the user trusts it, and
-// not before.
+// A workspace's own instructions reach the model only once the user trusts it.
 func TestTrust(t *testing.T) {
 	for name, trusted := range map[string]bool{"untrusted": false, "trusted": true} {
 		t.Run(name, func(t *testing.T) {

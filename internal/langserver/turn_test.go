@@ -187,8 +187,7 @@ func TestTwoConversations(t *testing.T) {
 	all.Wait()
 }
 
-// Turns of one conversation follow each other: the server loses the end of one
-// that another overtakes.
+// Turns of one conversation run one after the other, because the server would lose the end of the earlier one.
 func TestTurnsOfOneConversationWait(t *testing.T) {
 	r := shared(t)
 	gate := make(chan struct{})

@@ -22,8 +22,7 @@ func nested(levels int) string {
 	return strings.Repeat(`{"x":`, levels) + "1" + strings.Repeat("}", levels)
 }
 
-// What would keep the check busy for hours, or end the stack, is refused; what is
-// only large is not.
+// Arguments whose check would take hours or overflow the stack are refused; arguments that are only large are not.
 func TestCheckIsBounded(t *testing.T) {
 	const doubling = `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}}},{"properties":{"x":{"$ref":"#/$defs/a"}}}]}}}`
 	tries := `{"properties":{"x":{"anyOf":[` + strings.Repeat(`{"type":"string"},`, 500) + `{"type":"string"}]}}}`

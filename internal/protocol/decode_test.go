@@ -96,7 +96,7 @@ func TestObjectRefuses(t *testing.T) {
 	}
 }
 
-// What visit returns ends the reading, and its values survive the reading.
+// An error of visit ends the reading. The values stay valid after it.
 func TestObjectValuesAreTheCallers(t *testing.T) {
 	data := []byte(`{"a":"first","b":{"c":1},"d":[true]}`)
 	var kept []Raw
@@ -163,7 +163,7 @@ func TestAppendText(t *testing.T) {
 	}
 }
 
-// Keys are exact, and the outside says what it can of a broken message.
+// Keys are exact in case, and Open reads what it can of a broken message.
 func TestOpen(t *testing.T) {
 	for _, tc := range []struct {
 		data      string
@@ -228,7 +228,7 @@ func tools(n int) string {
 	return strings.Join(list, ",")
 }
 
-// A type that is no name at all is not repeated.
+// An error does not repeat a type that is too long for a name.
 func TestUnknownTypeIsShort(t *testing.T) {
 	_, err := decode(`{"type":"` + strings.Repeat("x", 1<<20) + `"}`)
 	if err == nil || err.Code != CodeUnknownType || len(err.Message) > 200 || err.ReplyTo != "" {

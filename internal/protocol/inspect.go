@@ -44,7 +44,7 @@ const (
 	shapeRef
 )
 
-// keywords are those that the check of arguments heeds, and those that contain schemas. Other keywords may have any
+// keywords are those that the check of arguments uses, and those that contain schemas. Other keywords may have any
 // value.
 var keywords = map[string]shape{
 	"$schema": shapeText, "$id": shapeText, "$anchor": shapeText, "$dynamicAnchor": shapeText, "$comment": shapeText,

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Prices are multiples of a cent, and what is no price is none: 19.99 is 1999
-// hundredths, whatever a float64 makes of it.
+// 19.99 is a multiple of 0.01, though not as a float64, and 19.995 is not.
 func TestPricesAreExact(t *testing.T) {
 	alone := compileT(t, `{"type":"object","properties":{"price":{"type":"number","multipleOf":0.01,"minimum":0}}}`)
 	optional := compileT(t, `{"properties":{"price":{"anyOf":[{"type":"number","multipleOf":1e-2},{"type":"null"}]}}}`)

@@ -70,7 +70,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// What passes through all day does not take the long way.
+// The scanner reads the frequent messages without the library.
 func TestScanIsSure(t *testing.T) {
 	for _, data := range []string{
 		`{"type":"tool.result","id":"0199a1b2-0000-7000-8000-000000000000","data":{"text":"a \"line\"\nand another","n":[1,2.5,-3e4]}}`,

@@ -94,7 +94,7 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 	}
 }
 
-// The check would follow these until the stack or the century ends.
+// The check of these schemas would never end.
 func TestCompileSchemaRefusesWhatNeverEnds(t *testing.T) {
 	var doubling strings.Builder
 	doubling.WriteString(`{"$ref":"#/$defs/d0","$defs":{`)
@@ -180,7 +180,7 @@ func TestCheckNamesTheProperty(t *testing.T) {
 	}
 }
 
-// Items are compared whatever they are.
+// Items of all types are compared.
 func TestCheckComparesItems(t *testing.T) {
 	schema, err := CompileSchema(Raw(`{"properties":{"a":{"uniqueItems":true}}}`))
 	if err != nil {
@@ -191,7 +191,7 @@ func TestCheckComparesItems(t *testing.T) {
 	}
 }
 
-// A tool's own schemas may be called many times at once.
+// Several goroutines may check with one schema.
 func TestCheckConcurrently(t *testing.T) {
 	schema, err := CompileSchema(Raw(`{"properties":{"a":{"type":"string","pattern":"^x"}}}`))
 	if err != nil {

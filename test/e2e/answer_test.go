@@ -91,8 +91,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: in the time that the config file sets, a permission is refused
-// and the model told; nothing hangs.
+// TestNobodyAnswers: after the time in the config file an unanswered permission is refused, and the model gets the
+// reason.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -15,8 +15,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// TestDiskFullIsSaid: where the runtime can't write a session down, a prompt is answered
-// and ends all the same, and who asked, the status and the log are told.
+// TestDiskFullIsSaid: if the runtime can't write a session to disk, a prompt is still answered, and the caller, the
+// status and the log get the error.
 func TestDiskFullIsSaid(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

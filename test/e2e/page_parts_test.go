@@ -21,8 +21,7 @@ func parts(t *testing.T) *view {
 	return v
 }
 
-// TestPageParts tries what the page is made of: how Markdown reads, what filters
-// decide, and what becomes of what the gateway tells.
+// TestPageParts tries the modules of the page: Markdown, lists, filters and the timeline.
 func TestPageParts(t *testing.T) {
 	t.Parallel()
 	v := parts(t)

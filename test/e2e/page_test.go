@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	v.says("main", "tapctl open")
 }
 
-// A turn, as it streams.
+// pageShowsTurn starts a turn and follows it as it streams.
 func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
 	t.Helper()
 	v.press("/")
@@ -109,7 +109,7 @@ func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
 	v.until(`document.querySelector("#prompt").value === ""`)
 }
 
-// The call, unfolded.
+// pageUnfoldsCall opens the details of a call.
 func pageUnfoldsCall(v *view) {
 	v.until(`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`)
 	v.click(".entry.tool summary")
@@ -118,7 +118,7 @@ func pageUnfoldsCall(v *view) {
 	v.until(`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`)
 }
 
-// Pushes, by their levels.
+// pageShowsPushes pushes events of each level and looks for them once each.
 func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
 	t.Helper()
 	h.tapctl("push", "--session", session, "--stream", "builds", "run 811 ok in 4m12s")
@@ -135,7 +135,7 @@ func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
 	}
 }
 
-// A pairing: the page shows the code, which opens the session.
+// pagePairs pairs a page with the code that the view shows.
 func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 	t.Helper()
 	c := g.connectFrom("https://example.com")
@@ -149,7 +149,7 @@ func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 	v.until(`!document.querySelector(".card.pairing")`)
 }
 
-// A question: what the runtime may do is for the person to say.
+// pageAsks answers a question about a permission.
 func pageAsks(t *testing.T, h *home, v *view, session string) {
 	t.Helper()
 	asking := h.asking(session, `call:bash {"command":"echo it-was-allowed","description":"says so"}`)
@@ -163,7 +163,7 @@ func pageAsks(t *testing.T, h *home, v *view, session string) {
 	v.artifact("session")
 }
 
-// Another model.
+// pageChangesModel chooses another model.
 func pageChangesModel(v *view) {
 	v.button("Model…")
 	v.until(`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`)
@@ -173,7 +173,7 @@ func pageChangesModel(v *view) {
 	v.says(".session .meta", "another")
 }
 
-// What the other views say.
+// pageOtherViews looks at providers, calls and streams.
 func pageOtherViews(v *view) {
 	v.press("2")
 	v.says("tbody th", "greeter")
@@ -191,7 +191,7 @@ func pageOtherViews(v *view) {
 	v.says(".rules .fault", "Unterminated group")
 }
 
-// The end.
+// pageStops stops the session.
 func pageStops(h *home, v *view, session string) {
 	v.press("\x1b")
 	v.press("1")
@@ -204,7 +204,7 @@ func pageStops(h *home, v *view, session string) {
 	h.noSession(session)
 }
 
-// And a beginning.
+// pageResumes resumes the session.
 func pageResumes(g *gateway, v *view) {
 	v.button("Resume…")
 	v.says("dialog .choices", "review")
