@@ -147,6 +147,7 @@ func reportExecution(calls HostCalls, id, tool, args string, call func() Outcome
 	return o
 }
 
+// say reports a message of the agent.
 func (h *localHost) say(n int, text string) {
 	message := fmt.Sprintf("message-%d", n)
 	h.calls.Event(Event{Callback: OnStartMessage, ID: message})

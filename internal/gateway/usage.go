@@ -1,16 +1,18 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
-	"tapgw/internal/adminapi"
 	"time"
+
+	"tapgw/internal/adminapi"
 )
 
 // ModelCall is one call of a session's model, as its host counted it. Numbers that the
 // host does not know are 0.
 type ModelCall struct {
 	Model  string
-	Prompt string // message id of the prompt that it is for, "" when nobody knows
+	Prompt string // message id of the prompt that it is for; "" if unknown
 	Failed bool
 	adminapi.Tokens
 	Cost     float64       // times the multiplier of a request, as GitHub bills it
@@ -27,13 +29,13 @@ type usage struct {
 	total         adminapi.Sums
 	models        []adminapi.ModelUsage
 	turns         []adminapi.TurnUsage
-	turnCount     int // of turns, those that fell out included
+	turnCount     int // turns so far, also those that are not in turns any more
 	contextTokens int64
 	contextLimit  int64
 }
 
-// add adds a call to sums.
-func add(u *adminapi.Sums, c *ModelCall) {
+// addCall adds a call to sums.
+func addCall(u *adminapi.Sums, c *ModelCall) {
 	u.Calls++
 	if c.Failed {
 		u.Failures++
@@ -53,18 +55,13 @@ func (s *Session) CountModelCall(c ModelCall) {
 	u := &s.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	add(&u.total, &c)
-	of := -1
-	for i := range u.models {
-		if u.models[i].Model == c.Model {
-			of = i
-		}
-	}
-	if of < 0 {
-		of = len(u.models)
+	addCall(&u.total, &c)
+	i := slices.IndexFunc(u.models, func(m adminapi.ModelUsage) bool { return m.Model == c.Model })
+	if i < 0 {
+		i = len(u.models)
 		u.models = append(u.models, adminapi.ModelUsage{Model: c.Model})
 	}
-	add(&u.models[of].Sums, &c)
+	addCall(&u.models[i].Sums, &c)
 	if n := len(u.turns); n == 0 || u.turns[n-1].MessageID != c.Prompt {
 		u.turnCount++
 		if n == maxCountedTurns {
@@ -73,7 +70,7 @@ func (s *Session) CountModelCall(c ModelCall) {
 		turn := adminapi.TurnUsage{Turn: u.turnCount, MessageID: c.Prompt, StartedAt: time.Now().UTC()}
 		u.turns = append(u.turns, turn)
 	}
-	add(&u.turns[len(u.turns)-1].Sums, &c)
+	addCall(&u.turns[len(u.turns)-1].Sums, &c)
 }
 
 // SetContextWindow implements [HostCalls].
