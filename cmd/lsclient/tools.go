@@ -177,7 +177,7 @@ func callTool(c *command) error {
 		if err != nil {
 			return nil, err
 		}
-		return provide.Answer(r)
+		return provide.ResultData(r)
 	}()
 	return c.printCall(answer, err, time.Since(begin))
 }
@@ -186,7 +186,7 @@ func callTool(c *command) error {
 func (c *command) printCall(answer any, err error, took time.Duration) error {
 	var e *cli.Error
 	if err != nil {
-		coded, exit := provide.Coded(err), cli.ExitFailed
+		coded, exit := provide.CodedError(err), cli.ExitFailed
 		switch coded.Code {
 		case providers.CodeUnauthorized:
 			exit = cli.ExitRefused

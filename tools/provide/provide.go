@@ -140,13 +140,13 @@ func (p *Provider) tool(t *tools.Tool) providers.Tool {
 			}
 			allow, env := p.settings()
 			if err := allow.Check(t, args); err != nil {
-				return nil, Coded(err)
+				return nil, CodedError(err)
 			}
 			r, err := t.Call(ctx, confine(env, allow, root), args)
 			if err != nil {
-				return nil, Coded(err)
+				return nil, CodedError(err)
 			}
-			return Answer(r)
+			return ResultData(r)
 		},
 	}
 }
@@ -170,9 +170,9 @@ func confine(env tools.Env, allow Allow, root string) *tools.Env {
 	return &env
 }
 
-// Coded converts an error of a tool to one with a code for the gateway: Unauthorized for
+// CodedError converts an error of a tool to one with a code for the gateway: Unauthorized for
 // a [Refusal], Timeout, Cancelled, or Internal.
-func Coded(err error) *providers.Error {
+func CodedError(err error) *providers.Error {
 	if e, ok := errors.AsType[*providers.Error](err); ok {
 		return e
 	}
@@ -189,10 +189,10 @@ func Coded(err error) *providers.Error {
 	return &providers.Error{Code: code, Message: err.Error()}
 }
 
-// Answer converts a result to the data that a session gets: the joined texts, a dict as
+// ResultData converts a result to the data that a session gets: the joined texts, a dict as
 // it is, or the written and removed files. A dict with the result error becomes an
 // error.
-func Answer(r tools.Result) (any, error) {
+func ResultData(r tools.Result) (any, error) {
 	if r.Data != nil {
 		var d struct {
 			Result  string `json:"result"`

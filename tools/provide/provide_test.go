@@ -67,7 +67,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestAnswer(t *testing.T) {
+func TestResultData(t *testing.T) {
 	tests := []struct {
 		result tools.Result
 		want   string // its JSON, or its error
@@ -81,7 +81,7 @@ func TestAnswer(t *testing.T) {
 			`{"result":"success","written":["/w/a"],"removed":["/w/b"]}`},
 	}
 	for _, tt := range tests {
-		v, err := Answer(tt.result)
+		v, err := ResultData(tt.result)
 		got := fmt.Sprint(err)
 		if err == nil {
 			b, err := json.Marshal(v)
@@ -103,7 +103,7 @@ func TestCodes(t *testing.T) {
 		providers.CodeCancelled:    fmt.Errorf("x: %w", context.Canceled),
 		providers.CodeInternal:     errors.New("x"),
 	} {
-		if got := Coded(err); got.Code != want {
+		if got := CodedError(err); got.Code != want {
 			t.Errorf("%v: %v, want %s", err, got, want)
 		}
 	}

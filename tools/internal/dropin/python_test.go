@@ -239,21 +239,21 @@ func TestSyncAndOpen(t *testing.T) {
 		`if tool_input.get("fail"): raise OSError("late")`,
 		`return {"result": "success"}`)
 	root := t.TempDir()
-	var told []string
+	var reported []string
 	c := Call{
 		Root: root, Input: json.RawMessage(`{}`),
-		Sync: func(path, content string) { told = append(told, path+"="+content) },
-		Open: func(uri, language, text string) { told = append(told, uri+" "+language+" "+text) },
+		Sync: func(path, content string) { reported = append(reported, path+"="+content) },
+		Open: func(uri, language, text string) { reported = append(reported, uri+" "+language+" "+text) },
 	}
 	want := []string{filepath.Join(root, "a.txt") + "=one", "file:///x go package x", "/b.txt=two"}
 	a, err := m.Call(t.Context(), c)
-	if err != nil || !slices.Equal(told, want) || len(a.Wrote) != 2 || a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
-		t.Errorf("told %q, wrote %q, %v, want %q", told, a.Wrote, err, want)
+	if err != nil || !slices.Equal(reported, want) || len(a.Wrote) != 2 || a.Wrote[1] != (Wrote{"/b.txt", "two"}) {
+		t.Errorf("reported %q, wrote %q, %v, want %q", reported, a.Wrote, err, want)
 	}
 	// Files that were written before the failure are reported.
-	told, c.Input = nil, json.RawMessage(`{"fail":true}`)
-	if _, err := m.Call(t.Context(), c); err == nil || !slices.Equal(told, want) {
-		t.Errorf("told %q, %v, want %q", told, err, want)
+	reported, c.Input = nil, json.RawMessage(`{"fail":true}`)
+	if _, err := m.Call(t.Context(), c); err == nil || !slices.Equal(reported, want) {
+		t.Errorf("reported %q, %v, want %q", reported, err, want)
 	}
 	c.Sync, c.Open, c.Input = nil, nil, json.RawMessage(`{}`)
 	if _, err := m.Call(t.Context(), c); err != nil {
@@ -359,7 +359,7 @@ func TestLateWordsAreDropped(t *testing.T) {
 	for n := range 2 {
 		_, err := m.Call(t.Context(),
 			Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`), Sync: func(path, _ string) {
-				t.Errorf("call %d was told of %s", n, path)
+				t.Errorf("call %d was notified of %s", n, path)
 			}})
 		if err != nil {
 			t.Fatal(err)

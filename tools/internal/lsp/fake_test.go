@@ -74,7 +74,7 @@ func fake(temper string) int {
 		fmt.Println("Welcome!")
 	}
 	s := &fakeServer{temper: temper, ready: make(chan struct{}), texts: map[string]string{}}
-	s.conn = jsonrpc.New(stdio{}, jsonrpc.Options{OnNotify: s.told, OnRequest: s.asked})
+	s.conn = jsonrpc.New(stdio{}, jsonrpc.Options{OnNotify: s.onNotification, OnRequest: s.asked})
 	close(s.ready)
 	<-s.conn.Done()
 	return 0
@@ -86,7 +86,7 @@ func (stdio) Read(p []byte) (int, error)  { return os.Stdin.Read(p) }
 func (stdio) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
 func (stdio) Close() error                { return os.Stdin.Close() }
 
-func (s *fakeServer) told(method string, params json.RawMessage) {
+func (s *fakeServer) onNotification(method string, params json.RawMessage) {
 	<-s.ready
 	var p struct {
 		TextDocument struct{ URI, Text string }

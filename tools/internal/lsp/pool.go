@@ -80,11 +80,11 @@ func (p *Pool) ask(
 	}
 	s := e.server
 	select {
-	case <-s.turn:
+	case <-s.lock:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { s.turn <- struct{}{} }()
+	defer func() { s.lock <- struct{}{} }()
 
 	limit := cmp.Or(p.answer, answerLimit)
 	limited, cancel := context.WithTimeout(ctx, limit)

@@ -27,8 +27,9 @@ type server struct {
 	process *proc.Process
 	conn    *jsonrpc.Conn
 
-	// turn holds one token. Whoever has it may ask, and owns the next two fields.
-	turn   chan struct{}
+	// lock holds a value while the server is free. A question takes it out, and owns the
+	// next two fields.
+	lock   chan struct{}
 	stamps map[string]fileStamp // of the files that the server knows, by path
 	anchor string               // file that is kept open, for servers that need one; "": none
 
@@ -68,9 +69,9 @@ func start(ctx context.Context, lang *Language, root string) (*server, error) {
 		}
 	}
 	s := &server{
-		lang: lang, root: root, turn: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{}),
+		lang: lang, root: root, lock: make(chan struct{}, 1), published: map[string]report{}, news: make(chan struct{}),
 	}
-	s.turn <- struct{}{}
+	s.lock <- struct{}{}
 	out, in := io.Pipe()
 	s.process, err = proc.Start(proc.Command{
 		Path: path, Args: lang.args, Dir: program.Dir, Env: env, Stdout: in, Grace: stopGrace,
