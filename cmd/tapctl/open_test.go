@@ -45,7 +45,7 @@ func TestOpenKeepsTheLinkOutOfArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if body := <-asked; body != `{"file":true}` {
-		t.Errorf("the gateway was asked with %s", body)
+		t.Errorf("got the request %s, want one without a file", body)
 	}
 	argv, err := os.ReadFile(pipe)
 	if err != nil {

@@ -372,20 +372,12 @@ func sampleProvider() {
 	type text struct {
 		Text string `json:"text"`
 	}
-	providers.AddTool(
-		p,
-		"echo",
-		"Answers with its text.\nIn full.",
-		func(_ context.Context, in text) (string, error) { return in.Text, nil },
-	)
-	providers.AddTool(
-		p,
-		"wrap",
-		"Answers with an object.",
-		func(_ context.Context, in text) (map[string]string, error) {
-			return map[string]string{"wrapped": in.Text}, nil
-		},
-	)
+	echo := func(_ context.Context, in text) (string, error) { return in.Text, nil }
+	providers.AddTool(p, "echo", "Answers with its text.\nIn full.", echo)
+	wrap := func(_ context.Context, in text) (map[string]string, error) {
+		return map[string]string{"wrapped": in.Text}, nil
+	}
+	providers.AddTool(p, "wrap", "Answers with an object.", wrap)
 	providers.AddTool(p, "fail", "Fails.", func(context.Context, struct{}) (string, error) {
 		return "", providers.NotFound("no such page")
 	})

@@ -38,7 +38,7 @@ func TestHelpIsReviewed(t *testing.T) {
 		all.WriteString("$ " + strings.Join(line, " ") + "\n\n")
 		begin := all.Len()
 		if exit := run(line, strings.NewReader(""), &all, &all); exit != 0 {
-			t.Errorf("%v: exit code %d", line, exit)
+			t.Errorf("%v: got exit code %d, want 0", line, exit)
 		}
 		if !strings.Contains(all.String()[begin:], "Examples:\n") {
 			t.Errorf("%v has no example", line)
@@ -101,31 +101,36 @@ func TestTimes(t *testing.T) {
 			-time.Second: "0s ago", 59 * time.Second: "59s ago", 61 * time.Second: "1m ago", 90 * time.Minute: "1h30m ago",
 		} {
 			if got := ago(now.Add(-d)); got != want {
-				t.Errorf("%v: %s", d, got)
+				t.Errorf("%v: got %s, want %s", d, got, want)
 			}
 		}
-		for text, want := range map[string]time.Time{"": {}, "10m": now.Add(-10 * time.Minute), "2026-01-02T03:04:05Z": time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} {
+		for text, want := range map[string]time.Time{
+			"": {}, "10m": now.Add(-10 * time.Minute),
+			"2026-01-02T03:04:05Z": time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		} {
 			if got, err := sinceTime(text, now); err != nil || !got.Equal(want) {
-				t.Errorf("%q: %v %v", text, got, err)
+				t.Errorf("%q: got %v (%v), want %v", text, got, err, want)
 			}
 		}
 		for _, text := range []string{"-10m", "0s", "yesterday"} {
 			if _, err := sinceTime(text, now); cli.AsError(err).Exit != cli.ExitUsage {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: got %v, want a usage error", text, err)
 			}
 		}
 	})
 }
 
 func TestDataText(t *testing.T) {
-	for data, want := range map[string]string{`"a\nb"`: "a\nb", `{ "a": "<b>" }`: `{"a":"<b>"}`, `null`: "null", `7`: "7", `"\u001b[1mx"`: "x"} {
+	for data, want := range map[string]string{
+		`"a\nb"`: "a\nb", `{ "a": "<b>" }`: `{"a":"<b>"}`, `null`: "null", `7`: "7", `"\u001b[1mx"`: "x",
+	} {
 		if got := dataText(json.RawMessage(data)); got != want {
-			t.Errorf("%s: %q", data, got)
+			t.Errorf("%s: got %q, want %q", data, got, want)
 		}
 	}
 }
 
-// stand returns the call of a command against a gateway that answers as h does.
+// newTestCommand returns a command that runs against a gateway that answers as h does.
 func newTestCommand(t *testing.T, out io.Writer, h http.HandlerFunc) *command {
 	t.Helper()
 	t.Setenv("COPILOT_HOME", t.TempDir())
@@ -170,16 +175,19 @@ func TestWatchDrawsAnewOnATerminal(t *testing.T) {
 	cancel()
 	w.reading.Wait()
 	if !errors.Is(err, context.Canceled) && cli.AsError(err).Code != cli.CodeCancelled {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	for _, part := range []string{"\x1b[H\x1b[2J", "0123456789  here", "p-1  sample", "01234567…  ", "type 042917 into tab", "question  01234567…  Which one?"} {
+	for _, part := range []string{
+		"\x1b[H\x1b[2J", "0123456789  here", "p-1  sample", "01234567…  ",
+		"type 042917 into tab", "question  01234567…  Which one?",
+	} {
 		if !strings.Contains(frames.last, part) {
-			t.Errorf("lacks %q:\n%s", part, frames.last)
+			t.Errorf("got\n%s\nwant …%s…", frames.last, part)
 		}
 	}
 }
 
-// frames keeps the last thing that was drawn and says when it is what is awaited.
+// frames keeps the last frame that was drawn, and calls done once it is enough.
 type frames struct {
 	last   string
 	enough func(string) bool

@@ -104,7 +104,7 @@ func TestDiscovery(t *testing.T) {
 	t.Setenv(envHome, "")
 	t.Setenv("HOME", "/somebody")
 	if got, err := StateDir(); err != nil || got != "/somebody/.copilot/extensions/tap" {
-		t.Errorf("%s %v", got, err)
+		t.Errorf("got %s (%v), want /somebody/.copilot/extensions/tap", got, err)
 	}
 }
 
@@ -205,10 +205,8 @@ func TestStreams(t *testing.T) {
 	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/query"):
-			_, _ = io.WriteString(
-				w,
-				`{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+"\n\n"+`{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n",
-			)
+			_, _ = io.WriteString(w, `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`+"\n\n")
+			_, _ = io.WriteString(w, `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`+"\n")
 		case strings.HasSuffix(r.URL.Path, "/log"):
 			_, _ = fmt.Fprintf(w, `{"seq":1,"level":"info","source":"%s","message":"x"}`+"\n", r.URL.RawQuery)
 		case strings.HasSuffix(r.URL.Path, "/history"):
@@ -226,23 +224,26 @@ func TestStreams(t *testing.T) {
 		}
 		got = append(got, l.Name+*l.Delta, string(l.Raw))
 	}
-	if diff := cmp.Diff([]string{"onMessagehi", `{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`, `{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`, "no"}, got); diff != "" {
-		t.Error(diff)
+	want := []string{"onMessagehi",
+		`{"ts":"2026-01-02T03:04:05Z","callback":"onMessage","messageId":"m","delta":"hi"}`,
+		`{"done":true,"error":{"code":"SESSION_ERROR","message":"no"}}`, "no"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines of a query (-want +got):\n%s", diff)
 	}
 	for l, err := range c.Timeline(t.Context(), "a", LogQuery{Follow: true}) {
 		if err != nil || l.Source != "follow=1" {
-			t.Errorf("%+v %v", l, err)
+			t.Errorf("timeline: got %+v (%v), want the source follow=1", l, err)
 		}
 	}
 	n := 0
 	for _, err := range c.FollowHistory(t.Context(), "a", HistoryQuery{}) {
 		n++
 		if err == nil || !strings.Contains(err.Error(), "garbage") {
-			t.Errorf("a line that is no JSON: %v", err)
+			t.Errorf("a line that is no JSON: got %v, want an error that shows it", err)
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d lines", n)
+		t.Errorf("got %d lines after it, want the error alone", n)
 	}
 }
 
@@ -280,7 +281,7 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 		_, err := c.Sessions(t.Context())
 		e, ok := errors.AsType[*cli.Error](err)
 		if !ok || e.Exit != tc.exit || e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
-			t.Errorf("%d %s: got %+v", tc.status, tc.body, e)
+			t.Errorf("%d %s: got %+v, want exit %d, %s, …%s…", tc.status, tc.body, e, tc.exit, tc.code, tc.says)
 		}
 	}
 	c.Close()
@@ -306,11 +307,11 @@ func TestUnreachable(t *testing.T) {
 	_, err = c.Sessions(t.Context())
 	want := fmt.Sprintf("no gateway at ws://%s (from --url); start one with: tapgw serve, or tapgw ensure", address)
 	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || e.Code != cli.CodeUnreachable || e.Message != want {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want exit %d and %s", e, cli.ExitUnreachable, want)
 	}
 	for _, err := range c.Live(t.Context(), "a") {
 		if e := cli.AsError(err); e.Exit != cli.ExitUnreachable {
-			t.Errorf("%+v", e)
+			t.Errorf("live: got %+v, want exit %d", e, cli.ExitUnreachable)
 		}
 	}
 }
@@ -328,14 +329,14 @@ func TestContextEndsCalls(t *testing.T) {
 	_, err := c.Sessions(ctx)
 	if e := cli.AsError(err); e.Exit != cli.ExitTimedOut || e.Code != cli.CodeTimeout ||
 		!strings.Contains(e.Message, "--timeout") {
-		t.Errorf("deadline: %+v", e)
+		t.Errorf("deadline: got %+v, want exit %d that names --timeout", e, cli.ExitTimedOut)
 	}
 	<-asked
 	ctx, cancel = context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
 	for _, err := range c.Live(ctx, "a") {
 		if e := cli.AsError(err); e.Exit != cli.ExitFailed || e.Code != cli.CodeCancelled {
-			t.Errorf("cancelled: %+v", e)
+			t.Errorf("cancelled: got %+v, want exit %d and %s", e, cli.ExitFailed, cli.CodeCancelled)
 		}
 	}
 }

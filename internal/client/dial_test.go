@@ -120,14 +120,13 @@ func TestImpostorHearsNothing(t *testing.T) {
 				!strings.Contains(e.Message, "is not your gateway: "+tc.says) {
 				t.Errorf("got exit %d: %v; want %d and …%s…", e.Exit, err, cli.ExitUnreachable, tc.says)
 			}
-			if _, err := Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"}); cli.AsError(
-				err,
-			).Exit != cli.ExitUnreachable {
-				t.Errorf("a session host: %v", err)
+			_, err = Host(t.Context(), Options{URL: url}, HostOptions{Name: "x", CWD: "/"})
+			if exit := cli.AsError(err).Exit; exit != cli.ExitUnreachable {
+				t.Errorf("a session host: got exit %d: %v, want %d", exit, err, cli.ExitUnreachable)
 			}
 			if text := h.String(); strings.Contains(text, secret) || strings.Contains(text, prompt) ||
 				!strings.Contains(text, "GET /healthz") {
-				t.Errorf("it heard %q", text)
+				t.Errorf("it was sent %q, want the question alone", text)
 			}
 		})
 	}
@@ -186,16 +185,16 @@ func TestSilentListener(t *testing.T) {
 	defer c.Close()
 	_, err = c.Sessions(t.Context())
 	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it did not answer within 5s") {
-		t.Errorf("got exit %d: %v", e.Exit, err)
+		t.Errorf("got exit %d: %v, want %d after 5s", e.Exit, err, cli.ExitUnreachable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Sessions(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 }
 
-// The files of a gateway that was killed name nobody.
+// The files of a gateway that was killed count for nothing.
 func TestKilledGatewayIsNone(t *testing.T) {
 	dir := alone(t)
 	url, h := impostor(t,
@@ -221,6 +220,6 @@ func TestKilledGatewayIsNone(t *testing.T) {
 		}
 	}
 	if text := h.String(); strings.Contains(text, "adm-secret") || strings.Count(text, "GET ") != 1 {
-		t.Errorf("it heard %q", text)
+		t.Errorf("it was sent %q, want one question without the token", text)
 	}
 }

@@ -16,12 +16,10 @@ func TestWatch(t *testing.T) {
 	c := asks(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query()["name"]; r.URL.Path != "/api/v1/events" ||
 			!slices.Equal(got, []string{"sessions", "pairings"}) {
-			t.Errorf("asked for %s", r.URL)
+			t.Errorf("got a request for %s, want the events sessions and pairings", r.URL)
 		}
-		_, _ = io.WriteString(
-			w,
-			"retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\nevent: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1",
-		)
+		_, _ = io.WriteString(w, "retry: 1000\n\nevent: sessions\ndata: [{\"a\": \"event: x\"}]\nid: 1.1\n\n:\n\n")
+		_, _ = io.WriteString(w, "event: pairings\ndata: []\nid: 1.2\n\nevent: sessions\ndata: [1")
 	})
 	var got []string
 	var last error
@@ -34,7 +32,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if e := cli.AsError(last); e.Exit != cli.ExitUnreachable {
-		t.Errorf("the end is %v", last)
+		t.Errorf("the end: got %v, want exit %d", last, cli.ExitUnreachable)
 	}
 }
 
@@ -52,7 +50,7 @@ func TestWatchEnds(t *testing.T) {
 		last = err
 	}
 	if e := cli.AsError(last); e.Code != cli.CodeCancelled {
-		t.Errorf("the end is %v", last)
+		t.Errorf("the end: got %v, want %s", last, cli.CodeCancelled)
 	}
 	for range c.Watch(t.Context(), adminapi.StateSessions) { //nolint:errcheck // it is left at once
 		break // leaves nothing behind

@@ -15,13 +15,8 @@ import (
 // TestSessionIsFoundByIDBeginningAndLabel, and without a word it is the only one or
 // the foreground one, unless what is asked for can't be undone.
 func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
-	a, ab, b := adminapi.Session{
-		ID: "a", Label: "one",
-	}, adminapi.Session{
-		ID: "ab",
-	}, adminapi.Session{
-		ID: "b", Label: "two",
-	}
+	a, ab := adminapi.Session{ID: "a", Label: "one"}, adminapi.Session{ID: "ab"}
+	b := adminapi.Session{ID: "b", Label: "two"}
 	front := adminapi.Session{ID: "f", Label: "two", Foreground: true}
 	for _, tc := range []struct {
 		word     string
@@ -65,7 +60,8 @@ func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 			exit, says = e.Exit, e.Message
 		}
 		if got != tc.want || exit != tc.exit || says != tc.says {
-			t.Errorf("%q of %d: got %q, %d %s", tc.word, len(tc.sessions), got, exit, says)
+			t.Errorf("%q of %d: got %q, exit %d, %s; want %q, exit %d, %s",
+				tc.word, len(tc.sessions), got, exit, says, tc.want, tc.exit, tc.says)
 		}
 	}
 }

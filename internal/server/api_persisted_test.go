@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -19,15 +20,8 @@ import (
 // What is on the disk of a [restCopilot].
 var restStored = []adminapi.Persisted{
 	{
-		ID:         "stored",
-		Label:      "tea@main",
-		Host:       apiHostCopilot,
-		Model:      "gpt-5-mini",
-		CWD:        "/tea",
-		Repository: "kitchen/tea",
-		Branch:     "main",
-		State:      adminapi.PersistedStored,
-		UsedAt:     time.Unix(2000, 0).UTC(),
+		ID: "stored", Label: "tea@main", Host: apiHostCopilot, Model: "gpt-5-mini", CWD: "/tea",
+		Repository: "kitchen/tea", Branch: "main", State: adminapi.PersistedStored, UsedAt: time.Unix(2000, 0).UTC(),
 	},
 	{ID: "old", Summary: "of a terminal", CWD: "/", State: adminapi.PersistedInUse, UsedAt: time.Unix(1000, 0).UTC()},
 }
@@ -78,7 +72,7 @@ func TestPersistedSessions(t *testing.T) {
 		t.Helper()
 		status, body := f.admin(http.MethodGet, "/api/v1/persisted"+query, "")
 		if status != http.StatusOK {
-			t.Fatalf("%s: %d %s", query, status, body)
+			t.Fatalf("%s: got %d %s, want 200", query, status, body)
 		}
 		var views []adminapi.Persisted
 		if err := json.Unmarshal([]byte(body), &views); err != nil {
@@ -91,25 +85,24 @@ func TestPersistedSessions(t *testing.T) {
 		return strings.Join(got, ", ")
 	}
 	for query, want := range map[string]string{
-		"": "stored stored, old inUse", "?last=1": "stored stored", "?cwd=/tea/": "stored stored", "?repository=kitchen/tea&branch=main": "stored stored", "?branch=x": "",
+		"":                                    "stored stored, old inUse",
+		"?last=1":                             "stored stored",
+		"?cwd=/tea/":                          "stored stored",
+		"?repository=kitchen/tea&branch=main": "stored stored",
+		"?branch=x":                           "",
 	} {
-		if got := list(query); got != want {
-			t.Errorf("%s: %q, want %q", query, got, want)
-		}
+		expectText(t, query, list(query), want)
 	}
 	// A session that was resumed is the gateway's own, under the same id.
-	if status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`); status != http.StatusCreated ||
-		body != `{"id":"stored"}` {
-		t.Errorf("resuming: %d %s", status, body)
-	}
-	if got := list(""); got != "stored live, old inUse" {
-		t.Errorf("after that: %q", got)
-	}
-	if status, _ := f.admin(http.MethodPost, "/api/v1/sessions/stored/model", `{"model":"gpt-5-mini"}`); status != http.StatusOK {
-		t.Errorf("setting its model: %d", status)
-	}
-	if s, ok := f.gateway.Session("stored"); !ok || s.View().Model != "gpt-5-mini" || s.View().Label != "tea@main" {
-		t.Errorf("the session: %v", ok)
+	status, body := f.admin(http.MethodPost, "/api/v1/persisted/stored/resume", `{"model":"gpt-5-mini"}`)
+	expectText(t, "resuming", fmt.Sprint(status, " ", body), `201 {"id":"stored"}`)
+	expectText(t, "after resuming", list(""), "stored live, old inUse")
+	status, body = f.admin(http.MethodPost, "/api/v1/sessions/stored/model", `{"model":"gpt-5-mini"}`)
+	expectText(t, "setting its model", fmt.Sprint(status, " ", body), "200 {}")
+	if s, ok := f.gateway.Session("stored"); !ok {
+		t.Error("the gateway has no session stored, want the one that was resumed")
+	} else if v := s.View(); v.Model != "gpt-5-mini" || v.Label != "tea@main" {
+		t.Errorf("the session: got model %s and label %s, want gpt-5-mini and tea@main", v.Model, v.Label)
 	}
 	for request, want := range map[string]string{
 		`POST /persisted/stored/resume {}`:                        "409 runs in this gateway already",
@@ -130,9 +123,8 @@ func TestPersistedSessions(t *testing.T) {
 			body = "{" + body
 		}
 		code, text, _ := strings.Cut(want, " ")
-		if status, answer := f.admin(method, "/api/v1"+path, body); strconv.Itoa(status) != code ||
-			!strings.Contains(answer, text) ||
-			strings.Contains(answer, "secret") {
+		status, answer := f.admin(method, "/api/v1"+path, body)
+		if strconv.Itoa(status) != code || !strings.Contains(answer, text) || strings.Contains(answer, "secret") {
 			t.Errorf("%s: %d %s, want %s", request, status, answer, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// TestAnswers: what the API says to answers, right, wrong and late.
+// TestAnswers shows what the API answers to right, wrong and late answers.
 func TestAnswers(t *testing.T) {
 	f := newOpenAPIFixture(t)
 	var sessions []*gateway.Session
@@ -29,7 +29,7 @@ func TestAnswers(t *testing.T) {
 	var list []struct{ ID string }
 	_, body := f.ask("GET", "/api/v1/questions", "")
 	if err := json.Unmarshal(body, &list); err != nil || len(list) != 1 {
-		t.Fatalf("questions: %v %s", err, body)
+		t.Fatalf("questions: got %s (%v), want one", body, err)
 	}
 	id := list[0].ID
 	for _, tc := range []struct {
@@ -47,15 +47,15 @@ func TestAnswers(t *testing.T) {
 		{at, fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 409, "is over"},
 		{at, `{"decision":"once"}`, 404, "no question waits in this session"},
 	} {
-		if status, body := f.ask("POST", tc.path, tc.body); status != tc.status ||
-			!strings.Contains(string(body), tc.want) {
-			t.Errorf("%s: %d %s, want %d %s", tc.body, status, body, tc.status, tc.want)
+		status, body := f.ask("POST", tc.path, tc.body)
+		if status != tc.status || !strings.Contains(string(body), tc.want) {
+			t.Errorf("%s: got %d %s, want %d …%s…", tc.body, status, body, tc.status, tc.want)
 		}
 	}
 }
 
-// TestPromptBrings: attachments and headers are checked before the session sees them.
-func TestPromptBrings(t *testing.T) {
+// TestAttachmentsAndHeaders shows how attachments and headers of a prompt are checked.
+func TestAttachmentsAndHeaders(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.txt")
 	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
@@ -80,17 +80,24 @@ func TestPromptBrings(t *testing.T) {
 	} {
 		_, err := readAttachments(tc.list)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 	}
 	for header, want := range map[string]string{
-		"X-Trace: abc": "", "x: ": "", "X Y: z": "is not the name of a header", ": z": "is not the name", "Host: x": "Host can't be set: the runtime sets it",
-		"authorization: Bearer x": "can't be set: the endpoint's key", "X: a\nb": "printable line", "X: " + strings.Repeat("a", 4097): "at most 4096",
+		"X-Trace: abc": "",
+		"x: ":          "",
+		"X Y: z":       "is not the name of a header",
+		": z":          "is not the name",
+		"Host: x":      "Host can't be set: the runtime sets it",
+		"X: a\nb":      "printable line",
+
+		"authorization: Bearer x":         "can't be set: the endpoint's key",
+		"X: " + strings.Repeat("a", 4097): "at most 4096",
 	} {
 		name, value, _ := strings.Cut(header, ": ")
 		err := checkHeaders(map[string]string{name: value})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v", header, err)
+			t.Errorf("%.40q: got %v, want %q", header, err, want)
 		}
 	}
 }

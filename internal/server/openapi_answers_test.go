@@ -81,15 +81,10 @@ func speak(f *openAPIFixture, s *gateway.Session) {
 
 // use makes a session call its model.
 func use(_ *openAPIFixture, s *gateway.Session) {
-	s.CountModelCall(
-		gateway.ModelCall{
-			Model:    "gpt-5-mini",
-			Prompt:   "m1",
-			Tokens:   adminapi.Tokens{Input: 100, Output: 10},
-			Cost:     0.33,
-			Duration: time.Second,
-		},
-	)
+	s.CountModelCall(gateway.ModelCall{
+		Model: "gpt-5-mini", Prompt: "m1", Tokens: adminapi.Tokens{Input: 100, Output: 10},
+		Cost: 0.33, Duration: time.Second,
+	})
 	s.SetContextWindow(8000, 128_000)
 }
 
@@ -244,7 +239,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if response.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s without a token: %s", o, response.Status)
+			t.Errorf("%s without a token: got %s, want 401", o, response.Status)
 		}
 		f.fits(fmt.Sprintf("%s without a token", o), o, response)
 	}
@@ -296,13 +291,13 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 	if !ok {
 		said = o.Responses["default"]
 		if response.StatusCode < 400 {
-			f.t.Errorf("%s: the document has no response %d", what, response.StatusCode)
+			f.t.Errorf("%s: got status %d, want one of the document", what, response.StatusCode)
 		}
 	}
 	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
 	m, ok := said.Content[media]
 	if !ok {
-		f.t.Errorf("%s: the answer is %q, which the document does not say", what, media)
+		f.t.Errorf("%s: got an answer of type %q, want one of the document", what, media)
 		return
 	}
 	switch media {
@@ -329,12 +324,12 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 		for len(left) > 0 {
 			e, err := events.next()
 			if err != nil {
-				f.t.Errorf("%s: %v, before there were any of %v", what, err, slices.Sorted(maps.Keys(left)))
+				f.t.Errorf("%s: got %v, want events %v, too", what, err, slices.Sorted(maps.Keys(left)))
 				return
 			}
 			schema, ok := m.Events[e.name]
 			if !ok {
-				f.t.Errorf("%s: the document has no event %q", what, e.name)
+				f.t.Errorf("%s: got the event %q, want one of the document", what, e.name)
 				return
 			}
 			f.doc.check(f.t, what+" "+e.name, schema, []byte(e.data))

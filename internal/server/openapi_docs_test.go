@@ -28,10 +28,8 @@ func TestAdminAPIDocument(t *testing.T) {
 	}
 	got, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf(
-			"docs/admin-api.md is not what openapi.json says (%v); write it with go test ./internal/server -run TestAdminAPIDocument -update",
-			err,
-		)
+		t.Errorf("docs/admin-api.md is not what openapi.json says (%v); "+
+			"write it with go test ./internal/server -run TestAdminAPIDocument -update", err)
 	}
 }
 
@@ -47,14 +45,11 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# The admin API\n\n%s %s\n", d.Info.Summary, d.Info.Description)
-	p(
-		"`GET /api/v1/openapi.json` is this for machines. The session contract, which is in there too, has [a page of its own](session-api.md).\n",
-	)
+	p("`GET /api/v1/openapi.json` is this for machines. " +
+		"The session contract, which is in there too, has [a page of its own](session-api.md).\n")
 	p("```sh\n%s\n```\n", sample)
-	p(
-		"**Errors** are documents too, with a status and a code. %s\n",
-		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "),
-	)
+	p("**Errors** are documents too, with a status and a code. %s\n",
+		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "))
 	operations := d.operations(t)
 	for _, tag := range d.Tags {
 		if tag.Name == "session contract" {

@@ -26,15 +26,10 @@ func (s openAPISupervisor) Start(name string) (int, error)   { return s.of(name)
 func (s openAPISupervisor) Restart(name string) (int, error) { return s.of(name) }
 func (s openAPISupervisor) Reload()                          {}
 func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
-	return []adminapi.ConfiguredProvider{
-		{
-			Name:   "filed",
-			Kind:   "command",
-			File:   "/p/filed.toml",
-			State:  adminapi.ConfiguredWaiting,
-			Reason: "there is no session that it is for",
-		},
-	}
+	return []adminapi.ConfiguredProvider{{
+		Name: "filed", Kind: "command", File: "/p/filed.toml",
+		State: adminapi.ConfiguredWaiting, Reason: "there is no session that it is for",
+	}}
 }
 
 func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
@@ -61,17 +56,13 @@ type openAPIFixture struct {
 func newOpenAPIFixture(t *testing.T) *openAPIFixture {
 	t.Helper()
 	f := &openAPIFixture{
-		&restFixture{
+		restFixture: &restFixture{
 			t: t, dir: t.TempDir(), copilot: &restCopilot{}, client: &http.Client{Transport: &http.Transport{}},
 		},
-		readDocument(t),
-		nil,
+		doc: readDocument(t),
 	}
-	f.gateway = gateway.New(
-		gateway.Options{
-			Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
-		},
-	)
+	starters := map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot}
+	f.gateway = gateway.New(gateway.Options{Starters: starters})
 	f.server = New(Options{Gateway: f.gateway, Supervisor: openAPISupervisor{}, Status: func() adminapi.Status {
 		return adminapi.Status{
 			URL:     "ws://127.0.0.1:9400",

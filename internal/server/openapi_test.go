@@ -164,7 +164,7 @@ func (d *apiDocument) check(t *testing.T, what string, schema json.RawMessage, t
 		return
 	}
 	if err := resolved.Validate(v); err != nil {
-		t.Errorf("%s: %.300s\nis not what the document says: %v", what, text, err)
+		t.Errorf("%s: got %.300s\nwant what the document says: %v", what, text, err)
 	}
 }
 
@@ -240,8 +240,8 @@ func TestOpenAPIRoutes(t *testing.T) {
 			t.Errorf("%s: needs an operationId of its own, a summary and a tag", o)
 		}
 		ids[o.OperationID] = true
-		if !slices.ContainsFunc(d.Tags,
-			func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }) {
+		hasTag := func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }
+		if !slices.ContainsFunc(d.Tags, hasTag) {
 			t.Errorf("%s: tag %q is not described", o, o.Tags[0])
 		}
 		for _, p := range o.Parameters {
@@ -255,12 +255,12 @@ func TestOpenAPIRoutes(t *testing.T) {
 	}
 	for _, route := range routes {
 		if !slices.Contains(entries, route) {
-			t.Errorf("%s: openapi.json has no entry for it", route)
+			t.Errorf("%s: openapi.json has no entry, want one for each route", route)
 		}
 	}
 	for _, entry := range entries {
 		if !slices.Contains(routes, entry) {
-			t.Errorf("%s: openapi.json has an entry, and there is no such route", entry)
+			t.Errorf("%s: openapi.json has an entry, want none without a route", entry)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 func TestOpenAPIExamples(t *testing.T) {
 	d := readDocument(t)
 	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
-		t.Errorf("the document is OpenAPI %s", d.OpenAPI)
+		t.Errorf("got OpenAPI %s, want 3.1", d.OpenAPI)
 	}
 	for _, o := range d.operations(t) {
 		contents := map[string]apiContent{}
@@ -311,7 +311,7 @@ func TestOpenAPIRequests(t *testing.T) {
 		if len(params) > 0 {
 			_, text := f.ask(o.method, at+"?no-such=1", "")
 			if got := takes(t, text); !sameNames(got, params) {
-				t.Errorf("%s: takes the parameters %q, and the document says %q", o, got, params)
+				t.Errorf("%s: got the parameters %q, want %q as in the document", o, got, params)
 			}
 		}
 		var members []string
@@ -329,7 +329,7 @@ func TestOpenAPIRequests(t *testing.T) {
 			continue
 		}
 		if got := takes(t, text); !sameNames(got, members) {
-			t.Errorf("%s: takes %q, and the document says %q", o, got, members)
+			t.Errorf("%s: got the fields %q, want %q as in the document", o, got, members)
 		}
 	}
 }
