@@ -67,8 +67,8 @@ func TestReplaceString(t *testing.T) {
 
 func TestMultiReplace(t *testing.T) {
 	three := files{"x": "a b c\n", "y": "d e f\n"}
-	r := func(file, old, new string) args {
-		return args{"filePath": file, "oldString": old, "newString": new, "explanation": "e"}
+	r := func(file, oldText, newText string) args {
+		return args{"filePath": file, "oldString": oldText, "newString": newText, "explanation": "e"}
 	}
 	runTools(t, "multi_replace_string", []toolTest{
 		{"two files, one twice", three,

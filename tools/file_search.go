@@ -102,11 +102,11 @@ func (e *Env) searchTree(ctx context.Context) (t search.Tree, done func(), err e
 	}
 	t = search.Open(at.Real(), fsys)
 	for _, dir := range e.Secrets {
-		real, err := protect.Resolve(filepath.Clean(dir))
+		resolved, err := protect.Resolve(filepath.Clean(dir))
 		if err != nil {
 			continue // the directory can't be read anyway
 		}
-		if rel, err := filepath.Rel(t.Dir, real); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(t.Dir, resolved); err == nil && filepath.IsLocal(rel) {
 			t.Skip = append(t.Skip, filepath.ToSlash(rel))
 		}
 	}

@@ -78,7 +78,7 @@ func (p Python) Interpreter() (string, error) {
 // the process, a new one goes on with the next file.
 func (p Python) Probe(
 	ctx context.Context, interpreter string, files []string,
-) (probed []Probed, real string, err error) {
+) (probed []Probed, realPath string, err error) {
 	for len(probed) < len(files) {
 		found, python, err := p.probe(ctx, interpreter, files[len(probed):])
 		if err != nil {
@@ -101,7 +101,7 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 	}
 	frames := make(chan frame, 2*len(files)+1) // as many as a runner sends
 	broken := make(chan error, 1)
-	proc, err := p.start(interpreter, "probe", files, &splitter{
+	process, err := p.start(interpreter, "probe", files, &splitter{
 		onFrame: func(f frame) {
 			select {
 			case frames <- f:
@@ -113,7 +113,7 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 	if err != nil {
 		return nil, "", err
 	}
-	defer proc.Stop()
+	defer process.Stop()
 
 	results := probeResults{files: files}
 	timer := time.NewTimer(limit) // for the import of one file
@@ -133,14 +133,14 @@ func (p Python) probe(ctx context.Context, interpreter string, files []string) (
 			reason = fmt.Sprintf("importing it takes more than %v", limit)
 		case <-ctx.Done():
 			return nil, "", ctx.Err()
-		case <-proc.Done():
+		case <-process.Done():
 			for len(frames) > 0 && !results.areComplete() {
 				results.add(<-frames)
 			}
 			if results.python == "" {
-				return nil, "", fmt.Errorf("%s does not run: %s", interpreter, endText(proc))
+				return nil, "", fmt.Errorf("%s does not run: %s", interpreter, endText(process))
 			}
-			reason = "importing it ended the process: " + endText(proc)
+			reason = "importing it ended the process: " + endText(process)
 		}
 		if !results.areComplete() {
 			results.found = append(results.found, Probed{Fault: fault(0, "%s", reason)})

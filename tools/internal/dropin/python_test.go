@@ -94,12 +94,12 @@ func TestProbe(t *testing.T) {
 		defer mu.Unlock()
 		log = append(log, line)
 	}
-	got, real, err := p.Probe(t.Context(), interpreter, paths)
+	got, realPath, err := p.Probe(t.Context(), interpreter, paths)
 	if err != nil || len(got) != len(files) {
 		t.Fatalf("%d probed, %v", len(got), err)
 	}
-	if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("interpreter %q: %v", real, err)
+	if info, err := os.Stat(realPath); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("interpreter %q: %v", realPath, err)
 	}
 	for i, f := range files {
 		switch {

@@ -119,11 +119,11 @@ func bundledTypeScript(server string) map[string]any {
 // findCompiler finds the TypeScript compiler that is installed beside a server, "" if
 // there is none.
 func findCompiler(server string) string {
-	real, err := filepath.EvalSymlinks(server)
+	resolved, err := filepath.EvalSymlinks(server)
 	if err != nil {
 		return ""
 	}
-	for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(resolved); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if !strings.HasSuffix(dir, "node_modules") {
 			continue
 		}

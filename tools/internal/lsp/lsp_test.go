@@ -319,9 +319,9 @@ func TestLanguages(t *testing.T) {
 	if err := os.Symlink(bin, link); err != nil {
 		t.Fatal(err)
 	}
-	real, _ := filepath.EvalSymlinks(lib)
+	resolved, _ := filepath.EvalSymlinks(lib)
 	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true "+
-		"tsserver:map[path:%s]]", real) {
+		"tsserver:map[path:%s]]", resolved) {
 		t.Errorf("got %s", got)
 	}
 	if err := Of("x.ts").check("/bin/sh"); err == nil ||

@@ -63,11 +63,11 @@ func (p *Pool) Close() {
 func (p *Pool) ask(
 	ctx context.Context, root string, lang *Language, files []string, question func(context.Context, *server) error,
 ) error {
-	real, err := filepath.EvalSymlinks(root)
+	resolved, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return err
 	}
-	k := key{real, lang}
+	k := key{resolved, lang}
 	e := p.acquire(k)
 	defer p.release(k, e)
 	select {

@@ -13,10 +13,10 @@ import (
 )
 
 // gitDiff is git's diff of two texts.
-func gitDiff(t *testing.T, old, new string, context int) string {
+func gitDiff(t *testing.T, old, newText string, context int) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"old": old, "new": new} {
+	for name, text := range map[string]string{"old": old, "new": newText} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -70,15 +70,15 @@ func TestGitDiffs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 150 {
 		old := randomText(r)
-		new := changedText(r, old)
-		if old == new {
+		newText := changedText(r, old)
+		if old == newText {
 			continue
 		}
 		context := []int{0, 1, 3, 10}[i%4]
-		diff := gitDiff(t, old, new, context)
+		diff := gitDiff(t, old, newText, context)
 		got, err := patched(t, diff, old)
-		if err != nil || got != new {
-			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v", old, new, context, diff, got, err)
+		if err != nil || got != newText {
+			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v", old, newText, context, diff, got, err)
 		}
 	}
 }
@@ -94,8 +94,8 @@ func TestMiscountedDiffs(t *testing.T) {
 			fmt.Fprintf(&b, "line %d\n", n)
 		}
 		old := b.String()
-		new := changedText(r, old)
-		diff := gitDiff(t, old, new, 3)
+		newText := changedText(r, old)
+		diff := gitDiff(t, old, newText, 3)
 		lines := strings.SplitAfter(diff, "\n")
 		for i, l := range lines {
 			if strings.HasPrefix(l, "@@ -") {
@@ -103,8 +103,8 @@ func TestMiscountedDiffs(t *testing.T) {
 			}
 		}
 		got, err := patched(t, strings.Join(lines, ""), old)
-		if err == nil && got != new {
-			t.Fatalf("%s\ngot %q, want %q", strings.Join(lines, ""), got, new)
+		if err == nil && got != newText {
+			t.Fatalf("%s\ngot %q, want %q", strings.Join(lines, ""), got, newText)
 		}
 		if err == nil {
 			applied++

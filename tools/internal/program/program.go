@@ -103,8 +103,8 @@ func withRepositories(workspaces ...string) []string {
 		}
 	}
 	for _, r := range roots {
-		if real, err := filepath.EvalSymlinks(r); err == nil && !slices.Contains(roots, real) {
-			roots = append(roots, real)
+		if resolved, err := filepath.EvalSymlinks(r); err == nil && !slices.Contains(roots, resolved) {
+			roots = append(roots, resolved)
 		}
 	}
 	return roots
@@ -114,8 +114,8 @@ func withRepositories(workspaces ...string) []string {
 // symbolic links.
 func isWithin(path string, roots []string) bool {
 	paths := []string{path}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		paths = append(paths, real)
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		paths = append(paths, resolved)
 	}
 	return slices.ContainsFunc(paths, func(p string) bool {
 		return slices.ContainsFunc(roots, func(root string) bool {

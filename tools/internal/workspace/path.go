@@ -59,7 +59,7 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	if err != nil {
 		return nil, err
 	}
-	real, err := protect.Resolve(abs)
+	resolved, err := protect.Resolve(abs)
 	if err != nil {
 		return nil, explain(path, err)
 	}
@@ -68,31 +68,31 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 		return nil, fmt.Errorf("the workspace cannot be opened: %w", explain(f.Root, err))
 	}
 	for _, dir := range f.Secrets {
-		if protect.Within(real, dir) {
+		if protect.Within(resolved, dir) {
 			return nil, fmt.Errorf("%s lies where the gateway keeps its tokens, which no tool uses", path)
 		}
 	}
 	if write {
-		if err := f.checkWrite(ctx, path, abs, real); err != nil {
+		if err := f.checkWrite(ctx, path, abs, resolved); err != nil {
 			return nil, err
 		}
 	}
 	p := &Place{Path: abs, Name: abs}
 	base := home
-	if rel, ok := relativeTo(home, real); ok {
+	if rel, ok := relativeTo(home, resolved); ok {
 		p.rel, p.Name = rel, rel
 		if name, ok := relativeTo(filepath.Clean(f.Root), abs); ok {
 			p.Name = name
 		}
 	} else {
 		if f.Outside == nil {
-			return nil, outsideError(path, abs, real, errors.New("only paths in it may be used here"))
+			return nil, outsideError(path, abs, resolved, errors.New("only paths in it may be used here"))
 		}
-		if err := f.Outside(ctx, real, write); err != nil {
-			return nil, outsideError(path, abs, real, err)
+		if err := f.Outside(ctx, resolved, write); err != nil {
+			return nil, outsideError(path, abs, resolved, err)
 		}
-		base = existingDir(real)
-		p.rel, _ = relativeTo(base, real)
+		base = existingDir(resolved)
+		p.rel, _ = relativeTo(base, resolved)
 	}
 	if p.root, err = os.OpenRoot(base); err != nil {
 		if base == home {
@@ -104,10 +104,10 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 }
 
 // checkWrite refuses a write to a protected place unless Protected allows it.
-func (f Files) checkWrite(ctx context.Context, path, abs, real string) error {
+func (f Files) checkWrite(ctx context.Context, path, abs, resolved string) error {
 	why := protect.Why(abs, f.Sources...)
 	if why == "" {
-		why = protect.Why(real, f.Sources...)
+		why = protect.Why(resolved, f.Sources...)
 	}
 	if why == "" {
 		return nil
@@ -116,15 +116,15 @@ func (f Files) checkWrite(ctx context.Context, path, abs, real string) error {
 		return fmt.Errorf("%s is protected, %s; a person must allow such a write, and nobody can be asked here",
 			path, why)
 	}
-	if err := f.Protected(ctx, real, why); err != nil {
+	if err := f.Protected(ctx, resolved, why); err != nil {
 		return fmt.Errorf("%s is protected, %s; %w", path, why, err)
 	}
 	return nil
 }
 
-func outsideError(path, abs, real string, why error) error {
-	if abs != real {
-		return fmt.Errorf("%s leads to %s, outside the workspace: %w", path, real, why)
+func outsideError(path, abs, resolved string, why error) error {
+	if abs != resolved {
+		return fmt.Errorf("%s leads to %s, outside the workspace: %w", path, resolved, why)
 	}
 	return fmt.Errorf("%s is outside the workspace: %w", path, why)
 }

@@ -53,11 +53,11 @@ var committing sync.Mutex
 func Commit(changes []*Change) (err error) {
 	seen := make(map[string]bool)
 	for _, c := range changes {
-		real := c.At.Real()
-		if seen[real] {
+		resolved := c.At.Real()
+		if seen[resolved] {
 			return fmt.Errorf("%s is changed twice", c.At.Name)
 		}
-		seen[real] = true
+		seen[resolved] = true
 	}
 	defer func() { err = errors.Join(err, finish(changes, err != nil)) }()
 	for _, c := range changes {
