@@ -40,7 +40,8 @@ func TestFeed(t *testing.T) {
 		after uint64
 		want  []int
 	}{
-		{0, []int{8, 9, 10, 11, 12}}, {7, []int{8, 9, 10, 11, 12}}, {8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil},
+		{0, []int{8, 9, 10, 11, 12}}, {7, []int{8, 9, 10, 11, 12}},
+		{8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil},
 	} {
 		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 12 {
 			t.Errorf("after %d: %v, next %d", tc.after, got, next)
@@ -232,8 +233,10 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	for range maxTimelineLines + 11 { // and the one that begins it
 		s.Note(LogInfo, "x")
 	}
-	for after, want := range map[uint64]string{0: "12 lines before this are not kept any more",
-		2: "10 lines before this are not kept any more", 11: "1 line before this is not kept any more", 12: "x", 500: "x"} {
+	for after, want := range map[uint64]string{
+		0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more",
+		11: "1 line before this is not kept any more", 12: "x", 500: "x",
+	} {
 		lines, cursor := s.Timeline(after)
 		if lines[0].Message != want || cursor != maxTimelineLines+12 || lines[0].Seq+1 != lines[1].Seq {
 			t.Errorf("after %d: %+v, then %d", after, lines[0], lines[1].Seq)
@@ -261,7 +264,9 @@ func TestTimelineComesBack(t *testing.T) {
 	}
 	s.RestoreTimeline(past, true)
 	lines, _ := s.Timeline(0)
-	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != "the session was resumed; what was said before follows, with its times, but for lines that are too old to be here" {
+	resumed := "the session was resumed; what was said before follows, with its times, " +
+		"but for lines that are too old to be here"
+	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != resumed {
 		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
 	}
 	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" ||

@@ -187,7 +187,8 @@ func TestEventsWaitForASession(t *testing.T) {
 			t.Errorf("another session has %d", n)
 		}
 		lines, _ := first.Timeline(0)
-		if got, want := lines[1].Message, "100 events that came while there was no session are in its streams; 5 more are lost, which did not fit"; got != want {
+		want := "100 events that came while there was no session are in its streams; 5 more are lost, which did not fit"
+		if got := lines[1].Message; got != want {
 			t.Errorf("the timeline says %q", got)
 		}
 		// With a session there it is pushed to that.

@@ -48,11 +48,13 @@ func TestRefreshForPrompt(t *testing.T) {
 				again  bool // changes the prompt's sections
 				varies bool
 			}{
-				{"a section", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"tone": {Action: protocol.TransformAppend, Content: new("Be kind.")}}}, true, false},
+				{"a section", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{
+					"tone": {Action: protocol.TransformAppend, Content: new("Be kind.")}}}, true, false},
 				{"rules", &protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{
 					{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny}}}, false, false},
 				{"context", &protocol.ContextUpdate{Context: &text}, false, false},
-				{"a callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformCallback}}}, true, true},
+				{"a callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{
+					"guidelines": {Action: protocol.TransformCallback}}}, true, true},
 				{"no callback", &protocol.HooksUpdate{Transforms: map[string]*protocol.Transform{"guidelines": nil}},
 					true, false},
 			} {

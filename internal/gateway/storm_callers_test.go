@@ -18,8 +18,8 @@ const (
 )
 
 // stormArgs are a call's arguments: its number, and the instance that it is for.
-// About what is frozen or thawing no gate is answered; one about what thaws fails
-// open.
+// No gate about a frozen or thawing call is answered; a gate about a thawing call
+// fails open.
 type stormArgs struct {
 	N       int64  `json:"n"`
 	To      string `json:"to"`
@@ -27,7 +27,7 @@ type stormArgs struct {
 	Thawing bool   `json:"thawing"`
 }
 
-// caller makes calls, and asks what hosts ask.
+// caller makes calls and the requests that hosts make.
 func (w *weather) caller(r *rand.Rand) {
 	for {
 		pause(r, 16)
@@ -105,7 +105,7 @@ func (w *weather) caller(r *rand.Rand) {
 	}
 }
 
-// newCall makes call n up, extra being more of its arguments.
+// newCall makes call n; extra are more arguments of it.
 func (w *weather) newCall(n int64, s *Session, extra string, r *rand.Rand) Call {
 	c := Call{Name: fmt.Sprintf("t%d", r.IntN(stormTools)), AskGates: s.info.Hooks && r.IntN(4) == 0}
 	if list := s.routes.Load().list; len(list) > 0 && r.IntN(30) != 0 {
@@ -130,7 +130,7 @@ func (w *weather) newCall(n int64, s *Session, extra string, r *rand.Rand) Call 
 	return c
 }
 
-// latest is how long a call may take.
+// latest is the longest time that a call may take.
 func latest(s *Session, c Call) time.Duration {
 	most := longestTool * unit
 	if !s.info.Hooks || c.AskGates {
@@ -143,7 +143,7 @@ func latest(s *Session, c Call) time.Duration {
 	return most
 }
 
-// check looks at how call n ended.
+// check checks the outcome of call n.
 func (w *weather) check(n int64, c Call, o Outcome) {
 	w.tally.add(w.described(o))
 	switch {
@@ -159,8 +159,7 @@ func (w *weather) check(n int64, c Call, o Outcome) {
 	}
 }
 
-// hostAsks asks the gates as the host of a hooked session does; false when they
-// deny.
+// hostAsks asks the gates as a host with hooks does; false if they deny.
 func (w *weather) hostAsks(s *Session, c Call, r *rand.Rand) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -186,7 +185,7 @@ func (w *weather) hostAsks(s *Session, c Call, r *rand.Rand) bool {
 	return !d.Deny
 }
 
-// prompt asks for what belongs to a user's prompt.
+// prompt asks for the context of a user's prompt.
 func (w *weather) prompt(s *Session, r *rand.Rand) {
 	if s.UserPrompt(context.Background(), "x", "") != "" {
 		w.tally.add("prompt: with context")
@@ -215,7 +214,7 @@ func (w *weather) prompt(s *Session, r *rand.Rand) {
 	}
 }
 
-// disturber interrupts, ends and begins sessions, pushes, and stops providers.
+// disturber interrupts, ends and registers sessions, pushes, and stops providers.
 func (w *weather) disturber(r *rand.Rand) {
 	var ends sync.WaitGroup
 	for !w.isQuiet() {
@@ -239,7 +238,8 @@ func (w *weather) disturber(r *rand.Rand) {
 			s.Idle()
 		case n < 35:
 			w.tally.add("session: pushed to")
-			if _, err := s.Push(context.Background(), "admin", &protocol.Push{Level: protocol.LevelInject, Event: "e"}); err == nil {
+			if _, err := s.Push(context.Background(), "admin",
+				&protocol.Push{Level: protocol.LevelInject, Event: "e"}); err == nil {
 				s.Idle()
 			}
 		case n < 38:

@@ -10,9 +10,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// What storms found, each on its own.
+// Each of these tests shows one fault that a storm has found.
 
-// provides connects a provider to session s1 by what its hello says besides.
+// provides connects a provider to session s1; its hello has more fields.
 func provides(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
 	t.Helper()
 	p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
@@ -23,7 +23,7 @@ func provides(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
 	return c, p
 }
 
-// toolCalls are those that have come since it was asked last.
+// toolCalls are the calls that came since the last time.
 func (p *inbox) toolCalls() (list []*protocol.ToolCall) {
 	for _, m := range p.take() {
 		if k, ok := m.(*protocol.ToolCall); ok {
@@ -44,8 +44,8 @@ func stormSession(t *testing.T) (*Gateway, *Session) {
 	return g, s
 }
 
-// A call that waited for its slot while a gate joined is asked about, but its
-// time is not the gate's: it ends at its timeout.
+// A gate that joins while a call waits for its slot is asked about the call. The call
+// still ends at its own timeout.
 func TestQueuedCallKeepsItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
@@ -67,8 +67,8 @@ func TestQueuedCallKeepsItsTime(t *testing.T) {
 	})
 }
 
-// A retry goes to another instance, also where the one that failed has offered
-// the tool anew since.
+// A retry goes to another instance, even if the one that failed has offered the tool
+// again.
 func TestRetryGoesElsewhere(t *testing.T) {
 	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
 	g, s := stormSession(t)
@@ -80,7 +80,8 @@ func TestRetryGoesElsewhere(t *testing.T) {
 	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
 	fails := func(instance string, k *protocol.ToolCall) {
 		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tools.update",%s}`, tools))
-		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, k.ID))
+		conns[instance].Receive(fmt.Appendf(nil,
+			`{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, k.ID))
 	}
 	first, second := "a", "b"
 	calls := peers[first].toolCalls()
@@ -101,8 +102,8 @@ func TestRetryGoesElsewhere(t *testing.T) {
 	}
 }
 
-// Calls that no provider heard of, since they ended while they waited for a slot,
-// take no place among the ends that it may still speak of.
+// Calls that ended while they waited for a slot are not among the remembered ends of
+// the provider, which never got them.
 func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	g, s := stormSession(t)
 	c, p := provides(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`)
@@ -120,8 +121,8 @@ func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	}
 }
 
-// A gate is asked once about a call, also where a rule joins meanwhile that is
-// about others; one that is about it is asked too.
+// A gate is asked once about a call, even if a rule about other calls joins meanwhile.
+// A rule about the call is asked too.
 func TestGateIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
@@ -170,8 +171,8 @@ func TestGateIsAskedOnce(t *testing.T) {
 	})
 }
 
-// A rule about a provider's tools holds for a call that comes to it since it waits
-// no more where it began.
+// A rule about a provider's tools holds for a call that is dispatched to it after it
+// waited for another provider.
 func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
 	g, s := stormSession(t)

@@ -68,8 +68,8 @@ func (l *life) hear(m protocol.Message) {
 	}
 }
 
-// answer finds what an answer is to: questions are answered in their order, each
-// once, but for an update of several sessions, which each acknowledge it.
+// answer finds the question of an answer. Questions are answered in their order, each
+// once; but each session acknowledges an update of several sessions.
 func (l *life) answer(id string, well bool) *question {
 	for len(l.asked) > 0 && l.asked[0].acked && l.asked[0].id != id {
 		l.asked = l.asked[1:]
@@ -114,7 +114,7 @@ func (l *life) ack(m *protocol.Ack) {
 	l.revision[m.SessionID] = lastAck{m.Revision, q.silent}
 }
 
-// called takes a tool call, unless it ought not to have come.
+// called takes a tool call, and fails if it must not have come.
 func (l *life) called(m *protocol.ToolCall) {
 	w := l.w
 	l.heard++
@@ -168,8 +168,8 @@ func (l *life) called(m *protocol.ToolCall) {
 	}
 }
 
-// checkSlots looks whether there are more calls than there may be. A cancelled
-// one counts until it is answered, or for a while.
+// checkSlots fails if more calls run than the slots allow. A cancelled call counts
+// until it is answered, or for a while.
 func (l *life) checkSlots(wrong func(string, ...any)) {
 	taken, cancelled := 0, 0
 	for _, at := range l.running {
@@ -219,13 +219,13 @@ func (l *life) cancelled(m *protocol.ToolCancel) {
 	}
 }
 
-// gateStrict is a gate that fails closed, gateOpen one that doesn't.
+// gateStrict is a gate that fails closed, gateOpen one that fails open.
 const (
 	gateStrict = "strict"
 	gateOpen   = "open"
 )
 
-// checked answers a gate, or doesn't.
+// checked answers a gate, or stays silent.
 func (l *life) checked(m *protocol.GateCheck) {
 	e, args := l.entryOfGate(m)
 	if m.GateID == gateStrict {
@@ -262,8 +262,8 @@ func (l *life) checked(m *protocol.GateCheck) {
 	}
 }
 
-// entryOfGate is the entry of the call that a gate is asked about, which hosts
-// may ask about before its arguments are found to be wrong.
+// entryOfGate is the entry of the call that a gate is asked about. A host may ask
+// about a call whose arguments turn out to be wrong.
 func (l *life) entryOfGate(m *protocol.GateCheck) (*entry, stormArgs) {
 	var args stormArgs
 	if json.Unmarshal(m.Args, &args) != nil {
@@ -280,7 +280,7 @@ func (l *life) grant(m *protocol.GateCheck, decision string) {
 	l.say(`{"type":"gate.result","callId":%q,"decision":%q,"reason":"c"}`, m.CallID, decision)
 }
 
-// rewrite answers a transform, or doesn't.
+// rewrite answers a transform, or stays silent.
 func (l *life) rewrite(m *protocol.TransformRequest) {
 	switch n := l.r.IntN(8); {
 	case m.Section == "frozen":

@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// kind is what a provider is in all its lives.
+// kind is what all lives of a provider have in common.
 type kind struct {
 	name, instance string
 	tools          []int
@@ -39,8 +39,8 @@ var kinds = []kind{
 
 const stormGuards = 4
 
-// provider lives again and again. What it was passes to its next life with its
-// reconnect token, when that life has ended or while it goes on.
+// provider connects again and again. The next life takes over with the reconnect
+// token, after the end of the last one or while it goes on.
 func (w *weather) provider(i int, r *rand.Rand) {
 	k := &kinds[i]
 	var lives sync.WaitGroup
@@ -107,14 +107,14 @@ type life struct {
 	revision map[string]lastAck
 }
 
-// received is a call that came, as the heard-th.
+// received is a call that came; heard is its number.
 type received struct {
 	id    string
 	n     int64
 	heard int
 }
 
-// question is a message that gets an answer.
+// question is a message that the gateway answers.
 type question struct {
 	id     string // of the request; the type of a hello, which has none
 	silent int    // updates before it that asked for no answer
@@ -122,20 +122,21 @@ type question struct {
 	acked  bool
 }
 
-// lastAck is the revision of a session as it was last acknowledged.
+// lastAck is the last acknowledged revision of a session.
 type lastAck struct {
 	revision uint64
 	silent   int
 }
 
 func (w *weather) newLife(i int, r *rand.Rand) *life {
-	l := &life{w: w, index: i, kind: &kinds[i], r: r, known: map[string]bool{}, local: r.IntN(4) == 0, running: map[string]time.Time{}, fates: map[string]int{}, revision: map[string]lastAck{},
+	l := &life{w: w, index: i, kind: &kinds[i], r: r, known: map[string]bool{}, local: r.IntN(4) == 0,
+		running: map[string]time.Time{}, fates: map[string]int{}, revision: map[string]lastAck{},
 		peer: &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}}
 	l.conn = w.g.Connect(l.peer, ConnOptions{})
 	return l
 }
 
-// live is the whole life, from auth to the end of the connection.
+// live runs a life, from auth to the end of the connection.
 func (l *life) live(token string) {
 	defer l.leave()
 	l.join(token)
@@ -165,7 +166,7 @@ func (l *life) lifetime() time.Time {
 	return time.Now().Add(time.Duration(20+l.r.IntN(400)) * time.Millisecond)
 }
 
-// linger answers what is asked until the storm is over.
+// linger answers calls until the storm is over.
 func (l *life) linger() {
 	for {
 		select {
@@ -198,7 +199,7 @@ func (l *life) join(token string) {
 	l.hello(token)
 }
 
-// leave ends the connection in one of the ways there are.
+// leave ends the connection in one of several ways.
 func (l *life) leave() {
 	l.checkAnswers()
 	if len(l.checks) > 0 {
@@ -214,8 +215,8 @@ func (l *life) leave() {
 	l.conn.Closed()
 }
 
-// checkAnswers looks whether all was answered that was asked, unless the
-// connection was closed meanwhile. What it hears may make it ask more.
+// checkAnswers fails if a question has no answer, unless the connection was closed.
+// Messages that come meanwhile may make it ask more.
 func (l *life) checkAnswers() {
 	var open []*question
 	for range 10 {
@@ -232,7 +233,7 @@ func (l *life) checkAnswers() {
 	}
 }
 
-// say sends a message, in a local life without text if it is one.
+// say sends a message; a local life sends it in process, without JSON text.
 func (l *life) say(format string, args ...any) {
 	text := fmt.Appendf(nil, format, args...)
 	if l.local {
@@ -246,12 +247,12 @@ func (l *life) say(format string, args ...any) {
 	l.conn.Receive(text)
 }
 
-// ask notes a question before it is sent, and what holds once it is answered.
+// ask notes a question before it is sent, and what is true once it is answered.
 func (l *life) ask(id string, then func()) {
 	l.asked = append(l.asked, &question{id: id, silent: l.silent, then: then})
 }
 
-// update sends an update, mostly one that is to be acknowledged.
+// update sends an update, mostly with a request id.
 func (l *life) update(t protocol.Type, members string, then func()) {
 	switch l.r.IntN(10) {
 	case 0:
@@ -275,7 +276,7 @@ func (l *life) update(t protocol.Type, members string, then func()) {
 	l.w.note(l.conn)
 }
 
-// note remembers a provider and its slots, to look at in the end.
+// note remembers a provider and its slots for the checks at the end.
 func (w *weather) note(c *Conn) {
 	w.g.mu.Lock()
 	defer w.g.mu.Unlock()
@@ -300,12 +301,13 @@ func (w *weather) note(c *Conn) {
 	}
 }
 
-// holds says what a provider holds of calls. Call with p.mu held.
+// holds counts what a provider still has of calls. Call with p.mu held.
 func (p *Provider) holds() string {
 	if len(p.pending)+len(p.gateChecks)+len(p.transformRequests)+len(p.keptSlots) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gateChecks), len(p.transformRequests), len(p.keptSlots))
+	return fmt.Sprintf("%d calls, %d gate checks, %d transform requests, %d slots", len(p.pending), len(p.gateChecks),
+		len(p.transformRequests), len(p.keptSlots))
 }
 
 // inbox is the provider's end of a connection.
@@ -345,7 +347,7 @@ func (p *inbox) Close(code protocol.CloseCode, _ string) {
 	})
 }
 
-// since is how many calls were sent after the nth.
+// since is the number of calls after the nth.
 func (p *inbox) since(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,9 +30,8 @@ func (t *tally) count(what string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// stormReport is what a storm consists of, and how often at least in 100,000
-// calls: a small part of what it is, since how much of it happens depends on how
-// busy the machine is.
+// stormReport lists what a storm consists of, and how often each must happen at least
+// in 100,000 calls. The numbers are low, since a busy machine makes fewer of some.
 var stormReport = []struct {
 	what  string
 	least int64
@@ -136,8 +135,9 @@ var stormReport = []struct {
 	{"session: a provider stopped", 2},
 }
 
-// next is the number of the next call; false when there were enough and all has
-// happened, or won't. What takes seconds to happen is waited for with fewer calls.
+// next is the number of the next call; false when there were enough calls and
+// everything in the report has happened, or will not. It waits with fewer calls for
+// what takes seconds to happen.
 func (w *weather) next(r *rand.Rand) (int64, bool) {
 	n := w.numbers.Add(1)
 	if n <= w.calls {
@@ -150,7 +150,7 @@ func (w *weather) next(r *rand.Rand) (int64, bool) {
 	return n, true
 }
 
-// missing is what did not happen, or not often enough.
+// missing lists what did not happen often enough.
 func (w *weather) missing() (list []string) {
 	want := func(what string, least int64) {
 		if n, least := w.tally.count(what), least*w.calls/100_000; n < least {
@@ -166,7 +166,7 @@ func (w *weather) missing() (list []string) {
 	return list
 }
 
-// checkReport prints what the storm consisted of and fails if it was too mild.
+// checkReport prints the report and fails if something is missing.
 func (w *weather) checkReport() {
 	var lines []string
 	w.tally.counts.Range(func(what, n any) bool {
@@ -180,14 +180,15 @@ func (w *weather) checkReport() {
 	}
 }
 
-// causes are what the outcomes of one code are told apart by, in their text.
+// causes are texts that tell outcomes of one code apart.
 var causes = map[protocol.Code][]string{
-	protocol.CodeDenied:    {"did not respond in time", "disconnected before it answered", "a malformed message", "said no", "by a rule", "changed faster"},
+	protocol.CodeDenied: {"did not respond in time", "disconnected before it answered", "a malformed message",
+		"said no", "by a rule", "changed faster"},
 	protocol.CodeCancelled: {"given up", "interrupted", "session has ended", "binding anew"},
 	protocol.CodeInternal:  {"protocol error", "went wrong"},
 }
 
-// described says how a call ended: by its code, and by the cause where there are
+// described names a call's outcome by its code, and by its cause if the code has
 // several.
 func (w *weather) described(o Outcome) string {
 	if !o.Failed() {

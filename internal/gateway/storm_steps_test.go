@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// step is something that a provider does unasked. It reports false when there is
-// nothing to do it with.
+// step is something that a provider does of its own accord. It reports false if it
+// can't.
 type step struct {
 	weight int
 	what   string
@@ -72,7 +72,7 @@ func (l *life) act() {
 	}
 }
 
-// pick takes something out of a list at random.
+// pick returns a random element of a list.
 func pick[T any](l *life, list *[]T) (it T, ok bool) {
 	if len(*list) == 0 {
 		return it, false
@@ -83,8 +83,8 @@ func pick[T any](l *life, list *[]T) (it T, ok bool) {
 	return it, true
 }
 
-// surely is how many calls later the gateway still knows how one ended. It
-// remembers more: there are also those that were sent before and ended after.
+// surely is the number of later calls for which the gateway certainly remembers the
+// end of a call. It remembers more, since calls that were sent before may end after.
 const surely = protocol.MaxFinishedCalls / 4
 
 func (l *life) stepAnswer() bool {
@@ -133,7 +133,7 @@ func (l *life) stepTransform() bool {
 	return ok
 }
 
-// reply answers a call in one of the ways there are.
+// reply answers a call in one of several ways.
 func (l *life) reply(c received) {
 	l.answered = append(l.answered, c)
 	at, running := l.running[c.id]
@@ -171,7 +171,7 @@ func (l *life) reply(c received) {
 	}
 }
 
-// hello binds the provider to a session, anew if it was bound.
+// hello binds the provider to a session, or binds it again.
 func (l *life) hello(token string) {
 	w, r := l.w, l.r
 	members := ""
@@ -215,7 +215,7 @@ func (l *life) hello(token string) {
 	w.note(l.conn)
 }
 
-// tools are those of its kind, and now and then another's.
+// tools are the tools of its kind, and sometimes one of another kind.
 func (l *life) tools() map[string]bool {
 	list := map[string]bool{}
 	for _, i := range l.kind.tools {
@@ -236,7 +236,7 @@ func (l *life) definitions(tools map[string]bool) string {
 	return strings.Join(list, ",")
 }
 
-// hooks are rules and transforms, of those that have none now and then a gate.
+// hooks are rules and transforms; a kind without gates sometimes has one.
 func (l *life) hooks() string {
 	return fmt.Sprintf(`{"onPreToolUse":[%s],"transforms":{%s}}`, l.rules(), l.transforms())
 }
@@ -288,7 +288,7 @@ func (l *life) stepTools() {
 	l.update(protocol.TypeToolsUpdate, fmt.Sprintf(`"tools":[%s]`, l.definitions(tools)), func() { l.offered = tools })
 }
 
-// stepDelta removes one of its tools, or brings it back.
+// stepDelta removes a tool, or adds it again.
 func (l *life) stepDelta() bool {
 	if len(l.kind.tools) == 0 {
 		return false
@@ -316,7 +316,8 @@ func (l *life) stepHooks() bool {
 	if l.kind.guard && !l.kind.all && l.r.IntN(3) == 0 {
 		transforms = `"tone":null`
 	}
-	l.update(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[%s],"transforms":{%s}`, l.rules(), transforms), func() { l.denying = false })
+	l.update(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[%s],"transforms":{%s}`, l.rules(), transforms),
+		func() { l.denying = false })
 	return true
 }
 
@@ -324,7 +325,8 @@ func (l *life) stepDeny() bool {
 	if len(l.kind.tools) == 0 || l.kind.guard {
 		return false
 	}
-	l.update(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[{"match":{"provider":%q},"action":"deny"}]`, l.kind.name), func() { l.denying = true })
+	l.update(protocol.TypeHooksUpdate, fmt.Sprintf(`"onPreToolUse":[{"match":{"provider":%q},"action":"deny"}]`,
+		l.kind.name), func() { l.denying = true })
 	return true
 }
 
@@ -347,17 +349,19 @@ func (l *life) stepQuery() {
 func (l *life) stepPush() {
 	l.number++
 	level := []protocol.Level{protocol.LevelKeep, protocol.LevelSurface, protocol.LevelInject}[l.r.IntN(3)]
-	l.say(`{"type":"push","requestId":"p%d","level":%q,"stream":"s","event":%q,"broadcast":true}`, l.number, level, []string{"e", "e1", "x"}[l.r.IntN(3)])
+	l.say(`{"type":"push","requestId":"p%d","level":%q,"stream":"s","event":%q,"broadcast":true}`, l.number, level,
+		[]string{"e", "e1", "x"}[l.r.IntN(3)])
 }
 
-// stepImpostor lets another connection say that it is this instance.
+// stepImpostor has another connection claim this instance.
 func (l *life) stepImpostor() bool {
 	if l.kind.instance == "" {
 		return false
 	}
 	other := l.w.newLife(l.index, l.r)
 	other.say(`{"type":"auth","token":%q}`, l.w.g.InstanceToken())
-	other.say(`{"type":"hello","name":%q,"instance":%q,"protocolVersion":2,"session":%q,"tools":[]}`, l.kind.name, l.kind.instance, l.w.session(l.r).ID())
+	other.say(`{"type":"hello","name":%q,"instance":%q,"protocolVersion":2,"session":%q,"tools":[]}`, l.kind.name,
+		l.kind.instance, l.w.session(l.r).ID())
 	l.w.note(other.conn)
 	for _, m := range other.peer.take() {
 		if e, ok := m.(*protocol.Error); ok {

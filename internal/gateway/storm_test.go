@@ -15,17 +15,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestCallsEndOnce drives a gateway with everything that can end a call, or keep
-// it from its provider, at once; stormReport lists what. Callers and hosts are in
-// storm_callers_test.go, providers in storm_lives_test.go, what they hear and must
-// never hear in storm_hears_test.go, what they do unasked in storm_steps_test.go.
-// TAPGW_SEED repeats a run's choices, though not how its goroutines take turns.
+// TestCallsEndOnce drives a gateway with everything that can end a call, or keep it
+// from its provider, at the same time; stormReport lists what. Callers and hosts are
+// in storm_callers_test.go, providers in storm_lives_test.go, what they receive and
+// must never receive in storm_hears_test.go, what they do of their own accord in
+// storm_steps_test.go. TAPGW_SEED repeats a run's choices, but not the order of its
+// goroutines.
 //
-// Each call ends exactly once, at its timeout at the latest. No tool runs that a
-// gate did not allow, none twice but by a retry, none by a state that an ack has
-// ended. Nothing is left over. Time is the bubble's and exact, in whole
-// milliseconds, so that much falls on the same instant; under the race detector
-// it is real.
+// Each call ends exactly once, at its timeout at the latest. No tool runs without its
+// gates' permission, or twice except by a retry, or by routes that an ack has
+// replaced. Nothing is left over. Time is the bubble's, in whole milliseconds, so that
+// many things happen at the same instant; under the race detector it is real.
 func TestCallsEndOnce(t *testing.T) {
 	calls := 100_000
 	if testing.Short() {
@@ -57,9 +57,9 @@ const (
 	hookedSession = 3      // its host asks the gates itself
 )
 
-// What goes with time that is real, and taken from a busy machine: unit is what
-// the time limits of calls are made of, margin what may be added to a promise
-// about time, stormPace what a provider waits between two steps, in milliseconds.
+// Times for a real clock on a busy machine: unit is the unit of the calls' time
+// limits, margin is added to each promise about time, and stormPace is a provider's
+// pause between two steps, in milliseconds.
 var unit, margin, stormPace, stormCallers = time.Millisecond, time.Duration(0), 4, 256
 
 func init() {
@@ -93,7 +93,8 @@ type weather struct {
 	slots     map[*slots]bool
 }
 
-// entry is what came of a call: what its caller was told and what providers saw.
+// entry is the record of a call: the outcome that its caller got and what providers
+// got.
 type entry struct {
 	ended                   atomic.Int32
 	code                    protocol.Code // once it has ended
@@ -138,7 +139,7 @@ func (w *weather) blow() {
 	w.checkReport()
 }
 
-// waitFor waits until nothing is left that is only waiting for its time.
+// waitFor waits until all timers have run out.
 func (w *weather) waitFor(most time.Duration, left func() []string) {
 	for deadline := time.Now().Add(most + margin); ; sleep(100 * time.Millisecond) {
 		found := left()
@@ -154,7 +155,7 @@ func (w *weather) waitFor(most time.Duration, left func() []string) {
 	}
 }
 
-// running looks for calls that nobody waited for.
+// running looks for calls without a caller.
 func (w *weather) running() (left []string) {
 	if made, ended := w.made.Load(), w.ended.Load(); made != ended {
 		left = append(left, fmt.Sprintf("%d of %d calls, which have not ended", made-ended, made))
@@ -162,7 +163,7 @@ func (w *weather) running() (left []string) {
 	return left
 }
 
-// held looks for what providers hold of calls, when no call is in flight.
+// held looks for what providers still have of calls when no call is pending.
 func (w *weather) held() (left []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +184,7 @@ func (w *weather) held() (left []string) {
 	return left
 }
 
-// remembered looks into the gateway when every provider has gone.
+// remembered checks the gateway's state after every provider has left.
 func (w *weather) remembered() (left []string) {
 	g := w.g
 	g.mu.Lock()
@@ -212,7 +213,7 @@ func (w *weather) remembered() (left []string) {
 	return left
 }
 
-// checkLedger goes through what came of each call.
+// checkLedger checks the record of each call.
 func (w *weather) checkLedger() {
 	t := w.t
 	if made, counted := w.made.Load(), w.g.stats.Calls.Load(); counted != uint64(made) {
@@ -238,11 +239,12 @@ func (w *weather) checkLedger() {
 	}
 }
 
-// register puts a new session in a place.
+// register registers a new session at an index.
 func (w *weather) register(i int) {
 	id := fmt.Sprintf("s%d-%d", i, w.serial.Add(1))
 	s, err := w.g.Register(SessionSpec{ID: id, Label: "l", CWD: "/c"},
-		HostInfo{Kind: "storm", Send: i != 1, Interrupt: true, LiveTools: i%2 == 0, Hooks: i == hookedSession}, quietHost{})
+		HostInfo{Kind: "storm", Send: i != 1, Interrupt: true, LiveTools: i%2 == 0,
+			Hooks: i == hookedSession}, quietHost{})
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -253,7 +255,7 @@ func (w *weather) register(i int) {
 // isHooked reports whether a session's host asks the gates itself.
 func isHooked(session string) bool { return session[1]-'0' == hookedSession }
 
-// session is one at random, less often the calm one.
+// session is a random session, the calm one less often.
 func (w *weather) session(r *rand.Rand) *Session {
 	i := r.IntN(stormSessions)
 	if r.IntN(2) == 0 {
@@ -271,7 +273,7 @@ func (w *weather) isQuiet() bool {
 	}
 }
 
-// entryOf is a call's entry by its number.
+// entryOf is the entry of a call's number.
 func (w *weather) entryOf(n int64) *entry {
 	if n < 1 || n >= int64(len(w.ledger)) {
 		w.t.Errorf("there is no call %d", n)
@@ -280,7 +282,7 @@ func (w *weather) entryOf(n int64) *entry {
 	return &w.ledger[n]
 }
 
-// quietHost takes everything.
+// quietHost accepts everything and does nothing.
 type quietHost struct{}
 
 func (quietHost) SetTools(context.Context, uint64, []Tool) error      { return nil }
@@ -291,5 +293,5 @@ func (quietHost) Close(context.Context, string) error                 { return n
 
 func sleep(d time.Duration) { <-time.After(d) }
 
-// pause sleeps for less than so many milliseconds, or not at all.
+// pause sleeps for less than a number of milliseconds, or not at all.
 func pause(r *rand.Rand, most int) { sleep(time.Duration(r.IntN(most)) * time.Millisecond) }

@@ -69,7 +69,8 @@ func TestTraces(t *testing.T) {
 	for _, span := range spans {
 		names = append(names, span.Name)
 	}
-	if got := strings.Join(names, ", "); got != "tool.call greet, tool.call greet, tool.call greet, turn, tool.call gone" {
+	want := "tool.call greet, tool.call greet, tool.call greet, turn, tool.call gone"
+	if got := strings.Join(names, ", "); got != want {
 		t.Fatalf("the spans are %s", got)
 	}
 	turn := spans[3]
