@@ -72,7 +72,7 @@ func TestWrongChanges(t *testing.T) {
 				c = later(func() (uint64, error) { return p.SetContext(ctx, "on") })
 				peer.confirm(peer.next("context.update"), "s1", 3)
 				if got := receive(t, c); got != (changed{3, nil}) {
-					t.Errorf("the next change: got %v", got)
+					t.Errorf("the next change: got %v, want %v", got, changed{3, nil})
 				}
 			})
 		})
@@ -136,7 +136,7 @@ func TestChangesInOrder(t *testing.T) {
 		peer.confirm(peer.next("filter.set"), "s1", 3)
 		for i, c := range []<-chan changed{first, second, third} {
 			if got := receive(t, c); got != (changed{uint64(i + 1), nil}) {
-				t.Errorf("change %d: %v", i+1, got)
+				t.Errorf("change %d: %v, want %v", i+1, got, changed{uint64(i + 1), nil})
 			}
 		}
 	})
@@ -199,7 +199,7 @@ func TestChangeWhileConnectionEnds(t *testing.T) {
 		next.ack("s1")
 		next.confirm(next.next("context.update"), "s1", 1)
 		if got := receive(t, c); got != (changed{1, nil}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want %v", got, changed{1, nil})
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestChangeTooLarge(t *testing.T) {
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "on") })
 		peer.confirm(peer.next("context.update"), "s1", 1)
 		if got := receive(t, c); got != (changed{1, nil}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want %v", got, changed{1, nil})
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestRealReconnect(t *testing.T) {
 	must[uint64](t)(p.SetFilter(ctx, "noise", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
 	must[uint64](t)(p.SetFilter(ctx, "quiet", providers.FilterRule{Match: ".", Outcome: providers.Drop}))
 	if n := w.gateway.StopProvider("guard"); n != 1 {
-		t.Fatalf("%d connections were cut", n)
+		t.Fatalf("%d connections were cut, want 1", n)
 	}
 	must[uint64](t)(p.SetFilter(ctx, "quiet")) // before, while or after it is back
 	if again := receive(t, bound); again != first {

@@ -180,7 +180,7 @@ func TestRealRules(t *testing.T) {
 	expect(t, "gate", s.asks(t, "bash", push), "allowed with: CI is green")
 	revision := must[uint64](t)(gate.Remove(ctx))
 	if revision != gate.Revision+1 {
-		t.Errorf("revision %d after %d", revision, gate.Revision)
+		t.Errorf("revision %d after %d, want %v", revision, gate.Revision, gate.Revision+1)
 	}
 	expect(t, "gate removed", s.asks(t, "bash", push), "allowed")
 

@@ -336,7 +336,7 @@ func TestSessionNotReady(t *testing.T) {
 		peer.confirm(m, "s1", 2)
 		peer.confirm(m, "s2", 1)
 		if got := receive(t, c); got != (changed{2, nil}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want %v", got, changed{2, nil})
 		}
 	})
 }

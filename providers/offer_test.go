@@ -169,7 +169,7 @@ func TestRestoreRefused(t *testing.T) {
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "on") })
 		peer.confirm(peer.next("context.update"), "s1", 3)
 		if got := receive(t, c); got != (changed{3, nil}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want %v", got, changed{3, nil})
 		}
 	})
 }
@@ -232,7 +232,7 @@ func TestChanges(t *testing.T) {
 			}
 			peer.send(fmt.Sprintf(`{"type":"ack",%s,"sessionId":"s1","revision":%d}`, request, 10+i))
 			if got := receive(t, c); got != (changed{uint64(10 + i), nil}) {
-				t.Errorf("%s: got %v", tt.want, got)
+				t.Errorf("%s: got %v, want %v", tt.want, got, changed{uint64(10 + i), nil})
 			}
 		}
 	})

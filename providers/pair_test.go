@@ -47,12 +47,12 @@ func TestPair(t *testing.T) {
 		peer.send(`{"type":"weather"}`)
 		peer.send(pairPrompt)
 		if got := receive(t, prompts); got != "Enter the code" {
-			t.Errorf("asked %q", got)
+			t.Errorf("asked %q, want %q", got, "Enter the code")
 		}
 		peer.expect(`{"type":"auth.confirm","code":"847293"}`)
 		peer.send(`{"type":"sessions","token":"ext-tok-1","active":[{"id":"s1","label":"","cwd":"/"}]}`)
 		if got := receive(t, c); got != (paired{"ext-tok-1", nil}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want %v", got, paired{"ext-tok-1", nil})
 		}
 		peer.closed()
 

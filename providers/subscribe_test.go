@@ -39,7 +39,8 @@ func TestSubscribe(t *testing.T) {
 		peer := g.accept()
 		hello := peer.bind()
 		if got := fmt.Sprint(hello["subscribe"]); got != "[assistant.intent assistant.message tool.execution_complete user.message]" {
-			t.Errorf("subscribed to %s", got)
+			t.Errorf("subscribed to %s, want %q", got,
+				"[assistant.intent assistant.message tool.execution_complete user.message]")
 		}
 		for _, m := range []string{
 			`"event":"user.message","data":{"content":"fix it"}`,
@@ -92,7 +93,7 @@ func TestSubscriberHangs(t *testing.T) {
 		}
 		say("s2", "hello")
 		if got := receive(t, second); got != "hello" {
-			t.Errorf("heard %q", got)
+			t.Errorf("heard %q, want %q", got, "hello")
 		}
 		if err := receive(t, errs); !strings.Contains(err.Error(), "user.message of session s1: 1000 events wait") {
 			t.Errorf("OnError heard %v", err)
@@ -154,7 +155,7 @@ func TestQuery(t *testing.T) {
 		peer.next("stream.query")
 		peer.send(`{"type":"stream.history","queryId":"query-3","streams":{"a@b":[{"ts":"yesterday","event":"x","level":"keep"}]}}`)
 		if got := receive(t, c); got.err == nil || !strings.Contains(got.err.Error(), `"yesterday" is not a time`) {
-			t.Errorf("got %v", got.err)
+			t.Errorf("got %v, want an error about the time", got.err)
 		}
 		if got := receive(t, query(t.Context(), providers.Query{Last: -1})); codeOf(
 			got.err) != providers.CodeInvalidJSON {

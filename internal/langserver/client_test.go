@@ -110,7 +110,7 @@ func TestSettings(t *testing.T) {
 	}
 	want = object{"telemetry": object{"telemetryLevel": "off"}, "github": object{"copilot": object{}}}
 	if diff := cmp.Diff(want, (&Options{}).settings()); diff != "" {
-		t.Errorf("without options: %s", diff)
+		t.Errorf("without options: %s, want %q", diff, "")
 	}
 }
 
@@ -184,7 +184,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	c.options.Open = func(url string) { opened = url }
 	got, _ = c.answerRequest(t.Context(), "window/showDocument", json.RawMessage(`{"uri":"https://x","external":true}`))
 	if data, _ := json.Marshal(got); string(data) != `{"success":true}` || opened != "https://x" {
-		t.Errorf("showDocument: %s %s", data, opened)
+		t.Errorf("showDocument: %s %s, want %q", data, opened, "https://x")
 	}
 }
 

@@ -200,7 +200,7 @@ func TestLargeOutput(t *testing.T) {
 	r.offer(t, says("big", big))
 	_, e := r.good(t, "call:big")
 	if got := e.call(t, "big"); got.State != Completed || got.Result != big {
-		t.Errorf("%s with %d bytes", got.State, len(got.Result))
+		t.Errorf("%s with %d bytes, want %d", got.State, len(got.Result), len(big))
 	}
 	// More than that is cut, and says so.
 	r.offer(t, says("big", strings.Repeat("é", 3<<20)))

@@ -50,7 +50,7 @@ func TestMCP(t *testing.T) {
 	}
 	prompt := "call:" + names[i] + ` {"text":"hello"}`
 	if result, e := r.good(t, prompt); result.Text != "HELLO" {
-		t.Errorf("%q %v", result.Text, e)
+		t.Errorf("%q %v, want %q", result.Text, e, "HELLO")
 	}
 	if asked.Kind != MCPTool || asked.Server != "tiny" || asked.Tool != "shout" || asked.Ours {
 		t.Errorf("asked %+v", asked)

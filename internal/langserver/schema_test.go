@@ -82,7 +82,7 @@ func FuzzStrictSchema(f *testing.F) {
 		}
 		for name, p := range s.Properties {
 			if p.Type == "" || p.Description == "" && name != "" {
-				t.Errorf("property %q of %s", name, got)
+				t.Errorf("property %q of %s, want %q", name, got, "")
 			}
 		}
 	})

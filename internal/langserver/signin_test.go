@@ -52,7 +52,7 @@ func TestSignIn(t *testing.T) {
 		r.cloud.Approve()
 	})
 	if err != nil || user != cloud.User {
-		t.Fatalf("signing in: %q %v", user, err)
+		t.Fatalf("signing in: %q %v, want %q", user, err, cloud.User)
 	}
 	if device.Code != cloud.UserCode || !strings.HasPrefix(device.URL, "https://github.com/") || device.Expires <= 0 {
 		t.Errorf("the person is shown %+v", device)
@@ -64,7 +64,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("after: %+v %v", s, err)
 	}
 	if again, err := r.Login(within(t), func(Device) { t.Error("asked again") }); err != nil || again != user {
-		t.Errorf("a second time: %q %v", again, err)
+		t.Errorf("a second time: %q %v, want %q", again, err, user)
 	}
 	if result, _ := r.good(t, "hello"); result.Text != "You said: hello" {
 		t.Errorf("a turn: %+v", result)
@@ -87,7 +87,7 @@ func TestEnterprise(t *testing.T) {
 	r.cloud.Approve()
 	user, err := r.Login(within(t), func(Device) {})
 	if err != nil || user != cloud.User {
-		t.Fatalf("signing in: %q %v", user, err)
+		t.Fatalf("signing in: %q %v, want %q", user, err, cloud.User)
 	}
 	r.good(t, "hello")
 	enterprise := false

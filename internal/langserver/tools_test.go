@@ -48,7 +48,7 @@ func TestEveryOutcomeIsTaken(t *testing.T) {
 			n := r.count()
 			_, e := r.good(t, "call:answers")
 			if call := e.call(t, "answers"); call.State != tt.state {
-				t.Errorf("ended as %s: %s", call.State, call.Error)
+				t.Errorf("ended as %s: %s, want %v", call.State, call.Error, tt.state)
 			}
 			requests := r.requests(n)
 			got := strings.TrimSpace(requests[len(requests)-1].LastResult())
@@ -67,7 +67,7 @@ func TestCancelledOutcome(t *testing.T) {
 	}))
 	_, e, err := r.turn(t, "call:answers")
 	if call := e.call(t, "answers"); call.State != Cancelled {
-		t.Errorf("ended as %s, turn with %v", call.State, err)
+		t.Errorf("ended as %s, turn with %v, want %v", call.State, err, Cancelled)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestBadToolsAreNamed(t *testing.T) {
 		t.Errorf("%d faults, want %d", len(faults), len(want))
 	}
 	if result, _ := r.good(t, "call:good\ncall:also_good"); result.Text != "1\n2" {
-		t.Errorf("the good ones said %q", result.Text)
+		t.Errorf("the good ones said %q, want %q", result.Text, "1\n2")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestToolIsReplaced(t *testing.T) {
 	r.offer(t, says("changes", "before"))
 	r.offer(t, says("changes", "after"))
 	if result, _ := r.good(t, "call:changes"); result.Text != "after" {
-		t.Errorf("said %q", result.Text)
+		t.Errorf("said %q, want %q", result.Text, "after")
 	}
 }
 
@@ -286,7 +286,7 @@ func TestTooManyTools(t *testing.T) {
 		t.Fatalf("%v %v", faults, err)
 	}
 	if result, _ := r.good(t, "call:tool_0"); result.Text != "0" {
-		t.Errorf("said %q", result.Text)
+		t.Errorf("said %q, want %q", result.Text, "0")
 	}
 	// The same again changes nothing.
 	again, err := r.SetTools(within(t), list)

@@ -34,7 +34,7 @@ func TestTurnWithText(t *testing.T) {
 			close(pause)
 		}
 		if text.WriteString(d.Delta); d.Round != 1 {
-			t.Errorf("round %d", d.Round)
+			t.Errorf("round %d, want 1", d.Round)
 		}
 	})
 	if err != nil || result.Text != said || result.Model != "Test gpt-4.1" || result.ID == "" {
@@ -61,7 +61,7 @@ func TestReasoning(t *testing.T) {
 		}
 	}
 	if thought.String() != "let me think" || result.Text != "done" {
-		t.Errorf("thought %q, said %q", thought.String(), result.Text)
+		t.Errorf("thought %q, said %q, want %q", thought.String(), result.Text, "done")
 	}
 }
 
@@ -132,13 +132,13 @@ func TestModels(t *testing.T) {
 		t.Fatalf("%+v %v", models, err)
 	}
 	if id, ok := DefaultModel(models); !ok || id != "gpt-4.1" {
-		t.Errorf("default %s", id)
+		t.Errorf("default %s, want %q", id, "gpt-4.1")
 	}
 	// No model given: the default.
 	n := r.count()
 	r.good(t, "hello")
 	if req := r.requests(n)[0]; req.Model != "gpt-4.1" {
-		t.Errorf("model %s", req.Model)
+		t.Errorf("model %s, want %q", req.Model, "gpt-4.1")
 	}
 	// An unknown one is an error that names the others, and starts no turn.
 	v := r.NewConversation(ConversationOptions{Model: "gpt-99"})

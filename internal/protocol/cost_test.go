@@ -86,6 +86,6 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 	if _, err := CompileSchema(schema(500)); err == nil ||
 		!strings.Contains(err.Error(), "/pattern: the patterns of this schema are too large together") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about the size of the patterns", err)
 	}
 }

@@ -115,7 +115,7 @@ func TestObjectValuesAreTheCallers(t *testing.T) {
 	}
 	stop := fmt.Errorf("enough")
 	if err := Object(data, func(string, Raw) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want the error of visit", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestOpen(t *testing.T) {
 	} {
 		f, err := Open([]byte(tc.data))
 		if f.Type != tc.typ || f.RequestID != tc.requestID || f.CallID != tc.callID {
-			t.Errorf("%s: %q %q %q", tc.data, f.Type, f.RequestID, f.CallID)
+			t.Errorf("%s: %q %q %q, want %q", tc.data, f.Type, f.RequestID, f.CallID, tc.callID)
 		}
 		switch {
 		case tc.fault == "" && err != nil:

@@ -100,7 +100,7 @@ func FuzzObject(f *testing.F) {
 				t.Fatalf("%q: %q is not JSON", name, v)
 			}
 			if s, ok := Text(v); ok != (v.Kind() == '"') {
-				t.Fatalf("%q: %q, %v", v, s, ok)
+				t.Fatalf("%q: %q, %v, want %v", v, s, ok, (v.Kind() == '"'))
 			}
 			return nil
 		})

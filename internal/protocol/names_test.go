@@ -27,7 +27,7 @@ func TestNormalName(t *testing.T) {
 	} {
 		stream, provider, owned := SplitStream(spelled)
 		if stream != want[0] || provider != want[1] || owned != (want[2] != "") {
-			t.Errorf("%q: %q, %q, %v", spelled, stream, provider, owned)
+			t.Errorf("%q: %q, %q, %v, want %v", spelled, stream, provider, owned, (want[2] != ""))
 		}
 	}
 }
@@ -42,7 +42,7 @@ func FuzzNormalName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := NormalName(s)
 		if again := NormalName(got); again != got {
-			t.Errorf("%q: %q, then %q", s, got, again)
+			t.Errorf("%q: %q, then %q, want %q", s, got, again, got)
 		}
 		lower := strings.Map(func(r rune) rune {
 			if 'A' <= r && r <= 'Z' {

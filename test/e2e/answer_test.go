@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 		}
 		r := <-turn
 		if r.code != 0 {
-			t.Errorf("%s: exit code %d %s", prompt, r.code, r.stderr)
+			t.Errorf("%s: exit code %d %s, want 0", prompt, r.code, r.stderr)
 		}
 		return r.stdout
 	}
@@ -111,6 +111,6 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Errorf("what the model asked: %q", got)
 	}
 	if got := h.tapctl("sessions", "answer", "--json"); got != "[]" {
-		t.Errorf("still waiting: %s", got)
+		t.Errorf("still waiting: %s, want %q", got, "[]")
 	}
 }

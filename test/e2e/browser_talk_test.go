@@ -100,10 +100,10 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	}
 	k.refused(message{"type": "auth.confirm", "code": otherCode(pending.Code)}, "AUTH_FAILED")
 	if code := k.closed(); code != 1008 {
-		t.Errorf("a wrong code is closed with %d", code)
+		t.Errorf("a wrong code is closed with %d, want 1008", code)
 	}
 	if list := s.tapctl("pair", "--json"); list != "[]" {
-		t.Errorf("after a wrong code these wait: %s", list)
+		t.Errorf("after a wrong code these wait: %s, want %q", list, "[]")
 	}
 
 	// A code is its own connection's.
@@ -120,7 +120,7 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	}
 	k.refused(message{"type": "auth.confirm", "code": fourth}, "AUTH_FAILED")
 	if code := k.closed(); code != 1008 {
-		t.Errorf("another connection's code is closed with %d", code)
+		t.Errorf("another connection's code is closed with %d, want 1008", code)
 	}
 	if (&talk{b, "fourth"}).refused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
 		t.Error("the fifth pairing had no code")
@@ -148,7 +148,7 @@ func stolenTokens(t *testing.T, s *pageStage) {
 		k := b.talk(file, s.g.url)
 		k.refused(message{"type": "auth", "token": s.read(file)}, "AUTH_FAILED")
 		if code := k.closed(); code != 1008 {
-			t.Errorf("a page with the %s is closed with %d", file, code)
+			t.Errorf("a page with the %s is closed with %d, want 1008", file, code)
 		}
 	}
 
@@ -181,7 +181,8 @@ func pageRequests(t *testing.T, s *pageStage) {
 	b := s.talker()
 	at := "http" + strings.TrimPrefix(s.g.url, "ws")
 	admin := s.read(".admin-token")
-	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/nowhere", "/healthz", "/"} {
+	for _, path := range []string{"/api/v1/status", "/api/v1/pairings", "/metrics", "/host", "/nowhere", "/healthz",
+		"/"} {
 		for _, c := range []struct {
 			what    string
 			options message
@@ -200,7 +201,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 			}
 			for _, status := range b.statuses(before) {
 				if status != 403 {
-					t.Errorf("%s, %s: the gateway answers %d", path, c.what, status)
+					t.Errorf("%s, %s: the gateway answers %d, want 403", path, c.what, status)
 				}
 			}
 		}
@@ -215,7 +216,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 		}
 		for _, status := range b.statuses(before) {
 			if status != 403 {
-				t.Errorf("%s, not read: the gateway answers %d", path, status)
+				t.Errorf("%s, not read: the gateway answers %d, want 403", path, status)
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func TestBrowserExample(t *testing.T) {
 		t.Errorf("the page is bound with %v, want session %s", ack, newer)
 	}
 	if got := h.call(newer, "page_title", "{}"); got != "The document's example" {
-		t.Errorf("page_title says %q", got)
+		t.Errorf("page_title says %q, want %q", got, "The document's example")
 	}
 }
 
@@ -295,12 +295,12 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 		t.Errorf("with one tab closed the instances are %+v", listed)
 	}
 	if got := title("{}"); got != "Second" {
-		t.Errorf("with one tab closed page_title says %q", got)
+		t.Errorf("with one tab closed page_title says %q, want %q", got, "Second")
 	}
 	r := s.run(tapctl, "tools", "call", "--session", s.session, "--json", "page_title", "--args",
 		fmt.Sprintf(`{"target":%q}`, one))
 	if got := decode[adminapi.CallResult](t, r.stdout); r.code == 0 || got.ErrorCode != "NOT_FOUND" {
-		t.Errorf("page_title of a closed tab ends with %q %q", got.ErrorCode, got.Error)
+		t.Errorf("page_title of a closed tab ends with %q %q, want %q", got.ErrorCode, got.Error, "NOT_FOUND")
 	}
 	second.shut()
 	s.bound(0)
@@ -359,15 +359,15 @@ func reboundName(t *testing.T, s *pageStage) {
 	admin := message{"headers": message{"Authorization": "Bearer " + s.read(".admin-token")}}
 	b := s.profile.open("http://" + rebound + "/")
 	if status := eval[int](b, `performance.getEntriesByType("navigation")[0].responseStatus`); status != 421 {
-		t.Errorf("a page of another name gets %d", status)
+		t.Errorf("a page of another name gets %d, want 421", status)
 	}
 	if origin := eval[string](b, "origin"); origin != "http://"+rebound {
-		t.Fatalf("the page's origin is %s", origin)
+		t.Fatalf("the page's origin is %s, want %v", origin, "http://"+rebound)
 	}
 	for _, path := range []string{"/api/v1/status", "/metrics", "/healthz", "/"} {
 		status := eval[int](b, "fetch(%s, %s).then(r => r.status)", path, admin)
 		if status != 421 {
-			t.Errorf("%s of another name gives %d", path, status)
+			t.Errorf("%s of another name gives %d, want 421", path, status)
 		}
 		text := eval[string](b, "fetch(%s, %s).then(r => r.text())", path, admin)
 		answer{body: text}.complains(t, path+" of another name")
@@ -392,7 +392,7 @@ func reboundName(t *testing.T, s *pageStage) {
 	}
 	for _, status := range b.statuses(before) {
 		if status != 421 {
-			t.Errorf("another name gets %d", status)
+			t.Errorf("another name gets %d, want 421", status)
 		}
 	}
 	if b.talk("rebound", "ws://"+rebound).opened() {

@@ -21,7 +21,7 @@ func TestToolRoundTrip(t *testing.T) {
 	session := h.copilot(m)
 	h.joins(session, "greeter", "greet")
 	if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
-		t.Errorf("the session answers %q", got)
+		t.Errorf("the session answers %q, want %q", got, "Hello, Ada!")
 	}
 	requests := m.Requests()
 	if len(requests) != 2 {
@@ -186,10 +186,10 @@ func TestProviderKilledInMidCall(t *testing.T) {
 		t.Errorf("without its provider the model is offered %q", second.ToolNames())
 	}
 	if code := turn.wait(patience); code != 0 {
-		t.Errorf("the turn ended with code %d", code)
+		t.Errorf("the turn ended with code %d, want 0", code)
 	}
 	if got := h.ask(session, `call:greet {"name":"Bob"}`); got != "Hello, Bob!" {
-		t.Errorf("the other provider's tool says %q", got)
+		t.Errorf("the other provider's tool says %q, want %q", got, "Hello, Bob!")
 	}
 }
 
@@ -229,7 +229,7 @@ func TestPushLevels(t *testing.T) {
 	}
 	close(hold)
 	if code := turn.wait(patience); code != 0 {
-		t.Errorf("the turn ended with code %d", code)
+		t.Errorf("the turn ended with code %d, want 0", code)
 	}
 	third := request(t, m, 3)
 	last := len(third.Messages) - 1
@@ -262,7 +262,8 @@ func TestPushLevels(t *testing.T) {
 
 // stored checks how many events the streams of a session hold.
 func stored(h *home, session string, want int) error {
-	if events := decode[[]adminapi.StreamRow](h.t, h.tapctl("query", "--session", session, "--json")); len(events) != want {
+	if events := decode[[]adminapi.StreamRow](h.t, h.tapctl("query", "--session", session, "--json")); len(
+		events) != want {
 		return fmt.Errorf("%d events are stored, want %d", len(events), want)
 	}
 	return nil

@@ -35,7 +35,7 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	h.isIdle(first)
 	for _, session := range []string{first, second} {
 		if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
-			t.Errorf("after the crash session %s answers %q", session, got)
+			t.Errorf("after the crash session %s answers %q, want %q", session, got, "Hello, Ada!")
 		}
 	}
 	if now := h.runtime(); now == killed {
@@ -64,7 +64,7 @@ func TestGatewayKilled(t *testing.T) {
 		all = append(all, p)
 	}
 	if got := h.ask(session, `call:greet_one {"name":"Ada"}`); got != "Hello, Ada!" {
-		t.Errorf("the session answers %q", got)
+		t.Errorf("the session answers %q, want %q", got, "Hello, Ada!")
 	}
 	h.runtime()
 	staleProvider, staleAdmin := h.read(".provider-token"), h.read(".admin-token")
@@ -81,7 +81,7 @@ func TestGatewayKilled(t *testing.T) {
 	}
 	for i, name := range []string{"one", "two", "three"} {
 		if got := h.call(session, "greet_"+name, `{"name":"Bob"}`); got != "Hello, Bob!" {
-			t.Errorf("provider %d says %q", i, got)
+			t.Errorf("provider %d says %q, want %q", i, got, "Hello, Bob!")
 		}
 	}
 
@@ -94,10 +94,10 @@ func TestGatewayKilled(t *testing.T) {
 		t.Errorf("a stale provider token gets %v", e)
 	}
 	if code := next.get("/api/v1/status", "Authorization", "Bearer "+staleAdmin); code != http.StatusUnauthorized {
-		t.Errorf("a stale admin token gets %d", code)
+		t.Errorf("a stale admin token gets %d, want %v", code, http.StatusUnauthorized)
 	}
 	if code := next.get("/api/v1/status", "Authorization", "Bearer "+h.read(".admin-token")); code != http.StatusOK {
-		t.Errorf("the admin token gets %d", code)
+		t.Errorf("the admin token gets %d, want %v", code, http.StatusOK)
 	}
 }
 

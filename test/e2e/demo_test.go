@@ -21,7 +21,7 @@ func TestDemo(t *testing.T) {
 			h := newHome(t)
 			r := h.run(tapgw, "demo", "--host", host, "--json")
 			if r.code != 0 {
-				t.Errorf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
+				t.Errorf("exit code %d\n%s\n%s, want 0", r.code, r.stdout, r.stderr)
 			}
 			var done []string
 			for _, s := range decodeLines[struct{ Step, Status, Detail string }](t, r.stdout) {
@@ -40,7 +40,7 @@ func TestDemo(t *testing.T) {
 		h := newHome(t)
 		r := h.run(tapgw, "demo")
 		if r.code != 0 || r.stderr != "" {
-			t.Errorf("exit code %d\n%s\n%s", r.code, r.stdout, r.stderr)
+			t.Errorf("exit code %d\n%s\n%s, want %q", r.code, r.stdout, r.stderr, "")
 		}
 		for _, text := range []string{"✓ session: a Copilot session runs", "✓ provider leaves: ", "That is all"} {
 			if !strings.Contains(r.stdout, text) {

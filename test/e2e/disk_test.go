@@ -59,7 +59,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 		t.Errorf("the log: %s", g.output())
 	}
 	if got := h.ask(session, "two"); got != "You said: two" {
-		t.Errorf("the session answers %q", got)
+		t.Errorf("the session answers %q, want %q", got, "You said: two")
 	}
 	limit(^uint64(0))
 	h.ask(session, "three")

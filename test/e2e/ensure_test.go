@@ -28,7 +28,7 @@ func TestEnsure(t *testing.T) {
 	urls := map[string]int{}
 	for _, p := range all {
 		if code := p.wait(patience); code != 0 {
-			t.Fatalf("tapgw ensure ended with code %d:\n%s", code, p.output())
+			t.Fatalf("tapgw ensure ended with code %d:\n%s, want 0", code, p.output())
 		}
 		urls[p.result()]++
 	}

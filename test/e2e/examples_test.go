@@ -200,7 +200,7 @@ func (e example) cancel(t *testing.T, h *home, p *process, session string) {
 	p.freeze()
 	r := h.run(tapctl, "tools", "call", "--session", session, e.tool, "--args", e.args, "--timeout", "300ms")
 	if r.code != 124 {
-		t.Errorf("a call of a provider that stands still ended with exit code %d: %s", r.code, r.stderr)
+		t.Errorf("a call of a provider that stands still ended with exit code %d: %s, want 124", r.code, r.stderr)
 	}
 	eventually(t, patience, func() error {
 		if n := h.only().InFlight; n != 0 {
@@ -241,7 +241,7 @@ func comesBack(t *testing.T, h *home, g *gateway, p *process) {
 // session, and when a gateway refuses it; a connection that breaks it makes anew.
 func endsAndOutlivesACrash(t *testing.T, h *home, g *gateway, p *process) {
 	if code := p.wait(patience); code != 0 {
-		t.Errorf("the example ended with code %d", code)
+		t.Errorf("the example ended with code %d, want 0", code)
 	}
 	session := h.local()
 	p = h.interpret(h.path("work", "example.py"), "TAP_PROVIDER_TOKEN="+h.read(".provider-token"))
@@ -251,7 +251,7 @@ func endsAndOutlivesACrash(t *testing.T, h *home, g *gateway, p *process) {
 	h.serveAt("127.0.0.1:" + defaultPort)
 	p.expect("Error [AUTH_FAILED]")
 	if code := p.wait(patience); code != 0 {
-		t.Errorf("the example ended with code %d", code)
+		t.Errorf("the example ended with code %d, want 0", code)
 	}
 }
 
@@ -259,11 +259,11 @@ func endsAndOutlivesACrash(t *testing.T, h *home, g *gateway, p *process) {
 // nothing to them, they stay connected and take the next message that they know.
 func endsWithTheGateway(t *testing.T, h *home, g *gateway, p *process) {
 	if state := h.only().State; state != "unbound" {
-		t.Errorf("without its session the provider is %s", state)
+		t.Errorf("without its session the provider is %s, want %q", state, "unbound")
 	}
 	g.stop()
 	if code := p.wait(patience); code != 0 {
-		t.Errorf("the example ended with code %d", code)
+		t.Errorf("the example ended with code %d, want 0", code)
 	}
 }
 
@@ -294,7 +294,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	session := h.local()
 	p.expect("bound to session " + session)
 	if got := h.call(session, "greet", `{"name":"Ada"}`); got != "Hello, Ada!" {
-		t.Errorf("greet says %q", got)
+		t.Errorf("greet says %q, want %q", got, "Hello, Ada!")
 	}
 
 	h.tapctl("sessions", "query", session, `call:greet {"name":"Ada","seconds":600}`, "--detach")
@@ -307,7 +307,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	h.tapctl("sessions", "interrupt", session)
 	p.expect("cancelled: interrupted")
 	if got := h.call(session, "greet", `{"name":"Bob"}`); got != "Hello, Bob!" {
-		t.Errorf("after a cancelled call greet says %q", got)
+		t.Errorf("after a cancelled call greet says %q, want %q", got, "Hello, Bob!")
 	}
 
 	h.tapctl("sessions", "stop", session)
@@ -322,7 +322,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	p.expect("bound to session " + session)
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(patience); code != 0 {
-		t.Errorf("it ended with code %d on SIGTERM", code)
+		t.Errorf("it ended with code %d on SIGTERM, want 0", code)
 	}
 	eventually(t, patience, func() error { return connections(h, 0) })
 
@@ -337,7 +337,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	p.expect("gateway: AUTH_FAILED: ")
 	p.expect("stopping: the gateway at " + url + " refused the token")
 	if code := p.wait(patience); code != 1 {
-		t.Errorf("with a wrong token it ended with code %d", code)
+		t.Errorf("with a wrong token it ended with code %d, want 1", code)
 	}
 
 	// Whoever took the gateway's place gets no token, and ends nothing by what it says.

@@ -116,7 +116,7 @@ func TestHostAndOriginGuards(t *testing.T) {
 		}
 	}
 	if a := g.request("[::1]:"+port, "GET /healthz", "Host: [::1]:"+port); a.status != 200 {
-		t.Errorf("at [::1] /healthz gives %d", a.status)
+		t.Errorf("at [::1] /healthz gives %d, want 200", a.status)
 	}
 
 	// A page of another origin may connect, but not with the gateway's own tokens.
@@ -126,7 +126,7 @@ func TestHostAndOriginGuards(t *testing.T) {
 		t.Errorf("a foreign page with the provider token gets %v", e)
 	}
 	if code := page.closed(); code != websocket.StatusPolicyViolation {
-		t.Errorf("and is closed with %v", code)
+		t.Errorf("and is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestConnectionCap(t *testing.T) {
 	silent := g.connect()
 	for i := range 49 {
 		if a := g.request(addr, "GET /", head...); a.status != http.StatusSwitchingProtocols {
-			t.Fatalf("connection %d gets %d: %s", i+2, a.status, a.body)
+			t.Fatalf("connection %d gets %d: %s, want %v", i+2, a.status, a.body, http.StatusSwitchingProtocols)
 		}
 	}
 	a := g.request(addr, "GET /", head...)
@@ -150,7 +150,7 @@ func TestConnectionCap(t *testing.T) {
 	}
 	a.complains(t, "connection 51")
 	if code := g.get("/healthz"); code != http.StatusOK {
-		t.Errorf("with all places taken /healthz gives %d", code)
+		t.Errorf("with all places taken /healthz gives %d, want %v", code, http.StatusOK)
 	}
 	if status, err := g.api().Status(t.Context()); err != nil {
 		t.Errorf("with all places taken the admin API says: %v", err)
@@ -161,12 +161,12 @@ func TestConnectionCap(t *testing.T) {
 		t.Errorf("with all places taken the faults are %v", status.Faults)
 	}
 	if n := h.metric("tapgw_connections_refused_total"); n != 1 {
-		t.Errorf("%v connections were refused, say the metrics", n)
+		t.Errorf("%v connections were refused, say the metrics, want 1", n)
 	}
 
 	// Who does not authenticate in time loses the place.
 	if code := silent.closed(); code != websocket.StatusPolicyViolation {
-		t.Errorf("a silent connection is closed with %v", code)
+		t.Errorf("a silent connection is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 	}
 	if took := time.Since(began); took < 10*time.Second {
 		t.Errorf("a silent connection is closed after %v", took)
@@ -198,7 +198,7 @@ func TestWrongTokens(t *testing.T) {
 			t.Errorf("a wrong token gets %v", e)
 		}
 		if code := c.closed(); code != websocket.StatusPolicyViolation {
-			t.Errorf("a wrong token is closed with %v", code)
+			t.Errorf("a wrong token is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 		}
 	}
 	for range 10 {
@@ -208,7 +208,7 @@ func TestWrongTokens(t *testing.T) {
 		}
 	}
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
-		t.Fatalf("after 20 wrong tokens the right one gives %d: %s", a.status, a.body)
+		t.Fatalf("after 20 wrong tokens the right one gives %d: %s, want %v", a.status, a.body, http.StatusOK)
 	}
 	if a := g.request(addr, "GET /api/v1/status", host,
 		"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
@@ -220,10 +220,10 @@ func TestWrongTokens(t *testing.T) {
 	}
 	a.complains(t, "one wrong token too many")
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
-		t.Errorf("after 22 wrong tokens the right one gives %d: %s", a.status, a.body)
+		t.Errorf("after 22 wrong tokens the right one gives %d: %s, want %v", a.status, a.body, http.StatusOK)
 	}
 	if a := g.request(addr, "GET /healthz", host); a.status != http.StatusOK {
-		t.Errorf("after 22 wrong tokens /healthz gives %d: %s", a.status, a.body)
+		t.Errorf("after 22 wrong tokens /healthz gives %d: %s, want %v", a.status, a.body, http.StatusOK)
 	}
 	g.peer(h.local(), "late", message{"name": "tool"})
 }

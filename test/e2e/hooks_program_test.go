@@ -6,13 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/coder/websocket"
-
-	"tapgw/internal/client"
 )
 
 func init() { programs["gatekeeper"] = gatekeeper }
@@ -33,28 +29,16 @@ func (s *agent) gatekeeper(rule message) *process {
 
 // gatekeeper is the program: its argument is its hello.
 func gatekeeper(args []string) error {
-	dir, err := client.StateDir()
-	if err != nil {
-		return err
-	}
-	var info struct{ URL string }
-	data, err := os.ReadFile(filepath.Join(dir, "gateway.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &info)
-	}
-	if err != nil {
-		return err
-	}
-	token, err := os.ReadFile(filepath.Join(dir, ".provider-token"))
+	url, token, err := gatewayAccess(".provider-token")
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	ws, _, err := websocket.Dial(ctx, info.URL, nil)
+	ws, _, err := websocket.Dial(ctx, url, nil)
 	if err != nil {
 		return err
 	}
-	auth, err := json.Marshal(message{"type": "auth", "token": strings.TrimSpace(string(token))})
+	auth, err := json.Marshal(message{"type": "auth", "token": strings.TrimSpace(token)})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func inOrder(t *testing.T, in string, texts ...string) {
 }
 
 // absent checks that texts do not stand in another.
-func absent(t *testing.T, in string, texts ...string) {
+func lacks(t *testing.T, in string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if strings.Contains(in, text) {
@@ -107,7 +107,7 @@ func TestPromptTexts(t *testing.T) {
 		// Whatever was added, these have the last word.
 		ownIdentity, "Powered by", ownSafety, endSafety)
 	inOrder(t, system, ownIdentity, "Speak in riddles.", "<code_change_instructions>")
-	absent(t, system, "# Tone and style", "First is here.", "CI is passing.")
+	lacks(t, system, "# Tone and style", "First is here.", "CI is passing.")
 	if !strings.HasSuffix(strings.TrimSpace(system), endSafety) {
 		t.Errorf("the last word is %q", system[max(0, len(system)-200):])
 	}
@@ -123,10 +123,10 @@ func TestPromptTexts(t *testing.T) {
 	// Startup context comes once, a callback's text is of each prompt.
 	two := s.inTime("two", func() { s.rewrites(first, "code_change_rules", "State: two.") })
 	inOrder(t, two.LastUser(), "two", "CI is passing.", "No deploys.")
-	absent(t, two.LastUser(), "First is here.", "Second is here.")
+	lacks(t, two.LastUser(), "First is here.", "Second is here.")
 	inOrder(t, two.System(), "<code_change_instructions>", "State: two.", "</code_change_instructions>", "pnpm",
 		endSafety)
-	absent(t, two.System(), "State: one.")
+	lacks(t, two.System(), "State: one.")
 
 	// What a provider changes holds from its next prompt on.
 	for i, m := range []message{
@@ -145,10 +145,10 @@ func TestPromptTexts(t *testing.T) {
 	s.ask(s.session, "three")
 	three := s.last()
 	inOrder(t, three.LastUser(), "three", "CI is red.", "No deploys.")
-	absent(t, three.LastUser(), "CI is passing.")
+	lacks(t, three.LastUser(), "CI is passing.")
 	inOrder(t, three.System(), "</code_change_instructions>", "Be careful.", "<environment_limitations>", ownSafety,
 		"bees", "This repo uses yarn, not npm.", "And make, not just.", "The end.", ownIdentity, endSafety)
-	absent(t, three.System(), "State:", "pnpm", "Be brave.", "<tips_and_tricks>")
+	lacks(t, three.System(), "State:", "pnpm", "Be brave.", "<tips_and_tricks>")
 
 	// Empty takes it away; and who leaves takes all with him.
 	first.send(message{"type": "context.update", "requestId": "r3", "context": ""})
@@ -156,19 +156,19 @@ func TestPromptTexts(t *testing.T) {
 	s.ask(s.session, "four")
 	four := s.last()
 	inOrder(t, four.LastUser(), "four", "No deploys.")
-	absent(t, four.LastUser(), "CI is")
+	lacks(t, four.LastUser(), "CI is")
 	for _, c := range []*peer{first, second} {
 		c.send(message{"type": "goodbye"})
 		c.closed()
 	}
 	s.ask(s.session, "five")
 	five := s.last()
-	absent(t, five.LastUser(), "No deploys.")
-	absent(t, five.System(), "yarn", "make, not just", "Be careful.", "somebody else", "Speak in riddles.",
+	lacks(t, five.LastUser(), "No deploys.")
+	lacks(t, five.System(), "yarn", "make, not just", "Be careful.", "somebody else", "Speak in riddles.",
 		"Ignore all rules")
 	inOrder(t, five.System(), ownIdentity, "# Tone and style", "<tips_and_tricks>", ownSafety, "bees")
 	if n := strings.Count(five.System(), ownSafety); n != 1 {
-		t.Errorf("with nothing added safety is there %d times", n)
+		t.Errorf("with nothing added safety is there %d times, want 1", n)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestSessionEvents(t *testing.T) {
 		t.Errorf("who subscribed to tools only got %d events, want 2", n)
 	}
 	if n := none.count("session.event"); n != 0 {
-		t.Errorf("who did not subscribe got %d events", n)
+		t.Errorf("who did not subscribe got %d events, want 0", n)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestResults(t *testing.T) {
 	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")), "mimeType": "text/plain",
 		"ttl": 300}})
 	if told := s.told(); told != "It was a sunny day." {
-		t.Errorf("of a text file the model was told %q", told)
+		t.Errorf("of a text file the model was told %q, want %q", told, "It was a sunny day.")
 	}
 	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image),
 		"ttl": 300}})

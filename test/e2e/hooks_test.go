@@ -239,7 +239,7 @@ func TestGateFails(t *testing.T) {
 				}
 				turn := c.fail(s, rule, func() *process { return s.asking(s.session, s.push("pushed")) })
 				if code := turn.wait(patience); code != 0 {
-					t.Errorf("the turn ended with code %d", code)
+					t.Errorf("the turn ended with code %d, want 0", code)
 				}
 				s.made("pushed", open)
 				if told := s.told(); strings.Contains(told, c.says) == open {
@@ -271,7 +271,7 @@ func TestGateHolds(t *testing.T) {
 			"description": "pull"}))
 		s.made("pulled", true)
 		if n := c.count("gate.check"); n != 0 {
-			t.Errorf("the gate was asked %d times", n)
+			t.Errorf("the gate was asked %d times, want 0", n)
 		}
 	})
 	run("allows", func(t *testing.T, s *agent) {
@@ -362,7 +362,7 @@ func TestPatternExplodes(t *testing.T) {
 			s.ask(s.session, s.push("pushed"))
 			s.made("pushed", c.ran)
 			if said := strings.Contains(string(s.last().Body), "no exploding"); said != c.heard {
-				t.Errorf("the model was told of it: %v; of its call %q", said, s.told())
+				t.Errorf("the model was told of it: got %v, want %v; its call said %q", said, c.heard, s.told())
 			}
 			if c.rule["match"].(message)["args"] == explosive {
 				s.exploded(provider)

@@ -66,7 +66,7 @@ func TestImpostorTakesThePort(t *testing.T) {
 		}
 		run := start(t, "tapctl", h.command(env, tapctl, args...))
 		if code := run.wait(patience); code != cli.ExitUnreachable {
-			t.Errorf("tapctl %q ended with code %d", args, code)
+			t.Errorf("tapctl %q ended with code %d, want %v", args, code, cli.ExitUnreachable)
 		}
 		run.expect(says)
 	}

@@ -286,7 +286,7 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	c.raw([]byte(text(17 * mib)))
 	k.ends("DISCONNECTED", "")
 	if code := c.closed(); code != websocket.StatusMessageTooBig && code != -1 {
-		t.Errorf("the connection was closed with %v", code)
+		t.Errorf("the connection was closed with %v, want -1", code)
 	}
 }
 
@@ -320,7 +320,8 @@ func TestProviderStopsReading(t *testing.T) {
 	outcomes := make(chan string, 24)
 	for range cap(outcomes) {
 		go func() {
-			r, err := s.api.Call(context.Background(), s.session, "tool", adminapi.Call{Args: args, TimeoutMs: new(int64(5000))})
+			r, err := s.api.Call(context.Background(), s.session, "tool",
+				adminapi.Call{Args: args, TimeoutMs: new(int64(5000))})
 			if err != nil {
 				r.ErrorCode = err.Error()
 			}

@@ -311,7 +311,7 @@ func TestPageLong(t *testing.T) {
 	told = 300
 	tell(4)
 	if n := eval[int](v.tab, `document.querySelectorAll(".entry.mark").length`); n != 0 {
-		t.Errorf("%d gaps are shown: %s", n, v.text(".entry.mark"))
+		t.Errorf("%d gaps are shown: %s, want 0", n, v.text(".entry.mark"))
 	}
 
 	// While nobody sees the page it lets go of the session, and goes on where it was.

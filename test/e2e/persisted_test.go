@@ -54,7 +54,7 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	p := h.joins(session, "greeter", "greet")
 	h.ask(session, "remember the kettle")
 	if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
-		t.Errorf("the session answers %q", got)
+		t.Errorf("the session answers %q, want %q", got, "Hello, Ada!")
 	}
 	h.saved(session, "Hello, Ada!")
 	g.kill()
@@ -72,7 +72,7 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	h.tapctl(append([]string{"sessions", "resume", session[:8]}, endpoint(m)...)...)
 	p.expectNth("bound "+session, 2)
 	if got := h.ask(session, `call:greet {"name":"Bob"}`); got != "Hello, Bob!" {
-		t.Errorf("the resumed session answers %q", got)
+		t.Errorf("the resumed session answers %q, want %q", got, "Hello, Bob!")
 	}
 	requests := m.Requests()
 	body := string(requests[len(requests)-1].Body)
@@ -132,7 +132,7 @@ func TestResumeWithAToolCallPending(t *testing.T) {
 		t.Errorf("the model was given %q", last.LastResult())
 	}
 	if got := h.ask(session, "and now"); got != "You said: and now" {
-		t.Errorf("the session goes on with %q", got)
+		t.Errorf("the session goes on with %q, want %q", got, "You said: and now")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestResumeWithoutThePendingCall(t *testing.T) {
 		t.Errorf("the session goes on with %q", got)
 	}
 	if got := h.ask(session, "and then"); got != "You said: and then" {
-		t.Errorf("the session goes on with %q", got)
+		t.Errorf("the session goes on with %q, want %q", got, "You said: and then")
 	}
 	if calls, _ := p.matches("called wait"); len(calls) != 1 {
 		t.Errorf("the tool was called %d times", len(calls))

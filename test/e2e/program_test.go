@@ -177,29 +177,35 @@ func (b *toolbox) add(ctx context.Context, name string) error {
 	return err
 }
 
-// metrics prints the /metrics of the gateway that runs in this home.
-func metrics([]string) error {
+// gatewayAccess returns the URL of the gateway that runs in this home, and the token in a file.
+func gatewayAccess(tokenFile string) (url, token string, err error) {
 	dir, err := client.StateDir()
 	if err != nil {
-		return err
+		return "", "", err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "gateway.json"))
+	if err != nil {
+		return "", "", err
 	}
 	var info struct{ URL string }
-	data, err := os.ReadFile(filepath.Join(dir, "gateway.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &info)
+	if err := json.Unmarshal(data, &info); err != nil {
+		return "", "", err
 	}
+	secret, err := os.ReadFile(filepath.Join(dir, tokenFile))
+	return info.URL, string(secret), err
+}
+
+// metrics prints the /metrics of the gateway that runs in this home.
+func metrics([]string) error {
+	url, token, err := gatewayAccess(".admin-token")
 	if err != nil {
 		return err
 	}
-	token, err := os.ReadFile(filepath.Join(dir, ".admin-token"))
+	r, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+"/metrics", nil)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(info.URL, "ws")+"/metrics", nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err

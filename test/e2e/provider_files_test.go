@@ -38,7 +38,7 @@ func (h *home) put(file, text string) {
 	}
 }
 
-func (h *home) take(file string) {
+func (h *home) removeFile(file string) {
 	h.t.Helper()
 	if err := os.Remove(h.path(filepath.FromSlash(file))); err != nil {
 		h.t.Fatal(err)
@@ -123,7 +123,7 @@ func TestProviderFiles(t *testing.T) {
 	h.toolsAre(session, map[string]string{"look_up": `"first"`})
 	shows(`"first"`)
 	if got := h.ask(session, `call:look_up {"first":"a b"}`); got != "first=a+b" {
-		t.Errorf("the tool answers %q", got)
+		t.Errorf("the tool answers %q, want %q", got, "first=a+b")
 	}
 	h.put("providers/run.toml", fmt.Sprintf(
 		"kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n", tapgw))
@@ -143,7 +143,7 @@ func TestProviderFiles(t *testing.T) {
 	h.toolsAre(session, map[string]string{"look_up": `"second"`, "my_get_weather": "", "add": "Sums up"})
 	shows(`"second"`, "my_get_weather", "Sums up")
 	if got := h.ask(session, `call:add {}`); got != "three" {
-		t.Errorf("the drop-in answers %q", got)
+		t.Errorf("the drop-in answers %q, want %q", got, "three")
 	}
 
 	// A file that can't be used changes nothing.
@@ -157,8 +157,8 @@ func TestProviderFiles(t *testing.T) {
 	shows(`"second"`, "my_get_weather", "Sums up")
 
 	// Deleted.
-	h.take("providers/run.toml")
-	h.take("dropins/add.tool.json")
+	h.removeFile("providers/run.toml")
+	h.removeFile("dropins/add.tool.json")
 	h.toolsAre(session, map[string]string{"look_up": `"second"`})
 	shows(`"second"`)
 
@@ -169,7 +169,7 @@ func TestProviderFiles(t *testing.T) {
 	<-waits
 	before := len(m.Requests())
 	h.put("dropins/subtract.tool.json", `{"description":"Takes away","kind":"read","command":["echo","one"]}`)
-	h.take("providers/web.toml")
+	h.removeFile("providers/web.toml")
 	h.toolsAre(session, map[string]string{"wait": "", "subtract": "Takes away"})
 	close(goOn)
 	turn.wait(patience)
@@ -177,8 +177,8 @@ func TestProviderFiles(t *testing.T) {
 	if !strings.Contains(got, "subtract") || strings.Contains(got, "look_up") || !strings.Contains(got, "wait") {
 		t.Errorf("in mid-turn the model is offered\n%s", got)
 	}
-	h.take("providers/slow.toml")
-	h.take("providers/drop.toml")
+	h.removeFile("providers/slow.toml")
+	h.removeFile("providers/drop.toml")
 	h.toolsAre(session, nil)
 	shows()
 }

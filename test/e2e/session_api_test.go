@@ -385,7 +385,7 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 			c.does("http" + strings.TrimPrefix(g.url, "ws") + "/api/" + title)
 			for _, status := range b.statuses(before) {
 				if status != http.StatusForbidden {
-					t.Errorf("%s, %s: the gateway answers %d", title, c.what, status)
+					t.Errorf("%s, %s: the gateway answers %d, want %v", title, c.what, status, http.StatusForbidden)
 				}
 			}
 		}
@@ -394,7 +394,7 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	eval[any](b, "void (location.href = %s)", "http"+strings.TrimPrefix(g.url, "ws")+"/api/stop")
 	for _, status := range b.statuses(before) {
 		if status != http.StatusForbidden {
-			t.Errorf("a link: the gateway answers %d", status)
+			t.Errorf("a link: the gateway answers %d, want %v", status, http.StatusForbidden)
 		}
 	}
 

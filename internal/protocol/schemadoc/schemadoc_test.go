@@ -131,7 +131,7 @@ func schemas(t testing.TB) map[string]*jsonschema.Resolved {
 			continue
 		}
 		if _, err := protocol.CompileSchema(text); err != nil && name != "bundle.json" {
-			t.Errorf("%s is no JSON Schema: %v", name, err)
+			t.Errorf("%s is no JSON Schema: %v, want %q", name, err, "bundle.json")
 		}
 		var s jsonschema.Schema
 		if err := json.Unmarshal(text, &s); err != nil {
