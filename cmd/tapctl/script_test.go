@@ -61,7 +61,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("COPILOT_HOME", filepath.Join(env.WorkDir, "home", "copilot"))
-			for _, name := range []string{"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAPGW_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR", "CLICOLOR_FORCE"} {
+			for _, name := range []string{
+				"TAP_GATEWAY_URL", "TAP_ADMIN_TOKEN", "TAPGW_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR", "CLICOLOR_FORCE",
+			} {
 				env.Setenv(name, "")
 			}
 			env.Values[processes{}] = map[string]*process{}
@@ -135,7 +137,9 @@ func start(ts *testscript.TestScript, name string, ready func(stdout, stderr str
 	}
 	p.cmd = exec.Command(path, line[1:]...)
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, v := range []string{"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAP_GATEWAY_URL", "TAPGW_CONFIG", "SAMPLE_STAYS"} {
+	for _, v := range []string{
+		"PATH", "HOME", "COPILOT_HOME", "TMPDIR", "TAP_GATEWAY_URL", "TAPGW_CONFIG", "SAMPLE_STAYS",
+	} {
 		p.cmd.Env = append(p.cmd.Env, v+"="+ts.Getenv(v))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.errors

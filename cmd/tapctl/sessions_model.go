@@ -43,7 +43,8 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if err := c.gw.SetModel(c.ctx, id, adminapi.ModelRequest{Model: model, Effort: c.String("effort")}); err != nil {
+			r := adminapi.ModelRequest{Model: model, Effort: c.String("effort")}
+			if err := c.gw.SetModel(c.ctx, id, r); err != nil {
 				return err
 			}
 			return c.printDone(id, "model is now "+model+" in")

@@ -136,10 +136,11 @@ Examples:
 
 func deleteCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "delete",
-		Usage:        "delete a session from the disk",
-		ArgsUsage:    "ID",
-		Description:  "It can't be undone. Stop a running session first.\n\nExamples:\n  tapctl sessions delete 3f2a --yes",
+		Name:      "delete",
+		Usage:     "delete a session from the disk",
+		ArgsUsage: "ID",
+		Description: "It can't be undone. Stop a running session first.\n\n" +
+			"Examples:\n  tapctl sessions delete 3f2a --yes",
 		Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
 		BashComplete: completePersisted(),
 		Action: shortAction(1, func(c *command) error {

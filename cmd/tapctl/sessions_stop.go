@@ -140,10 +140,11 @@ func (c *command) printDropped(dropped []string) {
 
 func foregroundCommand() *ucli.Command {
 	return &ucli.Command{
-		Name:         "foreground",
-		Usage:        "make a session the foreground session",
-		ArgsUsage:    "[ID]",
-		Description:  "Commands without an ID mean the foreground session.\n\nExamples:\n  tapctl sessions foreground 3f2a",
+		Name:      "foreground",
+		Usage:     "make a session the foreground session",
+		ArgsUsage: "[ID]",
+		Description: "Commands without an ID mean the foreground session.\n\n" +
+			"Examples:\n  tapctl sessions foreground 3f2a",
 		BashComplete: completeSession(),
 		Action: shortAction(1, func(c *command) error {
 			id, err := c.findNamedSession(c.Args().First())

@@ -74,7 +74,8 @@ func TestTurnShowsTheAnswerOnce(t *testing.T) {
 		{`{"callback":"onMessage","messageId":"m","delta":"a"} {"callback":"onStartToolExecution","toolName":"t","toolArguments":"{}"} {"callback":"onEndToolExecution","error":{"code":"TIMEOUT","message":"late"}} {"callback":"onEndToolExecution","error":{"message":"odd"}}`,
 			"a\n", "  t {}\n  failed: TIMEOUT late\n  failed: odd\n"},
 		{`{"callback":"onEndToolExecution","result":{"content":"one\ntwo"}} {"callback":"onGeneratedUserPrompt","prompt":"go"}`, "", "  = one…\n  prompt: go\n"},
-		{`{"callback":"onMessage","messageId":"m","delta":"\u001b[31mred"} {"callback":"onEndMessage","messageId":"m"}`, "red\n", ""},
+		{`{"callback":"onMessage","messageId":"m","delta":"\u001b[31mred"} {"callback":"onEndMessage","messageId":"m"}`,
+			"red\n", ""},
 	} {
 		var out, errs bytes.Buffer
 		shown := &turn{out: &cli.Output{W: &out, Err: &errs}}
@@ -98,7 +99,8 @@ func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		for d, want := range map[time.Duration]string{
-			-time.Second: "0s ago", 59 * time.Second: "59s ago", 61 * time.Second: "1m ago", 90 * time.Minute: "1h30m ago",
+			-time.Second: "0s ago", 59 * time.Second: "59s ago", 61 * time.Second: "1m ago",
+			90 * time.Minute: "1h30m ago",
 		} {
 			if got := ago(now.Add(-d)); got != want {
 				t.Errorf("%v: got %s, want %s", d, got, want)

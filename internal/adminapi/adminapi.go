@@ -28,7 +28,7 @@ type Failure struct {
 // because its model is gone. It is no code of the provider wire.
 const CodeSession = "SESSION_ERROR"
 
-// Nothing is the answer to a request that has nothing to tell: an empty object.
+// Nothing is the answer to a request that only succeeds or fails: an empty object.
 type Nothing struct{}
 
 // Status is the state of the gateway process.

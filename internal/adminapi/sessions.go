@@ -38,7 +38,7 @@ type ModelSettings struct {
 	Profile     string `json:"profile,omitempty"`     // of tapgw.toml; what the request says overrides it
 	ProviderURL string `json:"providerUrl,omitempty"` // a model endpoint of the user's own, http or https
 	ProviderKey string `json:"providerKey,omitempty"` // its key; never logged nor stored
-	GitHubToken string `json:"githubToken,omitempty"` // of another account than the one signed in; never logged nor stored
+	GitHubToken string `json:"githubToken,omitempty"` // of another account; never logged nor stored
 }
 
 // Started is the answer to a request that started or resumed a session.

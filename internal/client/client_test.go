@@ -92,7 +92,8 @@ func TestDiscovery(t *testing.T) {
 			write(t, filepath.Join(dir, gatewayFile), `{"url":"ws://127.0.0.1:1234","pid":1}`)
 			write(t, filepath.Join(dir, tokenFile), "adm-file\n")
 		}, Options{}, "ws://127.0.0.1:1234 adm-file"},
-		{func() { t.Setenv(EnvURL, "wss://h.example:5"); t.Setenv(EnvToken, "adm-env") }, Options{}, "wss://h.example:5 adm-env"},
+		{func() { t.Setenv(EnvURL, "wss://h.example:5"); t.Setenv(EnvToken, "adm-env") }, Options{},
+			"wss://h.example:5 adm-env"},
 		{func() {}, Options{URL: "http://[::1]:6/", Token: "adm-flag"}, "ws://[::1]:6 adm-flag"},
 	} {
 		step.do()
@@ -119,18 +120,22 @@ func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{Options{URL: "127.0.0.1:9400"}, nil, 2, "flag --url: "},
-		{Options{URL: "ftp://x"}, nil, 2, `flag --url: "ftp://x" is not a gateway's URL, want one like ws://127.0.0.1:9400`},
+		{Options{URL: "ftp://x"}, nil, 2,
+			`flag --url: "ftp://x" is not a gateway's URL, want one like ws://127.0.0.1:9400`},
 		{Options{URL: "ws://"}, nil, 2, "names no host"},
 		{Options{URL: "ws://h/path"}, nil, 2, "a scheme, a host and a port only"},
 		{Options{URL: "ws://u:secret@h"}, nil, 2, "ws://u:xxxxx@h"},
-		{Options{URL: "ws://h", Token: "a b"}, nil, 2, "flag --token: the token has a character that tokens never have"},
+		{Options{URL: "ws://h", Token: "a b"}, nil, 2,
+			"flag --token: the token has a character that tokens never have"},
 		{Options{}, func() { t.Setenv(EnvURL, "nope") }, 2, "TAP_GATEWAY_URL: "},
 		{Options{}, func() { t.Setenv(EnvURL, ""); t.Setenv(EnvToken, "a\tb") }, 2, "TAP_ADMIN_TOKEN: "},
 		{Options{}, func() { t.Setenv(EnvToken, ""); write(t, gateway, "{") }, 1, gateway + ": not valid JSON"},
 		{Options{}, func() { write(t, gateway, `{"url":"x"}`) }, 1, gateway + ": url: "},
 		{Options{}, func() { _ = os.Chmod(gateway, 0o666) }, 5, "others can write it (mode 0666)"},
-		{Options{URL: "ws://h"}, func() { write(t, token, "adm-x"); _ = os.Chmod(token, 0o622) }, 5, token + ": others can write it"},
-		{Options{URL: "ws://h"}, func() { _ = os.Remove(token); _ = os.Mkdir(token, 0o700) }, 1, token + ": not a regular file"},
+		{Options{URL: "ws://h"}, func() { write(t, token, "adm-x"); _ = os.Chmod(token, 0o622) }, 5,
+			token + ": others can write it"},
+		{Options{URL: "ws://h"}, func() { _ = os.Remove(token); _ = os.Mkdir(token, 0o700) }, 1,
+			token + ": not a regular file"},
 	} {
 		if tc.do != nil {
 			tc.do()
@@ -165,30 +170,41 @@ func TestRequests(t *testing.T) {
 		result       any
 	}{
 		{`{"url":"ws://h","sessions":2,"faults":[{"file":"f","line":3}]}`, "GET /api/v1/status",
-			func() (any, error) { return c.Status(ctx) }, adminapi.Status{URL: "ws://h", Sessions: 2, Faults: []adminapi.Fault{{File: "f", Line: 3}}}},
-		{`[{"id":"a"}]`, "GET /api/v1/sessions", func() (any, error) { return c.Sessions(ctx) }, []adminapi.Session{{ID: "a"}}},
-		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) { return c.Session(ctx, "a/b") }, adminapi.Session{ID: "a/b"}},
-		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`, func() (any, error) { return c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: "/d"}) }, "a"},
+			func() (any, error) { return c.Status(ctx) },
+			adminapi.Status{URL: "ws://h", Sessions: 2, Faults: []adminapi.Fault{{File: "f", Line: 3}}}},
+		{`[{"id":"a"}]`, "GET /api/v1/sessions", func() (any, error) { return c.Sessions(ctx) },
+			[]adminapi.Session{{ID: "a"}}},
+		{`{"id":"a/b"}`, "GET /api/v1/sessions/a%2Fb", func() (any, error) { return c.Session(ctx, "a/b") },
+			adminapi.Session{ID: "a/b"}},
+		{`{"id":"a"}`, `POST /api/v1/sessions {"host":"local","cwd":"/d"}`,
+			func() (any, error) { return c.Start(ctx, adminapi.StartRequest{Host: "local", CWD: "/d"}) }, "a"},
 		{`{}`, "DELETE /api/v1/sessions/a", func() (any, error) { return nil, c.Stop(ctx, "a") }, nil},
 		{`{}`, `POST /api/v1/sessions/a/query {"prompt":"hi","mode":"immediate","detach":true}`, func() (any, error) {
 			return nil, c.Send(ctx, "a", adminapi.Query{Prompt: "hi", Mode: adminapi.ModeImmediate})
 		}, nil},
-		{`{"dropped":["b"]}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`, func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
-		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") }, nil},
-		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`, func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) }, adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},
+		{`{"dropped":["b"]}`, `POST /api/v1/sessions/a/interrupt {"reason":"why"}`,
+			func() (any, error) { return c.Interrupt(ctx, "a", "why") }, []string{"b"}},
+		{`{}`, `POST /api/v1/sessions/a/foreground {}`, func() (any, error) { return nil, c.Foreground(ctx, "a") },
+			nil},
+		{`{"seq":1,"fate":"stored"}`, `POST /api/v1/sessions/a/push {"level":"keep","event":"x"}`,
+			func() (any, error) { return c.Push(ctx, "a", adminapi.Push{Event: "x", Level: "keep"}) },
+			adminapi.Receipt{Seq: 1, Fate: adminapi.FateStored}},
 		{`[{"stream":"s"}]`, `GET /api/v1/sessions/a/history?last=5&since=2026-01-02T02%3A04%3A05Z&stream=s&stream=t%40p`,
 			func() (any, error) {
 				return c.History(ctx, "a", HistoryQuery{Streams: []string{"s", "t@p"}, Last: 5, Since: since})
 			}, []adminapi.StreamRow{{Stream: "s"}}},
 		{`{"data":{"n":1},"durationMs":7}`, `POST /api/v1/sessions/a/tools/echo/call {"args":{"x":1},"timeoutMs":1500}`,
 			func() (any, error) {
-				return c.Call(ctx, "a", "echo", adminapi.Call{Args: json.RawMessage(`{"x":1}`), TimeoutMs: new(int64(1500))})
+				call := adminapi.Call{Args: json.RawMessage(`{"x":1}`), TimeoutMs: new(int64(1500))}
+				return c.Call(ctx, "a", "echo", call)
 			}, adminapi.CallResult{Data: json.RawMessage(`{"n":1}`), DurationMs: 7}},
 		{`[]`, "GET /api/v1/providers", func() (any, error) { return c.Providers(ctx) }, []adminapi.Provider{}},
-		{`{"stopped":2}`, "POST /api/v1/providers/p/stop {}", func() (any, error) { return c.StopProvider(ctx, "p") }, 2},
+		{`{"stopped":2}`, "POST /api/v1/providers/p/stop {}", func() (any, error) { return c.StopProvider(ctx, "p") },
+			2},
 		{`[]`, "GET /api/v1/tools?session=a", func() (any, error) { return c.Tools(ctx, "a") }, []adminapi.Tool{}},
 		{`[]`, "GET /api/v1/tools", func() (any, error) { return c.Tools(ctx, "") }, []adminapi.Tool{}},
-		{`[{"id":"m","multiplier":0.5}]`, "GET /api/v1/models?host=local", func() (any, error) { return c.Models(ctx, "local") }, []adminapi.Model{{ID: "m", Multiplier: 0.5}}},
+		{`[{"id":"m","multiplier":0.5}]`, "GET /api/v1/models?host=local",
+			func() (any, error) { return c.Models(ctx, "local") }, []adminapi.Model{{ID: "m", Multiplier: 0.5}}},
 	} {
 		answer = tc.answer
 		result, err := tc.do()

@@ -95,16 +95,19 @@ func TestImpostorHearsNothing(t *testing.T) {
 		answer func(*http.Request) string
 		says   string
 	}{
-		"a web server": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" }, "it could not prove that it knows the token"},
+		"a web server": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" },
+			"it could not prove that it knows the token"},
 		"an earlier answer": {func(*http.Request) string {
 			return "HTTP/1.1 200 OK\r\nTapgw-Proof: 00 127.0.0.1:1\r\nContent-Length: 0\r\n\r\n"
 		}, "it could not prove"},
 		"another gateway": {func(*http.Request) string {
 			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 53\r\n\r\n" + `{"error":{"code":"AUTH_FAILED","message":"not mine"}}`
 		}, "it could not prove"},
-		"a relay":         {relay, "it passes connections on: "},
-		"no HTTP":         {func(*http.Request) string { return "220 smtp.example ESMTP\r\n" }, "it does not answer as a gateway does"},
-		"more than asked": {func(r *http.Request) string { return relay(r) + "HTTP/1.1 200 OK\r\n\r\n" }, "it passes connections on"},
+		"a relay": {relay, "it passes connections on: "},
+		"no HTTP": {func(*http.Request) string { return "220 smtp.example ESMTP\r\n" },
+			"it does not answer as a gateway does"},
+		"more than asked": {func(r *http.Request) string { return relay(r) + "HTTP/1.1 200 OK\r\n\r\n" },
+			"it passes connections on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := alone(t)

@@ -33,13 +33,18 @@ func TestSessionIsFoundByIDBeginningAndLabel(t *testing.T) {
 		{"", []adminapi.Session{a, front, b}, "f", false, 0, ""},
 		{"", nil, "", false, 4, NoSessions},
 		{"x", nil, "", false, 4, NoSessions},
-		{"x", []adminapi.Session{a, b}, "", false, 4, `no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
+		{"x", []adminapi.Session{a, b}, "", false, 4,
+			`no session has the ID or label "x", nor an ID that begins so; there are: a (one), b (two)`},
 		{"", []adminapi.Session{a, b}, "", false, 2, "which session? give the ID or label of one of: a (one), b (two)"},
-		{"", []adminapi.Session{a, front}, "", true, 2, "which session? give the ID or label of one of: a (one), f (two)"},
-		{"a", []adminapi.Session{ab, {ID: "ac"}, b}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, ac`},
-		{"two", []adminapi.Session{a, b, front}, "", false, 2, `session "two" is ambiguous; give the ID of one of: b (two), f (two)`},
+		{"", []adminapi.Session{a, front}, "", true, 2,
+			"which session? give the ID or label of one of: a (one), f (two)"},
+		{"a", []adminapi.Session{ab, {ID: "ac"}, b}, "", false, 2,
+			`session "a" is ambiguous; give the ID of one of: ab, ac`},
+		{"two", []adminapi.Session{a, b, front}, "", false, 2,
+			`session "two" is ambiguous; give the ID of one of: b (two), f (two)`},
 		// A label does not hide a session whose id begins so.
-		{"a", []adminapi.Session{ab, {ID: "z", Label: "a"}}, "", false, 2, `session "a" is ambiguous; give the ID of one of: ab, z (a)`},
+		{"a", []adminapi.Session{ab, {ID: "z", Label: "a"}}, "", false, 2,
+			`session "a" is ambiguous; give the ID of one of: ab, z (a)`},
 	} {
 		web := httptest.NewServer(taptest.Proving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(tc.sessions)

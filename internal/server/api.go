@@ -14,8 +14,8 @@ import (
 const (
 	apiPrefix      = adminapi.Prefix
 	apiMaxBody     = protocol.MaxMessage
-	apiHostCopilot = "copilot"         // the kind of session that a request means when it names none
-	apiPusher      = gateway.AdminName // provider and stream of a push that names none
+	apiHostCopilot = "copilot"         // the default kind of session
+	apiPusher      = gateway.AdminName // the default provider and stream of a push
 )
 
 // api answers the admin API. It decides nothing about rights: whoever gets here
@@ -147,7 +147,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	)
 }
 
-// currentStatus is what the process says of itself, with what the server knows.
+// currentStatus returns the status of the process, with the fields that the server knows.
 func (a *api) currentStatus() adminapi.Status {
 	s := a.process()
 	s.StartedAt, s.Faults = s.StartedAt.UTC(), orEmpty(s.Faults)

@@ -31,9 +31,9 @@ func eventOf(h gateway.Entry) (name string, data any) {
 // maxEventsLast bounds how many events a stream begins with. No session buffers more.
 const maxEventsLast = 100_000
 
-// resumable are the sessions that a reader's stream of events ended of within the last
-// minute. A reader that was cut off gets the rest when it comes back, even if the session
-// has ended meanwhile.
+// resumable are the sessions whose stream of events ended for a reader within the last minute.
+// A reader that lost its connection gets the rest when it connects again, even if the session
+// has ended in between.
 type resumable struct {
 	mu       sync.Mutex
 	sessions []*gateway.Session // oldest first
@@ -60,7 +60,7 @@ func (r *resumable) add(s *gateway.Session) {
 	})
 }
 
-// find returns the session with this id that an event's id is of, nil if there is none.
+// find returns the session that has this id and sent the event, nil if there is none.
 func (r *resumable) find(id, eventID string) *gateway.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,8 @@ func (r *resumable) find(id, eventID string) *gateway.Session {
 	return nil
 }
 
-// birthOf tells a session from others that have its id before or later.
+// birthOf is part of each event's id. It differs between sessions that have the same id one after
+// the other.
 func birthOf(s *gateway.Session) string {
 	return strconv.FormatInt(s.View().CreatedAt.UnixMicro(), 36)
 }
@@ -85,8 +86,8 @@ func (a *api) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	return a.session(a.writeEvents)(w, r)
 }
 
-// writeEvents writes what happens in a session: from where the reader's last event was, else
-// from the last events that it asks for, until the session ends.
+// writeEvents writes the events of a session until it ends. It begins after the reader's last
+// event, or with as many of the last events as a new reader asks for.
 func (a *api) writeEvents(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	q, err := readParams(r, "last")
 	if err != nil {
@@ -154,7 +155,7 @@ func placeID(birth string, at gateway.Cursors) string {
 	return fmt.Sprintf("%s.%d.%d.%d", birth, at.Timeline, at.Live, at.Stream)
 }
 
-// parsePlace reads what placeID wrote of the same session.
+// parsePlace reads an id that placeID wrote; ok is false for an event of another session.
 func parsePlace(id, birth string) (at gateway.Cursors, ok bool) {
 	parts := strings.SplitN(id, ".", 5)
 	if len(parts) != 4 || parts[0] != birth {

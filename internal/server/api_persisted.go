@@ -21,7 +21,8 @@ func startRequest(m adminapi.ModelSettings) (gateway.StartRequest, error) {
 			return gateway.StartRequest{}, fieldError("providerUrl", "must hold no password; send it as providerKey")
 		}
 	} else if m.ProviderKey != "" {
-		return gateway.StartRequest{}, fieldError("providerKey", "requires providerUrl: the model endpoint that the key is for")
+		return gateway.StartRequest{}, fieldError("providerKey",
+			"requires providerUrl: the model endpoint that the key is for")
 	}
 	return gateway.StartRequest{
 		Model: m.Model, Effort: m.Effort, Profile: m.Profile,

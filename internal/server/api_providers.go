@@ -17,7 +17,7 @@ type Supervisor interface {
 	Stop(name string) (int, error)
 	Start(name string) (int, error)
 	Restart(name string) (int, error)
-	// Configured lists what files name.
+	// Configured lists the providers that files name.
 	Configured() []adminapi.ConfiguredProvider
 	// Lines returns the buffered lines of a provider's log after a number, and the number to
 	// ask with next; WaitLines waits for one.

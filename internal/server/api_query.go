@@ -88,7 +88,7 @@ func (a *api) followTurn(ctx context.Context, l *lineWriter, turn *gateway.Turn)
 	}
 }
 
-// apiMaxAttachments bounds what goes with a prompt.
+// apiMaxAttachments bounds how many files go with a prompt.
 const apiMaxAttachments = 100
 
 func readAttachments(list []adminapi.Attachment) ([]gateway.Attachment, error) {

@@ -41,7 +41,8 @@ func TestAnswers(t *testing.T) {
 		{at, `{"content":[]}`, 400, "content: must be an object"},
 		{at, `{"choice":"once"}`, 400, "choice: is not a field of this request"},
 		{at, `{"question":"x","decision":"once"}`, 404, `question \"x\" does not exist in this session`},
-		{"/api/v1/sessions/" + other.ID() + "/answer", fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 404, "does not exist in this session"},
+		{"/api/v1/sessions/" + other.ID() + "/answer", fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 404,
+			"does not exist in this session"},
 		{"/api/v1/sessions/none/answer", `{"decision":"once"}`, 404, `session \"none\" does not exist`},
 		{at, fmt.Sprintf(`{"question":%q,"decision":"deny","text":"no"}`, id), 200, "{}"},
 		{at, fmt.Sprintf(`{"question":%q,"decision":"once"}`, id), 409, "is over"},
@@ -68,15 +69,20 @@ func TestAttachmentsAndHeaders(t *testing.T) {
 		want string
 	}{
 		"file and directory": {[]adminapi.Attachment{{Path: file}, {Path: dir}}, ""},
-		"lines":              {[]adminapi.Attachment{{Path: file, FirstLine: &one, LastLine: &two}, {Path: file, FirstLine: &two}}, ""},
-		"no path":            {[]adminapi.Attachment{{Path: file}, {}}, "attachments[1].path: is required"},
-		"relative":           {[]adminapi.Attachment{{Path: "a.txt"}}, `attachments[0].path: "a.txt" must be an absolute path`},
-		"missing":            {[]adminapi.Attachment{{Path: file + "x"}}, "does not exist"},
-		"a device":           {[]adminapi.Attachment{{Path: os.DevNull}}, "is neither a file nor a directory"},
-		"no first line":      {[]adminapi.Attachment{{Path: file, LastLine: &two}}, "attachments[0].firstLine: is required with lastLine"},
-		"line zero":          {[]adminapi.Attachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
-		"backwards":          {[]adminapi.Attachment{{Path: file, FirstLine: &two, LastLine: &one}}, "not before the first: 2-1"},
-		"many":               {make([]adminapi.Attachment, 101), "attachments: must be at most 100"},
+		"lines": {
+			[]adminapi.Attachment{{Path: file, FirstLine: &one, LastLine: &two}, {Path: file, FirstLine: &two}}, "",
+		},
+		"no path": {[]adminapi.Attachment{{Path: file}, {}}, "attachments[1].path: is required"},
+		"relative": {[]adminapi.Attachment{{Path: "a.txt"}},
+			`attachments[0].path: "a.txt" must be an absolute path`},
+		"missing":  {[]adminapi.Attachment{{Path: file + "x"}}, "does not exist"},
+		"a device": {[]adminapi.Attachment{{Path: os.DevNull}}, "is neither a file nor a directory"},
+		"no first line": {[]adminapi.Attachment{{Path: file, LastLine: &two}},
+			"attachments[0].firstLine: is required with lastLine"},
+		"line zero": {[]adminapi.Attachment{{Path: file, FirstLine: &zero}}, "lines count from 1"},
+		"backwards": {[]adminapi.Attachment{{Path: file, FirstLine: &two, LastLine: &one}},
+			"not before the first: 2-1"},
+		"many": {make([]adminapi.Attachment, 101), "attachments: must be at most 100"},
 	} {
 		_, err := readAttachments(tc.list)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

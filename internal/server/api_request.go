@@ -71,7 +71,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// done answers a request that has nothing to tell, unless it failed.
+// done answers {} to a request that succeeded, else it returns the error.
 func done(w http.ResponseWriter, err error) error {
 	if err != nil {
 		return err

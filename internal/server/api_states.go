@@ -22,7 +22,7 @@ const statePause = 100 * time.Millisecond
 // states are what GET /events shows, by the name of the event. A state is made when a reader
 // asks and the gateway has changed since it was last made. All readers share it.
 type states struct {
-	birth string // tells the revisions of this run from another's
+	birth string // part of each event's id; differs between runs of the gateway
 	names []string
 	build map[string]func() any
 
@@ -99,8 +99,8 @@ func (s *states) revisionOf(eventID string) uint64 {
 	return n
 }
 
-// touch notes that a reader watches the gateway. It has the states made again, for changes
-// that the gateway is not told of: faults of files, for example.
+// touch notes that a reader watches the gateway. The states are made again, since some change
+// without a notice to the gateway: faults of files, for example.
 func (a *api) touch() {
 	a.server.recordActivity()
 	a.gateway.Touch()

@@ -6,7 +6,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// usage says what the session's models read, wrote and cost.
+// usage answers with the usage of the session's models.
 func (a *api) usage(w http.ResponseWriter, r *http.Request, s *gateway.Session) error {
 	if _, err := readParams(r); err != nil {
 		return err

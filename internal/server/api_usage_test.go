@@ -12,7 +12,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// observed registers a session of a host that tells its runtime's events.
+// observed registers a session of a host that reports the events of its runtime.
 func (f *apiFixture) observed() *gateway.Session {
 	f.t.Helper()
 	s, err := f.gateway.Register(gateway.SessionSpec{CWD: f.dir},
@@ -55,7 +55,7 @@ func TestAPIRuntimeEvents(t *testing.T) {
 	}
 }
 
-// The newest are kept, by number and by size.
+// TestAPIRuntimeEventsAreBounded shows that the newest events are kept, up to a number and a size.
 func TestAPIRuntimeEventsAreBounded(t *testing.T) {
 	f := newAPIFixture(t)
 	s := f.observed()

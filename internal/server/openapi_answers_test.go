@@ -63,16 +63,24 @@ func begin(_ *openAPIFixture, s *gateway.Session) {
 
 // speak makes a session do something of everything, and end.
 func speak(f *openAPIFixture, s *gateway.Session) {
-	if _, err := s.Push(f.t.Context(), "ci", &protocol.Push{Stream: "builds", Event: "run 812 ok", Level: protocol.LevelKeep, Metadata: protocol.Raw(`{"run":812}`)}); err != nil {
+	push := &protocol.Push{
+		Stream: "builds", Event: "run 812 ok", Level: protocol.LevelKeep, Metadata: protocol.Raw(`{"run":812}`),
+	}
+	if _, err := s.Push(f.t.Context(), "ci", push); err != nil {
 		f.t.Error(err)
 	}
 	for _, e := range []gateway.Event{
-		{Callback: gateway.OnStartReasoning, ID: "r"}, {Callback: gateway.OnReasoning, ID: "r", Delta: "hm"}, {Callback: gateway.OnEndReasoning, ID: "r", Content: "hm"},
-		{Callback: gateway.OnStartMessage, ID: "m"}, {Callback: gateway.OnMessage, ID: "m", Delta: "so"}, {Callback: gateway.OnEndMessage, ID: "m", Content: "so"},
-		{Callback: gateway.OnStartToolExecution, ID: "t", ParentID: "p", Tool: "echo", Args: `{"text":"x"}`}, {Callback: gateway.OnToolExecution, ID: "t", Delta: "…"},
-		{Callback: gateway.OnEndToolExecution, ID: "t", Result: &adminapi.ToolOutput{Content: "x", DetailedContent: "xx"}},
+		{Callback: gateway.OnStartReasoning, ID: "r"}, {Callback: gateway.OnReasoning, ID: "r",
+			Delta: "hm"}, {Callback: gateway.OnEndReasoning, ID: "r", Content: "hm"},
+		{Callback: gateway.OnStartMessage, ID: "m"}, {Callback: gateway.OnMessage, ID: "m",
+			Delta: "so"}, {Callback: gateway.OnEndMessage, ID: "m", Content: "so"},
+		{Callback: gateway.OnStartToolExecution, ID: "t", ParentID: "p", Tool: "echo",
+			Args: `{"text":"x"}`}, {Callback: gateway.OnToolExecution, ID: "t", Delta: "…"},
+		{Callback: gateway.OnEndToolExecution, ID: "t",
+			Result: &adminapi.ToolOutput{Content: "x", DetailedContent: "xx"}},
 		{Callback: gateway.OnEndToolExecution, ID: "u", Error: &adminapi.ToolError{Message: "no", Code: "DENIED"}},
-		{Callback: gateway.OnAgentStart, ID: "1"}, {Callback: gateway.OnAgentEnd, ID: "1"}, {SessionError: "the model is gone"},
+		{Callback: gateway.OnAgentStart, ID: "1"}, {Callback: gateway.OnAgentEnd,
+			ID: "1"}, {SessionError: "the model is gone"},
 	} {
 		s.Event(e)
 	}

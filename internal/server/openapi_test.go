@@ -143,7 +143,8 @@ func (d *apiDocument) check(t *testing.T, what string, schema json.RawMessage, t
 			t.Fatal(err)
 		}
 		var doc any
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(data), "#/components/schemas/", "#/$defs/")), &doc); err != nil {
+		data = []byte(strings.ReplaceAll(string(data), "#/components/schemas/", "#/$defs/"))
+		if err := json.Unmarshal(data, &doc); err != nil {
 			t.Fatal(err)
 		}
 		if data, err = json.Marshal(closed(doc, doc.(map[string]any)["$defs"].(map[string]any))); err != nil {
@@ -224,8 +225,11 @@ func TestOpenAPIRoutes(t *testing.T) {
 		method, path, _ := strings.Cut(pattern, " ")
 		routes = append(routes, method+" "+apiPrefix+path)
 	}
-	for _, title := range []string{restConfig, restStop, restTest, restToken, restModels, restSessionStart + "/{model-id}",
-		restSessionPrefix + "{session-id}/stop", restSessionPrefix + "{session-id}/query", restSessionPrefix + "{session-id}/live"} {
+	session := restSessionPrefix + "{session-id}"
+	for _, title := range []string{
+		restConfig, restStop, restTest, restToken, restModels, restSessionStart + "/{model-id}",
+		session + "/stop", session + "/query", session + "/live",
+	} {
 		if _, ok := restRoute(restPrefix + title); !ok {
 			t.Errorf("%s is none of the session contract", title)
 		}
