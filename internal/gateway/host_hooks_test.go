@@ -12,19 +12,18 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// hookHost asks hooks from when it is told that it needs to. It is used by one
-// goroutine at a time.
+// hookHost is a host with hooks, for one goroutine at a time.
 type hookHost struct {
 	quietHost
-	needed      int
-	err         error
+	enabled     int   // calls of EnableHooks
+	err         error // of EnableHooks
 	interrupted int
-	then        func(s *Session) // called when it needs hooks
+	then        func(s *Session) // called in EnableHooks
 	s           *Session
 }
 
 func (h *hookHost) EnableHooks(context.Context) error {
-	h.needed++
+	h.enabled++
 	if h.then != nil {
 		h.then(h.s)
 	}
@@ -38,43 +37,44 @@ func (h *hookHost) Interrupt(context.Context, string) ([]string, error) {
 
 func (h *hookHost) register(t *testing.T, g *Gateway, id string) {
 	t.Helper()
-	s, err := g.Register(SessionSpec{ID: id, CWD: "/c"}, HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true}, h)
+	s, err := g.Register(SessionSpec{ID: id, CWD: "/c"},
+		HostInfo{Kind: "test", Send: true, Hooks: true, Interrupt: true, LiveTools: true}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.s = s
 }
 
-// acking is a provider that notes the order of what it is told and what its host was.
-type acking struct {
+// ackedProvider is a provider that notes how often its host had enabled hooks at each ack.
+type ackedProvider struct {
 	conn *Conn
 	h    *hookHost
 
-	mu      sync.Mutex // guards the fields that follow, of which a test reads what it waited for
-	needed  []int      // how often the host was told before each ack
+	mu      sync.Mutex // guards the following fields while messages may come
+	enabled []int      // hookHost.enabled at each ack
 	refused []string
-	token   string // to come back with
+	token   string // its reconnect token
 }
 
-func (a *acking) Send(m protocol.Message) {
+func (a *ackedProvider) Send(m protocol.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch m := m.(type) {
 	case *protocol.HelloAck:
-		a.needed, a.token = append(a.needed, a.h.needed), m.ReconnectToken
+		a.enabled, a.token = append(a.enabled, a.h.enabled), m.ReconnectToken
 	case *protocol.Ack:
-		a.needed = append(a.needed, a.h.needed)
+		a.enabled = append(a.enabled, a.h.enabled)
 	case *protocol.Error:
 		a.refused = append(a.refused, m.Error())
 	}
 }
 
-func (a *acking) Flush() {}
+func (a *ackedProvider) Flush() {}
 
-func (a *acking) Close(protocol.CloseCode, string) {}
+func (a *ackedProvider) Close(protocol.CloseCode, string) {}
 
-func (g *Gateway) acking(h *hookHost) *acking {
-	a := &acking{h: h}
+func (g *Gateway) ackedProvider(h *hookHost) *ackedProvider {
+	a := &ackedProvider{h: h}
 	a.conn = g.Connect(a, ConnOptions{})
 	a.conn.ReceiveMessage(&protocol.Auth{Token: g.AdminToken()})
 	return a
@@ -84,20 +84,27 @@ func denial() []protocol.Rule {
 	return []protocol.Rule{{Match: protocol.Match{Tool: "*"}, Action: protocol.ActionDeny}}
 }
 
-// A host is told to ask before anything is in force that it is to ask about, and is
-// not told for what it need not ask about.
-func TestHooksAreHadBeforeTheyHold(t *testing.T) {
+// A host enables its hooks before anything is bound that needs them, and only then.
+func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 	version := protocol.Version
 	text := "text"
 	hello := func(change func(*protocol.Hello)) *protocol.Hello {
-		m := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}
+		m := &protocol.Hello{
+			Name:            "p",
+			ProtocolVersion: &version,
+			Session:         "s1",
+			Tools:           []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}},
+		}
 		if change != nil {
 			change(m)
 		}
 		return m
 	}
 	callback := map[string]*protocol.Transform{"tone": {Action: protocol.TransformCallback}}
-	fixed := map[string]*protocol.Transform{"tone": {Action: protocol.TransformAppend, Content: &text}, "guidelines": nil}
+	fixed := map[string]*protocol.Transform{
+		"tone":       {Action: protocol.TransformAppend, Content: &text},
+		"guidelines": nil,
+	}
 	for name, tt := range map[string]struct {
 		first, then protocol.Message
 		want        bool
@@ -124,19 +131,21 @@ func TestHooksAreHadBeforeTheyHold(t *testing.T) {
 			h := &hookHost{}
 			h.register(t, g, "s1")
 			h.then = func(s *Session) {
-				if d := s.PreToolUse(t.Context(), "x", nil); d.Deny || s.UserPrompt(t.Context(), "x", SourceUser) != "" || s.PromptVaries() {
-					t.Error("it holds before the host asks")
+				if d := s.PreToolUse(t.Context(), "x", nil); d.Deny ||
+					s.UserPrompt(t.Context(), "x", SourceUser) != "" ||
+					s.PromptVaries() {
+					t.Error("bound before the host's hooks are enabled")
 				}
 				if !s.NeedsHooks() {
-					t.Error("a prompt that the host is given now would not be asked about")
+					t.Error("NeedsHooks() = false while hooks are being enabled, want true")
 				}
 			}
-			p := g.acking(h)
+			p := g.ackedProvider(h)
 			p.conn.ReceiveMessage(tt.first)
 			acks := 1
 			if tt.then != nil {
-				if h.needed != 0 {
-					t.Errorf("the host was told for a hello with tools")
+				if h.enabled != 0 {
+					t.Error("a hello with tools alone enabled the host's hooks")
 				}
 				p.conn.ReceiveMessage(tt.then)
 				acks = 2
@@ -145,8 +154,9 @@ func TestHooksAreHadBeforeTheyHold(t *testing.T) {
 			if tt.want {
 				want = 1
 			}
-			if len(p.needed) != acks || p.needed[acks-1] != want || h.needed != want || h.s.NeedsHooks() != tt.want {
-				t.Errorf("told %d times, before each ack %v; wanted: %v; refused %q", h.needed, p.needed, h.s.NeedsHooks(), p.refused)
+			if len(p.enabled) != acks || p.enabled[acks-1] != want || h.enabled != want || h.s.NeedsHooks() != tt.want {
+				t.Errorf("enabled %d times, at each ack %v; NeedsHooks() = %v; refused %q", h.enabled, p.enabled,
+					h.s.NeedsHooks(), p.refused)
 			}
 			h.then = nil
 			p.conn.Closed()
@@ -155,35 +165,45 @@ func TestHooksAreHadBeforeTheyHold(t *testing.T) {
 	}
 }
 
-// A provider of all sessions brings what it has into those that come, by its word; one
-// that comes back with a reconnect token brings what it had.
-func TestHooksOfSessionsToComeAndOfReturns(t *testing.T) {
+// A provider of all sessions needs hooks in a new session once it says session.ready. One
+// that reconnects needs them for the rules that it had.
+func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 	g := New(Options{})
 	first, second := &hookHost{}, &hookHost{}
 	first.register(t, g, "s1")
-	p := g.acking(first)
+	p := g.ackedProvider(first)
 	version := protocol.Version
-	p.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: protocol.AllSessions, Hooks: &protocol.Hooks{OnPreToolUse: denial()}})
+	p.conn.ReceiveMessage(&protocol.Hello{
+		Name: "p", ProtocolVersion: &version, Session: protocol.AllSessions,
+		Hooks: &protocol.Hooks{OnPreToolUse: denial()},
+	})
 	second.register(t, g, "s2")
-	if second.needed != 0 {
-		t.Error("told before the provider came")
+	if second.enabled != 0 {
+		t.Error("enabled before session.ready")
 	}
 	p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
-	if second.needed != 1 || !second.s.NeedsHooks() {
-		t.Errorf("the second was told %d times", second.needed)
+	if second.enabled != 1 || !second.s.NeedsHooks() {
+		t.Errorf("the second host's hooks were enabled %d times, want once", second.enabled)
 	}
 	p.conn.Closed()
-	again := g.acking(first)
+	again := g.ackedProvider(first)
 	again.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token})
-	if first.needed != 2 || second.needed != 2 || len(again.refused) > 0 {
-		t.Errorf("on its return: told %d and %d times; refused %q", first.needed, second.needed, again.refused)
+	if first.enabled != 2 || second.enabled != 2 || len(again.refused) > 0 {
+		t.Errorf("after the reconnect: enabled %d and %d times, want 2 and 2; refused %q", first.enabled, second.enabled, again.refused)
 	}
 	again.conn.Closed()
 	g.Drain(context.Background())
 }
 
-// Of the user's own hooks those count that the host asks.
-func TestOwnHooksAreHadBeforeTheyHold(t *testing.T) {
+// silentHook is a user hook that answers nothing.
+func silentHook(kind HookKind) Hook {
+	return Hook{Name: "own", On: kind, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) {
+		return nil, nil
+	}}
+}
+
+// User hooks that the host calls enable its hooks before they are set.
+func TestUserHooksEnableHostHooks(t *testing.T) {
 	for kind, want := range map[HookKind]int{
 		HookSessionStart: 1, HookUserPrompt: 1, HookPreToolUse: 1, HookPostToolUse: 1, HookAgentStop: 1, HookError: 0, HookSessionEnd: 0,
 	} {
@@ -192,22 +212,26 @@ func TestOwnHooksAreHadBeforeTheyHold(t *testing.T) {
 		h.register(t, g, "s1")
 		h.then = func(s *Session) {
 			if len(s.hooksOn(kind, "x")) > 0 {
-				t.Errorf("%s holds before the host asks", kind)
+				t.Errorf("%s is set before the host's hooks are enabled", kind)
 			}
 		}
-		g.SetHooks([]Hook{{Name: "own", On: kind, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, nil }}})
-		if h.needed != want || h.s.NeedsHooks() != (want == 1) {
-			t.Errorf("%s: told %d times; wanted: %v", kind, h.needed, h.s.NeedsHooks())
+		g.SetHooks([]Hook{silentHook(kind)})
+		if h.enabled != want || h.s.NeedsHooks() != (want == 1) {
+			t.Errorf("%s: enabled %d times; NeedsHooks() = %v", kind, h.enabled, h.s.NeedsHooks())
 		}
 		g.Drain(context.Background())
 	}
 }
 
-// Where hooks can't be had nothing comes that has to be asked about, and all is as it
-// was: the turn goes on, and prompts are given.
-func TestHooksCantBeHad(t *testing.T) {
+// When a host can't enable its hooks, nothing that needs them is bound and all else goes on.
+func TestHooksCantBeEnabled(t *testing.T) {
 	version, text := protocol.Version, "text"
-	ruled := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1", Hooks: &protocol.Hooks{OnPreToolUse: denial()}}
+	ruled := &protocol.Hello{
+		Name:            "p",
+		ProtocolVersion: &version,
+		Session:         "s1",
+		Hooks:           &protocol.Hooks{OnPreToolUse: denial()},
+	}
 	for name, tt := range map[string]struct {
 		first, then protocol.Message
 		bound       int
@@ -221,29 +245,35 @@ func TestHooksCantBeHad(t *testing.T) {
 			g := New(Options{})
 			h := &hookHost{err: errors.New("it does not listen")}
 			h.register(t, g, "s1")
-			p := g.acking(h)
+			p := g.ackedProvider(h)
 			if tt.first != nil {
 				p.conn.ReceiveMessage(tt.first)
 			}
-			acks := len(p.needed)
+			acks := len(p.enabled)
 			p.conn.ReceiveMessage(tt.then)
-			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") || !strings.Contains(p.refused[0], "it does not listen") || len(p.needed) != acks {
-				t.Errorf("refused %q, acks %v", p.refused, p.needed)
+			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") ||
+				!strings.Contains(p.refused[0], "it does not listen") ||
+				len(p.enabled) != acks {
+				t.Errorf("refused %q, acks %v", p.refused, p.enabled)
 			}
-			if d := h.s.PreToolUse(t.Context(), "x", nil); d.Deny || h.s.UserPrompt(t.Context(), "x", SourceUser) != "" {
-				t.Error("what was refused holds")
+			if d := h.s.PreToolUse(t.Context(), "x", nil); d.Deny ||
+				h.s.UserPrompt(t.Context(), "x", SourceUser) != "" {
+				t.Error("the refused rules or context have effect")
 			}
 			if h.interrupted != 0 || h.s.NeedsHooks() || len(h.s.bindings) != tt.bound {
-				t.Errorf("interrupted %d times, wants hooks: %v, %d bound", h.interrupted, h.s.NeedsHooks(), len(h.s.bindings))
+				t.Errorf("interrupted %d times, NeedsHooks() = %v, %d bound", h.interrupted, h.s.NeedsHooks(),
+					len(h.s.bindings))
 			}
-			if lines, _ := h.s.Timeline(0); !strings.Contains(lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message, "hooks and gates can't be asked: it does not listen") {
+			if lines, _ := h.s.Timeline(0); !strings.Contains(
+				lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message,
+				"hooks and gates can't be asked: it does not listen") {
 				t.Errorf("the timeline: %v", lines)
 			}
 			h.err = nil // it may be tried again
-			acks = len(p.needed)
+			acks = len(p.enabled)
 			p.conn.ReceiveMessage(tt.then)
-			if len(p.needed) != acks+1 || !h.s.NeedsHooks() {
-				t.Errorf("tried again: refused %q, acks %v", p.refused, p.needed)
+			if len(p.enabled) != acks+1 || !h.s.NeedsHooks() {
+				t.Errorf("tried again: refused %q, acks %v", p.refused, p.enabled)
 			}
 			p.conn.Closed()
 			g.Drain(context.Background())
@@ -251,15 +281,16 @@ func TestHooksCantBeHad(t *testing.T) {
 	}
 }
 
-// The user's own hooks hold whatever happens: a session that can't ask them ends.
-func TestOwnHooksCantBeHad(t *testing.T) {
+// A session whose host can't enable its hooks ends when user hooks are set.
+func TestUserHooksCantBeEnabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
-		good, bad, worse := &hookHost{}, &hookHost{err: errors.New("it does not listen")}, &hookHost{err: errors.New("it does not listen")}
+		deaf := errors.New("it does not listen")
+		good, bad, worse := &hookHost{}, &hookHost{err: deaf}, &hookHost{err: deaf}
 		bad.register(t, g, "bad")
 		good.register(t, g, "good")
 		worse.register(t, g, "worse")
-		g.SetHooks([]Hook{{Name: "own", On: HookPreToolUse, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, nil }}})
+		g.SetHooks([]Hook{silentHook(HookPreToolUse)})
 		<-bad.s.Done()
 		<-worse.s.Done()
 		select {
@@ -267,10 +298,12 @@ func TestOwnHooksCantBeHad(t *testing.T) {
 			t.Error("the session that asks has ended too")
 		default:
 		}
-		if bad.needed != 1 || worse.needed != 1 {
-			t.Errorf("waited for %d and %d times: a runtime that hangs takes its time for each", bad.needed, worse.needed)
+		if bad.enabled != 1 || worse.enabled != 1 {
+			t.Errorf("waited for %d and %d times: a runtime that hangs takes its time for each", bad.enabled,
+				worse.enabled)
 		}
-		if bad.interrupted != 1 || worse.interrupted != 1 || good.interrupted != 0 || len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
+		if bad.interrupted != 1 || worse.interrupted != 1 || good.interrupted != 0 ||
+			len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
 			t.Errorf("interrupted %d and %d times", bad.interrupted, good.interrupted)
 		}
 		g.Drain(context.Background())

@@ -33,7 +33,8 @@ func TestFileKeepsItsName(t *testing.T) {
 		live(t, g, "s1")
 		live(t, g, "s2")
 		defer g.Drain(context.Background())
-		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: func(v adminapi.Session) bool { return v.ID == "s1" }}})
+		isFirst := func(v adminapi.Session) bool { return v.ID == "s1" }
+		g.ReserveNames([]ReservedName{{Name: "Vault", Owner: "/home/me/providers", Match: isFirst}})
 		for who, token := range map[string]string{
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {
@@ -52,7 +53,8 @@ func TestFileKeepsItsName(t *testing.T) {
 		spec := PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"}
 		first := g.Issue(spec)
 		h := hold(g, first.Token())
-		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized || !strings.Contains(h.errs[0].Message, "set by name in the provider's file") {
+		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized ||
+			!strings.Contains(h.errs[0].Message, "set by name in the provider's file") {
 			t.Errorf("another name than the file's: %v", h.errs)
 		}
 		if code := h.helloAs("VAULT", "s1"); code != "" {
@@ -71,7 +73,8 @@ func TestFileKeepsItsName(t *testing.T) {
 			t.Errorf("started again: %s", code)
 		}
 		// Its streams are not those of a file that somebody else wrote.
-		other := g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"})
+		otherSpec := PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"}
+		other := g.Issue(otherSpec)
 		if code := hold(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
 			t.Errorf("a project's file of that name: %q", code)
 		}
@@ -97,7 +100,8 @@ func TestNameInAllSessions(t *testing.T) {
 			t.Fatal(code)
 		}
 		all.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
-		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized || all.errs[0].ReplyTo != protocol.TypeSessionReady {
+		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized ||
+			all.errs[0].ReplyTo != protocol.TypeSessionReady {
 			t.Errorf("joins where its name is another's: %v", all.errs)
 		}
 		if code := all.helloAs("ops", protocol.AllSessions); code != protocol.CodeUnauthorized {

@@ -59,7 +59,8 @@ func toolNames(s *Session) (names string) {
 
 func live(t *testing.T, g *Gateway, id string) *Session {
 	t.Helper()
-	s, err := g.Register(SessionSpec{ID: id, Label: "label-" + id, CWD: "/c"}, HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: id, Label: "label-" + id, CWD: "/c"},
+		HostInfo{Kind: "test", Send: true, LiveTools: true}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +148,18 @@ func TestPassOpens(t *testing.T) {
 		{"another", PassSpec{Trust: TrustProject, Session: "s1"}, "s2", protocol.CodeInvalidSession},
 		{"all without the grant", PassSpec{Trust: TrustProject}, "all", protocol.CodeUnauthorized},
 		{"all", PassSpec{Trust: TrustExternal, All: true}, "all", ""},
-		{"one that matches", PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }}, "s2", ""},
-		{"one that does not", PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }}, "s1", protocol.CodeInvalidSession},
+		{
+			"one that matches",
+			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }},
+			"s2",
+			"",
+		},
+		{
+			"one that does not",
+			PassSpec{Trust: TrustExternal, Match: func(v adminapi.Session) bool { return v.Label == "label-s2" }},
+			"s1",
+			protocol.CodeInvalidSession,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,7 +189,8 @@ func TestToolPolicy(t *testing.T) {
 		s := live(t, g, "s1")
 		defer g.Drain(context.Background())
 		p := g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Tools: ToolPolicy{
-			Allow: []string{"get_*", "long"}, Deny: []string{"*_secret"}, Prefix: "x_", Concurrency: 1, Timeout: time.Minute,
+			Allow: []string{"get_*", "long"}, Deny: []string{"*_secret"}, Prefix: "x_",
+			Concurrency: 1, Timeout: time.Minute,
 		}})
 		h := hold(g, p.Token())
 		h.say("s1", "get_a", "get_secret", "put_a")
@@ -188,7 +200,10 @@ func TestToolPolicy(t *testing.T) {
 		if ms := s.Tools()[0].TimeoutMs; ms != 60_000 {
 			t.Errorf("timeout %d ms", ms)
 		}
-		h.conn.ReceiveMessage(&protocol.ToolsUpdate{Tools: []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}}, Remove: []string{"get_a"}})
+		h.conn.ReceiveMessage(&protocol.ToolsUpdate{
+			Tools:  []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}},
+			Remove: []string{"get_a"},
+		})
 		if got := toolNames(s); got != "x_get_b " {
 			t.Fatalf("after the update: %q (%v)", got, h.errs)
 		}

@@ -45,7 +45,8 @@ const greetSchema = `{"type":"object","properties":{"name":{"type":"string"},"lo
 func joined(tb testing.TB) (*Gateway, *Session, *echo) {
 	tb.Helper()
 	g := New(Options{})
-	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"}, HostInfo{Kind: "test", Send: true, LiveTools: true, Interrupt: true}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s1", Label: "l", CWD: "/c"},
+		HostInfo{Kind: "test", Send: true, LiveTools: true, Interrupt: true}, quietHost{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -194,13 +195,16 @@ func TestPushAndWait(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		// One that begins no turn does not wait.
-		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil || r.Fate != adminapi.FateSurfaced {
+		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil ||
+			r.Fate != adminapi.FateSurfaced {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, err := s.Push(context.Background(), "_bad", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil || !strings.Contains(err.Error(), "provider: ") {
+		if _, err := s.Push(context.Background(), "_bad", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil ||
+			!strings.Contains(err.Error(), "provider: ") {
 			t.Errorf("a bad name: %v", err)
 		}
-		if _, err := s.Push(context.Background(), "p", &protocol.Push{Level: protocol.LevelKeep}); err == nil || !strings.Contains(err.Error(), "push.event: ") {
+		if _, err := s.Push(context.Background(), "p", &protocol.Push{Level: protocol.LevelKeep}); err == nil ||
+			!strings.Contains(err.Error(), "push.event: ") {
 			t.Errorf("no event: %v", err)
 		}
 	})
@@ -211,7 +215,9 @@ func TestSchemaCache(t *testing.T) {
 	var c schemaCache
 	tools := make([]*tool, 3*schemasKept)
 	for i := range tools {
-		tools[i] = &tool{Tool: protocol.Tool{Parameters: protocol.Raw(fmt.Sprintf(`{"properties":{"p%d":{"type":"integer"}}}`, i))}}
+		tools[i] = &tool{
+			Tool: protocol.Tool{Parameters: protocol.Raw(fmt.Sprintf(`{"properties":{"p%d":{"type":"integer"}}}`, i))},
+		}
 	}
 	for i, x := range tools {
 		s, err := c.get(x)
@@ -248,7 +254,8 @@ func TestConnectWhileDraining(t *testing.T) {
 	if late.closed != protocol.CloseGoingAway {
 		t.Errorf("closed with %d", late.closed)
 	}
-	if _, err := g.Register(SessionSpec{}, HostInfo{}, quietHost{}); err == nil || !strings.Contains(err.Error(), "INVALID_STATE") {
+	if _, err := g.Register(SessionSpec{}, HostInfo{}, quietHost{}); err == nil ||
+		!strings.Contains(err.Error(), "INVALID_STATE") {
 		t.Errorf("a late session: %v", err)
 	}
 	if g.InUse() {
@@ -307,7 +314,8 @@ func (*listening) Close(protocol.CloseCode, string) {}
 func TestLocalSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{Starters: map[string]Starter{HostLocal: LocalStarter{}}})
-		if _, err := g.Start(t.Context(), StartRequest{Host: "nobody"}); err == nil || !strings.Contains(err.Error(), "host: ") {
+		if _, err := g.Start(t.Context(), StartRequest{Host: "nobody"}); err == nil ||
+			!strings.Contains(err.Error(), "host: ") {
 			t.Errorf("an unknown host: %v", err)
 		}
 		if models, err := g.Models(t.Context(), HostLocal); err != nil || len(models) != 1 {

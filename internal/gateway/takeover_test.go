@@ -36,7 +36,11 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
 			Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},
-			Hooks: &protocol.Hooks{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"}}}})
+			Hooks: &protocol.Hooks{
+				OnPreToolUse: []protocol.Rule{
+					{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"},
+				},
+			}})
 	}
 	join("")
 	done, gaps := make(chan struct{}), make(chan int)

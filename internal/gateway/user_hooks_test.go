@@ -15,7 +15,12 @@ import (
 
 // says is a hook that answers with a text.
 func says(kind HookKind, answer string) Hook {
-	return Hook{Name: "h", On: kind, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil }}
+	return Hook{
+		Name:    "h",
+		On:      kind,
+		Timeout: time.Second,
+		Ask:     func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil },
+	}
 }
 
 // heard is a hook that keeps what it was told.
@@ -25,14 +30,19 @@ type heard struct {
 }
 
 func (h *heard) hook(kind HookKind) Hook {
-	return Hook{Name: "heard", On: kind, Timeout: time.Second, Ask: func(_ context.Context, event []byte) ([]byte, error) {
-		var e HookEvent
-		err := json.Unmarshal(event, &e)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.events = append(h.events, e)
-		return nil, err
-	}}
+	return Hook{
+		Name:    "heard",
+		On:      kind,
+		Timeout: time.Second,
+		Ask: func(_ context.Context, event []byte) ([]byte, error) {
+			var e HookEvent
+			err := json.Unmarshal(event, &e)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.events = append(h.events, e)
+			return nil, err
+		},
+	}
 }
 
 func (h *heard) all() []HookEvent {
@@ -53,16 +63,26 @@ func timelineText(s *Session) string {
 
 // What a hook says before a tool call decides on it, whoever calls.
 func TestHookDecides(t *testing.T) {
-	hang := Hook{Name: "h", On: HookPreToolUse, Timeout: time.Second, Ask: func(ctx context.Context, _ []byte) ([]byte, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
+	hang := Hook{
+		Name:    "h",
+		On:      HookPreToolUse,
+		Timeout: time.Second,
+		Ask: func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}
 	deaf := hang
 	deaf.Ask = func(context.Context, []byte) ([]byte, error) { <-time.After(8 * time.Second); return []byte("{}"), nil }
 	late := hang
 	late.Timeout = time.Minute
 	fails := func(err error) Hook {
-		return Hook{Name: "h", On: HookPreToolUse, Timeout: time.Second, Ask: func(context.Context, []byte) ([]byte, error) { return nil, err }}
+		return Hook{
+			Name:    "h",
+			On:      HookPreToolUse,
+			Timeout: time.Second,
+			Ask:     func(context.Context, []byte) ([]byte, error) { return nil, err },
+		}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -131,14 +151,22 @@ func TestHookBesideRule(t *testing.T) {
 		t.Errorf("decided %+v", d)
 	}
 	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" || string(got[0].Args) != `{"name":"<&>"}` || got[0].Session != "s1" ||
-		got[0].Label != "l" || got[0].CWD != "/c" || got[0].Host != "test" || got[0].TS.IsZero() || got[0].On != HookPreToolUse {
+		got[0].Label != "l" || got[0].CWD != "/c" ||
+		got[0].Host != "test" ||
+		got[0].TS.IsZero() ||
+		got[0].On != HookPreToolUse {
 		t.Errorf("was told %+v", got)
 	}
-	g.SetHooks([]Hook{says(HookPreToolUse, `{"context":"c"}`), says(HookPreToolUse, `{"decision":"deny","reason":"by hook"}`)})
+	g.SetHooks(
+		[]Hook{says(HookPreToolUse, `{"context":"c"}`), says(HookPreToolUse, `{"decision":"deny","reason":"by hook"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by hook" {
 		t.Errorf("decided %+v", d)
 	}
-	e.conn.ReceiveMessage(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"}}})
+	e.conn.ReceiveMessage(&protocol.HooksUpdate{
+		OnPreToolUse: []protocol.Rule{
+			{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"},
+		},
+	})
 	g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"allow"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by rule" {
 		t.Errorf("decided %+v", d)
@@ -159,7 +187,8 @@ func TestHookAlias(t *testing.T) {
 	after := says(HookPostToolUse, `{"context":"well done"}`)
 	after.Match = "shell"
 	g.SetHooks([]Hook{h, after})
-	s, err := g.Register(SessionSpec{ID: "s"}, HostInfo{Kind: "test", Hooks: true, Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
+	s, err := g.Register(SessionSpec{ID: "s"},
+		HostInfo{Kind: "test", Hooks: true, Aliases: map[string][]string{"shell": {"bash"}}}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +214,14 @@ func TestHookContext(t *testing.T) {
 	h := &heard{}
 	fails := says(HookUserPrompt, "")
 	fails.Ask = func(context.Context, []byte) ([]byte, error) { return nil, &HookDenial{"no such branch"} }
-	g.SetHooks([]Hook{says(HookSessionStart, `{"context":"the branch is red"}`), says(HookUserPrompt, `{"context":"be brief"}`), h.hook(HookUserPrompt),
-		says(HookUserPrompt, "what?"), says(HookUserPrompt, `{"decision":"deny"}`), fails})
+	g.SetHooks([]Hook{
+		says(HookSessionStart, `{"context":"the branch is red"}`),
+		says(HookUserPrompt, `{"context":"be brief"}`),
+		h.hook(HookUserPrompt),
+		says(HookUserPrompt, "what?"),
+		says(HookUserPrompt, `{"decision":"deny"}`),
+		fails,
+	})
 	s, err := g.Register(SessionSpec{ID: "s"}, HostInfo{Kind: "test", Send: true}, quietHost{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +268,8 @@ func TestHookAtTheEnd(t *testing.T) {
 			t.Errorf("the end took %s", took)
 		}
 		got := h.all()
-		if len(got) != 2 || got[0].On != HookError || got[0].Error != "no model" || got[1].On != HookSessionEnd || got[1].Reason != "enough" {
+		if len(got) != 2 || got[0].On != HookError || got[0].Error != "no model" || got[1].On != HookSessionEnd ||
+			got[1].Reason != "enough" {
 			t.Errorf("was told %+v", got)
 		}
 		// Nothing is asked after it.
@@ -272,11 +308,19 @@ func TestHookInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, e := joined(t)
 		ended := make(chan struct{})
-		g.SetHooks([]Hook{{Name: "h", On: HookPreToolUse, Timeout: 4 * time.Second, FailOpen: true, Ask: func(ctx context.Context, _ []byte) ([]byte, error) {
-			<-ctx.Done()
-			close(ended)
-			return nil, ctx.Err()
-		}}})
+		g.SetHooks([]Hook{
+			{
+				Name:     "h",
+				On:       HookPreToolUse,
+				Timeout:  4 * time.Second,
+				FailOpen: true,
+				Ask: func(ctx context.Context, _ []byte) ([]byte, error) {
+					<-ctx.Done()
+					close(ended)
+					return nil, ctx.Err()
+				},
+			},
+		})
 		begun := time.Now()
 		time.AfterFunc(time.Second, func() {
 			if _, err := s.Interrupt(t.Context(), "enough"); err != nil {
@@ -299,10 +343,17 @@ func TestHookInterrupted(t *testing.T) {
 func TestHookChangesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s, e := joined(t)
-		g.SetHooks([]Hook{{Name: "h", On: HookPreToolUse, Timeout: 4 * time.Second, Ask: func(context.Context, []byte) ([]byte, error) {
-			g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"deny","reason":"by the new one"}`)})
-			return nil, nil
-		}}})
+		g.SetHooks([]Hook{
+			{
+				Name:    "h",
+				On:      HookPreToolUse,
+				Timeout: 4 * time.Second,
+				Ask: func(context.Context, []byte) ([]byte, error) {
+					g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"deny","reason":"by the new one"}`)})
+					return nil, nil
+				},
+			},
+		})
 		if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by the new one" {
 			t.Errorf("decided %+v", d)
 		}
