@@ -62,6 +62,9 @@ func TestFollower(t *testing.T) {
 // Changes of a file are followed, and so is one that a Reload saw and that was
 // undone before the watch told of it.
 func TestFollow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits 3 s until the files are read once more")
+	}
 	file := filepath.Join(t.TempDir(), "f")
 	said := make(chan string, 10)
 	f := Follower[string]{

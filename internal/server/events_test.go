@@ -239,7 +239,10 @@ func TestSessionEventsOrder(t *testing.T) {
 func TestSessionEventsMany(t *testing.T) {
 	f := eventsFixture{newRESTFixture(t)}
 	s := f.session("s")
-	const readers, polls, deltas = 50, 20, 500
+	readers, polls, deltas := 50, 20, 500
+	if testing.Short() {
+		readers, polls, deltas = 10, 5, 100
+	}
 	stalled := f.listen("/sessions/s/events", "")
 	var list []*reader
 	for range readers {

@@ -84,6 +84,9 @@ func TestRESTStart(t *testing.T) {
 
 // `live` answers after five seconds without a response, and a second caller at once.
 func TestRESTLiveOfIdleSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a timeout of 5 s")
+	}
 	t.Parallel()
 	f := newRESTFixture(t)
 	id := f.mustStart("local")
