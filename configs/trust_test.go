@@ -118,9 +118,9 @@ func TestChangedProgram(t *testing.T) {
 	before := f.Providers()
 	write(t, filepath.Join(dir, "a.sh"), "evil")
 	got := f.Providers()
-	if told(got) != "a: barred; b: command; " ||
+	if summary(got) != "a: left out; b: command; " ||
 		!strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
-		t.Errorf("%s: %v", told(got), got[0].Faults)
+		t.Errorf("%s: %v", summary(got), got[0].Faults)
 	}
 	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/a.toml")); err == nil {
 		t.Error("it may be started")
@@ -131,7 +131,7 @@ func TestChangedProgram(t *testing.T) {
 	if _, _, err := Trust(dir); err != nil {
 		t.Fatal(err)
 	}
-	if again := f.Providers(); told(again) != "a: command; b: command; " ||
+	if again := f.Providers(); summary(again) != "a: command; b: command; " ||
 		again[0].Provider.Digest == before[0].Provider.Digest ||
 		again[1].Provider.Digest != before[1].Provider.Digest {
 		t.Errorf("trusted once more: %+v", again)
@@ -139,7 +139,7 @@ func TestChangedProgram(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "b.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := told(f.Providers()); got != "a: command; b: barred; " {
+	if got := summary(f.Providers()); got != "a: command; b: left out; " {
 		t.Errorf("it can be run now: %s", got)
 	}
 }
@@ -187,7 +187,7 @@ func TestProjectsWithOneName(t *testing.T) {
 		}
 	}
 	f := Files{Workdir: "/", dir: filepath.Join(UserDir(), providerDirName)}
-	if got := told(f.Providers()); got != "own: connect; own: barred; run: command; run: command; " {
+	if got := summary(f.Providers()); got != "own: connect; own: left out; run: command; run: command; " {
 		t.Error(got)
 	}
 }

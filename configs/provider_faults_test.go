@@ -1,0 +1,133 @@
+package configs
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestProviderFaults(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"empty", "", []string{"1:1: kind: is missing"}},
+		{"kind", `kind = "cmd"`, []string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http"`}},
+		{
+			"kind of another version",
+			"kind = \"mcp\"\ncommand = [\"x\"]",
+			[]string{
+				`1:1: kind: this version runs no MCP servers: "mcp" is not one of "command", "connect", "tools", "http"`,
+			},
+		},
+		{
+			"command missing",
+			`kind = "command"`,
+			[]string{`1:1: kind: "command" needs command = ["program", "argument"]`},
+		},
+		{
+			"command as a string",
+			"kind = \"command\"\ncommand = \"node p.mjs\"",
+			[]string{"2:1: command: must be an array of strings, found a string"},
+		},
+		{
+			"command empty",
+			"kind = \"command\"\ncommand = [\"\"]",
+			[]string{"2:12: command[0]: must be the name of a program"},
+		},
+		{
+			"command of a connecting one",
+			"kind = \"connect\"\ncommand = [\"x\"]",
+			[]string{`2:1: command: belongs to a provider of kind "command"; this one is of kind "connect"`},
+		},
+		{
+			"http tool of a command",
+			"kind = \"command\"\ncommand = [\"x\"]\n[tools.a]\ndescription = \"d\"\nurl = \"http://h\"",
+			[]string{`3:2: tools: belongs to a provider of kind "http"`},
+		},
+		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
+		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
+		{
+			"prefix of a long name",
+			"kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x",
+				63) + "]\ndescription = \"d\"\nurl = \"http://h\"",
+			[]string{`2:1: prefix: makes "p_xxx`},
+		},
+		{
+			"rules",
+			"kind = \"connect\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"",
+			[]string{
+				`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
+				`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
+			},
+		},
+		{
+			"permit",
+			"kind = \"tools\"\ndir = \"d\"\npermit = { tools = [\"\"], outside = [\"a\"] }",
+			[]string{"permit.tools[0]: must not be empty", `permit.outside[0]: "a" is not a glob of absolute paths`},
+		},
+		{
+			"environment",
+			"kind = \"command\"\nenv = { A = 1, \"B C\" = \"x\", TAP_PROVIDER_TOKEN = \"x\" }\ncommand = [\"x\"]",
+			[]string{
+				"2:9: env.A: must be a string, found a whole number",
+				`2:16: env."B C": is not the name of an environment variable`,
+				"2:29: env.TAP_PROVIDER_TOKEN: is set by the gateway",
+			},
+		},
+		{
+			"sessions",
+			"kind = \"connect\"\nsessions = \"some\"",
+			[]string{`2:1: sessions: "some" is not one of "each", "all"`},
+		},
+		{
+			"sessions of another type",
+			"kind = \"connect\"\nsessions = 1",
+			[]string{`2:1: sessions: must be "each", "all", or a filter such as`},
+		},
+		{
+			"filter",
+			"kind = \"connect\"\nsessions = { cwd = \"[\", tag = 1 }",
+			[]string{
+				`2:14: sessions.cwd: "[" is not a glob`,
+				"2:25: unknown key sessions.tag: there are label, cwd, host",
+			},
+		},
+		{
+			"filter that matches nothing",
+			"kind = \"connect\"\nsessions = { cwd = \"~/work/**\" }",
+			[]string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`},
+		},
+		{"filter without a condition", "kind = \"connect\"\nsessions = {}", []string{"2:1: sessions: must be"}},
+		{
+			"grants",
+			"kind = \"connect\"\ngrants = [\"gates\", \"all\"]",
+			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`},
+		},
+		{"unknown key", "kind = \"connect\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
+		{"enabled", "kind = \"connect\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},
+		{"cwd", "kind = \"command\"\ncwd = \"\"\ncommand = [\"x\"]", []string{"2:1: cwd: must be a directory"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, faults := ParseProvider("f.toml", []byte(tt.text))
+			match(t, faults, tt.want)
+		})
+	}
+	t.Run("file name", func(t *testing.T) {
+		_, faults := ParseProvider("-f.toml", []byte(`kind = "connect"`))
+		if len(faults) != 1 || !strings.Contains(faults[0].Message, `"-f" is the provider's`) {
+			t.Errorf("found %v", faults)
+		}
+	})
+}
+
+func TestProviderFilter(t *testing.T) {
+	p, faults := ParseProvider("f.toml",
+		[]byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if want := (Sessions{Mode: SessionsEach, Label: "review", CWD: "/work/*"}); p.Sessions != want || p.Enabled {
+		t.Errorf("got %+v", p)
+	}
+}
