@@ -56,7 +56,10 @@ func TestAttachments(t *testing.T) {
 	if got := request.Header.Get("X-Trace"); got != "abc-1" {
 		t.Errorf("the header of the prompt: %q", got)
 	}
-	for path, want := range map[string]string{text: "three", filepath.Join(docs, "in.txt"): "inside of docs", filepath.Join(dir, "other.txt"): "the gateway's policy"} {
+	for path, want := range map[string]string{
+		text: "three", filepath.Join(docs, "in.txt"): "inside of docs",
+		filepath.Join(dir, "other.txt"): "the gateway's policy",
+	} {
 		s.turn("call:view " + string(rawJSON(map[string]string{"path": path})))
 		if !strings.Contains(s.lastSaid(), want) {
 			t.Errorf("reading %s: %q, want %q", path, s.lastSaid(), want)

@@ -51,7 +51,8 @@ func TestEndpoints(t *testing.T) {
 				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
 			},
 			"/v1/chat/completions", "",
-			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key}, scriptmodel.ModelID,
+			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key},
+			scriptmodel.ModelID,
 		},
 		"names of the model": {
 			func(e *configs.Endpoint, _ string) {

@@ -41,7 +41,9 @@ func TestRawEventsAreKeptWithoutSecrets(t *testing.T) {
 		return false
 	})
 	types := s.rawTypes()
-	for _, typ := range []string{"session.start", "user.message", "assistant.usage", "tool.execution_complete", "model.call_start"} {
+	for _, typ := range []string{
+		"session.start", "user.message", "assistant.usage", "tool.execution_complete", "model.call_start",
+	} {
 		e, ok := types[typ]
 		if !ok || e.TS.IsZero() || !json.Valid(e.Data) {
 			t.Errorf("%s was kept as %+v", typ, e)

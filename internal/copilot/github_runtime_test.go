@@ -224,7 +224,9 @@ func TestGitHubTokens(t *testing.T) {
 	if g.cloud.last() != tokenOfAda {
 		t.Errorf("the first session goes on with token %q", g.cloud.last())
 	}
-	if err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: "plain", GitHubToken: "ghu_nobody"}, nil); err == nil ||
+	if err := g.r.start(g.ctx, gateway.StartRequest{
+		CWD: g.cwd, Model: "plain", GitHubToken: "ghu_nobody",
+	}, nil); err == nil ||
 		strings.Contains(err.Error(), "ghu_nobody") {
 		t.Errorf("a token of nobody's: %v", err)
 	}

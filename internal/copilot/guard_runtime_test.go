@@ -107,7 +107,9 @@ func (p *guard) Send(m protocol.Message) {
 		p.checks = append(p.checks, m.Tool)
 		p.mu.Unlock()
 		p.in <- func() {
-			p.conn.ReceiveMessage(&protocol.GateResult{GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name})
+			p.conn.ReceiveMessage(&protocol.GateResult{
+				GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name,
+			})
 		}
 	case *protocol.TransformRequest:
 		text := m.Current + "\n\nEDITED by " + p.name

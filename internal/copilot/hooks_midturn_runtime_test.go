@@ -20,62 +20,64 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// TestGateComesInMidTurn: whatever a turn is at, the next tool call after the gate's ack
-// is asked about, and nothing of the turn is lost.
-func TestGateComesInMidTurn(t *testing.T) {
-	gone, kitchen := make(chan struct{}, 1), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		gone <- struct{}{}
-		select {
-		case <-kitchen:
-		case <-r.Context().Done():
+// midTurn is a turn that stops in the middle until a test lets it continue.
+type midTurn struct {
+	first   scriptmodel.Reply
+	streams bool // first pauses in its text
+	options func(*Options)
+	reach   func(h *hosted, p *provider) // waits until the turn is in its middle
+	resume  func(h *hosted, p *provider) // lets it continue; nil: the text does
+	said    string
+}
+
+// midTurns returns turns by what they wait for. The MCP server that one of them calls asks slowServer.
+func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}) map[string]midTurn {
+	tea := func(env map[string]string) func(*Options) {
+		return func(o *Options) {
+			o.AskUser, o.Permissions.MCP = env[mcpForm] != "", configs.Allow
+			o.Profile = configs.DefaultProfile()
+			o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
+				Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"}, Env: env, Tools: []string{"brew"},
+			}}
 		}
-	}))
-	defer server.Close()
-	for name, tt := range map[string]struct {
-		first   scriptmodel.Reply
-		stream  bool // first pauses in its text
-		options func(*Options)
-		at      func(h *hosted, p *provider) // waits until the turn is where it is to be
-		on      func(h *hosted, p *provider) // lets it go on
-		said    string
-	}{
+	}
+	return map[string]midTurn{
 		"an answer streams": {
-			first: scriptmodel.Reply{Text: "one two three", ToolCalls: saysIt.ToolCalls}, stream: true,
-			at: func(h *hosted, _ *provider) {
+			first: scriptmodel.Reply{Text: "one two three", ToolCalls: saysIt.ToolCalls}, streams: true,
+			reach: func(h *hosted, _ *provider) {
 				h.until("a delta", func(e gateway.Event) bool { return e.Callback == gateway.OnMessage })
 			},
 			said: "one two three",
 		},
 		"a tool of another provider": {
-			first: calls("hang", `{"x":"hung"}`),
-			at:    func(_ *hosted, p *provider) { <-p.hanging },
-			on:    func(_ *hosted, p *provider) { close(p.release) },
-			said:  "hung",
+			first:  calls("hang", `{"x":"hung"}`),
+			reach:  func(_ *hosted, p *provider) { <-p.hanging },
+			resume: func(_ *hosted, p *provider) { close(p.release) },
+			said:   "hung",
 		},
 		"a permission": {
 			first:   calls("bash", `{"command":"echo permitted","description":"x"}`),
 			options: func(o *Options) { o.Permissions.Shell = configs.Ask },
-			at:      func(h *hosted, _ *provider) { h.asked(h.s) },
-			on:      func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideOnce}) },
+			reach:   func(h *hosted, _ *provider) { h.asked(h.s) },
+			resume:  func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideOnce}) },
 			said:    "permitted",
 		},
 		"a question": {
 			first:   calls("ask_user", `{"question":"Which?"}`),
 			options: func(o *Options) { o.AskUser = true },
-			at:      func(h *hosted, _ *provider) { h.asked(h.s) },
-			on:      func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Text: "the green one"}) },
+			reach:   func(h *hosted, _ *provider) { h.asked(h.s) },
+			resume:  func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Text: "the green one"}) },
 			said:    "the green one",
 		},
 		"the runtime's own tool": {
 			first:   calls("bash", `{"command":"echo begun; while [ ! -e go ]; do sleep 0.05; done; echo went on","description":"x"}`),
 			options: func(o *Options) { o.Permissions.Shell = configs.Allow },
-			at: func(h *hosted, _ *provider) {
+			reach: func(h *hosted, _ *provider) {
 				h.until("the command", func(e gateway.Event) bool {
 					return e.Callback == gateway.OnToolExecution && strings.Contains(e.Delta, "begun")
 				})
 			},
-			on: func(h *hosted, _ *provider) {
+			resume: func(h *hosted, _ *provider) {
 				if err := os.WriteFile(filepath.Join(h.r.cwd, "go"), nil, 0o644); err != nil {
 					h.t.Error(err)
 				}
@@ -83,39 +85,40 @@ func TestGateComesInMidTurn(t *testing.T) {
 			said: "went on",
 		},
 		"a tool of an MCP server": {
-			first: calls("tea-brew", "{}"),
-			options: func(o *Options) {
-				o.Permissions.MCP = configs.Allow
-				o.Profile = configs.DefaultProfile()
-				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
-					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"},
-					Env:     map[string]string{mcpProgram: "brewed", mcpAsks: server.URL}, Tools: []string{"brew"},
-				}}
-			},
-			at:   func(*hosted, *provider) { <-gone },
-			on:   func(*hosted, *provider) { close(kitchen) },
-			said: "brewed",
+			first:   calls("tea-brew", "{}"),
+			options: tea(map[string]string{mcpProgram: "brewed", mcpAsks: slowServer}),
+			reach:   func(*hosted, *provider) { <-called },
+			resume:  func(*hosted, *provider) { close(release) },
+			said:    "brewed",
 		},
 		"a form of an MCP server": {
-			first: calls("tea-brew", "{}"),
-			options: func(o *Options) {
-				o.AskUser, o.Permissions.MCP = true, configs.Allow
-				o.Profile = configs.DefaultProfile()
-				o.Profile.MCP = map[string]configs.SessionMCP{"tea": {
-					Command: []string{os.Args[0], "-test.run=^TestMCPProgram$"},
-					Env:     map[string]string{mcpProgram: "brewed", mcpForm: "For whom?"}, Tools: []string{"brew"},
-				}}
-			},
-			at: func(h *hosted, _ *provider) { h.asked(h.s) },
-			on: func(h *hosted, _ *provider) {
+			first:   calls("tea-brew", "{}"),
+			options: tea(map[string]string{mcpProgram: "brewed", mcpForm: "For whom?"}),
+			reach:   func(h *hosted, _ *provider) { h.asked(h.s) },
+			resume: func(h *hosted, _ *provider) {
 				h.answer(h.asked(h.s), gateway.Answer{Content: protocol.Raw(`{"name":"Ada"}`)})
 			},
 			said: "Ada",
 		},
-	} {
+	}
+}
+
+// TestGateComesInMidTurn: whatever a turn waits for, the next tool call after the gate's ack is asked about, and
+// nothing of the turn is lost.
+func TestGateComesInMidTurn(t *testing.T) {
+	called, release := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		called <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	for name, tt := range midTurns(server.URL, called, release) {
 		t.Run(name, func(t *testing.T) {
 			pause := make(chan struct{})
-			if tt.stream {
+			if tt.streams {
 				tt.first.Pause = pause
 			}
 			if tt.options == nil {
@@ -124,14 +127,14 @@ func TestGateComesInMidTurn(t *testing.T) {
 			h := startHosted(t, newRigWith(t, rounds(tt.first, saysIt), tt.options))
 			p := h.provide(h.s, "tests")
 			turn := h.asking("go")
-			tt.at(h, p)
+			tt.reach(h, p)
 			if h.session().hooksEnabled() == h.late() {
 				t.Fatal("the session has hooks from the beginning, or has none")
 			}
 			g := h.gate("guard")
 			close(pause)
-			if tt.on != nil {
-				tt.on(h, p)
+			if tt.resume != nil {
+				tt.resume(h, p)
 			}
 			said := <-turn
 			if !strings.Contains(said, tt.said) || !strings.Contains(said, "not past guard") ||
@@ -305,7 +308,9 @@ func TestTransformComesWithAGate(t *testing.T) {
 		},
 		"update": func(h *hosted, p *guard) {
 			p.tell(helloOf("guard", h.s.ID()), "hello")
-			p.tell(&protocol.HooksUpdate{RequestID: "1", OnPreToolUse: hooks.OnPreToolUse, Transforms: hooks.Transforms}, "1")
+			p.tell(&protocol.HooksUpdate{
+				RequestID: "1", OnPreToolUse: hooks.OnPreToolUse, Transforms: hooks.Transforms,
+			}, "1")
 		},
 		"hello again": func(h *hosted, p *guard) {
 			p.tell(helloOf("guard", h.s.ID()), "hello")

@@ -119,7 +119,9 @@ func TestOnlyModel(t *testing.T) {
 		req  gateway.StartRequest
 		want string
 	}{
-		"of the config":        {Options{ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"}}, gateway.StartRequest{}, "a"},
+		"of the config": {Options{
+			ProviderURL: "http://127.0.0.1:1/v1", Models: []string{"a"},
+		}, gateway.StartRequest{}, "a"},
 		"of the list":          {Options{ProviderURL: model.URL}, gateway.StartRequest{}, scriptmodel.ModelID},
 		"of the request's own": {several, gateway.StartRequest{ProviderURL: model.URL}, scriptmodel.ModelID},
 		"named":                {several, gateway.StartRequest{Model: "b"}, "b"},

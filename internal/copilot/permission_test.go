@@ -117,8 +117,13 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 		return configs.Allow
 	}
 	every := configs.Permissions{Write: configs.Deny, AllowWritePaths: []string{"**"}}
-	for _, path := range []string{".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml", "a/../.git/config", "mine/x.py", ".vscode/tasks.json"} {
-		for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow}, "asked": {Write: configs.Ask}, "by a pattern": every} {
+	for _, path := range []string{
+		".git/config", ".GIT/hooks/x", "link/config", dir + "/.tapgw/tapgw.toml", "a/../.git/config", "mine/x.py",
+		".vscode/tasks.json",
+	} {
+		for name, p := range map[string]configs.Permissions{
+			"allowed": {Write: configs.Allow}, "asked": {Write: configs.Ask}, "by a pattern": every,
+		} {
 			if got := decided(p, path); got != configs.Ask {
 				t.Errorf("%s, %s: %s", path, name, got)
 			}
@@ -126,7 +131,9 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 		if got := decided(configs.Permissions{}, path); got != configs.Deny {
 			t.Errorf("%s, denied: %s", path, got)
 		}
-		if got := decided(configs.Permissions{Write: configs.Allow, DenyPaths: []string{"**"}}, path); got != configs.Deny {
+		if got := decided(configs.Permissions{
+			Write: configs.Allow, DenyPaths: []string{"**"},
+		}, path); got != configs.Deny {
 			t.Errorf("%s, denied by a pattern: %s", path, got)
 		}
 	}

@@ -67,7 +67,9 @@ func coded(err error) protocol.Code {
 	return ""
 }
 
-func TestResume(t *testing.T) {
+// startReview starts a session of the profile review, which has no bash, and has it say something and call a tool.
+func startReview(t *testing.T) (*rig, *fakeSession) {
+	t.Helper()
 	profiles := func(o *Options) {
 		o.Profile = configs.DefaultProfile()
 		o.Profile.Provider.URL = o.ProviderURL
@@ -80,10 +82,23 @@ func TestResume(t *testing.T) {
 	s.tool("quick", text("the tea is ready"))
 	s.turn("remember the kettle")
 	s.turn("call:quick")
-	before := time.Now()
-	s.host.Log(gateway.LogWarning, "ci: the build is red")
+	return g, s
+}
 
-	// While it runs it is nobody else's.
+// stop ends the session, and then its runtime.
+func (g *rig) stop(s *fakeSession) {
+	g.t.Helper()
+	if err := s.host.Close(g.ctx, "stopped"); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.r.Close(g.ctx); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// TestSessionInUse: a session that another runtime has can't be resumed or deleted, and is listed as in use.
+func TestSessionInUse(t *testing.T) {
+	g, s := startReview(t)
 	n := g.next()
 	if _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidState ||
 		!strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", g.runtimePID())) {
@@ -96,14 +111,14 @@ func TestResume(t *testing.T) {
 	if err != nil || len(views) != 1 || views[0].State != adminapi.PersistedInUse {
 		t.Fatalf("on disk: %+v, %v", views, err)
 	}
+}
 
-	if err := s.host.Close(g.ctx, "stopped"); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.r.Close(g.ctx); err != nil {
-		t.Fatal(err)
-	}
-	views, err = n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: g.cwd})
+// TestPersisted: a session that has ended is listed with what it was, for its directory and for no other.
+func TestPersisted(t *testing.T) {
+	g, s := startReview(t)
+	g.stop(s)
+	n := g.next()
+	views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: g.cwd})
 	if err != nil || len(views) != 1 {
 		t.Fatalf("on disk: %+v, %v", views, err)
 	}
@@ -118,7 +133,15 @@ func TestResume(t *testing.T) {
 	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil || len(views) != 0 {
 		t.Errorf("of another directory: %+v, %v", views, err)
 	}
+}
 
+// TestResume: a session goes on with its label, profile, history and timeline.
+func TestResume(t *testing.T) {
+	g, s := startReview(t)
+	before := time.Now()
+	s.host.Log(gateway.LogWarning, "ci: the build is red")
+	g.stop(s)
+	n := g.next()
 	again, err := n.resume(s.id, gateway.ResumeRequest{}, map[string]toolFunc{"quick": text("it is cold")})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +164,10 @@ func TestResume(t *testing.T) {
 			t.Errorf("%s is of %s", l.Message, l.TS)
 		}
 	}
-	for _, want := range []string{"info user: remember the kettle", "info assistant: You said: remember the kettle", "warning ci: the build is red"} {
+	for _, want := range []string{
+		"info user: remember the kettle", "info assistant: You said: remember the kettle",
+		"warning ci: the build is red",
+	} {
 		if !slices.Contains(said, want) {
 			t.Errorf("the timeline lacks %q: %q", want, said)
 		}
@@ -157,10 +183,13 @@ func TestResume(t *testing.T) {
 	if r.HasTool("bash") {
 		t.Error("the profile is another")
 	}
+}
 
-	if err := again.host.Close(n.ctx, "stopped"); err != nil {
-		t.Fatal(err)
-	}
+// TestDelete: a deleted session is neither listed nor found again, and an id can't lead out of the directory.
+func TestDelete(t *testing.T) {
+	g, s := startReview(t)
+	g.stop(s)
+	n := g.next()
 	if err := n.r.Delete(n.ctx, s.id); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +281,10 @@ func TestPersistedFilters(t *testing.T) {
 	repo := filepath.Join(t.TempDir(), "tea")
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "brew", repo},
-		{"-C", repo, "-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "-q", "--allow-empty", "-m", "first"},
+		{
+			"-C", repo, "-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "-q", "--allow-empty", "-m",
+			"first",
+		},
 		{"-C", repo, "remote", "add", "origin", "https://github.com/kitchen/tea.git"},
 	} {
 		if out, err := exec.CommandContext(t.Context(), git, args...).CombinedOutput(); err != nil {

@@ -94,10 +94,18 @@ func TestProfileTools(t *testing.T) {
 		change    func(p *configs.Profile)
 		has, lack []string
 	}{
-		"available":            {func(p *configs.Profile) { p.AvailableTools = []string{"view"} }, []string{"view", "quick"}, []string{"bash", "edit"}},
-		"only those of ours":   {func(p *configs.Profile) { p.AvailableTools = []string{"custom:*"} }, []string{"quick", "slow"}, []string{"bash", "view"}},
-		"excluded":             {func(p *configs.Profile) { p.ExcludedTools = []string{"bash"} }, []string{"view", "quick", "slow"}, []string{"bash"}},
-		"excluded, ours too":   {func(p *configs.Profile) { p.ExcludedTools = []string{"custom:slow"} }, []string{"view", "bash", "quick"}, []string{"slow"}},
+		"available": {func(p *configs.Profile) { p.AvailableTools = []string{"view"} }, []string{
+			"view", "quick",
+		}, []string{"bash", "edit"}},
+		"only those of ours": {func(p *configs.Profile) { p.AvailableTools = []string{"custom:*"} }, []string{
+			"quick", "slow",
+		}, []string{"bash", "view"}},
+		"excluded": {func(p *configs.Profile) { p.ExcludedTools = []string{"bash"} }, []string{
+			"view", "quick", "slow",
+		}, []string{"bash"}},
+		"excluded, ours too": {func(p *configs.Profile) { p.ExcludedTools = []string{"custom:slow"} }, []string{
+			"view", "bash", "quick",
+		}, []string{"slow"}},
 		"all where none is in": {func(*configs.Profile) {}, []string{"bash", "view", "quick", "slow"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,10 +242,14 @@ func TestProfileInstructions(t *testing.T) {
 		change func(i *configs.Instructions)
 		want   []string
 	}{
-		"of the project":      {func(*configs.Instructions) {}, []string{ofProject}},
-		"none":                {func(i *configs.Instructions) { i.Enabled = false }, nil},
-		"of a directory":      {func(i *configs.Instructions) { i.Directories = []string{more} }, []string{ofProject, ofDirectory}},
-		"of the organization": {func(i *configs.Instructions) { i.Organization = ofOrganization }, []string{ofProject, ofOrganization}},
+		"of the project": {func(*configs.Instructions) {}, []string{ofProject}},
+		"none":           {func(i *configs.Instructions) { i.Enabled = false }, nil},
+		"of a directory": {func(i *configs.Instructions) { i.Directories = []string{more} }, []string{
+			ofProject, ofDirectory,
+		}},
+		"of the organization": {
+			func(i *configs.Instructions) { i.Organization = ofOrganization }, []string{ofProject, ofOrganization},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, withProfile(func(p *configs.Profile) { tt.change(&p.Instructions) }))
@@ -372,8 +384,10 @@ func TestMCPProgram(t *testing.T) {
 					"id":      "form",
 					"method":  "elicitation/create",
 					"params": map[string]any{
-						"message":         message,
-						"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}},
+						"message": message,
+						"requestedSchema": map[string]any{
+							"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+						},
 					},
 				})
 				for form == "" && lines.Scan() {
@@ -436,8 +450,10 @@ func TestProfileInfinite(t *testing.T) {
 		words    int
 		want     bool
 	}{
-		"from a threshold on": {configs.Infinite{Enabled: true, BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 1, true},
-		"not at all":          {configs.Infinite{BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 420, false},
+		"from a threshold on": {
+			configs.Infinite{Enabled: true, BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 1, true,
+		},
+		"not at all": {configs.Infinite{BackgroundThreshold: 0.05, ExhaustionThreshold: 0.9}, 420, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(

@@ -115,7 +115,9 @@ func (h *hosted) asking(prompt string) chan string {
 	done := make(chan string, 1)
 	go func() {
 		said, errs, end := turnOf(h.r.ctx, h.s, gateway.Prompt{Text: prompt})
-		done <- strings.TrimSpace(said + " " + strings.Join(errs, " ") + map[bool]string{true: "", false: " END " + fmt.Sprint(end)}[errors.Is(end, gateway.ErrTurnEnded)])
+		done <- strings.TrimSpace(said + " " + strings.Join(errs, " ") + map[bool]string{
+			true: "", false: " END " + fmt.Sprint(end),
+		}[errors.Is(end, gateway.ErrTurnEnded)])
 	}()
 	return done
 }
@@ -186,7 +188,10 @@ func TestPermissionAsked(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(h.r.cwd, "made")); err == nil {
 		t.Error("the file was made")
 	}
-	for _, want := range []string{"permission asked (", "answered by the user: once", "answered by the user: session", "answered by the user: deny (that is enough)"} {
+	for _, want := range []string{
+		"permission asked (", "answered by the user: once", "answered by the user: session",
+		"answered by the user: deny (that is enough)",
+	} {
 		if !strings.Contains(timeline(h.s), want) {
 			t.Errorf("the timeline lacks %q:\n%s", want, timeline(h.s))
 		}

@@ -184,7 +184,9 @@ func TestTraceFromPushToProvider(t *testing.T) {
 			},
 		},
 	})
-	if _, err := s.PushAndWait(g.ctx, "ci", &protocol.Push{Level: protocol.LevelInject, Event: "call:greet {}"}); err != nil {
+	if _, err := s.PushAndWait(g.ctx, "ci", &protocol.Push{
+		Level: protocol.LevelInject, Event: "call:greet {}",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	gw.Drain(g.ctx)

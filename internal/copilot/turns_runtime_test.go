@@ -242,7 +242,9 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 		case 1, 2:
 			check(n, user(fmt.Sprintf(`call:say {"x":%q}`, id)), fmt.Sprintf(`{"x":%q}`, id), whole)
 		case 3: // beside what a provider injects
-			if _, err := s.Push(ctx, "p"+name, &protocol.Push{Stream: "news", Level: protocol.LevelInject, Event: "news for " + id}); err != nil {
+			if _, err := s.Push(ctx, "p"+name, &protocol.Push{
+				Stream: "news", Level: protocol.LevelInject, Event: "news for " + id,
+			}); err != nil {
 				h.t.Errorf("%s: %v", id, err)
 			}
 			check(n, user("say "+id), "You said: say "+id, whole)

@@ -171,7 +171,9 @@ func TestHookContextReachesModel(t *testing.T) {
 			last.WriteString(m.Text + "\n")
 		}
 	}
-	for text, times := range map[string]int{"CONTEXT-OF-START": 1, "CONTEXT-OF-PROMPT": 2, "CONTEXT-BEFORE": 2, "CONTEXT-AFTER": 2} {
+	for text, times := range map[string]int{
+		"CONTEXT-OF-START": 1, "CONTEXT-OF-PROMPT": 2, "CONTEXT-BEFORE": 2, "CONTEXT-AFTER": 2,
+	} {
 		if n := strings.Count(last.String(), text); n != times {
 			t.Errorf("the model saw %s %d times, not %d:\n%s", text, n, times, last.String())
 		}

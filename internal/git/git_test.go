@@ -61,7 +61,10 @@ func TestOf(t *testing.T) {
 }
 
 func FuzzRemote(f *testing.F) {
-	for _, s := range []string{"https://github.com/o/n.git", "git@github.com:o/n", "ssh://git@h:22/o/n", "/srv/git/x.git", "C:/x/y", "../x", "file:///x/y", "https://u:p@h/o/n"} {
+	for _, s := range []string{
+		"https://github.com/o/n.git", "git@github.com:o/n", "ssh://git@h:22/o/n", "/srv/git/x.git", "C:/x/y", "../x",
+		"file:///x/y", "https://u:p@h/o/n",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

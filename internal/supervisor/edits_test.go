@@ -103,113 +103,138 @@ func (r *rig) settled() {
 	}
 }
 
+// editor changes provider files at random and knows what they say.
+type editor struct {
+	directory
+	t         *testing.T
+	r         *rig
+	rnd       *rand.Rand
+	session   *gateway.Session
+	names     []string
+	instances map[string]string // by name, the description of its tool at the last check
+}
+
+func (e *editor) path(name string) string { return filepath.Join(e.r.dir, name+".toml") }
+
+func (e *editor) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *editor) replace(name, text string) {
+	e.must(os.WriteFile(e.path(name)+".new", []byte(text), 0o600))
+	e.must(os.Rename(e.path(name)+".new", e.path(name)))
+}
+
 func randomEdits(t *testing.T, r *rig, n int, valid func(tool, sessions string) string) {
 	session, _ := r.session("one")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	d := directory{map[string]string{}, map[string]bool{}}
-	names := []string{"a", "b", "c", "d", "e"}
-	path := func(name string) string { return filepath.Join(r.dir, name+".toml") }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+	e := &editor{
+		directory: directory{map[string]string{}, map[string]bool{}},
+		t:         t, r: r, rnd: rand.New(rand.NewPCG(seed, 0)), session: session,
+		names: []string{"a", "b", "c", "d", "e"}, instances: map[string]string{},
 	}
-	replace := func(name, text string) {
-		must(os.WriteFile(path(name)+".new", []byte(text), 0o600))
-		must(os.Rename(path(name)+".new", path(name)))
-	}
-	instances := map[string]string{}
 	for i := range n {
-		name := names[rnd.IntN(len(names))]
 		tool := fmt.Sprintf("t%d", i)
-		text := valid(tool, []string{forEach, forAll, forOne, forTests}[rnd.IntN(4)])
-		_, statErr := os.Lstat(path(name))
-		exists := statErr == nil
-		op := rnd.IntN(10)
-		if rnd.IntN(40) == 0 {
-			op = 10
-		}
-		d.touched[name] = d.touched[name] || op < 8
-		switch op {
-		case 0, 1: // written in place
-			must(os.WriteFile(path(name), []byte(text), 0o600))
-			d.good[name] = tool
-		case 2: // as editors do
-			replace(name, text)
-			d.good[name] = tool
-		case 3: // a link that is swapped for another
-			target := filepath.Join(t.TempDir(), "target")
-			must(os.WriteFile(target, []byte(text), 0o600))
-			_ = os.Remove(path(name) + ".link")
-			must(os.Symlink(target, path(name)+".link"))
-			must(os.Rename(path(name)+".link", path(name)))
-			d.good[name] = tool
-		case 4: // cut to nothing
-			must(os.WriteFile(path(name), nil, 0o600))
-		case 5: // half of it
-			must(os.WriteFile(path(name), []byte(text[:rnd.IntN(8)+2]), 0o600))
-		case 6: // a fault
-			replace(name, text+"nonsense = 1\n")
-		case 7:
-			if exists {
-				must(os.Remove(path(name)))
-			}
-			delete(d.good, name)
-		case 8: // another name: the tool moves with it
-			to := names[rnd.IntN(len(names))]
-			if !exists || to == name {
-				break
-			}
-			d.touched[name], d.touched[to] = true, true
-			// What it says counts under the new name, if it can be used.
-			data, err := os.ReadFile(path(name))
-			must(err)
-			must(os.Rename(path(name), path(to)))
-			if p, faults := configs.ParseProvider(path(to), data); len(faults) == 0 {
-				d.good[to] = p.Env["TOOL"]
-			}
-			delete(d.good, name)
-		case 9: // what it says already
-			if data, err := os.ReadFile(path(name)); err == nil {
-				replace(name, string(data))
-			}
-		case 10: // the whole directory goes, and comes again with one file
-			must(os.RemoveAll(r.dir))
-			if rnd.IntN(2) == 0 {
-				r.s.Reload()
-			}
-			must(os.Mkdir(r.dir, 0o700))
-			for _, name := range names {
-				d.touched[name] = true
-			}
-			clear(d.good)
-			replace(name, text)
-			d.good[name] = tool
-		}
+		e.edit(tool, valid(tool, []string{forEach, forAll, forOne, forTests}[e.rnd.IntN(4)]))
 		r.s.Reload()
-		if rnd.IntN(4) > 0 && i < n-1 {
-			continue // the next comes while this one is being acted on
+		if e.rnd.IntN(4) > 0 && i < n-1 {
+			continue // the next edit comes while this one is being applied
 		}
 		r.settled()
-		now := map[string]string{}
-		tools := session.Tools()
-		for name, tool := range d.good {
-			if k := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }); k >= 0 {
-				now[name] = tools[k].Description
-			}
-		}
-		if len(now) != len(d.good) || len(tools) != len(d.good) {
-			t.Fatalf("step %d: the files say %v, the session has %v", i, d.good, tools)
-		}
-		for name, about := range instances {
-			if !d.touched[name] && now[name] != about {
-				t.Errorf("step %d: %s was left alone, and started again: %s, then %s", i, name, about, now[name])
-			}
-		}
-		instances = now
-		clear(d.touched)
+		e.check(i)
 	}
+}
+
+// edit changes one file. A valid file has text, which offers tool.
+func (e *editor) edit(tool, text string) {
+	name := e.names[e.rnd.IntN(len(e.names))]
+	_, statErr := os.Lstat(e.path(name))
+	exists := statErr == nil
+	op := e.rnd.IntN(10)
+	if e.rnd.IntN(40) == 0 {
+		op = 10
+	}
+	e.touched[name] = e.touched[name] || op < 8
+	switch op {
+	case 0, 1: // written in place
+		e.must(os.WriteFile(e.path(name), []byte(text), 0o600))
+		e.good[name] = tool
+	case 2: // as editors do
+		e.replace(name, text)
+		e.good[name] = tool
+	case 3: // a link that is swapped for another
+		target := filepath.Join(e.t.TempDir(), "target")
+		e.must(os.WriteFile(target, []byte(text), 0o600))
+		_ = os.Remove(e.path(name) + ".link")
+		e.must(os.Symlink(target, e.path(name)+".link"))
+		e.must(os.Rename(e.path(name)+".link", e.path(name)))
+		e.good[name] = tool
+	case 4: // cut to nothing
+		e.must(os.WriteFile(e.path(name), nil, 0o600))
+	case 5: // half of it
+		e.must(os.WriteFile(e.path(name), []byte(text[:e.rnd.IntN(8)+2]), 0o600))
+	case 6: // a fault
+		e.replace(name, text+"nonsense = 1\n")
+	case 7:
+		if exists {
+			e.must(os.Remove(e.path(name)))
+		}
+		delete(e.good, name)
+	case 8: // another name: the tool moves with it
+		to := e.names[e.rnd.IntN(len(e.names))]
+		if !exists || to == name {
+			break
+		}
+		e.touched[name], e.touched[to] = true, true
+		// What it says counts under the new name, if it can be used.
+		data, err := os.ReadFile(e.path(name))
+		e.must(err)
+		e.must(os.Rename(e.path(name), e.path(to)))
+		if p, faults := configs.ParseProvider(e.path(to), data); len(faults) == 0 {
+			e.good[to] = p.Env["TOOL"]
+		}
+		delete(e.good, name)
+	case 9: // what it says already
+		if data, err := os.ReadFile(e.path(name)); err == nil {
+			e.replace(name, string(data))
+		}
+	case 10: // the whole directory goes, and comes again with one file
+		e.must(os.RemoveAll(e.r.dir))
+		if e.rnd.IntN(2) == 0 {
+			e.r.s.Reload()
+		}
+		e.must(os.Mkdir(e.r.dir, 0o700))
+		for _, name := range e.names {
+			e.touched[name] = true
+		}
+		clear(e.good)
+		e.replace(name, text)
+		e.good[name] = tool
+	}
+}
+
+// check compares the session's tools with the files, and finds providers that were restarted without a reason.
+func (e *editor) check(i int) {
+	e.t.Helper()
+	now := map[string]string{}
+	tools := e.session.Tools()
+	for name, tool := range e.good {
+		if k := slices.IndexFunc(tools, func(t adminapi.Tool) bool { return t.Name == tool }); k >= 0 {
+			now[name] = tools[k].Description
+		}
+	}
+	if len(now) != len(e.good) || len(tools) != len(e.good) {
+		e.t.Fatalf("step %d: the files say %v, the session has %v", i, e.good, tools)
+	}
+	for name, about := range e.instances {
+		if !e.touched[name] && now[name] != about {
+			e.t.Errorf("step %d: %s was left alone, and started again: %s, then %s", i, name, about, now[name])
+		}
+	}
+	e.instances = now
+	clear(e.touched)
 }

@@ -63,7 +63,10 @@ func TestRestartPolicy(t *testing.T) {
 	}{
 		{"ends at once", 0, maxFailures, []time.Duration{200, 400, 800, 1600}},
 		{"after ten seconds", 10 * time.Second, maxFailures, nil},
-		{"after fifteen seconds", 15 * time.Second, 20, []time.Duration{200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}},
+		{
+			"after fifteen seconds", 15 * time.Second, 20,
+			[]time.Duration{200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000},
+		},
 		{"after a minute", time.Minute, 20, []time.Duration{200, 200, 200, 200}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

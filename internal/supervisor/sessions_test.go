@@ -86,13 +86,141 @@ func (r *rig) serving(sessions, mode, version string) string {
 	return r.file(mode, more...)
 }
 
-// Which sessions a provider is for changes as everything else does: a session that
-// keeps it never has none, nor two; a call that is running ends on the old one.
+// changeOfSessions is a provider whose file changes the sessions that it is for, while a call runs on it.
+type changeOfSessions struct {
+	*rig
+	h1, h2    *host
+	old, next []*beat // the processes of the old file and of the new one
+	busy      *beat   // the old process that runs the call
+	result    chan gateway.Outcome
+	polls     []*poll // of the sessions that have the tool all the time
+	forTwo    bool    // the second session keeps the tool
+}
+
+// goOn checks that no session lost the tool.
+func (c *changeOfSessions) goOn() {
+	c.t.Helper()
+	for _, p := range c.polls {
+		p.goesOn()
+	}
+}
+
+// begin runs the provider in two sessions and calls it in the first, so that one of its processes is busy.
+func (c *changeOfSessions) begin(t *testing.T, from string, processes int) {
+	t.Helper()
+	one, h1 := c.session("one")
+	two, h2 := c.session("two")
+	c.h1, c.h2 = h1, h2
+	c.put("a", c.serving(from, "once", "1"))
+	c.about(h1, "a tool1")
+	c.about(h2, "a tool1")
+	c.result = make(chan gateway.Outcome, 1)
+	go func() { c.result <- call(one, "t") }()
+	for range processes {
+		c.old = append(c.old, c.child())
+	}
+	c.busy = c.old[0]
+	if processes == 1 {
+		<-c.busy.said
+	} else { // which of them is the session's
+		select {
+		case got := <-c.old[0].said:
+			if got != "called" {
+				t.Fatalf("the child said %q, want %q", got, "called")
+			}
+		case <-c.old[1].said:
+			c.busy = c.old[1]
+		}
+		go call(two, "t") // so that the calls that follow are answered
+		other := c.old[0]
+		if c.busy == c.old[0] {
+			other = c.old[1]
+		}
+		<-other.said
+		other.tell(t)
+	}
+	c.polls = []*poll{c.poll(one)}
+	if c.forTwo {
+		c.polls = append(c.polls, c.poll(two))
+	}
+	c.goOn()
+}
+
+// change writes the new file: first a version that never starts, which leaves what runs alone, and then one whose
+// processes take over when the test lets them.
+func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
+	t.Helper()
+	c.put("a", c.serving(to, "start", "2"))
+	for range 2 {
+		c.ended(c.child())
+	}
+	c.goOn()
+	c.put("a", c.serving(to, "late", "3"))
+	for len(c.next) < processes {
+		if b := c.child(); b.mode == "late" {
+			c.next = append(c.next, b)
+		}
+	}
+	c.goOn()
+	for _, b := range c.old {
+		if c.forTwo && !b.isAlive() {
+			t.Error("an old process ended before another took its place")
+		}
+	}
+	for _, b := range c.next {
+		b.tell(t)
+		c.goOn()
+	}
+	c.about(c.h1, "a tool3")
+	if c.forTwo {
+		c.about(c.h2, "a tool3")
+	} else {
+		c.has(c.h2)
+	}
+	c.goOn()
+}
+
+// finish checks that the running call ends on the old process, and that the first session had the tool all the time.
+func (c *changeOfSessions) finish(t *testing.T) {
+	t.Helper()
+	for _, b := range c.old {
+		if b != c.busy {
+			c.ended(b)
+		}
+	}
+	if !c.busy.isAlive() {
+		t.Error("the old process ended in a call")
+	}
+	c.busy.tell(t)
+	if o := <-c.result; o.Failed() || !strings.HasPrefix(o.Text(), c.busy.pid+" ") {
+		t.Errorf("the running call returned %q, want an answer of process %s", o.Text(), c.busy.pid)
+	}
+	c.ended(c.busy)
+	for _, p := range c.polls {
+		p.stop()
+	}
+	for _, b := range c.next {
+		if !b.isAlive() {
+			t.Error("a new process has ended")
+		}
+	}
+	c.h1.mu.Lock()
+	defer c.h1.mu.Unlock()
+	for i, list := range c.h1.lists {
+		if i > 0 && !slices.Equal(list, []string{"t"}) {
+			t.Errorf("the session's lists of tools were %v, want [t] after the first", c.h1.lists)
+			break
+		}
+	}
+}
+
+// Which sessions a provider is for changes as everything else does: a session that keeps it has its tool all the
+// time, and never twice. A call that is running ends on the old process.
 func TestChangeOfSessions(t *testing.T) {
 	for _, tt := range []struct {
 		name, from, to string
 		old, next      int  // processes
-		two            bool // the other session has it still
+		forTwo         bool // the second session keeps the tool
 	}{
 		{"each to all", forEach, forAll, 2, 1, true},
 		{"all to each", forAll, forEach, 1, 2, true},
@@ -103,111 +231,10 @@ func TestChangeOfSessions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			one, h1 := r.session("one")
-			two, h2 := r.session("two")
-			r.put("a", r.serving(tt.from, "once", "1"))
-			r.about(h1, "a tool1")
-			r.about(h2, "a tool1")
-			result := make(chan gateway.Outcome, 1)
-			go func() { result <- call(one, "t") }()
-			var old []*beat
-			for range tt.old {
-				old = append(old, r.child())
-			}
-			busy := old[0]
-			if tt.old == 2 { // which of them is the session's
-				select {
-				case got := <-old[0].said:
-					if got != "called" {
-						t.Fatalf("the child said %q", got)
-					}
-				case <-old[1].said:
-					busy = old[1]
-				}
-				go call(two, "t") // so that the calls that follow are answered
-				other := old[0]
-				if busy == old[0] {
-					other = old[1]
-				}
-				<-other.said
-				other.tell(t)
-			} else {
-				<-busy.said
-			}
-			polls := []*poll{r.poll(one)}
-			if tt.two {
-				polls = append(polls, r.poll(two))
-			}
-			goOn := func() {
-				t.Helper()
-				for _, p := range polls {
-					p.goesOn()
-				}
-			}
-			goOn()
-
-			// One that never starts leaves what runs where it is.
-			r.put("a", r.serving(tt.to, "start", "2"))
-			for range 2 {
-				r.ended(r.child())
-			}
-			goOn()
-
-			// So does one that takes its time, until it is there.
-			r.put("a", r.serving(tt.to, "late", "3"))
-			var next []*beat
-			for len(next) < tt.next {
-				if b := r.child(); b.mode == "late" {
-					next = append(next, b)
-				}
-			}
-			goOn()
-			for _, b := range old {
-				if tt.two && !b.isAlive() {
-					t.Error("an old process ended before another took its place")
-				}
-			}
-			for _, b := range next {
-				b.tell(t)
-				goOn()
-			}
-			r.about(h1, "a tool3")
-			if tt.two {
-				r.about(h2, "a tool3")
-			} else {
-				r.has(h2)
-			}
-			goOn()
-			for _, b := range old {
-				if b != busy {
-					r.ended(b)
-				}
-			}
-			if !busy.isAlive() {
-				t.Error("the old process ended in a call")
-			}
-			busy.tell(t)
-			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), busy.pid+" ") {
-				t.Errorf("the call that was running: %s", o.Text())
-			}
-			r.ended(busy)
-			for _, p := range polls {
-				p.stop()
-			}
-			for _, b := range next {
-				if !b.isAlive() {
-					t.Error("a new process has ended")
-				}
-			}
-			h1.mu.Lock()
-			defer h1.mu.Unlock()
-			for i, list := range h1.lists {
-				if i > 0 && !slices.Equal(list, []string{"t"}) {
-					t.Errorf("the session had %v", h1.lists)
-					break
-				}
-			}
+			c := &changeOfSessions{rig: newRig(t), forTwo: tt.forTwo}
+			c.begin(t, tt.from, tt.old)
+			c.change(t, tt.to, tt.next)
+			c.finish(t)
 		})
 	}
 }

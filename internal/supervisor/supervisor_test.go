@@ -121,7 +121,9 @@ func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 	r.has(h, "t")
 	p := r.child()
 	path := filepath.Join(r.dir, "a.toml")
-	for _, text := range []string{"", good[:20], strings.Replace(good, "command", "comand", 1), "kind = 1", good + "x ="} {
+	for _, text := range []string{
+		"", good[:20], strings.Replace(good, "command", "comand", 1), "kind = 1", good + "x =",
+	} {
 		r.put("a", text)
 		r.s.Reload()
 		faults := r.s.Faults()
