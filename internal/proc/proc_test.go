@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -433,75 +431,5 @@ func mode(t *testing.T, path string, want os.FileMode) {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != want {
 		t.Errorf("%s has mode %v, %v; want %v", path, info.Mode().Perm(), err, want)
-	}
-}
-
-func TestOwnerOf(t *testing.T) {
-	for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "0.0.0.0:0"} {
-		l, err := net.Listen("tcp", listen)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := netip.MustParseAddrPort(l.Addr().String())
-		asked := at
-		if at.Addr().IsUnspecified() {
-			asked = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
-		}
-		owner, ok := OwnerOf(asked)
-		if !ok || owner.PID != os.Getpid() || !strings.Contains(owner.Command, filepath.Base(self())) {
-			t.Errorf("%s: found %+v, %v", listen, owner, ok)
-		}
-		_ = l.Close()
-		if owner, ok := OwnerOf(asked); ok {
-			t.Errorf("%s: found %+v at a free port", listen, owner)
-		}
-	}
-}
-
-// Both ends of a connection are told apart.
-func TestPeerOf(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	theirs, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = theirs.Close(), ours.Close() }()
-	peer, own := netip.MustParseAddrPort(ours.RemoteAddr().String()), netip.MustParseAddrPort(ours.LocalAddr().String())
-	if owner, ok := PeerOf(peer, own); !ok || owner.PID != os.Getpid() || owner.UID != os.Geteuid() {
-		t.Errorf("found %+v, %v; want this process and its user", owner, ok)
-	}
-	if owner, ok := PeerOf(netip.AddrPortFrom(peer.Addr(), own.Port()), own); ok {
-		t.Errorf("found %+v for a connection that is not there", owner)
-	}
-	// The kernel gives what is left of a closed end to root.
-	_ = theirs.Close()
-	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	if owner, ok := PeerOf(peer, own); ok {
-		t.Errorf("found %+v for an end that is closed", owner)
-	}
-}
-
-func TestOwnerString(t *testing.T) {
-	me := os.Geteuid()
-	for want, o := range map[string]Owner{
-		"process 7 (a  b)":                             {PID: 7, Command: "a\n b", UID: me},
-		"another process":                              unknown,
-		"another process of user 1234567":              {UID: 1234567},
-		"process 7 (a) of user 1234567":                {PID: 7, Command: "a", UID: 1234567},
-		"process 7 (" + strings.Repeat("x", 79) + "…)": {PID: 7, Command: strings.Repeat("x", 99), UID: me},
-	} {
-		if got := o.String(); got != want {
-			t.Errorf("%+v is %q, want %q", o, got, want)
-		}
 	}
 }

@@ -2,13 +2,11 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"tapgw/configs"
 	"tapgw/internal/gateway"
@@ -329,110 +327,6 @@ func (r *refusals) Send(m protocol.Message) {
 func (r *refusals) Flush()                           {}
 func (r *refusals) Close(protocol.CloseCode, string) {}
 
-// Stop, start and restart by the user.
-func TestSteer(t *testing.T) {
-	r := newRig(t)
-	_, h := r.session("one")
-	r.put("a", r.file("plain"))
-	r.has(h, "t")
-	p := r.child()
-	if n, err := r.s.Restart("a"); n != 1 || err != nil {
-		t.Errorf("restart: %d, %v", n, err)
-	}
-	r.ended(p)
-	p = r.child()
-	r.has(h, "t")
-	if n, err := r.s.Stop("a"); n != 1 || err != nil {
-		t.Errorf("stop: %d, %v", n, err)
-	}
-	r.ended(p)
-	r.has(h)
-	r.s.Reload()
-	if len(r.beats) > 0 {
-		t.Error("it runs though it was stopped")
-	}
-	if n, err := r.s.Start("a"); n != 1 || err != nil {
-		t.Errorf("start: %d, %v", n, err)
-	}
-	r.has(h, "t")
-	if lines, err := logged(r.s, "a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
-		t.Errorf("log: %q, %v", lines, err)
-	}
-	for name, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
-		if _, err := f("nobody"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := logged(r.s, "nobody"); err == nil {
-		t.Error("there is a log of nobody")
-	}
-}
-
-// What a program calls itself stands for its file where there is one of them, and
-// never for the connection that would come again.
-func TestSteerByWhatItCallsItself(t *testing.T) {
-	r := newRig(t)
-	_, h := r.session("one")
-	r.put("a", r.file("plain", "TOOL=first"))
-	r.has(h, "first")
-	p := r.child()
-	if n, err := r.s.Stop("child"); n != 1 || err != nil {
-		t.Errorf("stop: %d, %v", n, err)
-	}
-	r.ended(p)
-	r.has(h)
-	if n, err := r.s.Stop("child"); err == nil || !strings.Contains(err.Error(), "not connected") {
-		t.Errorf("stop again: %d, %v", n, err)
-	}
-	// One that no file is behind is disconnected.
-	ended := connect(t, r, r.g.AdminToken())
-	r.has(h, "t")
-	if n, err := r.s.Stop("ed"); n != 1 || err != nil {
-		t.Errorf("stop of another: %d, %v", n, err)
-	}
-	<-ended
-	if lines, err := logged(r.s, "child"); err != nil || len(lines) == 0 {
-		t.Errorf("log: %q, %v", lines, err)
-	}
-	if n, err := r.s.Start("child"); n != 1 || err != nil {
-		t.Errorf("start: %d, %v", n, err)
-	}
-	r.has(h, "first")
-	r.child()
-	r.put("b", r.file("plain", "TOOL=second"))
-	r.has(h, "first", "second")
-	for verb, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
-		if n, err := f("child"); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") ||
-			!strings.Contains(err.Error(), "child is run by files a, b: tapctl providers "+verb+" a") {
-			t.Errorf("%s: %d, %v", verb, n, err)
-		}
-	}
-	if _, err := logged(r.s, "child"); err == nil || !strings.Contains(err.Error(), "tapctl providers log a") {
-		t.Errorf("log: %v", err)
-	}
-	r.has(h, "first", "second")
-}
-
-// One that gave up is tried again when its file changes, be it back to what it said.
-func TestChangeOfOneThatGaveUp(t *testing.T) {
-	s := New(Options{Gateway: gateway.New(gateway.Options{})})
-	s.launch["x"] = func(ctx context.Context, _ Run) error {
-		<-ctx.Done()
-		return nil
-	}
-	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
-	gaveUp := errors.New("gave up")
-	sl := &slot{now: s.start(a, "", nil)}
-	sl.next = s.start(b, "", []*unit{sl.now})
-	sl.now.gaveUpReason.Store(&gaveUp)
-	old := sl.now
-	s.updateSlot(slotKey{name: "p"}, sl, a)
-	if sl.now == old || sl.next != nil || !sameConfig(sl.now.spec, a) {
-		t.Errorf("what gave up is left as it is")
-	}
-	s.Close()
-}
-
 // A directory that is not there is named, and not the program.
 func TestNoDirectory(t *testing.T) {
 	err := runCommand(
@@ -440,105 +334,5 @@ func TestNoDirectory(t *testing.T) {
 	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
 		t.Errorf("the error: %v", err)
-	}
-}
-
-// A provider that fails is started again, five times in a minute at most, and the
-// fault says so.
-func TestCrashes(t *testing.T) {
-	for _, tt := range []struct{ mode, why string }{
-		{"start", "exit status 3"},
-		{"bound", "exit status 4"},
-	} {
-		t.Run(tt.mode, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			r.session("one")
-			r.put("a", r.file(tt.mode))
-			for range maxFailures {
-				r.ended(r.child())
-			}
-			var message string
-			for deadline := time.Now().Add(patience); message == "" && time.Now().Before(deadline); {
-				for _, f := range r.s.Faults() {
-					message = f.Error()
-				}
-			}
-			if !strings.Contains(
-				message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
-			) ||
-				!strings.Contains(message, tt.why) {
-				t.Errorf("the fault: %q", message)
-			}
-			lines, err := logged(r.s, "a")
-			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") ||
-				tt.mode == "start" && !strings.Contains(text, "it is too much") {
-				t.Errorf("log %q, %v", lines, err)
-			}
-			if n, err := r.s.Start("a"); n != 1 || err != nil {
-				t.Errorf("start: %d, %v", n, err)
-			}
-			r.ended(r.child())
-		})
-	}
-}
-
-func TestCrashInCall(t *testing.T) {
-	r := newRig(t)
-	s, h := r.session("one")
-	r.put("a", r.file("call"))
-	r.has(h, "t")
-	p := r.child()
-	if o := call(s, "t"); o.ErrorCode != "DISCONNECTED" {
-		t.Errorf("the call: %s %s", o.ErrorCode, o.Text())
-	}
-	r.ended(p)
-	r.child() // it comes again
-	r.has(h)
-	r.has(h, "t")
-}
-
-// What a provider starts ends with it, and so does what ignores SIGTERM.
-func TestEndsWhateverItDoes(t *testing.T) {
-	for _, mode := range []string{"fork", "stubborn"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			_, h := r.session("one")
-			r.put("a", r.file(mode))
-			r.has(h, "t")
-			all := []*beat{r.child()}
-			if mode == "fork" {
-				all = append(all, r.child())
-			}
-			if err := os.Remove(filepath.Join(r.dir, "a.toml")); err != nil {
-				t.Fatal(err)
-			}
-			for _, b := range all {
-				r.ended(b)
-			}
-			r.has(h)
-		})
-	}
-}
-
-// A provider that floods its output costs what is kept of it.
-func TestFlood(t *testing.T) {
-	r := newRig(t)
-	s, h := r.session("one")
-	r.put("a", r.file("flood"))
-	r.has(h, "t")
-	for range 20 {
-		if o := call(s, "t"); o.Failed() {
-			t.Fatal(o.Text())
-		}
-	}
-	lines, err := logged(r.s, "a")
-	size := 0
-	for _, l := range lines {
-		size += len(l)
-	}
-	if err != nil || len(lines) > maxLines || size > maxLines*(maxLineBytes+len("…")) {
-		t.Errorf("%d lines of %d bytes, %v", len(lines), size, err)
 	}
 }

@@ -1,0 +1,52 @@
+//go:build runtime
+
+package copilot
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"tapgw/internal/gateway"
+	"tapgw/internal/scriptmodel"
+)
+
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+func image(context.Context, string) gateway.Outcome {
+	return gateway.Outcome{Data: raw(`{"image":"data:image/png;base64,` + pixel + `"}`)}
+}
+
+func TestImage(t *testing.T) {
+	g := newRig(t)
+	s := g.start()
+	s.tool("shoot", image)
+	s.turn("call:shoot")
+	if body := string(g.model.Requests()[1].Body); !strings.Contains(body, pixel) {
+		t.Error("the image did not reach the model")
+	}
+}
+
+// A model that takes no images fails once, not in every turn that follows.
+func TestImageRefused(t *testing.T) {
+	g := newRigWith(t, func(r *scriptmodel.Request) scriptmodel.Reply {
+		if strings.Contains(string(r.Body), pixel) {
+			return scriptmodel.Reply{Status: 400, Text: "content must be a string"}
+		}
+		return scriptmodel.Calls(r)
+	})
+	s := g.start()
+	s.tool("shoot", image)
+	s.turn("call:shoot")
+	if errs := s.errors(); len(errs) != 1 {
+		t.Errorf("errors: %q", errs)
+	}
+	s.turn("hello")
+	s.turn("call:shoot")
+	if errs := s.errors(); len(errs) != 1 || s.lastSaid() != "An image (image/png, 70 bytes)." {
+		t.Errorf("after the model refused an image it said %q; errors: %q", s.lastSaid(), errs)
+	}
+	if notes := s.allNotes(); strings.Count(notes, "from now on images are left out") != 1 {
+		t.Errorf("notes: %s", notes)
+	}
+}

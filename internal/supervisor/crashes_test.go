@@ -1,0 +1,134 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tapgw/configs"
+	"tapgw/internal/gateway"
+)
+
+// One that gave up is tried again when its file changes, be it back to what it said.
+func TestChangeOfOneThatGaveUp(t *testing.T) {
+	s := New(Options{Gateway: gateway.New(gateway.Options{})})
+	s.launch["x"] = func(ctx context.Context, _ Run) error {
+		<-ctx.Done()
+		return nil
+	}
+	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
+	gaveUp := errors.New("gave up")
+	sl := &slot{now: s.start(a, "", nil)}
+	sl.next = s.start(b, "", []*unit{sl.now})
+	sl.now.gaveUpReason.Store(&gaveUp)
+	old := sl.now
+	s.updateSlot(slotKey{name: "p"}, sl, a)
+	if sl.now == old || sl.next != nil || !sameConfig(sl.now.spec, a) {
+		t.Errorf("what gave up is left as it is")
+	}
+	s.Close()
+}
+
+// A provider that fails is started again, five times in a minute at most, and the
+// fault says so.
+func TestCrashes(t *testing.T) {
+	for _, tt := range []struct{ mode, why string }{
+		{"start", "exit status 3"},
+		{"bound", "exit status 4"},
+	} {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.session("one")
+			r.put("a", r.file(tt.mode))
+			for range maxFailures {
+				r.ended(r.child())
+			}
+			var message string
+			for deadline := time.Now().Add(patience); message == "" && time.Now().Before(deadline); {
+				for _, f := range r.s.Faults() {
+					message = f.Error()
+				}
+			}
+			if !strings.Contains(
+				message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
+			) ||
+				!strings.Contains(message, tt.why) {
+				t.Errorf("the fault: %q", message)
+			}
+			lines, err := logged(r.s, "a")
+			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") ||
+				tt.mode == "start" && !strings.Contains(text, "it is too much") {
+				t.Errorf("log %q, %v", lines, err)
+			}
+			if n, err := r.s.Start("a"); n != 1 || err != nil {
+				t.Errorf("start: %d, %v", n, err)
+			}
+			r.ended(r.child())
+		})
+	}
+}
+
+func TestCrashInCall(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("a", r.file("call"))
+	r.has(h, "t")
+	p := r.child()
+	if o := call(s, "t"); o.ErrorCode != "DISCONNECTED" {
+		t.Errorf("the call: %s %s", o.ErrorCode, o.Text())
+	}
+	r.ended(p)
+	r.child() // it comes again
+	r.has(h)
+	r.has(h, "t")
+}
+
+// What a provider starts ends with it, and so does what ignores SIGTERM.
+func TestEndsWhateverItDoes(t *testing.T) {
+	for _, mode := range []string{"fork", "stubborn"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			_, h := r.session("one")
+			r.put("a", r.file(mode))
+			r.has(h, "t")
+			all := []*beat{r.child()}
+			if mode == "fork" {
+				all = append(all, r.child())
+			}
+			if err := os.Remove(filepath.Join(r.dir, "a.toml")); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range all {
+				r.ended(b)
+			}
+			r.has(h)
+		})
+	}
+}
+
+// A provider that floods its output costs what is kept of it.
+func TestFlood(t *testing.T) {
+	r := newRig(t)
+	s, h := r.session("one")
+	r.put("a", r.file("flood"))
+	r.has(h, "t")
+	for range 20 {
+		if o := call(s, "t"); o.Failed() {
+			t.Fatal(o.Text())
+		}
+	}
+	lines, err := logged(r.s, "a")
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	if err != nil || len(lines) > maxLines || size > maxLines*(maxLineBytes+len("…")) {
+		t.Errorf("%d lines of %d bytes, %v", len(lines), size, err)
+	}
+}
