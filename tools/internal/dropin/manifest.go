@@ -79,6 +79,7 @@ type manifest struct {
 // duration is a positive time such as "30s".
 type duration time.Duration
 
+// UnmarshalText is encoding.TextUnmarshaler's.
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil || v <= 0 {

@@ -99,8 +99,10 @@ type pipes struct {
 	stdin io.WriteCloser
 }
 
+// Write writes to the server's stdin.
 func (p pipes) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
+// Close closes both.
 func (p pipes) Close() error { return errors.Join(p.PipeReader.Close(), p.stdin.Close()) }
 
 // stop ends the server's process, without a shutdown request: it has nothing to save.
