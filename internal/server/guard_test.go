@@ -169,8 +169,10 @@ func TestConnectionLimit(t *testing.T) {
 			t.Error("pages that wait take no places: ", s.ConnectionFault())
 		}
 		first, second := take(program), take(program)
-		if !waiting[0].admit() || !waiting[0].admit() {
-			t.Fatal("a page that was let in finds no place")
+		for range 2 { // a page that is admitted stays admitted
+			if !waiting[0].admit() {
+				t.Fatal("a page is not admitted although there is a connection left")
+			}
 		}
 		take(page(1000)).release() // it made room
 		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 places") {

@@ -94,41 +94,17 @@ func TestRESTGuards(t *testing.T) {
 	// A page of our own origin may, as may what is no page at all.
 	for _, header := range []http.Header{{"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}},
 		{"Sec-Fetch-Site": {"none"}}, {"Sec-Fetch-Mode": {"cors"}}} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/test", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = header
-		response, err := f.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%v: %s", header, response.Status)
+		if got := f.status(http.MethodGet, "/api/test", "", header); got != http.StatusOK {
+			t.Errorf("%v: got %d, want 200", header, got)
 		}
 	}
 }
 
-// A link to the gateway itself, which a model may write, changes nothing, nor does
-// an image or a form; with a token or without. What no browser sends does.
+// A link to the gateway itself, which a model may write, changes nothing, and neither does an image or a form, with a
+// token or without. Requests that no browser sends do.
 func TestRESTLinksChangeNothing(t *testing.T) {
 	f := newRESTFixture(t)
 	id := f.mustStart("local")
-	ask := func(method, path string, header http.Header) int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = header
-		response, err := f.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
 	at := "/api/copilot/session/" + id
 	for name, header := range map[string]http.Header{
 		"a link of the page": {"Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"navigate"},
@@ -151,12 +127,12 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 				if strings.HasPrefix(path, "/api/v1/") && method == http.MethodGet {
 					continue // there is nothing to read
 				}
-				if status := ask(method, path, header); status != http.StatusForbidden {
+				if status := f.status(method, path, "", header); status != http.StatusForbidden {
 					t.Errorf("%s: %s %s: %d", name, method, path, status)
 				}
 			}
 		}
-		if status := ask(http.MethodGet, "/api/test", header); status != http.StatusOK {
+		if status := f.status(http.MethodGet, "/api/test", "", header); status != http.StatusOK {
 			t.Errorf("%s reads: %d", name, status)
 		}
 	}
@@ -169,58 +145,44 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 		"a script of our own origin": {"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}, "Sec-Fetch-Mode": {"cors"},
 			"Sec-Fetch-Dest": {"empty"}},
 	} {
-		if status := ask(http.MethodGet, "/api/copilot/session/none/stop", header); status != http.StatusOK {
+		if status := f.status(http.MethodGet, "/api/copilot/session/none/stop", "", header); status != http.StatusOK {
 			t.Errorf("%s: %d", name, status)
 		}
 	}
 }
 
-// At some addresses of this machine browsers say nothing of what made them ask, for an
-// image of any site's page say: what looks so changes nothing.
-func TestRESTImagesThatBrowsersTellNothingOf(t *testing.T) {
+// At some addresses of this machine browsers send no Sec-Fetch headers, for example with an image of any site's page. A
+// GET without them changes nothing there.
+func TestRESTImagesWithoutFetchMetadata(t *testing.T) {
 	f := newRESTFixture(t)
 	f.server.Configure([]string{"box.example"}, true, 0)
 	id := f.mustStart("local")
-	ask := func(method, path, host string, header http.Header) int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header, r.Host = header, host
-		response, err := f.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
 	bearer := http.Header{"Authorization": {"Bearer " + f.gateway.AdminToken()}}
-	for host, told := range map[string]bool{
+	for host, marked := range map[string]bool{
 		"[::ffff:7f00:1]:9400": false, "[::ffff:127.0.0.1]": false, "box.example": false, "BOX.example:9400": false,
 		"127.0.0.1:9400": true, "127.0.0.2": true, "[::1]:9400": true, "LOCALHOST:9400": true,
 	} {
 		for _, path := range []string{"/api/stop", "/api/copilot/session/none/stop", "/api/copilot/session/none/query",
 			"/api/copilot/session/start/none"} {
-			if status := ask(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != told ||
-				!told && status != http.StatusForbidden {
+			if status := f.status(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != marked ||
+				!marked && status != http.StatusForbidden {
 				t.Errorf("%s: GET %s: %d", host, path, status)
 			}
-			if path == "/api/stop" && !told {
+			if path == "/api/stop" && !marked {
 				if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
 					t.Errorf("%s: the sessions are %+v", host, v)
 				}
 			}
 			for method, header := range map[string]http.Header{http.MethodPost: {}, http.MethodGet: bearer} {
-				if path != "/api/stop" && ask(method, path, host, header) != http.StatusOK {
+				if path != "/api/stop" && f.status(method, path, host, header) != http.StatusOK {
 					t.Errorf("%s: %s %s by a program is refused", host, method, path)
 				}
 			}
 		}
-		if status := ask(http.MethodGet, "/api/test", host, http.Header{}); status != http.StatusOK {
+		if status := f.status(http.MethodGet, "/api/test", host, http.Header{}); status != http.StatusOK {
 			t.Errorf("%s: reading: %d", host, status)
 		}
-		if told && len(f.gateway.Sessions()) == 0 {
+		if marked && len(f.gateway.Sessions()) == 0 {
 			id = f.mustStart("local")
 		}
 	}
@@ -325,4 +287,20 @@ func FuzzRESTRoute(f *testing.F) {
 			}
 		}
 	})
+}
+
+// status makes a request and returns the status of its answer. An empty host is that of the URL.
+func (f *restFixture) status(method, path, host string, header http.Header) int {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header, r.Host = header, host
+	response, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
 }

@@ -340,7 +340,7 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 	link := adminapi.SigninLink{URL: scheme + r.Host + signinPath + "?code=" + code, ExpiresAt: expires.UTC()}
 	if request.File {
 		var err error
-		if link.File, err = writeSigninFile(a.signinDir, link.URL, valid); err != nil {
+		if link.File, err = writeSigninFile(valid, a.signinDir, link.URL); err != nil {
 			return err
 		}
 	}
@@ -349,7 +349,7 @@ func (a *api) signinLink(w http.ResponseWriter, r *http.Request) error {
 
 // writeSigninFile writes a page that leads to a link, readable by its user alone: all users of the
 // machine see the arguments of the program that opens it. The file is removed when valid ends.
-func writeSigninFile(dir, link string, valid context.Context) (path string, err error) {
+func writeSigninFile(valid context.Context, dir, link string) (path string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("making a file for the link: %w", err)
