@@ -112,7 +112,8 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 	}
 	for i := range idlePrograms {
 		if err := m.put(fmt.Sprintf("providers/p%d.toml", i),
-			fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\nprefix = \"p%d_\"\n", binary, i)); err != nil {
+			fmt.Sprintf("kind = \"command\"\nname = \"weather\"\ncommand = [%q, \"__demo-provider\"]\n"+
+				"prefix = \"p%d_\"\n", binary, i)); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,8 @@ func idleMemory(ctx context.Context, m *middle, o options, r *report) error {
 // loading measures loading a directory of many files that start no process.
 func loading(ctx context.Context, m *middle, _ options, r *report) error {
 	for i := range manyFiles {
-		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n", i)
+		text := fmt.Sprintf("kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\n"+
+			"sessions = \"each\"\nallow = [\"get_*\"]\n", i)
 		if err := m.put(fmt.Sprintf("providers/p%d.toml", i), text); err != nil {
 			return err
 		}

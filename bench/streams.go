@@ -54,7 +54,8 @@ func streamRate(ctx context.Context, feeders, rounds int) (perSecond float64, er
 	if err := l.peers[0].update(filter); err != nil {
 		return 0, err
 	}
-	frame := []byte(`{"type":"push","stream":"git-watch","event":"main: ahead=2 behind=3 conflicts=0 dirty=1","level":"surface"}`)
+	frame := []byte(`{"type":"push","stream":"git-watch",` +
+		`"event":"main: ahead=2 behind=3 conflicts=0 dirty=1","level":"surface"}`)
 	var rates []float64
 	stored := l.s.HistoryCursor()
 	for round := range rounds {

@@ -142,7 +142,7 @@ func (c *conn) handleEvent(m *protocol.SessionEvent) {
 			continue
 		}
 		if !c.run.events.add(m.SessionID, func() { _ = guard(c.log, "callback", func() { call(ctx) }) }) {
-			c.reportRefusal(fmt.Errorf("%s of session %s: %d events wait for the functions of Subscribe; it was dropped",
+			c.reportRefusal(fmt.Errorf("%s of session %s was dropped: %d events wait for the functions of Subscribe",
 				m.Event, m.SessionID, maxEvents))
 		}
 	}

@@ -20,7 +20,7 @@ type Options struct {
 	// Trusted lets the workspace's own agents, prompts and instructions take effect.
 	Trusted bool
 	Version string            // of this program; "": "dev"
-	Env     map[string]string // variables for the server, besides those that each child gets and GH_*, GITHUB_* and COPILOT_*
+	Env     map[string]string // more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*
 
 	Proxy      Proxy
 	Enterprise string // https URL of a GitHub Enterprise server; "": github.com

@@ -226,8 +226,8 @@ func (r *registry) limitTools(ctx context.Context, list []Tool) (fitting []Tool,
 		return nil, nil, err
 	}
 	count := len(r.registered) + others
-	tooMany := fmt.Sprintf("the language server takes %d tools in all, its own and those of MCP servers (%d) among them",
-		maxTools, others)
+	tooMany := fmt.Sprintf("the language server takes %d tools in all, "+
+		"its own and those of MCP servers (%d) among them", maxTools, others)
 	for _, t := range list {
 		switch {
 		case r.registered[t.Name] != nil:

@@ -118,9 +118,9 @@ func (c *contract) idle(session string) []response {
 	return c.until(session, callback("onIdle"))
 }
 
-// told is what the responses say of one thing: a message, a reasoning, a tool
+// block is what the responses say about one thing: a message, a reasoning, a tool
 // execution or a turn of the agent.
-type told struct {
+type block struct {
 	callbacks []string // without the deltas
 	deltas    string
 	complete  string
@@ -128,11 +128,11 @@ type told struct {
 }
 
 // wellFormed checks that everything begins, goes on and ends in this order, once,
-// and that the deltas make up the content. It returns what was told, by id, and
+// and that the deltas make up the content. It returns the blocks by id, and
 // the callbacks that came.
-func (c *contract) wellFormed(all []response) (by map[string]*told, came map[string]int) {
+func (c *contract) wellFormed(all []response) (by map[string]*block, came map[string]int) {
 	c.t.Helper()
-	by, came = map[string]*told{}, map[string]int{}
+	by, came = map[string]*block{}, map[string]int{}
 	for _, r := range all {
 		came[r.Callback]++
 		kind, id := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(r.Callback, "onStart"), "onEnd"), "on"),
@@ -148,7 +148,7 @@ func (c *contract) wellFormed(all []response) (by map[string]*told, came map[str
 			delete(by, key) // turns are counted anew for each prompt
 		}
 		if by[key] == nil {
-			by[key] = &told{}
+			by[key] = &block{}
 		}
 		of := by[key]
 		if r.Callback == "on"+kind {
@@ -171,7 +171,7 @@ func (c *contract) wellFormed(all []response) (by map[string]*told, came map[str
 			want = []string{"onAgentStart", "onAgentEnd"}
 		}
 		if !slices.Equal(of.callbacks, want) {
-			c.t.Errorf("%s is told by %q", key, of.callbacks)
+			c.t.Errorf("the callbacks of %s are %q, which is no whole block", key, of.callbacks)
 		}
 		if (kind == "Message" || kind == "Reasoning") && of.deltas != of.complete {
 			c.t.Errorf("%s has the deltas %.100q and the content %.100q", key, of.deltas, of.complete)
@@ -180,8 +180,8 @@ func (c *contract) wellFormed(all []response) (by map[string]*told, came map[str
 	return by, came
 }
 
-// of returns what was told of the one thing of a kind that has a content.
-func of(t testing.TB, by map[string]*told, kind, content string) *told {
+// of returns the only block of a kind with a content.
+func of(t testing.TB, by map[string]*block, kind, content string) *block {
 	t.Helper()
 	for key, it := range by {
 		if strings.HasPrefix(key, kind+" ") && (it.complete == content || it.tool == content) {
@@ -241,8 +241,17 @@ func TestSessionAPI(t *testing.T) {
 		t.Errorf("two calls of live at once get %q, want %q", answers, want)
 	}
 
-	// A turn with every callback.
 	p := h.joins(session, "greeter", "greet")
+	apiTurn(t, h, c, session)
+	p.say("push", "inject", "the build is red")
+	apiPush(t, c, session)
+	apiEnd(t, h, c, session, story)
+}
+
+// apiTurn makes a turn with each kind of callback.
+func apiTurn(t *testing.T, h *home, c *contract, session string) {
+	t.Helper()
+	at := "copilot/session/" + session
 	c.says(at+"/query", "please use your tools", `{}`)
 	all := c.until(session, callback("onToolExecution"))
 	if err := os.WriteFile(h.path("work", "go"), nil, 0o600); err != nil {
@@ -263,7 +272,7 @@ func TestSessionAPI(t *testing.T) {
 	of(t, by, "ToolExecution", `greet {"name":"Ada"}`)
 	if bash := of(t, by, "ToolExecution",
 		`bash {"command":"echo one; while [ ! -e go ]; do sleep 0.1; done; echo two","description":"Counting"}`); !strings.HasPrefix("one\ntwo\n", bash.deltas) {
-		t.Errorf("the output of bash is told as %q", bash.deltas)
+		t.Errorf("the deltas of bash are %q, want the beginning of its output", bash.deltas)
 	}
 	for _, r := range all {
 		if r.Callback == "onStartToolExecution" && r.ParentToolCallID != nil || r.Callback == "onEndToolExecution" &&
@@ -275,22 +284,29 @@ func TestSessionAPI(t *testing.T) {
 			t.Errorf("%s has no result", r.text)
 		}
 	}
+}
 
-	// A prompt that a push made, and a model that fails.
-	p.say("push", "inject", "the build is red")
-	all = c.idle(session)
+// apiPush reads a turn that a push has started, and one whose model fails.
+func apiPush(t *testing.T, c *contract, session string) {
+	t.Helper()
+	at := "copilot/session/" + session
+	all := c.idle(session)
 	if all[0].text != `{"callback":"onGeneratedUserPrompt","prompt":"the build is red"}` {
 		t.Errorf("a turn that a push began begins with %s", all[0].text)
 	}
-	by, _ = c.wellFormed(all)
+	by, _ := c.wellFormed(all)
 	of(t, by, "Message", "So I was told.")
 	c.says(at+"/query", "break", `{}`)
 	if !slices.ContainsFunc(c.idle(session),
 		func(r response) bool { return strings.Contains(r.SessionError, "the model is broken") }) {
 		t.Error("live does not tell of a model that fails")
 	}
+}
 
-	// What nobody read is there after the end, in its order.
+// apiEnd reads after the end of the session what was not read before.
+func apiEnd(t *testing.T, h *home, c *contract, session, story string) {
+	t.Helper()
+	at := "copilot/session/" + session
 	c.says(at+"/query", "tell me a story", `{}`)
 	h.showsInTimeline(session, story)
 	h.isIdle(session)
@@ -298,7 +314,7 @@ func TestSessionAPI(t *testing.T) {
 	for _, verb := range []string{"/stop", "/query"} {
 		c.says(at+verb, "hello", `{"error":"SessionNotFound"}`)
 	}
-	by, came = c.wellFormed(c.idle(session))
+	by, came := c.wellFormed(c.idle(session))
 	of(t, by, "Message", story)
 	if want := len(strings.SplitAfter(story, " ")); came["onMessage"] != want {
 		t.Errorf("%d deltas came, want %d", came["onMessage"], want)
