@@ -235,7 +235,7 @@ func cmdBegin(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdCalls waits until providers work on so many calls.
 func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
-	awaitProviders(ts, args[0], func(p adminapi.Provider) int { return p.InFlight })
+	waitForProviders(ts, args[0], func(p adminapi.Provider) int { return p.InFlight })
 }
 
 func cmdInterrupt(ts *testscript.TestScript, _ bool, args []string) {
@@ -412,25 +412,15 @@ func cmdPrinted(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdWaits waits until so many questions wait for a person.
 func cmdWaits(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	gw, err := client.New(client.Options{URL: ts.Getenv("URL"), Token: adminToken(ts)})
-	ts.Check(err)
-	defer gw.Close()
-	for {
+	waitForCount(ts, args[0], func(ctx context.Context, gw *client.Client) (int, error) {
 		questions, err := gw.Questions(ctx)
-		ts.Check(err)
-		if len(questions) == want {
-			return
-		}
-	}
+		return len(questions), err
+	})
 }
 
 // cmdBound waits until so many providers are bound.
 func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
-	awaitProviders(ts, args[0], func(p adminapi.Provider) int {
+	waitForProviders(ts, args[0], func(p adminapi.Provider) int {
 		if p.State == "bound" {
 			return 1
 		}
@@ -438,8 +428,19 @@ func cmdBound(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// awaitProviders waits until the providers' counts make so many.
-func awaitProviders(ts *testscript.TestScript, total string, count func(adminapi.Provider) int) {
+// waitForProviders waits until the providers' counts make so many.
+func waitForProviders(ts *testscript.TestScript, total string, count func(adminapi.Provider) int) {
+	waitForCount(ts, total, func(ctx context.Context, gw *client.Client) (n int, err error) {
+		all, err := gw.Providers(ctx)
+		for _, p := range all {
+			n += count(p)
+		}
+		return n, err
+	})
+}
+
+// waitForCount asks the gateway until it counts so many.
+func waitForCount(ts *testscript.TestScript, total string, count func(context.Context, *client.Client) (int, error)) {
 	want, err := strconv.Atoi(total)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -447,16 +448,9 @@ func awaitProviders(ts *testscript.TestScript, total string, count func(adminapi
 	gw, err := client.New(client.Options{URL: ts.Getenv("URL"), Token: adminToken(ts)})
 	ts.Check(err)
 	defer gw.Close()
-	for {
-		all, err := gw.Providers(ctx)
+	for n := -1; n != want; {
+		n, err = count(ctx, gw)
 		ts.Check(err)
-		n := 0
-		for _, p := range all {
-			n += count(p)
-		}
-		if n == want {
-			return
-		}
 	}
 }
 

@@ -54,18 +54,9 @@ func usageTable(u adminapi.Usage) *cli.Table {
 		"", "CALLS", "FAILED", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "REASONING", "COST", "TIME",
 	}}
 	row := func(name string, s adminapi.Sums) {
-		t.Row(
-			name,
-			s.Calls,
-			s.Failures,
-			s.Input,
-			s.Output,
-			s.CacheRead,
-			s.CacheWrite,
-			s.Reasoning,
-			strconv.FormatFloat(s.Cost, 'f', -1, 64),
-			(time.Duration(s.DurationMs) * time.Millisecond).Round(10*time.Millisecond),
-		)
+		cost := strconv.FormatFloat(s.Cost, 'f', -1, 64)
+		took := (time.Duration(s.DurationMs) * time.Millisecond).Round(10 * time.Millisecond)
+		t.Row(name, s.Calls, s.Failures, s.Input, s.Output, s.CacheRead, s.CacheWrite, s.Reasoning, cost, took)
 	}
 	if u.Total.Calls == 0 {
 		return t

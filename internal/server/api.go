@@ -139,12 +139,8 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	fail(
-		w,
-		http.StatusMethodNotAllowed,
-		string(protocol.CodeInvalidState),
-		r.URL.Path+" takes "+strings.Join(allowed, " or ")+" only",
-	)
+	message := r.URL.Path + " takes " + strings.Join(allowed, " or ") + " only"
+	fail(w, http.StatusMethodNotAllowed, string(protocol.CodeInvalidState), message)
 }
 
 // currentStatus returns the status of the process, with the fields that the server knows.
