@@ -8,7 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Changed returns the keys that two configurations give another value, dotted:
+// Changed returns the keys whose values differ in two configurations, with dots:
 // "copilot.permissions.shell". Of tables whose keys are names it knows only those
 // that make no difference until the next start.
 func Changed[C any, P interface {
@@ -31,14 +31,14 @@ func Changed[C any, P interface {
 	return keys
 }
 
-// Where is the place of a key of tapgw.toml, as a fault of this message: in the
-// file that says it last. A key that no file says has the beginning of the one
-// that could.
+// Where returns a fault with this message at the place of a key in the user's tapgw.toml. If
+// the file does not have the key, the place is the beginning of the file.
 func (f Files) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), configFile), f.User)
 }
 
-// Where is the place of a key of lsclient.toml, as [Files.Where] is.
+// Where returns a fault at the place of a key, as [Files.Where] does, in the lsclient.toml
+// that counts.
 func (f LSFiles) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), lsFile), f.User, f.Project)
 }
@@ -66,8 +66,9 @@ func where(key, message, place string, files ...string) Fault {
 	return found
 }
 
-// ConfigDirs are the directories in which a tapgw.toml counts, and that of what the
-// user trusts, which decides on one, whether they exist or not.
+// ConfigDirs returns the directories whose changes may change [Files.Load] and
+// [Files.LoadAt], whether they exist or not: those of each tapgw.toml, and the one with the
+// user's trust.
 func (f Files) ConfigDirs() (dirs []string) {
 	if f.isNamed {
 		return []string{filepath.Dir(f.dir)}
@@ -82,8 +83,8 @@ func (f Files) ConfigDirs() (dirs []string) {
 	return dirs
 }
 
-// IsConfigFile reports whether a file in [Files.ConfigDirs] of this name is one of
-// those that [Files.Load] depends on, or could be.
+// IsConfigFile reports whether [Files.Load] may depend on a file of this name in
+// [Files.ConfigDirs].
 func (f Files) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)
@@ -91,8 +92,9 @@ func (f Files) IsConfigFile(name string) bool {
 	return name == configFile || isTrustRecord(name)
 }
 
-// ConfigDirs are the directories in which an lsclient.toml, a directory of tools or
-// the list of trusted directories counts for a workspace.
+// ConfigDirs returns the directories whose changes may change [LSFiles.Load] for a
+// workspace: those with an lsclient.toml or a directory of tools, and the one with the user's
+// trust.
 func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	if f.isNamed {
 		return []string{filepath.Dir(f.User)}
@@ -106,7 +108,8 @@ func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	return append(dirs, UserDir(), trustDir())
 }
 
-// IsConfigFile is as [Files.IsConfigFile].
+// IsConfigFile reports whether [LSFiles.Load] may depend on a file of this name in
+// [LSFiles.ConfigDirs].
 func (f LSFiles) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)

@@ -14,9 +14,9 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// CheckListen refuses an address that the gateway must not listen on: one that
-// others can reach, unless TLS or insecure makes that explicit. It also holds
-// for a --listen that was put into c.
+// CheckListen refuses an address that other machines can reach, unless c has TLS or
+// insecure, and any such address with api.auth "none". Call it again after --listen has
+// changed c.Listen.
 func CheckListen(c Config) error {
 	if err := isAddress(c.Listen); err != nil {
 		return err
@@ -54,7 +54,7 @@ func isAddress(s string) error {
 		return fmt.Errorf("%q: the port is not a number from 0 to 65535", s)
 	}
 	if host == "" {
-		return nil // every interface: CheckListen has a word on that
+		return nil // all interfaces: CheckListen decides on these
 	}
 	if _, err := netip.ParseAddr(host); err != nil && isHost(host) != nil {
 		return fmt.Errorf("%q: %q is neither an IP address nor a host name", s, host)
@@ -76,7 +76,8 @@ func isHost(s string) error {
 	return nil
 }
 
-// CheckProviderURL refuses what is no base URL of a model endpoint.
+// CheckProviderURL accepts "" and the base URL of a model endpoint: http or https, without a
+// user, a query and a fragment. Its error does not repeat the URL.
 func CheckProviderURL(s string) error {
 	if s == "" {
 		return nil
@@ -97,12 +98,12 @@ func CheckProviderURL(s string) error {
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckKeyEnv refuses what is no name of an environment variable. It does not
-// repeat the value, which might be a key that stands in the wrong place.
+// CheckKeyEnv accepts the name of an environment variable. Its error does not repeat the
+// value, which may be a key in the wrong place.
 func CheckKeyEnv(s string) error {
 	if !envName.MatchString(s) {
 		return errors.New(
-			`is not the name of an environment variable, such as "TAP_MODEL_KEY"; the key itself belongs into that variable`,
+			`is not the name of an environment variable, such as "TAP_MODEL_KEY"; put the key itself into that variable`,
 		)
 	}
 	return nil
@@ -125,7 +126,7 @@ func oneOf(allowed ...string) func(string) error {
 	}
 }
 
-// choiceError says what there is to choose from.
+// choiceError lists the words that a key may have.
 type choiceError struct {
 	got     string
 	allowed []string

@@ -1,8 +1,8 @@
-// Package configs reads the files that people write: tapgw.toml and the provider
-// files beside it. It is strict: a key that it does not know, a value of another
-// type and a value that makes no sense are faults, each with its file, line and
-// column, and all of a file's faults are found at once. A file with a fault gives
-// no configuration at all, so that a typing error never runs with a default.
+// Package configs reads the files that people write: tapgw.toml, lsclient.toml and provider
+// files. It is strict: an unknown key, a value of a wrong type and a value that makes no
+// sense are faults, each with its file, line and column. It finds all faults of a file at
+// once. A file with a fault gives no configuration at all, so that a typing error never runs
+// with a default.
 package configs
 
 import (
@@ -17,23 +17,23 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Fault is one thing that is wrong in a file.
+// Fault is an error at a place of a file, with what to do about it.
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1
-	Column  int    `json:"column"` // in letters, from 1
+	Column  int    `json:"column"` // in characters, from 1
 	Message string `json:"message"`
 }
 
-// Error says file:line:column: what.
+// Error returns file:line:column: message, in one line.
 func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", visible.Line(f.File), f.Line, f.Column, f.Message)
 }
 
-// Faults are all that is wrong, in the order of the files.
+// Faults are all faults of the files that were read, in the order of the files.
 type Faults []Fault
 
-// Error is the first fault, and how many more there are.
+// Error returns the first fault, and how many more there are.
 func (fs Faults) Error() string {
 	switch len(fs) {
 	case 0:
@@ -44,18 +44,19 @@ func (fs Faults) Error() string {
 	return fmt.Sprintf("%s (and %d more: see tapgw config check)", fs[0].Error(), len(fs)-1)
 }
 
-// Config is tapgw.toml. [Default] is what an empty file means.
+// Config is the content of tapgw.toml. An empty file means [Default]; configs/tapgw.toml
+// documents each key.
 type Config struct {
 	Listen   string   // host:port
-	Insecure bool     // listen beyond loopback without TLS
-	TLSCert  string   // PEM files; both or neither
+	Insecure bool     // allow a Listen beyond loopback without TLS
+	TLSCert  string   // paths of PEM files; both are set or none
 	TLSKey   string   //
-	Hosts    []string // names that a Host header may have besides loopback ones
+	Hosts    []string // names that a Host header may have besides those of loopback
 	LogLevel string   // debug, info, warn or error
-	// MaxConnections is how many providers may be connected.
+	// MaxConnections is how many providers may be connected at once, from 1 to 10,000.
 	MaxConnections int
-	// InjectQuiet: a provider that injects nothing for so long may inject again
-	// without a word from the user.
+	// InjectQuiet is the time without injects after which a provider may inject again
+	// without a prompt of the user.
 	InjectQuiet time.Duration
 	API         API
 	Copilot     Copilot
@@ -75,22 +76,22 @@ const (
 
 // Copilot is the table [copilot].
 type Copilot struct {
-	CLI            string // runtime binary; "": found as documented
-	ProviderURL    string // a model endpoint of the user's own; "": GitHub's
+	CLI            string // path or name of the runtime; "" to search for it
+	ProviderURL    string // a model endpoint of the user's own; "" for GitHub's
 	ProviderKeyEnv string // the variable that holds its key
 	Models         []string
 	MaxRounds      int // tool rounds in a turn
 	MaxTurnTime    time.Duration
-	AskUser        bool          // the model, and MCP servers, may ask a person
-	AnswerTimeout  time.Duration // unanswered by then it is refused
-	GitHubHost     string        // "": github.com
+	AskUser        bool          // the model and MCP servers may ask a person
+	AnswerTimeout  time.Duration // an unanswered question is refused after it
+	GitHubHost     string        // "" for github.com
 	Permissions    Permissions
 
-	Profile                     // of sessions that name none
-	Profiles map[string]Profile // by name, each with what it takes from Profile
+	Profile                     // of sessions that name no profile
+	Profiles map[string]Profile // by name, each with the values that it inherits from Profile
 }
 
-// Default is the configuration without a file.
+// Default returns the configuration without a file.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:9400",
@@ -110,7 +111,7 @@ func Default() Config {
 	}
 }
 
-// beside makes a path that a file in dir names usable from anywhere.
+// resolvePath makes a path absolute that a file in dir names.
 func resolvePath(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -121,10 +122,10 @@ func resolvePath(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// maxFile bounds a file: far more than anybody writes by hand.
+// maxFile is the size in bytes up to which a file is read.
 const maxFile = 1 << 20
 
-// readFile reads a file, and nothing that it would have to wait for, such as a pipe.
+// readFile reads a regular file. It refuses pipes and devices, which could block.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the user names the file
 	if err != nil {
@@ -150,7 +151,8 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse reads the text of a tapgw.toml. File names it in faults.
+// Parse reads the text of a tapgw.toml; file is its name in faults. It resolves no paths and
+// reads no other file; see [Files.Load]. With faults, the Config is zero.
 func Parse(file string, data []byte) (Config, Faults) {
 	c := Default()
 	if faults := c.parse(file, data, false, &[]layer{}); len(faults) > 0 {
@@ -159,9 +161,9 @@ func Parse(file string, data []byte) (Config, Faults) {
 	return c, nil
 }
 
-// parse takes a file's keys over those that are there. A project's file can't say
-// what the gateway logs, where it listens, who gets in, what program is the runtime nor where
-// its traffic goes; it may repeat the defaults.
+// parse puts a file's keys over those of c. A project's file can't set what the gateway logs,
+// where it listens, who may connect, which program the runtime is, and where its traffic
+// goes; it may repeat the defaults.
 func (c *Config) parse(file string, data []byte, project bool, found *[]layer) Faults {
 	doc, root := open(file, data)
 	if root == nil {
@@ -214,18 +216,19 @@ func (c *Config) read(root *table) {
 	root.rejectUnknown()
 }
 
-// own takes from another configuration what is the user's alone to set.
+// copyUserKeys copies the keys that only the user may set.
 func (c *Config) copyUserKeys(from Config) {
 	c.LogLevel, c.InjectQuiet = from.LogLevel, from.InjectQuiet
-	c.Listen, c.Insecure, c.TLSCert, c.TLSKey, c.Hosts, c.API = from.Listen, from.Insecure, from.TLSCert, from.TLSKey, from.Hosts, from.API
+	c.Listen, c.Insecure, c.TLSCert, c.TLSKey = from.Listen, from.Insecure, from.TLSCert, from.TLSKey
+	c.Hosts, c.API = from.Hosts, from.API
 	c.MaxConnections = from.MaxConnections
-	c.Copilot.CLI, c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.CLI, from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
+	c.Copilot.CLI = from.Copilot.CLI
+	c.Copilot.ProviderURL, c.Copilot.ProviderKeyEnv = from.Copilot.ProviderURL, from.Copilot.ProviderKeyEnv
 	c.Copilot.GitHubHost, c.Hooks = from.Copilot.GitHubHost, from.Hooks
 	c.Copilot.Profile.copyUserKeys(from.Copilot.Profile)
 }
 
-// guard complains about each key of a project's file that is the user's alone to
-// set.
+// rejectUserKeys adds a fault for each key of a project's file that only the user may set.
 func (c *Config) rejectUserKeys(root *table) {
 	d := Default()
 	for _, k := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Profile is what a Copilot session is started with: keys of [copilot], and of
-// [copilot.profile.NAME] over them. Where it says nothing, the runtime decides.
+// Profile has the settings of a Copilot session: keys of [copilot], with those of
+// [copilot.profile.NAME] over them. For an empty value, the runtime decides.
 type Profile struct {
 	Model            string
 	Effort           string // of reasoning: one of [Efforts]
@@ -52,7 +52,8 @@ type Profile struct {
 // Efforts are the levels of reasoning, lowest first.
 var Efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
-// SystemMessage is the table system_message: text of the user's own.
+// SystemMessage is the table system_message: text of the user's own for the model. Text or
+// File is set, not both.
 type SystemMessage struct {
 	Mode string // SystemAppend or SystemReplace
 	Text string
@@ -74,27 +75,29 @@ type Instructions struct {
 	Organization string   // text of whoever runs the gateway
 }
 
-// ToolSearch is the table tool_search: past so many tools the model searches them.
+// ToolSearch is the table tool_search: with Threshold tools or more, the model searches for
+// tools instead of getting all.
 type ToolSearch struct {
 	Enabled   bool
 	Threshold int
 }
 
-// Infinite is the table infinite: how a conversation goes on that fills its
-// context. The thresholds are parts of it.
+// Infinite is the table infinite: how a conversation continues that fills its context. The
+// thresholds are fractions of the context, from 0.01 to 1.
 type Infinite struct {
 	Enabled             bool
 	BackgroundThreshold float64 // compaction begins
 	ExhaustionThreshold float64 // the session waits for it
 }
 
-// LargeOutput is the table large_output: results of tools that go to a file.
+// LargeOutput is the table large_output: tool results of more than MaxBytes go to a file.
 type LargeOutput struct {
 	Enabled  bool
 	MaxBytes int
 }
 
-// Agent is a table agents.NAME: an agent that the model can hand work to.
+// Agent is a table agents.NAME: an agent to which the model can give work. Prompt or
+// PromptFile is set, not both.
 type Agent struct {
 	DisplayName string
 	Description string
@@ -107,8 +110,8 @@ type Agent struct {
 	Infer       bool // the model may choose it
 }
 
-// SessionMCP is a table mcp.NAME: an MCP server that the runtime connects to, and
-// for Command starts.
+// SessionMCP is a table mcp.NAME: an MCP server of sessions. The runtime starts Command or
+// connects to URL; one of them is set.
 type SessionMCP struct {
 	Command []string
 	CWD     string
@@ -119,7 +122,7 @@ type SessionMCP struct {
 	Timeout time.Duration     // of a call; 0: the runtime's
 }
 
-// DefaultProfile is what a session is started with where no file says otherwise.
+// DefaultProfile returns the settings of a session without a config file.
 func DefaultProfile() Profile {
 	return Profile{
 		SystemMessage: SystemMessage{Mode: SystemAppend},
@@ -252,7 +255,7 @@ func (p *Profile) readMCP(t *table) {
 	p.MCP = servers
 }
 
-// together complains about keys that do not go with each other.
+// checkTogether adds faults for keys that exclude each other.
 func (s SessionMCP) checkTogether(t, sub *table, name string) {
 	if sub.isGood("command") && sub.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {
 		t.fault(name, "needs either command or url")
@@ -274,8 +277,8 @@ func put[V any](m map[string]V, name string, v V) map[string]V {
 	return m
 }
 
-// check complains about values that do not go with each other, at their places
-// in t or, for what was said elsewhere, at t itself.
+// check adds faults for values that exclude each other: at their places in t, or at t itself
+// for values of another file.
 func (p *Profile) check(t *table) {
 	if p.SystemMessage.Text != "" && p.SystemMessage.File != "" {
 		t.fault("system_message.file", "either text or file")
@@ -285,7 +288,7 @@ func (p *Profile) check(t *table) {
 			"%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold, f.ExhaustionThreshold)
 	}
 	if len(p.AvailableTools) > 0 && len(p.ExcludedTools) > 0 {
-		t.fault("excluded_tools", "available_tools names all that there are: leave out of it what is not to be there")
+		t.fault("excluded_tools", "available_tools lists all tools of the session: remove the tool from that list instead")
 	}
 	p.Provider.check(t)
 	if m := p.Provider.Models; p.Model != "" && len(m) > 0 && !slices.Contains(m, p.Model) {
@@ -302,7 +305,7 @@ func (t *table) has(key string) bool {
 	return ok
 }
 
-// dir reads a path, which is seen from the file's directory.
+// dir reads a path, relative to the file's directory.
 func (t *table) dir(key string, into *string) {
 	before := *into
 	t.str(key, into, noNUL)
@@ -311,7 +314,7 @@ func (t *table) dir(key string, into *string) {
 	}
 }
 
-// paths reads an array of paths, which are seen from the file's directory.
+// paths reads an array of paths, relative to the file's directory.
 func (t *table) paths(key string, into *[]string) {
 	var list []string
 	t.strs(key, &list, isPath)

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Endpoint is the table provider: a model endpoint of the user's own. Secrets are
-// never in the file: it names the variables that hold them.
+// Endpoint is the table provider: a model endpoint of the user's own. Secrets are never in
+// the file, which names the environment variables that hold them.
 type Endpoint struct {
 	Kind            string            // EndpointOpenAI, EndpointAzure or EndpointAnthropic
 	URL             string            // base URL; "": GitHub's models, as the user is signed in
@@ -46,8 +46,8 @@ func defaultEndpoint() Endpoint {
 	return Endpoint{Kind: EndpointOpenAI, Wire: WireCompletions, Transport: TransportHTTP}
 }
 
-// read reads the keys that are set over those that are there. With another URL it
-// is another endpoint: nothing of the one before goes there, its key least of all.
+// read puts the keys of the table over those of e. Another URL is another endpoint, which
+// must not get the key or any other setting of the old one.
 func (e *Endpoint) read(t *table) {
 	if t.has("url") && t.values["url"] != e.URL {
 		*e = defaultEndpoint()
@@ -94,9 +94,15 @@ func (e Endpoint) check(t *table) {
 		{"max_prompt_tokens", e.MaxPromptTokens != 0, e.URL != "", "needs url beside it"},
 		{"max_output_tokens", e.MaxOutputTokens != 0, e.URL != "", "needs url beside it"},
 		{"wire", e.Wire != d.Wire, e.Kind != EndpointAnthropic, `is not for kind "anthropic", which has a wire of its own`},
-		{"transport", e.Transport != d.Transport, e.Kind != EndpointAnthropic && e.Wire == WireResponses, `"websockets" goes with wire = "responses" only`},
+		{
+			"transport", e.Transport != d.Transport, e.Kind != EndpointAnthropic && e.Wire == WireResponses,
+			`"websockets" goes with wire = "responses" only`,
+		},
 		{"api_version", e.APIVersion != "", e.Kind == EndpointAzure, `goes with kind = "azure" only`},
-		{"bearer_token_env", e.BearerTokenEnv != "", e.KeyEnv == "", "either key_env or bearer_token_env: the runtime sends one of them"},
+		{
+			"bearer_token_env", e.BearerTokenEnv != "", e.KeyEnv == "",
+			"either key_env or bearer_token_env: the runtime sends one of them",
+		},
 	} {
 		if k.set && !k.legal {
 			t.fault("provider."+k.key, "%s", k.why)
@@ -104,8 +110,8 @@ func (e Endpoint) check(t *table) {
 	}
 }
 
-// alias takes what the short keys of [copilot] say of the endpoint: provider_url,
-// provider_key_env and models.
+// mergeShortKeys makes the short keys of [copilot] (provider_url, provider_key_env, models)
+// and the table provider equal.
 func (c *Copilot) mergeShortKeys(t *table) {
 	e := &c.Provider
 	switch {
@@ -128,8 +134,8 @@ func (c *Copilot) mergeShortKeys(t *table) {
 	}
 }
 
-// UseEndpoint makes a URL the endpoint of all sessions that would have used that
-// of [copilot], with the key that a variable holds.
+// UseEndpoint replaces the endpoint of [copilot], also in the profiles that inherit it. The
+// variable keyEnv holds its key. With the old URL, only the key changes.
 func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	before := c.Provider.URL
 	c.ProviderURL, c.ProviderKeyEnv = url, keyEnv

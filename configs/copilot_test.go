@@ -225,7 +225,7 @@ func TestProfileFaults(t *testing.T) {
 		{
 			"both lists of tools",
 			"[copilot]\navailable_tools=['a']\n[copilot.profile.p]\nexcluded_tools=['b']",
-			[]string{"4:1: copilot.profile.p.excluded_tools: available_tools names all that there are"},
+			[]string{"4:1: copilot.profile.p.excluded_tools: available_tools lists all tools of the session"},
 		},
 		{
 			"both texts",

@@ -12,19 +12,19 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Hook is one [[hooks]]: a program or a URL of the user's own that is told what a
-// session does, and has a word in it.
+// Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at
+// certain events. docs/hooks.md describes its input and answers.
 type Hook struct {
 	On       string // one of [HookKinds]
-	Match    string // names of tools, with *; "" for all
+	Match    string // names of tools, with *; "" for all tools
 	Command  []string
-	Dir      string // of the file that it is from: where the command runs
+	Dir      string // of its file, in which Command runs
 	URL      string
 	Timeout  time.Duration
-	FailOpen bool // what it can't answer goes on
+	FailOpen bool // allow when the hook fails; only for HookPreToolUse
 }
 
-// Kinds of hooks: what a session does when it asks them.
+// Kinds of hooks: the events at which a session asks them.
 const (
 	HookPreToolUse   = "pre_tool_use"
 	HookPostToolUse  = "post_tool_use"
@@ -35,7 +35,7 @@ const (
 	HookError        = "error"
 )
 
-// HookKinds are all of them, in the order in which a session comes by.
+// HookKinds are all kinds of hooks, in the order of a session's events.
 var HookKinds = []string{
 	HookSessionStart,
 	HookUserPrompt,
@@ -46,8 +46,7 @@ var HookKinds = []string{
 	HookSessionEnd,
 }
 
-// How long a hook may take. A tool call waits for those that decide on it as
-// long as for a provider's gate.
+// How long a hook may take. A tool call waits for its hooks as long as for a provider's gate.
 const (
 	hookTimeout    = 5 * time.Second
 	maxHookTimeout = 10 * time.Minute
@@ -85,7 +84,7 @@ func readHooks(root *table, into *[]Hook) {
 	}
 }
 
-// check complains about keys that do not go together.
+// check adds faults for keys that exclude each other.
 func (h *Hook) check(t *table) {
 	aboutTools := h.On == HookPreToolUse || h.On == HookPostToolUse
 	switch {

@@ -18,7 +18,8 @@ import (
 // EnvLSConfig names lsclient.toml where --config does not.
 const EnvLSConfig = "LSCLIENT_CONFIG"
 
-// LSClient is lsclient.toml. [DefaultLSClient] is what an empty file means.
+// LSClient is the content of lsclient.toml. An empty file means [DefaultLSClient];
+// configs/lsclient.toml documents each key.
 type LSClient struct {
 	Server      string   // language server's binary; "": found as documented
 	Model       string   // "": the server's default
@@ -59,7 +60,7 @@ const (
 	GatewayOff  = "off"
 )
 
-// AllowList is the table [allow]: what runs without anybody being asked.
+// AllowList is the table [allow]: what runs without a question to the user.
 type AllowList struct {
 	Terminal []string // commands, with * in and behind their words; see package shellrule
 	Outside  []string // globs of files outside the workspace, absolute
@@ -75,7 +76,7 @@ type MCPServer struct {
 	URL     string // of a server that runs already, instead of Command
 }
 
-// DefaultLSClient is the configuration without a file.
+// DefaultLSClient returns the configuration without a file.
 func DefaultLSClient() LSClient {
 	return LSClient{
 		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
@@ -109,10 +110,9 @@ const (
 // UserDir is the directory of the user's own config files.
 func UserDir() string { return filepath.Join(xdg.ConfigHome, userDir) }
 
-// FindLSClient finds lsclient's files for a workspace: named (of a flag), else
-// what LSCLIENT_CONFIG names, which stands alone and is trusted with what lies
-// beside it; else the user's own and over it those in .tapgw or configs of the
-// project that the workspace is in, if the user trusts that as it is.
+// FindLSClient finds lsclient's files for a workspace. If named (of a flag) or
+// LSCLIENT_CONFIG names a file, it counts alone, with the directory tools beside it. Else the
+// user's own file counts and, over it, that of the trusted project that the workspace is in.
 func FindLSClient(workspace, named string) (LSFiles, error) {
 	where := "--config"
 	if named == "" {
@@ -169,10 +169,9 @@ func FindLSClient(workspace, named string) (LSFiles, error) {
 	return f, nil
 }
 
-// CheckTools says why the tools of a directory may not be run: it is of a project that
-// the user trusts, or trusted when the files were found, and is not what the user
-// trusted. Nil means that they may. A directory is its project's by its name: a link
-// that leads out of the project makes it nobody else's.
+// CheckTools returns an error when the tools of a directory may not run: the directory is in
+// a project, and its content is not what the user trusted. The path decides on the project: a
+// symbolic link out of it changes nothing.
 func (f LSFiles) CheckTools(dir string) error {
 	if rel, err := filepath.Rel(f.project, dir); f.project != "" && err == nil && filepath.IsLocal(rel) {
 		return Unchanged(f.project, dir)
@@ -190,7 +189,7 @@ func (f LSFiles) CheckTools(dir string) error {
 	return Unchanged(p.Dir, dir)
 }
 
-// changesLSClient reports whether an lsclient.toml says more than the defaults.
+// changesLSClient reports whether an lsclient.toml changes a default or has a fault.
 func changesLSClient(file string, data []byte) bool {
 	c, faults := ParseLSClient(file, data)
 	return len(faults) > 0 || !isEqual(c, DefaultLSClient())
@@ -201,7 +200,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Load reads the files. The error is [Faults] where they could be read.
+// Load reads the files. The error is a [Faults] if they could be read.
 func (f LSFiles) Load() (LSClient, error) {
 	c := DefaultLSClient()
 	for _, file := range []string{f.User, f.Project} {
@@ -228,8 +227,8 @@ func (f LSFiles) Load() (LSClient, error) {
 	return c, nil
 }
 
-// ParseLSClient reads the text of one lsclient.toml. File names it in faults,
-// and paths are seen from its directory.
+// ParseLSClient reads the text of an lsclient.toml; file is its name in faults, and paths
+// become absolute, relative to its directory.
 func ParseLSClient(file string, data []byte) (LSClient, Faults) {
 	c := DefaultLSClient()
 	if faults := c.parse(file, data, false); len(faults) > 0 {
@@ -238,8 +237,8 @@ func ParseLSClient(file string, data []byte) (LSClient, Faults) {
 	return c, nil
 }
 
-// parse takes a file's keys over those that are there. A project's file can't
-// say what program is started nor where its traffic goes.
+// parse puts a file's keys over those of c. A project's file can't set which program starts
+// and where its traffic goes.
 func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	doc, root := open(file, data)
 	if root == nil {

@@ -31,16 +31,16 @@ const (
 	SessionsAll  = "all"  // one process for all sessions
 )
 
-// Provider is a file providers/NAME.toml: one provider.
+// Provider is the content of a provider file, providers/NAME.toml: one provider.
 type Provider struct {
 	Name     string // of the file
-	Says     string // what the program calls itself, "" for as the file is named
+	Says     string // the name that the program uses in hello; "" for the file's name
 	File     string
 	Kind     string
 	Command  []string
-	CWD      string // seen from the gateway's working directory
+	CWD      string // relative to the gateway's working directory
 	Env      map[string]string
-	Dir      string     // of drop-in tools, seen from there, too
+	Dir      string     // of drop-in tools, relative as CWD is
 	Permit   Permit     // of drop-in tools
 	HTTP     []HTTPTool // by name
 	Sessions Sessions
@@ -48,16 +48,17 @@ type Provider struct {
 	Rules    ToolRules
 	Enabled  bool
 
-	// Project is the trusted project's directory that the file is of, from which its
-	// paths are seen; "" for the user's own. Digest stands for what the user trusted.
+	// Project is the directory of the trusted project that has the file; its paths are
+	// relative to it; "" for the user's own file. Digest is a hash of the content that the
+	// user trusted.
 	Project, Digest string
 }
 
 // ExpectedName is the name that the provider must use in hello.
 func (p *Provider) ExpectedName() string { return cmp.Or(p.Says, p.Name) }
 
-// Sessions says which sessions a provider is for: [SessionsEach], [SessionsAll],
-// or each that a filter takes.
+// Sessions says for which sessions a provider is: Mode is [SessionsEach] or [SessionsAll],
+// and each other field that is not empty must match.
 type Sessions struct {
 	Mode  string
 	Label string // the label that sessions must have, "" for any
@@ -66,8 +67,8 @@ type Sessions struct {
 	Below string // the project that their directory must be in, without links; "" for any
 }
 
-// Match reports whether a session of this label, directory and kind of host is
-// one that the provider is for.
+// Match reports whether the provider is for a session with this label, working directory and
+// kind of host.
 func (s Sessions) Match(label, cwd, host string) bool {
 	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
 		return false
@@ -91,7 +92,7 @@ func isBelow(project, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// ToolRules is what the user says of a provider's tools, whatever it says itself.
+// ToolRules limits a provider's tools, over what the provider itself says.
 type ToolRules struct {
 	Allow, Deny []string      // globs of names; no Allow: all
 	Prefix      string        // before each name
@@ -99,8 +100,7 @@ type ToolRules struct {
 	Timeout     time.Duration // of a call at most; 0: as the tool says
 }
 
-// Permit is what drop-in tools may do besides reading what lies in the session's
-// directory.
+// Permit is what drop-in tools may do besides reading files in the session's directory.
 type Permit struct {
 	Tools   []string // names of those that edit files, run programs or reach the network
 	Outside []string // globs of absolute paths
@@ -114,7 +114,10 @@ var (
 	grants       = []string{"transforms", "gates", "context"}
 )
 
-// ParseProvider reads the text of a provider file, which names the provider.
+// nameRule describes providerName.
+const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+
+// ParseProvider reads the text of a provider file. The file's name is the provider's name.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }
@@ -131,13 +134,7 @@ func parseProvider(file string, data []byte, project bool) (Provider, Faults) {
 		return Provider{}, doc.faults
 	}
 	if !providerName.MatchString(p.Name) {
-		doc.at(
-			0,
-			fmt.Sprintf(
-				"the file's name %q is the provider's: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
-				p.Name,
-			),
-		)
+		doc.at(0, fmt.Sprintf("the file's name %q is the provider's: %s", p.Name, nameRule))
 	}
 	p.read(t)
 	p.checkTogether(t)
@@ -164,10 +161,7 @@ func (p *Provider) read(t *table) {
 	})
 	t.str("name", &p.Says, func(s string) error {
 		if s != "" && !providerName.MatchString(s) {
-			return fmt.Errorf(
-				"%q is not a provider's name: 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
-				s,
-			)
+			return fmt.Errorf("%q is not a provider's name: %s", s, nameRule)
 		}
 		return nil
 	})
@@ -222,7 +216,7 @@ func isProviderKind(s string) error {
 	return err
 }
 
-// keyKinds says which kinds a key is for; the others are for all.
+// keyKinds has the kinds of providers that a key is for. Other keys are for all kinds.
 var keyKinds = map[string][]string{
 	"name":    {KindCommand, KindConnect},
 	"command": {KindCommand},
@@ -233,7 +227,7 @@ var keyKinds = map[string][]string{
 	"tools":   {KindHTTP},
 }
 
-// together checks keys against each other.
+// checkTogether adds faults for keys that exclude or need each other.
 func (p *Provider) checkTogether(t *table) {
 	if !t.isGood("kind") || p.Kind == "" {
 		return

@@ -14,8 +14,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// HTTPTool is a table [tools.NAME] of a provider of kind http: a tool whose calls
-// are HTTP requests.
+// HTTPTool is a table [tools.NAME] of a provider of kind http: a tool whose calls are HTTP
+// requests. A call's arguments fill the places in URL and Body.
 type HTTPTool struct {
 	Name        string
 	Description string
@@ -55,7 +55,8 @@ type TemplatePart struct {
 // place is {name}; two braces stand for one.
 var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
-// ParseTemplate reads a text with {name} for arguments; {{ and }} are braces.
+// ParseTemplate reads a text with {name} for arguments; {{ and }} are braces. A single brace
+// elsewhere is an error.
 func ParseTemplate(s string) (Template, error) {
 	var t Template
 	text := func(s string) {
@@ -84,7 +85,7 @@ func ParseTemplate(s string) (Template, error) {
 	return t, nil
 }
 
-// sample is the text with x for arguments.
+// sample returns the text with x in place of arguments.
 func (t Template) sample() string {
 	var b strings.Builder
 	for _, p := range t {
@@ -105,7 +106,7 @@ func (t Template) args() (names []string) {
 	return names
 }
 
-// HeaderVariable finds ${NAME} in a header.
+// HeaderVariable matches ${NAME} in a header; its first group is NAME.
 var HeaderVariable = lazyregexp.New(`\$\{([^}]*)\}`)
 
 var (
@@ -157,11 +158,9 @@ func (t *table) httpTool(name string) HTTPTool {
 	if h.Method = http.MethodGet; h.Body != "" {
 		h.Method = http.MethodPost
 	}
-	t.str(
-		"method",
-		&h.Method,
-		oneOf(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete),
-	)
+	t.str("method", &h.Method, oneOf(
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	))
 	if h.Body != "" && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
 		t.fault("body", "a %s request has none", h.Method)
 	}
@@ -207,7 +206,7 @@ func (h *HTTPTool) check(t *table, bodyArgs []string) {
 	used := append(h.URL.args(), bodyArgs...)
 	for _, a := range h.Args {
 		if t.isGood("url") && t.isGood("body") && !slices.Contains(used, a.Name) {
-			t.fault("args."+a.Name, "stands neither in url nor in body")
+			t.fault("args."+a.Name, "is in neither url nor body: use it, or remove it")
 		}
 	}
 }

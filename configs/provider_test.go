@@ -106,7 +106,7 @@ func TestHTTPFaults(t *testing.T) {
 		{
 			"unused argument",
 			head + "url = \"http://h/\"\nargs.a = {}",
-			[]string{"5:6: tools.t.args.a: stands neither in url nor in body"},
+			[]string{"5:6: tools.t.args.a: is in neither url nor body"},
 		},
 		{
 			"argument's keys",
@@ -123,7 +123,7 @@ func TestHTTPFaults(t *testing.T) {
 		{
 			"argument's name",
 			head + "url = \"http://h/\"\nargs.\"1\" = {}",
-			[]string{`is not an argument's name`, "stands neither"},
+			[]string{`is not an argument's name`, "is in neither"},
 		},
 		{
 			"headers",

@@ -5,13 +5,13 @@ import "embed"
 //go:embed schema/*.json
 var schemas embed.FS
 
-// Schemas are the names of what [Schema] returns: of tapgw.toml, lsclient.toml
-// and providers/*.toml.
+// Schemas returns the names that [Schema] knows: for tapgw.toml, lsclient.toml and
+// providers/*.toml.
 func Schemas() []string { return []string{"tapgw", "lsclient", "provider"} }
 
-// Schema is the JSON Schema (draft 2020-12) of a kind of file, nil for a name that
-// is none of [Schemas]. It knows the same keys as the code that reads the file,
-// and refuses nothing which that takes.
+// Schema returns the JSON Schema (draft 2020-12) of a kind of file, nil for a name that is
+// not in [Schemas]. It has the same keys as the code that reads the file, and accepts each
+// file that this code accepts.
 func Schema(name string) []byte {
 	data, _ := schemas.ReadFile("schema/" + name + ".json")
 	return data

@@ -28,24 +28,24 @@ const trustWait = 10 * time.Second
 
 func trustDir() string { return filepath.Join(UserDir(), trustDirName) }
 
-// TrustedProject is a directory that the user trusts, and what its files held when
-// the user said so. Only that content counts.
+// TrustedProject is a directory that the user trusts, with the content that its files had at
+// that time. Files with any other content do not count.
 type TrustedProject struct {
 	Dir   string    `json:"dir"` // absolute, without symbolic links
 	At    time.Time `json:"at"`
 	Files content   `json:"files"` // by path from Dir
 }
 
-// Change is a file that is not what the user trusted.
+// Change is a file whose content differs from what the user trusted.
 type Change struct {
 	Path     string // from the project's directory, with slashes
 	What     string // "new", "changed" or "gone"
-	Old, New []byte // nil where there is none, or it was not kept
+	Old, New []byte // nil when there is none, or it was too large to keep
 }
 
-// Trust records what a project's files hold now, and returns its directory's real
-// path and how they differ from what was trusted before. The root is refused:
-// everything lies below it.
+// Trust records the present content of a project's files. It returns the directory's real
+// path and the differences from what the user trusted before. It refuses the root directory,
+// which would be the project of all files.
 func Trust(dir string) (real string, changes []Change, err error) {
 	if real, err = realDir(dir); err != nil {
 		return "", nil, err
@@ -74,18 +74,18 @@ func Trust(dir string) (real string, changes []Change, err error) {
 	return real, changes, err
 }
 
-// Untrust takes a directory's trust back, and reports whether it was trusted. It
-// may be gone from the disk.
-func Untrust(dir string) (was bool, err error) {
+// Untrust ends the trust in a directory, which need not exist any more, and reports whether
+// the user trusted it.
+func Untrust(dir string) (wasTrusted bool, err error) {
 	names := []string{filepath.Clean(dir)}
 	if path, err := realDir(dir); err == nil && path != names[0] {
 		names = append(names, path)
 	}
-	return was, changeTrust(func() error {
+	return wasTrusted, changeTrust(func() error {
 		for _, name := range names {
 			switch err := os.Remove(trustRecord(name)); {
 			case err == nil:
-				was = true
+				wasTrusted = true
 			case !errors.Is(err, fs.ErrNotExist):
 				return fmt.Errorf("taking trust back: %w", err)
 			}
@@ -94,8 +94,8 @@ func Untrust(dir string) (was bool, err error) {
 	})
 }
 
-// Trusted reports whether the user trusts a directory or one above it, and whether
-// what is there still is what the user trusted.
+// Trusted reports whether the user trusts a directory or one above it, and all files of that
+// project still have the content that the user trusted.
 func Trusted(dir string) (bool, error) {
 	p, ok, err := trustedAbove(dir)
 	if err != nil || !ok {
@@ -105,7 +105,7 @@ func Trusted(dir string) (bool, error) {
 	return err == nil && len(p.Files.changes(now)) == 0, err
 }
 
-// TrustedProjects are the projects that the user trusts, by directory.
+// TrustedProjects returns the projects that the user trusts, sorted by directory.
 func TrustedProjects() (all []TrustedProject, err error) {
 	entries, err := os.ReadDir(trustDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,13 +127,13 @@ func TrustedProjects() (all []TrustedProject, err error) {
 	return all, nil
 }
 
-// Changes are how the project's files differ from what the user trusted.
+// Changes returns the differences of the project's files from what the user trusted.
 func (p TrustedProject) Changes() ([]Change, error) {
 	now, err := readContent(p.Dir)
 	return p.Files.changes(now), err
 }
 
-// Counts are the files that count, by path from the project's directory.
+// Counts returns the files that count, as paths relative to the project's directory.
 func (p TrustedProject) Counts() []string { return p.Files.paths() }
 
 // trustedAbove finds the trusted project that a directory is in, the nearest.
@@ -160,8 +160,8 @@ func nearestTrusted(dir string) (TrustedProject, bool, error) {
 	}
 }
 
-// Unchanged says why a file or directory of a trusted project may not be run: it,
-// or what it names, is not what the user trusted. Nil means that it may.
+// Unchanged returns an error when a file or directory of a project may not run: it, or a file
+// that it names, does not have the content that the user trusted. The error says what to do.
 func Unchanged(project, path string) error {
 	p, ok, err := loadTrust(project)
 	if err != nil {
@@ -195,7 +195,7 @@ func (p TrustedProject) rel(path string) string {
 	return filepath.ToSlash(rel)
 }
 
-// changed is what is to be known of a file that is not what the user trusted.
+// changedError says that a file does not have the content that the user trusted.
 func (p TrustedProject) changedError(rel string) error {
 	return fmt.Errorf("%s has changed since you trusted it: run %s, which shows how", rel, TrustCommand(p.Dir))
 }
@@ -252,7 +252,8 @@ func (p TrustedProject) spelled(spell func(string) string) TrustedProject {
 
 var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 
-// TrustCommand is what a shell is told to trust a directory.
+// TrustCommand returns the shell command that trusts a directory, quoted so that a terminal
+// shows each character of the name.
 func TrustCommand(dir string) string {
 	switch {
 	case plainPath.MatchString(dir):

@@ -1,6 +1,5 @@
-// Package cli holds the habits that the three binaries share: exit codes and
-// errors, flags before and after arguments, help, version, completion, JSON and
-// tables, and the runner of doctor's checks.
+// Package cli has what the three binaries share: exit codes and errors, flags before and
+// after arguments, help, version, completion, JSON and tables, and the checks of doctor.
 //
 // What a command prints on stdout is its result and nothing else; messages and
 // progress go to stderr. A command returns an error, [Run] alone reports it.
@@ -34,11 +33,12 @@ const (
 	CodeCancelled   = "CANCELLED"
 )
 
-// Error is why a command failed: what, on what, and what to do, in one line.
+// Error is a failed command: its exit code, and a line that says what failed, on what, and
+// what to do.
 type Error struct {
 	Exit    int
 	Code    string
-	Message string // "": already reported
+	Message string // "" when the command has printed it
 	Err     error  // the cause, for errors.Is; not printed
 }
 
@@ -68,17 +68,17 @@ func NotFound(format string, args ...any) *Error {
 	return &Error{Exit: ExitNotFound, Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reported ends a command with an exit code when what is wrong was printed already.
+// Reported returns an error that only sets the exit code; the command has printed the rest.
 func Reported(exit int) *Error { return &Error{Exit: exit} }
 
-// AsError gives any error an exit code and a code: those it has, those of a
-// context that ended, else 1 and FAILED.
+// AsError returns an error with an exit code and a code: those of an [Error] in it, those of
+// a context that ended, else 1 and FAILED.
 func AsError(err error) *Error {
 	if e, ok := err.(*Error); ok { //nolint:errorlint // the outermost only
 		return e
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		// What was wrapped around it belongs to the message.
+		// The text around it is part of the message.
 		return &Error{Exit: e.Exit, Code: e.Code, Message: err.Error(), Err: err}
 	}
 	e := &Error{Exit: ExitFailed, Code: CodeFailed, Message: err.Error(), Err: err}
@@ -93,5 +93,5 @@ func AsError(err error) *Error {
 	return e
 }
 
-// OneLine makes one line of text from any, without control characters.
+// OneLine returns a text as one line, without control characters.
 func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }

@@ -16,7 +16,7 @@ const (
 	StatusFail Status = "fail"
 )
 
-// Check is one of doctor's.
+// Check is a check of doctor. Checks run at the same time.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) Result
@@ -29,17 +29,17 @@ type Result struct {
 	Cure   string // "" when there is nothing to do
 }
 
-// OK is a result that all is well.
+// OK returns the result of a check that found no problem.
 func OK(format string, args ...any) Result {
 	return Result{Status: StatusOK, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Warn is a result that something works less well than it could.
+// Warn returns the result of a check that found a problem with which the program still works.
 func Warn(cure, format string, args ...any) Result {
 	return Result{Status: StatusWarn, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-// Fail is a result that something does not work.
+// Fail returns the result of a check that found something that does not work.
 func Fail(cure, format string, args ...any) Result {
 	return Result{Status: StatusFail, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
@@ -52,8 +52,8 @@ type checkLine struct {
 	Cure   string `json:"cure"`
 }
 
-// Doctor runs checks at the same time and prints what they found in their
-// order. It returns an error with exit code 1 when one failed.
+// Doctor runs checks at the same time and prints their results in their order. It returns an
+// error with exit code 1 when a check failed.
 func Doctor(ctx context.Context, o *Output, checks []Check) error {
 	results := make([]Result, len(checks))
 	done := make([]chan struct{}, len(checks))

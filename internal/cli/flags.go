@@ -56,7 +56,7 @@ func Workdir(c *ucli.Context) (string, error) {
 	return dir, nil
 }
 
-// MaxArgs refuses arguments past the nth.
+// MaxArgs returns a usage error when there are more than n arguments.
 func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
 		return Usage("%s: unexpected argument %q (quote a text of several words)",
@@ -65,7 +65,8 @@ func MaxArgs(c *ucli.Context, n int) error {
 	return nil
 }
 
-// OneOf refuses a flag's value that is none of the allowed; "" is left to the caller.
+// OneOf returns a flag's value, which must be one of the allowed words. It returns "" for a
+// flag that is not set.
 func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 	value := c.String(flag)
 	if slices.Contains(allowed, value) {
@@ -78,7 +79,7 @@ func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 		flag, value, strings.Join(allowed, ", "), didYouMean(value, allowed))
 }
 
-// maxInput is the most that [Text] reads: what the admin API takes.
+// maxInput is the most that [Text] reads, in bytes. The admin API accepts no more.
 const maxInput = 2 << 20
 
 // Text returns an argument, or for "-" all of stdin without its last line end.

@@ -41,11 +41,11 @@ func (o *Output) Document(v any) error { return writeJSON(o.W, v, o.Terminal) }
 // Line prints one JSON object of a stream on a line.
 func (o *Output) Line(v any) error { return writeJSON(o.W, v, false) }
 
-// own are the sequences that our own commands write: inks, and a cleared screen.
+// own matches the terminal sequences that our own commands write: inks, and a cleared screen.
 var own = lazyregexp.New("\x1b\\[(?:[03][0-9]?m|H\x1b\\[2J)")
 
-// harmless spells out what a terminal would obey in a text, such as an escape in a
-// file's name, and leaves our own colours.
+// harmless makes control characters visible, such as an escape in a file's name, and leaves
+// our own colours.
 func harmless(s string) string {
 	if visible.Controls(s) == s {
 		return s
@@ -67,7 +67,7 @@ func (o *Output) Printf(format string, args ...any) error {
 	return nil
 }
 
-// Notef tells people something beside the result, on stderr; not with --json.
+// Notef prints a note for people on stderr; with --json it prints nothing.
 func (o *Output) Notef(format string, args ...any) {
 	if !o.JSON {
 		_, _ = io.WriteString(o.Err, harmless(fmt.Sprintf(format, args...))+"\n")
@@ -90,8 +90,7 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 	return nil
 }
 
-// escapeJSON writes in a document the characters as escapes that JSON lets stand and
-// terminals obey.
+// escapeJSON escapes the control characters that JSON allows and terminals obey.
 func escapeJSON(s string) string {
 	if visible.Controls(s) == s {
 		return s
@@ -125,8 +124,8 @@ func Color(w io.Writer) bool {
 	return os.Getenv("TERM") != "dumb" && Terminal(w)
 }
 
-// Ink is a colour. All are written in as many bytes, so that coloured cells
-// of a table still line up.
+// Ink is a colour. All inks have equally many bytes, so that coloured cells of a table still
+// line up.
 type Ink string
 
 // The inks.
@@ -142,7 +141,7 @@ const (
 
 func (i Ink) paint(s string) string { return string(i) + s + "\x1b[0m" }
 
-// On colours a text that goes to w, where that shows colour.
+// On colours a text for w if w shows colour.
 func (i Ink) On(w io.Writer, s string) string {
 	if !Color(w) {
 		return s
@@ -150,7 +149,7 @@ func (i Ink) On(w io.Writer, s string) string {
 	return i.paint(s)
 }
 
-// Paint colours a text where the output shows colour.
+// Paint colours a text if the output shows colour.
 func (o *Output) Paint(i Ink, s string) string {
 	if !o.Color {
 		return s
@@ -206,11 +205,11 @@ func (o *Output) Table(t *Table, empty string) error {
 	return o.Printf("%s", b.String())
 }
 
-// sequences are what terminals take for orders.
+// sequences matches the sequences that control terminals.
 var sequences = lazyregexp.New("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
 
-// Clean takes terminal sequences and control characters out of text that
-// somebody else wrote. Line ends and tabs stay.
+// Clean removes terminal sequences and control characters from a text of another program.
+// Line ends and tabs stay.
 func Clean(s string) string {
 	s = sequences.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
@@ -232,7 +231,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Shorten cuts a text to its first line and at most n letters.
+// Shorten cuts a text to its first line and at most n characters.
 func Shorten(s string, n int) string {
 	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
 	if r := []rune(s); len(r) > n {

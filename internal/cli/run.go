@@ -12,7 +12,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
-// Names that every binary has.
+// Flags and commands that every binary has.
 const (
 	helpFlag    = "help"
 	versionFlag = "version"
@@ -55,7 +55,8 @@ func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Read
 	return report(app, w, AsError(err))
 }
 
-// prepare adds what all apps share and takes what urfave/cli would print on its own.
+// prepare adds the flags and commands that all apps share, and keeps urfave/cli from
+// printing anything itself.
 func prepare(app *ucli.App, stdin io.Reader, stdout, stderr io.Writer) {
 	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
 	app.HideHelp, app.HideVersion, app.Suggest = true, true, false
@@ -102,7 +103,7 @@ func prepareCommands(app *ucli.App, commands, path []*ucli.Command) {
 	}
 }
 
-// usageError words what the flag package says about a value.
+// usageError rephrases an error of the flag package.
 func usageError(c *ucli.Context, err error, _ bool) error {
 	// invalid value "x" for flag -timeout: parse error
 	if rest, ok := strings.CutPrefix(err.Error(), "invalid value "); ok {
@@ -114,7 +115,7 @@ func usageError(c *ucli.Context, err error, _ bool) error {
 	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: err.Error(), Err: err}
 }
 
-// wants says what a flag's value must be, or else why the one given is wrong.
+// wants says what a flag's value must be, else why the given value is wrong.
 func wants(c *ucli.Context, name, why string) string {
 	flags := c.App.Flags
 	if c.Command != nil {
