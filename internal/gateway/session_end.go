@@ -108,7 +108,7 @@ func (s *Session) tearDown() {
 	conns = append(conns, g.announce()...)
 	g.mu.Unlock()
 	flush(conns)
-	finishAll(ended, Outcome{Error: "Cancelled: the session has ended", ErrorCode: protocol.CodeCancelled})
+	finishAll(ended, cancelledOutcome("the session has ended"))
 	close(s.quit)
 	s.worker.Wait()
 	s.failQueued()

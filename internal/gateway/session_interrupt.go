@@ -115,7 +115,7 @@ func (s *Session) CancelCalls() {
 	}
 	g.mu.Unlock()
 	flush(conns)
-	finishAll(cancelled, Outcome{Error: "Cancelled: the session was interrupted", ErrorCode: protocol.CodeCancelled})
+	finishAll(cancelled, cancelledOutcome("the session was interrupted"))
 	s.mu.Lock()
 	askingGates := slices.Collect(maps.Keys(s.askingGates))
 	s.mu.Unlock()
