@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// 50 connections of providers, also of those that did not authenticate yet, which
-// are out after 10 s; session hosts don't count.
+// A gateway takes 50 provider connections. Those that have not authenticated count too and are closed after 10 s;
+// session hosts do not count.
 func TestConnectionCap(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		for i := range 50 {
@@ -24,7 +24,8 @@ func TestConnectionCap(t *testing.T) {
 			t.Helper()
 			r := s.get("GET", "/", ownHost, upgrade())
 			if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(body(r), "RATE_LIMITED") {
-				t.Fatalf("the 51st: %d %v", r.StatusCode, r.Header)
+				t.Fatalf("the 51st connection: got %d %v, want 503 RATE_LIMITED with Retry-After", r.StatusCode,
+					r.Header)
 			}
 		}
 		refused()
@@ -34,7 +35,7 @@ func TestConnectionCap(t *testing.T) {
 			}
 		}
 		if r := s.get("GET", "/healthz", ownHost, nil); r.StatusCode != 200 {
-			t.Errorf("healthz: %d", r.StatusCode)
+			t.Errorf("healthz: got %d, want 200", r.StatusCode)
 		}
 		s.conns["p7"].hangUp()
 		synctest.Wait()
@@ -55,8 +56,8 @@ func TestConnectionCap(t *testing.T) {
 	})
 }
 
-// Before it has authenticated a connection may send 64 KiB, in one frame or in many, a
-// session host too; then as much as ever.
+// A connection, of a session host too, may send 64 KiB before it has authenticated, in one frame or many. After that the
+// usual limits hold.
 func TestLittleBeforeAuth(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -96,14 +97,14 @@ func TestLittleBeforeAuth(t *testing.T) {
 			if closed := strings.Contains(said,
 				"<close 1008 more than 64 KiB before authentication"); closed == (tt.in != "") ||
 				!strings.Contains(said, tt.in) {
-				t.Errorf("%s: closed %v, %.300s", name, closed, said)
+				t.Errorf("%s: got closed %v, %.300s; want closed %v, %s", name, closed, said, tt.in == "", tt.in)
 			}
 		}
 	})
 }
 
-// Pages of other origins that have not paired take no place of the providers', and
-// pair without using up what others may: programs, and pages of other sites.
+// Pages of other origins that have not paired use up neither the connections of providers nor the pairings of programs
+// and of pages of other sites.
 func TestPagesKeepToThemselves(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -124,7 +125,7 @@ func TestPagesKeepToThemselves(t *testing.T) {
 		synctest.Wait()
 		if said := strings.Join(s.collect(), "\n"); strings.Count(said, "INVALID_SESSION") != 5 ||
 			strings.Count(said, "RATE_LIMITED") != 1 {
-			t.Errorf("six pairings of a page: %s", said)
+			t.Errorf("six pairings of a page: got %s, want five INVALID_SESSION and one RATE_LIMITED", said)
 		}
 		for name, header := range map[string]http.Header{"program": nil, "page": from("good")} {
 			if err := s.dial(name, "/", header); err != nil {
@@ -133,7 +134,7 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
 			synctest.Wait()
 			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
-				t.Errorf("%s pairs meanwhile: %s", name, said)
+				t.Errorf("%s pairs meanwhile: got %s, want auth.pairing", name, said)
 			}
 		}
 		for i := range 49 {
@@ -146,19 +147,19 @@ func TestPagesKeepToThemselves(t *testing.T) {
 		synctest.Wait()
 		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said,
 			`"RATE_LIMITED","message":"50 providers are connected`) {
-			t.Errorf("a page beside 50 programs: %s", said)
+			t.Errorf("a page beside 50 programs: got %s, want RATE_LIMITED", said)
 		}
 		s.conns["p0"].hangUp()
 		synctest.Wait()
 		s.conns["page"].send([]byte(`{"type":"auth.confirm","code":"no"}`))
 		synctest.Wait()
 		if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"AUTH_FAILED"`) {
-			t.Errorf("a page with room: %s", said)
+			t.Errorf("a page when there is a connection left: got %s, want AUTH_FAILED", said)
 		}
 	})
 }
 
-// Whoever guesses codes gains nothing by naming another origin with each.
+// A page that guesses codes gains nothing by sending another origin with each guess.
 func TestPairingIsNotGuessed(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -193,14 +194,14 @@ func TestPairingIsNotGuessed(t *testing.T) {
 			s.conns[name].send([]byte(`{"type":"auth","mode":"pair","name":"calc"}`))
 			synctest.Wait()
 			if said := strings.Join(s.collect(), "\n"); !strings.Contains(said, `"type":"auth.pairing"`) {
-				t.Errorf("%s pairs: %s", name, said)
+				t.Errorf("%s pairs: got %s, want auth.pairing", name, said)
 			}
 		}
 	})
 }
 
-// Wrong tokens at /, /host and REST count together: with the 21st in a minute further
-// wrong ones are told so for a minute. The right one is never refused for them.
+// Wrong tokens at /, /host and the API count together. After the 21st in a minute further wrong ones get 429 for a
+// minute. A right token is never refused because of them.
 func TestWrongTokensAddUp(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		for i := range 7 {
@@ -222,20 +223,20 @@ func TestWrongTokensAddUp(t *testing.T) {
 			// The 21st itself is still answered.
 			if r := s.get("GET", "/metrics", ownHost,
 				http.Header{"Authorization": {"Bearer adm-0"}}); r.StatusCode != 401 {
-				t.Fatalf("round %d: %d", i, r.StatusCode)
+				t.Fatalf("round %d: got %d, want 401", i, r.StatusCode)
 			}
 		}
 		bad := http.Header{"Authorization": {"Bearer adm-0"}}
 		for _, path := range []string{"/metrics", "/api/v1/status"} {
 			if r := s.get("GET", path, ownHost, bad); r.StatusCode != 429 || r.Header.Get("Retry-After") != "60" {
-				t.Errorf("%s with a wrong token: %d %v", path, r.StatusCode, r.Header)
+				t.Errorf("%s with a wrong token: got %d %v, want 429 and Retry-After 60", path, r.StatusCode, r.Header)
 			}
 		}
 		good := http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}}
 		for path, header := range map[string]http.Header{"/metrics": good, "/api/v1/sessions": good, "/": nil,
 			"/healthz": nil} {
 			if r := s.get("GET", path, ownHost, header); r.StatusCode != 200 {
-				t.Errorf("%s with the right token, or where none is needed: %d", path, r.StatusCode)
+				t.Errorf("%s with the right token, or where none is needed: got %d, want 200", path, r.StatusCode)
 			}
 		}
 		answer := func(name, path, text string) string {
@@ -251,7 +252,7 @@ func TestWrongTokensAddUp(t *testing.T) {
 			s.gateway.InstanceToken(): `"type":"sessions"`} {
 			if got := answer("p"+name, "/", fmt.Sprintf(`{"type":"auth","token":%q}`, name)); !strings.Contains(got,
 				want) {
-				t.Errorf("a provider with %.5s…: %s", name, got)
+				t.Errorf("a provider with %.5s…: got %s, want %s", name, got, want)
 			}
 		}
 		for name, want := range map[string]string{"adm-0": "too many wrong tokens",
@@ -261,19 +262,19 @@ func TestWrongTokensAddUp(t *testing.T) {
 				got,
 				want,
 			) {
-				t.Errorf("a host with %.5s…: %s", name, got)
+				t.Errorf("a host with %.5s…: got %s, want %s", name, got, want)
 			}
 		}
 		advance(time.Minute)
 		if r := s.get("GET", "/metrics", ownHost, bad); r.StatusCode != 401 {
-			t.Errorf("after a minute: %d", r.StatusCode)
+			t.Errorf("after a minute: got %d, want 401", r.StatusCode)
 		}
 		// A missing token is no guess.
 		for range 30 {
 			s.get("GET", "/metrics", ownHost, nil)
 		}
 		if r := s.get("GET", "/metrics", ownHost, bad); r.StatusCode != 401 {
-			t.Errorf("after requests without a token: %d", r.StatusCode)
+			t.Errorf("after requests without a token: got %d, want 401", r.StatusCode)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestDiagnostics(t *testing.T) {
 	f := newAPIFixture(t)
 	if _, body := f.ask("GET", "/diagnostics",
 		""); body != `{"calls":[],"errors":[],"gates":[],"providers":[],"pushes":[]}` {
-		t.Errorf("of an empty gateway: %s", body)
+		t.Errorf("an empty gateway: got %s, want empty lists", body)
 	}
 	id := f.session()
 	f.provide(id)

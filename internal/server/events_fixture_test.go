@@ -102,7 +102,7 @@ func (l *reader) until(name string) (list []event) {
 	}
 }
 
-// said are the messages and deltas of events, gaps and ends by their names.
+// eventTexts returns the texts of events: a message or delta, and the name of a gap or an end.
 func eventTexts(t *testing.T, list []event) []string {
 	t.Helper()
 	var texts []string

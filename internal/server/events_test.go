@@ -221,7 +221,7 @@ func TestSessionEventsOrder(t *testing.T) {
 		if i == 0 {
 			first = texts
 		} else if !slices.Equal(texts, first) {
-			t.Errorf("reader %d sees another order than the first", i)
+			t.Errorf("reader %d: got another order than the first reader, want the same", i)
 		}
 		seen := map[string]int{}
 		for _, text := range texts {
@@ -347,7 +347,7 @@ func TestSessionEventsMemory(t *testing.T) {
 			addDelta(s, text+fmt.Sprint(n))
 		}
 		if grown := used() - before; grown > 32<<20 {
-			t.Errorf("%d MiB more are in use", grown>>20)
+			t.Errorf("got %d MiB more in use, want a few", grown>>20)
 		} else {
 			t.Logf("%d KiB more are in use", grown>>10)
 		}

@@ -66,7 +66,7 @@ func (s *stage) dialRaw(path string) *rawClient {
 	}
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusSwitchingProtocols {
-		s.t.Fatalf("upgrade: %d", r.StatusCode)
+		s.t.Fatalf("upgrade: got %d, want 101", r.StatusCode)
 	}
 	return &rawClient{s.t, c, in}
 }
@@ -103,8 +103,7 @@ func (c *rawClient) next() (opcode byte, payload string, err error) {
 	return head[0] & 15, string(p), err
 }
 
-// closeCode reads on until the server closes and says with which code: 0 when it
-// just hung up.
+// closeCode reads until the server closes the connection and returns the close code, 0 without a close frame.
 func (c *rawClient) closeCode() int {
 	for {
 		opcode, payload, err := c.next()
@@ -149,19 +148,19 @@ func TestFragments(t *testing.T) {
 				pongs++
 			} else if op == opText {
 				if payload != `{"type":"sessions","active":[]}` {
-					t.Errorf("got %s", payload)
+					t.Errorf("got %s, want an empty sessions message", payload)
 				}
 				break
 			}
 		}
 		if pongs < len(auth)-1 {
-			t.Errorf("%d pongs for %d pings", pongs, len(auth))
+			t.Errorf("got %d pongs for %d pings", pongs, len(auth))
 		}
 		_ = c.conn.Close()
 	})
 }
 
-// A flood of pings is answered and starves nobody.
+// A flood of pings is answered, and other connections go on meanwhile.
 func TestPingFlood(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		flood := s.dialRaw("/")
@@ -173,7 +172,7 @@ func TestPingFlood(t *testing.T) {
 		c := s.dialRaw("/")
 		go c.send(frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)))
 		if _, payload, err := c.next(); err != nil || !strings.Contains(payload, "sessions") {
-			t.Errorf("the other got %q, %v", payload, err)
+			t.Errorf("the other connection got %q, %v, want sessions", payload, err)
 		}
 		for i := range 5000 {
 			if op, _, err := flood.next(); err != nil || op != opPong {
@@ -185,8 +184,7 @@ func TestPingFlood(t *testing.T) {
 	})
 }
 
-// What is no WebSocket frame, or not one of a client, ends the connection, and
-// only it.
+// Bytes that are no WebSocket frame, or no frame of a client, end their connection and no other.
 func TestBadFrames(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"not masked":         frame(true, opText, false, []byte(`{}`)),
@@ -219,7 +217,7 @@ func TestBadFrames(t *testing.T) {
 					frame(true, opText, true, []byte(`{"type":"auth","token":"`+s.gateway.InstanceToken()+`"}`)),
 				)
 				if _, payload, err := other.next(); err != nil || !strings.Contains(payload, "sessions") {
-					t.Errorf("the other got %q, %v", payload, err)
+					t.Errorf("the other connection got %q, %v, want sessions", payload, err)
 				}
 				_ = other.conn.Close()
 			})
@@ -242,8 +240,8 @@ func TestBadUTF8(t *testing.T) {
 	})
 }
 
-// The frame that is one byte too long is closed with 1009, also while it is still
-// coming; with 1008 by the 64th KiB where nobody has authenticated.
+// A frame without end is closed with 1009 after 16 MiB, and with 1008 after 64 KiB if the connection has not
+// authenticated.
 func TestFrameWithoutEnd(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		for _, want := range []protocol.CloseCode{protocol.ClosePolicy, protocol.CloseTooBig} {

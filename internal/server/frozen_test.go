@@ -9,8 +9,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A peer that does not answer the closing handshake holds the shutdown up no longer
-// than it was given.
+// A peer that does not answer the closing handshake delays the shutdown until its context ends, not longer.
 func TestShutdownLeavesAFrozenPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRESTBubble(t)

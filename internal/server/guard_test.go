@@ -46,7 +46,7 @@ func TestKnownHost(t *testing.T) {
 		"box.example.evil":          false,
 	} {
 		if s.isKnownHost(host) != known {
-			t.Errorf("%q: known is %v", host, !known)
+			t.Errorf("%q: got known %v, want %v", host, !known, known)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestForeignOrigin(t *testing.T) {
 		r.Host = tc.host
 		r.Header["Origin"] = tc.origins
 		if isForeignOrigin(r) != tc.foreign {
-			t.Errorf("%s, %q: foreign is %v", tc.host, tc.origins, !tc.foreign)
+			t.Errorf("%s, %q: got foreign %v, want %v", tc.host, tc.origins, !tc.foreign, tc.foreign)
 		}
 	}
 }
@@ -99,7 +99,8 @@ func TestAuthFailures(t *testing.T) {
 		}
 		s.record("a")
 		if !s.isBlocked("a") || s.isBlocked("b") {
-			t.Fatalf("after 21: a %v, b %v", s.isBlocked("a"), s.isBlocked("b"))
+			t.Fatalf("after 21 failures of a: got a blocked %v, b blocked %v, want true and false", s.isBlocked("a"),
+				s.isBlocked("b"))
 		}
 		wait(59 * time.Second)
 		if !s.isBlocked("a") {
@@ -124,7 +125,7 @@ func TestAuthFailures(t *testing.T) {
 		wait(2 * time.Minute)
 		s.record("last")
 		if len(s.bySource) != 1 {
-			t.Fatalf("%d addresses are remembered", len(s.bySource))
+			t.Fatalf("got %d sources, want only those of the last minutes", len(s.bySource))
 		}
 	})
 }
@@ -176,7 +177,7 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		take(page(1000)).release() // it made room
 		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 places") {
-			t.Errorf("fault %q", got)
+			t.Errorf("got fault %q, want 3 of 3 places taken", got)
 		}
 		full(program, "3 providers are connected, which is the limit (max_connections in tapgw.toml)")
 		if waiting[1].admit() {
@@ -198,11 +199,11 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		if got := s.ConnectionFault(); !strings.Contains(got,
 			"0 of 3 places for providers are taken, and 3 connections were refused") {
-			t.Errorf("afterwards the fault is %q", got)
+			t.Errorf("after the refusals: got fault %q, want 3 refused", got)
 		}
 		wait(limitFaultTime + 1)
 		if got := s.ConnectionFault(); got != "" {
-			t.Errorf("long afterwards the fault is %q", got)
+			t.Errorf("long after the refusals: got fault %q, want none", got)
 		}
 		s.Configure(nil, false, 1)
 		take(program)

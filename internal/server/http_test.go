@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// onStage runs a test with a gateway and its server, in a bubble.
+// withStage runs a test with a gateway and its server, on the clock of a synctest bubble.
 func withStage(t *testing.T, f func(t *testing.T, s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, "websocket")
@@ -65,7 +65,7 @@ func upgrade(more ...string) http.Header {
 	return h
 }
 
-// Who may ask for what, in the order of the guard: Host, origin, tokens.
+// The guard checks the Host header, then the origin, then the token.
 func TestGuard(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
@@ -114,30 +114,30 @@ func TestGuard(t *testing.T) {
 			r := s.get(tc.method, tc.path, tc.host, tc.header)
 			got := body(r)
 			if r.StatusCode != tc.status || !strings.Contains(got, tc.says) {
-				t.Errorf("%s %s at %s: %d %s; want %d %s", tc.method, tc.path, tc.host, r.StatusCode, got, tc.status,
+				t.Errorf("%s %s at %s: got %d %s, want %d %s", tc.method, tc.path, tc.host, r.StatusCode, got,
+					tc.status,
 					tc.says)
 			}
 			if r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("%s %s: headers %v", tc.method, tc.path, r.Header)
+				t.Errorf("%s %s: got headers %v, want nosniff and no-store", tc.method, tc.path, r.Header)
 			}
 			if r.StatusCode == 401 && r.Header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s %s: no WWW-Authenticate", tc.method, tc.path)
+				t.Errorf("%s %s: got no WWW-Authenticate, want one with 401", tc.method, tc.path)
 			}
 			if strings.Contains(got, s.gateway.AdminToken()) || strings.Contains(got, s.gateway.InstanceToken()) {
-				t.Errorf("%s %s: a token in the answer: %s", tc.method, tc.path, got)
+				t.Errorf("%s %s: got a token in the answer, want none: %s", tc.method, tc.path, got)
 			}
 		}
 	})
 }
 
-// pass lets time go by on a bubble's clock.
+// advance waits on the bubble's clock.
 func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// While the gateway drains, upgrades are refused and the rest still answers; when
-// it is done every connection has been told.
+// While the gateway drains it refuses WebSockets and answers other requests. Every connection gets a close frame.
 func TestDraining(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -159,11 +159,11 @@ func TestDraining(t *testing.T) {
 		for _, path := range []string{"/", "/host"} {
 			r := s.get("GET", path, ownHost, upgrade())
 			if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" {
-				t.Errorf("%s: %d", path, r.StatusCode)
+				t.Errorf("%s: got %d, want 503 with Retry-After", path, r.StatusCode)
 			}
 		}
 		if r := s.get("GET", "/healthz", ownHost, nil); r.StatusCode != 200 {
-			t.Errorf("healthz: %d", r.StatusCode)
+			t.Errorf("healthz: got %d, want 200", r.StatusCode)
 		}
 		s.conns["a"].send([]byte(`{"type":"shutdown.ready","sessionId":"s1"}`))
 		start := time.Now()
@@ -171,7 +171,7 @@ func TestDraining(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(start); took > time.Second {
-			t.Errorf("took %s more though everybody had answered", took)
+			t.Errorf("got %s until the end, want at most 1 s after all answered", took)
 		}
 		synctest.Wait()
 		came := strings.Join(s.collect(), "\n")
@@ -184,7 +184,7 @@ func TestDraining(t *testing.T) {
 	})
 }
 
-// The counters count.
+// The metrics have the numbers of calls, pushes, errors and connections.
 func TestMetrics(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {
@@ -203,7 +203,7 @@ func TestMetrics(t *testing.T) {
 		r := s.get("GET", "/metrics", ownHost, http.Header{"Authorization": {"Bearer " + s.gateway.AdminToken()}})
 		got := body(r)
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
-			t.Errorf("content type %q", r.Header.Get("Content-Type"))
+			t.Errorf("got content type %q, want text/plain", r.Header.Get("Content-Type"))
 		}
 		for _, want := range []string{"tapgw_sessions 1", "tapgw_providers 1", "tapgw_connections 1",
 			"tapgw_calls_total 2", "tapgw_calls_failed_total 1",

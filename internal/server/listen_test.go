@@ -104,7 +104,7 @@ func TestListenBesideASquatter(t *testing.T) {
 			t.Errorf("beside %s: got %v, want that %s:%s is in use", held, err, held, port)
 		}
 		if err := server.CanListen(asked + ":" + port); err == nil {
-			t.Errorf("beside %s: it is said that a gateway can listen", held)
+			t.Errorf("beside %s: CanListen got nil, want an error", held)
 		}
 		if l, err := net.Listen("tcp", asked+":"+port); err != nil {
 			t.Errorf("beside %s: the other port stays taken: %v", held, err)

@@ -16,7 +16,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// corpusUse says which files hold what, by what they show.
+// corpusUse has the files in which a message type or a code occurs.
 type corpusUse map[string][]string
 
 func (u corpusUse) add(what, file string) {
@@ -83,7 +83,7 @@ func shown(t *testing.T, rule, by string, names []string, used map[string]bool) 
 		cells = append(cells, corpusLink(what))
 	}
 	if len(cells) == 0 {
-		t.Errorf("%q is shown by nothing", rule)
+		t.Errorf("%q: got no conversation and no test that shows it, want one", rule)
 	}
 	return strings.Join(cells, ", ")
 }

@@ -5,9 +5,8 @@ const (
 	matrixPath = "../../docs/wire-matrix.md"
 )
 
-// rules are those of the core profile, of v2 and of what settles both: a
-// sentence each, and the conversations of the corpus that show it, or where none
-// can, a Go test as PACKAGE.TestName.
+// rules are the rules of the provider protocol: a sentence, and the conversations in testdata/wire that show it, or Go
+// tests as PACKAGE.TestName.
 var rules = []struct {
 	title string
 	rules [][2]string

@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		`go_goroutines \d+`, `process_resident_memory_bytes [\d.e+]+`,
 		`process_open_fds \d+`, `process_start_time_seconds [\d.e+]+`} {
 		if !regexp.MustCompile("(?m)^" + line + "$").Match(text) {
-			t.Errorf("there is no %s in\n%s", line, text)
+			t.Errorf("want %s, got\n%s", line, text)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func TestProofsAreLimited(t *testing.T) {
 		statuses[r.StatusCode]++
 	}
 	if statuses[http.StatusUnauthorized] < 20 || statuses[http.StatusTooManyRequests] == 0 || len(statuses) != 2 {
-		t.Errorf("30 questions about a wrong token gave %v", statuses)
+		t.Errorf("30 questions about a wrong token: got statuses %v, want 401 and then 429", statuses)
 	}
 	// One about a right token is answered all the same.
 	q := proof.NewQuestion(g.AdminToken())

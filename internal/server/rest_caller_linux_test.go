@@ -26,7 +26,7 @@ func TestRESTCallerGoesAway(t *testing.T) {
 	}
 }
 
-// A caller who went away before its answer came is told from one who left with it.
+// A caller that disconnected before its answer is distinguished from one that left after it.
 func TestRESTCallerState(t *testing.T) {
 	f := newRESTFixture(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

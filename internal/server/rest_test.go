@@ -309,7 +309,7 @@ func TestRESTCallbacks(t *testing.T) {
 	f.wantJSON("and then", f.live(id), `{"error":"SessionClosed"}`)
 }
 
-// What goes wrong inside a session is told by live.
+// Errors inside a session come as responses of live.
 func TestRESTQueryFails(t *testing.T) {
 	f := newRESTFixture(t)
 	f.copilot.refuse = errors.New("the model is on holiday")

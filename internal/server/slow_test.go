@@ -11,8 +11,7 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// A provider that stops reading is closed; those beside it, and the caller,
-// notice nothing but the end of its own call.
+// A provider that stops reading is closed and its calls end. Other providers and their calls go on.
 func TestFrozenProvider(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1", "live"}); err != nil {
@@ -63,11 +62,11 @@ func TestFrozenProvider(t *testing.T) {
 			if e.o.ErrorCode == protocol.CodeNotFound && late < 2 {
 				late++
 			} else if e.o.ErrorCode != protocol.CodeDisconnected || e.after > 10*time.Second {
-				t.Errorf("%s after %s", e.o.ErrorCode, e.after)
+				t.Errorf("got %s after %s, want DISCONNECTED within 10 s", e.o.ErrorCode, e.after)
 			}
 		}
 		if n := s.gateway.Stats().SlowPeers.Load(); n != 1 {
-			t.Errorf("%d slow consumers", n)
+			t.Errorf("got %d slow consumers, want 1", n)
 		}
 		for _, step := range []string{"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":"fine"}`} {
 			if err := s.do(step); err != nil {
@@ -76,7 +75,7 @@ func TestFrozenProvider(t *testing.T) {
 			synctest.Wait()
 			if came := strings.Join(s.collect(), "\n"); strings.HasPrefix(step, "a>") &&
 				!strings.Contains(came, `c1= "fine" after 0s`) {
-				t.Errorf("the other: %s", came)
+				t.Errorf("the other provider's call: got %s, want its result at once", came)
 			}
 		}
 		_ = frozen.conn.Close()
@@ -143,11 +142,11 @@ func TestBusyHost(t *testing.T) {
 		}
 		advance(10 * time.Second)
 		if n := s.gateway.Stats().SlowPeers.Load(); n != 1 {
-			t.Errorf("%d slow consumers", n)
+			t.Errorf("got %d slow consumers, want 1", n)
 		}
 		advance(41 * time.Second) // 30 s for the host to come back, 10 s for the provider
 		if n := len(s.gateway.Sessions()); n != 0 {
-			t.Errorf("%d sessions are left", n)
+			t.Errorf("got %d sessions, want 0", n)
 		}
 		_ = host.conn.Close()
 	})

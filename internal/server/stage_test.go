@@ -317,7 +317,7 @@ func (s *stage) call(rest string, timeout time.Duration) error {
 	return nil
 }
 
-// told is an outcome on one line.
+// outcomeText writes an outcome on one line.
 func outcomeText(o gateway.Outcome) string {
 	switch {
 	case o.Failed():

@@ -98,7 +98,7 @@ func TestWireCorpus(t *testing.T) {
 	}
 }
 
-// play runs a script and returns it with what came of each line.
+// playScript runs a script and returns it with the output of each line below it.
 func playScript(t *testing.T, over, script string) string {
 	s := newStage(t, over)
 	defer s.close()
@@ -130,7 +130,7 @@ func playScript(t *testing.T, over, script string) string {
 
 var repeated = regexp.MustCompile(`^times (\d+) (?:every (\S+) )?(.+)$`)
 
-// unrolled is a line as the steps that it stands for.
+// expand returns the steps that a line stands for.
 func expand(t *testing.T, line string) []string {
 	if rest, ok := strings.CutPrefix(line, "join "); ok {
 		return joinSteps(strings.Fields(rest))
@@ -153,7 +153,7 @@ func expand(t *testing.T, line string) []string {
 	return steps
 }
 
-// joining is how a provider with some tools joins a session.
+// joinSteps returns the steps in which a provider with some tools joins a session.
 func joinSteps(args []string) []string {
 	tools := make([]string, 0, len(args))
 	for _, a := range args[2:] {
@@ -171,7 +171,7 @@ func joinSteps(args []string) []string {
 	}
 }
 
-// folded writes lines, those that come again in a row only once.
+// foldRepeats writes lines, and lines that repeat in a row only once, with their number.
 func foldRepeats(lines []string) string {
 	var out strings.Builder
 	for i := 0; i < len(lines); {
