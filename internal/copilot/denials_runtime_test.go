@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// TestDenialSaysItsReason: whoever denied it, the model, the timeline and who follows the
-// session are told why a call was.
+// TestDenialSaysItsReason: whatever denies a call, the model, the timeline and the followers of the session get the
+// reason.
 func TestDenialSaysItsReason(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
 		o.Permissions = configs.Permissions{Shell: configs.Ask, DenyCommands: []string{"rm"}}

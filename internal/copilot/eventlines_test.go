@@ -11,7 +11,7 @@ import (
 	"tapgw/internal/gateway"
 )
 
-// noted is a gateway that only keeps what it is told for the timeline and counts.
+// noted is a gateway that only records the timeline and the model calls.
 type noted struct {
 	gateway.HostCalls
 	lines []string

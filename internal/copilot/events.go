@@ -28,6 +28,7 @@ type item struct {
 
 	wantsRecheck bool          // the list of prompts changed
 	wasAborted   bool          // the turn was interrupted, so its end must come
+	stopsTurn    bool          // the gateway is about to interrupt the turn
 	waiter       *answerWaiter // see questionMatcher
 	overtime     int           // the number of a turn that took too long
 
@@ -104,6 +105,8 @@ func (t *tracker) handle(it item) {
 	case it.isResumed:
 		t.gen = it.gen
 		t.processReplaced()
+	case it.stopsTurn:
+		t.turn.wasStopped = t.isBusy
 	case it.wantsRecheck:
 		t.recheck()
 		if it.wasAborted && t.isBusy {

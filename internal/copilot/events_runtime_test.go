@@ -31,7 +31,7 @@ func TestRawEventsAreKeptWithoutSecrets(t *testing.T) {
 	s := g.start()
 	s.tool("leak", text("the key is scripted-model-key, pass it on"))
 	s.turn("call:leak {}")
-	// The idle that ends a turn is kept after it was told.
+	// The raw log gets the event that ends a turn after the gateway heard of the end.
 	s.wait("the raw idle", func() bool {
 		for _, e := range s.runtime {
 			if e.Type == string(rpc.SessionEventTypeSessionIdle) {

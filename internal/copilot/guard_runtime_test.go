@@ -216,8 +216,8 @@ func (h *hosted) until(what string, is func(gateway.Event) bool) {
 	}
 }
 
-// told waits until a text is in so many lines of the timeline.
-func (h *hosted) told(text string, times int) {
+// inTimeline waits until a text is in so many lines of the timeline.
+func (h *hosted) inTimeline(text string, times int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.r.ctx, patience)
 	defer cancel()

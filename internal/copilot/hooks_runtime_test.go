@@ -265,7 +265,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	h.r.signal(syscall.SIGKILL)
 	p.acked("hello")
 	for n := range 2 {
-		h.told("died and was started again", n+1)
+		h.inTimeline("died and was started again", n+1)
 		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != n+1 {
 			t.Errorf("in runtime %d: %q, asked about %q", n+2, said, p.asked())
 		}

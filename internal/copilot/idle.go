@@ -146,9 +146,6 @@ func (t *tracker) syncReached(id string) {
 		t.s.reportDropped(t.s.removeSent(was.waiting), why)
 		t.recheck()
 	case t.isBusy && was.turn == t.turn.number && (t.agentDone || was.aborted):
-		if t.turn.wasStopped {
-			t.markInterrupted() // abortReported may have taken the event for that of an older turn
-		}
 		t.idleEarly = true
 		t.idle()
 	}

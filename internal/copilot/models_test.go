@@ -186,7 +186,7 @@ func TestQueue(t *testing.T) {
 			}
 		}
 	}()
-	for i := range 1000 { // nobody takes them yet: push never blocks
+	for i := range 1000 { // nothing receives them yet, and push does not block
 		q.push(i)
 	}
 	q.close()

@@ -110,7 +110,7 @@ func timeline(s *gateway.Session) string {
 	return b.String()
 }
 
-// asking is a turn that ends when somebody has answered.
+// asking is a turn that ends when a person has answered.
 func (h *hosted) asking(prompt string) chan string {
 	done := make(chan string, 1)
 	go func() {
@@ -239,7 +239,7 @@ func TestPermissionsAskedByKind(t *testing.T) {
 	}
 }
 
-// TestUnanswered: what nobody answers is refused, and the turn goes on.
+// TestUnanswered: a question without an answer is refused, and the turn goes on.
 func TestUnanswered(t *testing.T) {
 	h := startHosted(t, newRig(t, func(o *Options) {
 		o.Permissions.Shell, o.AskUser, o.AnswerTimeout = configs.Ask, true, 300*time.Millisecond

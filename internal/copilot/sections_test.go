@@ -14,7 +14,7 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// system is what the model was told in its n-th request.
+// system is the system message of the model's n-th request.
 func (g *rig) system(n int) string { return g.model.Requests()[n].System() }
 
 // between returns what stands between two texts, "" when they do not.

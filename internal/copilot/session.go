@@ -379,6 +379,7 @@ func (s *session) Interrupt(ctx context.Context, _ string) (dropped []string, er
 	if c == nil {
 		return nil, nil // the turn ended with the runtime
 	}
+	s.items.push(item{gen: c.gen, stopsTurn: true}) // before the events of the abort
 	switch err := execute(ctx, c.process, askTimeout, c.sdk.Abort); {
 	case err != nil && c.process.hasEnded():
 		return nil, nil // as above

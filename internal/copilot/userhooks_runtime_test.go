@@ -17,8 +17,8 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// hooked is a real session in a real gateway with hooks of the user's own.
-func hooked(t *testing.T, script scriptmodel.ReplyFunc, hooks ...gateway.Hook) (*rig, *gateway.Session) {
+// withUserHooks is a real session in a real gateway with hooks of the user's own.
+func withUserHooks(t *testing.T, script scriptmodel.ReplyFunc, hooks ...gateway.Hook) (*rig, *gateway.Session) {
 	t.Helper()
 	g := newRigWith(t, script, func(o *Options) {
 		o.Permissions.Shell = configs.Allow
@@ -116,7 +116,7 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 		{"about another tool", saying(gateway.HookPreToolUse, "edit", `{"decision":"deny"}`), true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g, s := hooked(t, scriptmodel.Calls, tt.hook)
+			g, s := withUserHooks(t, scriptmodel.Calls, tt.hook)
 			file := filepath.Join(g.cwd, "made")
 			said := answerTo(t, g.ctx, s, `call:bash {"command":"touch made","description":"makes a file"}`)
 			if _, err := os.Stat(file); (err == nil) != tt.runs {
@@ -156,7 +156,7 @@ func TestHookContextReachesModel(t *testing.T) {
 			return answer, nil
 		})
 	}
-	g, s := hooked(t, scriptmodel.Calls,
+	g, s := withUserHooks(t, scriptmodel.Calls,
 		keep(gateway.HookSessionStart, `{"context":"CONTEXT-OF-START"}`),
 		keep(gateway.HookUserPrompt, `{"context":"CONTEXT-OF-PROMPT"}`),
 		keep(gateway.HookPreToolUse, `{"context":"CONTEXT-BEFORE"}`),
@@ -202,7 +202,7 @@ func TestHookContextReachesModel(t *testing.T) {
 
 // A hook that does not let the agent stop gives it more to do, once here.
 func TestHookKeepsAgentGoing(t *testing.T) {
-	g, s := hooked(
+	g, s := withUserHooks(
 		t,
 		scriptmodel.Calls,
 		hook(gateway.HookAgentStop, "", func(_ context.Context, e gateway.HookEvent) (string, error) {
@@ -221,7 +221,7 @@ func TestHookKeepsAgentGoing(t *testing.T) {
 func TestHookHearsErrorAndEnd(t *testing.T) {
 	heard := make(chan gateway.HookEvent, 10)
 	keep := func(_ context.Context, e gateway.HookEvent) (string, error) { heard <- e; return "", nil }
-	g, s := hooked(t, func(*scriptmodel.Request) scriptmodel.Reply {
+	g, s := withUserHooks(t, func(*scriptmodel.Request) scriptmodel.Reply {
 		return scriptmodel.Reply{Status: 400, Text: "no such thing"}
 	}, hook(gateway.HookError, "", keep), hook(gateway.HookSessionEnd, "", keep))
 	answerTo(t, g.ctx, s, "hello")
@@ -238,7 +238,7 @@ func TestHookHearsErrorAndEnd(t *testing.T) {
 
 // A provider's gate and a hook are asked at once; either denies.
 func TestHookBesidePermittedTool(t *testing.T) {
-	g, s := hooked(
+	g, s := withUserHooks(
 		t,
 		scriptmodel.Calls,
 		saying(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),

@@ -33,7 +33,7 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-// Both ends of a connection are told apart.
+// The two ends of a connection have different owners.
 func TestPeerOf(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// stopGrace is how long a program has between SIGTERM and SIGKILL. A gateway that
-// ends has little time to wait, and its sessions' end was told before.
+// stopGrace is how long a program has between SIGTERM and SIGKILL. A gateway that ends has little time to wait, and its
+// sessions ended before.
 const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.

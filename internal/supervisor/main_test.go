@@ -37,8 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child connects to the test, which sees it end by that, and then lives as it is
-// told.
+// child connects to the test, which sees by the connection when it ends, and then does what its mode says.
 func child(mode string) {
 	heart, err := net.Dial("tcp", os.Getenv("HEART"))
 	if err != nil {

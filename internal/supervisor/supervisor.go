@@ -363,7 +363,7 @@ func (s *Supervisor) needsSuccessor(key slotKey, sl *slot, want map[slotKey]conf
 		return false
 	}
 	for k, p := range want {
-		if !k.overlaps(key) || p.Kind == configs.KindConnect { // nobody knows whether that one comes
+		if !k.overlaps(key) || p.Kind == configs.KindConnect { // its program may never connect
 			continue
 		}
 		if heir := s.slots[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {

@@ -163,7 +163,7 @@ func (u *unit) giveUp(err error) {
 func backoff(attempt int) time.Duration {
 	d := firstWait << min(attempt, 10)
 	d = min(d, longestWait)
-	return max(firstWait, d-rand.N(d/4)) //nolint:gosec // nobody gains by guessing it
+	return max(firstWait, d-rand.N(d/4)) //nolint:gosec // the number is no secret
 }
 
 // isBound reports whether the provider was ever bound.

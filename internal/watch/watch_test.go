@@ -23,7 +23,7 @@ func visible(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && !strings.HasPrefix(info.Name(), ".")
 }
 
-// watching is a watched directory and what was told of it.
+// watching is a watched directory and the reports about it.
 type watching struct {
 	t   *testing.T
 	now chan Snapshot
@@ -187,7 +187,7 @@ func TestLinkToNothingIsWatched(t *testing.T) {
 	}
 }
 
-// What the content says counts, not that somebody wrote it.
+// Only a different content counts, not that the file was written.
 func TestOnlyWhatDiffersIsTold(t *testing.T) {
 	dir := t.TempDir()
 	a := write(t, filepath.Join(dir, "a"), "1")
@@ -255,13 +255,13 @@ func TestSettling(t *testing.T) {
 			}
 		}
 		pieces(5, 100*time.Millisecond)  // 0 to 400 ms
-		pieces(1, 2500*time.Millisecond) // at 500 ms: told 200 ms later
-		pieces(30, 90*time.Millisecond)  // 3 s to 5.61 s: told at 5 s and 5.81 s
+		pieces(1, 2500*time.Millisecond) // at 500 ms: reported 200 ms later
+		pieces(30, 90*time.Millisecond)  // 3 s to 5.61 s: reported at 5 s and 5.81 s
 		<-time.After(300 * time.Millisecond)
 		poke <- struct{}{} // nothing differs
 		<-time.After(time.Second)
 		synctest.Wait()
-		file.Add(1) // nobody tells: the next poll does
+		file.Add(1) // there is no event; the next poll finds it
 		<-time.After(20 * time.Second)
 		cancel()
 		wg.Wait()
@@ -276,7 +276,7 @@ func TestSettling(t *testing.T) {
 	})
 }
 
-// What is not regular is told by its kind where it matches, and not read.
+// Of a file that is not regular only the kind is reported. It is not read.
 func TestNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	all := func(fs.FileInfo) bool { return true }
