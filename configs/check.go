@@ -27,7 +27,7 @@ func CheckListen(c Config) error {
 	}
 	if c.TLSCert == "" && !c.Insecure {
 		return fmt.Errorf(
-			"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true where the network is trusted",
+			"%q can be reached from other machines: set tls_cert and tls_key, or insecure = true in a trusted network",
 			c.Listen,
 		)
 	}
@@ -103,7 +103,7 @@ var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func CheckKeyEnv(s string) error {
 	if !envName.MatchString(s) {
 		return errors.New(
-			`is not the name of an environment variable, such as "TAP_MODEL_KEY"; put the key itself into that variable`,
+			`is not the name of an environment variable, such as "TAP_MODEL_KEY"; put the key into that variable`,
 		)
 	}
 	return nil

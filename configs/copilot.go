@@ -288,7 +288,7 @@ func (p *Profile) check(t *table) {
 			"%v must be below exhaustion_threshold, which is %v", f.BackgroundThreshold, f.ExhaustionThreshold)
 	}
 	if len(p.AvailableTools) > 0 && len(p.ExcludedTools) > 0 {
-		t.fault("excluded_tools", "available_tools lists all tools of the session: remove the tool from that list instead")
+		t.fault("excluded_tools", "available_tools lists all tools of the session: remove the tool there instead")
 	}
 	p.Provider.check(t)
 	if m := p.Provider.Models; p.Model != "" && len(m) > 0 && !slices.Contains(m, p.Model) {

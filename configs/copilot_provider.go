@@ -93,7 +93,7 @@ func (e Endpoint) check(t *table) {
 		{"wire_model", e.WireModel != "", e.URL != "", "needs url beside it"},
 		{"max_prompt_tokens", e.MaxPromptTokens != 0, e.URL != "", "needs url beside it"},
 		{"max_output_tokens", e.MaxOutputTokens != 0, e.URL != "", "needs url beside it"},
-		{"wire", e.Wire != d.Wire, e.Kind != EndpointAnthropic, `is not for kind "anthropic", which has a wire of its own`},
+		{"wire", e.Wire != d.Wire, e.Kind != EndpointAnthropic, `does not go with kind = "anthropic"`},
 		{
 			"transport", e.Transport != d.Transport, e.Kind != EndpointAnthropic && e.Wire == WireResponses,
 			`"websockets" goes with wire = "responses" only`,

@@ -315,7 +315,7 @@ func TestProfileFaults(t *testing.T) {
 		{
 			"wire of Anthropic",
 			"[copilot.provider]\nurl='http://h/'\nkind='anthropic'\nwire='responses'",
-			[]string{`4:1: copilot.provider.wire: is not for kind "anthropic"`},
+			[]string{`4:1: copilot.provider.wire: does not go with kind = "anthropic"`},
 		},
 		{
 			"sockets of completions",

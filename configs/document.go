@@ -49,7 +49,11 @@ func open(file string, data []byte) (*document, *table) {
 		return doc, nil
 	case !utf8.ValidString(text):
 		valid := 0
-		for r, size := utf8.DecodeRuneInString(text); r != utf8.RuneError || size > 1; r, size = utf8.DecodeRuneInString(text[valid:]) {
+		for {
+			r, size := utf8.DecodeRuneInString(text[valid:])
+			if r == utf8.RuneError && size <= 1 {
+				break
+			}
 			valid += size
 		}
 		doc.at(valid, "is not UTF-8 text")
@@ -126,7 +130,7 @@ func (t *table) fault(key, format string, args ...any) {
 	t.bad[key] = true
 }
 
-// written is a path as people read it: hooks[0].on for the first of [[hooks]].
+// pathText is a path as people read it: hooks[0].on for the first of [[hooks]].
 func pathText(path toml.Key) string {
 	return strings.NewReplacer(`."[`, "[", `]"`, "]").Replace(path.String())
 }
@@ -143,7 +147,7 @@ func (t *table) faultAt(path toml.Key, name string, err error) {
 	t.doc.at(offset, name+": "+err.Error())
 }
 
-// take returns the value of a key, false when there is none.
+// lookup returns the value of a key, false when there is none.
 func (t *table) lookup(key string) (any, bool) {
 	if t == nil {
 		return nil, false
@@ -153,7 +157,7 @@ func (t *table) lookup(key string) (any, bool) {
 	return v, ok
 }
 
-// good reports whether a key has no fault.
+// isGood reports whether a key has no fault.
 func (t *table) isGood(key string) bool { return !t.bad[key] }
 
 func (t *table) mismatch(key, want string, got any) {
@@ -345,7 +349,7 @@ func (t *table) table(key string) *table {
 	return &table{doc: t.doc, path: append(slices.Clone(t.path), key), values: values, bad: map[string]bool{}}
 }
 
-// each reads the tables of a table whose keys are names.
+// eachTable reads the tables of a table whose keys are names.
 func (t *table) eachTable(read func(name string, sub *table)) {
 	if t == nil {
 		return
@@ -368,7 +372,7 @@ func (t *table) eachTable(read func(name string, sub *table)) {
 	}
 }
 
-// missing reports whether a key is missing that must be there.
+// isMissing reports whether a key is missing that must be there.
 func (t *table) isMissing(key string) bool {
 	if t.shape != nil {
 		t.shape.Required = append(t.shape.Required, key)
@@ -379,7 +383,7 @@ func (t *table) isMissing(key string) bool {
 	return !ok
 }
 
-// end complains about every key that nobody asked for.
+// rejectUnknown complains about every key that nobody asked for.
 func (t *table) rejectUnknown() {
 	if t == nil {
 		return
@@ -394,7 +398,7 @@ func (t *table) rejectUnknown() {
 	}
 }
 
-// kind names the type of a value for people.
+// typeName names the type of a value for people.
 func typeName(v any) string {
 	switch v.(type) {
 	case string:

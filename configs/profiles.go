@@ -46,7 +46,7 @@ func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 // traffic goes and with whose rights.
 var userKeys = []string{"provider", "github_token_env", "config_dir"}
 
-// own takes from another profile what is the user's alone to set.
+// copyUserKeys takes from another profile what is the user's alone to set.
 func (p *Profile) copyUserKeys(from Profile) {
 	p.Provider, p.GitHubTokenEnv, p.ConfigDir = from.Provider, from.GitHubTokenEnv, from.ConfigDir
 }

@@ -83,7 +83,7 @@ func (s Sessions) Match(label, cwd, host string) bool {
 	return ok && err == nil
 }
 
-// below reports whether a directory is a project's, or lies in it.
+// isBelow reports whether a directory is a project's, or lies in it.
 func isBelow(project, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

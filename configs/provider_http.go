@@ -52,7 +52,7 @@ type TemplatePart struct {
 	Arg  string // "" for text
 }
 
-// place is {name}; two braces stand for one.
+// placeholder is {name}; two braces stand for one.
 var placeholder = lazyregexp.New(`\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]`)
 
 // ParseTemplate reads a text with {name} for arguments; {{ and }} are braces. A single brace

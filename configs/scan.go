@@ -49,7 +49,7 @@ func scanKeys(text string) map[string]int {
 	return s.keys
 }
 
-// blank skips white space and comments, and line ends where they may stand.
+// skipBlank skips white space and comments, and line ends where they may stand.
 func (s *scanner) skipBlank(lineEnds string) {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
@@ -67,7 +67,7 @@ func (s *scanner) skipBlank(lineEnds string) {
 	}
 }
 
-// eat skips a letter if it comes next, with the white space before it.
+// skipByte skips a letter if it comes next, with the white space before it.
 func (s *scanner) skipByte(c byte) bool {
 	at := s.pos
 	for at < len(s.text) && (s.text[at] == ' ' || s.text[at] == '\t') {
@@ -80,7 +80,7 @@ func (s *scanner) skipByte(c byte) bool {
 	return false
 }
 
-// pair reads key = value.
+// readPair reads key = value.
 func (s *scanner) readPair(table toml.Key) {
 	before := s.pos
 	path := s.readKey(table)
@@ -93,7 +93,7 @@ func (s *scanner) readPair(table toml.Key) {
 	}
 }
 
-// key reads a key, dotted or not, notes its parts and returns the whole path.
+// readKey reads a key, dotted or not, notes its parts and returns the whole path.
 func (s *scanner) readKey(table toml.Key) toml.Key {
 	path := append(toml.Key(nil), table...)
 	for {
@@ -129,7 +129,7 @@ func (s *scanner) record(path toml.Key, offset int) {
 	}
 }
 
-// value skips a value and notes what is in it.
+// skipValue skips a value and notes what is in it.
 func (s *scanner) skipValue(path toml.Key) {
 	if s.pos >= len(s.text) {
 		return
@@ -170,7 +170,7 @@ func (s *scanner) skipValue(path toml.Key) {
 	}
 }
 
-// quoted skips a string of any of the four kinds and returns it with its quotes.
+// skipQuoted skips a string of any of the four kinds and returns it with its quotes.
 func (s *scanner) skipQuoted() string {
 	begin := s.pos
 	quote := s.text[s.pos]

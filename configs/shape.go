@@ -11,13 +11,13 @@ import (
 // over a table with a shape, it notes each key there instead of reading one. So
 // a schema knows no key that the decoder doesn't, and the other way round.
 
-// nothing is the schema that no value fits.
+// neverSchema is the schema that no value fits.
 var neverSchema = &jsonschema.Schema{Not: &jsonschema.Schema{}}
 
 // durationPattern fits what time.ParseDuration takes.
 const durationPattern = `^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
-// note describes a key where somebody wants to know.
+// describe describes a key where somebody wants to know.
 func (t *table) describe(key string, describe func() *jsonschema.Schema) {
 	if t == nil || t.shape == nil {
 		return
@@ -31,7 +31,7 @@ func (t *table) describe(key string, describe func() *jsonschema.Schema) {
 	t.shape.Properties[key] = describe()
 }
 
-// others describes the keys that have no description of their own.
+// describeOthers describes the keys that have no description of their own.
 func (t *table) describeOthers(s *jsonschema.Schema) {
 	if t != nil && t.shape != nil {
 		t.shape.AdditionalProperties = s

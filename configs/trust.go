@@ -145,7 +145,7 @@ func trustedAbove(dir string) (TrustedProject, bool, error) {
 	return nearestTrusted(dir)
 }
 
-// nearest finds the trusted project that an absolute path is in by its name.
+// nearestTrusted finds the trusted project that an absolute path is in by its name.
 func nearestTrusted(dir string) (TrustedProject, bool, error) {
 	for {
 		p, ok, err := loadTrust(dir)

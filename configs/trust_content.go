@@ -43,7 +43,7 @@ type content map[string]trustedContent
 // those of its config directories.
 var singleFiles = []string{".github/mcp.json", ".mcp.json", ".vscode/mcp.json"}
 
-// whole are directories of which every file is one.
+// wholeDirs are directories of which every file is one.
 var wholeDirs = []string{".github/hooks", ".github/agents", ".github/copilot"}
 
 func (c content) paths() []string { return slices.Sorted(maps.Keys(c)) }
@@ -65,7 +65,7 @@ func (c content) changes(now content) (all []Change) {
 	return all
 }
 
-// differs names a file that is not in now what it is in c: that of a path, those
+// firstDifference names a file that is not in now what it is in c: that of a path, those
 // that it names, or those below it where it is a directory.
 func (c content) firstDifference(now content, rel string) string {
 	check := map[string]bool{}
@@ -119,7 +119,7 @@ type reader struct {
 	kept  int
 }
 
-// read reads what counts of a project: its config files, what its directories of
+// readContent reads what counts of a project: its config files, what its directories of
 // providers and tools hold, and the files that these name.
 func readContent(dir string) (content, error) {
 	r := &reader{dir: dir, found: content{}}
@@ -217,13 +217,8 @@ func (r *reader) file(rel string) error {
 		return fmt.Errorf("reading what counts of %s: %w", r.dir, err)
 	}
 	if len(r.found) >= maxTrustedFiles || r.size > maxTrustedSize {
-		return fmt.Errorf(
-			"%s has more than %d files or %d MB that count (%s among them): too much to look at; trust a directory with less",
-			r.dir,
-			maxTrustedFiles,
-			maxTrustedSize>>20,
-			rel,
-		)
+		return fmt.Errorf("%s has more than %d files or %d MB that count (%s among them): trust a smaller directory",
+			r.dir, maxTrustedFiles, maxTrustedSize>>20, rel)
 	}
 	t := trustedContent{Sum: hex.EncodeToString(h.Sum(nil))}
 	if len(text) <= maxKeptFile && r.kept+len(text) <= maxKept {

@@ -236,7 +236,7 @@ func TestTrustRecord(t *testing.T) {
 	for i := range maxTrustedFiles {
 		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/more%d", i)), "")
 	}
-	if _, _, err := Trust(dir); err == nil || !strings.Contains(err.Error(), "too much to look at") {
+	if _, _, err := Trust(dir); err == nil || !strings.Contains(err.Error(), "trust a smaller directory") {
 		t.Errorf("too many files: %v", err)
 	}
 	if was, err := Untrust(dir); !was || err != nil {

@@ -23,7 +23,7 @@ func checkUse(file string, data []byte, c Config) Faults {
 	checkRules(root, "allow_commands", p.AllowCommands, func(s string) error {
 		line := strings.ReplaceAll(s, "*", "x")
 		if !shellrule.Allows([]shellrule.Rule{shellrule.Begins(s)}, line) {
-			return errors.New("never holds: a rule can't allow any command behind a program that runs others; name the command")
+			return errors.New("never holds: a rule can't allow any command behind a program that runs others; name it")
 		}
 		for _, deny := range p.DenyCommands {
 			if shellrule.Denies([]string{deny}, line) {
