@@ -30,46 +30,46 @@ func (b *tab) talk(name, address string) *talk {
 }
 
 // ask sends a message and returns the next one of the types.
-func (k *talk) ask(m message, types ...string) message {
-	k.b.t.Helper()
-	return eval[message](k.b, "window[%s].ask(%s, ...%s)", k.name, m, types)
+func (c *talk) ask(m message, types ...string) message {
+	c.b.t.Helper()
+	return eval[message](c.b, "window[%s].ask(%s, ...%s)", c.name, m, types)
 }
 
 // refused sends a message that must be answered with an error of that code.
-func (k *talk) refused(m message, code string) message {
-	k.b.t.Helper()
-	e := k.ask(m, "error", "sessions", "auth.pairing", "hello.ack", "ack", "stream.history")
+func (c *talk) refused(m message, code string) message {
+	c.b.t.Helper()
+	e := c.ask(m, "error", "sessions", "auth.pairing", "hello.ack", "ack", "stream.history")
 	if e["code"] != code || e["replyTo"] != m["type"] {
-		k.b.t.Errorf("%v gets %v, want %s", m, e, code)
+		c.b.t.Errorf("%v gets %v, want %s", m, e, code)
 	}
 	return e
 }
 
 // opened reports whether the connection came about.
-func (k *talk) opened() bool {
-	k.b.t.Helper()
-	return eval[bool](k.b, "window[%s].opened", k.name)
+func (c *talk) opened() bool {
+	c.b.t.Helper()
+	return eval[bool](c.b, "window[%s].opened", c.name)
 }
 
 // closed waits for the end of the connection and returns its code.
-func (k *talk) closed() int {
-	k.b.t.Helper()
-	return eval[int](k.b, "window[%s].closed", k.name)
+func (c *talk) closed() int {
+	c.b.t.Helper()
+	return eval[int](c.b, "window[%s].closed", c.name)
 }
 
 // stays checks that the connection is open.
-func (k *talk) stays(what string) {
-	k.b.t.Helper()
-	if state := eval[int](k.b, "window[%s].ws.readyState", k.name); state != 1 {
-		k.b.t.Errorf("%s: the connection is in state %d", what, state)
+func (c *talk) stays(what string) {
+	c.b.t.Helper()
+	if state := eval[int](c.b, "window[%s].ws.readyState", c.name); state != 1 {
+		c.b.t.Errorf("%s: the connection is in state %d", what, state)
 	}
 }
 
 // pairs pairs a connection and returns the answer to the right code.
-func (s *pageStage) pairsTalk(k *talk) message {
+func (s *pageStage) pairsTalk(c *talk) message {
 	s.t.Helper()
-	k.ask(message{"type": "auth", "mode": "pair", "name": "page"}, "auth.pairing")
-	return k.ask(message{"type": "auth.confirm", "code": s.pairing().Code}, "sessions", "error")
+	c.ask(message{"type": "auth", "mode": "pair", "name": "page"}, "auth.pairing")
+	return c.ask(message{"type": "auth.confirm", "code": s.pairing().Code}, "sessions", "error")
 }
 
 func pairingIsGuarded(t *testing.T, s *pageStage) {
