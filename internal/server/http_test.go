@@ -97,6 +97,8 @@ func TestGuard(t *testing.T) {
 			{"GET", "/metrics", ownHost, bearer("adm-0"), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, bearer(s.gateway.InstanceToken()), 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, http.Header{"Authorization": {s.gateway.AdminToken()}}, 401, "AUTH_FAILED"},
+			{"GET", "/mcp", ownHost, nil, 401, "AUTH_FAILED"},
+			{"GET", "/mcp", ownHost, bearer(s.gateway.AdminToken()), 404, "there is no /mcp"},
 			{"GET", "/metrics?token=" + s.gateway.AdminToken(), ownHost, nil, 401, "AUTH_FAILED"},
 			{"GET", "/metrics", ownHost, bearer(s.gateway.AdminToken()), 200, "tapgw_sessions 0"},
 			{"GET", "/metrics", ownHost,

@@ -136,6 +136,8 @@ func (s *Server) routes(page http.Handler) *http.ServeMux {
 	mux.HandleFunc("GET /healthz", serveHealthz)
 	mux.Handle("GET /metrics", s.requireAdmin(s.metricsHandler()))
 	mux.Handle(apiPrefix+"/", s.requireAdmin(s.api))
+	// Reserved for MCP clients: without the token they learn nothing of it.
+	mux.Handle("/mcp", s.requireAdmin(http.HandlerFunc(notFound)))
 	open, closed := s.withActivity(s.rest), s.requireAdmin(s.rest)
 	mux.HandleFunc(restPrefix, func(w http.ResponseWriter, r *http.Request) {
 		if s.settings.Load().openREST {
