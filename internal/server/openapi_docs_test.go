@@ -46,13 +46,13 @@ func (d *apiDocument) markdown(t *testing.T) []byte {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# The admin API\n\n%s %s\n", d.Info.Summary, d.Info.Description)
 	p("`GET /api/v1/openapi.json` is this for machines. " +
-		"The session contract, which is in there too, has [a page of its own](session-api.md).\n")
+		"The session API, which is in there too, has [a page of its own](session-api.md).\n")
 	p("```sh\n%s\n```\n", sample)
 	p("**Errors** are documents too, with a status and a code. %s\n",
 		strings.TrimPrefix(d.Components.Responses["Error"].Description, "Why not. "))
 	operations := d.operations(t)
 	for _, tag := range d.Tags {
-		if tag.Name == "session contract" {
+		if tag.Name == "session API" {
 			continue
 		}
 		p("## %s\n\n%s\n", strings.ToUpper(tag.Name[:1])+tag.Name[1:], tag.Description)

@@ -231,7 +231,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 		session + "/stop", session + "/query", session + "/live",
 	} {
 		if _, ok := restRoute(restPrefix + title); !ok {
-			t.Errorf("%s is none of the session contract", title)
+			t.Errorf("%s is none of the session API", title)
 		}
 		routes = append(routes, "GET "+restPrefix+title, "POST "+restPrefix+title)
 	}
@@ -303,7 +303,7 @@ func TestOpenAPIRequests(t *testing.T) {
 	f := newOpenAPIFixture(t)
 	for _, o := range f.doc.operations(t) {
 		if !strings.HasPrefix(o.path, apiPrefix) {
-			continue // the session contract takes text
+			continue // the session API takes text
 		}
 		var params []string
 		for _, p := range o.Parameters {
