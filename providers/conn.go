@@ -157,7 +157,7 @@ func dial(ctx context.Context, client *http.Client, to endpoint) (*websocket.Con
 	if to.token != "" {
 		if err := to.checkProof(question, resp.Header.Get(proof.AnswerHeader), dialled); err != nil {
 			_ = ws.CloseNow()
-			return nil, fmt.Errorf("what answers at %s is not the gateway of the token: %w", to.url, err)
+			return nil, fmt.Errorf("the server at %s is not the gateway of the token: %w", to.url, err)
 		}
 	}
 	ws.SetReadLimit(protocol.MaxFrame)

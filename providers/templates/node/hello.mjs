@@ -122,7 +122,7 @@ function connect() {
 
   conn.on("upgrade", (answer) => {
     if (asked.isAnsweredBy(answer)) return;
-    console.error(`what answers at ${url} is not the gateway of the token`);
+    console.error(`the server at ${url} is not the gateway of the token`);
     conn.terminate();
   });
   conn.on("unexpected-response", (request, answer) => {

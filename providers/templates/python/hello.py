@@ -184,7 +184,7 @@ async def connect(url, token, stop):
     question = Question(token)
     async with websockets.connect(url, max_size=MAX_FRAME, **question.options) as ws:
         if not question.is_answered_by(ws):
-            say(f"what answers at {url} is not the gateway of the token", to=sys.stderr)
+            say(f"the server at {url} is not the gateway of the token", to=sys.stderr)
             return False
         conn = Connection(ws)
         serving = asyncio.create_task(conn.serve(token))
