@@ -61,10 +61,10 @@ func TestListCodeUsages(t *testing.T) {
 			want: "3 usages of T.Parse (by gopls)\n" + words + "sub/b.go:3: // Parse is a word here."},
 		{name: "from a file", path: []string{"testdata/servers/gopls", "python3"},
 			in:   args{"symbolName": "parse", "filePaths": []string{"sub/b.go"}},
-			want: "1 usages of parse (by gopls)\nsub/b.go:4: var parse = 1"},
+			want: "1 usage of parse (by gopls)\nsub/b.go:4: var parse = 1"},
 		{name: "what no server knows", path: []string{"testdata/servers/gopls", "python3"},
 			in: args{"symbolName": "parse_all"},
-			want: "1 usages of parse_all (no language server knows it; by searching for the word " +
+			want: "1 usage of parse_all (no language server knows it; by searching for the word " +
 				"parse_all)\nc.py:1: def parse_all():"},
 		{name: "by a server that dies", path: []string{"testdata/servers/gopls", "python3"}, dies: true,
 			in:   args{"symbolName": "Parse"},
@@ -73,7 +73,7 @@ func TestListCodeUsages(t *testing.T) {
 			want: "5 usages of Parse (by searching for the word Parse)\n" + words +
 				"d.txt:1: Parse nothing\ne.ts:1: export const Parse = 1\nsub/b.go:3: // Parse is a word here."},
 		{name: "small letters", in: args{"symbolName": "parse"},
-			want: "1 usages of parse (by searching for the word parse)\nsub/b.go:4: var parse = 1"},
+			want: "1 usage of parse (by searching for the word parse)\nsub/b.go:4: var parse = 1"},
 		{name: "nowhere", in: args{"symbolName": "Nothing"},
 			want: "No usages of Nothing were found (by searching for the word Nothing)"},
 		{name: "no word at all", in: args{"symbolName": "a(b"},
@@ -103,13 +103,13 @@ func TestSearchWorkspaceSymbols(t *testing.T) {
 		{server, toolTest{name: "by a server", args: args{"symbolName": "T.Parse"},
 			want: "2 symbols for T.Parse (by gopls)\na.go:7: function T.Parse\na.go:5: function x.Parse"}},
 		{server, toolTest{name: "what no server knows", args: args{"symbolName": "parse_a"},
-			want: "1 symbols for parse_a (by searching for declarations)\nc.py:1: def parse_all():"}},
+			want: "1 symbol for parse_a (by searching for declarations)\nc.py:1: def parse_all():"}},
 		{nil, toolTest{name: "without one", args: args{"symbolName": "pars"},
 			want: "5 symbols for pars (by searching for declarations)\na.go:5: func Parse() {}\na.go:7: func (t *T) " +
 				"Parse() { Parse() }\nc.py:1: def parse_all():\ne.ts:1: export const Parse = 1\nsub/b.go:4: var " +
 				"parse = 1"}},
 		{nil, toolTest{name: "only as a word", args: args{"symbolName": "nothing"},
-			want: "1 symbols for nothing (by searching for declarations; by searching for the word " +
+			want: "1 symbol for nothing (by searching for declarations; by searching for the word " +
 				"nothing)\nd.txt:1: Parse nothing"}},
 		{nil, toolTest{name: "nowhere", args: args{"symbolName": "zzz"}, want: "~No symbol zzz was found"}},
 		{nil, toolTest{name: "empty", args: args{"symbolName": ""}, err: "symbolName is empty"}},
@@ -130,7 +130,7 @@ func TestGetErrors(t *testing.T) {
 		test toolTest
 	}{
 		{server, toolTest{name: "by a server", args: args{"filePaths": []string{"a.go"}},
-			want: "1 problems in 1 file (by gopls)\na.go:3:5: error: it is\n    broken (compiler)"}},
+			want: "1 problem in 1 file (by gopls)\na.go:3:5: error: it is\n    broken (compiler)"}},
 		{server, toolTest{name: "none", args: args{"filePaths": []string{"ok.go"}},
 			files: map[string]string{"ok.go": "package x\n"}, want: "No errors in 1 file (by gopls)"}},
 		{[]string{"go", "python3"},
@@ -168,7 +168,7 @@ func TestGetErrorsOfChangedFiles(t *testing.T) {
 		}
 	}
 	onPath(t, "git")
-	for _, want := range []string{"No errors in 2 files", "1 problems in 1 file", "1 problems in 2 files"} {
+	for _, want := range []string{"No errors in 2 files", "1 problem in 1 file", "1 problem in 2 files"} {
 		res, err := call(t, env, "get_errors", args{})
 		if err != nil || !strings.HasPrefix(res.Text(), want) {
 			t.Errorf("got %q, %v, want %q", res.Text(), err, want)

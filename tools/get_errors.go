@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapgw/internal/visible"
 	"tapgw/tools/internal/code"
 	"tapgw/tools/internal/gitstate"
 )
@@ -54,14 +55,11 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	files := fmt.Sprintf("%d files", len(paths))
-	if len(paths) == 1 {
-		files = "1 file"
-	}
+	files := visible.Count(len(paths), "file")
 	if len(a.Lines) == 0 {
 		return answerResult("No errors in "+files+more, a), nil
 	}
-	return answerResult(fmt.Sprintf("%d problems in %s%s", len(a.Lines), files, more), a), nil
+	return answerResult(visible.Count(len(a.Lines), "problem")+" in "+files+more, a), nil
 }
 
 // changedSources lists the source files that git reports as changed. It lists all

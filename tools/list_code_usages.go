@@ -3,8 +3,9 @@ package tools
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
+
+	"tapgw/internal/visible"
 )
 
 type listCodeUsagesIn struct {
@@ -41,5 +42,5 @@ func listCodeUsages(ctx context.Context, env *Env, in listCodeUsagesIn) (Result,
 	if len(a.Lines) == 0 {
 		return answerResult("No usages of "+symbol+" were found", a), nil
 	}
-	return answerResult(fmt.Sprintf("%d usages of %s", len(a.Lines), symbol), a), nil
+	return answerResult(visible.Count(len(a.Lines), "usage")+" of "+symbol, a), nil
 }

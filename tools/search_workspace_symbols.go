@@ -3,8 +3,9 @@ package tools
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
+
+	"tapgw/internal/visible"
 )
 
 type searchWorkspaceSymbolsIn struct {
@@ -37,5 +38,5 @@ func searchWorkspaceSymbols(ctx context.Context, env *Env, in searchWorkspaceSym
 	if len(a.Lines) == 0 {
 		return answerResult("No symbol "+symbol+" was found", a), nil
 	}
-	return answerResult(fmt.Sprintf("%d symbols for %s", len(a.Lines), symbol), a), nil
+	return answerResult(visible.Count(len(a.Lines), "symbol")+" for "+symbol, a), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
+	"tapgw/internal/visible"
 )
 
 func completeCommand() *ucli.Command {
@@ -79,12 +80,12 @@ func (c *command) place(arg string) (file string, at langserver.Position, text s
 	text = string(data)
 	lines := strings.Split(text, "\n")
 	if line < 1 || line > len(lines) {
-		return "", at, "", cli.Usage("complete: there is no line %d: %s has %s", line, file, count(len(lines), "line"))
+		return "", at, "", cli.Usage("complete: there is no line %d: %s has %s", line, file, visible.Count(len(lines), "line"))
 	}
 	letters := []rune(strings.TrimSuffix(lines[line-1], "\r"))
 	if col < 1 || col > len(letters)+1 {
 		return "", at, "", cli.Usage("complete: there is no column %d: line %d has %s", col, line,
-			count(len(letters)+1, "column"))
+			visible.Count(len(letters)+1, "column"))
 	}
 	return file, langserver.Position{Line: line - 1, Character: len(utf16.Encode(letters[:col-1]))}, text, nil
 }

@@ -14,6 +14,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/langserver"
+	"tapgw/internal/visible"
 )
 
 // checks returns the checks of doctor.
@@ -46,7 +47,7 @@ func (c *command) localChecks() []cli.Check {
 			if len(dirs) != 1 {
 				directories = fmt.Sprintf("%d directories", len(dirs))
 			}
-			return cli.OK("%s, %s", count(len(all), "tool"), directories)
+			return cli.OK("%s, %s", visible.Count(len(all), "tool"), directories)
 		}},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/client"
+	"tapgw/internal/visible"
 	"tapgw/providers"
 	"tapgw/tools"
 	"tapgw/tools/provide"
@@ -88,7 +89,7 @@ func provideTools(c *command) error {
 			c.out.Notef("lsclient: %v", err)
 			return
 		}
-		c.report(map[string]any{"type": "tools", "tools": len(list)}, "offering %s", count(len(list), "tool"))
+		c.report(map[string]any{"type": "tools", "tools": len(list)}, "offering %s", visible.Count(len(list), "tool"))
 	})
 	if errors.Is(c.Err(), context.Canceled) { // by a signal
 		return nil

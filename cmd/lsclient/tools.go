@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/visible"
 	"tapgw/providers"
 	"tapgw/tools/provide"
 )
@@ -136,7 +136,7 @@ func checkTools(c *command) error {
 				return err
 			}
 		}
-		c.out.Notef("%s without a fault, %s", count(dropins, "drop-in tool"), count(len(faults), "fault"))
+		c.out.Notef("%s without a fault, %s", visible.Count(dropins, "drop-in tool"), visible.Count(len(faults), "fault"))
 	}
 	if len(faults) > 0 {
 		return cli.Reported(cli.ExitFailed)
@@ -147,7 +147,7 @@ func checkTools(c *command) error {
 func callTool(c *command) error {
 	name := c.Args().First()
 	if name == "" {
-		return cli.Usage("tools call: the name of a tool is missing; lsclient tools lists them")
+		return cli.Usage("tools call: needs the name of a tool; lsclient tools lists them")
 	}
 	text, err := cli.Text(c.Context, c.String("args"))
 	if err != nil {
@@ -214,12 +214,4 @@ func (c *command) printCall(answer any, err error, took time.Duration) error {
 		return c.out.Printf("%s\n", cli.Clean(text))
 	}
 	return c.out.Document(answer)
-}
-
-// count returns a number with its noun, in the plural unless the number is 1.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }

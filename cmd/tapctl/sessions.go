@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
@@ -99,14 +98,6 @@ func (c *command) printDone(id, what string) error {
 	}
 	c.out.Notef("%s %s", what, id)
 	return nil
-}
-
-// count is a number with the word that goes with it.
-func count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatInt(n, 10) + " " + many
 }
 
 // clock is a time of today as people read it.

@@ -10,6 +10,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
+	"tapgw/internal/visible"
 )
 
 func showCommand() *ucli.Command {
@@ -135,7 +136,7 @@ func (d *sessionDetails) text(o *cli.Output) string {
 	if u := d.Usage; u.Calls > 0 {
 		took := (time.Duration(u.DurationMs) * time.Millisecond).Round(10 * time.Millisecond)
 		line("usage", fmt.Sprintf("%s in %s, %d tokens read, %d written (tapctl sessions usage)",
-			count(u.Calls, "call of models", "calls of models"), took, u.Input, u.Output))
+			visible.Count(u.Calls, "model call"), took, u.Input, u.Output))
 	}
 	for _, q := range d.Questions {
 		b.WriteString(questionText(o, q, false))

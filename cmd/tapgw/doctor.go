@@ -23,6 +23,7 @@ import (
 	"tapgw/internal/copilot"
 	"tapgw/internal/daemon"
 	"tapgw/internal/server"
+	"tapgw/internal/visible"
 )
 
 // doctorTimeout bounds all checks. A full Copilot CLI unpacks itself at its first start.
@@ -137,7 +138,7 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 		return cli.Warn("read the files; if you trust the project, run tapgw trust with its directory", "%v", leftOut)
 	}
 	if n > 0 {
-		return cli.OK("%s, and %s", found, cli.Count(n, "provider file"))
+		return cli.OK("%s, and %s", found, visible.Count(n, "provider file"))
 	}
 	return cli.OK("%s", found)
 }

@@ -19,6 +19,7 @@ import (
 	"tapgw/internal/copilot"
 	"tapgw/internal/otlp"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // reachTimeout bounds each check that uses the network.
@@ -88,7 +89,7 @@ func (d *doctor) checkEndpoint(ctx context.Context, p configs.Profile) cli.Resul
 	}
 	switch {
 	case err == nil:
-		return cli.OK("%s has %s", e.URL, cli.Count(len(models), "model"))
+		return cli.OK("%s has %s", e.URL, visible.Count(len(models), "model"))
 	case variable != "" && os.Getenv(variable) == "":
 		return cli.Fail("set "+key+" to the endpoint's key, or correct its URL",
 			"%s: %v (no key: %s is not set)", e.URL, err, variable)

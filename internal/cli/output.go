@@ -223,14 +223,6 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Count returns a number with its noun, such as "1 tool" or "2 tools".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // Shorten cuts a text to its first line and at most n characters.
 func Shorten(s string, n int) string {
 	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")

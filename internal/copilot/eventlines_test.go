@@ -41,8 +41,8 @@ func TestEventLines(t *testing.T) {
 			&rpc.SessionCompactionCompleteData{Error: new("no model")},
 			"warning: the conversation could not be compacted: no model",
 		},
-		{&rpc.SessionTruncationData{MessagesRemovedDuringTruncation: 3, TokensRemovedDuringTruncation: 300, TokenLimit: 1000}, "warning: the conversation was cut: 3 messages of 300 tokens are left out to fit into 1000"},
-		{&rpc.SessionContextClearedData{MessagesCleared: 4}, "info: the conversation was cleared: 4 messages are gone"},
+		{&rpc.SessionTruncationData{MessagesRemovedDuringTruncation: 3, TokensRemovedDuringTruncation: 300, TokenLimit: 1000}, "warning: the conversation was cut: 3 messages of 300 tokens left out to fit into 1000"},
+		{&rpc.SessionContextClearedData{MessagesCleared: 4}, "info: the conversation was cleared of 4 messages"},
 		{&rpc.SessionSnapshotRewindData{EventsRemoved: 5}, "info: the session was rewound by 5 events"},
 		{
 			&rpc.SessionModelChangeData{NewModel: "b", PreviousModel: new("a"), ReasoningEffort: new("high")},

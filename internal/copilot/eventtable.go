@@ -11,6 +11,7 @@ import (
 
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // eventRow says what becomes of the events of one type. Events of every type, known or not, are also kept raw for
@@ -255,22 +256,24 @@ var eventTable = append([]eventRow{
 		t.s.calls.Note(
 			gateway.LogInfo,
 			fmt.Sprintf(
-				"the conversation was compacted: %d messages became a summary, %d tokens became %d",
-				int64OrZero(d.MessagesRemoved), int64OrZero(d.PreCompactionTokens), int64OrZero(d.PostCompactionTokens),
+				"the conversation was compacted: %s became a summary, %s became %d",
+				visible.Count(int64OrZero(d.MessagesRemoved), "message"),
+				visible.Count(int64OrZero(d.PreCompactionTokens), "token"), int64OrZero(d.PostCompactionTokens),
 			),
 		)
 	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").
 		withNote("usage: the call that it took"),
 	timelineRow(gateway.LogWarning, "how much of the conversation was left out",
 		func(d *rpc.SessionTruncationData) string {
-			return fmt.Sprintf("the conversation was cut: %d messages of %d tokens are left out to fit into %d",
-				d.MessagesRemovedDuringTruncation, d.TokensRemovedDuringTruncation, d.TokenLimit)
+			return fmt.Sprintf("the conversation was cut: %s of %s left out to fit into %d",
+				visible.Count(d.MessagesRemovedDuringTruncation, "message"),
+				visible.Count(d.TokensRemovedDuringTruncation, "token"), d.TokenLimit)
 		}),
 	timelineRow(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
-		return fmt.Sprintf("the conversation was cleared: %d messages are gone", d.MessagesCleared)
+		return "the conversation was cleared of " + visible.Count(d.MessagesCleared, "message")
 	}),
 	timelineRow(gateway.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
-		return fmt.Sprintf("the session was rewound by %d events", d.EventsRemoved)
+		return "the session was rewound by " + visible.Count(d.EventsRemoved, "event")
 	}),
 
 	// What changes about the session.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/visible"
 )
 
 // StopTimeout bounds the wait for a gateway's end, which takes 15 seconds at most.
@@ -138,5 +139,5 @@ func countNames(noun string, names []string) string {
 	case 1:
 		return noun + " " + names[0]
 	}
-	return fmt.Sprintf("%s (%s)", cli.Count(len(names), noun), strings.Join(names, ", "))
+	return fmt.Sprintf("%s (%s)", visible.Count(len(names), noun), strings.Join(names, ", "))
 }

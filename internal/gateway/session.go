@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
+	"tapgw/internal/visible"
 )
 
 // hostTimeout bounds each request to a host.
@@ -240,7 +241,7 @@ func (s *Session) bind(p *Provider, o *offer) {
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
 	s.rebuildRoutes()
-	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s joined with %d tools", p.name, len(o.tools)))
+	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")))
 	s.warnUnmatchedRules(p, o.rules)
 }
 

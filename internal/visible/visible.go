@@ -1,7 +1,7 @@
 // Package visible prepares foreign text for a person who decides by it: every character
 // can be seen. It replaces characters that would move a cursor, hide or reorder others,
 // or look like a space by escapes. It does not drop them, because a command without
-// them is another command.
+// them is another command. Count gives a number its noun.
 package visible
 
 import (
@@ -64,6 +64,14 @@ func escape(s string, keeps func(rune) bool) string {
 func isVisible(r rune) bool {
 	return unicode.IsPrint(r) && r != '\u2800' &&
 		!unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// Count returns a number with its noun: "1 tool", "2 tools". The plural is the noun with an s.
+func Count[N int | int64 | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Ends returns a text of at most maxBytes bytes and lines lines as it is. Of a longer
