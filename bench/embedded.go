@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
@@ -21,7 +22,7 @@ type sessionOnly struct{}
 
 func (sessionOnly) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (sessionOnly) Send(context.Context, gateway.Prompt) error             { return nil }
-func (sessionOnly) Log(gateway.LogLevel, string)                           {}
+func (sessionOnly) Log(adminapi.LogLevel, string)                          {}
 func (sessionOnly) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (sessionOnly) Close(context.Context, string) error                    { return nil }
 

@@ -82,7 +82,7 @@ func (h *session) SetTools(_ context.Context, _ uint64, tools []domain.Tool) err
 	return nil
 }
 func (h *session) Send(_ context.Context, p domain.Prompt) error       { h.sent <- p; return nil }
-func (h *session) Log(domain.LogLevel, string)                         {}
+func (h *session) Log(adminapi.LogLevel, string)                       {}
 func (h *session) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
 func (h *session) Close(context.Context, string) error                 { return nil }
 func (h *session) call(t testing.TB, tool, args string) (s string) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/copilot"
 	"tapgw/internal/gateway"
 )
@@ -18,7 +19,7 @@ type still struct{}
 
 func (still) SetTools(context.Context, uint64, []gateway.Tool) error        { return nil }
 func (still) Send(context.Context, gateway.Prompt) error                    { return nil }
-func (still) Log(gateway.LogLevel, string)                                  {}
+func (still) Log(adminapi.LogLevel, string)                                 {}
 func (still) Interrupt(context.Context, string) (dropped []string, e error) { return nil, nil }
 func (still) Close(context.Context, string) error                           { return nil }
 

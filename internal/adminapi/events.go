@@ -24,8 +24,15 @@ type TimelineLine struct {
 	Message string    `json:"message"`
 }
 
-// LogLevel is the level of a [TimelineLine]: info, warning or error.
+// LogLevel is the level of a [TimelineLine].
 type LogLevel string
+
+// Levels of a [TimelineLine].
+const (
+	LogInfo    LogLevel = "info"
+	LogWarning LogLevel = "warning"
+	LogError   LogLevel = "error"
+)
 
 // RuntimeEvent is an event of a session's runtime as the runtime sent it, without
 // the session's secrets.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -148,7 +149,7 @@ func TestRuntimeDown(t *testing.T) {
 	for range 3 {
 		g.signal(syscall.SIGKILL)
 		s.tool("quick", text("here I am"))
-		s.host.Log(gateway.LogInfo, "a line meanwhile")
+		s.host.Log(adminapi.LogInfo, "a line meanwhile")
 		if _, err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil &&
 			!strings.Contains(err.Error(), "the Copilot runtime ended") {
 			t.Errorf("interrupting: %v", err)

@@ -8,6 +8,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -18,7 +19,7 @@ type noted struct {
 	used  []gateway.ModelCall
 }
 
-func (n *noted) Note(level gateway.LogLevel, message string) {
+func (n *noted) Note(level adminapi.LogLevel, message string) {
 	n.lines = append(n.lines, string(level)+": "+message)
 }
 func (n *noted) CountModelCall(c gateway.ModelCall) { n.used = append(n.used, c) }

@@ -363,7 +363,7 @@ func (t *tracker) processDied(it item) {
 func (t *tracker) processReplaced() {
 	t.s.saveError.Store(nil) // the new process reports a failure again
 	t.s.note(
-		gateway.LogWarning,
+		adminapi.LogWarning,
 		"the Copilot runtime died and was started again; the session goes on from what it had saved",
 	)
 	// Idle whether or not a turn ran: the gateway may count on a prompt that

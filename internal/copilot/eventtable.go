@@ -9,6 +9,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/visible"
@@ -18,10 +19,10 @@ import (
 // tapctl sessions log --events. docs/copilot.md is made from the texts.
 type eventRow struct {
 	typ      rpc.SessionEventType
-	level    gateway.LogLevel // of the timeline's line; "": no line
-	timeline string           // what the line says
-	live     string           // callbacks
-	event    string           // the session.event that subscribed providers get
+	level    adminapi.LogLevel // of the timeline's line; "": no line
+	timeline string            // what the line says
+	live     string            // callbacks
+	event    string            // the session.event that subscribed providers get
 	also     string
 	do       func(*tracker, sdk.SessionEvent) // nil: only the raw log
 }
@@ -37,7 +38,7 @@ func newRow[D rpc.SessionEventData](do func(*tracker, sdk.SessionEvent, D)) even
 }
 
 // timelineRow is a row for events that become a line of the timeline. An event for which say returns "" becomes none.
-func timelineRow[D rpc.SessionEventData](level gateway.LogLevel, what string, say func(D) string) eventRow {
+func timelineRow[D rpc.SessionEventData](level adminapi.LogLevel, what string, say func(D) string) eventRow {
 	row := newRow(func(t *tracker, _ sdk.SessionEvent, d D) {
 		if text := say(d); text != "" {
 			t.s.calls.Note(level, text)
@@ -47,7 +48,7 @@ func timelineRow[D rpc.SessionEventData](level gateway.LogLevel, what string, sa
 	return row
 }
 
-func (r eventRow) inTimeline(level gateway.LogLevel, what string) eventRow {
+func (r eventRow) inTimeline(level adminapi.LogLevel, what string) eventRow {
 	r.level, r.timeline = level, what
 	return r
 }
@@ -92,7 +93,7 @@ var eventRows = func() map[rpc.SessionEventType]eventRow {
 var eventTable = append([]eventRow{
 	// What happens in a turn.
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.UserMessageData) { t.userMessage(e, d) }).
-		inTimeline(gateway.LogInfo, "the prompt; a provider's was shown when it was pushed").
+		inTimeline(adminapi.LogInfo, "the prompt; a provider's was shown when it was pushed").
 		forwarded(protocol.EventUserMessage).withNote("the session is busy; the turn's budget begins"),
 	newRow(func(t *tracker, e sdk.SessionEvent, d *rpc.AssistantTurnStartData) { t.turnStart(e, d) }).
 		callbacks(gateway.OnAgentStart).withNote("counts against `max_rounds`"),
@@ -115,7 +116,7 @@ var eventTable = append([]eventRow{
 		t.delta(gateway.OnEndMessage, d.MessageID, d.DeltaContent)
 	}).callbacks(gateway.OnStartMessage, gateway.OnMessage),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.AssistantMessageData) { t.message(d) }).
-		inTimeline(gateway.LogInfo, "what the model said").callbacks(gateway.OnEndMessage).
+		inTimeline(adminapi.LogInfo, "what the model said").callbacks(gateway.OnEndMessage).
 		forwarded(protocol.EventAssistantMessage).withNote("what it intends with a call: `assistant.intent`"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ToolExecutionStartData) { t.toolStart(d) }).
 		callbacks(gateway.OnStartToolExecution),
@@ -142,16 +143,16 @@ var eventTable = append([]eventRow{
 		if c := t.conn(); c != nil {
 			t.s.answerPermission(c, d)
 		}
-	}).inTimeline(gateway.LogWarning, "a denial with its reason; what is asked, and the answer").
+	}).inTimeline(adminapi.LogWarning, "a denial with its reason; what is asked, and the answer").
 		withNote("answered by the policy, or a question of kind `permission`"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.PermissionCompletedData) { t.s.cancelCall(d.RequestID) }).
 		withNote("ends the question"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.UserInputRequestedData) { t.inputRequested(d) }).
-		inTimeline(gateway.LogWarning, "what is asked, and the answer").withNote("a question of kind `input`"),
+		inTimeline(adminapi.LogWarning, "what is asked, and the answer").withNote("a question of kind `input`"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.UserInputCompletedData) { t.s.cancelCall(d.RequestID) }).
 		withNote("ends the question"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ElicitationRequestedData) { t.formRequested(d) }).
-		inTimeline(gateway.LogWarning, "what is asked, and the answer").withNote("a question of kind `form`"),
+		inTimeline(adminapi.LogWarning, "what is asked, and the answer").withNote("a question of kind `form`"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ElicitationCompletedData) { t.s.cancelCall(d.RequestID) }).
 		withNote("ends the question"),
 	newRow(func(t *tracker, e sdk.SessionEvent, _ *rpc.AssistantIdleData) { t.assistantIdle(e) }).
@@ -171,34 +172,34 @@ var eventTable = append([]eventRow{
 			t.emit(gateway.Event{SessionError: t.s.errorText(d)})
 			t.s.hideImages(t.conn(), d)
 		}
-	}).inTimeline(gateway.LogError, "its message; that the session can't be saved once, while it lasts").
+	}).inTimeline(adminapi.LogError, "its message; that the session can't be saved once, while it lasts").
 		callbacks("sessionError"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionWarningData) {
 		if d.WarningType != logType {
-			t.s.calls.Note(gateway.LogWarning, d.Message)
+			t.s.calls.Note(adminapi.LogWarning, d.Message)
 		}
-	}).inTimeline(gateway.LogWarning, "its message"),
+	}).inTimeline(adminapi.LogWarning, "its message"),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionInfoData) {
 		if d.InfoType == syncType {
 			t.syncReached(d.Message)
 		}
 	}),
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.ModelCallFailureData) {
-		t.s.calls.Note(gateway.LogWarning, failureText(d))
+		t.s.calls.Note(adminapi.LogWarning, failureText(d))
 		t.countFailedCall(d)
-	}).inTimeline(gateway.LogWarning, "model, status and message of a call that failed, each time").
+	}).inTimeline(adminapi.LogWarning, "model, status and message of a call that failed, each time").
 		withNote("usage: a failure"),
-	timelineRow(gateway.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
+	timelineRow(adminapi.LogInfo, "that the model is asked again, and why", func(d *rpc.AssistantTurnRetryData) string {
 		return "asking the model again" + because(deref(d.Reason))
 	}),
-	timelineRow(gateway.LogWarning, "which hook failed, and how; nothing where it did not",
+	timelineRow(adminapi.LogWarning, "which hook failed, and how; nothing where it did not",
 		func(d *rpc.HookEndData) string {
 			if d.Success || d.Error == nil {
 				return ""
 			}
 			return fmt.Sprintf("hook %s failed: %s", d.HookType, d.Error.Message)
 		}),
-	timelineRow(gateway.LogWarning, "that a rate limit was met, and when it ends",
+	timelineRow(adminapi.LogWarning, "that a rate limit was met, and when it ends",
 		func(d *rpc.AutoModeSwitchRequestedData) string {
 			text := "the model's rate limit is used up" + because(deref(d.ErrorCode))
 			if s := d.RetryAfterSeconds; s != nil {
@@ -206,22 +207,22 @@ var eventTable = append([]eventRow{
 			}
 			return text
 		}),
-	timelineRow(gateway.LogWarning, "that the session's AI credits are used up",
+	timelineRow(adminapi.LogWarning, "that the session's AI credits are used up",
 		func(d *rpc.SessionLimitsExhaustedRequestedData) string {
 			return fmt.Sprintf("the session's limit is used up: %g of %g AI credits", d.UsedAiCredits, d.MaxAiCredits)
 		}),
-	timelineRow(gateway.LogWarning, "what an administrator's policy changed",
+	timelineRow(adminapi.LogWarning, "what an administrator's policy changed",
 		func(d *rpc.SessionManagedSettingsEnforcedData) string {
 			return "an administrator's policy applies: " + d.Message
 		}),
-	timelineRow(gateway.LogWarning, "that the kind of model could not be changed",
+	timelineRow(adminapi.LogWarning, "that the kind of model could not be changed",
 		func(d *rpc.SessionAutoTierSwitchFailedData) string {
 			return "the kind of model stays as it is" + because(string(d.Reason))
 		}),
-	timelineRow(gateway.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
+	timelineRow(adminapi.LogWarning, "which model is used instead", func(d *rpc.SessionFusionRouteFailedData) string {
 		return fmt.Sprintf("model %s is used instead of %s%s", d.FallbackModel, d.SyntheticModel, because(d.Reason))
 	}),
-	timelineRow(gateway.LogWarning, "which of several models failed",
+	timelineRow(adminapi.LogWarning, "which of several models failed",
 		func(d *rpc.AssistantFusionPhaseFailedData) string {
 			return fmt.Sprintf(
 				"model %s failed as %s%s", d.Model, d.Role, because(cmp.Or(deref(d.ErrorMessage), d.Reason)),
@@ -236,7 +237,7 @@ var eventTable = append([]eventRow{
 			t.s.calls.SetContextWindow(d.CurrentTokens, d.TokenLimit)
 		}
 	}).withNote("usage: how full the context is"),
-	timelineRow(gateway.LogInfo, "that the conversation is being summed up, and why",
+	timelineRow(adminapi.LogInfo, "that the conversation is being summed up, and why",
 		func(d *rpc.SessionCompactionStartData) string {
 			text := "compacting the conversation"
 			if d.CurrentTokens != nil && d.TokenLimit != nil {
@@ -250,34 +251,34 @@ var eventTable = append([]eventRow{
 	newRow(func(t *tracker, _ sdk.SessionEvent, d *rpc.SessionCompactionCompleteData) {
 		t.countCompaction(d)
 		if !d.Success {
-			t.s.calls.Note(gateway.LogWarning, "the conversation could not be compacted"+because(deref(d.Error)))
+			t.s.calls.Note(adminapi.LogWarning, "the conversation could not be compacted"+because(deref(d.Error)))
 			return
 		}
 		t.s.calls.Note(
-			gateway.LogInfo,
+			adminapi.LogInfo,
 			fmt.Sprintf(
 				"the conversation was compacted: %s became a summary, %s became %d",
 				visible.Count(int64OrZero(d.MessagesRemoved), "message"),
 				visible.Count(int64OrZero(d.PreCompactionTokens), "token"), int64OrZero(d.PostCompactionTokens),
 			),
 		)
-	}).inTimeline(gateway.LogInfo, "how much it became; a warning where it failed").
+	}).inTimeline(adminapi.LogInfo, "how much it became; a warning where it failed").
 		withNote("usage: the call that it took"),
-	timelineRow(gateway.LogWarning, "how much of the conversation was left out",
+	timelineRow(adminapi.LogWarning, "how much of the conversation was left out",
 		func(d *rpc.SessionTruncationData) string {
 			return fmt.Sprintf("the conversation was cut: %s of %s left out to fit into %d",
 				visible.Count(d.MessagesRemovedDuringTruncation, "message"),
 				visible.Count(d.TokensRemovedDuringTruncation, "token"), d.TokenLimit)
 		}),
-	timelineRow(gateway.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
+	timelineRow(adminapi.LogInfo, "how many messages were taken away", func(d *rpc.SessionContextClearedData) string {
 		return "the conversation was cleared of " + visible.Count(d.MessagesCleared, "message")
 	}),
-	timelineRow(gateway.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
+	timelineRow(adminapi.LogInfo, "how many events were taken back", func(d *rpc.SessionSnapshotRewindData) string {
 		return "the session was rewound by " + visible.Count(d.EventsRemoved, "event")
 	}),
 
 	// What changes about the session.
-	timelineRow(gateway.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
+	timelineRow(adminapi.LogInfo, "from which model to which", func(d *rpc.SessionModelChangeData) string {
 		text := "model " + d.NewModel
 		if was := deref(d.PreviousModel); was != "" && was != d.NewModel {
 			text += ", was " + was
@@ -287,44 +288,48 @@ var eventTable = append([]eventRow{
 		}
 		return text + because(deref(d.Cause))
 	}),
-	timelineRow(gateway.LogInfo, "which model auto chose", func(d *rpc.SessionAutoModeResolvedData) string {
+	timelineRow(adminapi.LogInfo, "which model auto chose", func(d *rpc.SessionAutoModeResolvedData) string {
 		return "auto chose model " + d.ChosenModel
 	}),
-	timelineRow(gateway.LogInfo, "from which mode to which", func(d *rpc.SessionModeChangedData) string {
+	timelineRow(adminapi.LogInfo, "from which mode to which", func(d *rpc.SessionModeChangedData) string {
 		return fmt.Sprintf("mode %s, was %s", d.NewMode, d.PreviousMode)
 	}),
-	timelineRow(gateway.LogInfo, "what was done to the plan", func(d *rpc.SessionPlanChangedData) string {
+	timelineRow(adminapi.LogInfo, "what was done to the plan", func(d *rpc.SessionPlanChangedData) string {
 		return "the plan was " + pastTense(string(d.Operation))
 	}),
-	timelineRow(gateway.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
+	timelineRow(adminapi.LogInfo, "the plan in short", func(d *rpc.ExitPlanModeRequestedData) string {
 		return "the model wants to carry out its plan: " + d.Summary
 	}),
-	timelineRow(gateway.LogInfo, "which file of the session's workspace was written",
+	timelineRow(adminapi.LogInfo, "which file of the session's workspace was written",
 		func(d *rpc.SessionWorkspaceFileChangedData) string {
 			return fmt.Sprintf("workspace file %s was %s", d.Path, pastTense(string(d.Operation)))
 		}),
-	timelineRow(gateway.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
+	timelineRow(adminapi.LogInfo, "that it goes on elsewhere", func(d *rpc.SessionHandoffData) string {
 		return "the session was handed over: " + cmp.Or(deref(d.Summary), string(d.SourceType))
 	}),
-	timelineRow(gateway.LogInfo, "the prompt and that it comes by itself",
+	timelineRow(adminapi.LogInfo, "the prompt and that it comes by itself",
 		func(d *rpc.SessionScheduleCreatedData) string {
 			return "a prompt is scheduled: " + cmp.Or(deref(d.DisplayPrompt), d.Prompt)
 		}),
-	timelineRow(gateway.LogInfo, "that a scheduled prompt does not come",
+	timelineRow(adminapi.LogInfo, "that a scheduled prompt does not come",
 		func(*rpc.SessionScheduleCancelledData) string {
 			return "a scheduled prompt was cancelled"
 		}),
 	timelineRow(
-		gateway.LogInfo, "what the runtime tells the model",
+		adminapi.LogInfo, "what the runtime tells the model",
 		func(d *rpc.SystemNotificationData) string { return d.Content },
 	),
-	timelineRow(gateway.LogInfo, "the skill's name", func(d *rpc.SkillInvokedData) string { return "skill " + d.Name }),
+	timelineRow(
+		adminapi.LogInfo,
+		"the skill's name",
+		func(d *rpc.SkillInvokedData) string { return "skill " + d.Name },
+	),
 
 	// Agents and servers beside it.
-	timelineRow(gateway.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
+	timelineRow(adminapi.LogInfo, "which sub-agent began, and what it is for", func(d *rpc.SubagentStartedData) string {
 		return fmt.Sprintf("sub-agent %s began: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.AgentDescription)
 	}),
-	timelineRow(gateway.LogInfo, "which sub-agent is done, and what it took",
+	timelineRow(adminapi.LogInfo, "which sub-agent is done, and what it took",
 		func(d *rpc.SubagentCompletedData) string {
 			return fmt.Sprintf(
 				"sub-agent %s is done: %d tool calls, %d tokens, %s", cmp.Or(d.AgentDisplayName, d.AgentName),
@@ -332,21 +337,21 @@ var eventTable = append([]eventRow{
 				time.Duration(int64OrZero(d.DurationMs))*time.Millisecond,
 			)
 		}),
-	timelineRow(gateway.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
+	timelineRow(adminapi.LogWarning, "which sub-agent failed, and how", func(d *rpc.SubagentFailedData) string {
 		return fmt.Sprintf("sub-agent %s failed: %s", cmp.Or(d.AgentDisplayName, d.AgentName), d.Error)
 	}),
-	timelineRow(gateway.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
+	timelineRow(adminapi.LogInfo, "which agent answers from now on", func(d *rpc.SubagentSelectedData) string {
 		return "agent " + cmp.Or(d.AgentDisplayName, d.AgentName)
 	}),
 	timelineRow(
-		gateway.LogInfo, "that no agent was chosen",
+		adminapi.LogInfo, "that no agent was chosen",
 		func(*rpc.SubagentDeselectedData) string { return "the usual agent" },
 	),
-	timelineRow(gateway.LogWarning, "what is wrong with the files of custom agents",
+	timelineRow(adminapi.LogWarning, "what is wrong with the files of custom agents",
 		func(d *rpc.SessionCustomAgentsUpdatedData) string {
 			return strings.Join(append(append([]string(nil), d.Errors...), d.Warnings...), "; ")
 		}),
-	timelineRow(gateway.LogWarning, "which MCP servers failed; nothing where none did",
+	timelineRow(adminapi.LogWarning, "which MCP servers failed; nothing where none did",
 		func(d *rpc.SessionMCPServersLoadedData) string {
 			var failed []string
 			for _, server := range d.Servers {
@@ -356,18 +361,18 @@ var eventTable = append([]eventRow{
 			}
 			return strings.Join(failed, "; ")
 		}),
-	timelineRow(gateway.LogWarning, "that an MCP server failed or wants a sign-in; nothing else",
+	timelineRow(adminapi.LogWarning, "that an MCP server failed or wants a sign-in; nothing else",
 		func(d *rpc.SessionMCPServerStatusChangedData) string {
 			return serverText(d.ServerName, d.Status, d.Error)
 		}),
-	timelineRow(gateway.LogWarning, "which MCP server was lost",
+	timelineRow(adminapi.LogWarning, "which MCP server was lost",
 		func(d *rpc.SessionMCPServerNeedsReconnectData) string {
 			return fmt.Sprintf("MCP server %s has to be connected again", d.ServerName)
 		}),
-	timelineRow(gateway.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
+	timelineRow(adminapi.LogInfo, "which MCP server is gone", func(d *rpc.SessionMCPServerRemovedData) string {
 		return fmt.Sprintf("MCP server %s is gone", d.ServerName)
 	}),
-	timelineRow(gateway.LogWarning, "which MCP server wants a sign-in, which a daemon can't give",
+	timelineRow(adminapi.LogWarning, "which MCP server wants a sign-in, which a daemon can't give",
 		func(d *rpc.MCPOauthRequiredData) string {
 			return fmt.Sprintf("MCP server %s wants a sign-in at %s", d.ServerName, d.ServerURL)
 		}),

@@ -96,7 +96,7 @@ func (s *session) decide(ctx context.Context, req sdk.PermissionRequest) rpc.Per
 		return &rpc.PermissionDecisionUserNotAvailable{}
 	}
 	reject := func(reason string) rpc.PermissionDecision {
-		s.note(gateway.LogWarning, fmt.Sprintf("%s request denied: %s", req.Kind(), reason))
+		s.note(adminapi.LogWarning, fmt.Sprintf("%s request denied: %s", req.Kind(), reason))
 		return &rpc.PermissionDecisionReject{Feedback: &reason}
 	}
 	denial, mustAsk := s.policy(req)

@@ -139,7 +139,7 @@ func TestPersisted(t *testing.T) {
 func TestResume(t *testing.T) {
 	g, s := startReview(t)
 	before := time.Now()
-	s.host.Log(gateway.LogWarning, "ci: the build is red")
+	s.host.Log(adminapi.LogWarning, "ci: the build is red")
 	g.stop(s)
 	n := g.next()
 	again, err := n.resume(s.id, gateway.ResumeRequest{}, map[string]toolFunc{"quick": text("it is cold")})

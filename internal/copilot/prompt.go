@@ -8,13 +8,8 @@ import (
 
 	sdk "github.com/github/copilot-sdk/go"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
-)
-
-// The runtime's modes of delivering a prompt.
-const (
-	modeEnqueue   = "enqueue"
-	modeImmediate = "immediate"
 )
 
 // sentPrompt is a prompt from the moment it is given to the runtime until the runtime reports that it began. While
@@ -55,8 +50,9 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		return err
 	}
 	sent := &sentPrompt{prompt: p.ID, text: p.Text, shown: p.Text, source: p.Source}
+	// The runtime has the same names of modes as the admin API.
 	msg := sdk.MessageOptions{
-		Prompt: p.Text, Mode: modeEnqueue, Source: messageSource(p.Source), Attachments: attachments,
+		Prompt: p.Text, Mode: adminapi.ModeEnqueue, Source: messageSource(p.Source), Attachments: attachments,
 		RequestHeaders: p.Headers,
 	}
 	if name, ok := strings.CutPrefix(p.Source, gateway.SourceProvider); ok {
@@ -66,7 +62,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 		msg.Prompt = "[from provider " + name + "]\n" + p.Text
 		sent.text = msg.Prompt
 	}
-	if p.Mode == modeImmediate {
+	if p.Mode == adminapi.ModeImmediate {
 		s.prepareSteering(ctx, sent, &msg)
 	}
 
@@ -94,7 +90,7 @@ func (s *session) Send(ctx context.Context, p gateway.Prompt) error {
 // prepareSteering prepares a prompt that may come in the middle of a turn. The runtime runs no prompt hook for it, so
 // the context of the providers is added here.
 func (s *session) prepareSteering(ctx context.Context, sent *sentPrompt, msg *sdk.MessageOptions) {
-	msg.Mode = modeImmediate
+	msg.Mode = adminapi.ModeImmediate
 	if !s.awaitCalls() {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tapgw/configs"
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 )
 
 const (
@@ -122,7 +122,7 @@ func (r *Runtime) resume(sessions []*session, p *process) {
 // markSaved notes that the runtime saved the session.
 func (s *session) markSaved() {
 	if s.saveError.Swap(nil) != nil {
-		s.note(gateway.LogInfo, "the session is saved again")
+		s.note(adminapi.LogInfo, "the session is saved again")
 	}
 }
 

@@ -80,7 +80,7 @@ func (t *tracker) replay(it item) {
 	c := t.conn()
 	for _, d := range it.pending {
 		t.s.calls.Note(
-			gateway.LogInfo,
+			adminapi.LogInfo,
 			fmt.Sprintf("tool %s, which was called before the session was lost, is called again", d.ToolName),
 		)
 		if c != nil {
@@ -95,8 +95,8 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 	if e.AgentID != nil {
 		return l, false
 	}
-	l = adminapi.TimelineLine{TS: e.Timestamp, Level: gateway.LogInfo, Source: gateway.SourceSession}
-	ours := func(level gateway.LogLevel, text string) {
+	l = adminapi.TimelineLine{TS: e.Timestamp, Level: adminapi.LogInfo, Source: gateway.SourceSession}
+	ours := func(level adminapi.LogLevel, text string) {
 		l.Level, l.Message = level, text
 		// A line with another source than the session begins with that source.
 		if source, rest, found := strings.Cut(text, ": "); found && !strings.ContainsAny(source, " \n") {
@@ -112,20 +112,20 @@ func (s *session) historyLine(e sdk.SessionEvent) (l adminapi.TimelineLine, ok b
 		l.Source, l.Message = gateway.SourceAssistant, d.Content
 	case *rpc.SessionInfoData:
 		if d.InfoType == logType {
-			ours(gateway.LogInfo, d.Message)
+			ours(adminapi.LogInfo, d.Message)
 		}
 	case *rpc.SessionWarningData:
 		switch text, failed := strings.CutPrefix(d.Message, errorPrefix); {
 		case d.WarningType != logType:
-			l.Level, l.Message = gateway.LogWarning, d.Message
+			l.Level, l.Message = adminapi.LogWarning, d.Message
 		case failed:
-			ours(gateway.LogError, text)
+			ours(adminapi.LogError, text)
 		default:
-			ours(gateway.LogWarning, text)
+			ours(adminapi.LogWarning, text)
 		}
 	case *rpc.SessionErrorData:
 		if d.ErrorType != logType && d.ErrorType != errorPersistence {
-			l.Level, l.Message = gateway.LogError, s.errorText(d)
+			l.Level, l.Message = adminapi.LogError, s.errorText(d)
 		}
 	}
 	return l, l.Message != ""

@@ -370,7 +370,7 @@ func (s *fakeSession) Event(e gateway.Event) {
 	s.record(func() { s.events = append(s.events, e) })
 }
 
-func (s *fakeSession) Note(level gateway.LogLevel, message string) {
+func (s *fakeSession) Note(level adminapi.LogLevel, message string) {
 	s.record(func() { s.notes = append(s.notes, string(level)+": "+message) })
 }
 

@@ -12,7 +12,7 @@ import (
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
 )
 
@@ -159,7 +159,7 @@ func (s *session) warnPreamble() {
 	s.sections.mu.Unlock()
 	if !warned {
 		s.note(
-			gateway.LogWarning,
+			adminapi.LogWarning,
 			"section preamble is left as it was: it belongs to identity, which providers may only append to",
 		)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -260,7 +261,7 @@ func TestImmediate(t *testing.T) {
 	s := g.start()
 	s.userPrompt = func(prompt, _ string) string { return "about " + prompt }
 	s.tool("act", func(context.Context, string) gateway.Outcome {
-		s.prompt(gateway.Prompt{Text: "hurry up", Mode: "immediate", Source: gateway.SourceUser})
+		s.prompt(gateway.Prompt{Text: "hurry up", Mode: adminapi.ModeImmediate, Source: gateway.SourceUser})
 		return gateway.Outcome{Data: rawJSON("acted")}
 	})
 	s.turn("call:act")
@@ -269,7 +270,7 @@ func TestImmediate(t *testing.T) {
 		t.Errorf("%d requests; the last user message: %q", len(reqs), reqs[len(reqs)-1].LastUser())
 	}
 	n := s.idles()
-	s.prompt(gateway.Prompt{Text: "now", Mode: "immediate", Source: gateway.SourceUser})
+	s.prompt(gateway.Prompt{Text: "now", Mode: adminapi.ModeImmediate, Source: gateway.SourceUser})
 	s.waitIdle(n + 1)
 	reqs = g.model.Requests()
 	if got := strings.Count(reqs[2].LastUser(), "about now"); got != 1 {
@@ -337,8 +338,8 @@ func TestModelError(t *testing.T) {
 func TestLogLines(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
-	s.host.Log(gateway.LogError, "a line")
-	s.host.Log(gateway.LogWarning, "another")
+	s.host.Log(adminapi.LogError, "a line")
+	s.host.Log(adminapi.LogWarning, "another")
 	s.turn("hello")
 	if errs := s.errors(); len(errs) > 0 {
 		t.Errorf("errors: %q", errs)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 )
 
 // logTimeout bounds how long one line for the session's timeline may take.
@@ -14,7 +14,7 @@ const logTimeout = 5 * time.Second
 
 // line is one line for the session's timeline in the runtime.
 type line struct {
-	level   gateway.LogLevel
+	level   adminapi.LogLevel
 	message string
 }
 
@@ -26,10 +26,10 @@ const logType = "tapgw"
 const errorPrefix = "Error: "
 
 // Log implements [gateway.Host].
-func (s *session) Log(level gateway.LogLevel, message string) { s.lines.push(line{level, message}) }
+func (s *session) Log(level adminapi.LogLevel, message string) { s.lines.push(line{level, message}) }
 
 // note shows a line of this package in the gateway's timeline and in the runtime's.
-func (s *session) note(level gateway.LogLevel, message string) {
+func (s *session) note(level adminapi.LogLevel, message string) {
 	s.log.Info("timeline", "level", level, "message", message)
 	select {
 	case <-s.ready:
@@ -83,9 +83,9 @@ func (s *session) write(l line) {
 	// A line of level error would be reported as an error of the session.
 	level, typ := rpc.SessionLogLevelInfo, logType
 	switch l.level {
-	case gateway.LogWarning:
+	case adminapi.LogWarning:
 		level = rpc.SessionLogLevelWarning
-	case gateway.LogError:
+	case adminapi.LogError:
 		level = rpc.SessionLogLevelWarning
 		l.message = errorPrefix + l.message
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/github/copilot-sdk/go/rpc"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -171,7 +172,7 @@ func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []
 	}
 	for name, warning := range left {
 		if s.warnedTools[name] != warning { // warn once while it lasts
-			s.note(gateway.LogWarning, warning)
+			s.note(adminapi.LogWarning, warning)
 		}
 	}
 	s.warnedTools = left

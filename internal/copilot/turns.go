@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 )
 
@@ -85,10 +86,10 @@ func (t *tracker) stopTurn(why string) {
 	t.s.r.spawn(func() {
 		dropped, err := t.s.Interrupt(t.s.ctx, "past its budget")
 		if err != nil {
-			t.s.note(gateway.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
+			t.s.note(adminapi.LogError, fmt.Sprintf("the turn could not be stopped, and goes on: %v", err))
 		}
 		if len(dropped) > 0 {
-			t.s.note(gateway.LogWarning, gateway.DroppedPrompts(dropped))
+			t.s.note(adminapi.LogWarning, gateway.DroppedPrompts(dropped))
 		}
 	})
 }

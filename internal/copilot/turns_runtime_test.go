@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapgw/configs"
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/scriptmodel"
@@ -178,7 +179,7 @@ func TestSteer(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.hanging
-	steered, err := h.s.Turn(h.r.ctx, gateway.Prompt{Text: "the other way", Mode: modeImmediate})
+	steered, err := h.s.Turn(h.r.ctx, gateway.Prompt{Text: "the other way", Mode: adminapi.ModeImmediate})
 	if err != nil {
 		t.Fatal(err)
 	}

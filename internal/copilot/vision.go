@@ -7,7 +7,7 @@ import (
 
 	"github.com/github/copilot-sdk/go/rpc"
 
-	"tapgw/internal/gateway"
+	"tapgw/internal/adminapi"
 )
 
 // capabilities declares the abilities of a model on the user's own endpoint: that it sees images, and that its effort
@@ -43,6 +43,6 @@ func (s *session) hideImages(c *conn, e *rpc.SessionErrorData) {
 		return
 	}
 	s.note(
-		gateway.LogWarning, "the model refused a request after it was shown an image: from now on images are left out",
+		adminapi.LogWarning, "the model refused a request after it was shown an image: from now on images are left out",
 	)
 }

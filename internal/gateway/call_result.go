@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -82,7 +83,7 @@ func (c *Conn) toolProgress(m *protocol.ToolProgress) {
 		c.g.stats.Ignored.Add(1)
 		return
 	}
-	pending.session.show(LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
+	pending.session.show(adminapi.LogInfo, c.provider.name, pending.tool.Name+": "+m.Message)
 }
 
 // pendingCall finds the provider's pending call with an id; nil when there is none.

@@ -133,7 +133,7 @@ func (s *Session) noteGate(r *rule, tool, decision, reason string, begun time.Ti
 
 // noteDenial adds a warning to the timeline that a call was denied, by whom and why.
 func (s *Session) noteDenial(by, tool, reason string) {
-	s.note(LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", by, tool, reason))
+	s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s denied %s: %s", by, tool, reason))
 }
 
 // owner names the user hook or provider that the rule is of, for people.

@@ -231,7 +231,7 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	}
 	defer g.Drain(context.Background())
 	for range maxTimelineLines + 11 { // and the one that begins it
-		s.Note(LogInfo, "x")
+		s.Note(adminapi.LogInfo, "x")
 	}
 	for after, want := range map[uint64]string{
 		0: "12 lines before this are not kept any more", 2: "10 lines before this are not kept any more",
@@ -259,8 +259,12 @@ func TestTimelineComesBack(t *testing.T) {
 	then := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	past := make([]adminapi.TimelineLine, maxTimelineLines)
 	for i := range past {
-		past[i] = adminapi.TimelineLine{TS: then.Add(time.Duration(i) * time.Second), Level: LogWarning, Source: "ci",
-			Message: "\x1b[31mred"}
+		past[i] = adminapi.TimelineLine{
+			TS:      then.Add(time.Duration(i) * time.Second),
+			Level:   adminapi.LogWarning,
+			Source:  "ci",
+			Message: "\x1b[31mred",
+		}
 	}
 	s.RestoreTimeline(past, true)
 	lines, _ := s.Timeline(0)
@@ -270,7 +274,7 @@ func TestTimelineComesBack(t *testing.T) {
 		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
 	}
 	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" ||
-		l.Level != LogWarning || l.Message != "red" || l.Seq != 3 {
+		l.Level != adminapi.LogWarning || l.Message != "red" || l.Seq != 3 {
 		t.Errorf("%+v, want it to be of %s", l, want)
 	}
 }

@@ -56,7 +56,7 @@ func TestFollow(t *testing.T) {
 				s.store(streamKey{"s", "p"}, "s", HistoryRow{StreamRow: adminapi.StreamRow{Event: text, Level: "keep"}})
 				s.mu.Unlock()
 			case kind < 5:
-				s.Note(LogInfo, text)
+				s.Note(adminapi.LogInfo, text)
 			default:
 				s.Event(Event{Callback: OnMessage, ID: "m", Delta: text})
 			}
@@ -100,7 +100,7 @@ func TestFollowGap(t *testing.T) {
 	f := s.Follow(0)
 	const lines = 3*maxTimelineLines + 7
 	for i := range lines {
-		s.Note(LogInfo, fmt.Sprint(i))
+		s.Note(adminapi.LogInfo, fmt.Sprint(i))
 	}
 	list, err := f.Next(t.Context())
 	gap := adminapi.Gap{Timeline: lines - maxTimelineLines}

@@ -21,7 +21,7 @@ type Host interface {
 	// the end of the turn, which HostCalls.Idle reports.
 	Send(ctx context.Context, p Prompt) error
 	// Log shows a line in the session's own timeline. It must not block.
-	Log(level LogLevel, message string)
+	Log(level adminapi.LogLevel, message string)
 	// Interrupt stops the running turn. It returns the texts of the prompts that waited
 	// behind it, if the host drops them too. The session's calls have ended already, unless
 	// [HostInfo].StopsFirst is set.
@@ -79,7 +79,7 @@ type HostCalls interface {
 	// accepted. Other hosts call it for prompts that will not begin.
 	TurnEnded(prompts []string, cut string)
 	// Note adds a line of the host's own to the session's timeline in the gateway.
-	Note(level LogLevel, message string)
+	Note(level adminapi.LogLevel, message string)
 	// RestoreTimeline adds lines from before a resume to the session's timeline, oldest
 	// first, by their time, level, source and message. whole says that no line is missing
 	// before them.
@@ -149,7 +149,7 @@ type Tool struct {
 // Prompt is a prompt that the gateway gives a session's host.
 type Prompt struct {
 	Text string
-	Mode string // enqueue (default) or immediate
+	Mode string // [adminapi.ModeEnqueue] (default) or [adminapi.ModeImmediate]
 	// Source is "user", or "provider:NAME" for what a provider pushed.
 	Source string
 	// ID is the gateway's id of the prompt, unique in the session. See [Event].Prompts.
@@ -168,16 +168,6 @@ type Attachment struct {
 
 // SourceUser is the source of prompts that a person sent.
 const SourceUser = "user"
-
-// LogLevel of a line in a session's timeline.
-type LogLevel = adminapi.LogLevel
-
-// Levels of a timeline line.
-const (
-	LogInfo    LogLevel = "info"
-	LogWarning LogLevel = "warning"
-	LogError   LogLevel = "error"
-)
 
 // Call is a tool call that a host or an admin makes.
 type Call struct {

@@ -136,7 +136,7 @@ func (s *Session) enableHooks() *hooksError {
 		return nil
 	}
 	s.g.diag.noteError(s.id, "", adminapi.CodeSession, err.Error())
-	s.note(LogError, sourceGateway, fmt.Sprintf("hooks and gates can't be asked: %v", err))
+	s.note(adminapi.LogError, sourceGateway, fmt.Sprintf("hooks and gates can't be asked: %v", err))
 	return &hooksError{s, err}
 }
 

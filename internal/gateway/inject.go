@@ -96,11 +96,11 @@ func (s *Session) deliver() {
 			continue
 		}
 		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
-		err := s.send(Prompt{Text: stripEscapes(in.prompt), Mode: "enqueue",
+		err := s.send(Prompt{Text: stripEscapes(in.prompt), Mode: adminapi.ModeEnqueue,
 			Source: SourceProvider + in.source.name, Traceparent: in.traceparent}, nil)
 		if err != nil {
 			s.showInject(in)
-			s.show(LogWarning, sourceGateway,
+			s.show(adminapi.LogWarning, sourceGateway,
 				fmt.Sprintf("an inject of provider %s was not taken: %v", in.source.name, err))
 			in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced, Reason: err.Error()})
 			continue
@@ -115,8 +115,12 @@ func (s *Session) pauseInject(in *inject, injectsInRow int, warn bool) {
 	until := fmt.Sprintf("until the user speaks or it has injected nothing for %s", s.g.InjectQuiet())
 	s.showInject(in)
 	if warn {
-		s.show(LogWarning, sourceGateway, fmt.Sprintf("provider %s injected %d times without a word from the user: "+
-			"its injects are only shown %s", in.source.name, injectsInRow, until))
+		s.show(
+			adminapi.LogWarning,
+			sourceGateway,
+			fmt.Sprintf("provider %s injected %d times without a word from the user: "+
+				"its injects are only shown %s", in.source.name, injectsInRow, until),
+		)
 	}
 	in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced,
 		Reason: "paused: too many injects without the user; they are only shown " + until})
@@ -125,7 +129,7 @@ func (s *Session) pauseInject(in *inject, injectsInRow int, warn bool) {
 // showInject shows an inject that is not delivered, unless it was shown when it came.
 func (s *Session) showInject(in *inject) {
 	if !in.isShown {
-		s.show(LogInfo, streamLabel(in.source.name, in.stream), in.text)
+		s.show(adminapi.LogInfo, streamLabel(in.source.name, in.stream), in.text)
 	}
 }
 

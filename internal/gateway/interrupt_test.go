@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -54,7 +55,7 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 			}
 			lines, _ := s.Timeline(0)
 			if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
-				return l.Level == LogWarning &&
+				return l.Level == adminapi.LogWarning &&
 					strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
 			}) {
 				t.Errorf("the timeline: %v", lines)

@@ -58,18 +58,18 @@ func (s *Session) Event(e Event) {
 		return
 	case e.SessionError != "":
 		s.g.diag.noteError(s.id, "", adminapi.CodeSession, e.SessionError)
-		s.note(LogError, SourceSession, e.SessionError)
+		s.note(adminapi.LogError, SourceSession, e.SessionError)
 		s.askHooksLater(HookEvent{On: HookError, Error: e.SessionError})
 		s.traceError(e.SessionError)
 		s.publish(e)
 	case e.UserMessage != "":
 		// A provider's prompt was shown when it was pushed.
 		if !strings.HasPrefix(e.Source, SourceProvider) {
-			s.note(LogInfo, SourceUser, e.UserMessage)
+			s.note(adminapi.LogInfo, SourceUser, e.UserMessage)
 		}
 	case e.Callback != "":
 		if e.Callback == OnEndMessage && e.Content != "" {
-			s.note(LogInfo, SourceAssistant, e.Content)
+			s.note(adminapi.LogInfo, SourceAssistant, e.Content)
 		}
 		s.publish(e)
 	}

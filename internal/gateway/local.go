@@ -66,7 +66,7 @@ type localHost struct {
 
 func (h *localHost) SetTools(context.Context, uint64, []Tool) error { return nil }
 
-func (h *localHost) Log(LogLevel, string) {}
+func (h *localHost) Log(adminapi.LogLevel, string) {}
 
 func (h *localHost) Send(_ context.Context, p Prompt) error {
 	h.ready.Wait()

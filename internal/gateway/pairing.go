@@ -95,7 +95,7 @@ func (c *Conn) pair(m *protocol.Auth) {
 	c.peer.Send(&protocol.AuthPairing{Prompt: "Enter the pairing code shown in your Copilot session"})
 	g.mu.Unlock()
 	text := fmt.Sprintf("Provider '%s' requesting access. Pairing code: %s", p.provider, p.code)
-	s.show(LogWarning, sourcePairing, text)
+	s.show(adminapi.LogWarning, sourcePairing, text)
 	c.peer.Flush()
 }
 
@@ -146,6 +146,6 @@ func (c *Conn) confirm(m *protocol.AuthConfirm) {
 	g.addToken(token, id)
 	c.admit(id, token)
 	g.mu.Unlock()
-	p.session.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))
+	p.session.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("provider %s was paired", p.provider))
 	c.peer.Flush()
 }

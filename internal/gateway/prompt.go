@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -129,7 +130,7 @@ func (t *transform) ask(ctx context.Context, s *Session, section, current string
 			return text
 		}
 	case <-timer.C:
-		s.note(LogWarning, sourceGateway,
+		s.note(adminapi.LogWarning, sourceGateway,
 			"provider "+p.name+" did not answer in time how section "+section+" is to read; it stays as it is")
 	case <-ctx.Done():
 	}

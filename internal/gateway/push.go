@@ -196,7 +196,7 @@ func (s *Session) acceptPush(source pushSource, m *protocol.Push, report func(Re
 	// A push with a prompt starts a turn at level keep too, without a line.
 	isSurfaced := e.level == protocol.LevelSurface || e.isInject && !s.info.Send
 	if isSurfaced || e.isInject && e.level != protocol.LevelKeep {
-		s.show(LogInfo, streamLabel(source.name, e.key.stream), e.text)
+		s.show(adminapi.LogInfo, streamLabel(source.name, e.key.stream), e.text)
 	}
 	switch {
 	case r.Fate == adminapi.FateQueued:

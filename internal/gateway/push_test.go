@@ -67,7 +67,7 @@ func (x *pushing) injects(times int, want adminapi.Fate) {
 func (x *pushing) warnings() (list []string) {
 	lines, _ := x.s.Timeline(0)
 	for _, l := range lines {
-		if l.Level == LogWarning {
+		if l.Level == adminapi.LogWarning {
 			list = append(list, l.Message)
 		}
 	}

@@ -227,7 +227,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	id := w.view.ID
 	// The timeline shows the question before anybody can answer it.
-	s.show(LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
+	s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
 		q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
 	s.g.questions.add(w)
 	timer := time.NewTimer(q.Timeout)
@@ -254,9 +254,9 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		case <-w.withdrawn:
 		}
 	}
-	level := LogInfo
+	level := adminapi.LogInfo
 	if errors.Is(err, ErrUnanswered) {
-		level = LogWarning
+		level = adminapi.LogWarning
 	}
 	s.show(level, sourceGateway, fmt.Sprintf("%s %s is over: %v", q.Kind, id, err))
 	return Answer{}, err
@@ -296,7 +296,11 @@ func (s *Session) Answer(id string, a Answer) error {
 		return err
 	}
 	// The timeline shows the answer before the host goes on with it.
-	s.show(LogInfo, sourceGateway, fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.answerLine(a)))
+	s.show(
+		adminapi.LogInfo,
+		sourceGateway,
+		fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.answerLine(a)),
+	)
 	w.answered <- a
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -31,7 +32,7 @@ func (s *Session) Rename(ctx context.Context, label string) error {
 		return errorf(protocol.CodeInvalidJSON, "label: must not hold control characters")
 	}
 	s.Update(label, "")
-	s.note(LogInfo, sourceGateway, "renamed to "+label)
+	s.note(adminapi.LogInfo, sourceGateway, "renamed to "+label)
 	h, ok := s.host.(LabelHost)
 	if !ok {
 		return nil

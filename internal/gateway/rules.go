@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
@@ -194,7 +195,7 @@ func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 	}
 	for i, rule := range rules {
 		if rule.tool != nil && !slices.ContainsFunc(names, rule.tool.Match) {
-			s.note(LogWarning, sourceGateway, fmt.Sprintf(
+			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf(
 				"rule %d of provider %s matches no tool of this session: there is no %q", i, p.name, rule.Match.Tool))
 		}
 	}

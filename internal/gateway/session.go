@@ -241,7 +241,11 @@ func (s *Session) bind(p *Provider, o *offer) {
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
 	s.rebuildRoutes()
-	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")))
+	s.note(
+		adminapi.LogInfo,
+		sourceGateway,
+		fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")),
+	)
 	s.warnUnmatchedRules(p, o.rules)
 }
 
@@ -259,7 +263,7 @@ func (s *Session) removeBinding(b *binding) {
 	}
 	s.bindings, b.provider.bindings = drop(s.bindings), drop(b.provider.bindings)
 	s.markAnswered(b)
-	s.note(LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
+	s.note(adminapi.LogInfo, sourceGateway, fmt.Sprintf("provider %s left", b.provider.name))
 }
 
 // markAnswered notes that a provider has answered the session's end. Call with

@@ -45,7 +45,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	g.touch()
 	g.mu.Unlock()
 	flushPeers(peers)
-	s.note(LogInfo, sourceGateway, "session is ending: "+reason)
+	s.note(adminapi.LogInfo, sourceGateway, "session is ending: "+reason)
 	hooksDone := s.askEndHooks(ctx, reason)
 
 	deadline := time.NewTimer(protocol.ShutdownDeadline)

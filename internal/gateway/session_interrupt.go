@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -19,11 +20,11 @@ import (
 func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []string, err error) {
 	if !s.info.Interrupt {
 		s.CancelCalls()
-		s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+		s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
 		return nil, errorf(protocol.CodeInvalidState,
 			"the turn goes on: sessions of host %s can't be interrupted; their calls were cancelled", s.info.Kind)
 	}
-	s.note(LogInfo, sourceGateway, "interrupted: "+reason)
+	s.note(adminapi.LogInfo, sourceGateway, "interrupted: "+reason)
 	if s.info.StopsFirst {
 		dropped, err = s.stopAndCancel(ctx, reason)
 	} else {
@@ -31,7 +32,7 @@ func (s *Session) Interrupt(ctx context.Context, reason string) (dropped []strin
 		dropped, err = s.host.Interrupt(ctx, reason)
 	}
 	if len(dropped) > 0 {
-		s.show(LogWarning, sourceGateway, DroppedPrompts(dropped))
+		s.show(adminapi.LogWarning, sourceGateway, DroppedPrompts(dropped))
 	}
 	for i, text := range dropped {
 		dropped[i] = firstWords(text)

@@ -180,7 +180,7 @@ func (s *Session) refresh() time.Duration {
 	s.hostMayDiffer = err != nil
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.note(LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
+			s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("the session did not take its tools: %v", err))
 		}
 		return time.Hour
 	}

@@ -56,7 +56,7 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	g.waitingEvents = waitingEvents{}
 	g.mu.Unlock()
 	flush(conns)
-	s.note(LogInfo, sourceGateway, "session started")
+	s.note(adminapi.LogInfo, sourceGateway, "session started")
 	s.storeWaitingEvents(waiting)
 	s.askStartHooks()
 	g.log.Info("session started", "session", s.id, "host", info.Kind, "cwd", spec.CWD)

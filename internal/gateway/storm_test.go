@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -287,7 +288,7 @@ type quietHost struct{}
 
 func (quietHost) SetTools(context.Context, uint64, []Tool) error      { return nil }
 func (quietHost) Send(context.Context, Prompt) error                  { return nil }
-func (quietHost) Log(LogLevel, string)                                {}
+func (quietHost) Log(adminapi.LogLevel, string)                       {}
 func (quietHost) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
 func (quietHost) Close(context.Context, string) error                 { return nil }
 

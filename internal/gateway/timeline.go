@@ -28,7 +28,7 @@ const (
 const SourceProvider = "provider:"
 
 // note adds a line to the gateway's timeline of the session only.
-func (s *Session) note(level LogLevel, source, message string) {
+func (s *Session) note(level adminapi.LogLevel, source, message string) {
 	s.timeline.add(func(seq uint64) TimelineLine {
 		line := adminapi.TimelineLine{Seq: seq, TS: time.Now().UTC(), Level: level,
 			Source: source, Message: stripEscapes(message)}
@@ -37,7 +37,7 @@ func (s *Session) note(level LogLevel, source, message string) {
 }
 
 // show adds a line to the gateway's timeline and to the host's. Call under no lock.
-func (s *Session) show(level LogLevel, source, message string) {
+func (s *Session) show(level adminapi.LogLevel, source, message string) {
 	s.note(level, source, message)
 	if s.info.Log {
 		s.host.Log(level, source+": "+stripEscapes(message))
@@ -45,7 +45,9 @@ func (s *Session) show(level LogLevel, source, message string) {
 }
 
 // Note implements [HostCalls].
-func (s *Session) Note(level LogLevel, message string) { s.note(level, SourceSession, message) }
+func (s *Session) Note(level adminapi.LogLevel, message string) {
+	s.note(level, SourceSession, message)
+}
 
 // RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, so
 // that there is room for new lines.
@@ -57,7 +59,7 @@ func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, isWhole bool) {
 	if !isWhole {
 		text += ", but for lines that are too old to be here"
 	}
-	s.note(LogInfo, sourceGateway, text)
+	s.note(adminapi.LogInfo, sourceGateway, text)
 	for _, l := range lines {
 		s.timeline.add(func(seq uint64) TimelineLine {
 			l.Seq, l.TS, l.Message = seq, l.TS.UTC(), stripEscapes(l.Message)
@@ -78,7 +80,13 @@ func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
 	if n := first.Seq - after - 1; n > 1 {
 		text = fmt.Sprintf("%d lines before this are not kept any more", n)
 	}
-	gap := adminapi.TimelineLine{Seq: first.Seq - 1, TS: first.TS, Level: LogInfo, Source: sourceGateway, Message: text}
+	gap := adminapi.TimelineLine{
+		Seq:     first.Seq - 1,
+		TS:      first.TS,
+		Level:   adminapi.LogInfo,
+		Source:  sourceGateway,
+		Message: text,
+	}
 	return append([]TimelineLine{{gap, first.order}}, lines...), cursor
 }
 

@@ -13,6 +13,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
@@ -246,7 +247,7 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 	}
 	event, err := s.hookEvent(e)
 	if err != nil {
-		s.note(LogWarning, sourceGateway, fmt.Sprintf("hooks on %s were not asked: %v", e.On, err))
+		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("hooks on %s were not asked: %v", e.On, err))
 		return HookAnswer{}
 	}
 	answers := make([]HookAnswer, len(list))
@@ -255,7 +256,7 @@ func (s *Session) Hook(ctx context.Context, e HookEvent) HookAnswer {
 		wg.Go(func() {
 			var err error
 			if answers[i], err = s.askHook(ctx, &list[i], event); err != nil && ctx.Err() == nil {
-				s.note(LogWarning, sourceGateway, fmt.Sprintf("hook %s (%s): %v", list[i].Name, e.On, err))
+				s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("hook %s (%s): %v", list[i].Name, e.On, err))
 			}
 		})
 	}
@@ -346,7 +347,7 @@ func (s *Session) promptHooks(ctx context.Context, prompt, source string) string
 // failed, unless the question was cancelled.
 func (r *rule) noteFailOpen(ctx context.Context, s *Session, tool, failure string) {
 	if r.hook != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		s.note(LogWarning, sourceGateway, fmt.Sprintf(
+		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf(
 			"hook %s could not tell whether %s is allowed, so it is: %s", r.hook.Name, tool, failure))
 	}
 }

@@ -117,5 +117,5 @@ func (s *Session) storeWaitingEvents(w waitingEvents) {
 	if lost := w.dropped + len(w.events) - stored; lost > 0 {
 		text += fmt.Sprintf("; %d more are lost, which did not fit", lost)
 	}
-	s.note(LogInfo, sourceGateway, text)
+	s.note(adminapi.LogInfo, sourceGateway, text)
 }

@@ -67,7 +67,7 @@ type scripted struct{ prompts chan gateway.Prompt }
 
 func (scripted) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (h scripted) Send(_ context.Context, p gateway.Prompt) error       { h.prompts <- p; return nil }
-func (scripted) Log(gateway.LogLevel, string)                           {}
+func (scripted) Log(adminapi.LogLevel, string)                          {}
 func (scripted) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (scripted) Close(context.Context, string) error                    { return nil }
 

@@ -120,7 +120,7 @@ func eventTexts(t *testing.T, list []event) []string {
 	return texts
 }
 
-func addNote(s *gateway.Session, text string) { s.Note(gateway.LogInfo, text) }
+func addNote(s *gateway.Session, text string) { s.Note(adminapi.LogInfo, text) }
 
 func addDelta(s *gateway.Session, text string) {
 	s.Event(gateway.Event{Callback: gateway.OnMessage, ID: "m", Delta: text})

@@ -35,7 +35,7 @@ func (openAPISupervisor) Configured() []adminapi.ConfiguredProvider {
 func (s openAPISupervisor) Lines(name string, after uint64) ([]adminapi.TimelineLine, uint64, error) {
 	_, err := s.of(name)
 	lines := []adminapi.TimelineLine{
-		{Seq: 1, TS: time.Now().UTC(), Level: gateway.LogInfo, Source: "stdout", Message: "listening"},
+		{Seq: 1, TS: time.Now().UTC(), Level: adminapi.LogInfo, Source: "stdout", Message: "listening"},
 	}
 	return lines[min(after, 1):], 1, err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 )
@@ -119,13 +120,13 @@ func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gate
 // Send implements [gateway.Host] with `session/send`.
 func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 	return h.call(ctx, "session/send", map[string]any{
-		"sessionId": h.id, "prompt": p.Text, "mode": cmp.Or(p.Mode, "enqueue"), "source": p.Source,
+		"sessionId": h.id, "prompt": p.Text, "mode": cmp.Or(p.Mode, adminapi.ModeEnqueue), "source": p.Source,
 	})
 }
 
 // Log implements [gateway.Host] with `session/log`, a notification. The line is lost while
 // the host is away.
-func (h *remoteHost) Log(level gateway.LogLevel, message string) {
+func (h *remoteHost) Log(level adminapi.LogLevel, message string) {
 	if c, err := h.rpcConn(); err == nil {
 		c.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
 	}
@@ -146,7 +147,7 @@ func (h *remoteHost) Close(_ context.Context, reason string) error {
 		h.grace.Stop()
 	}
 	h.mu.Unlock()
-	h.Log(gateway.LogWarning, "the gateway has left this session: "+reason)
+	h.Log(adminapi.LogWarning, "the gateway has left this session: "+reason)
 	return nil
 }
 

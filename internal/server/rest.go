@@ -282,7 +282,7 @@ func (a *restAPI) query(ctx context.Context, s *gateway.Session, prompt string) 
 	if strings.TrimSpace(prompt) == "" {
 		return restError{"the body is the prompt and must not be empty"}
 	}
-	_, err := s.Prompt(ctx, gateway.Prompt{Text: prompt, Mode: "enqueue", Source: gateway.SourceUser})
+	_, err := s.Prompt(ctx, gateway.Prompt{Text: prompt, Mode: adminapi.ModeEnqueue, Source: gateway.SourceUser})
 	e, coded := errors.AsType[*protocol.Error](err)
 	switch {
 	case coded && e.Code == protocol.CodeInvalidSession:

@@ -19,7 +19,7 @@ import (
 )
 
 func (restHost) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
-func (restHost) Log(gateway.LogLevel, string)                           {}
+func (restHost) Log(adminapi.LogLevel, string)                          {}
 func (restHost) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (restHost) Close(context.Context, string) error                    { return nil }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
@@ -392,7 +393,7 @@ func (h *scriptedHost) Send(_ context.Context, p gateway.Prompt) error {
 	return nil
 }
 
-func (h *scriptedHost) Log(level gateway.LogLevel, message string) {
+func (h *scriptedHost) Log(level adminapi.LogLevel, message string) {
 	h.say("log %s %q", level, message)
 }
 

@@ -144,7 +144,7 @@ func (h *host) SetTools(_ context.Context, _ uint64, tools []gateway.Tool) error
 }
 
 func (h *host) Send(context.Context, gateway.Prompt) error          { return nil }
-func (h *host) Log(gateway.LogLevel, string)                        {}
+func (h *host) Log(adminapi.LogLevel, string)                       {}
 func (h *host) Interrupt(context.Context, string) ([]string, error) { return nil, nil }
 func (h *host) Close(context.Context, string) error                 { return nil }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tapgw/internal/adminapi"
-	"tapgw/internal/gateway"
 )
 
 // Limits of a provider's stored and logged output, so that a provider that prints without end fills neither the memory
@@ -40,12 +39,12 @@ const fromGateway = "tapgw"
 
 // warn stores and logs a message about the provider.
 func (o *output) warn(line string) {
-	o.log.Warn("provider", "message", o.add(gateway.LogWarning, fromGateway, line))
+	o.log.Warn("provider", "message", o.add(adminapi.LogWarning, fromGateway, line))
 }
 
 // line stores and logs a line that the provider printed, or a message about it.
 func (o *output) line(from, line string) {
-	line = o.add(gateway.LogInfo, from, line)
+	line = o.add(adminapi.LogInfo, from, line)
 	now := time.Now()
 	o.mu.Lock()
 	omitted := 0
@@ -69,7 +68,7 @@ func (o *output) line(from, line string) {
 }
 
 // add stores a line, cut to maxLineBytes, and returns it as stored.
-func (o *output) add(level gateway.LogLevel, from, line string) string {
+func (o *output) add(level adminapi.LogLevel, from, line string) string {
 	if len(line) > maxLineBytes {
 		line = line[:maxLineBytes] + "…"
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/gateway"
 	"tapgw/internal/protocol"
 	"tapgw/internal/server"
@@ -19,7 +20,7 @@ type agent struct{}
 
 func (agent) SetTools(context.Context, uint64, []gateway.Tool) error { return nil }
 func (agent) Send(context.Context, gateway.Prompt) error             { return nil }
-func (agent) Log(gateway.LogLevel, string)                           {}
+func (agent) Log(adminapi.LogLevel, string)                          {}
 func (agent) Interrupt(context.Context, string) ([]string, error)    { return nil, nil }
 func (agent) Close(context.Context, string) error                    { return nil }
 
