@@ -35,15 +35,16 @@ func (c *Conn) auth(m *protocol.Auth) {
 		id = restore.identity
 	}
 	if id == nil {
+		g.mu.Lock()
+		g.keepMemory(restore)
+		g.mu.Unlock()
 		c.refuseToken(m.Token)
 		return
 	}
 	err := c.checkAdmission(protocol.TypeAuth)
 	g.mu.Lock()
 	if err != nil {
-		if restore != nil {
-			g.memories[restore.key] = restore // it may be used again
-		}
+		g.keepMemory(restore)
 		g.mu.Unlock()
 		c.reportError(err)
 		return
@@ -57,6 +58,14 @@ func (c *Conn) auth(m *protocol.Auth) {
 	c.admit(id, "")
 	g.mu.Unlock()
 	c.peer.Flush()
+}
+
+// keepMemory lets a reconnect token be used again, if there was one. Call with Gateway.mu
+// held.
+func (g *Gateway) keepMemory(m *memory) {
+	if m != nil {
+		g.memories[m.key] = m
+	}
 }
 
 // admit lets the provider in with an identity and queues the sessions list, with the

@@ -36,39 +36,6 @@ func rowSize(r *HistoryRow) int { return rowCost + historyTextSize(*r) }
 
 func historyTextSize(r HistoryRow) int { return len(r.Event) + len(r.Prompt) + len(r.Metadata) }
 
-// store appends a row to its stream and returns its number. Call with Session.mu held.
-func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
-	st := s.ensureStream(key, spelling)
-	return s.pushed.add(func(seq uint64) HistoryRow {
-		row.Seq, row.order = seq, s.arrivals.increment()
-		if len(st.rows) == protocol.StreamRetention {
-			s.streamBytes[key.provider] -= rowSize(&st.rows[0])
-			copy(st.rows, st.rows[1:])
-			st.rows[len(st.rows)-1] = row
-		} else {
-			st.rows = append(st.rows, row)
-		}
-		s.streamBytes[key.provider] += rowSize(&row)
-		s.dropOldestRows(key.provider)
-		return row
-	})
-}
-
-// dropOldestRows drops a provider's oldest rows, of whichever stream, until the rest
-// fits [protocol.MaxStreamBytes]. Call with Session.mu held.
-func (s *Session) dropOldestRows(provider string) {
-	for s.streamBytes[provider] > protocol.MaxStreamBytes {
-		var oldest *stream
-		for key, st := range s.streams {
-			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
-				oldest = st
-			}
-		}
-		s.streamBytes[provider] -= rowSize(&oldest.rows[0])
-		oldest.rows = slices.Delete(oldest.rows, 0, 1)
-	}
-}
-
 // maxHistoryBytes bounds the text of one stream.history message: a hundred events of
 // the greatest length would be more than a connection takes.
 const maxHistoryBytes = 4 << 20

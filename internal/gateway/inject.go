@@ -16,7 +16,7 @@ type pusher struct {
 	limit        *rate.Limiter
 	dropped      uint64 // pushes over the limits
 	queued       int    // injects that wait
-	injectsInRow int    // delivered without a word from the user and without a quiet time between
+	injectStreak int    // delivered without a word from the user and without a quiet time between
 	lastInject   time.Time
 	isWarned     bool // that its injects are paused
 }
@@ -33,19 +33,19 @@ func (s *Session) pusherOf(source pushSource) *pusher {
 
 // isPaused reports whether the provider's injects are only shown: it injected too
 // often in a row. This is the guard against loops (docs/adr/0007-push-levels-and-budgets.md).
-func (p *pusher) isPaused() bool { return p.injectsInRow > protocol.MaxInjectCycles }
+func (p *pusher) isPaused() bool { return p.injectStreak > protocol.MaxInjectCycles }
 
-// recordInject notes the time of an inject. After a quiet time a new row begins: a job
+// recordInject notes the time of an inject. After a quiet time a new streak begins: a job
 // that injects once an hour is no loop.
 func (p *pusher) recordInject(quiet time.Duration) {
 	now := time.Now()
 	if now.Sub(p.lastInject) >= quiet {
-		p.resetRow()
+		p.resetStreak()
 	}
 	p.lastInject = now
 }
 
-func (p *pusher) resetRow() { p.injectsInRow, p.isWarned = 0, false }
+func (p *pusher) resetStreak() { p.injectStreak, p.isWarned = 0, false }
 
 // inject is a push that waits to become a prompt.
 type inject struct {
@@ -62,7 +62,7 @@ type inject struct {
 // queueInject queues an inject for the worker. Call with Session.mu held.
 func (s *Session) queueInject(p *pusher, in *inject) {
 	if in.source.isPerson {
-		s.resetRows()
+		s.resetStreaks()
 	}
 	p.recordInject(s.g.InjectQuiet())
 	p.queued++
@@ -87,12 +87,12 @@ func (s *Session) deliver() {
 		case isPaused:
 			p.isWarned = true
 		case !in.source.isPerson:
-			p.injectsInRow++
+			p.injectStreak++
 		}
-		injectsInRow, endedTurns := p.injectsInRow, s.endedTurns
+		injectStreak, endedTurns := p.injectStreak, s.endedTurns
 		s.mu.Unlock()
 		if isPaused {
-			s.pauseInject(in, injectsInRow, needsWarning)
+			s.pauseInject(in, injectStreak, needsWarning)
 			continue
 		}
 		s.publish(Event{Callback: OnGeneratedUserPrompt, Content: in.prompt})
@@ -110,7 +110,7 @@ func (s *Session) deliver() {
 }
 
 // pauseInject shows an inject of a paused provider instead of delivering it.
-func (s *Session) pauseInject(in *inject, injectsInRow int, warn bool) {
+func (s *Session) pauseInject(in *inject, injectStreak int, warn bool) {
 	s.g.stats.PausedInjects.Add(1)
 	until := fmt.Sprintf("until the user speaks or it has injected nothing for %s", s.g.InjectQuiet())
 	s.showInject(in)
@@ -119,7 +119,7 @@ func (s *Session) pauseInject(in *inject, injectsInRow int, warn bool) {
 			adminapi.LogWarning,
 			sourceGateway,
 			fmt.Sprintf("provider %s injected %d times without a word from the user: "+
-				"its injects are only shown %s", in.source.name, injectsInRow, until),
+				"its injects are only shown %s", in.source.name, injectStreak, until),
 		)
 	}
 	in.report(Receipt{Seq: in.seq, Fate: adminapi.FateSurfaced,
@@ -137,18 +137,18 @@ func (s *Session) showInject(in *inject) {
 func (s *Session) resumeInjects() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.resetRows()
+	s.resetStreaks()
 }
 
-// resetRows is [Session.resumeInjects] for callers with Session.mu held.
-func (s *Session) resetRows() {
+// resetStreaks is [Session.resumeInjects] for callers with Session.mu held.
+func (s *Session) resetStreaks() {
 	for _, p := range s.pushers {
-		p.resetRow()
+		p.resetStreak()
 	}
 }
 
 // DefaultInjectQuiet is how long a provider must inject nothing until its injects
-// count as a new row.
+// count as a new streak.
 const DefaultInjectQuiet = 10 * time.Minute
 
 // InjectQuiet is that time in this gateway.
@@ -159,6 +159,6 @@ func (g *Gateway) InjectQuiet() time.Duration {
 	return DefaultInjectQuiet
 }
 
-// SetInjectQuiet changes [Gateway.InjectQuiet], also for rows that have begun; 0 sets
+// SetInjectQuiet changes [Gateway.InjectQuiet], also for streaks that have begun; 0 sets
 // the default.
 func (g *Gateway) SetInjectQuiet(d time.Duration) { g.injectQuiet.Store(int64(d)) }

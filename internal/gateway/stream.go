@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"tapgw/internal/match"
 	"tapgw/internal/protocol"
 )
 
@@ -31,65 +30,6 @@ type stream struct {
 	rows     []HistoryRow // oldest first
 	filter   filter
 	spelling string // as the provider writes its name; "" if that is the normal name
-}
-
-// filter is a list of rules that choose the level of a stream's events. The first rule
-// that matches decides.
-type filter []filterRule
-
-type filterRule struct {
-	pattern *match.Pattern
-	outcome protocol.Level
-}
-
-// compileFilter compiles a filter. The error is INVALID_JSON and names the rule.
-func compileFilter(m *protocol.FilterSet) (filter, *protocol.Error) {
-	f := make(filter, len(m.Rules))
-	for i, r := range m.Rules {
-		p, err := match.Compile(r.Match)
-		if err != nil {
-			return nil, errorf(protocol.CodeInvalidJSON, "filter.set.rules[%d].match: %v", i, err)
-		}
-		f[i] = filterRule{p, r.Outcome}
-	}
-	return f, nil
-}
-
-// outcome is the level that an event gets; without a match it keeps its own. An
-// undecided match is no match, and undecided is called for it.
-func (f filter) outcome(event string, own protocol.Level, undecided func()) protocol.Level {
-	text := match.NewText(event)
-	for _, r := range f {
-		switch r.pattern.Match(text) {
-		case match.Yes:
-			return r.outcome
-		case match.Undecided:
-			undecided()
-		}
-	}
-	return own
-}
-
-// filterOf returns the filter of a stream; nil if it has none.
-func (s *Session) filterOf(key streamKey) filter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.streams[key]; st != nil {
-		return st.filter
-	}
-	return nil
-}
-
-// checkFilter checks whether a provider may set a filter of a stream. An empty filter
-// adds no stream, so the limit of streams does not count for it. The error names the
-// field.
-func (s *Session) checkFilter(field string, key streamKey, spelling string, isEmpty bool) *protocol.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if isEmpty {
-		return s.checkSpelling(field, key, spelling)
-	}
-	return s.checkStream(field, key, spelling)
 }
 
 // checkStream checks whether a provider may use a stream, or add it. The error is
@@ -130,15 +70,6 @@ func (s *Session) countStreams(provider string) int {
 	return n
 }
 
-// setFilter sets the filter of a stream. Removing one adds no stream.
-func (s *Session) setFilter(key streamKey, spelling string, f filter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(f) > 0 || s.streams[key] != nil {
-		s.ensureStream(key, spelling).filter = f
-	}
-}
-
 // ensureStream finds or adds a stream. Call with Session.mu held.
 func (s *Session) ensureStream(key streamKey, spelling string) *stream {
 	st := s.streams[key]
@@ -164,4 +95,37 @@ func (s *Session) streamNames(provider string) []streamKey {
 	}
 	slices.SortFunc(keys, func(a, b streamKey) int { return strings.Compare(a.stream, b.stream) })
 	return keys
+}
+
+// store appends a row to its stream and returns its number. Call with Session.mu held.
+func (s *Session) store(key streamKey, spelling string, row HistoryRow) uint64 {
+	st := s.ensureStream(key, spelling)
+	return s.pushed.add(func(seq uint64) HistoryRow {
+		row.Seq, row.order = seq, s.arrivals.increment()
+		if len(st.rows) == protocol.StreamRetention {
+			s.streamBytes[key.provider] -= rowSize(&st.rows[0])
+			copy(st.rows, st.rows[1:])
+			st.rows[len(st.rows)-1] = row
+		} else {
+			st.rows = append(st.rows, row)
+		}
+		s.streamBytes[key.provider] += rowSize(&row)
+		s.dropOldestRows(key.provider)
+		return row
+	})
+}
+
+// dropOldestRows drops a provider's oldest rows, of whichever stream, until the rest
+// fits [protocol.MaxStreamBytes]. Call with Session.mu held.
+func (s *Session) dropOldestRows(provider string) {
+	for s.streamBytes[provider] > protocol.MaxStreamBytes {
+		var oldest *stream
+		for key, st := range s.streams {
+			if key.provider == provider && len(st.rows) > 0 && (oldest == nil || st.rows[0].Seq < oldest.rows[0].Seq) {
+				oldest = st
+			}
+		}
+		s.streamBytes[provider] -= rowSize(&oldest.rows[0])
+		oldest.rows = slices.Delete(oldest.rows, 0, 1)
+	}
 }

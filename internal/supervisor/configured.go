@@ -39,11 +39,11 @@ func (s *Supervisor) stateOf(f configs.ProviderFile, p configs.Provider, isUsabl
 		return adminapi.ConfiguredFailed, fmt.Sprintf("this gateway runs no providers of kind %q", p.Kind)
 	}
 	state, reason = adminapi.ConfiguredWaiting, "there is no session that it is for"
-	for key, sl := range s.slots {
+	for key, pl := range s.placements {
 		if !key.isFor(p) {
 			continue
 		}
-		switch now, why := sl.now.state(); {
+		switch now, why := pl.now.state(); {
 		case now == adminapi.ConfiguredFailed:
 			return now, why + "; tapctl providers restart " + p.Name
 		case now == adminapi.ConfiguredRunning:

@@ -57,22 +57,22 @@ func (s *Supervisor) control(verb, name string) (n int, err error) {
 			return
 		}
 		name = file
-		for key, sl := range s.slots {
-			if key.name != name || !stop && sl.now.failure() == nil {
+		for key, pl := range s.placements {
+			if key.name != name || !stop && pl.now.failure() == nil {
 				continue
 			}
 			n++
-			sl.next.stop()
-			sl.now.stop()
-			delete(s.slots, key)
+			pl.next.stop()
+			pl.now.stop()
+			delete(s.placements, key)
 		}
 		if start {
 			n = 0
 		}
 		s.stoppedByUser[name] = !start
 		s.reconcile()
-		for key, sl := range s.slots {
-			if start && key.name == name && !sl.isOutgoing {
+		for key, pl := range s.placements {
+			if start && key.name == name && !pl.isOutgoing {
 				n++
 			}
 		}
@@ -123,8 +123,8 @@ func (s *Supervisor) outputOf(name string) (o *output, err error) {
 // updateProgramNames records the names that the running programs connected with.
 func (s *Supervisor) updateProgramNames() {
 	names := map[string][]string{}
-	for key, sl := range s.slots {
-		for _, u := range []*unit{sl.now, sl.next} {
+	for key, pl := range s.placements {
+		for _, u := range []*unit{pl.now, pl.next} {
 			if u == nil {
 				continue
 			}

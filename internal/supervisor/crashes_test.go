@@ -22,12 +22,12 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 	}
 	a, b := configs.Provider{Name: "p", Kind: "x"}, configs.Provider{Name: "p", Kind: "x", CWD: "b"}
 	gaveUp := errors.New("gave up")
-	sl := &slot{now: s.start(a, "", nil)}
-	sl.next = s.start(b, "", []*unit{sl.now})
-	sl.now.gaveUpReason.Store(&gaveUp)
-	old := sl.now
-	s.updateSlot(slotKey{name: "p"}, sl, a)
-	if sl.now == old || sl.next != nil || !sameConfig(sl.now.spec, a) {
+	pl := &placement{now: s.start(a, "", nil)}
+	pl.next = s.start(b, "", []*unit{pl.now})
+	pl.now.gaveUpReason.Store(&gaveUp)
+	old := pl.now
+	s.updatePlacement(placementKey{name: "p"}, pl, a)
+	if pl.now == old || pl.next != nil || !sameConfig(pl.now.spec, a) {
 		t.Errorf("what gave up is left as it is")
 	}
 	s.Close()

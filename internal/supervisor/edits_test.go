@@ -88,8 +88,8 @@ func (r *rig) settled() {
 	for {
 		settled := true
 		r.s.do(func() {
-			for _, sl := range r.s.slots {
-				settled = settled && sl.next == nil && sl.now.isBound() && !sl.isOutgoing
+			for _, pl := range r.s.placements {
+				settled = settled && pl.next == nil && pl.now.isBound() && !pl.isOutgoing
 			}
 		})
 		if settled {

@@ -51,30 +51,30 @@ func (s *Supervisor) faults() (faults []configs.Fault) {
 			at("kind: this gateway runs no providers of kind %q", p.Kind)
 		}
 		began := len(faults)
-		for key, sl := range s.slots {
+		for key, pl := range s.placements {
 			if !key.isFor(p) {
 				continue
 			}
-			for _, fault := range slices.Concat(sl.now.faults(), sl.next.faults()) {
+			for _, fault := range slices.Concat(pl.now.faults(), pl.next.faults()) {
 				if !slices.Contains(faults, fault) {
 					faults = append(faults, fault)
 				}
 			}
-			for _, u := range []*unit{sl.now, sl.next} {
+			for _, u := range []*unit{pl.now, pl.next} {
 				if err := u.trouble(); err != nil {
 					at("%v", err)
 				}
 			}
-			if err := sl.now.failure(); err != nil && len(s.outgoing(key)) > 0 {
+			if err := pl.now.failure(); err != nil && len(s.outgoing(key)) > 0 {
 				at("%v; what ran before goes on", err)
 			} else if err != nil {
 				at("%v; tapctl providers restart %s tries again", err, p.Name)
 			}
-			if err := sl.next.failure(); err != nil {
+			if err := pl.next.failure(); err != nil {
 				at("%v; what ran before goes on", err)
 			}
 		}
-		// The slots come in any order.
+		// The placements come in any order.
 		slices.SortFunc(faults[began:], func(a, b configs.Fault) int {
 			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Message, b.Message))
 		})

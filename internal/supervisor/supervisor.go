@@ -87,23 +87,27 @@ type Supervisor struct {
 	// Owned by the loop.
 	files          []configs.ProviderFile
 	usable         map[string]configs.Provider // by file, its last version without a fault
-	slots          map[slotKey]*slot
+	placements     map[placementKey]*placement
 	stoppedByUser  map[string]bool // by name
 	outputs        map[string]*output
 	reportedFaults []configs.Fault
 }
 
-// slotKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session or for
+// placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session or for
 // all (session "").
-type slotKey struct{ name, project, session string }
+type placementKey struct{ name, project, session string }
 
-func keyOf(p configs.Provider, session string) slotKey { return slotKey{p.Name, p.Project, session} }
+func keyOf(p configs.Provider, session string) placementKey {
+	return placementKey{p.Name, p.Project, session}
+}
 
 // isFor reports whether the key belongs to the provider of a file.
-func (k slotKey) isFor(p configs.Provider) bool { return k.name == p.Name && k.project == p.Project }
+func (k placementKey) isFor(p configs.Provider) bool {
+	return k.name == p.Name && k.project == p.Project
+}
 
-// slot holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
-type slot struct {
+// placement holds the unit that runs for a key, and the one that replaces it as soon as it is bound.
+type placement struct {
 	now, next  *unit // next is nil unless a new version is starting
 	isOutgoing bool  // the key is not wanted any more, and units of other keys will replace this one
 }
@@ -112,7 +116,7 @@ type slot struct {
 func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
-		usable: map[string]configs.Provider{}, slots: map[slotKey]*slot{}, stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
+		usable: map[string]configs.Provider{}, placements: map[placementKey]*placement{}, stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
 	if s.o.Log == nil {
 		s.o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -287,8 +291,8 @@ func (s *Supervisor) reserveNames() {
 }
 
 // desired returns what should run in these sessions.
-func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Provider {
-	want := map[slotKey]configs.Provider{}
+func (s *Supervisor) desired(sessions []adminapi.Session) map[placementKey]configs.Provider {
+	want := map[placementKey]configs.Provider{}
 	for _, p := range s.enabledProviders() {
 		if p.Kind == configs.KindConnect || p.Sessions.Mode == configs.SessionsAll {
 			want[keyOf(p, "")] = p
@@ -297,7 +301,7 @@ func (s *Supervisor) desired(sessions []adminapi.Session) map[slotKey]configs.Pr
 		for _, v := range sessions {
 			key := keyOf(p, v.ID)
 			// A session that ends keeps its providers, which may have to clean up.
-			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.slots[key] != nil) {
+			if p.Sessions.Match(v.Label, v.CWD, v.Host) && (v.State != "ending" || s.placements[key] != nil) {
 				want[key] = p
 			}
 		}
@@ -314,95 +318,97 @@ func (s *Supervisor) reconcile() {
 	sessions := s.o.Gateway.Sessions()
 	want := s.desired(sessions)
 	s.updateProgramNames()
-	for _, sl := range s.slots {
-		if sl.next.isBound() {
-			sl.now.retire()
-			sl.now, sl.next = sl.next, nil
+	for _, pl := range s.placements {
+		if pl.next.isBound() {
+			pl.now.retire()
+			pl.now, pl.next = pl.next, nil
 		}
 	}
 	// First end what is not wanted, because another provider may have its tools.
-	for key, sl := range s.slots {
+	for key, pl := range s.placements {
 		if _, ok := want[key]; ok {
-			sl.isOutgoing = false
+			pl.isOutgoing = false
 			continue
 		}
-		sl.next.stop()
-		sl.next = nil
+		pl.next.stop()
+		pl.next = nil
 		there := key.session == "" ||
 			slices.ContainsFunc(sessions, func(v adminapi.Session) bool { return v.ID == key.session })
 		switch {
 		case s.stoppedByUser[key.name]:
-			sl.now.stop()
-		case there && s.needsSuccessor(key, sl, want):
-			sl.isOutgoing = true
+			pl.now.stop()
+		case there && s.needsSuccessor(key, pl, want):
+			pl.isOutgoing = true
 			continue
 		default:
-			sl.now.retire()
+			pl.now.retire()
 		}
-		delete(s.slots, key)
+		delete(s.placements, key)
 	}
 	for key, p := range want {
-		if sl := s.slots[key]; sl != nil {
-			s.updateSlot(key, sl, p)
+		if pl := s.placements[key]; pl != nil {
+			s.updatePlacement(key, pl, p)
 		} else {
-			s.slots[key] = &slot{now: s.start(p, key.session, s.outgoing(key))}
+			s.placements[key] = &placement{now: s.start(p, key.session, s.outgoing(key))}
 		}
 	}
 }
 
 // overlaps reports whether two keys belong to one provider and have a session in common.
-func (k slotKey) overlaps(other slotKey) bool {
+func (k placementKey) overlaps(other placementKey) bool {
 	return k.name == other.name && k.project == other.project &&
 		(k.session == other.session || k.session == "" || other.session == "")
 }
 
-// needsSuccessor reports whether a slot that is no longer wanted has to wait until another slot of its provider is
+// needsSuccessor reports whether a placement that is no longer wanted has to wait until another placement of its provider is
 // bound.
-func (s *Supervisor) needsSuccessor(key slotKey, sl *slot, want map[slotKey]configs.Provider) bool {
-	if !sl.now.isBound() || sl.now.failure() != nil {
+func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[placementKey]configs.Provider) bool {
+	if !pl.now.isBound() || pl.now.failure() != nil {
 		return false
 	}
 	for k, p := range want {
 		if !k.overlaps(key) || p.Kind == configs.KindConnect { // its program may never connect
 			continue
 		}
-		if heir := s.slots[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
+		if heir := s.placements[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
 			return true
 		}
 	}
 	return false
 }
 
-// outgoing returns the units of other slots that a unit of this key replaces.
-func (s *Supervisor) outgoing(key slotKey) (units []*unit) {
-	for k, sl := range s.slots {
-		if sl.isOutgoing && k.overlaps(key) {
-			units = append(units, sl.now)
+// outgoing returns the units of other placements that a unit of this key replaces.
+func (s *Supervisor) outgoing(key placementKey) (units []*unit) {
+	for k, pl := range s.placements {
+		if pl.isOutgoing && k.overlaps(key) {
+			units = append(units, pl.now)
 		}
 	}
 	return units
 }
 
-// updateSlot makes a slot run a version of its provider.
-func (s *Supervisor) updateSlot(key slotKey, sl *slot, p configs.Provider) {
-	switch yielded := sl.now.pass.IsReplaced(); {
-	case !yielded && sameConfig(sl.now.spec, p) && (sl.next == nil || sl.now.failure() == nil):
-		sl.next.stop()
-		sl.next = nil
-		if sl.now.pass.IsReplaced() { // to what was bound just before it was stopped
+// updatePlacement makes a placement run a version of its provider.
+func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p configs.Provider) {
+	switch isReplaced := pl.now.pass.IsReplaced(); {
+	case !isReplaced && sameConfig(pl.now.spec, p) && (pl.next == nil || pl.now.failure() == nil):
+		pl.next.stop()
+		pl.next = nil
+		// The next unit may have been bound between the look and its stop. It has taken
+		// over then, and nothing runs: the loop starts the unit anew.
+		if pl.now.pass.IsReplaced() {
 			s.wakeLoop()
 		}
-	case sl.next != nil && sameConfig(sl.next.spec, p):
-	case p.Kind == configs.KindConnect || !sl.now.isBound() || sl.now.failure() != nil:
+	case pl.next != nil && sameConfig(pl.next.spec, p):
+	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil:
 		// There is nothing to take over: its program finds the new token when the
 		// old one ends, or it never came to anything, or gave up.
-		sl.next.stop()
-		sl.next = nil
-		sl.now.retire()
-		sl.now = s.start(p, key.session, s.outgoing(key))
+		pl.next.stop()
+		pl.next = nil
+		pl.now.retire()
+		pl.now = s.start(p, key.session, s.outgoing(key))
 	default:
-		sl.next.stop()
-		sl.next = s.start(p, key.session, append(s.outgoing(key), sl.now))
+		pl.next.stop()
+		pl.next = s.start(p, key.session, append(s.outgoing(key), pl.now))
 	}
 }
 
