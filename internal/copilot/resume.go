@@ -22,7 +22,7 @@ const providerWait = time.Minute
 // maxHistory is how many events of a resumed session's past are kept for its followers.
 const maxHistory = 2000
 
-// readHistory reads the past of a session that was resumed. With continues, it also finds the calls that the session
+// readHistory reads the past of a session that was resumed. With carryOn, it also finds the calls that the session
 // waited for, because the runtime does not ask for them again.
 func (s *session) readHistory(ctx context.Context, c *conn, carryOn bool) error {
 	events, err := ask(ctx, c.process, createTimeout, c.sdk.GetEvents)

@@ -8,13 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestArchitectureNamesExist holds ARCHITECTURE.md against the code: each function
-// and each room that it names in backticks is there. A walk that leads past a
-// renamed function is worse than none.
+// TestArchitectureNamesExist holds ARCHITECTURE.md against the code: each function and
+// each room that it names exists, and each function is linked to the file that declares
+// it. A walk that leads past a renamed or moved function is worse than none.
 func TestArchitectureNamesExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
@@ -22,13 +23,18 @@ func TestArchitectureNamesExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	declared := declarations(t, root)
-	names := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`").FindAllStringSubmatch(string(text), -1)
+	names := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`(?:\\]\\(([^)]+)\\))?").FindAllStringSubmatch(string(text), -1)
 	if len(names) < 30 {
 		t.Fatalf("ARCHITECTURE.md names %d functions, want its walks to name at least 30", len(names))
 	}
 	for _, name := range names {
-		if !declared[name[1]] && !strings.HasSuffix(name[1], ".go") && !strings.HasSuffix(name[1], ".md") {
+		files := declared[name[1]]
+		switch {
+		case strings.HasSuffix(name[1], ".go"), strings.HasSuffix(name[1], ".md"):
+		case len(files) == 0:
 			t.Errorf("ARCHITECTURE.md names %s, which no package declares", name[1])
+		case !slices.Contains(files, name[2]):
+			t.Errorf("ARCHITECTURE.md links %s to %q, want [`%[1]s`](%[3]s)", name[1], name[2], files[0])
 		}
 	}
 	for _, room := range regexp.MustCompile("`((?:cmd|internal|tools)/[a-z]+)`").FindAllStringSubmatch(string(text), -1) {
@@ -38,11 +44,11 @@ func TestArchitectureNamesExist(t *testing.T) {
 	}
 }
 
-// declarations are the functions, methods, types and variables of the module, as
-// package.Name and package.Type.Method.
-func declarations(t *testing.T, root string) map[string]bool {
+// declarations maps the functions, methods, types and variables of the module, as
+// package.Name and package.Type.Method, to the files that declare them.
+func declarations(t *testing.T, root string) map[string][]string {
 	t.Helper()
-	found := map[string]bool{}
+	found := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -59,10 +65,14 @@ func declarations(t *testing.T, root string) map[string]bool {
 		if err != nil {
 			return err
 		}
+		path, err = filepath.Rel(root, path)
 		for _, decl := range file.Decls {
-			add(found, file.Name.Name, decl)
+			for _, name := range declaredNames(decl) {
+				name = file.Name.Name + "." + name
+				found[name] = append(found[name], filepath.ToSlash(path))
+			}
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,26 +80,27 @@ func declarations(t *testing.T, root string) map[string]bool {
 	return found
 }
 
-func add(found map[string]bool, pkg string, decl ast.Decl) {
+// declaredNames are the names that a declaration declares: Name, or Type.Method.
+func declaredNames(decl ast.Decl) (names []string) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
-		name := pkg + "." + d.Name.Name
 		if d.Recv != nil {
-			name = pkg + "." + receiver(d.Recv.List[0].Type) + "." + d.Name.Name
+			return []string{receiver(d.Recv.List[0].Type) + "." + d.Name.Name}
 		}
-		found[name] = true
+		return []string{d.Name.Name}
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			switch s := spec.(type) {
 			case *ast.TypeSpec:
-				found[pkg+"."+s.Name.Name] = true
+				names = append(names, s.Name.Name)
 			case *ast.ValueSpec:
 				for _, n := range s.Names {
-					found[pkg+"."+n.Name] = true
+					names = append(names, n.Name)
 				}
 			}
 		}
 	}
+	return names
 }
 
 // receiver is the name of a method's type.

@@ -75,6 +75,7 @@ func (s *Session) decide(
 			check.stop()
 		}
 	}()
+	// A caller that decides once has no deadline of its own.
 	ctx, cancel := context.WithTimeout(ctx, protocol.GateTimeout)
 	defer cancel()
 	for len(checks) > 0 {

@@ -84,8 +84,8 @@ type memory struct {
 	key      tokenKey
 }
 
-// InstanceToken is the token for providers that start themselves. Each start of the gateway
-// has a new one.
+// InstanceToken is the token for providers that start themselves. Each running gateway, an
+// instance of the program, has its own.
 func (g *Gateway) InstanceToken() string { return g.instanceToken }
 
 // AdminToken is the token of the admin API, of session hosts and of internal providers.

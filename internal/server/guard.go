@@ -163,7 +163,7 @@ func isUpgrade(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// knownHost reports whether a Host header names this machine's loopback, or is
+// isKnownHost reports whether a Host header names this machine's loopback, or is
 // one that the configuration lists.
 func (s *Server) isKnownHost(host string) bool {
 	name := hostName(host)
