@@ -214,6 +214,9 @@ func TestTrustRecord(t *testing.T) {
 	}
 	var size int64
 	err = filepath.WalkDir(filepath.Join(user, "trust"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		info, err := d.Info()
 		if err != nil {
 			return err

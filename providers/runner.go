@@ -175,12 +175,12 @@ func (r *runner) callback(f func()) <-chan struct{} {
 	return done
 }
 
-// guard runs a function of the user's. It logs a panic with its stack, under the name what, and returns it as an error
-// "panicked: …". Nothing is returned if the function ends its goroutine.
+// guard runs a function of the user's. It logs a panic with its stack and with what, the function's name, and returns
+// it as an error "panicked: …". Nothing is returned if the function ends its goroutine.
 func guard(log *slog.Logger, what string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			log.Error(what+" panicked", "panic", v, "stack", string(debug.Stack()))
+			log.Error("the user's function panicked", "function", what, "panic", v, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panicked: %v", v)
 		}
 	}()

@@ -3,10 +3,11 @@ package copilot
 import (
 	"context"
 	"strconv"
-	"tapgw/internal/gateway"
 
 	sdk "github.com/github/copilot-sdk/go"
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/internal/gateway"
 )
 
 // idle handles that the runtime has nothing more to do. It may have reported that before it got our last prompt; then
@@ -46,7 +47,7 @@ func (t *tracker) sessionIdle(aborted bool) {
 			t.sync(true)
 		}
 		return
-	case early && !aborted && !(t.isBusy && t.agentDone):
+	case early && !aborted && (!t.isBusy || !t.agentDone):
 		return // that turn has ended already
 	case aborted:
 		t.markInterrupted() // the event of the abort may come after this one

@@ -2,8 +2,9 @@ package copilot
 
 import (
 	"os"
-	"tapgw/internal/proc"
 	"testing"
+
+	"tapgw/internal/proc"
 )
 
 func TestGuardStdout(t *testing.T) {

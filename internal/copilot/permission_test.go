@@ -5,10 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"tapgw/configs"
 	"testing"
 
 	"github.com/github/copilot-sdk/go/rpc"
+
+	"tapgw/configs"
 )
 
 func TestInside(t *testing.T) {

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"tapgw/internal/proc"
 	"time"
 
 	sdk "github.com/github/copilot-sdk/go"
+
+	"tapgw/internal/proc"
 )
 
 // Deadlines of requests to the runtime.

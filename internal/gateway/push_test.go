@@ -80,7 +80,7 @@ func TestHourlyInjectsAreNoLoop(t *testing.T) {
 		x := newPushing(t)
 		for range 24 {
 			x.injects(1, adminapi.FateDelivered)
-			time.Sleep(time.Hour)
+			sleep(time.Hour)
 		}
 		if w := x.warnings(); len(w) > 0 {
 			t.Errorf("warnings: %q", w)
@@ -95,7 +95,7 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 		x := newPushing(t)
 		x.injects(4, adminapi.FateDelivered)
 		for range 4 { // never quiet for long enough
-			time.Sleep(DefaultInjectQuiet - time.Millisecond)
+			sleep(DefaultInjectQuiet - time.Millisecond)
 			a := x.inject()
 			if a.Fate != string(adminapi.FateSurfaced) ||
 				!strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
@@ -108,14 +108,14 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 		if n := x.g.Stats().PausedInjects.Load(); n != 4 {
 			t.Errorf("%d paused injects are counted", n)
 		}
-		time.Sleep(DefaultInjectQuiet)
+		sleep(DefaultInjectQuiet)
 		x.injects(4, adminapi.FateDelivered)
 		x.injects(1, adminapi.FateSurfaced)
 		if w := x.warnings(); len(w) != 2 {
 			t.Errorf("warnings of two pauses: %q", w)
 		}
 		x.g.SetInjectQuiet(time.Second)
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		x.injects(1, adminapi.FateDelivered)
 	})
 }
@@ -161,7 +161,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			if i == maxWaitingEvents+4 {
 				last = time.Now()
 			}
-			time.Sleep(time.Second / protocol.PushRate)
+			sleep(time.Second / protocol.PushRate)
 		}
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"},
 			{Level: protocol.LevelKeep, Prompt: "p"}} {
@@ -169,7 +169,7 @@ func TestEventsWaitForASession(t *testing.T) {
 				t.Errorf("keeps %+v", m)
 			}
 		}
-		time.Sleep(time.Hour)
+		sleep(time.Hour)
 		first, err := g.Register(SessionSpec{ID: "s1", CWD: "/c"}, HostInfo{Kind: "test"}, quietHost{})
 		if err != nil {
 			t.Fatal(err)

@@ -45,8 +45,6 @@ type rpcError struct {
 	Message string
 }
 
-func (e *rpcError) Error() string { return e.Message }
-
 func invalidParams(format string, args ...any) *rpcError {
 	return &rpcError{rpcInvalidParams, fmt.Sprintf(format, args...)}
 }

@@ -3,9 +3,10 @@ package supervisor
 import (
 	"path/filepath"
 	"strings"
-	"tapgw/internal/adminapi"
 	"testing"
 	"time"
+
+	"tapgw/internal/adminapi"
 )
 
 // TestConfiguredProvidersSayHowTheyAre: whoever looks at the list knows what runs,

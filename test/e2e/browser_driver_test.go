@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"tapgw/internal/adminapi"
 	"testing"
 	"time"
 
@@ -23,6 +22,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"tapgw/internal/adminapi"
 )
 
 func init() { programs["pages"] = servePages }

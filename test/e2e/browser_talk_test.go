@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"tapgw/internal/adminapi"
 	"testing"
+
+	"tapgw/internal/adminapi"
 )
 
 // talk is a connection of a page that says what the test wants.

@@ -13,9 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"tapgw/internal/adminapi"
 	"testing"
 	"time"
+
+	"tapgw/internal/adminapi"
 )
 
 // TestBrowserExample runs the page that the document shows, as it stands there,

@@ -11,11 +11,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"tapgw/internal/adminapi"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"tapgw/internal/adminapi"
 )
 
 // answer is what the gateway says to a request.

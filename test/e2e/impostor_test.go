@@ -79,7 +79,7 @@ func TestImpostorTakesThePort(t *testing.T) {
 	}
 	mu.Unlock()
 	_ = impostor.Close()
-	<-served
+	<-served //nolint:errcheck // it was closed
 	h.serve()
 	p.expect("bound " + h.local())
 }
