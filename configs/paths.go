@@ -1,29 +1,24 @@
 package configs
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/adrg/xdg"
+
+	"tapgw/internal/statedir"
 )
 
-// Environment variables that name the home and the config file.
-const (
-	EnvHome   = "COPILOT_HOME"
-	EnvConfig = "TAPGW_CONFIG"
-)
+// EnvConfig is the environment variable that names the config file.
+const EnvConfig = "TAPGW_CONFIG"
 
-// Home is the directory of the Copilot runtime's files: COPILOT_HOME, else
-// ~/.copilot.
+// Home is [statedir.Home] for programs that go on without a home directory.
 func Home() string {
-	if home := os.Getenv(EnvHome); home != "" {
-		if abs, err := filepath.Abs(home); err == nil {
-			return abs
-		}
-		return home
+	home, err := statedir.Home()
+	if err != nil {
+		return filepath.Join(xdg.Home, ".copilot")
 	}
-	return filepath.Join(xdg.Home, ".copilot")
+	return home
 }
 
 // StateDir is where a gateway keeps its token files and gateway.json.
-func StateDir() string { return filepath.Join(Home(), "extensions", "tap") }
+func StateDir() string { return statedir.Of(Home()) }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"tapgw/internal/statedir"
 )
 
 const (
@@ -43,15 +45,11 @@ func (p *Provider) endpoints() ([]endpoint, error) {
 
 // stateDir is the directory of the gateway's token files.
 func stateDir() (string, error) {
-	home := os.Getenv("COPILOT_HOME")
-	if home == "" {
-		user, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("finding the gateway's files: %w; set COPILOT_HOME", err)
-		}
-		home = filepath.Join(user, ".copilot")
+	home, err := statedir.Home()
+	if err != nil {
+		return "", fmt.Errorf("finding the gateway's files: %w", err)
 	}
-	return filepath.Join(home, "extensions", "tap"), nil
+	return statedir.Of(home), nil
 }
 
 // gatewayURL returns the gateway's URL as of now, and the text of gateway.json, which identifies the gateway.
@@ -62,8 +60,9 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 	}
 	dir, err := stateDir()
 	if err == nil {
-		info, err = os.ReadFile(filepath.Join(dir, "gateway.json"))
+		info, err = os.ReadFile(filepath.Join(dir, statedir.InfoFile))
 	}
+	// Not statedir.Info: a gateway of another version may write the other members in another form.
 	var file struct {
 		URL string `json:"url"`
 	}
@@ -74,7 +73,7 @@ func gatewayURL(o Options) (url string, info []byte, err error) {
 		return url, info, nil
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, "gateway.json"),
+		err = fmt.Errorf("no gateway has written %s yet; start one, or set %s", filepath.Join(dir, statedir.InfoFile),
 			envURL)
 	}
 	return "", nil, err
@@ -93,7 +92,7 @@ func endpoints(o Options) ([]endpoint, error) {
 		env = os.Getenv(envToken)
 		var dir string
 		if dir, err = stateDir(); err == nil {
-			file = filepath.Join(dir, ".provider-token")
+			file = filepath.Join(dir, statedir.ProviderTokenFile)
 		}
 	}
 	var fileToken string

@@ -23,6 +23,7 @@ import (
 	"tapgw/internal/copilot"
 	"tapgw/internal/daemon"
 	"tapgw/internal/server"
+	"tapgw/internal/statedir"
 	"tapgw/internal/visible"
 )
 
@@ -150,17 +151,17 @@ func (d *doctor) checkState(context.Context) cli.Result {
 	case errors.Is(err, fs.ErrNotExist):
 		parent := existingParent(dir)
 		if err := checkWritable(parent); err != nil {
-			return cli.Fail("make "+parent+" writable, or set "+configs.EnvHome+" to another directory",
+			return cli.Fail("make "+parent+" writable, or set "+statedir.EnvHome+" to another directory",
 				"%s can't be created: %v", dir, err)
 		}
 		return cli.OK("the gateway creates %s at its first start", dir)
 	case err != nil:
-		return cli.Fail("make its parents accessible, or set "+configs.EnvHome+" to another directory", "%v", err)
+		return cli.Fail("make its parents accessible, or set "+statedir.EnvHome+" to another directory", "%v", err)
 	case !info.IsDir():
-		return cli.Fail("remove the file, or set "+configs.EnvHome+" to a directory", "%s is not a directory", dir)
+		return cli.Fail("remove the file, or set "+statedir.EnvHome+" to a directory", "%s is not a directory", dir)
 	}
 	if owner := foreignOwner(info); owner != "" {
-		return cli.Fail("change its owner with chown, or set "+configs.EnvHome+" to a directory of your own",
+		return cli.Fail("change its owner with chown, or set "+statedir.EnvHome+" to a directory of your own",
 			"%s %s", dir, owner)
 	}
 	if err := checkWritable(dir); err != nil {

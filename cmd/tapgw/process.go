@@ -27,6 +27,7 @@ import (
 	"tapgw/internal/hooks"
 	"tapgw/internal/proc"
 	"tapgw/internal/server"
+	"tapgw/internal/statedir"
 	"tapgw/internal/supervisor"
 )
 
@@ -49,7 +50,7 @@ type gatewayProcess struct {
 	supervisor *supervisor.Supervisor
 	traces     traces
 	settings   *configs.Follower[configs.Config]
-	info       daemon.Info
+	info       statedir.Info
 	served     chan error // gets the one result of the server
 	following  sync.WaitGroup
 	unfollow   context.CancelFunc // ends following; nil when nothing is followed
@@ -89,9 +90,9 @@ type gatewayOptions struct {
 func startGateway(ctx context.Context, o gatewayOptions) (*gatewayProcess, error) {
 	p := &gatewayProcess{
 		log:    o.log,
-		state:  daemon.Dir(filepath.Join(o.home, "extensions", "tap")),
+		state:  daemon.Dir(statedir.Of(o.home)),
 		served: make(chan error, 1),
-		info: daemon.Info{
+		info: statedir.Info{
 			PID: os.Getpid(), Version: cli.Version(), Args: o.args,
 			StartedAt: time.Now().UTC().Truncate(time.Millisecond),
 		},

@@ -13,6 +13,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/service"
+	"tapgw/internal/statedir"
 )
 
 func restartCommand() *ucli.Command {
@@ -35,7 +36,7 @@ Examples:
 			ctx, cancel := context.WithTimeout(c.Context, daemon.StopTimeout+service.Timeout)
 			defer cancel()
 			out := cli.Out(c)
-			plan := func(g daemon.Info) (func(context.Context) error, error) { return planRestart(ctx, g) }
+			plan := func(g statedir.Info) (func(context.Context) error, error) { return planRestart(ctx, g) }
 			g, err := stateDir().Restart(ctx, plan, noteTo(out))
 			if err != nil {
 				return err
@@ -47,7 +48,7 @@ Examples:
 
 // planRestart returns how to start the gateway g again, nil when tapgw ensure started it.
 // It refuses a gateway in the foreground, and one whose config file has a fault.
-func planRestart(ctx context.Context, g daemon.Info) (start func(context.Context) error, err error) {
+func planRestart(ctx context.Context, g statedir.Info) (start func(context.Context) error, err error) {
 	args := g.Args
 	configFile := argValue(args, "--config=")
 	if len(args) == 0 {

@@ -17,6 +17,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/daemon"
 	"tapgw/internal/service"
+	"tapgw/internal/statedir"
 )
 
 // onDemandGrace is how long a gateway of tapgw ensure stays without a session, a provider
@@ -155,7 +156,7 @@ func waitForEnd(
 func stateDir() daemon.Dir { return daemon.Dir(configs.StateDir()) }
 
 // printInfo prints the gateway's URL, or with --json what gateway.json has, on stdout.
-func printInfo(out *cli.Output, g daemon.Info) error {
+func printInfo(out *cli.Output, g statedir.Info) error {
 	g.Args = nil // internal
 	if out.JSON {
 		return out.Line(g)

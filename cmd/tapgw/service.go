@@ -13,6 +13,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/service"
+	"tapgw/internal/statedir"
 )
 
 // serviceLine is the service's state as --json shows it.
@@ -310,7 +311,7 @@ func serviceProgram(c *ucli.Context) (service.Program, error) {
 // Secrets are not among them: they have a file of their own.
 func serviceEnv() []string {
 	env := []string{}
-	for _, name := range []string{configs.EnvHome, "COPILOT_CLI_PATH", "XDG_CONFIG_HOME"} {
+	for _, name := range []string{statedir.EnvHome, "COPILOT_CLI_PATH", "XDG_CONFIG_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			if abs, err := filepath.Abs(value); err == nil {
 				value = abs

@@ -21,6 +21,7 @@ import (
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
+	"tapgw/internal/statedir"
 	"tapgw/internal/taptest"
 )
 
@@ -32,7 +33,7 @@ func alone(t *testing.T) (stateDir string) {
 	t.Setenv(EnvURL, "")
 	t.Setenv(EnvToken, "")
 	home := t.TempDir()
-	t.Setenv(envHome, home)
+	t.Setenv(statedir.EnvHome, home)
 	dir := filepath.Join(home, "extensions", "tap")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func alone(t *testing.T) (stateDir string) {
 // running makes it so that a gateway runs there, for all who look.
 func running(t *testing.T, dir string) (ends func()) {
 	t.Helper()
-	lock, err := proc.TryLock(filepath.Join(dir, lockFile))
+	lock, err := proc.TryLock(filepath.Join(dir, statedir.LockFile))
 	if err != nil || lock == nil {
 		t.Fatal("the gateway's lock is taken:", err)
 	}
@@ -89,8 +90,8 @@ func TestDiscovery(t *testing.T) {
 	}{
 		{func() {
 			running(t, dir)
-			write(t, filepath.Join(dir, gatewayFile), `{"url":"ws://127.0.0.1:1234","pid":1}`)
-			write(t, filepath.Join(dir, tokenFile), "adm-file\n")
+			write(t, filepath.Join(dir, statedir.InfoFile), `{"url":"ws://127.0.0.1:1234","pid":1}`)
+			write(t, filepath.Join(dir, statedir.AdminTokenFile), "adm-file\n")
 		}, Options{}, "ws://127.0.0.1:1234 adm-file"},
 		{func() { t.Setenv(EnvURL, "wss://h.example:5"); t.Setenv(EnvToken, "adm-env") }, Options{},
 			"wss://h.example:5 adm-env"},
@@ -102,9 +103,9 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	// Without COPILOT_HOME it is the user's own.
-	t.Setenv(envHome, "")
+	t.Setenv(statedir.EnvHome, "")
 	t.Setenv("HOME", "/somebody")
-	if got, err := StateDir(); err != nil || got != "/somebody/.copilot/extensions/tap" {
+	if got, err := stateDir(); err != nil || got != "/somebody/.copilot/extensions/tap" {
 		t.Errorf("got %s (%v), want /somebody/.copilot/extensions/tap", got, err)
 	}
 }
@@ -112,7 +113,7 @@ func TestDiscovery(t *testing.T) {
 func TestDiscoveryRefusesWhatIsWrong(t *testing.T) {
 	dir := alone(t)
 	running(t, dir)
-	gateway, token := filepath.Join(dir, gatewayFile), filepath.Join(dir, tokenFile)
+	gateway, token := filepath.Join(dir, statedir.InfoFile), filepath.Join(dir, statedir.AdminTokenFile)
 	for _, tc := range []struct {
 		o    Options
 		do   func()

@@ -14,6 +14,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/statedir"
 	"tapgw/internal/taptest"
 )
 
@@ -111,7 +112,7 @@ func TestImpostorHearsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := alone(t)
-			write(t, dir+"/"+tokenFile, secret)
+			write(t, dir+"/"+statedir.AdminTokenFile, secret)
 			url, h := impostor(t, "tcp", "127.0.0.1:0", tc.answer)
 			c, err := New(Options{URL: url})
 			if err != nil {
@@ -179,7 +180,7 @@ func TestTunnelThatWasNamed(t *testing.T) {
 // command's own time is over.
 func TestSilentListener(t *testing.T) {
 	dir := alone(t)
-	write(t, dir+"/"+tokenFile, "adm-secret")
+	write(t, dir+"/"+statedir.AdminTokenFile, "adm-secret")
 	url, _ := impostor(t, "tcp", "127.0.0.1:0", func(*http.Request) string { return "" })
 	c, err := New(Options{URL: url})
 	if err != nil {
@@ -202,8 +203,8 @@ func TestKilledGatewayIsNone(t *testing.T) {
 	dir := alone(t)
 	url, h := impostor(t,
 		"tcp", "127.0.0.1:0", func(*http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]" })
-	write(t, dir+"/"+gatewayFile, `{"url":"`+url+`","pid":1}`)
-	write(t, dir+"/"+tokenFile, "adm-secret")
+	write(t, dir+"/"+statedir.InfoFile, `{"url":"`+url+`","pid":1}`)
+	write(t, dir+"/"+statedir.AdminTokenFile, "adm-secret")
 	ends := running(t, dir)
 	for _, tc := range []struct {
 		alive bool

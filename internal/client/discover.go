@@ -13,24 +13,20 @@ import (
 
 	"tapgw/internal/cli"
 	"tapgw/internal/proc"
+	"tapgw/internal/statedir"
 )
 
 // Environment variables that say where the gateway is.
 const (
 	EnvURL   = "TAP_GATEWAY_URL"
 	EnvToken = "TAP_ADMIN_TOKEN" //nolint:gosec // a variable's name
-	envHome  = "COPILOT_HOME"
 )
 
 // exampleURL is what a gateway's URL looks like.
 const exampleURL = "ws://127.0.0.1:9400"
 
-const (
-	gatewayFile = "gateway.json"
-	lockFile    = "gateway.lock"
-	tokenFile   = ".admin-token"
-	maxFile     = 64 << 10
-)
+// maxFile bounds what is read of a file, in bytes.
+const maxFile = 64 << 10
 
 // Options say where the gateway is. An empty field is looked up in the environment, then in the
 // files of the gateway that runs for this user.
@@ -39,18 +35,13 @@ type Options struct {
 	Token string
 }
 
-// StateDir returns the directory of a gateway's token files and gateway.json.
-func StateDir() (string, error) {
-	home := os.Getenv(envHome)
-	if home == "" {
-		user, err := os.UserHomeDir()
-		if err != nil {
-			return "", cli.Failed("finding the gateway's files: no home directory; set %s, or give --url and --token",
-				envHome)
-		}
-		home = filepath.Join(user, ".copilot")
+// stateDir returns the state directory of this user's gateway.
+func stateDir() (string, error) {
+	home, err := statedir.Home()
+	if err != nil {
+		return "", cli.Failed("finding the gateway's files: %v, or give --url and --token", err)
 	}
-	return filepath.Join(home, "extensions", "tap"), nil
+	return statedir.Of(home), nil
 }
 
 // discoverURL returns the base of the HTTP API and what named it: a flag, a variable or a file.
@@ -69,11 +60,11 @@ func discoverURL(o Options) (base, source string, err error) {
 		}
 		return base, EnvURL, nil
 	}
-	dir, err := StateDir()
+	dir, err := stateDir()
 	if err != nil {
 		return "", "", err
 	}
-	file := filepath.Join(dir, gatewayFile)
+	file := filepath.Join(dir, statedir.InfoFile)
 	data, err := readOwn(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", noGateway("there is no " + file)
@@ -82,14 +73,12 @@ func discoverURL(o Options) (base, source string, err error) {
 		return "", "", err
 	}
 	// A gateway that was killed leaves its file, and any program may have its port now.
-	if alive, err := proc.Locked(filepath.Join(dir, lockFile)); err != nil {
+	if alive, err := proc.Locked(filepath.Join(dir, statedir.LockFile)); err != nil {
 		return "", "", cli.Failed("looking for the gateway: %v", err)
 	} else if !alive {
 		return "", "", noGateway(file + " is of a gateway that has ended")
 	}
-	var gateway struct {
-		URL string `json:"url"`
-	}
+	var gateway statedir.Info
 	if err := json.Unmarshal(data, &gateway); err != nil {
 		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give --url", file)
 	}
@@ -115,11 +104,11 @@ func discoverToken(given string) (token, source string, err error) {
 		token, source = os.Getenv(EnvToken), EnvToken
 	}
 	if token == "" {
-		dir, err := StateDir()
+		dir, err := stateDir()
 		if err != nil {
 			return "", "", err
 		}
-		source = filepath.Join(dir, tokenFile)
+		source = filepath.Join(dir, statedir.AdminTokenFile)
 		data, err := readOwn(source)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", source, nil
@@ -140,11 +129,11 @@ func discoverToken(given string) (token, source string, err error) {
 
 // TokenFile returns the file that has the admin token while a gateway of this user runs.
 func TokenFile() (string, error) {
-	dir, err := StateDir()
+	dir, err := stateDir()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, tokenFile), nil
+	return filepath.Join(dir, statedir.AdminTokenFile), nil
 }
 
 // readOwn reads a small file that must be the user's own: another user who could write it could

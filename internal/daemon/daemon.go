@@ -20,6 +20,7 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/client"
 	"tapgw/internal/proc"
+	"tapgw/internal/statedir"
 )
 
 // lockTimeout bounds the wait for another gateway that is starting or ending.
@@ -35,40 +36,29 @@ const pollInterval = 20 * time.Millisecond
 // runs; the other files of a killed gateway stay, so only the lock says whether one runs.
 type Dir string
 
-// Info is the content of gateway.json: where a gateway listens and which process it is.
-type Info struct {
-	URL       string    `json:"url"`
-	PID       int       `json:"pid"`
-	Version   string    `json:"version"`
-	StartedAt time.Time `json:"startedAt"`
-	// Args are the arguments with which tapgw ensure started the gateway; tapgw restart
-	// needs them. They are empty for a gateway that something else started.
-	Args []string `json:"args,omitempty"`
-}
-
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
 // InfoFile is the path of gateway.json.
-func (d Dir) InfoFile() string { return d.file("gateway.json") }
+func (d Dir) InfoFile() string { return d.file(statedir.InfoFile) }
 
 // LogFile is the path of the log of a gateway that tapgw ensure started.
 func (d Dir) LogFile() string { return d.file("gateway.log") }
 
 // ProviderToken is the path of the file with the instance token.
-func (d Dir) ProviderToken() string { return d.file(".provider-token") }
+func (d Dir) ProviderToken() string { return d.file(statedir.ProviderTokenFile) }
 
 // AdminToken is the path of the file with the admin token.
-func (d Dir) AdminToken() string { return d.file(".admin-token") }
+func (d Dir) AdminToken() string { return d.file(statedir.AdminTokenFile) }
 
 // Tokens is the directory with the tokens of providers that start themselves.
 func (d Dir) Tokens() string { return d.file("providers") }
 
-func (d Dir) lockFile() string  { return d.file("gateway.lock") }
+func (d Dir) lockFile() string  { return d.file(statedir.LockFile) }
 func (d Dir) startFile() string { return d.file("ensure.lock") }
 
 // Info reads gateway.json. The file may be left over from a gateway that was killed.
-func (d Dir) Info() (Info, error) {
-	var g Info
+func (d Dir) Info() (statedir.Info, error) {
+	var g statedir.Info
 	data, err := os.ReadFile(d.InfoFile())
 	if err != nil {
 		return g, err
@@ -87,7 +77,7 @@ func (d Dir) Locked() (bool, error) {
 	}
 	if err != nil {
 		return false, fmt.Errorf("looking for a gateway: %w; make %s readable, or set %s to another directory",
-			err, d, configs.EnvHome)
+			err, d, statedir.EnvHome)
 	}
 	return locked, nil
 }
@@ -97,14 +87,14 @@ func (d Dir) LockPID() int { return proc.LockHolder(d.lockFile()) }
 
 // Running returns the gateway that runs here and is ready. It asks the gateway itself,
 // because gateway.json may be a killed gateway's and its pid another program's.
-func (d Dir) Running(ctx context.Context) (Info, bool) {
+func (d Dir) Running(ctx context.Context) (statedir.Info, bool) {
 	locked, err := d.Locked()
 	if err != nil || !locked {
-		return Info{}, false
+		return statedir.Info{}, false
 	}
 	g, err := d.Info()
 	if err != nil {
-		return Info{}, false
+		return statedir.Info{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -114,27 +104,27 @@ func (d Dir) Running(ctx context.Context) (Info, bool) {
 // Current returns the gateway that runs here, ready or not; ok is false when none runs.
 // A gateway that is starting or ending has a PID and nothing else. The error means that
 // the directory can't be read.
-func (d Dir) Current() (g Info, ok bool, err error) {
+func (d Dir) Current() (g statedir.Info, ok bool, err error) {
 	locked, err := d.Locked()
 	if err != nil {
-		return Info{}, false, err
+		return statedir.Info{}, false, err
 	}
 	pid := d.LockPID()
 	if !locked || pid <= 0 {
-		return Info{}, false, nil
+		return statedir.Info{}, false, nil
 	}
 	if g, err = d.Info(); err != nil || g.PID != pid {
-		g = Info{PID: pid}
+		g = statedir.Info{PID: pid}
 	}
 	return g, true, nil
 }
 
 // mustRun is Current, with exit code 3 when no gateway runs.
-func (d Dir) mustRun() (Info, error) {
+func (d Dir) mustRun() (statedir.Info, error) {
 	g, ok, err := d.Current()
 	if err == nil && !ok {
 		err = &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable, Message: fmt.Sprintf(
-			"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), configs.EnvHome)}
+			"no gateway runs for %s (%s); start one: tapgw serve, or tapgw ensure", configs.Home(), statedir.EnvHome)}
 	}
 	return g, err
 }
@@ -170,7 +160,7 @@ func (d Dir) Acquire(ctx context.Context) (*proc.Lock, error) {
 }
 
 // answers reports whether the gateway at g's URL is g.
-func (d Dir) answers(ctx context.Context, g Info) bool {
+func (d Dir) answers(ctx context.Context, g statedir.Info) bool {
 	if u, err := url.Parse(g.URL); err == nil && u.Scheme == "wss" {
 		// This machine need not trust the gateway's certificate, so a connection is enough.
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
@@ -189,7 +179,7 @@ func (d Dir) answers(ctx context.Context, g Info) bool {
 }
 
 // dial returns a client of the gateway g.
-func (d Dir) dial(g Info) (*client.Client, error) {
+func (d Dir) dial(g statedir.Info) (*client.Client, error) {
 	token, err := os.ReadFile(d.AdminToken())
 	if err != nil {
 		return nil, err

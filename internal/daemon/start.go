@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tapgw/internal/proc"
+	"tapgw/internal/statedir"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 // Ensure returns the gateway that runs here, else starts this program with args in the
 // background and waits until it is ready. However many processes call it at once, one
 // gateway starts.
-func (d Dir) Ensure(ctx context.Context, args []string) (Info, error) {
+func (d Dir) Ensure(ctx context.Context, args []string) (statedir.Info, error) {
 	lock, err := d.lockStart(ctx)
 	if err != nil {
-		return Info{}, err
+		return statedir.Info{}, err
 	}
 	defer lock.Unlock()
 	return d.ensure(ctx, args)
@@ -39,7 +40,7 @@ func (d Dir) lockStart(ctx context.Context) (*proc.Lock, error) {
 }
 
 // ensure is Ensure for a caller that holds the start lock.
-func (d Dir) ensure(ctx context.Context, args []string) (Info, error) {
+func (d Dir) ensure(ctx context.Context, args []string) (statedir.Info, error) {
 	g, ok, err := d.waitReady(ctx)
 	if ok || err != nil {
 		return g, err
@@ -57,7 +58,7 @@ func (d Dir) ensure(ctx context.Context, args []string) (Info, error) {
 
 // waitReady returns the gateway that runs here. It waits for one that is starting or
 // ending; ok is false when none runs.
-func (d Dir) waitReady(ctx context.Context) (g Info, ok bool, err error) {
+func (d Dir) waitReady(ctx context.Context) (g statedir.Info, ok bool, err error) {
 	err = Poll(ctx, func() bool {
 		if g, ok = d.Running(ctx); ok {
 			return true
@@ -73,22 +74,22 @@ func (d Dir) waitReady(ctx context.Context) (g Info, ok bool, err error) {
 
 // start starts this program as a gateway that outlives this process, and waits until it
 // is ready.
-func (d Dir) start(ctx context.Context, args []string) (Info, error) {
+func (d Dir) start(ctx context.Context, args []string) (statedir.Info, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return Info{}, fmt.Errorf("finding our own program: %w", err)
+		return statedir.Info{}, fmt.Errorf("finding our own program: %w", err)
 	}
 	log, size, err := d.openLog()
 	if err != nil {
-		return Info{}, fmt.Errorf("opening the gateway's log: %w", err)
+		return statedir.Info{}, fmt.Errorf("opening the gateway's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	// The state directory is a working directory that nobody unmounts or deletes.
 	child, err := proc.Detach(program, args, os.Environ(), string(d), log)
 	if err != nil {
-		return Info{}, err
+		return statedir.Info{}, err
 	}
-	var g Info
+	var g statedir.Info
 	isReady := false
 	err = Poll(ctx, func() bool {
 		select {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/statedir"
 	"tapgw/internal/visible"
 )
 
@@ -22,7 +23,7 @@ const noticeDelay = time.Second
 // Stop sends SIGTERM to the gateway that runs here and waits until it has ended. After a
 // second it calls notify with a line that says what the gateway waits for. Exit codes: 3
 // when no gateway runs, 5 when it is another user's, 124 when it does not end.
-func (d Dir) Stop(ctx context.Context, notify func(line string)) (Info, error) {
+func (d Dir) Stop(ctx context.Context, notify func(line string)) (statedir.Info, error) {
 	g, err := d.mustRun()
 	if err != nil {
 		return g, err
@@ -63,11 +64,12 @@ func (d Dir) Stop(ctx context.Context, notify func(line string)) (Info, error) {
 // it. An error of plan means that the gateway runs on. No tapgw ensure can start another
 // gateway in between.
 func (d Dir) Restart(
-	ctx context.Context, plan func(Info) (start func(context.Context) error, err error), notify func(line string),
-) (Info, error) {
+	ctx context.Context, plan func(statedir.Info) (start func(context.Context) error, err error),
+	notify func(line string),
+) (statedir.Info, error) {
 	lock, err := d.lockStart(ctx)
 	if err != nil {
-		return Info{}, err
+		return statedir.Info{}, err
 	}
 	defer lock.Unlock()
 	g, err := d.mustRun()
@@ -95,7 +97,7 @@ func (d Dir) Restart(
 }
 
 // awaited names the sessions and providers that a gateway will wait for when it ends.
-func (d Dir) awaited(ctx context.Context, g Info) string {
+func (d Dir) awaited(ctx context.Context, g statedir.Info) string {
 	const unknown = "its sessions and providers"
 	if g.URL == "" {
 		return unknown

@@ -25,7 +25,7 @@ const (
 // the longest path that it begins with.
 var layers = [][]string{
 	{"internal/lazyregexp", "internal/visible"},
-	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli", "internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel", "internal/shellrule", "internal/weburl"},
+	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli", "internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel", "internal/shellrule", "internal/weburl", "internal/statedir"},
 	{"internal/match"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge", "internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},

@@ -20,7 +20,8 @@ import (
 	"sync"
 	"syscall"
 
-	"tapgw/internal/client"
+	"tapgw/configs"
+	"tapgw/internal/statedir"
 	"tapgw/providers"
 )
 
@@ -179,11 +180,8 @@ func (b *toolbox) add(ctx context.Context, name string) error {
 
 // gatewayAccess returns the URL of the gateway that runs in this home, and the token in a file.
 func gatewayAccess(tokenFile string) (url, token string, err error) {
-	dir, err := client.StateDir()
-	if err != nil {
-		return "", "", err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "gateway.json"))
+	dir := configs.StateDir()
+	data, err := os.ReadFile(filepath.Join(dir, statedir.InfoFile))
 	if err != nil {
 		return "", "", err
 	}
