@@ -127,7 +127,8 @@ func latencies(ctx context.Context, o options, r *report) error {
 	r.row("a host that takes tools live, median (10 ms)", "", fmt.Sprintf("%.2f ms", milliseconds(median(took))),
 		milliseconds(median(took))/10, 1, false)
 	slowest := milliseconds(took[len(took)-1])
-	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", slowest), slowest/10, 1, false)
+	r.row("a host that takes tools live, slowest of 40 (10 ms)", "", fmt.Sprintf("%.2f ms", slowest), slowest/10, 1,
+		false)
 	_ = live.c.Close(websocket.StatusNormalClosure, "")
 	return burstLatency(ctx, o, r)
 }

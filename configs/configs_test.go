@@ -105,10 +105,8 @@ hook = "allow"
 		t.Fatal(faults)
 	}
 	profile := DefaultProfile()
-	profile.Provider.URL, profile.Provider.KeyEnv, profile.Provider.Models = "http://127.0.0.1:1/v1", "MY_KEY", []string{
-		"a",
-		"b/c",
-	}
+	profile.Provider.URL, profile.Provider.KeyEnv = "http://127.0.0.1:1/v1", "MY_KEY"
+	profile.Provider.Models = []string{"a", "b/c"}
 	want := Config{
 		Listen: "0.0.0.0:1", Insecure: true, TLSCert: "c.pem", TLSKey: "k.pem",
 		Hosts: []string{
@@ -120,7 +118,8 @@ hook = "allow"
 			Models: []string{"a", "b/c"}, MaxRounds: 3, Profile: profile,
 			MaxTurnTime: 90 * time.Second, AnswerTimeout: time.Minute,
 			Permissions: Permissions{
-				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow", CustomTool: "deny", Memory: "allow", Hook: "allow",
+				Shell: "ask", Write: "allow", Read: "allow", URL: "allow", MCP: "allow", CustomTool: "deny",
+				Memory: "allow", Hook: "allow",
 				AllowCommands: []string{"git log", "make *-short"}, DenyCommands: []string{"rm"},
 				AllowReadPaths: []string{
 					"/usr/include/**",
@@ -149,7 +148,8 @@ func TestPermissionsWithDefaults(t *testing.T) {
 		t.Errorf("the permissions of a config without a file, -want +got:\n%s", diff)
 	}
 	want.Shell, want.CustomTool, want.DenyPaths = Ask, Deny, []string{"**"}
-	if diff := cmp.Diff(want, Permissions{Shell: Ask, CustomTool: Deny, DenyPaths: []string{"**"}}.WithDefaults()); diff != "" {
+	got := Permissions{Shell: Ask, CustomTool: Deny, DenyPaths: []string{"**"}}.WithDefaults()
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("set kinds, -want +got:\n%s", diff)
 	}
 }

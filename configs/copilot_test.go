@@ -58,8 +58,9 @@ func wholeProfile(dir string) Profile {
 		Infinite:       Infinite{BackgroundThreshold: 0.5, ExhaustionThreshold: 1},
 		LargeOutput:    LargeOutput{MaxBytes: 9},
 		Provider: Endpoint{
-			Kind: EndpointAzure, URL: "https://x.example", Wire: WireResponses, Transport: TransportWebSockets, APIVersion: "2024-10-21",
-			KeyEnv: "K", Headers: map[string]string{"X-Team": "${TEAM}"}, Models: []string{"m"},
+			Kind: EndpointAzure, URL: "https://x.example", Wire: WireResponses, Transport: TransportWebSockets,
+			APIVersion: "2024-10-21", KeyEnv: "K", Headers: map[string]string{"X-Team": "${TEAM}"},
+			Models:  []string{"m"},
 			ModelID: "gpt-5", WireModel: "deployed", MaxPromptTokens: 7, MaxOutputTokens: 8,
 		},
 		MCP: map[string]SessionMCP{
@@ -410,7 +411,8 @@ func TestUseEndpoint(t *testing.T) {
 	c.Copilot.UseEndpoint("http://flag/v1", "F")
 	want := defaultEndpoint()
 	want.URL, want.KeyEnv = "http://flag/v1", "F"
-	for name, got := range map[string]Endpoint{"[copilot]": c.Copilot.Provider, "same": c.Copilot.Profiles["same"].Provider} {
+	endpoints := map[string]Endpoint{"[copilot]": c.Copilot.Provider, "same": c.Copilot.Profiles["same"].Provider}
+	for name, got := range endpoints {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}

@@ -47,14 +47,16 @@ copilot.x = 1`, []string{
 			`2:1: copilot.permissions.shell: "maybe" is not one of "allow", "deny", "ask"`,
 			`allow_commands[0]: "" is not the words`, `allow_commands[1]: "a; b" is not the words`,
 			`allow_read_paths[0]: "src/[" is not a glob`, `allow_read_paths[1]: "../x/**": .. leads out`,
-			`allow_urls[0]: "ftp://a": the scheme`, `allow_urls[1]: "a b" is not`, `allow_urls[2]: must hold neither`, `allow_urls[3]: "a.*.b" is not`, `allow_urls[4]: must hold neither`,
+			`allow_urls[0]: "ftp://a": the scheme`, `allow_urls[1]: "a b" is not`, `allow_urls[2]: must hold neither`,
+			`allow_urls[3]: "a.*.b" is not`, `allow_urls[4]: must hold neither`,
 			"6:1: unknown key copilot.permissions.copilot",
 		}},
 		{
 			"times of a turn",
 			"copilot.max_turn_time = \"0s\"\ncopilot.answer_timeout = 5\ncopilot.ask_user = \"yes\"",
 			[]string{
-				"1:9: copilot.max_turn_time: 0s is not from 1s to 168h0m0s", "2:9: copilot.answer_timeout: must be a time", "3:9: copilot.ask_user: must be true or false",
+				"1:9: copilot.max_turn_time: 0s is not from 1s to 168h0m0s",
+				"2:9: copilot.answer_timeout: must be a time", "3:9: copilot.ask_user: must be true or false",
 			},
 		},
 		{"unknown quoted key", "\"é b\".c = 1", []string{`1:1: unknown key "é b"`}},

@@ -167,8 +167,11 @@ func TestProjectFiles(t *testing.T) {
 		}
 	}
 	for _, p := range found("/").Providers() {
-		if p.Name == "d" &&
-			(p.Provider.Project != dir || !p.Provider.Sessions.Match("", sub, "") || p.Provider.Sessions.Match("", filepath.Dir(dir), "") || p.Provider.Sessions.Match("", dir+"2", "")) {
+		if p.Name != "d" {
+			continue
+		}
+		matches := func(cwd string) bool { return p.Provider.Sessions.Match("", cwd, "") }
+		if p.Provider.Project != dir || !matches(sub) || matches(filepath.Dir(dir)) || matches(dir+"2") {
 			t.Errorf("d is for other sessions: %+v", p.Provider)
 		}
 	}

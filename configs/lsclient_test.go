@@ -65,7 +65,8 @@ url = "https://far.example/mcp"
 		t.Fatal(faults)
 	}
 	want := LSClient{
-		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3, Tools: []string{"/etc/x/mine", "/abs"}, LibraryDocs: "/etc/x/docs",
+		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3, Tools: []string{"/etc/x/mine", "/abs"},
+		LibraryDocs: "/etc/x/docs",
 		ToolTimeout: 30 * time.Second,
 		Proxy:       Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
 		GitHub:      GitHub{Enterprise: "https://ghe.example"},

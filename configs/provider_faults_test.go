@@ -56,7 +56,8 @@ func TestProviderFaults(t *testing.T) {
 			"rules",
 			"kind = \"connect\"\nallow = [\"[\"]\ndeny = [\"\"]\nprefix = \"a b\"\nconcurrency = -1\ntimeout = \"2h\"",
 			[]string{
-				`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`, `4:1: prefix: "a b" is not the beginning`,
+				`2:10: allow[0]: "[" is not a glob of tools' names`, `3:9: deny[0]: "" is not a glob`,
+				`4:1: prefix: "a b" is not the beginning`,
 				`5:1: concurrency: -1 is not from 0 to 1000`, `6:1: timeout: 2h0m0s is not from 0s to 1h0m0s`,
 			},
 		},

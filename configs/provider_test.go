@@ -129,7 +129,8 @@ func TestHTTPFaults(t *testing.T) {
 			"headers",
 			head + "url = \"http://h/\"\nheaders = { Host = \"x\", \"a b\" = \"x\", C = \"${1}\", D = \"a\\nb\" }",
 			[]string{
-				"tools.t.headers.Host: is not a header that can be set", `tools.t.headers."a b": is not a header`, "tools.t.headers.C: ${1} is not the name", "tools.t.headers.D: must be one line",
+				"tools.t.headers.Host: is not a header that can be set", `tools.t.headers."a b": is not a header`,
+				"tools.t.headers.C: ${1} is not the name", "tools.t.headers.D: must be one line",
 			},
 		},
 		{"body", head + "url = \"http://h/\"\nbody = '{'", []string{"5:1: tools.t.body: is not JSON"}},

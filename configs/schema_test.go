@@ -321,7 +321,10 @@ func TestSchemasAgreeWithTheDecoder(t *testing.T) {
 			})
 		}
 		if src.name == "provider" {
-			for _, bad := range []string{"", "kind = \"command\"\n", "kind = \"tools\"\n", "kind = \"http\"\n", "kind = \"connect\"\ndir = \"d\"\n"} {
+			for _, bad := range []string{
+				"", "kind = \"command\"\n", "kind = \"tools\"\n", "kind = \"http\"\n",
+				"kind = \"connect\"\ndir = \"d\"\n",
+			} {
 				both(t, src, r, bad, true)
 			}
 		}

@@ -16,18 +16,25 @@ import (
 func TestTrustIsOfContent(t *testing.T) {
 	atHome(t)
 	for path, counts := range map[string]bool{
-		".tapgw/tapgw.toml": true, ".tapgw/lsclient.toml": true, "configs/tapgw.toml": true, ".tapgw/providers/a.toml": true, ".tapgw/providers/new.toml": true,
-		".tapgw/tools/a.py": true, ".tapgw/tools/lib/b.py": true, ".tapgw/tools/new.py": true, "configs/tools/run": true,
-		"server.py": true, "server/main.go": true, "server/new.go": true, "mine/tool.py": true, "mine/below/part.py": true, "hook.sh": true,
+		".tapgw/tapgw.toml": true, ".tapgw/lsclient.toml": true, "configs/tapgw.toml": true,
+		".tapgw/providers/a.toml": true, ".tapgw/providers/new.toml": true,
+		".tapgw/tools/a.py": true, ".tapgw/tools/lib/b.py": true, ".tapgw/tools/new.py": true,
+		"configs/tools/run": true, "server.py": true, "server/main.go": true, "server/new.go": true,
+		"mine/tool.py": true, "mine/below/part.py": true, "hook.sh": true,
 		".github/hooks/x.json": true, ".mcp.json": true, ".vscode/mcp.json": true, "later.sh": true,
-		"README.md": false, "main.go": false, ".tapgw/notes.txt": false, ".tapgw/providers/x.toml.sample": false, "server/below/x.go": false,
+		"README.md": false, "main.go": false, ".tapgw/notes.txt": false,
+		".tapgw/providers/x.toml.sample": false, "server/below/x.go": false,
 		".tapgw/tools/__pycache__/a.pyc": false, "work/x": false,
 	} {
 		dir := real(t)
 		for file, text := range map[string]string{
-			".tapgw/tapgw.toml": "copilot.max_rounds = 5", ".tapgw/providers/a.toml": `kind = "command"` + "\n" + `command = ["python3", "./server.py", "./later.sh"]` + "\ncwd = \"work\"",
-			".tapgw/providers/b.toml": `kind = "command"` + "\n" + `command = ["go", "run", "./server"]`, ".tapgw/providers/c.toml": "kind = \"tools\"\ndir = \"mine\"",
-			".tapgw/tools/a.py": "", ".tapgw/tools/lib/b.py": "", "server.py": "", "server/main.go": "", "mine/tool.py": "", "mine/below/part.py": "",
+			".tapgw/tapgw.toml": "copilot.max_rounds = 5",
+			".tapgw/providers/a.toml": `kind = "command"` + "\n" +
+				`command = ["python3", "./server.py", "./later.sh"]` + "\ncwd = \"work\"",
+			".tapgw/providers/b.toml": `kind = "command"` + "\n" + `command = ["go", "run", "./server"]`,
+			".tapgw/providers/c.toml": "kind = \"tools\"\ndir = \"mine\"",
+			".tapgw/tools/a.py":       "", ".tapgw/tools/lib/b.py": "", "server.py": "", "server/main.go": "",
+			"mine/tool.py": "", "mine/below/part.py": "",
 			".github/hooks/x.json": `{"hooks":{"preToolUse":[{"bash":"./hook.sh"}]}}`, "hook.sh": "", "work/x": "",
 		} {
 			write(t, filepath.Join(dir, file), text)

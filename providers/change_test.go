@@ -184,7 +184,8 @@ func TestChangeWhileConnectionEnds(t *testing.T) {
 		}
 		next := n.accept(t)
 		next.next("auth")
-		if got := receive(t, later(func() (uint64, error) { return p.Append(t.Context(), "tone", "now") })); got != (changed{}) {
+		appended := later(func() (uint64, error) { return p.Append(t.Context(), "tone", "now") })
+		if got := receive(t, appended); got != (changed{}) {
 			t.Errorf("without a session: %v, want 0 and no error", got)
 		}
 		next.send(oneSession)

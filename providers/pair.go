@@ -69,7 +69,14 @@ func (p *Provider) pair(ctx context.Context, url string, ask askFunc) (token str
 	if err != nil {
 		return "", err
 	}
+	return s.confirm(ctx, cancel, prompt, ask)
+}
 
+// confirm asks the user for the code, sends it and returns the token of the answer. It calls
+// cancel when the gateway closes the connection, which ends the question to the user.
+func (s *pairing) confirm(
+	ctx context.Context, cancel context.CancelCauseFunc, prompt string, ask askFunc,
+) (token string, err error) {
 	// The gateway may close while the user looks for the code.
 	type answer struct {
 		m   protocol.Message

@@ -95,7 +95,8 @@ func TestSubscriberHangs(t *testing.T) {
 		if got := receive(t, second); got != "hello" {
 			t.Errorf("heard %q, want %q", got, "hello")
 		}
-		if err := receive(t, errs); !strings.Contains(err.Error(), "user.message of session s1 was dropped: 1000 events wait") {
+		const want = "user.message of session s1 was dropped: 1000 events wait"
+		if err := receive(t, errs); !strings.Contains(err.Error(), want) {
 			t.Errorf("OnError heard %v", err)
 		}
 		// The end of the session does not take away what happened before.

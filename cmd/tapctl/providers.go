@@ -41,8 +41,8 @@ Examples:
 			},
 			{
 				Name: "start", Usage: "start a provider that a file names", ArgsUsage: "NAME",
-				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on.\n\n" +
-					"Examples:\n  tapctl providers start hello",
+				Description: "Starts a provider that was stopped, or that failed too often. A running one goes on." +
+					"\n\nExamples:\n  tapctl providers start hello",
 				BashComplete: providerNames(),
 				Action: shortAction(1, providerAction("started", func(c *command, name string) (int, error) {
 					return c.gw.StartProvider(c.ctx, name)
@@ -195,7 +195,8 @@ func reloadCommand() *ucli.Command {
 		Name:  "reload",
 		Usage: "make the gateway read its config and provider files now",
 		Description: "The gateway reads changed files by itself, a moment later. The exit code is 1 if a file\n" +
-			"has a fault, or a setting waits for the gateway's next start; each is a line.\n\nExamples:\n  tapctl reload",
+			"has a fault, or a setting waits for the gateway's next start; each is a line.\n\n" +
+			"Examples:\n  tapctl reload",
 		Action: shortAction(0, func(c *command) error {
 			faults, err := c.gw.Reload(c.ctx)
 			if err != nil {

@@ -93,7 +93,8 @@ func answerQuestion(c *command) error {
 		if whole != "" {
 			questions = slices.DeleteFunc(questions, func(q adminapi.Question) bool { return q.ID != whole })
 			if len(questions) == 0 {
-				return cli.NotFound("question %s does not wait: it was answered, has expired, or is of another session", whole)
+				return cli.NotFound("question %s does not wait: it was answered, has expired, or is of another session",
+					whole)
 			}
 		}
 		return c.listQuestions(questions, whole != "")

@@ -202,7 +202,8 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	_, want, _ := run(t, "push", "--help")
-	for _, line := range []string{"push -h", "push hi --help", "help push", "--help push", "push --session x -h --json"} {
+	for _, line := range []string{"push -h", "push hi --help", "help push", "--help push",
+		"push --session x -h --json"} {
 		if exit, out, errs := run(t, strings.Fields(line)...); exit != 0 || out != want || errs != "" {
 			t.Errorf("%s: %d %q", line, exit, out+errs)
 		}
@@ -285,7 +286,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q: %d %s%s", tc.line, exit, errs, diff)
 		}
 	}
-	if _, out, _ := run(t, completeCommand, "push", "--url", "ws://x", "--session", "a"); out != "alpha\tfirst at ws://x\n" {
+	_, out, _ := run(t, completeCommand, "push", "--url", "ws://x", "--session", "a")
+	if out != "alpha\tfirst at ws://x\n" {
 		t.Errorf("a completer sees no flags: %q", out)
 	}
 }
@@ -398,7 +400,9 @@ func TestColor(t *testing.T) {
 }
 
 func TestShorten(t *testing.T) {
-	for in, want := range map[string]string{"short": "short", "two\nlines": "two…", "twelve chars": "twelve c…", " x \n": "x"} {
+	for in, want := range map[string]string{
+		"short": "short", "two\nlines": "two…", "twelve chars": "twelve c…", " x \n": "x",
+	} {
 		if got := Shorten(in, 9); got != want {
 			t.Errorf("%q: %q", in, got)
 		}
@@ -407,7 +411,8 @@ func TestShorten(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\ttext\nsecond": "plain\ttext\nsecond", "\x1b[1;31mred\x1b[0m": "red", "\x1b]0;title\x07x": "x", "\x1b]8;;u\x1b\\x": "x", "a\rb\x07\x1b": "ab", "a\u202eb": "ab",
+		"plain\ttext\nsecond": "plain\ttext\nsecond", "\x1b[1;31mred\x1b[0m": "red", "\x1b]0;title\x07x": "x",
+		"\x1b]8;;u\x1b\\x": "x", "a\rb\x07\x1b": "ab", "a\u202eb": "ab",
 	} {
 		if got := Clean(in); got != want {
 			t.Errorf("%q: %q", in, got)
@@ -450,7 +455,8 @@ func TestOutputIsHarmless(t *testing.T) {
 // changes its place, and no word makes it panic.
 func FuzzWords(f *testing.F) {
 	for _, line := range []string{
-		"push hi --level inject", "--json sessions stop x", "push -- --level x", "push --level", "-w . ls", "help push", "push -s=a b --prompt", "a = b", "push --level = s",
+		"push hi --level inject", "--json sessions stop x", "push -- --level x", "push --level",
+		"-w . ls", "help push", "push -s=a b --prompt", "a = b", "push --level = s",
 	} {
 		f.Add(strings.ReplaceAll(line, " ", "\x00"))
 	}

@@ -102,7 +102,8 @@ func TestImpostorHearsNothing(t *testing.T) {
 			return "HTTP/1.1 200 OK\r\nTapgw-Proof: 00 127.0.0.1:1\r\nContent-Length: 0\r\n\r\n"
 		}, "it could not prove"},
 		"another gateway": {func(*http.Request) string {
-			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 53\r\n\r\n" + `{"error":{"code":"AUTH_FAILED","message":"not mine"}}`
+			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 53\r\n\r\n" +
+				`{"error":{"code":"AUTH_FAILED","message":"not mine"}}`
 		}, "it could not prove"},
 		"a relay": {relay, "it passes connections on: "},
 		"no HTTP": {func(*http.Request) string { return "220 smtp.example ESMTP\r\n" },
@@ -188,7 +189,8 @@ func TestSilentListener(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.Sessions(t.Context())
-	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable || !strings.Contains(e.Message, "it did not answer within 5s") {
+	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
+		!strings.Contains(e.Message, "it did not answer within 5s") {
 		t.Errorf("got exit %d: %v, want %d after 5s", e.Exit, err, cli.ExitUnreachable)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -122,7 +122,8 @@ func TestFiles(t *testing.T) {
 	for at, f := range served {
 		text := string(f.content)
 		size += len(text)
-		for _, m := range regexp.MustCompile(`(?:from|import)\s*\(?"\./([^"]+)"|new URL\("([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		imports := regexp.MustCompile(`(?:from|import)\s*\(?"\./([^"]+)"|new URL\("([^"]+)"`)
+		for _, m := range imports.FindAllStringSubmatch(text, -1) {
 			if name := m[1] + m[2]; served["/page/"+name].content == nil {
 				t.Errorf("%s imports %s, which is not there", at, name)
 			}

@@ -37,7 +37,8 @@ func TestArchitectureNamesExist(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md links %s to %q, want [`%[1]s`](%[3]s)", name[1], name[2], files[0])
 		}
 	}
-	for _, room := range regexp.MustCompile("`((?:cmd|internal|tools)/[a-z]+)`").FindAllStringSubmatch(string(text), -1) {
+	rooms := regexp.MustCompile("`((?:cmd|internal|tools)/[a-z]+)`")
+	for _, room := range rooms.FindAllStringSubmatch(string(text), -1) {
 		if _, err := os.Stat(filepath.Join(root, room[1])); err != nil {
 			t.Errorf("ARCHITECTURE.md names the room %s: %v", room[1], err)
 		}
@@ -54,7 +55,9 @@ func declarations(t *testing.T, root string) map[string][]string {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") && name != ".." || name == "testdata" || name == "node_modules") {
+			name := d.Name()
+			hidden := strings.HasPrefix(name, ".") && name != ".."
+			if path != root && (hidden || name == "testdata" || name == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil

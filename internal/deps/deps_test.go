@@ -25,10 +25,13 @@ const (
 // the longest path that it begins with.
 var layers = [][]string{
 	{"internal/lazyregexp", "internal/visible"},
-	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli", "internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel", "internal/shellrule", "internal/weburl", "internal/statedir"},
+	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
+		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
+		"internal/shellrule", "internal/weburl", "internal/statedir"},
 	{"internal/match"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client"},
-	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge", "internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
+	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
+		"internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
 }
 
@@ -138,7 +141,8 @@ func check(pkgs []pkg) (faults []string) {
 // packages lists every package of the module, with what each tag adds.
 func packages(t *testing.T) (pkgs []pkg) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", "runtime,e2e,soak", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
+	cmd := exec.Command("go", "list", "-tags", "runtime,e2e,soak",
+		"-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -227,30 +231,37 @@ func TestCheck(t *testing.T) {
 		pkgs []pkg
 		want string // part of the one fault; empty: none
 	}{
-		{"down", one("internal/server", "net/http", "tapgw/internal/gateway", "tapgw/internal/protocol", "github.com/coder/websocket"), ""},
+		{"down", one("internal/server", "net/http", "tapgw/internal/gateway", "tapgw/internal/protocol",
+			"github.com/coder/websocket"), ""},
 		{"down two layers", one("cmd/tapgw", "tapgw/internal/protocol"), ""},
 		{"own sub-package", one("internal/gateway/sub", "tapgw/internal/gateway"), ""},
 		{"template on its SDK", one("providers/templates/hello", "tapgw/providers"), ""},
 		{"upward", one("internal/protocol", "tapgw/internal/gateway"), "upward, from layer 1 to 3"},
-		{"upward from a sub-package", one("internal/gateway/sub", "tapgw/internal/server"), "upward, from layer 3 to 4"},
+		{"upward from a sub-package", one("internal/gateway/sub", "tapgw/internal/server"),
+			"upward, from layer 3 to 4"},
 		{"SDK on its template", one("providers", "tapgw/providers/templates/hello"), "upward"},
 		{"sideways", one("internal/server", "tapgw/internal/copilot"), "sideways, both in layer 4"},
 		{"tools on their adapter", one("tools", "tapgw/tools/provide"), "upward"},
 		{"two commands", one("cmd/tapctl", "tapgw/cmd/tapgw"), "sideways"},
 		{"no layer", one("internal/util"), "stands in no layer"},
 		{"taptest in production", one("internal/server", "tapgw/internal/taptest"), "only tests may"},
-		{"taptest in a test", []pkg{{ImportPath: "tapgw/internal/server", GoFiles: []string{"x.go"}, TestImports: []string{"tapgw/internal/taptest"}}}, ""},
-		{"only tests in it", []pkg{{ImportPath: "tapgw/internal/anything", TestImports: []string{"tapgw/cmd/tapgw"}}}, ""},
+		{"taptest in a test", []pkg{{ImportPath: "tapgw/internal/server", GoFiles: []string{"x.go"},
+			TestImports: []string{"tapgw/internal/taptest"}}}, ""},
+		{"only tests in it", []pkg{{ImportPath: "tapgw/internal/anything", TestImports: []string{"tapgw/cmd/tapgw"}}},
+			""},
 		{"net in gateway", one("internal/gateway", "net"), "imports net: not in this room"},
 		{"HTTP in gateway", one("internal/gateway", "net/http"), "imports net/http: not in this room"},
 		{"net/netip in gateway", one("internal/gateway", "net/netip"), ""},
 		{"HTTP elsewhere", one("internal/client", "net/http"), ""},
 		{"Copilot SDK", one("internal/copilot", copilotSDK, copilotSDK+"/rpc"), ""},
 		{"Copilot SDK elsewhere", one("internal/server", copilotSDK+"/rpc"), "only internal/copilot may"},
-		{"Copilot SDK in a test elsewhere", []pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}}, "only internal/copilot may"},
-		{"libraries of protocol", one("internal/protocol", "encoding/json", "github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/jsontext"), ""},
+		{"Copilot SDK in a test elsewhere", []pkg{{ImportPath: "tapgw/test/e2e", XTestImports: []string{copilotSDK}}},
+			"only internal/copilot may"},
+		{"libraries of protocol", one("internal/protocol", "encoding/json",
+			"github.com/google/jsonschema-go/jsonschema", "github.com/go-json-experiment/json/jsontext"), ""},
 		{"another library in protocol", one("internal/protocol", "github.com/coder/websocket"), "standard library and"},
-		{"a name that only begins alike", one("internal/protocol", "github.com/google/jsonschema-gone"), "standard library and"},
+		{"a name that only begins alike", one("internal/protocol", "github.com/google/jsonschema-gone"),
+			"standard library and"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,6 +100,9 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 		}
 		return m
 	}
+	withHooks := func(hooks protocol.Hooks) *protocol.Hello {
+		return hello(func(m *protocol.Hello) { m.Hooks = &hooks })
+	}
 	callback := map[string]*protocol.Transform{"tone": {Action: protocol.TransformCallback}}
 	fixed := map[string]*protocol.Transform{
 		"tone":       {Action: protocol.TransformAppend, Content: &text},
@@ -110,21 +113,25 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 		want        bool
 	}{
 		"tools":                  {hello(nil), nil, false},
-		"rules":                  {hello(func(m *protocol.Hello) { m.Hooks = &protocol.Hooks{OnPreToolUse: denial()} }), nil, true},
-		"a section by callback":  {hello(func(m *protocol.Hello) { m.Hooks = &protocol.Hooks{Transforms: callback} }), nil, true},
-		"a section as it stands": {hello(func(m *protocol.Hello) { m.Hooks = &protocol.Hooks{Transforms: fixed} }), nil, false},
+		"rules":                  {withHooks(protocol.Hooks{OnPreToolUse: denial()}), nil, true},
+		"a section by callback":  {withHooks(protocol.Hooks{Transforms: callback}), nil, true},
+		"a section as it stands": {withHooks(protocol.Hooks{Transforms: fixed}), nil, false},
 		"context":                {hello(func(m *protocol.Hello) { m.Context = &text }), nil, true},
 		"no context":             {hello(func(m *protocol.Hello) { m.Context = new("") }), nil, false},
 		"startup context":        {hello(func(m *protocol.Hello) { m.StartupContext = text }), nil, true},
-		"in all sessions":        {hello(func(m *protocol.Hello) { m.Session, m.Context = protocol.AllSessions, &text }), nil, true},
-		"rules later":            {hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, true},
-		"no rules later":         {hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: []protocol.Rule{}}, false},
-		"sections later":         {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: fixed}, false},
-		"callbacks later":        {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: callback}, true},
-		"context later":          {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: &text}, true},
-		"no context later":       {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: new("")}, false},
-		"tools later":            {hello(nil), &protocol.ToolsUpdate{RequestID: "r", Tools: hello(nil).Tools}, false},
-		"in another hello":       {hello(nil), hello(func(m *protocol.Hello) { m.Context = &text }), true},
+		"in all sessions": {
+			hello(func(m *protocol.Hello) { m.Session, m.Context = protocol.AllSessions, &text }), nil, true,
+		},
+		"rules later": {hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, true},
+		"no rules later": {
+			hello(nil), &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: []protocol.Rule{}}, false,
+		},
+		"sections later":   {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: fixed}, false},
+		"callbacks later":  {hello(nil), &protocol.HooksUpdate{RequestID: "r", Transforms: callback}, true},
+		"context later":    {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: &text}, true},
+		"no context later": {hello(nil), &protocol.ContextUpdate{RequestID: "r", Context: new("")}, false},
+		"tools later":      {hello(nil), &protocol.ToolsUpdate{RequestID: "r", Tools: hello(nil).Tools}, false},
+		"in another hello": {hello(nil), hello(func(m *protocol.Hello) { m.Context = &text }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := New(Options{})
@@ -205,7 +212,8 @@ func silentHook(kind HookKind) Hook {
 // User hooks that the host calls enable its hooks before they are set.
 func TestUserHooksEnableHostHooks(t *testing.T) {
 	for kind, want := range map[HookKind]int{
-		HookSessionStart: 1, HookUserPrompt: 1, HookPreToolUse: 1, HookPostToolUse: 1, HookAgentStop: 1, HookError: 0, HookSessionEnd: 0,
+		HookSessionStart: 1, HookUserPrompt: 1, HookPreToolUse: 1, HookPostToolUse: 1, HookAgentStop: 1,
+		HookError: 0, HookSessionEnd: 0,
 	} {
 		g := New(Options{})
 		h := &hookHost{}
@@ -226,6 +234,7 @@ func TestUserHooksEnableHostHooks(t *testing.T) {
 // When a host can't enable its hooks, nothing that needs them is bound and all else goes on.
 func TestHooksCantBeEnabled(t *testing.T) {
 	version, text := protocol.Version, "text"
+	hello := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}
 	ruled := &protocol.Hello{
 		Name:            "p",
 		ProtocolVersion: &version,
@@ -237,9 +246,9 @@ func TestHooksCantBeEnabled(t *testing.T) {
 		bound       int
 	}{
 		"hello":          {nil, ruled, 0},
-		"another hello":  {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, ruled, 0}, // a failed rebind leaves nothing bound
-		"hooks.update":   {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, 1},
-		"context.update": {&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1"}, &protocol.ContextUpdate{RequestID: "r", Context: &text}, 1},
+		"another hello":  {hello, ruled, 0}, // a failed rebind leaves nothing bound
+		"hooks.update":   {hello, &protocol.HooksUpdate{RequestID: "r", OnPreToolUse: denial()}, 1},
+		"context.update": {hello, &protocol.ContextUpdate{RequestID: "r", Context: &text}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := New(Options{})

@@ -134,7 +134,8 @@ func TestAfterTheEnd(t *testing.T) {
 		if _, err := s.Prompt(t.Context(), Prompt{Text: "x"}); err == nil {
 			t.Error("takes a prompt")
 		}
-		if o := s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)}); o.ErrorCode != protocol.CodeNotFound {
+		o := s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
+		if o.ErrorCode != protocol.CodeNotFound {
 			t.Errorf("a call: %s", o.Text())
 		}
 		if err := s.WaitTimeline(t.Context(), 1000); err == nil {
@@ -195,11 +196,13 @@ func TestPushAndWait(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		// One that begins no turn does not wait.
-		if r, err := s.PushAndWait(context.Background(), "p", &protocol.Push{Level: protocol.LevelSurface, Event: "e"}); err != nil ||
+		surface := &protocol.Push{Level: protocol.LevelSurface, Event: "e"}
+		if r, err := s.PushAndWait(context.Background(), "p", surface); err != nil ||
 			r.Fate != adminapi.FateSurfaced {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, err := s.Push(context.Background(), "_bad", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err == nil ||
+		keep := &protocol.Push{Level: protocol.LevelKeep, Event: "e"}
+		if _, err := s.Push(context.Background(), "_bad", keep); err == nil ||
 			!strings.Contains(err.Error(), "provider: ") {
 			t.Errorf("a bad name: %v", err)
 		}
@@ -332,7 +335,8 @@ func TestLocalSession(t *testing.T) {
 		e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
 			Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 		var calls []string
-		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`, `call:greet {"name":1}`, `call:greet {"name":`, "call:nothing"} {
+		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`, `call:greet {"name":1}`,
+			`call:greet {"name":`, "call:nothing"} {
 			cursor, err := s.Prompt(t.Context(), Prompt{Text: prompt})
 			if err != nil {
 				t.Fatal(err)

@@ -105,7 +105,8 @@ type entry struct {
 
 func newWeather(t *testing.T, seed uint64, calls int) *weather {
 	w := &weather{t: t, seed: seed, calls: int64(calls), ledger: make([]entry, 1+calls+stormMore),
-		quiet: make(chan struct{}), over: make(chan struct{}), providers: map[*Provider]bool{}, slots: map[*slots]bool{}}
+		quiet: make(chan struct{}), over: make(chan struct{}), providers: map[*Provider]bool{},
+		slots: map[*slots]bool{}}
 	w.g = New(Options{ReadFile: func(_ string, f protocol.FileRef) (*File, error) {
 		return &File{Name: f.Path, MimeType: "text/plain"}, nil
 	}})

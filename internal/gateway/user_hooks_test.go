@@ -100,12 +100,14 @@ func TestHookDecides(t *testing.T) {
 		{name: "adds", hook: says(HookPreToolUse, `{"context":"careful"}`), context: "careful"},
 		{name: "denies", hook: says(HookPreToolUse, `{"decision":"deny","reason":"not today"}`), deny: "not today"},
 		{name: "denies without a reason", hook: says(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
-		{name: "denies where it is open", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true, deny: "no"},
+		{name: "denies where it is open", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
+			deny: "no"},
 		{name: "exits with a code", hook: fails(&HookDenial{"exit code 1"}), open: true, deny: "exit code 1"},
 		{name: "garbage", hook: says(HookPreToolUse, "denied!"), deny: "Hook h can't tell"},
 		{name: "garbage, open", hook: says(HookPreToolUse, "denied!"), open: true, warns: "hook h could not tell whether greet is allowed, so it is: it did not answer with JSON"},
 		{name: "a typing error", hook: says(HookPreToolUse, `{"desicion":"deny"}`), deny: `"desicion"`},
-		{name: "another decision", hook: says(HookPreToolUse, `{"decision":"ask"}`), deny: `"ask" is neither allow nor deny`},
+		{name: "another decision", hook: says(HookPreToolUse, `{"decision":"ask"}`),
+			deny: `"ask" is neither allow nor deny`},
 		{name: "breaks", hook: fails(errors.New("no such file")), deny: "no such file"},
 		{name: "breaks, open", hook: fails(errors.New("no such file")), open: true, warns: "no such file"},
 		{name: "hangs", hook: hang, deny: "no answer within 1s"},
@@ -113,7 +115,8 @@ func TestHookDecides(t *testing.T) {
 		{name: "does not even end", hook: deaf, deny: "no answer within 1s"},
 		{name: "late, open", hook: late, open: true, warns: "hook h could not tell whether greet is allowed, so it is: no answer in time"},
 		{name: "about another tool", hook: says(HookPreToolUse, `{"decision":"deny"}`), match: "shell"},
-		{name: "about tools like it", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t", deny: "no"},
+		{name: "about tools like it", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t",
+			deny: "no"},
 		{name: "of another kind", hook: says(HookPostToolUse, `{"decision":"deny"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,11 +153,9 @@ func TestHookBesideRule(t *testing.T) {
 	if d := s.PreToolUse(t.Context(), "greet", protocol.Raw(`{"name":"<&>"}`)); d.Deny {
 		t.Errorf("decided %+v", d)
 	}
-	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" || string(got[0].Args) != `{"name":"<&>"}` || got[0].Session != "s1" ||
-		got[0].Label != "l" || got[0].CWD != "/c" ||
-		got[0].Host != "test" ||
-		got[0].TS.IsZero() ||
-		got[0].On != HookPreToolUse {
+	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" || string(got[0].Args) != `{"name":"<&>"}` ||
+		got[0].Session != "s1" || got[0].Label != "l" || got[0].CWD != "/c" || got[0].Host != "test" ||
+		got[0].TS.IsZero() || got[0].On != HookPreToolUse {
 		t.Errorf("was told %+v", got)
 	}
 	g.SetHooks(
@@ -237,7 +238,8 @@ func TestHookContext(t *testing.T) {
 	if len(got) != 2 || got[0].Prompt != "hello" || got[0].Source != SourceUser || got[1].Source != "provider:ci" {
 		t.Errorf("was told %+v", got)
 	}
-	for _, want := range []string{"it did not answer with JSON", "answer.decision: there is nothing to deny on user_prompt", "it failed: no such branch"} {
+	for _, want := range []string{"it did not answer with JSON",
+		"answer.decision: there is nothing to deny on user_prompt", "it failed: no such branch"} {
 		if text := timelineText(s); !strings.Contains(text, "warning gateway: hook h (user_prompt): "+want) {
 			t.Errorf("the timeline does not say %q:\n%s", want, text)
 		}
@@ -286,7 +288,8 @@ func TestHookAtTheEnd(t *testing.T) {
 // Whatever a hook says is an answer or a fault; what is not understood allows
 // nothing.
 func FuzzHookAnswer(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"decision":"deny"}`, `{"decision":"allow","context":"c"}`, `{"Decision":"deny"}`, `{"decision":"deny","decision":"allow"}`, "null", "[]", "\xff"} {
+	for _, seed := range []string{"", "{}", `{"decision":"deny"}`, `{"decision":"allow","context":"c"}`,
+		`{"Decision":"deny"}`, `{"decision":"deny","decision":"allow"}`, "null", "[]", "\xff"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
@@ -295,9 +298,11 @@ func FuzzHookAnswer(f *testing.F) {
 		switch {
 		case err != nil && a != HookAnswer{}:
 			t.Errorf("%q is a fault and says %+v", said, a)
-		case err == nil && a.Decision != "" && a.Decision != protocol.DecisionAllow && a.Decision != protocol.DecisionDeny:
+		case err == nil && a.Decision != "" && a.Decision != protocol.DecisionAllow &&
+			a.Decision != protocol.DecisionDeny:
 			t.Errorf("%q decides %q", said, a.Decision)
-		case err == nil && a == HookAnswer{} && strings.Contains(strings.ToLower(string(said)), "deny") && !json.Valid(said):
+		case err == nil && a == HookAnswer{} && strings.Contains(strings.ToLower(string(said)), "deny") &&
+			!json.Valid(said):
 			t.Errorf("%q is taken for nothing", said)
 		}
 	})

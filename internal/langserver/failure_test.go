@@ -49,7 +49,9 @@ func TestFailingModel(t *testing.T) {
 				!strings.Contains(failed.Message, tt.text) {
 				t.Errorf("%+v", failed)
 			}
-			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply { return scriptmodel.Reply{Text: "well again"} })
+			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
+				return scriptmodel.Reply{Text: "well again"}
+			})
 			if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "well again" {
 				t.Errorf("the next turn: %+v %v", result, err)
 			}

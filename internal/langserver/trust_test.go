@@ -39,8 +39,8 @@ func TestTrust(t *testing.T) {
 				}
 			}
 			var agents []struct{ Name string }
-			if err := r.call(within(t), "copilot/customAgent/list", object{"workspaceFolders": []any{r.options.folder()}},
-				&agents); err != nil {
+			folders := object{"workspaceFolders": []any{r.options.folder()}}
+			if err := r.call(within(t), "copilot/customAgent/list", folders, &agents); err != nil {
 				t.Fatal(err)
 			}
 			found := false

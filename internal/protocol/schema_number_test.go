@@ -69,7 +69,8 @@ func TestNumbersAreTakenAsWritten(t *testing.T) {
 			if strings.Contains(tc.says, `"type"`) {
 				schema = strings.Replace(schema, `"type":"number",`, "", 1)
 			}
-			if err := compileT(t, fmt.Sprintf(schema, tc.says)).Check(Raw(`{"n":` + tc.value + `}`)); (err == nil) != tc.fits {
+			err := compileT(t, fmt.Sprintf(schema, tc.says)).Check(Raw(`{"n":` + tc.value + `}`))
+			if (err == nil) != tc.fits {
 				t.Errorf("%s under %s: %v", tc.value, tc.says, err)
 			}
 		}

@@ -31,8 +31,8 @@ func NormalName(s string) string {
 		if 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
 		}
-		switch known := plain(c); {
-		case known:
+		switch {
+		case plain(c):
 			normal = append(normal, c)
 		case !replaced:
 			normal = append(normal, '-')
@@ -118,6 +118,16 @@ func (c *checker) limit(field string, n, limit int, what string) {
 	}
 }
 
+func (c *checker) auth(m *Auth) {
+	switch {
+	case m.Mode == ModePair:
+	case m.Mode != "":
+		c.reject("mode", `must be "pair", or be left out`)
+	case m.Token == "" && m.ReconnectToken == "":
+		c.reject("token", `is required (or "mode": "pair")`)
+	}
+}
+
 // Validate checks the fields of a message from a provider. The error names the first field that is missing or wrong
 // (INVALID_JSON, or UNSUPPORTED_VERSION), else the first count or size over its limit (PAYLOAD_TOO_LARGE). It does
 // not check what the provider may do.
@@ -125,13 +135,7 @@ func Validate(m Message) *Error {
 	c := &checker{name: string(m.MessageType())}
 	switch m := m.(type) {
 	case *Auth:
-		switch {
-		case m.Mode == ModePair:
-		case m.Mode != "":
-			c.reject("mode", `must be "pair", or be left out`)
-		case m.Token == "" && m.ReconnectToken == "":
-			c.reject("token", `is required (or "mode": "pair")`)
-		}
+		c.auth(m)
 	case *AuthConfirm:
 		c.require("code", m.Code)
 	case *Hello:

@@ -102,6 +102,12 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 		writeJSON(w, http.StatusOK, message)
 		return nil
 	}
+	return streamMessage(ctx, w, p, message, stop)
+}
+
+// streamMessage sends the reply as events: the empty message, its blocks in pieces, and the
+// reason for its end.
+func streamMessage(ctx context.Context, w http.ResponseWriter, p Reply, message object, stop string) error {
 	out := newEventWriter(w)
 	send := func(event object) error { return out.send(event["type"].(string), event) }
 	if err := send(object{"type": "message_start", "message": message}); err != nil {
@@ -123,9 +129,9 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 	}
 	if p.Text != "" {
 		err := block(object{"type": "text", "text": ""}, func(send func(object) error) error {
-			return p.stream(
-				ctx, p.Text, func(delta string) error { return send(object{"type": "text_delta", "text": delta}) },
-			)
+			return p.stream(ctx, p.Text, func(delta string) error {
+				return send(object{"type": "text_delta", "text": delta})
+			})
 		})
 		if err != nil {
 			return err
@@ -140,7 +146,9 @@ func messages(ctx context.Context, w http.ResponseWriter, r *Request, p Reply) e
 			return err
 		}
 	}
-	if err := send(object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": 10}}); err != nil {
+	delta := object{"stop_reason": stop, "stop_sequence": nil}
+	usage := object{"output_tokens": 10}
+	if err := send(object{"type": "message_delta", "delta": delta, "usage": usage}); err != nil {
 		return err
 	}
 	return send(object{"type": "message_stop"})

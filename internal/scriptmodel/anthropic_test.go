@@ -28,7 +28,8 @@ func TestAnthropicWire(t *testing.T) {
 	for stream, want := range map[string][]string{
 		`"stream":false`: {`"stop_reason":"tool_use"`, `"text":"so be it"`, `"input":{"cups":2}`},
 		`"stream":true`: {
-			"event: message_start\n", `"type":"text_delta"`, `"text":"so "`, `"name":"brew"`, `"partial_json":"{\"cups\":2}"`,
+			"event: message_start\n", `"type":"text_delta"`, `"text":"so "`, `"name":"brew"`,
+			`"partial_json":"{\"cups\":2}"`,
 			"event: content_block_stop\n", `"stop_reason":"tool_use"`, "event: message_stop\n",
 		},
 	} {

@@ -52,7 +52,8 @@ func completions(ctx context.Context, w http.ResponseWriter, r *Request, p Reply
 	if err != nil {
 		return err
 	}
-	if err := p.stream(ctx, p.Text, func(delta string) error { return send(object{"content": delta}, nil) }); err != nil {
+	sendText := func(delta string) error { return send(object{"content": delta}, nil) }
+	if err := p.stream(ctx, p.Text, sendText); err != nil {
 		return err
 	}
 	if calls != nil {

@@ -107,12 +107,15 @@ func TestStreams(t *testing.T) {
 		want []string // what the events hold, in order
 	}{
 		"completions": {"/chat/completions", []string{
-			`"role":"assistant"`, `"reasoning_content":"so "`, `"reasoning_content":"so"`, `"content":"one "`, `"content":"two"`,
+			`"role":"assistant"`, `"reasoning_content":"so "`, `"reasoning_content":"so"`, `"content":"one "`,
+			`"content":"two"`,
 			`"arguments":"{\"a\":1}","name":"f"`, `"finish_reason":"tool_calls"`, "[DONE]",
 		}},
 		"responses": {"/responses", []string{
-			"response.created", "response.in_progress", "response.output_item.added", `"delta":"so "`, `"delta":"so"`, "response.output_item.done",
-			`"delta":"one "`, `"delta":"two"`, "response.output_text.done", `"name":"f"`, "function_call_arguments.delta", `"name":"g"`, "response.completed",
+			"response.created", "response.in_progress", "response.output_item.added", `"delta":"so "`, `"delta":"so"`,
+			"response.output_item.done",
+			`"delta":"one "`, `"delta":"two"`, "response.output_text.done", `"name":"f"`,
+			"function_call_arguments.delta", `"name":"g"`, "response.completed",
 		}},
 	}
 	for name, tt := range tests {

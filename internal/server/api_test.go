@@ -118,7 +118,8 @@ func (f *apiFixture) provide(session string) {
 				if m.Tool == "fail" {
 					p.conn.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"error":"no such thing","errorCode":"NOT_FOUND"}`, m.ID))
 				} else {
-					p.conn.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":{"echoed":%s}}`, m.ID, m.Args))
+					p.conn.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":{"echoed":%s}}`, m.ID,
+						m.Args))
 				}
 			case *protocol.SessionLifecycle:
 				if m.State == protocol.LifecycleShutdownPending {

@@ -56,8 +56,8 @@ func TestConnectionCap(t *testing.T) {
 	})
 }
 
-// A connection, of a session host too, may send 64 KiB before it has authenticated, in one frame or many. After that the
-// usual limits hold.
+// A connection, of a session host too, may send 64 KiB before it has authenticated, in one
+// frame or many. After that the usual limits hold.
 func TestLittleBeforeAuth(t *testing.T) {
 	withStage(t, func(t *testing.T, s *stage) {
 		if err := s.session([]string{"s1"}); err != nil {

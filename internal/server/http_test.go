@@ -195,7 +195,8 @@ func TestMetrics(t *testing.T) {
 		for _, step := range append(joinSteps([]string{"a", "s1", "t"}),
 			"call c1 s1 t", `a> {"type":"tool.result","id":"$id1","data":1}`,
 			`a> {"type":"tool.result","id":"$id1","data":1}`,
-			"call c2 s1 nothing", `a> {"type":"push","level":"keep","event":"e"}`, "a> nonsense", "connect b", `b> {"type":"auth","token":"ptk-0"}`, "wait 1s") {
+			"call c2 s1 nothing", `a> {"type":"push","level":"keep","event":"e"}`, "a> nonsense", "connect b",
+			`b> {"type":"auth","token":"ptk-0"}`, "wait 1s") {
 			if err := s.do(step); err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,8 @@ func stopSession(f *openAPIFixture, s *gateway.Session) {
 // askPermission makes a session ask a person.
 func askPermission(f *openAPIFixture, s *gateway.Session) {
 	ctx := f.t.Context()
-	if _, err := s.Prompt(ctx, gateway.Prompt{Text: `ask:permission {"message":"May it?","detail":"rm x"}`}); err != nil {
+	prompt := gateway.Prompt{Text: `ask:permission {"message":"May it?","detail":"rm x"}`}
+	if _, err := s.Prompt(ctx, prompt); err != nil {
 		f.t.Error(err)
 	}
 	defer f.gateway.Watch()()

@@ -69,7 +69,8 @@ func makeRESTFixture(t *testing.T) *restFixture {
 	f.gateway = gateway.New(gateway.Options{
 		Starters: map[string]gateway.Starter{gateway.HostLocal: gateway.LocalStarter{}, apiHostCopilot: f.copilot},
 	})
-	f.server = New(Options{Gateway: f.gateway, OpenREST: true, Status: func() adminapi.Status { return adminapi.Status{} }})
+	f.server = New(Options{Gateway: f.gateway, OpenREST: true,
+		Status: func() adminapi.Status { return adminapi.Status{} }})
 	return f
 }
 

@@ -51,7 +51,8 @@ func TestRESTOtherSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.session("again").Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "2"})
-	f.wantResponses([]string{f.live("again"), f.live("again"), f.live("again")}, `{"callback":"onAgentEnd","turnId":"1"}`,
+	f.wantResponses([]string{f.live("again"), f.live("again"), f.live("again")},
+		`{"callback":"onAgentEnd","turnId":"1"}`,
 		`{"error":"SessionClosed"}`, `{"callback":"onAgentStart","turnId":"2"}`)
 }
 
@@ -287,7 +288,8 @@ func TestRESTCallerGoesAwayInMidAnswer(t *testing.T) {
 		_ = c.Close()
 		f.waitUntil(func() bool { return f.caller(id) == nil })
 	}
-	if got, want := f.live(id), `{"callback":"onEndToolExecution","result":{"content":"`+content+`"},"toolCallId":"c1"}`; got != want {
+	want := `{"callback":"onEndToolExecution","result":{"content":"` + content + `"},"toolCallId":"c1"}`
+	if got := f.live(id); got != want {
 		t.Errorf("the next call gets %d bytes, want %d", len(got), len(want))
 	}
 	f.wantJSON("and then", f.live(id), `{"callback":"onAgentEnd","turnId":"1"}`)

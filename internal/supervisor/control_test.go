@@ -34,7 +34,9 @@ func TestControl(t *testing.T) {
 	if lines, err := logged(r.s, "a"); err != nil || !strings.Contains(strings.Join(lines, "\n"), "tapgw: started ") {
 		t.Errorf("log: %q, %v", lines, err)
 	}
-	for name, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
+	for name, f := range map[string]func(string) (int, error){
+		"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart,
+	} {
 		if _, err := f("nobody"); err == nil || !strings.Contains(err.Error(), "NOT_FOUND") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -77,7 +79,9 @@ func TestControlByTheNameOfTheProgram(t *testing.T) {
 	r.child()
 	r.put("b", r.file("plain", "TOOL=second"))
 	r.has(h, "first", "second")
-	for verb, f := range map[string]func(string) (int, error){"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart} {
+	for verb, f := range map[string]func(string) (int, error){
+		"stop": r.s.Stop, "start": r.s.Start, "restart": r.s.Restart,
+	} {
 		if n, err := f("child"); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") ||
 			!strings.Contains(err.Error(), "child is run by files a, b: tapctl providers "+verb+" a") {
 			t.Errorf("%s: %d, %v", verb, n, err)

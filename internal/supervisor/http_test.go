@@ -72,22 +72,31 @@ func TestHTTPCalls(t *testing.T) {
 		want             string // the answer's JSON
 		fails            string // or a part of the error
 	}{
-		{"arguments", `url = "URL/echo/{a}/x?n={n}&m=1"` + "\n" + args, `{"a":"ä b/?#%&","n":3}`, `"GET /echo/%C3%A4%20b%2F%3F%23%25&/x?n=3&m=1  "`, ""},
-		{"one left out", `url = "URL/echo/{a}/x?n={n}&m=1"` + "\n" + args, `{"a":"b","n":null}`, `"GET /echo/b/x?m=1  "`, ""},
+		{"arguments", `url = "URL/echo/{a}/x?n={n}&m=1"` + "\n" + args, `{"a":"ä b/?#%&","n":3}`,
+			`"GET /echo/%C3%A4%20b%2F%3F%23%25&/x?n=3&m=1  "`, ""},
+		{"one left out", `url = "URL/echo/{a}/x?n={n}&m=1"` + "\n" + args, `{"a":"b","n":null}`,
+			`"GET /echo/b/x?m=1  "`, ""},
 		{"all of the query left out", `url = "URL/echo/{a}?n={n}"` + "\n" + args, `{"a":"b"}`, `"GET /echo/b  "`, ""},
-		{"in a value", `url = "URL/echo/?q={a}+is:{n}"` + "\n" + args, `{"a":"b&c=d","n":1}`, `"GET /echo/?q=b%26c%3Dd+is:1  "`, ""},
-		{"up and out", `url = "URL/echo/{a}/x"` + "\nargs.a = {}", `{"a":".."}`, "", `".." can't be a part of the URL's path`},
-		{"two dots of two", `url = "URL/echo/{a}{b}/x"` + "\nargs.a = {}\nargs.b = {}", `{"a":".","b":"."}`, "", `can't be a part`},
+		{"in a value", `url = "URL/echo/?q={a}+is:{n}"` + "\n" + args, `{"a":"b&c=d","n":1}`,
+			`"GET /echo/?q=b%26c%3Dd+is:1  "`, ""},
+		{"up and out", `url = "URL/echo/{a}/x"` + "\nargs.a = {}", `{"a":".."}`, "",
+			`".." can't be a part of the URL's path`},
+		{"two dots of two", `url = "URL/echo/{a}{b}/x"` + "\nargs.a = {}\nargs.b = {}", `{"a":".","b":"."}`, "",
+			`can't be a part`},
 		{"empty in the path", `url = "URL/echo/{a}"` + "\nargs.a = {}", `{"a":""}`, "", "a must not be empty"},
 		{"body", `url = "URL/echo/"` + "\nbody = '{\"q\": \"{a} {{x}}\", \"n\": \"{n}\", \"l\": [\"{n}\", 1.50]}'\n" + args, `{"a":"\"b\"","n":12345678901234567890}`,
 			`"POST /echo/ {\"l\":[12345678901234567890,1.50],\"n\":12345678901234567890,\"q\":\"\\\"b\\\" {x}\"} "`, ""},
 		{"body without one", `url = "URL/echo/"` + "\nmethod = \"PUT\"\nbody = '{\"q\": \"{a}\", \"n\": \"{n}\"}'\n" + args, `{"a":"b"}`, `"PUT /echo/ {\"q\":\"b\"} "`, ""},
-		{"header", `url = "URL/echo/"` + "\nheaders = { X-Key = \"k ${THE_KEY}\" }", `{}`, `"GET /echo/  k secret-key"`, ""},
-		{"variable that is missing", `url = "URL/echo/"` + "\nheaders = { X-Key = \"${NO_SUCH_KEY}\" }", `{}`, "", "the header X-Key needs the variable NO_SUCH_KEY"},
-		{"JSON", `url = "URL/json"` + "\nresult = \"json\"", `{}`, `{"":null,"a/b":[{"n":12345678901234567890}],"x~":"text"}`, ""},
+		{"header", `url = "URL/echo/"` + "\nheaders = { X-Key = \"k ${THE_KEY}\" }", `{}`, `"GET /echo/  k secret-key"`,
+			""},
+		{"variable that is missing", `url = "URL/echo/"` + "\nheaders = { X-Key = \"${NO_SUCH_KEY}\" }", `{}`, "",
+			"the header X-Key needs the variable NO_SUCH_KEY"},
+		{"JSON", `url = "URL/json"` + "\nresult = \"json\"", `{}`,
+			`{"":null,"a/b":[{"n":12345678901234567890}],"x~":"text"}`, ""},
 		{"pointer", `url = "URL/json"` + "\nresult = \"/a~1b/0/n\"", `{}`, `12345678901234567890`, ""},
 		{"pointer with a tilde", `url = "URL/json"` + "\nresult = \"/x~0\"", `{}`, `"text"`, ""},
-		{"pointer to nothing", `url = "URL/json"` + "\nresult = \"/a~1b/01\"", `{}`, "", "the answer has nothing at /a~1b/01"},
+		{"pointer to nothing", `url = "URL/json"` + "\nresult = \"/a~1b/01\"", `{}`, "",
+			"the answer has nothing at /a~1b/01"},
 		{"text as JSON", `url = "URL/echo/"` + "\nresult = \"json\"", `{}`, "", "the answer is not JSON"},
 		{"no text", `url = "URL/binary"`, `{}`, "", "the answer is no text"},
 		{"refused", `url = "URL/status/404"`, `{}`, "", "answered 404 Not Found: so it is"},
@@ -148,7 +157,8 @@ func TestHTTPProvider(t *testing.T) {
 	}
 	r.put("web", file("ask2"))
 	r.has(h, "ask2")
-	if o := s.CallTool(context.Background(), gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)}); o.Text() != "GET /echo/y  " {
+	o := s.CallTool(context.Background(), gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)})
+	if o.Text() != "GET /echo/y  " {
 		t.Errorf("after the change: %s", o.Text())
 	}
 	two, h2 := r.session("two")

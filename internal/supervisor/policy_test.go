@@ -131,7 +131,8 @@ func BenchmarkReload(b *testing.B) {
 			"kind = \"command\"\ncommand = [\"true\"]\nenv = { N = \"%d\" }\nsessions = \"each\"\nallow = [\"get_*\"]\n",
 			i,
 		)
-		if err := os.WriteFile(filepath.Join(dir, "providers", fmt.Sprintf("p%d.toml", i)), []byte(text), 0o600); err != nil {
+		file := filepath.Join(dir, "providers", fmt.Sprintf("p%d.toml", i))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -116,7 +116,8 @@ type placement struct {
 func New(o Options) *Supervisor {
 	s := &Supervisor{o: o, launch: map[string]Launcher{configs.KindCommand: runCommand, configs.KindHTTP: runHTTP},
 		requests: make(chan func()), wake: make(chan struct{}, 1),
-		usable: map[string]configs.Provider{}, placements: map[placementKey]*placement{}, stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
+		usable: map[string]configs.Provider{}, placements: map[placementKey]*placement{},
+		stoppedByUser: map[string]bool{}, outputs: map[string]*output{}}
 	if s.o.Log == nil {
 		s.o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -29,11 +29,13 @@ var guides = []struct {
 		{prompt: "got 41, want 42", answer: "The sum is off by one: the loop starts at 1."},
 	}},
 	{"tutorials/chat-message.md", []step{
-		{prompt: "is the release out?", tool: "chat_reply", args: `{"text":"Yes: 1.4.0 is out since this morning."}`, answer: "I answered."},
+		{prompt: "is the release out?", tool: "chat_reply", args: `{"text":"Yes: 1.4.0 is out since this morning."}`,
+			answer: "I answered."},
 	}},
 	{"tutorials/at-a-time.md", []step{
 		{prompt: "deployment has finished", answer: "The deployment is done."},
-		{prompt: "in one second to stretch", tool: "remind_me", args: `{"seconds":1,"text":"stretch"}`, answer: "I will remind you."},
+		{prompt: "in one second to stretch", tool: "remind_me", args: `{"seconds":1,"text":"stretch"}`,
+			answer: "I will remind you."},
 		{prompt: "Reminder: stretch", answer: "Time to stretch!"},
 	}},
 	{"tutorials/changed-file.md", []step{

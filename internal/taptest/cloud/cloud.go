@@ -65,7 +65,8 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	mux.HandleFunc("POST /login/device/code", c.serveDeviceCode)
 	mux.HandleFunc("POST /login/oauth/access_token", c.serveAccessToken)
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Github-Request-Id", "C0:DE") // without it the language server does not take the answer for GitHub's
+		// Without this header the language server does not accept the answer as GitHub's.
+		w.Header().Set("X-Github-Request-Id", "C0:DE")
 		mux.ServeHTTP(w, r)
 	})
 	c.plain = httptest.NewServer(all)
