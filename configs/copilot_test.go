@@ -202,11 +202,24 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 	}
 }
 
+// faultTest is a file with faults and the beginnings of their messages.
+type faultTest struct {
+	name, text string
+	want       []string
+}
+
+func checkFaults(t *testing.T, tests []faultTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, faults := Parse("f.toml", []byte(tt.text))
+			match(t, faults, tt.want)
+		})
+	}
+}
+
 func TestProfileFaults(t *testing.T) {
-	tests := []struct {
-		name, text string
-		want       []string
-	}{
+	checkFaults(t, []faultTest{
 		{
 			"unknown key",
 			"[copilot.profile.p]\nmodle = 'x'",
@@ -234,6 +247,22 @@ func TestProfileFaults(t *testing.T) {
 			[]string{"3:1: copilot.system_message.file: either text or file"},
 		},
 		{
+			"token in place of its name",
+			"[copilot]\ngithub_token_env='ghp_sec-ret'",
+			[]string{"is not the name of an environment variable"},
+		},
+		{"host with scheme", "[copilot]\ngithub_host='https://octo.ghe.com'", []string{"is not a host name"}},
+		{
+			"tool",
+			"[copilot]\nexcluded_tools=['a b']",
+			[]string{`2:17: copilot.excluded_tools[0]: "a b" is not a tool's name`},
+		},
+	})
+}
+
+func TestInfiniteSessionFaults(t *testing.T) {
+	checkFaults(t, []faultTest{
+		{
 			"thresholds",
 			"[copilot.infinite]\nbackground_threshold=0.96",
 			[]string{
@@ -255,6 +284,11 @@ func TestProfileFaults(t *testing.T) {
 			"[copilot.infinite]\nexhaustion_threshold=nan",
 			[]string{"2:1: copilot.infinite.exhaustion_threshold: NaN is not from"},
 		},
+	})
+}
+
+func TestAgentAndMCPFaults(t *testing.T) {
+	checkFaults(t, []faultTest{
 		{
 			"agent without prompt",
 			"[copilot.agents.a]\ndescription='d'",
@@ -276,18 +310,11 @@ func TestProfileFaults(t *testing.T) {
 			"[copilot.mcp.a]\nurl='http://h/'\nenv={A='b'}",
 			[]string{"3:1: copilot.mcp.a.env: goes with command"},
 		},
-		{
-			"token in place of its name",
-			"[copilot]\ngithub_token_env='ghp_sec-ret'",
-			[]string{"is not the name of an environment variable"},
-		},
-		{"host with scheme", "[copilot]\ngithub_host='https://octo.ghe.com'", []string{"is not a host name"}},
-		{
-			"tool",
-			"[copilot]\nexcluded_tools=['a b']",
-			[]string{`2:17: copilot.excluded_tools[0]: "a b" is not a tool's name`},
-		},
-		// Endpoints.
+	})
+}
+
+func TestEndpointFaults(t *testing.T) {
+	checkFaults(t, []faultTest{
 		{
 			"kind",
 			"[copilot.provider]\nurl='http://h/'\nkind='google'",
@@ -350,13 +377,7 @@ func TestProfileFaults(t *testing.T) {
 			[]string{`5:1: copilot.profile.p.model: "b" is not one of models: a`},
 		},
 		{"negative", "[copilot.provider]\nurl='http://h/'\nmax_output_tokens=-1", []string{"-1 is not from 0 to"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, faults := Parse("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
-		})
-	}
+	})
 }
 
 // A project's file says neither where the traffic goes nor with whose rights.

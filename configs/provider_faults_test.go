@@ -5,11 +5,18 @@ import (
 	"testing"
 )
 
-func TestProviderFaults(t *testing.T) {
-	tests := []struct {
-		name, text string
-		want       []string
-	}{
+func checkProviderFaults(t *testing.T, tests []faultTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, faults := ParseProvider("f.toml", []byte(tt.text))
+			match(t, faults, tt.want)
+		})
+	}
+}
+
+func TestProviderKindFaults(t *testing.T) {
+	checkProviderFaults(t, []faultTest{
 		{"empty", "", []string{"1:1: kind: is missing"}},
 		{"kind", `kind = "cmd"`, []string{`1:1: kind: "cmd" is not one of "command", "connect", "tools", "http"`}},
 		{
@@ -46,10 +53,44 @@ func TestProviderFaults(t *testing.T) {
 		},
 		{"tools without a directory", `kind = "tools"`, []string{`1:1: kind: "tools" needs dir = "directory"`}},
 		{"http without tools", `kind = "http"`, []string{`1:1: kind: "http" needs a table [tools.NAME]`}},
+	})
+}
+
+func TestProviderSessionsFaults(t *testing.T) {
+	checkProviderFaults(t, []faultTest{
+		{
+			"sessions",
+			"kind = \"connect\"\nsessions = \"some\"",
+			[]string{`2:1: sessions: "some" is not one of "each", "all"`},
+		},
+		{
+			"sessions of another type",
+			"kind = \"connect\"\nsessions = 1",
+			[]string{`2:1: sessions: must be "each", "all", or a filter such as`},
+		},
+		{
+			"filter",
+			"kind = \"connect\"\nsessions = { cwd = \"[\", tag = 1 }",
+			[]string{
+				`2:14: sessions.cwd: "[" is not a glob`,
+				"2:25: unknown key sessions.tag: there are label, cwd, host",
+			},
+		},
+		{
+			"filter that matches nothing",
+			"kind = \"connect\"\nsessions = { cwd = \"~/work/**\" }",
+			[]string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`},
+		},
+		{"filter without a condition", "kind = \"connect\"\nsessions = {}", []string{"2:1: sessions: must be"}},
+	})
+}
+
+func TestProviderFaults(t *testing.T) {
+	checkProviderFaults(t, []faultTest{
 		{
 			"prefix of a long name",
-			"kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x",
-				63) + "]\ndescription = \"d\"\nurl = \"http://h\"",
+			"kind = \"http\"\nprefix = \"p_\"\n[tools." + strings.Repeat("x", 63) +
+				"]\ndescription = \"d\"\nurl = \"http://h\"",
 			[]string{`2:1: prefix: makes "p_xxx`},
 		},
 		{
@@ -76,30 +117,6 @@ func TestProviderFaults(t *testing.T) {
 			},
 		},
 		{
-			"sessions",
-			"kind = \"connect\"\nsessions = \"some\"",
-			[]string{`2:1: sessions: "some" is not one of "each", "all"`},
-		},
-		{
-			"sessions of another type",
-			"kind = \"connect\"\nsessions = 1",
-			[]string{`2:1: sessions: must be "each", "all", or a filter such as`},
-		},
-		{
-			"filter",
-			"kind = \"connect\"\nsessions = { cwd = \"[\", tag = 1 }",
-			[]string{
-				`2:14: sessions.cwd: "[" is not a glob`,
-				"2:25: unknown key sessions.tag: there are label, cwd, host",
-			},
-		},
-		{
-			"filter that matches nothing",
-			"kind = \"connect\"\nsessions = { cwd = \"~/work/**\" }",
-			[]string{`2:14: sessions.cwd: "~/work/**" matches no session's directory: begin with / or *`},
-		},
-		{"filter without a condition", "kind = \"connect\"\nsessions = {}", []string{"2:1: sessions: must be"}},
-		{
 			"grants",
 			"kind = \"connect\"\ngrants = [\"gates\", \"all\"]",
 			[]string{`2:20: grants[1]: "all" is not one of "transforms", "gates", "context"`},
@@ -107,19 +124,14 @@ func TestProviderFaults(t *testing.T) {
 		{"unknown key", "kind = \"connect\"\nurl = 1", []string{"2:1: unknown key url: there are kind, command,"}},
 		{"enabled", "kind = \"connect\"\nenabled = 1", []string{"2:1: enabled: must be true or false"}},
 		{"cwd", "kind = \"command\"\ncwd = \"\"\ncommand = [\"x\"]", []string{"2:1: cwd: must be a directory"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, faults := ParseProvider("f.toml", []byte(tt.text))
-			match(t, faults, tt.want)
-		})
-	}
-	t.Run("file name", func(t *testing.T) {
-		_, faults := ParseProvider("-f.toml", []byte(`kind = "connect"`))
-		if len(faults) != 1 || !strings.Contains(faults[0].Message, `"-f" is the provider's`) {
-			t.Errorf("found %v", faults)
-		}
 	})
+}
+
+func TestProviderNameFault(t *testing.T) {
+	_, faults := ParseProvider("-f.toml", []byte(`kind = "connect"`))
+	if len(faults) != 1 || !strings.Contains(faults[0].Message, `"-f" is the provider's`) {
+		t.Errorf("found %v, want one fault about the name -f", faults)
+	}
 }
 
 func TestProviderFilter(t *testing.T) {

@@ -80,7 +80,8 @@ func (c *command) place(arg string) (file string, at langserver.Position, text s
 	text = string(data)
 	lines := strings.Split(text, "\n")
 	if line < 1 || line > len(lines) {
-		return "", at, "", cli.Usage("complete: there is no line %d: %s has %s", line, file, visible.Count(len(lines), "line"))
+		return "", at, "", cli.Usage("complete: there is no line %d: %s has %s", line, file,
+			visible.Count(len(lines), "line"))
 	}
 	letters := []rune(strings.TrimSuffix(lines[line-1], "\r"))
 	if col < 1 || col > len(letters)+1 {

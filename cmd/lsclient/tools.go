@@ -136,7 +136,8 @@ func checkTools(c *command) error {
 				return err
 			}
 		}
-		c.out.Notef("%s without a fault, %s", visible.Count(dropins, "drop-in tool"), visible.Count(len(faults), "fault"))
+		c.out.Notef("%s without a fault, %s", visible.Count(dropins, "drop-in tool"),
+			visible.Count(len(faults), "fault"))
 	}
 	if len(faults) > 0 {
 		return cli.Reported(cli.ExitFailed)

@@ -24,7 +24,10 @@ func TestDenialSaysItsReason(t *testing.T) {
 		person              bool
 	}{
 		{"a pattern", shellCall("rm x"), "deny_commands in [copilot.permissions] of tapgw.toml forbids it", false},
-		{"the policy", `call:create {"path":"made","file_text":"x"}`, `set write = "allow" in [copilot.permissions]`, false},
+		{
+			"the policy", `call:create {"path":"made","file_text":"x"}`,
+			`set write = "allow" in [copilot.permissions]`, false,
+		},
 		{"a person", shellCall("echo x"), "that is enough", true},
 		{"a gate", `call:say {"x":"1"}`, "not past guard", false},
 	} {

@@ -21,85 +21,27 @@ func onEndpoint(change func(e *configs.Endpoint, m string)) func(*Options) {
 	}
 }
 
-// What each kind of endpoint is sent: where to, with what secret and what names.
-func TestEndpoints(t *testing.T) {
-	t.Setenv("ENDPOINT_KEY", "the-key-of-the-endpoint")
-	t.Setenv("ENDPOINT_TOKEN", "the-token-of-the-endpoint")
+// The values of ENDPOINT_KEY and ENDPOINT_TOKEN in these tests.
+const (
+	endpointKey   = "the-key-of-the-endpoint"
+	endpointToken = "the-token-of-the-endpoint"
+)
+
+// endpointTest is a change of an endpoint's settings and the requests that follow from it.
+type endpointTest struct {
+	endpoint func(e *configs.Endpoint, root string)
+	path     string
+	query    string // of api-version
+	headers  map[string]string
+	model    string
+}
+
+// checkEndpoints runs a turn at each endpoint and checks the model's requests.
+func checkEndpoints(t *testing.T, tests map[string]endpointTest) {
+	t.Helper()
+	t.Setenv("ENDPOINT_KEY", endpointKey)
+	t.Setenv("ENDPOINT_TOKEN", endpointToken)
 	t.Setenv("TEAM", "red")
-	const key, token = "the-key-of-the-endpoint", "the-token-of-the-endpoint"
-	tests := map[string]struct {
-		endpoint func(e *configs.Endpoint, root string)
-		path     string
-		query    string
-		headers  map[string]string
-		model    string
-	}{
-		"openai completions": {
-			func(e *configs.Endpoint, _ string) { e.KeyEnv = "ENDPOINT_KEY" },
-			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + key}, scriptmodel.ModelID,
-		},
-		"openai responses": {
-			func(e *configs.Endpoint, _ string) { e.KeyEnv, e.Wire = "ENDPOINT_KEY", configs.WireResponses },
-			"/v1/responses", "", map[string]string{"Authorization": "Bearer " + key}, scriptmodel.ModelID,
-		},
-		"bearer token": {
-			func(e *configs.Endpoint, _ string) { e.BearerTokenEnv = "ENDPOINT_TOKEN" },
-			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
-		},
-		"headers": {
-			func(e *configs.Endpoint, _ string) {
-				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
-			},
-			"/v1/chat/completions", "",
-			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + key},
-			scriptmodel.ModelID,
-		},
-		"names of the model": {
-			func(e *configs.Endpoint, _ string) {
-				e.KeyEnv, e.ModelID, e.WireModel = "ENDPOINT_KEY", "gpt-5", "my-tune"
-			},
-			"/v1/chat/completions", "", nil, "my-tune",
-		},
-		"azure by version": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.APIVersion, e.KeyEnv, e.WireModel = configs.EndpointAzure, root, "2024-10-21", "ENDPOINT_KEY", "deployed"
-			},
-			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": key},
-			"deployed",
-		},
-		"azure without version": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.KeyEnv = configs.EndpointAzure, root, "ENDPOINT_KEY"
-			},
-			"/openai/v1/chat/completions", "", map[string]string{"Api-Key": key}, scriptmodel.ModelID,
-		},
-		"azure responses": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.KeyEnv, e.Wire = configs.EndpointAzure, root, "ENDPOINT_KEY", configs.WireResponses
-			},
-			"/openai/v1/responses", "", map[string]string{"Api-Key": key}, scriptmodel.ModelID,
-		},
-		"azure with a token": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAzure, root, "ENDPOINT_TOKEN"
-			},
-			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + token},
-			scriptmodel.ModelID,
-		},
-		"anthropic": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.KeyEnv = configs.EndpointAnthropic, root, "ENDPOINT_KEY"
-			},
-			"/v1/messages", "", map[string]string{"X-Api-Key": key, "Anthropic-Version": "2023-06-01"},
-			scriptmodel.ModelID,
-		},
-		"anthropic with a token": {
-			func(e *configs.Endpoint, root string) {
-				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAnthropic, root, "ENDPOINT_TOKEN"
-			},
-			"/v1/messages", "", map[string]string{"Authorization": "Bearer " + token}, scriptmodel.ModelID,
-		},
-	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, onEndpoint(tt.endpoint))
@@ -118,7 +60,7 @@ func TestEndpoints(t *testing.T) {
 						t.Errorf("request %d: header %s is %q, want %q", i, h, got, want)
 					}
 				}
-				for _, secret := range []string{key, token} {
+				for _, secret := range []string{endpointKey, endpointToken} {
 					if strings.Contains(string(r.Body), secret) {
 						t.Errorf("request %d has a secret in its body", i)
 					}
@@ -126,4 +68,88 @@ func TestEndpoints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each kind of endpoint gets requests at its path, with its secret and its model's name.
+func TestEndpoints(t *testing.T) {
+	checkEndpoints(t, map[string]endpointTest{
+		"openai completions": {
+			func(e *configs.Endpoint, _ string) { e.KeyEnv = "ENDPOINT_KEY" },
+			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + endpointKey},
+			scriptmodel.ModelID,
+		},
+		"openai responses": {
+			func(e *configs.Endpoint, _ string) { e.KeyEnv, e.Wire = "ENDPOINT_KEY", configs.WireResponses },
+			"/v1/responses", "", map[string]string{"Authorization": "Bearer " + endpointKey}, scriptmodel.ModelID,
+		},
+		"bearer token": {
+			func(e *configs.Endpoint, _ string) { e.BearerTokenEnv = "ENDPOINT_TOKEN" },
+			"/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + endpointToken},
+			scriptmodel.ModelID,
+		},
+		"headers": {
+			func(e *configs.Endpoint, _ string) {
+				e.KeyEnv, e.Headers = "ENDPOINT_KEY", map[string]string{"X-Team": "team ${TEAM}", "X-Plain": "yes"}
+			},
+			"/v1/chat/completions", "",
+			map[string]string{"X-Team": "team red", "X-Plain": "yes", "Authorization": "Bearer " + endpointKey},
+			scriptmodel.ModelID,
+		},
+		"names of the model": {
+			func(e *configs.Endpoint, _ string) {
+				e.KeyEnv, e.ModelID, e.WireModel = "ENDPOINT_KEY", "gpt-5", "my-tune"
+			},
+			"/v1/chat/completions", "", nil, "my-tune",
+		},
+	})
+}
+
+func TestAzureEndpoints(t *testing.T) {
+	checkEndpoints(t, map[string]endpointTest{
+		"azure by version": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.APIVersion = configs.EndpointAzure, root, "2024-10-21"
+				e.KeyEnv, e.WireModel = "ENDPOINT_KEY", "deployed"
+			},
+			"/openai/deployments/deployed/chat/completions", "2024-10-21", map[string]string{"Api-Key": endpointKey},
+			"deployed",
+		},
+		"azure without version": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv = configs.EndpointAzure, root, "ENDPOINT_KEY"
+			},
+			"/openai/v1/chat/completions", "", map[string]string{"Api-Key": endpointKey}, scriptmodel.ModelID,
+		},
+		"azure responses": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv, e.Wire = configs.EndpointAzure, root, "ENDPOINT_KEY", configs.WireResponses
+			},
+			"/openai/v1/responses", "", map[string]string{"Api-Key": endpointKey}, scriptmodel.ModelID,
+		},
+		"azure with a token": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAzure, root, "ENDPOINT_TOKEN"
+			},
+			"/openai/v1/chat/completions", "", map[string]string{"Authorization": "Bearer " + endpointToken},
+			scriptmodel.ModelID,
+		},
+	})
+}
+
+func TestAnthropicEndpoints(t *testing.T) {
+	checkEndpoints(t, map[string]endpointTest{
+		"anthropic": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.KeyEnv = configs.EndpointAnthropic, root, "ENDPOINT_KEY"
+			},
+			"/v1/messages", "", map[string]string{"X-Api-Key": endpointKey, "Anthropic-Version": "2023-06-01"},
+			scriptmodel.ModelID,
+		},
+		"anthropic with a token": {
+			func(e *configs.Endpoint, root string) {
+				e.Kind, e.URL, e.BearerTokenEnv = configs.EndpointAnthropic, root, "ENDPOINT_TOKEN"
+			},
+			"/v1/messages", "", map[string]string{"Authorization": "Bearer " + endpointToken}, scriptmodel.ModelID,
+		},
+	})
 }

@@ -82,8 +82,13 @@ func TestEventLines(t *testing.T) {
 			&rpc.SessionCustomAgentsUpdatedData{Errors: []string{"a.md: no name"}, Warnings: []string{"b.md: odd"}},
 			"warning: a.md: no name; b.md: odd",
 		},
-		{&rpc.SessionMCPServersLoadedData{Servers: []rpc.MCPServersLoadedServer{{Name: "a", Status: rpc.MCPServerStatusConnected}}}, ""},
-		{&rpc.SessionMCPServersLoadedData{Servers: []rpc.MCPServersLoadedServer{{Name: "a", Status: rpc.MCPServerStatusFailed, Error: new("exit 1")}, {Name: "b", Status: rpc.MCPServerStatusNeedsAuth}}}, "warning: MCP server a failed: exit 1; MCP server b wants a sign-in"},
+		{&rpc.SessionMCPServersLoadedData{Servers: []rpc.MCPServersLoadedServer{
+			{Name: "a", Status: rpc.MCPServerStatusConnected},
+		}}, ""},
+		{&rpc.SessionMCPServersLoadedData{Servers: []rpc.MCPServersLoadedServer{
+			{Name: "a", Status: rpc.MCPServerStatusFailed, Error: new("exit 1")},
+			{Name: "b", Status: rpc.MCPServerStatusNeedsAuth},
+		}}, "warning: MCP server a failed: exit 1; MCP server b wants a sign-in"},
 		{&rpc.SessionMCPServerStatusChangedData{ServerName: "a", Status: rpc.MCPServerStatusPending}, ""},
 		{
 			&rpc.MCPOauthRequiredData{ServerName: "a", ServerURL: "https://a.example"},

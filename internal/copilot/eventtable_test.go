@@ -156,13 +156,23 @@ func TestFailureText(t *testing.T) {
 		want string
 	}{
 		{rpc.ModelCallFailureData{}, "a call of model (unknown) failed"},
-		{rpc.ModelCallFailureData{Model: &model, StatusCode: &status, DurationMs: &ms, ErrorMessage: new(`{"code":"429","message":"slow\ndown"}`)}, "a call of model gpt-5-mini failed with status 429 after 1.5s: slow"},
-		{rpc.ModelCallFailureData{Model: &model, ErrorMessage: new(`"the stream broke"`)}, "a call of model gpt-5-mini failed: the stream broke"},
+		{
+			rpc.ModelCallFailureData{Model: &model, StatusCode: &status, DurationMs: &ms,
+				ErrorMessage: new(`{"code":"429","message":"slow\ndown"}`)},
+			"a call of model gpt-5-mini failed with status 429 after 1.5s: slow",
+		},
+		{
+			rpc.ModelCallFailureData{Model: &model, ErrorMessage: new(`"the stream broke"`)},
+			"a call of model gpt-5-mini failed: the stream broke",
+		},
 		{
 			rpc.ModelCallFailureData{Model: &model, ErrorMessage: new("not JSON\nat all")},
 			"a call of model gpt-5-mini failed: not JSON",
 		},
-		{rpc.ModelCallFailureData{Model: &model, ErrorMessage: new(`{"error":"x"}`)}, `a call of model gpt-5-mini failed: {"error":"x"}`},
+		{
+			rpc.ModelCallFailureData{Model: &model, ErrorMessage: new(`{"error":"x"}`)},
+			`a call of model gpt-5-mini failed: {"error":"x"}`,
+		},
 	} {
 		if got := failureText(&tt.d); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)

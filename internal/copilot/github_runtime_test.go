@@ -116,7 +116,9 @@ func startCloud(t *testing.T, model *scriptmodel.Server) *cloud {
 // certificates makes a server's certificate that programs of this test trust.
 func certificates(t *testing.T) *tls.Config {
 	t.Helper()
-	make := func(name string, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	issue := func(
+		name string, parent *x509.Certificate, signer *ecdsa.PrivateKey,
+	) (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -142,8 +144,8 @@ func certificates(t *testing.T) *tls.Config {
 		}
 		return cert, key
 	}
-	authority, signer := make("an authority", nil, nil)
-	leaf, key := make("a server", authority, signer)
+	authority, signer := issue("an authority", nil, nil)
+	leaf, key := issue("a server", authority, signer)
 	file := writeFile(
 		t, t.TempDir()+"/ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})),
 	)

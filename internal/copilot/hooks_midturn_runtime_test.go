@@ -59,8 +59,10 @@ func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}
 			first:   calls("bash", `{"command":"echo permitted","description":"x"}`),
 			options: func(o *Options) { o.Permissions.Shell = configs.Ask },
 			reach:   func(h *hosted, _ *provider) { h.asked(h.s) },
-			resume:  func(h *hosted, _ *provider) { h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideOnce}) },
-			said:    "permitted",
+			resume: func(h *hosted, _ *provider) {
+				h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideOnce})
+			},
+			said: "permitted",
 		},
 		"a question": {
 			first:   calls("ask_user", `{"question":"Which?"}`),

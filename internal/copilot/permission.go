@@ -169,8 +169,8 @@ func (s *session) policy(req sdk.PermissionRequest) (denial string, mustAsk bool
 	}
 	if ok && inside(absolute(read.Path, s.cwd), s.cwd) {
 		if s.containsTokens(absolute(read.Path, s.cwd)) {
-			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, "+
-				"which its policy allows nobody to read: name a file or directory that holds none; %s", read.Path, how), false
+			return fmt.Sprintf("%s is, or holds, files with the gateway's tokens, which its policy allows nobody "+
+				"to read: name a file or directory that holds none; %s", read.Path, how), false
 		}
 		return "", false
 	}

@@ -99,7 +99,8 @@ func TestZeroPermissionsAreSafe(t *testing.T) {
 // allows, and denied where the policy denies it.
 func TestProtectedWritesAreAsked(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "a"), 0o755)); err != nil {
+	err := errors.Join(os.Symlink(".git", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "a"), 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
 	decided := func(p configs.Permissions, path string) string {

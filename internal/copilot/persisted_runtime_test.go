@@ -175,7 +175,9 @@ func TestResume(t *testing.T) {
 	again.turn("call:quick")
 	r := n.lastRequest()
 	body := string(r.Body)
-	for _, part := range []string{"remember the kettle", "the tea is ready", "it is cold", `"reasoning_effort":"high"`} {
+	for _, part := range []string{
+		"remember the kettle", "the tea is ready", "it is cold", `"reasoning_effort":"high"`,
+	} {
 		if !strings.Contains(body, part) {
 			t.Errorf("the model was not told %q", part)
 		}

@@ -40,11 +40,16 @@ func TestNotSignedIn(t *testing.T) {
 	check := func(err error) {
 		t.Helper()
 		var coded *protocol.Error
-		if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidState || !strings.Contains(coded.Message, "not signed in") || !strings.Contains(coded.Message, "provider_url") ||
-			!strings.Contains(coded.Message, "copilot login") ||
-			!strings.Contains(coded.Message, "COPILOT_GITHUB_TOKEN") ||
-			!strings.Contains(coded.Message, "tapgw restart") {
-			t.Errorf("error: %v", err)
+		if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidState {
+			t.Errorf("error %v, want code %s", err, protocol.CodeInvalidState)
+			return
+		}
+		for _, part := range []string{
+			"not signed in", "provider_url", "copilot login", "COPILOT_GITHUB_TOKEN", "tapgw restart",
+		} {
+			if !strings.Contains(coded.Message, part) {
+				t.Errorf("error %q, want %q in it", coded.Message, part)
+			}
 		}
 	}
 	check(err)

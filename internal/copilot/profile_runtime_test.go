@@ -229,7 +229,11 @@ func TestProfileLargeOutput(t *testing.T) {
 }
 
 func TestProfileInstructions(t *testing.T) {
-	const ofProject, ofDirectory, ofOrganization = "The project says hello.", "The directory says hello.", "The organization says hello."
+	const (
+		ofProject      = "The project says hello."
+		ofDirectory    = "The directory says hello."
+		ofOrganization = "The organization says hello."
+	)
 	more := t.TempDir()
 	writeFile(t, filepath.Join(more, "AGENTS.md"), ofDirectory)
 	writeFile(
@@ -288,9 +292,9 @@ func TestProfileSkills(t *testing.T) {
 			s := g.start()
 			s.turn("hello")
 			body := string(g.lastRequest().Body)
-			if b, p := strings.Contains(body, "about brewing tea"), strings.Contains(body, "about pouring tea"); b != tt.brewing ||
-				p != tt.pouring {
-				t.Errorf("brewing %v, pouring %v", b, p)
+			brewing, pouring := strings.Contains(body, "about brewing tea"), strings.Contains(body, "about pouring tea")
+			if brewing != tt.brewing || pouring != tt.pouring {
+				t.Errorf("brewing %v, pouring %v, want %v, %v", brewing, pouring, tt.brewing, tt.pouring)
 			}
 		})
 	}
@@ -398,7 +402,8 @@ func TestProfileOnTheWire(t *testing.T) {
 	var request struct {
 		Params map[string]json.RawMessage `json:"params"`
 	}
-	if err := json.NewDecoder(strings.NewReader(told[strings.LastIndex(before, "{\"jsonrpc\""):])).Decode(&request); err != nil {
+	decoder := json.NewDecoder(strings.NewReader(told[strings.LastIndex(before, "{\"jsonrpc\""):]))
+	if err := decoder.Decode(&request); err != nil {
 		t.Fatal(err)
 	}
 	params = map[string]protocol.Raw{}
@@ -417,7 +422,10 @@ func TestProfileOnTheWire(t *testing.T) {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}
 	}
-	for key, part := range map[string]string{"configDir": "config", "largeOutput": `"maxSizeBytes":1234`, "provider": `"maxPromptTokens":4321,"maxOutputTokens":321`} {
+	for key, part := range map[string]string{
+		"configDir": "config", "largeOutput": `"maxSizeBytes":1234`,
+		"provider": `"maxPromptTokens":4321,"maxOutputTokens":321`,
+	} {
 		if !strings.Contains(string(params[key]), part) {
 			t.Errorf("%s: %s", key, params[key])
 		}

@@ -380,7 +380,8 @@ func TestForm(t *testing.T) {
 		t.Errorf("the question: %+v", q)
 	}
 	for content, wrong := range map[string]string{
-		`{"name":"A"}`: "name", `{"size":"large"}`: "name", `{"name":"Ada","size":"huge"}`: "size", `{"name":"Ada","many":"x"}`: "many",
+		`{"name":"A"}`: "name", `{"size":"large"}`: "name", `{"name":"Ada","size":"huge"}`: "size",
+		`{"name":"Ada","many":"x"}`: "many",
 	} {
 		if err := h.s.Answer(q.ID, gateway.Answer{Content: protocol.Raw(content)}); err == nil ||
 			!strings.Contains(err.Error(), wrong) {

@@ -9,7 +9,8 @@ import (
 
 func TestSecrets(t *testing.T) {
 	s := &session{githubToken: "gho_0123456789", provider: &sdk.ProviderConfig{
-		APIKey: `key-with-"quotes"`, BearerToken: "short", Headers: map[string]string{"Authorization": "Bearer 0123456789", "Accept": "application/json"},
+		APIKey: `key-with-"quotes"`, BearerToken: "short",
+		Headers: map[string]string{"Authorization": "Bearer 0123456789", "Accept": "application/json"},
 	}}
 	got := s.secrets()
 	slices.Sort(got)

@@ -10,14 +10,39 @@ import (
 	"tapgw/internal/protocol"
 )
 
+// toolResultTest is an outcome and what the model gets of it.
+type toolResultTest struct {
+	outcome  gateway.Outcome
+	typ      string
+	text     string
+	mimeType string // of the binary result, "" for none
+}
+
+func checkToolResults(t *testing.T, tests map[string]toolResultTest) {
+	t.Helper()
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := toolResult(tt.outcome)
+			if *got.ResultType != tt.typ || got.TextResultForLlm != tt.text {
+				t.Errorf("%s %q, want %s %q", *got.ResultType, got.TextResultForLlm, tt.typ, tt.text)
+			}
+			if (got.Error != nil) != tt.outcome.Failed() {
+				t.Errorf("error: %v, want one: %v", got.Error, tt.outcome.Failed())
+			}
+			binary := got.BinaryResultsForLlm
+			switch {
+			case tt.mimeType == "" && len(binary) > 0:
+				t.Errorf("binary results %+v, want none", binary)
+			case tt.mimeType != "" &&
+				(len(binary) != 1 || binary[0].MIMEType != tt.mimeType || binary[0].Type != "image"):
+				t.Errorf("binary results %+v, want one image of type %s", binary, tt.mimeType)
+			}
+		})
+	}
+}
+
 func TestToolResult(t *testing.T) {
-	const pixel = "data:image/png;base64,iVBORw0KGgo="
-	tests := map[string]struct {
-		outcome  gateway.Outcome
-		typ      string
-		text     string
-		mimeType string // of the binary result, "" for none
-	}{
+	checkToolResults(t, map[string]toolResultTest{
 		"string":       {gateway.Outcome{Data: raw(`"a\n<b>"`)}, "success", "a\n<b>", ""},
 		"empty string": {gateway.Outcome{Data: raw(`""`)}, "success", noResult, ""},
 		"blank string": {gateway.Outcome{Data: raw(`" \n"`)}, "success", noResult, ""},
@@ -36,6 +61,13 @@ func TestToolResult(t *testing.T) {
 			"",
 		},
 		"array": {gateway.Outcome{Data: raw(`[ ]`)}, "success", `[]`, ""},
+	})
+}
+
+// An image in a data URL becomes a binary result; the rest of the data stays text.
+func TestToolResultWithImage(t *testing.T) {
+	const pixel = "data:image/png;base64,iVBORw0KGgo="
+	checkToolResults(t, map[string]toolResultTest{
 		"image": {
 			gateway.Outcome{Data: raw(`{"image":"` + pixel + `"}`)},
 			"success",
@@ -61,6 +93,12 @@ func TestToolResult(t *testing.T) {
 			`{"image":"data:text/plain,hi"}`,
 			"",
 		},
+	})
+}
+
+// The text of a failed call begins with its code.
+func TestToolResultOfFailure(t *testing.T) {
+	checkToolResults(t, map[string]toolResultTest{
 		"timeout": {
 			gateway.Outcome{ErrorCode: protocol.CodeTimeout, Error: "too slow"},
 			"timeout",
@@ -92,24 +130,7 @@ func TestToolResult(t *testing.T) {
 			"INTERNAL: x",
 			"",
 		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := toolResult(tt.outcome)
-			if *got.ResultType != tt.typ || got.TextResultForLlm != tt.text {
-				t.Errorf("%s %q, want %s %q", *got.ResultType, got.TextResultForLlm, tt.typ, tt.text)
-			}
-			if (got.Error != nil) != tt.outcome.Failed() {
-				t.Errorf("error: %v", got.Error)
-			}
-			switch {
-			case tt.mimeType == "" && len(got.BinaryResultsForLlm) > 0:
-				t.Errorf("a binary result: %+v", got.BinaryResultsForLlm)
-			case tt.mimeType != "" && (len(got.BinaryResultsForLlm) != 1 || got.BinaryResultsForLlm[0].MIMEType != tt.mimeType || got.BinaryResultsForLlm[0].Type != "image"):
-				t.Errorf("binary results: %+v", got.BinaryResultsForLlm)
-			}
-		})
-	}
+	})
 }
 
 func TestToolResultOfFile(t *testing.T) {

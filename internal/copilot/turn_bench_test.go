@@ -72,11 +72,17 @@ func (d *straight) turn(ctx context.Context, b *testing.B, text string) {
 // the gateway's takes beyond the others'.
 func BenchmarkGatewayTurn(b *testing.B) {
 	hooks := &sdk.SessionHooks{
-		OnUserPromptSubmitted: func(sdk.UserPromptSubmittedHookInput, sdk.HookInvocation) (*sdk.UserPromptSubmittedHookOutput, error) {
+		OnUserPromptSubmitted: func(
+			sdk.UserPromptSubmittedHookInput, sdk.HookInvocation,
+		) (*sdk.UserPromptSubmittedHookOutput, error) {
 			return nil, nil
 		},
-		OnPreToolUse: func(sdk.PreToolUseHookInput, sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) { return nil, nil },
-		OnAgentStop:  func(sdk.AgentStopHookInput, sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) { return nil, nil },
+		OnPreToolUse: func(sdk.PreToolUseHookInput, sdk.HookInvocation) (*sdk.PreToolUseHookOutput, error) {
+			return nil, nil
+		},
+		OnAgentStop: func(sdk.AgentStopHookInput, sdk.HookInvocation) (*sdk.AgentStopHookOutput, error) {
+			return nil, nil
+		},
 	}
 	for name, text := range map[string]string{"text": "hello", "tool": `call:say {"x":"y"}`} {
 		b.Run(name, func(b *testing.B) {

@@ -107,7 +107,10 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 		runs bool
 		says string
 	}{
-		{"denied", saying(gateway.HookPreToolUse, "shell", `{"decision":"deny","reason":"no shell today"}`), false, "no shell today"},
+		{
+			"denied", saying(gateway.HookPreToolUse, "shell", `{"decision":"deny","reason":"no shell today"}`),
+			false, "no shell today",
+		},
 		{"exit code", denial, false, "not on a Friday"},
 		{"garbage", saying(gateway.HookPreToolUse, "shell", "what?"), false, "did not answer with JSON"},
 		{"time-out", hang, false, "no answer within 100ms"},

@@ -241,11 +241,8 @@ func (s *Session) bind(p *Provider, o *offer) {
 	s.bindings = append(s.bindings, b)
 	p.bindings = append(p.bindings, b)
 	s.rebuildRoutes()
-	s.note(
-		adminapi.LogInfo,
-		sourceGateway,
-		fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")),
-	)
+	s.note(adminapi.LogInfo, sourceGateway,
+		fmt.Sprintf("provider %s joined with %s", p.name, visible.Count(len(o.tools), "tool")))
 	s.warnUnmatchedRules(p, o.rules)
 }
 

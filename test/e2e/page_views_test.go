@@ -241,109 +241,141 @@ func TestPageLong(t *testing.T) {
 	v := h.browser().profile(t).look(through(t, h.link(), origin))
 	v.says(".connection", "Live")
 	v.until(`document.querySelector(".timeline")?.dataset.entries > 0`) // the only session is shown
-	before := eval[int](v.tab, `Number(document.querySelector(".timeline").dataset.entries)`)
+	p := &longPage{t: t, s: s, v: v, w: w}
+	p.before = eval[int](v.tab, `Number(document.querySelector(".timeline").dataset.entries)`)
 	eval[any](v.tab, `window.long = [], new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(e.duration); }).observe({ type: "longtask" }), 0`)
 
-	const all, atOnce = 10_000, 800 // of a timeline the gateway keeps a thousand lines
-	told := 0
-	tell := func(n int) {
-		for range n {
-			switch told++; told % 4 {
-			case 0:
-				s.Event("assistant.message", message{"content": fmt.Sprintf(
-					"Answer %d:\n\n- with `code`\n- and **more**", told)})
-			case 1:
-				s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-					"result": message{"type": "success", "output": fmt.Sprint("line ", told)}})
-			default:
-				s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", told,
-					strings.Repeat("and so on ", told%40))})
-			}
-		}
-		v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(before+told))
-	}
-	const (
-		nodes  = `document.querySelectorAll("*").length`
-		behind = `((t) => t.scrollHeight - t.clientHeight - t.scrollTop)(document.querySelector(".timeline"))`
-	)
-	for told < all {
-		tell(atOnce)
-	}
-	v.until(behind + ` < 2`)
-	v.says(".entry", fmt.Sprintf("Answer %d:", told))
-	if n := eval[int](v.tab, nodes); n > 3000 {
-		t.Errorf("with %d entries the document has %d elements", told, n)
-	} else {
-		t.Logf("with %d entries the document has %d elements", told, n)
-	}
-
-	// The person looks elsewhere: nothing moves, and what is new is counted.
-	eval[any](v.tab, `document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`)
-	v.until(`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
-	place := eval[string](v.tab, `new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
-		window.there = [...document.querySelectorAll(".entry")].find((e) => e.getBoundingClientRect().top > 300);
-		there.was = there.getBoundingClientRect().top;
-		return there.textContent;
-	})`)
-	tell(atOnce)
-	v.says(".latest", fmt.Sprintf("%d new", atOnce))
-	if !eval[bool](v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
-		t.Errorf("what the person read has moved away: %s", place)
-	}
-	if n := eval[int](v.tab, nodes); n > 3000 {
-		t.Errorf("in the middle of the timeline the document has %d elements", n)
-	}
-	v.click(".latest")
-	v.until(behind + ` < 2 && document.querySelector(".latest").hidden`)
-	v.says(".entry", fmt.Sprintf("Answer %d:", told))
-	tell(atOnce)
-	v.until(behind + ` < 2`)
-
-	// The connection is lost, and what happens meanwhile comes afterwards.
-	w.set(true)
-	v.says(".connection", "Connection lost")
-	before, told = before+told, 0
-	for range 300 {
-		s.Event("user.message", message{"content": "unseen"})
-	}
-	w.set(false)
-	v.says(".connection", "Live")
-	told = 300
-	tell(4)
-	if n := eval[int](v.tab, `document.querySelectorAll(".entry.mark").length`); n != 0 {
-		t.Errorf("%d gaps are shown: %s, want 0", n, v.text(".entry.mark"))
-	}
-
-	// While nobody sees the page it lets go of the session, and goes on where it was.
-	given := v.given()
-	eval[any](v.tab, `Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`)
-	v.leaves(given)
-	for range 100 {
-		s.Event("user.message", message{"content": "nobody looked"})
-	}
-	told += 100
-	eval[any](v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
-	tell(4)
-
-	// Another view and back: the place is the same.
-	eval[any](v.tab, `document.querySelector(".timeline").scrollTop = 5000, 0`)
-	const seen = `document.elementFromPoint(700, 400)?.closest(".block")`
-	v.until(`!document.querySelector(".latest").hidden && ` + seen + `?.firstChild`)
-	eval[any](v.tab, `window.there = `+seen+`, 0`)
-	v.press("2")
-	v.until(`!document.querySelector(".session").checkVisibility()`)
-	v.press("1")
-	v.until(`there.isConnected && there.firstChild && Math.abs(there.getBoundingClientRect().top) < 2000`)
-
-	// What is looked for is found, wherever it is.
-	v.types(".session input[type=search]", "Answer 2000:")
-	v.until(`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`)
+	p.followsTheEnd()
+	p.staysWhereThePersonReads()
+	p.survivesALostConnection()
+	p.goesOnAfterItWasHidden()
+	p.keepsItsPlaceInAnotherView()
+	p.findsText()
 	tasks := eval[[]float64](v.tab, `long`)
 	longest := 0.0
 	for _, ms := range tasks {
 		longest = max(longest, ms)
 	}
 	t.Logf("%d tasks took longer than 50 ms, the longest %.0f ms", len(tasks), longest)
+}
+
+const (
+	pageEntries = 10_000 // the gateway keeps a thousand lines of a timeline
+	pageBurst   = 800
+	pageNodes   = `document.querySelectorAll("*").length`
+	pageBehind  = `((t) => t.scrollHeight - t.clientHeight - t.scrollTop)(document.querySelector(".timeline"))`
+)
+
+// longPage is a page at a session with a long timeline.
+type longPage struct {
+	t            *testing.T
+	s            *client.HostSession
+	v            *view
+	w            *wire
+	before, told int // entries
+}
+
+// tell makes n entries and waits until the page has them.
+func (p *longPage) tell(n int) {
+	for range n {
+		switch p.told++; p.told % 4 {
+		case 0:
+			p.s.Event("assistant.message", message{"content": fmt.Sprintf(
+				"Answer %d:\n\n- with `code`\n- and **more**", p.told)})
+		case 1:
+			p.s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
+				"result": message{"type": "success", "output": fmt.Sprint("line ", p.told)}})
+		default:
+			p.s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", p.told,
+				strings.Repeat("and so on ", p.told%40))})
+		}
+	}
+	p.v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(p.before+p.told))
+}
+
+func (p *longPage) followsTheEnd() {
+	for p.told < pageEntries {
+		p.tell(pageBurst)
+	}
+	p.v.until(pageBehind + ` < 2`)
+	p.v.says(".entry", fmt.Sprintf("Answer %d:", p.told))
+	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
+		p.t.Errorf("with %d entries the document has %d elements", p.told, n)
+	} else {
+		p.t.Logf("with %d entries the document has %d elements", p.told, n)
+	}
+}
+
+// The person scrolls up: nothing moves, and the page counts the new entries.
+func (p *longPage) staysWhereThePersonReads() {
+	eval[any](p.v.tab, `document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`)
+	p.v.until(`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
+	place := eval[string](p.v.tab, `new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
+		window.there = [...document.querySelectorAll(".entry")].find((e) => e.getBoundingClientRect().top > 300);
+		there.was = there.getBoundingClientRect().top;
+		return there.textContent;
+	})`)
+	p.tell(pageBurst)
+	p.v.says(".latest", fmt.Sprintf("%d new", pageBurst))
+	if !eval[bool](p.v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
+		p.t.Errorf("what the person read has moved away: %s", place)
+	}
+	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
+		p.t.Errorf("in the middle of the timeline the document has %d elements", n)
+	}
+	p.v.click(".latest")
+	p.v.until(pageBehind + ` < 2 && document.querySelector(".latest").hidden`)
+	p.v.says(".entry", fmt.Sprintf("Answer %d:", p.told))
+	p.tell(pageBurst)
+	p.v.until(pageBehind + ` < 2`)
+}
+
+// The connection is lost, and the entries of that time come afterwards.
+func (p *longPage) survivesALostConnection() {
+	p.w.set(true)
+	p.v.says(".connection", "Connection lost")
+	p.before, p.told = p.before+p.told, 0
+	for range 300 {
+		p.s.Event("user.message", message{"content": "unseen"})
+	}
+	p.w.set(false)
+	p.v.says(".connection", "Live")
+	p.told = 300
+	p.tell(4)
+	if n := eval[int](p.v.tab, `document.querySelectorAll(".entry.mark").length`); n != 0 {
+		p.t.Errorf("%d gaps are shown: %s, want 0", n, p.v.text(".entry.mark"))
+	}
+}
+
+// A hidden page leaves the session, and goes on at the same entry when it is shown.
+func (p *longPage) goesOnAfterItWasHidden() {
+	given := p.v.given()
+	eval[any](p.v.tab, `Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`)
+	p.v.leaves(given)
+	for range 100 {
+		p.s.Event("user.message", message{"content": "nobody looked"})
+	}
+	p.told += 100
+	eval[any](p.v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
+	p.tell(4)
+}
+
+// Another view and back: the place is the same.
+func (p *longPage) keepsItsPlaceInAnotherView() {
+	eval[any](p.v.tab, `document.querySelector(".timeline").scrollTop = 5000, 0`)
+	const seen = `document.elementFromPoint(700, 400)?.closest(".block")`
+	p.v.until(`!document.querySelector(".latest").hidden && ` + seen + `?.firstChild`)
+	eval[any](p.v.tab, `window.there = `+seen+`, 0`)
+	p.v.press("2")
+	p.v.until(`!document.querySelector(".session").checkVisibility()`)
+	p.v.press("1")
+	p.v.until(`there.isConnected && there.firstChild && Math.abs(there.getBoundingClientRect().top) < 2000`)
+}
+
+// The search finds an entry wherever it is.
+func (p *longPage) findsText() {
+	p.v.types(".session input[type=search]", "Answer 2000:")
+	p.v.until(`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`)
 }
 
 // TestPageQuestions answers what a session asks with the fields that the page
