@@ -92,8 +92,8 @@ func (r *Runtime) replace(sessions []*session, failures int, cause error) {
 			cause, failures = err, r.countFailure(time.Now())
 			continue
 		}
-		// Another goroutine in supervise watches the new process. If that process dies while sessions are being resumed,
-		// the goroutine takes over all sessions as soon as this call ends.
+		// Another goroutine in supervise watches the new process. If that process dies while sessions are being
+		// resumed, the goroutine takes over all sessions as soon as this call ends.
 		r.resume(sessions, p)
 		return
 	}

@@ -23,7 +23,8 @@ func TestArchitectureNamesExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	declared := declarations(t, root)
-	names := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`(?:\\]\\(([^)]+)\\))?").FindAllStringSubmatch(string(text), -1)
+	name := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`(?:\\]\\(([^)]+)\\))?")
+	names := name.FindAllStringSubmatch(string(text), -1)
 	if len(names) < 30 {
 		t.Fatalf("ARCHITECTURE.md names %d functions, want its walks to name at least 30", len(names))
 	}

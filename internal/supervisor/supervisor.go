@@ -93,8 +93,8 @@ type Supervisor struct {
 	reportedFaults []configs.Fault
 }
 
-// placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session or for
-// all (session "").
+// placementKey identifies what one unit runs: a provider, of the user (project "") or of a project, for one session
+// or for all (session "").
 type placementKey struct{ name, project, session string }
 
 func keyOf(p configs.Provider, session string) placementKey {
@@ -361,8 +361,8 @@ func (k placementKey) overlaps(other placementKey) bool {
 		(k.session == other.session || k.session == "" || other.session == "")
 }
 
-// needsSuccessor reports whether a placement that is no longer wanted has to wait until another placement of its provider is
-// bound.
+// needsSuccessor reports whether a placement that is no longer wanted has to wait until another placement of its
+// provider is bound.
 func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[placementKey]configs.Provider) bool {
 	if !pl.now.isBound() || pl.now.failure() != nil {
 		return false
