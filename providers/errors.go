@@ -56,7 +56,7 @@ func NotFound(format string, args ...any) *Error {
 }
 
 // ErrNotConnected is the error of a push or query while no session is bound: the gateway is not running, or has no
-// session.
+// session. [Event].Broadcast names the events that can be pushed without a session.
 var ErrNotConnected = errors.New("not bound to a session")
 
 // ErrNotPaired is the error of [Provider.Run] after [Provider.Pair] when the session of the pairing, or the

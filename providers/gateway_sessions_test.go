@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tapgw/internal/adminapi"
 	domain "tapgw/internal/gateway"
@@ -74,6 +75,44 @@ func TestRealAllSessions(t *testing.T) {
 	expect(t, "unbound", receive(t, unbound), "s2")
 	must[uint64](t)(p.SetContext(ctx, "Alone."))
 	expect(t, "the context of s1", s1.UserPrompt(ctx, "", ""), "Alone.")
+}
+
+// While there is no session, a broadcast of level keep waits for the next one.
+func TestRealBroadcastWaits(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	s1 := w.session("s1")
+	bound := make(chan string, 8)
+	p, _ := w.provider("ci", providers.Options{
+		Token: w.gateway.AdminToken(), Session: providers.AllSessions,
+		OnBound: func(_ context.Context, b providers.Binding) { bound <- b.Session },
+	})
+	expect(t, "bound", receive(t, bound), "s1")
+	if err := s1.Stop(ctx, "done"); err != nil {
+		t.Fatal(err)
+	}
+	// The provider reads of the end of s1 some time after Stop has returned.
+	toNobody := providers.Event{Text: "look", Broadcast: true}
+	var err error
+	for begin := time.Now(); !errors.Is(err, providers.ErrNotConnected); _, err = p.Push(ctx, toNobody) {
+		if time.Since(begin) > patience {
+			t.Fatalf("surfacing in no session: %v, want ErrNotConnected", err)
+		}
+	}
+
+	r, err := p.Push(ctx, providers.Event{Text: "build 13 failed", Level: providers.Keep, Broadcast: true},
+		providers.WaitDelivered)
+	if err != nil || len(r.Each) != 1 || r.Each[0].Session != providers.AllSessions ||
+		r.Each[0].Fate != providers.Stored {
+		t.Errorf("broadcasting to no session: %+v, %v, want one receipt: stored for all", r, err)
+	}
+
+	w.session("s2")
+	expect(t, "bound", receive(t, bound), "s2")
+	e, err := p.Query(ctx, providers.Query{Session: "s2"})
+	if err != nil || len(e) != 1 || e[0].Text != "build 13 failed" {
+		t.Errorf("the streams of s2: %+v, %v, want the event", e, err)
+	}
 }
 
 // A connection that is lost changes nothing of what a provider offers.

@@ -35,7 +35,8 @@ type Event struct {
 	// Session is the id of the session. Empty: the bound one. A provider of [AllSessions] must set Session or
 	// Broadcast.
 	Session string
-	// Broadcast sends the event to every session that the provider is bound to.
+	// Broadcast sends the event to every session that the provider is bound to. While there is no session, the
+	// gateway keeps an event of level [Keep] without a Prompt of a provider of [AllSessions] for the next session.
 	Broadcast bool
 }
 
@@ -54,7 +55,7 @@ const (
 // Receipt says what the gateway did with an event. The zero Receipt comes from a gateway that sends no receipts:
 // the event was sent and not refused.
 type Receipt struct {
-	Session string // the id of the session that got it
+	Session string // the id of the session that got it; [AllSessions] if the gateway keeps it for the next session
 	Seq     uint64 // the event's number in the session
 	Fate    Fate
 	Reason  string // why it went less far than its level
@@ -141,11 +142,13 @@ type request struct {
 // push sends m and waits for the answers.
 func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (Receipt, error) {
 	due := c.sessionsFor(m.SessionID)
-	if m.Broadcast && len(due) == 0 {
+	switch {
+	case m.Broadcast && len(due) > 0, len(due) == 1:
+	case m.Broadcast && (m.Level != protocol.LevelKeep || m.Prompt != ""):
 		return Receipt{}, ErrNotConnected
-	}
-	if !m.Broadcast && len(due) != 1 {
-		due = map[string]bool{"": true} // the gateway answers with what is missing
+	default:
+		// One answer comes: that the gateway keeps the broadcast for the next session, or what is missing.
+		due = map[string]bool{"": true}
 	}
 	r := &request{typ: protocol.TypePush, due: due}
 	for _, opt := range opts {
