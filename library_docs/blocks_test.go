@@ -65,6 +65,9 @@ func bundledBlocks(t *testing.T) (blocks []block) {
 }
 
 func TestCodeBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	checks := map[string]func(*testing.T, []block){
 		"java":       checkJava,
 		"js":         checkNode,

@@ -46,6 +46,9 @@ var program = map[string]string{
 }
 
 func TestListCodeUsages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	const words = "a.go:5: func Parse() {}\na.go:7: func (t *T) Parse() { Parse() }\n"
 	tests := []struct {
 		name string
@@ -95,6 +98,9 @@ func TestListCodeUsages(t *testing.T) {
 }
 
 func TestSearchWorkspaceSymbols(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	server := []string{"testdata/servers/gopls", "python3"}
 	tests := []struct {
 		path []string
@@ -122,6 +128,9 @@ func TestSearchWorkspaceSymbols(t *testing.T) {
 }
 
 func TestGetErrors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	files := map[string]string{"go.mod": "module x\n\ngo 1.24\n", "a.go": "package x\n\nvar broken int = \"s\"\n",
 		"b.py": "def f(:\n", "c.ts": "x", "d.txt": "x"}
 	server := []string{"testdata/servers/gopls", "python3"}

@@ -97,6 +97,9 @@ func run(t testing.TB, tools []*Tool, env *Env, name string, in args) (string, e
 
 // The two examples of the document about drop-in tools work unchanged.
 func TestTheDocumentsExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	env := space(t, map[string]string{"a.txt": "1", "b.txt": "1", "new.txt": "1"})
 	t.Setenv("HOME", t.TempDir())
 	for _, argv := range [][]string{
@@ -140,6 +143,9 @@ func TestTheDocumentsExamples(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	schema := func(inner string) string {
 		return "SCHEMA = {'name': 'x', 'description': 'd', 'inputSchema': {" + inner +
 			"}}\ndef execute(i, c): return 'x'"
@@ -320,6 +326,9 @@ def execute(i, ctx):
 // A file that has not changed keeps its tool and its process. A change of a file that
 // it imports counts as its own.
 func TestReload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	counter := func(name string) string {
 		return strings.Replace(pyTool(name, "x"), `return [{"type": "text", "value": "x"}]`,
 			"N[0] += 1; return str(N[0])\nN = [0]", 1)
@@ -378,6 +387,9 @@ func TestReload(t *testing.T) {
 // Watch reports tools that come, change, break, are mended and go, and leaves the others
 // as they are.
 func TestWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	dir := filepath.Join(t.TempDir(), "tools")
 	x, env := external(t), space(t, nil)
 	type state struct {

@@ -11,6 +11,9 @@ import (
 )
 
 func TestRunInTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	t.Setenv("TAP_ADMIN", "s3cret")
 	t.Setenv("GH_TOKEN", "s3cret")
 	tests := []struct {
@@ -86,6 +89,9 @@ func TestTerminalCancelled(t *testing.T) {
 }
 
 func TestRunTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	env := space(t,
 		map[string]string{"out": "--- FAIL: TestParse (0.00s)\n    parse_test.go:17: got " +
 			"3\nFAIL\nFAIL\texample/b\t0.012s\n"})

@@ -37,6 +37,9 @@ func (l leakChecked) Run() int {
 
 // TestScripts runs the program as shells do, without a language server.
 func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	t.Parallel()
 	runScripts(t, "testdata/script", nil, nil)
 }

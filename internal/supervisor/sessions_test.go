@@ -242,6 +242,9 @@ func TestChangeOfSessions(t *testing.T) {
 // A change that is taken back is none: what it had not reached goes on, and what
 // it had is handed back.
 func TestChangeOfSessionsTakenBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	r := newRig(t)
 	one, h1 := r.session("one")
 	two, h2 := r.session("two")
@@ -319,6 +322,9 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 // One that gives up leaves what ran before, and says so. A session that ends
 // takes what it had along, and one that starts itself waits for nothing.
 func TestChangeOfSessionsGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	r := newRig(t)
 	one, h1 := r.session("one")
 	two, _ := r.session("two")

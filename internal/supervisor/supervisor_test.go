@@ -66,6 +66,9 @@ func TestFileIsProvider(t *testing.T) {
 // A directory that can't be read leaves what its files said before running; one
 // that is gone does not.
 func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	r := newRig(t)
 	_, h := r.session("one")
 	r.put("a", r.file("plain", "TOOL=old"))

@@ -129,6 +129,9 @@ func TestProbe(t *testing.T) {
 
 // The import of a module has a time limit.
 func TestProbeOfModuleThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	dir := write(t, map[string]string{"a.py": "import time\nwhile True: time.sleep(1)"})
 	p, interpreter := python(t)
 	p.limit = 2 * time.Second
@@ -170,6 +173,9 @@ func TestMayBeTool(t *testing.T) {
 }
 
 func TestModuleAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds: it starts programs or waits for them")
+	}
 	tests := []struct {
 		name, body string
 		parts      []string
