@@ -133,9 +133,6 @@ func (p TrustedProject) Changes() ([]Change, error) {
 	return p.Files.changes(now), err
 }
 
-// Counts returns the files that count, as paths relative to the project's directory.
-func (p TrustedProject) Counts() []string { return p.Files.paths() }
-
 // trustedAbove finds the trusted project that a directory is in, the nearest.
 func trustedAbove(dir string) (TrustedProject, bool, error) {
 	dir, err := realDir(dir)

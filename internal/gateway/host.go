@@ -33,8 +33,6 @@ type Host interface {
 // HostCalls is what a host calls back. A *[Session] implements it. Any goroutine may call
 // the methods; those with a context return early when it ends.
 type HostCalls interface {
-	// ID is the gateway's id of the session.
-	ID() string
 	// CallTool calls a provider's tool and returns its one outcome, at the tool's timeout at
 	// the latest. When ctx ends, the call is cancelled with reason "interrupted".
 	CallTool(ctx context.Context, c Call) Outcome

@@ -1,4 +1,4 @@
-//go:build e2e && race
+//go:build e2e && linux && race
 
 package e2e_test
 
