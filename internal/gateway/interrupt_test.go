@@ -36,7 +36,7 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer g.Drain(context.Background())
-			provides(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
+			connectProvider(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
 			begun := time.Now()
 			ended := make(chan time.Duration, 1)
 			s.BeginCall(Call{Name: "t"}, func(o Outcome) {
@@ -74,7 +74,7 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer g.Drain(context.Background())
-		p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
+		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 		c := g.Connect(p, ConnOptions{})
 		defer c.Closed()
 		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})

@@ -29,8 +29,8 @@ func newPushing(t *testing.T) *pushing {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.Drain(context.Background()) })
-	c, p := provides(t, g, `"name":"ci"`)
-	p.take()
+	c, p := connectProvider(t, g, `"name":"ci"`)
+	p.drain()
 	return &pushing{t: t, g: g, s: s, c: c, p: p}
 }
 
@@ -41,7 +41,7 @@ func (x *pushing) inject() (last *protocol.Ack) {
 	x.n++
 	x.c.Receive(fmt.Appendf(nil, `{"type":"push","level":"inject","event":"e%d","requestId":"r%d"}`, x.n, x.n))
 	synctest.Wait()
-	for _, m := range x.p.take() {
+	for _, m := range x.p.drain() {
 		if a, ok := m.(*protocol.Ack); ok {
 			last = a
 		}

@@ -104,7 +104,7 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 		}
 		begun := time.Now()
 		for i := range 10 {
-			provides(t, g, fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i))
+			connectProvider(t, g, fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i))
 			synctest.Wait()
 		}
 		first := <-h.lists

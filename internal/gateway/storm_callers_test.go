@@ -27,36 +27,36 @@ type stormArgs struct {
 	Thawing bool   `json:"thawing"`
 }
 
-// caller makes calls and the requests that hosts make.
-func (w *weather) caller(r *rand.Rand) {
+// runCaller makes calls and the requests that hosts make.
+func (w *world) runCaller(r *rand.Rand) {
 	for {
 		pause(r, 16)
-		n, ok := w.next(r)
+		n, ok := w.nextCall(r)
 		if !ok {
 			return
 		}
-		s := w.session(r)
+		s := w.randomSession(r)
 		if r.IntN(50) == 0 {
-			w.prompt(s, r)
+			w.runPrompt(s, r)
 		}
 		extra := ""
-		if r.IntN(300) == 0 { // takes its time, where nothing comes between
+		if r.IntN(300) == 0 { // a slow call, in the calm session
 			s = w.sessions[calmSession].Load()
 			extra = []string{`,"frozen":true`, `,"thawing":true`}[r.IntN(2)]
 		}
 		c := w.newCall(n, s, extra, r)
-		if s.info.Hooks && !c.AskGates && !w.hostAsks(s, c, r) {
+		if s.info.Hooks && !c.AskGates && !w.askGatesAsHost(s, c, r) {
 			continue
 		}
 		w.made.Add(1)
-		way, most := r.IntN(8), latest(s, c)
+		way, most := r.IntN(8), longestDuration(s, c)
 		patience := time.Duration(r.IntN(15)) * unit
 		if way < 2 {
 			most = min(most, patience)
 		}
 		var o Outcome
 		done := make(chan struct{})
-		e, begun := w.entryOf(n), time.Now()
+		e, begun := w.record(n), time.Now()
 		end := func(got Outcome) {
 			if e.ended.Add(1) != 1 {
 				w.t.Errorf("call %d ended again, with %s", n, got.Text())
@@ -66,7 +66,7 @@ func (w *weather) caller(r *rand.Rand) {
 				w.t.Errorf("call %d to %s took %s, %s is the most: %s", n, c.Name, took, most, got.Text())
 			}
 			o, e.code = got, got.ErrorCode
-			w.check(n, c, o)
+			w.checkOutcome(n, c, o)
 			w.ended.Add(1)
 			close(done)
 		}
@@ -78,10 +78,10 @@ func (w *weather) caller(r *rand.Rand) {
 				end(s.CallTool(ctx, c))
 			}()
 		case 1:
-			k := s.BeginCall(c, end)
+			call := s.BeginCall(c, end)
 			sleep(patience)
-			k.Cancel("given up")
-			k.Cancel("given up again")
+			call.Cancel("given up")
+			call.Cancel("given up again")
 		case 2, 3:
 			go func() { end(s.CallTool(context.Background(), c)) }()
 		case 4: // does not wait
@@ -106,7 +106,7 @@ func (w *weather) caller(r *rand.Rand) {
 }
 
 // newCall makes call n; extra are more arguments of it.
-func (w *weather) newCall(n int64, s *Session, extra string, r *rand.Rand) Call {
+func (w *world) newCall(n int64, s *Session, extra string, r *rand.Rand) Call {
 	c := Call{Name: fmt.Sprintf("t%d", r.IntN(stormTools)), AskGates: s.info.Hooks && r.IntN(4) == 0}
 	if list := s.routes.Load().list; len(list) > 0 && r.IntN(30) != 0 {
 		c.Name = list[r.IntN(len(list))].name
@@ -116,7 +116,7 @@ func (w *weather) newCall(n int64, s *Session, extra string, r *rand.Rand) Call 
 	}
 	args := fmt.Sprintf(`"n":%d`, n) + extra
 	if c.Name == "t0" && r.IntN(4) == 0 {
-		to := r.IntN(5) // 4 is nobody
+		to := r.IntN(5) // there is no instance 4
 		args += fmt.Sprintf(`,"to":"%d","target":"%d"`, to, to)
 	}
 	switch {
@@ -130,8 +130,8 @@ func (w *weather) newCall(n int64, s *Session, extra string, r *rand.Rand) Call 
 	return c
 }
 
-// latest is the longest time that a call may take.
-func latest(s *Session, c Call) time.Duration {
+// longestDuration is the longest time that a call may take.
+func longestDuration(s *Session, c Call) time.Duration {
 	most := longestTool * unit
 	if !s.info.Hooks || c.AskGates {
 		// The gates' own time, and a question that was begun within it.
@@ -143,9 +143,9 @@ func latest(s *Session, c Call) time.Duration {
 	return most
 }
 
-// check checks the outcome of call n.
-func (w *weather) check(n int64, c Call, o Outcome) {
-	w.tally.add(w.described(o))
+// checkOutcome checks the outcome of call n.
+func (w *world) checkOutcome(n int64, c Call, o Outcome) {
+	w.tally.add(w.outcomeName(o))
 	switch {
 	case o.Failed():
 	case strings.HasPrefix(c.Name, "list_"):
@@ -159,8 +159,8 @@ func (w *weather) check(n int64, c Call, o Outcome) {
 	}
 }
 
-// hostAsks asks the gates as a host with hooks does; false if they deny.
-func (w *weather) hostAsks(s *Session, c Call, r *rand.Rand) bool {
+// askGatesAsHost asks the gates as a host with hooks does; false if they deny.
+func (w *world) askGatesAsHost(s *Session, c Call, r *rand.Rand) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	most := protocol.GateTimeout
@@ -185,8 +185,8 @@ func (w *weather) hostAsks(s *Session, c Call, r *rand.Rand) bool {
 	return !d.Deny
 }
 
-// prompt asks for the context of a user's prompt.
-func (w *weather) prompt(s *Session, r *rand.Rand) {
+// runPrompt asks for the context of a user's prompt.
+func (w *world) runPrompt(s *Session, r *rand.Rand) {
 	if s.UserPrompt(context.Background(), "x", "") != "" {
 		w.tally.add("prompt: with context")
 	}
@@ -214,10 +214,10 @@ func (w *weather) prompt(s *Session, r *rand.Rand) {
 	}
 }
 
-// disturber interrupts, ends and registers sessions, pushes, and stops providers.
-func (w *weather) disturber(r *rand.Rand) {
+// runDisturber interrupts, ends and registers sessions, pushes, and stops providers.
+func (w *world) runDisturber(r *rand.Rand) {
 	var ends sync.WaitGroup
-	for !w.isQuiet() {
+	for !w.areCallersDone() {
 		i := r.IntN(stormSessions)
 		if i == calmSession && r.IntN(100) != 0 {
 			continue
@@ -247,7 +247,7 @@ func (w *weather) disturber(r *rand.Rand) {
 			_ = w.g.SetForeground(s.ID())
 		case n < 42:
 			w.tally.add("session: a provider stopped")
-			w.g.StopProvider(kinds[r.IntN(5)].name)
+			w.g.StopProvider(providerKinds[r.IntN(5)].name)
 		}
 		pause(r, 8)
 	}

@@ -135,15 +135,15 @@ var stormReport = []struct {
 	{"session: a provider stopped", 2},
 }
 
-// next is the number of the next call; false when there were enough calls and
+// nextCall is the number of the next call; false when there were enough calls and
 // everything in the report has happened, or will not. It waits with fewer calls for
 // what takes seconds to happen.
-func (w *weather) next(r *rand.Rand) (int64, bool) {
+func (w *world) nextCall(r *rand.Rand) (int64, bool) {
 	n := w.numbers.Add(1)
 	if n <= w.calls {
 		return n, true
 	}
-	if n >= int64(len(w.ledger)) || w.t.Failed() || len(w.missing()) == 0 {
+	if n >= int64(len(w.records)) || w.t.Failed() || len(w.missing()) == 0 {
 		return 0, false
 	}
 	pause(r, 1000)
@@ -151,7 +151,7 @@ func (w *weather) next(r *rand.Rand) (int64, bool) {
 }
 
 // missing lists what did not happen often enough.
-func (w *weather) missing() (list []string) {
+func (w *world) missing() (list []string) {
 	want := func(what string, least int64) {
 		if n, least := w.tally.count(what), least*w.calls/100_000; n < least {
 			list = append(list, fmt.Sprintf("%s: %d times, %d is the least", what, n, least))
@@ -161,13 +161,13 @@ func (w *weather) missing() (list []string) {
 		want(r.what, r.least)
 	}
 	for _, s := range steps {
-		want("step: "+s.what, 5)
+		want("step: "+s.name, 5)
 	}
 	return list
 }
 
 // checkReport prints the report and fails if something is missing.
-func (w *weather) checkReport() {
+func (w *world) checkReport() {
 	var lines []string
 	w.tally.counts.Range(func(what, n any) bool {
 		lines = append(lines, fmt.Sprintf("%-50s%7d", what, n.(*atomic.Int64).Load()))
@@ -188,9 +188,9 @@ var causes = map[protocol.Code][]string{
 	protocol.CodeInternal:  {"protocol error", "went wrong"},
 }
 
-// described names a call's outcome by its code, and by its cause if the code has
+// outcomeName names a call's outcome by its code, and by its cause if the code has
 // several.
-func (w *weather) described(o Outcome) string {
+func (w *world) outcomeName(o Outcome) string {
 	if !o.Failed() {
 		return "call: ok"
 	}

@@ -16,62 +16,62 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// TestCallsEndOnce drives a gateway with everything that can end a call, or keep it
-// from its provider, at the same time; stormReport lists what. Callers and hosts are
-// in storm_callers_test.go, providers in storm_lives_test.go, what they receive and
-// must never receive in storm_hears_test.go, what they do of their own accord in
-// storm_steps_test.go. TAPGW_SEED repeats a run's choices, but not the order of its
-// goroutines.
+// TestCallsEndOnce ("the storm") does at the same time everything that can end a call or
+// keep it from its provider; stormReport lists it. storm_callers_test.go has callers and
+// hosts, storm_providers_test.go the simulated providers, storm_receive_test.go what they
+// check of each message, storm_steps_test.go what they send without being asked.
+// TAPGW_SEED repeats a run's choices, but not the order of its goroutines.
 //
-// Each call ends exactly once, at its timeout at the latest. No tool runs without its
-// gates' permission, or twice except by a retry, or by routes that an ack has
-// replaced. Nothing is left over. Time is the bubble's, in whole milliseconds, so that
-// many things happen at the same instant; under the race detector it is real.
+// Each call ends exactly once, at its timeout at the latest. A tool runs only with its
+// gates' permission, and twice only after a retryable error. A removed tool gets no call
+// after the ack. At the end the gateway holds nothing of any call. Time is the bubble's,
+// in whole milliseconds, so that many things happen at the same instant; under the race
+// detector it is real.
 func TestCallsEndOnce(t *testing.T) {
 	calls := 100_000
 	if testing.Short() {
 		calls = 20_000
 	}
-	storm(t, calls)
+	runStorm(t, calls)
 }
 
-func storm(t *testing.T, calls int) {
+func runStorm(t *testing.T, calls int) {
 	seed := uint64(time.Now().UnixNano())
 	if s, err := strconv.ParseUint(os.Getenv("TAPGW_SEED"), 10, 64); err == nil {
 		seed = s
 	}
 	t.Logf("TAPGW_SEED=%d", seed)
-	blow := func(t *testing.T) { newWeather(t, seed, calls).blow() }
+	run := func(t *testing.T) { newWorld(t, seed, calls).run() }
 	if raceEnabled {
 		// In a bubble of this size the race detector itself breaks (Go 1.26),
 		// so time is real here and the promises about it are wider.
-		blow(t)
+		run(t)
 		return
 	}
-	synctest.Test(t, blow)
+	synctest.Test(t, run)
 }
 
 const (
-	stormSessions = 4
-	stormMore     = 20_000 // calls at most, until all has happened
-	calmSession   = 0      // for steady providers only, and seldom disturbed
-	hookedSession = 3      // its host asks the gates itself
+	stormSessions   = 4
+	extraCalls      = 20_000 // calls at most, until all has happened
+	calmSession     = 0      // for steady providers only, and seldom disturbed
+	hostGateSession = 3      // its host asks the gates itself
 )
 
 // Times for a real clock on a busy machine: unit is the unit of the calls' time
-// limits, margin is added to each promise about time, and stormPace is a provider's
+// limits, margin is added to each promise about time, and stepPause is a provider's
 // pause between two steps, in milliseconds.
-var unit, margin, stormPace, stormCallers = time.Millisecond, time.Duration(0), 4, 256
+var unit, margin, stepPause, stormCallers = time.Millisecond, time.Duration(0), 4, 256
 
 func init() {
 	if raceEnabled {
-		unit, margin, stormPace = 2*time.Millisecond, 30*time.Second, 32
+		unit, margin, stepPause = 2*time.Millisecond, 30*time.Second, 32
 		stormCallers = 128 // with many more goroutines the race detector takes most of the time
 	}
 }
 
-// weather is a gateway in a storm.
-type weather struct {
+// world is a gateway with its simulated hosts, callers and providers.
+type world struct {
 	t     *testing.T
 	g     *Gateway
 	seed  uint64
@@ -80,32 +80,32 @@ type weather struct {
 	numbers atomic.Int64 // of calls, from 1
 	made    atomic.Int64
 	ended   atomic.Int64
-	ledger  []entry // by number; 0 belongs to nobody
+	records []callRecord // by the call's number; 0 for calls with malformed arguments
 	tally   tally
 
 	serial   atomic.Int64 // of sessions
 	sessions [stormSessions]atomic.Pointer[Session]
 
-	quiet chan struct{} // closed when nobody calls any more
-	over  chan struct{} // closed when providers are to go
+	callersDone   chan struct{} // closed when all calls are made and have ended
+	stopProviders chan struct{} // closed when the providers must disconnect
 
 	mu        sync.Mutex
-	providers map[*Provider]bool // all that were, but for some that have gone and left nothing
+	providers map[*Provider]bool // without some that disconnected and left no work
 	slots     map[*slots]bool
 }
 
-// entry is the record of a call: the outcome that its caller got and what providers
-// got.
-type entry struct {
+// callRecord is what happened to a call: its outcome at the caller, its runs at
+// providers, and its gates.
+type callRecord struct {
 	ended                   atomic.Int32
 	code                    protocol.Code // once it has ended
 	runs, retries, instance atomic.Int32
 	asked, granted, refused atomic.Int32 // of gates that fail closed
 }
 
-func newWeather(t *testing.T, seed uint64, calls int) *weather {
-	w := &weather{t: t, seed: seed, calls: int64(calls), ledger: make([]entry, 1+calls+stormMore),
-		quiet: make(chan struct{}), over: make(chan struct{}), providers: map[*Provider]bool{},
+func newWorld(t *testing.T, seed uint64, calls int) *world {
+	w := &world{t: t, seed: seed, calls: int64(calls), records: make([]callRecord, 1+calls+extraCalls),
+		callersDone: make(chan struct{}), stopProviders: make(chan struct{}), providers: map[*Provider]bool{},
 		slots: map[*slots]bool{}}
 	w.g = New(Options{ReadFile: func(_ string, f protocol.FileRef) (*File, error) {
 		return &File{Name: f.Path, MimeType: "text/plain"}, nil
@@ -113,36 +113,36 @@ func newWeather(t *testing.T, seed uint64, calls int) *weather {
 	return w
 }
 
-func (w *weather) rand(stream int) *rand.Rand { return rand.New(rand.NewPCG(w.seed, uint64(stream))) }
+func (w *world) rand(stream int) *rand.Rand { return rand.New(rand.NewPCG(w.seed, uint64(stream))) }
 
-func (w *weather) blow() {
+func (w *world) run() {
 	for i := range w.sessions {
 		w.register(i)
 	}
 	var callers, providers, others sync.WaitGroup
-	for i := range kinds {
-		providers.Go(func() { w.provider(i, w.rand(i)) })
+	for i := range providerKinds {
+		providers.Go(func() { w.runProvider(i, w.rand(i)) })
 	}
 	for i := range stormCallers {
-		callers.Go(func() { w.caller(w.rand(1000 + i)) })
+		callers.Go(func() { w.runCaller(w.rand(1000 + i)) })
 	}
-	others.Go(func() { w.disturber(w.rand(2000)) })
+	others.Go(func() { w.runDisturber(w.rand(2000)) })
 	callers.Wait()
-	w.waitFor(2*protocol.GateTimeout+time.Second, w.running)
-	close(w.quiet)
+	w.waitFor(2*protocol.GateTimeout+time.Second, w.unfinishedCalls)
+	close(w.callersDone)
 	others.Wait()
-	w.waitFor(slotGrace, w.held)
-	close(w.over)
+	w.waitFor(slotGrace, w.heldCalls)
+	close(w.stopProviders)
 	providers.Wait()
-	w.waitFor(slotGrace, w.held)
-	w.waitFor(protocol.ReconnectWindow, w.remembered)
+	w.waitFor(slotGrace, w.heldCalls)
+	w.waitFor(protocol.ReconnectWindow, w.leftovers)
 	w.g.Drain(context.Background())
-	w.checkLedger()
+	w.checkRecords()
 	w.checkReport()
 }
 
-// waitFor waits until all timers have run out.
-func (w *weather) waitFor(most time.Duration, left func() []string) {
+// waitFor waits until left returns nothing, and fails if that takes longer than most.
+func (w *world) waitFor(most time.Duration, left func() []string) {
 	for deadline := time.Now().Add(most + margin); ; sleep(100 * time.Millisecond) {
 		found := left()
 		if len(found) == 0 {
@@ -157,21 +157,21 @@ func (w *weather) waitFor(most time.Duration, left func() []string) {
 	}
 }
 
-// running looks for calls without a caller.
-func (w *weather) running() (left []string) {
+// unfinishedCalls says how many calls have not ended.
+func (w *world) unfinishedCalls() (left []string) {
 	if made, ended := w.made.Load(), w.ended.Load(); made != ended {
 		left = append(left, fmt.Sprintf("%d of %d calls, which have not ended", made-ended, made))
 	}
 	return left
 }
 
-// held looks for what providers still have of calls when no call is pending.
-func (w *weather) held() (left []string) {
+// heldCalls lists what providers and slots still hold of calls when none is pending.
+func (w *world) heldCalls() (left []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.providers {
 		p.mu.Lock()
-		if what := p.holds(); what != "" {
+		if what := p.pendingWork(); what != "" {
 			left = append(left, fmt.Sprintf("provider %s: %s", p.name, what))
 		}
 		p.mu.Unlock()
@@ -186,8 +186,8 @@ func (w *weather) held() (left []string) {
 	return left
 }
 
-// remembered checks the gateway's state after every provider has left.
-func (w *weather) remembered() (left []string) {
+// leftovers checks the gateway's state after every provider has left.
+func (w *world) leftovers() (left []string) {
 	g := w.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *weather) remembered() (left []string) {
 	count("limits", len(g.limits), 0)
 	count("tokens", len(g.tokens), 2)
 	count("sessions", len(g.sessions), stormSessions)
-	if !raceEnabled { // half a minute is nobody's to wait for
+	if !raceEnabled { // a real half minute would be too long to wait
 		count("reconnect tokens", len(g.memories), 0)
 	}
 	for _, s := range g.order {
@@ -215,14 +215,14 @@ func (w *weather) remembered() (left []string) {
 	return left
 }
 
-// checkLedger checks the record of each call.
-func (w *weather) checkLedger() {
+// checkRecords checks the record of each call.
+func (w *world) checkRecords() {
 	t := w.t
 	if made, counted := w.made.Load(), w.g.stats.Calls.Load(); counted != uint64(made) {
 		t.Errorf("%d calls were made, %d were counted", made, counted)
 	}
-	for n := range w.ledger {
-		e := &w.ledger[n]
+	for n := range w.records {
+		e := &w.records[n]
 		runs := e.runs.Load()
 		switch e.code {
 		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeInvalidArguments:
@@ -242,11 +242,11 @@ func (w *weather) checkLedger() {
 }
 
 // register registers a new session at an index.
-func (w *weather) register(i int) {
+func (w *world) register(i int) {
 	id := fmt.Sprintf("s%d-%d", i, w.serial.Add(1))
 	s, err := w.g.Register(SessionSpec{ID: id, Label: "l", CWD: "/c"},
 		HostInfo{Kind: "storm", Send: i != 1, Interrupt: true, LiveTools: i%2 == 0,
-			Hooks: i == hookedSession}, quietHost{})
+			Hooks: i == hostGateSession}, quietHost{})
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -254,11 +254,11 @@ func (w *weather) register(i int) {
 	w.sessions[i].Store(s)
 }
 
-// isHooked reports whether a session's host asks the gates itself.
-func isHooked(session string) bool { return session[1]-'0' == hookedSession }
+// isHostGated reports whether a session's host asks the gates itself.
+func isHostGated(session string) bool { return session[1]-'0' == hostGateSession }
 
-// session is a random session, the calm one less often.
-func (w *weather) session(r *rand.Rand) *Session {
+// randomSession is a random session, the calm one less often.
+func (w *world) randomSession(r *rand.Rand) *Session {
 	i := r.IntN(stormSessions)
 	if r.IntN(2) == 0 {
 		i = max(i, r.IntN(stormSessions))
@@ -266,22 +266,22 @@ func (w *weather) session(r *rand.Rand) *Session {
 	return w.sessions[i].Load()
 }
 
-func (w *weather) isQuiet() bool {
+func (w *world) areCallersDone() bool {
 	select {
-	case <-w.quiet:
+	case <-w.callersDone:
 		return true
 	default:
 		return false
 	}
 }
 
-// entryOf is the entry of a call's number.
-func (w *weather) entryOf(n int64) *entry {
-	if n < 1 || n >= int64(len(w.ledger)) {
+// record returns the record of a call's number.
+func (w *world) record(n int64) *callRecord {
+	if n < 1 || n >= int64(len(w.records)) {
 		w.t.Errorf("there is no call %d", n)
 		n = 0
 	}
-	return &w.ledger[n]
+	return &w.records[n]
 }
 
 // quietHost accepts everything and does nothing.

@@ -10,12 +10,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Each of these tests shows one fault that a storm has found.
+// Each of these tests shows one fault that TestCallsEndOnce once found.
 
-// provides connects a provider to session s1; its hello has more fields.
-func provides(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
+// connectProvider connects a provider to session s1; its hello has more fields.
+func connectProvider(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
 	t.Helper()
-	p := &inbox{bell: make(chan struct{}, 1), gone: make(chan struct{})}
+	p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 	c := g.Connect(p, ConnOptions{})
 	t.Cleanup(c.Closed)
 	c.Receive(fmt.Appendf(nil, `{"type":"auth","token":%q}`, g.InstanceToken()))
@@ -25,9 +25,9 @@ func provides(t *testing.T, g *Gateway, hello string) (*Conn, *inbox) {
 
 // toolCalls are the calls that came since the last time.
 func (p *inbox) toolCalls() (list []*protocol.ToolCall) {
-	for _, m := range p.take() {
-		if k, ok := m.(*protocol.ToolCall); ok {
-			list = append(list, k)
+	for _, m := range p.drain() {
+		if call, ok := m.(*protocol.ToolCall); ok {
+			list = append(list, call)
 		}
 	}
 	return list
@@ -49,13 +49,13 @@ func stormSession(t *testing.T) (*Gateway, *Session) {
 func TestQueuedCallKeepsItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
-		c, p := provides(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{},"timeout":100}]`)
+		c, p := connectProvider(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{},"timeout":100}]`)
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 		first := p.toolCalls()
 		begun := time.Now()
 		done := make(chan Outcome, 1)
 		s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
-		provides(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}`)
+		connectProvider(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}`)
 		sleep(50 * time.Millisecond)
 		c.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, first[0].ID))
 		if o := <-done; o.ErrorCode != protocol.CodeTimeout || time.Since(begun) != 100*time.Millisecond {
@@ -74,14 +74,15 @@ func TestRetryGoesElsewhere(t *testing.T) {
 	g, s := stormSession(t)
 	conns, peers := map[string]*Conn{}, map[string]*inbox{}
 	for _, instance := range []string{"a", "b"} {
-		conns[instance], peers[instance] = provides(t, g, fmt.Sprintf(`"name":"p","instance":%q,%s`, instance, tools))
+		hello := fmt.Sprintf(`"name":"p","instance":%q,%s`, instance, tools)
+		conns[instance], peers[instance] = connectProvider(t, g, hello)
 	}
 	done := make(chan Outcome, 1)
 	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
-	fails := func(instance string, k *protocol.ToolCall) {
+	fail := func(instance string, call *protocol.ToolCall) {
 		conns[instance].Receive(fmt.Appendf(nil, `{"type":"tools.update",%s}`, tools))
 		conns[instance].Receive(fmt.Appendf(nil,
-			`{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, k.ID))
+			`{"type":"tool.result","id":%q,"error":"no","errorCode":"INTERNAL","retryable":true}`, call.ID))
 	}
 	first, second := "a", "b"
 	calls := peers[first].toolCalls()
@@ -89,14 +90,14 @@ func TestRetryGoesElsewhere(t *testing.T) {
 		first, second = second, first
 		calls = peers[first].toolCalls()
 	}
-	fails(first, calls[0])
+	fail(first, calls[0])
 	if again := peers[first].toolCalls(); len(again) != 0 {
 		t.Fatal("it is tried again where it failed")
 	}
 	if calls = peers[second].toolCalls(); len(calls) != 1 {
 		t.Fatal("it is not tried at the other instance")
 	}
-	fails(second, calls[0])
+	fail(second, calls[0])
 	if o := <-done; o.ErrorCode != protocol.CodeInternal {
 		t.Errorf("%s", o.Text())
 	}
@@ -106,7 +107,7 @@ func TestRetryGoesElsewhere(t *testing.T) {
 // the provider, which never got them.
 func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	g, s := stormSession(t)
-	c, p := provides(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`)
+	c, p := connectProvider(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`)
 	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 	result := fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID)
 	c.Receive(result)
@@ -114,9 +115,9 @@ func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	for range protocol.MaxFinishedCalls {
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {}).Cancel("given up")
 	}
-	p.take()
+	p.drain()
 	c.Receive(result)
-	for _, m := range p.take() {
+	for _, m := range p.drain() {
 		t.Errorf("a late result is answered with %+v", m)
 	}
 }
@@ -126,26 +127,26 @@ func TestUnsentCallsAreNotRemembered(t *testing.T) {
 func TestGateIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
-		_, tool := provides(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
+		_, tool := connectProvider(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{}}]`)
 		rule := func(tool string) string {
 			return fmt.Sprintf(`"hooks":{"onPreToolUse":[{"match":{"tool":%q},"action":"gate","gateId":"g"}]}`, tool)
 		}
 		checks := func(c *Conn, p *inbox) (n int) {
-			for _, m := range p.take() {
-				if k, ok := m.(*protocol.GateCheck); ok {
+			for _, m := range p.drain() {
+				if check, ok := m.(*protocol.GateCheck); ok {
 					n++
-					c.Receive(fmt.Appendf(nil, `{"type":"gate.result","callId":%q,"decision":"allow"}`, k.CallID))
+					c.Receive(fmt.Appendf(nil, `{"type":"gate.result","callId":%q,"decision":"allow"}`, check.CallID))
 				}
 			}
 			synctest.Wait()
 			return n
 		}
-		c, p := provides(t, g, `"name":"guard",`+rule("t"))
+		c, p := connectProvider(t, g, `"name":"guard",`+rule("t"))
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 		allowed := make(chan Decision, 1)
 		go func() { allowed <- s.PreToolUse(t.Context(), "t", nil) }()
 		synctest.Wait()
-		provides(t, g, `"name":"bystander",`+rule("other"))
+		connectProvider(t, g, `"name":"bystander",`+rule("other"))
 		if n := checks(c, p); n != 2 {
 			t.Errorf("the gate is asked %d times by two", n)
 		}
@@ -161,7 +162,7 @@ func TestGateIsAskedOnce(t *testing.T) {
 
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 		synctest.Wait()
-		second, peer := provides(t, g, `"name":"second",`+rule("t"))
+		second, peer := connectProvider(t, g, `"name":"second",`+rule("t"))
 		if n := checks(c, p); n != 1 {
 			t.Errorf("the gate is asked %d times", n)
 		}
@@ -176,13 +177,13 @@ func TestGateIsAskedOnce(t *testing.T) {
 func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	const tools = `"tools":[{"name":"t","description":"d","parameters":{}}]`
 	g, s := stormSession(t)
-	first, p := provides(t, g, `"name":"first","concurrency":{"max":1},`+tools)
-	provides(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"provider":"second"},"action":"deny"}]}`)
+	first, p := connectProvider(t, g, `"name":"first","concurrency":{"max":1},`+tools)
+	connectProvider(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"provider":"second"},"action":"deny"}]}`)
 	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 	done := make(chan Outcome, 1)
 	s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
 	first.Receive([]byte(`{"type":"tools.update","tools":[]}`))
-	_, other := provides(t, g, `"name":"second",`+tools)
+	_, other := connectProvider(t, g, `"name":"second",`+tools)
 	first.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID))
 	if calls := other.toolCalls(); len(calls) != 0 {
 		t.Fatal("it ran")
