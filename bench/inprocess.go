@@ -81,7 +81,7 @@ type peer struct {
 	reading  sync.WaitGroup
 	bound    chan struct{}
 	acks     chan struct{}
-	failed   chan error // the first error that it is told
+	failed   chan error // the first error message of the gateway
 }
 
 // resultTail is the rest of a result's frame after the id.

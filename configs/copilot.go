@@ -156,7 +156,7 @@ func (p *Profile) read(t *table) {
 	t.str("github_token_env", &p.GitHubTokenEnv, isEnvOrNone)
 
 	m := t.table("system_message")
-	switch text, file := m.has("text"), m.has("file"); { // what is said nearer counts
+	switch text, file := m.has("text"), m.has("file"); { // a nearer file or profile overrides both keys
 	case text && !file:
 		p.SystemMessage.File = ""
 	case file && !text:

@@ -35,7 +35,7 @@ type table struct {
 	values map[string]any
 	known  []string
 	bad    map[string]bool
-	shape  *jsonschema.Schema // takes what each key may be; nil: nobody wants to know
+	shape  *jsonschema.Schema // collects the JSON Schema of the keys; nil when it is not needed
 }
 
 // open parses a file. The table is nil when it is not TOML.
@@ -383,7 +383,7 @@ func (t *table) isMissing(key string) bool {
 	return !ok
 }
 
-// rejectUnknown complains about every key that nobody asked for.
+// rejectUnknown adds a fault for each key that was not read.
 func (t *table) rejectUnknown() {
 	if t == nil {
 		return

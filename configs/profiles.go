@@ -46,7 +46,7 @@ func (c *Copilot) resolve(root *table, layers []layer) (faults Faults) {
 // traffic goes and with whose rights.
 var userKeys = []string{"provider", "github_token_env", "config_dir"}
 
-// copyUserKeys takes from another profile what is the user's alone to set.
+// copyUserKeys copies from another profile the keys that only the user may set.
 func (p *Profile) copyUserKeys(from Profile) {
 	p.Provider, p.GitHubTokenEnv, p.ConfigDir = from.Provider, from.GitHubTokenEnv, from.ConfigDir
 }

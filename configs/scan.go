@@ -129,7 +129,7 @@ func (s *scanner) record(path toml.Key, offset int) {
 	}
 }
 
-// skipValue skips a value and notes what is in it.
+// skipValue skips a value and notes the keys and arrays inside it.
 func (s *scanner) skipValue(path toml.Key) {
 	if s.pos >= len(s.text) {
 		return

@@ -271,7 +271,8 @@ func TrustCommand(dir string) string {
 	return "tapgw trust " + dir
 }
 
-// changeTrust changes what is recorded while nobody else does.
+// changeTrust runs change with the lock of the trust records held, so that no other
+// process changes them meanwhile.
 func changeTrust(change func() error) error {
 	if err := os.MkdirAll(trustDir(), 0o700); err != nil {
 		return fmt.Errorf("making the directory of what is trusted: %w", err)

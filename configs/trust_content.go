@@ -266,8 +266,8 @@ func (r *reader) named(n name) error {
 	return nil // such as one to work in
 }
 
-// commands are the keys under which stands what is run: the words of a text there may
-// be paths, as those of a shell's line or what stands behind an option's "=".
+// commands are the keys whose text is run. Its words may be paths: those of a shell's
+// line, or the value after an option's "=".
 var commands = []string{"command", "args", "env", "bash", "powershell"}
 
 // words are the parts of a command that may be paths.
@@ -276,10 +276,10 @@ func words(s string) []string {
 		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`=;:,|&<>(){}$", r) })
 }
 
-// names are the files and directories of the project that a config file, a
-// manifest or a list of hooks names: whatever text in it is the path of one, or has a
-// word that is where it says what is run, seen from the file, from the project or from
-// the directory that it says to run in.
+// names returns the files and directories of the project that a config file, a manifest
+// or a list of hooks names. Any text in it may be a path, and so may each word of a text
+// that is run. A path may be relative to the file, to the project or to the directory
+// that the file gives to run in.
 func (r *reader) names(rel string, text []byte) (all []name) {
 	var doc any
 	switch path.Ext(rel) {

@@ -132,7 +132,7 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// checkURL returns what is wrong with a gateway's URL. An empty one is right.
+// checkURL returns an error for an invalid URL of a gateway. "" is valid.
 func checkURL(name, s string) error {
 	if s == "" {
 		return nil

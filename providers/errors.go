@@ -43,6 +43,7 @@ type Error struct {
 	Retryable bool
 }
 
+// Error implements error: the code and the gateway's message, if it has one.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return string(e.Code)
@@ -76,6 +77,7 @@ const (
 // CancelError is the cause of the end of a call's or a binding's context, as [context.Cause] returns it.
 type CancelError struct{ Reason string }
 
+// Error implements error: the reason of the cancel, after "cancelled: ".
 func (e *CancelError) Error() string { return "cancelled: " + e.Reason }
 
 // Unwrap returns [context.Canceled].

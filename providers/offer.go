@@ -102,7 +102,7 @@ func (p *Provider) hello(link *conn) *protocol.Hello {
 	m := &protocol.Hello{
 		Name: p.name, Instance: p.opts.Instance, ProtocolVersion: &version,
 		StartupContext: p.opts.StartupContext, Context: &o.context, Tools: wireTools(o.tools),
-		// Present even if empty: after a reconnect the gateway restores what is missing.
+		// Present even if empty, because after a reconnect the gateway restores missing fields.
 		Hooks:     &protocol.Hooks{},
 		Subscribe: slices.AppendSeq([]string{}, maps.Keys(p.listeners)),
 	}

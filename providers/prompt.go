@@ -57,8 +57,8 @@ func (t transform) wire() *protocol.Transform {
 // one change of each section; a later call of Append, [Provider.Prepend], [Provider.Replace] or
 // [Provider.Transform] replaces it.
 //
-// Every provider may append. An external provider needs a grant for the other changes, and nobody may make them in the
-// sections "safety" and "identity"; the [*Error] is then UNAUTHORIZED.
+// Every provider may append. An external provider needs a grant for the other changes, and no provider may make them in
+// the sections "safety" and "identity"; the [*Error] is then UNAUTHORIZED.
 func (p *Provider) Append(ctx context.Context, section, text string) (revision uint64, err error) {
 	return p.transform(ctx, section, &transform{action: protocol.TransformAppend, content: text})
 }

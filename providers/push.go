@@ -147,7 +147,7 @@ func (c *conn) push(ctx context.Context, m *protocol.Push, opts []PushOption) (R
 	case m.Broadcast && (m.Level != protocol.LevelKeep || m.Prompt != ""):
 		return Receipt{}, ErrNotConnected
 	default:
-		// One answer comes: that the gateway keeps the broadcast for the next session, or what is missing.
+		// One answer comes: that the gateway keeps the broadcast for the next session, or which field is missing.
 		due = map[string]bool{"": true}
 	}
 	r := &request{typ: protocol.TypePush, due: due}

@@ -43,6 +43,7 @@ type Fault struct {
 	Reason string
 }
 
+// String returns the fault in one line: the file, the line if there is one, and the reason.
 func (f Fault) String() string {
 	if f.Line > 0 {
 		return fmt.Sprintf("%s:%d: %s", visible.Line(f.File), f.Line, f.Reason)

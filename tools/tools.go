@@ -31,6 +31,7 @@ const (
 	Web                  // reaches the network
 )
 
+// String returns the name of the kind, "read" for example.
 func (k Kind) String() string {
 	switch k {
 	case Read:
@@ -129,6 +130,7 @@ type PanicError struct {
 	Stack []byte
 }
 
+// Error implements error: a text for the model, with the tool and the value of the panic.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s broke down (%v): this is a fault of the tool, not of its arguments", e.Tool, e.Value)
 }

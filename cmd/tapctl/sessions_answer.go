@@ -113,8 +113,8 @@ func answerQuestion(c *command) error {
 	return c.printDone(q.ID, "answered")
 }
 
-// answerArgs returns the session and the answer that the arguments give, "" for what is not
-// there. A single argument is the answer, unless a session has that ID or label.
+// answerArgs returns the session and the answer from the arguments, "" for a missing one. A
+// single argument is the answer, unless a session has that ID or label.
 func (c *command) answerArgs(questions []adminapi.Question) (id, text string, err error) {
 	first, second := c.Args().Get(0), c.Args().Get(1)
 	switch {
@@ -149,7 +149,7 @@ func (c *command) answerArgs(questions []adminapi.Question) (id, text string, er
 }
 
 // findQuestion returns the question to answer. It returns the one that --question names even if
-// that does not wait any more: the gateway knows why, and says so.
+// that is no longer in the list: then the gateway's error gives the reason.
 func (c *command) findQuestion(id string, questions []adminapi.Question) (adminapi.Question, error) {
 	if named := c.String("question"); named != "" {
 		if at := slices.IndexFunc(questions, func(q adminapi.Question) bool { return q.ID == named }); at >= 0 {

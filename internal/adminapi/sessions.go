@@ -75,8 +75,8 @@ type ResumeRequest struct {
 	CWD   string `json:"cwd,omitempty"` // another working directory, absolute
 	Label string `json:"label,omitempty"`
 	ModelSettings
-	// ContinuePendingWork repeats the tool calls that were pending once their
-	// provider is there. Else the model is told that they were interrupted.
+	// ContinuePendingWork repeats the pending tool calls once their provider is
+	// bound. Without it the model gets the result that they were interrupted.
 	ContinuePendingWork bool `json:"continuePendingWork,omitempty"`
 }
 
@@ -160,7 +160,7 @@ type Question struct {
 type Answer struct {
 	Question string          `json:"question,omitempty"` // an id; may be left out if only one question waits
 	Decision string          `json:"decision,omitempty"`
-	Text     string          `json:"text,omitempty"`    // of an input; with [DecideDeny] what the model is told
+	Text     string          `json:"text,omitempty"`    // of an input; with [DecideDeny] the reason for the model
 	Content  json.RawMessage `json:"content,omitempty"` // of a form: an object
 }
 

@@ -59,8 +59,8 @@ func completionCommand(name string) *ucli.Command {
 
 type completingKey struct{}
 
-// Completing tells a command's BashComplete what is to be completed: the value
-// of a flag, or an argument ("").
+// Completing returns, for a command's BashComplete, the name of the flag whose value
+// is being completed, or "" for an argument.
 func Completing(c *ucli.Context) string {
 	flag, _ := c.Context.Value(completingKey{}).(string)
 	return flag

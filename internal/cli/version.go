@@ -12,8 +12,8 @@ import (
 // -ldflags "-X tapgw/internal/cli.version=v1.2.3".
 var version string
 
-// Version is the version of this binary: what the linker was told, the module's,
-// or the commit that it was built from.
+// Version returns the version of this binary: the one that the linker set, else the
+// module's, else the commit of the build.
 func Version() string {
 	if version != "" {
 		return version

@@ -33,8 +33,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return c.proven(ctx, conn, address)
 }
 
-// dialTLS is dial for https. It checks the certificate, too: a proof does not show that nobody
-// reads along.
+// dialTLS is dial for https. It checks the certificate too, because the proof of the token does
+// not exclude somebody in between who reads the messages.
 func (c *Client) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	secure := tls.Dialer{NetDialer: &dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}
 	conn, err := secure.DialContext(ctx, network, address)

@@ -400,7 +400,7 @@ type HookDecision struct {
 }
 
 // PreToolUse asks the providers' rules and gates about a call that the session is about to make.
-// After an error the call must not run: nobody decided about it.
+// After an error the call must not run, since there is no decision about it.
 func (h *HostSession) PreToolUse(ctx context.Context, tool string, args json.RawMessage) (HookDecision, error) {
 	var d HookDecision
 	err := h.ask(ctx, "hook/preToolUse", map[string]any{"sessionId": h.ID(), "tool": tool, "args": args}, &d)

@@ -155,8 +155,8 @@ func (t *tracker) inputRequested(d *rpc.UserInputRequestedData) {
 	})
 }
 
-// input is the SDK's handler of a question that the model asks. If nobody answers, the model gets a text that says so
-// and goes on.
+// input is the SDK's handler of a question that the model asks. Without an answer in time, the model gets a text
+// that says that, and the turn goes on.
 func (s *session) input(req sdk.UserInputRequest, _ sdk.UserInputInvocation) (sdk.UserInputResponse, error) {
 	answer, err := s.waitAnswer(inputKey(req.Question, req.Choices))
 	said := sdk.UserInputResponse{Answer: answer.Text, WasFreeform: !slices.Contains(req.Choices, answer.Text)}

@@ -60,7 +60,7 @@ func pendingCalls(events []sdk.SessionEvent) []*rpc.ExternalToolRequestedData {
 	return pending
 }
 
-// replay shows the past of the session. If the item says so, it continues the turn that ran when the session's gateway
+// replay shows the past of the session. If it.continues is set, it also continues the turn that ran when the gateway
 // ended.
 func (t *tracker) replay(it item) {
 	var lines []adminapi.TimelineLine

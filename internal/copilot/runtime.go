@@ -118,7 +118,7 @@ func (r *Runtime) Configure(o Options) {
 	r.current.Store(&o)
 }
 
-// fillDefaults sets the options of sessions that are not set to their defaults.
+// fillDefaults gives each unset option of sessions its default.
 func (o *Options) fillDefaults() {
 	if o.MaxRounds <= 0 {
 		o.MaxRounds = DefaultMaxRounds

@@ -31,7 +31,7 @@ const repeatNotice = "What follows was said above, and holds whatever was added 
 // emptyLines matches what the runtime writes as one empty line in its own sections.
 var emptyLines = lazyregexp.New(`\n{3,}`)
 
-// sections holds what is known of the system message.
+// sections holds the texts of the system message by section.
 type sections struct {
 	mu         sync.Mutex               // guards the fields that follow
 	original   map[string]string        // by section, as the runtime wrote them last

@@ -141,8 +141,8 @@ func (s *session) builtinNames(ctx context.Context, c *conn) (map[string]bool, e
 	return names, nil
 }
 
-// definitions converts the providers' tools for the runtime. A tool with the name of one of the runtime's own would
-// make every turn fail, so it is left out, with a warning.
+// definitions converts the providers' tools for the runtime. It omits a tool with the name of
+// one of the runtime's own tools, with a warning, because every turn would fail.
 func (s *session) definitions(tools []gateway.Tool, builtins map[string]bool) []rpc.ProtocolExternalToolDefinition {
 	never := rpc.ProtocolExternalToolDeferNever
 	defs := []rpc.ProtocolExternalToolDefinition{}

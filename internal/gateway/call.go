@@ -46,7 +46,7 @@ type call struct {
 	passed     []*rule // the matching rules whose gates allowed the call
 
 	// The tool's timeout runs from when the call was first queued or sent. A second
-	// attempt has what is left of it.
+	// attempt has the rest of it.
 	timeout  time.Duration
 	deadline time.Time
 
@@ -323,8 +323,8 @@ func (c *call) gateError(ctx context.Context, d Decision) *protocol.Error {
 	return nil
 }
 
-// gateContext ends when nobody needs the gates' answer any more: at the call's
-// deadline, when the caller cancels it, or with the session.
+// gateContext returns a context for the questions to gates. It ends at the call's
+// deadline, when the caller cancels the call, or with the session.
 func (c *call) gateContext() (context.Context, context.CancelFunc) {
 	switch {
 	case !c.deadline.IsZero(): // it waited for a slot, or failed at another instance

@@ -89,6 +89,6 @@ func (g *Gateway) WaitChange(ctx context.Context, n uint64) error {
 	return g.changes.count.wait(ctx, n, nil)
 }
 
-// Touch counts a change of what is shown beside the gateway's own state, as the faults
-// of files.
+// Touch counts a change outside the gateway's own state that the page shows too, such
+// as a new fault of a provider file.
 func (g *Gateway) Touch() { g.touch() }

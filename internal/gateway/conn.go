@@ -71,8 +71,8 @@ type Conn struct {
 	pairing          *pairing  // while its code is awaited
 }
 
-// ConnOptions describe where a connection comes from. The zero value is a local program
-// that nobody counts.
+// ConnOptions describe where a connection comes from. The zero value is a local program,
+// without limits on its number or its wrong tokens.
 type ConnOptions struct {
 	// ForeignOrigin says that a web page of another origin connects. It may use only
 	// paired and reconnect tokens.

@@ -31,8 +31,8 @@ func (s *Session) Prompt(ctx context.Context, p Prompt) (cursor uint64, err erro
 	return q.cursor, nil
 }
 
-// enqueuePrompt has the worker give the host a prompt, and waits for that. t is nil if
-// nobody reads the prompt's turn.
+// enqueuePrompt has the worker give the host a prompt, and waits for that. t is nil
+// for a caller that does not read the turn.
 func (s *Session) enqueuePrompt(ctx context.Context, p Prompt, t *Turn) (*queuedPrompt, error) {
 	if !s.info.Send {
 		return nil, errorf(protocol.CodeInvalidState, "sessions of host %s take no prompts", s.info.Kind)

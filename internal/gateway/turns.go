@@ -60,8 +60,8 @@ func (s *Session) checkPrompt(p Prompt) error {
 	return nil
 }
 
-// assignPromptID gives a prompt its id and follows its turn until it ends; t is nil if
-// nobody reads it.
+// assignPromptID gives a prompt its id and follows its turn until it ends; t is nil
+// for a caller that does not read the turn.
 func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ type usage struct {
 	total         adminapi.Sums
 	models        []adminapi.ModelUsage
 	turns         []adminapi.TurnUsage
-	turnCount     int // turns so far, also those that are not in turns any more
+	turnCount     int // turns so far, including those that have left turns
 	contextTokens int64
 	contextLimit  int64
 }

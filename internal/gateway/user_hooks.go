@@ -48,6 +48,7 @@ type Hook struct {
 // HookDenial is the error of a hook that denies without an answer in JSON.
 type HookDenial struct{ Reason string }
 
+// Error implements error: the reason of the user hook, after "denied: ".
 func (e *HookDenial) Error() string { return "denied: " + e.Reason }
 
 // HookEvent is what a user hook is asked about. Its host or the gateway sets the members

@@ -33,7 +33,7 @@ type waitingEvent struct {
 
 // StoreEvent stores an event from the admin side for the next session while there is
 // none, else it pushes it to the foreground session. Its level must be keep and it
-// must have no prompt, since nobody is there to see it; else the error is
+// must have no prompt, since there is no session to show it; else the error is
 // INVALID_SESSION. Other errors are those of [Session.Push], and INVALID_STATE while
 // the gateway shuts down.
 func (g *Gateway) StoreEvent(from string, m *protocol.Push) (Receipt, error) {

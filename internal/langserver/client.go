@@ -187,6 +187,7 @@ var ErrClosed = errors.New("the language server was stopped")
 // DeadError is the error of calls after the server has ended by itself. How has its exit code and last line of stderr.
 type DeadError struct{ How string }
 
+// Error implements error. It says how the language server ended.
 func (e *DeadError) Error() string { return "the language server ended (" + e.How + ")" }
 
 func (c *Client) initialize(ctx context.Context) error {

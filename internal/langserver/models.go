@@ -29,6 +29,7 @@ type UnknownModelError struct {
 	Known []string
 }
 
+// Error implements error. It lists the ids of the models that there are.
 func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
 }

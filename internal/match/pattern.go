@@ -4,8 +4,8 @@
 //
 // Patterns come from providers and texts from models, so either may be made to take
 // forever. A match is therefore bounded in time and text, and one that reaches a
-// bound is [Undecided]: the caller chooses what is safe. Whoever may deny takes it
-// for a match.
+// bound is [Undecided]. The caller chooses the safe meaning: a rule that may deny
+// treats it as a match.
 package match
 
 import (

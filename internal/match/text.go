@@ -1,7 +1,7 @@
 package match
 
-// Text is a text that several patterns are tried on, one after the other. What one
-// pattern needs of it is kept for the next, so it is not safe for concurrent use.
+// Text is a text that several patterns are tried on, one after the other. It caches
+// what a pattern computed for the next one, so it is not safe for concurrent use.
 type Text struct {
 	text    string
 	missing pairSet // pairs of bytes that the text does not have; empty unless it is indexed

@@ -110,6 +110,7 @@ var ErrUnproven = errors.New("it could not prove that it knows the token")
 // but another program relays the connection.
 type RelayedError struct{ Dialled, Reached string } // host:port
 
+// Error implements error. It names the address that was dialled and the one that was reached.
 func (e *RelayedError) Error() string {
 	return fmt.Sprintf("it passes connections on: %s was dialled, and the gateway was reached at %s",
 		e.Dialled, e.Reached)

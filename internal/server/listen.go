@@ -14,6 +14,7 @@ type ListenError struct {
 	Err  error
 }
 
+// Error implements error: the address and the system's error.
 func (e *ListenError) Error() string { return "listening on " + e.Addr + ": " + e.Err.Error() }
 
 // Unwrap returns the system's error.

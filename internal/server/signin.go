@@ -271,7 +271,7 @@ func (s *Server) serveSignin(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerUsedLink answers a link that was used already. The browser that used it goes to the page;
-// any other is told, since a stranger may have used the link first.
+// any other gets a warning, since a stranger may have used the link first.
 func (s *Server) answerUsedLink(w http.ResponseWriter, r *http.Request, used usedLink, by proc.Owner) {
 	for _, c := range r.CookiesNamed(signinCookie(r)) {
 		if sha256.Sum256([]byte(c.Value)) == used.browser && s.signedIn(r) != nil {

@@ -19,7 +19,7 @@ func Text(s string) string { return escapeInvisible(s, "\n\t") }
 func Line(s string) string { return escapeInvisible(s, "") }
 
 // Controls escapes only the characters that a terminal obeys, and leaves text in all
-// languages readable. It is for text that nobody decides by.
+// languages readable. For text that a person bases a decision on, use [Text] or [Line].
 func Controls(s string) string {
 	return escape(s, func(r rune) bool {
 		return r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r)

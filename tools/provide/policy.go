@@ -37,6 +37,7 @@ func (a *Allow) where(list string) string {
 // refused and which list allows it.
 type Refusal struct{ What string }
 
+// Error implements error: the reason, for the model.
 func (r *Refusal) Error() string { return r.What }
 
 func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }

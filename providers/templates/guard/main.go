@@ -37,8 +37,8 @@ func run(ctx context.Context, file string, o *providers.Options) error {
 	return p.Run(ctx)
 }
 
-// decide reads the file anew for each push. One that cannot be read stops the
-// push too; one that is not there says nothing.
+// decide reads the file again for each push. A file that cannot be read stops the
+// push too; without a file every push is allowed.
 func decide(file string) (providers.Decision, error) {
 	status, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

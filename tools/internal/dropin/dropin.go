@@ -43,6 +43,7 @@ type Fault struct {
 	Reason string
 }
 
+// Error implements error: the line, if there is one, and the reason. It does not name the file.
 func (f *Fault) Error() string {
 	if f.Line > 0 {
 		return fmt.Sprintf("line %d: %s", f.Line, f.Reason)

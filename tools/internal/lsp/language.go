@@ -107,7 +107,7 @@ func (l *Language) Installed(workspace string) bool {
 }
 
 // bundledTypeScript makes the server use the compiler that is installed beside it,
-// because nobody has agreed to run one of the workspace. It also keeps the server from
+// because the user has not agreed to run one of the workspace. It also keeps the server from
 // downloading types.
 func bundledTypeScript(server string) map[string]any {
 	return map[string]any{

@@ -42,6 +42,7 @@ type Exit struct {
 // OK reports whether the exit code is 0.
 func (e Exit) OK() bool { return e.Code == 0 }
 
+// String says in words how the command ended: its exit code, or the signal that ended it.
 func (e Exit) String() string {
 	if e.Signal != "" {
 		return "ended by signal: " + e.Signal

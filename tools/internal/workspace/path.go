@@ -22,7 +22,7 @@ import (
 )
 
 // Files gives access to the files of a workspace, and to others as far as Outside
-// allows. Its zero value but for Root allows only unprotected files below Root.
+// allows. With Root alone it allows only unprotected files below Root.
 type Files struct {
 	Root string // absolute
 	// Outside decides about a path outside Root, with its symbolic links resolved. A nil
@@ -206,6 +206,7 @@ type Error struct {
 	err  error
 }
 
+// Error implements error: a text for the model that names the path as the model gave it.
 func (e *Error) Error() string { return e.text }
 
 // Unwrap returns the system's error.
