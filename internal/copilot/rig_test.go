@@ -323,8 +323,6 @@ func describe(events []gateway.Event) string {
 	return b.String()
 }
 
-func (s *fakeSession) ID() string { return s.id }
-
 func (s *fakeSession) CallTool(ctx context.Context, c gateway.Call) gateway.Outcome {
 	s.mu.Lock()
 	f := s.tools[c.Name]

@@ -132,7 +132,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 	return s
 }
 
-// ID implements [HostCalls].
+// ID returns the gateway's id of the session.
 func (s *Session) ID() string { return s.id }
 
 func (s *Session) label() string {
