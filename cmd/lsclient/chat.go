@@ -12,8 +12,8 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/client"
 	"tapgw/internal/langserver"
+	"tapgw/internal/protocol"
 )
 
 func chatCommand() *ucli.Command {
@@ -139,7 +139,7 @@ func (c *chat) talk(ctx context.Context) error {
 					}
 					continue
 				}
-				if err := c.turn(ctx, client.HostPrompt{Prompt: prompt}); err != nil {
+				if err := c.turn(ctx, protocol.HostPrompt{Prompt: prompt}); err != nil {
 					if !c.printError(err) {
 						return err
 					}
@@ -166,7 +166,7 @@ func (c *chat) printError(err error) bool {
 }
 
 // turn runs a turn, which Ctrl-C ends.
-func (c *chat) turn(ctx context.Context, p client.HostPrompt) error {
+func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})

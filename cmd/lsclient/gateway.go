@@ -50,9 +50,9 @@ type gatewaySession struct {
 	promptReady chan struct{} // has room for one: a prompt has come
 
 	mu            sync.Mutex // guards the fields that follow
-	providerTools []client.HostTool
-	prompts       []client.HostPrompt // wait for their turns
-	expected      int                 // number of prompts that the gateway has announced
+	providerTools []protocol.HostTool
+	prompts       []protocol.HostPrompt // wait for their turns
+	expected      int                   // number of prompts that the gateway has announced
 	cancel        context.CancelCauseFunc
 }
 
@@ -127,7 +127,7 @@ func (g *gatewaySession) end(ctx context.Context) {
 	g.Close(ctx, "the conversation is over")
 }
 
-func (g *gatewaySession) setTools(list []client.HostTool) {
+func (g *gatewaySession) setTools(list []protocol.HostTool) {
 	g.mu.Lock()
 	g.providerTools = list
 	g.mu.Unlock()
@@ -145,7 +145,8 @@ func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
 			continue
 		}
 		list = append(list, langserver.Tool{
-			Name: t.Name, Description: t.Description, Parameters: langserver.StrictSchema(t.Parameters),
+			Name: t.Name, Description: t.Description,
+			Parameters: langserver.StrictSchema(json.RawMessage(t.Parameters)),
 			Call: func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
 				return g.callTool(ctx, call)
 			},
@@ -186,7 +187,7 @@ func (g *gatewaySession) gate(ctx context.Context, tool string, args json.RawMes
 	return "", d.Context
 }
 
-func (g *gatewaySession) send(p client.HostPrompt) {
+func (g *gatewaySession) send(p protocol.HostPrompt) {
 	g.mu.Lock()
 	if p.Mode == adminapi.ModeImmediate {
 		g.prompts = slices.Insert(g.prompts, 0, p)
@@ -201,7 +202,7 @@ func (g *gatewaySession) send(p client.HostPrompt) {
 }
 
 // nextPrompt removes and returns the next prompt.
-func (g *gatewaySession) nextPrompt() (p client.HostPrompt, ok bool) {
+func (g *gatewaySession) nextPrompt() (p protocol.HostPrompt, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.prompts) == 0 {
@@ -212,7 +213,7 @@ func (g *gatewaySession) nextPrompt() (p client.HostPrompt, ok bool) {
 }
 
 // waitPrompt is nextPrompt, but waits for a prompt that the gateway has announced.
-func (g *gatewaySession) waitPrompt(ctx context.Context) (p client.HostPrompt, ok bool) {
+func (g *gatewaySession) waitPrompt(ctx context.Context) (p protocol.HostPrompt, ok bool) {
 	if p, ok = g.nextPrompt(); ok {
 		return p, true
 	}

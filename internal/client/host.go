@@ -16,6 +16,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
+	"tapgw/internal/protocol"
 )
 
 // Limits of a session host's connection to the gateway.
@@ -27,9 +28,6 @@ const (
 	// restarts in less.
 	hostPatience = 5 * time.Second
 	maxHostFrame = 32 << 20
-
-	hostVersion   = 1
-	codeNoSession = -32004
 )
 
 // ErrSessionEnded says that the gateway ended the session. The host does not register it again.
@@ -37,20 +35,6 @@ var ErrSessionEnded = errors.New("the gateway has ended this session")
 
 // ErrLost says that the connection to the gateway was lost. The host connects again by itself.
 var ErrLost = errors.New("the connection to the gateway was lost")
-
-// HostTool is a tool that the gateway's providers give to a session.
-type HostTool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-}
-
-// HostPrompt is a prompt that the gateway sends to a session.
-type HostPrompt struct {
-	Prompt string `json:"prompt"`
-	Mode   string `json:"mode"` // [adminapi.ModeEnqueue] or [adminapi.ModeImmediate]
-	Source string `json:"source"`
-}
 
 // HostOptions describe a session that this process runs. The functions are what the gateway may
 // ask of it; a nil one is a capability that the host does not have. Each is called from one
@@ -63,8 +47,8 @@ type HostOptions struct {
 	CWD           string // absolute
 	Model         string
 
-	Tools     func(tools []HostTool)          // the providers' tools changed; the list replaces the last one
-	Send      func(p HostPrompt)              // a prompt for the session
+	Tools     func(tools []protocol.HostTool) // the providers' tools changed; the list replaces the last one
+	Send      func(p protocol.HostPrompt)     // a prompt for the session
 	Log       func(level, message string)     // for the timeline of the person at the session
 	Interrupt func(reason string)             // stop the turn
 	State     func(connected bool, why error) // the connection was made, or lost for a reason
@@ -195,27 +179,22 @@ func (h *HostSession) connect(ctx context.Context) (_ *jsonrpc2.Conn, err error)
 
 // register introduces the host on a new connection and registers its session.
 func (h *HostSession) register(ctx context.Context, gw *Client, conn *jsonrpc2.Conn) error {
-	if err := conn.Call(ctx, "initialize", map[string]any{
-		"protocolVersion": hostVersion,
-		"token":           gw.token,
-		"host":            map[string]string{"name": h.o.Name, "version": h.o.Version},
-		"capabilities": map[string]bool{
-			"send": h.o.Send != nil, "log": h.o.Log != nil, "hooks": true,
-			"interrupt": h.o.Interrupt != nil, "liveTools": true, "injects": true,
+	hello := protocol.HostInitialize{
+		ProtocolVersion: new(protocol.HostVersion), Token: gw.token, Aliases: h.o.Aliases,
+		Capabilities: protocol.HostCapabilities{
+			Send: h.o.Send != nil, Log: h.o.Log != nil, Hooks: true,
+			Interrupt: h.o.Interrupt != nil, LiveTools: true, Injects: true,
 		},
-		"aliases": h.o.Aliases,
-	}, nil); err != nil {
-		return gw.hostError(ctx, "initialize", err)
 	}
-	var registered struct {
-		ID       string     `json:"id"`
-		Revision uint64     `json:"revision"`
-		Tools    []HostTool `json:"tools"`
+	hello.Host.Name, hello.Host.Version = h.o.Name, h.o.Version
+	if err := conn.Call(ctx, protocol.MethodInitialize, hello, nil); err != nil {
+		return gw.hostError(ctx, protocol.MethodInitialize, err)
 	}
-	if err := conn.Call(ctx, "session/register", map[string]any{
-		"id": h.o.ID, "label": h.o.Label, "cwd": h.o.CWD, "model": h.o.Model,
+	var registered protocol.HostRegistered
+	if err := conn.Call(ctx, protocol.MethodRegister, protocol.HostRegister{
+		ID: h.o.ID, Label: &h.o.Label, CWD: h.o.CWD, Model: h.o.Model,
 	}, &registered); err != nil {
-		return gw.hostError(ctx, "session/register", err)
+		return gw.hostError(ctx, protocol.MethodRegister, err)
 	}
 	h.mu.Lock()
 	h.o.ID = registered.ID
@@ -240,7 +219,7 @@ func (c *Client) hostError(ctx context.Context, method string, err error) error 
 		return c.broken(ctx, method, err)
 	}
 	exit := cli.ExitFailed
-	if e.Code == -32001 {
+	if e.Code == protocol.HostCodeNotAuthenticated {
 		exit = cli.ExitRefused
 	}
 	return &cli.Error{Exit: exit, Code: cli.CodeFailed, Err: err,
@@ -261,38 +240,35 @@ func (h *HostSession) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *json
 }
 
 func (h *HostSession) handle(req *jsonrpc2.Request) *jsonrpc2.Error {
-	var p struct {
-		HostPrompt
-		Revision uint64     `json:"revision"`
-		Tools    []HostTool `json:"tools"`
-		Level    string     `json:"level"`
-		Message  string     `json:"message"`
-		Reason   string     `json:"reason"`
+	switch {
+	case req.Method == protocol.MethodSetTools:
+		return withParams(req, func(p protocol.HostTools) { h.setTools(p.Revision, p.Tools) })
+	case req.Method == protocol.MethodSend && h.o.Send != nil:
+		return withParams(req, h.o.Send)
+	case req.Method == protocol.MethodLog && h.o.Log != nil:
+		return withParams(req, func(p protocol.HostLog) { h.o.Log(p.Level, p.Message) })
+	case req.Method == protocol.MethodInterrupt && h.o.Interrupt != nil:
+		return withParams(req, func(p protocol.HostInterrupt) { h.o.Interrupt(p.Reason) })
 	}
+	return &jsonrpc2.Error{
+		Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", req.Method),
+	}
+}
+
+// withParams calls handle with the params of a request; no params are {}.
+func withParams[Params any](req *jsonrpc2.Request, handle func(Params)) *jsonrpc2.Error {
+	var p Params
 	if req.Params != nil {
 		if err := json.Unmarshal(*req.Params, &p); err != nil {
 			return &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: err.Error()}
 		}
 	}
-	switch {
-	case req.Method == "tools/set":
-		h.setTools(p.Revision, p.Tools)
-	case req.Method == "session/send" && h.o.Send != nil:
-		h.o.Send(p.HostPrompt)
-	case req.Method == "session/log" && h.o.Log != nil:
-		h.o.Log(p.Level, p.Message)
-	case req.Method == "session/interrupt" && h.o.Interrupt != nil:
-		h.o.Interrupt(p.Reason)
-	default:
-		return &jsonrpc2.Error{
-			Code: jsonrpc2.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q", req.Method),
-		}
-	}
+	handle(p)
 	return nil
 }
 
 // setTools calls Tools, unless a newer list came before on this connection.
-func (h *HostSession) setTools(revision uint64, tools []HostTool) {
+func (h *HostSession) setTools(revision uint64, tools []protocol.HostTool) {
 	h.tools.Lock()
 	defer h.tools.Unlock()
 	if h.hasRevision && revision < h.revision {
@@ -349,7 +325,7 @@ func (h *HostSession) call(ctx context.Context, method string, params, result an
 		return err
 	}
 	err = conn.Call(ctx, method, params, result)
-	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == codeNoSession {
+	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == protocol.HostCodeNoSession {
 		h.mu.Lock()
 		h.ended = ErrSessionEnded
 		h.mu.Unlock()
@@ -375,15 +351,15 @@ func (h *HostSession) CallTool(
 	ctx context.Context, callID, name string, args json.RawMessage,
 ) (adminapi.CallResult, error) {
 	var r adminapi.CallResult
-	params := map[string]any{"sessionId": h.ID(), "callId": callID, "name": name, "args": args}
-	err := h.call(ctx, "tool/call", params, &r)
+	params := protocol.HostToolCall{SessionID: h.ID(), CallID: callID, Name: name, Args: protocol.Raw(args)}
+	err := h.call(ctx, protocol.MethodToolCall, params, &r)
 	if ctx.Err() != nil {
 		h.mu.Lock()
 		conn := h.conn
 		h.mu.Unlock()
 		if conn != nil {
-			params := map[string]any{"callId": callID, "reason": "interrupted"}
-			_ = conn.Notify(context.WithoutCancel(ctx), "tool/cancel", params)
+			params := protocol.HostToolCancel{CallID: callID, Reason: protocol.ReasonInterrupted}
+			_ = conn.Notify(context.WithoutCancel(ctx), protocol.MethodToolCancel, params)
 		}
 	}
 	if errors.Is(err, jsonrpc2.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -392,48 +368,38 @@ func (h *HostSession) CallTool(
 	return r, err
 }
 
-// HookDecision is the decision of the providers' rules and gates about a tool call.
-type HookDecision struct {
-	Decision string `json:"decision"` // allow or deny
-	Reason   string `json:"reason"`
-	Context  string `json:"context"`
-}
-
 // PreToolUse asks the providers' rules and gates about a call that the session is about to make.
 // After an error the call must not run, since there is no decision about it.
-func (h *HostSession) PreToolUse(ctx context.Context, tool string, args json.RawMessage) (HookDecision, error) {
-	var d HookDecision
-	err := h.ask(ctx, "hook/preToolUse", map[string]any{"sessionId": h.ID(), "tool": tool, "args": args}, &d)
-	if err == nil && d.Decision != "allow" && d.Decision != "deny" {
+func (h *HostSession) PreToolUse(
+	ctx context.Context, tool string, args json.RawMessage,
+) (d protocol.HostDecision, err error) {
+	params := protocol.HostPreToolUse{SessionID: h.ID(), Tool: tool, Args: protocol.Raw(args)}
+	err = h.ask(ctx, protocol.MethodPreToolUse, params, &d)
+	if err == nil && d.Decision != protocol.DecisionAllow && d.Decision != protocol.DecisionDeny {
 		err = fmt.Errorf("the gateway's decision is %q, want allow or deny", d.Decision)
 	}
 	return d, err
 }
 
 // UserPrompt reports a prompt before its turn and returns the text that the providers add to it.
-// The source is that of the [HostPrompt], "" for a prompt of the user.
+// The source is that of the [protocol.HostPrompt], "" for a prompt of the user.
 func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (addition string, err error) {
-	var r struct {
-		Context string `json:"context"`
-	}
-	params := map[string]any{"sessionId": h.ID(), "prompt": prompt}
-	if source != "" {
-		params["source"] = source
-	}
-	err = h.ask(ctx, "hook/userPrompt", params, &r)
+	var r protocol.HostPromptContext
+	params := protocol.HostUserPrompt{SessionID: h.ID(), Prompt: &prompt, Source: source}
+	err = h.ask(ctx, protocol.MethodUserPrompt, params, &r)
 	return r.Context, err
 }
 
 // Event reports one of the four session events (docs/protocol.md). Without a connection it is
 // dropped.
 func (h *HostSession) Event(event string, data any) {
-	h.notify("session/event", map[string]any{"sessionId": h.ID(), "event": event, "data": data})
+	h.notify(protocol.MethodEvent, protocol.HostEvent[any]{SessionID: h.ID(), Event: event, Data: data})
 }
 
 // Busy reports that a turn runs.
 func (h *HostSession) Busy() {
 	h.setBusy(true)
-	h.notify("session/update", map[string]any{"id": h.ID(), "state": "busy"})
+	h.notify(protocol.MethodUpdate, protocol.HostUpdate{ID: h.ID(), State: protocol.HostBusy})
 }
 
 // Idle reports that no turn runs. It returns how many queued prompts the gateway sends now, 0
@@ -443,11 +409,9 @@ func (h *HostSession) Idle(ctx context.Context) (injects int) {
 	h.mu.Lock()
 	conn := h.conn
 	h.mu.Unlock()
-	var r struct {
-		Injects int `json:"injects"`
-	}
+	var r protocol.HostUpdated
 	if conn != nil {
-		_ = conn.Call(ctx, "session/update", map[string]any{"id": h.ID(), "state": "idle"}, &r)
+		_ = conn.Call(ctx, protocol.MethodUpdate, protocol.HostUpdate{ID: h.ID(), State: protocol.HostIdle}, &r)
 	}
 	return r.Injects
 }
@@ -478,7 +442,7 @@ func (h *HostSession) Close(ctx context.Context, reason string) {
 	h.mu.Unlock()
 	if conn != nil {
 		if ended == nil {
-			_ = conn.Call(ctx, "session/end", map[string]any{"id": h.ID(), "reason": reason}, nil)
+			_ = conn.Call(ctx, protocol.MethodEnd, protocol.HostEnd{ID: h.ID(), Reason: reason}, nil)
 		}
 		_ = conn.Close()
 	}

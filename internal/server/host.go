@@ -11,10 +11,6 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HostProtocolVersion is the version of the session hosts' protocol that `initialize` must
-// name (docs/protocol.md, "Session hosts").
-const HostProtocolVersion = 1
-
 // hostConn is one connection of a program that runs agents. Its requests are read in order by
 // one goroutine; those that may take long are answered by goroutines of their own.
 type hostConn struct {
@@ -102,31 +98,33 @@ func (c *hostConn) receive(data []byte) {
 		c.rpc.handleResponse(f)
 		return
 	}
-	if c.info == nil && f.method != "initialize" {
-		c.rpc.reply(f.id, nil, &rpcError{rpcNotAuthed, "the first request must be initialize, with the admin token"})
+	if c.info == nil && f.method != protocol.MethodInitialize {
+		c.rpc.reply(f.id, nil, &rpcError{
+			protocol.HostCodeNotAuthenticated, "the first request must be initialize, with the admin token",
+		})
 		return
 	}
 	switch f.method {
-	case "tool/call":
+	case protocol.MethodToolCall:
 		c.toolCall(f)
-	case "tool/cancel":
+	case protocol.MethodToolCancel:
 		c.toolCancel(f)
-	case "initialize":
+	case protocol.MethodInitialize:
 		c.initialize(f)
-	case "session/register":
+	case protocol.MethodRegister:
 		result, fault := c.register(f)
 		c.rpc.reply(f.id, result, fault)
-	case "session/update":
+	case protocol.MethodUpdate:
 		c.update(f)
-	case "session/event":
+	case protocol.MethodEvent:
 		c.rpc.reply(f.id, struct{}{}, c.event(f))
-	case "session/end":
+	case protocol.MethodEnd:
 		c.replyAsync(f, c.end)
-	case "hook/preToolUse":
+	case protocol.MethodPreToolUse:
 		c.replyAsync(f, c.preToolUse)
-	case "hook/userPrompt":
+	case protocol.MethodUserPrompt:
 		c.replyAsync(f, c.userPrompt)
-	case "prompt/transform":
+	case protocol.MethodTransform:
 		c.replyAsync(f, c.transform)
 	default:
 		c.rpc.reply(f.id, nil, &rpcError{rpcNoMethod, fmt.Sprintf("there is no method %q", f.method)})
@@ -141,33 +139,13 @@ func (c *hostConn) replyAsync(f rpcFrame, answer func(rpcFrame) (any, *rpcError)
 	})
 }
 
-// initializeParams are the params of `initialize`.
-type initializeParams struct {
-	ProtocolVersion *int   `json:"protocolVersion"`
-	Token           string `json:"token"`
-	Host            struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	} `json:"host"`
-	Capabilities struct {
-		Send       bool `json:"send"`
-		Log        bool `json:"log"`
-		Hooks      bool `json:"hooks"`
-		Transforms bool `json:"transforms"`
-		Interrupt  bool `json:"interrupt"`
-		LiveTools  bool `json:"liveTools"` // tools/set costs the host no reload
-		Injects    bool `json:"injects"`   // the answer to idle is to have the number of prompts to come
-	} `json:"capabilities"`
-	Aliases map[string][]string `json:"aliases"`
-}
-
 // initialize lets a host in that has the admin token, and closes the connection otherwise.
 func (c *hostConn) initialize(f rpcFrame) {
 	if c.info != nil {
 		c.rpc.reply(f.id, nil, &rpcError{rpcInvalidRequest, "initialize: it was done already"})
 		return
 	}
-	var p initializeParams
+	var p protocol.HostInitialize
 	fault := decodeParams(f.method, f.params, &p)
 	if fault == nil {
 		fault = c.checkInitialize(&p)
@@ -184,23 +162,24 @@ func (c *hostConn) initialize(f rpcFrame) {
 		Kind: p.Host.Name, Send: can.Send, Log: can.Log, Hooks: can.Hooks, Transforms: can.Transforms,
 		Interrupt: can.Interrupt, LiveTools: can.LiveTools, Aliases: p.Aliases,
 	}
-	gatewayInfo := map[string]string{"version": c.server.version}
-	c.rpc.reply(f.id, map[string]any{"protocolVersion": HostProtocolVersion, "gateway": gatewayInfo}, nil)
+	answer := protocol.HostInitialized{ProtocolVersion: protocol.HostVersion}
+	answer.Gateway.Version = c.server.version
+	c.rpc.reply(f.id, answer, nil)
 }
 
-func (c *hostConn) checkInitialize(p *initializeParams) *rpcError {
+func (c *hostConn) checkInitialize(p *protocol.HostInitialize) *rpcError {
 	switch {
 	case !c.server.gateway.IsAdmin(p.Token):
 		message := "initialize.token: is not the admin token, see the .admin-token file"
 		if c.countAuthFailure() {
 			message += "; too many wrong tokens came from this address, retry in a minute"
 		}
-		return &rpcError{rpcNotAuthed, message}
+		return &rpcError{protocol.HostCodeNotAuthenticated, message}
 	case p.ProtocolVersion == nil:
 		return invalidParams("initialize.protocolVersion: is required")
-	case *p.ProtocolVersion != HostProtocolVersion:
+	case *p.ProtocolVersion != protocol.HostVersion:
 		return invalidParams("initialize.protocolVersion: %d is not supported, this gateway speaks %d",
-			*p.ProtocolVersion, HostProtocolVersion)
+			*p.ProtocolVersion, protocol.HostVersion)
 	case p.Host.Name == "":
 		return invalidParams("initialize.host.name: is required")
 	}

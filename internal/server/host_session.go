@@ -17,13 +17,7 @@ const maxSessionID = 128
 
 // register answers `session/register` with the session's id and its tools.
 func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
-	var p struct {
-		ID         string  `json:"id"`
-		Label      *string `json:"label"`
-		CWD        string  `json:"cwd"`
-		Model      string  `json:"model"`
-		Foreground bool    `json:"foreground"`
-	}
+	var p protocol.HostRegister
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
 	}
@@ -49,7 +43,7 @@ func (c *hostConn) register(f rpcFrame) (any, *rpcError) {
 		return nil, fault
 	}
 	tools, revision := h.session.HostTools()
-	return map[string]any{"id": p.ID, "revision": revision, "tools": hostTools(tools)}, nil
+	return protocol.HostRegistered{ID: p.ID, Revision: revision, Tools: hostTools(tools)}, nil
 }
 
 // attach registers a new session, or takes over one whose host went away.
@@ -83,7 +77,7 @@ func (c *hostConn) attach(spec gateway.SessionSpec) (*remoteHost, *rpcError) {
 }
 
 // session finds a session that this host registered and that has not ended. The error names
-// field, or has the code rpcNoSession.
+// field, or has the code protocol.HostCodeNoSession.
 func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 	if id == "" {
 		return nil, invalidParams("%s: is required", field)
@@ -92,11 +86,11 @@ func (c *hostConn) session(field, id string) (*gateway.Session, *rpcError) {
 	h := c.sessions[id]
 	c.mu.Unlock()
 	if h == nil {
-		return nil, &rpcError{rpcNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
+		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q is not registered by this host", id)}
 	}
 	select {
 	case <-h.session.Done():
-		return nil, &rpcError{rpcNoSession, fmt.Sprintf("session %q has ended", id)}
+		return nil, &rpcError{protocol.HostCodeNoSession, fmt.Sprintf("session %q has ended", id)}
 	default:
 		return h.session, nil
 	}
@@ -115,17 +109,15 @@ func (c *hostConn) decode(f rpcFrame, p any, name string, id *string) (*gateway.
 // idle session gets prompts, which must come behind the answer.
 func (c *hostConn) update(f rpcFrame) {
 	s, state, fault := c.applyUpdate(f)
-	var answer struct {
-		Injects int `json:"injects,omitzero"` // prompts that come now, for a host that would leave
-	}
-	if state == "idle" && c.countsInjects {
+	var answer protocol.HostUpdated
+	if state == protocol.HostIdle && c.countsInjects {
 		answer.Injects = s.QueuedInjects()
 	}
 	c.rpc.enqueueReply(f.id, answer, fault)
 	switch state {
-	case "idle":
+	case protocol.HostIdle:
 		s.Idle()
-	case "busy":
+	case protocol.HostBusy:
 		s.Busy()
 	}
 	c.rpc.Flush()
@@ -134,17 +126,12 @@ func (c *hostConn) update(f rpcFrame) {
 // applyUpdate applies a session/update except for its state, which it returns: "", "idle" or
 // "busy".
 func (c *hostConn) applyUpdate(f rpcFrame) (s *gateway.Session, state string, fault *rpcError) {
-	var p struct {
-		ID         string `json:"id"`
-		Label      string `json:"label"`
-		Foreground bool   `json:"foreground"`
-		State      string `json:"state"`
-	}
+	var p protocol.HostUpdate
 	if s, fault = c.decode(f, &p, "id", &p.ID); fault != nil {
 		return nil, "", fault
 	}
 	switch p.State {
-	case "", "idle", "busy":
+	case "", protocol.HostIdle, protocol.HostBusy:
 	default:
 		return nil, "", invalidParams(`session/update.state: must be "idle" or "busy"`)
 	}
@@ -157,10 +144,7 @@ func (c *hostConn) applyUpdate(f rpcFrame) (s *gateway.Session, state string, fa
 
 // end answers `session/end`.
 func (c *hostConn) end(f rpcFrame) (any, *rpcError) {
-	var p struct {
-		ID     string `json:"id"`
-		Reason string `json:"reason"`
-	}
+	var p protocol.HostEnd
 	s, fault := c.decode(f, &p, "id", &p.ID)
 	if fault != nil {
 		return nil, fault
@@ -180,11 +164,7 @@ func (c *hostConn) end(f rpcFrame) (any, *rpcError) {
 
 // preToolUse answers `hook/preToolUse` with the decision of rules and gates.
 func (c *hostConn) preToolUse(f rpcFrame) (any, *rpcError) {
-	var p struct {
-		SessionID string       `json:"sessionId"`
-		Tool      string       `json:"tool"`
-		Args      protocol.Raw `json:"args"`
-	}
+	var p protocol.HostPreToolUse
 	s, fault := c.decode(f, &p, "sessionId", &p.SessionID)
 	if fault != nil {
 		return nil, fault
@@ -193,11 +173,7 @@ func (c *hostConn) preToolUse(f rpcFrame) (any, *rpcError) {
 		return nil, invalidParams("hook/preToolUse.tool: is required")
 	}
 	d := s.PreToolUse(c.ctx, p.Tool, p.Args)
-	answer := struct {
-		Decision string `json:"decision"`
-		Reason   string `json:"reason,omitzero"`
-		Context  string `json:"context,omitzero"`
-	}{protocol.DecisionAllow, d.Reason, d.Context}
+	answer := protocol.HostDecision{Decision: protocol.DecisionAllow, Reason: d.Reason, Context: d.Context}
 	if d.Deny {
 		answer.Decision = protocol.DecisionDeny
 	}
@@ -206,11 +182,7 @@ func (c *hostConn) preToolUse(f rpcFrame) (any, *rpcError) {
 
 // userPrompt answers `hook/userPrompt` with the text that providers add to a prompt.
 func (c *hostConn) userPrompt(f rpcFrame) (any, *rpcError) {
-	var p struct {
-		SessionID string  `json:"sessionId"`
-		Prompt    *string `json:"prompt"`
-		Source    string  `json:"source"`
-	}
+	var p protocol.HostUserPrompt
 	if fault := decodeParams(f.method, f.params, &p); fault != nil {
 		return nil, fault
 	}
@@ -221,17 +193,12 @@ func (c *hostConn) userPrompt(f rpcFrame) (any, *rpcError) {
 	if fault != nil {
 		return nil, fault
 	}
-	return struct {
-		Context string `json:"context,omitzero"`
-	}{s.UserPrompt(c.ctx, *p.Prompt, p.Source)}, nil
+	return protocol.HostPromptContext{Context: s.UserPrompt(c.ctx, *p.Prompt, p.Source)}, nil
 }
 
 // transform answers `prompt/transform` with the sections that providers change.
 func (c *hostConn) transform(f rpcFrame) (any, *rpcError) {
-	var p struct {
-		SessionID string            `json:"sessionId"`
-		Sections  map[string]string `json:"sections"`
-	}
+	var p protocol.HostTransform
 	s, fault := c.decode(f, &p, "sessionId", &p.SessionID)
 	if fault != nil {
 		return nil, fault
@@ -247,5 +214,5 @@ func (c *hostConn) transform(f rpcFrame) (any, *rpcError) {
 			changed[name] = text + "\n\n" + own
 		}
 	}
-	return map[string]any{"sections": changed}, nil
+	return protocol.HostTransform{Sections: changed}, nil
 }

@@ -181,10 +181,7 @@ func fileData(f *gateway.File) []byte {
 
 // toolCancel handles `tool/cancel`, a notification. Unknown ids and wrong params are ignored.
 func (c *hostConn) toolCancel(f rpcFrame) {
-	var p struct {
-		CallID string `json:"callId"`
-		Reason string `json:"reason"`
-	}
+	var p protocol.HostToolCancel
 	if decodeParams(f.method, f.params, &p) != nil {
 		return
 	}
@@ -203,11 +200,7 @@ func (c *hostConn) toolCancel(f rpcFrame) {
 // event answers `session/event`: it adds one of the four events of docs/protocol.md,
 // "Subscriptions", to the session.
 func (c *hostConn) event(f rpcFrame) *rpcError {
-	var p struct {
-		SessionID string       `json:"sessionId"`
-		Event     string       `json:"event"`
-		Data      protocol.Raw `json:"data"`
-	}
+	var p protocol.HostEvent[protocol.Raw]
 	s, fault := c.decode(f, &p, "sessionId", &p.SessionID)
 	if fault != nil {
 		return fault

@@ -15,6 +15,7 @@ import (
 	"tapgw/internal/client"
 	"tapgw/internal/gateway"
 	"tapgw/internal/proc"
+	"tapgw/internal/protocol"
 	"tapgw/internal/server"
 	"tapgw/providers"
 )
@@ -23,7 +24,7 @@ import (
 type hosted struct {
 	*client.HostSession
 	tools chan []string
-	sent  chan client.HostPrompt
+	sent  chan protocol.HostPrompt
 	stops chan string
 	state chan bool
 }
@@ -32,21 +33,21 @@ func hostAt(t *testing.T, find client.Options) *hosted {
 	t.Helper()
 	h := &hosted{
 		tools: make(chan []string, 64),
-		sent:  make(chan client.HostPrompt, 64),
+		sent:  make(chan protocol.HostPrompt, 64),
 		stops: make(chan string, 64),
 		state: make(chan bool, 64),
 	}
 	s, err := client.Host(t.Context(), find, client.HostOptions{
 		Name: "lsclient", Version: "v0", ID: "conversation-1", Label: "mine", CWD: "/work", Model: "m",
 		Aliases: map[string][]string{"shell": {"run_in_terminal"}},
-		Tools: func(tools []client.HostTool) {
+		Tools: func(tools []protocol.HostTool) {
 			var names []string
 			for _, tool := range tools {
 				names = append(names, tool.Name)
 			}
 			h.tools <- names
 		},
-		Send:      func(p client.HostPrompt) { h.sent <- p },
+		Send:      func(p protocol.HostPrompt) { h.sent <- p },
 		Interrupt: func(reason string) { h.stops <- reason },
 		Log:       func(string, string) {},
 		State:     func(connected bool, _ error) { h.state <- connected },
@@ -147,7 +148,7 @@ func TestHostClient(t *testing.T) {
 	if _, err := p.Push(t.Context(), providers.Event{Text: "look at this", Level: providers.Inject}); err != nil {
 		t.Fatal(err)
 	}
-	sent := until(t, "the injected prompt", h.sent, func(client.HostPrompt) bool { return true })
+	sent := until(t, "the injected prompt", h.sent, func(protocol.HostPrompt) bool { return true })
 	if !strings.Contains(sent.Prompt, "look at this") {
 		t.Errorf("the prompt is %q", sent.Prompt)
 	}

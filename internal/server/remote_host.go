@@ -97,30 +97,24 @@ func (h *remoteHost) call(ctx context.Context, method string, params any) error 
 	return c.call(ctx, method, params)
 }
 
-// hostTool is a tool as `tools/set` and the answer to `session/register` have it.
-type hostTool struct {
-	Name        string       `json:"name"`
-	Description string       `json:"description"`
-	Parameters  protocol.Raw `json:"parameters"`
-}
-
-func hostTools(tools []gateway.Tool) []hostTool {
-	list := make([]hostTool, len(tools))
+func hostTools(tools []gateway.Tool) []protocol.HostTool {
+	list := make([]protocol.HostTool, len(tools))
 	for i, t := range tools {
-		list[i] = hostTool{t.Name, t.Description, t.Parameters}
+		list[i] = protocol.HostTool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
 	}
 	return list
 }
 
 // SetTools implements [gateway.Host] with `tools/set`.
 func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
-	return h.call(ctx, "tools/set", map[string]any{"sessionId": h.id, "revision": revision, "tools": hostTools(tools)})
+	return h.call(ctx, protocol.MethodSetTools,
+		protocol.HostTools{SessionID: h.id, Revision: revision, Tools: hostTools(tools)})
 }
 
 // Send implements [gateway.Host] with `session/send`.
 func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
-	return h.call(ctx, "session/send", map[string]any{
-		"sessionId": h.id, "prompt": p.Text, "mode": cmp.Or(p.Mode, adminapi.ModeEnqueue), "source": p.Source,
+	return h.call(ctx, protocol.MethodSend, protocol.HostPrompt{
+		SessionID: h.id, Prompt: p.Text, Mode: cmp.Or(p.Mode, adminapi.ModeEnqueue), Source: p.Source,
 	})
 }
 
@@ -128,14 +122,14 @@ func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 // the host is away.
 func (h *remoteHost) Log(level adminapi.LogLevel, message string) {
 	if c, err := h.rpcConn(); err == nil {
-		c.notify("session/log", map[string]any{"sessionId": h.id, "level": level, "message": message})
+		c.notify(protocol.MethodLog, protocol.HostLog{SessionID: h.id, Level: string(level), Message: message})
 	}
 }
 
 // Interrupt implements [gateway.Host] with `session/interrupt`. It names no dropped prompts:
 // the protocol of session hosts does not report them.
 func (h *remoteHost) Interrupt(ctx context.Context, reason string) ([]string, error) {
-	return nil, h.call(ctx, "session/interrupt", map[string]any{"sessionId": h.id, "reason": reason})
+	return nil, h.call(ctx, protocol.MethodInterrupt, protocol.HostInterrupt{SessionID: h.id, Reason: reason})
 }
 
 // Close implements [gateway.Host]. It only writes a line into the session's timeline: the

@@ -23,15 +23,13 @@ import (
 // one side writes the other (docs/adr/0013-inline-writes.md). What both would share is a few
 // error codes.
 
-// Codes of JSON-RPC errors. The last two are the gateway's own.
+// Codes of JSON-RPC errors. protocol.HostCodeNoSession and its neighbour are the gateway's own.
 const (
 	rpcParseError     = -32700
 	rpcInvalidRequest = -32600
 	rpcNoMethod       = -32601
 	rpcInvalidParams  = -32602
 	rpcInternal       = -32603
-	rpcNotAuthed      = -32001
-	rpcNoSession      = -32004
 )
 
 // anyText lets a string hold half a surrogate pair, as JavaScript's strings may: one in a tool's

@@ -1,0 +1,197 @@
+package protocol
+
+// The messages of session hosts at /host (docs/protocol.md, "Session hosts"): the params and the result of each method
+// of their JSON-RPC. The gateway and internal/client share them. A result that is {} has no type.
+
+// HostVersion is the version of the session hosts' protocol, which both sides name in `initialize`.
+const HostVersion = 1
+
+// Codes of JSON-RPC errors that are the gateway's own.
+const (
+	HostCodeNotAuthenticated = -32001
+	HostCodeNoSession        = -32004 // not a session of this host, or one that has ended
+)
+
+// Methods that a host calls.
+const (
+	MethodInitialize = "initialize"
+	MethodRegister   = "session/register"
+	MethodUpdate     = "session/update"
+	MethodEnd        = "session/end"
+	MethodEvent      = "session/event" // a notification
+	MethodToolCall   = "tool/call"
+	MethodToolCancel = "tool/cancel" // a notification
+	MethodPreToolUse = "hook/preToolUse"
+	MethodUserPrompt = "hook/userPrompt"
+	MethodTransform  = "prompt/transform"
+)
+
+// Methods that the gateway calls.
+const (
+	MethodSetTools  = "tools/set"
+	MethodSend      = "session/send"
+	MethodLog       = "session/log" // a notification
+	MethodInterrupt = "session/interrupt"
+)
+
+// HostInitialize is the params of `initialize`. The result is [HostInitialized].
+type HostInitialize struct {
+	ProtocolVersion *int   `json:"protocolVersion"` // required: [HostVersion]
+	Token           string `json:"token"`           // the admin token
+	Host            struct {
+		Name    string `json:"name"` // required
+		Version string `json:"version"`
+	} `json:"host"`
+	Capabilities HostCapabilities    `json:"capabilities"`
+	Aliases      map[string][]string `json:"aliases,omitzero"` // tool names of the host behind shell, edit and read
+}
+
+// HostCapabilities says what the gateway may ask of a host, and what it must not expect.
+type HostCapabilities struct {
+	Send       bool `json:"send"`
+	Log        bool `json:"log"`
+	Hooks      bool `json:"hooks"`
+	Transforms bool `json:"transforms"`
+	Interrupt  bool `json:"interrupt"`
+	LiveTools  bool `json:"liveTools"` // tools/set costs the host no reload
+	Injects    bool `json:"injects"`   // the answer to idle is to have the number of prompts to come
+}
+
+// HostInitialized is the result of `initialize`.
+type HostInitialized struct {
+	Gateway struct {
+		Version string `json:"version"`
+	} `json:"gateway"`
+	ProtocolVersion int `json:"protocolVersion"`
+}
+
+// HostRegister is the params of `session/register`. The result is [HostRegistered].
+type HostRegister struct {
+	ID         string  `json:"id,omitzero"` // the gateway chooses one if left out
+	Label      *string `json:"label"`       // required
+	CWD        string  `json:"cwd"`         // required: absolute
+	Model      string  `json:"model,omitzero"`
+	Foreground bool    `json:"foreground,omitzero"`
+}
+
+// HostRegistered is the result of `session/register`.
+type HostRegistered struct {
+	ID       string     `json:"id"`
+	Revision uint64     `json:"revision"` // of the list
+	Tools    []HostTool `json:"tools"`
+}
+
+// HostTool is a tool that the gateway's providers give to a session.
+type HostTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Parameters  Raw    `json:"parameters"` // JSON Schema of an object
+}
+
+// HostUpdate is the params of `session/update`. What is left out stays as it is. The result is [HostUpdated].
+type HostUpdate struct {
+	ID         string `json:"id"`
+	Label      string `json:"label,omitzero"`
+	Foreground bool   `json:"foreground,omitzero"`
+	State      string `json:"state,omitzero"` // [HostIdle] or [HostBusy]
+}
+
+// States of a [HostUpdate].
+const (
+	HostIdle = "idle"
+	HostBusy = "busy"
+)
+
+// HostUpdated is the result of `session/update`.
+type HostUpdated struct {
+	Injects int `json:"injects,omitzero"` // prompts of providers that come now, for a host that would end otherwise
+}
+
+// HostEnd is the params of `session/end`.
+type HostEnd struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason,omitzero"`
+}
+
+// HostEvent is the params of `session/event`: one of the four events of docs/protocol.md, "Subscriptions".
+type HostEvent[Data any] struct {
+	SessionID string `json:"sessionId"`
+	Event     string `json:"event"`
+	Data      Data   `json:"data"`
+}
+
+// HostToolCall is the params of `tool/call`.
+type HostToolCall struct {
+	SessionID   string `json:"sessionId"`
+	CallID      string `json:"callId,omitzero"` // for `tool/cancel`
+	Name        string `json:"name"`
+	Args        Raw    `json:"args"`
+	TimeoutMs   int64  `json:"timeoutMs,omitzero"` // the tool's own if left out
+	Traceparent string `json:"traceparent,omitzero"`
+}
+
+// HostToolCancel is the params of `tool/cancel`.
+type HostToolCancel struct {
+	CallID string `json:"callId"`
+	Reason string `json:"reason,omitzero"` // [ReasonInterrupted] if left out
+}
+
+// HostPreToolUse is the params of `hook/preToolUse`. The result is [HostDecision].
+type HostPreToolUse struct {
+	SessionID string `json:"sessionId"`
+	Tool      string `json:"tool"`
+	Args      Raw    `json:"args"`
+}
+
+// HostDecision is what the providers' rules and gates decide about a tool call.
+type HostDecision struct {
+	Decision string `json:"decision"` // [DecisionAllow] or [DecisionDeny]
+	Reason   string `json:"reason,omitzero"`
+	Context  string `json:"context,omitzero"`
+}
+
+// HostUserPrompt is the params of `hook/userPrompt`. The result is [HostPromptContext].
+type HostUserPrompt struct {
+	SessionID string  `json:"sessionId"`
+	Prompt    *string `json:"prompt"`          // required
+	Source    string  `json:"source,omitzero"` // that of the [HostPrompt]; "" for a prompt of the user
+}
+
+// HostPromptContext is the result of `hook/userPrompt`: the text that providers add to the prompt.
+type HostPromptContext struct {
+	Context string `json:"context,omitzero"`
+}
+
+// HostTransform is the params of `prompt/transform`, the sections by name, and its result, those that providers change.
+type HostTransform struct {
+	SessionID string            `json:"sessionId,omitzero"` // of the params
+	Sections  map[string]string `json:"sections"`
+}
+
+// HostTools is the params of `tools/set`. The list replaces the last one.
+type HostTools struct {
+	Revision  uint64     `json:"revision"`
+	SessionID string     `json:"sessionId"`
+	Tools     []HostTool `json:"tools"`
+}
+
+// HostPrompt is the params of `session/send`: a prompt that the gateway sends to a session.
+type HostPrompt struct {
+	Mode      string `json:"mode"` // enqueue or immediate
+	Prompt    string `json:"prompt"`
+	SessionID string `json:"sessionId"`
+	Source    string `json:"source"` // user, or provider:NAME
+}
+
+// HostLog is the params of `session/log`: a line for the timeline of the person at the session.
+type HostLog struct {
+	Level     string `json:"level"` // info, warning or error
+	Message   string `json:"message"`
+	SessionID string `json:"sessionId"`
+}
+
+// HostInterrupt is the params of `session/interrupt`.
+type HostInterrupt struct {
+	Reason    string `json:"reason"`
+	SessionID string `json:"sessionId"`
+}
