@@ -129,7 +129,7 @@ func (h *HostSession) endError() error {
 	return h.ended
 }
 
-// forget forgets a connection that is lost. Both who reads and who writes may call it.
+// forget drops a lost connection. The reader and the writers of the connection may both call it.
 func (h *HostSession) forget(conn *jsonrpc2.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

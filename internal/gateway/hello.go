@@ -265,8 +265,8 @@ func (c *Conn) memoryFor(m *protocol.Hello) *memory {
 	return restore
 }
 
-// requestedSession is the session id that a hello asks for, or "all"; "" when it names
-// none and its identity has no session of its own.
+// requestedSession returns the session id that a hello asks for, or "all". Without one in
+// the hello it is the session of the identity, else of the restored memory, else "".
 func (c *Conn) requestedSession(m *protocol.Hello, restore *memory) string {
 	switch {
 	case m.Session != "":

@@ -178,8 +178,8 @@ func joinTexts(texts []string) string {
 }
 
 // warnUnmatchedRules adds a warning to the session's timeline for each rule that can
-// match no tool, since a gate that never fires is an open gate. It can't know when the
-// host asks about tools of its own and did not name them.
+// match no tool, since a gate that never fires is an open gate. It can't know that if
+// the host asks about its own tools and did not list them.
 func (s *Session) warnUnmatchedRules(p *Provider, rules []*rule) {
 	if s.info.Hooks && s.info.Tools == nil {
 		return

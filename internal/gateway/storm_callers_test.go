@@ -134,7 +134,7 @@ func (w *world) newCall(n int64, s *Session, extra string, r *rand.Rand) Call {
 func longestDuration(s *Session, c Call) time.Duration {
 	most := longestTool * unit
 	if !s.info.Hooks || c.AskGates {
-		// The gates' own time, and a question that was begun within it.
+		// The time for the gates, and for a gate that is asked again at the end of it.
 		most += 2 * protocol.GateTimeout
 	}
 	if c.Timeout > 0 {

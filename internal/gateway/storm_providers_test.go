@@ -216,8 +216,8 @@ func (l *link) leave() {
 	l.conn.Closed()
 }
 
-// checkAnswers fails if a question has no answer, unless the connection was closed.
-// Messages that come meanwhile may make it ask more.
+// checkAnswers fails if a question has no answer, unless the connection was closed. It
+// receives several times, because a message may make it send another question.
 func (l *link) checkAnswers() {
 	var open []*question
 	for range 10 {

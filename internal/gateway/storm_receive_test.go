@@ -68,8 +68,8 @@ func (l *link) receive(m protocol.Message) {
 	}
 }
 
-// recordAnswer finds the question of an answer. Questions are answered in their order, each
-// once; but each session acknowledges an update of several sessions.
+// recordAnswer returns the question that an answer belongs to. The gateway answers in
+// order and once, but each of several sessions acknowledges the same update.
 func (l *link) recordAnswer(id string, ok bool) *question {
 	for len(l.questions) > 0 && l.questions[0].isAnswered && l.questions[0].id != id {
 		l.questions = l.questions[1:]
@@ -106,7 +106,7 @@ func (l *link) recordAck(m *protocol.Ack) {
 	if q == nil || m.SessionID == protocol.AllSessions {
 		return
 	}
-	// Each update since the last counts one, if it was not refused.
+	// Each accepted update since the last ack adds one to the revision.
 	last, isKnown := l.acks[m.SessionID]
 	by, most := int(m.Revision-last.revision), 1+q.silentUpdates-last.silentUpdates
 	if (isKnown || !l.isReconnect) && (by < 1 || by > most) {
@@ -115,7 +115,7 @@ func (l *link) recordAck(m *protocol.Ack) {
 	l.acks[m.SessionID] = lastAck{m.Revision, q.silentUpdates}
 }
 
-// onToolCall handles a tool call, and fails if it must not have come.
+// onToolCall handles a tool call, and fails if the gateway must not send it.
 func (l *link) onToolCall(m *protocol.ToolCall) {
 	w := l.w
 	l.callCount++

@@ -30,8 +30,8 @@ func (t *tally) count(what string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// stormReport lists what a storm consists of, and how often each must happen at least
-// in 100,000 calls. The numbers are low, since a busy machine makes fewer of some.
+// stormReport lists the events of a storm, and how often each must happen at least in
+// 100,000 calls. The numbers are low, since some are rarer on a busy machine.
 var stormReport = []struct {
 	what  string
 	least int64
@@ -135,9 +135,9 @@ var stormReport = []struct {
 	{"session: a provider stopped", 2},
 }
 
-// nextCall is the number of the next call; false when there were enough calls and
-// everything in the report has happened, or will not. It waits with fewer calls for
-// what takes seconds to happen.
+// nextCall returns the number of the next call. It returns false once enough calls were
+// made and everything in the report has happened, or the extra calls are used up. The
+// extra calls come slowly, because some events take seconds.
 func (w *world) nextCall(r *rand.Rand) (int64, bool) {
 	n := w.numbers.Add(1)
 	if n <= w.calls {

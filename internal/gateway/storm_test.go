@@ -226,7 +226,7 @@ func (w *world) checkRecords() {
 		runs := e.runs.Load()
 		switch e.code {
 		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeInvalidArguments:
-			// These say that no provider has it: any more, after a retry.
+			// With these codes no provider got the call, or none got its retry.
 			if runs > e.retries.Load() {
 				t.Errorf("call %d ended with %s and ran", n, e.code)
 			}
