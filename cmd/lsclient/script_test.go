@@ -1,38 +1,25 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
+
+	"tapgw/internal/taptest"
 )
 
 // patience bounds the wait for another process.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"lsclient": main})
-}
-
-// leakChecked fails a package whose tests leave goroutines behind.
-type leakChecked struct{ m *testing.M }
-
-func (l leakChecked) Run() int {
-	code := l.m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	testscript.Main(taptest.LeakChecked{M: m}, map[string]func(){"lsclient": main})
 }
 
 // TestScripts runs the program as shells do, without a language server.
@@ -54,7 +41,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 		t.Fatalf("building what scripts run: %v\n%s", err, out)
 	}
 	commands := map[string]func(*testscript.TestScript, bool, []string){
-		"exits":     cmdExits,
+		"exits":     taptest.Exits,
 		"gateway":   cmdGateway,
 		"awaitfile": cmdAwaitFile,
 		"await":     cmdAwait,
@@ -83,25 +70,6 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 		},
 		Cmds: commands,
 	})
-}
-
-// exits CODE COMMAND...: the command ends with that exit code.
-func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	got := 0
-	if e, ok := err.(*exec.ExitError); ok { //nolint:errorlint // ts.Exec returns it as it is
-		got = e.ExitCode()
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
 }
 
 // gateway: runs a gateway until the script ends.

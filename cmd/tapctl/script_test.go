@@ -20,30 +20,18 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
+	"tapgw/internal/taptest"
 	"tapgw/providers"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){
+	testscript.Main(taptest.LeakChecked{M: m}, map[string]func(){
 		"tapctl": main,
 		"sample": sampleProvider,
 	})
-}
-
-// leakChecked fails a package whose tests leave goroutines behind.
-type leakChecked struct{ m *testing.M }
-
-func (l leakChecked) Run() int {
-	code := l.m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
 }
 
 // TestScripts runs the real binary against a real gateway, as shells would.
@@ -72,7 +60,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"gateway":   cmdGateway,
 			"provider":  cmdProvider,
-			"exits":     cmdExits,
+			"exits":     taptest.Exits,
 			"set":       cmdSet,
 			"keys":      cmdKeys,
 			"oneline":   cmdOneLine,
@@ -254,23 +242,6 @@ func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]+".out"), []byte(p.output.String()), 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]+".err"), []byte(p.errors.String()), 0o600))
-}
-
-// cmdExits runs a program that must end with an exit code.
-func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		e, ok := errors.AsType[*exec.ExitError](err)
-		if !ok {
-			ts.Fatalf("%v", err)
-		}
-		got = e.ExitCode()
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
 }
 
 // cmdPrefix sets a variable to the beginning of an id that no other one has.

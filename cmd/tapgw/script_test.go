@@ -30,32 +30,19 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/client"
 	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
+	"tapgw/internal/taptest"
 )
 
 // patience bounds the wait for another process.
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"tapgw": main})
-}
-
-// leakChecked fails a package whose tests leave goroutines behind.
-type leakChecked struct{ m *testing.M }
-
-func (l leakChecked) Run() int {
-	code := l.m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	testscript.Main(taptest.LeakChecked{M: m}, map[string]func(){"tapgw": main})
 }
 
 // TestScripts runs the program as shells do.
@@ -91,7 +78,7 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			return os.MkdirAll(filepath.Join(e.WorkDir, "user"), 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":   cmdExits,
+			"exits":   taptest.Exits,
 			"serve":   cmdServe,
 			"start":   cmdStart,
 			"signal":  cmdSignal,
@@ -289,21 +276,6 @@ func cmdWait(from proc.Stream) func(*testscript.TestScript, bool, []string) {
 		if groups := match.FindStringSubmatch(line); len(groups) > 1 {
 			ts.Setenv("FOUND", groups[1])
 		}
-	}
-}
-
-// exits CODE PROGRAM ARG… runs a program that must end with an exit code.
-func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		e, ok := errors.AsType[*exec.ExitError](err)
-		if !ok {
-			ts.Fatalf("%v", err)
-		}
-		got = e.ExitCode()
-	}
-	if strconv.Itoa(got) != args[0] {
-		ts.Fatalf("exit code %d, want %s", got, args[0])
 	}
 }
 
