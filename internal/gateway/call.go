@@ -112,7 +112,7 @@ func (s *Session) Execute(ctx context.Context, c Call) Outcome {
 // goroutine.
 func (c *call) run() {
 	latest := time.Now().Add(protocol.GateTimeout)
-	rules := c.advance(latest)
+	rules := c.advance()
 	if rules == nil {
 		return
 	}
@@ -126,11 +126,12 @@ func (c *call) run() {
 }
 
 // advance looks the tool up, decides about the call and dispatches it. It starts
-// again when the session's routes changed meanwhile, until latest, so the provider
-// gets the call by the routes by which it was checked and allowed. It returns the
-// matching rules when their gates must be asked first; nil means that the call was
+// again when the session's routes changed meanwhile, for as long as gates have, so the
+// provider gets the call by the routes by which it was checked and allowed. It returns
+// the matching rules when their gates must be asked first; nil means that the call was
 // sent, queued or ended.
-func (c *call) advance(latest time.Time) (askFirst []*rule) {
+func (c *call) advance() (askFirst []*rule) {
+	latest := time.Now().Add(protocol.GateTimeout)
 	for {
 		r := c.session.routes.Load()
 		if err := c.prepare(r); err != nil {
@@ -162,14 +163,17 @@ func (c *call) advance(latest time.Time) (askFirst []*rule) {
 	}
 }
 
-// prepare looks the tool up in r and checks the arguments, unless it did so with the
-// same route before.
+// prepare looks the tool up in r and checks the arguments, unless it checked them for the
+// same tool before.
 func (c *call) prepare(r *routes) *protocol.Error {
 	to := r.tools[c.name]
 	switch {
 	case to == nil:
 		return errorf(protocol.CodeNotFound, "tool %q does not exist in this session", c.name)
 	case to == c.route:
+		return nil
+	case c.route != nil && c.route.takesSameArgs(to):
+		c.route = to
 		return nil
 	case c.route != nil && c.route.owner() != to.owner():
 		c.decidedBy = nil // rules may match by the tool's provider
@@ -297,7 +301,7 @@ func (c *call) passGates(ctx context.Context, rules []*rule, latest time.Time) {
 			return
 		}
 		c.passed = rules
-		if rules = c.advance(latest); rules == nil {
+		if rules = c.advance(); rules == nil {
 			return
 		}
 		if time.Now().After(latest) {
@@ -341,8 +345,11 @@ func (s *Session) setAskingGates(p *Pending, asking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if asking {
-		s.askingGates[p] = struct{}{}
-	} else {
+		s.askingGates[p]++
+		return
+	}
+	// A retry may ask gates before the attempt before it has noted that it is done.
+	if s.askingGates[p]--; s.askingGates[p] == 0 {
 		delete(s.askingGates, p)
 	}
 }

@@ -22,6 +22,12 @@ type route struct {
 // owner is the name of the provider that has the tool.
 func (r *route) owner() string { return r.definition.Provider }
 
+// takesSameArgs reports whether arguments that were checked for r are good for other too:
+// both lead to the same tool first, with or without a target.
+func (r *route) takesSameArgs(other *route) bool {
+	return r.merged == other.merged && len(r.tools) > 0 && len(other.tools) > 0 && r.tools[0] == other.tools[0]
+}
+
 // routes is the table of a session's tools, rules and transforms, in the order of
 // registration. It is immutable: each change of a binding makes a new one.
 type routes struct {

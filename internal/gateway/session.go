@@ -81,11 +81,11 @@ type Session struct {
 	streams       map[streamKey]*stream
 	streamBytes   map[string]int           // size of the rows in streams, by provider
 	runningTools  map[string]toolExecution // by id
-	askingGates   map[*Pending]struct{}
-	oldestChange  time.Time     // of the tools, since the last refresh; zero: none
-	newestChange  time.Time     // of the tools
-	isRefreshing  bool          // the worker gives the host a list
-	refreshed     chan struct{} // closed when the host has all changes; nil while nobody waits
+	askingGates   map[*Pending]int         // how many attempts of the call ask
+	oldestChange  time.Time                // of the tools, since the last refresh; zero: none
+	newestChange  time.Time                // of the tools
+	isRefreshing  bool                     // the worker gives the host a list
+	refreshed     chan struct{}            // closed when the host has all changes; nil while nobody waits
 
 	// Written by the worker only: the number of lists that the host was given, the last
 	// one that it took, and the transforms of that time.
@@ -125,7 +125,7 @@ func newSession(g *Gateway, spec SessionSpec, info HostInfo, h Host) *Session {
 		nameOwners:    map[string]nameOwner{},
 		streamBytes:   map[string]int{},
 		runningTools:  map[string]toolExecution{},
-		askingGates:   map[*Pending]struct{}{},
+		askingGates:   map[*Pending]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.routes.Store(&routes{})
