@@ -8,17 +8,20 @@ package adminapi
 
 import "time"
 
-// Prefix is what the path of each request begins with. A new version of the API
-// gets a new one.
+// Prefix begins the path of each request of the admin API, as in /api/v1/status. Every
+// request below it needs the admin token as bearer, or the cookie of a sign-in link. A new
+// version of the API gets another prefix.
 const Prefix = "/api/v1"
 
-// Error is the answer to a request that failed, with a status of 4xx or 5xx.
+// Error is the JSON body of each answer with a status of 4xx or 5xx. Programs decide by the
+// code and the status, which the beginning of docs/admin-api.md lists; people read the
+// message.
 type Error struct {
 	Error Failure `json:"error"`
 }
 
-// Failure says what went wrong: in an [Error], and at the end of a turn in a
-// [TurnEnd].
+// Failure says what went wrong: why a request failed, in an [Error], or why a turn failed,
+// in a [TurnEnd]. Programs compare Code; the text of Message may change.
 type Failure struct {
 	Code    string `json:"code"`    // for programs: one of the wire's codes, or [CodeSession]
 	Message string `json:"message"` // for people: one line
@@ -28,10 +31,12 @@ type Failure struct {
 // because its model is gone. It is no code of the provider wire.
 const CodeSession = "SESSION_ERROR"
 
-// Nothing is the answer to a request that only succeeds or fails: an empty object.
+// Nothing is the answer to a request that only succeeds or fails, such as a rename: an
+// empty JSON object. It is also the data of [EventEnded].
 type Nothing struct{}
 
-// Status is the state of the gateway process.
+// Status answers GET /status and is the data of [StateStatus]: where the gateway process
+// listens, since when it runs, how much it holds, and which mistakes its config files have.
 type Status struct {
 	URL       string    `json:"url"` // where providers connect
 	PID       int       `json:"pid"`
@@ -45,7 +50,8 @@ type Status struct {
 	RESTOpen bool `json:"restOpen,omitempty"`
 }
 
-// Fault is a mistake in a config file. Line and Column count from 1.
+// Fault is a mistake in tapgw.toml or in a provider file, or a setting that takes effect at
+// the next start only. Line and Column count from 1.
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -53,24 +59,30 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// Faults is the answer to a reload: the mistakes that are in the config files now.
+// Faults answers POST /reload, after the gateway has read its config and provider files
+// again: all the mistakes that are in them now, also those that it had reported before. The
+// list is empty if there are none.
 type Faults struct {
 	Faults []Fault `json:"faults"`
 }
 
-// SigninRequest asks for a link that signs a browser in, once.
+// SigninRequest is the body of POST /signin-links, which makes a link that signs a browser
+// in once. The answer is a [SigninLink].
 type SigninRequest struct {
 	File bool `json:"file,omitempty"` // also write a page that leads to the link
 }
 
-// SigninLink is a link that signs a browser in, once, until ExpiresAt.
+// SigninLink is a link that signs a browser in. It works once, until ExpiresAt, which is
+// two minutes later. The browser gets a cookie that stands for the admin token.
 type SigninLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
 	File      string    `json:"file,omitempty"` // path of the page on the gateway's machine, where asked for
 }
 
-// Model is a model that a session can use.
+// Model is a model that sessions of a kind of host can use, as GET /models lists them. A
+// Multiplier of 0 means that its requests cost nothing. A limit of tokens that the host
+// does not report is left out.
 type Model struct {
 	ID               string   `json:"id"`
 	Name             string   `json:"name"`
@@ -83,8 +95,9 @@ type Model struct {
 	Policy           string   `json:"policy,omitempty"` // enabled, disabled or unconfigured, by the account's owner
 }
 
-// Names of the states that GET /events shows. The data of each event is what the
-// GET request of the same name answers.
+// Names of the server-sent events of GET /events. A reader gets each state at once, and
+// again after it has changed, every 100 ms at most. The data is what the GET request of the
+// same name answers.
 const (
 	StateStatus    = "status"
 	StateSessions  = "sessions"

@@ -2,7 +2,9 @@ package adminapi
 
 import "time"
 
-// Diagnostics is what happened lately, newest first, to find a fault with.
+// Diagnostics answers GET /diagnostics, for somebody who looks for a fault: the last calls,
+// errors and gate decisions since the gateway's start, newest first, with the load and the
+// push budgets of now.
 type Diagnostics struct {
 	Calls     []CallNote     `json:"calls"`  // the last 200 that ended
 	Errors    []ErrorNote    `json:"errors"` // the last 100
@@ -11,7 +13,9 @@ type Diagnostics struct {
 	Pushes    []PushBudget   `json:"pushes"`
 }
 
-// CallNote is a tool call that ended.
+// CallNote is a tool call that ended, of a session's model or of an admin. DurationMs
+// begins at StartedAt, when the gateway got the call, so it includes the waits for gates
+// and for a slot.
 type CallNote struct {
 	ID         string    `json:"id"` // "" if it was sent to no provider
 	Session    string    `json:"session"`
@@ -23,13 +27,16 @@ type CallNote struct {
 	ErrorCode  string    `json:"errorCode,omitempty"`
 }
 
-// Outcomes of a [CallNote].
+// Outcomes of a [CallNote]. A failed call has an ErrorCode, one of the codes of
+// docs/protocol.md, "Calls".
 const (
 	OutcomeOK     = "ok"
 	OutcomeFailed = "failed"
 )
 
-// ErrorNote is an error that a provider was told, or that a session had.
+// ErrorNote is an error that a provider was sent, or that a session had. Code is a code of
+// the provider wire, or [CodeSession]. Session or Provider is left out if the error belongs
+// to none.
 type ErrorNote struct {
 	At       time.Time `json:"at"`
 	Session  string    `json:"session,omitempty"`
@@ -38,7 +45,9 @@ type ErrorNote struct {
 	Message  string    `json:"message"`
 }
 
-// GateNote is the decision of a gate, or of a rule that denies by itself.
+// GateNote is one decision about a tool call: of a gate, of a user hook, or of a rule that
+// denies by itself. DurationMs is how long the decision was waited for; about 0 for such a
+// rule.
 type GateNote struct {
 	At         time.Time `json:"at"`
 	Session    string    `json:"session"`
@@ -49,8 +58,9 @@ type GateNote struct {
 	DurationMs float64   `json:"durationMs"`
 }
 
-// ProviderLoad says how the calls of a connected provider went. The percentiles
-// are of its last 256 calls, the counts of all that ended.
+// ProviderLoad says how the calls of a connected provider went, also before its last
+// reconnect. The percentiles are of its last 256 calls, the counts of all that ended;
+// before the first call all are 0.
 type ProviderLoad struct {
 	ID       string  `json:"id"`
 	Name     string  `json:"name"`
@@ -62,7 +72,9 @@ type ProviderLoad struct {
 	P99Ms    float64 `json:"p99Ms"`
 }
 
-// PushBudget says how much of its budget a pusher has used in a session.
+// PushBudget says how many of the pushes of one second a pusher has used up in a session. A
+// pusher is a provider, or a name that an admin's pushes have. Used falls to 0 within a
+// second without pushes.
 type PushBudget struct {
 	Provider string `json:"provider"`
 	Session  string `json:"session"`
@@ -71,8 +83,9 @@ type PushBudget struct {
 	Dropped  uint64 `json:"dropped"` // pushes that were refused because the budget was used up
 }
 
-// Usage is what a session used since the gateway has it. The context is 0 when
-// the host does not report it.
+// Usage answers GET /sessions/{id}/usage: what the session used since the gateway has it,
+// in all, by model and by turn. ContextTokens and ContextLimit are 0 if the host does not
+// report them.
 type Usage struct {
 	Session       string       `json:"session"`
 	Total         Sums         `json:"total"`
@@ -82,7 +95,9 @@ type Usage struct {
 	ContextLimit  int64        `json:"contextLimit"`
 }
 
-// Sums add up calls of models. A number that the host does not report counts as 0.
+// Sums add up calls of models: all of a session, those of one model, or those of one turn.
+// A number that the host does not report counts as 0. The fields of [Tokens] stand beside
+// the others in JSON.
 type Sums struct {
 	Calls    int64 `json:"calls"`
 	Failures int64 `json:"failures"` // of Calls, those that failed
@@ -102,14 +117,16 @@ type Tokens struct {
 	Reasoning  int64 `json:"reasoningTokens"`
 }
 
-// ModelUsage is what a session used of one model.
+// ModelUsage is what a session used of one model: the model's id and, beside it in JSON,
+// the fields of [Sums]. A session that changed its model has several.
 type ModelUsage struct {
 	Model string `json:"model"`
 	Sums
 }
 
-// TurnUsage is what one prompt cost: the calls from its first one until the next
-// prompt's first one.
+// TurnUsage is what one prompt cost: the calls from its first one until the next prompt's
+// first one. Turn also counts the turns that have left the list. MessageID is "" if the
+// host does not say which prompt its calls were for.
 type TurnUsage struct {
 	Turn      int       `json:"turn"` // from 1
 	MessageID string    `json:"messageId"`

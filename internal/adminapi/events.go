@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Names of the events of GET /sessions/{id}/events. The data is a [TimelineLine], a
-// [Callback], a [StreamRow], a [Gap] or [Nothing].
+// Names of the server-sent events of GET /sessions/{id}/events. Their data is, in this
+// order, a [TimelineLine], a [Callback], a [StreamRow], a [Gap] and [Nothing]. EventEnded
+// is the last event.
 const (
 	EventTimeline = "timeline"
 	EventLive     = "live"
@@ -15,7 +16,9 @@ const (
 	EventEnded    = "ended"
 )
 
-// TimelineLine is one line of a session's timeline, or of a provider's log.
+// TimelineLine is one line of a session's timeline, or of a provider's log. In a log,
+// Source is stdout, stderr, tapgw or the file of a drop-in tool. Message may hold line
+// breaks.
 type TimelineLine struct {
 	Seq     uint64    `json:"seq"` // counts the lines from 1
 	TS      time.Time `json:"ts"`
@@ -24,18 +27,19 @@ type TimelineLine struct {
 	Message string    `json:"message"`
 }
 
-// LogLevel is the level of a [TimelineLine].
+// LogLevel is the level of a [TimelineLine]: [LogInfo], [LogWarning] or [LogError].
 type LogLevel string
 
-// Levels of a [TimelineLine].
+// Levels of a [TimelineLine], the least important first.
 const (
 	LogInfo    LogLevel = "info"
 	LogWarning LogLevel = "warning"
 	LogError   LogLevel = "error"
 )
 
-// RuntimeEvent is an event of a session's runtime as the runtime sent it, without
-// the session's secrets.
+// RuntimeEvent is an event of a session's runtime as the runtime sent it, without the
+// session's secrets. GET /sessions/{id}/log lists them with events=1. Data of more than 64
+// KiB is replaced by an object with the member omitted.
 type RuntimeEvent struct {
 	Seq       uint64          `json:"seq"` // counts the session's events from 1
 	TS        time.Time       `json:"ts"`
@@ -46,9 +50,9 @@ type RuntimeEvent struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// Callback is one callback of a session, or its error. It has the fields of its
-// kind alone: the others are nil, and left out. They are sorted by their JSON
-// names, which is the order on the wire.
+// Callback is one callback of a session, or its error. It has the fields of its kind alone,
+// as docs/session-api.md says under "live": the others are nil, and left out. They are
+// sorted by their JSON names, which is the order on the wire.
 type Callback struct {
 	Name             string      `json:"callback,omitempty"` // onMessage, for example; "" beside a SessionError
 	CompleteContent  *string     `json:"completeContent,omitempty"`
@@ -67,35 +71,41 @@ type Callback struct {
 	TurnID           *string     `json:"turnId,omitempty"`
 }
 
-// ToolOutput is the result of a tool execution.
+// ToolOutput is the result of a tool execution that succeeded, in an onEndToolExecution
+// callback. DetailedContent is a longer text than Content; it is left out if the host
+// reports none.
 type ToolOutput struct {
 	Content         string `json:"content"`
 	DetailedContent string `json:"detailedContent,omitzero"`
 }
 
-// ToolError is the error of a tool execution.
+// ToolError is the error of a tool execution that failed, in an onEndToolExecution
+// callback. Code is left out if the host reports none.
 type ToolError struct {
 	Message string `json:"message"`
 	Code    string `json:"code,omitzero"`
 }
 
-// TurnEnd is the last line of a [Query]'s answer. Error is nil after a turn that
-// succeeded.
+// TurnEnd is the last line of the answer to a [Query] without Detach, after the turn's
+// callbacks. Error is nil after a turn that succeeded; otherwise it says why the turn
+// failed or was cut short.
 type TurnEnd struct {
 	Done  bool     `json:"done"` // always true
 	Error *Failure `json:"error,omitempty"`
 }
 
-// Gap counts the entries that a follower missed, because they left the buffers
-// before it read them.
+// Gap is the data of [EventGap]: how many timeline lines, callbacks and stored events a
+// follower missed, because they left the session's buffers before it read them. A count of
+// 0 is left out.
 type Gap struct {
 	Timeline uint64 `json:"timeline,omitzero"`
 	Live     uint64 `json:"live,omitzero"`
 	Stream   uint64 `json:"stream,omitzero"`
 }
 
-// Push pushes an event or a prompt to a session; one of Event and Prompt is
-// required. The answer is a [Receipt].
+// Push is the body of POST /sessions/{id}/push, which pushes an event or a prompt to a
+// session. At least one of Event and Prompt is required; Metadata is an object. The answer
+// is a [Receipt].
 type Push struct {
 	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
 	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
@@ -106,8 +116,9 @@ type Push struct {
 	Wait     bool            `json:"wait,omitempty"` // answer when the turn that it started has ended
 }
 
-// Keep keeps an event of level keep for the next session, while there is none. The
-// answer is a [Receipt].
+// Keep is the body of POST /push: an event of level keep. While there is no session it
+// waits for the next one, among at most 100 events and 1 MiB; else the foreground session
+// gets it. The answer is a [Receipt].
 type Keep struct {
 	Provider string          `json:"provider,omitempty"` // who it is from; tapctl if left out
 	Stream   string          `json:"stream,omitempty"`   // tapctl if left out
@@ -115,10 +126,13 @@ type Keep struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Fate is what became of a push.
+// Fate is what became of a push, as the constants below say. See docs/protocol.md,
+// "Receipts".
 type Fate string
 
-// Fates of a push. A queued one may still be delivered or surfaced.
+// Fates of a push: it is only in its stream; it waits to become a prompt; it became a
+// prompt; it was shown to the user; a filter or the end of the session dropped it. A queued
+// push gets one of the last three later.
 const (
 	FateStored    Fate = "stored"
 	FateQueued    Fate = "queued"
@@ -127,14 +141,17 @@ const (
 	FateDropped   Fate = "dropped"
 )
 
-// Receipt tells the fate of a push.
+// Receipt answers a push with what became of it so far. Reason explains the fate to people,
+// such as that there is no session yet; it is left out if there is nothing to explain.
 type Receipt struct {
 	Seq    uint64 `json:"seq"` // counts what the session's streams stored; 0 if this was not stored
 	Fate   Fate   `json:"fate"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// StreamRow is one entry of a stream.
+// StreamRow is one stored event of a stream, as GET /sessions/{id}/history lists them; it
+// is also the data of [EventStream]. Level is what the stream's filter chose. Event and
+// Prompt are not both empty.
 type StreamRow struct {
 	Stream   string          `json:"stream"`
 	Provider string          `json:"provider"`

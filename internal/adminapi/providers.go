@@ -2,7 +2,9 @@ package adminapi
 
 import "time"
 
-// Provider is a provider's connection.
+// Provider is the connection of a provider that has said hello, as GET /providers lists
+// them. A reconnect token keeps the ID. Session is "" while the provider is bound to no
+// session, and "all" for one that serves every session.
 type Provider struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
@@ -15,7 +17,9 @@ type Provider struct {
 	ConnectedAt time.Time `json:"connectedAt"`
 }
 
-// ConfiguredProvider is a provider that a file names, connected or not.
+// ConfiguredProvider is a provider that a file names, as GET /providers/configured lists
+// them, whether it is connected or not. Reason is left out while it runs; otherwise it says
+// in one line why not.
 type ConfiguredProvider struct {
 	Name   string `json:"name"` // the file's, without its ending
 	Kind   string `json:"kind"` // as in the file; "" if the file has never been valid
@@ -24,7 +28,8 @@ type ConfiguredProvider struct {
 	Reason string `json:"reason,omitempty"` // why it is not running
 }
 
-// States of a provider that a file names.
+// States of a [ConfiguredProvider]. POST /providers/{name}/start starts a stopped or failed
+// one again.
 const (
 	ConfiguredRunning = "running" // for a session at least
 	ConfiguredStopped = "stopped" // by the user, or by its file
@@ -32,25 +37,27 @@ const (
 	ConfiguredWaiting = "waiting" // for what Reason names
 )
 
-// Stopped is the answer to stopping a provider: how many of its processes, or of
-// its connections, were stopped.
+// Stopped answers POST /providers/{name}/stop: how many processes of the provider file were
+// stopped or, if no file has the name, how many connections were closed.
 type Stopped struct {
 	Stopped int `json:"stopped"`
 }
 
-// StartedProvider is the answer to starting a provider: how many of its processes
-// were started.
+// StartedProvider answers POST /providers/{name}/start: how many processes of the provider
+// file were started. It is 0 while there is no session that the file is for.
 type StartedProvider struct {
 	Started int `json:"started"`
 }
 
-// Restarted is the answer to restarting a provider: how many of its processes were
-// started again.
+// Restarted answers POST /providers/{name}/restart: how many processes of the provider file
+// were stopped and started again.
 type Restarted struct {
 	Restarted int `json:"restarted"`
 }
 
-// Pairing is a pairing code that a person may type into its provider.
+// Pairing is a pairing code that waits for a person to type it into its provider, as GET
+// /pairings lists them. It is valid for two minutes and one try; see docs/protocol.md,
+// "Pairing".
 type Pairing struct {
 	Provider  string    `json:"provider"` // the name that the provider gave
 	Code      string    `json:"code"`     // six digits

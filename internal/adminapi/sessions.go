@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// Session is one session of the gateway.
+// Session is one session of the gateway, as GET /sessions lists them, oldest first. It is
+// busy from a prompt until its agent is idle again, and ending while its providers prepare
+// for its end.
 type Session struct {
 	ID         string    `json:"id"`
 	Label      string    `json:"label"`
@@ -22,7 +24,9 @@ type Session struct {
 	WaitsFor []string `json:"waitsFor,omitempty"`
 }
 
-// StartRequest starts a session. The answer is [Started].
+// StartRequest is the body of POST /sessions, which starts a session. The answer is
+// [Started], once the session runs. The error is INVALID_JSON and names the field that is
+// wrong.
 type StartRequest struct {
 	Host  string `json:"host,omitempty"`  // copilot if left out
 	CWD   string `json:"cwd"`             // absolute path of a directory
@@ -41,13 +45,14 @@ type ModelSettings struct {
 	GitHubToken string `json:"githubToken,omitempty"` // of another account; never logged nor stored
 }
 
-// Started is the answer to a request that started or resumed a session.
+// Started answers a request that started or resumed a session. ID is the session's id,
+// which stands in the paths of later requests.
 type Started struct {
 	ID string `json:"id"`
 }
 
-// Persisted is a session on disk. Label, Host, Model and Profile are empty for a
-// session that another program made.
+// Persisted is a session on disk, as GET /persisted lists them, last used first. Label,
+// Host, Model and Profile are empty for a session that another program made.
 type Persisted struct {
 	ID         string    `json:"id"`
 	Label      string    `json:"label"`
@@ -63,14 +68,17 @@ type Persisted struct {
 	UsedAt     time.Time `json:"usedAt"`
 }
 
-// States of a session on disk.
+// States of a [Persisted] session. Only a stored one can be resumed; the error for the
+// others is INVALID_STATE.
 const (
 	PersistedStored = "stored" // it can be resumed
 	PersistedLive   = "live"   // it runs in this gateway
 	PersistedInUse  = "inUse"  // it runs in another process
 )
 
-// ResumeRequest resumes a session on disk. The answer is [Started].
+// ResumeRequest is the body of POST /persisted/{id}/resume, which starts a session on disk
+// again, under its id and with its history. What it leaves out is as it was. The answer is
+// [Started].
 type ResumeRequest struct {
 	CWD   string `json:"cwd,omitempty"` // another working directory, absolute
 	Label string `json:"label,omitempty"`
@@ -80,25 +88,29 @@ type ResumeRequest struct {
 	ContinuePendingWork bool `json:"continuePendingWork,omitempty"`
 }
 
-// ModelRequest changes the model of a running session, from its next request on.
+// ModelRequest is the body of POST /sessions/{id}/model, which changes the model of a
+// running session from its next request on. The history stays. The answer is [Nothing].
 type ModelRequest struct {
 	Model  string `json:"model"`
 	Effort string `json:"effort,omitempty"` // the model's own default if left out
 }
 
-// RenameRequest gives a session another label.
+// RenameRequest is the body of POST /sessions/{id}/rename. The label is one line of 1 to
+// 200 characters, without control characters. The answer is [Nothing].
 type RenameRequest struct {
 	Label string `json:"label"`
 }
 
-// Modes of a [Query].
+// Modes of a [Query]: where its prompt goes while a turn runs. In an idle session both
+// begin a turn.
 const (
 	ModeEnqueue   = "enqueue"   // behind the turn that runs
 	ModeImmediate = "immediate" // into the turn that runs
 )
 
-// Query gives a session a prompt. The answer is a [Callback] a line and at last a
-// [TurnEnd], or with Detach [Nothing] once the session has accepted the prompt.
+// Query is the body of POST /sessions/{id}/query, which gives a session a prompt. The
+// answer is a [Callback] a line and at last a [TurnEnd], or with Detach [Nothing] once the
+// session has accepted the prompt.
 type Query struct {
 	Prompt      string            `json:"prompt"`
 	Mode        string            `json:"mode,omitempty"` // [ModeEnqueue] if left out
@@ -107,41 +119,47 @@ type Query struct {
 	Headers     map[string]string `json:"headers,omitempty"`     // of the requests to the model that the prompt makes
 }
 
-// Attachment is a file or directory that goes with a prompt, or some lines of a
-// file.
+// Attachment is a file or directory that goes with a [Query]'s prompt, or the lines
+// FirstLine to LastLine of a file. The gateway's own machine must have the path.
 type Attachment struct {
 	Path      string `json:"path"`                // absolute, on the gateway's machine
 	FirstLine *int   `json:"firstLine,omitempty"` // from 1; the whole file if left out
 	LastLine  *int   `json:"lastLine,omitempty"`  // FirstLine if left out
 }
 
-// Interrupt ends a session's turn. The answer is [Interrupted].
+// Interrupt is the body of POST /sessions/{id}/interrupt, which ends the session's turn and
+// its tool calls with CANCELLED. The answer is [Interrupted].
 type Interrupt struct {
 	Reason string `json:"reason,omitempty"` // told to the providers whose calls end
 }
 
-// Interrupted is the answer to an [Interrupt].
+// Interrupted answers an [Interrupt]. Dropped is left out if no prompt waited behind the
+// turn, or if the session's host keeps those prompts.
 type Interrupted struct {
 	// Dropped are the beginnings of the prompts that were queued behind the turn,
 	// oldest first.
 	Dropped []string `json:"dropped,omitempty"`
 }
 
-// Kinds of a [Question]; each is answered in its own way.
+// Kinds of a [Question]. The kind decides which fields of an [Answer] fit; any other field
+// is refused with INVALID_JSON.
 const (
 	QuestionPermission = "permission" // may something be done? answered with a decision
 	QuestionInput      = "input"      // the model asks; answered with text
 	QuestionForm       = "form"       // answered with content that its schema allows
 )
 
-// Decisions of an [Answer]. DecideDeny also declines an input or a form.
+// Decisions of an [Answer]. A permission takes each of them; an input or a form takes
+// DecideDeny alone, which declines it.
 const (
 	DecideOnce    = "once"
 	DecideSession = "session" // and for the same again, as long as the session lasts
 	DecideDeny    = "deny"
 )
 
-// Question is a question of a session that waits for a person.
+// Question is a question of a session that waits for a person, as GET /questions lists
+// them. Message and Detail have control characters spelled out, so that people see all that
+// they allow.
 type Question struct {
 	ID        string          `json:"id"` // never given twice
 	Session   string          `json:"session"`
@@ -155,8 +173,9 @@ type Question struct {
 	ExpiresAt time.Time       `json:"expiresAt"` // unanswered by then, it is refused
 }
 
-// Answer answers a question of a session: with a decision, a text or content, by
-// its kind.
+// Answer is the body of POST /sessions/{id}/answer: a decision, a text or content, by the
+// question's kind. The error is NOT_FOUND, INVALID_STATE for a question that is over, or
+// INVALID_JSON; after INVALID_JSON the question goes on waiting.
 type Answer struct {
 	Question string          `json:"question,omitempty"` // an id; may be left out if only one question waits
 	Decision string          `json:"decision,omitempty"`
@@ -164,7 +183,8 @@ type Answer struct {
 	Content  json.RawMessage `json:"content,omitempty"` // of a form: an object
 }
 
-// Tool is a provider's tool in a session.
+// Tool is a provider's tool in a session, as GET /tools lists them. TimeoutMs is how long a
+// call may take before it ends with TIMEOUT. Name has the prefix of the provider's file.
 type Tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -174,14 +194,16 @@ type Tool struct {
 	TimeoutMs   int64           `json:"timeoutMs"`
 }
 
-// Call calls a tool as the session's model would, through gates and limits. The
-// answer is [CallResult].
+// Call is the body of POST /sessions/{id}/tools/{name}/call, which calls a tool as the
+// session's model would, through gates and limits. The answer is [CallResult], also for a
+// call that failed.
 type Call struct {
 	Args      json.RawMessage `json:"args,omitempty"`      // an object; null is as left out
 	TimeoutMs *int64          `json:"timeoutMs,omitempty"` // at least 1; the tool's own if left out
 }
 
-// CallResult is how a tool call ended: with Data, or with Error and ErrorCode.
+// CallResult is how a tool call ended: with Data, or with Error and ErrorCode, one of the
+// codes of docs/protocol.md, "Calls". DurationMs includes the waits for gates and slots.
 type CallResult struct {
 	Data       json.RawMessage `json:"data,omitempty"`
 	Error      string          `json:"error,omitempty"`
