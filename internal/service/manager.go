@@ -3,16 +3,11 @@ package service
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/proc"
 )
 
 // manager is a program that runs a user's services: systemd or launchd.
@@ -47,42 +42,6 @@ const otherwise = "; else start tapgw serve by what starts your programs, or tap
 // mark is in the first lines of each file that this package writes. It never replaces or
 // removes a file without it.
 const mark = "Written by tapgw service install, which replaces it."
-
-// read returns the content of the service's file, nil when there is no file. A file
-// without the mark is an error.
-func (s *Service) read() ([]byte, error) {
-	info, err := os.Lstat(s.File())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	var data []byte
-	if info.Mode().IsRegular() {
-		if data, err = os.ReadFile(s.File()); err != nil {
-			return nil, err
-		}
-	}
-	if !bytes.Contains(data, []byte(mark)) {
-		return nil, cli.Failed("service: tapgw did not write %s: move it away first", s.File())
-	}
-	return data, nil
-}
-
-func (s *Service) write(data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(s.File()), 0o700); err != nil {
-		return fmt.Errorf("making the directory of %s: %w", filepath.Base(s.File()), err)
-	}
-	return proc.WritePrivate(s.File(), data)
-}
-
-func (s *Service) remove(ctx context.Context) error {
-	if err := os.Remove(s.File()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.m.reload(ctx)
-}
 
 // runManager runs the manager's program and returns what it printed. Its error has what
 // the program printed on stderr, else on stdout.

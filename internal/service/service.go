@@ -8,11 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/proc"
 )
 
 // Timeout bounds what a service manager does for one command: a gateway takes up to 15 s
@@ -188,4 +191,40 @@ func (s *Service) Uninstall(ctx context.Context) (action string, err error) {
 		return None, err
 	}
 	return Removed, s.remove(ctx)
+}
+
+// read returns the content of the service's file, nil when there is no file. A file
+// without the mark is an error.
+func (s *Service) read() ([]byte, error) {
+	info, err := os.Lstat(s.File())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	var data []byte
+	if info.Mode().IsRegular() {
+		if data, err = os.ReadFile(s.File()); err != nil {
+			return nil, err
+		}
+	}
+	if !bytes.Contains(data, []byte(mark)) {
+		return nil, cli.Failed("service: tapgw did not write %s: move it away first", s.File())
+	}
+	return data, nil
+}
+
+func (s *Service) write(data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(s.File()), 0o700); err != nil {
+		return fmt.Errorf("making the directory of %s: %w", filepath.Base(s.File()), err)
+	}
+	return proc.WritePrivate(s.File(), data)
+}
+
+func (s *Service) remove(ctx context.Context) error {
+	if err := os.Remove(s.File()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.m.reload(ctx)
 }
