@@ -51,10 +51,12 @@ var fromGateway = map[Type]func() Message{
 	TypeStreamHistory:    func() Message { return new(StreamHistory) },
 }
 
-// FromProvider reports whether a provider sends messages of this type.
+// FromProvider reports whether a provider sends messages of this type. The gateway answers any other type from a
+// provider with UNKNOWN_TYPE (docs/protocol.md, "From the provider").
 func (t Type) FromProvider() bool { return fromProvider[t] != nil }
 
-// FromGateway reports whether the gateway sends messages of this type.
+// FromGateway reports whether the gateway sends messages of this type (docs/protocol.md, "From the gateway"). It is
+// false for an unknown type.
 func (t Type) FromGateway() bool { return fromGateway[t] != nil }
 
 // field is one member of an object; its value keeps its bytes.
@@ -63,8 +65,8 @@ type field struct {
 	value Raw
 }
 
-// Frame is a message of which [Open] has read the outside: it is a JSON object with a type. [Frame.Decode] reads
-// the rest.
+// Frame is a message of which [Open] has read the outside: it is a JSON object with a type. [Frame.Decode] reads the
+// rest. A frame keeps the bytes that Open got, so nobody may change them.
 type Frame struct {
 	Type      Type
 	RequestID string // queryId of a stream.query; "" if it is missing or not a string
@@ -213,7 +215,8 @@ var types = func() map[string]Type {
 	return m
 }()
 
-// Text returns the text of a JSON string, and false for any other JSON value.
+// Text returns the text of a JSON string, unescaped; a lone surrogate becomes the replacement character. For any other
+// JSON value, and for an empty v, it returns false.
 func Text(v Raw) (string, bool) {
 	if v.Kind() != '"' || len(v) < 2 {
 		return "", false
@@ -282,7 +285,8 @@ func (f *Frame) versionError() *Error {
 	return nil
 }
 
-// UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send.
+// UnknownType returns the error UNKNOWN_TYPE for a message whose type its sender may not send. It repeats at most the
+// first 64 characters of the type, and echoes the request id.
 func UnknownType(h Head) *Error {
 	return &Error{Code: CodeUnknownType, Message: fmt.Sprintf("unknown message type %.64q", string(h.Type)),
 		ReplyTo: h.Type.echo(), RequestID: h.RequestID}
@@ -338,8 +342,8 @@ func (f *Frame) result(r *ToolResult) error {
 	return nil
 }
 
-// Explain makes a line for people of an unmarshalling error: the field, as a path below name such as
-// hello.tools[3].name, and what it must be.
+// Explain makes a line for people of an error of json.Unmarshal: the field, as a path below name such as
+// hello.tools[3].name, and what it must be. For broken JSON the line begins with name itself.
 func Explain(name string, err error) string {
 	if se, ok := errors.AsType[*json.SemanticError](err); ok {
 		want := "has the wrong type"
@@ -388,17 +392,19 @@ func fieldPath(name, pointer string) string {
 	return b.String()
 }
 
-// Head identifies a message: its type, the call that it answers, and the request id that errors repeat.
+// Head identifies a message without its content: its type, the call that it answers, and the request id that errors
+// repeat. Each field is "" if the message does not have it.
 type Head struct {
 	Type      Type
 	ID        string // of the call that a result answers, else ""
 	RequestID string
 }
 
-// Head returns the head of the frame's message.
+// Head returns the head of the frame's message, from what [Open] could read; fields that it could not read are "".
 func (f *Frame) Head() Head { return Head{f.Type, f.CallID, f.RequestID} }
 
-// HeadOf returns the head of a message that came without a frame, from a provider inside the gateway.
+// HeadOf returns the head of a message that came without a frame, from a provider inside the gateway. For a
+// [StreamQuery], the request id is its QueryID, as in [Open].
 func HeadOf(m Message) Head {
 	h := Head{Type: m.MessageType()}
 	switch m := m.(type) {
@@ -424,8 +430,8 @@ func HeadOf(m Message) Head {
 	return h
 }
 
-// Peek reads the type and the ids of a message whose rest is missing, as far as its beginning has them. The gateway
-// answers messages that are too large with them.
+// Peek reads the type and the ids of a message that was cut off, as far as its beginning has them; it never fails. The
+// gateway needs them to answer messages that are too large (PAYLOAD_TOO_LARGE).
 func Peek(beginning []byte) (h Head) {
 	var queryID string
 	defer func() {

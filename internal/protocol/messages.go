@@ -5,10 +5,12 @@ import "github.com/go-json-experiment/json/jsontext"
 // Raw is JSON text that passes through the gateway byte for byte.
 type Raw = jsontext.Value
 
-// Message is one message of the wire, in either direction.
+// Message is one message of the wire, in either direction. Its implementations are pointers to the types of this file.
+// [Frame.Decode] makes one of JSON, [Append] makes JSON of one.
 type Message interface{ MessageType() Type }
 
-// Session events that a provider may subscribe to in hello.subscribe (docs/protocol.md, "Subscriptions").
+// Session events that a provider may name in hello.subscribe; [Validate] refuses any other. What each one carries and
+// which providers may subscribe to it is in docs/protocol.md, "Subscriptions".
 const (
 	EventUserMessage      = "user.message"
 	EventAssistantMessage = "assistant.message"
@@ -16,10 +18,12 @@ const (
 	EventAssistantIntent  = "assistant.intent"
 )
 
-// AllSessions is the hello.session that binds a provider to every session (docs/protocol.md, "All sessions").
+// AllSessions is the hello.session that binds a provider to every session, present and future. It takes an internal
+// token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md, "All sessions").
 const AllSessions = "all"
 
-// ModePair is the auth.mode that asks for pairing (docs/protocol.md, "Pairing").
+// ModePair is the auth.mode of a provider without a token, which asks the user for one (docs/protocol.md, "Pairing").
+// It is the only mode; the others leave auth.mode empty.
 const ModePair = "pair"
 
 // Auth is the first message of a connection. It carries a token or a reconnect token, or asks for pairing. The gateway
@@ -33,12 +37,14 @@ type Auth struct {
 	Instance       string `json:"instance,omitzero"`
 }
 
-// AuthConfirm carries the pairing code that the user typed. [Sessions] answers it, with a token.
+// AuthConfirm carries the six digits of the pairing code that the user typed. A connection has one try: [Sessions]
+// answers it with a token, or AUTH_FAILED ends the connection (docs/protocol.md, "Pairing").
 type AuthConfirm struct {
 	Code string `json:"code"`
 }
 
-// Tool is a tool of a provider (docs/protocol.md, "Tool").
+// Tool is a tool that a provider offers (docs/protocol.md, "Tool"). A nil Timeout means [DefaultToolTimeout], a nil
+// Validate true. Name is unique in a session; a second provider with the same one gets TOOL_CONFLICT.
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -47,7 +53,8 @@ type Tool struct {
 	Validate    *bool  `json:"validate,omitzero"` // false: the gateway does not check args
 }
 
-// Concurrency limits how many calls run at once (docs/protocol.md, "Concurrency"). Without Max it limits nothing.
+// Concurrency limits how many calls run at once, of the instance, of all instances of the name, or of each tool. A nil
+// Max is no limit; otherwise it is at least 1 (docs/protocol.md, "Concurrency").
 type Concurrency struct {
 	Max   *int   `json:"max,omitzero"`
 	Scope string `json:"scope,omitzero"` // instance (default), provider, tool
@@ -62,15 +69,15 @@ type Match struct {
 	Provider string `json:"provider,omitzero"`
 }
 
-// Actions of rules.
+// Actions of a [Rule]: deny the call, give the model a text with it, or ask the provider with [GateCheck].
 const (
 	ActionDeny    = "deny"
 	ActionContext = "context"
 	ActionGate    = "gate"
 )
 
-// Rule is one entry of onPreToolUse (docs/protocol.md, "Rules and gates"). The comments name the action that has
-// the field.
+// Rule is one entry of onPreToolUse: what happens before the tool calls that Match names (docs/protocol.md, "Rules and
+// gates"). A field's comment names the action that has it; GateID and Content are required there.
 type Rule struct {
 	Match    Match  `json:"match"`
 	Action   string `json:"action"`
@@ -80,7 +87,7 @@ type Rule struct {
 	FailOpen bool   `json:"failOpen,omitzero"` // gate
 }
 
-// Actions of transforms.
+// Actions of a [Transform]: put Content after or before the section, in its place, or ask with [TransformRequest].
 const (
 	TransformAppend   = "append"
 	TransformPrepend  = "prepend"
@@ -88,14 +95,15 @@ const (
 	TransformCallback = "callback"
 )
 
-// Transform changes a section of the system prompt (docs/protocol.md, "Transforms"). A callback has no Content; the
-// gateway asks for it with [TransformRequest].
+// Transform changes a section of the system prompt (docs/protocol.md, "Transforms"). Content is required, and may be
+// empty, except for a callback: then the gateway asks for the text with [TransformRequest].
 type Transform struct {
 	Action  string  `json:"action"`
 	Content *string `json:"content,omitzero"`
 }
 
-// Hooks are the rules of a provider and its transforms by section.
+// Hooks are the rules of a provider, at most [MaxHookRules], and its transforms by the section's name, at most
+// [MaxTransforms]; a nil value is no transform (docs/protocol.md, "Hooks").
 type Hooks struct {
 	OnPreToolUse []Rule                `json:"onPreToolUse,omitzero"`
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
@@ -118,13 +126,14 @@ type Hello struct {
 	Concurrency     *Concurrency `json:"concurrency,omitzero"`
 }
 
-// Goodbye says that the provider closes the connection on purpose. Its reconnect token is void then, unless it answers
-// shutdown.pending.
+// Goodbye announces that the provider closes the connection on purpose; Reason is for people. It voids the reconnect
+// token, unless it answers the lifecycle state shutdown.pending (docs/protocol.md, "Reconnecting").
 type Goodbye struct {
 	Reason string `json:"reason,omitzero"`
 }
 
-// SessionReady binds a provider of all sessions to a new one (docs/protocol.md, "All sessions").
+// SessionReady binds a provider of all sessions to a session that began after its hello (docs/protocol.md, "All
+// sessions"). INVALID_SESSION and TOOL_CONFLICT may answer it; from other providers it does nothing.
 type SessionReady struct {
 	SessionID string `json:"sessionId"`
 }
@@ -138,7 +147,8 @@ type FileRef struct {
 	TTL      int64  `json:"ttl,omitzero"`  // seconds
 }
 
-// ToolResult answers a [ToolCall]. Data is nil if it is missing; a JSON null is the text "null".
+// ToolResult answers a [ToolCall], once. Data is nil if it is missing; a JSON null is the text "null". One of Data,
+// Error, ErrorCode and File is required. With Retryable, another instance may be asked (docs/protocol.md, "Calls").
 type ToolResult struct {
 	ID        string   `json:"id"`
 	Data      Raw      `json:"data,omitzero"`
@@ -148,23 +158,25 @@ type ToolResult struct {
 	File      *FileRef `json:"file,omitzero"`
 }
 
-// Failed reports whether the call failed.
+// Failed reports whether the call failed: Error or ErrorCode is set, whatever Data and File are.
 func (r *ToolResult) Failed() bool { return r.Error != "" || r.ErrorCode != "" }
 
-// ToolProgress shows a line in the timeline while a call runs. It does not extend the call's time.
+// ToolProgress shows a line in the session's timeline while a call runs. It does not extend the call's timeout. The
+// gateway ignores one for a call that has ended.
 type ToolProgress struct {
 	ID      string `json:"id"`
 	Message string `json:"message"`
 }
 
-// Decisions of a gate.
+// Decisions of a [GateResult]. With context the call runs, and the model gets the reason as a text.
 const (
 	DecisionAllow   = "allow"
 	DecisionDeny    = "deny"
 	DecisionContext = "context"
 )
 
-// GateResult answers a [GateCheck]. With the decision context, Reason is the text for the model.
+// GateResult answers a [GateCheck] with the same CallID. Reason is for the model: why the call is denied, or the text
+// of the decision context. A malformed result denies the call; a late one is ignored.
 type GateResult struct {
 	GateID   string `json:"gateId,omitzero"`
 	CallID   string `json:"callId"`
@@ -172,23 +184,28 @@ type GateResult struct {
 	Reason   string `json:"reason,omitzero"`
 }
 
-// TransformResult answers a [TransformRequest].
+// TransformResult answers a [TransformRequest] with the same CallID. Content is the section's new text: nil is an
+// error, empty is allowed. A late result is ignored and the section stays as it was.
 type TransformResult struct {
 	CallID  string  `json:"callId"`
 	Content *string `json:"content"`
 }
 
-// Level says how far a push goes: each level does what the one before it does, and more.
+// Level says how far a push goes: each level does what the one before it does, and more. The same type holds the
+// outcome of a [FilterRule], which may also be [OutcomeDrop].
 type Level string
 
-// Levels of a push.
+// Levels of a push: store it in the stream, also show it in the timeline, also start a turn (docs/protocol.md,
+// "Pushes").
 const (
 	LevelKeep    Level = "keep"
 	LevelSurface Level = "surface"
 	LevelInject  Level = "inject"
 )
 
-// Push brings an event or a prompt into a session (docs/protocol.md, "Pushes"). With a requestId, [Ack] answers it.
+// Push brings an event, a prompt, or both into a session, or with Broadcast into all of the provider's
+// (docs/protocol.md, "Pushes"). An empty Stream is the provider's own name. With a RequestID, an [Ack] of each session
+// answers it.
 type Push struct {
 	Stream    string `json:"stream,omitzero"`
 	SessionID string `json:"sessionId,omitzero"`
@@ -200,8 +217,8 @@ type Push struct {
 	RequestID string `json:"requestId,omitzero"`
 }
 
-// ToolsUpdate replaces the tools of a provider. If Remove is not nil, it removes these and adds Tools
-// (docs/protocol.md, "Updates").
+// ToolsUpdate replaces the tools of a provider, or if Remove is not nil, drops those names and adds or replaces Tools
+// (docs/protocol.md, "Updates"). An empty SessionID means all sessions of the provider.
 type ToolsUpdate struct {
 	RequestID string   `json:"requestId,omitzero"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -209,8 +226,8 @@ type ToolsUpdate struct {
 	Remove    []string `json:"remove,omitzero"`
 }
 
-// HooksUpdate changes rules and transforms. A non-nil OnPreToolUse replaces all rules. Transforms change the
-// sections that they name; nil removes the transform of a section.
+// HooksUpdate changes rules and transforms (docs/protocol.md, "Updates"). A non-nil OnPreToolUse replaces all rules.
+// Transforms change only the sections that they name; a nil value removes a section's transform.
 type HooksUpdate struct {
 	RequestID    string                `json:"requestId,omitzero"`
 	SessionID    string                `json:"sessionId,omitzero"`
@@ -218,23 +235,26 @@ type HooksUpdate struct {
 	Transforms   map[string]*Transform `json:"transforms,omitzero"`
 }
 
-// ContextUpdate replaces the context that the provider adds to prompts (docs/protocol.md, "Context").
+// ContextUpdate replaces the context that the provider adds to each of the user's prompts (docs/protocol.md,
+// "Context"). It has at most [MaxContext] bytes. An empty text removes it; nil is INVALID_JSON.
 type ContextUpdate struct {
 	RequestID string  `json:"requestId,omitzero"`
 	SessionID string  `json:"sessionId,omitzero"`
 	Context   *string `json:"context"`
 }
 
-// OutcomeDrop is the outcome of a [FilterRule] that drops the event: the stream does not store it.
+// OutcomeDrop is the outcome of a [FilterRule] that drops the event: the stream does not store it and no turn starts.
 const OutcomeDrop Level = "drop"
 
-// FilterRule gives an outcome, a level or drop, to the pushes whose event matches.
+// FilterRule gives an outcome, a [Level] or [OutcomeDrop], to the pushes whose text matches. Match is a JavaScript
+// regular expression of at most [MaxPattern] bytes (docs/protocol.md, "Match and patterns").
 type FilterRule struct {
 	Match   string `json:"match"`
 	Outcome Level  `json:"outcome"`
 }
 
-// FilterSet sets the filter of a stream; no rules remove it (docs/protocol.md, "Filters").
+// FilterSet sets the filter of one of the provider's own streams; the first rule that matches decides. An empty Rules
+// removes the filter, nil is INVALID_JSON (docs/protocol.md, "Filters").
 type FilterSet struct {
 	RequestID string       `json:"requestId,omitzero"`
 	SessionID string       `json:"sessionId,omitzero"`
@@ -242,7 +262,8 @@ type FilterSet struct {
 	Rules     []FilterRule `json:"rules"`
 }
 
-// StreamQuery asks for the history of streams, named stream or stream@provider. [StreamHistory] answers it.
+// StreamQuery asks for the newest events of streams, named stream or stream@provider; [StreamHistory] answers it. Nil
+// Streams are all of the provider's own, nil Last is [DefaultQueryLast] (docs/protocol.md, "Queries").
 type StreamQuery struct {
 	QueryID   string   `json:"queryId"`
 	SessionID string   `json:"sessionId,omitzero"`
@@ -250,17 +271,20 @@ type StreamQuery struct {
 	Last      *int     `json:"last,omitzero"`
 }
 
-// ShutdownReady says that the provider has cleaned up and the session may end.
+// ShutdownReady says that the provider has cleaned up and the session may end. An empty SessionID means all sessions of
+// the provider (docs/protocol.md, "The end of a session").
 type ShutdownReady struct {
 	SessionID string `json:"sessionId,omitzero"`
 }
 
-// AuthPairing asks for the pairing code. Prompt is a line for the user.
+// AuthPairing asks for the pairing code, which the gateway shows in a session and never sends. Prompt is the line with
+// which the provider asks its user (docs/protocol.md, "Pairing").
 type AuthPairing struct {
 	Prompt string `json:"prompt"`
 }
 
-// SessionInfo is a session in a list. CWD is empty for sessions that the provider may not bind to.
+// SessionInfo is a session in a list (docs/protocol.md, "Session"). CWD is empty for sessions that the provider may not
+// bind to; such sessions come last. Foreground marks the session that the user looks at.
 type SessionInfo struct {
 	ID         string `json:"id"`
 	Label      string `json:"label"`
@@ -268,18 +292,21 @@ type SessionInfo struct {
 	Foreground bool   `json:"foreground,omitzero"`
 }
 
-// Sessions lists the active sessions, first those that the provider may bind to. Token is the result of pairing.
+// Sessions lists the active sessions, first those that the provider may bind to. It answers [Auth], and [AuthConfirm]:
+// only then Token is set. If Active was empty, the first session brings it again.
 type Sessions struct {
 	Token  string        `json:"token,omitzero"`
 	Active []SessionInfo `json:"active"`
 }
 
-// SessionsUpdated sends the list of sessions after it has changed.
+// SessionsUpdated sends the whole list of sessions after it has changed, to providers that have seen one that was not
+// empty. First come the sessions that the provider may bind to.
 type SessionsUpdated struct {
 	Active []SessionInfo `json:"active"`
 }
 
-// HelloAck confirms that a provider is bound.
+// HelloAck confirms that a provider is bound to SessionID, or to [AllSessions]. ReconnectToken is good once
+// (docs/protocol.md, "Reconnecting"). PersistDir is empty for external providers.
 type HelloAck struct {
 	ProtocolVersion int    `json:"protocolVersion"`
 	ProviderID      string `json:"providerId"`
@@ -312,7 +339,8 @@ type Error struct {
 	SessionID  string `json:"sessionId,omitzero"`
 }
 
-// ToolCall asks a provider to run a tool. Args is the JSON of an object.
+// ToolCall asks a provider to run a tool; it answers with one [ToolResult] of the same ID (docs/protocol.md, "Calls").
+// Args is a JSON object; [Append] writes it byte for byte, and {} if it is empty.
 type ToolCall struct {
 	ID          string `json:"id"`
 	SessionID   string `json:"sessionId"`
@@ -321,21 +349,24 @@ type ToolCall struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// Reasons of a cancel.
+// Reasons of a [ToolCancel]: the call's time is over, somebody interrupted it or its session ended, or its provider
+// bound anew. A session host may send another reason, which the gateway passes on.
 const (
 	ReasonTimeout     = "timeout"
 	ReasonInterrupted = "interrupted"
 	ReasonRebind      = "rebind"
 )
 
-// ToolCancel cancels a call. The provider may still answer it; the gateway ignores the answer.
+// ToolCancel takes a call back; Reason is one of the constants above. The session already has its outcome. The provider
+// may still answer; the gateway ignores the answer, but it frees the call's slot.
 type ToolCancel struct {
 	ID        string `json:"id"`
 	SessionID string `json:"sessionId"`
 	Reason    string `json:"reason"`
 }
 
-// GateCheck asks a provider to decide about a tool call, within five seconds (docs/protocol.md, "Rules and gates").
+// GateCheck asks a provider to decide about a tool call before it runs. Without a [GateResult] within [GateTimeout] the
+// call is denied, or runs if the rule has FailOpen (docs/protocol.md, "Rules and gates").
 type GateCheck struct {
 	GateID      string `json:"gateId"`
 	CallID      string `json:"callId"`
@@ -345,7 +376,8 @@ type GateCheck struct {
 	Traceparent string `json:"traceparent,omitzero"`
 }
 
-// TransformRequest asks a provider for the text of a section, within two seconds.
+// TransformRequest asks a provider for the new text of a section; Current is the text so far. Without an answer within
+// [TransformTimeout] the section stays as it is (docs/protocol.md, "Transforms").
 type TransformRequest struct {
 	CallID    string `json:"callId"`
 	SessionID string `json:"sessionId"`
@@ -353,7 +385,8 @@ type TransformRequest struct {
 	Current   string `json:"current"`
 }
 
-// SessionEvent forwards an event that the provider subscribed to (docs/protocol.md, "Subscriptions").
+// SessionEvent forwards an event that the provider subscribed to; Data is a JSON object whose members depend on Event
+// (docs/protocol.md, "Subscriptions"). The events of one session come in order.
 type SessionEvent struct {
 	SessionID string `json:"sessionId"`
 	Event     string `json:"event"`
@@ -367,14 +400,16 @@ const (
 	LifecycleShutdownPending = "shutdown.pending"
 )
 
-// SessionLifecycle reports that a session has started, is idle, or ends within Deadline, in milliseconds.
+// SessionLifecycle reports, without a subscription, that a session has started, waits for a prompt, or ends. Only with
+// shutdown.pending, Deadline is the time until the end in milliseconds.
 type SessionLifecycle struct {
 	SessionID string `json:"sessionId"`
 	State     string `json:"state"`
 	Deadline  int64  `json:"deadline,omitzero"`
 }
 
-// StreamEntry is one event that a stream keeps.
+// StreamEntry is one event that a stream keeps (docs/protocol.md, "Entry"). Level is the level after the filter; Event
+// is empty for a push that had only a prompt.
 type StreamEntry struct {
 	TS       string `json:"ts"` // RFC 3339, UTC
 	Event    string `json:"event"`
@@ -383,7 +418,8 @@ type StreamEntry struct {
 	Prompt   string `json:"prompt,omitzero"`
 }
 
-// StreamHistory answers a [StreamQuery]. Keys are stream@provider; entries are sorted, the newest first.
+// StreamHistory answers a [StreamQuery]. Keys are stream@provider; entries are sorted, the newest first. A stream that
+// does not exist is empty; streams beyond 4 MiB of text are left out (docs/protocol.md, "Queries").
 type StreamHistory struct {
 	QueryID string                   `json:"queryId"`
 	Streams map[string][]StreamEntry `json:"streams"`

@@ -10,7 +10,8 @@ import "time"
 // Version is the only version of the protocol that this gateway speaks (hello.protocolVersion).
 const Version = 2
 
-// Limits of docs/protocol.md, "Limits". Sizes are in bytes.
+// Limits of docs/protocol.md, "Limits". Sizes are in bytes. [Validate] reports those of counts and texts inside one
+// message as PAYLOAD_TOO_LARGE; packages gateway and server enforce the others.
 const (
 	MaxResult          = 5 << 20  // one tool.result
 	MaxMessage         = 2 << 20  // any other message
@@ -36,7 +37,8 @@ const (
 	MaxFinishedCalls   = 1024 // finished calls that a connection remembers, to ignore late results
 )
 
-// Time limits of docs/protocol.md, "Times".
+// Time limits of docs/protocol.md, "Times". A tool may choose its own timeout from [MinToolTimeout] to
+// [MaxToolTimeout]; the others are fixed.
 const (
 	AuthTimeout        = 10 * time.Second
 	DefaultToolTimeout = 300 * time.Second
@@ -50,10 +52,12 @@ const (
 	RefreshMax         = time.Second            // and at most this long after the first
 )
 
-// Type is the type of a message, its member "type".
+// Type is the type of a message, its member "type". A value may be any string that a peer sent: [Type.FromProvider] and
+// [Type.FromGateway] report whether it exists.
 type Type string
 
-// Messages from a provider to the gateway.
+// Messages from a provider to the gateway. Each has a Go type of the same name in this package, which [Frame.Decode]
+// returns, and a heading in docs/protocol.md, "From the provider".
 const (
 	TypeAuth            Type = "auth"
 	TypeAuthConfirm     Type = "auth.confirm"
@@ -73,7 +77,8 @@ const (
 	TypeShutdownReady   Type = "shutdown.ready"
 )
 
-// Messages from the gateway to a provider.
+// Messages from the gateway to a provider. Each has a Go type of the same name in this package and a heading in
+// docs/protocol.md, "From the gateway".
 const (
 	TypeAuthPairing      Type = "auth.pairing"
 	TypeSessions         Type = "sessions"
@@ -90,7 +95,8 @@ const (
 	TypeStreamHistory    Type = "stream.history"
 )
 
-// Code says in an error message what is wrong with a message, or in an outcome why a call failed.
+// Code is an error code of the protocol. It says in an error message what is wrong with a message, or in an outcome why
+// a call failed. "" in a [ToolResult] means that the provider named no code.
 type Code string
 
 // Codes of error messages (docs/protocol.md, "Codes"). Clients treat unknown codes as not fatal. Why INVALID_STATE
@@ -122,7 +128,8 @@ const (
 	CodeTimeout          Code = "TIMEOUT"
 )
 
-// CloseCode is a WebSocket close code.
+// CloseCode is a WebSocket close code. Those from 4000 are the gateway's own; WebSocket itself defines the others
+// (docs/protocol.md, "Close codes").
 type CloseCode int
 
 // Close codes that the gateway uses (docs/protocol.md, "Close codes").
@@ -135,7 +142,8 @@ const (
 	CloseFailedFast CloseCode = 4002 // a message that may be the result of one of several pending calls
 )
 
-// Fatal reports whether the gateway closes the connection after an error with this code.
+// Fatal reports whether the gateway closes the connection after an error with this code: AUTH_FAILED and
+// UNSUPPORTED_VERSION. After all others the connection stays open (docs/protocol.md, "Codes").
 func (c Code) Fatal() bool { return c == CodeAuthFailed || c == CodeUnsupportedVersion }
 
 // ResultCode returns c if a provider may answer a call with it (docs/protocol.md, "Codes"), else INTERNAL.

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Schema is a compiled JSON Schema of a tool's parameters. [Schema.Check] may be called from several goroutines.
+// Schema is a compiled JSON Schema of a tool's parameters; [CompileSchema] makes one. It does not change, so
+// [Schema.Check] may be called from several goroutines.
 type Schema struct {
 	root *node // nil if the gateway can't check anything of it
 	flat *flat // nil unless the schema is as simple as flat
@@ -42,7 +43,7 @@ func objectSchema(doc map[string]any) bool {
 }
 
 // Check checks the arguments of a call, the JSON of an object, against the schema. The error is one line that names the
-// property. Numbers are compared exactly, and refused beyond 1000 digits.
+// property; the caller reports it as INVALID_ARGUMENTS. Numbers are compared exactly, and refused beyond 1000 digits.
 func (s *Schema) Check(args Raw) (err error) {
 	defer recoverError(&err)
 	if args.Kind() != '{' {

@@ -42,8 +42,8 @@ func NormalName(s string) string {
 	return strings.Trim(string(normal), "-")
 }
 
-// SplitStream splits stream@provider at its last '@', without changing the spelling. owned is false for a stream
-// without a provider; an '@' at the beginning belongs to the stream's name.
+// SplitStream splits stream@provider at its last '@', without changing or checking the spelling. owned is false, and
+// provider "", for a stream without a provider; an '@' at the beginning belongs to the stream's name.
 func SplitStream(s string) (stream, provider string, owned bool) {
 	if i := strings.LastIndexByte(s, '@'); i > 0 {
 		return s[:i], s[i+1:], true
@@ -51,7 +51,8 @@ func SplitStream(s string) (stream, provider string, owned bool) {
 	return s, "", false
 }
 
-// ValidToolName reports whether a tool may have this name: 1 to 64 letters, digits, '_' or '-'.
+// ValidToolName reports whether a tool may have this name: 1 to 64 ASCII letters, digits, '_' or '-'. [NormalName] does
+// not apply: tool names keep their case (docs/protocol.md, "Tool").
 func ValidToolName(s string) bool { return toolName.MatchString(s) }
 
 // checker keeps the first wrong field of a message and the first limit that the message exceeds. A limit counts
