@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Exit codes of every binary. Scripts rely on them.
+// Exit codes of every binary. Scripts rely on them, so a code never changes its meaning. [Error].Exit holds one; a
+// command without an error ends with [ExitDone].
 const (
 	ExitDone        = 0
 	ExitFailed      = 1   // it ran and failed
@@ -23,7 +24,8 @@ const (
 	ExitTimedOut    = 124 // --timeout passed
 )
 
-// Codes of errors that do not come from the gateway.
+// Codes of errors that the gateway does not send. With --json a script reads them in "code", where an answer of the
+// gateway has its own codes (docs/protocol.md, Codes).
 const (
 	CodeFailed      = "FAILED"
 	CodeUsage       = "USAGE"
@@ -33,8 +35,8 @@ const (
 	CodeCancelled   = "CANCELLED"
 )
 
-// Error is a failed command: its exit code, and a line that says what failed, on what, and
-// what to do.
+// Error is the failure of a command: its exit code, a code for scripts, and one line that says what failed, on what,
+// and what to do. [Run] prints the line; with --json it prints code and message as an object.
 type Error struct {
 	Exit    int
 	Code    string
@@ -42,7 +44,7 @@ type Error struct {
 	Err     error  // the cause, for errors.Is; not printed
 }
 
-// Error implements error.
+// Error implements error. It returns the message, or "exit code N" if the message is empty.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return fmt.Sprintf("exit code %d", e.Exit)
@@ -53,26 +55,30 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Failed returns an error with exit code 1.
+// Failed returns an error with exit code 1 and code FAILED, for a command that ran and did not succeed. The formatted
+// text says what failed, on what, and what to do.
 func Failed(format string, args ...any) *Error {
 	return &Error{Exit: ExitFailed, Code: CodeFailed, Message: fmt.Sprintf(format, args...)}
 }
 
-// Usage returns an error with exit code 2. [Run] adds where to find help.
+// Usage returns an error with exit code 2 and code USAGE, for wrong arguments or flags. [Run] adds to the message which
+// --help to read, so the text need not.
 func Usage(format string, args ...any) *Error {
 	return &Error{Exit: ExitUsage, Code: CodeUsage, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound returns an error with exit code 4.
+// NotFound returns an error with exit code 4 and code NOT_FOUND, for a name that the user gave and that means nothing.
+// The text should list the names that exist.
 func NotFound(format string, args ...any) *Error {
 	return &Error{Exit: ExitNotFound, Code: CodeNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reported returns an error that only sets the exit code; the command has printed the rest.
+// Reported returns an error that only sets the exit code. Its message is empty, so [Run] prints nothing: the command
+// has already printed why it failed.
 func Reported(exit int) *Error { return &Error{Exit: exit} }
 
-// AsError returns an error with an exit code and a code: those of an [Error] in it, those of
-// a context that ended, else 1 and FAILED.
+// AsError converts any error but nil into an [Error]. It takes exit code and code of an Error that err wraps. The end
+// of a context's time is exit code 124 and TIMEOUT, its cancellation 1 and CANCELLED, anything else 1 and FAILED.
 func AsError(err error) *Error {
 	if e, ok := err.(*Error); ok { //nolint:errorlint // the outermost only
 		return e
@@ -93,5 +99,6 @@ func AsError(err error) *Error {
 	return e
 }
 
-// OneLine returns a text as one line, without control characters.
+// OneLine returns a text as one line: each run of blanks and line ends becomes a space, and [Clean] removes terminal
+// sequences and control characters.
 func OneLine(s string) string { return Clean(strings.Join(strings.Fields(s), " ")) }

@@ -59,14 +59,15 @@ func completionCommand(name string) *ucli.Command {
 
 type completingKey struct{}
 
-// Completing returns, for a command's BashComplete, the name of the flag whose value
-// is being completed, or "" for an argument.
+// Completing tells a command's BashComplete what to complete: it returns the name of the flag (without dashes) whose
+// value stands at the cursor, or "" for an argument.
 func Completing(c *ucli.Context) string {
 	flag, _ := c.Context.Value(completingKey{}).(string)
 	return flag
 }
 
-// Candidate prints a word that may stand where [Completing] says.
+// Candidate prints a word that may stand where [Completing] says, and a description, which may be "". It leaves out a
+// word with characters that can't be seen, which a shell would print as they are.
 func Candidate(c *ucli.Context, word, description string) {
 	if visible.Line(word) != word {
 		return // a shell would print it as it is

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Status is what a check found.
+// Status says how serious the result of a check is. It is the same word in the text and in the JSON of doctor.
 type Status string
 
 // Statuses of a check.
@@ -16,30 +16,35 @@ const (
 	StatusFail Status = "fail"
 )
 
-// Check is a check of doctor. Checks run at the same time.
+// Check is one check of the command doctor. Name stands before its result. Run must return when ctx ends; it runs on a
+// goroutine of its own, beside all other checks.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) Result
 }
 
-// Result is what a check found and what to do about it.
+// Result is what a check found. Detail is one line and never empty. Cure is what the user should do, on one line, often
+// a command.
 type Result struct {
 	Status Status
 	Detail string
 	Cure   string // "" when there is nothing to do
 }
 
-// OK returns the result of a check that found no problem.
+// OK returns the result of a check that found no problem. The formatted text says what works, for example a version or
+// an address.
 func OK(format string, args ...any) Result {
 	return Result{Status: StatusOK, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Warn returns the result of a check that found a problem with which the program still works.
+// Warn returns the result of a check that found a problem with which the program still works. It does not change
+// doctor's exit code. cure is what to do, "" for nothing.
 func Warn(cure, format string, args ...any) Result {
 	return Result{Status: StatusWarn, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-// Fail returns the result of a check that found something that does not work.
+// Fail returns the result of a check that found something that does not work, so that doctor exits with code 1. cure is
+// what to do, "" for nothing.
 func Fail(cure, format string, args ...any) Result {
 	return Result{Status: StatusFail, Detail: fmt.Sprintf(format, args...), Cure: cure}
 }
@@ -52,8 +57,9 @@ type checkLine struct {
 	Cure   string `json:"cure"`
 }
 
-// Doctor runs checks at the same time and prints their results in their order. It returns an
-// error with exit code 1 when a check failed.
+// Doctor runs checks at the same time and prints their results in the order of the list, each as soon as it and all
+// before it have ended; with --json all in one document. If a check failed, it returns an error with exit code 1 and no
+// message.
 func Doctor(ctx context.Context, o *Output, checks []Check) error {
 	results := make([]Result, len(checks))
 	done := make([]chan struct{}, len(checks))

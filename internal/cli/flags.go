@@ -11,10 +11,11 @@ import (
 	ucli "github.com/urfave/cli/v2"
 )
 
-// EnvConfig names the config file where --config does not.
+// EnvConfig is the environment variable with the path of the config file. The flag --config comes before it.
 const EnvConfig = "TAPGW_CONFIG"
 
-// WorkdirFlag is -w: the directory to work in, as [Workdir] returns it.
+// WorkdirFlag returns the flag -w or --workdir, which names the directory to work in. [Workdir] reads and checks its
+// value.
 func WorkdirFlag() ucli.Flag {
 	return &ucli.StringFlag{
 		Name:    "workdir",
@@ -23,12 +24,14 @@ func WorkdirFlag() ucli.Flag {
 	}
 }
 
-// VerboseFlag is -v.
+// VerboseFlag returns the flag -v or --verbose, which sets [Output].Verbose. Commands then write what they do to
+// stderr.
 func VerboseFlag() ucli.Flag {
 	return &ucli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell on stderr what is done"}
 }
 
-// ConfigFlag is --config.
+// ConfigFlag returns the flag --config, which names the config file to read in place of all others. Its value is a
+// path, "" if the flag is not set.
 func ConfigFlag() ucli.Flag {
 	return &ucli.StringFlag{
 		Name: "config",
@@ -37,7 +40,8 @@ func ConfigFlag() ucli.Flag {
 	}
 }
 
-// Workdir returns the directory that -w names, absolute, else the current one.
+// Workdir returns the directory that -w names as an absolute path, or the current directory without -w. A path that
+// does not exist or is no directory is a usage error.
 func Workdir(c *ucli.Context) (string, error) {
 	named := c.String("workdir")
 	dir, err := filepath.Abs(named)
@@ -56,7 +60,8 @@ func Workdir(c *ucli.Context) (string, error) {
 	return dir, nil
 }
 
-// MaxArgs returns a usage error when there are more than n arguments.
+// MaxArgs returns a usage error if the command has more than n arguments, else nil. The error shows the first of those
+// that are too many, which is often part of a text without quotes.
 func MaxArgs(c *ucli.Context, n int) error {
 	if c.NArg() > n {
 		return Usage("%s: unexpected argument %q (quote a text of several words)",
@@ -65,8 +70,8 @@ func MaxArgs(c *ucli.Context, n int) error {
 	return nil
 }
 
-// OneOf returns a flag's value, which must be one of the allowed words. It returns "" for a
-// flag that is not set.
+// OneOf returns a flag's value, which must be one of the allowed words, or "" if the flag is not set. Any other value
+// is a usage error that lists the words and proposes the nearest.
 func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 	value := c.String(flag)
 	if slices.Contains(allowed, value) {
@@ -82,7 +87,8 @@ func OneOf(c *ucli.Context, flag string, allowed ...string) (string, error) {
 // maxInput is the most that [Text] reads, in bytes. The admin API accepts no more.
 const maxInput = 2 << 20
 
-// Text returns an argument, or for "-" all of stdin without its last line end.
+// Text returns an argument, or for "-" all of stdin without its last line end. Stdin with more than 2 MiB is a usage
+// error, because the admin API accepts no more.
 func Text(c *ucli.Context, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil

@@ -17,7 +17,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Output is where a command prints its result.
+// Output is where a command prints its result and its messages. It makes control characters visible, so that a text of
+// another program can't change the terminal. Its methods take no lock.
 type Output struct {
 	W, Err   io.Writer
 	JSON     bool // --json
@@ -26,7 +27,7 @@ type Output struct {
 	Verbose  bool // -v
 }
 
-// Out returns the output of a command.
+// Out returns the output of a command: the writers of its app, the values of --json and -v, and what stdout can show.
 func Out(c *ucli.Context) *Output {
 	return &Output{
 		W: c.App.Writer, Err: c.App.ErrWriter,
@@ -35,10 +36,12 @@ func Out(c *ucli.Context) *Output {
 	}
 }
 
-// Document prints one JSON document, indented for a reader at a terminal.
+// Document prints v as one JSON document, indented if stdout is a terminal and else on one line. Control characters in
+// strings are escaped. The error says that encoding or writing failed.
 func (o *Output) Document(v any) error { return writeJSON(o.W, v, o.Terminal) }
 
-// Line prints one JSON object of a stream on a line.
+// Line prints v as one JSON object on a line of its own, for commands that print a stream. It never indents, so that
+// scripts can read line by line.
 func (o *Output) Line(v any) error { return writeJSON(o.W, v, false) }
 
 // own matches the terminal sequences that our own commands write: inks, and a cleared screen.
@@ -59,7 +62,8 @@ func harmless(s string) string {
 	return b.String() + visible.Controls(s[from:])
 }
 
-// Printf prints part of the result for people.
+// Printf prints part of the result for people to stdout. Control characters in the text become visible, except line
+// ends, tabs and the sequences of our own colours. The error says that writing failed.
 func (o *Output) Printf(format string, args ...any) error {
 	if _, err := io.WriteString(o.W, harmless(fmt.Sprintf(format, args...))); err != nil {
 		return fmt.Errorf("writing stdout: %w", err)
@@ -67,7 +71,8 @@ func (o *Output) Printf(format string, args ...any) error {
 	return nil
 }
 
-// Notef prints a note for people on stderr; with --json it prints nothing.
+// Notef prints a note for people on stderr and adds a line end. With --json it prints nothing. A write error is
+// ignored, because a note is no part of the result.
 func (o *Output) Notef(format string, args ...any) {
 	if !o.JSON {
 		_, _ = io.WriteString(o.Err, harmless(fmt.Sprintf(format, args...))+"\n")
@@ -112,8 +117,8 @@ func Terminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Color reports whether to colour what goes to w: on a terminal, or where
-// CLICOLOR_FORCE asks; never with NO_COLOR.
+// Color reports whether to colour what goes to w: yes if w is a terminal whose TERM is not dumb, or if CLICOLOR_FORCE
+// is set and not 0. NO_COLOR always means no.
 func Color(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
@@ -128,7 +133,7 @@ func Color(w io.Writer) bool {
 // line up.
 type Ink string
 
-// The inks.
+// The inks. Plain is the terminal's own colour; Dim and Bold change only the weight.
 const (
 	Plain  Ink = "\x1b[39m"
 	Red    Ink = "\x1b[31m"
@@ -141,7 +146,8 @@ const (
 
 func (i Ink) paint(s string) string { return string(i) + s + "\x1b[0m" }
 
-// On colours a text for w if w shows colour.
+// On returns a text coloured for w, or the text itself if w shows no colour (see [Color]). It is for writers that have
+// no [Output].
 func (i Ink) On(w io.Writer, s string) string {
 	if !Color(w) {
 		return s
@@ -149,7 +155,8 @@ func (i Ink) On(w io.Writer, s string) string {
 	return i.paint(s)
 }
 
-// Paint colours a text if the output shows colour.
+// Paint returns a text coloured for stdout, or the text itself if stdout shows no colour. The result goes into
+// [Output.Printf], which lets these colours through.
 func (o *Output) Paint(i Ink, s string) string {
 	if !o.Color {
 		return s
@@ -157,7 +164,8 @@ func (o *Output) Paint(i Ink, s string) string {
 	return i.paint(s)
 }
 
-// Table prints rows in aligned columns.
+// Table is a table for people: headings, and rows of as many cells. [Output.Table] prints it with aligned columns and
+// two spaces between them. The zero value with Columns is ready for rows.
 type Table struct {
 	Columns []string
 	// Ink gives a cell's colour, nil for plain ones.
@@ -165,7 +173,8 @@ type Table struct {
 	rows [][]string
 }
 
-// Row adds a row; an empty cell shows as a dash.
+// Row adds a row with a cell for each column. A cell may be any value; [OneLine] makes its text one line, and an empty
+// cell shows as a dash.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -176,7 +185,8 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// Table prints a table, or the note to stderr when it has no rows.
+// Table prints a table to stdout. If the table has no rows, it prints the text empty as a note on stderr instead. The
+// error says that writing failed.
 func (o *Output) Table(t *Table, empty string) error {
 	if len(t.rows) == 0 {
 		o.Notef("%s", empty)
@@ -208,8 +218,8 @@ func (o *Output) Table(t *Table, empty string) error {
 // sequences matches the sequences that control terminals.
 var sequences = lazyregexp.New("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
 
-// Clean removes terminal sequences and control characters from a text of another program.
-// Line ends and tabs stay.
+// Clean removes terminal sequences, control characters and the characters that reverse the direction of text from a
+// text of another program. Line ends and tabs stay.
 func Clean(s string) string {
 	s = sequences.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
@@ -223,7 +233,8 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Shorten cuts a text to its first line and at most n characters.
+// Shorten cuts a text to its first line and at most n characters, which must be at least 1. If something was cut off,
+// the text ends in an ellipsis.
 func Shorten(s string, n int) string {
 	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
 	if r := []rune(s); len(r) > n {

@@ -20,11 +20,10 @@ const (
 	helpCommand = "help"
 )
 
-// Run runs an app with args (the program's name first) and returns its exit
-// code. It gives the app --help, --version, --json, completion and its manual page;
-// flags work before and after arguments.
+// Run runs an app with args (the program's name first), prints its error, and returns its exit code. It adds --help,
+// --version, --json, the completion scripts and the manual page. Flags may stand before and behind arguments.
 //
-// The context of the commands ends at SIGINT or SIGTERM; a second one kills.
+// The context of the commands ends at SIGINT or SIGTERM; a second signal ends the process at once.
 func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -32,7 +31,7 @@ func Run(app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer
 	return RunContext(ctx, app, args, stdin, stdout, stderr)
 }
 
-// RunContext is [Run] with a context of the caller's own and no signals.
+// RunContext is [Run] with a context of the caller, and without signals: the commands end with ctx. Tests call it.
 func RunContext(ctx context.Context, app *ucli.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	prepare(app, stdin, stdout, stderr)
 	if len(args) > 1 && args[1] == completeCommand {

@@ -31,7 +31,13 @@ const (
 	codeUnauthorized = "UNAUTHORIZED"
 )
 
-// Client talks to one gateway.
+// Client makes requests to the admin API of one gateway (docs/admin-api.md). Its methods may be called from any
+// goroutine. Set Trace before the first request.
+//
+// Each request fails with a [cli.Error]. Its exit code follows from the HTTP status: 400 and 413 are [cli.ExitUsage];
+// 401, 403, 421 and 429 [cli.ExitRefused]; 404 [cli.ExitNotFound]; 503 and a gateway that does not answer
+// [cli.ExitUnreachable]; 504 and the end of the context's time [cli.ExitTimedOut]; all others [cli.ExitFailed]. If the
+// gateway answered, the error has the gateway's code.
 type Client struct {
 	base, token string
 	source      string // what named the gateway, for errors
@@ -76,10 +82,11 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// URL is the gateway's address, as providers write it.
+// URL returns the gateway's address with the scheme ws or wss, a host and a port, as providers write it. If no gateway
+// was found, it is "ws".
 func (c *Client) URL() string { return "ws" + strings.TrimPrefix(c.base, "http") }
 
-// Close closes idle connections.
+// Close closes the connections that no request uses now. Requests under way go on, and the client can be used again.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func optional(name, value string) url.Values {

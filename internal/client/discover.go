@@ -16,7 +16,8 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// Environment variables that say where the gateway is.
+// Environment variables that name the gateway and its admin token. A flag comes before a variable, and a variable
+// before the files of the gateway that runs for this user.
 const (
 	EnvURL   = "TAP_GATEWAY_URL"
 	EnvToken = "TAP_ADMIN_TOKEN" //nolint:gosec // a variable's name
@@ -28,8 +29,8 @@ const exampleURL = "ws://127.0.0.1:9400"
 // maxFile bounds what is read of a file, in bytes.
 const maxFile = 64 << 10
 
-// Options say where the gateway is. An empty field is looked up in the environment, then in the
-// files of the gateway that runs for this user.
+// Options name the gateway. An empty field is looked up in the environment ([EnvURL], [EnvToken]), then in the files of
+// the gateway that runs for this user (gateway.json and .admin-token in the state directory).
 type Options struct {
 	URL   string // ws://, wss://, http:// or https://
 	Token string
@@ -127,7 +128,8 @@ func discoverToken(given string) (token, source string, err error) {
 	return token, source, nil
 }
 
-// TokenFile returns the file that has the admin token while a gateway of this user runs.
+// TokenFile returns the path of the file in which the gateway of this user stores the admin token while it runs. The
+// file need not exist. The error is a [cli.Error]: no home directory is known.
 func TokenFile() (string, error) {
 	dir, err := stateDir()
 	if err != nil {

@@ -11,14 +11,16 @@ import (
 	"tapgw/internal/cli"
 )
 
-// State is one state of the gateway, as it is from now on.
+// State is one state of the gateway in full, for example the list of its sessions. It replaces every earlier State of
+// the same name (docs/admin-api.md, GET /api/v1/events).
 type State struct {
 	Name string          // [adminapi.StateSessions] and so on
 	Data json.RawMessage // what the GET request of that name answers
 }
 
-// Watch follows the named states of the gateway: it returns each at once, and again when it
-// has changed. It ends with an error only: the gateway went away, or ctx ended.
+// Watch follows the named states of the gateway, all of them if names is empty. It yields each state at once, and again
+// after each change, at most every 100 ms. It ends with an error only: [cli.ExitUnreachable] if the gateway ends, or
+// the error of ctx (docs/admin-api.md, GET /api/v1/events).
 func (c *Client) Watch(ctx context.Context, names ...string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		var s State

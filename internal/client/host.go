@@ -30,14 +30,16 @@ const (
 	maxHostFrame = 32 << 20
 )
 
-// ErrSessionEnded says that the gateway ended the session. The host does not register it again.
+// ErrSessionEnded is the error of a [HostSession] whose session the gateway has ended, or does not know any more. The
+// host does not connect again; [HostOptions].State gets this error too.
 var ErrSessionEnded = errors.New("the gateway has ended this session")
 
-// ErrLost says that the connection to the gateway was lost. The host connects again by itself.
+// ErrLost is the error of a tool call that was under way when the connection to the gateway was lost: whether the tool
+// ran is unknown. [HostOptions].State gets it too. The host connects again by itself.
 var ErrLost = errors.New("the connection to the gateway was lost")
 
-// HostOptions describe a session that this process runs. The functions are what the gateway may
-// ask of it; a nil one is a capability that the host does not have. Each is called from one
+// HostOptions describe a session that this process runs. The functions serve the gateway's requests; a nil function
+// means that the host does not announce that capability (docs/protocol.md, Session hosts). Each is called from one
 // goroutine at a time and must not wait for a call of the same [HostSession].
 type HostOptions struct {
 	Name, Version string              // of the program
@@ -54,8 +56,9 @@ type HostOptions struct {
 	State     func(connected bool, why error) // the connection was made, or lost for a reason
 }
 
-// HostSession is a session of this process that is registered at a gateway. When the connection
-// is lost it connects again, under the same id, until Close.
+// HostSession is a session of this process that is registered at a gateway (docs/protocol.md, Session hosts). After a
+// lost connection it connects again with the same id, first after about 0.2 s and later about every 5 s, until
+// [HostSession.Close]. Its methods may be called from any goroutine.
 type HostSession struct {
 	find Options
 	o    HostOptions
@@ -73,8 +76,9 @@ type HostSession struct {
 	hasRevision bool       // a list came on this connection
 }
 
-// Host registers a session at the gateway that the options find. It makes the first connection
-// before it returns; the error is a [cli.Error]. Call Close at the end of the session.
+// Host registers a session at the gateway that find names. It makes the first connection before it returns, within 10
+// s; ctx bounds only that. The error is a [cli.Error], with [cli.ExitRefused] if the gateway refuses the token. Call
+// [HostSession.Close] at the end of the session.
 func Host(ctx context.Context, find Options, o HostOptions) (*HostSession, error) {
 	h := &HostSession{find: find, o: o, done: make(chan struct{}), connected: make(chan struct{})}
 	conn, err := h.connect(ctx)
@@ -226,7 +230,9 @@ func (c *Client) hostError(ctx context.Context, method string, err error) error 
 		Message: fmt.Sprintf("gateway at %s: %s", c.URL(), e.Message)}
 }
 
-// Handle implements [jsonrpc2.Handler] for the requests of the gateway, in their order.
+// Handle implements [jsonrpc2.Handler]. It serves the gateway's requests in their order: tools/set, session/send,
+// session/log and session/interrupt. A method without a function in [HostOptions] gets error -32601, and wrong params
+// get -32602. Only the connection calls it.
 func (h *HostSession) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	err := h.handle(req)
 	if req.Notif {
@@ -280,7 +286,8 @@ func (h *HostSession) setTools(revision uint64, tools []protocol.HostTool) {
 	}
 }
 
-// ID is the session's id at the gateway.
+// ID returns the session's id at the gateway: the one of [HostOptions], or the one that the gateway has chosen. It
+// stays the same after a new connection.
 func (h *HostSession) ID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -344,9 +351,9 @@ func (h *HostSession) ask(ctx context.Context, method string, params, result any
 	return err
 }
 
-// CallTool calls a provider's tool. A call that failed is no error: the result has an ErrorCode.
-// The error says that the gateway could not be asked. When ctx ends, CallTool returns at once and
-// the provider is told to cancel the call.
+// CallTool calls a provider's tool. A call that failed is no error: the result has an ErrorCode. The error says that
+// the gateway could not be asked: [ErrLost], [ErrSessionEnded], or no connection within 5 s. When ctx ends, CallTool
+// returns at once and the gateway cancels the call (docs/protocol.md, Session hosts: tool/call).
 func (h *HostSession) CallTool(
 	ctx context.Context, callID, name string, args json.RawMessage,
 ) (adminapi.CallResult, error) {
@@ -368,8 +375,9 @@ func (h *HostSession) CallTool(
 	return r, err
 }
 
-// PreToolUse asks the providers' rules and gates about a call that the session is about to make.
-// After an error the call must not run, since there is no decision about it.
+// PreToolUse asks the providers' rules and gates about a call that the session is about to make. After an error the
+// call must not run, since there is no decision about it. It waits up to 5 s for a lost connection, and asks again if
+// the connection is lost meanwhile (docs/protocol.md, Session hosts: hook/preToolUse).
 func (h *HostSession) PreToolUse(
 	ctx context.Context, tool string, args json.RawMessage,
 ) (d protocol.HostDecision, err error) {
@@ -381,8 +389,8 @@ func (h *HostSession) PreToolUse(
 	return d, err
 }
 
-// UserPrompt reports a prompt before its turn and returns the text that the providers add to it.
-// The source is that of the [protocol.HostPrompt], "" for a prompt of the user.
+// UserPrompt reports a prompt before its turn and returns the text that the providers add to it, "" for none. source is
+// that of the [protocol.HostPrompt], "" for a prompt of the user (docs/protocol.md, Session hosts: hook/userPrompt).
 func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (addition string, err error) {
 	var r protocol.HostPromptContext
 	params := protocol.HostUserPrompt{SessionID: h.ID(), Prompt: &prompt, Source: source}
@@ -390,20 +398,21 @@ func (h *HostSession) UserPrompt(ctx context.Context, prompt, source string) (ad
 	return r.Context, err
 }
 
-// Event reports one of the four session events (docs/protocol.md). Without a connection it is
-// dropped.
+// Event reports one of the four session events to the providers that subscribe to it. Without a connection the event is
+// dropped (docs/protocol.md, Subscriptions).
 func (h *HostSession) Event(event string, data any) {
 	h.notify(protocol.MethodEvent, protocol.HostEvent[any]{SessionID: h.ID(), Event: event, Data: data})
 }
 
-// Busy reports that a turn runs.
+// Busy reports that a turn runs, so that the gateway queues prompts of providers until [HostSession.Idle]. After a new
+// connection the host reports it again by itself.
 func (h *HostSession) Busy() {
 	h.setBusy(true)
 	h.notify(protocol.MethodUpdate, protocol.HostUpdate{ID: h.ID(), State: protocol.HostBusy})
 }
 
-// Idle reports that no turn runs. It returns how many queued prompts the gateway sends now, 0
-// without a connection.
+// Idle reports that no turn runs. It waits for the gateway's answer and returns how many queued prompts the gateway
+// sends now; 0 also without a connection or after an error.
 func (h *HostSession) Idle(ctx context.Context) (injects int) {
 	h.setBusy(false)
 	h.mu.Lock()

@@ -12,34 +12,40 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Status returns the gateway's state.
+// Status returns the gateway's state: its address, process, version, number of sessions and providers, and the mistakes
+// in its config files (docs/admin-api.md, GET /api/v1/status).
 func (c *Client) Status(ctx context.Context) (adminapi.Status, error) {
 	return get[adminapi.Status](ctx, c, "/status", nil)
 }
 
-// Sessions lists the sessions.
+// Sessions returns the sessions that run, oldest first; the list is empty if there are none (docs/admin-api.md, GET
+// /api/v1/sessions).
 func (c *Client) Sessions(ctx context.Context) ([]adminapi.Session, error) {
 	return get[[]adminapi.Session](ctx, c, "/sessions", nil)
 }
 
-// Session returns one session.
+// Session returns one session. id is its whole id; [Client.FindSession] finds it for a label or a beginning. An unknown
+// id is [cli.ExitNotFound] (docs/admin-api.md, GET /api/v1/sessions/{id}).
 func (c *Client) Session(ctx context.Context, id string) (adminapi.Session, error) {
 	return get[adminapi.Session](ctx, c, sessionPath(id, ""), nil)
 }
 
-// Start starts a session and returns its id.
+// Start starts a session of the gateway and returns its id when the session runs. A wrong field of r is
+// [cli.ExitUsage], and the message names it (docs/admin-api.md, POST /api/v1/sessions).
 func (c *Client) Start(ctx context.Context, r adminapi.StartRequest) (id string, err error) {
 	started, err := post[adminapi.Started](ctx, c, "/sessions", r)
 	return started.ID, err
 }
 
-// PersistedFilter chooses sessions on disk. An empty field chooses all.
+// PersistedFilter chooses sessions on disk for [Client.Persisted]. A session must match every field that is set; "" and
+// 0 match all. Repository has the form owner/name.
 type PersistedFilter struct {
 	CWD, Repository, Branch string
 	Last                    int // at most so many
 }
 
-// Persisted lists the sessions on disk, the last used first.
+// Persisted returns the sessions on disk that match f, the last used first, whichever program started them
+// (docs/admin-api.md, GET /api/v1/persisted).
 func (c *Client) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"cwd": f.CWD, "repository": f.Repository, "branch": f.Branch} {
@@ -53,50 +59,59 @@ func (c *Client) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.P
 	return get[[]adminapi.Persisted](ctx, c, "/persisted", q)
 }
 
-// Resume makes a session on disk one of the gateway's again.
+// Resume starts a session on disk in the gateway again, with its id and history. It fails with INVALID_STATE if the
+// session runs already, and with [cli.ExitNotFound] for an unknown id (docs/admin-api.md, POST
+// /api/v1/persisted/{id}/resume).
 func (c *Client) Resume(ctx context.Context, id string, r adminapi.ResumeRequest) error {
 	_, err := post[adminapi.Started](ctx, c, "/persisted/"+url.PathEscape(id)+"/resume", r)
 	return err
 }
 
-// Delete removes a session from the disk.
+// Delete removes a session from the disk for good. It fails with INVALID_STATE while the session runs: call
+// [Client.Stop] first (docs/admin-api.md, DELETE /api/v1/persisted/{id}).
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, "/persisted/"+url.PathEscape(id), nil, nil, nil)
 }
 
-// SetModel changes the model of a running session.
+// SetModel changes the model of a running session, and with r.Effort its reasoning effort, from the session's next
+// request on. The history stays (docs/admin-api.md, POST /api/v1/sessions/{id}/model).
 func (c *Client) SetModel(ctx context.Context, id string, r adminapi.ModelRequest) error {
 	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "model"), r)
 	return err
 }
 
-// Stop ends a session.
+// Stop ends a session and returns when its providers have finished or their time is over. The gateway goes on with it
+// if ctx ends before that (docs/admin-api.md, DELETE /api/v1/sessions/{id}).
 func (c *Client) Stop(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, sessionPath(id, ""), nil, nil, nil)
 }
 
-// Send gives a session a prompt and does not wait for the turn.
+// Send gives a session a prompt and returns as soon as the gateway has accepted it. It sets q.Detach, so it does not
+// report how the turn ends (docs/admin-api.md, POST /api/v1/sessions/{id}/query).
 func (c *Client) Send(ctx context.Context, id string, q adminapi.Query) error {
 	q.Detach = true
 	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "query"), q)
 	return err
 }
 
-// Query gives a session a prompt and follows its turn. The last line has the End, with the
-// turn's error if it failed.
+// Query gives a session a prompt and yields each callback of its turn as it comes. The last line has End, and in it the
+// error of a turn that failed. An error of the sequence means that the request itself failed (docs/admin-api.md, POST
+// /api/v1/sessions/{id}/query).
 func (c *Client) Query(ctx context.Context, id string, q adminapi.Query) iter.Seq2[LiveLine, error] {
 	q.Detach = false
 	return decoded[LiveLine](stream(ctx, c, http.MethodPost, sessionPath(id, "query"), nil, q))
 }
 
-// LiveLine is a line of [Client.Live] or [Client.Query]: a callback, or the end of a turn.
+// LiveLine is a line of [Client.Live] or [Client.Query]: a callback of the session, or the end of a turn. If End is
+// set, the embedded Callback is zero.
 type LiveLine struct {
 	adminapi.Callback
 	End *adminapi.TurnEnd // of the last line of a query; nil in any other line
 	Raw json.RawMessage   // the line as it came
 }
 
-// UnmarshalJSON implements [json.Unmarshaler].
+// UnmarshalJSON implements [json.Unmarshaler]. An object whose done is true becomes End; any other becomes the
+// Callback. Raw gets a copy of data in both cases.
 func (l *LiveLine) UnmarshalJSON(data []byte) error {
 	*l = LiveLine{Raw: append(json.RawMessage{}, data...)}
 	var end adminapi.TurnEnd
@@ -107,42 +122,50 @@ func (l *LiveLine) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &l.Callback)
 }
 
-// Questions lists the questions of all sessions that wait for a person, oldest first.
+// Questions returns the questions that wait for a person's answer, of all sessions, oldest first. Each has the time at
+// which it expires (docs/admin-api.md, GET /api/v1/questions).
 func (c *Client) Questions(ctx context.Context) ([]adminapi.Question, error) {
 	return get[[]adminapi.Question](ctx, c, "/questions", nil)
 }
 
-// Answer answers a question of a session.
+// Answer answers a question of a session. a.Question may be empty if only one question waits. It fails with
+// [cli.ExitNotFound] if there is no such question, and with INVALID_STATE if it is over (docs/admin-api.md, POST
+// /api/v1/sessions/{id}/answer).
 func (c *Client) Answer(ctx context.Context, id string, a adminapi.Answer) error {
 	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "answer"), a)
 	return err
 }
 
-// Live follows a session's callbacks until it ends.
+// Live yields a session's callbacks from now on, of every turn, until the session ends. Its lines never have End
+// (docs/admin-api.md, GET /api/v1/sessions/{id}/live).
 func (c *Client) Live(ctx context.Context, id string) iter.Seq2[LiveLine, error] {
 	return decoded[LiveLine](stream(ctx, c, http.MethodGet, sessionPath(id, "live"), nil, nil))
 }
 
-// Interrupt ends a session's turn. It returns the beginnings of the prompts that were queued
-// behind the turn and are dropped with it.
+// Interrupt ends the turn that runs in a session; its tool calls end with CANCELLED. It returns the beginnings of the
+// prompts that were queued behind the turn and are dropped with it, nil if there are none (docs/admin-api.md, POST
+// /api/v1/sessions/{id}/interrupt).
 func (c *Client) Interrupt(ctx context.Context, id, reason string) (dropped []string, err error) {
 	answer, err := post[adminapi.Interrupted](ctx, c, sessionPath(id, "interrupt"), adminapi.Interrupt{Reason: reason})
 	return answer.Dropped, err
 }
 
-// Foreground makes a session the foreground session.
+// Foreground makes a session the foreground session: the one that commands without a session mean, and the first that
+// providers are offered (docs/admin-api.md, POST /api/v1/sessions/{id}/foreground).
 func (c *Client) Foreground(ctx context.Context, id string) error {
 	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "foreground"), adminapi.Nothing{})
 	return err
 }
 
-// Rename gives a session another label.
+// Rename gives a session another label, one line of at most 200 characters. Provider files that name labels follow the
+// change (docs/admin-api.md, POST /api/v1/sessions/{id}/rename).
 func (c *Client) Rename(ctx context.Context, id, label string) error {
 	_, err := post[adminapi.Nothing](ctx, c, sessionPath(id, "rename"), adminapi.RenameRequest{Label: label})
 	return err
 }
 
-// LogQuery chooses lines of a log.
+// LogQuery chooses lines of a timeline or of a provider's log. Last and Since limit the lines that exist already, not
+// those that Follow adds. The zero value means all lines and no following.
 type LogQuery struct {
 	Follow bool      // the coming ones, too
 	Last   int       // of those that there are; 0: all
@@ -168,36 +191,42 @@ func lastSince(last int, since time.Time) url.Values {
 	return v
 }
 
-// Timeline returns a session's timeline. With q.Follow it goes on until the session ends.
+// Timeline yields the lines of a session's timeline, oldest first. With q.Follow it goes on with new lines until the
+// session ends or ctx does (docs/admin-api.md, GET /api/v1/sessions/{id}/log).
 func (c *Client) Timeline(ctx context.Context, id string, q LogQuery) iter.Seq2[adminapi.TimelineLine, error] {
 	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), q.values(), nil))
 }
 
-// RuntimeEvents returns the buffered events of a session's runtime, each as the gateway sent
-// it: an [adminapi.RuntimeEvent]. With q.Follow it goes on until the session ends.
+// RuntimeEvents yields the buffered events of a session's runtime, each as the gateway sent it: an
+// [adminapi.RuntimeEvent]. With q.Follow it goes on until the session ends. It fails with INVALID_STATE for a session
+// without a runtime (docs/admin-api.md, GET /api/v1/sessions/{id}/log).
 func (c *Client) RuntimeEvents(ctx context.Context, id string, q LogQuery) iter.Seq2[json.RawMessage, error] {
 	v := q.values()
 	v.Set("events", "1")
 	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), v, nil))
 }
 
-// Usage returns what a session's models read, wrote and cost.
+// Usage returns how many tokens a session's models read and wrote and what that cost: in all, by model and by turn
+// (docs/admin-api.md, GET /api/v1/sessions/{id}/usage).
 func (c *Client) Usage(ctx context.Context, id string) (adminapi.Usage, error) {
 	return get[adminapi.Usage](ctx, c, sessionPath(id, "usage"), nil)
 }
 
-// Push pushes an event or a prompt to a session. With p.Wait it returns when the turn that
-// the push started has ended.
+// Push pushes an event or a prompt to a session and returns what became of it; one of p.Event and p.Prompt is required.
+// With p.Wait it returns when the turn that the push started has ended (docs/admin-api.md, POST
+// /api/v1/sessions/{id}/push).
 func (c *Client) Push(ctx context.Context, id string, p adminapi.Push) (adminapi.Receipt, error) {
 	return post[adminapi.Receipt](ctx, c, sessionPath(id, "push"), p)
 }
 
-// Keep stores an event of level keep for the next session, while there is none.
+// Keep stores an event of level keep for the next session. The gateway stores the newest 100 events, 1 MiB at most. If
+// a session runs already, the event goes to the foreground session (docs/admin-api.md, POST /api/v1/push).
 func (c *Client) Keep(ctx context.Context, k adminapi.Keep) (adminapi.Receipt, error) {
 	return post[adminapi.Receipt](ctx, c, "/push", k)
 }
 
-// HistoryQuery chooses entries of streams.
+// HistoryQuery chooses entries of a session's streams for [Client.History] and [Client.FollowHistory]. A stream without
+// a provider matches that stream of every provider.
 type HistoryQuery struct {
 	Streams []string  // STREAM or STREAM@PROVIDER; none: all streams
 	Last    int       // of each stream; 0: 20
@@ -210,61 +239,68 @@ func (q HistoryQuery) values() url.Values {
 	return v
 }
 
-// History returns entries of streams, newest first.
+// History returns entries of a session's streams that match q, newest first. It is empty if nothing was pushed
+// (docs/admin-api.md, GET /api/v1/sessions/{id}/history).
 func (c *Client) History(ctx context.Context, id string, q HistoryQuery) ([]adminapi.StreamRow, error) {
 	return get[[]adminapi.StreamRow](ctx, c, sessionPath(id, "history"), q.values())
 }
 
-// FollowHistory returns the same entries, oldest first, and the coming ones.
+// FollowHistory yields the entries of [Client.History], but oldest first, and then each new one until the session ends
+// or ctx does (docs/admin-api.md, GET /api/v1/sessions/{id}/history).
 func (c *Client) FollowHistory(ctx context.Context, id string, q HistoryQuery) iter.Seq2[adminapi.StreamRow, error] {
 	v := q.values()
 	v.Set("follow", "1")
 	return decoded[adminapi.StreamRow](stream(ctx, c, http.MethodGet, sessionPath(id, "history"), v, nil))
 }
 
-// Call calls a tool as the session's model would. A call that failed is no error: the result
-// has an ErrorCode.
+// Call calls a tool as the session's model would, through gates and limits. A call that failed is no error: the result
+// has an ErrorCode. A tool that does not exist is [cli.ExitNotFound] (docs/admin-api.md, POST
+// /api/v1/sessions/{id}/tools/{name}/call).
 func (c *Client) Call(ctx context.Context, id, tool string, call adminapi.Call) (adminapi.CallResult, error) {
 	return post[adminapi.CallResult](ctx, c, sessionPath(id, "tools/"+url.PathEscape(tool)+"/call"), call)
 }
 
-// Providers lists the providers' connections.
+// Providers returns the connections of providers, in the order in which they were made. A provider with several
+// connections is there several times (docs/admin-api.md, GET /api/v1/providers).
 func (c *Client) Providers(ctx context.Context) ([]adminapi.Provider, error) {
 	return get[[]adminapi.Provider](ctx, c, "/providers", nil)
 }
 
-// StopProvider stops the processes of a provider that a file names, or closes all connections
-// of that name, and returns how many.
+// StopProvider stops the processes of a provider that a file names; for any other name it closes all connections of
+// that name. It returns how many processes or connections (docs/admin-api.md, POST /api/v1/providers/{name}/stop).
 func (c *Client) StopProvider(ctx context.Context, name string) (int, error) {
 	answer, err := post[adminapi.Stopped](ctx, c, providerPath(name, "stop"), adminapi.Nothing{})
 	return answer.Stopped, err
 }
 
-// StartProvider starts a provider that a file names and that was stopped or has failed. It
-// returns how many processes it started.
+// StartProvider starts a provider that a file names and that was stopped or has failed too often. It returns how many
+// processes it started (docs/admin-api.md, POST /api/v1/providers/{name}/start).
 func (c *Client) StartProvider(ctx context.Context, name string) (int, error) {
 	answer, err := post[adminapi.StartedProvider](ctx, c, providerPath(name, "start"), adminapi.Nothing{})
 	return answer.Started, err
 }
 
-// RestartProvider stops the processes of a provider that a file names and starts it again. It
-// returns how many processes it started.
+// RestartProvider stops the processes of a provider that a file names and starts it again. It returns how many
+// processes it started (docs/admin-api.md, POST /api/v1/providers/{name}/restart).
 func (c *Client) RestartProvider(ctx context.Context, name string) (int, error) {
 	answer, err := post[adminapi.Restarted](ctx, c, providerPath(name, "restart"), adminapi.Nothing{})
 	return answer.Restarted, err
 }
 
-// Configured lists the providers that files name, connected or not.
+// Configured returns the providers that config files name, connected or not, in the order of their files. Each has a
+// state and its reason (docs/admin-api.md, GET /api/v1/providers/configured).
 func (c *Client) Configured(ctx context.Context) ([]adminapi.ConfiguredProvider, error) {
 	return get[[]adminapi.ConfiguredProvider](ctx, c, "/providers/configured", nil)
 }
 
-// ProviderLog returns the last lines of a provider that a file names, oldest first.
+// ProviderLog returns lines of a provider that a file names, oldest first: what it printed, and what became of its
+// processes. The gateway stores only the last lines (docs/admin-api.md, GET /api/v1/providers/{name}/log).
 func (c *Client) ProviderLog(ctx context.Context, name string, q LogQuery) ([]string, error) {
 	return get[[]string](ctx, c, providerPath(name, "log"), q.values())
 }
 
-// FollowProviderLog returns the same lines, and the coming ones.
+// FollowProviderLog yields the lines of [Client.ProviderLog] and then each new one, with time and source, until the
+// provider's file is removed. It sets q.Follow (docs/admin-api.md, GET /api/v1/providers/{name}/log).
 func (c *Client) FollowProviderLog(
 	ctx context.Context, name string, q LogQuery,
 ) iter.Seq2[adminapi.TimelineLine, error] {
@@ -272,34 +308,39 @@ func (c *Client) FollowProviderLog(
 	return decoded[adminapi.TimelineLine](stream(ctx, c, http.MethodGet, providerPath(name, "log"), q.values(), nil))
 }
 
-// Reload makes the gateway read its files now, and returns the faults in them.
+// Reload makes the gateway read its config and provider files now. It returns the mistakes in them and the settings
+// that need a new start; none of that is an error (docs/admin-api.md, POST /api/v1/reload).
 func (c *Client) Reload(ctx context.Context) ([]adminapi.Fault, error) {
 	answer, err := post[adminapi.Faults](ctx, c, "/reload", adminapi.Nothing{})
 	return answer.Faults, err
 }
 
-// Tools lists the tools of a session, "" for those of all sessions.
+// Tools returns the providers' tools of the session with that id, or those of all sessions for "". Each tool names its
+// provider and its session (docs/admin-api.md, GET /api/v1/tools).
 func (c *Client) Tools(ctx context.Context, session string) ([]adminapi.Tool, error) {
 	return get[[]adminapi.Tool](ctx, c, "/tools", optional("session", session))
 }
 
-// Pairings lists the pairing codes that nobody has typed yet.
+// Pairings returns the pairing codes that no user has typed into their provider yet, each with the time at which it
+// expires (docs/admin-api.md, GET /api/v1/pairings; docs/protocol.md, Pairing).
 func (c *Client) Pairings(ctx context.Context) ([]adminapi.Pairing, error) {
 	return get[[]adminapi.Pairing](ctx, c, "/pairings", nil)
 }
 
-// Models lists the models of a kind of session, "" for the default kind.
+// Models returns the models that sessions of a kind can use. host is the kind, for example "copilot"; "" is the
+// gateway's default (docs/admin-api.md, GET /api/v1/models).
 func (c *Client) Models(ctx context.Context, host string) ([]adminapi.Model, error) {
 	return get[[]adminapi.Model](ctx, c, "/models", optional("host", host))
 }
 
-// SigninLink makes a link that signs a browser in. With file it also writes a page, on the
-// gateway's machine, that leads to the link.
+// SigninLink makes a link that signs a browser in, once, within two minutes. With file the gateway also writes a page
+// on its own machine that leads to the link (docs/admin-api.md, POST /api/v1/signin-links).
 func (c *Client) SigninLink(ctx context.Context, file bool) (adminapi.SigninLink, error) {
 	return post[adminapi.SigninLink](ctx, c, "/signin-links", adminapi.SigninRequest{File: file})
 }
 
-// SignOut signs all browsers out.
+// SignOut signs all browsers out, because the request has the admin token and no cookie. Their pages need a new sign-in
+// link (docs/admin-api.md, POST /api/v1/signout).
 func (c *Client) SignOut(ctx context.Context) error {
 	_, err := post[adminapi.Nothing](ctx, c, "/signout", adminapi.Nothing{})
 	return err
