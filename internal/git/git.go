@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Context describes the working tree that a directory belongs to.
+// Context describes the working tree that a directory belongs to, as git's files say at the moment of [Of]. Fields for
+// which the files have nothing, or nothing printable, are "".
 type Context struct {
 	Root       string // the directory of the working tree
 	Branch     string // "" if a commit is checked out
@@ -18,7 +19,8 @@ type Context struct {
 	Host       string // of the remote origin, such as github.com
 }
 
-// Of finds the working tree that contains a directory. It returns false if there is none.
+// Of finds the working tree that contains a directory, the innermost one; linked worktrees count. It returns false if
+// no directory above has readable git files. It runs no program and reads only files up to 1 MB.
 func Of(dir string) (Context, bool) {
 	for ; ; dir = filepath.Dir(dir) {
 		if c, ok := readTree(dir); ok {

@@ -19,14 +19,16 @@ import (
 	"tapgw/tools/internal/search"
 )
 
-// Workspace is the directory that questions are about, with its files and servers.
+// Workspace is the directory that questions are about, with its files and servers. Servers must not be nil. Its methods
+// may be called from several goroutines.
 type Workspace struct {
 	Tree    search.Tree
 	Files   []string // all files of the tree, with slashes
 	Servers *lsp.Pool
 }
 
-// Answer is an answer for the model. Lines begin with PATH:LINE.
+// Answer is an answer for the model. Lines begin with PATH:LINE, with the path relative to the workspace if it lies
+// there. No lines means that nothing was found; Notes say who was asked.
 type Answer struct {
 	Lines []string
 	Notes []string // sources of the lines, such as "by gopls", and servers that failed
@@ -119,7 +121,8 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 	return a, ctx.Err()
 }
 
-// Checkable reports whether [Workspace.Problems] knows the language of a file.
+// Checkable reports whether [Workspace.Problems] can ask a language server about a file of this name. The server need
+// not be installed.
 func Checkable(path string) bool { return lsp.Of(path) != nil }
 
 // Usages lists the lines that use a symbol: those that a language server finds, or
@@ -188,8 +191,9 @@ const maxDeclarations = 8
 const declares = `\b(?:func|type|var|const|let|def|class|function|interface|enum|struct|union|trait|impl|fn|mod` +
 	`|module|namespace|record|object|macro)\b`
 
-// Symbols lists the declarations of symbols whose names contain a text: those that
-// language servers know, or else lines that look like declarations.
+// Symbols lists the declarations of symbols whose names contain a text: those that language servers know, or else lines
+// that look like declarations, or have the text as a word. A server that fails is noted; the error is that of the
+// search.
 func (w Workspace) Symbols(ctx context.Context, symbol string) (a Answer, err error) {
 	name := lastPart(symbol)
 	found, _ := ask(w, w.Files, &a, func(lang *lsp.Language) ([]lsp.Symbol, error) {

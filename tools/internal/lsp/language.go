@@ -20,8 +20,8 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// Language is a programming language and its server. The functions that are nil have
-// defaults.
+// Language is a programming language and its server, a program that the user has installed. The functions that are nil
+// have defaults. The values in use are those of [Languages].
 type Language struct {
 	Name     string
 	Server   string // name of the program
@@ -38,7 +38,7 @@ type Language struct {
 	diagnose func(ctx context.Context, s *server, path string) ([]diagnostic, error)
 }
 
-// Languages are the languages that have a server here.
+// Languages are the languages that have a server here. A file belongs to at most one of them, by its ending.
 var Languages = []*Language{
 	{
 		Name: "Go", Server: "gopls",
@@ -82,7 +82,7 @@ var Languages = []*Language{
 	},
 }
 
-// Of returns the language of a file by its ending, nil if it is in none of [Languages].
+// Of returns the language of a file by its ending, nil if it is in none of [Languages]. The file need not exist.
 func Of(path string) *Language {
 	for _, l := range Languages {
 		if l.Has(path) {
@@ -92,7 +92,7 @@ func Of(path string) *Language {
 	return nil
 }
 
-// Has reports whether a file is in the language.
+// Has reports whether a file is in the language, by the ending of its name; case counts.
 func (l *Language) Has(path string) bool { return l.suffixes[filepath.Ext(path)] != "" }
 
 // reads reports whether the server must know that a file has changed.
@@ -100,7 +100,8 @@ func (l *Language) reads(path string) bool {
 	return l.Has(path) || slices.Contains(l.projects, filepath.Base(path))
 }
 
-// Installed reports whether the server is on PATH and outside of the workspace.
+// Installed reports whether the server is on PATH and outside of the workspace: a program of the workspace is never
+// run, because the user did not choose it. It does not start the server.
 func (l *Language) Installed(workspace string) bool {
 	_, err := program.Find(l.Server, workspace)
 	return err == nil

@@ -19,8 +19,8 @@ const (
 	stuckGrace  = 2 * time.Second        // after answerLimit, until its process is stopped
 )
 
-// Pool holds the running servers: one for each language and workspace, which starts
-// with the first question. The zero value is ready for use; [Pool.Close] stops all.
+// Pool holds the running servers: one for each language and workspace, which starts with the first question and ends
+// after five minutes without one. The zero value is ready for use, from any goroutine; [Pool.Close] stops all.
 type Pool struct {
 	start, answer, idle time.Duration // time limits; 0: the constants above
 
@@ -44,7 +44,8 @@ type entry struct {
 	timer *time.Timer // removes an unused entry after its time limit
 }
 
-// Close stops all servers and waits until they have ended. The pool can be used again.
+// Close stops all servers and waits until their processes have ended. The pool can be used again: the next question
+// starts a server.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	entries := p.entries

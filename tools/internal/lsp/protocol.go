@@ -34,14 +34,15 @@ type diagnostic struct {
 	Message  string          `json:"message"`
 }
 
-// Place is a place in a file.
+// Place is a place in a file, as people and compilers count: line and column begin with 1. The file may have changed
+// since the server answered.
 type Place struct {
 	Path string // absolute
 	Line int    // from 1
 	Col  int    // from 1, in UTF-16 units
 }
 
-// Problem is an error or a remark of a server about a place in a file.
+// Problem is an error or a remark of a server about a place in a file. Message may have several lines.
 type Problem struct {
 	Place
 	Severity string // error, warning, information or hint

@@ -15,8 +15,9 @@ import (
 // before its reports count as complete.
 const quietTime = 500 * time.Millisecond
 
-// Problems asks for the problems of some files, given as absolute paths in the
-// language. root is the workspace and files are all of its files, relative to it.
+// Problems asks for the problems of some files, given as absolute paths in the language. root is the workspace and
+// files are all of its files, relative to it. The error is that of starting or asking the server, of a file that can't
+// be read, or of ctx.
 func (p *Pool) Problems(
 	ctx context.Context, root string, lang *Language, files, paths []string,
 ) (problems []Problem, err error) {
@@ -141,8 +142,8 @@ func (p *Pool) Usages(
 	return places, err
 }
 
-// Symbols asks for the symbols of the workspace whose names match a query, as the
-// server understands it. root and files are as in [Pool.Problems].
+// Symbols asks for the symbols of the workspace whose names match a query, as the server understands it. Symbols
+// outside the workspace and in node_modules are left out. root, files and errors are as in [Pool.Problems].
 func (p *Pool) Symbols(
 	ctx context.Context, root string, lang *Language, files []string, query string,
 ) (symbols []Symbol, err error) {

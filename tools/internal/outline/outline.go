@@ -14,14 +14,15 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Symbol is a declaration.
+// Symbol is a declaration in a file, such as a function or a type, or a heading of Markdown.
 type Symbol struct {
 	Line  int    // from 1
 	Depth int    // how deep it is nested, by its indentation
 	Text  string // the declaration without its body
 }
 
-// Outline is the overview of a file.
+// Outline is the overview of a file for a model that need not read it whole: the comment that introduces the file, and
+// the declarations in their order.
 type Outline struct {
 	Doc     string // the comment that introduces it; "" if there is none
 	Symbols []Symbol
@@ -124,7 +125,8 @@ var (
 	named = lazyregexp.New(`\bfunction\s*\*?\s*\w`)
 )
 
-// Language returns the name of a file's language, "" if it is unknown.
+// Language returns the name of a file's language, such as "Go", "" if it is unknown. Only the name of the file counts:
+// its ending, or the whole of it.
 func Language(file string) string {
 	if l := find(file); l != nil {
 		return l.name
@@ -143,8 +145,8 @@ func find(file string) *language {
 	return &languages[i]
 }
 
-// Of returns the outline of a file with a text. It is empty for unknown languages and for
-// Go that can't be parsed at all.
+// Of returns the outline of a file with a text; the file's name decides on the language. Go is parsed, other languages
+// are read line by line with patterns. It is empty for unknown languages and for Go that can't be parsed at all.
 func Of(file, text string) Outline {
 	l := find(file)
 	if l == nil {

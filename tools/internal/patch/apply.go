@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Apply applies hunks to a text in their order and returns the new text. The error
-// names the first hunk that does not fit and the most similar place; name is what it
-// calls the text.
+// Apply applies hunks to a text in their order and returns the new text. With an error, nothing of it is usable: the
+// error names the first hunk that does not fit and the most similar place. name is what the error calls the text.
 func Apply(name, text string, hunks []Hunk) (string, error) {
 	a := &application{name: name, lines: splitLines(text)}
 	for i := range hunks {
@@ -20,7 +19,7 @@ func Apply(name, text string, hunks []Hunk) (string, error) {
 	return a.result(), nil
 }
 
-// Content returns the text of an added file.
+// Content returns the text of an added file: the lines of its hunk, with their endings. It is "" for an empty file.
 func (f *File) Content() string {
 	var b strings.Builder
 	for _, h := range f.Hunks {

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Op is the kind of a change of a file.
+// Op is the kind of a change of a file. The zero value is [Update].
 type Op int
 
-// What a patch does to a file.
+// What a patch does to a file: change the places of its hunks, create it, remove it, or copy it to another path.
 const (
 	Update Op = iota
 	Add
@@ -23,7 +23,8 @@ const (
 	Copy // to File.Target
 )
 
-// File is the part of a patch about one file.
+// File is the part of a patch about one file. Paths are as the patch has them: the caller checks that they lie where it
+// may write.
 type File struct {
 	Op     Op
 	Path   string // as in the patch
@@ -32,7 +33,8 @@ type File struct {
 	Hunks  []Hunk // of Add: at most one, with added lines only
 }
 
-// Hunk is the change of one place in a file.
+// Hunk is the change of one place in a file. Lines holds the old lines (' ' and '-') and the new ones (' ' and '+') in
+// the order of the patch; [Apply] finds the place by the old ones.
 type Hunk struct {
 	Line    int      // of the patch, from 1
 	Anchors []string // lines of the file before the place, in their order
@@ -51,8 +53,8 @@ type Line struct {
 // maxSize is the size of the largest patch in bytes.
 const maxSize = 4 << 20
 
-// Parse reads a patch of either form and ignores text around it. The error names the
-// line of the patch and tells the model what to send.
+// Parse reads a patch of either form, of at most 4 MB, and ignores text around it. It checks no file. The error names
+// the line of the patch and tells the model what to send; a text without a patch is an error too.
 func Parse(text string) ([]File, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("the patch has %d bytes, %d MB is the most: make several of it", len(text), maxSize>>20)

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// Project is one project of a directory.
+// Project is one project in a directory, with what its files say about it and the commands that work on it. A directory
+// may have several, of different kinds.
 type Project struct {
 	Kind     string   // go, node, ...; see [Kinds]
 	Dir      string   // "." or a directory in it
@@ -18,11 +19,11 @@ type Project struct {
 	Commands []Command
 }
 
-// Command is a command line that does something, such as a test, in the project's
-// directory.
+// Command is a command line that does something, such as a test, in the project's directory. What says what it does,
+// Line is for a shell.
 type Command struct{ What, Line string }
 
-// Kinds lists the names of all kinds.
+// Kinds lists the names of all kinds, in the order in which [Detect] looks for them in a directory.
 func Kinds() (names []string) {
 	for _, k := range kinds {
 		names = append(names, k.name)
@@ -30,7 +31,8 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Start returns the command that begins a project of a kind, "" for an unknown kind.
+// Start returns the command line that begins a new project of a kind, "" for an unknown kind. The caller shows it; this
+// package runs nothing.
 func Start(name string) string {
 	for _, k := range kinds {
 		if k.name == name {
@@ -40,8 +42,9 @@ func Start(name string) string {
 	return ""
 }
 
-// Detect finds the projects in a directory and in its direct subdirectories, except
-// those that usually hold copies or build results.
+// Detect finds the projects in a directory and in its direct subdirectories, except hidden ones and those that usually
+// hold copies or build results. Projects of the directory itself come first. The error is that of reading the
+// directory; subdirectories that can't be read are skipped.
 func Detect(fsys fs.FS) ([]Project, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {

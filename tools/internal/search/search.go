@@ -13,7 +13,8 @@ import (
 	"tapgw/tools/internal/program"
 )
 
-// Tree is a directory to search. [Open] makes one.
+// Tree is a directory to search, with what git ignores left out. [Open] makes one; Skip may be set afterwards. A Tree
+// does not change, so its methods may be called from several goroutines.
 type Tree struct {
 	Dir string // absolute, no symbolic link
 	FS  fs.FS  // the same directory, to read files
@@ -26,8 +27,8 @@ type Tree struct {
 // maxFile is the size of the largest file whose text is searched, in bytes.
 const maxFile = 16 << 20
 
-// Open returns the tree of a directory, with ripgrep if it is on PATH and outside of
-// the directory.
+// Open returns the tree of a directory, with ripgrep if it is on PATH and outside of the directory: a program of the
+// workspace is never run. fsys is the same directory, opened by the caller.
 func Open(dir string, fsys fs.FS) Tree {
 	rg, err := program.Find("rg", dir)
 	if err != nil {

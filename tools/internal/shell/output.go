@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Output is a writer that keeps the beginning and the end of its input, Max bytes in
-// all. Only one goroutine may write at a time.
+// Output is a writer that keeps the beginning and the end of its input, Max bytes in all, half of them of the end. Set
+// Max before the first Write. Only one goroutine may write at a time, and none may read while one writes.
 type Output struct {
 	Max int // bytes to keep
 
@@ -18,7 +18,7 @@ type Output struct {
 	written    int
 }
 
-// Write is io.Writer's. It never fails.
+// Write implements [io.Writer]. It never fails, and counts the bytes that it drops as written.
 func (o *Output) Write(p []byte) (int, error) {
 	n := len(p)
 	o.written += n
@@ -33,10 +33,11 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Cut returns how many bytes were dropped.
+// Cut returns how many bytes were dropped from the middle, 0 if the input had at most Max bytes.
 func (o *Output) Cut() int { return max(0, o.written-o.Max) }
 
-// Bytes returns the whole input if nothing was dropped, else its beginning and end.
+// Bytes returns a copy of the whole input if nothing was dropped, else its beginning and end, one directly behind the
+// other. Control sequences stay in it.
 func (o *Output) Bytes() []byte {
 	return append(bytes.Clone(o.head), o.keptTail()...)
 }
@@ -100,8 +101,8 @@ func clean(b []byte) string {
 	}, s)
 }
 
-// Lines is a writer that calls OnLine for each line of its input, cleaned and without
-// the newline. Long lines are cut. Only one goroutine may write at a time.
+// Lines is a writer that calls OnLine for each line of its input, without control sequences and the newline. Empty
+// lines are skipped, and lines are cut to 4 KiB. Only one goroutine may write at a time; OnLine runs on it.
 type Lines struct {
 	OnLine func(line string)
 	part   []byte // of the line that is not complete yet
@@ -110,7 +111,7 @@ type Lines struct {
 // maxLine is how many bytes of a line OnLine gets.
 const maxLine = 4 << 10
 
-// Write is io.Writer's. It never fails.
+// Write implements [io.Writer]. It never fails, and calls OnLine for each line that p ends.
 func (l *Lines) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -124,7 +125,8 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// End passes on a last line that has no newline. Call it after the last Write.
+// End passes on a last line that has no newline. Call it once after the last Write; without such a line it does
+// nothing.
 func (l *Lines) End() {
 	if line := clean(l.part); line != "" {
 		l.OnLine(line)

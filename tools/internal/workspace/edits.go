@@ -7,17 +7,17 @@ import (
 	"io/fs"
 )
 
-// Edits prepare changes of several files, which Commit makes all or none. The caller
-// must close them.
+// Edits prepare changes of several files, which [Edits.Commit] makes all or none. The caller must close them, also
+// after a Commit. One goroutine may use them at a time.
 type Edits struct {
 	files   Files
 	changes []*Change // in the order of the calls of At
 }
 
-// Edits returns an empty set of changes.
+// Edits returns an empty set of changes. [Edits.At] adds files to it, within what f allows.
 func (f Files) Edits() *Edits { return &Edits{files: f} }
 
-// Close releases the files.
+// Close releases the files; changes that were not committed are lost. Nothing of the Edits may be used afterwards.
 func (e *Edits) Close() {
 	for _, c := range e.changes {
 		c.At.Close()
@@ -50,8 +50,8 @@ func (e *Edits) At(ctx context.Context, path string) (*Change, error) {
 	return c, nil
 }
 
-// Text returns Now, the content that the file is to have. It is an error if the file
-// does not exist or is binary.
+// Text returns Now, the content that the file is to have. It is an error for the model if the file does not exist, is
+// to be deleted, or is binary.
 func (c *Change) Text() (string, error) {
 	if c.Now == nil {
 		return "", fmt.Errorf("%s does not exist", c.At.Name)
@@ -62,8 +62,8 @@ func (c *Change) Text() (string, error) {
 	return *c.Now, nil
 }
 
-// Commit makes all the changes or none. It returns those that differ from the files;
-// the error wraps [ErrChanged] if another program wrote one of the files.
+// Commit makes all the changes or none, as [Commit] does, and returns those whose Now differs from Was; the files of
+// others are not touched. The error wraps [ErrChanged] if another program wrote one of the files.
 func (e *Edits) Commit() ([]*Change, error) {
 	var changes []*Change
 	for _, c := range e.changes {

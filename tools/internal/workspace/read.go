@@ -10,18 +10,19 @@ import (
 	"syscall"
 )
 
-// Stat describes the file or directory. The error wraps fs.ErrNotExist if there is
-// none.
+// Stat describes the file or directory at the place, symbolic links followed. The error wraps fs.ErrNotExist if there
+// is neither.
 func (p *Place) Stat() (fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	return info, explain(p.Name, err)
 }
 
-// Real returns the absolute path with its symbolic links resolved, as they were in
-// [Files.At].
+// Real returns the absolute path with its symbolic links resolved, as they were in [Files.At]. Two places with the same
+// Real are the same file.
 func (p *Place) Real() string { return filepath.Join(p.root.Name(), p.rel) }
 
-// FS returns the place as a file system. It is an error if the place is no directory.
+// FS returns the directory at the place as a file system, which can't be left by symbolic links. It is an error if the
+// place is no directory. It works until the place is closed.
 func (p *Place) FS() (fs.FS, error) {
 	if info, err := p.Stat(); err != nil {
 		return nil, err
@@ -41,8 +42,8 @@ func (p *Place) Link() bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// Open opens a regular file for reading; the caller closes it. It refuses pipes and
-// devices, which could block for ever.
+// Open opens a regular file for reading and describes it; the caller closes it. It refuses directories, and pipes,
+// sockets and devices, which could block for ever.
 func (p *Place) Open() (*os.File, fs.FileInfo, error) {
 	info, err := p.root.Stat(p.rel)
 	if err != nil {
@@ -82,11 +83,11 @@ func (p *Place) checkRegular(info fs.FileInfo) error {
 	}
 }
 
-// MaxText is the size of the largest file that [Place.Read] reads, in bytes.
+// MaxText is the size of the largest file that [Place.Read] and [Place.ReadText] read, in bytes: 16 MiB.
 const MaxText = 16 << 20
 
-// Read returns the content of a regular file. It is an error if that is longer than
-// [MaxText] bytes.
+// Read returns the content of a regular file. It is an error if that is longer than [MaxText] bytes; the error wraps
+// fs.ErrNotExist if there is no file.
 func (p *Place) Read() ([]byte, error) {
 	f, _, err := p.Open()
 	if err != nil {
@@ -103,7 +104,8 @@ func (p *Place) Read() ([]byte, error) {
 	return data, nil
 }
 
-// ReadText is [Place.Read] for a text: it returns an error for a binary file.
+// ReadText is [Place.Read] for a text: it returns an error for a binary file (see [Binary]). The text may still have
+// bytes that are not UTF-8.
 func (p *Place) ReadText() (string, error) {
 	data, err := p.Read()
 	if err != nil {
@@ -123,12 +125,13 @@ func (p *Place) binaryError(size int64) error {
 // probeSize is how many bytes of a file decide whether it is binary, as in git.
 const probeSize = 8000
 
-// Binary reports whether data is binary: its first 8000 bytes have a NUL.
+// Binary reports whether data is binary: its first 8000 bytes have a NUL, as git decides it. Empty data is text.
 func Binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), probeSize)], 0) >= 0
 }
 
-// List returns the entries of a directory, sorted by name.
+// List returns the entries of a directory, sorted by name, hidden ones too. It is an error if the place is no
+// directory.
 func (p *Place) List() ([]fs.DirEntry, error) {
 	fsys, err := p.FS()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Change is the change of one file in a [Commit]. The caller sets the exported fields
-// but Created.
+// Change is the change of one file in a [Commit]: from the content Was, which is checked, to Now. The caller sets the
+// exported fields but Created, and keeps At open until Commit has returned.
 type Change struct {
 	At  *Place
 	Was *string // content that the change is based on; nil: the file did not exist
@@ -41,15 +41,16 @@ func (p *Place) Write(content string) (created bool, err error) {
 	return c.Created, err
 }
 
-// ErrChanged means that another program wrote a file between the read and the [Commit].
+// ErrChanged means that another program wrote a file between the read and the [Commit]. Nothing was written then; the
+// model may read the file again and repeat its change.
 var ErrChanged = errors.New("changed in the meantime")
 
 // committing is held while a Commit compares the files and replaces them.
 var committing sync.Mutex
 
-// Commit makes all of the changes or none. The error wraps [ErrChanged] if a file no
-// longer has the content that its change is based on. If a write fails, Commit restores
-// the files that it has already replaced.
+// Commit makes all of the changes or none. The error wraps [ErrChanged] if a file no longer has the content that its
+// change is based on. Two changes of one file are an error. If a write fails, Commit restores the files that it has
+// already replaced.
 func Commit(changes []*Change) (err error) {
 	seen := make(map[string]bool)
 	for _, c := range changes {
@@ -248,8 +249,8 @@ func (p *Place) mkdirAll(dir string) (made []string, err error) {
 	return made, nil
 }
 
-// Mkdir creates a directory at the place, and missing parents. It is an error if the
-// place is a file; created is false if the directory exists.
+// Mkdir creates a directory at the place, and missing parents. It is an error if the place is a file; created is false
+// if the directory existed before.
 func (p *Place) Mkdir() (created bool, err error) {
 	made, err := p.mkdirAll(p.rel)
 	if err == nil {
@@ -261,7 +262,7 @@ func (p *Place) Mkdir() (created bool, err error) {
 	return len(made) > 0, err
 }
 
-// Remove deletes a regular file. It returns an error for anything else.
+// Remove deletes a regular file, whatever its content. It returns an error for anything else, a missing file included.
 func (p *Place) Remove() error {
 	return Commit([]*Change{{At: p, Any: true}})
 }
