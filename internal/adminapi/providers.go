@@ -43,14 +43,15 @@ type Stopped struct {
 	Stopped int `json:"stopped"`
 }
 
-// StartedProvider answers POST /providers/{name}/start: how many processes of the provider
-// file were started. It is 0 while there is no session that the file is for.
+// StartedProvider answers POST /providers/{name}/start: for how many sessions the provider
+// runs now; one process for all sessions counts as 1. It is 0 while there is no session
+// that the file is for.
 type StartedProvider struct {
 	Started int `json:"started"`
 }
 
-// Restarted answers POST /providers/{name}/restart: how many processes of the provider file
-// were stopped and started again.
+// Restarted answers POST /providers/{name}/restart: for how many sessions the provider runs
+// again, counted as in [StartedProvider].
 type Restarted struct {
 	Restarted int `json:"restarted"`
 }

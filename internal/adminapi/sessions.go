@@ -25,8 +25,7 @@ type Session struct {
 }
 
 // StartRequest is the body of POST /sessions, which starts a session. The answer is
-// [Started], once the session runs. The error is INVALID_JSON and names the field that is
-// wrong.
+// [Started], once the session runs; an error names the field that is wrong.
 type StartRequest struct {
 	Host  string `json:"host,omitempty"`  // copilot if left out
 	CWD   string `json:"cwd"`             // absolute path of a directory

@@ -85,7 +85,9 @@ func (s *Session) BeginCall(c Call, done func(Outcome)) *Pending {
 	return pending
 }
 
-// CallTool implements [HostCalls].
+// CallTool implements [HostCalls]: it runs [Session.BeginCall] and waits for the outcome. A
+// host with [HostInfo].LiveTools gets the outcome of a call after the tools that the call
+// changed, or a second later.
 func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 	answer := make(chan Outcome, 1)
 	pending := s.BeginCall(c, func(o Outcome) { answer <- o })
@@ -99,9 +101,9 @@ func (s *Session) CallTool(ctx context.Context, c Call) Outcome {
 	}
 }
 
-// Execute is CallTool for callers other than the session's host. The session's
-// rules and gates are asked, and followers of the session see the call as if its
-// model had made it.
+// Execute is [Session.CallTool] for callers other than the session's host, such as the
+// admin API. The session's rules and gates are asked, and followers of the session see the
+// call as if its model had made it.
 func (s *Session) Execute(ctx context.Context, c Call) Outcome {
 	c.AskGates = true
 	run := func() Outcome { return s.CallTool(ctx, c) }

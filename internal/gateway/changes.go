@@ -74,17 +74,22 @@ func (g *Gateway) touch() {
 }
 
 // Watch makes the gateway count the changes of what it shows, until stop is called:
-// sessions, providers with their tools and pending calls, pairings and questions.
+// sessions, providers with their tools and pending calls, pairings and questions. Several
+// watchers may watch at once; without any nothing is counted, which saves each tool call
+// time. Calling stop again does nothing.
 func (g *Gateway) Watch() (stop func()) {
 	g.changes.watchers.Add(1)
 	g.changes.count.increment() // those before were not counted
 	return sync.OnceFunc(func() { g.changes.watchers.Add(-1) })
 }
 
-// Changes is the number of changes so far, for [Gateway.WaitChange].
+// Changes is the number of changes that were counted so far, for [Gateway.WaitChange]. A
+// caller reads it before it reads the state, so that no change gets lost between the two.
 func (g *Gateway) Changes() uint64 { return g.changes.count.value() }
 
-// WaitChange waits until more than n changes were counted. The error is that of ctx.
+// WaitChange waits until more than n changes were counted, n being the result of
+// [Gateway.Changes]. The only error is that of ctx. Without [Gateway.Watch] nothing is
+// counted, so it may wait for ever.
 func (g *Gateway) WaitChange(ctx context.Context, n uint64) error {
 	return g.changes.count.wait(ctx, n, nil)
 }

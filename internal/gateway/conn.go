@@ -71,8 +71,9 @@ type Conn struct {
 	pairing          *pairing  // while its code is awaited
 }
 
-// ConnOptions describe where a connection comes from. The zero value is a local program,
-// without limits on its number or its wrong tokens.
+// ConnOptions describe where a connection comes from and how the server limits it. The zero
+// value is a local program, without limits on its number or its wrong tokens. The functions
+// are called by the connection's reader under no lock.
 type ConnOptions struct {
 	// ForeignOrigin says that a web page of another origin connects. It may use only
 	// paired and reconnect tokens.
@@ -108,13 +109,17 @@ func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
 	return c
 }
 
-// AuthEnded reports whether the provider has authenticated or the connection is closed.
+// AuthEnded reports whether the provider has authenticated, also by pairing, or the
+// connection is closed. Until then the server takes less from it (docs/protocol.md,
+// "Limits"). Any goroutine may call it.
 func (c *Conn) AuthEnded() bool { return !c.is(awaitAuth) && !c.is(awaitPairing) }
 
 func (c *Conn) is(s state) bool { return state(c.state.Load()) == s }
 
-// Receive handles one text frame. It keeps parts of data, so the caller must not use it
-// again. Errors are sent to the provider.
+// Receive handles one text frame, a message as docs/protocol.md, "Every message", has it.
+// It keeps parts of data, so the caller must not use it again. Errors are sent to the
+// provider: there is nothing for the caller to do. Only the connection's reader may call
+// it.
 func (c *Conn) Receive(data []byte) {
 	if len(data) > protocol.MaxMessage {
 		head := protocol.Peek(data)
@@ -143,8 +148,9 @@ func (c *Conn) Receive(data []byte) {
 	c.handle(m)
 }
 
-// ReceiveMessage is Receive for a provider in this process, whose messages are not
-// encoded. They are checked in the same way. It keeps the message.
+// ReceiveMessage is [Conn.Receive] for a provider in this process, whose messages are not
+// encoded. State, fields and limits are checked in the same way. It keeps the message, so
+// the caller must not change it afterwards.
 func (c *Conn) ReceiveMessage(m protocol.Message) {
 	head := protocol.HeadOf(m)
 	c.requestID = head.RequestID
@@ -212,7 +218,9 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 	}
 }
 
-// ReceiveBinary handles a binary frame that is not UTF-8: it answers INVALID_JSON.
+// ReceiveBinary handles a binary frame that is not UTF-8: it answers INVALID_JSON and ends
+// the call that the frame may have answered, as docs/protocol.md says under "Calls". Only
+// the connection's reader may call it.
 func (c *Conn) ReceiveBinary() {
 	c.requestID = ""
 	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")

@@ -146,8 +146,9 @@ func (r *rule) owner() string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Diagnostics lists the last calls, errors and gate decisions, newest first, and the load and
-// push budgets of the connected providers.
+// Diagnostics lists the last calls, errors and gate decisions since the gateway's start,
+// newest first, with the load of the connected providers and the push budgets of all
+// sessions. It implements GET /diagnostics of docs/admin-api.md.
 func (g *Gateway) Diagnostics() adminapi.Diagnostics {
 	view := adminapi.Diagnostics{
 		Calls: []adminapi.CallNote{}, Errors: []adminapi.ErrorNote{}, Gates: []adminapi.GateNote{},

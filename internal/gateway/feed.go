@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// ErrSessionEnded is the error of reading what a session does after it has ended:
-// nothing more will come.
+// ErrSessionEnded is the error of waiting for something that a session does, after the
+// session has ended. Followers get it only once they have read all entries: nothing more
+// will come.
 var ErrSessionEnded = errors.New("the session has ended")
 
 // feed is a bounded buffer of the newest entries of a sequence. Each reader holds a

@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// File is the content of a result's file, which a provider wrote into its persistDir. See
-// docs/protocol.md, "File".
+// File is the content of a result's file, which a provider wrote into its persistDir; at
+// most 64 MiB. See docs/protocol.md, "File".
 type File struct {
 	Name     string
 	MimeType string // without parameters
 	Content  []byte
 }
 
-// Text returns the content as text; false when the type is not a text type or the content is
-// not UTF-8.
+// Text returns the content as text; false when the type is not a text type or the content
+// is not UTF-8. Text types are text/*, types that end in +json or +xml, and some more such
+// as application/json.
 func (f *File) Text() (string, bool) {
 	if !utf8.Valid(f.Content) || !textType(f.MimeType) {
 		return "", false
@@ -36,7 +37,8 @@ func textType(mimeType string) bool {
 	return false
 }
 
-// String describes the file: its name, type and size in bytes.
+// String describes the file in one sentence for a model that can't have the content: its
+// name, type and size in bytes.
 func (f *File) String() string {
 	return fmt.Sprintf("The file %s (%s, %d bytes).", f.Name, f.MimeType, len(f.Content))
 }

@@ -8,7 +8,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// Entry is one entry of a session's feeds, as a [Follower] reads it.
+// Entry is one entry of a session's feeds, as a [Follower] reads it: a timeline line, a
+// callback, a stored event, or the number of entries that the follower missed.
 type Entry struct {
 	// Value is a [TimelineLine], a [LiveLine] or a [HistoryRow], or an [adminapi.Gap]
 	// before them.
@@ -19,12 +20,14 @@ type Entry struct {
 	order uint64 // among all entries of the session's feeds; 0 for a gap
 }
 
-// Cursors are the cursors of a follower: the numbers of the last timeline line,
-// callback and stored event that it has read.
+// Cursors are the cursors of a follower: the numbers of the last timeline line, callback
+// and stored event that it has read; 0 for none. A client that comes back gives them to
+// [Session.FollowFrom].
 type Cursors struct{ Timeline, Live, Stream uint64 }
 
-// Follower reads a session's timeline, live feed and stored events in the order in
-// which the entries came. It is for one goroutine.
+// Follower reads a session's timeline, live feed and stored events in the order in which
+// the entries came. It holds cursors only, so a slow follower blocks nobody: it gets an
+// [adminapi.Gap]. It is for one goroutine, and needs no closing.
 type Follower struct {
 	session *Session
 	cursors Cursors
@@ -37,8 +40,9 @@ const (
 	maxFollowBytes = 64 << 10
 )
 
-// Follow returns a follower that begins with the last entries that the feeds still
-// have, of all three together.
+// Follow returns a follower that begins with the last entries that the feeds still have, so
+// many of all three together; 0 means that it begins with the next entry. It implements
+// last of GET /sessions/{id}/events.
 func (s *Session) Follow(last int) *Follower {
 	upTo := s.arrivals.value()
 	orders := slices.Concat(newestOrders(s.timeline, last, orderOfLine),
@@ -53,8 +57,9 @@ func (s *Session) Follow(last int) *Follower {
 		cursorAt(s.live, from, orderOfLive), cursorAt(s.pushed, from, orderOfRow)}}
 }
 
-// FollowFrom returns a follower that goes on after cursors; nil if the session has not
-// come that far, so that the cursors must be of another session.
+// FollowFrom returns a follower that goes on after cursors; nil if the session has not come
+// that far, so that the cursors must be of another session. Entries that have left the
+// feeds become an [adminapi.Gap].
 func (s *Session) FollowFrom(c Cursors) *Follower {
 	if c.Timeline > s.timeline.last() || c.Live > s.live.last() || c.Stream > s.pushed.last() {
 		return nil
@@ -90,8 +95,9 @@ func cursorAt[T any](f *feed[T], upTo uint64, orderOf func(*T) uint64) uint64 {
 	return f.first + uint64(i) - 1
 }
 
-// Next waits for entries after the follower's cursors and returns them, oldest first.
-// The error is [ErrSessionEnded] when none will come, or that of ctx.
+// Next waits for entries after the follower's cursors and returns them, oldest first: at
+// least one, at most 256 of each feed. The error is [ErrSessionEnded] when none will come,
+// or that of ctx.
 func (f *Follower) Next(ctx context.Context) ([]Entry, error) {
 	for {
 		list, known := f.read()
@@ -154,5 +160,5 @@ func readFeed[T any](f *feed[T], cursor uint64, orderOf func(*T) uint64, known *
 	return list, first
 }
 
-// Cursors are the follower's cursors.
+// Cursors are the follower's cursors after the last [Follower.Next].
 func (f *Follower) Cursors() Cursors { return f.cursors }

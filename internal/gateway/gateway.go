@@ -26,7 +26,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Options of a gateway. The zero value works.
+// Options of a gateway. The zero value works: no files of providers, no log and no spans,
+// and only sessions that a host registers itself. The functions may be called from any
+// goroutine.
 type Options struct {
 	// PersistDir makes the directory where providers of a name store files, and returns
 	// its path; nil: providers get none.
@@ -40,8 +42,8 @@ type Options struct {
 	Starters map[string]Starter
 }
 
-// Gateway holds the sessions and the providers and joins them. All methods may be called
-// from any goroutine.
+// Gateway holds the sessions and the providers and joins them: it dispatches tool calls,
+// asks gates and delivers pushes. All methods may be called from any goroutine.
 type Gateway struct {
 	// Fixed at creation.
 	persistDir    func(string) (string, error)
@@ -77,7 +79,8 @@ type Gateway struct {
 	diag            diag
 }
 
-// New makes a gateway with fresh instance and admin tokens.
+// New makes a gateway without sessions, with fresh instance and admin tokens. It starts no
+// goroutine. [Gateway.Drain] ends what the gateway then holds.
 func New(o Options) *Gateway {
 	g := &Gateway{
 		persistDir:      o.PersistDir,
@@ -106,8 +109,8 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// Providers lists the connections of providers that said hello, in the order in which
-// they connected.
+// Providers lists the connections of providers that said hello, in the order in which they
+// connected, as GET /providers of docs/admin-api.md shows them. The list is a copy.
 func (g *Gateway) Providers() []adminapi.Provider {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,8 +126,9 @@ func (g *Gateway) Providers() []adminapi.Provider {
 	return views
 }
 
-// StopProvider closes the connections of all providers of a name and returns their
-// number.
+// StopProvider closes the connections of all providers of a name, in any spelling, with
+// close code 1000, and returns their number; 0 if none is connected. Their calls end with
+// DISCONNECTED.
 func (g *Gateway) StopProvider(name string) int {
 	g.mu.Lock()
 	name = protocol.NormalName(name)
@@ -141,19 +145,22 @@ func (g *Gateway) StopProvider(name string) int {
 	return len(stop)
 }
 
-// SessionsChanged receives after a session came, ended or got another label. It is for
-// one listener, which then reads [Gateway.Sessions].
+// SessionsChanged receives after a session came, ended, got another label or became the
+// foreground session. It holds one signal, so several changes may give one. It is for one
+// listener, which then reads [Gateway.Sessions].
 func (g *Gateway) SessionsChanged() <-chan struct{} { return g.sessionsChanged }
 
-// InUse reports whether there is any session or connection.
+// InUse reports whether there is any session, or any connection, be it one that has not
+// authenticated yet.
 func (g *Gateway) InUse() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.sessions) > 0 || len(g.conns) > 0
 }
 
-// Drain ends every session, so that providers can answer, and then every connection. New
-// sessions are refused from now on. ctx bounds the wait for the sessions' ends.
+// Drain ends every session, so that providers can answer, and then every connection, with
+// close code 1001. It also waits for the files that are read as results. New sessions are
+// refused with INVALID_STATE from now on. ctx bounds the wait for the sessions' ends.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.mu.Lock()
 	g.isDraining = true
@@ -177,7 +184,9 @@ func (g *Gateway) Drain(ctx context.Context) {
 	g.fileReads.Wait()
 }
 
-// Stats are the counters of the gateway since its start, for /metrics.
+// Stats are the counters of the gateway since its start, for GET /metrics. Each only grows.
+// The gateway writes them from many goroutines, so readers see each one by itself, not all
+// of one moment.
 type Stats struct {
 	Calls            atomic.Uint64
 	FailedCalls      atomic.Uint64
@@ -195,5 +204,6 @@ type Stats struct {
 	AuthFailures     atomic.Uint64
 }
 
-// Stats returns the counters, which the gateway goes on updating.
+// Stats returns the counters, which the gateway goes on updating. SlowPeers is left to the
+// server, which cuts off slow connections.
 func (g *Gateway) Stats() *Stats { return &g.stats }

@@ -11,7 +11,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HistoryRow is one event of a stream. Seq counts the events that the session stored.
+// HistoryRow is one event of a stream. Seq counts the events that the session stored, from
+// 1, over all its streams; it is no part of the JSON, where docs/admin-api.md has
+// StreamRow.
 type HistoryRow struct {
 	adminapi.StreamRow
 
@@ -88,17 +90,19 @@ func (s *Session) History(streams []string, last int, since time.Time) []History
 }
 
 // HistoryAfter returns the events that were stored after a number, oldest first, for
-// followers; at most the newest thousand. Streams are named as in [Session.History].
+// followers; at most the newest thousand, of 8 MiB of text. Streams are named as in
+// [Session.History]. Events that left the feed before are missing without a sign.
 func (s *Session) HistoryAfter(after uint64, streams []string) []HistoryRow {
 	rows, _ := s.pushed.after(after)
 	return slices.DeleteFunc(rows, func(r HistoryRow) bool { return !selectsStream(streams, r.Stream, r.Provider) })
 }
 
-// HistoryCursor is the number of the newest stored event.
+// HistoryCursor is the number of the newest stored event of all streams, for
+// [Session.HistoryAfter]; 0 while there is none.
 func (s *Session) HistoryCursor() uint64 { return s.pushed.last() }
 
-// WaitHistory waits until an event is stored after a number. The error is
-// [ErrSessionEnded] or that of ctx.
+// WaitHistory waits until an event is stored after a number, in any stream. The error is
+// [ErrSessionEnded] when none will come, or that of ctx.
 func (s *Session) WaitHistory(ctx context.Context, after uint64) error {
 	return s.pushed.wait(ctx, after)
 }

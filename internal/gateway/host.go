@@ -87,7 +87,8 @@ type HostCalls interface {
 	Ended(reason string)
 }
 
-// Starter starts sessions of one kind of host.
+// Starter starts sessions of one kind of host, such as copilot. [Options].Starters has one
+// for each kind. The gateway calls the methods from any goroutine, under no lock.
 type Starter interface {
 	// Start starts a session and registers it with [Gateway.Register]. The error names the
 	// field of the request that is wrong.
@@ -96,7 +97,9 @@ type Starter interface {
 	Models(ctx context.Context) ([]adminapi.Model, error)
 }
 
-// StartRequest describes a session to start.
+// StartRequest describes a session to start, as POST /sessions of docs/admin-api.md does.
+// Host and CWD are required here. A starter may refuse fields that its kind of host does
+// not have, with INVALID_JSON.
 type StartRequest struct {
 	Host        string // kind: copilot, local
 	Model       string // "" for the default
@@ -109,7 +112,9 @@ type StartRequest struct {
 	GitHubToken string // of the account whose models are used; never logged
 }
 
-// HostInfo describes a host to the gateway.
+// HostInfo describes to the gateway what a session's host can do. It is fixed at
+// [Gateway.Register]. The zero value is a host that only calls tools: it takes no prompts
+// and asks no gates itself.
 type HostInfo struct {
 	Kind string // copilot, local, or the name that a remote host gave
 	// What the host can do. Without Send, injects become surface. Without Log, only the
@@ -136,7 +141,9 @@ type HostInfo struct {
 	Tools []string
 }
 
-// Tool is a provider's tool for a session's host.
+// Tool is a provider's tool as a session's host gives it to its agent. Name has the prefix
+// of the provider's file, and Parameters have target if the provider has instances. See
+// docs/protocol.md, "Tool".
 type Tool struct {
 	Name        string
 	Description string
@@ -144,7 +151,9 @@ type Tool struct {
 	Provider    string       // the provider's name, for people
 }
 
-// Prompt is a prompt that the gateway gives a session's host.
+// Prompt is a prompt that the gateway gives a session's host: of a person, or of a
+// provider's inject. The gateway sets ID; callers of [Session.Prompt] and [Session.Turn]
+// leave it empty. An empty Source means a person.
 type Prompt struct {
 	Text string
 	Mode string // [adminapi.ModeEnqueue] (default) or [adminapi.ModeImmediate]
@@ -157,17 +166,20 @@ type Prompt struct {
 	Traceparent string            // W3C trace context of the request; "" for none
 }
 
-// Attachment is a file or directory that goes with a prompt.
+// Attachment is a file or directory on the gateway's machine that goes with a prompt, or
+// some lines of a file. Only hosts with [HostInfo].Attachments take any.
 type Attachment struct {
 	Path  string // absolute, exists
 	First int    // the first line of a selection, from 1; 0 for the whole file
 	Last  int    // the last line of the selection
 }
 
-// SourceUser is the source of prompts that a person sent.
+// SourceUser is the source of prompts and timeline lines that a person sent. Such a prompt
+// ends the pause of providers that injected too often.
 const SourceUser = "user"
 
-// Call is a tool call that a host or an admin makes.
+// Call is a tool call that a host or an admin makes. Args are not changed, and must not
+// change before the call has ended. See docs/protocol.md, "Calls".
 type Call struct {
 	Name        string
 	Args        protocol.Raw  // raw JSON; empty means {}
@@ -178,7 +190,9 @@ type Call struct {
 	AskGates bool
 }
 
-// Outcome is how a call ended: with data, with a file, or with an error and its code.
+// Outcome is how a call ended: with Data, with a File, or with Error and ErrorCode, one of
+// the codes of docs/protocol.md, "Calls". Duration runs from [Session.BeginCall] to the
+// end, waits for gates and slots included.
 type Outcome struct {
 	Data      protocol.Raw // raw JSON as the provider sent it
 	File      *File
@@ -188,11 +202,12 @@ type Outcome struct {
 	Duration  time.Duration
 }
 
-// Failed reports whether the call failed.
+// Failed reports whether the call failed: a failure always has a code.
 func (o Outcome) Failed() bool { return o.ErrorCode != "" }
 
 // Text is the outcome as text for a model or a person: a string as it is, other data as
-// compact JSON, a text file's content, an error with its code.
+// compact JSON, a text file's content, another file's description, or an error as its code
+// and text. It may be long: nothing is cut.
 func (o Outcome) Text() string {
 	switch {
 	case o.Failed():
@@ -213,14 +228,17 @@ func (o Outcome) Text() string {
 	return b.String()
 }
 
-// Decision is the decision of rules and gates about a tool call.
+// Decision is the decision of rules, gates and user hooks about a tool call. The zero value
+// allows the call and adds nothing. See docs/protocol.md, "Rules and gates".
 type Decision struct {
 	Deny    bool
 	Reason  string // of a denial, for the model
 	Context string // for the model when the call is allowed, "" for none
 }
 
-// Callbacks of a session. See docs/session-api.md.
+// Callbacks of a session. docs/session-api.md, "Responses", says what each means and which
+// fields of an [Event] it has. Each start has an end of the same ID, also after an
+// interrupt.
 const (
 	OnStartReasoning     = "onStartReasoning"
 	OnReasoning          = "onReasoning"
@@ -240,7 +258,7 @@ const (
 
 // Event is something that a session did. Callback says which members are set. Events with
 // SessionError, UserMessage or Intent have no callback; the latter two are only for the
-// timeline and for subscribed providers.
+// timeline and for subscribed providers (docs/protocol.md, "Subscriptions").
 type Event struct {
 	Callback string
 
@@ -270,13 +288,17 @@ type Event struct {
 	Requests []ToolRequest
 }
 
-// ToolRequest is a tool call that an assistant's message asks for.
+// ToolRequest is a tool call that an assistant's message asks for: the tool's name in the
+// session and its arguments as JSON. It is part of the event assistant.message
+// (docs/protocol.md, "Subscriptions").
 type ToolRequest struct {
 	Name string       `json:"name"`
 	Args protocol.Raw `json:"args"`
 }
 
-// Peer is the way to one provider, over a WebSocket or in the same process.
+// Peer is the way to one provider, over a WebSocket or in the same process. It keeps the
+// order of messages. Any goroutine may call its methods. See docs/protocol.md, "Close
+// codes".
 type Peer interface {
 	// Send queues a message. It never blocks, so it may be called under a lock. A closed peer
 	// drops the message.

@@ -12,7 +12,8 @@ import (
 )
 
 // HookHost is a [Host] whose hooks cost each turn time, so they are disabled until
-// something needs them. From then on it calls PreToolUse, UserPrompt and Hook.
+// something needs them: a rule, a context, a transform by callback or a user hook. From
+// then on it calls PreToolUse, UserPrompt and Hook.
 type HookHost interface {
 	Host
 	// EnableHooks makes the host call its hooks for all that the session does from now
@@ -21,7 +22,9 @@ type HookHost interface {
 	EnableHooks(ctx context.Context) error
 }
 
-// NeedsHooks implements [HostCalls].
+// NeedsHooks implements [HostCalls]: it is true once a provider with rules, context or a
+// transform by callback was bound, or is about to be, and while there are user hooks that
+// the host must ask.
 func (s *Session) NeedsHooks() bool {
 	h := s.g.hooks.Load()
 	return s.needsHooks.Load() || s.pendingHooks.Load() > 0 || h != nil && h.needHost()

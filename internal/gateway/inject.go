@@ -147,11 +147,13 @@ func (s *Session) resetStreaks() {
 	}
 }
 
-// DefaultInjectQuiet is how long a provider must inject nothing until its injects
-// count as a new streak.
+// DefaultInjectQuiet is how long a provider must inject nothing until its injects count as
+// a new streak, unless [Gateway.SetInjectQuiet] says another time. See docs/protocol.md,
+// "Pushes".
 const DefaultInjectQuiet = 10 * time.Minute
 
-// InjectQuiet is that time in this gateway.
+// InjectQuiet is how long a provider must inject nothing in this gateway until its injects
+// count as a new streak; always more than 0.
 func (g *Gateway) InjectQuiet() time.Duration {
 	if d := g.injectQuiet.Load(); d > 0 {
 		return time.Duration(d)
@@ -159,6 +161,6 @@ func (g *Gateway) InjectQuiet() time.Duration {
 	return DefaultInjectQuiet
 }
 
-// SetInjectQuiet changes [Gateway.InjectQuiet], also for streaks that have begun; 0 sets
-// the default.
+// SetInjectQuiet changes [Gateway.InjectQuiet], also for streaks that have begun; 0 or less
+// sets [DefaultInjectQuiet].
 func (g *Gateway) SetInjectQuiet(d time.Duration) { g.injectQuiet.Store(int64(d)) }

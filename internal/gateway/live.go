@@ -9,7 +9,9 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// LiveLine is one entry of a session's live feed: a callback, or an error.
+// LiveLine is one entry of a session's live feed: a callback, or an error of the session.
+// Seq counts the feed's entries from 1; TS is in UTC. The feed has the newest 8192 entries,
+// or 8 MiB.
 type LiveLine struct {
 	Seq   uint64
 	TS    time.Time
@@ -19,14 +21,16 @@ type LiveLine struct {
 }
 
 // Live returns the callbacks after a number, oldest first, and the cursor for the next
-// read. Callbacks that left the feed before are missing without a sign.
+// read; 0 means from the oldest one that the feed has. Callbacks that left the feed before
+// are missing without a sign; a [Follower] reports them.
 func (s *Session) Live(after uint64) (lines []LiveLine, cursor uint64) { return s.live.after(after) }
 
-// WaitLive waits until there is a callback after a number. The error is
-// [ErrSessionEnded] or that of ctx.
+// WaitLive waits until there is a callback after a number. The error is [ErrSessionEnded]
+// when none will come, or that of ctx.
 func (s *Session) WaitLive(ctx context.Context, after uint64) error { return s.live.wait(ctx, after) }
 
-// LiveCursor is the number of the newest callback.
+// LiveCursor is the number of the newest callback, for [Session.Live]; 0 while there is
+// none.
 func (s *Session) LiveCursor() uint64 { return s.live.last() }
 
 // liveSize is about how many bytes an entry takes.
@@ -49,8 +53,9 @@ func (s *Session) publish(e Event) {
 	})
 }
 
-// Event implements [HostCalls]. Hosts don't report OnIdle and OnGeneratedUserPrompt:
-// Idle and deliver publish them.
+// Event implements [HostCalls]: it gives the event to subscribed providers, the timeline,
+// the live feed and the response queue. OnIdle and OnGeneratedUserPrompt go to no feed from
+// here, because Idle and deliver publish them.
 func (s *Session) Event(e Event) {
 	s.sendToSubscribers(e)
 	switch {
@@ -75,7 +80,7 @@ func (s *Session) Event(e Event) {
 	}
 }
 
-// View is the entry as the admin API shows it.
+// View is the entry as the admin API shows it: [Event.View] with the time.
 func (l LiveLine) View() adminapi.Callback {
 	c := l.Event.View()
 	c.TS = l.TS

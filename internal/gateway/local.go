@@ -12,15 +12,17 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HostLocal is the kind of sessions that have no model.
+// HostLocal is the kind of sessions that have no model: StartRequest.Host, and the id of
+// their only model.
 const HostLocal = "local"
 
 // LocalStarter starts sessions without a model, for scripts and for people who write
-// providers. A prompt "call:NAME {json}" calls a tool, and "ask:KIND {json}" asks a
-// person; the outcome is the answer. Other prompts have no effect.
+// providers. A prompt "call:NAME {json}" calls a tool, and "ask:KIND {json}" asks a person;
+// the outcome is the answer. Other prompts have no effect.
 type LocalStarter struct{}
 
-// Start implements [Starter].
+// Start implements [Starter]. The error is INVALID_JSON for profile, effort or githubToken,
+// which need a model, or that of [Gateway.Register].
 func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Session, error) {
 	unsupported := map[string]string{"profile": r.Profile, "effort": r.Effort, "githubToken": r.GitHubToken}
 	for field, value := range unsupported {
@@ -43,7 +45,7 @@ func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Sessi
 	return s, nil
 }
 
-// Models implements [Starter].
+// Models implements [Starter]: there is one model, which stands for none.
 func (LocalStarter) Models(context.Context) ([]adminapi.Model, error) {
 	return []adminapi.Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
 }

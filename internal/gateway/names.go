@@ -9,24 +9,25 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// AdminName is the provider name of an admin's push that names none.
+// AdminName is the provider name of an admin's push that names none. No provider but an
+// internal one may use it in hello.
 const AdminName = "tapctl"
 
 // gatewayNames are the sources of timeline lines that no provider wrote. No provider may
 // use one as its name.
 var gatewayNames = []string{AdminName, sourceGateway, sourcePairing, SourceUser, SourceAssistant, SourceSession}
 
-// ReservedName is a name that only the provider of a provider file may use, in the
-// sessions that the file is for, also while the provider does not run. See
-// docs/protocol.md, "Names".
+// ReservedName is a name that only the provider of a provider file may use, in the sessions
+// that the file is for, also while the provider does not run. Another provider gets
+// UNAUTHORIZED. See docs/protocol.md, "Names".
 type ReservedName struct {
 	Name  string
 	Owner string                      // as PassSpec.Owner
 	Match func(adminapi.Session) bool // nil: all sessions. It must not block
 }
 
-// ReserveNames replaces the reserved names. A provider that uses one of them now keeps it
-// until it binds again.
+// ReserveNames replaces all reserved names; nil reserves none. A provider that uses one of
+// them now keeps it until it binds again. The gateway keeps the slice.
 func (g *Gateway) ReserveNames(names []ReservedName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

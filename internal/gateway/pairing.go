@@ -30,7 +30,9 @@ type pairing struct {
 	timer    *time.Timer
 }
 
-// Pairings lists the pairing codes that wait for a person to type them, oldest first.
+// Pairings lists the pairing codes that wait for a person to type them, oldest first, as
+// GET /pairings of docs/admin-api.md shows them. A code leaves the list after two minutes
+// or one try. See docs/protocol.md, "Pairing".
 func (g *Gateway) Pairings() []adminapi.Pairing {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,7 +10,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// PassSpec describes a [Pass]: what the provider that holds its token may do.
+// PassSpec describes a [Pass]: what the provider that holds its token may do, by trust,
+// grants, sessions, names and tools. The zero value of a field other than Trust restricts
+// nothing and grants nothing. See docs/protocol.md, "Trust".
 type PassSpec struct {
 	// Trust is [TrustProject] or [TrustExternal].
 	Trust Trust
@@ -40,7 +42,8 @@ type PassSpec struct {
 	Replaces []*Pass
 }
 
-// ToolPolicy restricts a provider's tools, as its provider file says. The zero value changes
+// ToolPolicy restricts a provider's tools, as its provider file says: which tools sessions
+// get, under which names, and how many calls run for how long. The zero value changes
 // nothing.
 type ToolPolicy struct {
 	Allow, Deny []string      // globs of the provider's own tool names; no Allow: all
@@ -72,16 +75,17 @@ func (p *ToolPolicy) prefixed(names []string) []string {
 	return prefixed
 }
 
-// Pass is a token that was made for one provider, with its identity. Its methods may be
-// called from any goroutine.
+// Pass is a token that was made for one provider, with its identity; several connections
+// may use it. Its methods may be called from any goroutine, under no lock of the gateway.
 type Pass struct {
 	g        *Gateway
 	token    string
 	identity *identity
 }
 
-// Issue makes a pass. Its token is valid until Retire or Revoke is called, another pass
-// replaces it, or the session of spec.Session ends.
+// Issue makes a pass. Its token is valid until [Pass.Retire] or [Pass.Revoke] is called,
+// another pass replaces it, or the session of spec.Session ends. No session sees a
+// difference before a provider binds with it.
 func (g *Gateway) Issue(spec PassSpec) *Pass {
 	id := &identity{
 		trust: spec.Trust, session: spec.Session, match: spec.Match, grants: slices.Clone(spec.Grants),
@@ -110,13 +114,16 @@ func (g *Gateway) Issue(spec PassSpec) *Pass {
 	return p
 }
 
-// Token is the pass's token. It must not be logged.
+// Token is the pass's token, a secret with the prefix "ptk-" unless [PassSpec].Token gave
+// it. It must not be logged.
 func (p *Pass) Token() string { return p.token }
 
-// Bound returns a channel that is closed when a provider with the pass is first bound.
+// Bound returns a channel that is closed when a provider with the pass is first bound, and
+// stays closed afterwards. It is never closed if the pass ends before.
 func (p *Pass) Bound() <-chan struct{} { return p.identity.bound }
 
-// Name is the name of the provider that is connected with the pass; "" while none is.
+// Name is the normal name of a provider that is connected with the pass and has said hello;
+// "" while none is.
 func (p *Pass) Name() string {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -128,7 +135,8 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// IsReplaced reports whether another pass has replaced this one in one session at least.
+// IsReplaced reports whether another pass has replaced this one, as [PassSpec].Replaces
+// asks, in one session at least. It stays true.
 func (p *Pass) IsReplaced() bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -162,8 +170,9 @@ func (p *Pass) Retire() (wait func(context.Context)) {
 	}
 }
 
-// Revoke voids the token and closes the connections of the pass. Calling it again does
-// nothing.
+// Revoke voids the token and closes the connections of the pass with close code 1000; their
+// calls end with DISCONNECTED. Calling it again does nothing. [Pass.Retire] lets calls
+// finish first.
 func (p *Pass) Revoke() {
 	g := p.g
 	g.mu.Lock()

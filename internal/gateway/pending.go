@@ -14,7 +14,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Pending is a tool call that [Session.BeginCall] started, for its caller to cancel.
+// Pending is a tool call that [Session.BeginCall] started, for its caller to cancel. It
+// needs no closing, and stays valid after the call has ended.
 type Pending struct {
 	mu           sync.Mutex
 	call         *call              // the last that was given to a provider, or nil

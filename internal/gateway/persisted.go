@@ -10,8 +10,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// PersistentStarter is a [Starter] whose sessions stay on disk when they end, even when
-// the gateway dies with them.
+// PersistentStarter is a [Starter] whose sessions stay on disk when they end, even when the
+// gateway dies with them. Any goroutine may call its methods. [NotPersisted] tells the
+// gateway to ask the next starter.
 type PersistentStarter interface {
 	Starter
 	// Persisted lists the sessions on disk, last used first.
@@ -24,7 +25,8 @@ type PersistentStarter interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// PersistedFilter selects sessions on disk; an empty field selects all.
+// PersistedFilter selects sessions on disk, as the parameters of GET /persisted do; an
+// empty field, or 0, selects all. A session must fit every field that is set.
 type PersistedFilter struct {
 	CWD        string // exact
 	Repository string // owner/name
@@ -32,7 +34,9 @@ type PersistedFilter struct {
 	Last       int // so many at most
 }
 
-// ResumeRequest says how to resume a session; empty fields keep the session's values.
+// ResumeRequest says how to resume a session, as POST /persisted/{id}/resume of
+// docs/admin-api.md does; empty fields keep the session's values. Keys and tokens are kept
+// nowhere, so they must come again.
 type ResumeRequest struct {
 	StartRequest // Host, CWD and Label are its own
 	// Continue makes the tool calls and asks the questions that were pending. Without
@@ -51,8 +55,9 @@ func (g *Gateway) persistentStarters() []PersistentStarter {
 	return list
 }
 
-// Persisted lists the sessions on disk, last used first. Those that run in this gateway
-// have the state live.
+// Persisted lists the sessions on disk that the filter selects, last used first, of all
+// persistent starters. Those that run in this gateway have the state live. The error is the
+// first of a starter.
 func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
 	views := []adminapi.Persisted{}
 	for _, k := range g.persistentStarters() {
@@ -83,8 +88,8 @@ func (g *Gateway) Resume(ctx context.Context, id string, r ResumeRequest) (*Sess
 	return forPersisted(g, id, func(k PersistentStarter) (*Session, error) { return k.Resume(ctx, g, id, r) })
 }
 
-// DeletePersisted removes a session from the disk. The error is INVALID_STATE if it
-// runs in this gateway, or INVALID_SESSION if it is not on disk.
+// DeletePersisted removes a session from the disk, for good. The error is INVALID_STATE if
+// it runs in this gateway, INVALID_SESSION if it is not on disk, or that of its starter.
 func (g *Gateway) DeletePersisted(ctx context.Context, id string) error {
 	if _, live := g.Session(id); live {
 		return errorf(protocol.CodeInvalidState, "session %q runs in this gateway: stop it first", id)
@@ -105,28 +110,32 @@ func forPersisted[T any](g *Gateway, id string, do func(PersistentStarter) (T, e
 	return none, NotPersisted(id)
 }
 
-// NotPersisted is the INVALID_SESSION error of a [PersistentStarter] without such a
-// session on disk.
+// NotPersisted is the INVALID_SESSION error of a [PersistentStarter] without such a session
+// on disk. It must be returned as it is, not wrapped: [IsNotPersisted] does not look into
+// errors.
 func NotPersisted(id string) error {
 	return &protocol.Error{Code: protocol.CodeInvalidSession, SessionID: id,
 		Message: fmt.Sprintf("session %q is not on disk", id)}
 }
 
-// IsNotPersisted reports whether an error is a [NotPersisted].
+// IsNotPersisted reports whether an error is a [NotPersisted]: an INVALID_SESSION error
+// that nobody wrapped. It is false for nil.
 func IsNotPersisted(err error) bool {
 	e, ok := err.(*protocol.Error) //nolint:errorlint // as it was made
 	return ok && e.Code == protocol.CodeInvalidSession
 }
 
-// ModelHost is a [Host] that can change its model while the session runs.
+// ModelHost is a [Host] that can change its model while the session runs. A host without
+// this interface has no model to change, as the local one.
 type ModelHost interface {
 	// SetModel changes the model from the next request on; the host chooses an empty
 	// effort. The error names the field that is wrong.
 	SetModel(ctx context.Context, model, effort string) error
 }
 
-// SetModel changes the session's model from the next request on. The error is
-// INVALID_STATE if the host has no model, or the host's.
+// SetModel changes the session's model from the next request on; an empty effort is the
+// host's choice. The error is INVALID_STATE if the host has no model, or the host's, which
+// has 30 seconds.
 func (s *Session) SetModel(ctx context.Context, model, effort string) error {
 	h, ok := s.host.(ModelHost)
 	if !ok {

@@ -25,8 +25,9 @@ func (t *transform) isCallback() bool { return t.Action == protocol.TransformCal
 // protectedSections allow only append, to every provider.
 var protectedSections = []string{"safety", "identity"}
 
-// Protected reports whether providers may only append to a section, and the session has the
-// last word in it.
+// Protected reports whether providers may only append to a section of the system prompt,
+// whatever their trust, and the session has the last word in it: safety and identity. See
+// docs/protocol.md, "Transforms".
 func Protected(section string) bool { return slices.Contains(protectedSections, section) }
 
 // UserPrompt implements [HostCalls]. It joins the startup contexts that no prompt had yet, the
@@ -56,7 +57,9 @@ func (s *Session) contexts() string {
 }
 
 // Transform implements [HostCalls]. The transforms of a section are applied in the order of
-// registration. Sections with callbacks are transformed at the same time.
+// registration, those with callbacks of several sections at the same time. A provider that
+// does not answer within 2 seconds leaves its section as it is. See docs/protocol.md,
+// "Transforms".
 func (s *Session) Transform(ctx context.Context, sections map[string]string) map[string]string {
 	r := s.routes.Load()
 	changed := make(map[string]string, len(sections))
@@ -81,7 +84,8 @@ func (s *Session) Transform(ctx context.Context, sections map[string]string) map
 	return changed
 }
 
-// PromptVaries implements [HostCalls].
+// PromptVaries implements [HostCalls]. It looks at the transforms of now; a provider that
+// binds later may change it.
 func (s *Session) PromptVaries() bool {
 	for _, list := range s.routes.Load().transforms {
 		if slices.ContainsFunc(list, (*transform).isCallback) {

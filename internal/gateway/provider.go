@@ -15,7 +15,8 @@ import (
 )
 
 // Provider is what a connection is to sessions from one successful hello to the next: its
-// name, its bindings and its pending calls.
+// name, its bindings, its pending calls and its gate checks. Other packages see it only as
+// [adminapi.Provider].
 type Provider struct {
 	// Fixed at creation.
 	id          string

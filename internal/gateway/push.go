@@ -68,9 +68,9 @@ func (s *Session) Push(ctx context.Context, from string, m *protocol.Push) (Rece
 	return s.pushAs(ctx, from, m, false)
 }
 
-// PushAndWait is [Session.Push], but waits for a queued event to be delivered and for
-// the turn that it starts to end. The error may also be [ErrSessionEnded] or that of
-// ctx.
+// PushAndWait is [Session.Push], but waits for a queued event to be delivered and for the
+// turn that it starts to end. An event that becomes no prompt is not waited for. The error
+// may also be [ErrSessionEnded] or that of ctx.
 func (s *Session) PushAndWait(ctx context.Context, from string, m *protocol.Push) (Receipt, error) {
 	return s.pushAs(ctx, from, m, true)
 }

@@ -17,7 +17,8 @@ import (
 	"tapgw/internal/visible"
 )
 
-// DefaultAnswerTimeout is how long a question waits for a person, if it does not say.
+// DefaultAnswerTimeout is how long a question waits for a person if its [Question].Timeout
+// is 0.
 const DefaultAnswerTimeout = 5 * time.Minute
 
 // maxQuestions is how many questions of one session may wait.
@@ -27,8 +28,8 @@ const maxQuestions = 1000
 // request is refused, not cut: what matters could be in the part that is left out.
 const maxPermission = 64 << 10
 
-// ErrUnanswered is the error of a question that nobody answered in time. A host takes
-// it for a refusal.
+// ErrUnanswered is the error of a question that nobody answered before its timeout. A host
+// takes it for a refusal, so that silence allows nothing.
 var ErrUnanswered = errors.New("nobody answered in time")
 
 // errWithdrawn is the error of a question whose turn was interrupted.
@@ -37,7 +38,9 @@ var errWithdrawn = errors.New("the turn was interrupted")
 // errNotNeeded is the error of a question that its host no longer waits for.
 var errNotNeeded = errors.New("the session does not wait for it any more")
 
-// Question is what a host asks a person: a permission, a choice or text, or a form.
+// Question is what a host asks a person: a permission, a choice or text, or a form. A
+// permission may have 64 KiB of message and detail; a longer one is refused, not cut.
+// People answer it at POST /sessions/{id}/answer.
 type Question struct {
 	Kind    string // adminapi.QuestionPermission, QuestionInput or QuestionForm
 	Message string
@@ -48,14 +51,15 @@ type Question struct {
 	Timeout time.Duration // 0: DefaultAnswerTimeout
 }
 
-// Answer is a person's answer to a [Question].
+// Answer is a person's answer to a [Question]: a decision, a text or content, by the
+// question's kind. A host gets only answers that [Session.Answer] has checked.
 type Answer struct {
 	Decision string       // of a permission; adminapi.DecideDeny for an input or a form that was declined
 	Text     string       // of an input; with a denial: the reason, for the model
 	Content  protocol.Raw // of a form: an object
 }
 
-// Denied reports whether the person refused or declined.
+// Denied reports whether the person refused a permission, or declined an input or a form.
 func (a Answer) Denied() bool { return a.Decision == adminapi.DecideDeny }
 
 // openQuestion is a question that waits for its answer.
@@ -204,8 +208,9 @@ func (qs *questions) isOver(id string) bool {
 	return n >= 1 && n <= qs.count && !slices.ContainsFunc(qs.waiting, isWaiting)
 }
 
-// Questions lists the open questions of all sessions, oldest first. Its changes count
-// among [Gateway.Changes].
+// Questions lists the open questions of all sessions, oldest first, as GET /questions of
+// docs/admin-api.md shows them. Those that their host no longer waits for are left out. Its
+// changes count among [Gateway.Changes].
 func (g *Gateway) Questions() []adminapi.Question {
 	g.questions.mu.Lock()
 	defer g.questions.mu.Unlock()
@@ -218,7 +223,9 @@ func (g *Gateway) Questions() []adminapi.Question {
 	return views
 }
 
-// Ask implements [HostCalls].
+// Ask implements [HostCalls]. It shows the question in the timeline, lists it in
+// [Gateway.Questions], and waits. Errors beside those of the interface: a form's schema
+// that is wrong, a permission that is too long, or more than 1000 open questions.
 func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	q.Timeout = cmp.Or(q.Timeout, DefaultAnswerTimeout)
 	w, err := s.g.questions.create(ctx, s, q)

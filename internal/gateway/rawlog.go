@@ -21,7 +21,9 @@ func newRuntimeLog() *feed[adminapi.RuntimeEvent] {
 	return newFeed(maxRuntimeEvents, maxRuntimeBytes, func(e adminapi.RuntimeEvent) int { return 200 + len(e.Data) })
 }
 
-// RuntimeEvent implements [HostCalls].
+// RuntimeEvent implements [HostCalls]. It sets Seq, and replaces Data of more than 64 KiB
+// by an object that says how long it was. The session keeps the newest 2000 events, 512 KiB
+// at most.
 func (s *Session) RuntimeEvent(e adminapi.RuntimeEvent) {
 	if len(e.Data) > maxRuntimeEventBytes {
 		e.Data = json.RawMessage(fmt.Sprintf(`{"omitted":"%d bytes"}`, len(e.Data)))
@@ -32,14 +34,15 @@ func (s *Session) RuntimeEvent(e adminapi.RuntimeEvent) {
 	})
 }
 
-// RuntimeEvents returns the runtime's events after a cursor, oldest first, and the
-// cursor for the next read.
+// RuntimeEvents returns the runtime's events after a cursor, oldest first, and the cursor
+// for the next read; 0 means from the oldest that the session has. Events that left the
+// feed before are missing without a sign.
 func (s *Session) RuntimeEvents(after uint64) ([]adminapi.RuntimeEvent, uint64) {
 	return s.runtime.after(after)
 }
 
-// WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The
-// error is [ErrSessionEnded] or that of ctx.
+// WaitRuntimeEvents waits until there is an event of the runtime after a cursor. The error
+// is [ErrSessionEnded] when none will come, or that of ctx.
 func (s *Session) WaitRuntimeEvents(ctx context.Context, after uint64) error {
 	return s.runtime.wait(ctx, after)
 }

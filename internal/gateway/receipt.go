@@ -7,7 +7,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Receipt tells the fate of a push.
+// Receipt tells the fate of a push so far. A provider whose push is queued gets a second
+// receipt later, with the same Seq. See docs/protocol.md, "Receipts".
 type Receipt struct {
 	Seq    uint64 // of the event in the session; 0 if it was not stored
 	Fate   adminapi.Fate

@@ -11,7 +11,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// LabelHost is a [Host] that stores its session's label, for when it is resumed.
+// LabelHost is a [Host] that stores its session's label, for when it is resumed. SetLabel
+// has 30 seconds; an error leaves the label changed in the gateway only.
 type LabelHost interface {
 	SetLabel(ctx context.Context, label string) error
 }
@@ -19,8 +20,10 @@ type LabelHost interface {
 // maxLabel bounds a session's label, in characters.
 const maxLabel = 200
 
-// Rename changes the session's label. The error is INVALID_JSON for a label that is
-// empty, too long or has control characters, or that of a host that can't store it.
+// Rename changes the session's label and announces it to providers. The error is
+// INVALID_JSON for a label that is empty, longer than 200 characters or has control
+// characters, or that of a host that can't store it; the session is renamed all the same
+// then.
 func (s *Session) Rename(ctx context.Context, label string) error {
 	label = strings.TrimSpace(label)
 	switch {

@@ -26,7 +26,8 @@ type Responses struct {
 	added    chan struct{} // closed when a response is added; nil while nobody waits
 }
 
-// Response is one entry of a response queue.
+// Response is one entry of a response queue: a callback or an error of the session.
+// [Responses.Remove] takes it to tell which entry was read.
 type Response struct {
 	Event Event
 	seq   uint64
@@ -115,8 +116,8 @@ func (q *Responses) Next(ctx context.Context) (Response, error) {
 	}
 }
 
-// Remove removes the response that Next returned, unless the full queue has dropped it
-// meanwhile.
+// Remove removes the response that [Responses.Next] returned, once its reader has it for
+// certain. It does nothing if the full queue has dropped the response meanwhile.
 func (q *Responses) Remove(r Response) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +128,7 @@ func (q *Responses) Remove(r Response) {
 	}
 }
 
-// Bytes is about how many bytes of memory the queue takes.
+// Bytes is about how many bytes of memory the queue takes; at most about 64 MiB.
 func (q *Responses) Bytes() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 // hostTimeout bounds each request to a host.
 const hostTimeout = 30 * time.Second
 
-// Session is a conversation with one agent and the providers that are bound to it. It
-// implements [HostCalls]. All methods may be called from any goroutine.
+// Session is a conversation with one agent and the providers that are bound to it.
+// [Gateway.Register] makes it, [Session.Stop] ends it. It implements [HostCalls]. All
+// methods may be called from any goroutine, under no lock.
 type Session struct {
 	// Fixed at creation.
 	g         *Gateway
@@ -156,7 +157,8 @@ func (s *Session) isEnding() bool {
 	}
 }
 
-// View is the session as the admin API shows it.
+// View is the session of this moment as the admin API shows it; the state is idle, busy or
+// ending.
 func (s *Session) View() adminapi.Session {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -189,7 +191,8 @@ func (s *Session) view() adminapi.Session {
 // Gateway.mu held.
 func (s *Session) isForeground() bool { return s.g.foregroundSession() == s }
 
-// Tools lists the providers' tools in the session, in registration order.
+// Tools lists the providers' tools in the session, in registration order, as GET /tools of
+// docs/admin-api.md shows them. Tools that instances share are listed once.
 func (s *Session) Tools() []adminapi.Tool {
 	list := s.routes.Load().list
 	views := make([]adminapi.Tool, len(list))
@@ -201,8 +204,8 @@ func (s *Session) Tools() []adminapi.Tool {
 	return views
 }
 
-// HostTools returns the current tool list for the host and the revision of the last
-// list that the host was given.
+// HostTools returns the current tool list for the host and the revision of the last list
+// that the host was given, which may be an older one; 0 if it was given none.
 func (s *Session) HostTools() (tools []Tool, revision uint64) {
 	return hostTools(s.routes.Load()), s.revision.Load()
 }
@@ -215,8 +218,9 @@ func hostTools(r *routes) []Tool {
 	return tools
 }
 
-// Update changes the session's label and model, and announces a new label to
-// connections. "" leaves a value as it is.
+// Update changes the session's label and model, and announces a new label to connections.
+// "" leaves a value as it is. It does not tell the host, and does not check the values: see
+// [Session.Rename] and [Session.SetModel].
 func (s *Session) Update(label, model string) {
 	s.mu.Lock()
 	if label != "" {
@@ -293,7 +297,8 @@ func (s *Session) rebuildRoutes() {
 	s.wake()
 }
 
-// QueuedInjects is the number of injects that wait for the session to be idle.
+// QueuedInjects is the number of injects of all pushers that wait for the session to be
+// idle.
 func (s *Session) QueuedInjects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

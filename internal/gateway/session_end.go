@@ -115,7 +115,9 @@ func (s *Session) tearDown() {
 	s.signalTurnEnd()
 }
 
-// Ended implements [HostCalls]. It does not wait for the end.
+// Ended implements [HostCalls]. It begins [Session.Stop] in a goroutine and does not wait
+// for the end. The reason becomes an error of the session in its live feed, unless the
+// session is ending already.
 func (s *Session) Ended(reason string) {
 	if !s.isEnding() {
 		gone := "the session's host is gone: " + reason
@@ -129,5 +131,6 @@ func (s *Session) Ended(reason string) {
 	}()
 }
 
-// Done is closed when the session has ended.
+// Done is closed when the session has ended: its providers are unbound, its calls have
+// their outcomes, and its host is closed.
 func (s *Session) Done() <-chan struct{} { return s.stopped }

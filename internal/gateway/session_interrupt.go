@@ -69,8 +69,8 @@ func (s *Session) stopAndCancel(ctx context.Context, reason string) (dropped []s
 // maxNamedPrompts is how many dropped prompts [DroppedPrompts] names.
 const maxNamedPrompts = 5
 
-// DroppedPrompts is the line for the timeline that names the prompts that were dropped,
-// by the first words of their texts.
+// DroppedPrompts is the line for the timeline that names the prompts that were dropped, at
+// least one, by the first words of their texts. It names five and counts the others.
 func DroppedPrompts(texts []string) string {
 	var names []string
 	for _, text := range texts[:min(len(texts), maxNamedPrompts)] {
@@ -96,9 +96,9 @@ func firstWords(text string) string {
 	return string(line)
 }
 
-// CancelCalls ends the session's pending calls with CANCELLED and tells their
-// providers that they were interrupted. It withdraws the session's questions and
-// cancels the calls whose gates are asked.
+// CancelCalls ends the session's pending calls with CANCELLED and tells their providers
+// that they were interrupted. It also withdraws the session's questions and cancels the
+// calls whose gates are asked. The turn goes on.
 func (s *Session) CancelCalls() {
 	g := s.g
 	g.questions.withdraw(s)

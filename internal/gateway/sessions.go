@@ -12,7 +12,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// SessionSpec describes a session to register.
+// SessionSpec describes a session to register. Foreground makes it the foreground session
+// at once; a later session is not foreground by itself while one is chosen.
 type SessionSpec struct {
 	ID         string // "": the gateway makes one
 	Label      string
@@ -21,9 +22,9 @@ type SessionSpec struct {
 	Foreground bool
 }
 
-// Register adds a session that a host runs, and announces it to providers. The host may
-// be called before Register returns. The error is INVALID_SESSION if the id is in use,
-// or INVALID_STATE while the gateway shuts down.
+// Register adds a session that a host runs, gives it the waiting events, and announces it
+// to providers. The host may be called before Register returns. The error is
+// INVALID_SESSION if the id is in use, or INVALID_STATE while the gateway shuts down.
 func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, error) {
 	if spec.ID == "" {
 		spec.ID = uuid.NewString()
@@ -63,8 +64,9 @@ func (g *Gateway) Register(spec SessionSpec, info HostInfo, h Host) (*Session, e
 	return s, nil
 }
 
-// Start makes a session of the kind that the request names. The error names the field
-// of the request that is wrong.
+// Start makes a session of the kind of host that the request names, and returns it once it
+// runs. The error is INVALID_JSON for an unknown kind, or that of the [Starter], which
+// names the field that is wrong.
 func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
 	starter, err := g.starter(r.Host)
 	if err != nil {
@@ -73,7 +75,8 @@ func (g *Gateway) Start(ctx context.Context, r StartRequest) (*Session, error) {
 	return starter.Start(ctx, g, r)
 }
 
-// Models lists the models that sessions of a kind of host can use.
+// Models lists the models that sessions of a kind of host can use. The error is
+// INVALID_JSON for an unknown kind, or that of the [Starter].
 func (g *Gateway) Models(ctx context.Context, host string) ([]adminapi.Model, error) {
 	starter, err := g.starter(host)
 	if err != nil {
@@ -90,7 +93,8 @@ func (g *Gateway) starter(host string) (Starter, error) {
 	return nil, errorf(protocol.CodeInvalidJSON, "host: %q is not one of %v", host, kinds)
 }
 
-// Session returns the session with an id, if there is one.
+// Session returns the session with an id, if there is one; a session that is ending counts
+// until its providers are unbound.
 func (g *Gateway) Session(id string) (*Session, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +102,8 @@ func (g *Gateway) Session(id string) (*Session, bool) {
 	return s, s != nil
 }
 
-// Sessions lists all sessions, oldest first.
+// Sessions lists all sessions, those that are ending too, oldest first, as GET /sessions of
+// docs/admin-api.md shows them.
 func (g *Gateway) Sessions() []adminapi.Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +114,8 @@ func (g *Gateway) Sessions() []adminapi.Session {
 	return views
 }
 
-// SetForeground makes a session the foreground session. The error is INVALID_SESSION.
+// SetForeground makes a session the foreground session until it ends, and announces that to
+// providers. The error is INVALID_SESSION if there is no such session, or if it is ending.
 func (g *Gateway) SetForeground(id string) error {
 	g.mu.Lock()
 	s := g.sessions[id]

@@ -9,14 +9,17 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// TimelineLine is one line of a session's timeline.
+// TimelineLine is one line of a session's timeline, as the admin API shows it. Message has
+// no terminal escapes, since stripEscapes removed them.
 type TimelineLine struct {
 	adminapi.TimelineLine
 
 	order uint64 // among all entries of the session's feeds
 }
 
-// Sources of timeline lines other than providers.
+// Sources of timeline lines that no provider wrote, beside [SourceUser]. Only an internal
+// provider may use one as its name, so that no other can write lines that look like the
+// gateway's.
 const (
 	sourceGateway   = "gateway"
 	sourcePairing   = "tapgw"
@@ -24,7 +27,8 @@ const (
 	SourceAssistant = "assistant"
 )
 
-// SourceProvider stands before a provider's name in [Prompt].Source.
+// SourceProvider stands before a provider's name in [Prompt].Source and [Event].Source: the
+// prompt is a provider's inject, not the word of a person.
 const SourceProvider = "provider:"
 
 // note adds a line to the gateway's timeline of the session only.
@@ -44,13 +48,15 @@ func (s *Session) show(level adminapi.LogLevel, source, message string) {
 	}
 }
 
-// Note implements [HostCalls].
+// Note implements [HostCalls]. The line's source is [SourceSession]; the host's own
+// timeline does not get it.
 func (s *Session) Note(level adminapi.LogLevel, message string) {
 	s.note(level, SourceSession, message)
 }
 
-// RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, so
-// that there is room for new lines.
+// RestoreTimeline implements [HostCalls]. It uses half of the timeline at most, 500 lines,
+// so that there is room for new lines, and begins with a line that says that the session
+// was resumed. Restored lines get new numbers.
 func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, isWhole bool) {
 	if len(lines) > maxTimelineLines/2 {
 		lines, isWhole = lines[len(lines)-maxTimelineLines/2:], false
@@ -69,7 +75,8 @@ func (s *Session) RestoreTimeline(lines []adminapi.TimelineLine, isWhole bool) {
 }
 
 // Timeline returns the lines after a number, oldest first, and the cursor for the next
-// read. If lines left the timeline before, the first line says how many.
+// read; 0 means from the beginning. If lines left the timeline before, the first line says
+// how many.
 func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
 	lines, cursor = s.timeline.after(after)
 	if len(lines) == 0 || lines[0].Seq == after+1 {
@@ -90,8 +97,8 @@ func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
 	return append([]TimelineLine{{gap, first.order}}, lines...), cursor
 }
 
-// WaitTimeline waits until there is a line after a number. The error is
-// [ErrSessionEnded] or that of ctx.
+// WaitTimeline waits until there is a line after a number. The error is [ErrSessionEnded]
+// when none will come, or that of ctx.
 func (s *Session) WaitTimeline(ctx context.Context, after uint64) error {
 	return s.timeline.wait(ctx, after)
 }

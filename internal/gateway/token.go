@@ -13,10 +13,13 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Trust is a provider's trust level. See docs/protocol.md, "Trust".
+// Trust is a provider's trust level, which its token gives it. It decides what a provider
+// may do beside giving tools and pushing events. See docs/protocol.md, "Trust".
 type Trust string
 
-// Trust levels.
+// Trust levels, the highest first: of the admin token; of the instance token and of
+// processes that the gateway started; of paired providers and of provider files with kind
+// connect.
 const (
 	TrustInternal Trust = "internal"
 	TrustProject  Trust = "project"
@@ -84,14 +87,17 @@ type memory struct {
 	key      tokenKey
 }
 
-// InstanceToken is the token for providers that start themselves. Each running gateway, an
-// instance of the program, has its own.
+// InstanceToken is the token for providers that start themselves, of trust project, for any
+// one session. Each running gateway, an instance of the program, has its own. See
+// docs/protocol.md, "Tokens".
 func (g *Gateway) InstanceToken() string { return g.instanceToken }
 
-// AdminToken is the token of the admin API, of session hosts and of internal providers.
+// AdminToken is the token of the admin API, of session hosts and of internal providers. It
+// opens everything, and changes with each start. See docs/protocol.md, "Tokens".
 func (g *Gateway) AdminToken() string { return g.adminToken }
 
-// IsAdmin reports whether a token is the admin token, in constant time.
+// IsAdmin reports whether a token is the admin token of this gateway. It compares hashes,
+// so its time tells nothing about the token.
 func (g *Gateway) IsAdmin(token string) bool {
 	return keyOf(token) == keyOf(g.adminToken)
 }
@@ -110,7 +116,8 @@ func (g *Gateway) Prove(id, nonce, address string) string {
 	return ""
 }
 
-// IssueSpawnToken makes a provider token for one session. It is void when the session ends.
+// IssueSpawnToken makes a provider token of trust project for one session, which need not
+// exist yet. It is void when the session ends. See docs/protocol.md, "Tokens".
 func (g *Gateway) IssueSpawnToken(session string) string {
 	return g.issueToken(&identity{trust: TrustProject, session: session})
 }

@@ -29,8 +29,8 @@ type turnSpan struct {
 	span   trace.Span
 }
 
-// TraceContext returns ctx with the remote span that a W3C traceparent names; an empty
-// traceparent names none.
+// TraceContext returns ctx with the remote span that a W3C traceparent names, so that spans
+// which are started with it are below that span. An empty or wrong traceparent names none.
 func TraceContext(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx

@@ -9,11 +9,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// ErrTurnEnded is the error of [Turn.Next] after a turn that was not cut short.
+// ErrTurnEnded is the error of [Turn.Next] once all callbacks of a turn were read that was
+// not cut short. It is no failure.
 var ErrTurnEnded = errors.New("the turn has ended")
 
-// InterruptedBefore is the reason of the end of a prompt's turn that never began,
-// because the turn before it was interrupted.
+// InterruptedBefore is the reason of the end of a prompt's turn that never began, because
+// the turn before it was interrupted. Hosts give it to [HostCalls].TurnEnded.
 const InterruptedBefore = "interrupted before its turn"
 
 // Turn reads the callbacks of one prompt's turn, whatever other prompts wait or are
@@ -76,7 +77,9 @@ func (s *Session) assignPromptID(p *Prompt, t *Turn) {
 	}
 }
 
-// TurnEnded implements [HostCalls].
+// TurnEnded implements [HostCalls]. It ends the [Turn] of each prompt at the newest
+// callback, with cutReason as the error of [Turn.Next], and [ErrTurnEnded] for "". Unknown
+// ids are ignored.
 func (s *Session) TurnEnded(prompts []string, cutReason string) {
 	s.endTurnSpans(prompts, cutReason)
 	last := s.live.last()
@@ -152,7 +155,8 @@ func (t *Turn) includes(e Event) bool {
 	return slices.Contains(e.Prompts, t.eventPrompt) || e.Prompts == nil && e.SessionError != ""
 }
 
-// Close ends the reading of the turn. The turn itself goes on.
+// Close ends the reading of the turn. The turn itself goes on. A reader calls it when it
+// stops before [Turn.Next] returned an error; calling it again does nothing.
 func (t *Turn) Close() {
 	t.s.mu.Lock()
 	delete(t.s.followedTurns, t.prompt)
@@ -160,7 +164,8 @@ func (t *Turn) Close() {
 	t.end()
 }
 
-// Busy implements [HostCalls].
+// Busy implements [HostCalls]. While the session is busy, injects wait and the admin API
+// shows the state busy.
 func (s *Session) Busy() {
 	s.mu.Lock()
 	s.isBusy = true
@@ -168,8 +173,9 @@ func (s *Session) Busy() {
 	s.g.touch()
 }
 
-// Idle implements [HostCalls]. Providers get the idle event before the worker begins
-// the next inject.
+// Idle implements [HostCalls]. It publishes OnIdle and, if a turn ran, sends providers
+// session.lifecycle idle before the worker begins the next inject. See docs/protocol.md,
+// "session.lifecycle".
 func (s *Session) Idle() {
 	s.mu.Lock()
 	wasBusy := s.isBusy

@@ -8,8 +8,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// ModelCall is one call of a session's model, as its host counted it. Numbers that the
-// host does not know are 0.
+// ModelCall is one call of a session's model, as its host counted it; a call that failed is
+// counted too. Numbers that the host does not know are 0. The sums are in [Session.Usage].
 type ModelCall struct {
 	Model  string
 	Prompt string // message id of the prompt that it is for; "" if unknown
@@ -50,7 +50,8 @@ func addCall(u *adminapi.Sums, c *ModelCall) {
 	u.DurationMs += c.Duration.Milliseconds()
 }
 
-// CountModelCall implements [HostCalls].
+// CountModelCall implements [HostCalls]. It adds the call to the sums of the session, of
+// its model and of its turn: calls in a row with the same Prompt are one turn.
 func (s *Session) CountModelCall(c ModelCall) {
 	u := &s.usage
 	u.mu.Lock()
@@ -73,7 +74,8 @@ func (s *Session) CountModelCall(c ModelCall) {
 	addCall(&u.turns[len(u.turns)-1].Sums, &c)
 }
 
-// SetContextWindow implements [HostCalls].
+// SetContextWindow implements [HostCalls]: the numbers replace those of before in
+// [Session.Usage].
 func (s *Session) SetContextWindow(tokens, limit int64) {
 	u := &s.usage
 	u.mu.Lock()
@@ -81,7 +83,8 @@ func (s *Session) SetContextWindow(tokens, limit int64) {
 	u.contextTokens, u.contextLimit = tokens, limit
 }
 
-// Usage is what the session has used so far.
+// Usage is what the session has used so far, since this gateway has it, as GET
+// /sessions/{id}/usage of docs/admin-api.md shows it. The lists are copies and never nil.
 func (s *Session) Usage() adminapi.Usage {
 	u := &s.usage
 	u.mu.Lock()

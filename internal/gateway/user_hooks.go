@@ -18,10 +18,12 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// HookKind says when a user hook is asked. See docs/hooks.md, "When".
+// HookKind says when a user hook is asked, and so which fields of [HookEvent] it gets and
+// which answer has an effect. See docs/hooks.md, "When".
 type HookKind string
 
-// Kinds of user hooks, as [[hooks]] in tapgw.toml writes them.
+// Kinds of user hooks, as [[hooks]] in tapgw.toml writes them. Hosts ask HookPostToolUse
+// and HookAgentStop through [HostCalls].Hook; the gateway asks the others itself.
 const (
 	HookSessionStart HookKind = "session_start"
 	HookUserPrompt   HookKind = "user_prompt"
@@ -32,7 +34,9 @@ const (
 	HookSessionEnd   HookKind = "session_end"
 )
 
-// Hook is a user hook: an entry of [[hooks]] in tapgw.toml.
+// Hook is a user hook: an entry of [[hooks]] in tapgw.toml, with a function that runs its
+// program or requests its URL. [Gateway.SetHooks] gives the hooks to all sessions. See
+// docs/hooks.md.
 type Hook struct {
 	Name     string // for people
 	On       HookKind
@@ -45,7 +49,8 @@ type Hook struct {
 	Ask func(ctx context.Context, event []byte) (answer []byte, err error)
 }
 
-// HookDenial is the error of a hook that denies without an answer in JSON.
+// HookDenial is the error of a hook that denies without an answer in JSON, by its exit code
+// or status. Only pre_tool_use can be denied so; for other kinds it is a failure.
 type HookDenial struct{ Reason string }
 
 // Error implements error: the reason of the user hook, after "denied: ".
@@ -72,7 +77,9 @@ type HookEvent struct {
 	Again bool `json:"again,omitempty"`
 }
 
-// HookAnswer is the answer of one user hook, or of several together.
+// HookAnswer is the answer of one user hook, or of several together. The zero value allows
+// and adds nothing. Only hooks on pre_tool_use and agent_stop may deny. See docs/hooks.md,
+// "How".
 type HookAnswer struct {
 	Decision string `json:"decision"` // allow, deny or ""
 	Reason   string `json:"reason"`
@@ -85,8 +92,9 @@ type userHooks struct {
 	all   []Hook
 }
 
-// SetHooks replaces the user hooks, in running sessions too. A session whose host can't
-// enable its hooks ends, because the hooks must have effect everywhere.
+// SetHooks replaces the user hooks, in running sessions too; nil removes all. A session
+// whose host can't enable its hooks within 5 seconds ends, because the hooks must have
+// effect everywhere.
 func (g *Gateway) SetHooks(list []Hook) {
 	h := &userHooks{all: list}
 	for i := range list {
