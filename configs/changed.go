@@ -8,9 +8,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Changed returns the keys whose values differ in two configurations, with dots:
-// "copilot.permissions.shell". Of tables whose keys are names it knows only those
-// that make no difference until the next start.
+// Changed returns the keys whose values differ in two configurations, with dots: "copilot.permissions.shell"; none if
+// they are equal. Of tables whose keys are names it compares only those that make no difference until the next start.
 func Changed[C any, P interface {
 	*C
 	read(*table)
@@ -37,8 +36,8 @@ func (f Files) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), configFile), f.User)
 }
 
-// Where returns a fault at the place of a key, as [Files.Where] does, in the lsclient.toml
-// that counts.
+// Where returns a fault at the place of a key, as [Files.Where] does, in the lsclient.toml that counts: the project's
+// if it has the key, else the user's.
 func (f LSFiles) Where(key, message string) Fault {
 	return where(key, message, filepath.Join(UserDir(), lsFile), f.User, f.Project)
 }
@@ -83,8 +82,8 @@ func (f Files) ConfigDirs() (dirs []string) {
 	return dirs
 }
 
-// IsConfigFile reports whether [Files.Load] may depend on a file of this name in
-// [Files.ConfigDirs].
+// IsConfigFile reports whether [Files.Load] may depend on a file of this name, without its directory, in
+// [Files.ConfigDirs]: a config file, or a record of what the user trusts.
 func (f Files) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)
@@ -108,8 +107,8 @@ func (f LSFiles) ConfigDirs(workspace string) (dirs []string) {
 	return append(dirs, UserDir(), trustDir())
 }
 
-// IsConfigFile reports whether [LSFiles.Load] may depend on a file of this name in
-// [LSFiles.ConfigDirs].
+// IsConfigFile reports whether [LSFiles.Load] may depend on a file of this name, without its directory, in
+// [LSFiles.ConfigDirs]. It is false for the files of tools.
 func (f LSFiles) IsConfigFile(name string) bool {
 	if f.isNamed {
 		return name == filepath.Base(f.User)

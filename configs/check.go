@@ -98,8 +98,8 @@ func CheckProviderURL(s string) error {
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckKeyEnv accepts the name of an environment variable. Its error does not repeat the
-// value, which may be a key in the wrong place.
+// CheckKeyEnv accepts the name of an environment variable: letters, digits and '_', not beginning with a digit. Its
+// error does not repeat the value, which may be a key in the wrong place.
 func CheckKeyEnv(s string) error {
 	if !envName.MatchString(s) {
 		return errors.New(

@@ -17,7 +17,7 @@ import (
 	"tapgw/internal/visible"
 )
 
-// Fault is an error at a place of a file, with what to do about it.
+// Fault is an error at a place of a file, with what to do about it. Line and Column are 1 where only the file is known.
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1
@@ -25,15 +25,16 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// Error returns file:line:column: message, in one line.
+// Error returns file:line:column: message, in one line. Control characters in the file's name are made visible.
 func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", visible.Line(f.File), f.Line, f.Column, f.Message)
 }
 
-// Faults are all faults of the files that were read, in the order of the files.
+// Faults are all faults of the files that were read, in the order of the files. The functions that return them as an
+// error return at least one.
 type Faults []Fault
 
-// Error returns the first fault, and how many more there are.
+// Error returns the first fault, and how many more there are; the command `tapgw config check` lists all.
 func (fs Faults) Error() string {
 	switch len(fs) {
 	case 0:
@@ -44,7 +45,7 @@ func (fs Faults) Error() string {
 	return fmt.Sprintf("%s (and %d more: see tapgw config check)", fs[0].Error(), len(fs)-1)
 }
 
-// Config is the content of tapgw.toml. An empty file means [Default]; configs/tapgw.toml
+// Config is the content of tapgw.toml, checked and with its defaults. An empty file means [Default]; configs/tapgw.toml
 // documents each key.
 type Config struct {
 	Listen   string   // host:port
@@ -63,18 +64,19 @@ type Config struct {
 	Hooks       []Hook // in the order of the file
 }
 
-// API is the table [api].
+// API is the table [api]: what a caller of the session API must show.
 type API struct {
 	Auth string // AuthToken or AuthNone
 }
 
-// Values of api.auth.
+// Values of api.auth: callers of the session API show a token, or nothing, which is for loopback only ([CheckListen]).
 const (
 	AuthToken = "token"
 	AuthNone  = "none"
 )
 
-// Copilot is the table [copilot].
+// Copilot is the table [copilot]: the runtime that sessions use, its bounds, and the settings of sessions. The fields
+// of the embedded Profile are keys of the same table.
 type Copilot struct {
 	CLI            string // path or name of the runtime; "" to search for it
 	ProviderURL    string // a model endpoint of the user's own; "" for GitHub's
@@ -91,7 +93,8 @@ type Copilot struct {
 	Profiles map[string]Profile // by name, each with the values that it inherits from Profile
 }
 
-// Default returns the configuration without a file.
+// Default returns the configuration without a file: loopback port 9400 and a token for the API. Each call returns a
+// value of its own, which the caller may change.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:9400",

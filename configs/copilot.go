@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Profile has the settings of a Copilot session: keys of [copilot], with those of
-// [copilot.profile.NAME] over them. For an empty value, the runtime decides.
+// Profile has the settings of a Copilot session: keys of [copilot], with those of [copilot.profile.NAME] over them. For
+// an empty value, the runtime decides. [DefaultProfile] has the others.
 type Profile struct {
 	Model            string
 	Effort           string // of reasoning: one of [Efforts]
@@ -49,25 +49,26 @@ type Profile struct {
 	GitHubTokenEnv string // the variable that holds a GitHub token; "": as the user is signed in
 }
 
-// Efforts are the levels of reasoning, lowest first.
+// Efforts are the levels of reasoning, lowest first, for the key effort of a profile or an agent. Not every model has
+// all.
 var Efforts = []string{"low", "medium", "high", "xhigh", "max"}
 
-// SystemMessage is the table system_message: text of the user's own for the model. Text or
-// File is set, not both.
+// SystemMessage is the table system_message: text of the user's own for the model, behind the runtime's or in its
+// place. Text or File is set, not both; without either there is none.
 type SystemMessage struct {
 	Mode string // SystemAppend or SystemReplace
 	Text string
 	File string // that holds the text, read when a session starts; instead of Text
 }
 
-// Values of system_message.mode.
+// Values of system_message.mode: the text comes behind the runtime's own system message, or in its place.
 const (
 	SystemAppend  = "append"
 	SystemReplace = "replace"
 )
 
-// Instructions is the table instructions: files that tell the model how to work in
-// a project.
+// Instructions is the table instructions: files that tell the model how to work in a project, and a text of whoever
+// runs the gateway.
 type Instructions struct {
 	Enabled      bool
 	OnDemand     bool     // those beside a file that the model looks at
@@ -75,8 +76,8 @@ type Instructions struct {
 	Organization string   // text of whoever runs the gateway
 }
 
-// ToolSearch is the table tool_search: with Threshold tools or more, the model searches for
-// tools instead of getting all.
+// ToolSearch is the table tool_search: with Threshold tools or more, the model searches for tools instead of getting
+// all. Fewer tools, or Enabled false, means that it gets all.
 type ToolSearch struct {
 	Enabled   bool
 	Threshold int
@@ -90,7 +91,7 @@ type Infinite struct {
 	ExhaustionThreshold float64 // the session waits for it
 }
 
-// LargeOutput is the table large_output: tool results of more than MaxBytes go to a file.
+// LargeOutput is the table large_output: tool results of more than MaxBytes bytes go to a file that the model can read.
 type LargeOutput struct {
 	Enabled  bool
 	MaxBytes int
@@ -122,7 +123,7 @@ type SessionMCP struct {
 	Timeout time.Duration     // of a call; 0: the runtime's
 }
 
-// DefaultProfile returns the settings of a session without a config file.
+// DefaultProfile returns the settings of a session without a config file. Each call returns a value of its own.
 func DefaultProfile() Profile {
 	return Profile{
 		SystemMessage: SystemMessage{Mode: SystemAppend},

@@ -26,14 +26,15 @@ type Endpoint struct {
 	MaxOutputTokens int
 }
 
-// Values of provider.kind.
+// Values of provider.kind: the interface that the model endpoint speaks, OpenAI's, Azure's or Anthropic's.
 const (
 	EndpointOpenAI    = "openai"
 	EndpointAzure     = "azure"
 	EndpointAnthropic = "anthropic"
 )
 
-// Values of provider.wire and provider.transport.
+// Values of provider.wire, which of OpenAI's interfaces the endpoint has, and of provider.transport; WebSockets need
+// [WireResponses].
 const (
 	WireCompletions = "completions"
 	WireResponses   = "responses"
@@ -134,8 +135,8 @@ func (c *Copilot) mergeShortKeys(t *table) {
 	}
 }
 
-// UseEndpoint replaces the endpoint of [copilot], also in the profiles that inherit it. The
-// variable keyEnv holds its key. With the old URL, only the key changes.
+// UseEndpoint replaces the endpoint of [copilot], also in the profiles that inherit it. The variable keyEnv holds its
+// key. With the old URL, only the key changes; with an empty URL, models are GitHub's again.
 func (c *Copilot) UseEndpoint(url, keyEnv string) {
 	before := c.Provider.URL
 	c.ProviderURL, c.ProviderKeyEnv = url, keyEnv

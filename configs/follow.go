@@ -12,8 +12,8 @@ import (
 	"tapgw/internal/watch"
 )
 
-// Follower reads config files again when they change, and makes a program apply them.
-// Files with a fault change nothing. Set its fields before use.
+// Follower reads config files again when they change, and makes a program apply them. Files with a fault change
+// nothing. Set its fields before use. It calls its functions under its lock, so they must not call its methods.
 type Follower[C any] struct {
 	// Load reads the files. Notes are faults that don't keep the files from being used,
 	// such as a key that takes effect at the next start.
@@ -36,8 +36,8 @@ type Follower[C any] struct {
 // reports within this time each change that came before the Reload.
 const rereadDelay = 3 * time.Second
 
-// Follow reads the files again when a file changes that is in one of dirs and that match
-// accepts, until ctx ends. It calls dirs again after each change.
+// Follow reads the files again when a file changes that is in one of dirs and that match accepts, until ctx ends; the
+// caller's goroutine does it. It calls dirs again after each change.
 func (f *Follower[C]) Follow(ctx context.Context, dirs func() []string, match func(name string) bool) {
 	f.mu.Lock()
 	f.reread = time.AfterFunc(rereadDelay, f.read)
@@ -87,7 +87,7 @@ func (f *Follower[C]) read() {
 	}
 }
 
-// Faults returns the faults and notes of the last time that the files were read.
+// Faults returns a copy of the faults and notes of the last time that the files were read. Any goroutine may call it.
 func (f *Follower[C]) Faults() Faults {
 	f.mu.Lock()
 	defer f.mu.Unlock()

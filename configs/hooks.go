@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at
-// certain events. docs/hooks.md describes its input and answers.
+// Hook is an entry of [[hooks]]: a program or a URL of the user's own that sessions ask at certain events. Command or
+// URL is set, not both. docs/hooks.md describes its input and answers.
 type Hook struct {
 	On       string // one of [HookKinds]
 	Match    string // names of tools, with *; "" for all tools
@@ -24,7 +24,8 @@ type Hook struct {
 	FailOpen bool // allow when the hook fails; only for HookPreToolUse
 }
 
-// Kinds of hooks: the events at which a session asks them.
+// Kinds of hooks: the events at which a session asks them. Only [HookPreToolUse] may deny a tool call; docs/hooks.md
+// says what each one gets and may answer.
 const (
 	HookPreToolUse   = "pre_tool_use"
 	HookPostToolUse  = "post_tool_use"
@@ -35,7 +36,7 @@ const (
 	HookError        = "error"
 )
 
-// HookKinds are all kinds of hooks, in the order of a session's events.
+// HookKinds are all kinds of hooks, in the order of a session's events. The key "on" of [[hooks]] is one of them.
 var HookKinds = []string{
 	HookSessionStart,
 	HookUserPrompt,

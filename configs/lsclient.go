@@ -15,10 +15,10 @@ import (
 	"github.com/adrg/xdg"
 )
 
-// EnvLSConfig names lsclient.toml where --config does not.
+// EnvLSConfig is the environment variable that names lsclient.toml where --config does not; see [FindLSClient].
 const EnvLSConfig = "LSCLIENT_CONFIG"
 
-// LSClient is the content of lsclient.toml. An empty file means [DefaultLSClient];
+// LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
 // configs/lsclient.toml documents each key.
 type LSClient struct {
 	Server      string   // language server's binary; "": found as documented
@@ -34,14 +34,15 @@ type LSClient struct {
 	MCP         map[string]MCPServer // by name
 }
 
-// Proxy is the table [proxy]: how the language server reaches GitHub.
+// Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to variables such as
+// HTTPS_PROXY.
 type Proxy struct {
 	URL       string // "": the environment's
 	StrictSSL bool
 	AuthEnv   string // the variable that holds user:password; "": none
 }
 
-// GitHub is the table [github].
+// GitHub is the table [github]: which GitHub the user signs in to.
 type GitHub struct {
 	Enterprise string // base URL of a GitHub Enterprise server; "": github.com
 }
@@ -53,14 +54,14 @@ type LSGateway struct {
 	URL string // "": the one that runs for this user
 }
 
-// Values of gateway.use.
+// Values of gateway.use: whether lsclient brings its conversations to a gateway.
 const (
 	GatewayAuto = "auto" // where one runs
 	GatewayOn   = "on"   // or fail
 	GatewayOff  = "off"
 )
 
-// AllowList is the table [allow]: what runs without a question to the user.
+// AllowList is the table [allow]: what runs without a question to the user, besides what never needs one.
 type AllowList struct {
 	Terminal []string // commands, with * in and behind their words; see package shellrule
 	Outside  []string // globs of files outside the workspace, absolute
@@ -69,14 +70,15 @@ type AllowList struct {
 	Tools    []string // drop-in tools of the kinds edit, terminal and web
 }
 
-// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs.
+// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it connects. Command or URL
+// is set, not both.
 type MCPServer struct {
 	Command []string
 	Env     map[string]string
 	URL     string // of a server that runs already, instead of Command
 }
 
-// DefaultLSClient returns the configuration without a file.
+// DefaultLSClient returns the configuration without a file. Each call returns a value of its own.
 func DefaultLSClient() LSClient {
 	return LSClient{
 		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
@@ -200,7 +202,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Load reads the files. The error is a [Faults] if they could be read.
+// Load reads the user's file and puts the project's keys over it; files that went away or changed since they were found
+// do not count. Tools also has the tool directories of f. The error is a [Faults] if the files could be read.
 func (f LSFiles) Load() (LSClient, error) {
 	c := DefaultLSClient()
 	for _, file := range []string{f.User, f.Project} {
@@ -227,8 +230,8 @@ func (f LSFiles) Load() (LSClient, error) {
 	return c, nil
 }
 
-// ParseLSClient reads the text of an lsclient.toml; file is its name in faults, and paths
-// become absolute, relative to its directory.
+// ParseLSClient reads the text of an lsclient.toml; file is its name in faults, and paths become absolute, relative to
+// its directory. Keys that are left out have their defaults. With faults, the LSClient is zero.
 func ParseLSClient(file string, data []byte) (LSClient, Faults) {
 	c := DefaultLSClient()
 	if faults := c.parse(file, data, false); len(faults) > 0 {

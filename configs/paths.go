@@ -8,10 +8,11 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// EnvConfig is the environment variable that names the config file.
+// EnvConfig is the environment variable that names tapgw.toml where --config does not; see [Find].
 const EnvConfig = "TAPGW_CONFIG"
 
-// Home is [statedir.Home] for programs that go on without a home directory.
+// Home is [statedir.Home] for programs that go on without a home directory: it then returns .copilot below the home
+// that package xdg assumes.
 func Home() string {
 	home, err := statedir.Home()
 	if err != nil {
@@ -20,5 +21,5 @@ func Home() string {
 	return home
 }
 
-// StateDir is where a gateway keeps its token files and gateway.json.
+// StateDir is where a gateway keeps its token files and gateway.json: a directory below [Home]. It need not exist.
 func StateDir() string { return statedir.Of(Home()) }

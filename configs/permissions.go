@@ -22,7 +22,7 @@ type Permissions struct {
 	AllowURLs, DenyURLs             []string // [SCHEME://]HOST[:PORT][/PATH]
 }
 
-// Values of a permission.
+// Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only.
 const (
 	Allow = "allow"
 	Deny  = "deny"

@@ -60,7 +60,8 @@ func runnable(path string) (exists bool, err error) {
 	return true, nil
 }
 
-// HookPrograms are the faults of the programs of [[hooks]], of the files that count.
+// HookPrograms are the faults of the programs of [[hooks]], of the files that count: programs that are missing or can't
+// be run. Files with other faults are left out; [Files.Load] reports those.
 func (f Files) HookPrograms() (faults Faults) {
 	for _, file := range []string{f.Project, f.User} {
 		if file == "" || file == f.Project && !f.Trusted {

@@ -17,7 +17,7 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Kinds of providers.
+// Kinds of providers: where the program or the tools come from that the gateway gives to sessions.
 const (
 	KindCommand = "command" // a process that the gateway starts
 	KindConnect = "connect" // a process that starts itself
@@ -31,7 +31,8 @@ const (
 	SessionsAll  = "all"  // one process for all sessions
 )
 
-// Provider is the content of a provider file, providers/NAME.toml: one provider.
+// Provider is the content of a provider file, providers/NAME.toml: one provider, checked and with its defaults. Kind
+// says which of the other fields have a meaning.
 type Provider struct {
 	Name     string // of the file
 	Says     string // the name that the program uses in hello; "" for the file's name
@@ -54,7 +55,8 @@ type Provider struct {
 	Project, Digest string
 }
 
-// ExpectedName is the name that the provider must use in hello.
+// ExpectedName is the name that the provider must use in hello: Says, or else that of its file (docs/protocol.md,
+// "Names").
 func (p *Provider) ExpectedName() string { return cmp.Or(p.Says, p.Name) }
 
 // Sessions says for which sessions a provider is: Mode is [SessionsEach] or [SessionsAll],
@@ -67,8 +69,8 @@ type Sessions struct {
 	Below string // the project that their directory must be in, without links; "" for any
 }
 
-// Match reports whether the provider is for a session with this label, working directory and
-// kind of host.
+// Match reports whether the provider is for a session with this label, working directory and kind of host. It resolves
+// the directory's symbolic links if Below is set; a wrong glob matches nothing.
 func (s Sessions) Match(label, cwd, host string) bool {
 	if s.Label != "" && s.Label != label || s.Host != "" && s.Host != host {
 		return false
@@ -92,7 +94,8 @@ func isBelow(project, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// ToolRules limits a provider's tools, over what the provider itself says.
+// ToolRules limits a provider's tools, over what the provider itself says. Deny wins over Allow; both are for the names
+// without Prefix.
 type ToolRules struct {
 	Allow, Deny []string      // globs of names; no Allow: all
 	Prefix      string        // before each name
@@ -100,7 +103,8 @@ type ToolRules struct {
 	Timeout     time.Duration // of a call at most; 0: as the tool says
 }
 
-// Permit is what drop-in tools may do besides reading files in the session's directory.
+// Permit is what drop-in tools may do besides reading files in the session's directory. The zero value permits nothing
+// more.
 type Permit struct {
 	Tools   []string // names of those that edit files, run programs or reach the network
 	Outside []string // globs of absolute paths
@@ -117,7 +121,8 @@ var (
 // nameRule describes providerName.
 const nameRule = "1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit"
 
-// ParseProvider reads the text of a provider file. The file's name is the provider's name.
+// ParseProvider reads the text of a provider file of the user's own. The file's name without .toml is the provider's
+// name. With faults, the Provider is zero.
 func ParseProvider(file string, data []byte) (Provider, Faults) {
 	return parseProvider(file, data, false)
 }

@@ -28,7 +28,8 @@ type HTTPTool struct {
 	Result      string            // ResultText, ResultJSON, or a JSON pointer
 }
 
-// HTTPArg is an argument of an [HTTPTool].
+// HTTPArg is an argument of an [HTTPTool], and in JSON its part of the tool's schema. One that is not Required may be
+// left out of a call.
 type HTTPArg struct {
 	Name        string   `json:"-"`
 	Type        string   `json:"type"` // string, integer, number or boolean
@@ -37,16 +38,17 @@ type HTTPArg struct {
 	Required    bool     `json:"-"`
 }
 
-// Values of result, besides a JSON pointer.
+// Values of result, besides a JSON pointer into the answer: its body as text, or as JSON.
 const (
 	ResultText = "text"
 	ResultJSON = "json"
 )
 
-// Template is a text with places for arguments.
+// Template is a text with places for arguments, such as the URL of an [HTTPTool]: its parts in their order. Nil is the
+// empty text.
 type Template []TemplatePart
 
-// TemplatePart is a piece of text, or the place of an argument.
+// TemplatePart is a piece of a [Template]: fixed text, or the place of the argument that Arg names.
 type TemplatePart struct {
 	Text string
 	Arg  string // "" for text
@@ -106,7 +108,8 @@ func (t Template) args() (names []string) {
 	return names
 }
 
-// HeaderVariable matches ${NAME} in a header; its first group is NAME.
+// HeaderVariable matches ${NAME} in a header's value; its first group is NAME, the environment variable that is put
+// there.
 var HeaderVariable = lazyregexp.New(`\$\{([^}]*)\}`)
 
 var (

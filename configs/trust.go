@@ -28,15 +28,15 @@ const trustWait = 10 * time.Second
 
 func trustDir() string { return filepath.Join(UserDir(), trustDirName) }
 
-// TrustedProject is a directory that the user trusts, with the content that its files had at
-// that time. Files with any other content do not count.
+// TrustedProject is a directory that the user trusts, with the content that its files had at that time, as the user's
+// record of it has it. Files with any other content do not count.
 type TrustedProject struct {
 	Dir   string    `json:"dir"` // absolute, without symbolic links
 	At    time.Time `json:"at"`
 	Files content   `json:"files"` // by path from Dir
 }
 
-// Change is a file whose content differs from what the user trusted.
+// Change is a file whose content differs from what the user trusted, with both contents for a person to compare.
 type Change struct {
 	Path     string // from the project's directory, with slashes
 	What     string // "new", "changed" or "gone"
@@ -74,8 +74,8 @@ func Trust(dir string) (real string, changes []Change, err error) {
 	return real, changes, err
 }
 
-// Untrust ends the trust in a directory, which need not exist any more, and reports whether
-// the user trusted it.
+// Untrust ends the trust in a directory, which need not exist any more, and reports whether the user trusted it. A
+// directory above or below keeps its own.
 func Untrust(dir string) (wasTrusted bool, err error) {
 	names := []string{filepath.Clean(dir)}
 	if path, err := realDir(dir); err == nil && path != names[0] {
@@ -94,8 +94,8 @@ func Untrust(dir string) (wasTrusted bool, err error) {
 	})
 }
 
-// Trusted reports whether the user trusts a directory or one above it, and all files of that
-// project still have the content that the user trusted.
+// Trusted reports whether the user trusts a directory or one above it, and all files of that project still have the
+// content that the user trusted. One changed file makes it false.
 func Trusted(dir string) (bool, error) {
 	p, ok, err := trustedAbove(dir)
 	if err != nil || !ok {
@@ -105,7 +105,8 @@ func Trusted(dir string) (bool, error) {
 	return err == nil && len(p.Files.changes(now)) == 0, err
 }
 
-// TrustedProjects returns the projects that the user trusts, sorted by directory.
+// TrustedProjects returns the projects that the user trusts, sorted by directory; none is no error. A record that can't
+// be read is one.
 func TrustedProjects() (all []TrustedProject, err error) {
 	entries, err := os.ReadDir(trustDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +128,8 @@ func TrustedProjects() (all []TrustedProject, err error) {
 	return all, nil
 }
 
-// Changes returns the differences of the project's files from what the user trusted.
+// Changes returns the differences of the project's files from what the user trusted: none if nothing has changed. The
+// error is that of reading the files.
 func (p TrustedProject) Changes() ([]Change, error) {
 	now, err := readContent(p.Dir)
 	return p.Files.changes(now), err
@@ -249,8 +251,8 @@ func (p TrustedProject) spelled(spell func(string) string) TrustedProject {
 
 var plainPath = lazyregexp.New(`^[A-Za-z0-9/._+@%,:=-]+$`)
 
-// TrustCommand returns the shell command that trusts a directory, quoted so that a terminal
-// shows each character of the name.
+// TrustCommand returns the shell command that trusts a directory, for people to copy, quoted so that a terminal shows
+// each character of the name.
 func TrustCommand(dir string) string {
 	switch {
 	case plainPath.MatchString(dir):

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Count is a file of a project that counts once the project is trusted, and a phrase that
-// says what the file does.
+// Count is a file of a project that counts once the project is trusted, and a phrase that says what the file does, for
+// the person who decides.
 type Count struct {
 	File string `json:"file"` // from the project's directory
 	What string `json:"what"`
 }
 
-// TrustChanges returns what [Trust] would return, and records nothing.
+// TrustChanges returns what [Trust] would return for a directory, and records nothing: what a person would newly trust.
 func TrustChanges(dir string) (real string, changes []Change, err error) {
 	if real, err = realDir(dir); err != nil {
 		return "", nil, err
