@@ -80,9 +80,9 @@ type SigninLink struct {
 	File      string    `json:"file,omitempty"` // path of the page on the gateway's machine, where asked for
 }
 
-// Model is a model that sessions of a kind of host can use, as GET /models lists them. A
-// Multiplier of 0 means that its requests cost nothing. A limit of tokens that the host
-// does not report is left out.
+// Model is a model that sessions of a kind of host can use, as GET /models lists them. The
+// requests of a model with Multiplier 0 cost nothing. Limits that the host does not report
+// are left out.
 type Model struct {
 	ID               string   `json:"id"`
 	Name             string   `json:"name"`

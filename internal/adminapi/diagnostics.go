@@ -2,9 +2,9 @@ package adminapi
 
 import "time"
 
-// Diagnostics answers GET /diagnostics, for somebody who looks for a fault: the last calls,
-// errors and gate decisions since the gateway's start, newest first, with the load and the
-// push budgets of now.
+// Diagnostics answers GET /diagnostics, which helps to find a fault: the last calls, errors
+// and gate decisions since the gateway's start, newest first, and the present load and push
+// budgets.
 type Diagnostics struct {
 	Calls     []CallNote     `json:"calls"`  // the last 200 that ended
 	Errors    []ErrorNote    `json:"errors"` // the last 100
@@ -45,9 +45,9 @@ type ErrorNote struct {
 	Message  string    `json:"message"`
 }
 
-// GateNote is one decision about a tool call: of a gate, of a user hook, or of a rule that
-// denies by itself. DurationMs is how long the decision was waited for; about 0 for such a
-// rule.
+// GateNote is one decision about a tool call: of a gate, of a user hook, or of a rule of
+// action deny. Provider is the user hook's name for a user hook. DurationMs is the wait for
+// the decision, about 0 for a rule.
 type GateNote struct {
 	At         time.Time `json:"at"`
 	Session    string    `json:"session"`

@@ -87,8 +87,9 @@ type ToolError struct {
 }
 
 // TurnEnd is the last line of the answer to a [Query] without Detach, after the turn's
-// callbacks. Error is nil after a turn that succeeded; otherwise it says why the turn
-// failed or was cut short.
+// callbacks. Error is nil after a turn that succeeded. Its code is [CodeSession] if the
+// turn failed, CANCELLED if it was cut short, and INVALID_SESSION if the session ended
+// first.
 type TurnEnd struct {
 	Done  bool     `json:"done"` // always true
 	Error *Failure `json:"error,omitempty"`

@@ -140,8 +140,8 @@ type Interrupted struct {
 	Dropped []string `json:"dropped,omitempty"`
 }
 
-// Kinds of a [Question]. The kind decides which fields of an [Answer] fit; any other field
-// is refused with INVALID_JSON.
+// Kinds of a [Question]. The kind decides which fields of an [Answer] are allowed; other
+// fields get the error INVALID_JSON.
 const (
 	QuestionPermission = "permission" // may something be done? answered with a decision
 	QuestionInput      = "input"      // the model asks; answered with text

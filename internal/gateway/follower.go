@@ -40,9 +40,9 @@ const (
 	maxFollowBytes = 64 << 10
 )
 
-// Follow returns a follower that begins with the last entries that the feeds still have, so
-// many of all three together; 0 means that it begins with the next entry. It implements
-// last of GET /sessions/{id}/events.
+// Follow returns a follower that begins with the last entries that the feeds still have: at
+// most last, of all three feeds together. With 0 it begins with the next entry. It
+// implements the parameter last of GET /sessions/{id}/events.
 func (s *Session) Follow(last int) *Follower {
 	upTo := s.arrivals.value()
 	orders := slices.Concat(newestOrders(s.timeline, last, orderOfLine),

@@ -150,8 +150,8 @@ func (g *Gateway) StopProvider(name string) int {
 // listener, which then reads [Gateway.Sessions].
 func (g *Gateway) SessionsChanged() <-chan struct{} { return g.sessionsChanged }
 
-// InUse reports whether there is any session, or any connection, be it one that has not
-// authenticated yet.
+// InUse reports whether there is any session or any connection, including connections that
+// have not authenticated yet.
 func (g *Gateway) InUse() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

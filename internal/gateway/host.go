@@ -202,7 +202,7 @@ type Outcome struct {
 	Duration  time.Duration
 }
 
-// Failed reports whether the call failed: a failure always has a code.
+// Failed reports whether the call failed. A failed call always has an ErrorCode.
 func (o Outcome) Failed() bool { return o.ErrorCode != "" }
 
 // Text is the outcome as text for a model or a person: a string as it is, other data as

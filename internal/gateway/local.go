@@ -45,7 +45,7 @@ func (LocalStarter) Start(_ context.Context, g *Gateway, r StartRequest) (*Sessi
 	return s, nil
 }
 
-// Models implements [Starter]: there is one model, which stands for none.
+// Models implements [Starter]. It lists one model, [HostLocal], and returns no error.
 func (LocalStarter) Models(context.Context) ([]adminapi.Model, error) {
 	return []adminapi.Model{{ID: HostLocal, Name: "Local session without a model"}}, nil
 }

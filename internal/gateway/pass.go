@@ -135,8 +135,8 @@ func (p *Pass) Name() string {
 	return ""
 }
 
-// IsReplaced reports whether another pass has replaced this one, as [PassSpec].Replaces
-// asks, in one session at least. It stays true.
+// IsReplaced reports whether another pass, whose [PassSpec].Replaces names this one, has
+// replaced it in one session at least. It stays true.
 func (p *Pass) IsReplaced() bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()

@@ -55,9 +55,9 @@ func (g *Gateway) persistentStarters() []PersistentStarter {
 	return list
 }
 
-// Persisted lists the sessions on disk that the filter selects, last used first, of all
-// persistent starters. Those that run in this gateway have the state live. The error is the
-// first of a starter.
+// Persisted lists the sessions on disk that the filter selects, of all persistent starters,
+// last used first. Those that run in this gateway have the state live. The error is that of
+// the first starter that fails.
 func (g *Gateway) Persisted(ctx context.Context, f PersistedFilter) ([]adminapi.Persisted, error) {
 	views := []adminapi.Persisted{}
 	for _, k := range g.persistentStarters() {
@@ -125,8 +125,8 @@ func IsNotPersisted(err error) bool {
 	return ok && e.Code == protocol.CodeInvalidSession
 }
 
-// ModelHost is a [Host] that can change its model while the session runs. A host without
-// this interface has no model to change, as the local one.
+// ModelHost is a [Host] that can change its model while the session runs.
+// [Session.SetModel] refuses other hosts, such as the local one, with INVALID_STATE.
 type ModelHost interface {
 	// SetModel changes the model from the next request on; the host chooses an empty
 	// effort. The error names the field that is wrong.

@@ -84,8 +84,8 @@ func (s *Session) Transform(ctx context.Context, sections map[string]string) map
 	return changed
 }
 
-// PromptVaries implements [HostCalls]. It looks at the transforms of now; a provider that
-// binds later may change it.
+// PromptVaries implements [HostCalls] for the transforms that the session has now. The
+// result may change when a provider binds, unbinds or sends hooks.update.
 func (s *Session) PromptVaries() bool {
 	for _, list := range s.routes.Load().transforms {
 		if slices.ContainsFunc(list, (*transform).isCallback) {

@@ -115,9 +115,9 @@ func (s *Session) tearDown() {
 	s.signalTurnEnd()
 }
 
-// Ended implements [HostCalls]. It begins [Session.Stop] in a goroutine and does not wait
-// for the end. The reason becomes an error of the session in its live feed, unless the
-// session is ending already.
+// Ended implements [HostCalls]. It starts [Session.Stop] in a goroutine and returns at
+// once. The reason becomes an error of the session in its live feed, unless the session is
+// ending already.
 func (s *Session) Ended(reason string) {
 	if !s.isEnding() {
 		gone := "the session's host is gone: " + reason

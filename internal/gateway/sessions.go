@@ -102,8 +102,8 @@ func (g *Gateway) Session(id string) (*Session, bool) {
 	return s, s != nil
 }
 
-// Sessions lists all sessions, those that are ending too, oldest first, as GET /sessions of
-// docs/admin-api.md shows them.
+// Sessions lists all sessions, oldest first, as GET /sessions of docs/admin-api.md shows
+// them. Sessions that are ending are listed too.
 func (g *Gateway) Sessions() []adminapi.Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()

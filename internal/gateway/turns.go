@@ -9,8 +9,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// ErrTurnEnded is the error of [Turn.Next] once all callbacks of a turn were read that was
-// not cut short. It is no failure.
+// ErrTurnEnded is the error of [Turn.Next] after a turn that was not cut short, once the
+// reader has all its callbacks. It is no failure.
 var ErrTurnEnded = errors.New("the turn has ended")
 
 // InterruptedBefore is the reason of the end of a prompt's turn that never began, because

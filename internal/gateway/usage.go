@@ -74,7 +74,7 @@ func (s *Session) CountModelCall(c ModelCall) {
 	addCall(&u.turns[len(u.turns)-1].Sums, &c)
 }
 
-// SetContextWindow implements [HostCalls]: the numbers replace those of before in
+// SetContextWindow implements [HostCalls]. The numbers, in tokens, replace the last ones in
 // [Session.Usage].
 func (s *Session) SetContextWindow(tokens, limit int64) {
 	u := &s.usage
