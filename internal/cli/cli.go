@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, nil if there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Failed returns an error with exit code 1 and code FAILED, for a command that ran and did not succeed. The formatted

@@ -9,7 +9,7 @@ import (
 // Status says how serious the result of a check is. It is the same word in the text and in the JSON of doctor.
 type Status string
 
-// Statuses of a check.
+// Statuses of a check. Only [StatusFail] makes doctor exit with code 1; every status has a colour of its own.
 const (
 	StatusOK   Status = "ok"
 	StatusWarn Status = "warn"

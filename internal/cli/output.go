@@ -111,7 +111,8 @@ func escapeJSON(s string) string {
 	return b.String()
 }
 
-// Terminal reports whether w is a terminal.
+// Terminal reports whether w is a terminal: a file of the system, such as stdout, that no one has redirected. Any other
+// writer, such as a buffer, is none.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

@@ -23,7 +23,8 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// Codes of errors in responses.
+// Codes of errors in responses, as JSON-RPC 2.0 defines them; CodeBusy is this package's own. OnRequest may answer with
+// any code in an [Error].
 const (
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
@@ -32,19 +33,22 @@ const (
 	CodeBusy           = -32000 // more than Options.MaxRequests at a time
 )
 
-// Error is the error of a response, from either side.
+// Error is the error of a response, from either side. Code is one of the codes above or the other side's own; Message
+// is for people.
 type Error struct {
 	Code    int
 	Message string
 }
 
-// Error returns the message without the code.
+// Error implements error. It returns the message without the code.
 func (e *Error) Error() string { return e.Message }
 
-// ErrClosed is the reason for the end of a connection that this side closed.
+// ErrClosed is the reason for the end of a connection that this side closed with [Conn.Close]. Options.Cause may
+// replace it in the errors of calls.
 var ErrClosed = errors.New("the connection was closed")
 
-// Options configure a connection. The zero value refuses every request.
+// Options configure a connection. The zero value drops notifications and refuses every request with CodeMethodNotFound.
+// The functions must be ready before [New], which may call them before it returns.
 type Options struct {
 	// OnNotify gets each notification on the goroutine that reads. It must not block or wait for a
 	// call; it may send.
@@ -65,7 +69,8 @@ type Options struct {
 // cancelGrace is how long [Conn.Call] waits for the answer to a call that it cancelled.
 const cancelGrace = time.Second
 
-// Conn is one end of a connection. Its methods may be called from any goroutine.
+// Conn is one end of a connection. Its methods may be called from any goroutine, but OnNotify must not call Close, Call
+// or Err, because it runs on the goroutine that reads.
 type Conn struct {
 	// Fixed at start.
 	options Options
@@ -84,8 +89,8 @@ type Conn struct {
 	requests map[jsonrpc2.ID]context.CancelFunc
 }
 
-// New starts a connection on two pipes. It closes them when the connection ends; [Conn.Close] must be
-// called in any case.
+// New starts a connection over transport, usually a pair of pipes, and reads from it at once. It closes transport when
+// the connection ends. [Conn.Close] must be called in any case, also after the other side's end.
 func New(transport io.ReadWriteCloser, o Options) *Conn {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 64 << 20
@@ -120,8 +125,8 @@ func (c *Conn) awaitEnd() {
 	close(c.done)
 }
 
-// Close ends the connection and waits until OnRequest has returned for all requests. It must not be
-// called from OnNotify or OnRequest.
+// Close ends the connection and waits until OnRequest has returned for all requests. Messages that wait to be written
+// are lost. It must not be called from OnNotify or OnRequest.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closing = true
@@ -132,10 +137,11 @@ func (c *Conn) Close() {
 	c.running.Wait()
 }
 
-// Done is closed when the connection has ended.
+// Done is closed when the connection has ended, by either side or by an error, and Options.Cause has returned.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err waits for the end of the connection and returns its reason, as Options.Cause words it.
+// Err waits for the end of the connection and returns its reason, as Options.Cause words it. It is never nil unless
+// Cause returns nil.
 func (c *Conn) Err() error {
 	<-c.done
 	return c.err
@@ -160,7 +166,8 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.CallWithin(ctx, cancelGrace, method, params, result)
 }
 
-// CallWithin is [Conn.Call] with another time than a second.
+// CallWithin is [Conn.Call] with grace in place of a second: the time to wait for the answer after the cancellation. It
+// is for requests that the other side ends slowly.
 func (c *Conn) CallWithin(ctx context.Context, grace time.Duration, method string, params, result any) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", method, context.Cause(ctx))

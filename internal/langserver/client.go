@@ -26,8 +26,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// ErrNotSignedIn is the error of turns, models and completions while no user is signed in to GitHub, or the user
-// may not use Copilot. See [Client.Status] and [Client.Login].
+// ErrNotSignedIn is the error of turns, models and completions while no user is signed in to GitHub, or the user may
+// not use Copilot. [Client.Status] says which; [Client.Login] signs a user in.
 var ErrNotSignedIn = errors.New("not signed in to GitHub, or not to use Copilot")
 
 // Codes of the server's errors.
@@ -46,8 +46,8 @@ const (
 	deathGrace = 2 * time.Second
 )
 
-// Client is a running language server. Its methods may be called from several goroutines. Their errors wrap
-// [ErrNotSignedIn], [ErrClosed] or [DeadError] where these apply.
+// Client is a running language server. Its methods may be called from any goroutine. Their errors wrap
+// [ErrNotSignedIn], [ErrClosed] or a [DeadError] where these apply. Call [Client.Close] to end the server.
 type Client struct {
 	// Fixed at start.
 	options Options
@@ -69,7 +69,8 @@ type Client struct {
 
 var discardLog = slog.New(slog.DiscardHandler)
 
-// ServerInfo is the name, version and place of the server's program.
+// ServerInfo is the name and version that the server gives itself, and the path and source of its program. Name and
+// Version are "" if the server does not give them.
 type ServerInfo struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -181,13 +182,14 @@ func isDisconnect(err error) bool {
 	return false
 }
 
-// ErrClosed is the error of calls after [Client.Close].
+// ErrClosed is the error of calls and turns that [Client.Close] ended, and of all calls after it.
 var ErrClosed = errors.New("the language server was stopped")
 
-// DeadError is the error of calls after the server has ended by itself. How has its exit code and last line of stderr.
+// DeadError is the error of all calls after the server has ended by itself, and of those under way. How has its exit
+// code and last line of stderr, for people. Start a new [Client] to go on.
 type DeadError struct{ How string }
 
-// Error implements error. It says how the language server ended.
+// Error implements error. It says how the language server ended: its exit code and last line of stderr.
 func (e *DeadError) Error() string { return "the language server ended (" + e.How + ")" }
 
 func (c *Client) initialize(ctx context.Context) error {
@@ -224,17 +226,19 @@ func (c *Client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// Server returns the name, version and place of the server.
+// Server returns the name, version and place of the server. They never change after [Start].
 func (c *Client) Server() ServerInfo { return c.info }
 
-// Done is closed when the server has ended.
+// Done is closed when the connection to the server has ended: by the server's end, by a broken message or by
+// [Client.Close]. [Client.Err] then has the reason.
 func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
 
-// Err waits for the end of the server and returns its reason: a [DeadError] if the server ended by itself,
-// [ErrClosed] after [Client.Close].
+// Err waits for the end of the connection and returns its reason: a [DeadError] if the server ended by itself,
+// [ErrClosed] after [Client.Close], or the error of reading.
 func (c *Client) Err() error { return c.conn.Err() }
 
-// Close ends the server and waits for its exit. Running turns fail with [ErrClosed].
+// Close asks the server to exit, waits up to 3 s, and then stops its process. Turns that run fail with [ErrClosed]. It
+// returns when the process has ended, and may be called twice. A tool must not call it.
 func (c *Client) Close() {
 	c.closing.Store(true)
 	asked := make(chan struct{})

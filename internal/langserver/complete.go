@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Completion is a proposed change of a file's text.
+// Completion is a proposed change of a file's text: Text takes the place of what stands between Start and End, which
+// are equal for an insertion.
 type Completion struct {
 	Text       string // replaces the text between Start and End
 	Start, End Position
@@ -17,8 +18,9 @@ type Position struct {
 	Character int `json:"character"`
 }
 
-// Complete asks for completions at a place in a file's text. language is its LSP language id; text may differ from
-// the file on disk.
+// Complete returns the server's proposals at a place in a file's text, in the server's order; the list may be empty.
+// language is the LSP language id, such as "go". text may differ from the file on disk. No user signed in is
+// [ErrNotSignedIn].
 func (c *Client) Complete(ctx context.Context, path, language, text string, at Position) ([]Completion, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Kind says what the server asks about.
+// Kind is the kind of action that the server asks about in a [Confirmation], in the server's words.
 type Kind string
 
-// Kinds of a [Confirmation]. The server may send others.
+// Kinds of a [Confirmation]. The server may send others, so a policy must refuse a kind that it does not handle.
 const (
 	Terminal Kind = "terminal"   // a command
 	ReadFile Kind = "file_read"  // a file outside the workspace, or a protected one
@@ -22,8 +22,9 @@ const (
 	Safe     Kind = "safe_tool"
 )
 
-// Confirmation is a question of the server before it acts outside the workspace, runs a command, calls an MCP tool
-// or opens a web page. The server's tools read and search the workspace without asking.
+// Confirmation is a question of the server before it acts outside the workspace, runs a command, calls an MCP tool or
+// opens a web page. [Options.Confirm] decides about it. The server's tools read and search the workspace without
+// asking.
 type Confirmation struct {
 	Kind    Kind
 	Tool    string   // without the server's prefix

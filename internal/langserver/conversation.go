@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Mode says what a conversation may do.
+// Mode says which tools the model of a conversation may call. It is fixed when the conversation is made.
 type Mode string
 
-// Modes of a conversation. "" is [Agent].
+// Modes of a conversation, in the server's words. In [ConversationOptions] "" is [Agent].
 const (
 	Agent Mode = "Agent" // calls all tools
 	Ask   Mode = "Ask"   // reads and searches the workspace, only with the server's own tools
@@ -23,8 +23,8 @@ const (
 // ignores its cancellation.
 const cancelGrace = 15 * time.Second
 
-// ConversationOptions are the options of [Client.NewConversation]. The zero value makes an agent with the default
-// model.
+// ConversationOptions are the options of [Client.NewConversation]. The zero value makes a conversation with a random
+// id, mode [Agent] and the server's default model. The model is checked at the first turn.
 type ConversationOptions struct {
 	ID    string // "": a random one
 	Mode  Mode
@@ -43,7 +43,8 @@ type Conversation struct {
 	atServer bool // the server knows the conversation
 }
 
-// NewConversation makes a conversation. Nothing is sent to the server before its first turn.
+// NewConversation makes a conversation. It sends nothing: the conversation begins at the server with its first turn,
+// and a wrong model fails only there. Two conversations must not have the same id.
 func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	if o.ID == "" {
 		o.ID = rand.Text()
@@ -54,7 +55,7 @@ func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	return &Conversation{client: c, id: o.ID, mode: o.Mode, model: o.Model, turn: make(chan struct{}, 1)}
 }
 
-// ID returns the conversation's id, which an [Invocation] names.
+// ID returns the conversation's id, which every [Invocation] and [Confirmation] of its turns names.
 func (v *Conversation) ID() string { return v.id }
 
 // begin waits until no turn runs.
@@ -69,7 +70,8 @@ func (v *Conversation) begin(ctx context.Context) error {
 
 func (v *Conversation) end() { <-v.turn }
 
-// SetModel changes the model of later turns, after the one that runs. "" is the default model.
+// SetModel changes the model of later turns: an id of [Client.Models], or "" for the default. It waits for the turn
+// that runs, and fails only if ctx ends before that. The next turn checks the id.
 func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
@@ -79,7 +81,8 @@ func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	return nil
 }
 
-// Close makes the server forget the conversation, after the turn that runs.
+// Close waits for the turn that runs and makes the server forget the conversation. A later turn would begin a new one
+// with the same id. It does nothing if the server has answered no turn yet.
 func (v *Conversation) Close(ctx context.Context) error {
 	if err := v.begin(ctx); err != nil {
 		return err
@@ -92,7 +95,7 @@ func (v *Conversation) Close(ctx context.Context) error {
 	return v.client.call(ctx, "conversation/destroy", object{"conversationId": v.id}, nil)
 }
 
-// Turn is the result of a turn.
+// Turn is the result of a turn. If the turn failed, it has what came before the failure, and ID and Model may be "".
 type Turn struct {
 	ID    string
 	Model string // the name of the model that answered, for people
@@ -100,10 +103,12 @@ type Turn struct {
 	Usage Usage
 }
 
-// ErrCancelled is the error of a cancelled turn. If the end of the context cancelled it, the error wraps the cause too.
+// ErrCancelled is the error of a turn that was cancelled, by the end of its context or by the server. If the end of the
+// context cancelled it, the error wraps the cause too.
 var ErrCancelled = errors.New("the turn was cancelled")
 
-// TurnError is the error of a turn that failed in the server or at the model.
+// TurnError is the error of a turn that failed in the server or at the model, for example at a rate limit. The
+// conversation goes on with the next turn.
 type TurnError struct {
 	Message    string
 	Code       int    // an HTTP status of the model's endpoint, or a code of the server; 0: none
@@ -118,11 +123,11 @@ func (e *TurnError) Error() string { return strings.Join(strings.Fields(e.Messag
 // CodeTooManyRounds is the code of the [TurnError] of a turn with more rounds of tool calls than [Options.MaxRounds].
 const CodeTooManyRounds = 10000
 
-// Turn sends a prompt and returns when its turn has ended. on gets the turn's events in order, on this goroutine;
-// it may be nil. The result has the model's text also if there is an error: a [TurnError], [ErrCancelled], an
-// [UnknownModelError] or an error of [Client].
+// Turn sends a prompt and returns when its turn has ended. It first waits for the conversation's earlier turns. on gets
+// the turn's events in order, on this goroutine; it may be nil. The result has the model's text also if there is an
+// error: a [TurnError], [ErrCancelled], an [UnknownModelError] or an error of [Client].
 //
-// When ctx ends, the turn and its tool calls are cancelled, and Turn waits for their end.
+// When ctx ends, the turn and its tool calls are cancelled, and Turn waits up to 15 s for their end.
 func (v *Conversation) Turn(ctx context.Context, prompt string, on func(Event)) (Turn, error) {
 	result, err := v.run(ctx, prompt, on)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrCancelled) {

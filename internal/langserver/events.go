@@ -8,22 +8,24 @@ import (
 	"sync"
 )
 
-// Event is an event of a turn: a [Text], [Reasoning], [ToolCall], [Usage], [Window] or [Notice].
+// Event is an event of a turn: a [Text], [Reasoning], [ToolCall], [Usage], [Window] or [Notice], each as a value. A
+// type switch tells them apart.
 type Event interface{ event() }
 
-// Text is the next piece of the model's answer. The server sends it line by line.
+// Text is the next piece of the model's answer; the pieces together are [Turn].Text. The server sends them line by
+// line. A text that the server wants hidden is left out.
 type Text struct {
 	Round int // of the turn, from 1; 0 in mode Ask
 	Delta string
 }
 
-// Reasoning is the next piece of the model's reasoning.
+// Reasoning is the next piece of the model's reasoning, which is no part of [Turn].Text. Round counts as in [Text].
 type Reasoning struct {
 	Round int
 	Delta string
 }
 
-// State is the state of a tool call.
+// State is the state of a tool call, in the server's words.
 type State string
 
 // States of a tool call. Each call ends with one of the last three.
@@ -34,7 +36,8 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// ToolCall is a new state of a tool call. There is none for a tool that the server does not know.
+// ToolCall is a new state of a tool call: one event for each change, so a call has several with the same ID. There is
+// none for a tool that the server does not know. Result and Error are "" until the call ends.
 type ToolCall struct {
 	Round   int
 	ID      string
@@ -47,20 +50,23 @@ type ToolCall struct {
 	Error   string // when failed
 }
 
-// Usage counts the tokens of the turn so far.
+// Usage counts the tokens of the turn so far. Cached counts prompt tokens that came from the cache of the model's
+// endpoint. Each event replaces the one before; [Turn].Usage is the last.
 type Usage struct {
 	Prompt     int `json:"promptTokens"`
 	Completion int `json:"completionTokens"`
 	Cached     int `json:"cachedTokens"`
 }
 
-// Window says how full the model's context window is, in tokens.
+// Window says how full the model's context window is: Used of Limit tokens. A new event comes whenever one of the two
+// changes.
 type Window struct {
 	Used  int `json:"totalUsedTokens"`
 	Limit int `json:"totalTokenLimit"`
 }
 
-// Notice is a message of the server for people.
+// Notice is a message for people during a turn: of the server, or with severity "warning" of this client about a report
+// that can't be read.
 type Notice struct {
 	Severity string `json:"severity"` // as in "warning"
 	Message  string `json:"message"`

@@ -15,7 +15,8 @@ import (
 	"tapgw/internal/proc"
 )
 
-// EnvServer is the variable that names the language server if the configuration does not.
+// EnvServer is the environment variable that names the language server's program, if the configuration does not name
+// one. A value that is not a program is an error.
 const EnvServer = "COPILOT_LANGUAGE_SERVER"
 
 // Values of [Found.Source]. For an editor's server it is the editor's name: JetBrains, VS Code, Neovim, ….
@@ -29,7 +30,8 @@ const (
 // program is the language server's name, without .exe.
 const program = "copilot-language-server"
 
-// Found is a language server on this machine: a program, or a script for node.
+// Found is a language server on this machine: the absolute path of a program, or of a .js file for node, and the place
+// where [Find] found it.
 type Found struct {
 	Path   string
 	Source string

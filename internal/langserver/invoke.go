@@ -15,26 +15,29 @@ import (
 // that, and sends all of it back in events.
 const maxOutput = 4 << 20
 
-// Status says how a tool call ended.
+// Status says how a tool call ended. It is the server's word for it.
 type Status string
 
-// Statuses of an [Outcome].
+// Statuses of an [Outcome], in the server's words. The client sends any other value as [StatusSuccess].
 const (
 	StatusSuccess   Status = "success"
 	StatusError     Status = "error"
 	StatusCancelled Status = "cancelled"
 )
 
-// Outcome is the result of a tool call: texts for the model, and how the call ended.
+// Outcome is the result of a tool call: texts for the model, and how the call ended. The zero value is a success
+// without text. Of all parts together 4 MiB go to the server.
 type Outcome struct {
 	Parts  []string // the model sees them below each other
 	Status Status   // "": StatusSuccess
 }
 
-// Succeeded returns the outcome of a call that succeeded.
+// Succeeded returns the outcome of a call that succeeded, with texts that the model reads one below the other. Without
+// parts the model gets an empty text.
 func Succeeded(parts ...string) Outcome { return Outcome{parts, StatusSuccess} }
 
-// FailedWith returns the outcome of a call that failed. Its status is [StatusCancelled] if err is context.Canceled.
+// FailedWith returns the outcome of a call that failed; the model reads the text of err, which must not be nil. The
+// status is [StatusCancelled] if err wraps context.Canceled, else [StatusError].
 func FailedWith(err error) Outcome {
 	if errors.Is(err, context.Canceled) {
 		return Outcome{[]string{err.Error()}, StatusCancelled}

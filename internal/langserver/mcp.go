@@ -5,10 +5,12 @@ import (
 	"errors"
 )
 
-// ErrMCPDisabled is the error of [Client.MCPServers] if the user's organisation has switched MCP servers off.
+// ErrMCPDisabled is the error of [Client.MCPServers] if the organisation of the signed-in user has switched MCP servers
+// off. The servers of [Options].MCP then do not run; everything else works.
 var ErrMCPDisabled = errors.New("MCP servers are switched off by the organisation")
 
-// MCPState is the state of an MCP server that the language server runs.
+// MCPState is the state of one MCP server of [Options].MCP, which the language server runs or connects to, and the
+// tools that it offers.
 type MCPState struct {
 	Name   string
 	Status string   // as in "running"

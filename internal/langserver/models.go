@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Model is a model that turns may use.
+// Model is a model that the signed-in user may choose for turns. ID is what requests name, and Name is for people.
+// Default marks the server's choice for chats.
 type Model struct {
 	ID       string   `json:"id"`
 	Name     string   `json:"modelName"`
@@ -23,18 +24,20 @@ type Model struct {
 	} `json:"-"`
 }
 
-// UnknownModelError is the error of a turn whose model the server does not list.
+// UnknownModelError is the error of a turn whose model the server does not list. ID is the model that was named; Known
+// has the ids that exist, in the server's order.
 type UnknownModelError struct {
 	ID    string
 	Known []string
 }
 
-// Error implements error. It lists the ids of the models that there are.
+// Error implements error. It names the unknown id and lists the known ones, on one line.
 func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
 }
 
-// Models asks the server for the models that the user may use.
+// Models asks the server for the models that the user may use, in the server's order. It also refreshes the list by
+// which turns check their model. No user signed in is [ErrNotSignedIn].
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var list []struct {
 		Model
@@ -57,7 +60,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return models, nil
 }
 
-// DefaultModel returns the id of the server's default model, else of the first. It returns false if there is no model.
+// DefaultModel returns the id of the model that is the default of chats, else of the first model. It returns false if
+// the list is empty.
 func DefaultModel(models []Model) (string, bool) {
 	for _, m := range models {
 		if m.Default {

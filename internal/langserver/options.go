@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// Options of a [Client]. Workspace is required.
+// Options configure a [Client] for its whole life. Only Workspace is required. Confirm, Gate and Open may be called
+// from several goroutines at the same time; the server waits for Confirm and Gate.
 type Options struct {
 	Command   string // the server: a program, or a script for node; "": see [Find]
 	Workspace string // absolute directory
@@ -39,14 +40,16 @@ type Options struct {
 	Log  *slog.Logger // gets the server's messages; nil: no log
 }
 
-// Proxy says how the server connects to the network.
+// Proxy says how the server connects to the network. The zero value leaves it to the environment (HTTPS_PROXY and its
+// like), which the server inherits.
 type Proxy struct {
 	URL      string // "": as the environment says
 	Auth     string // user:password; "": as URL says
 	Insecure bool   // certificates are not checked
 }
 
-// MCPServer is an MCP server that the language server starts, or that runs at a URL.
+// MCPServer is an MCP server that the language server starts by Command, or that runs at URL. Exactly one of the two
+// must be set. Env is for both.
 type MCPServer struct {
 	Command []string // and its arguments
 	Env     map[string]string

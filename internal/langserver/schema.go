@@ -7,9 +7,9 @@ import (
 )
 
 // StrictSchema returns a tool's schema in the form that the server accepts, which is stricter than JSON Schema: an
-// object with properties and required, and for each property one type and a description. It derives what is
-// missing; of several types it takes the first that is not null. The tool checks arguments against its original
-// schema. A text that is not a schema comes back as it is, and [Client.SetTools] names it.
+// object with properties and required, and for each property one type and a description. It derives what is missing; of
+// several types it takes the first that is not null. The tool checks arguments against its original schema. A text that
+// is not a schema comes back as it is, and [Client.SetTools] reports it as a [Fault].
 func StrictSchema(parameters json.RawMessage) json.RawMessage {
 	if len(parameters) == 0 {
 		return noParameters

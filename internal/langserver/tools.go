@@ -21,7 +21,8 @@ const maxTools = 128
 // clientProvider is the prefix of the ids of tools that a client has registered.
 const clientProvider = "copilot-editor."
 
-// Tool is one of our tools. The model may call it in all conversations of mode [Agent].
+// Tool is one of our tools. The model may call it in all conversations of mode [Agent], several calls at the same time.
+// [Client.SetTools] registers it; name, description and parameters must have the form that package tools requires.
 type Tool struct {
 	Name        string
 	Description string
@@ -32,7 +33,8 @@ type Tool struct {
 	Call func(ctx context.Context, call Invocation) Outcome
 }
 
-// Invocation is one call of a tool by the model.
+// Invocation is one call of a tool by the model. ConversationID and TurnID say for whom; Round counts the model's
+// rounds of calls within the turn; CallID is new for each call.
 type Invocation struct {
 	Tool           string
 	Input          json.RawMessage // as the model sent it, not checked against the schema
@@ -42,13 +44,14 @@ type Invocation struct {
 	CallID         string
 }
 
-// Fault says why [Client.SetTools] left a tool out.
+// Fault says why [Client.SetTools] left a tool out: its definition is wrong, its name is there twice, the server
+// refuses it, or there are too many tools.
 type Fault struct {
 	Tool   string
 	Reason string
 }
 
-// Error says which tool it is about, and what is wrong with it.
+// Error implements error: the tool's name and the reason, on one line.
 func (f Fault) Error() string { return fmt.Sprintf("tool %q: %s", f.Tool, f.Reason) }
 
 // registry has our tools, and what the server knows about them.

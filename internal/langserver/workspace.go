@@ -16,8 +16,8 @@ import (
 // as the file's new text.
 var sinks = []string{"insert_edit_into_file", "create_file"}
 
-// WorkspaceTool makes a [Tool] from a tool of package tools. The files that the tool opens are open at the server
-// until the call ends, and the server gets the new text of open files that the tool writes.
+// WorkspaceTool makes a [Tool] from a tool of package tools, which gets a copy of env. Files that the tool opens are
+// open at the server until the call ends, and the server gets the new text of open files that the tool writes.
 func (c *Client) WorkspaceTool(t *tools.Tool, env tools.Env) Tool {
 	return Tool{
 		Name: t.Name, Description: t.Description, Parameters: t.Parameters,

@@ -9,12 +9,14 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression. It is safe for concurrent use, as [regexp.Regexp].
+// Regexp is a regular expression that compiles at its first use. It is safe for concurrent use, as [regexp.Regexp] is.
+// Make one with [New]; the zero value panics.
 type Regexp struct {
 	compiled func() *regexp.Regexp
 }
 
-// New returns the regular expression expr. Its first use panics if expr does not compile.
+// New returns the regular expression expr, in the syntax of package regexp, without compiling it. Its first use panics
+// if expr does not compile, so expr must not come from a user.
 func New(expr string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
 }

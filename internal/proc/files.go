@@ -14,8 +14,8 @@ const (
 	privateFile = 0o600
 )
 
-// PrivateDir makes a directory that only its owner may enter. If the directory exists, the rights of others are
-// removed.
+// PrivateDir makes a directory with mode 0700, and its parents if they are missing. If the directory exists, it removes
+// the rights of other users. The error names the directory.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return fmt.Errorf("making a private directory: %w", err)
@@ -50,7 +50,8 @@ func WritePrivate(path string, data []byte) (err error) {
 	return nil
 }
 
-// RemoveOwn removes a file if it still has the content that this process wrote. Another process may have replaced it.
+// RemoveOwn removes a file if it still has the content data, which this process wrote. Another process may have
+// replaced the file; then it stays. Errors are ignored.
 func RemoveOwn(path string, data []byte) {
 	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
 		_ = os.Remove(path)

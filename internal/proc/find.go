@@ -38,5 +38,6 @@ func Find(name string, lookPath func(string) (string, error)) (string, error) {
 	return path, nil
 }
 
-// IsScript reports whether node must run a program.
+// IsScript reports whether node must run a program: its name ends in .js. [Find] accepts such a file without execute
+// permission.
 func IsScript(path string) bool { return strings.HasSuffix(path, ".js") }

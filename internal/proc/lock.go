@@ -14,11 +14,12 @@ import (
 // lockRetry is how often WaitLock tries to get a lock.
 const lockRetry = 10 * time.Millisecond
 
-// Lock is a lock on a file. The system releases it when its process ends, in whatever way. The file contains the
-// process id of the last owner, for people; it says nothing about whether the lock is taken.
+// Lock is a lock on a file that this process has. The system releases it when the process ends, in whatever way. The
+// file contains the process id of the last owner, for people; it says nothing about whether the lock is taken.
 type Lock struct{ file *flock.Flock }
 
-// TryLock takes a lock. It returns nil and no error if another process has it.
+// TryLock takes a lock and does not wait. It creates the file with mode 0600 if it is missing. If another process has
+// the lock, both results are nil. The error names the file.
 func TryLock(path string) (*Lock, error) {
 	f := newFlock(path)
 	ok, err := f.TryLock()
@@ -31,7 +32,8 @@ func TryLock(path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// WaitLock takes a lock as soon as it is free, or returns an error when ctx ends.
+// WaitLock takes a lock as soon as it is free; it tries every 10 ms. When ctx ends before that, it returns an error
+// that wraps the context's. It creates the file if it is missing.
 func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	f := newFlock(path)
 	if _, err := f.TryLockContext(ctx, lockRetry); err != nil {
@@ -40,7 +42,8 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	return newLock(f)
 }
 
-// Locked reports whether a process has the lock on a file.
+// Locked reports whether a process, this one or another, has the lock on a file. It creates the file if it is missing,
+// and takes a shared lock for a moment. The answer may be outdated at once.
 func Locked(path string) (bool, error) {
 	f := newFlock(path)
 	ok, err := f.TryRLock()
@@ -51,10 +54,12 @@ func Locked(path string) (bool, error) {
 	return !ok, nil
 }
 
-// LockHolder returns the process that took a lock last, 0 if there is none. That process may have ended.
+// LockHolder returns the process id in a lock's file: that of the process that took the lock last, 0 if there is none.
+// That process may have ended; [Locked] says whether the lock is taken.
 func LockHolder(path string) int { return ReadPID(path) }
 
-// ReadPID returns the process id that a file holds as decimal text, 0 if it holds none.
+// ReadPID returns the process id that a file contains as decimal text, blanks around it ignored. It returns 0 if the
+// file can't be read or contains anything else.
 func ReadPID(path string) int {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -80,5 +85,6 @@ func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(privateFile))
 }
 
-// Unlock releases the lock. The file stays, because waiting processes have it open.
+// Unlock releases the lock. The file stays, because processes that wait have it open: a new file in its place would be
+// another lock.
 func (l *Lock) Unlock() { _ = l.file.Close() }

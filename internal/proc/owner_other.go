@@ -4,8 +4,10 @@ package proc
 
 import "net/netip"
 
-// OwnerOf finds no process, because this system does not tell which process listens.
+// OwnerOf returns false for every address, because on this system no process can be found by its port. Callers must not
+// take that for a free port.
 func OwnerOf(netip.AddrPort) (Owner, bool) { return unknown, false }
 
-// PeerOf finds no process, because this system does not tell which process has a connection.
+// PeerOf returns false for every connection, because on this system no process can be found by its connection. Callers
+// must not take that for another machine.
 func PeerOf(_, _ netip.AddrPort) (Owner, bool) { return unknown, false }

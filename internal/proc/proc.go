@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Command says what [Start] starts, with which environment, and what becomes of its output.
+// Command says what [Start] starts, with which arguments and environment, and what becomes of its output. Path is
+// required. The child's stdin is always a pipe, see [Process.Stdin].
 type Command struct {
 	Path string // a bare name is looked up on PATH
 	Args []string
@@ -29,7 +30,7 @@ type Command struct {
 	Grace          time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
 }
 
-// Stream names the stream that a line came from.
+// Stream names the stream that a line came from, in the words that provider logs use.
 type Stream string
 
 // Streams of a process.
@@ -45,7 +46,8 @@ const (
 	outputGrace = time.Second
 )
 
-// Process is a child that runs or has ended. Its methods may be called from any goroutine.
+// Process is a child that runs or has ended, with its process group. Its methods may be called from any goroutine.
+// After the child's end nothing has to be called.
 type Process struct {
 	// Fixed at start.
 	cmd   *exec.Cmd
@@ -58,8 +60,8 @@ type Process struct {
 	stopOnce sync.Once
 }
 
-// Start starts a child. It ends by [Process.Stop], by itself, or on Linux with this process. The error names the
-// program.
+// Start starts a child in a process group of its own. The child ends by [Process.Stop], by itself, or on Linux with
+// this process. When it ends, the rest of its group is killed. The error names the program.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
@@ -142,22 +144,26 @@ func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	close(p.done)
 }
 
-// PID is the child's process id.
+// PID returns the child's process id, which is the id of its process group too. It stays the same after the end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stdin writes to the child's standard input.
+// Stdin returns the writer to the child's standard input. Closing it is the end of input for the child. Writes block
+// while the child does not read, and fail after its end.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Done is closed after the child has ended and its output was read.
+// Done is closed after the child has ended and its output was read; up to 1 s later if other processes keep the output
+// open.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the child ended, nil for exit code 0. It waits for the end.
+// Err waits for the end of the child and returns how it ended: nil for exit code 0, else an error such as
+// [*exec.ExitError], which has the exit code or signal.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Tail returns the last lines of the child's output, oldest first.
+// Tail returns the last lines of stdout and stderr together, oldest first, at most [Command].Keep. A stream that goes
+// to a writer of Command is not among them.
 func (p *Process) Tail() []string { return p.tail.lines() }
 
 // Stop ends the child and its group, and returns after they have ended. It closes stdin and sends SIGTERM, and after

@@ -70,8 +70,8 @@ func currentTurn(messages []Message) []Message {
 // taggedBlock matches what a runtime puts in tags into a message of the user's role.
 var taggedBlock = lazyregexp.New(`(?s)<([a-z][a-z_-]*)>.*?</([a-z][a-z_-]*)>`)
 
-// Prompt returns the text of a user-role message without the tagged blocks that a runtime added, or "" if there is
-// nothing else.
+// Prompt returns the text of a user-role message without the blocks in tags, such as <notice>…</notice>, that a runtime
+// added, and without blanks around it. It is "" if there is nothing else.
 func Prompt(text string) string {
 	return strings.TrimSpace(taggedBlock.ReplaceAllStringFunc(text, func(s string) string {
 		if m := taggedBlock.FindStringSubmatch(s); m[1] != m[2] {

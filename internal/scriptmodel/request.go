@@ -12,7 +12,7 @@ import (
 )
 
 // Request is a model request as it came, and its parts that scripts need: model, messages and tools in the same form
-// for each wire.
+// for each wire. Several goroutines may have it, so treat it as read only.
 type Request struct {
 	N        int         // counted from 1
 	Path     string      // which wire: "/v1/chat/completions", "/v1/responses", "/v1/messages" or one of Azure's
@@ -29,7 +29,8 @@ type Request struct {
 	aborted atomic.Bool
 }
 
-// Message is one message of the conversation.
+// Message is one message of the conversation. Text joins the message's parts of text; images are left out. ToolCallID
+// is the ID of the [ToolCall] whose result this is.
 type Message struct {
 	Role       string // system, user, assistant or tool
 	Text       string
@@ -37,32 +38,35 @@ type Message struct {
 	ToolCallID string     // of a tool's result
 }
 
-// Tool is a tool that the request offers.
+// Tool is a tool that the request offers to the model. Parameters is the JSON Schema of its arguments as it came, nil
+// if the request has none.
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage
 }
 
-// ToolCall is a call that the model makes. Without an ID one is made up;
-// without Args they are {}.
+// ToolCall is a call that the model makes. In a [Reply], a call without an ID gets a new one, and a call without Args
+// gets {}. In a [Message] it is a call of an earlier reply.
 type ToolCall struct {
 	ID   string
 	Name string
 	Args string // a JSON object
 }
 
-// Context ends when the client closes the connection or the server closes.
+// Context returns a context that ends when the client closes the connection or the server closes. A script that waits
+// must watch it.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Done is closed when the reply was written, or could not be written.
+// Done is closed when the reply was written, or could not be written. After that the value of [Request.Aborted] is
+// final.
 func (r *Request) Done() <-chan struct{} { return r.done }
 
-// Aborted reports whether the client closed the connection before it had the reply. Its value is final once Done is
-// closed.
+// Aborted reports whether the client closed the connection before it had the whole reply; a reply with Cut does not
+// count. The value is final once [Request.Done] is closed.
 func (r *Request) Aborted() bool { return r.aborted.Load() }
 
-// ToolNames returns the names of the tools offered, in order.
+// ToolNames returns the names of the tools that the request offers, in the request's order; empty if it offers none.
 func (r *Request) ToolNames() []string {
 	names := make([]string, len(r.Tools))
 	for i, t := range r.Tools {
@@ -71,7 +75,7 @@ func (r *Request) ToolNames() []string {
 	return names
 }
 
-// HasTool reports whether the request offers a tool.
+// HasTool reports whether the request offers a tool of exactly that name.
 func (r *Request) HasTool(name string) bool {
 	for _, t := range r.Tools {
 		if t.Name == name {
@@ -81,7 +85,8 @@ func (r *Request) HasTool(name string) bool {
 	return false
 }
 
-// System returns the text of all system messages.
+// System returns the text of all system messages, with an empty line between two of them; "" if there are none. On the
+// wires that carry the system message beside the conversation it is that text.
 func (r *Request) System() string {
 	var parts []string
 	for _, m := range r.Messages {
@@ -92,10 +97,12 @@ func (r *Request) System() string {
 	return strings.Join(parts, "\n\n")
 }
 
-// LastUser returns the text of the last message with the user's role.
+// LastUser returns the text of the last message with the user's role, "" if there is none. A runtime adds such messages
+// of its own; [Prompt] removes what it puts in tags.
 func (r *Request) LastUser() string { return r.lastMessage("user").Text }
 
-// LastResult returns the text of the last tool result.
+// LastResult returns the text of the last tool result in the conversation, "" if there is none. It may belong to an
+// earlier turn.
 func (r *Request) LastResult() string { return r.lastMessage("tool").Text }
 
 func (r *Request) lastMessage(role string) Message {

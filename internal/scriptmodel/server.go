@@ -21,17 +21,19 @@ import (
 	"time"
 )
 
-// ModelID is the model that the endpoint lists. The endpoint answers requests for any other model too.
+// ModelID is the only model in the endpoint's list. The endpoint answers requests for any other model too, and repeats
+// the name that the request gave.
 const ModelID = "scripted"
 
 // maxBody bounds a request, in bytes. Conversations with images are the largest.
 const maxBody = 64 << 20
 
-// ReplyFunc answers a request. It runs on the request's own goroutine, so it may block; [Request.Context] ends when the
-// client closes the connection.
+// ReplyFunc is a script: it returns the model's reply to a request. It runs on the request's own goroutine, several at
+// the same time, so it may block; [Request.Context] ends when the client closes the connection.
 type ReplyFunc func(*Request) Reply
 
-// Server is a running endpoint. Its methods may be called from any goroutine.
+// Server is a running endpoint. It stores every request in the order of arrival. Its methods may be called from any
+// goroutine. Make one with [Start].
 type Server struct {
 	URL string // base URL, "/v1" included; fixed at start
 
@@ -46,8 +48,8 @@ type Server struct {
 	arrived  chan struct{} // closed and replaced when a request arrives
 }
 
-// Start listens on addr (host:port; port 0 picks a free one) and answers requests with reply. Call [Server.Close] to
-// stop it.
+// Start listens on addr (host:port; port 0 picks a free one) and answers requests with reply, which must not be nil. It
+// returns when the endpoint accepts connections. Call [Server.Close] to stop it.
 func Start(addr string, reply ReplyFunc) (*Server, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -79,10 +81,11 @@ func Start(addr string, reply ReplyFunc) (*Server, error) {
 	return s, nil
 }
 
-// Root is the URL without "/v1", the base of Azure's and Anthropic's routes.
+// Root returns the URL without "/v1", the base of Azure's and Anthropic's routes.
 func (s *Server) Root() string { return strings.TrimSuffix(s.URL, "/v1") }
 
-// Close stops the endpoint, breaks off the replies under way and waits for their handlers.
+// Close stops the endpoint, breaks off the replies under way and waits for their handlers. A script that ignores
+// [Request.Context] holds it up. It may be called twice.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -102,14 +105,15 @@ func (s *Server) beginRequest() bool {
 	return !s.closed
 }
 
-// SetReply replaces the function that answers the requests from now on.
+// SetReply replaces the script for the requests that arrive from now on. A request whose script runs already keeps it.
 func (s *Server) SetReply(reply ReplyFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reply = reply
 }
 
-// Requests returns the model requests so far, oldest first.
+// Requests returns the model requests so far, oldest first. The slice is a copy; the requests are the server's own.
+// Requests for the list of models, and malformed ones, are not among them.
 func (s *Server) Requests() []*Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +145,8 @@ func (s *Server) WaitRequest(ctx context.Context, n int) (*Request, error) {
 	}
 }
 
-// ServeCompletions serves chat completions for a server of the caller, at any path.
+// ServeCompletions serves one request for chat completions, at any path, for a caller with an HTTP server of its own.
+// The request counts and is answered as one of this server's.
 func (s *Server) ServeCompletions(w http.ResponseWriter, r *http.Request) {
 	s.handler(completions)(w, r)
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// EnvHome is the environment variable that names the directory of the Copilot runtime's files.
+// EnvHome is the environment variable that names the directory of the Copilot runtime's files. It also chooses the
+// gateway: each such directory has one gateway at most.
 const EnvHome = "COPILOT_HOME"
 
-// Names of the files in a state directory that programs other than the gateway read.
+// Names of the files in a state directory that programs other than the gateway read. Only their owner may read them.
+// The token files are removed when the gateway ends.
 const (
 	InfoFile          = "gateway.json"
 	LockFile          = "gateway.lock" // locked while the gateway runs
@@ -20,7 +22,8 @@ const (
 	ProviderTokenFile = ".provider-token"
 )
 
-// Info is the content of gateway.json: where a gateway listens and which process it is.
+// Info is the content of gateway.json: the address at which a gateway listens, and its process. The gateway writes it
+// at its start. The file of a killed gateway stays, so check [LockFile] too.
 type Info struct {
 	URL       string    `json:"url"`
 	PID       int       `json:"pid"`
@@ -32,7 +35,7 @@ type Info struct {
 }
 
 // Home returns the absolute path of the directory of the Copilot runtime's files: COPILOT_HOME, else ~/.copilot. The
-// error says that there is neither COPILOT_HOME nor a home directory.
+// directory need not exist. The error says that there is neither COPILOT_HOME nor a home directory.
 func Home() (string, error) {
 	if home := os.Getenv(EnvHome); home != "" {
 		if abs, err := filepath.Abs(home); err == nil {
@@ -47,5 +50,6 @@ func Home() (string, error) {
 	return filepath.Join(user, ".copilot"), nil
 }
 
-// Of returns the state directory of the gateway whose COPILOT_HOME is home.
+// Of returns the state directory of the gateway whose COPILOT_HOME is home, as [Home] returns it: extensions/tap below
+// it. The directory need not exist.
 func Of(home string) string { return filepath.Join(home, "extensions", "tap") }

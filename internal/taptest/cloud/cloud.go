@@ -17,13 +17,14 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// User is the login of the signed-in user.
+// User is the GitHub login that every token of the stand-in belongs to.
 const User = "octo-test"
 
 // defaultModel is the model that chats use when they name none. The list has "scripted" too.
 const defaultModel = "gpt-4.1"
 
-// Cloud is a running stand-in. The embedded server has the requests of its model and the script that answers them.
+// Cloud is a running stand-in. The embedded server has the requests of its model and the script that answers them. Its
+// methods may be called from any goroutine; settings take effect at the next request.
 type Cloud struct {
 	*scriptmodel.Server
 	Base  string // URL of every endpoint
@@ -41,7 +42,8 @@ type Cloud struct {
 	tunnels    []Tunnel
 }
 
-// Start starts a stand-in on loopback with two models. Call [Cloud.Close] to stop it.
+// Start starts a stand-in on free ports of loopback, with the models scripted and gpt-4.1 (the default); reply answers
+// both. No user is refused, and a sign-in waits. Call [Cloud.Close] to stop it.
 func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	model, err := scriptmodel.Start("127.0.0.1:0", reply)
 	if err != nil {
@@ -78,7 +80,8 @@ func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	return c, nil
 }
 
-// Close stops the stand-in and breaks off the connections under way.
+// Close stops the stand-in with its model and its proxy, and breaks off the connections under way. It returns when the
+// model's handlers have ended.
 func (c *Cloud) Close() {
 	for _, s := range []*httptest.Server{c.proxy, c.tls, c.plain} {
 		s.CloseClientConnections()
@@ -87,7 +90,8 @@ func (c *Cloud) Close() {
 	c.Server.Close()
 }
 
-// Env returns the variables with which the language server is signed in at the stand-in.
+// Env returns the environment variables with which the language server is signed in as [User] and uses the stand-in in
+// place of GitHub. The caller may change the map.
 func (c *Cloud) Env() map[string]string {
 	return map[string]string{
 		"GH_COPILOT_TOKEN":      "gho_not_a_real_token",
@@ -97,13 +101,15 @@ func (c *Cloud) Env() map[string]string {
 	}
 }
 
-// SetFlags sets the switches in the session token, as in "mcp=0;chat=1".
+// SetFlags sets the switches in the session tokens from now on, as in "mcp=0;chat=1"; "" means none. mcp=0 is an
+// organisation that forbids MCP servers.
 func (c *Cloud) SetFlags(flags string) { c.set(func() { c.flags = flags }) }
 
-// SetCompletion sets the text of inline completions.
+// SetCompletion sets the text of all inline completions from now on. At the start it is "".
 func (c *Cloud) SetCompletion(text string) { c.set(func() { c.completion = text }) }
 
-// Refuse makes the token endpoint answer with an HTTP status. 0 makes it work again.
+// Refuse makes the endpoint of session tokens answer with an HTTP status, such as 401 or 403, so that the language
+// server gets no token. 0 makes it work again.
 func (c *Cloud) Refuse(status int) { c.set(func() { c.refuse = status }) }
 
 func (c *Cloud) set(change func()) {
@@ -168,7 +174,8 @@ func (c *Cloud) serveCompletion(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// Prompt returns what the user said in a request's last turn, without the context that the language server adds.
+// Prompt returns what the user said in a request's last message of the user's role, without the context that the
+// language server adds. A message without the server's tags is returned whole.
 func Prompt(r *scriptmodel.Request) string { return unwrap(r.LastUser()) }
 
 func unwrap(text string) string {
@@ -180,7 +187,8 @@ func unwrap(text string) string {
 	return strings.TrimSpace(text[i+len(begin) : j])
 }
 
-// Calls is [scriptmodel.Calls] for requests of the language server.
+// Calls is [scriptmodel.Calls] for requests of the language server: it first removes the context that the server puts
+// around the user's messages.
 func Calls(r *scriptmodel.Request) scriptmodel.Reply {
 	plain := &scriptmodel.Request{Tools: r.Tools}
 	for _, m := range r.Messages {

@@ -23,13 +23,15 @@ type device struct {
 	denied   bool
 }
 
-// Approve lets the sign-in succeed, as if a person had typed in the code.
+// Approve lets the sign-in by device code succeed from now on, as if a person had typed in [UserCode]. The client
+// notices at its next poll.
 func (c *Cloud) Approve() { c.set(func() { c.device = device{approved: true} }) }
 
-// Pend makes the sign-in wait for the code again, as at the start.
+// Pend makes the sign-in by device code wait for a person again, as at the start. It undoes [Cloud.Approve] and
+// [Cloud.Deny].
 func (c *Cloud) Pend() { c.set(func() { c.device = device{} }) }
 
-// Deny makes the sign-in fail.
+// Deny makes the sign-in by device code fail from now on with access_denied, as if the person had refused it.
 func (c *Cloud) Deny() { c.set(func() { c.device = device{denied: true} }) }
 
 func (c *Cloud) serveDeviceCode(w http.ResponseWriter, _ *http.Request) {
@@ -58,13 +60,14 @@ func (c *Cloud) serveAccessToken(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Tunnel is a connection through the proxy.
+// Tunnel is a connection that a client made through the proxy, with the method CONNECT. Tests check by it that a
+// program uses its proxy settings.
 type Tunnel struct {
 	Host string // host:port that it was for
 	Auth string // user:pass; "" for none
 }
 
-// Tunnels returns the connections through the proxy so far.
+// Tunnels returns a copy of the list of connections through the proxy since the start, oldest first.
 func (c *Cloud) Tunnels() []Tunnel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
