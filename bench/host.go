@@ -181,7 +181,8 @@ func (h *host) await(ctx context.Context, providers int) error {
 	return nil
 }
 
-// Load is what one round measured; durations are nanoseconds.
+// Load is what one round of calls measured. Wall is the time of the whole round, P50 and P99 are those of single calls;
+// durations are nanoseconds. With an Error, that of the first failed call, the numbers are 0.
 type Load struct {
 	Calls    int
 	Wall     int64

@@ -64,12 +64,14 @@ type Config struct {
 	Hooks       []Hook // in the order of the file
 }
 
-// API is the table [api]: what a caller of the session API must show.
+// API is the table [api]: what a caller of the session API (docs/session-api.md) must show. The admin API needs its
+// token in any case.
 type API struct {
 	Auth string // AuthToken or AuthNone
 }
 
-// Values of api.auth: callers of the session API show a token, or nothing, which is for loopback only ([CheckListen]).
+// Values of api.auth: callers of the session API show a token, which is the default, or nothing. The latter is for
+// loopback addresses only; [CheckListen] refuses it elsewhere.
 const (
 	AuthToken = "token"
 	AuthNone  = "none"

@@ -123,7 +123,8 @@ type SessionMCP struct {
 	Timeout time.Duration     // of a call; 0: the runtime's
 }
 
-// DefaultProfile returns the settings of a session without a config file. Each call returns a value of its own.
+// DefaultProfile returns the settings of a session without a config file: those that are not the runtime's to decide.
+// Each call returns a value of its own, which the caller may change.
 func DefaultProfile() Profile {
 	return Profile{
 		SystemMessage: SystemMessage{Mode: SystemAppend},

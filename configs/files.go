@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// Files are the files that make up the gateway's configuration. [Find] finds them.
+// Files are the files that make up the gateway's configuration. [Find] finds them once; the methods read them, and what
+// the user trusts, again at each call. Any goroutine may call the methods.
 type Files struct {
 	// Workdir is the gateway's working directory, absolute. The paths in the user's
 	// provider files are relative to it.
@@ -231,7 +232,8 @@ func (f Files) Notes() (notes Faults) {
 	return notes
 }
 
-// ProviderFile is a provider file: the provider that it defines, or its faults.
+// ProviderFile is a provider file: the provider that it defines, or its faults. Where the records of trust can't be
+// read, one without a name has that fault.
 type ProviderFile struct {
 	Name     string
 	File     string
@@ -258,8 +260,8 @@ func (f Files) ProviderDirs() []string {
 	return dirs
 }
 
-// IsProviderFile reports whether [Files.Providers] depends on a file of this name in
-// [Files.ProviderDirs].
+// IsProviderFile reports whether [Files.Providers] depends on a file of this name, without its directory, in
+// [Files.ProviderDirs]: NAME.toml that is not hidden, or a record of what the user trusts.
 func IsProviderFile(name string) bool {
 	return strings.HasSuffix(name, providerSuffix) && !strings.HasPrefix(name, ".") || isTrustRecord(name)
 }

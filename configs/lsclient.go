@@ -15,7 +15,8 @@ import (
 	"github.com/adrg/xdg"
 )
 
-// EnvLSConfig is the environment variable that names lsclient.toml where --config does not; see [FindLSClient].
+// EnvLSConfig is the environment variable that names lsclient.toml where --config does not; [FindLSClient] reads it.
+// The named file then counts alone.
 const EnvLSConfig = "LSCLIENT_CONFIG"
 
 // LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
@@ -42,19 +43,20 @@ type Proxy struct {
 	AuthEnv   string // the variable that holds user:password; "": none
 }
 
-// GitHub is the table [github]: which GitHub the user signs in to.
+// GitHub is the table [github]: which GitHub the language server signs in to, github.com or a company's own server.
 type GitHub struct {
 	Enterprise string // base URL of a GitHub Enterprise server; "": github.com
 }
 
-// LSGateway is the table [gateway]: whether conversations become sessions of a
-// gateway.
+// LSGateway is the table [gateway]: whether conversations become sessions of a gateway, so that its providers give them
+// tools and gates, and of which one.
 type LSGateway struct {
 	Use string // GatewayAuto, GatewayOn or GatewayOff
 	URL string // "": the one that runs for this user
 }
 
-// Values of gateway.use: whether lsclient brings its conversations to a gateway.
+// Values of gateway.use: whether conversations become sessions of a gateway where one runs, always, or never. The
+// default is auto.
 const (
 	GatewayAuto = "auto" // where one runs
 	GatewayOn   = "on"   // or fail
@@ -78,7 +80,8 @@ type MCPServer struct {
 	URL     string // of a server that runs already, instead of Command
 }
 
-// DefaultLSClient returns the configuration without a file. Each call returns a value of its own.
+// DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
+// gateway where one runs. Each call returns a value of its own.
 func DefaultLSClient() LSClient {
 	return LSClient{
 		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
@@ -87,8 +90,8 @@ func DefaultLSClient() LSClient {
 	}
 }
 
-// LSFiles are the files that make up lsclient's configuration and the
-// directories of drop-in tools that lie beside them.
+// LSFiles are the files that make up lsclient's configuration and the directories of drop-in tools that lie beside
+// them. [FindLSClient] finds them; the zero value means none.
 type LSFiles struct {
 	User      string   // the user's own file, or the one that was named; "" for none
 	Project   string   // the trusted project's, whose keys come over the user's; "" for none
@@ -109,7 +112,8 @@ const (
 	toolDir = "tools"
 )
 
-// UserDir is the directory of the user's own config files.
+// UserDir is the directory of the user's own config files, tapgw below XDG_CONFIG_HOME or what the system has for it.
+// It need not exist.
 func UserDir() string { return filepath.Join(xdg.ConfigHome, userDir) }
 
 // FindLSClient finds lsclient's files for a workspace. If named (of a flag) or

@@ -8,7 +8,8 @@ import (
 	"tapgw/internal/statedir"
 )
 
-// EnvConfig is the environment variable that names tapgw.toml where --config does not; see [Find].
+// EnvConfig is the environment variable that names tapgw.toml where --config does not; [Find] reads it. The named file
+// and the provider files beside it then count alone.
 const EnvConfig = "TAPGW_CONFIG"
 
 // Home is [statedir.Home] for programs that go on without a home directory: it then returns .copilot below the home

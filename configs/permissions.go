@@ -22,7 +22,8 @@ type Permissions struct {
 	AllowURLs, DenyURLs             []string // [SCHEME://]HOST[:PORT][/PATH]
 }
 
-// Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only.
+// Values of a permission, of the kinds of [Permissions]. [CWD] is for reads only. [Ask] shows a person the question and
+// waits for the answer up to [Copilot].AnswerTimeout.
 const (
 	Allow = "allow"
 	Deny  = "deny"

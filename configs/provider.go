@@ -17,7 +17,8 @@ import (
 	"tapgw/internal/lazyregexp"
 )
 
-// Kinds of providers: where the program or the tools come from that the gateway gives to sessions.
+// Kinds of providers, the key kind of a provider file: where the program or the tools come from that the gateway gives
+// to sessions. Command and connect speak docs/protocol.md; the others run in the gateway.
 const (
 	KindCommand = "command" // a process that the gateway starts
 	KindConnect = "connect" // a process that starts itself
@@ -25,7 +26,8 @@ const (
 	KindHTTP    = "http"    // an HTTP API
 )
 
-// Values of sessions besides a filter.
+// Values of sessions besides a filter, which [Sessions] describes. The default is all for the kinds tools and http,
+// which run in the gateway, and each for the others.
 const (
 	SessionsEach = "each" // one process for each session
 	SessionsAll  = "all"  // one process for all sessions

@@ -15,7 +15,8 @@ type Count struct {
 	What string `json:"what"`
 }
 
-// TrustChanges returns what [Trust] would return for a directory, and records nothing: what a person would newly trust.
+// TrustChanges returns what [Trust] would return for a directory, and records nothing: a person looks at the changes
+// before trusting them. Unlike Trust it accepts the root directory.
 func TrustChanges(dir string) (real string, changes []Change, err error) {
 	if real, err = realDir(dir); err != nil {
 		return "", nil, err

@@ -9,9 +9,9 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Supervisor runs the providers that files name. Its methods return how many processes they
-// started or stopped, connections where a provider has no process. The error is NOT_FOUND
-// where no file names the provider, and none that a file names runs under that name.
+// Supervisor runs the providers that files name; any goroutine may call it. Stop, Start and Restart return how many
+// processes they started or stopped, connections where a provider has no process. The error is NOT_FOUND where no file
+// names the provider, and none that a file names runs under that name.
 type Supervisor interface {
 	// Stop also closes the connections of a provider that no file names.
 	Stop(name string) (int, error)

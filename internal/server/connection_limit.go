@@ -142,8 +142,8 @@ func (l *connectionLimit) usage() (used, limit int, refused uint64) {
 	return l.used, l.limit, l.refused
 }
 
-// ConnectionFault returns one line for `tapgw status` when the connection limit is reached or
-// refused a connection in the last ten minutes; otherwise "".
+// ConnectionFault returns one line for `tapgw status` when the connection limit is reached or refused a connection in
+// the last ten minutes; otherwise "". Any goroutine may call it.
 func (s *Server) ConnectionFault() string {
 	l := &s.connections
 	l.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ListenError is the error of [Server.Listen] and [CanListen]: the address, and the system's error,
-// which it wraps.
+// ListenError is the error of [Server.Listen] and [CanListen]: the address, and the system's error, which it wraps:
+// EADDRINUSE, for example, when another program has the port.
 type ListenError struct {
 	Addr string // host:port
 	Err  error
@@ -44,7 +44,8 @@ func (s *Server) Listen(addr string) error {
 	return err
 }
 
-// CanListen returns nil if [Server.Listen] would succeed on an address, otherwise its error.
+// CanListen returns nil if [Server.Listen] would succeed on an address now, otherwise its error. It binds the address
+// and frees it again, so another program may still take it.
 func CanListen(addr string) error {
 	s := &Server{}
 	err := s.Listen(addr)

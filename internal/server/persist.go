@@ -18,12 +18,12 @@ import (
 // maxFile is how large a file may be that is the result of a call, in bytes.
 const maxFile = 64 << 20
 
-// Persist makes and reads the providers' directories (persistDir): one for each provider name,
-// below Dir.
+// Persist makes and reads the providers' directories (persistDir): one for each provider name, below Dir, which
+// instances of the name share and no session's end removes (docs/protocol.md, "`hello.ack`").
 type Persist struct{ Dir string }
 
-// Make makes the directory of a provider if there is none, with mode 0700, and returns its path with
-// a separator at the end.
+// Make makes the directory of a provider if there is none, with mode 0700 in any case, and returns its path with a
+// separator at the end. provider is a normal name, which can't leave Dir.
 func (p Persist) Make(provider string) (string, error) {
 	dir := filepath.Join(p.Dir, provider)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -105,13 +105,14 @@ func hostTools(tools []gateway.Tool) []protocol.HostTool {
 	return list
 }
 
-// SetTools implements [gateway.Host] with `tools/set`.
+// SetTools implements [gateway.Host] with `tools/set`. While the host is away it returns errHostGone.
 func (h *remoteHost) SetTools(ctx context.Context, revision uint64, tools []gateway.Tool) error {
 	return h.call(ctx, protocol.MethodSetTools,
 		protocol.HostTools{SessionID: h.id, Revision: revision, Tools: hostTools(tools)})
 }
 
-// Send implements [gateway.Host] with `session/send`.
+// Send implements [gateway.Host] with `session/send`, in the mode enqueue if the prompt has none. While the host is
+// away it returns errHostGone.
 func (h *remoteHost) Send(ctx context.Context, p gateway.Prompt) error {
 	return h.call(ctx, protocol.MethodSend, protocol.HostPrompt{
 		SessionID: h.id, Prompt: p.Text, Mode: cmp.Or(p.Mode, adminapi.ModeEnqueue), Source: p.Source,

@@ -114,7 +114,7 @@ func restRoute(path string) (c restCall, ok bool) {
 	return c, true
 }
 
-// ServeHTTP implements [http.Handler].
+// ServeHTTP implements [http.Handler] for the session API (docs/session-api.md), for paths below restPrefix.
 func (a *restAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := restRoute(r.URL.EscapedPath())
 	if !ok {

@@ -28,7 +28,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// Options configure a [Server]. Only Gateway is required.
+// Options configure a [Server]. Only Gateway is required. [Server.Configure] changes Hosts, MaxConnections and OpenREST
+// later; the others are fixed by [New].
 type Options struct {
 	Gateway *gateway.Gateway
 	Log     *slog.Logger // nil: nothing is logged
@@ -54,8 +55,8 @@ type Options struct {
 	OpenREST bool
 }
 
-// Server serves one gateway. Make one with [New], give it addresses with [Server.Listen], and run
-// [Server.Serve] until [Server.Shutdown].
+// Server serves one gateway: providers and session hosts on WebSockets, the admin API, the session API and pages. Make
+// one with [New], give it addresses with [Server.Listen], and run [Server.Serve] until [Server.Shutdown].
 type Server struct {
 	// Fixed by New.
 	gateway *gateway.Gateway
@@ -91,8 +92,8 @@ type settings struct {
 	openREST bool
 }
 
-// Configure changes Hosts, OpenREST and MaxConnections of [Options] for requests that come from
-// now on. Connections over a lower limit stay.
+// Configure changes Hosts, OpenREST and MaxConnections of [Options] for requests that come from now on; 0 is
+// protocol.MaxConnections. Connections over a lower limit stay. Any goroutine may call it, also while the server runs.
 func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	current := &settings{hosts: map[string]bool{}, openREST: openREST}
 	for _, h := range hosts {
@@ -103,8 +104,8 @@ func (s *Server) Configure(hosts []string, openREST bool, maxConnections int) {
 	s.gateway.Touch() // followers of the status see it
 }
 
-// New makes a server with its handlers. It has no address yet: see [Server.Listen] and
-// [Server.Use].
+// New makes a server with its handlers. It has no address yet: see [Server.Listen] and [Server.Use]. It starts nothing
+// before [Server.Serve].
 func New(o Options) *Server {
 	s := &Server{gateway: o.Gateway, log: o.Log, version: o.Version, tls: o.TLS, ownerOf: proc.PeerOf}
 	if s.log == nil {
@@ -174,11 +175,12 @@ func (s *Server) trackHandler(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// Use adds a listener that the caller made. The server closes it at Shutdown.
+// Use adds a listener that the caller made; [Server.Serve] puts TLS over it if [Options] have it. Call it before Serve.
+// The server closes the listener at Shutdown.
 func (s *Server) Use(l net.Listener) { s.listeners = append(s.listeners, l) }
 
-// URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first
-// listener. There must be one.
+// URL returns the address that providers connect to, such as ws://127.0.0.1:9400, of the first listener; wss with TLS.
+// It panics without a listener.
 func (s *Server) URL() string {
 	scheme := "ws"
 	if s.tls != nil {
@@ -235,8 +237,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// LastActivity returns the time of the last request of the admin or the session API; zero if none
-// came.
+// LastActivity returns the time of the last request of the admin or the session API; zero if none came. Providers and
+// session hosts don't count.
 func (s *Server) LastActivity() time.Time {
 	if n := s.lastActive.Load(); n != 0 {
 		return time.Unix(0, n)

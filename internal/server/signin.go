@@ -369,8 +369,8 @@ func writeSigninFile(valid context.Context, dir, link string) (path string, err 
 	return f.Name(), nil
 }
 
-// RemoveSigninFiles removes the sign-in files in dir that a gateway left when it was killed. The
-// error joins those of the single files.
+// RemoveSigninFiles removes the sign-in files in dir that a gateway left when it was killed. Call it before a server
+// uses the directory. The error joins those of the single files; a missing directory is none.
 func RemoveSigninFiles(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, signinFilePattern))
 	for _, file := range files {

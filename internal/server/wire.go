@@ -229,7 +229,7 @@ func (f *frameReader) fill(frame io.Reader, limit int) (n int, err error) {
 // wirePeer is the [gateway.Peer] of a provider at the other end of a WebSocket.
 type wirePeer struct{ *wire }
 
-// Send implements [gateway.Peer]: it queues a message, which Flush sends.
+// Send implements [gateway.Peer]: it queues a message, in the order of the calls, which Flush sends. It never blocks.
 func (p wirePeer) Send(m protocol.Message) {
 	p.enqueue(func(dst []byte) []byte { return protocol.Append(dst, m) })
 }

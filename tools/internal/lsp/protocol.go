@@ -50,7 +50,7 @@ type Problem struct {
 	Source   string // program that found it, and its code for the problem
 }
 
-// Symbol is a named declaration, such as a function or a type.
+// Symbol is a named declaration, such as a function or a type, at the place where its server says that it is declared.
 type Symbol struct {
 	Place
 	Name      string

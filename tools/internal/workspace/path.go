@@ -201,14 +201,14 @@ func explain(name string, err error) error {
 	return &Error{fmt.Sprintf("%s: %v", name, err), err}
 }
 
-// Error is an error of the system in words for the model, with the path as the model gave it. It wraps the original
-// error, so that [errors.Is] finds fs.ErrNotExist, for example.
+// Error is an error of the system in words for the model, which name the file. It wraps the original error, so that
+// [errors.Is] finds fs.ErrNotExist, for example.
 type Error struct {
 	text string
 	err  error
 }
 
-// Error implements error: a text for the model that names the path as the model gave it.
+// Error implements error: a text for the model that names the file.
 func (e *Error) Error() string { return e.text }
 
 // Unwrap returns the system's error.
