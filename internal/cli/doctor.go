@@ -23,8 +23,8 @@ type Check struct {
 	Run  func(ctx context.Context) Result
 }
 
-// Result is what a check found. Detail is one line and never empty. Cure is what the user should do, on one line, often
-// a command.
+// Result is what a check found. Detail says it in a few words. Cure is what the user should do, often a command.
+// [Doctor] prints each of them on one line.
 type Result struct {
 	Status Status
 	Detail string

@@ -143,7 +143,7 @@ func (c *Client) Live(ctx context.Context, id string) iter.Seq2[LiveLine, error]
 }
 
 // Interrupt ends the turn that runs in a session; its tool calls end with CANCELLED. It returns the beginnings of the
-// prompts that were queued behind the turn and are dropped with it, nil if there are none (docs/admin-api.md, POST
+// prompts that were queued behind the turn and are dropped with it; the list may be empty (docs/admin-api.md, POST
 // /api/v1/sessions/{id}/interrupt).
 func (c *Client) Interrupt(ctx context.Context, id, reason string) (dropped []string, err error) {
 	answer, err := post[adminapi.Interrupted](ctx, c, sessionPath(id, "interrupt"), adminapi.Interrupt{Reason: reason})
