@@ -107,7 +107,7 @@ type StartRequest struct {
 	Label       string
 	ProviderURL string // a model endpoint of the user's own (OpenAI wire), "" for none
 	ProviderKey string // its key; never logged
-	Profile     string // a section [profiles.NAME] of tapgw.toml; "" for [copilot]
+	Profile     string // a section [copilot.profile.NAME] of tapgw.toml; "" for [copilot]
 	Effort      string // of reasoning; "" for the default of the profile or model
 	GitHubToken string // of the account whose models are used; never logged
 }
