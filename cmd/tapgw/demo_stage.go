@@ -128,7 +128,7 @@ func (s *copilotStage) woken(ctx context.Context, event string) (string, error) 
 	if slices.ContainsFunc(s.model.Requests(), hasNews) {
 		return "", fmt.Errorf("the model got %q, which was for the timeline only", demoNews)
 	}
-	return fmt.Sprintf("the provider's event woke the session: model request %d has %q, and not the timeline's event",
+	return fmt.Sprintf("the provider's event woke the session: model request %d says %q, and not the timeline's event",
 		r.N, event), nil
 }
 

@@ -28,7 +28,7 @@ const cancelGrace = 15 * time.Second
 type ConversationOptions struct {
 	ID    string // "": a random one
 	Mode  Mode
-	Model string // id of a model; "": see [Client.DefaultModel]
+	Model string // id of a model; "": see [DefaultModel]
 }
 
 // Conversation is a series of turns that the model remembers. Turns of one conversation run one after the other,
