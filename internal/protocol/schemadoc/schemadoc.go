@@ -118,9 +118,9 @@ func index(sections map[string]*section) []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Schemas of the messages
 
-A JSON Schema (2020-12) of every message of the [provider protocol](../protocol.md), and [bundle.json](bundle.json) with all of them: a whole message against the bundle, or against its ` + "`$defs/fromProvider`" + ` or ` + "`$defs/fromGateway`" + `. Made from the types of the gateway; ` + "`go test ./internal/protocol/schemadoc -update`" + ` writes them.
+Each message of the [provider protocol](../protocol.md) has a JSON Schema (2020-12). [bundle.json](bundle.json) has all of them. To check any message, use the bundle, or its ` + "`$defs/fromProvider`" + ` or ` + "`$defs/fromGateway`" + `. ` + "`go test ./internal/protocol/schemadoc -update`" + ` writes the schemas from the gateway's types and from docs/protocol.md.
 
-They take other fields than those that they name, as the protocol wants it. ` + "`maxLength`" + ` counts characters where the gateway counts bytes, so it is a bound and no more.
+The schemas accept unknown fields, as the protocol requires. ` + "`maxLength`" + ` counts characters, but the gateway counts bytes. So the gateway may refuse a text that the schema accepts.
 `)
 	for _, from := range []string{"provider", "gateway"} {
 		fmt.Fprintf(&b, "\n## From the %s\n\n| Message | |\n|---|---|\n", from)
