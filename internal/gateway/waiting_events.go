@@ -71,7 +71,8 @@ func (g *Gateway) addWaitingEvent(source pushSource, m *protocol.Push) (Receipt,
 	w := &g.waitingEvents
 	limit := w.limits[source.id]
 	if limit == nil {
-		if w.limits == nil {
+		// New names must not fill the memory: no more senders than events are kept.
+		if w.limits == nil || len(w.limits) >= maxWaitingEvents {
 			w.limits = map[string]*rate.Limiter{}
 		}
 		limit = rate.NewLimiter(protocol.PushRate, protocol.PushRate)
