@@ -209,8 +209,12 @@ func (l *link) onCancel(m *protocol.ToolCancel) {
 	if at, ok := l.running[m.ID]; ok && at.IsZero() {
 		l.running[m.ID] = time.Now()
 	}
+	silent := 1
+	if l.kind.isLimited {
+		silent = 6 // its few calls must show what becomes of their slots
+	}
 	switch n := l.r.IntN(40); {
-	case n == 0:
+	case n < silent:
 		l.w.tally.add("result: never, to a cancel")
 		l.openCalls = slices.DeleteFunc(l.openCalls, func(c received) bool { return c.id == m.ID })
 	case n < 28 && l.inbox.callsAfter(l.callCount) < minRemembered:
