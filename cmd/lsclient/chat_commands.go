@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/langserver"
+)
+
+// slashCommand is a line of a chat that is not a prompt, such as /model.
+type slashCommand struct {
+	name      string // with its slash
+	arguments string // as help names them
+	help      string
+	run       func(c *chat, ctx context.Context, arguments string) error
+}
+
+// slashCommands lists the commands of a chat in the order of its help.
+func slashCommands() []slashCommand {
+	return []slashCommand{
+		{"/model", "[ID]", "show or change the model", (*chat).setModel},
+		{"/models", "", "list the models", (*chat).listModels},
+		{"/tools", "", "list the tools", (*chat).listTools},
+		{"/new", "", "begin a new conversation; the model forgets this one", (*chat).beginAnew},
+		{"/help", "", "this list", (*chat).printHelp},
+		{"/quit", "", "end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs", (*chat).quit},
+	}
+}
+
+// command runs a line that is a command. done is false if the line is a prompt.
+func (c *chat) command(ctx context.Context, line string) (done bool, err error) {
+	word, rest, _ := strings.Cut(line, " ")
+	rest = strings.TrimSpace(rest)
+	switch word {
+	case "/exit", "exit", "quit":
+		if rest != "" {
+			return false, nil
+		}
+		word = "/quit"
+	}
+	for _, command := range slashCommands() {
+		if command.name == word {
+			return true, command.run(c, ctx, rest)
+		}
+	}
+	if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") {
+		c.cmd.out.Notef("there is no command %s; /help lists the commands", word)
+		return true, nil
+	}
+	return false, nil
+}
+
+func (c *chat) quit(context.Context, string) error { return errLeave }
+
+func (c *chat) printHelp(context.Context, string) error {
+	var lines []string
+	for _, command := range slashCommands() {
+		lines = append(lines, fmt.Sprintf("%-12s %s", strings.TrimSpace(command.name+" "+command.arguments),
+			command.help))
+	}
+	c.cmd.out.Notef("%s", strings.Join(lines, "\n"))
+	return nil
+}
+
+func (c *chat) listModels(ctx context.Context, _ string) error {
+	models, err := c.v.server.Models(ctx)
+	if err != nil {
+		return withExitCode(err)
+	}
+	for _, m := range models {
+		c.cmd.out.Notef("%s  %s", m.ID, m.Name)
+	}
+	return nil
+}
+
+func (c *chat) setModel(ctx context.Context, id string) error {
+	if id == "" {
+		c.cmd.out.Notef("%s", orDefault(c.cmd.model()))
+		return nil
+	}
+	if err := c.v.SetModel(ctx, id); err != nil {
+		return withExitCode(err)
+	}
+	c.cmd.chosenModel = id
+	c.cmd.out.Notef("the next turns use %s", id)
+	return nil
+}
+
+func orDefault(model string) string {
+	if model == "" {
+		return "the server's default"
+	}
+	return model
+}
+
+func (c *chat) listTools(ctx context.Context, _ string) error {
+	all, _ := c.cmd.loadTools(ctx)
+	for _, t := range all {
+		c.cmd.out.Notef("%s  %s", t.Name, cli.Shorten(t.Description, 70))
+	}
+	return nil
+}
+
+// beginAnew is /new.
+func (c *chat) beginAnew(ctx context.Context, _ string) error {
+	if err := c.v.Close(ctx); err != nil {
+		return withExitCode(err)
+	}
+	c.v.Conversation = c.v.server.NewConversation(langserver.ConversationOptions{Mode: c.mode, Model: c.cmd.model()})
+	c.cmd.out.Notef("a new conversation")
+	return nil
+}

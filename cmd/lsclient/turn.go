@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/langserver"
+)
+
+// turn runs one turn and prints it.
+func (v *conversation) turn(ctx context.Context, prompt, source string, printer *turnPrinter) error {
+	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
+		return v.Turn(ctx, prompt, printer.event)
+	}
+	var result langserver.Turn
+	var err error
+	if v.session != nil {
+		result, err = v.session.runTurn(ctx, prompt, source, run)
+	} else {
+		result, err = run(ctx, prompt)
+	}
+	return printer.done(result, withExitCode(err))
+}
+
+// turnPrinter prints the events of turns: text on stdout and the rest on stderr, or all as JSON on stdout.
+type turnPrinter struct {
+	cmd *command
+	v   *conversation
+
+	inLine bool // the last text on stdout did not end its line
+}
+
+// eventLine is an event as --json prints it.
+type eventLine struct {
+	Type     string          `json:"type"`
+	Round    int             `json:"round,omitempty"`
+	Delta    string          `json:"delta,omitempty"`
+	ID       string          `json:"id,omitempty"`
+	Name     string          `json:"name,omitempty"`
+	State    string          `json:"state,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Result   string          `json:"result,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Severity string          `json:"severity,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Prompt   string          `json:"prompt,omitempty"`
+}
+
+func (p *turnPrinter) event(e langserver.Event) {
+	line := eventLine{}
+	switch e := e.(type) {
+	case langserver.Text:
+		line = eventLine{Type: "text", Round: e.Round, Delta: e.Delta}
+		p.text(e.Delta)
+	case langserver.Reasoning:
+		line = eventLine{Type: "reasoning", Round: e.Round, Delta: e.Delta}
+	case langserver.ToolCall:
+		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result,
+			Error: e.Error}
+		if e.State == langserver.Running {
+			line.Input = e.Input
+		} else if p.v.session != nil {
+			p.v.session.toolDone(e)
+		}
+		p.tool(e)
+	case langserver.Notice:
+		line = eventLine{Type: "notice", Severity: e.Severity, Message: e.Message}
+		p.note("%s: %s", e.Severity, cli.Clean(e.Message))
+	default:
+		return
+	}
+	if p.cmd.out.JSON {
+		_ = p.cmd.out.Line(line)
+	}
+}
+
+// text prints a piece of the model's text.
+func (p *turnPrinter) text(delta string) {
+	if p.cmd.out.JSON || delta == "" {
+		return
+	}
+	delta = cli.Clean(delta)
+	_ = p.cmd.out.Printf("%s", delta)
+	p.inLine = !strings.HasSuffix(delta, "\n")
+}
+
+// note prints a line on stderr. While a question waits for its answer, note waits too.
+func (p *turnPrinter) note(format string, args ...any) {
+	p.v.policy.mu.Lock()
+	defer p.v.policy.mu.Unlock()
+	p.endLine()
+	p.cmd.out.Notef(format, args...)
+}
+
+func (p *turnPrinter) endLine() {
+	if p.inLine {
+		p.inLine = false
+		_ = p.cmd.out.Printf("\n")
+	}
+}
+
+func (p *turnPrinter) tool(e langserver.ToolCall) {
+	paint := func(ink cli.Ink, text string) string { return ink.On(p.cmd.App.ErrWriter, text) }
+	switch e.State {
+	case langserver.Running:
+		p.note("%s %s", paint(cli.Blue, "• "+e.Name), paint(cli.Dim, cli.Shorten(cli.Clean(string(e.Input)), 100)))
+	case langserver.Completed:
+		if p.cmd.out.Verbose {
+			p.note("%s %s", paint(cli.Green, "✓ "+e.Name), paint(cli.Dim, cli.Shorten(cli.Clean(e.Result), 100)))
+		}
+	case langserver.Failed:
+		p.note("%s %s", paint(cli.Red, "✗ "+e.Name), cli.Shorten(cli.Clean(e.Error), 200))
+	case langserver.Cancelled:
+		p.note("%s", paint(cli.Yellow, "– "+e.Name+" cancelled"))
+	}
+}
+
+// injected prints a prompt that a provider has injected.
+func (p *turnPrinter) injected(prompt string) {
+	if p.cmd.out.JSON {
+		_ = p.cmd.out.Line(eventLine{Type: "prompt", Prompt: prompt})
+		return
+	}
+	p.note("» %s", cli.Shorten(cli.Clean(prompt), 100))
+}
+
+// done prints how a turn ended, and returns the command's error.
+func (p *turnPrinter) done(r langserver.Turn, err error) error {
+	p.endLine()
+	if !p.cmd.out.JSON {
+		return err
+	}
+	line := struct {
+		Type         string            `json:"type"`
+		Conversation string            `json:"conversation"`
+		Turn         string            `json:"turn,omitempty"`
+		Model        string            `json:"model,omitempty"`
+		Text         string            `json:"text"`
+		Usage        langserver.Usage  `json:"usage"`
+		Error        map[string]string `json:"error,omitempty"`
+	}{Type: "done", Conversation: p.v.ID(), Turn: r.ID, Model: r.Model, Text: r.Text, Usage: r.Usage}
+	if err == nil {
+		return p.cmd.out.Line(line)
+	}
+	e := cli.AsError(err)
+	line.Error = map[string]string{"code": e.Code, "message": e.Message}
+	if err := p.cmd.out.Line(line); err != nil {
+		return fmt.Errorf("writing the result of the turn: %w", err)
+	}
+	return cli.Reported(e.Exit)
+}
