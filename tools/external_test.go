@@ -163,7 +163,7 @@ func TestLoad(t *testing.T) {
 				"c.tool.json": `{"description": "d", "command": ["cat"]}`}, "a b c", nil},
 		{"what is no tool", map[string]string{
 			"_x.py": pyTool("x",
-				""), "__init__.py": "raise 1", "x.py": "raise 1", "y.py": "SCHEMA = 5", "z.py": "def execute(): pass",
+				""), "__init__.py": "raise 1", "x.py": "raise 1", "z.py": "def execute(): pass",
 			"README.md": "", "run.sh+": "exit 1", ".h.py": pyTool("h", ""), "b.py~": "", "tool.toml": "",
 			".tool.toml": "",
 		}, "", nil},
@@ -172,6 +172,9 @@ func TestLoad(t *testing.T) {
 			map[string]string{"a.py": pyTool("a", ""), "b.py": "SCHEMA = {\ndef execute", "c.tool.toml": "command = 1",
 				"d.tool.toml": manifest}, "a d !b.py !c.tool.toml",
 			[]string{"b.py:1: SyntaxError", "c.tool.toml:1: command"}},
+		{"SCHEMA alone", map[string]string{"a.py": "\nSCHEMA = 5", "b.py": "SCHEMA = = 1", "_c.py": "SCHEMA = {",
+			"__init__.py": "SCHEMA = {"}, "!a.py !b.py",
+			[]string{"a.py:2: it has SCHEMA but no function execute", "b.py:1: SyntaxError"}},
 		{"no required", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}`)}, "!a.py",
 			[]string{`a.py:1: tool "x": the schema of the parameters needs "required"`}},
 		{"required None", map[string]string{"a.py": schema(`'type': 'object', 'properties': {}, 'required': None`)},

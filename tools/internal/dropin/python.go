@@ -48,11 +48,12 @@ type Probed struct {
 	Fault *Fault
 }
 
-// MayBeTool reports whether Python source may define both SCHEMA and execute. So
-// scripts that only lie beside tools are not imported to find that out.
+var schemaWord = lazyregexp.New(`\bSCHEMA\b`)
+
+// MayBeTool reports whether Python source is that of a tool or was meant to be: it
+// mentions SCHEMA, or may import it. Other scripts beside tools are never looked at.
 func MayBeTool(source []byte) bool {
-	return bytes.Contains(source, []byte("SCHEMA")) && bytes.Contains(source, []byte("execute")) ||
-		bytes.Contains(source, []byte("import *"))
+	return schemaWord.FindIndex(source) != nil || bytes.Contains(source, []byte("import *"))
 }
 
 // Interpreter finds the program that runs modules: Path, or python3 on PATH. The error

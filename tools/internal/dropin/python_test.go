@@ -60,7 +60,13 @@ func TestProbe(t *testing.T) {
 		{"d_syntax.py", "SCHEMA = {}\n\ndef execute(i, c) pass", "line 3: SyntaxError: expected ':'"},
 		{"e_raises.py", good + "\n{}['x']", "line 4: KeyError: 'x'"},
 		{"f_exit.py", good + "import sys; sys.exit('bye')", "line 3: it called sys.exit(bye)"},
-		{"g_only_schema.py", "SCHEMA = {}\n# no execute", "-"},
+		{"g_no_execute.py", "\nSCHEMA: dict = {}\n# no execute", "line 2: it has SCHEMA but no function execute"},
+		{"g_not_run.py", "import os\nif 1: SCHEMA, x = {}, os._exit(7)", "-"},
+		{"g_broken.py", "SCHEMA = {}\nx = = 1", "line 2: SyntaxError"},
+		{"g_broken_script.py", "# the SCHEMA of a table\nx = = 1", "line 2: SyntaxError"},
+		{"g_mentions.py", "import os\nos._exit(7) # dumps the SCHEMA", "-"},
+		{"g_only_execute.py", "def execute(i, c): pass # no SCHEMA", "-"},
+		{"g_nul.py", "SCHEMA = {}\x00", "null bytes"},
 		{"h_list.py", "SCHEMA = []\ndef execute(i, c): pass", "SCHEMA is a list, not a dict"},
 		{"i_text.py", "SCHEMA = {}\nexecute = 'x'", "execute is a str, not a function"},
 		{"j_set.py", "SCHEMA = {'name': {1}}\ndef execute(i, c): pass",
@@ -132,7 +138,7 @@ func TestProbeOfModuleThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds: it starts programs or waits for them")
 	}
-	dir := write(t, map[string]string{"a.py": "import time\nwhile True: time.sleep(1)"})
+	dir := write(t, map[string]string{"a.py": "import time # SCHEMA execute\nwhile True: time.sleep(1)"})
 	p, interpreter := python(t)
 	p.limit = 2 * time.Second
 	got, _, err := p.Probe(t.Context(), interpreter, []string{filepath.Join(dir, "a.py")})
@@ -164,7 +170,7 @@ func TestProbeWithoutPython(t *testing.T) {
 func TestMayBeTool(t *testing.T) {
 	for source, want := range map[string]bool{
 		"SCHEMA = 1\ndef execute(): pass": true, "from x import *": true, "from x import SCHEMA, execute": true,
-		"": false, "SCHEMA = 1": false, "def execute(): pass": false, "print('hello')": false,
+		"SCHEMA = {": true, "": false, "def execute(): pass": false, "DB_SCHEMA = 1": false, "print('hello')": false,
 	} {
 		if MayBeTool([]byte(source)) != want {
 			t.Errorf("%q: not %v", source, want)

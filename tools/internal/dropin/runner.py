@@ -6,6 +6,7 @@ import os
 import sys
 
 sys.path[:] = [p for p in sys.path if p]  # no modules of the working directory
+import ast
 import importlib.util
 import json
 import types
@@ -87,13 +88,30 @@ def explain(error, path):
     return text, line
 
 
+def schema_line(tree):
+    """Returns the line on which a module sets SCHEMA, 0 if it does not."""
+    for step in tree.body:
+        targets = getattr(step, "targets", []) + [getattr(step, "target", None)]
+        names = [name for target in targets if target for name in ast.walk(target)]
+        if any(isinstance(name, ast.Name) and name.id == "SCHEMA" for name in names):
+            return step.lineno
+    return 0
+
+
 def probe(paths):
     send(python=sys.executable)
     for path in paths:
         send(file=path)
         try:
-            module = load(path)
-            if not hasattr(module, "SCHEMA") or not hasattr(module, "execute"):
+            with open(path, "rb") as f:
+                source = f.read()
+            line = schema_line(ast.parse(source, path))
+            # Without the word execute it can be no tool, so its code does not run.
+            module = load(path) if b"execute" in source or b"import *" in source else None
+            if line and not hasattr(module, "execute"):
+                text = "it has SCHEMA but no function execute: write one, or begin the file's name with _"
+                send(fault=text, line=line)
+            elif not hasattr(module, "SCHEMA") or not hasattr(module, "execute"):
                 send(skip=True)
             elif not isinstance(module.SCHEMA, dict):
                 send(fault="SCHEMA is a %s, not a dict" % type(module.SCHEMA).__name__)
