@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -29,8 +28,11 @@ func agentCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:      "agent",
 		Usage:     "run an agent turn",
-		ArgsUsage: "PROMPT|-",
-		Description: `The model's text goes to stdout as it comes, a line for each tool call to stderr. With
+		ArgsUsage: "PROMPT|- [-]",
+		Description: `A file or pipe on stdin goes to the model below PROMPT; without PROMPT, or with -, stdin is
+the prompt. A pipe that says nothing for 3 s is left out; with "PROMPT -" lsclient waits for it.
+
+The model's text goes to stdout as it comes, a line for each tool call to stderr. With
 --json each event is a line, and the last one is {"type":"done",…}. Commands, paths
 outside the workspace and MCP tools are refused unless lsclient.toml, --yes or you
 (--ask) allow them. Ctrl-C ends the turn and the tool that runs in it.
@@ -40,10 +42,11 @@ their gates apply, and each prompt that they inject gets a turn afterwards.
 
 Examples:
   lsclient agent 'why does the build fail?' --ask
-  git diff | lsclient agent - --model gpt-4.1
+  git diff | lsclient agent 'review this'
+  lsclient agent - --model gpt-4.1 <prompt.md
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
 		Flags:  turnFlags(),
-		Action: action(1, 0, runAgent),
+		Action: action(2, 0, runAgent),
 	}
 }
 
@@ -58,17 +61,11 @@ func (c *command) turnOptions() error {
 }
 
 func runAgent(c *command) error {
-	if c.NArg() == 0 {
-		return cli.Usage("agent: needs a prompt, or - to read it from stdin")
-	}
-	prompt, err := cli.Text(c.Context, c.Args().First())
-	if err != nil {
+	if err := c.turnOptions(); err != nil {
 		return err
 	}
-	if strings.TrimSpace(prompt) == "" {
-		return cli.Usage("agent: the prompt is empty")
-	}
-	if err := c.turnOptions(); err != nil {
+	prompt, err := c.readPrompt()
+	if err != nil {
 		return err
 	}
 	v, err := c.converse(c.ctx, langserver.Agent)
