@@ -51,10 +51,10 @@ func TestAttachments(t *testing.T) {
 		}
 	}
 	if strings.Contains(said, "four\n") || !strings.Contains(string(request.Body), pixel) {
-		t.Errorf("too much of the file, or no image: %s", request.Body)
+		t.Errorf("too much of the file, or no image: %s, want no %q in it and %q in it", request.Body, "four\n", pixel)
 	}
 	if got := request.Header.Get("X-Trace"); got != "abc-1" {
-		t.Errorf("the header of the prompt: %q", got)
+		t.Errorf(`the header of the prompt: %q, want "abc-1"`, got)
 	}
 	for path, want := range map[string]string{
 		text: "three", filepath.Join(docs, "in.txt"): "inside of docs",
@@ -67,7 +67,7 @@ func TestAttachments(t *testing.T) {
 	}
 	requests := g.model.Requests()
 	if got := requests[len(requests)-1].Header.Get("X-Trace"); got != "" {
-		t.Errorf("the header stays: %q", got)
+		t.Errorf(`the header stays: %q, want ""`, got)
 	}
 
 	// Wrong ones are refused by name, and the session does not hear of the prompt.
@@ -84,6 +84,6 @@ func TestAttachments(t *testing.T) {
 	}
 	s.turn("still here?")
 	if s.lastSaid() != "You said: still here?" {
-		t.Errorf("afterwards: %q", s.lastSaid())
+		t.Errorf(`afterwards: %q, want "You said: still here?"`, s.lastSaid())
 	}
 }

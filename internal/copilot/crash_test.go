@@ -27,7 +27,7 @@ func (g *rig) runtimePID() int {
 	g.r.mu.Lock()
 	defer g.r.mu.Unlock()
 	if g.r.proc == nil || g.r.proc.pid == 0 {
-		g.t.Fatal("no runtime runs")
+		g.t.Fatal("no runtime runs, want one")
 	}
 	return g.r.proc.pid
 }
@@ -62,28 +62,31 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	s.waitIdle(2)
 	other.waitIdle(2)
 	if errs := s.errors(); len(errs) != 1 || !strings.Contains(errs[0], "the turn is lost: the Copilot runtime ended") {
-		t.Errorf("errors of the session with a turn: %q", errs)
+		t.Errorf(
+			`errors of the session with a turn: %q, want one, "the turn is lost: the Copilot runtime ended"`,
+			errs,
+		)
 	}
 	if errs := other.errors(); len(errs) != 0 {
-		t.Errorf("errors of the other: %q", errs)
+		t.Errorf("errors of the other: %q, want none", errs)
 	}
 	for _, x := range []*fakeSession{s, other} {
 		if !strings.Contains(x.allNotes(), "died and was started again") {
-			t.Errorf("notes: %s", x.allNotes())
+			t.Errorf(`notes: %s, want "died and was started again" in it`, x.allNotes())
 		}
 	}
 	if g.runtimePID() == before {
-		t.Error("it is the same process")
+		t.Error("it is the same process, want another one after the crash")
 	}
 	// The tools are there again, and so is what was said before.
 	s.turn("call:quick")
 	other.turn("call:quick")
 	if s.lastSaid() != "here I am" || other.lastSaid() != "me too" {
-		t.Errorf("after the restart: %q, %q", s.lastSaid(), other.lastSaid())
+		t.Errorf(`after the restart: %q, %q, want "here I am" and "me too"`, s.lastSaid(), other.lastSaid())
 	}
 	reqs := g.model.Requests()
 	if body := string(reqs[len(reqs)-1].Body); !strings.Contains(body, "remember me") {
-		t.Error("the history before the kill is gone")
+		t.Error("the history before the kill is gone, want it in the next request")
 	}
 	var open int
 	for _, e := range s.allEvents() {
@@ -95,7 +98,7 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 		}
 	}
 	if open != 0 {
-		t.Errorf("%d tool executions have no end", open)
+		t.Errorf("%d tool executions have no end, want 0", open)
 	}
 }
 
@@ -124,7 +127,10 @@ func TestPromptBeforeTheSessionIsKnownToBeBack(t *testing.T) {
 	s.waitIdle(1)
 	s.turn("and again")
 	if s.busy != 3 || s.idle != 2 || s.said()[0] != "You said: hello again" || s.over["second"] != "" {
-		t.Errorf("busy %d times, idle %d times, said %q, %q", s.busy, s.idle, s.said(), s.over)
+		t.Errorf(
+			`busy %d times, idle %d times, said %q, %q, want busy 3, idle 2, "You said: hello again" and ""`,
+			s.busy, s.idle, s.said(), s.over,
+		)
 	}
 }
 
@@ -137,7 +143,7 @@ func TestRuntimeKilledBeforeTheFirstTurn(t *testing.T) {
 	s.waitIdle(1)
 	s.turn("call:quick")
 	if s.lastSaid() != "here I am" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "here I am"`, s.lastSaid())
 	}
 }
 
@@ -152,13 +158,13 @@ func TestRuntimeDown(t *testing.T) {
 		s.host.Log(adminapi.LogInfo, "a line meanwhile")
 		if _, err := s.host.Interrupt(g.ctx, "meanwhile"); err != nil &&
 			!strings.Contains(err.Error(), "the Copilot runtime ended") {
-			t.Errorf("interrupting: %v", err)
+			t.Errorf(`interrupting: %v, want no error or "the Copilot runtime ended" in it`, err)
 		}
 		n := s.idles()
 		s.waitIdle(n)
 		if err := s.host.Send(g.ctx, gateway.Prompt{Text: "call:quick", Source: gateway.SourceUser}); err != nil {
 			if !strings.Contains(err.Error(), "the Copilot runtime ended") {
-				t.Errorf("sending: %v", err)
+				t.Errorf(`sending: %v, want "the Copilot runtime ended" in it`, err)
 			}
 			s.turn("call:quick")
 		}
@@ -197,10 +203,10 @@ func TestRuntimeGivenUp(t *testing.T) {
 	g.signal(syscall.SIGKILL)
 	s.wait("the end", func() bool { return s.ended != "" })
 	if !strings.Contains(s.ended, "out of order") || !strings.Contains(s.ended, "5 times within a minute") {
-		t.Errorf("the session ended because %q", s.ended)
+		t.Errorf(`the session ended because %q, want "out of order" and "5 times within a minute" in it`, s.ended)
 	}
 	if err := s.host.Send(g.ctx, gateway.Prompt{Text: "x"}); err == nil {
-		t.Error("an ended session took a prompt")
+		t.Error("an ended session took a prompt, want an error")
 	}
 	if err := s.host.Close(g.ctx, "ended"); err != nil {
 		t.Errorf("closing an ended session: %v", err)
@@ -231,13 +237,13 @@ func TestRuntimeHangs(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-g.ctx.Done():
-			t.Fatal("a hung runtime was left alone")
+			t.Fatal("a hung runtime was left alone, want its end")
 		}
 	}
 	s.waitIdle(2)
 	s.turn("hello again")
 	if s.lastSaid() != "You said: hello again" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "You said: hello again"`, s.lastSaid())
 	}
 }
 
@@ -273,7 +279,10 @@ func TestSectionsSurviveCrash(t *testing.T) {
 	reqs := g.model.Requests()
 	if last := reqs[len(reqs)-1].System(); !strings.Contains(last, "STATE (2)") ||
 		strings.Count(last, repeatNotice) != 1 {
-		t.Errorf("after the crash the model was told %q", between(last, "STATE", ")"))
+		t.Errorf(
+			`after the crash the model was told %q, want "STATE (2)" in it and %q once`,
+			between(last, "STATE", ")"), repeatNotice,
+		)
 	}
 }
 
@@ -316,15 +325,18 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 	}
 	if pid == 0 {
 		_ = cmd.Wait()
-		t.Fatalf("no session came up: %s", seen.String())
+		t.Fatalf("no session came up: %s, want a runtime for it", seen.String())
 	}
 	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
-		t.Errorf("process group of the runtime %d: %d, %v", pid, group, err)
+		t.Errorf("process group of the runtime %d: %d, %v, want no error and %d", pid, group, err, pid)
 	}
 	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
 		if strings.Contains(string(env), "TAP_ADMIN_TOKEN") ||
 			!strings.Contains(string(env), "TAP_GATEWAY_URL=ws://here\x00") {
-			t.Errorf("environment of the runtime: %q", env)
+			t.Errorf(
+				`environment of the runtime: %q, want no "TAP_ADMIN_TOKEN" in it and %q in it`,
+				env, "TAP_GATEWAY_URL=ws://here\x00",
+			)
 		}
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -337,7 +349,7 @@ func TestNothingIsLeftOfAKilledGateway(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("the runtime %d still runs %v after the gateway was killed", pid, time.Since(began))
+			t.Fatalf("the runtime %d still runs %v after the gateway was killed, want its end", pid, time.Since(began))
 		}
 	}
 }
@@ -380,7 +392,7 @@ func TestShellHasItsOwnSession(t *testing.T) {
 	says(two, "at first")
 	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", g.runtimePID())); err == nil &&
 		strings.Contains(string(env), "TAP_OWN") {
-		t.Errorf("environment of the runtime: %q", env)
+		t.Errorf(`environment of the runtime: %q, want no "TAP_OWN" in it`, env)
 	}
 	one.preToolUse = func(string, protocol.Raw) gateway.Decision { return gateway.Decision{} }
 	says(one, "with hooks")
@@ -391,12 +403,12 @@ func TestShellHasItsOwnSession(t *testing.T) {
 	says(two, "in the next runtime")
 	file := one.host.(*session).shellFile
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the shell's file: %v, %v", info, err)
+		t.Errorf("the shell's file: %v, %v, want no error and 0o600", info, err)
 	}
 	if err := one.host.Close(g.ctx, "test"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); err == nil {
-		t.Error("the shell's file outlives its session")
+		t.Error("the shell's file is there after its session ended, want no file")
 	}
 }

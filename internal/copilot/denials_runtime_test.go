@@ -37,7 +37,7 @@ func TestDenialSaysItsReason(t *testing.T) {
 			h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny, Text: tt.reason})
 		}
 		if said := <-turn; !strings.Contains(said, tt.reason) {
-			t.Errorf("%s: the model says %q", tt.who, said)
+			t.Errorf("%s: the model says %q, want %q in it", tt.who, said, tt.reason)
 		}
 		told := ""
 		lines, _ := h.s.Live(begun)
@@ -47,7 +47,7 @@ func TestDenialSaysItsReason(t *testing.T) {
 			}
 		}
 		if !strings.HasPrefix(told, "denied: ") || !strings.Contains(told, tt.reason) {
-			t.Errorf("%s: who follows is told %q", tt.who, told)
+			t.Errorf(`%s: who follows is told %q, want "denied: " at its start and %q in it`, tt.who, told, tt.reason)
 		}
 		shown := ""
 		for line := range strings.Lines(strings.TrimPrefix(timeline(h.s), before)) {
@@ -56,7 +56,7 @@ func TestDenialSaysItsReason(t *testing.T) {
 			}
 		}
 		if !strings.Contains(shown, "den") {
-			t.Errorf("%s: the timeline has %q", tt.who, shown)
+			t.Errorf(`%s: the timeline has %q, want "den" in it`, tt.who, shown)
 		}
 	}
 }

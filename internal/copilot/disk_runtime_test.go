@@ -55,7 +55,7 @@ func TestDiskFull(t *testing.T) {
 	})
 	s.turn("hello")
 	if f := g.r.Faults(); len(f) != 0 {
-		t.Errorf("faults: %v", f)
+		t.Errorf("faults: %v, want none", f)
 	}
 	limit(g, 1)
 	for i := range 3 {
@@ -63,12 +63,15 @@ func TestDiskFull(t *testing.T) {
 		s.waitIdle(i + 2)
 		if cut, over := s.over[fmt.Sprint(i)]; !over || cut != "" ||
 			s.lastSaid() != fmt.Sprint("You said: prompt ", i) {
-			t.Errorf("prompt %d: over %v, %q, the model said %q", i, over, cut, s.lastSaid())
+			t.Errorf(
+				`prompt %d: over %v, %q, the model said %q, want an end, "" and %q`,
+				i, over, cut, s.lastSaid(), fmt.Sprint("You said: prompt ", i),
+			)
 		}
 		s.wait("the error", func() bool { return strings.Contains(describe(s.events), "can't be saved") })
 		if f := g.r.Faults(); len(f) != 1 || !strings.Contains(f[0].Message, s.id) ||
 			!strings.Contains(f[0].Message, "disk full") {
-			t.Errorf("faults: %v", f)
+			t.Errorf(`faults: %v, want 1 of them, %q and "disk full" in it`, f, s.id)
 		}
 	}
 	s.prompt(gateway.Prompt{ID: "waits", Text: "call:wait"})
@@ -78,17 +81,20 @@ func TestDiskFull(t *testing.T) {
 	}
 	s.waitIdle(5)
 	if s.over["waits"] != "interrupted" {
-		t.Errorf("the turn that was interrupted: %q", s.over)
+		t.Errorf(`the turn that was interrupted: %q, want "interrupted"`, s.over)
 	}
 	if errs := s.errors(); len(errs) != 1 {
-		t.Errorf("it was said %d times: %q", len(errs), errs)
+		t.Errorf("it was said %d times: %q, want once", len(errs), errs)
 	}
 	limit(g, ^uint64(0))
 	s.turn("there is room")
 	s.wait("that it is saved", func() bool { return strings.Contains(strings.Join(s.notes, "\n"), "saved again") })
 	s.turn("and again")
 	if f := g.r.Faults(); len(f) != 0 || s.lastSaid() != "You said: and again" || s.busy != s.idle {
-		t.Errorf("faults: %v, said %q, busy %d times, idle %d times", f, s.lastSaid(), s.busy, s.idle)
+		t.Errorf(
+			`faults: %v, said %q, busy %d times, idle %d times, want none, "You said: and again", both equal`,
+			f, s.lastSaid(), s.busy, s.idle,
+		)
 	}
 }
 
@@ -101,20 +107,20 @@ func TestStartOnAFullDisk(t *testing.T) {
 	limit(g, 1)
 	err := g.r.start(g.ctx, gateway.StartRequest{Host: Kind, Model: "scripted", CWD: g.cwd},
 		func(gateway.SessionSpec, gateway.HostInfo, gateway.Host) (gateway.HostCalls, error) {
-			t.Error("it was registered")
+			t.Error("a session that could not be saved was registered, want none")
 			return s, nil
 		})
 	if err == nil || !strings.Contains(err.Error(), "starting a Copilot session: ") ||
 		!strings.Contains(err.Error(), "too large") {
-		t.Errorf("starting a session: %v", err)
+		t.Errorf(`starting a session: %v, want an error, "starting a Copilot session: " and "too large" in it`, err)
 	}
 	s.prompt(gateway.Prompt{ID: "last", Text: "hello"})
 	s.waitIdle(1)
 	s.wait("the error", func() bool { return strings.Contains(describe(s.events), "can't be saved") })
 	if err := s.host.Close(g.ctx, "test"); err == nil || !strings.Contains(err.Error(), "it could not be saved: ") {
-		t.Errorf("ending one that can't be saved: %v", err)
+		t.Errorf(`ending one that can't be saved: %v, want an error and "it could not be saved: " in it`, err)
 	}
 	if f := g.r.Faults(); len(f) != 0 {
-		t.Errorf("faults of a session that has ended: %v", f)
+		t.Errorf("faults of a session that has ended: %v, want none", f)
 	}
 }

@@ -53,27 +53,27 @@ func TestCapabilitiesAreProven(t *testing.T) {
 		rows[section]++
 		cells := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, "/"), "|"), "|")
 		if len(cells) != 3 {
-			t.Errorf("%d cells in %s", len(cells), line)
+			t.Errorf("%d cells in %s, want 3", len(cells), line)
 			continue
 		}
 		for i, c := range cells {
 			if cells[i] = strings.TrimSpace(c); cells[i] == "" {
-				t.Errorf("an empty cell in %s", line)
+				t.Errorf("an empty cell, want a text, in %s", line)
 			}
 		}
 		proofs := named.FindAllStringSubmatch(cells[2], -1)
 		if len(proofs) == 0 && !strings.HasPrefix(cells[2], "Not: ") {
-			t.Errorf("neither a test nor a reason in %s", line)
+			t.Errorf("got no test, want one or a reason (Not: …), in %s", line)
 		}
 		for _, m := range proofs {
 			if !tests[m[1]] {
-				t.Errorf("there is no %s, which proves %s", m[1], line)
+				t.Errorf("want a test %s, there is none; it stands in %s", m[1], line)
 			}
 		}
 	}
 	for s := range strings.FieldsSeq("2 3 4 5 6 7 8 9 10 11 12 13") {
 		if rows[s] == 0 {
-			t.Errorf("section %s has no rows", s)
+			t.Errorf("section %s has no rows, want at least one", s)
 		}
 	}
 }

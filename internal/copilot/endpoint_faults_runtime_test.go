@@ -83,21 +83,24 @@ func TestModelFaults(t *testing.T) {
 			said, errs, end := turnOf(h.r.ctx, s, user(tc.prompt))
 			lines := timeline(s)
 			if len(errs) == 0 && errors.Is(end, gateway.ErrTurnEnded) {
-				t.Errorf("%s: the turn was whole: it said %q\n%s", tc.prompt, said, lines)
+				t.Errorf("%s: the turn was whole: it said %q, want errors, or another end\n%s", tc.prompt, said, lines)
 			}
 			found := false
 			for _, part := range tc.timeline {
 				found = found || strings.Contains(lines, part)
 			}
 			if !found {
-				t.Errorf("%s: the timeline has none of %q:\n%s", tc.prompt, tc.timeline, lines)
+				t.Errorf("%s: the timeline has none of %q, want one of them:\n%s", tc.prompt, tc.timeline, lines)
 			}
 			if state := s.View().State; state != "idle" && state != "busy" {
-				t.Errorf("%s: the session is %s", tc.prompt, state)
+				t.Errorf(`%s: the session is %s, want "idle" or "busy"`, tc.prompt, state)
 			}
 			said, errs, end = turnOf(h.r.ctx, s, user("hello"))
 			if said != "You said: hello" || len(errs) > 0 || !errors.Is(end, gateway.ErrTurnEnded) {
-				t.Errorf("%s: the next turn said %q, errors %q, ended %v\n%s", tc.prompt, said, errs, end, timeline(s))
+				t.Errorf(
+					"%s: the next turn said %q, errors %q, ended %v, want \"You said: hello\", none and %v\n%s",
+					tc.prompt, said, errs, end, gateway.ErrTurnEnded, timeline(s),
+				)
 			}
 		})
 	}

@@ -49,11 +49,14 @@ func checkEndpoints(t *testing.T, tests map[string]endpointTest) {
 			s.tool("quick", text("here I am"))
 			s.turn("call:quick")
 			if s.lastSaid() != "here I am" {
-				t.Errorf("the model said %q; errors %q", s.lastSaid(), s.errors())
+				t.Errorf(`the model said %q; errors %q, want "here I am"`, s.lastSaid(), s.errors())
 			}
 			for i, r := range g.model.Requests() {
 				if r.Path != tt.path || r.Query.Get("api-version") != tt.query || r.Model != tt.model || !r.Stream {
-					t.Errorf("request %d: %s?%s of model %q", i, r.Path, r.Query.Encode(), r.Model)
+					t.Errorf(
+						"request %d: %s?%s of model %q, want %s?%s of model %q, streamed",
+						i, r.Path, r.Query.Encode(), r.Model, tt.path, tt.query, tt.model,
+					)
 				}
 				for h, want := range tt.headers {
 					if got := r.Header.Get(h); got != want {
@@ -62,7 +65,7 @@ func checkEndpoints(t *testing.T, tests map[string]endpointTest) {
 				}
 				for _, secret := range []string{endpointKey, endpointToken} {
 					if strings.Contains(string(r.Body), secret) {
-						t.Errorf("request %d has a secret in its body", i)
+						t.Errorf("request %d has a secret in its body, want no %q in it", i, secret)
 					}
 				}
 			}

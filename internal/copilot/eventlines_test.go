@@ -109,7 +109,7 @@ func TestEventLines(t *testing.T) {
 		turn.event(sdk.SessionEvent{Data: tt.d})
 		switch {
 		case tt.want == "" && len(n.lines) > 0:
-			t.Errorf("%s: says %q", tt.d.Type(), n.lines)
+			t.Errorf("%s: says %q, want none", tt.d.Type(), n.lines)
 		case tt.want != "" && (len(n.lines) != 1 || n.lines[0] != tt.want):
 			t.Errorf("%s: says %q, not %q", tt.d.Type(), n.lines, tt.want)
 		}
@@ -132,7 +132,10 @@ func TestCompactionIsCounted(t *testing.T) {
 	})
 	if len(n.used) != 1 || n.used[0].Model != "gpt-5-mini" || n.used[0].Input != 900 || n.used[0].Prompt != "m1" ||
 		n.used[0].Duration.Milliseconds() != 1500 {
-		t.Errorf("was counted as %+v", n.used)
+		t.Errorf(
+			`was counted as %+v, want one of model "gpt-5-mini" with 900 tokens of input, prompt "m1" and 1500 ms`,
+			n.used,
+		)
 	}
 }
 
@@ -157,7 +160,7 @@ func TestLateEndOfAnInterruptedTurn(t *testing.T) {
 	tracker.event(sdk.SessionEvent{Data: &rpc.AbortData{}})
 	tracker.event(sdk.SessionEvent{Data: &rpc.SessionIdleData{Aborted: new(true)}})
 	if len(e.cuts) != 0 {
-		t.Errorf("the late end ended a turn: %q", e.cuts)
+		t.Errorf("the late end ended a turn: %q, want none", e.cuts)
 	}
 	tracker.event(sdk.SessionEvent{Data: &rpc.SessionIdleData{}})
 	if got, want := strings.Join(e.cuts, ", "), "2: "; got != want {

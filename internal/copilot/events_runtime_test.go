@@ -46,18 +46,18 @@ func TestRawEventsAreKeptWithoutSecrets(t *testing.T) {
 	} {
 		e, ok := types[typ]
 		if !ok || e.TS.IsZero() || !json.Valid(e.Data) {
-			t.Errorf("%s was kept as %+v", typ, e)
+			t.Errorf("%s was kept as %+v, want valid JSON with a time", typ, e)
 		}
 	}
 	// The SDK does not know this one.
 	if e := types["model.turn_started"]; !strings.Contains(string(e.Data), `"kind":"turn_started"`) {
-		t.Errorf("an event of an unknown type was kept as %s", e.Data)
+		t.Errorf(`an event of an unknown type was kept as %s, want "kind":"turn_started" in it`, e.Data)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.runtime {
 		if strings.Contains(string(e.Data), "scripted-model-key") {
-			t.Errorf("%s holds the endpoint's key: %s", e.Type, e.Data)
+			t.Errorf(`%s holds the endpoint's key: %s, want no "scripted-model-key" in it`, e.Type, e.Data)
 		}
 	}
 }
@@ -71,18 +71,21 @@ func TestUsageIsCountedByPrompt(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.used) != 3 {
-		t.Fatalf("3 calls of the model were counted as %+v", s.used)
+		t.Fatalf("3 calls of the model were counted as %+v, want 3 of them", s.used)
 	}
 	for i, c := range s.used {
 		if c.Model != scriptmodel.ModelID || c.Input != 100 || c.Output != 10 || c.Failed || c.Prompt == "" {
-			t.Errorf("call %d was counted as %+v", i, c)
+			t.Errorf(
+				"call %d was counted as %+v, want %s, 100 in, 10 out, a prompt and no failure",
+				i, c, scriptmodel.ModelID,
+			)
 		}
 	}
 	if s.used[0].Prompt != s.used[1].Prompt || s.used[1].Prompt == s.used[2].Prompt {
-		t.Errorf("two calls are for the first prompt, one for the second: %+v", s.used)
+		t.Errorf("the calls are of %+v, want two of the first prompt and one of the second", s.used)
 	}
 	if s.window[0] == 0 || s.window[1] == 0 {
-		t.Errorf("the context was counted as %v", s.window)
+		t.Errorf("the context was counted as %v, want both numbers above 0", s.window)
 	}
 }
 
@@ -98,7 +101,7 @@ func TestFailedCallsAreTold(t *testing.T) {
 	s := g.start()
 	s.turn("hello")
 	if notes := s.allNotes(); !strings.Contains(notes, "warning: a call of model scripted failed with status 500") {
-		t.Errorf("the timeline does not say what failed: %s", notes)
+		t.Errorf("the timeline: %s, want a warning that says what failed", notes)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +112,10 @@ func TestFailedCallsAreTold(t *testing.T) {
 		}
 	}
 	if failures == 0 || len(s.used) == failures {
-		t.Errorf("a failure and the call that followed were counted as %+v", s.used)
+		t.Errorf(
+			"a failure and the call that followed were counted as %+v, want failures, and a call without one",
+			s.used,
+		)
 	}
 }
 
@@ -136,6 +142,9 @@ func TestCompactionIsTold(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.used) != 3 || s.used[2].Model != scriptmodel.ModelID || s.used[2].Input == 0 {
-		t.Errorf("two turns and a compaction were counted as %+v", s.used)
+		t.Errorf(
+			"two turns and a compaction were counted as %+v, want 3 of them, Model %v and Input more than 0",
+			s.used, scriptmodel.ModelID,
+		)
 	}
 }

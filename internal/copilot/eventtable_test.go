@@ -55,7 +55,7 @@ func sdkEventTypes(t *testing.T) []string {
 func TestEventTableHasEveryTypeOnce(t *testing.T) {
 	types := sdkEventTypes(t)
 	if len(types) < 100 {
-		t.Fatalf("found %d types of events in the SDK: its source reads otherwise now", len(types))
+		t.Fatalf("found %d types of events in the SDK, want at least 100: its source reads otherwise now", len(types))
 	}
 	rows := map[string]int{}
 	for _, row := range eventTable {
@@ -63,15 +63,15 @@ func TestEventTableHasEveryTypeOnce(t *testing.T) {
 	}
 	for _, typ := range types {
 		if rows[typ] == 0 {
-			t.Errorf("%s: the SDK has it and eventTable has not: say what it becomes", typ)
+			t.Errorf("%s: the SDK has it and eventTable has not, want a row that says what it becomes", typ)
 		}
 	}
 	for typ, n := range rows {
 		if n > 1 {
-			t.Errorf("%s stands in eventTable %d times", typ, n)
+			t.Errorf("%s stands in eventTable %d times, want at most 1", typ, n)
 		}
 		if !slices.Contains(types, typ) {
-			t.Errorf("%s: eventTable has it and the SDK has not", typ)
+			t.Errorf("%s: eventTable has it and the SDK has not, want no such row", typ)
 		}
 	}
 }
@@ -80,10 +80,10 @@ func TestEventTableSaysWhatItDoes(t *testing.T) {
 	for _, row := range eventTable {
 		said := row.timeline != "" || row.live != "" || row.event != "" || row.also != ""
 		if said && row.do == nil {
-			t.Errorf("%s: the table says what it becomes, but nothing makes it so", row.typ)
+			t.Errorf("%s: the table says what it becomes, but nothing makes it so, want a function in its row", row.typ)
 		}
 		if (row.level == "") != (row.timeline == "") {
-			t.Errorf("%s: a line of the timeline has a level and a text", row.typ)
+			t.Errorf("%s: has level %q and text %q, want both or neither", row.typ, row.level, row.timeline)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestEventTableIsDocumented(t *testing.T) {
 	before, rest, ok := bytes.Cut(doc, []byte(docBegin))
 	_, after, ended := bytes.Cut(rest, []byte(docEnd))
 	if !ok || !ended {
-		t.Fatalf("%s: the lines %q and %q are missing", file, docBegin, docEnd)
+		t.Fatalf("%s: want the lines %q and %q, one is missing", file, docBegin, docEnd)
 	}
 	want := slices.Concat(before, []byte(docBegin), []byte(eventDoc()), []byte(docEnd), after)
 	if *update {
@@ -145,7 +145,10 @@ func TestEventTableIsDocumented(t *testing.T) {
 		return
 	}
 	if !bytes.Equal(doc, want) {
-		t.Errorf("%s has not the present table of events: go test ./internal/copilot -run EventTable -update", file)
+		t.Errorf(
+			"%s has an old table of events, want the present one: go test ./internal/copilot -run EventTable -update",
+			file,
+		)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestEnvironment(t *testing.T) {
 func TestExecRuntimeIsForTheLauncherOnly(t *testing.T) {
 	for _, args := range [][]string{{"tapgw"}, {"tapgw", "serve"}, {"tapgw", "serve", LaunchArg}} {
 		if _, ran := ExecRuntime(args); ran {
-			t.Errorf("%q ran the runtime", args)
+			t.Errorf("%q ran the runtime, want a program that is not run", args)
 		}
 	}
 }

@@ -192,7 +192,7 @@ func TestGitHubModels(t *testing.T) {
 	g := signedIn(t, tokenOfAda)
 	models, err := g.r.Models(g.ctx)
 	if err != nil || len(models) != 3 { // and the runtime's own "auto"
-		t.Fatalf("%+v, %v", models, err)
+		t.Fatalf("%+v, %v, want no error and 3 of them", models, err)
 	}
 	plain, thinker := models[1], models[2]
 	if plain.ID != "plain" || plain.Name != "Plain One" || plain.Multiplier != 0.33 || !plain.Vision ||
@@ -200,11 +200,11 @@ func TestGitHubModels(t *testing.T) {
 		plain.MaxPromptTokens != 90000 ||
 		plain.MaxContextTokens != 100000 ||
 		plain.Policy != "enabled" {
-		t.Errorf("%+v", plain)
+		t.Errorf(`%+v, want "Plain One", 0.33, with vision, no efforts, 90000 of 100000 tokens, enabled`, plain)
 	}
 	if thinker.ID != "gpt-5" || thinker.Multiplier != 10 || thinker.Vision ||
 		!slices.Equal(thinker.Efforts, []string{"low", "medium", "high"}) {
-		t.Errorf("%+v", thinker)
+		t.Errorf(`%+v, want "gpt-5", 10, no vision, efforts low, medium and high`, thinker)
 	}
 }
 
@@ -215,22 +215,28 @@ func TestGitHubTokens(t *testing.T) {
 	s := g.start(func(r *gateway.StartRequest) { r.Model = "plain" })
 	s.turn("hello")
 	if s.lastSaid() != "You said: hello" || g.cloud.last() != tokenOfAda {
-		t.Errorf("the model said %q to token %q; errors %q", s.lastSaid(), g.cloud.last(), s.errors())
+		t.Errorf(
+			`the model said %q to token %q; errors %q, want "You said: hello" and %q`,
+			s.lastSaid(), g.cloud.last(), s.errors(), tokenOfAda,
+		)
 	}
 	other := g.start(func(r *gateway.StartRequest) { r.Model, r.GitHubToken = "plain", tokenOfBob })
 	other.turn("hello")
 	if other.lastSaid() != "You said: hello" || g.cloud.last() != tokenOfBob {
-		t.Errorf("the model said %q to token %q; errors %q", other.lastSaid(), g.cloud.last(), other.errors())
+		t.Errorf(
+			`the model said %q to token %q; errors %q, want "You said: hello" and %q`,
+			other.lastSaid(), g.cloud.last(), other.errors(), tokenOfBob,
+		)
 	}
 	s.turn("hello again")
 	if g.cloud.last() != tokenOfAda {
-		t.Errorf("the first session goes on with token %q", g.cloud.last())
+		t.Errorf("the first session goes on with token %q, want %q", g.cloud.last(), tokenOfAda)
 	}
 	if err := g.r.start(g.ctx, gateway.StartRequest{
 		CWD: g.cwd, Model: "plain", GitHubToken: "ghu_nobody",
 	}, nil); err == nil ||
 		strings.Contains(err.Error(), "ghu_nobody") {
-		t.Errorf("a token of nobody's: %v", err)
+		t.Errorf(`a token of nobody's: %v, want an error and no "ghu_nobody" in it`, err)
 	}
 }
 
@@ -244,7 +250,10 @@ func TestResumeWithItsOwnToken(t *testing.T) {
 	}
 	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), "githubToken: missing") {
-		t.Errorf("resuming without the token: %v", err)
+		t.Errorf(
+			`resuming without the token: %v, want %v and "githubToken: missing" in it`,
+			err, protocol.CodeInvalidJSON,
+		)
 	}
 	again, err := g.resume(
 		s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{GitHubToken: tokenOfBob}}, nil,
@@ -254,7 +263,10 @@ func TestResumeWithItsOwnToken(t *testing.T) {
 	}
 	again.turn("hello again")
 	if g.cloud.last() != tokenOfBob || again.lastSaid() != "You said: hello again" {
-		t.Errorf("the model said %q to token %q", again.lastSaid(), g.cloud.last())
+		t.Errorf(
+			`the model said %q to token %q, want %q and "You said: hello again"`,
+			again.lastSaid(), g.cloud.last(), tokenOfBob,
+		)
 	}
 }
 
@@ -273,7 +285,7 @@ func TestGitHubModelIsChecked(t *testing.T) {
 			"later":        s.host.(gateway.ModelHost).SetModel(g.ctx, tt.model, tt.effort),
 		} {
 			if coded(err) != protocol.CodeInvalidJSON || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%+v %s: %v", tt, when, err)
+				t.Errorf("%+v %s: %v, want %v and %q in it", tt, when, err, protocol.CodeInvalidJSON, tt.want)
 			}
 		}
 	}
@@ -282,7 +294,10 @@ func TestGitHubModelIsChecked(t *testing.T) {
 	}
 	s.turn("hello")
 	if r := g.lastRequest(); r.Model != "gpt-5" || !strings.Contains(string(r.Body), `"reasoning_effort":"high"`) {
-		t.Errorf("the next request is to model %q: %.300s", r.Model, r.Body)
+		t.Errorf(
+			`the next request is to model %q: %.300s, want Model "gpt-5" and "reasoning_effort":"high" in it`,
+			r.Model, r.Body,
+		)
 	}
 	// A model that knows no effort takes none over.
 	if err := s.host.(gateway.ModelHost).SetModel(g.ctx, "plain", ""); err != nil {
@@ -290,7 +305,10 @@ func TestGitHubModelIsChecked(t *testing.T) {
 	}
 	s.turn("hello again")
 	if r := g.lastRequest(); r.Model != "plain" || strings.Contains(string(r.Body), `"reasoning_effort":"`) {
-		t.Errorf("the next request is to model %q: %.300s", r.Model, r.Body)
+		t.Errorf(
+			`the next request is to model %q: %.300s, want Model "plain" and no "reasoning_effort":" in it`,
+			r.Model, r.Body,
+		)
 	}
 }
 
@@ -300,7 +318,10 @@ func TestGitHubTokenIsMissing(t *testing.T) {
 	_, err := g.r.Models(g.ctx)
 	if coded(err) != protocol.CodeInvalidState ||
 		!strings.Contains(err.Error(), `the environment variable "ADA_TOKEN" of the gateway is not set`) {
-		t.Errorf("error: %v", err)
+		t.Errorf(
+			"error: %v, want %v and %q in it",
+			err, protocol.CodeInvalidState, `the environment variable "ADA_TOKEN" of the gateway is not set`,
+		)
 	}
 }
 
@@ -308,12 +329,12 @@ func TestGitHubTokenIsMissing(t *testing.T) {
 func TestGitHubHost(t *testing.T) {
 	g := signedIn(t, tokenOfAda, func(o *Options) { o.GitHubHost = "octo.ghe.com" })
 	if models, err := g.r.Models(g.ctx); err != nil || len(models) != 3 {
-		t.Fatalf("%+v, %v", models, err)
+		t.Fatalf("%+v, %v, want no error and 3 of them", models, err)
 	}
 	g.cloud.mu.Lock()
 	defer g.cloud.mu.Unlock()
 	if len(g.cloud.hosts) == 0 ||
 		slices.ContainsFunc(g.cloud.hosts, func(h string) bool { return !strings.HasSuffix(h, "octo.ghe.com") }) {
-		t.Errorf("asked were %q", g.cloud.hosts)
+		t.Errorf("asked were %q, want only hosts under octo.ghe.com", g.cloud.hosts)
 	}
 }

@@ -72,7 +72,10 @@ func midTurns(slowServer string, called <-chan struct{}, release chan<- struct{}
 			said:    "the green one",
 		},
 		"the runtime's own tool": {
-			first:   calls("bash", `{"command":"echo begun; while [ ! -e go ]; do sleep 0.05; done; echo went on","description":"x"}`),
+			first: calls(
+				"bash",
+				`{"command":"echo begun; while [ ! -e go ]; do sleep 0.05; done; echo went on","description":"x"}`,
+			),
 			options: func(o *Options) { o.Permissions.Shell = configs.Allow },
 			reach: func(h *hosted, _ *provider) {
 				h.until("the command", func(e gateway.Event) bool {
@@ -131,7 +134,7 @@ func TestGateComesInMidTurn(t *testing.T) {
 			turn := h.asking("go")
 			tt.reach(h, p)
 			if h.session().hooksEnabled() == h.late() {
-				t.Fatal("the session has hooks from the beginning, or has none")
+				t.Fatalf("hooks are enabled: %v, want %v", h.session().hooksEnabled(), !h.late())
 			}
 			g := h.gate("guard")
 			close(pause)
@@ -141,11 +144,14 @@ func TestGateComesInMidTurn(t *testing.T) {
 			said := <-turn
 			if !strings.Contains(said, tt.said) || !strings.Contains(said, "not past guard") ||
 				strings.Contains(said, "END") {
-				t.Errorf("the turn: %q\n%s", said, timeline(h.s))
+				t.Errorf(
+					"the turn: %q, want %q, \"not past guard\" in it and no \"END\" in it\n%s",
+					said, tt.said, timeline(h.s),
+				)
 			}
 			if calls := g.asked(); len(calls) == 0 ||
 				slices.ContainsFunc(calls, func(tool string) bool { return tool != "say" }) {
-				t.Errorf("asked about %q", calls)
+				t.Errorf(`asked about %q, want only "say", at least once`, calls)
 			}
 			h.whole()
 		})
@@ -187,10 +193,10 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 	}
 	_ = begun.Close()
 	if said := <-turn; !strings.Contains(said, "went on") || !strings.Contains(said, "not past guard") {
-		t.Errorf("the turn: %q", said)
+		t.Errorf(`the turn: %q, want "went on" and "not past guard" in it`, said)
 	}
 	if _, err := os.Stat(filepath.Join(h.r.cwd, "made")); err == nil {
-		t.Error("what the sub-agent may not do was done")
+		t.Error("the sub-agent made the file, want a denial")
 	}
 	h.whole()
 }
@@ -225,8 +231,8 @@ func TestGateComesAtAnyTime(t *testing.T) {
 		if ran > most || ran+denied != all || len(p.asked()) != denied ||
 			strings.LastIndex(said, "ran") > strings.Index(said, "not past") {
 			t.Errorf(
-				"of %d calls %d ran, at most %d of them begun before the ack, %d were denied, %d asked about: %q", all,
-				ran, most, denied, len(p.asked()), said,
+				"of %d calls %d ran, want at most %d; %d were denied, %d asked about, want %d, none run after one: %q",
+				all, ran, most, denied, len(p.asked()), denied, said,
 			)
 		}
 		h.whole()
@@ -266,14 +272,14 @@ func TestManyGatesAtOnce(t *testing.T) {
 	}
 	for i, turn := range turns {
 		if said := <-turn; !strings.Contains(said, "not past guard-") {
-			t.Errorf("session %d: %q", i, said)
+			t.Errorf(`session %d: %q, want "not past guard-" in it`, i, said)
 		}
 		h.s = sessions[i]
 		h.whole()
 	}
 	for _, p := range guards {
 		if len(p.asked()) != 2 {
-			t.Errorf("%s was asked about %q", p.name, p.asked())
+			t.Errorf("%s was asked about %q, want two questions", p.name, p.asked())
 		}
 	}
 
@@ -286,12 +292,12 @@ func TestManyGatesAtOnce(t *testing.T) {
 		)
 	}
 	if !h.session().hooksEnabled() {
-		t.Error("the third session is without hooks")
+		t.Error("the third session is without hooks, want it to have them")
 	}
 	p := h.provide(h.s, "tests-2")
 	close(p.release)
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard-") {
-		t.Errorf("the third session: %q", said)
+		t.Errorf(`the third session: %q, want "not past guard-" in it`, said)
 	}
 }
 
@@ -330,22 +336,22 @@ func TestTransformComesWithAGate(t *testing.T) {
 			come(h, p)
 			close(tests.release)
 			if said := <-turn; !strings.Contains(said, "not past guard") {
-				t.Errorf("the turn: %q", said)
+				t.Errorf(`the turn: %q, want "not past guard" in it`, said)
 			}
 			first := len(h.r.model.Requests()) // the runtime makes its message for a turn
 			if said := <-h.asking("go"); !strings.Contains(said, "not past guard") {
-				t.Errorf("the next turn: %q", said)
+				t.Errorf(`the next turn: %q, want "not past guard" in it`, said)
 			}
 			for i, r := range h.r.model.Requests() {
 				if edited := strings.Contains(r.System(), "EDITED by guard"); edited != (i >= first) {
 					t.Errorf(
-						"in request %d, of which %d are of the first turn, the section is the provider's: %v", i, first,
-						edited,
+						"in request %d, of which %d are of the first turn, the section is the provider's: %v, want %v",
+						i, first, edited, i >= first,
 					)
 				}
 			}
 			if lines := timeline(h.s); strings.Contains(lines, "did not answer in time") {
-				t.Errorf("the provider was waited for:\n%s", lines)
+				t.Errorf("the timeline: the provider did not answer in time, want no wait for it:\n%s", lines)
 			}
 			h.whole()
 		})
@@ -370,7 +376,7 @@ func TestPromptsWhileHooksCome(t *testing.T) {
 		}
 		for _, turn := range turns {
 			if said := <-turn; !strings.HasPrefix(said, "You said: hello ") || strings.Contains(said, "END") {
-				t.Errorf("a turn: %q", said)
+				t.Errorf(`a turn: %q, want "You said: hello " at its start and no "END" in it`, said)
 			}
 		}
 		p.acked("hello")

@@ -40,24 +40,27 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 	h.g.SetHooks([]gateway.Hook{saying(gateway.HookError, "", ""), saying(gateway.HookSessionEnd, "", "")})
 	for range 2 {
 		if said := <-h.asking("go"); !strings.Contains(said, "said") || !strings.Contains(said, "ran") {
-			t.Errorf("the turn: %q", said)
+			t.Errorf(`the turn: %q, want "said" and "ran" in it`, said)
 		}
 	}
 	if n := h.hooksAsked(); (n == 0) != h.late() || h.session().hooksEnabled() == h.late() {
-		t.Errorf("hooks were asked %d times", n)
+		t.Errorf(
+			"hooks were asked %d times, want none: %v; they are enabled: %v, want %v",
+			n, h.late(), h.session().hooksEnabled(), !h.late(),
+		)
 	}
 	if system := h.r.model.Requests()[0].System(); !strings.Contains(system, note) {
-		t.Error("the provider's section is not in the system message")
+		t.Error("the provider's section is not in the system message, want it there")
 	}
 	h.whole()
 
 	// What is taken away is no reason to stop asking; what comes is one to begin.
 	h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || !strings.Contains(said, "ran") {
-		t.Errorf("the turn with a gate: %q", said)
+		t.Errorf(`the turn with a gate: %q, want "not past guard" and "ran" in it`, said)
 	}
 	if h.hooksAsked() == 0 {
-		t.Error("hooks were not asked")
+		t.Error("hooks were not asked, want a question for each call")
 	}
 	h.whole()
 }
@@ -79,14 +82,17 @@ func TestOldRuntimeKeepsHooks(t *testing.T) {
 	close(tests.release)
 	for range 2 {
 		if said := <-turn; !strings.Contains(said, "hung") || !strings.Contains(said, "not past guard") {
-			t.Errorf("the turn: %q", said)
+			t.Errorf(`the turn: %q, want "hung" and "not past guard" in it`, said)
 		}
 		turn = h.asking("go")
 	}
 	<-turn
 	requests := h.r.model.Requests()
 	if !requests[len(requests)-1].HasTool("work") || !h.session().hooksEnabled() {
-		t.Error("the tool that came last is not there, or the hooks are gone")
+		t.Errorf(
+			"tool work is offered: %v, hooks are enabled: %v, want both",
+			requests[len(requests)-1].HasTool("work"), h.session().hooksEnabled(),
+		)
 	}
 	h.whole()
 }
@@ -107,7 +113,7 @@ func TestContextBringsHooks(t *testing.T) {
 		p.tell(hello, "hello")
 		<-h.asking("hello")
 		if !strings.Contains(last(h), "THE STARTUP") {
-			t.Errorf("the model was not told: %s", last(h))
+			t.Errorf("the model was told %s, want THE STARTUP in it", last(h))
 		}
 	})
 	t.Run("update", func(t *testing.T) {
@@ -119,14 +125,14 @@ func TestContextBringsHooks(t *testing.T) {
 		<-tests.hanging
 		later := h.asking("hello") // it waits in the runtime
 		if h.session().hooksEnabled() == h.late() {
-			t.Error("there are hooks already, or none")
+			t.Errorf("hooks are enabled: %v, want %v", h.session().hooksEnabled(), !h.late())
 		}
 		p.tell(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
 		close(tests.release)
 		<-turn
 		<-later
 		if !strings.Contains(last(h), "IT RAINS") {
-			t.Errorf("the model was not told: %s", last(h))
+			t.Errorf("the model was told %s, want IT RAINS in it", last(h))
 		}
 		h.whole()
 	})
@@ -136,7 +142,7 @@ func TestContextBringsHooks(t *testing.T) {
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
 		if h.session().hooksEnabled() == h.late() {
-			t.Error("there are hooks already, or none")
+			t.Errorf("hooks are enabled: %v, want %v", h.session().hooksEnabled(), !h.late())
 		}
 		var asked []string
 		var mu sync.Mutex
@@ -152,7 +158,7 @@ func TestContextBringsHooks(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Equal(asked, []string{"hang"}) {
-			t.Errorf("asked after %q", asked)
+			t.Errorf(`asked after %q, want ["hang"]`, asked)
 		}
 		h.whole()
 	})
@@ -182,19 +188,19 @@ func TestHooksCantBeHad(t *testing.T) {
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
 		p.in <- func() { p.conn.ReceiveMessage(hello) }
 		if got := <-p.acks; !strings.Contains(got, "INTERNAL") || !strings.Contains(got, "try again") {
-			t.Errorf("a gate that can't be asked is told %q", got)
+			t.Errorf(`a gate that can't be asked is told %q, want "INTERNAL" and "try again" in it`, got)
 		}
 		if lines := timeline(h.s); !strings.Contains(lines, "hooks and gates can't be asked") {
-			t.Errorf("the timeline:\n%s", lines)
+			t.Errorf("the timeline, want a line that hooks and gates can't be asked:\n%s", lines)
 		}
 	}
 	if s.hooksEnabled() == late {
-		t.Error("it has hooks, or has none")
+		t.Errorf("hooks are enabled: %v, want %v", s.hooksEnabled(), !late)
 	}
 	close(tests.release)
 	for range 2 {
 		if said := <-turn; !strings.Contains(said, "said") || strings.Contains(said, "END") {
-			t.Errorf("the turn: %q", said)
+			t.Errorf(`the turn: %q, want "said" in it and no "END" in it`, said)
 		}
 		turn = h.asking("go")
 	}
@@ -205,7 +211,7 @@ func TestHooksCantBeHad(t *testing.T) {
 	s.configLock.unlock()
 	p := h.gate("guard")
 	if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != 1 {
-		t.Errorf("afterwards: %q, asked about %q", said, p.asked())
+		t.Errorf(`afterwards: %q, asked about %q, want "not past guard" in it, after one question`, said, p.asked())
 	}
 }
 
@@ -233,7 +239,7 @@ func TestModelChangesWhileHooksCome(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now, err := c.sdk.RPC.Model.GetCurrent(h.r.ctx); err != nil || deref(now.ModelID) != "other-model" {
-			t.Errorf("the model is %v, error %v", now, err)
+			t.Errorf(`the model is %v, error %v, want no error and "other-model"`, now, err)
 		}
 	}
 }
@@ -244,7 +250,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	h := startHosted(t, newRigWith(t, rounds(saysIt)))
 	h.provide(h.s, "tests")
 	if said := <-h.asking("go"); !strings.Contains(said, "said") {
-		t.Errorf("without a gate: %q", said)
+		t.Errorf(`without a gate: %q, want "said" in it`, said)
 	}
 
 	late := h.late()
@@ -259,7 +265,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-h.r.ctx.Done():
-			t.Fatal("the session does not get hooks")
+			t.Fatal("the session still has no hooks, want them enabled")
 		}
 	}
 	h.r.signal(syscall.SIGKILL)
@@ -267,7 +273,10 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	for n := range 2 {
 		h.inTimeline("died and was started again", n+1)
 		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != n+1 {
-			t.Errorf("in runtime %d: %q, asked about %q", n+2, said, p.asked())
+			t.Errorf(
+				`in runtime %d: %q, asked about %q, want "not past guard" in it, after %d questions`,
+				n+2, said, p.asked(), n+1,
+			)
 		}
 		if n == 0 {
 			h.r.signal(syscall.SIGKILL)
@@ -294,7 +303,7 @@ func TestSessionsLeaveNothingInTheSDK(t *testing.T) {
 		kept := len(p.sessions)
 		p.mu.Unlock()
 		if kept != 0 {
-			t.Errorf("%d sessions are kept", kept)
+			t.Errorf("%d sessions are kept, want 0", kept)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestImage(t *testing.T) {
 	s.tool("shoot", image)
 	s.turn("call:shoot")
 	if body := string(g.model.Requests()[1].Body); !strings.Contains(body, pixel) {
-		t.Error("the image did not reach the model")
+		t.Error("the image did not reach the model, want it in the second request")
 	}
 }
 
@@ -39,14 +39,17 @@ func TestImageRefused(t *testing.T) {
 	s.tool("shoot", image)
 	s.turn("call:shoot")
 	if errs := s.errors(); len(errs) != 1 {
-		t.Errorf("errors: %q", errs)
+		t.Errorf("errors: %q, want one", errs)
 	}
 	s.turn("hello")
 	s.turn("call:shoot")
 	if errs := s.errors(); len(errs) != 1 || s.lastSaid() != "An image (image/png, 70 bytes)." {
-		t.Errorf("after the model refused an image it said %q; errors: %q", s.lastSaid(), errs)
+		t.Errorf(
+			`after a refused image it said %q; errors: %q, want "An image (image/png, 70 bytes)." and one error`,
+			s.lastSaid(), errs,
+		)
 	}
 	if notes := s.allNotes(); strings.Count(notes, "from now on images are left out") != 1 {
-		t.Errorf("notes: %s", notes)
+		t.Errorf(`notes: %s, want "from now on images are left out" once`, notes)
 	}
 }

@@ -11,17 +11,17 @@ func TestGuardStdout(t *testing.T) {
 	stdout := os.Stdout
 	defer func() { os.Stdout = stdout }()
 	if GuardStdout() != stdout {
-		t.Error("the program lost its standard output")
+		t.Error("the program's standard output is another, want the one that it had")
 	}
 	if os.Stdout != os.Stderr {
-		t.Error("what others print goes to the standard output")
+		t.Error("os.Stdout is the standard output, want os.Stderr")
 	}
 }
 
 func TestReadPID(t *testing.T) {
 	path := pidFile(t.TempDir())
 	if pid := proc.ReadPID(path); pid != 0 {
-		t.Errorf("pid %d of no file", pid)
+		t.Errorf("pid %d of no file, want 0", pid)
 	}
 	if err := writePID(path); err != nil {
 		t.Fatal(err)

@@ -40,10 +40,10 @@ func TestModelsOfAnEndpoint(t *testing.T) {
 				ids = append(ids, m.ID)
 			}
 			if got := strings.Join(ids, " "); got != tt.want || (err == nil) != (tt.err == "") {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("%q, %v, want %q, and an error: %v", got, err, tt.want, tt.err != "")
 			}
 			if err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("error: %v", err)
+				t.Errorf("error: %v, want %q in it", err, tt.err)
 			}
 		})
 	}
@@ -94,10 +94,10 @@ func TestBadRequests(t *testing.T) {
 			var coded *protocol.Error
 			if !errors.As(err, &coded) || coded.Code != protocol.CodeInvalidJSON ||
 				!strings.Contains(coded.Message, tt.want) {
-				t.Errorf("error: %v", err)
+				t.Errorf("error: %v, want %v with %q in it", err, protocol.CodeInvalidJSON, tt.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("a password in %v", err)
+				t.Errorf("the error is %v, want no password in it", err)
 			}
 			if err := r.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -136,7 +136,7 @@ func TestOnlyModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _ := s.chosenModel(); got != tt.want || s.newSpec("").Model != tt.want {
-				t.Errorf("model %q", got)
+				t.Errorf("model %q, want %q", got, tt.want)
 			}
 			s.end()
 			if err := r.Close(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func TestFailures(t *testing.T) {
 	}
 	for i := 2; i < len(waits); i++ {
 		if waits[i] <= waits[i-1] {
-			t.Errorf("back-off does not grow: %v", waits)
+			t.Errorf("the waits are %v, want each longer than the one before", waits)
 		}
 	}
 	if err := r.Close(context.Background()); err != nil {
@@ -194,11 +194,11 @@ func TestQueue(t *testing.T) {
 	n := 0
 	for i := range got {
 		if i != n {
-			t.Fatalf("item %d came as number %d", i, n)
+			t.Fatalf("item %d came as number %d, want them in order", i, n)
 		}
 		n++
 	}
 	if n != 1000 {
-		t.Errorf("%d items", n)
+		t.Errorf("%d items, want 1000", n)
 	}
 }

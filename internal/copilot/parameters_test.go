@@ -31,12 +31,12 @@ func FuzzParameters(f *testing.F) {
 		}
 		data, err := json.Marshal(made)
 		if err != nil || made["type"] != "object" {
-			t.Fatalf("%s became %s, %v", raw, data, err)
+			t.Fatalf(`%s became %s, %v, want no error and "object"`, raw, data, err)
 		}
 		// What leads into an alternative leads nowhere: the runtime has none.
 		if _, err := protocol.CompileSchema(data); err != nil &&
 			!strings.Contains(err.Error(), "is not in this schema") {
-			t.Errorf("%s became %s: %v", raw, data, err)
+			t.Errorf("%s became %s: %v, want a schema that compiles", raw, data, err)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestCommandVerdict(t *testing.T) {
 	redirected := shell("wc -l", "wc -l")
 	redirected.HasWriteFileRedirection = true
 	if got := commandVerdict(redirected, allow, deny); got != noVerdict {
-		t.Errorf("with a redirection: %d", got)
+		t.Errorf("with a redirection: %d, want %d", got, noVerdict)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestPathVerdict(t *testing.T) {
 		}
 	}
 	if got := pathVerdict("src/out/x", cwd, []string{"src/**"}, nil); got != noVerdict {
-		t.Errorf("a symlink out of what is allowed: %d", got)
+		t.Errorf("a symlink out of what is allowed: %d, want %d", got, noVerdict)
 	}
 }
 

@@ -27,16 +27,19 @@ func TestPermissionsOfReads(t *testing.T) {
 	s := g.start()
 	s.turn(fmt.Sprintf(`call:view {"path":%q}`, inside))
 	if !strings.Contains(s.lastSaid(), "close by") {
-		t.Errorf("reading inside the directory: %q", s.lastSaid())
+		t.Errorf(`reading inside the directory: %q, want "close by" in it`, s.lastSaid())
 	}
 	for _, path := range []string{outside, link, inside + "/../../../etc/hostname"} {
 		s.turn(fmt.Sprintf(`call:view {"path":%q}`, path))
 		if said := s.lastSaid(); !strings.Contains(said, `set read = "allow" in [copilot.permissions] of tapgw.toml`) {
-			t.Errorf("reading %s: %q", path, said)
+			t.Errorf(
+				"reading %s: %q, want %q in it",
+				path, said, `set read = "allow" in [copilot.permissions] of tapgw.toml`,
+			)
 		}
 	}
 	if !strings.Contains(s.allNotes(), "warning: read request denied") {
-		t.Errorf("notes: %s", s.allNotes())
+		t.Errorf(`notes: %s, want "warning: read request denied" in it`, s.allNotes())
 	}
 }
 
@@ -60,12 +63,12 @@ func TestTokensAreNotRead(t *testing.T) {
 	} {
 		s.turn("call:" + call)
 		if said := s.lastSaid(); strings.Contains(said, "SECRET") || !strings.Contains(said, "the gateway's tokens") {
-			t.Errorf("%s: %q", call, said)
+			t.Errorf(`%s: %q, want no "SECRET" in it and "the gateway's tokens" in it`, call, said)
 		}
 	}
 	s.turn(`call:grep {"pattern":"adm-","path":"src","output_mode":"content"}`)
 	if said := s.lastSaid(); !strings.Contains(said, "adm-example") {
-		t.Errorf("beside them: %q", said)
+		t.Errorf(`beside them: %q, want "adm-example" in it`, said)
 	}
 }
 
@@ -90,10 +93,10 @@ func TestPermissionsByKind(t *testing.T) {
 			s.turn(c.prompt(g))
 			want := fmt.Sprintf(`set %s = "allow" in [copilot.permissions]`, kind)
 			if !strings.Contains(s.lastSaid(), want) {
-				t.Errorf("denied: %q", s.lastSaid())
+				t.Errorf("denied: %q, want %q in it", s.lastSaid(), want)
 			}
 			if _, err := os.Stat(file(g)); err == nil {
-				t.Error("the file was made")
+				t.Error("the file was made, want none")
 			}
 		})
 		t.Run(kind+" allowed", func(t *testing.T) {
@@ -101,7 +104,7 @@ func TestPermissionsByKind(t *testing.T) {
 			s := g.start()
 			s.turn(c.prompt(g))
 			if said := s.lastSaid(); strings.Contains(said, "copilot.permissions") || said == "" {
-				t.Errorf("allowed: %q", said)
+				t.Errorf(`allowed: %q, want a text without "copilot.permissions"`, said)
 			}
 		})
 	}
@@ -117,7 +120,7 @@ func TestCustomToolsDenied(t *testing.T) {
 	})
 	s.turn("call:act")
 	if ran || !strings.Contains(s.lastSaid(), `set custom-tool = "allow"`) {
-		t.Errorf("it ran: %t; the model said %q", ran, s.lastSaid())
+		t.Errorf(`it ran: %t; the model said %q, want no run, and set custom-tool = "allow" in it`, ran, s.lastSaid())
 	}
 }
 
@@ -130,17 +133,17 @@ func TestLargeResult(t *testing.T) {
 	_, rest, ok := strings.Cut(s.lastSaid(), "Saved to: ")
 	path, _, _ := strings.Cut(rest, "\n")
 	if !ok {
-		t.Fatalf("the model said %q", s.lastSaid())
+		t.Fatalf(`the model said %q, want "Saved to: " in it`, s.lastSaid())
 	}
 	s.turn(fmt.Sprintf(`call:view {"path":%q,"view_range":[1,2]}`, path))
 	if !strings.Contains(s.lastSaid(), "0123456789abcde") {
-		t.Errorf("reading the result: %q", s.lastSaid())
+		t.Errorf(`reading the result: %q, want "0123456789abcde" in it`, s.lastSaid())
 	}
 	if err := s.host.Close(g.ctx, "done"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the result is still there")
+		t.Error("the result's file is there after the end, want no file")
 	}
 }
 

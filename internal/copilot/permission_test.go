@@ -55,11 +55,11 @@ func TestInside(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := inside(root+"/"+tt.path, dir); got != tt.want {
-			t.Errorf("%s: %t", tt.path, got)
+			t.Errorf("%s: %t, want %t", tt.path, got, tt.want)
 		}
 	}
 	if inside("/", "") {
-		t.Error("something is inside no directory")
+		t.Error("inside(/, no directory) is true, want false")
 	}
 }
 
@@ -127,21 +127,21 @@ func TestProtectedWritesAreAsked(t *testing.T) {
 			"allowed": {Write: configs.Allow}, "asked": {Write: configs.Ask}, "by a pattern": every,
 		} {
 			if got := decided(p, path); got != configs.Ask {
-				t.Errorf("%s, %s: %s", path, name, got)
+				t.Errorf("%s, %s: %s, want %s", path, name, got, configs.Ask)
 			}
 		}
 		if got := decided(configs.Permissions{}, path); got != configs.Deny {
-			t.Errorf("%s, denied: %s", path, got)
+			t.Errorf("%s, denied: %s, want %s", path, got, configs.Deny)
 		}
 		if got := decided(configs.Permissions{
 			Write: configs.Allow, DenyPaths: []string{"**"},
 		}, path); got != configs.Deny {
-			t.Errorf("%s, denied by a pattern: %s", path, got)
+			t.Errorf("%s, denied by a pattern: %s, want %s", path, got, configs.Deny)
 		}
 	}
 	for name, p := range map[string]configs.Permissions{"allowed": {Write: configs.Allow}, "by a pattern": every} {
 		if got := decided(p, "src/x.go"); got != configs.Allow {
-			t.Errorf("an ordinary file, %s: %s", name, got)
+			t.Errorf("an ordinary file, %s: %s, want %s", name, got, configs.Allow)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestReadsOfTokens(t *testing.T) {
 		"run":                        false, "private/other.sh": false, "private": false, ".": false,
 	} {
 		if denial, _ := s.policy(&rpc.PermissionRequestRead{Path: path}); (denial == "") != ok {
-			t.Errorf("%s: %q", path, denial)
+			t.Errorf("%s: %q, want none: %v", path, denial, ok)
 		}
 	}
 }
@@ -183,24 +183,27 @@ func TestPermissionQuestionIsWhole(t *testing.T) {
 	})
 	if q.Detail != long {
 		t.Errorf(
-			"the command is shown as %d bytes of %d: …%s", len(q.Detail), len(long),
-			q.Detail[max(0, len(q.Detail)-50):],
+			"the command is shown as %d bytes of %d: …%s, want all of it",
+			len(q.Detail), len(long), q.Detail[max(0, len(q.Detail)-50):],
 		)
 	}
 	if strings.Contains(q.Message, "\n") || len(q.Message) > 1000 || !strings.Contains(q.Message, "to: look yyy") ||
 		!strings.Contains(q.Message, "left out") {
-		t.Errorf("the reasons: %q", q.Message)
+		t.Errorf(
+			`the reasons: %q, want one line of at most 1000 bytes with "to: look yyy" and "left out" in it`,
+			q.Message,
+		)
 	}
 	q = permissionQuestion(
 		&rpc.PermissionRequestWrite{FileName: "a\x1b[2J\nb", Diff: strings.Repeat("+x\n", 9000) + "+END"},
 	)
 	if !strings.HasPrefix(q.Detail, `a\x1b[2J\nb`+"\n+x") || !strings.HasSuffix(q.Detail, "+END") {
-		t.Errorf("a file's name: %.40q", q.Detail)
+		t.Errorf(`a file's name: %.40q, want %q at its start and "+END" at its end`, q.Detail, `a\x1b[2J\nb`+"\n+x")
 	}
 	if q = permissionQuestion(&rpc.PermissionRequestURL{URL: "https:ｅvil.example"}); !strings.Contains(
 		q.Detail, "https:ｅvil.example\nwhich is https://evil.example/",
 	) {
-		t.Errorf("a URL: %q", q.Detail)
+		t.Errorf("a URL: %q, want %q in it", q.Detail, "https:ｅvil.example\nwhich is https://evil.example/")
 	}
 }
 
@@ -211,9 +214,9 @@ func TestApprovalsOfProtectedFiles(t *testing.T) {
 	s.approve(plain)
 	s.approve(config)
 	if !s.isApproved(plain) {
-		t.Error("a plain file is not approved")
+		t.Error("a plain file is not approved, want it approved")
 	}
 	if s.isApproved(config) {
-		t.Error("a protected file is written without a question")
+		t.Error("a protected file is written without a question, want a question")
 	}
 }

@@ -102,14 +102,17 @@ func TestSessionInUse(t *testing.T) {
 	n := g.next()
 	if _, err := n.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidState ||
 		!strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", g.runtimePID())) {
-		t.Errorf("resuming a session that runs elsewhere: %v", err)
+		t.Errorf(
+			"resuming a session that runs elsewhere: %v, want %v and %q in it",
+			err, protocol.CodeInvalidState, fmt.Sprintf("in use by process %d", g.runtimePID()),
+		)
 	}
 	if err := n.r.Delete(n.ctx, s.id); coded(err) != protocol.CodeInvalidState {
-		t.Errorf("deleting a session that runs elsewhere: %v", err)
+		t.Errorf("deleting a session that runs elsewhere: %v, want %v", err, protocol.CodeInvalidState)
 	}
 	views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{})
 	if err != nil || len(views) != 1 || views[0].State != adminapi.PersistedInUse {
-		t.Fatalf("on disk: %+v, %v", views, err)
+		t.Fatalf("on disk: %+v, %v, want one, %v", views, err, adminapi.PersistedInUse)
 	}
 }
 
@@ -120,7 +123,7 @@ func TestPersisted(t *testing.T) {
 	n := g.next()
 	views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: g.cwd})
 	if err != nil || len(views) != 1 {
-		t.Fatalf("on disk: %+v, %v", views, err)
+		t.Fatalf("on disk: %+v, %v, want one", views, err)
 	}
 	v := views[0]
 	if v.ID != s.id || v.Label != "tea@main" || v.Profile != "review" || v.Model != scriptmodel.ModelID ||
@@ -128,10 +131,13 @@ func TestPersisted(t *testing.T) {
 		v.CWD != g.cwd ||
 		v.State != adminapi.PersistedStored ||
 		v.UsedAt.IsZero() {
-		t.Errorf("on disk: %+v", v)
+		t.Errorf(
+			"on disk: %+v, want ID %v, label tea@main, profile review, model %v, host %v, directory %v, %v and a time",
+			v, s.id, scriptmodel.ModelID, Kind, g.cwd, adminapi.PersistedStored,
+		)
 	}
 	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{CWD: "/elsewhere"}); err != nil || len(views) != 0 {
-		t.Errorf("of another directory: %+v, %v", views, err)
+		t.Errorf("of another directory: %+v, %v, want no error and none", views, err)
 	}
 }
 
@@ -148,7 +154,10 @@ func TestResume(t *testing.T) {
 	}
 	if again.id != s.id || again.spec.Label != "tea@main" || again.spec.Model != scriptmodel.ModelID ||
 		again.spec.CWD != g.cwd {
-		t.Errorf("registered as %+v", again.spec)
+		t.Errorf(
+			`registered as %+v, want id %v, Label "tea@main", Model %v and CWD %v`,
+			again.spec, s.id, scriptmodel.ModelID, g.cwd,
+		)
 	}
 	again.wait("what was said before", func() bool {
 		return slices.ContainsFunc(again.runtime, func(e adminapi.RuntimeEvent) bool {
@@ -161,7 +170,7 @@ func TestResume(t *testing.T) {
 	for _, l := range again.past {
 		said = append(said, fmt.Sprintf("%s %s: %s", l.Level, l.Source, l.Message))
 		if l.TS.IsZero() || l.Message == "remember the kettle" && l.TS.After(before) {
-			t.Errorf("%s is of %s", l.Message, l.TS)
+			t.Errorf("%s is of %s, want a time, of before for what was said before", l.Message, l.TS)
 		}
 	}
 	for _, want := range []string{
@@ -169,7 +178,7 @@ func TestResume(t *testing.T) {
 		"warning ci: the build is red",
 	} {
 		if !slices.Contains(said, want) {
-			t.Errorf("the timeline lacks %q: %q", want, said)
+			t.Errorf("the timeline is %q, want %q among it", said, want)
 		}
 	}
 	again.turn("call:quick")
@@ -179,11 +188,11 @@ func TestResume(t *testing.T) {
 		"remember the kettle", "the tea is ready", "it is cold", `"reasoning_effort":"high"`,
 	} {
 		if !strings.Contains(body, part) {
-			t.Errorf("the model was not told %q", part)
+			t.Errorf("the model was not told %q, want it in the request", part)
 		}
 	}
 	if r.HasTool("bash") {
-		t.Error("the profile is another")
+		t.Error("tool bash is offered, want the profile's tools only")
 	}
 }
 
@@ -196,7 +205,7 @@ func TestDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if views, err := n.r.Persisted(n.ctx, gateway.PersistedFilter{}); err != nil || len(views) != 0 {
-		t.Errorf("after its end there is %+v, %v", views, err)
+		t.Errorf("after its end there is %+v, %v, want no error and none", views, err)
 	}
 	for name, err := range map[string]error{
 		"leaving":  n.r.Delete(n.ctx, "../"+s.id),
@@ -204,7 +213,7 @@ func TestDelete(t *testing.T) {
 		"deleting": n.r.Delete(n.ctx, s.id),
 	} {
 		if !gateway.IsNotPersisted(err) {
-			t.Errorf("%s what is no more: %v", name, err)
+			t.Errorf("%s what is no more: %v, want an error that says that it is not kept", name, err)
 		}
 	}
 }
@@ -220,7 +229,7 @@ func TestResumeOnItsOwnEndpoint(t *testing.T) {
 	}
 	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), g.model.URL) {
-		t.Errorf("resuming without the endpoint: %v", err)
+		t.Errorf("resuming without the endpoint: %v, want %v and %q in it", err, protocol.CodeInvalidJSON, g.model.URL)
 	}
 	req := gateway.ResumeRequest{}
 	own(&req.StartRequest)
@@ -230,7 +239,7 @@ func TestResumeOnItsOwnEndpoint(t *testing.T) {
 	}
 	again.turn("hello again")
 	if again.lastSaid() != "You said: hello again" {
-		t.Errorf("the model said %q; errors %q", again.lastSaid(), again.errors())
+		t.Errorf(`the model said %q; errors %q, want "You said: hello again"`, again.lastSaid(), again.errors())
 	}
 	var kept []string
 	_ = filepath.WalkDir(g.r.o.Home, func(path string, d os.DirEntry, _ error) error {
@@ -240,7 +249,7 @@ func TestResumeOnItsOwnEndpoint(t *testing.T) {
 		return nil
 	})
 	if len(kept) > 0 {
-		t.Errorf("the key is kept in %v", kept)
+		t.Errorf("the key is kept in %v, want none", kept)
 	}
 }
 
@@ -261,7 +270,7 @@ func TestResumeElsewhere(t *testing.T) {
 	}
 	if _, err := g.resume(s.id, gateway.ResumeRequest{}, nil); coded(err) != protocol.CodeInvalidJSON ||
 		!strings.Contains(err.Error(), "cwd: ") {
-		t.Errorf("resuming in a directory that is gone: %v", err)
+		t.Errorf(`resuming in a directory that is gone: %v, want %v and "cwd: " in it`, err, protocol.CodeInvalidJSON)
 	}
 	again, err := g.resume(s.id, gateway.ResumeRequest{StartRequest: gateway.StartRequest{CWD: g.cwd}}, nil)
 	if err != nil {
@@ -269,7 +278,10 @@ func TestResumeElsewhere(t *testing.T) {
 	}
 	again.turn("hello again")
 	if again.spec.CWD != g.cwd || again.lastSaid() != "You said: hello again" {
-		t.Errorf("in %s the model said %q", again.spec.CWD, again.lastSaid())
+		t.Errorf(
+			`in %s the model said %q, want CWD %s and "You said: hello again"`,
+			again.spec.CWD, again.lastSaid(), g.cwd,
+		)
 	}
 }
 
@@ -277,7 +289,7 @@ func TestResumeElsewhere(t *testing.T) {
 func TestPersistedFilters(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Fatal("git is not installed")
+		t.Fatal("git is not installed: want it for this test")
 	}
 	g := newRig(t)
 	repo := filepath.Join(t.TempDir(), "tea")
@@ -337,12 +349,12 @@ func TestSetModel(t *testing.T) {
 	} {
 		if err := h.SetModel(g.ctx, tt.model, tt.effort); coded(err) != protocol.CodeInvalidJSON ||
 			!strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("%+v: %v, want %v and %q in it", tt, err, protocol.CodeInvalidJSON, tt.want)
 		}
 	}
 	s.turn("hello again")
 	if r := g.lastRequest(); r.Model != "first" {
-		t.Errorf("a change that was refused changed the model to %q", r.Model)
+		t.Errorf(`a change that was refused changed the model to %q, want "first"`, r.Model)
 	}
 	if err := h.SetModel(g.ctx, "second", "low"); err != nil {
 		t.Fatal(err)
@@ -352,7 +364,7 @@ func TestSetModel(t *testing.T) {
 		s.turn("who are you, " + when)
 		if r := g.lastRequest(); r.Model != "second" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) ||
 			!strings.Contains(string(r.Body), "hello again") {
-			t.Errorf("%s the model is %q", when, r.Model)
+			t.Errorf(`%s the model is %q, want "second", effort low and the new prompt in its request`, when, r.Model)
 		}
 	}
 	second(s, "now")
@@ -378,7 +390,10 @@ func TestSetModel(t *testing.T) {
 	}
 	again.turn("and now")
 	if r := g.lastRequest(); r.Model != "first" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) {
-		t.Errorf("the last request is to model %q: %.300s", r.Model, r.Body)
+		t.Errorf(
+			`the last request is to model %q: %.300s, want Model "first" and "reasoning_effort":"low" in it`,
+			r.Model, r.Body,
+		)
 	}
 }
 
@@ -393,6 +408,6 @@ func TestRenamedSessionKeepsItsLabel(t *testing.T) {
 	}
 	views, err := g.r.Persisted(g.ctx, gateway.PersistedFilter{})
 	if err != nil || len(views) != 1 || views[0].Label != "after" {
-		t.Fatalf("on disk: %+v, %v", views, err)
+		t.Fatalf(`on disk: %+v, %v, want one with the label "after"`, views, err)
 	}
 }

@@ -29,7 +29,10 @@ func TestProbe(t *testing.T) {
 	}
 	if st.Path == "" || st.Source != SourceConfig || st.Version == "" || st.Protocol < 3 || st.SignedIn ||
 		st.Detail == "" {
-		t.Errorf("%+v", st)
+		t.Errorf(
+			"%+v, want a path, source %v, a version, protocol 3 or more, nobody signed in, and the detail",
+			st, SourceConfig,
+		)
 	}
 }
 
@@ -60,7 +63,7 @@ func TestNotSignedIn(t *testing.T) {
 	})
 	s.turn("hello")
 	if key := g.model.Requests()[0].Header.Get("Authorization"); key != "Bearer scripted-model-key" {
-		t.Errorf("the endpoint was given %q", key)
+		t.Errorf(`the endpoint was given %q, want "Bearer scripted-model-key"`, key)
 	}
 }
 
@@ -75,10 +78,10 @@ func TestRuntimeThatDoesNotStart(t *testing.T) {
 			g := newRig(t, func(o *Options) { o.CLI = cli })
 			err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: "m"}, nil)
 			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), cli) {
-				t.Errorf("error: %v", err)
+				t.Errorf("error: %v, want one line with %q in it", err, cli)
 			}
 			if name == "fails" && !strings.Contains(err.Error(), "out of order") {
-				t.Errorf("the error does not say why: %v", err)
+				t.Errorf("the error is %v, want out of order in it", err)
 			}
 		})
 	}

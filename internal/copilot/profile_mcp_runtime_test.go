@@ -113,10 +113,10 @@ func TestProfileMCP(t *testing.T) {
 		s := g.start()
 		s.turn("call:tea-brew {}")
 		if s.lastSaid() != "brewed in kitchen" {
-			t.Errorf("the model said %q", s.lastSaid())
+			t.Errorf(`the model said %q, want "brewed in kitchen"`, s.lastSaid())
 		}
 		if r := g.lastRequest(); r.HasTool("tea-pour") {
-			t.Error("it has a tool that is not to be there")
+			t.Error("tool tea-pour is offered, want only what the profile names")
 		}
 	})
 	t.Run("disabled", func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestProfileMCP(t *testing.T) {
 		s := g.start()
 		s.turn("hello")
 		if r := g.lastRequest(); r.HasTool("tea-brew") {
-			t.Error("it is there")
+			t.Error("tool tea-brew of a disabled server is offered, want none of its tools")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func (g *rig) lastRequest() *scriptmodel.Request {
 	g.t.Helper()
 	requests := g.model.Requests()
 	if len(requests) == 0 {
-		g.t.Fatal("the model was asked nothing")
+		g.t.Fatal("the model was asked nothing, want a request")
 	}
 	return requests[len(requests)-1]
 }
@@ -68,13 +68,16 @@ func TestProfileSystemMessage(t *testing.T) {
 			system := g.lastRequest().System()
 			if tt.whole {
 				if strings.TrimSpace(system) != "You are a teapot." || s.info.Transforms {
-					t.Errorf("the model was told %q; transforms %v", system, s.info.Transforms)
+					t.Errorf(
+						`the model was told %q; transforms %v, want "You are a teapot." and no transforms`,
+						system, s.info.Transforms,
+					)
 				}
 				return
 			}
 			if !strings.Contains(system, "You are a teapot.") || !strings.Contains(system, "STATE") ||
 				len(system) < 1000 {
-				t.Errorf("the model was told %q", system)
+				t.Errorf(`the model was told %q, want "You are a teapot." and "STATE" in 1000 bytes or more`, system)
 			}
 		})
 	}
@@ -82,7 +85,7 @@ func TestProfileSystemMessage(t *testing.T) {
 		g := newRig(t, withProfile(func(p *configs.Profile) { p.SystemMessage.File = file + "x" }))
 		err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Model: scriptmodel.ModelID}, nil)
 		if err == nil || !strings.Contains(err.Error(), "system_message.file") {
-			t.Errorf("error: %v", err)
+			t.Errorf(`error: %v, want an error and "system_message.file" in it`, err)
 		}
 	})
 }
@@ -118,16 +121,19 @@ func TestProfileTools(t *testing.T) {
 			r := g.lastRequest()
 			for _, tool := range tt.has {
 				if !r.HasTool(tool) {
-					t.Errorf("there is no %s; there are %v", tool, r.ToolNames())
+					t.Errorf("the tools are %v, want %s among them", r.ToolNames(), tool)
 				}
 			}
 			for _, tool := range tt.lack {
 				if r.HasTool(tool) {
-					t.Errorf("there is %s", tool)
+					t.Errorf("tool %s is offered, want it left out", tool)
 				}
 			}
 			if !strings.Contains(r.System(), "STATE (2)") {
-				t.Errorf("the second prompt has the sections of the first: %q", between(r.System(), "STATE", ")"))
+				t.Errorf(
+					`the second prompt has the sections of the first: %q, want "STATE (2)" in it`,
+					between(r.System(), "STATE", ")"),
+				)
 			}
 		})
 	}
@@ -149,7 +155,7 @@ func TestProfileEffort(t *testing.T) {
 			s := g.start()
 			s.turn("hello")
 			if body := string(g.lastRequest().Body); !strings.Contains(strings.ReplaceAll(body, " ", ""), tt.want) {
-				t.Errorf("no %s in %.300s", tt.want, body)
+				t.Errorf("got %.300s, want %s in it", body, tt.want)
 			}
 		})
 	}
@@ -178,17 +184,23 @@ func TestProfileOfARequest(t *testing.T) {
 		s := g.start(func(r *gateway.StartRequest) { r.Profile, r.Model = tt.req.Profile, tt.req.Model })
 		s.turn("hello")
 		if r := g.lastRequest(); r.Model != tt.want || r.HasTool("bash") != tt.bash {
-			t.Errorf("%+v: model %q, bash %v", tt.req, r.Model, r.HasTool("bash"))
+			t.Errorf(
+				"%+v: model %q, bash %v, want Model %q and %v",
+				tt.req, r.Model, r.HasTool("bash"), tt.want, tt.bash,
+			)
 		}
 	}
 	err := g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Profile: "nobody"}, nil)
 	if err == nil || !strings.Contains(err.Error(), `profile: there is no profile "nobody"; there are named`) {
-		t.Errorf("error: %v", err)
+		t.Errorf("error: %v, want an error and %q in it", err, `profile: there is no profile "nobody"; there are named`)
 	}
 	err = g.r.start(g.ctx, gateway.StartRequest{CWD: g.cwd, Effort: "huge"}, nil)
 	if err == nil ||
 		!strings.Contains(err.Error(), `effort: there is no "huge"; there are low, medium, high, xhigh, max`) {
-		t.Errorf("error: %v", err)
+		t.Errorf(
+			"error: %v, want an error and %q in it",
+			err, `effort: there is no "huge"; there are low, medium, high, xhigh, max`,
+		)
 	}
 }
 
@@ -201,7 +213,10 @@ func TestProfileStreaming(t *testing.T) {
 		deltas := s.count(gateway.OnMessage)
 		s.mu.Unlock()
 		if (deltas > 0) != streaming || s.lastSaid() != "You said: say some words" {
-			t.Errorf("streaming %v: %d deltas, %q", streaming, deltas, s.lastSaid())
+			t.Errorf(
+				`streaming %v: %d deltas, %q, want %v and "You said: say some words"`,
+				streaming, deltas, s.lastSaid(), streaming,
+			)
 		}
 	}
 }
@@ -222,7 +237,7 @@ func TestProfileLargeOutput(t *testing.T) {
 			s.tool("long", text(long))
 			s.turn("call:long")
 			if got := g.lastRequest().LastResult(); strings.Contains(got, long) != tt.whole {
-				t.Errorf("the model was given %d bytes: %.200s", len(got), got)
+				t.Errorf("the model was given %d bytes: %.200s, want whole: %v", len(got), got, tt.whole)
 			}
 		})
 	}
@@ -261,7 +276,10 @@ func TestProfileInstructions(t *testing.T) {
 			body := string(g.lastRequest().Body)
 			for _, said := range []string{ofProject, ofDirectory, ofOrganization} {
 				if strings.Contains(body, said) != slices.Contains(tt.want, said) {
-					t.Errorf("%q is said: %v", said, strings.Contains(body, said))
+					t.Errorf(
+						"%q is said: %v, want %v",
+						said, strings.Contains(body, said), slices.Contains(tt.want, said),
+					)
 				}
 			}
 		})
@@ -312,8 +330,8 @@ func TestProfileAgents(t *testing.T) {
 		if body := string(g.lastRequest().Body); !strings.Contains(body, "Tastes what was brewed.") ||
 			strings.Contains(body, "and nothing else") {
 			t.Errorf(
-				"the model knows the agent: %v, its prompt: %v", strings.Contains(body, "Tastes"),
-				strings.Contains(body, "nothing else"),
+				"the model knows the agent: %v, its prompt: %v, want the description only",
+				strings.Contains(body, "Tastes"), strings.Contains(body, "nothing else"),
 			)
 		}
 	})
@@ -322,7 +340,7 @@ func TestProfileAgents(t *testing.T) {
 		s := g.start()
 		s.turn("hello")
 		if body := string(g.lastRequest().Body); !strings.Contains(body, "and nothing else") {
-			t.Error("the session's agent is another")
+			t.Error("the request lacks the agent's prompt, want it there")
 		}
 	})
 }
@@ -360,7 +378,10 @@ func TestProfileInfinite(t *testing.T) {
 				s.runtime, func(e adminapi.RuntimeEvent) bool { return e.Type == "session.compaction_start" },
 			)
 			if got != tt.want || !tt.want && s.window[0] < 8*s.window[1]/10 {
-				t.Errorf("compacted: %v; of %d tokens %d are used", got, s.window[1], s.window[0])
+				t.Errorf(
+					"compacted: %v; of %d tokens %d are used, want %v at 8 tenths",
+					got, s.window[1], s.window[0], tt.want,
+				)
 			}
 		})
 	}
@@ -396,7 +417,7 @@ func TestProfileOnTheWire(t *testing.T) {
 	told := string(data)
 	before, _, ok := strings.Cut(told, `"method":"session.create"`)
 	if !ok {
-		t.Fatalf("no session was created: %.500s", told)
+		t.Fatalf("got %.500s, want the id of a session that was created", told)
 	}
 	var params map[string]protocol.Raw
 	var request struct {
@@ -427,7 +448,7 @@ func TestProfileOnTheWire(t *testing.T) {
 		"provider": `"maxPromptTokens":4321,"maxOutputTokens":321`,
 	} {
 		if !strings.Contains(string(params[key]), part) {
-			t.Errorf("%s: %s", key, params[key])
+			t.Errorf("%s: %s, want %q in it", key, params[key], part)
 		}
 	}
 }

@@ -147,53 +147,53 @@ func TestPermissionAsked(t *testing.T) {
 	if q.Kind != adminapi.QuestionPermission || q.Detail != "echo once" ||
 		!strings.Contains(q.Message, "run this command") ||
 		!strings.Contains(q.Message, "try it") {
-		t.Errorf("the question: %+v", q)
+		t.Errorf(`the question: %+v, want %v about "echo once" with what it would do`, q, adminapi.QuestionPermission)
 	}
 	h.answer(q, gateway.Answer{Decision: adminapi.DecideOnce})
 	if said := <-turn; !strings.Contains(said, "once") || strings.Contains(said, "denied") {
-		t.Errorf("allowed once: %q", said)
+		t.Errorf(`allowed once: %q, want "once" in it and no "denied" in it`, said)
 	}
 	if err := h.s.Answer(q.ID, gateway.Answer{Decision: adminapi.DecideOnce}); err == nil ||
 		!strings.Contains(err.Error(), "is over") {
-		t.Errorf("answered again: %v", err)
+		t.Errorf(`answered again: %v, want an error and "is over" in it`, err)
 	}
 
 	turn = h.asking(shellCall("echo once")) // once was once
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideSession})
 	if said := <-turn; !strings.Contains(said, "once") {
-		t.Errorf("allowed for the session: %q", said)
+		t.Errorf(`allowed for the session: %q, want "once" in it`, said)
 	}
 	if said := <-h.asking(shellCall("echo once")); !strings.Contains(said, "once") {
-		t.Errorf("the same again: %q", said)
+		t.Errorf(`the same again: %q, want "once" in it`, said)
 	}
 	turn = h.asking(shellCall("echo once more"))
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny, Text: "that is enough"})
 	if said := <-turn; !strings.Contains(said, "that is enough") {
-		t.Errorf("denied: %q", said)
+		t.Errorf(`denied: %q, want "that is enough" in it`, said)
 	}
 	if said := <-h.asking(shellCall("echo fine")); !strings.Contains(said, "fine") ||
 		strings.Contains(said, "not allow") {
-		t.Errorf("allowed by a pattern: %q", said)
+		t.Errorf(`allowed by a pattern: %q, want "fine" in it and no "not allow" in it`, said)
 	}
 	if said := <-h.asking(shellCall("echo fine && rm -f x")); !strings.Contains(
 		said, "deny_commands in [copilot.permissions]",
 	) {
-		t.Errorf("denied by a pattern: %q", said)
+		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`, said)
 	}
 	turn = h.asking(shellCall("echo fine > made"))
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if said := <-turn; !strings.Contains(said, "the user denied it") {
-		t.Errorf("a redirection, denied: %q", said)
+		t.Errorf(`a redirection, denied: %q, want "the user denied it" in it`, said)
 	}
 	if _, err := os.Stat(filepath.Join(h.r.cwd, "made")); err == nil {
-		t.Error("the file was made")
+		t.Error("the file was made, want none")
 	}
 	for _, want := range []string{
 		"permission asked (", "answered by the user: once", "answered by the user: session",
 		"answered by the user: deny (that is enough)",
 	} {
 		if !strings.Contains(timeline(h.s), want) {
-			t.Errorf("the timeline lacks %q:\n%s", want, timeline(h.s))
+			t.Errorf("the timeline, want %q in it:\n%s", want, timeline(h.s))
 		}
 	}
 }
@@ -218,11 +218,11 @@ func TestPermissionsAskedByKind(t *testing.T) {
 	for range 2 {
 		s.turn(fmt.Sprintf(`call:view {"path":%q}`, file))
 		if !strings.Contains(s.lastSaid(), "made") {
-			t.Errorf("reading: %q", s.lastSaid())
+			t.Errorf(`reading: %q, want "made" in it`, s.lastSaid())
 		}
 		s.turn(`call:act {"x":"y"}`)
 		if s.lastSaid() != "acted" {
-			t.Errorf("calling: %q", s.lastSaid())
+			t.Errorf(`calling: %q, want "acted"`, s.lastSaid())
 		}
 	}
 	var details []string
@@ -235,7 +235,7 @@ func TestPermissionsAskedByKind(t *testing.T) {
 		`May the session call this tool act {"x":"y"}`,
 	}
 	if !slices.Equal(details, want) {
-		t.Errorf("asked:\n%s", strings.Join(details, "\n"))
+		t.Errorf("asked, want\n%v\ngot\n%s", want, strings.Join(details, "\n"))
 	}
 }
 
@@ -245,22 +245,22 @@ func TestUnanswered(t *testing.T) {
 		o.Permissions.Shell, o.AskUser, o.AnswerTimeout = configs.Ask, true, 300*time.Millisecond
 	}))
 	if said := <-h.asking(shellCall("echo ran")); !strings.Contains(said, "nobody answered in time (answer_timeout") {
-		t.Errorf("a permission: %q", said)
+		t.Errorf(`a permission: %q, want "nobody answered in time (answer_timeout" in it`, said)
 	}
 	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(
 		said, "nobody answered in time: go on",
 	) {
-		t.Errorf("an input: %q", said)
+		t.Errorf(`an input: %q, want "nobody answered in time: go on" in it`, said)
 	}
 	result := h.elicit(h.r.ctx, "Who?")
 	if got := <-result; got != "cancel map[]" {
-		t.Errorf("a form: %s", got)
+		t.Errorf(`a form: %s, want "cancel map[]"`, got)
 	}
 	if list := h.g.Questions(); len(list) != 0 {
-		t.Errorf("still waiting: %+v", list)
+		t.Errorf("still waiting: %+v, want none", list)
 	}
 	if n := strings.Count(timeline(h.s), "is over: nobody answered in time"); n != 3 {
-		t.Errorf("the timeline has it %d times:\n%s", n, timeline(h.s))
+		t.Errorf("the timeline has it %d times, want 3:\n%s", n, timeline(h.s))
 	}
 }
 
@@ -309,23 +309,26 @@ func TestAskUser(t *testing.T) {
 	if q.Kind != adminapi.QuestionInput || q.Message != "Which colour?" ||
 		!slices.Equal(q.Choices, []string{"red", "green"}) ||
 		!q.Freeform {
-		t.Errorf("the question: %+v", q)
+		t.Errorf(
+			`the question: %+v, want %v "Which colour?" with the choices red and green, and a free answer`,
+			q, adminapi.QuestionInput,
+		)
 	}
 	h.answer(q, gateway.Answer{Text: "green"})
 	if said := <-turn; !strings.Contains(said, "green") {
-		t.Errorf("a choice: %q", said)
+		t.Errorf(`a choice: %q, want "green" in it`, said)
 	}
 
 	turn = h.asking(`call:ask_user {"question":"Why?"}`)
 	h.answer(h.asked(h.s), gateway.Answer{Text: "because of the weather"})
 	if said := <-turn; !strings.Contains(said, "because of the weather") {
-		t.Errorf("a text: %q", said)
+		t.Errorf(`a text: %q, want "because of the weather" in it`, said)
 	}
 
 	turn = h.asking(`call:ask_user {"question":"And now?"}`)
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if said := <-turn; !strings.Contains(said, "does not want to answer") {
-		t.Errorf("declined: %q", said)
+		t.Errorf(`declined: %q, want "does not want to answer" in it`, said)
 	}
 
 	// Two at once: each gets its own answer.
@@ -335,7 +338,7 @@ func TestAskUser(t *testing.T) {
 		h.answer(q, gateway.Answer{Text: "to " + q.Message})
 	}
 	if said := <-turn; !strings.Contains(said, "to First?") || !strings.Contains(said, "to Second?") {
-		t.Errorf("two at once: %q", said)
+		t.Errorf(`two at once: %q, want "to First?" and "to Second?" in it`, said)
 	}
 
 	// Interrupted while it asks: the question goes, the session stays.
@@ -345,28 +348,28 @@ func TestAskUser(t *testing.T) {
 		t.Error(err)
 	}
 	if said := <-turn; !strings.Contains(said, "END interrupted") {
-		t.Errorf("interrupted: %q", said)
+		t.Errorf(`interrupted: %q, want "END interrupted" in it`, said)
 	}
 	if list := h.g.Questions(); len(list) != 0 {
-		t.Errorf("still waiting: %+v", list)
+		t.Errorf("still waiting: %+v, want none", list)
 	}
 	if err := h.s.Answer(q.ID, gateway.Answer{Text: "late"}); err == nil || !strings.Contains(err.Error(), "is over") {
-		t.Errorf("a late answer: %v", err)
+		t.Errorf(`a late answer: %v, want an error and "is over" in it`, err)
 	}
 	turn = h.asking(`call:ask_user {"question":"Really?"}`)
 	h.answer(h.asked(h.s), gateway.Answer{Text: "yes"})
 	if said := <-turn; !strings.Contains(said, "yes") {
-		t.Errorf("afterwards: %q", said)
+		t.Errorf(`afterwards: %q, want "yes" in it`, said)
 	}
 }
 
 func TestNobodyToAsk(t *testing.T) {
 	h := startHosted(t, newRig(t))
 	if said := <-h.asking(`call:ask_user {"question":"Which?"}`); !strings.Contains(said, `no tool "ask_user"`) {
-		t.Errorf("the model is offered ask_user: %q", said)
+		t.Errorf("the model's call of ask_user: %q, want no such tool", said)
 	}
 	if caps := h.conn().Capabilities(); caps.UI != nil && caps.UI.Elicitation {
-		t.Error("forms are offered")
+		t.Error("the runtime may ask with forms, want it to know that it may not")
 	}
 }
 
@@ -377,7 +380,10 @@ func TestForm(t *testing.T) {
 	q := h.asked(h.s)
 	if q.Kind != adminapi.QuestionForm || q.Message != "Who are you?" ||
 		!strings.Contains(string(q.Schema), `"minLength":2`) {
-		t.Errorf("the question: %+v", q)
+		t.Errorf(
+			`the question: %+v, want Kind %v, Message "Who are you?" and "minLength":2 in it`,
+			q, adminapi.QuestionForm,
+		)
 	}
 	for content, wrong := range map[string]string{
 		`{"name":"A"}`: "name", `{"size":"large"}`: "name", `{"name":"Ada","size":"huge"}`: "size",
@@ -385,17 +391,17 @@ func TestForm(t *testing.T) {
 	} {
 		if err := h.s.Answer(q.ID, gateway.Answer{Content: protocol.Raw(content)}); err == nil ||
 			!strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: %v", content, err)
+			t.Errorf("%s: %v, want an error and %q in it", content, err, wrong)
 		}
 	}
 	h.answer(q, gateway.Answer{Content: protocol.Raw(`{"name":"Ada","size":"large","many":3}`)})
 	if got := <-result; got != "accept map[many:3 name:Ada size:large]" {
-		t.Errorf("filled in: %s", got)
+		t.Errorf(`filled in: %s, want "accept map[many:3 name:Ada size:large]"`, got)
 	}
 	result = h.elicit(h.r.ctx, "Again?")
 	h.answer(h.asked(h.s), gateway.Answer{Decision: adminapi.DecideDeny})
 	if got := <-result; got != "decline map[]" {
-		t.Errorf("declined: %s", got)
+		t.Errorf(`declined: %s, want "decline map[]"`, got)
 	}
 }
 
@@ -408,10 +414,10 @@ func TestEndWhileAsked(t *testing.T) {
 		t.Error(err)
 	}
 	if said := <-turn; !strings.Contains(said, "END the session has ended") {
-		t.Errorf("the turn: %q", said)
+		t.Errorf(`the turn: %q, want "END the session has ended" in it`, said)
 	}
 	if list := h.g.Questions(); len(list) != 0 {
-		t.Errorf("still waiting: %+v", list)
+		t.Errorf("still waiting: %+v, want none", list)
 	}
 }
 
@@ -427,15 +433,15 @@ func TestRuntimeKilledWhileAsked(t *testing.T) {
 	}
 	kill(p.pid)
 	if said := <-turn; !strings.Contains(said, "the turn is lost") {
-		t.Errorf("the turn: %q", said)
+		t.Errorf(`the turn: %q, want "the turn is lost" in it`, said)
 	}
 	turn = h.asking(`call:ask_user {"question":"Again?"}`)
 	q := h.asked(h.s)
 	if q.Message != "Again?" || len(h.g.Questions()) != 1 {
-		t.Errorf("asked: %+v", h.g.Questions())
+		t.Errorf(`asked: %+v, want one, "Again?"`, h.g.Questions())
 	}
 	h.answer(q, gateway.Answer{Text: "the other one"})
 	if said := <-turn; !strings.Contains(said, "the other one") {
-		t.Errorf("in the next runtime: %q", said)
+		t.Errorf(`in the next runtime: %q, want "the other one" in it`, said)
 	}
 }

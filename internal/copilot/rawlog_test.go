@@ -20,6 +20,6 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("the secrets are %q, not %q", got, want)
 	}
 	if got := (&session{}).secrets(); len(got) > 0 {
-		t.Errorf("a session without an endpoint of its own has %q", got)
+		t.Errorf("a session without an endpoint of its own has %q, want none", got)
 	}
 }

@@ -174,17 +174,20 @@ func TestToolResultOfFile(t *testing.T) {
 			}
 			if tt.typ == "" {
 				if len(got.BinaryResultsForLlm) > 0 {
-					t.Errorf("a binary result: %+v", got.BinaryResultsForLlm)
+					t.Errorf("a binary result: %+v, want none", got.BinaryResultsForLlm)
 				}
 				return
 			}
 			if len(got.BinaryResultsForLlm) != 1 || string(got.BinaryResultsForLlm[0].Type) != tt.typ ||
 				got.BinaryResultsForLlm[0].MIMEType != tt.file.MimeType {
-				t.Fatalf("binary results: %+v", got.BinaryResultsForLlm)
+				t.Fatalf(
+					"binary results: %+v, want one of %v and type %v",
+					got.BinaryResultsForLlm, tt.typ, tt.file.MimeType,
+				)
 			}
 			if data, err := base64.StdEncoding.DecodeString(got.BinaryResultsForLlm[0].Data); err != nil ||
 				!bytes.Equal(data, tt.file.Content) {
-				t.Errorf("the content: %q, %v", data, err)
+				t.Errorf("the content: %q, %v, want no error and %q", data, err, tt.file.Content)
 			}
 		})
 	}

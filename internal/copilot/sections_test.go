@@ -68,11 +68,11 @@ func TestSectionsUnchanged(t *testing.T) {
 		system := g.system(n)
 		if strings.Contains(system, repeatNotice) || !strings.Contains(system, "<prohibited_actions>") ||
 			system != g.system(0) {
-			t.Errorf("in turn %d the model was told:\n%s", n, system)
+			t.Errorf("in turn %d the model was told, want the sections of turn 1 without a repeat:\n%s", n, system)
 		}
 	}
 	if e.times() != 3 {
-		t.Errorf("the providers were asked %d times for 3 prompts", e.times())
+		t.Errorf("the providers were asked %d times for 3 prompts, want 3", e.times())
 	}
 }
 
@@ -85,13 +85,13 @@ func TestSectionsInPlace(t *testing.T) {
 	s := g.start()
 	s.transform = e.transform
 	if e.times() != 0 {
-		t.Errorf("the providers were asked %d times before the first prompt", e.times())
+		t.Errorf("the providers were asked %d times before the first prompt, want 0", e.times())
 	}
 	s.turn("hello")
 	system := g.system(0)
 	for _, name := range sectionNames {
 		if strings.Count(system, "MARK-"+name) != 1 {
-			t.Errorf("section %s is not changed once in:\n%s", name, system)
+			t.Errorf("section %s, want its mark once in:\n%s", name, system)
 		}
 	}
 	e.mu.Lock()
@@ -101,10 +101,10 @@ func TestSectionsInPlace(t *testing.T) {
 		text := emptyLines.ReplaceAllString(own[name], "\n\n")
 		at := strings.Index(system, text)
 		if at < 0 || !strings.HasPrefix(strings.TrimSpace(system[at+len(text):]), "MARK-"+name) {
-			t.Errorf("what is added does not follow section %s", name)
+			t.Errorf("section %s, want its mark right behind it in:\n%s", name, system)
 		}
 		if last := strings.LastIndex(system, text); last < strings.LastIndex(system, "MARK-") {
-			t.Errorf("section %s does not have the last word", name)
+			t.Errorf("section %s, want it behind all marks in:\n%s", name, system)
 		}
 	}
 	// The identity holds sections that providers may change; the rest of it holds.
@@ -118,12 +118,12 @@ func TestSectionsInPlace(t *testing.T) {
 	if !strings.HasSuffix(
 		strings.TrimSpace(system), strings.TrimSpace(emptyLines.ReplaceAllString(own["safety"], "\n\n")),
 	) {
-		t.Errorf("the message does not end with safety:\n%s", system[len(system)-2000:])
+		t.Errorf("the message ends, want safety at its end:\n%s", system[len(system)-2000:])
 	}
 	if inside := between(system, "<environment_limitations>", "</environment_limitations>"); !strings.Contains(
 		inside, "MARK-safety",
 	) {
-		t.Errorf("what is added to safety stands outside of it: %s", inside)
+		t.Errorf(`what is added to safety stands outside of it: %s, want "MARK-safety" in it`, inside)
 	}
 }
 
@@ -137,12 +137,15 @@ func TestSectionsOncePerPrompt(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		s.turn("call:act")
 		if e.times() != n {
-			t.Errorf("after %d prompts the providers were asked %d times", n, e.times())
+			t.Errorf("after %d prompts the providers were asked %d times, want %d", n, e.times(), n)
 		}
 		for _, r := range []int{2*n - 2, 2*n - 1} {
 			if !strings.Contains(g.system(r), fmt.Sprintf("STATE (%d)", n)) ||
 				!strings.Contains(g.system(r), fmt.Sprintf("END (%d)", n)) {
-				t.Errorf("request %d has %q", r, between(g.system(r), "STATE", ")"))
+				t.Errorf(
+					"request %d has %q, want %q and %q in it",
+					r, between(g.system(r), "STATE", ")"), fmt.Sprintf("STATE (%d)", n), fmt.Sprintf("END (%d)", n),
+				)
 			}
 		}
 	}
@@ -154,11 +157,14 @@ func TestSectionsOncePerPrompt(t *testing.T) {
 	s.wait("three answers", func() bool { return s.count(gateway.OnEndMessage) == 6 })
 	for n := range 3 {
 		if r := g.model.Requests()[before+n]; !strings.Contains(r.System(), fmt.Sprintf("STATE (%d)", 4+n)) {
-			t.Errorf("a prompt that waited has %q", between(r.System(), "STATE", ")"))
+			t.Errorf(
+				"a prompt that waited has %q, want %q in it",
+				between(r.System(), "STATE", ")"), fmt.Sprintf("STATE (%d)", 4+n),
+			)
 		}
 	}
 	if e.times() != 6 {
-		t.Errorf("for 6 prompts the providers were asked %d times", e.times())
+		t.Errorf("for 6 prompts the providers were asked %d times, want 6", e.times())
 	}
 }
 
@@ -176,7 +182,10 @@ func TestSectionsAfterFailure(t *testing.T) {
 	s.turn("fail")
 	s.turn("hello")
 	if reqs := g.model.Requests(); !strings.Contains(reqs[len(reqs)-1].System(), "STATE (2)") {
-		t.Errorf("after a failure the model was told %q", between(reqs[len(reqs)-1].System(), "STATE", ")"))
+		t.Errorf(
+			`after a failure the model was told %q, want "STATE (2)" in it`,
+			between(reqs[len(reqs)-1].System(), "STATE", ")"),
+		)
 	}
 }
 
@@ -190,7 +199,7 @@ func TestSectionsAreKept(t *testing.T) {
 	s.turn("one")
 	s.turn("two")
 	if e.times() != 1 {
-		t.Errorf("for the same text the providers were asked %d times", e.times())
+		t.Errorf("for the same text the providers were asked %d times, want 1", e.times())
 	}
 	set := func(mark string) {
 		e.mu.Lock()
@@ -202,7 +211,7 @@ func TestSectionsAreKept(t *testing.T) {
 		set(mark)
 		s.turn("again")
 		if !strings.Contains(g.system(2+n), mark) {
-			t.Errorf("the model was not told %s", mark)
+			t.Errorf("the model was not told %s, want it in the request", mark)
 		}
 	}
 	s.tool("act", text("acted"))
@@ -210,7 +219,7 @@ func TestSectionsAreKept(t *testing.T) {
 		set(mark)
 		s.turn("again")
 		if !strings.Contains(g.system(5+n), mark) {
-			t.Errorf("with a tool the model was not told %s", mark)
+			t.Errorf("with a tool the model was not told %s, want it in the request", mark)
 		}
 	}
 }
@@ -228,10 +237,13 @@ func TestPreambleTakesOnlyAppend(t *testing.T) {
 	s.turn("hello")
 	if system := g.system(0); strings.Contains(system, "somebody else") ||
 		!strings.HasPrefix(system, "You are GitHub Copilot") {
-		t.Errorf("the model was told:\n%.300s", system)
+		t.Errorf(
+			"the model was told, want You are GitHub Copilot at its start and nothing of somebody else:\n%.300s",
+			system,
+		)
 	}
 	if notes := s.allNotes(); strings.Count(notes, "section preamble is left as it was") != 1 {
-		t.Errorf("notes: %s", notes)
+		t.Errorf(`notes: %s, want "section preamble is left as it was" once`, notes)
 	}
 }
 

@@ -29,10 +29,10 @@ func TestToolRoundTrip(t *testing.T) {
 	s.turn(`call:greet {"x":"a<b"}`)
 
 	if got != `{"x":"a<b"}` {
-		t.Errorf("args of the call: %s", got)
+		t.Errorf(`args of the call: %s, want {"x":"a<b"}`, got)
 	}
 	if s.lastSaid() != "hello <world>" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "hello <world>"`, s.lastSaid())
 	}
 	var seen []string
 	for _, e := range s.allEvents() {
@@ -71,7 +71,7 @@ func TestToolRoundTrip(t *testing.T) {
 		t.Errorf("events:\n%s\nwant:\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
 	}
 	if s.busy != 1 || s.idle != 1 {
-		t.Errorf("busy %d times, idle %d times", s.busy, s.idle)
+		t.Errorf("busy %d times, idle %d times, want busy 1 and idle 1", s.busy, s.idle)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestReasoning(t *testing.T) {
 		}
 	}
 	if deltas != "let me think" || whole != deltas {
-		t.Errorf("reasoning in pieces %q, whole %q", deltas, whole)
+		t.Errorf(`reasoning in pieces %q, whole %q, want "let me think" in both`, deltas, whole)
 	}
 }
 
@@ -107,24 +107,24 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 	s.turn("call:change")
 	before, after := g.model.Requests()[0], g.model.Requests()[1]
 	if !before.HasTool("first") || before.HasTool("second") {
-		t.Errorf("tools before: %q", before.ToolNames())
+		t.Errorf(`tools before: %q, want tool "first" and no tool "second"`, before.ToolNames())
 	}
 	if after.HasTool("first") || !after.HasTool("second") || !after.HasTool("change") {
-		t.Errorf("tools in the next request of the turn: %q", after.ToolNames())
+		t.Errorf(`tools in the turn's next request: %q, want "second" and "change", no "first"`, after.ToolNames())
 	}
 	if s.lastSaid() != "changed" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "changed"`, s.lastSaid())
 	}
 	s.turn("call:second")
 	if s.lastSaid() != "2" {
-		t.Errorf("the new tool said %q", s.lastSaid())
+		t.Errorf(`the new tool said %q, want "2"`, s.lastSaid())
 	}
 	s.removeTool("second")
 	s.removeTool("change")
 	s.turn("hello")
 	last := g.model.Requests()[len(g.model.Requests())-1]
 	if last.HasTool("second") || last.HasTool("change") {
-		t.Errorf("tools after all were removed: %q", last.ToolNames())
+		t.Errorf(`tools after all were removed: %q, want no tool "second" and no tool "change"`, last.ToolNames())
 	}
 }
 
@@ -136,7 +136,7 @@ func TestToolsWithoutToolsSet(t *testing.T) {
 	s.tool("first", text("1"))
 	s.turn("call:first")
 	if s.lastSaid() != "1" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "1"`, s.lastSaid())
 	}
 	s.tool("change", func(context.Context, string) gateway.Outcome {
 		s.removeTool("first")
@@ -145,15 +145,15 @@ func TestToolsWithoutToolsSet(t *testing.T) {
 	})
 	s.turn("call:change")
 	if s.lastSaid() != "changed" {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "changed"`, s.lastSaid())
 	}
 	reqs := g.model.Requests()
 	if last := reqs[len(reqs)-1]; last.HasTool("first") || !last.HasTool("second") {
-		t.Errorf("tools in the next request of the turn: %q", last.ToolNames())
+		t.Errorf(`tools in the next request of the turn: %q, want no tool "first" and tool "second"`, last.ToolNames())
 	}
 	s.turn("call:second")
 	if s.lastSaid() != "2" {
-		t.Errorf("the new tool said %q", s.lastSaid())
+		t.Errorf(`the new tool said %q, want "2"`, s.lastSaid())
 	}
 }
 
@@ -161,16 +161,16 @@ func TestBuiltinClash(t *testing.T) {
 	g := newRig(t)
 	s := g.start()
 	if !slices.Contains(s.info.Tools, "bash") || !slices.Contains(s.info.Tools, "view") {
-		t.Errorf("the runtime's own tools: %q", s.info.Tools)
+		t.Errorf(`the runtime's own tools: %q, want "bash" and "view" among them`, s.info.Tools)
 	}
 	s.tool("bash", text("mine"))
 	s.tool("fine", text("ok"))
 	s.turn("call:fine")
 	if s.lastSaid() != "ok" {
-		t.Errorf("the model said %q, errors %q", s.lastSaid(), s.errors())
+		t.Errorf(`the model said %q, errors %q, want "ok"`, s.lastSaid(), s.errors())
 	}
 	if notes := s.allNotes(); strings.Count(notes, "tool bash of provider tests is left out") != 1 {
-		t.Errorf("notes: %s", notes)
+		t.Errorf(`notes: %s, want "tool bash of provider tests is left out" once`, notes)
 	}
 }
 
@@ -191,16 +191,19 @@ func TestHooks(t *testing.T) {
 	})
 	s.turn(`call:act {"x":"forbidden"}`)
 	if called != 0 || !strings.Contains(s.lastSaid(), "not on a Sunday") {
-		t.Errorf("a denied tool ran %d times; the model said %q", called, s.lastSaid())
+		t.Errorf(
+			`a denied tool ran %d times; the model said %q, want 0 and "not on a Sunday" in it`,
+			called, s.lastSaid(),
+		)
 	}
 	s.turn(`call:act {"x":"fine"}`)
 	if called != 1 || s.lastSaid() != "acted" {
-		t.Errorf("an allowed tool ran %d times; the model said %q", called, s.lastSaid())
+		t.Errorf(`an allowed tool ran %d times; the model said %q, want 1 and "acted"`, called, s.lastSaid())
 	}
 	reqs := g.model.Requests()
 	body := string(reqs[len(reqs)-1].Body)
 	if !strings.Contains(body, "handle with care") || !strings.Contains(body, "asked by user") {
-		t.Error("the context of the hooks is not in the model's input")
+		t.Error("the model's input lacks the context of the hooks, want both texts")
 	}
 	n := s.idles()
 	s.prompt(gateway.Prompt{Text: "an event", Source: "provider:news.feed-1"})
@@ -208,12 +211,15 @@ func TestHooks(t *testing.T) {
 	reqs = g.model.Requests()
 	if said := reqs[len(reqs)-1].LastUser(); !strings.Contains(said, "[from provider news.feed-1]\nan event") ||
 		!strings.Contains(said, "asked by provider:news.feed-1") {
-		t.Errorf("the prompt of a provider: %q", said)
+		t.Errorf(
+			`the prompt of a provider: %q, want %q and "asked by provider:news.feed-1" in it`,
+			said, "[from provider news.feed-1]\nan event",
+		)
 	}
 	last := s.allEvents()
 	at := slices.IndexFunc(last, func(e gateway.Event) bool { return e.UserMessage == "an event" })
 	if at < 0 || last[at].Source != "provider:news.feed-1" {
-		t.Errorf("the event of a provider's prompt: %s", describe(last))
+		t.Errorf(`the event of a provider's prompt: %s, want it to be of "provider:news.feed-1"`, describe(last))
 	}
 }
 
@@ -233,15 +239,15 @@ func TestSubAgent(t *testing.T) {
 		)})
 	s.turn("call:task " + string(args))
 	if !strings.Contains(s.lastSaid(), "not on a Sunday") {
-		t.Errorf("the model said %q", s.lastSaid())
+		t.Errorf(`the model said %q, want "not on a Sunday" in it`, s.lastSaid())
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a sub-agent may not do was done: %v", err)
+		t.Errorf("the file of the sub-agent: %v, want no file", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.prompts) != 1 {
-		t.Errorf("the providers were asked about %v", s.prompts)
+		t.Errorf("the providers were asked about %v, want one prompt", s.prompts)
 	}
 	var intents []string
 	for _, e := range s.events {
@@ -267,14 +273,17 @@ func TestImmediate(t *testing.T) {
 	s.turn("call:act")
 	reqs := g.model.Requests()
 	if len(reqs) != 2 || !strings.Contains(reqs[1].LastUser(), "about hurry up") {
-		t.Errorf("%d requests; the last user message: %q", len(reqs), reqs[len(reqs)-1].LastUser())
+		t.Errorf(
+			`%d requests; the last user message: %q, want 2 and "about hurry up" in it`,
+			len(reqs), reqs[len(reqs)-1].LastUser(),
+		)
 	}
 	n := s.idles()
 	s.prompt(gateway.Prompt{Text: "now", Mode: adminapi.ModeImmediate, Source: gateway.SourceUser})
 	s.waitIdle(n + 1)
 	reqs = g.model.Requests()
 	if got := strings.Count(reqs[2].LastUser(), "about now"); got != 1 {
-		t.Errorf("context stands %d times in %q", got, reqs[2].LastUser())
+		t.Errorf("context stands %d times in %q, want 1", got, reqs[2].LastUser())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +292,7 @@ func TestImmediate(t *testing.T) {
 		asked = append(asked, p.Text)
 	}
 	if want := []string{"call:act", "hurry up", "now"}; !slices.Equal(asked, want) {
-		t.Errorf("providers were asked about %q", asked)
+		t.Errorf("providers were asked about %q, want %q", asked, want)
 	}
 }
 
@@ -312,14 +321,14 @@ func TestInterruptCancelsCalls(t *testing.T) {
 		}
 	}
 	if ended != 1 {
-		t.Errorf("tool executions that ended with an error: %d in %s", ended, describe(s.allEvents()))
+		t.Errorf("tool executions that ended with an error: %d in %s, want 1", ended, describe(s.allEvents()))
 	}
 	s.turn("hello")
 	if got := len(g.model.Requests()); got != 2 {
-		t.Errorf("model requests: %d", got)
+		t.Errorf("model requests: %d, want 2", got)
 	}
 	if s.idles() != 2 {
-		t.Errorf("idle %d times", s.idles())
+		t.Errorf("idle %d times, want 2", s.idles())
 	}
 }
 
@@ -330,7 +339,7 @@ func TestModelError(t *testing.T) {
 	s := g.start()
 	s.turn("hello")
 	if errs := s.errors(); len(errs) != 1 || !strings.Contains(errs[0], "on strike") {
-		t.Errorf("errors: %q", errs)
+		t.Errorf(`errors: %q, want one with "on strike" in it`, errs)
 	}
 }
 
@@ -342,10 +351,10 @@ func TestLogLines(t *testing.T) {
 	s.host.Log(adminapi.LogWarning, "another")
 	s.turn("hello")
 	if errs := s.errors(); len(errs) > 0 {
-		t.Errorf("errors: %q", errs)
+		t.Errorf("errors: %q, want none", errs)
 	}
 	if strings.Contains(string(g.model.Requests()[0].Body), "a line") {
-		t.Error("a timeline line reached the model")
+		t.Error("a timeline line reached the model, want it to stay with people")
 	}
 }
 
@@ -374,15 +383,15 @@ func TestIdleIsOfTheLastPrompt(t *testing.T) {
 		select {
 		case gate = <-gates:
 		case <-g.ctx.Done():
-			t.Fatal("the second prompt did not reach the model")
+			t.Fatal("the second prompt did not reach the model, want its request")
 		}
 		if now := s.idles(); now != sent {
-			t.Fatalf("idle was reported %d times after a prompt was taken and before it was answered", now-sent)
+			t.Fatalf("idle was reported %d times after a prompt was taken and before it was answered, want 0", now-sent)
 		}
 		close(gate)
 		s.waitIdle(sent + 1)
 		if s.lastSaid() != "released" {
-			t.Fatalf("idle came before the answer: %q", s.said())
+			t.Fatalf(`idle came before the answer: %q, want "released" before it`, s.said())
 		}
 	}
 }
@@ -400,14 +409,14 @@ func TestRoundBudget(t *testing.T) {
 	s.tool("again", text("and again"))
 	s.turn("for ever")
 	if errs := s.errors(); len(errs) != 1 || !strings.Contains(errs[0], "3 rounds (max_rounds") {
-		t.Errorf("errors: %q", errs)
+		t.Errorf(`errors: %q, want one with "3 rounds (max_rounds" in it`, errs)
 	}
 	if n := len(g.model.Requests()); n > 5 {
-		t.Errorf("the model was asked %d times", n)
+		t.Errorf("the model was asked %d times, want at most 5", n)
 	}
 	s.turn("stop")
 	if s.lastSaid() != "stopped" {
-		t.Errorf("the next turn said %q", s.lastSaid())
+		t.Errorf(`the next turn said %q, want "stopped"`, s.lastSaid())
 	}
 }
 
@@ -415,7 +424,7 @@ func TestTwoSessions(t *testing.T) {
 	g := newRig(t)
 	a, b := g.start(), g.start()
 	if a.id == b.id {
-		t.Fatal("one id for two sessions")
+		t.Fatal("one id for two sessions, want two")
 	}
 	for name, s := range map[string]*fakeSession{"a": a, "b": b} {
 		s.tool("who", text("I am "+name))
@@ -430,13 +439,13 @@ func TestTwoSessions(t *testing.T) {
 		s.wait("five answers", func() bool { return s.count(gateway.OnEndMessage) == 5 })
 		for _, said := range s.said() {
 			if said != "I am "+name {
-				t.Errorf("session %s said %q", name, said)
+				t.Errorf("session %s said %q, want %q", name, said, "I am "+name)
 			}
 		}
 	}
 	for _, r := range g.model.Requests() {
 		if r.HasTool("only_a") == r.HasTool("only_b") {
-			t.Errorf("a request has the tools of both sessions or none: %q", r.ToolNames())
+			t.Errorf("a request has the tools %q, want those of one session", r.ToolNames())
 		}
 	}
 	// One session's end is not the other's.
@@ -445,10 +454,10 @@ func TestTwoSessions(t *testing.T) {
 	}
 	b.turn("call:only_b")
 	if b.lastSaid() != "b" {
-		t.Errorf("session b said %q", b.lastSaid())
+		t.Errorf(`session b said %q, want "b"`, b.lastSaid())
 	}
 	if err := a.host.Send(g.ctx, gateway.Prompt{Text: "x"}); err == nil {
-		t.Error("a closed session took a prompt")
+		t.Error("a closed session took a prompt, want an error")
 	}
 }
 
@@ -484,6 +493,6 @@ func within(t *testing.T, done <-chan struct{}, what string) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		t.Fatalf("%s did not come", what)
+		t.Fatalf("waited for %s, which did not come", what)
 	}
 }

@@ -36,14 +36,14 @@ func TestErrorOfTheSignInSaysWhatToDo(t *testing.T) {
 		got := tt.s.errorText(&tt.d)
 		if rest, ok := strings.CutPrefix(got, tt.d.Message); !ok || !strings.Contains(rest, tt.want) ||
 			tt.want == "" && rest != "" {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: %q, want %q and then %q", name, got, tt.d.Message, tt.want)
 		}
 	}
 	for text, want := range map[string]bool{
 		"GET /models: 401 Unauthorized": true, "Not authenticated": true, "connection refused": false,
 	} {
 		if got := signInHint(errors.New(text)); strings.Contains(got, "copilot login") != want {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("%q: %q, want a hint: %v", text, got, want)
 		}
 	}
 }

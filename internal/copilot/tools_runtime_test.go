@@ -31,7 +31,7 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 		s.removeTool(fmt.Sprint("once", i))
 	}
 	if notes := s.allNotes(); notes != "" {
-		t.Errorf("notes: %s", notes)
+		t.Errorf(`notes: %s, want ""`, notes)
 	}
 	s.tool("bash", text("mine"))
 	s.tool("brew", text("coffee"))
@@ -40,7 +40,11 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 		!strings.Contains(
 			s.allNotes(), "tool bash of provider tests is left out: the Copilot runtime has a tool of that name",
 		) {
-		t.Errorf("the model said %q, notes: %s", s.lastSaid(), s.allNotes())
+		t.Errorf(
+			`the model said %q, notes: %s, want "coffee" and %q in it`,
+			s.lastSaid(), s.allNotes(),
+			"tool bash of provider tests is left out: the Copilot runtime has a tool of that name",
+		)
 	}
 	if err := s.host.Close(g.ctx, "test"); err != nil {
 		t.Fatal(err)
@@ -52,7 +56,7 @@ func TestToolsComeBackBetweenTurns(t *testing.T) {
 	again.tool("brew", text("cocoa"))
 	again.turn("call:brew")
 	if again.lastSaid() != "cocoa" {
-		t.Errorf("resumed, the model said %q; notes: %s", again.lastSaid(), again.allNotes())
+		t.Errorf(`resumed, the model said %q; notes: %s, want "cocoa"`, again.lastSaid(), again.allNotes())
 	}
 }
 
@@ -171,7 +175,7 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 			for _, name := range names {
 				want, got := forms[name], have["t-"+name]
 				if got == nil {
-					t.Errorf("%s did not reach the model: %s", name, want.schema)
+					t.Errorf("%s did not reach the model, want %s", name, want.schema)
 					continue
 				}
 				var is struct {
@@ -187,16 +191,19 @@ func TestEveryFormOfSchemaReachesTheModel(t *testing.T) {
 				if is.Type != "object" ||
 					strings.Join(slices.Sorted(maps.Keys(is.Properties)), " ") != want.properties ||
 					strings.Join(is.Required, " ") != want.required {
-					t.Errorf("%s: the model was told %s", name, got)
+					t.Errorf(
+						"%s: the model was told %s, want an object with the properties %q, of which %q are required",
+						name, got, want.properties, want.required,
+					)
 				}
 				for _, text := range want.says {
 					if !strings.Contains(string(got), text) && !strings.Contains(is.Description, text) {
-						t.Errorf("%s: the model was not told %s: %s", name, text, got)
+						t.Errorf("%s: the model was told %s, want %s in it", name, got, text)
 					}
 				}
 			}
 			if notes := s.allNotes(); notes != "" {
-				t.Errorf("notes: %s", notes)
+				t.Errorf(`notes: %s, want ""`, notes)
 			}
 		})
 	}

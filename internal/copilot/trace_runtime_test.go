@@ -198,7 +198,7 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	call, gate := strings.Split(w.traces["tool.call"], "-"), strings.Split(w.traces["gate.check"], "-")
 	w.mu.Unlock()
 	if len(call) != 4 || len(gate) != 4 || call[1] != gate[1] {
-		t.Fatalf("the provider was told %v", w.traces)
+		t.Fatalf("the provider was told %v, want a call and a gate of one trace", w.traces)
 	}
 	var path []string
 	c.wait(t, "the spans between the push and the provider", func() bool {
@@ -208,7 +208,7 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	// Newer runtimes tell a hash of the tool's name.
 	executes := slices.ContainsFunc(path, func(span string) bool { return strings.HasPrefix(span, "execute_tool ") })
 	if path[0] != "tool.call greet" || !executes || path[len(path)-2] != "turn" {
-		t.Errorf("the call stands below %q", path)
+		t.Errorf("the call stands below %q, want tool.call greet, the runtime's execution and the turn", path)
 	}
 	// The runtime may tell of one more than once.
 	c.wait(t, "the spans of two calls of the model", func() bool {
@@ -224,6 +224,6 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if path := c.path(gate[2]); !slices.Equal(path, []string{"gate greet", "turn", "push"}) {
-		t.Errorf("the gate stands below %q", path)
+		t.Errorf(`the gate stands below %q, want ["gate greet" "turn" "push"]`, path)
 	}
 }

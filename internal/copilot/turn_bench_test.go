@@ -94,7 +94,7 @@ func BenchmarkGatewayTurn(b *testing.B) {
 				func() {
 					if _, errs, end := turnOf(h.r.ctx, through, user(text)); len(errs) > 0 ||
 						!errors.Is(end, gateway.ErrTurnEnded) {
-						b.Fatalf("%q %v", errs, end)
+						b.Fatalf("errors %q, end %v, want none and %v", errs, end, gateway.ErrTurnEnded)
 					}
 				},
 				func() { bare.turn(h.r.ctx, b, text) },
@@ -174,7 +174,7 @@ func BenchmarkSessions(b *testing.B) {
 			for range 3 {
 				if _, errs, end := turnOf(h.r.ctx, s, user("hello")); len(errs) > 0 ||
 					!errors.Is(end, gateway.ErrTurnEnded) {
-					b.Fatalf("%q %v", errs, end)
+					b.Fatalf("errors %q, end %v, want none and %v", errs, end, gateway.ErrTurnEnded)
 				}
 			}
 		}

@@ -111,7 +111,7 @@ func (h *hosted) provide(s *gateway.Session, name string) *provider {
 	select {
 	case <-p.acked:
 	case <-h.r.ctx.Done():
-		h.t.Fatal("the provider was not bound")
+		h.t.Fatal("the provider was not bound, want it bound")
 	}
 	h.t.Cleanup(func() { close(p.gone); p.conn.Closed() })
 	return p
@@ -145,7 +145,7 @@ func TestTurnsOfOneSession(t *testing.T) {
 	is := func(name string, done chan string, want string) {
 		t.Helper()
 		if got := <-done; got != want+fmt.Sprintf("||%v", gateway.ErrTurnEnded) {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: %q, want %q", name, got, want+fmt.Sprintf("||%v", gateway.ErrTurnEnded))
 		}
 	}
 
@@ -159,13 +159,13 @@ func TestTurnsOfOneSession(t *testing.T) {
 	running, waiting := follow(user(`call:hang {"x":"1"}`)), follow(user("never"))
 	<-p.hanging
 	if dropped, err := h.s.Interrupt(h.r.ctx, "enough"); err != nil || !slices.Equal(dropped, []string{"never"}) {
-		t.Errorf("dropped %q, %v", dropped, err)
+		t.Errorf(`dropped %q, %v, want no error and ["never"]`, dropped, err)
 	}
 	if got := <-running; !strings.HasSuffix(got, "||interrupted") {
-		t.Errorf("interrupted: %q", got)
+		t.Errorf(`interrupted: %q, want "||interrupted" at its end`, got)
 	}
 	if got := <-waiting; got != "||interrupted before its turn" {
-		t.Errorf("one that waited: %q", got)
+		t.Errorf(`one that waited: %q, want "||interrupted before its turn"`, got)
 	}
 	is("afterwards", follow(user("still here?")), "You said: still here?")
 }
@@ -187,10 +187,16 @@ func TestSteer(t *testing.T) {
 	said, _, end := answerOf(h.r.ctx, turn)
 	if said, _, end := answerOf(h.r.ctx, steered); said != "You said: the other way" ||
 		!errors.Is(end, gateway.ErrTurnEnded) {
-		t.Errorf("the prompt that steers: %q %v", said, end)
+		t.Errorf(
+			`the prompt that steers: %q %v, want "You said: the other way" and %v`,
+			said, end, gateway.ErrTurnEnded,
+		)
 	}
 	if !strings.HasSuffix(said, "You said: the other way") || !errors.Is(end, gateway.ErrTurnEnded) {
-		t.Errorf("the turn that it came into: %q %v\n%s", said, end, timeline(h.s))
+		t.Errorf(
+			"the turn that it came into: %q %v, want \"You said: the other way\" at its end and %v\n%s",
+			said, end, gateway.ErrTurnEnded, timeline(h.s),
+		)
 	}
 }
 
@@ -201,11 +207,11 @@ func TestTurnTime(t *testing.T) {
 	_, errs, end := turnOf(h.r.ctx, h.s, user(`call:hang {"x":"1"}`))
 	if len(errs) != 1 ||
 		!strings.Contains(errs[0], "it took longer than 5s (max_turn_time in [copilot] of tapgw.toml)") {
-		t.Errorf("errors %q, end %v", errs, end)
+		t.Errorf("errors %q, end %v, want one that it took longer than max_turn_time", errs, end)
 	}
 	said, errs, end := turnOf(h.r.ctx, h.s, user("hello"))
 	if said != "You said: hello" || len(errs) > 0 || !errors.Is(end, gateway.ErrTurnEnded) {
-		t.Errorf("afterwards: %q %q %v", said, errs, end)
+		t.Errorf(`afterwards: %q %q %v, want "You said: hello", none and %v`, said, errs, end, gateway.ErrTurnEnded)
 	}
 }
 
@@ -255,7 +261,7 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 			select {
 			case <-p.hanging:
 			case <-ctx.Done():
-				h.t.Errorf("%s: its tool was not called\n%s", id, timeline(s))
+				h.t.Errorf("%s: its tool was not called, want one call\n%s", id, timeline(s))
 			}
 			behind, err := s.Turn(ctx, user("behind "+id))
 			if err != nil {
@@ -266,13 +272,16 @@ func (h *hosted) weather(s *gateway.Session, p *provider, name string, turns int
 				h.t.Errorf("%s: %v", id, err)
 			}
 			if said, _, end := answerOf(ctx, behind); said != "" || fmt.Sprint(end) != "interrupted before its turn" {
-				h.t.Errorf("%s: one behind it said %q and ended %v", id, said, end)
+				h.t.Errorf(
+					`%s: one behind it said %q and ended %v, want "" and "interrupted before its turn"`,
+					id, said, end,
+				)
 			}
 			behind.Close()
 			both.Wait()
 		}
 	}
 	if ctx.Err() != nil {
-		h.t.Errorf("%s: the storm took too long\n%s", name, timeline(s))
+		h.t.Errorf("%s: the turns did not end in time, want all of them\n%s", name, timeline(s))
 	}
 }

@@ -123,7 +123,7 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 			file := filepath.Join(g.cwd, "made")
 			said := answerTo(t, g.ctx, s, `call:bash {"command":"touch made","description":"makes a file"}`)
 			if _, err := os.Stat(file); (err == nil) != tt.runs {
-				t.Errorf("the shell ran: %v; the model was told %q", err == nil, said)
+				t.Errorf("the shell ran: %v; the model was told %q, want %v", err == nil, said, tt.runs)
 			}
 			if !strings.Contains(said, tt.says) {
 				t.Errorf("the model was told %q, not %q", said, tt.says)
@@ -145,7 +145,7 @@ func TestHookIsNoPermission(t *testing.T) {
 	t.Cleanup(func() { gw.Drain(context.Background()) })
 	answerTo(t, g.ctx, s, `call:bash {"command":"touch made","description":"makes a file"}`)
 	if _, err := os.Stat(filepath.Join(g.cwd, "made")); err == nil {
-		t.Error("the shell ran although permissions deny it")
+		t.Error("the shell made the file although permissions deny it, want no file")
 	}
 }
 
@@ -185,21 +185,21 @@ func TestHookContextReachesModel(t *testing.T) {
 	for _, e := range events {
 		byKind[e.On] = append(byKind[e.On], e)
 		if e.Session != s.ID() || e.Host != Kind || e.CWD != g.cwd || e.Label != "test" {
-			t.Errorf("was told %+v", e)
+			t.Errorf(`was told %+v, want Session %v, Host %v, CWD %v and Label "test"`, e, s.ID(), Kind, g.cwd)
 		}
 	}
 	if e := byKind[gateway.HookPreToolUse]; len(e) != 2 || e[0].Tool != "bash" ||
 		!strings.Contains(string(e[0].Args), "echo out") {
-		t.Errorf("before tools: %+v", e)
+		t.Errorf(`before tools: %+v, want two, of bash with "echo out"`, e)
 	}
 	if e := byKind[gateway.HookPostToolUse]; len(e) != 2 || !strings.Contains(e[0].Result, "out") || e[0].Error != "" ||
 		e[1].Tool != "view" ||
 		e[1].Error == "" {
-		t.Errorf("after tools: %+v", e)
+		t.Errorf(`after tools: %+v, want "out" of bash and the error of view`, e)
 	}
 	if e := byKind[gateway.HookUserPrompt]; len(e) != 2 || !strings.HasPrefix(e[0].Prompt, "call:bash") ||
 		e[0].Source != gateway.SourceUser {
-		t.Errorf("with prompts: %+v", e)
+		t.Errorf("with prompts: %+v, want two, the first call:bash of %v", e, gateway.SourceUser)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestHookKeepsAgentGoing(t *testing.T) {
 		}),
 	)
 	if said := answerTo(t, g.ctx, s, "are you done?"); said != "You said: run the tests first" {
-		t.Errorf("the model ended with %q", said)
+		t.Errorf(`the model ended with %q, want "You said: run the tests first"`, said)
 	}
 }
 
@@ -232,10 +232,10 @@ func TestHookHearsErrorAndEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := <-heard; e.On != gateway.HookError || !strings.Contains(e.Error, "400") {
-		t.Errorf("the error was told as %+v", e)
+		t.Errorf(`the error was told as %+v, want On %v and "400" in it`, e, gateway.HookError)
 	}
 	if e := <-heard; e.On != gateway.HookSessionEnd || e.Reason != "enough" {
-		t.Errorf("the end was told as %+v", e)
+		t.Errorf(`the end was told as %+v, want On %v and Reason "enough"`, e, gateway.HookSessionEnd)
 	}
 }
 
@@ -247,9 +247,9 @@ func TestHookBesidePermittedTool(t *testing.T) {
 		saying(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),
 	)
 	if d := s.PreToolUse(g.ctx, "read", protocol.Raw("{}")); d.Deny {
-		t.Errorf("a glob of one tool's name is not about what the documents call it: %+v", d)
+		t.Errorf("a glob of one tool's name is not about what the documents call it: %+v, want no denial", d)
 	}
 	if said := answerTo(t, g.ctx, s, `call:view {"path":"."}`); !strings.Contains(said, "don't look") {
-		t.Errorf("the model was told %q", said)
+		t.Errorf(`the model was told %q, want "don't look" in it`, said)
 	}
 }

@@ -25,13 +25,13 @@ func TestConfiguredProvidersSayHowTheyAre(t *testing.T) {
 				if v.Name == name && v.State == state && strings.Contains(v.Reason, reason) &&
 					(reason == "") == (v.Reason == "") {
 					if v.File != filepath.Join(r.dir, name+".toml") {
-						t.Errorf("%s is of file %s", name, v.File)
+						t.Errorf("%s is of file %s, want %s", name, v.File, filepath.Join(r.dir, name+".toml"))
 					}
 					return
 				}
 			}
 		}
-		t.Fatalf("%s is not %s (%s): %+v", name, state, reason, last)
+		t.Fatalf("%s is not %s (%s): %+v, want %s", name, state, reason, last, state)
 	}
 	is("ed", adminapi.ConfiguredWaiting, "has not joined a session")
 	is("mine", adminapi.ConfiguredWaiting, "no session that it is for")

@@ -28,7 +28,7 @@ func TestChangeOfOneThatGaveUp(t *testing.T) {
 	old := pl.now
 	s.updatePlacement(placementKey{name: "p"}, pl, a)
 	if pl.now == old || pl.next != nil || !sameConfig(pl.now.spec, a) {
-		t.Errorf("what gave up is left as it is")
+		t.Error("the new config did not start what gave up, want a new start with it")
 	}
 	s.Close()
 }
@@ -58,15 +58,18 @@ func TestCrashes(t *testing.T) {
 				message, "a.toml:1:1: not started again after 5 failures in a minute, the last: process ",
 			) ||
 				!strings.Contains(message, tt.why) {
-				t.Errorf("the fault: %q", message)
+				t.Errorf(
+					`the fault: %q, want "not started again after 5 failures in a minute" and %q in it`,
+					message, tt.why,
+				)
 			}
 			lines, err := logged(r.s, "a")
 			if text := strings.Join(lines, "\n"); err != nil || !strings.Contains(text, "started again in ") ||
 				tt.mode == "start" && !strings.Contains(text, "it is too much") {
-				t.Errorf("log %q, %v", lines, err)
+				t.Errorf(`log %q, %v, want "started again in ", and for a failed start its reason`, lines, err)
 			}
 			if n, err := r.s.Start("a"); n != 1 || err != nil {
-				t.Errorf("start: %d, %v", n, err)
+				t.Errorf("start: %d, %v, want 1 and no error", n, err)
 			}
 			r.ended(r.child())
 		})
@@ -80,7 +83,7 @@ func TestCrashInCall(t *testing.T) {
 	r.has(h, "t")
 	p := r.child()
 	if o := call(s, "t"); o.ErrorCode != "DISCONNECTED" {
-		t.Errorf("the call: %s %s", o.ErrorCode, o.Text())
+		t.Errorf(`the call: %s %s, want "DISCONNECTED"`, o.ErrorCode, o.Text())
 	}
 	r.ended(p)
 	r.child() // it comes again
@@ -120,7 +123,7 @@ func TestFlood(t *testing.T) {
 	r.has(h, "t")
 	for range 20 {
 		if o := call(s, "t"); o.Failed() {
-			t.Fatal(o.Text())
+			t.Fatalf("the call: %s, want success", o.Text())
 		}
 	}
 	lines, err := logged(r.s, "a")
@@ -129,6 +132,9 @@ func TestFlood(t *testing.T) {
 		size += len(l)
 	}
 	if err != nil || len(lines) > maxLines || size > maxLines*(maxLineBytes+len("…")) {
-		t.Errorf("%d lines of %d bytes, %v", len(lines), size, err)
+		t.Errorf(
+			"%d lines of %d bytes, %v, want at most %d lines and %d bytes",
+			len(lines), size, err, maxLines, maxLines*(maxLineBytes+len("…")),
+		)
 	}
 }

@@ -228,11 +228,14 @@ func (e *editor) check(i int) {
 		}
 	}
 	if len(now) != len(e.good) || len(tools) != len(e.good) {
-		e.t.Fatalf("step %d: the files say %v, the session has %v", i, e.good, tools)
+		e.t.Fatalf("step %d: the files say %v, the session has %v, want the same number of both", i, e.good, tools)
 	}
 	for name, about := range e.instances {
 		if !e.touched[name] && now[name] != about {
-			e.t.Errorf("step %d: %s was left alone, and started again: %s, then %s", i, name, about, now[name])
+			e.t.Errorf(
+				"step %d: %s was left alone and ran as %s, now %s, want the same process",
+				i, name, about, now[name],
+			)
 		}
 	}
 	e.instances = now

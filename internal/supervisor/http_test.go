@@ -56,7 +56,7 @@ func toolOf(t *testing.T, text string) *httpTool {
 	t.Helper()
 	p, faults := configs.ParseProvider("f.toml", []byte("kind = \"http\"\n[tools.t]\ndescription = \"d\"\n"+text))
 	if len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -138,7 +138,9 @@ func TestHTTPProvider(t *testing.T) {
 	file := func(name string) string {
 		return fmt.Sprintf(
 			"kind = \"http\"\n[tools.%s]\ndescription = \"d\"\nurl = \"%s/echo/{a}?n={n}\"\n[tools.%s.args]\na = { enum = [\"x\", \"y\"] }\nn = { type = \"integer\", required = false }\n",
-			name, api.URL, name,
+			name,
+			api.URL,
+			name,
 		)
 	}
 	r.put("web", file("ask"))
@@ -152,14 +154,14 @@ func TestHTTPProvider(t *testing.T) {
 	} {
 		o := s.CallTool(context.Background(), gateway.Call{Name: "ask", Args: protocol.Raw(args)})
 		if !strings.Contains(string(o.ErrorCode)+o.Text(), want) {
-			t.Errorf("%s: %s %s", args, o.ErrorCode, o.Text())
+			t.Errorf("%s: %s %s, want %q in it", args, o.ErrorCode, o.Text(), want)
 		}
 	}
 	r.put("web", file("ask2"))
 	r.has(h, "ask2")
 	o := s.CallTool(context.Background(), gateway.Call{Name: "ask2", Args: protocol.Raw(`{"a":"y"}`)})
 	if o.Text() != "GET /echo/y  " {
-		t.Errorf("after the change: %s", o.Text())
+		t.Errorf(`after the change: %s, want "GET /echo/y  "`, o.Text())
 	}
 	two, h2 := r.session("two")
 	r.has(h2, "ask2")

@@ -235,7 +235,7 @@ func (r *rig) listen() {
 		select {
 		case <-done:
 		case <-time.After(patience):
-			r.t.Error("a process that was started lives on")
+			r.t.Error("a process that was started lives on, want its end")
 		}
 	})
 }
@@ -262,7 +262,7 @@ func (r *rig) child() *beat {
 	case b := <-r.beats:
 		return b
 	case <-time.After(patience):
-		r.t.Fatal("no process comes up")
+		r.t.Fatal("no process comes up, want one")
 		return nil
 	}
 }
@@ -278,7 +278,7 @@ func (r *rig) ended(b *beat) {
 				return
 			}
 		case <-timeout:
-			r.t.Fatalf("process %s (%s) does not end", b.pid, b.mode)
+			r.t.Fatalf("process %s (%s) does not end, want its end", b.pid, b.mode)
 		}
 	}
 }

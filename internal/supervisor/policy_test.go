@@ -27,7 +27,7 @@ func waitFile(t *testing.T, r *rig, file string) string {
 		}
 		r.s.Reload()
 	}
-	t.Fatal("there is no token file")
+	t.Fatal("there is no token file, want one")
 	return ""
 }
 
@@ -103,7 +103,7 @@ func TestRestartPolicy(t *testing.T) {
 					t.Fatalf("%d starts, want %d", len(began), tt.starts)
 				}
 				if gaveUp := u.failure() != nil; gaveUp != (tt.starts == maxFailures) {
-					t.Errorf("gave up: %v", u.failure())
+					t.Errorf("gave up: %v, want a failure: %v", u.failure(), tt.starts == maxFailures)
 				}
 				for i, most := range tt.waits {
 					most *= time.Millisecond
@@ -160,11 +160,11 @@ func TestFileSaysTheName(t *testing.T) {
 	select {
 	case <-connect(t, r, waitFile(t, r, file)): // it calls itself ed
 	case <-time.After(patience):
-		t.Fatal("a program of another name than its file's is let in")
+		t.Fatal("a program of another name than its file's is let in, want a refusal")
 	}
 	if faults := r.s.Faults(); len(faults) != 1 ||
 		!strings.Contains(faults[0].Message, `"ed" is not the name that this token is for, which is "editor"`) {
-		t.Errorf("faults: %v", faults)
+		t.Errorf(`faults: %v, want one that "ed" is not the token's name, which is "editor"`, faults)
 	}
 	r.has(h)
 	r.put("editor", "kind = \"connect\"\nname = \"ed\"\nsessions = \"all\"\n")
@@ -199,7 +199,7 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 	}
 	r.session("one")
 	if bound, err := hello("one"); !bound {
-		t.Errorf("with the provider stopped: %v", err)
+		t.Errorf("with the provider stopped: %v, want it bound", err)
 	}
 	if _, err := r.s.Start("editor"); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,10 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 		r.session(name)
 		if bound, err := hello(name); bound != free ||
 			!free && !strings.Contains(fmt.Sprint(err), `"ed" is the name of a provider file`) {
-			t.Errorf("in session %s: %v %v", name, bound, err)
+			t.Errorf(
+				`in session %s: %v %v, want bound: %v, or that "ed" is a provider file's name`,
+				name, bound, err, free,
+			)
 		}
 	}
 }

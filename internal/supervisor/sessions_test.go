@@ -23,7 +23,7 @@ func (r *rig) poll(s *gateway.Session) *poll {
 		defer close(p.ended)
 		for {
 			if o := call(s, "t"); o.Failed() {
-				r.t.Errorf("a call in between: %s %s", o.ErrorCode, o.Text())
+				r.t.Errorf("a call in between: %s %s, want success", o.ErrorCode, o.Text())
 				return
 			}
 			select {
@@ -46,7 +46,7 @@ func (p *poll) goesOn() {
 		case <-p.ended:
 			p.t.FailNow()
 		case <-time.After(patience):
-			p.t.Fatal("a call has no end")
+			p.t.Fatal("a call has no end, want one")
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
 	c.goOn()
 	for _, b := range c.old {
 		if c.forTwo && !b.isAlive() {
-			t.Error("an old process ended before another took its place")
+			t.Error("an old process ended before another took its place, want it to live until then")
 		}
 	}
 	for _, b := range c.next {
@@ -189,7 +189,7 @@ func (c *changeOfSessions) finish(t *testing.T) {
 		}
 	}
 	if !c.busy.isAlive() {
-		t.Error("the old process ended in a call")
+		t.Error("the old process ended in a call, want the call's end first")
 	}
 	c.busy.tell(t)
 	if o := <-c.result; o.Failed() || !strings.HasPrefix(o.Text(), c.busy.pid+" ") {
@@ -201,7 +201,7 @@ func (c *changeOfSessions) finish(t *testing.T) {
 	}
 	for _, b := range c.next {
 		if !b.isAlive() {
-			t.Error("a new process has ended")
+			t.Error("a new process has ended, want it to live")
 		}
 	}
 	c.h1.mu.Lock()
@@ -265,7 +265,7 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 	p1.goesOn()
 	p2.goesOn()
 	if !first.isAlive() || len(r.beats) > 0 {
-		t.Error("what had lost nothing was started again")
+		t.Error("what had lost nothing was started again, want the first process")
 	}
 
 	// One session is handed over, the other is not.
@@ -278,7 +278,7 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 		case <-h1.came:
 		case <-h2.came:
 		case <-time.After(patience):
-			t.Fatal("neither session is handed over")
+			t.Fatal("neither session is handed over, want both")
 		}
 		for _, h := range []*host{h1, h2} {
 			h.mu.Lock()
@@ -311,11 +311,11 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 	p2.stop()
 	for _, s := range []*gateway.Session{one, two} {
 		if o := call(s, "t"); !strings.HasPrefix(o.Text(), next.pid+" ") {
-			t.Errorf("the call: %s", o.Text())
+			t.Errorf("the call: %s, want %q at its start", o.Text(), next.pid+" ")
 		}
 	}
 	if f := r.s.Faults(); len(f) > 0 {
-		t.Errorf("faults %v", f)
+		t.Errorf("faults %v, want none", f)
 	}
 }
 
@@ -343,7 +343,7 @@ func TestChangeOfSessionsGivenUp(t *testing.T) {
 		}
 	}
 	if !strings.HasSuffix(message, "what ran before goes on") {
-		t.Errorf("the fault: %q", message)
+		t.Errorf(`the fault: %q, want "what ran before goes on" at its end`, message)
 	}
 	p.goesOn()
 	p.stop()

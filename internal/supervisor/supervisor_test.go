@@ -25,7 +25,10 @@ func TestFileIsProvider(t *testing.T) {
 	o := call(one, "first")
 	if text := o.Text(); o.Failed() || !strings.HasPrefix(text, p1.pid+" ") ||
 		strings.Contains(text, "of the gateway") {
-		t.Errorf("the call: %q (the process is %s)", text, p1.pid)
+		t.Errorf(
+			`the call: %q (the process is %s), want %q at its start and no "of the gateway" in it`,
+			text, p1.pid, p1.pid+" ",
+		)
 	}
 	// Each session has a process of its own, which ends with it.
 	two, h2 := r.session("two")
@@ -39,7 +42,7 @@ func TestFileIsProvider(t *testing.T) {
 	r.put("a", "# a remark\n"+r.file("plain", "TOOL=first"))
 	r.s.Reload()
 	if !p1.isAlive() || len(r.beats) > 0 {
-		t.Error("a remark started the process again")
+		t.Error("a comment started the process again, want the first process")
 	}
 	r.put("a", r.file("plain", "TOOL=second"))
 	r.has(h1, "second")
@@ -82,7 +85,7 @@ func TestUnreadableDirectoryKeepsWhatRuns(t *testing.T) {
 	}
 	r.s.Reload()
 	if f := r.s.Faults(); len(f) != 1 || f[0].File != r.dir || !strings.Contains(f[0].Message, "cannot be read") {
-		t.Errorf("the faults are %v", f)
+		t.Errorf("the faults are %v, want one of %s, which cannot be read", f, r.dir)
 	}
 	r.has(h, "old")
 	if err := os.Remove(r.dir); err != nil {
@@ -107,7 +110,10 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 			[]configs.ProviderFile{{File: "/project", LeftOut: barred, Faults: configs.Faults{{File: "/project"}}}},
 		)
 		if s.isNamed("a") == barred {
-			t.Errorf("without trust: %v, and what its file said counts: %v", barred, !barred)
+			t.Errorf(
+				"the directory is barred: %v, and what its file said counts: %v, want it to count only if not barred",
+				barred, !barred,
+			)
 		}
 	}
 }
@@ -129,16 +135,16 @@ func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 		r.s.Reload()
 		faults := r.s.Faults()
 		if len(faults) == 0 || faults[0].File != path || faults[0].Line == 0 {
-			t.Errorf("%q: faults %v", text, faults)
+			t.Errorf("%q: faults %v, want one with a line of %s", text, faults, path)
 		}
 		if o := call(s, "t"); o.Failed() || !strings.HasPrefix(o.Text(), p.pid+" ") {
-			t.Errorf("%q: the call: %s", text, o.Text())
+			t.Errorf("%q: the call: %s, want success and %q at its start", text, o.Text(), p.pid+" ")
 		}
 	}
 	r.put("a", good)
 	r.s.Reload()
 	if f := r.s.Faults(); len(f) > 0 || !p.isAlive() {
-		t.Errorf("good again: %v, the process lives %v", f, p.isAlive())
+		t.Errorf("good again: %v, the process lives %v, want none and true", f, p.isAlive())
 	}
 }
 
@@ -159,7 +165,7 @@ func TestChangeIsAtomicForTheSession(t *testing.T) {
 			result := make(chan gateway.Outcome, 1)
 			go func() { result <- call(s, "t") }()
 			if got := <-old.said; got != "called" {
-				t.Fatalf("the child said %q", got)
+				t.Fatalf(`the child said %q, want "called"`, got)
 			}
 			r.put("a", r.file("plain", append(more, "VERSION=2")...))
 			next := r.child()
@@ -167,20 +173,26 @@ func TestChangeIsAtomicForTheSession(t *testing.T) {
 				return len(tools) == 1 && tools[0].Description == "a tool2"
 			})
 			if o := call(s, "t"); !strings.HasPrefix(o.Text(), next.pid) || !old.isAlive() {
-				t.Errorf("the new version said %s; the old one lives: %v", o.Text(), old.isAlive())
+				t.Errorf(
+					"the new version said %s; the old one lives: %v, want %s at its start and true",
+					o.Text(), old.isAlive(), next.pid,
+				)
 			}
 			if _, err := old.conn.Write([]byte("go on\n")); err != nil {
 				t.Fatal(err)
 			}
 			if o := <-result; o.Failed() || !strings.HasPrefix(o.Text(), old.pid) || !strings.HasSuffix(o.Text(), "1") {
-				t.Errorf("the call that was running: %s", o.Text())
+				t.Errorf(
+					`the call that was running: %s, want success, %q at its start and "1" at its end`,
+					o.Text(), old.pid,
+				)
 			}
 			r.ended(old)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			for i, list := range h.lists {
 				if i > 0 && !slices.Equal(list, []string{"t"}) {
-					t.Errorf("the session had %v", h.lists)
+					t.Errorf("the session had %v, want t in each list after the first", h.lists)
 					break
 				}
 			}
@@ -199,12 +211,12 @@ func TestNewVersionThatFails(t *testing.T) {
 	for r.child().mode != "start" {
 	}
 	if o := call(s, "t"); o.Failed() || !strings.HasPrefix(o.Text(), p.pid) {
-		t.Errorf("the call: %s", o.Text())
+		t.Errorf("the call: %s, want success and %q at its start", o.Text(), p.pid)
 	}
 	r.put("a", r.file("plain"))
 	r.s.Reload()
 	if !p.isAlive() {
-		t.Error("the old version ended")
+		t.Error("the old version ended, want it to run on until the new one is bound")
 	}
 }
 
@@ -216,7 +228,7 @@ func TestSessionsFilter(t *testing.T) {
 	_, h := r.session("two")
 	r.has(h, "t")
 	if len(s.Tools()) > 0 {
-		t.Errorf("the other session has %v", s.Tools())
+		t.Errorf("the other session has %v, want none", s.Tools())
 	}
 	s.Update("label-two", "")
 	r.child()
@@ -232,12 +244,12 @@ func TestConnect(t *testing.T) {
 	token := waitFile(t, r, file)
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the token file: %v, %v", info, err)
+		t.Errorf("the token file: %v, %v, want no error and 0o600", info, err)
 	}
 	c := connect(t, r, token)
 	r.has(h, "ed_t")
 	if o := call(s, "ed_t"); o.Failed() {
-		t.Error(o.Text())
+		t.Errorf("the call: %s, want success", o.Text())
 	}
 	r.put("ed", "kind = \"connect\"\nsessions = \"all\"\nprefix = \"x_\"")
 	r.s.Reload()
@@ -248,7 +260,7 @@ func TestConnect(t *testing.T) {
 	r.put("ed", "kind = ")
 	r.s.Reload()
 	if waitFile(t, r, file) != token {
-		t.Error("a fault changed the token")
+		t.Error("a fault in the file changed the token, want the one that was")
 	}
 	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
 		t.Fatal(err)
@@ -257,17 +269,17 @@ func TestConnect(t *testing.T) {
 	<-c
 	r.has(h)
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the token file is there still: %v", err)
+		t.Errorf("the token file is there still: %v, want no file", err)
 	}
 	r.put("ed", "kind = \"connect\"")
 	r.s.Reload()
 	if waitFile(t, r, file) == token {
-		t.Error("the token of a file that was deleted is good again")
+		t.Error("the token of a file that was deleted is good again, want another")
 	}
 	r.put("ed", r.file("plain"))
 	r.s.Reload()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the token file of a provider that the gateway starts: %v", err)
+		t.Errorf("the token file of a provider that the gateway starts: %v, want no file", err)
 	}
 }
 
@@ -299,7 +311,7 @@ func TestConnectTokenSurvives(t *testing.T) {
 	}
 	again()
 	if got := waitFile(t, r, file); got != token || !proves(token) {
-		t.Errorf("after a restart: the same %v, good %v", got == token, proves(token))
+		t.Errorf("after a restart: the same %v, good %v, want both", got == token, proves(token))
 	}
 	r.s.Close()
 	if err := os.WriteFile(file, []byte("open sesame"), 0o600); err != nil {
@@ -307,7 +319,7 @@ func TestConnectTokenSurvives(t *testing.T) {
 	}
 	again()
 	if got := waitFile(t, r, file); got == token || proves(token) || proves("open sesame") || !proves(got) {
-		t.Error("after the token's file was broken: the old one, or none")
+		t.Errorf("after the token's file was broken it has %q, want a new token that proves, and no other", got)
 	}
 	r.s.Close()
 	if err := os.Remove(filepath.Join(r.dir, "ed.toml")); err != nil {
@@ -315,7 +327,7 @@ func TestConnectTokenSurvives(t *testing.T) {
 	}
 	again()
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("after the provider's file was deleted: %v", err)
+		t.Errorf("after the provider's file was deleted: %v, want no file", err)
 	}
 }
 
@@ -336,6 +348,6 @@ func TestNoDirectory(t *testing.T) {
 		t.Context(), Run{Workdir: t.TempDir(), Provider: configs.Provider{Command: []string{os.Args[0]}, CWD: "none"}},
 	)
 	if err == nil || !strings.HasPrefix(err.Error(), "cwd: there is no directory /") {
-		t.Errorf("the error: %v", err)
+		t.Errorf(`the error: %v, want an error and "cwd: there is no directory /" at its start`, err)
 	}
 }

@@ -54,7 +54,7 @@ func TestAnswers(t *testing.T) {
 		h.tapctl(append([]string{"sessions", "answer", session, "--question", q.ID}, answer...)...)
 		if r := h.run(tapctl, "sessions", "answer", session, "once", "--question", q.ID); r.code != 1 ||
 			!strings.Contains(r.stderr, "is over") {
-			t.Errorf("answered twice: exit code %d %s", r.code, r.stderr)
+			t.Errorf(`answered twice: exit code %d %s, want code 1 and "is over" in it`, r.code, r.stderr)
 		}
 		r := <-turn
 		if r.code != 0 {
@@ -63,30 +63,30 @@ func TestAnswers(t *testing.T) {
 		return r.stdout
 	}
 	if got := answered(shell("echo one"), "once"); !strings.Contains(got, "one\n") {
-		t.Errorf("allowed once: %q", got)
+		t.Errorf("allowed once: %q, want %q in it", got, "one\n")
 	}
 	if got := answered(shell("echo two"), "session"); !strings.Contains(got, "two\n") {
-		t.Errorf("allowed for the session: %q", got)
+		t.Errorf("allowed for the session: %q, want %q in it", got, "two\n")
 	}
 	if got := h.ask(session, shell("echo two")); !strings.Contains(got, "two\n") {
-		t.Errorf("the same again: %q", got)
+		t.Errorf("the same again: %q, want %q in it", got, "two\n")
 	}
 	if got := answered(shell("echo three"), "deny", "--reason", "not on a Sunday"); !strings.Contains(got,
 		"not on a Sunday") {
-		t.Errorf("denied: %q", got)
+		t.Errorf(`denied: %q, want "not on a Sunday" in it`, got)
 	}
 	if got := h.ask(session, shell("rm -f x")); !strings.Contains(got, "deny_commands in [copilot.permissions]") {
-		t.Errorf("denied by a pattern: %q", got)
+		t.Errorf(`denied by a pattern: %q, want "deny_commands in [copilot.permissions]" in it`, got)
 	}
 	if got := answered(`call:ask_user {"question":"Which?","choices":["red","green"]}`, "green"); !strings.Contains(got,
 		"User selected: green") {
-		t.Errorf("what the model asked: %q", got)
+		t.Errorf(`what the model asked: %q, want "User selected: green" in it`, got)
 	}
 	log := h.tapctl("sessions", "log", session)
 	for _, want := range []string{"permission asked (", "answered by the user: once",
 		"answered by the user: deny (not on a Sunday)", "input asked ("} {
 		if !strings.Contains(log, want) {
-			t.Errorf("the timeline lacks %q:\n%s", want, log)
+			t.Errorf("the timeline, want %q in it:\n%s", want, log)
 		}
 	}
 }
@@ -105,10 +105,13 @@ func TestNobodyAnswers(t *testing.T) {
 	session := h.copilot(m)
 	if got := h.ask(session, `call:bash {"command":"echo ran","description":"try it"}`); !strings.Contains(got,
 		"nobody answered in time (answer_timeout in [copilot] of tapgw.toml)") {
-		t.Errorf("a permission: %q", got)
+		t.Errorf(
+			"a permission: %q, want %q in it",
+			got, "nobody answered in time (answer_timeout in [copilot] of tapgw.toml)",
+		)
 	}
 	if got := h.ask(session, `call:ask_user {"question":"Which?"}`); !strings.Contains(got, "nobody answered in time") {
-		t.Errorf("what the model asked: %q", got)
+		t.Errorf(`what the model asked: %q, want "nobody answered in time" in it`, got)
 	}
 	if got := h.tapctl("sessions", "answer", "--json"); got != "[]" {
 		t.Errorf("still waiting: %s, want %q", got, "[]")

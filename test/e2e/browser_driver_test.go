@@ -244,7 +244,7 @@ func (b *tab) next(kind string) message {
 		select {
 		case <-more:
 		case <-timeout:
-			b.t.Fatalf("the page got no %s within %v", kind, patience)
+			b.t.Fatalf("the page got no %s within %v, want one", kind, patience)
 		}
 	}
 }
@@ -264,10 +264,10 @@ func (b *tab) prompted() {
 	select {
 	case d := <-b.dialogs:
 		if d.Type != page.DialogTypePrompt {
-			b.t.Fatalf("the page opened a %s: %s", d.Type, d.Message)
+			b.t.Fatalf("the page opened a %s: %s, want %s", d.Type, d.Message, page.DialogTypePrompt)
 		}
 	case <-ctx.Done():
-		b.t.Fatalf("the page did not ask for anything within %v", patience)
+		b.t.Fatalf("the page did not ask for anything within %v, want a question", patience)
 	}
 }
 
@@ -287,7 +287,7 @@ func (b *tab) unasked() {
 	b.t.Helper()
 	select {
 	case d := <-b.dialogs:
-		b.t.Errorf("the page opened a %s: %s", d.Type, d.Message)
+		b.t.Errorf("the page opened a %s: %s, want none", d.Type, d.Message)
 	default:
 	}
 }
@@ -304,7 +304,7 @@ func (h *home) pairing() adminapi.Pairing {
 	h.t.Helper()
 	list := decode[[]adminapi.Pairing](h.t, h.tapctl("pair", "--json"))
 	if len(list) != 1 {
-		h.t.Fatalf("%d pairings are pending: %+v", len(list), list)
+		h.t.Fatalf("%d pairings are pending: %+v, want 1", len(list), list)
 	}
 	return list[0]
 }

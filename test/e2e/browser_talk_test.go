@@ -62,7 +62,7 @@ func (c *talk) closed() int {
 func (c *talk) stays(what string) {
 	c.b.t.Helper()
 	if state := eval[int](c.b, "window[%s].ws.readyState", c.name); state != 1 {
-		c.b.t.Errorf("%s: the connection is in state %d", what, state)
+		c.b.t.Errorf("%s: the connection is in state %d, want 1", what, state)
 	}
 }
 
@@ -83,7 +83,7 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 		t.Log("the same code twice: one chance in a million")
 	}
 	if codes := eval[[]string](b, "codes"); len(codes) != 1 || codes[0] != "AUTH_FAILED" {
-		t.Errorf("a wrong code gets %q", codes)
+		t.Errorf(`a wrong code gets %q, want 1 of them and "AUTH_FAILED"`, codes)
 	}
 	b.shut()
 
@@ -94,10 +94,10 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	asked := k.ask(auth, "auth.pairing")
 	pending := s.pairing()
 	if pending.Provider != "page" || len(pending.Code) != 6 {
-		t.Errorf("the pairing is %+v", pending)
+		t.Errorf(`the pairing is %+v, want "page" with a code of 6 letters`, pending)
 	}
 	if text, _ := json.Marshal(asked); strings.Contains(string(text), pending.Code) {
-		t.Errorf("the page is told its code: %s", text)
+		t.Errorf("the page is told its code: %s, want no code in it", text)
 	}
 	k.refused(message{"type": "auth.confirm", "code": otherCode(pending.Code)}, "AUTH_FAILED")
 	if code := k.closed(); code != 1008 {
@@ -124,7 +124,7 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 		t.Errorf("another connection's code is closed with %d, want 1008", code)
 	}
 	if (&talk{b, "fourth"}).refused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
-		t.Error("the fifth pairing had no code")
+		t.Error("the fifth pairing had no code, want one")
 	}
 
 	// The minute's five are used up: the page may stay, but has to wait.
@@ -163,15 +163,15 @@ func stolenTokens(t *testing.T, s *pageStage) {
 	// Pages outlive their tokens, and try them again and again.
 	guess("ext-tok-", 21)
 	if !b.talk("stale", s.g.url).opened() {
-		t.Error("after 21 tokens of other sessions the page may not connect")
+		t.Error("after 21 tokens of other sessions the page may not connect, want it let in")
 	}
 	// One that guesses locks out nobody, no other page either.
 	guess("ptk-", 30)
 	if !b.talk("another page", s.g.url).opened() {
-		t.Error("after 31 wrong tokens of a page no page may connect")
+		t.Error("after 31 wrong tokens of a page no page may connect, want another one let in")
 	}
 	if r := s.run(tapctl, "status"); r.code != 0 {
-		t.Errorf("after 21 wrong tokens of a page its user is told: %s", r.stderr)
+		t.Errorf("after 21 wrong tokens of a page its user is told: %s, want success", r.stderr)
 	}
 	s.g.peer(s.session, "neighbour", message{"name": "tool"})
 }
@@ -198,7 +198,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 			before := len(b.answered())
 			got := eval[reading](b, "read(%s, %s)", at+path, c.options)
 			if got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
-				t.Errorf("%s, %s: the page learns %+v", path, c.what, got)
+				t.Errorf("%s, %s: the page learns %+v, want no status, text or header", path, c.what, got)
 			}
 			for _, status := range b.statuses(before) {
 				if status != 403 {
@@ -213,7 +213,10 @@ func pageRequests(t *testing.T, s *pageStage) {
 			message{"mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}})
 		if (got.Type != "opaque" && got.Type != "refused") || got.Status != 0 || got.Text != "" ||
 			len(got.Headers) != 0 {
-			t.Errorf("%s, not read: the page learns %+v", path, got)
+			t.Errorf(
+				`%s, not read: the page learns %+v, want "opaque" or "refused" without status, text or header`,
+				path, got,
+			)
 		}
 		for _, status := range b.statuses(before) {
 			if status != 403 {
@@ -224,7 +227,10 @@ func pageRequests(t *testing.T, s *pageStage) {
 	for _, r := range b.answered() {
 		for name := range r.Headers {
 			if strings.HasPrefix(strings.ToLower(name), "access-control-") {
-				t.Errorf("an answer of status %d has the header %s", r.StatusCode, name)
+				t.Errorf(
+					"an answer of status %d has the header %s, want none that lets pages read it",
+					r.StatusCode, name,
+				)
 			}
 		}
 	}
@@ -232,11 +238,11 @@ func pageRequests(t *testing.T, s *pageStage) {
 	for _, path := range []string{"/host", "/nowhere", "/api/v1/status"} {
 		k := b.talk(path, s.g.url+path)
 		if k.opened() {
-			t.Errorf("a page may connect to %s", path)
+			t.Errorf("a page may connect to %s, want a refusal", path)
 		}
 		k.closed()
 	}
 	if k := b.talk("provider", s.g.url); !k.opened() {
-		t.Error("a page may not connect as a provider")
+		t.Error("a page may not connect as a provider, want it let in")
 	}
 }

@@ -61,7 +61,7 @@ func TestBrowserExample(t *testing.T) {
 	eval[string](other, `document.title = "The other tab"`)
 	two := eval[string](other, "INSTANCE")
 	if got := h.target(session, "page_title"); !strings.Contains(got, one) || !strings.Contains(got, two) {
-		t.Errorf("target is described by %q", got)
+		t.Errorf("target is described by %q, want %q and %q in it", got, one, two)
 	}
 	for instance, want := range map[string]string{one: "The document's example", two: "The other tab"} {
 		if got := h.call(session, "page_title", fmt.Sprintf(`{"target":%q}`, instance)); got != want {
@@ -106,12 +106,15 @@ func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 	}
 	if log := h.tapctl("sessions", "log", session); !strings.Contains(log,
 		"requesting access. Pairing code: "+paired.Code) {
-		h.t.Errorf("the timeline does not show the code:\n%s", log)
+		h.t.Errorf("the timeline, want the pairing code %s in it:\n%s", paired.Code, log)
 	}
 	before := h.bound(1)[0]
 	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session ||
 		before.Tools != 2 {
-		h.t.Errorf("the page is %+v", before)
+		h.t.Errorf(
+			`the page is %+v, want "browser" with an instance, "external", in session %v, with 2 tools`,
+			before, session,
+		)
 	}
 	h.usesPage(session, title)
 
@@ -119,7 +122,7 @@ func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 	b.next("hello.ack")
 	after := h.bound(1)[0]
 	if after.ID != before.ID || after.Instance != before.Instance || !after.ConnectedAt.After(before.ConnectedAt) {
-		h.t.Errorf("the page came back as %+v, was %+v", after, before)
+		h.t.Errorf("the page came back as %+v, was %+v, want the same id and instance, connected later", after, before)
 	}
 	b.unasked()
 	h.usesPage(session, title)
@@ -134,7 +137,7 @@ func (h *home) usesPage(session, title string) {
 	shot := decode[struct{ Image string }](h.t, h.call(session, "screenshot", "{}"))
 	data, ok := strings.CutPrefix(shot.Image, "data:image/jpeg;base64,")
 	if !ok {
-		h.t.Fatalf("the screenshot is %.60q", shot.Image)
+		h.t.Fatalf("the screenshot is %.60q, want a PNG as data URL", shot.Image)
 	}
 	file, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
@@ -145,10 +148,10 @@ func (h *home) usesPage(session, title string) {
 		h.t.Fatal(err)
 	}
 	if size := picture.Bounds().Size(); size.X != 200 || size.Y != 150 {
-		h.t.Errorf("the screenshot is of %v", size)
+		h.t.Errorf("the screenshot is of %v, want 200 times 150", size)
 	}
 	if r, g, b, _ := picture.At(100, 75).RGBA(); r>>8 > 8 || g>>8 < 120 || g>>8 > 136 || b>>8 < 120 || b>>8 > 136 {
-		h.t.Errorf("the screenshot has the colour %d %d %d", r>>8, g>>8, b>>8)
+		h.t.Errorf("the screenshot has the colour %d %d %d, want about 0 128 128", r>>8, g>>8, b>>8)
 	}
 }
 
@@ -220,7 +223,7 @@ func pageProvides(t *testing.T, s *pageStage) {
 		eval[any](b, "again = 0, ws.close()")
 		s.bound(0)
 		if r := s.run(tapctl, "tools", "call", "--session", s.session, "page_title"); r.code == 0 {
-			t.Errorf("with its connection gone page_title says %q", r.stdout)
+			t.Errorf("with its connection gone page_title says %q, want a failure", r.stdout)
 		}
 		eval[any](b, "connect()")
 	})
@@ -237,7 +240,7 @@ func pageReloads(t *testing.T, s *pageStage) {
 		b.unasked()
 		if after := s.bound(1)[0]; after.ID != before.ID || after.Instance != before.Instance ||
 			after.Session != before.Session {
-			t.Errorf("after a reload the page is %+v, was %+v", after, before)
+			t.Errorf("after a reload the page is %+v, want %+v", after, before)
 		}
 	}
 	s.usesPage(s.session, "Page")
@@ -264,7 +267,7 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 
 	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") ||
 		!strings.Contains(got, two+" (Second)") {
-		t.Errorf("target is described by %q", got)
+		t.Errorf("target is described by %q, want %q and %q in it", got, one+" (First)", two+" (Second)")
 	}
 	title := func(args string) string {
 		t.Helper()
@@ -283,17 +286,20 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	for instance, want := range map[string]string{one: "First", two: "Second"} {
 		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) ||
 			time.Since(got.LastActiveAt).Abs() > time.Minute {
-			t.Errorf("instance %s is listed as %+v", instance, got)
+			t.Errorf(
+				"instance %s is listed as %+v, want the page %q of %s, seen within a minute",
+				instance, got, want, s.pages,
+			)
 		}
 	}
 	if len(listed) != 2 {
-		t.Errorf("%d instances are listed: %+v", len(listed), listed)
+		t.Errorf("%d instances are listed: %+v, want 2", len(listed), listed)
 	}
 
 	first.shut() // the one that was active last
 	s.bound(1)
 	if listed := s.instances(); len(listed) != 1 || listed[two].Metadata.Title != "Second" {
-		t.Errorf("with one tab closed the instances are %+v", listed)
+		t.Errorf(`with one tab closed the instances are %+v, want the one of "Second"`, listed)
 	}
 	if got := title("{}"); got != "Second" {
 		t.Errorf("with one tab closed page_title says %q, want %q", got, "Second")
@@ -306,7 +312,7 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	second.shut()
 	s.bound(0)
 	if left := decode[[]adminapi.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
-		t.Errorf("with no tab there are the tools %+v", left)
+		t.Errorf("with no tab there are the tools %+v, want none", left)
 	}
 }
 
@@ -380,7 +386,7 @@ func reboundName(t *testing.T, s *pageStage) {
 			ws.onerror = () => done(false);
 		})`
 		if eval[bool](b, connects, "ws://"+rebound+path) {
-			t.Errorf("a page of another name may connect to %s/", path)
+			t.Errorf("a page of another name may connect to %s/, want a refusal", path)
 		}
 	}
 
@@ -389,7 +395,7 @@ func reboundName(t *testing.T, s *pageStage) {
 	b = s.profile.open("http://evil.example:" + pages + "/talk.html")
 	before := len(b.answered())
 	if got := eval[reading](b, "read(%s)", "http://"+rebound+"/healthz"); got.Type != "refused" {
-		t.Errorf("the page learns %+v", got)
+		t.Errorf(`the page learns %+v, want "refused"`, got)
 	}
 	for _, status := range b.statuses(before) {
 		if status != 421 {
@@ -397,11 +403,11 @@ func reboundName(t *testing.T, s *pageStage) {
 		}
 	}
 	if b.talk("rebound", "ws://"+rebound).opened() {
-		t.Error("a page may connect by another name")
+		t.Error("a page may connect by another name, want a refusal")
 	}
 	// Under the gateway's own name it is a page like any other: it may pair.
 	if !b.talk("page", s.g.url).opened() {
-		t.Error("a page of another site may not connect")
+		t.Error("a page of another site may not connect, want it let in")
 	}
 }
 
@@ -413,11 +419,11 @@ func pageTrust(t *testing.T, s *pageStage) {
 	k := b.talk("page", s.g.url)
 	paired := s.pairsTalk(k)
 	if token, _ := paired["token"].(string); !strings.HasPrefix(token, "ext-tok-") {
-		t.Errorf("a paired page gets %v", paired)
+		t.Errorf(`a paired page gets %v, want "ext-tok-" at its start`, paired)
 	}
 	active, _ := paired["active"].([]any)
 	if len(active) != 2 {
-		t.Fatalf("the page is offered %v", active)
+		t.Fatalf("the page is offered %v, want 2 of them", active)
 	}
 	for i, want := range []struct {
 		id  string
@@ -467,14 +473,14 @@ func pageTrust(t *testing.T, s *pageStage) {
 		k.stays(c.what)
 	}
 	if tools := decode[[]adminapi.Tool](t, s.tapctl("tools", "--json")); len(tools) != 0 {
-		t.Errorf("after refused hellos there are the tools %+v", tools)
+		t.Errorf("after refused hellos there are the tools %+v, want none", tools)
 	}
 
 	appended := message{"action": "append", "content": "A page is open."}
 	ack := k.ask(hello(message{"hooks": transform("custom_instructions", appended),
 		"subscribe": []string{"tool.execution_complete"}}), "hello.ack", "error")
 	if ack["type"] != "hello.ack" || ack["sessionId"] != s.session || ack["persistDir"] != nil {
-		t.Fatalf("a hello within its rights gets %v", ack)
+		t.Fatalf(`a hello within its rights gets %v, want "hello.ack" in session %v without an error`, ack, s.session)
 	}
 	update := func(kind string, more message) message {
 		m := message{"type": kind, "requestId": kind}
@@ -494,14 +500,14 @@ func pageTrust(t *testing.T, s *pageStage) {
 	} {
 		e := k.refused(c.m, c.code)
 		if c.m["requestId"] != nil && e["requestId"] != c.m["requestId"] {
-			t.Errorf("%v is refused with %v", c.m, e)
+			t.Errorf("%v is refused with %v, want the id of its request", c.m, e)
 		}
 		k.stays(fmt.Sprint(c.m["type"]))
 	}
 	if ack := k.ask(update("hooks.update", transform("safety", appended)), "ack", "error"); ack["type"] != "ack" {
-		t.Errorf("a static text at the end gets %v", ack)
+		t.Errorf(`a static text at the end gets %v, want "ack"`, ack)
 	}
 	if got := s.bound(1)[0]; got.Session != s.session || got.Tools != 1 {
-		t.Errorf("after all that the page is %+v", got)
+		t.Errorf("after all that the page is %+v, want Session %v and Tools 1", got, s.session)
 	}
 }

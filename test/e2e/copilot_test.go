@@ -28,10 +28,10 @@ func TestToolRoundTrip(t *testing.T) {
 		t.Fatalf("the model got %d requests, want 2", len(requests))
 	}
 	if first := requests[0]; !first.HasTool("greet") {
-		t.Errorf("the model was offered %q", first.ToolNames())
+		t.Errorf(`the model was offered %q, want tool "greet"`, first.ToolNames())
 	}
 	if second := requests[1]; second.LastResult() != "Hello, Ada!" {
-		t.Errorf("the model was told %q", second.LastResult())
+		t.Errorf(`the model was told %q, want "Hello, Ada!"`, second.LastResult())
 	}
 }
 
@@ -58,7 +58,10 @@ func TestNoCrosstalk(t *testing.T) {
 				first, second := fmt.Sprintf("%[1]s-first here, for %[1]s %[2]d", label, n),
 					fmt.Sprintf("%[1]s-second here, for %[1]s %[2]d", label, n)
 				if r.code != 0 || !slices.Equal(answers, []string{first, first, second}) {
-					t.Errorf("session %s answers %q (exit code %d %s)", label, answers, r.code, r.stderr)
+					t.Errorf(
+						"session %s answers %q (exit code %d %s), want code 0 and %q",
+						label, answers, r.code, r.stderr, []string{first, first, second},
+					)
 				}
 			}
 		})
@@ -71,7 +74,7 @@ func TestNoCrosstalk(t *testing.T) {
 	for _, r := range requests {
 		for i, label := range labels {
 			if other := labels[1-i]; r.HasTool("whoami_"+label) && strings.Contains(string(r.Body), other) {
-				t.Errorf("request %d of session %s speaks of %s:\n%s", r.N, label, other, r.Body)
+				t.Errorf("request %d of session %s, want nothing of %s in it:\n%s", r.N, label, other, r.Body)
 			}
 		}
 	}
@@ -92,13 +95,16 @@ func TestToolsUpdate(t *testing.T) {
 	p.expect("added greet_new <nil>")
 	h.ask(session, "hello")
 	if r := request(t, m, 1); !r.HasTool("greet_new") || !r.HasTool("greet_old") {
-		t.Errorf("with a tool more the model is offered %q", r.ToolNames())
+		t.Errorf(`with a tool more the model is offered %q, want tool "greet_new" and tool "greet_old"`, r.ToolNames())
 	}
 	p.say("remove", "greet_new")
 	p.expect("removed greet_new <nil>")
 	h.ask(session, "hello again")
 	if r := request(t, m, 2); r.HasTool("greet_new") || !r.HasTool("greet_old") {
-		t.Errorf("with a tool less the model is offered %q", r.ToolNames())
+		t.Errorf(
+			`with a tool less the model is offered %q, want no tool "greet_new" and tool "greet_old"`,
+			r.ToolNames(),
+		)
 	}
 
 	// In a turn, while one of the provider's tools runs.
@@ -110,10 +116,13 @@ func TestToolsUpdate(t *testing.T) {
 	p.say("finish")
 	turn.expect("finished")
 	if r := request(t, m, 4); !r.HasTool("greet_mid") || r.HasTool("greet_old") || !r.HasTool("wait") {
-		t.Errorf("in mid-turn the model is offered %q", r.ToolNames())
+		t.Errorf(
+			`in mid-turn the model is offered %q, want tool "greet_mid", no tool "greet_old" and tool "wait"`,
+			r.ToolNames(),
+		)
 	}
 	if r := request(t, m, 3); r.HasTool("greet_mid") || !r.HasTool("greet_old") {
-		t.Errorf("before that it was offered %q", r.ToolNames())
+		t.Errorf(`before that it was offered %q, want no tool "greet_mid" and tool "greet_old"`, r.ToolNames())
 	}
 }
 
@@ -130,7 +139,7 @@ func TestToolsFollowAtOnce(t *testing.T) {
 	ask := func(prompt string) (last *scriptmodel.Request) {
 		for l, err := range api.Query(t.Context(), session, adminapi.Query{Prompt: prompt}) {
 			if err != nil || (l.End != nil && l.End.Error != nil) {
-				t.Fatalf("asking %q: %v %s", prompt, err, l.Raw)
+				t.Fatalf("asking %q: %v %s, want a turn without an error", prompt, err, l.Raw)
 			}
 		}
 		all := m.Requests()
@@ -139,7 +148,10 @@ func TestToolsFollowAtOnce(t *testing.T) {
 	for n := range 10 {
 		c := g.peer(session, "hasty", message{"name": "first"})
 		if r := ask("hello"); !r.HasTool("first") {
-			t.Errorf("round %d: a provider was acknowledged, the model is offered %q", n, r.ToolNames())
+			t.Errorf(
+				`round %d: a provider was acknowledged, the model is offered %q, want tool "first"`,
+				n, r.ToolNames(),
+			)
 		}
 		answered := make(chan struct{})
 		go func() {
@@ -151,7 +163,10 @@ func TestToolsFollowAtOnce(t *testing.T) {
 			c.send(message{"type": "tool.result", "id": id, "data": "changed"})
 		}()
 		if r := ask("call:first"); r.HasTool("first") || !r.HasTool("second") || r.LastResult() != "changed" {
-			t.Errorf("round %d: with the result %q the model is offered %q", n, r.LastResult(), r.ToolNames())
+			t.Errorf(
+				`round %d: with the result %q the model is offered %q, want "changed" and tool "second" instead of "first"`,
+				n, r.LastResult(), r.ToolNames(),
+			)
 		}
 		<-answered
 		left := make(chan struct{})
@@ -161,7 +176,10 @@ func TestToolsFollowAtOnce(t *testing.T) {
 			_ = c.ws.CloseNow()
 		}()
 		if r := ask("call:second"); r.HasTool("second") || !strings.Contains(r.LastResult(), "DISCONNECTED") {
-			t.Errorf("round %d: with the result %q the model is offered %q", n, r.LastResult(), r.ToolNames())
+			t.Errorf(
+				`round %d: with the result %q the model is offered %q, want no tool "second" and "DISCONNECTED" in it`,
+				n, r.LastResult(), r.ToolNames(),
+			)
 		}
 		<-left
 	}
@@ -180,10 +198,13 @@ func TestProviderKilledInMidCall(t *testing.T) {
 	p.kill()
 	second := request(t, m, 2)
 	if text := second.LastResult(); !strings.Contains(text, "DISCONNECTED") {
-		t.Errorf("the model was told %q", text)
+		t.Errorf(`the model was told %q, want "DISCONNECTED" in it`, text)
 	}
 	if second.HasTool("wait") || second.HasTool("wait_more") || !second.HasTool("greet") {
-		t.Errorf("without its provider the model is offered %q", second.ToolNames())
+		t.Errorf(
+			`without its provider the model is offered %q, want no tool "wait", no tool "wait_more" and tool "greet"`,
+			second.ToolNames(),
+		)
 	}
 	if code := turn.wait(patience); code != 0 {
 		t.Errorf("the turn ended with code %d, want 0", code)
@@ -211,7 +232,7 @@ func TestPushLevels(t *testing.T) {
 	// An idle session is woken.
 	p.say("push", "inject", "the build is red")
 	if first := request(t, m, 1); !strings.Contains(first.LastUser(), "the build is red") {
-		t.Errorf("the model was told %q", first.LastUser())
+		t.Errorf(`the model was told %q, want "the build is red" in it`, first.LastUser())
 	}
 	h.isIdle(session)
 
@@ -235,7 +256,10 @@ func TestPushLevels(t *testing.T) {
 	last := len(third.Messages) - 1
 	if said := third.Messages[last-1]; !strings.Contains(third.LastUser(), "the build is green") ||
 		said.Role != "assistant" || said.Text != "I took it." {
-		t.Errorf("after its turn the model was told %+v", third.Messages[last-1:])
+		t.Errorf(
+			`after its turn the model was told %+v, want what it said, then "the build is green"`,
+			third.Messages[last-1:],
+		)
 	}
 	h.isIdle(session)
 
@@ -243,7 +267,7 @@ func TestPushLevels(t *testing.T) {
 	h.ask(session, "anything new?")
 	for text, want := range map[string]int{"the build is blue": 1, "the build is grey": 0} {
 		if heard(m, text) {
-			t.Errorf("the model was told %q", text)
+			t.Errorf("the model was told %q, want it kept back", text)
 		}
 		if got := len(h.timeline(session, text)); got != want {
 			t.Errorf("%q is in the timeline %d times, want %d", text, got, want)

@@ -30,7 +30,7 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 
 	p.expect("ended wait cancelled: ")
 	if code := turn.wait(patience); code == 0 {
-		t.Errorf("the turn that was cut off ended well:\n%s", turn.output())
+		t.Errorf("the turn that was cut off ended with code 0, want a failure:\n%s", turn.output())
 	}
 	h.isIdle(first)
 	for _, session := range []string{first, second} {
@@ -39,14 +39,14 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 		}
 	}
 	if now := h.runtime(); now == killed {
-		t.Errorf("the runtime %d was not killed", now)
+		t.Errorf("the runtime %d was not killed, want another one", now)
 	}
 	if p.find("unbound") != "" {
-		t.Errorf("the provider lost its session:\n%s", p.output())
+		t.Errorf("the provider's output, want no message that its session ended:\n%s", p.output())
 	}
 	select {
 	case <-g.done:
-		t.Errorf("the gateway ended: %v", g.cmd.ProcessState)
+		t.Errorf("the gateway ended: %v, want it to run", g.cmd.ProcessState)
 	default:
 	}
 }
@@ -72,7 +72,7 @@ func TestGatewayKilled(t *testing.T) {
 	g.kill()
 	h.noRuntime(patience)
 	if h.read(".provider-token") != staleProvider {
-		t.Error("the token file of a gateway that was killed has changed")
+		t.Error("the token file of a gateway that was killed has changed, want it as it was")
 	}
 	next := h.serve()
 	session = h.local()
@@ -86,12 +86,12 @@ func TestGatewayKilled(t *testing.T) {
 	}
 
 	if h.read(".provider-token") == staleProvider || h.read(".admin-token") == staleAdmin {
-		t.Error("the next gateway has the tokens of the last one")
+		t.Error("the next gateway has the tokens of the last one, want new ones")
 	}
 	c := next.connect()
 	c.send(message{"type": "auth", "token": staleProvider})
 	if e := c.next("error"); e["code"] != "AUTH_FAILED" {
-		t.Errorf("a stale provider token gets %v", e)
+		t.Errorf(`a stale provider token gets %v, want "AUTH_FAILED"`, e)
 	}
 	if code := next.get("/api/v1/status", "Authorization", "Bearer "+staleAdmin); code != http.StatusUnauthorized {
 		t.Errorf("a stale admin token gets %d, want %v", code, http.StatusUnauthorized)
@@ -119,10 +119,10 @@ func TestShutdown(t *testing.T) {
 	h.noRuntime(patience)
 	for _, file := range []string{".provider-token", ".admin-token", "gateway.json"} {
 		if _, err := os.Lstat(h.state(file)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left over (%v)", file, err)
+			t.Errorf("%s is left over (%v), want no file", file, err)
 		}
 	}
 	if r := h.run(tapctl, "status"); r.code != 3 || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("without a gateway tapctl ends with code %d and says %q", r.code, r.stderr)
+		t.Errorf("without a gateway tapctl ends with code %d and says %q, want code 3 and one line", r.code, r.stderr)
 	}
 }

@@ -26,7 +26,7 @@ func TestDemo(t *testing.T) {
 			var done []string
 			for _, s := range decodeLines[struct{ Step, Status, Detail string }](t, r.stdout) {
 				if done = append(done, s.Step); s.Status != "ok" || s.Detail == "" {
-					t.Errorf("step %s: %s: %s", s.Step, s.Status, s.Detail)
+					t.Errorf(`step %s: %s: %s, want "ok" with a detail`, s.Step, s.Status, s.Detail)
 				}
 			}
 			if strings.Join(done, ", ") != strings.Join(want, ", ") {
@@ -44,7 +44,7 @@ func TestDemo(t *testing.T) {
 		}
 		for _, text := range []string{"✓ session: a Copilot session runs", "✓ provider leaves: ", "That is all"} {
 			if !strings.Contains(r.stdout, text) {
-				t.Errorf("the demo does not say %q:\n%s", text, r.stdout)
+				t.Errorf("the demo's output, want %q in it:\n%s", text, r.stdout)
 			}
 		}
 		h.tidy()
@@ -61,7 +61,7 @@ func (h *home) tidy() {
 			h.t.Fatal(err)
 		}
 		for _, f := range left {
-			h.t.Errorf("%s is left over in %s", f.Name(), dir)
+			h.t.Errorf("%s is left over in %s, want nothing", f.Name(), dir)
 		}
 	}
 }

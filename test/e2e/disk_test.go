@@ -39,7 +39,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 		limits := syscall.Rlimit{Cur: bytes, Max: ^uint64(0)}
 		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(h.runtime()), resource,
 			uintptr(unsafe.Pointer(&limits)), 0, 0, 0); errno != 0 {
-			t.Fatal(errno)
+			t.Fatalf("limiting the runtime's files: %v, want no error", errno)
 		}
 	}
 	faults := func() []adminapi.Fault { return decode[adminapi.Status](t, h.tapctl("status", "--json")).Faults }
@@ -48,15 +48,15 @@ func TestDiskFullIsSaid(t *testing.T) {
 	limit(1)
 	r := h.run(tapctl, "sessions", "query", session, "one")
 	if !strings.Contains(r.stdout, "You said: one") {
-		t.Errorf("the answer: %+v", r)
+		t.Errorf(`the answer: %+v, want "You said: one" in it`, r)
 	}
 	h.showsInTimeline(session, "the session can't be saved")
 	if f := faults(); len(f) != 1 || !strings.Contains(f[0].Message, session) ||
 		!strings.Contains(f[0].Message, "disk full") {
-		t.Errorf("faults: %+v", f)
+		t.Errorf(`faults: %+v, want one of %q with "disk full"`, f, session)
 	}
 	if !strings.Contains(g.output(), "the session can't be saved") {
-		t.Errorf("the log: %s", g.output())
+		t.Errorf(`the log: %s, want "the session can't be saved" in it`, g.output())
 	}
 	if got := h.ask(session, "two"); got != "You said: two" {
 		t.Errorf("the session answers %q, want %q", got, "You said: two")
@@ -65,6 +65,6 @@ func TestDiskFullIsSaid(t *testing.T) {
 	h.ask(session, "three")
 	h.showsInTimeline(session, "the session is saved again")
 	if f := faults(); len(f) != 0 {
-		t.Errorf("faults: %+v", f)
+		t.Errorf("faults: %+v, want none", f)
 	}
 }

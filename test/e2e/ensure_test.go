@@ -34,10 +34,10 @@ func TestEnsure(t *testing.T) {
 	}
 	info := h.gatewayInfo()
 	if len(urls) != 1 || urls[info.URL] != 10 {
-		t.Errorf("ten calls gave %v, gateway.json has %s", urls, info.URL)
+		t.Errorf("ten calls gave %v, gateway.json has %s, want that one 10 times", urls, info.URL)
 	}
 	if served := processesOf("serve\x00--on-demand"); len(h.mine(served)) != 1 {
-		t.Errorf("%d gateways run: %q", len(h.mine(served)), h.mine(served))
+		t.Errorf("%d gateways run: %q, want 1", len(h.mine(served)), h.mine(served))
 	}
 
 	// It stays while there is a session, and leaves when there is nobody.
@@ -51,14 +51,14 @@ func TestEnsure(t *testing.T) {
 	}
 	for _, file := range []string{".provider-token", ".admin-token", "gateway.json"} {
 		if _, err := os.Lstat(h.state(file)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left over (%v)", file, err)
+			t.Errorf("%s is left over (%v), want no file", file, err)
 		}
 	}
 
 	// The next one is another.
 	if url := strings.TrimSpace(h.run(tapgw, "ensure", "--listen", "127.0.0.1:0").stdout); url == "" ||
 		h.gatewayInfo().PID == info.PID {
-		t.Errorf("after it left tapgw ensure gives %q", url)
+		t.Errorf("after it left tapgw ensure gives %q, want the URL of a new gateway", url)
 	}
 }
 

@@ -89,7 +89,7 @@ func (e example) extract(h *home, specs string) string {
 		}
 	}
 	if len(found) != 1 {
-		h.t.Fatalf("%s has %d blocks of %s with the provider %q", e.doc, len(found), e.language, e.name)
+		h.t.Fatalf("%s has %d blocks of %s with the provider %q, want 1", e.doc, len(found), e.language, e.name)
 	}
 	return h.script(e.language, found[0])
 }
@@ -152,14 +152,14 @@ func (e example) run(t *testing.T, h *home, file string) {
 	complaints := p.complaints()
 	before := h.only()
 	if before.Name != e.name || before.State != "bound" || before.Session != session {
-		t.Errorf("the provider is %+v", before)
+		t.Errorf("the provider is %+v, want %q, bound to session %v", before, e.name, session)
 	}
 	if got := h.call(session, e.tool, e.args); got != e.want {
 		t.Errorf("%s says %q, want %q", e.tool, got, e.want)
 	}
 	e.cancel(t, h, p, session)
 	if after := h.only(); after.ID != before.ID || after.InFlight != 0 {
-		t.Errorf("after a cancelled call the provider is %+v", after)
+		t.Errorf("after a cancelled call the provider is %+v, want %v with no call in flight", after, before.ID)
 	}
 	p.quietSince(complaints)
 
@@ -189,7 +189,7 @@ func (p *process) complaints() int {
 func (p *process) quietSince(complaints int) {
 	p.t.Helper()
 	if n := p.complaints(); n != complaints {
-		p.t.Errorf("the gateway complained:\n%s", p.output())
+		p.t.Errorf("the gateway complained %d times, want %d:\n%s", n, complaints, p.output())
 	}
 }
 
@@ -232,7 +232,7 @@ func comesBack(t *testing.T, h *home, g *gateway, p *process) {
 	p.expect("Error [AUTH_FAILED]")
 	select {
 	case <-p.done:
-		t.Errorf("the example ended: %v", p.cmd.ProcessState)
+		t.Errorf("the example ended: %v, want it to run", p.cmd.ProcessState)
 	default:
 	}
 }
@@ -361,7 +361,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	p.wait(patience)
 	select {
 	case text := <-heard:
-		t.Errorf("the impostor heard %s", text)
+		t.Errorf("the impostor heard %s, want nothing", text)
 	default:
 	}
 }

@@ -63,7 +63,7 @@ func (a answer) complains(t *testing.T, what string) {
 	}
 	if err := json.Unmarshal([]byte(a.body), &doc); err != nil || doc.Error.Code == "" || doc.Error.Message == "" ||
 		strings.Contains(doc.Error.Message, "\n") {
-		t.Errorf("%s: the answer is %q", what, a.body)
+		t.Errorf("%s: the answer is %q, want one line of JSON with a code and a message", what, a.body)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestHostAndOriginGuards(t *testing.T) {
 	page := g.connectFrom("https://evil.example")
 	page.send(message{"type": "auth", "token": h.read(".provider-token")})
 	if e := page.next("error"); e["code"] != "AUTH_FAILED" {
-		t.Errorf("a foreign page with the provider token gets %v", e)
+		t.Errorf(`a foreign page with the provider token gets %v, want "AUTH_FAILED"`, e)
 	}
 	if code := page.closed(); code != websocket.StatusPolicyViolation {
 		t.Errorf("and is closed with %v, want %v", code, websocket.StatusPolicyViolation)
@@ -147,7 +147,10 @@ func TestConnectionCap(t *testing.T) {
 	}
 	a := g.request(addr, "GET /", head...)
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-		t.Errorf("connection 51 gets %d, Retry-After %q", a.status, a.header.Get("Retry-After"))
+		t.Errorf(
+			"connection 51 gets %d, Retry-After %q, want %d with a time",
+			a.status, a.header.Get("Retry-After"), http.StatusServiceUnavailable,
+		)
 	}
 	a.complains(t, "connection 51")
 	if code := g.get("/healthz"); code != http.StatusOK {
@@ -159,7 +162,7 @@ func TestConnectionCap(t *testing.T) {
 		return strings.Contains(f.Message,
 			"max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
 	}) {
-		t.Errorf("with all places taken the faults are %v", status.Faults)
+		t.Errorf("with all places taken the faults are %v, want a fault that 50 of 50 are taken and 1 was refused", status.Faults)
 	}
 	if n := h.metric("tapgw_connections_refused_total"); n != 1 {
 		t.Errorf("%v connections were refused, say the metrics, want 1", n)
@@ -170,7 +173,7 @@ func TestConnectionCap(t *testing.T) {
 		t.Errorf("a silent connection is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 	}
 	if took := time.Since(began); took < 10*time.Second {
-		t.Errorf("a silent connection is closed after %v", took)
+		t.Errorf("a silent connection is closed after %v, want at least %v", took, 10*time.Second)
 	}
 	// So do the others, although they do not answer the close: we could not
 	// connect a provider otherwise.
@@ -196,7 +199,7 @@ func TestWrongTokens(t *testing.T) {
 		c := g.connect()
 		c.send(message{"type": "auth", "token": "ptk-" + wrong()})
 		if e := c.next("error"); e["code"] != "AUTH_FAILED" {
-			t.Errorf("a wrong token gets %v", e)
+			t.Errorf(`a wrong token gets %v, want "AUTH_FAILED"`, e)
 		}
 		if code := c.closed(); code != websocket.StatusPolicyViolation {
 			t.Errorf("a wrong token is closed with %v, want %v", code, websocket.StatusPolicyViolation)
@@ -205,7 +208,7 @@ func TestWrongTokens(t *testing.T) {
 	for range 10 {
 		if a := g.request(addr, "GET /api/v1/status", host,
 			"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
-			t.Errorf("wrong token %d gives %d", guess, a.status)
+			t.Errorf("wrong token %d gives %d, want %v", guess, a.status, http.StatusUnauthorized)
 		}
 	}
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {
@@ -213,11 +216,14 @@ func TestWrongTokens(t *testing.T) {
 	}
 	if a := g.request(addr, "GET /api/v1/status", host,
 		"Authorization: Bearer adm-"+wrong()); a.status != http.StatusUnauthorized {
-		t.Errorf("wrong token %d gives %d", guess, a.status)
+		t.Errorf("wrong token %d gives %d, want %v", guess, a.status, http.StatusUnauthorized)
 	}
 	a := g.request(addr, "GET /api/v1/status", host, "Authorization: Bearer adm-"+wrong())
 	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
-		t.Errorf("wrong token %d gives %d, Retry-After %q", guess, a.status, a.header.Get("Retry-After"))
+		t.Errorf(
+			"wrong token %d gives %d, Retry-After %q, want %d with a time",
+			guess, a.status, a.header.Get("Retry-After"), http.StatusTooManyRequests,
+		)
 	}
 	a.complains(t, "one wrong token too many")
 	if a := g.request(addr, "GET /api/v1/status", host, admin); a.status != http.StatusOK {

@@ -77,7 +77,11 @@ func (h *home) guideModel(steps []step) {
 		}
 		return scriptmodel.Reply{Text: "You said: " + asked}
 	})
-	config := fmt.Sprintf("listen = \"127.0.0.1:0\"\n[copilot]\nprovider_url = %q\nmodels = [%q]\n", m.URL, scriptmodel.ModelID)
+	config := fmt.Sprintf(
+		"listen = \"127.0.0.1:0\"\n[copilot]\nprovider_url = %q\nmodels = [%q]\n",
+		m.URL,
+		scriptmodel.ModelID,
+	)
 	dir := h.path(".config", "tapgw")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		h.t.Fatal(err)
@@ -110,7 +114,7 @@ func (h *home) follow(doc string) {
 		case language == "text" && len(want) > 0:
 			want[len(want)-1] = body
 		case language != "sh":
-			h.t.Fatalf("%s has a block of %s: a guide has sh, and text for what it prints", doc, language)
+			h.t.Fatalf("%s has a block of %s, want sh, or text for what it prints", doc, language)
 		case remark != "not run":
 			if remark == "wait" {
 				fmt.Fprintf(&script, "n=0; until %s; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n", why)
@@ -122,7 +126,7 @@ func (h *home) follow(doc string) {
 	h.env = append(h.env, "PATH="+filepath.Dir(tapgw)+":"+os.Getenv("PATH"))
 	r := h.run("bash", "-c", strings.ReplaceAll(script.String(), "8123", freePort(h.t)))
 	if r.code != 0 {
-		h.t.Fatalf("%s: exit code %d\n%s\n%s", doc, r.code, r.stdout, r.stderr)
+		h.t.Fatalf("%s: exit code %d, want 0\n%s\n%s", doc, r.code, r.stdout, r.stderr)
 	}
 	for i, got := range strings.Split(r.stdout, mark)[1:] {
 		if want[i] != "" && !printed(want[i]).MatchString(strings.TrimSuffix(got, "\n")+"\n") {

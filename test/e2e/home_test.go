@@ -104,7 +104,7 @@ func (h *home) run(name string, args ...string) result {
 	}
 	r := result{strings.TrimSuffix(out.String(), "\n"), complaints.String(), cmd.ProcessState.ExitCode()}
 	if strings.Contains(r.stderr, "DATA RACE") {
-		h.t.Errorf("%s %q has a data race:\n%s", name, args, r.stderr)
+		h.t.Errorf("%s %q has a data race, want none:\n%s", name, args, r.stderr)
 	}
 	return r
 }
@@ -114,7 +114,7 @@ func (h *home) tapctl(args ...string) string {
 	h.t.Helper()
 	r := h.run(tapctl, args...)
 	if r.code != 0 {
-		h.t.Fatalf("tapctl %q: exit code %d\n%s%s", args, r.code, r.stderr, r.stdout)
+		h.t.Fatalf("tapctl %q: exit code %d, want 0\n%s%s", args, r.code, r.stderr, r.stdout)
 	}
 	return r.stdout
 }
@@ -181,7 +181,7 @@ func (g *gateway) stop() {
 	g.t.Helper()
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(patience); code != 0 {
-		g.t.Errorf("tapgw ended with code %d on SIGTERM", code)
+		g.t.Errorf("tapgw ended with code %d on SIGTERM, want 0", code)
 	}
 }
 
@@ -228,7 +228,7 @@ func (h *home) only() adminapi.Provider {
 	h.t.Helper()
 	list := h.providers()
 	if len(list) != 1 {
-		h.t.Fatalf("%d providers are connected: %+v", len(list), list)
+		h.t.Fatalf("%d providers are connected: %+v, want 1", len(list), list)
 	}
 	return list[0]
 }
@@ -251,6 +251,6 @@ func (h *home) metric(name string) int {
 			return int(n)
 		}
 	}
-	h.t.Fatalf("there is no metric %s in:\n%s", name, out)
+	h.t.Fatalf("want metric %s, there is none in:\n%s", name, out)
 	return 0
 }

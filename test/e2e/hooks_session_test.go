@@ -72,7 +72,7 @@ func hears(t *testing.T, c *peer, session, event, data string) {
 	m := c.next("session.event")
 	got, _ := m["data"].(map[string]any)
 	if took, ok := got["durationMs"].(float64); ok != (event == "tool.execution_complete") || took < 0 {
-		t.Errorf("%s took %v", event, got["durationMs"])
+		t.Errorf("%s took %v, want a time at the end of a tool only", event, got["durationMs"])
 	}
 	delete(got, "durationMs")
 	if m["event"] != event || m["sessionId"] != session || !reflect.DeepEqual(got, decode[map[string]any](t, data)) {
@@ -96,7 +96,7 @@ func TestInstances(t *testing.T) {
 		m := c.next("tool.call")
 		args, _ := m["args"].(map[string]any)
 		if _, passed := args["target"]; passed || m["tool"] != "page_title" {
-			t.Errorf("the provider was called with %v", m)
+			t.Errorf("the provider was called with %v, want page_title without a target", m)
 		}
 		c.send(message{"type": "tool.result", "id": m["id"], "data": answer})
 		asking.wait(patience)
@@ -116,7 +116,7 @@ func TestInstances(t *testing.T) {
 		}
 	}
 	if shared != 1 || !first.HasTool("list_browser_instances") {
-		t.Errorf("the model was offered %q", first.ToolNames())
+		t.Errorf("the model was offered %q, want list_browser_instances once", first.ToolNames())
 	}
 	s.ask(s.session, "call:list_browser_instances")
 	inOrder(t, s.told(), `"instance":"tab-1"`, "Dashboard", `"instance":"tab-2"`, "Settings")
@@ -172,15 +172,15 @@ func TestResults(t *testing.T) {
 	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image),
 		"ttl": 300}})
 	if !strings.Contains(body(), pixel) {
-		t.Errorf("an image in a file did not reach the model, which was told %q", s.told())
+		t.Errorf("the model was told %q, want the image of the file", s.told())
 	}
 	turn(message{"file": message{"path": s.file("elsewhere"), "mimeType": "text/plain"}})
 	if told := s.told(); strings.Contains(told, "sunny") || told == "" {
-		t.Errorf("of a file elsewhere the model was told %q", told)
+		t.Errorf("of a file elsewhere the model was told %q, want a refusal, not what the file holds", told)
 	}
 	turn(message{"data": message{"image": "data:image/png;base64," + pixel, "title": "a pixel"}})
 	if n := strings.Count(body(), pixel); n < 2 || !strings.Contains(s.told(), "a pixel") {
-		t.Errorf("two images reached the model %d times; it was told %q", n, s.told())
+		t.Errorf(`two images reached the model %d times; it was told %q, want two and "a pixel"`, n, s.told())
 	}
 	if n := len(s.timeline(s.session, "Capturing viewport... 60%")); n != 4 {
 		t.Errorf("how far the provider is shows %d times in the timeline, want 4", n)

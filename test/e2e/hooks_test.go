@@ -130,7 +130,7 @@ func (s *agent) last() *scriptmodel.Request {
 	s.t.Helper()
 	requests := s.m.Requests()
 	if len(requests) == 0 {
-		s.t.Fatal("the model was asked nothing")
+		s.t.Fatal("the model was asked nothing, want a request")
 	}
 	return requests[len(requests)-1]
 }
@@ -199,7 +199,7 @@ var stuck = []struct {
 		c := s.enter("gatekeeper", rules(with(rule, message{"match": message{"tool": "shell", "args": explosive}})))
 		q := turn()
 		if id := c.next("gate.check")["gateId"]; id != "check-before-push" {
-			s.t.Errorf("gate %v was asked", id)
+			s.t.Errorf(`gate %v was asked, want "check-before-push"`, id)
 		}
 		s.exploded("gatekeeper")
 		return q
@@ -243,7 +243,7 @@ func TestGateFails(t *testing.T) {
 				}
 				s.made("pushed", open)
 				if told := s.told(); strings.Contains(told, c.says) == open {
-					t.Errorf("the model was told %q", told)
+					t.Errorf("the model was told %q, want %q in it: %v", told, c.says, !open)
 				}
 			})
 		}
@@ -282,7 +282,10 @@ func TestGateHolds(t *testing.T) {
 		command, _ := args["command"].(string)
 		if check["gateId"] != "check-before-push" || check["sessionId"] != s.session || check["tool"] != "bash" ||
 			!strings.HasPrefix(command, ": git push origin ") {
-			t.Errorf("the gate was asked %v", check)
+			t.Errorf(
+				"the gate was asked %v, want check-before-push of session %v about git push origin",
+				check, s.session,
+			)
 		}
 		s.made("pushed", false)
 		c.send(message{"type": "gate.result", "callId": check["callId"], "decision": "allow"})
@@ -297,7 +300,7 @@ func TestGateHolds(t *testing.T) {
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "CI is failing on this branch. Fix tests first.") {
-			t.Errorf("the model was told %q", told)
+			t.Errorf(`the model was told %q, want "CI is failing on this branch. Fix tests first." in it`, told)
 		}
 	})
 	run("allows with a word", func(t *testing.T, s *agent) {
@@ -319,7 +322,7 @@ func TestGateHolds(t *testing.T) {
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "two says no") {
-			t.Errorf("the model was told %q", told)
+			t.Errorf(`the model was told %q, want "two says no" in it`, told)
 		}
 	})
 	run("of a sub-agent", func(t *testing.T, s *agent) {
@@ -331,7 +334,7 @@ func TestGateHolds(t *testing.T) {
 		turn.wait(patience)
 		s.made("pushed", false)
 		if told := s.told(); !strings.Contains(told, "nor may your helpers") {
-			t.Errorf("the model was told %q", told)
+			t.Errorf(`the model was told %q, want "nor may your helpers" in it`, told)
 		}
 	})
 }
@@ -381,7 +384,7 @@ func TestShellIsDenied(t *testing.T) {
 	s.made("pushed", false)
 	const how = `set shell = "allow" in [copilot.permissions]`
 	if told := s.told(); !strings.Contains(told, how) {
-		t.Errorf("the model was told %q", told)
+		t.Errorf("the model was told %q, want %q in it", told, how)
 	}
 	s.showsInTimeline(s.session, how)
 
@@ -391,7 +394,7 @@ func TestShellIsDenied(t *testing.T) {
 	turn.wait(patience)
 	s.made("pushed", false)
 	if told := s.told(); !strings.Contains(told, how) {
-		t.Errorf("when a gate allows it the model was told %q", told)
+		t.Errorf("when a gate allows it the model was told %q, want %q in it", told, how)
 	}
 }
 
@@ -412,7 +415,7 @@ func (s *agent) heardAfterCall(n int, text string) {
 		}
 		return
 	}
-	s.t.Errorf("after its call the model was not told %q:\n%s", text, request(s.t, s.m, n).Body)
+	s.t.Errorf("after its call, want the model to be told %q:\n%s", text, request(s.t, s.m, n).Body)
 }
 
 // TestRules has rules that ask nobody, about the runtime's own tools by the
@@ -442,7 +445,7 @@ func TestRules(t *testing.T) {
 	turn(call(t, "create", message{"path": s.file("0001.sql"), "file_text": "drop table users"}))
 	s.made("0001.sql", false)
 	if told := s.told(); !strings.Contains(told, "migrations are made by hand") {
-		t.Errorf("of a migration the model was told %q", told)
+		t.Errorf(`of a migration the model was told %q, want "migrations are made by hand" in it`, told)
 	}
 	turn(call(t, "create", message{"path": s.file("notes.md"), "file_text": "notes"}))
 	s.made("notes.md", true)
@@ -458,11 +461,11 @@ func TestRules(t *testing.T) {
 	}
 	turn(call(t, "view", message{"path": s.file("secret/key")}))
 	if told := s.told(); !strings.Contains(told, "that is secret") || strings.Contains(told, "hunter2") {
-		t.Errorf("of a secret the model was told %q", told)
+		t.Errorf(`of a secret the model was told %q, want "that is secret" and no "hunter2" in it`, told)
 	}
 	turn(call(t, "view", message{"path": s.file("open")}))
 	if told := s.told(); !strings.Contains(told, "sesame") {
-		t.Errorf("of a file the model was told %q", told)
+		t.Errorf(`of a file the model was told %q, want "sesame" in it`, told)
 	}
 
 	asking := s.asking(s.session, `call:greet {}`)
@@ -480,6 +483,6 @@ func TestRules(t *testing.T) {
 	turn(s.push("pushed"))
 	s.made("pushed", false)
 	if told := s.told(); !strings.Contains(told, "no shell today") {
-		t.Errorf("of the shell the model was told %q", told)
+		t.Errorf(`of the shell the model was told %q, want "no shell today" in it`, told)
 	}
 }

@@ -74,7 +74,7 @@ func TestImpostorTakesThePort(t *testing.T) {
 	mu.Lock()
 	for _, word := range []string{secret, provider, "the launch code"} {
 		if strings.Contains(heard.String(), word) {
-			t.Errorf("the impostor heard %q:\n%s", word, heard.String())
+			t.Errorf("the impostor heard %q, want nothing of a token:\n%s", word, heard.String())
 		}
 	}
 	mu.Unlock()

@@ -55,7 +55,7 @@ func (s *stage) work(ctx context.Context) {
 		args := json.RawMessage(fmt.Sprintf(`{"for":%d}`, n))
 		r, err := s.api.Call(context.Background(), s.session, "quietly", adminapi.Call{Args: args})
 		if err != nil || string(r.Data) != strconv.Itoa(n) {
-			s.t.Errorf("call %d of the other provider: %s %s %v", n, r.Data, r.ErrorCode, err)
+			s.t.Errorf("call %d of the other provider: %s %s %v, want %d and no error", n, r.Data, r.ErrorCode, err, n)
 			return
 		}
 	}
@@ -94,7 +94,7 @@ func (c *calling) ends(code, data string) {
 	select {
 	case <-c.done:
 	case <-time.After(patience):
-		c.s.t.Fatalf("a call did not end within %v", patience)
+		c.s.t.Fatalf("a call did not end within %v, want its end", patience)
 	}
 	if c.err != nil || c.ErrorCode != code || (code == "" && string(c.Data) != data) {
 		c.s.t.Errorf("the call ended with %q %.100s %.100q %v, want %q %.100s", c.ErrorCode, c.Data, c.Error, c.err,
@@ -107,7 +107,7 @@ func (c *calling) pending() {
 	c.s.t.Helper()
 	select {
 	case <-c.done:
-		c.s.t.Errorf("the call ended already: %q %s %q", c.ErrorCode, c.Data, c.Error)
+		c.s.t.Errorf("the call ended already: %q %s %q, want it to wait", c.ErrorCode, c.Data, c.Error)
 	default:
 	}
 }
@@ -124,7 +124,7 @@ func (s *stage) answers(c *peer, tool string) {
 func (c *peer) quiet() {
 	c.t.Helper()
 	if n := c.count("error"); n != 0 {
-		c.t.Errorf("the gateway sent %d errors, the last: %v", n, c.next("error"))
+		c.t.Errorf("the gateway sent %d errors, the last: %v, want 0", n, c.next("error"))
 	}
 }
 
@@ -135,13 +135,13 @@ func TestProviderAnswersNothing(t *testing.T) {
 	first.ends("TIMEOUT", "")
 	second.ends("TIMEOUT", "")
 	if first.took < 300*time.Millisecond || second.took < 400*time.Millisecond {
-		t.Errorf("the calls timed out after %v and %v", first.took, second.took)
+		t.Errorf("the calls timed out after %v and %v, want 300 ms and 400 ms or more", first.took, second.took)
 	}
 	calls := map[any]bool{c.next("tool.call")["id"]: true, c.next("tool.call")["id"]: true}
 	for range 2 {
 		cancel := c.next("tool.cancel")
 		if !calls[cancel["id"]] || cancel["reason"] != "timeout" {
-			t.Errorf("the provider was told %v, its calls were %v", cancel, calls)
+			t.Errorf(`the provider was told %v, its calls were %v, want a cancel of each for "timeout"`, cancel, calls)
 		}
 		delete(calls, cancel["id"])
 	}
@@ -243,7 +243,7 @@ func TestProviderAnswersGarbage(t *testing.T) {
 		k.ends("DISCONNECTED", "")
 	}
 	if code := c.closed(); code < 4000 {
-		t.Errorf("the connection was closed with %d", code)
+		t.Errorf("the connection was closed with %d, want at least 4000", code)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	c.quiet()
 	c.send(message{"type": "push", "level": "keep", "event": data})
 	if e := c.next("error"); e["code"] != "PAYLOAD_TOO_LARGE" || e["replyTo"] != "push" {
-		t.Errorf("a push of 3 MiB gets %v", e)
+		t.Errorf(`a push of 3 MiB gets %v, want "PAYLOAD_TOO_LARGE" and "push"`, e)
 	}
 	s.answers(c, "tool")
 
@@ -269,7 +269,7 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	first, second := c.next("tool.call")["id"], c.next("tool.call")["id"]
 	c.raw(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":%q}`, first, text(6*mib)))
 	if e := c.next("error"); e["code"] != "PAYLOAD_TOO_LARGE" || e["replyTo"] != "tool.result" {
-		t.Errorf("a result of 6 MiB gets %v", e)
+		t.Errorf(`a result of 6 MiB gets %v, want "PAYLOAD_TOO_LARGE" and "tool.result"`, e)
 	}
 	c.send(message{"type": "tool.result", "id": second, "data": "well"})
 	<-large.done
@@ -306,7 +306,7 @@ func TestProviderStandsStill(t *testing.T) {
 	k := s.begin("greet", 0)
 	k.ends("", `"Hello, <nil>!"`)
 	if p.find("unbound") != "" {
-		t.Errorf("the provider lost its session:\n%s", p.output())
+		t.Errorf("the provider's output, want no message that its session ended:\n%s", p.output())
 	}
 }
 
@@ -334,20 +334,23 @@ func TestProviderStopsReading(t *testing.T) {
 		case code := <-outcomes:
 			count[code]++
 		case <-time.After(patience):
-			t.Fatalf("some calls did not end, the others with %v", count)
+			t.Fatalf("some calls did not end, the others with %v, want all %d to end", count, cap(outcomes))
 		}
 	}
 	// Those that came after it was closed found no tool.
 	late := s.gone("tool")
 	if count["DISCONNECTED"] == 0 || count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(
 		outcomes) {
-		t.Errorf("the calls ended with %v", count)
+		t.Errorf(
+			`the calls ended with %v, want a "DISCONNECTED", and of the others only TIMEOUT, NOT_FOUND and %s`,
+			count, late,
+		)
 	}
 	if n := s.metric("tapgw_slow_consumers_total"); n != 1 {
 		t.Errorf("%d slow consumers were closed, want 1", n)
 	}
 	if left := s.only(); left.Name != "neighbour" {
-		t.Errorf("still connected: %+v", left)
+		t.Errorf("still connected: %+v, want the neighbour only", left)
 	}
 }
 
@@ -383,7 +386,10 @@ func TestProviderFloods(t *testing.T) {
 	shown := len(s.timeline(s.session, "event "))
 	if refused["UNKNOWN_TYPE"] != flood || refused["RATE_LIMITED"] == 0 || refused["RATE_LIMITED"]+shown != flood ||
 		len(refused) != 2 {
-		t.Errorf("of %d pushes and as many other messages %d were shown, refused were %v", flood, shown, refused)
+		t.Errorf(
+			"of %d pushes and as many other messages %d were shown, refused were %v, want some of both and all answered",
+			flood, shown, refused,
+		)
 	}
 	if shown < 10 {
 		t.Errorf("%d pushes were shown, want the 10 that a second allows", shown)

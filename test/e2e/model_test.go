@@ -133,7 +133,7 @@ func (h *home) runtime() int {
 	h.t.Helper()
 	pids := h.runtimes()
 	if len(pids) != 1 {
-		h.t.Fatalf("%d Copilot runtimes run: %v", len(pids), pids)
+		h.t.Fatalf("%d Copilot runtimes run: %v, want 1", len(pids), pids)
 	}
 	return pids[0]
 }

@@ -241,17 +241,17 @@ func (v *view) artifact(name string) {
 func (v *view) sound(origin string) {
 	v.t.Helper()
 	for _, fault := range v.wrong() {
-		v.t.Errorf("the page had a fault: %s", fault)
+		v.t.Errorf("the page had a fault: %s, want none", fault)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, asked := range v.asked {
 		if !strings.HasPrefix(asked, origin+"/") {
-			v.t.Errorf("the page asked for %s, which is not of %s", asked, origin)
+			v.t.Errorf("the page asked for %s, want only what is of %s", asked, origin)
 		}
 	}
 	if len(v.asked) < 10 {
-		v.t.Errorf("DevTools saw %d requests only", len(v.asked))
+		v.t.Errorf("DevTools saw %d requests only, want at least 10", len(v.asked))
 	}
 }
 
@@ -288,10 +288,14 @@ func (v *view) barriers(name string) {
 	// Colours are all that differs in the dark.
 	for theme, rules := range map[string][]string{"light": nil, "dark": {"color-contrast"}} {
 		v.theme(theme)
-		found := eval[[]string](v.tab, `axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
-			.filter((v) => ["serious", "critical"].includes(v.impact)).flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`, rules)
+		found := eval[[]string](
+			v.tab,
+			`axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
+			.filter((v) => ["serious", "critical"].includes(v.impact)).flatMap((v) => v.nodes.map((n) => [v.id, n.target, n.failureSummary].join(" "))))`,
+			rules,
+		)
 		for _, violation := range found {
-			v.t.Errorf("%s in %s: %s", name, theme, violation)
+			v.t.Errorf("%s in %s: %s, want no violation", name, theme, violation)
 		}
 		v.artifact(name + "-" + theme)
 	}

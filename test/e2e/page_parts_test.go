@@ -110,7 +110,7 @@ func linksStayOutside(t *testing.T, v *view) {
 		for _, source := range []string{"[a](" + href + ")", "![a](" + href + ")", "<" + href + ">", href} {
 			n := eval[int](v.tab, count, source)
 			if n > 0 && !link || n == 0 && link {
-				t.Errorf("%s makes %d links", source, n)
+				t.Errorf("%s makes %d links, want one: %v", source, n, link)
 			}
 		}
 	}
@@ -164,13 +164,13 @@ func filterPreviews(t *testing.T, v *view) {
 		}
 	}
 	if slow := eval[bool](v.tab, `import("/page/filter.js").then((f) => f.preview([{ match: "^(a+)+$", outcome: "drop" }], ["a".repeat(40) + "b"])).then((d) => d === null)`); !slow {
-		t.Error("a pattern that explodes is not stopped")
+		t.Error("a pattern that explodes is not stopped, want its end")
 	}
 	faults := eval[[]string](v.tab, `import("/page/filter.js").then((f) => f.check(%s))`,
 		[]rule{{"ok", "drop"}, {"", "drop"}, {"(", "drop"}, {strings.Repeat("é", 513), "drop"}})
 	if faults[0] != "" || faults[1] == "" || !strings.Contains(faults[2], "Unterminated") ||
 		!strings.Contains(faults[3], "1024") {
-		t.Errorf("the faults are %q", faults)
+		t.Errorf("the faults are %q, want none for the good filter and what is wrong with each other one", faults)
 	}
 }
 

@@ -39,7 +39,10 @@ func TestPage(t *testing.T) {
 			return scriptmodel.Reply{Reasoning: "A greeting is wanted.",
 				ToolCalls: []scriptmodel.ToolCall{{Name: "greet", Args: `{"name":"Ada"}`}}}
 		case strings.Contains(prompt, "greet Ada"):
-			return scriptmodel.Reply{Text: "**Done.** She was greeted:\n\n- by `greet`\n- with <b>tags</b> and ![a picture](https://example.com/track.png)\n\n| Who | How |\n|---|---|\n| Ada | politely |", Pause: rest}
+			return scriptmodel.Reply{
+				Text:  "**Done.** She was greeted:\n\n- by `greet`\n- with <b>tags</b> and ![a picture](https://example.com/track.png)\n\n| Who | How |\n|---|---|\n| Ada | politely |",
+				Pause: rest,
+			}
 		}
 		return scriptmodel.Calls(r)
 	})
@@ -55,7 +58,7 @@ func TestPage(t *testing.T) {
 	v.says(".side", "No session runs")
 	v.says(".connection", "Live")
 	if location := eval[string](v.tab, `location.href`); strings.Contains(location, "code") {
-		t.Errorf("the link's code is still in the address %s", location)
+		t.Errorf(`the link's code is still in the address %s, want no "code" in it`, location)
 	}
 
 	// A session.
@@ -96,7 +99,7 @@ func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
 	v.says(".entry.message.streaming", "Done.")
 	v.says(".chip", "busy")
 	if strings.Contains(v.text(".entry.message"), "politely") {
-		t.Error("the page shows what was not said yet")
+		t.Error("the page shows what the model did not say yet, want it to wait")
 	}
 	v.button("Interrupt") // and again below, by the end of the turn
 	v.says(".chip", "idle")
@@ -105,17 +108,23 @@ func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
 	v.button("Send")
 	v.says(".entry.message td", "politely")
 	v.says(".chip", "idle")
-	v.until(`document.querySelector(".entry.message strong")?.textContent === "Done." && !document.querySelector(".entry.message :is(b, img), .entry.message.streaming")`)
+	v.until(
+		`document.querySelector(".entry.message strong")?.textContent === "Done." && !document.querySelector(".entry.message :is(b, img), .entry.message.streaming")`,
+	)
 	v.until(`document.querySelector("#prompt").value === ""`)
 }
 
 // pageUnfoldsCall opens the details of a call.
 func pageUnfoldsCall(v *view) {
-	v.until(`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`)
+	v.until(
+		`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`,
+	)
 	v.click(".entry.tool summary")
 	v.says(".entry.tool .part", `"name": "Ada"`)
 	v.says(".entry.tool .part", "Hello, Ada!")
-	v.until(`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`)
+	v.until(
+		`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`,
+	)
 }
 
 // pageShowsPushes pushes events of each level and looks for them once each.
@@ -126,12 +135,16 @@ func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
 	h.tapctl("push", "--session", session, "--stream", "builds", "--level", "inject", "--wait", "the build is red")
 	for level, text := range map[string]string{"surface": "run 811 ok", "keep": "GET /healthz",
 		"inject": "the build is red"} {
-		v.until(`[...document.querySelectorAll(".entry.push")].filter((e) => e.textContent.includes(%s) && e.querySelector(".level." + %s)).length === 1`, text, level)
+		v.until(
+			`[...document.querySelectorAll(".entry.push")].filter((e) => e.textContent.includes(%s) && e.querySelector(".level." + %s)).length === 1`,
+			text,
+			level,
+		)
 	}
 	v.says(".entry.prompt.from-provider", "the build is red")
 	v.says(".entry.message", "the build is red")
 	if notes := v.text(".entry.note"); strings.Contains(notes, "run 811 ok") {
-		t.Errorf("a push is shown twice: %s", notes)
+		t.Errorf("a push is shown twice: %s, want it once", notes)
 	}
 }
 
@@ -144,7 +157,7 @@ func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 	v.says(".card.pairing", "browser wants into review")
 	c.send(message{"type": "auth.confirm", "code": v.text(".code-digits")})
 	if token, _ := c.next("sessions")["token"].(string); token == "" {
-		t.Error("the code that the page shows was not taken")
+		t.Error("the code that the page shows was not taken, want a token for it")
 	}
 	v.until(`!document.querySelector(".card.pairing")`)
 }
@@ -158,7 +171,7 @@ func pageAsks(t *testing.T, h *home, v *view, session string) {
 	v.button("Allow once")
 	v.until(`!document.querySelector(".card.question")`)
 	if code := asking.wait(patience); code != 0 || asking.find("it-was-allowed") == "" {
-		t.Errorf("the command that was allowed: exit code %d\n%s", code, asking.output())
+		t.Errorf("the command that was allowed: exit code %d, want 0 and its output\n%s", code, asking.output())
 	}
 	v.artifact("session")
 }
@@ -166,7 +179,9 @@ func pageAsks(t *testing.T, h *home, v *view, session string) {
 // pageChangesModel chooses another model.
 func pageChangesModel(v *view) {
 	v.button("Model…")
-	v.until(`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`)
+	v.until(
+		`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`,
+	)
 	v.artifact("model")
 	v.button("Change")
 	v.closed()
@@ -177,7 +192,9 @@ func pageChangesModel(v *view) {
 func pageOtherViews(v *view) {
 	v.press("2")
 	v.says("tbody th", "greeter")
-	v.until(`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`)
+	v.until(
+		`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`,
+	)
 	v.button("1 tool")
 	v.says(".toollist", "greet")
 	v.press("4")
@@ -223,7 +240,7 @@ func (h *home) noSession(session string) {
 	h.t.Helper()
 	for _, s := range decode[[]adminapi.Session](h.t, h.tapctl("sessions", "--json")) {
 		if s.ID == session {
-			h.t.Errorf("session %s is still there", session)
+			h.t.Errorf("session %s is still there, want its end", session)
 		}
 	}
 }
@@ -247,13 +264,16 @@ func TestPageSignIn(t *testing.T) {
 		v.says(".connection", "Live")
 		v.sound(g.origin())
 		if got := eval[string](v.tab, `document.cookie + JSON.stringify(localStorage)`); got != "{}" {
-			t.Errorf("after the %s scripts of the page can read %s", name, got)
+			t.Errorf(`after the %s scripts of the page can read %s, want "{}"`, name, got)
 		}
 		v.shut()
 	}
 	if r, err := http.Get(g.origin() + "/page/main.js"); err != nil || r.Header.Get("Cache-Control") != "no-cache" ||
 		!strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("a part of the page is sent as %v %v", r, err)
+		t.Errorf(
+			`a part of the page is sent as %v %v, want no error, "no-cache" and a policy with "default-src 'none'"`,
+			r, err,
+		)
 	} else {
 		_ = r.Body.Close()
 	}
@@ -281,7 +301,7 @@ func TestPageByFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(link.File); err != nil || info.Mode().Perm() != 0o600 {
-			t.Fatalf("the file %s is %v, %v", link.File, info, err)
+			t.Fatalf("the file %s is %v, %v, want no error and 0o600", link.File, info, err)
 		}
 		return link.File
 	}
@@ -292,7 +312,7 @@ func TestPageByFile(t *testing.T) {
 		t.Errorf("the page is at %s, want %s/", location, g.origin())
 	}
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of a link that was followed is still there: %v", err)
+		t.Errorf("the file of a link that was followed is still there: %v, want no file", err)
 	}
 	v.shut()
 
@@ -300,7 +320,7 @@ func TestPageByFile(t *testing.T) {
 	unused := file()
 	g.stop()
 	if _, err := os.Stat(unused); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of a gateway that has ended is still there: %v", err)
+		t.Errorf("the file of a gateway that has ended is still there: %v, want no file", err)
 	}
 	stale := h.state("signin-1.html")
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
@@ -308,6 +328,6 @@ func TestPageByFile(t *testing.T) {
 	}
 	h.serve()
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file of a gateway that was killed is still there: %v", err)
+		t.Errorf("the file of a gateway that was killed is still there: %v, want no file", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestPageBarriers(t *testing.T) {
 	v.says(".session h2", "review")
 	v.barriers("narrow")
 	if wide := eval[int](v.tab, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
-		t.Errorf("the narrow page is %d pixels too wide", wide)
+		t.Errorf("the narrow page is %d pixels too wide, want at most 0", wide)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestPageKeys(t *testing.T) {
 	v := h.browser().profile(t).look(h.link())
 	v.says(".items", "second")
 	if n := v.loaded(); n > firstLoad {
-		t.Errorf("the first load took %d bytes, more than %d", n, firstLoad)
+		t.Errorf("the first load took %d bytes, want at most %d", n, firstLoad)
 	} else {
 		t.Logf("the first load took %d bytes and, until there was something to read, at most %.0f ms", n,
 			eval[float64](v.tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now()`)) // a paint is told late
@@ -129,7 +129,9 @@ func TestPageKeys(t *testing.T) {
 	v.until(`document.activeElement.value === "1234?n" && !document.querySelector("dialog")`)
 	v.press(kb.Escape)
 	v.press("2")
-	v.until(`location.hash === "#/providers" && document.querySelector("nav [aria-current]").textContent === "Providers"`)
+	v.until(
+		`location.hash === "#/providers" && document.querySelector("nav [aria-current]").textContent === "Providers"`,
+	)
 	v.press("1")
 	v.until(`document.querySelector("#prompt").value === "1234?n"`) // a draft is kept
 
@@ -142,7 +144,7 @@ func TestPageKeys(t *testing.T) {
 	v.press("?")
 	v.says("dialog h2", "Keys")
 	if at := eval[string](v.tab, `location.hash`); !strings.Contains(at, second) {
-		t.Errorf("with the keys off, 2 led to %s", at)
+		t.Errorf("with the keys off, 2 led to %s, want %q in it", at, second)
 	}
 	v.sound(g.origin())
 }
@@ -243,7 +245,10 @@ func TestPageLong(t *testing.T) {
 	v.until(`document.querySelector(".timeline")?.dataset.entries > 0`) // the only session is shown
 	p := &longPage{t: t, s: s, v: v, w: w}
 	p.before = eval[int](v.tab, `Number(document.querySelector(".timeline").dataset.entries)`)
-	eval[any](v.tab, `window.long = [], new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(e.duration); }).observe({ type: "longtask" }), 0`)
+	eval[any](
+		v.tab,
+		`window.long = [], new PerformanceObserver((l) => { for (const e of l.getEntries()) long.push(e.duration); }).observe({ type: "longtask" }), 0`,
+	)
 
 	p.followsTheEnd()
 	p.staysWhereThePersonReads()
@@ -300,7 +305,7 @@ func (p *longPage) followsTheEnd() {
 	p.v.until(pageBehind + ` < 2`)
 	p.v.says(".entry", fmt.Sprintf("Answer %d:", p.told))
 	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
-		p.t.Errorf("with %d entries the document has %d elements", p.told, n)
+		p.t.Errorf("with %d entries the document has %d elements, want at most 3000", p.told, n)
 	} else {
 		p.t.Logf("with %d entries the document has %d elements", p.told, n)
 	}
@@ -308,20 +313,26 @@ func (p *longPage) followsTheEnd() {
 
 // The person scrolls up: nothing moves, and the page counts the new entries.
 func (p *longPage) staysWhereThePersonReads() {
-	eval[any](p.v.tab, `document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`)
+	eval[any](
+		p.v.tab,
+		`document.querySelector(".timeline").scrollTop = document.querySelector(".timeline").scrollHeight / 2, 0`,
+	)
 	p.v.until(`!document.querySelector(".latest").hidden && document.querySelectorAll(".entry").length > 10`)
-	place := eval[string](p.v.tab, `new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
+	place := eval[string](
+		p.v.tab,
+		`new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => {
 		window.there = [...document.querySelectorAll(".entry")].find((e) => e.getBoundingClientRect().top > 300);
 		there.was = there.getBoundingClientRect().top;
 		return there.textContent;
-	})`)
+	})`,
+	)
 	p.tell(pageBurst)
 	p.v.says(".latest", fmt.Sprintf("%d new", pageBurst))
 	if !eval[bool](p.v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
-		p.t.Errorf("what the person read has moved away: %s", place)
+		p.t.Errorf("what the person read has moved away: %s, want it where it was", place)
 	}
 	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
-		p.t.Errorf("in the middle of the timeline the document has %d elements", n)
+		p.t.Errorf("in the middle of the timeline the document has %d elements, want at most 3000", n)
 	}
 	p.v.click(".latest")
 	p.v.until(pageBehind + ` < 2 && document.querySelector(".latest").hidden`)
@@ -350,7 +361,10 @@ func (p *longPage) survivesALostConnection() {
 // A hidden page leaves the session, and goes on at the same entry when it is shown.
 func (p *longPage) goesOnAfterItWasHidden() {
 	given := p.v.given()
-	eval[any](p.v.tab, `Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`)
+	eval[any](
+		p.v.tab,
+		`Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`,
+	)
 	p.v.leaves(given)
 	for range 100 {
 		p.s.Event("user.message", message{"content": "nobody looked"})
@@ -375,7 +389,9 @@ func (p *longPage) keepsItsPlaceInAnotherView() {
 // The search finds an entry wherever it is.
 func (p *longPage) findsText() {
 	p.v.types(".session input[type=search]", "Answer 2000:")
-	p.v.until(`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`)
+	p.v.until(
+		`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`,
+	)
 }
 
 // TestPageQuestions answers what a session asks with the fields that the page
@@ -436,26 +452,33 @@ func TestPageQuestions(t *testing.T) {
 		"sure":{"type":"boolean"},
 		"langs":{"type":"array","items":{"anyOf":[{"const":"go","title":"Go"},{"const":"js","title":"JavaScript"}]}},
 		"tags":{"type":"array","items":{"type":"string","enum":["x","y","z"]},"default":["y"]}}}}`
-	answered(form, `{"name":"Ada","age":36,"kind":"b","level":"hi","size":"m","sure":true,"langs":["js"],"tags":["x","y"]}`, func() {
-		v.barriers("form")
-		v.button("Answer") // the browser asks for what is missing
-		v.until(`document.activeElement.labels[0].textContent === "Your name"`)
-		v.types(".card input", "Ada")
-		v.types(`.card input[type=number]`, "36")
-		for label, option := range map[string]string{"kind": "Bee", "level": "High"} {
-			v.until(`(() => {
+	answered(
+		form,
+		`{"name":"Ada","age":36,"kind":"b","level":"hi","size":"m","sure":true,"langs":["js"],"tags":["x","y"]}`,
+		func() {
+			v.barriers("form")
+			v.button("Answer") // the browser asks for what is missing
+			v.until(`document.activeElement.labels[0].textContent === "Your name"`)
+			v.types(".card input", "Ada")
+			v.types(`.card input[type=number]`, "36")
+			for label, option := range map[string]string{"kind": "Bee", "level": "High"} {
+				v.until(`(() => {
 				const it = [...document.querySelectorAll(".card select")].find((s) => s.labels[0].textContent === %s);
 				const o = [...it.options].find((o) => o.textContent === %s);
 				if (o) o.selected = true;
 				return o;
 			})()`, label, option)
-		}
-		for _, label := range []string{"sure", "JavaScript", "x"} {
-			v.until(`window.box = [...document.querySelectorAll(".card input[type=checkbox]")].find((b) => b.labels[0].textContent === %s)`, label)
-			eval[any](v.tab, `window.box.click()`)
-		}
-		v.button("Answer")
-	})
+			}
+			for _, label := range []string{"sure", "JavaScript", "x"} {
+				v.until(
+					`window.box = [...document.querySelectorAll(".card input[type=checkbox]")].find((b) => b.labels[0].textContent === %s)`,
+					label,
+				)
+				eval[any](v.tab, `window.box.click()`)
+			}
+			v.button("Answer")
+		},
+	)
 	answered(form, "deny", func() { v.button("Decline") })
 	v.sound(g.origin())
 }

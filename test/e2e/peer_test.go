@@ -112,12 +112,12 @@ func (c *peer) next(kind string) message {
 		more, end := c.more, c.end
 		c.mu.Unlock()
 		if end != nil {
-			c.t.Fatalf("the connection ended without %s: %v", kind, end)
+			c.t.Fatalf("the connection ended without %s: %v, want one", kind, end)
 		}
 		select {
 		case <-more:
 		case <-timeout:
-			c.t.Fatalf("no %s within %v", kind, patience)
+			c.t.Fatalf("no %s within %v, want one", kind, patience)
 		}
 	}
 }

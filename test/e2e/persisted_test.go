@@ -64,10 +64,13 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	found := h.persisted()
 	if len(found) != 1 || found[0].ID != session || found[0].Label != "tea@brew" || found[0].Branch != "brew" ||
 		found[0].State != "stored" || found[0].CWD != work {
-		t.Fatalf("the next gateway offers %+v", found)
+		t.Fatalf(
+			"the next gateway offers %+v, want session %v, tea@brew of branch brew, stored, of %v",
+			found, session, work,
+		)
 	}
 	if got := h.persisted("--cwd", "tea", "--branch", "brew", "--last", "1"); len(got) != 1 {
-		t.Errorf("by directory and branch it offers %+v", got)
+		t.Errorf("by directory and branch it offers %+v, want one", got)
 	}
 	h.tapctl(append([]string{"sessions", "resume", session[:8]}, endpoint(m)...)...)
 	p.expectNth("bound "+session, 2)
@@ -78,23 +81,26 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	body := string(requests[len(requests)-1].Body)
 	for _, part := range []string{"remember the kettle", "Hello, Ada!", "Hello, Bob!"} {
 		if !strings.Contains(body, part) {
-			t.Errorf("the model was not told %q", part)
+			t.Errorf("the model was not told %q, want it in the request", part)
 		}
 	}
 	if v := h.persisted(); len(v) != 1 || v[0].State != "live" {
-		t.Errorf("on disk: %+v", v)
+		t.Errorf(`on disk: %+v, want one, "live"`, v)
 	}
 	for args, code := range map[string]int{"resume " + session: 1, "delete " + session + " --yes": 1, "delete " +
 		session: 2, "resume none": 4, "resume": 2} {
 		if r := h.run(tapctl, append([]string{"sessions"}, strings.Fields(args)...)...); r.code != code ||
 			strings.Count(r.stderr, "\n") != 1 {
-			t.Errorf("sessions %s of a session that runs: exit code %d, %q", args, r.code, r.stderr)
+			t.Errorf(
+				"sessions %s of a session that runs: exit code %d, %q, want code %d and one line",
+				args, r.code, r.stderr, code,
+			)
 		}
 	}
 	h.tapctl("sessions", "stop", session)
 	h.tapctl("sessions", "delete", session, "--yes")
 	if v := h.persisted(); len(v) != 0 {
-		t.Errorf("after its end there is %+v", v)
+		t.Errorf("after its end there is %+v, want none", v)
 	}
 }
 
@@ -129,7 +135,7 @@ func TestResumeWithAToolCallPending(t *testing.T) {
 	requests := m.Requests()
 	last := requests[len(requests)-1]
 	if last.LastResult() != "finished" || !strings.Contains(string(last.Body), "remember the kettle") {
-		t.Errorf("the model was given %q", last.LastResult())
+		t.Errorf(`the model was given %q, want "finished" and "remember the kettle" in it`, last.LastResult())
 	}
 	if got := h.ask(session, "and now"); got != "You said: and now" {
 		t.Errorf("the session goes on with %q, want %q", got, "You said: and now")
@@ -153,13 +159,13 @@ func TestResumeWithoutThePendingCall(t *testing.T) {
 	h.serve()
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
 	if got := h.ask(session, "and now"); !strings.Contains(got, "interrupted") { // what the model was told of the call
-		t.Errorf("the session goes on with %q", got)
+		t.Errorf(`the session goes on with %q, want "interrupted" in it`, got)
 	}
 	if got := h.ask(session, "and then"); got != "You said: and then" {
 		t.Errorf("the session goes on with %q, want %q", got, "You said: and then")
 	}
 	if calls, _ := p.matches("called wait"); len(calls) != 1 {
-		t.Errorf("the tool was called %d times", len(calls))
+		t.Errorf("the tool was called %d times, want 1", len(calls))
 	}
 }
 
@@ -175,22 +181,25 @@ func TestSetModel(t *testing.T) {
 	requests := m.Requests()
 	if last := requests[len(requests)-1]; last.Model != "other" ||
 		!strings.Contains(string(last.Body), `"reasoning_effort":"high"`) {
-		t.Errorf("the next request is to model %q", last.Model)
+		t.Errorf(`the next request is to model %q, want "other" with effort "high"`, last.Model)
 	}
 	h.showsInTimeline(session, "other")
 	if got := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 || got[0].Model != "other" {
-		t.Errorf("sessions: %+v", got)
+		t.Errorf(`sessions: %+v, want one of model "other"`, got)
 	}
 	for args, want := range map[string]string{"x --effort huge": "effort: there is no", "": "which model"} {
 		if r := h.run(tapctl, append([]string{"sessions", "model"}, strings.Fields(args)...)...); r.code != 2 ||
 			!strings.Contains(r.stderr, want) {
-			t.Errorf("sessions model %s: exit code %d, %q", args, r.code, r.stderr)
+			t.Errorf("sessions model %s: exit code %d, %q, want code 2 and %q in it", args, r.code, r.stderr, want)
 		}
 	}
 	local := h.local()
 	if r := h.run(tapctl, "sessions", "model", local, "other"); r.code != 1 ||
 		!strings.Contains(r.stderr, "has no model to change") {
-		t.Errorf("of a local session: exit code %d, %q", r.code, r.stderr)
+		t.Errorf(
+			`of a local session: exit code %d, %q, want code 1 and "has no model to change" in it`,
+			r.code, r.stderr,
+		)
 	}
 }
 
@@ -200,7 +209,10 @@ func TestStartWithAProfile(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	m := model(t, scriptmodel.Calls)
-	config := fmt.Sprintf("[copilot]\nprovider_url = %q\nmodel = \"base\"\n[copilot.profile.review]\nmodel = \"reviewer\"\neffort = \"low\"\nsystem_message.text = \"Be brief.\"\n", m.URL)
+	config := fmt.Sprintf(
+		"[copilot]\nprovider_url = %q\nmodel = \"base\"\n[copilot.profile.review]\nmodel = \"reviewer\"\neffort = \"low\"\nsystem_message.text = \"Be brief.\"\n",
+		m.URL,
+	)
 	if err := os.WriteFile(h.path("work", "tapgw.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -219,18 +231,21 @@ func TestStartWithAProfile(t *testing.T) {
 		requests := m.Requests()
 		last := requests[len(requests)-1]
 		if last.Model != tt.model || strings.Contains(last.System(), "Be brief.") != tt.brief {
-			t.Errorf("%v: model %q, brief %v", tt.args, last.Model, !tt.brief)
+			t.Errorf("%v: model %q, brief %v, want Model %q and %v", tt.args, last.Model, !tt.brief, tt.model, tt.brief)
 		}
 	}
 	r := h.run(tapctl, "sessions", "start", "--profile", "nobody")
 	if r.code != 2 || !strings.Contains(r.stderr, `there is no profile "nobody"; there are review`) {
-		t.Errorf("a profile that is not there: exit code %d, %q", r.code, r.stderr)
+		t.Errorf(
+			`a profile that is not there: exit code %d, %q, want code 2 and that there are: review`,
+			r.code, r.stderr,
+		)
 	}
 	if r := h.run(tapctl, "sessions", "start", "--github-token-env", "NOT_SET"); r.code != 2 ||
 		!strings.Contains(r.stderr, "NOT_SET") {
-		t.Errorf("a token that is not there: exit code %d, %q", r.code, r.stderr)
+		t.Errorf(`a token that is not there: exit code %d, %q, want code 2 and "NOT_SET" in it`, r.code, r.stderr)
 	}
 	if strings.Contains(g.output(), modelKey) {
-		t.Error("the key is in the log")
+		t.Error("the key is in the log, want it left out")
 	}
 }

@@ -98,7 +98,7 @@ func (p *process) end() {
 		p.t.Logf("%s, %v:\n%s", p.name, p.cmd.ProcessState, p.output())
 	}
 	if race := p.find("DATA RACE"); race != "" {
-		p.t.Errorf("%s has a data race:\n%s", p.name, p.output())
+		p.t.Errorf("%s has a data race, want none:\n%s", p.name, p.output())
 	}
 }
 
@@ -144,7 +144,7 @@ func (p *process) wait(within time.Duration) int {
 	case <-p.done:
 		return p.code
 	case <-time.After(within):
-		p.t.Fatalf("%s did not end within %v", p.name, within)
+		p.t.Fatalf("%s did not end within %v, want its end", p.name, within)
 		return 0
 	}
 }
@@ -177,11 +177,13 @@ func (p *process) expectNth(text string, n int) string {
 			continue
 		case <-p.done: // all its lines are there
 			if found, _ = p.matches(text); len(found) < n {
-				p.t.Fatalf("%s ended (%v) without saying %q (time %d):\n%s", p.name, p.cmd.ProcessState, text, n,
-					p.output())
+				p.t.Fatalf(
+					"%s ended (%v), want it to say %q (time %d) first:\n%s",
+					p.name, p.cmd.ProcessState, text, n, p.output(),
+				)
 			}
 		case <-timeout:
-			p.t.Fatalf("%s did not say %q (time %d) within %v:\n%s", p.name, text, n, patience, p.output())
+			p.t.Fatalf("%s did not say %q (time %d) within %v, want it to:\n%s", p.name, text, n, patience, p.output())
 		}
 	}
 }

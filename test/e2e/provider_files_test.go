@@ -109,7 +109,7 @@ func TestProviderFiles(t *testing.T) {
 		got := offered(last(), ours...)
 		for _, text := range want {
 			if !strings.Contains(got, text) {
-				t.Errorf("the model is offered\n%s\nwithout %q", got, text)
+				t.Errorf("the model is offered\n%s\nwant %q in it", got, text)
 			}
 		}
 		if n := strings.Count(got, "\n") + 1; len(want) == 0 && got != "" || len(want) > 0 && n != len(want) {
@@ -163,7 +163,10 @@ func TestProviderFiles(t *testing.T) {
 	shows(`"second"`)
 
 	// In a turn, while a tool of a file runs.
-	h.put("providers/slow.toml", "kind = \"http\"\ntools.wait = { description = \"Waits\", url = \""+api.URL+"/wait\" }\n")
+	h.put(
+		"providers/slow.toml",
+		"kind = \"http\"\ntools.wait = { description = \"Waits\", url = \""+api.URL+"/wait\" }\n",
+	)
 	h.toolsAre(session, map[string]string{"look_up": "", "wait": ""})
 	turn := h.asking(session, "call:wait {}")
 	<-waits
@@ -175,7 +178,7 @@ func TestProviderFiles(t *testing.T) {
 	turn.wait(patience)
 	got := offered(request(t, m, before+1), ours...)
 	if !strings.Contains(got, "subtract") || strings.Contains(got, "look_up") || !strings.Contains(got, "wait") {
-		t.Errorf("in mid-turn the model is offered\n%s", got)
+		t.Errorf("in mid-turn the model is offered\n%s\nwant subtract and wait, and no look_up", got)
 	}
 	h.removeFile("providers/slow.toml")
 	h.removeFile("providers/drop.toml")
@@ -188,7 +191,7 @@ func TestProviderFiles(t *testing.T) {
 func TestHTTPProviderFile(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		t.Error("the request followed a redirect off its host")
+		t.Error("the request followed a redirect off its host, want it to stay")
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(elsewhere.Close)

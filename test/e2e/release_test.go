@@ -22,7 +22,7 @@ func TestRelease(t *testing.T) {
 	}
 	ldflags := regexp.MustCompile(`(?m)^ +- (.*-X tapgw/.*)$`).FindSubmatch(config)
 	if ldflags == nil {
-		t.Fatal("the release has no linker flags")
+		t.Fatal("the release has no linker flags, want some")
 	}
 	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath",
@@ -33,21 +33,21 @@ func TestRelease(t *testing.T) {
 	}
 	programs, err := filepath.Glob(filepath.Join(bin, "*"))
 	if err != nil || len(programs) != 3 {
-		t.Fatalf("it has %v (%v)", programs, err)
+		t.Fatalf("it has %v (%v), want three programs", programs, err)
 	}
 	for _, program := range programs {
 		name := filepath.Base(program)
 		if !strings.Contains(string(config), "main: ./cmd/"+name+"\n") {
-			t.Errorf("the release leaves out %s", name)
+			t.Errorf("the release leaves out %s, want it in the builds", name)
 		}
 		p := printer{t, program}
 		if got := p.print("--version"); !strings.HasPrefix(got, name+" v9.8.7 (") {
-			t.Errorf("version %s", got)
+			t.Errorf("version %s, want %q at its start", got, name+" v9.8.7 (")
 		}
 		page := newManual(p.print("man"))
 		p.check(page, nil, page.sections["COMMON FLAGS"])
 		if commands := len(page.sections); commands < 10 {
-			t.Errorf("%s: the page has %d sections", name, commands)
+			t.Errorf("%s: the page has %d sections, want at least 10", name, commands)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (p printer) check(page manual, path []string, above string) {
 	if len(path) > 0 {
 		own, ok := page.sections[name]
 		if !ok {
-			p.t.Errorf("no section on %s", name)
+			p.t.Errorf("no section on %s, want one", name)
 			return
 		}
 		section += own
@@ -86,7 +86,7 @@ func (p printer) check(page manual, path []string, above string) {
 	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path, []string{"--"})...)) {
 		flag, _, _ := strings.Cut(line, "\t")
 		if !strings.Contains(section, `\fB`+strings.ReplaceAll(flag, "-", `\-`)+`\fR`) {
-			p.t.Errorf("%s: nothing on %s", name, flag)
+			p.t.Errorf("%s: nothing on %s, want it named", name, flag)
 		}
 	}
 	for line := range strings.Lines(p.print(slices.Concat([]string{"__complete"}, path, []string{""})...)) {

@@ -65,7 +65,7 @@ func (c *contract) ask(title, body string) response {
 	defer func() { _ = r.Body.Close() }()
 	data, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
-		c.t.Fatalf("%s: %s %s %v", title, r.Status, data, err)
+		c.t.Fatalf("%s: %s %s %v, want %d", title, r.Status, data, err, http.StatusOK)
 	}
 	answer := decode[response](c.t, string(data))
 	answer.text = strings.TrimSpace(string(data))
@@ -84,7 +84,7 @@ func (c *contract) start(model, dir string) string {
 	c.t.Helper()
 	answer := c.ask("copilot/session/start/"+model, dir)
 	if answer.SessionID == "" {
-		c.t.Fatalf("starting a session: %s", answer.text)
+		c.t.Fatalf("starting a session: %s, want its id", answer.text)
 	}
 	return answer.SessionID
 }
@@ -103,7 +103,7 @@ func (c *contract) until(session string, is func(response) bool) []response {
 			return all
 		}
 		if r.Callback == "" && r.SessionError == "" {
-			c.t.Fatalf("live says %s", r.text)
+			c.t.Fatalf("live says %s, want a callback or an error of the session", r.text)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (c *contract) wellFormed(all []response) (by map[string]*block, came map[st
 		of := by[key]
 		if r.Callback == "on"+kind {
 			if len(of.callbacks) != 1 {
-				c.t.Errorf("%s comes after %q", r.text, of.callbacks)
+				c.t.Errorf("%s comes after %q, want it to be the first", r.text, of.callbacks)
 			}
 			of.deltas += r.Delta
 			continue
@@ -171,10 +171,10 @@ func (c *contract) wellFormed(all []response) (by map[string]*block, came map[st
 			want = []string{"onAgentStart", "onAgentEnd"}
 		}
 		if !slices.Equal(of.callbacks, want) {
-			c.t.Errorf("the callbacks of %s are %q, which is no whole block", key, of.callbacks)
+			c.t.Errorf("the callbacks of %s are %q, want a whole block %q", key, of.callbacks, want)
 		}
 		if (kind == "Message" || kind == "Reasoning") && of.deltas != of.complete {
-			c.t.Errorf("%s has the deltas %.100q and the content %.100q", key, of.deltas, of.complete)
+			c.t.Errorf("%s has the deltas %.100q and the content %.100q, want the same", key, of.deltas, of.complete)
 		}
 	}
 	return by, came
@@ -188,7 +188,7 @@ func of(t testing.TB, by map[string]*block, kind, content string) *block {
 			return it
 		}
 	}
-	t.Fatalf("there is no %s %q", kind, content)
+	t.Fatalf("there is no %s %q, want one", kind, content)
 	return nil
 }
 
@@ -203,7 +203,10 @@ func TestSessionAPI(t *testing.T) {
 		switch prompt := r.LastUser(); {
 		case last.Role == "tool" && last.Text == "Hello, Ada!":
 			return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{
-				{Name: "bash", Args: `{"command":"echo one; while [ ! -e go ]; do sleep 0.1; done; echo two","description":"Counting"}`},
+				{
+					Name: "bash",
+					Args: `{"command":"echo one; while [ ! -e go ]; do sleep 0.1; done; echo two","description":"Counting"}`,
+				},
 			}}
 		case last.Role == "tool":
 			return scriptmodel.Reply{Text: "The tools are done."}
@@ -263,7 +266,7 @@ func apiTurn(t *testing.T, h *home, c *contract, session string) {
 		"onEndMessage",
 		"onStartToolExecution", "onToolExecution", "onEndToolExecution", "onAgentStart", "onAgentEnd", "onIdle"} {
 		if came[name] == 0 {
-			t.Errorf("%s did not come", name)
+			t.Errorf("%s did not come, want it", name)
 		}
 	}
 	of(t, by, "Reasoning", "let me think about that")
@@ -281,7 +284,7 @@ func apiTurn(t *testing.T, h *home, c *contract, session string) {
 		}
 		if r.Callback == "onEndToolExecution" && r.ToolCallID == all[0].ToolCallID &&
 			!strings.Contains(string(r.Result), `"content":`) {
-			t.Errorf("%s has no result", r.text)
+			t.Errorf("%s has no result, want its content", r.text)
 		}
 	}
 }
@@ -292,14 +295,17 @@ func apiPush(t *testing.T, c *contract, session string) {
 	at := "copilot/session/" + session
 	all := c.idle(session)
 	if all[0].text != `{"callback":"onGeneratedUserPrompt","prompt":"the build is red"}` {
-		t.Errorf("a turn that a push began begins with %s", all[0].text)
+		t.Errorf(
+			"a turn that a push began begins with %s, want %q",
+			all[0].text, `{"callback":"onGeneratedUserPrompt","prompt":"the build is red"}`,
+		)
 	}
 	by, _ := c.wellFormed(all)
 	of(t, by, "Message", "So I was told.")
 	c.says(at+"/query", "break", `{}`)
 	if !slices.ContainsFunc(c.idle(session),
 		func(r response) bool { return strings.Contains(r.SessionError, "the model is broken") }) {
-		t.Error("live does not tell of a model that fails")
+		t.Error("live lacks the error of a model that fails, want it")
 	}
 }
 
@@ -349,7 +355,7 @@ func TestSessionAPIRuntimeDies(t *testing.T) {
 		return strings.Contains(r.SessionError,
 			"the turn is lost")
 	}) {
-		t.Errorf("live tells of the death with\n%v", all)
+		t.Errorf("live, want that the turn is lost among\n%v", all)
 	}
 	c.wellFormed(all)
 	c.says("copilot/session/"+session+"/query", "and now?", `{}`)
@@ -419,11 +425,11 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 	for _, title := range titles {
 		if status := eval[int](rebound, "fetch(%s, %s).then(r => r.status)", "/api/"+title,
 			message{"method": "POST", "body": h.path("work")}); status != http.StatusMisdirectedRequest {
-			t.Errorf("%s of another name gives %d", title, status)
+			t.Errorf("%s of another name gives %d, want %v", title, status, http.StatusMisdirectedRequest)
 		}
 	}
 	if sessions := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(sessions) != 1 ||
 		sessions[0].ID != session {
-		t.Errorf("pages made the sessions %+v", sessions)
+		t.Errorf("pages made the sessions %+v, want only %v", sessions, session)
 	}
 }

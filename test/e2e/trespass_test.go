@@ -65,23 +65,23 @@ func TestShellOpensItsOwnSessionOnly(t *testing.T) {
 		_, token, _ := strings.Cut(said, "token ")
 		token, _, _ = strings.Cut(token, ".")
 		if tokens[token] || token == "" || token == h.read(".provider-token") || token == h.read(".admin-token") {
-			t.Errorf("the shell of %s has the token %q", own, token)
+			t.Errorf("the shell of %s has the token %q, want a token of its own", own, token)
 		}
 		tokens[token] = true
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.runtime()))
 		if err != nil || strings.Contains(string(environment), "TAP_PROVIDER_TOKEN") ||
 			!strings.Contains(string(environment), "TAP_GATEWAY_URL=") {
-			t.Errorf("the runtime's environment: %q, %v", environment, err)
+			t.Errorf("the runtime's environment: %q, %v, want TAP_GATEWAY_URL and no token in it", environment, err)
 		}
 		h.tapctl("sessions", "stop", other)
 		if said := in(own, fmt.Sprintf("%s=trespass %s %s", programVariable, self, own)); !strings.Contains(
 			said, own+": bound") {
-			t.Errorf("with the other session gone: %q", said)
+			t.Errorf("with the other session gone: %q, want %q in it", said, own+": bound")
 		}
 		sessions[1-i] = h.copilot(m)
 	}
 	if len(tokens) != 2 {
-		t.Errorf("tokens: %v", tokens)
+		t.Errorf("tokens: %v, want 2 of them", tokens)
 	}
 }
 

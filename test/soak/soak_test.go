@@ -88,7 +88,7 @@ func (p *process) api(t *testing.T, method, path, body string, into any) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
-		t.Fatalf("%s %s: %s", method, path, resp.Status)
+		t.Fatalf("%s %s: %s, want less than 300", method, path, resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
@@ -138,7 +138,13 @@ func (p *process) cycle(ctx context.Context, session string, worker, n int) erro
 		}
 		switch m.Type {
 		case "sessions":
-			hello := fmt.Appendf(nil, `{"type":"hello","name":"soak-%d","protocolVersion":2,"session":%q,"tools":[{"name":"tool_%d","description":"d","parameters":{"type":"object"}}]}`, worker, session, n)
+			hello := fmt.Appendf(
+				nil,
+				`{"type":"hello","name":"soak-%d","protocolVersion":2,"session":%q,"tools":[{"name":"tool_%d","description":"d","parameters":{"type":"object"}}]}`,
+				worker,
+				session,
+				n,
+			)
 			if err := c.Write(ctx, websocket.MessageText, hello); err != nil {
 				return err
 			}
@@ -195,7 +201,10 @@ func TestSoakProvidersComeAndBreak(t *testing.T) {
 			}
 			select {
 			case <-ctx.Done():
-				t.Fatalf("%d providers and %d descriptors (%d at first) are left over", len(providers), fds, p.fds)
+				t.Fatalf(
+					"%d providers and %d descriptors (%d at first) are left over, want none and as many as at first",
+					len(providers), fds, p.fds,
+				)
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
@@ -220,11 +229,11 @@ func TestSoakProvidersComeAndBreak(t *testing.T) {
 	t.Logf("resident after each %d cycles, in MiB: %v", cycles, resident)
 	// The heap finds its size in the first rounds.
 	if before, last := resident[rounds-2], resident[rounds-1]; last > before+16 {
-		t.Errorf("resident memory grew from %d to %d MiB", before, last)
+		t.Errorf("resident memory grew from %d to %d MiB, want at most 16 MiB more", before, last)
 	}
 	var tools []struct{}
 	if p.api(t, http.MethodGet, "tools?session="+session.ID, "", &tools); len(tools) > 0 {
-		t.Errorf("%d tools are left over", len(tools))
+		t.Errorf("%d tools are left over, want none", len(tools))
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
