@@ -69,7 +69,7 @@ type AllowList struct {
 	Outside  []string // globs of files outside the workspace, absolute
 	Web      []string // hosts on private addresses that fetch_web_page may reach
 	MCP      []string // "server" or "server/tool"
-	Tools    []string // drop-in tools of the kinds edit, terminal and web
+	Tools    []string // drop-in tools of the kinds edit, terminal and web, and those without a kind
 }
 
 // MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it connects. Command or URL

@@ -191,15 +191,13 @@ func (x *External) withCheck(path string, call toolCall) toolCall {
 // setTool makes the tool that a file describes.
 func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 	d.line = spec.Line
-	kind := Read
-	if spec.Kind != "" {
-		kinds := []string{Read.String(), Edit.String(), Terminal.String(), Web.String()}
-		i := slices.Index(kinds, spec.Kind)
-		if i < 0 {
-			reason := fmt.Sprintf("kind %q is none of %s", spec.Kind, strings.Join(kinds, ", "))
-			d.fault = &dropin.Fault{Line: spec.Line, Reason: reason}
-		}
-		kind = Kind(max(i, 0))
+	kinds := []Kind{Read, Edit, Terminal, Web}
+	kind := Unknown
+	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.String() == spec.Kind }); i >= 0 {
+		kind = kinds[i]
+	} else if spec.Kind != "" {
+		reason := fmt.Sprintf("kind %q is none of read, edit, terminal, web", spec.Kind)
+		d.fault = &dropin.Fault{Line: spec.Line, Reason: reason}
 	}
 	d.tool = &Tool{
 		Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters, Kind: kind, Source: path,

@@ -204,6 +204,8 @@ func TestLoad(t *testing.T) {
 		{"a name of ours", map[string]string{"a.py": pyTool("memory", "")}, "memory", nil},
 		{"a kind that is none", map[string]string{"a.tool.toml": "kind = \"magic\"\n" + manifest}, "!a.tool.toml",
 			[]string{`kind "magic" is none of read, edit, terminal, web`}},
+		{"a kind that only the program has", map[string]string{"a.tool.toml": "kind = \"unknown\"\n" + manifest},
+			"!a.tool.toml", []string{`kind "unknown" is none of read, edit, terminal, web`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -291,7 +293,7 @@ def execute(i, ctx):
 	if got := found(tools, faults); got != "env log silent slow writes" {
 		t.Fatalf("found %s, %v, want %q", got, faults, "env log silent slow writes")
 	}
-	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Read ||
+	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Unknown ||
 		tools[4].Kind != Edit {
 		t.Errorf("kinds and timeouts: %+v", tools)
 	}

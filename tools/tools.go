@@ -25,7 +25,8 @@ type Kind int
 
 // Kinds of tools. Manifests and modules of drop-ins name them in lower case.
 const (
-	Read     Kind = iota // reads the workspace
+	Unknown  Kind = iota // a drop-in that does not say
+	Read                 // reads the workspace
 	Edit                 // writes files
 	Terminal             // runs commands
 	Web                  // reaches the network
@@ -34,6 +35,8 @@ const (
 // String returns the name of the kind, "read" for example.
 func (k Kind) String() string {
 	switch k {
+	case Unknown:
+		return "unknown"
 	case Read:
 		return "read"
 	case Edit:

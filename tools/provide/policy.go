@@ -22,7 +22,7 @@ type Allow struct {
 	Terminal []string // commands; see [shellrule.Exactly] for their form
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
-	Tools    []string // names of drop-in tools of the kinds edit, terminal and web
+	Tools    []string // names of drop-in tools that may do more than read
 	// Where tells people where a list is, with %s for its name. Default: allow.%s in
 	// lsclient.toml.
 	Where string
@@ -62,7 +62,8 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 
 // abilities describe what a kind of tool may do.
 var abilities = map[tools.Kind]string{
-	tools.Edit: "change files", tools.Terminal: "run commands", tools.Web: "reach the network",
+	tools.Unknown: "do anything (its file names no kind)",
+	tools.Edit:    "change files", tools.Terminal: "run commands", tools.Web: "reach the network",
 }
 
 // AllowsOutside reports whether tools may use an absolute path outside the workspace.

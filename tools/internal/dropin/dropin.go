@@ -33,7 +33,7 @@ type Spec struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // a JSON Schema, unchecked
-	Kind        string          // "" or one of read, edit, terminal, web
+	Kind        string          // "": the file names none
 	Line        int             // of the description in the file; 0: unknown
 }
 

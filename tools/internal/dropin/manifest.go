@@ -30,7 +30,7 @@ const (
 //
 //	name = "greet"                      # default: the file's name before .tool.toml
 //	description = "Greets someone."     # the model decides by it
-//	kind = "read"                       # or edit, terminal, web: policies decide by it
+//	kind = "read"                       # or edit, terminal, web; without it, calls need consent
 //	timeout = "30s"                     # default: that of all tools
 //	command = ["node", "greet.mjs"]     # default: the executable greet, or the one greet.*
 //	[parameters]                        # or inputSchema; a JSON Schema
@@ -69,7 +69,7 @@ func (m *Manifest) argv() []string {
 type manifest struct {
 	Name        string         `json:"name"`        // default: NAME
 	Description string         `json:"description"` // the model decides by it
-	Kind        string         `json:"kind"`        // read, edit, terminal, web; default: read
+	Kind        string         `json:"kind"`        // read, edit, terminal or web; none: calls need consent
 	Timeout     duration       `json:"timeout"`     // "30s"; default: that of all tools
 	Command     []string       `json:"command"`     // default: the executable NAME or NAME.*
 	Parameters  jsontext.Value `json:"parameters"`  // a JSON Schema; none: no parameters
