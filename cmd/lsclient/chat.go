@@ -20,9 +20,9 @@ func chatCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "chat",
 		Usage: "talk with an agent, turn by turn",
-		Description: `Lines have editing and history as in a shell. Ctrl-C ends the turn that runs; Ctrl-D,
-/quit or exit ends the chat. /help lists the other commands. Without a terminal each
-line of stdin is a prompt.
+		Description: `Lines have editing and history as in a shell; pasted lines are one prompt. Ctrl-C ends
+the turn that runs, or clears the prompt. Ctrl-D, Ctrl-C twice, /quit or exit ends the
+chat. /help lists the other commands. Without a terminal each line of stdin is a prompt.
 
 If a gateway runs, the chat is a session there, and a prompt that a provider injects
 gets a turn as soon as no other runs.
@@ -75,7 +75,7 @@ func runChat(cmd *command) error {
 		}
 	}()
 
-	c.lines = newLineReader(cmd, c.stop)
+	c.lines = newLineReader(cmd)
 	defer c.lines.close()
 	v, err := cmd.converse(ctx, c.mode)
 	if err != nil {

@@ -31,13 +31,13 @@ type readLine struct {
 }
 
 // newLineReader returns a reader with editing and history on a terminal, else a plain one. While a line is edited,
-// Ctrl-C is a key and not a signal; the reader sends it to stop.
-func newLineReader(c *command, stop chan<- os.Signal) lineReader {
+// Ctrl-C is a key and not a signal.
+func newLineReader(c *command) lineReader {
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !cli.Terminal(in) || !cli.Terminal(c.App.ErrWriter) || c.out.JSON {
 		return &plainLines{in: bufio.NewReader(c.App.Reader)}
 	}
-	return newEditor(in, c, stop)
+	return newEditor(in, c)
 }
 
 // plainLines reads lines without editing.
@@ -65,18 +65,17 @@ type editor struct {
 	terminal *term.Terminal
 	out      *console
 	history  *history
-	ctrlC    atomic.Bool
 }
 
 const chatPrompt = "> "
 
-func newEditor(in *os.File, c *command, stop chan<- os.Signal) *editor {
+func newEditor(in *os.File, c *command) *editor {
 	e := &editor{fd: int(in.Fd()),
 		history: openHistory(filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"))} //nolint:gosec // a descriptor
 	e.terminal = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{keys{in, &e.ctrlC, stop}, c.App.ErrWriter}, chatPrompt)
+	}{keys{in, &e.history.ctrlC}, c.App.ErrWriter}, chatPrompt)
 	e.terminal.History = e.history
 	// All output goes through the console, above the line.
 	e.out = &console{terminal: e.terminal, to: c.App.ErrWriter}
@@ -87,21 +86,19 @@ func newEditor(in *os.File, c *command, stop chan<- os.Signal) *editor {
 	return e
 }
 
-// keys reads from the terminal and notes Ctrl-C, because the line editor treats it like Ctrl-D.
+// keys reads from the terminal. It makes Ctrl-C an Enter with a note, because the line editor would treat it like Ctrl-D
+// and keep the line.
 type keys struct {
 	io.Reader
 	ctrlC *atomic.Bool
-	stop  chan<- os.Signal
 }
 
 func (k keys) Read(p []byte) (int, error) {
 	n, err := k.Reader.Read(p)
-	if bytes.IndexByte(p[:n], 3) >= 0 {
+	if i := bytes.IndexByte(p[:n], 3); i >= 0 {
 		k.ctrlC.Store(true)
-		select {
-		case k.stop <- os.Interrupt:
-		default:
-		}
+		p[i] = '\r'
+		n = i + 1
 	}
 	return n, err
 }
@@ -109,19 +106,14 @@ func (k keys) Read(p []byte) (int, error) {
 func (e *editor) next() <-chan readLine {
 	c := make(chan readLine, 1)
 	go func() {
-		for {
-			text, err := e.read()
-			if errors.Is(err, io.EOF) && e.ctrlC.Swap(false) {
-				_, _ = fmt.Fprintln(e.out, "\n(Ctrl-D ends the chat)")
-				continue
-			}
-			c <- readLine{text, err}
-			return
-		}
+		text, err := e.read()
+		c <- readLine{text, err}
 	}()
 	return c
 }
 
+// read reads a prompt: a line, or pasted lines up to an Enter that is typed. Ctrl-C takes it away; a second one, when
+// there is nothing to take away, ends the chat like Ctrl-D. The terminal stays raw meanwhile, so that no Ctrl-C is lost.
 func (e *editor) read() (string, error) {
 	before, err := term.MakeRaw(e.fd)
 	if err != nil {
@@ -131,10 +123,31 @@ func (e *editor) read() (string, error) {
 		_ = e.terminal.SetSize(width, height)
 	}
 	e.out.raw(true)
-	text, err := e.terminal.ReadLine()
-	e.out.raw(false)
-	_ = term.Restore(e.fd, before)
-	return text, err
+	e.terminal.SetBracketedPasteMode(true)
+	defer func() {
+		e.terminal.SetBracketedPasteMode(false)
+		e.out.raw(false)
+		_ = term.Restore(e.fd, before)
+	}()
+	var lines []string
+	warned := false
+	for {
+		text, err := e.terminal.ReadLine()
+		lines = append(lines, text)
+		switch {
+		case e.history.ctrlC.Swap(false):
+			empty := strings.Join(lines, "") == ""
+			if empty && warned {
+				return "", io.EOF
+			}
+			if empty {
+				_, _ = fmt.Fprintln(e.out, "(Ctrl-C again, or Ctrl-D, ends the chat)")
+			}
+			lines, warned = nil, empty
+		case !errors.Is(err, term.ErrPasteIndicator):
+			return strings.Join(lines, "\n"), err
+		}
+	}
 }
 
 func (e *editor) isInteractive() bool { return true }
@@ -167,8 +180,9 @@ func (c *console) Write(p []byte) (int, error) {
 
 // history keeps the lines of earlier chats in a file.
 type history struct {
-	lines []string // oldest first
-	file  *os.File // nil: it could not be opened
+	lines []string    // oldest first
+	file  *os.File    // nil: it could not be opened
+	ctrlC atomic.Bool // the line that ends was taken away, so it is not added
 }
 
 const maxHistory = 1000
@@ -190,7 +204,7 @@ func openHistory(path string) *history {
 
 // Add implements [term.History].
 func (h *history) Add(line string) {
-	if strings.TrimSpace(line) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
+	if h.ctrlC.Load() || strings.TrimSpace(line) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return
 	}
 	h.lines = append(h.lines, line)

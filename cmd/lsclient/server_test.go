@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,13 +34,14 @@ func TestServerScripts(t *testing.T) {
 		t.Fatalf("%v; make runtime fetches it", err)
 	}
 	models := &models{by: map[*testscript.TestScript]*cloud.Cloud{}}
-	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server},
-		map[string]func(*testscript.TestScript, bool, []string){
-			"model":        models.start,
-			"sees":         models.sees,
-			"offers":       models.offers,
-			"awaitrequest": models.await,
-		})
+	commands := screenCommands()
+	maps.Copy(commands, map[string]func(*testscript.TestScript, bool, []string){
+		"model":        models.start,
+		"sees":         models.sees,
+		"offers":       models.offers,
+		"awaitrequest": models.await,
+	})
+	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server}, commands)
 }
 
 func arch() string {
