@@ -19,7 +19,7 @@ func createDirectory(ctx context.Context, env *Env, in createDirectoryIn) (Resul
 		return Result{}, err
 	}
 	defer at.Close()
-	created, err := at.Mkdir()
+	created, err := env.makeDir(ctx, at)
 	if err != nil {
 		return Result{}, err
 	}

@@ -23,5 +23,5 @@ func createFile(ctx context.Context, env *Env, in createFileIn) (Result, error) 
 		return Result{}, err
 	}
 	defer at.Close()
-	return env.write(at, in.Content)
+	return env.write(ctx, at, in.Content)
 }

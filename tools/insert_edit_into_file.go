@@ -44,5 +44,5 @@ func insertEdit(ctx context.Context, env *Env, in insertEditIn) (Result, error) 
 				"send the whole text, or use replace_string_in_file", at.Name, leftOut.FindString(in.Code))
 		}
 	}
-	return env.write(at, in.Code)
+	return env.write(ctx, at, in.Code)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -103,6 +104,21 @@ type Env struct {
 	// this machine or its networks. addr is not valid when only a proxy knows the
 	// address. A nil error allows it. Without Private, such servers are refused.
 	Private func(ctx context.Context, host string, addr netip.AddrPort) error
+	// Edit is called before a call writes or deletes files, with all that it is about
+	// to do. An error refuses the call, and nothing is changed. Otherwise done is
+	// called after the attempt, with its error. Without Edit nothing is called.
+	Edit func(ctx context.Context, edits []FileEdit) (done func(error), err error)
+}
+
+// FileEdit is what a tool is about to do to one file or directory. Was and Now are its
+// content before and after; nil means that there is no file.
+type FileEdit struct {
+	Path     string // absolute, with its symbolic links resolved
+	Name     string // for people: relative to the workspace if the file lies there
+	Was, Now *string
+	Mode     fs.FileMode // of the file before
+	TooLarge bool        // the file before has more than 16 MiB: Was is nil, but it exists
+	Dir      bool        // a directory is made; Was and Now are nil
 }
 
 // Result is the answer of a tool that succeeded. Parts are for the model; Data
@@ -307,71 +323,6 @@ func (e endedError) Unwrap() error { return e.end }
 func (e *Env) files() workspace.Files {
 	return workspace.Files{
 		Root: e.Root, Outside: e.Outside, Protected: e.Protected, Sources: e.Sources, Secrets: e.Secrets,
-	}
-}
-
-// write replaces the content of a file.
-func (e *Env) write(at *workspace.Place, content string) (Result, error) {
-	created, err := at.Write(content)
-	if err != nil {
-		return Result{}, err
-	}
-	var res Result
-	e.recordWrite(&res, Written{at.Path, content, created}, at.Name)
-	return res, nil
-}
-
-// edit changes several files, all or none. prepare sets what each file is to hold.
-// It runs again if another program wrote one of the files in the meantime, so that
-// nothing is overwritten unseen.
-func (e *Env) edit(ctx context.Context, prepare func(*workspace.Edits) error) (Result, error) {
-	for {
-		edits := e.files().Edits()
-		err := prepare(edits)
-		var res Result
-		if err == nil {
-			res, err = e.commit(edits)
-		}
-		edits.Close()
-		if err == nil {
-			return res, nil
-		}
-		if !errors.Is(err, workspace.ErrChanged) || ctx.Err() != nil {
-			return Result{}, fmt.Errorf("nothing was changed: %w", err)
-		}
-	}
-}
-
-func (e *Env) commit(edits *workspace.Edits) (Result, error) {
-	changes, err := edits.Commit()
-	if err != nil {
-		return Result{}, err
-	}
-	if len(changes) == 0 {
-		return textResult("Nothing to change: the files hold the text already."), nil
-	}
-	var res Result
-	for _, c := range changes {
-		if c.Now == nil {
-			res.Removed = append(res.Removed, c.At.Path)
-			res.Parts = append(res.Parts, "Deleted "+c.At.Name+".")
-			continue
-		}
-		e.recordWrite(&res, Written{c.At.Path, *c.Now, c.Created}, c.At.Name)
-	}
-	return res, nil
-}
-
-// recordWrite adds a written file to the result and passes it to Sync.
-func (e *Env) recordWrite(res *Result, w Written, name string) {
-	verb := "Changed "
-	if w.Created {
-		verb = "Created "
-	}
-	res.Parts = append(res.Parts, verb+name+".")
-	res.Written = append(res.Written, w)
-	if e.Sync != nil {
-		e.Sync(w.Path, w.Content)
 	}
 }
 

@@ -27,6 +27,7 @@ type conversation struct {
 	policy  *policy
 	server  *langserver.Client
 	session *gatewaySession // nil: no gateway
+	edits   edits
 
 	watchDone chan struct{} // closed when the tool directories are no longer watched
 	stop      context.CancelFunc
@@ -237,13 +238,15 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 
 // tool returns one of our tools for the server. A call asks the policy first.
 func (v *conversation) tool(t *tools.Tool) langserver.Tool {
-	w := v.server.WorkspaceTool(t, *v.cmd.env(v.policy))
+	env := v.cmd.env(v.policy)
+	env.Edit = v.edit
+	w := v.server.WorkspaceTool(t, *env)
 	run := w.Call
 	w.Call = func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
 		if err := v.policy.tool(ctx, t, call.Input); err != nil {
 			return langserver.FailedWith(err)
 		}
-		return run(ctx, call)
+		return run(withCall(ctx, call), call)
 	}
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tapgw/internal/cli"
+	"tapgw/internal/diff"
 	"tapgw/internal/langserver"
 )
 
@@ -44,6 +45,7 @@ type eventLine struct {
 	Input    json.RawMessage `json:"input,omitempty"`
 	Result   string          `json:"result,omitempty"`
 	Error    string          `json:"error,omitempty"`
+	Diff     string          `json:"diff,omitempty"`
 	Severity string          `json:"severity,omitempty"`
 	Message  string          `json:"message,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
@@ -60,12 +62,18 @@ func (p *turnPrinter) event(e langserver.Event) {
 	case langserver.ToolCall:
 		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result,
 			Error: e.Error}
+		var diffs []diff.Diff
 		if e.State == langserver.Running {
 			line.Input = e.Input
-		} else if p.v.session != nil {
-			p.v.session.toolDone(e)
+		} else {
+			diffs = p.v.edits.take(e.ID)
+			line.Diff = diffText(diffs)
+			if p.v.session != nil {
+				p.v.session.toolDone(e)
+			}
 		}
 		p.tool(e)
+		p.diffs(diffs)
 	case langserver.Notice:
 		line = eventLine{Type: "notice", Severity: e.Severity, Message: e.Message}
 		p.note("%s: %s", e.Severity, cli.Clean(e.Message))
@@ -115,6 +123,20 @@ func (p *turnPrinter) tool(e langserver.ToolCall) {
 		p.note("%s %s", paint(cli.Red, "✗ "+e.Name), cli.Shorten(cli.Clean(e.Error), 200))
 	case langserver.Cancelled:
 		p.note("%s", paint(cli.Yellow, "– "+e.Name+" cancelled"))
+	}
+}
+
+// diffs prints what a call has changed.
+func (p *turnPrinter) diffs(diffs []diff.Diff) {
+	if p.cmd.out.JSON || len(diffs) == 0 {
+		return
+	}
+	view := p.cmd.diffView(p.cmd.App.ErrWriter)
+	p.v.policy.mu.Lock()
+	defer p.v.policy.mu.Unlock()
+	p.endLine()
+	for i := range diffs {
+		view.print(p.cmd.out.Err, &diffs[i])
 	}
 }
 

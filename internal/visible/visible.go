@@ -32,7 +32,7 @@ func escapeInvisible(s, keep string) string {
 
 // escape escapes the characters for which keeps is false, and invalid UTF-8.
 func escape(s string, keeps func(rune) bool) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !keeps(r) }) {
+	if isPlain(s, keeps) || utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !keeps(r) }) {
 		return s
 	}
 	var b strings.Builder
@@ -57,6 +57,17 @@ func escape(s string, keeps func(rune) bool) string {
 		s = s[n:]
 	}
 	return b.String()
+}
+
+// isPlain reports whether a text has only ASCII characters that stay as they are. Most text is, and this is the
+// fastest way to know.
+func isPlain(s string, keeps func(rune) bool) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' || c > '~') && (c >= utf8.RuneSelf || !keeps(rune(c))) {
+			return false
+		}
+	}
+	return true
 }
 
 // isVisible reports whether a character can be seen: it is no control or format

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Edits prepare changes of several files, which [Edits.Commit] makes all or none. The caller must close them, also
+// Edits prepare changes of several files, which [Commit] makes all or none. The caller must close them, also
 // after a Commit. One goroutine may use them at a time.
 type Edits struct {
 	files   Files
@@ -62,16 +62,18 @@ func (c *Change) Text() (string, error) {
 	return *c.Now, nil
 }
 
-// Commit makes all the changes or none, as [Commit] does, and returns those whose Now differs from Was; the files of
-// others are not touched. The error wraps [ErrChanged] if another program wrote one of the files.
-func (e *Edits) Commit() ([]*Change, error) {
+// Changed returns the changes whose Now differs from Was, for [Commit]; the files of others are not touched.
+func (e *Edits) Changed() []*Change {
 	var changes []*Change
 	for _, c := range e.changes {
-		if !same(c.Was, c.Now) {
+		if !c.Same() {
 			changes = append(changes, c)
 		}
 	}
-	return changes, Commit(changes)
+	return changes
 }
 
-func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+// Same reports whether the change leaves the file as it is. A change of unknown content never does.
+func (c *Change) Same() bool {
+	return !c.Any && (c.Was == c.Now || c.Was != nil && c.Now != nil && *c.Was == *c.Now)
+}

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -86,7 +87,10 @@ func (p *Place) checkRegular(info fs.FileInfo) error {
 // MaxText is the size of the largest file that [Place.Read] and [Place.ReadText] read, in bytes: 16 MiB.
 const MaxText = 16 << 20
 
-// Read returns the content of a regular file. It is an error if that is longer than [MaxText] bytes; the error wraps
+// ErrTooLarge means that a file is larger than [MaxText].
+var ErrTooLarge = errors.New("too large to be read whole")
+
+// Read returns the content of a regular file. The error wraps [ErrTooLarge] if that is longer than [MaxText] bytes, and
 // fs.ErrNotExist if there is no file.
 func (p *Place) Read() ([]byte, error) {
 	f, _, err := p.Open()
@@ -99,7 +103,7 @@ func (p *Place) Read() ([]byte, error) {
 		return nil, explain(p.Name, err)
 	}
 	if len(data) > MaxText {
-		return nil, fmt.Errorf("%s is larger than %d MB, too large to be read whole", p.Name, MaxText>>20)
+		return nil, fmt.Errorf("%s is larger than %d MB, %w", p.Name, MaxText>>20, ErrTooLarge)
 	}
 	return data, nil
 }
