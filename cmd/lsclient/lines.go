@@ -86,8 +86,8 @@ func newEditor(in *os.File, c *command) *editor {
 	return e
 }
 
-// keys reads from the terminal. It makes Ctrl-C an Enter with a note, because the line editor would treat it like Ctrl-D
-// and keep the line.
+// keys reads from the terminal. It makes Ctrl-C an Enter with a note, because the line editor would treat it like
+// Ctrl-D and keep the line.
 type keys struct {
 	io.Reader
 	ctrlC *atomic.Bool
@@ -113,7 +113,8 @@ func (e *editor) next() <-chan readLine {
 }
 
 // read reads a prompt: a line, or pasted lines up to an Enter that is typed. Ctrl-C takes it away; a second one, when
-// there is nothing to take away, ends the chat like Ctrl-D. The terminal stays raw meanwhile, so that no Ctrl-C is lost.
+// there is nothing to take away, ends the chat like Ctrl-D. The terminal stays raw meanwhile, so that no Ctrl-C is
+// lost.
 func (e *editor) read() (string, error) {
 	before, err := term.MakeRaw(e.fd)
 	if err != nil {
