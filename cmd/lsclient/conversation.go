@@ -156,13 +156,6 @@ func (v *conversation) close(ctx context.Context) {
 	}
 }
 
-// The server's own tools. The server runs unguardedTools without asking a gate, unless our tools of these names
-// replace them. Its serverEditTools write through our tools.
-var (
-	unguardedTools  = []string{"read_file", "list_dir", "file_search", "grep_search"}
-	serverEditTools = []string{"replace_string_in_file", "apply_patch"}
-)
-
 // updateTools sends the server the tools after a change, if the server is ready for them.
 func (v *conversation) updateTools(ctx context.Context) {
 	v.mu.Lock()
@@ -186,10 +179,6 @@ func (v *conversation) setTools(ctx context.Context) error {
 	v.mu.Unlock()
 	var list []langserver.Tool
 	for _, t := range own {
-		if slices.Contains(serverEditTools, t.Name) || v.session == nil && t.Source == "" &&
-			slices.Contains(unguardedTools, t.Name) {
-			continue
-		}
 		list = append(list, v.tool(t))
 	}
 	if v.session != nil {

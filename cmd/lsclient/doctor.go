@@ -156,6 +156,10 @@ func (c *command) otherChecks() []cli.Check {
 			return cli.OK("%s, version %s", s.URL, s.Version)
 		}},
 		{Name: "ripgrep", Run: func(context.Context) cli.Result {
+			if broken := langserver.BrokenRipgrep(); len(broken) > 0 {
+				return cli.Warn("remove it: an editor's server then unpacks it again",
+					"%s is not whole, and editors' searches fail with it; lsclient does not use it", broken[0])
+			}
 			path, err := exec.LookPath("rg")
 			if err != nil {
 				return cli.Warn("install ripgrep", "not found: searches are slower")

@@ -140,8 +140,7 @@ func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
 	defer g.mu.Unlock()
 	var list []langserver.Tool
 	for _, t := range g.providerTools {
-		taken := slices.ContainsFunc(beside, func(o langserver.Tool) bool { return o.Name == t.Name })
-		if taken || slices.Contains(serverEditTools, t.Name) || slices.Contains(unguardedTools, t.Name) {
+		if slices.ContainsFunc(beside, func(o langserver.Tool) bool { return o.Name == t.Name }) {
 			continue
 		}
 		list = append(list, langserver.Tool{

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -111,10 +112,12 @@ func (c *Client) launch(found Found) error {
 	if proc.IsScript(path) {
 		path, args = "node", append([]string{path}, args...)
 	}
+	env := map[string]string{envRipgrep: cmp.Or(os.Getenv(envRipgrep), ripgrep())}
+	maps.Copy(env, c.options.Env)
 	out, in := io.Pipe()
 	process, err := proc.Start(proc.Command{
 		Path: path, Args: args, Dir: c.options.Workspace,
-		Env: proc.Environ(c.options.Env, "GH_*", "GITHUB_*", "COPILOT_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
+		Env: proc.Environ(env, "GH_*", "GITHUB_*", "COPILOT_*", envUnpacked, "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
 			"WAYLAND_DISPLAY"),
 		Stdout: in, Grace: killGrace,
 		OnLine: func(_ proc.Stream, line string) { c.log.Debug("the language server wrote to stderr", "line", line) },
@@ -223,7 +226,7 @@ func (c *Client) initialize(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.call(ctx, "conversation/unregisterTools", object{"toolIds": serverToolIDs()}, nil)
 }
 
 // Server returns the name, version and place of the server. They never change after [Start].

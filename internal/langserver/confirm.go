@@ -23,8 +23,7 @@ const (
 )
 
 // Confirmation is a question of the server before it acts outside the workspace, runs a command, calls an MCP tool or
-// opens a web page. [Options.Confirm] decides about it. The server's tools read and search the workspace without
-// asking.
+// opens a web page. [Options.Confirm] decides about it.
 type Confirmation struct {
 	Kind    Kind
 	Tool    string   // without the server's prefix
@@ -98,8 +97,8 @@ func readConfirmation(params json.RawMessage) (Confirmation, error) {
 		Command:        p.ToolMetadata.TerminalCommandData.SubCommands,
 		ConversationID: p.ConversationID, CallID: p.ToolCallID,
 	}
-	for _, prefix := range []string{clientProvider, "copilot."} {
-		q.Tool = strings.TrimPrefix(q.Tool, prefix)
+	for _, prefix := range []string{clientProvider, serverProvider} {
+		q.Tool = ourName(strings.TrimPrefix(q.Tool, prefix))
 	}
 	switch {
 	case q.Kind == MCPTool:

@@ -17,7 +17,7 @@ import (
 	"tapgw/tools"
 )
 
-// editing offers the sinks of the server's edit tools and a script for the model.
+// editing offers the built-in edit tools and a script for the model.
 type editing struct {
 	*rig
 	t   testing.TB
@@ -40,7 +40,8 @@ func newEditor(t testing.TB, more ...*tools.Tool) *editing {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	env := tools.Env{Root: r.workspace}
 	var list []Tool
-	for _, tool := range append([]*tools.Tool{builtIn("insert_edit_into_file"), builtIn("create_file")}, more...) {
+	for _, tool := range append([]*tools.Tool{builtIn("insert_edit_into_file"), builtIn("create_file"),
+		builtIn("replace_string_in_file"), builtIn("apply_patch"), builtIn("read_file")}, more...) {
 		i := slices.IndexFunc(list, func(t Tool) bool { return t.Name == tool.Name })
 		if i >= 0 { // a drop-in instead
 			list = slices.Delete(list, i, i+1)
@@ -76,16 +77,11 @@ type step struct {
 }
 
 // play makes the model take steps in a turn and returns what each call answered.
-// The request without tools is the server's own: a model that works a part of a
-// file into the whole, which here says mapped.
-func (e *editing) play(mapped string, steps ...step) []string {
+func (e *editing) play(steps ...step) []string {
 	e.t.Helper()
 	var answers []string
 	n := 0
 	e.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
-		if len(req.Tools) == 0 {
-			return scriptmodel.Reply{Text: mapped}
-		}
 		if n > 0 {
 			answers = append(answers, req.LastResult())
 		}
@@ -119,17 +115,17 @@ func TestEdits(t *testing.T) {
 	e := newEditor(t)
 	text := e.write("text", "one\ntwo\nthree\n")
 	fresh := filepath.Join(e.dir, "deep", "fresh é.txt")
-	answers := e.play("one\nTWO\nthree\nfour\n",
+	answers := e.play(
 		step{tool: "create_file", args: map[string]string{"filePath": fresh, "content": "hello\nworld\n"}},
 		replace(text, "two", "TWO"),
-		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "three\nfour\n",
+		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "one\nTWO\nthree\nfour\n",
 			"explanation": "a test"}},
 		step{tool: "apply_patch", args: map[string]string{"explanation": "a test",
 			"input": "*** Begin Patch\n*** Update File: " + text + "\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
 	)
 	e.holds(fresh, "hello\nworld\n")
 	e.holds(text, "one\n2\nthree\nfour\n")
-	// What the sink answers is what the model takes for the file.
+	// The model reads the new text of what it wrote whole.
 	for i, want := range map[int]string{0: "hello\nworld\n", 2: "one\nTWO\nthree\nfour\n"} {
 		if !strings.Contains(answers[i], want) {
 			t.Errorf("the model saw %q, want it to hold %q", answers[i], want)
@@ -137,8 +133,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A file that changes behind the server's back between two edits loses nothing:
-// not when somebody writes it, and not when a tool had opened it before.
+// A file that changes between two edits loses nothing: not when somebody writes it, and not when a tool had opened it
+// at the server before.
 func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	parameters := json.RawMessage(
 		`{"type":"object","properties":{"filePath":{"type":"string","description":"a file"}},"required":["filePath"]}`)
@@ -195,7 +191,7 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	second.before = outside("three\n")
 	third := replace(path, "three", "THREE")
 	third.before = outside("four\n")
-	answers := e.play("",
+	answers := e.play(
 		replace(path, "one", "ONE"), second,
 		open("only_opens", path), third,
 		open("opens_and_writes", path), replace(path, "four", "FOUR"),
@@ -212,9 +208,9 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	}
 }
 
-// A drop-in in place of a sink answers as the document says: a dict, and a file
-// synced. The model still gets to see the file.
-func TestSinkThatIsADropIn(t *testing.T) {
+// A drop-in in place of create_file answers as the document says: a dict, and a file synced. The model still gets to
+// see the file.
+func TestCreateFileThatIsADropIn(t *testing.T) {
 	e := newEditor(t, &tools.Tool{
 		Name: "create_file", Description: "Creates a file.", Parameters: builtIn("create_file").Parameters,
 		Run: func(_ context.Context, env *tools.Env, args json.RawMessage) (tools.Result, error) {
@@ -236,7 +232,7 @@ func TestSinkThatIsADropIn(t *testing.T) {
 	create := func(content string) step {
 		return step{tool: "create_file", args: map[string]string{"filePath": path, "content": content}}
 	}
-	answers := e.play("", create("package x\n"), create("refuse"))
+	answers := e.play(create("package x\n"), create("refuse"))
 	if want := "// licence\npackage x\n"; !strings.Contains(answers[0], want) {
 		t.Errorf("the model saw %q, want it to hold %q", answers[0], want)
 	}
@@ -246,50 +242,55 @@ func TestSinkThatIsADropIn(t *testing.T) {
 	e.holds(path, "// licence\npackage x\n")
 }
 
-// The server asks before it reads or writes outside the workspace.
-func TestOutsideIsAsked(t *testing.T) {
+// No tool of the model's leads out of the workspace by a symbolic link, and what is outside is refused by our tools,
+// which say why.
+func TestOutside(t *testing.T) {
 	e := newEditor(t)
 	outside := filepath.Join(t.TempDir(), "outside.txt")
 	if err := os.WriteFile(outside, []byte("secret\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var asked []Confirmation
-	answer := errors.New("no")
+	link := filepath.Join(e.dir, "link")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
 	e.set(func() {
 		e.confirm = func(_ context.Context, q Confirmation) error {
-			asked = append(asked, q)
-			return answer
+			asked = append(asked, fmt.Sprint(q.Tool, " ", q.Path == outside, " ", q.Ours))
+			if !q.Ours {
+				return errors.New("not ours")
+			}
+			return nil
 		}
 	})
-	steps := []step{
-		{tool: "read_file", args: map[string]string{"filePath": outside, "toolType": "safe_tool"}},
-		// the model's word for the kind counts nothing
-		{tool: "create_file", args: map[string]string{"filePath": outside, "content": "x"}},
-		replace(outside, "secret", "public"),
-	}
-	for i, a := range e.play("", steps...) {
-		if !strings.Contains(a, "chose to skip") {
-			t.Errorf("call %d answered %q", i+1, a)
+	for _, path := range []string{outside, link} {
+		var steps []step
+		for tool, args := range map[string]map[string]string{
+			"read_file":              {"filePath": path},
+			"create_file":            {"filePath": path, "content": "x"},
+			"insert_edit_into_file":  {"filePath": path, "code": "x", "explanation": ""},
+			"replace_string_in_file": replace(path, "secret", "public").args,
+			"apply_patch": {"explanation": "",
+				"input": "*** Begin Patch\n*** Update File: " + path + "\n@@\n-secret\n+public\n*** End Patch"},
+		} {
+			steps = append(steps, step{tool: tool, args: args})
+		}
+		n := e.count()
+		for i, a := range e.play(steps...) {
+			if !strings.Contains(a, "outside") || strings.Contains(a, "skip") {
+				t.Errorf("%s of %s answered %q, want the reason", steps[i].tool, filepath.Base(path), a)
+			}
+		}
+		for _, q := range e.requests(n) {
+			if strings.Contains(q.LastUser(), "secret\n") || len(q.Tools) == 0 {
+				t.Errorf("a model saw the file: %q", q.LastUser())
+			}
 		}
 	}
-	kinds := []string{}
 	for _, q := range asked {
-		kinds = append(kinds, fmt.Sprint(q.Tool, " ", q.Kind, " ", q.Path == outside, " ", q.Ours))
-	}
-	if want := []string{"read_file file_read true false", "create_file file_write true true",
-		"replace_string_in_file file_write true false"}; !slices.Equal(kinds, want) {
-		t.Errorf("asked about %q, want %q", kinds, want)
-	}
-	// Allowed, it reads; what it writes still goes through our sinks, which
-	// refuse on their own.
-	answer = nil
-	answers := e.play("", steps...)
-	if !strings.Contains(answers[0], "secret") {
-		t.Errorf("read: %q", answers[0])
-	}
-	for _, a := range answers[1:] {
-		if !strings.Contains(a, "outside") {
-			t.Errorf("written: %q", a)
+		if !strings.HasSuffix(q, " true true") {
+			t.Errorf("asked about %q, want only our tools", q)
 		}
 	}
 	e.holds(outside, "secret\n")

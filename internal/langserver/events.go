@@ -222,7 +222,7 @@ func (p *progress) toolCall(round int, w wireToolCall) {
 		result = append(result, string(part.Value))
 	}
 	p.emit(ToolCall{
-		Round: round, ID: w.ID, Name: w.Name, Type: w.ToolType, State: w.Status, Input: w.Input,
+		Round: round, ID: w.ID, Name: ourName(w.Name), Type: w.ToolType, State: w.Status, Input: w.Input,
 		Message: w.ProgressMessage, Result: strings.Join(result, "\n"), Error: string(w.Error),
 	})
 }

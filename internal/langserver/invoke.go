@@ -94,7 +94,7 @@ func (c *Client) invoke(ctx context.Context, params json.RawMessage) any {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return FailedWith(fmt.Errorf("the language server's call can't be read: %w", err)).wire()
 	}
-	call := Invocation{p.Name, p.Input, p.ConversationID, p.TurnID, p.RoundID, p.ToolCallID}
+	call := Invocation{ourName(p.Name), p.Input, p.ConversationID, p.TurnID, p.RoundID, p.ToolCallID}
 	ctx, cancel := c.withTurn(ctx, call.ConversationID)
 	defer cancel()
 	return c.run(ctx, call).wire()

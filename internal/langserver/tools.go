@@ -18,8 +18,11 @@ import (
 // more, every turn fails.
 const maxTools = 128
 
-// clientProvider is the prefix of the ids of tools that a client has registered.
-const clientProvider = "copilot-editor."
+// Prefixes of the ids of tools: of those that a client has registered, and of the server's own.
+const (
+	clientProvider = "copilot-editor."
+	serverProvider = "copilot."
+)
 
 // Tool is one of our tools. The model may call it in all conversations of mode [Agent], several calls at the same time.
 // [Client.SetTools] registers it; name, description and parameters must have the form that package tools requires.
@@ -89,9 +92,7 @@ func (r *registry) remove(name string) {
 }
 
 // SetTools makes list the tools that the model may call. It registers the new and changed tools at the server and
-// removes the missing ones. The model's next request has them, also during a turn. A tool with the name of one of
-// the server's tools replaces that; insert_edit_into_file and create_file enable the server's edit tools, which
-// write through them.
+// removes the missing ones. The model's next request has them, also during a turn.
 //
 // faults names the tools that were left out because the server does not accept them; the others are registered.
 // After an error, the next SetTools completes this one.
@@ -160,7 +161,7 @@ func definition(t Tool) []byte {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"inputSchema,omitzero"`
-	}{t.Name, t.Description, t.Parameters}
+	}{wireName(t.Name), t.Description, t.Parameters}
 	data, err := json.Marshal(d)
 	if err != nil { // can't happen: check has read the schema
 		panic(err)
@@ -176,7 +177,7 @@ func (r *registry) unregister(ctx context.Context, names []string) error {
 	slices.Sort(names)
 	ids := make([]string, len(names))
 	for i, name := range names {
-		ids[i] = clientProvider + name // the server ignores a name without it
+		ids[i] = clientProvider + wireName(name) // the server ignores a name without it
 	}
 	if err := r.client.call(ctx, "conversation/unregisterTools", object{"toolIds": ids}, nil); err != nil {
 		return err

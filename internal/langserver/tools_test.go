@@ -234,28 +234,36 @@ func TestToolIsReplaced(t *testing.T) {
 	}
 }
 
-// Our tool replaces the server's tool of its name until it is removed.
-func TestServersOwnToolIsReplaced(t *testing.T) {
+// The server has no tool of its own that works with files: a model has ours, in each mode, or none.
+func TestServersOwnToolsAreGone(t *testing.T) {
 	r := shared(t)
-	r.set(func() {
-		// The server asks about files outside the workspace for ours as for its own.
-		r.confirm = func(_ context.Context, q Confirmation) error {
-			if !q.Ours || q.Kind != ReadFile || q.Path != "/etc/hostname" {
-				return fmt.Errorf("asked about %+v", q)
-			}
-			return nil
+	offered := func(mode Mode) []string {
+		n := r.count()
+		v := r.NewConversation(ConversationOptions{Mode: mode})
+		if _, err := v.Turn(within(t), "hello", nil); err != nil {
+			t.Fatal(err)
 		}
-	})
-	r.offer(t, says("read_file", "from us"))
-	if result, e := r.good(t, `call:read_file {"filePath":"/etc/hostname"}`); result.Text != "from us" ||
-		e.call(t, "read_file").Type != "client" {
-		t.Errorf("said %q", result.Text)
+		return slices.DeleteFunc(r.requests(n)[0].ToolNames(), func(name string) bool { return name == "validate_cves" })
 	}
-	r.offer(t)
-	n := r.count()
-	r.good(t, "hello")
-	if !r.requests(n)[0].HasTool("read_file") {
-		t.Error("the server's own did not come back")
+	for _, mode := range []Mode{Agent, Ask} {
+		if got := offered(mode); len(got) > 0 {
+			t.Errorf("without ours, mode %s has %q", mode, got)
+		}
+	}
+	var list []Tool
+	for _, name := range []string{"read_file", "list_dir", "file_search", "grep_search", "create_file",
+		"insert_edit_into_file", "apply_patch"} {
+		list = append(list, says(name, "ours "+name))
+	}
+	r.offer(t, list...)
+	if got := offered(Agent); len(got) != len(list) {
+		t.Errorf("with %d of ours, the model has %q", len(list), got)
+	}
+	for _, tool := range list {
+		result, e := r.good(t, "call:"+tool.Name)
+		if call := e.call(t, tool.Name); result.Text != "ours "+tool.Name || call.Type != "client" {
+			t.Errorf("%s said %q (%+v), want ours to run", tool.Name, result.Text, call)
+		}
 	}
 }
 

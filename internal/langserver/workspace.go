@@ -12,9 +12,9 @@ import (
 	"tapgw/tools"
 )
 
-// sinks are the tools through which the server's own edit tools write. The server shows their answer to the model
-// as the file's new text.
-var sinks = []string{"insert_edit_into_file", "create_file"}
+// wholeFile are the tools whose answer is the file's new text: a drop-in in their place may have written another one
+// than the model sent.
+var wholeFile = []string{"insert_edit_into_file", "create_file"}
 
 // WorkspaceTool makes a [Tool] from a tool of package tools, which gets a copy of env. Files that the tool opens are
 // open at the server until the call ends, and the server gets the new text of open files that the tool writes.
@@ -47,7 +47,7 @@ func outcome(tool string, r tools.Result) Outcome {
 			return Outcome{[]string{message}, StatusError}
 		}
 	}
-	if n := len(r.Written); n > 0 && slices.Contains(sinks, tool) {
+	if n := len(r.Written); n > 0 && slices.Contains(wholeFile, tool) {
 		return Succeeded(r.Written[n-1].Content)
 	}
 	switch {
