@@ -32,7 +32,7 @@ func TestSampleEqualsDefaults(t *testing.T) {
 	if _, err := toml.DecodeFile("tapgw.toml", &keys); err != nil {
 		t.Fatal(err)
 	}
-	if n, want := leaves(keys), fields(reflect.TypeFor[Config]()); n != want {
+	if n, want := countLeaves(keys), fields(reflect.TypeFor[Config]()); n != want {
 		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
 	}
 }
@@ -54,10 +54,10 @@ func fields(t reflect.Type) (n int) {
 	return n
 }
 
-func leaves(table map[string]any) (n int) {
+func countLeaves(table map[string]any) (n int) {
 	for _, v := range table {
 		if sub, ok := v.(map[string]any); ok {
-			n += leaves(sub)
+			n += countLeaves(sub)
 		} else {
 			n++
 		}

@@ -27,7 +27,7 @@ func TestLSClientSampleEqualsDefaults(t *testing.T) {
 	if _, err := toml.DecodeFile("lsclient.toml", &keys); err != nil {
 		t.Fatal(err)
 	}
-	if n, want := leaves(keys), fields(reflect.TypeFor[LSClient]()); n != want {
+	if n, want := countLeaves(keys), fields(reflect.TypeFor[LSClient]()); n != want {
 		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
 	}
 }

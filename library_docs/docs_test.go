@@ -44,7 +44,7 @@ func newContext7(t *testing.T, search, docs http.HandlerFunc) *context7 {
 	return s
 }
 
-func says(status int, contentType, body string) http.HandlerFunc {
+func answerWith(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
@@ -82,7 +82,7 @@ func TestResolveID(t *testing.T) {
 		}
 	})
 	t.Run("found", func(t *testing.T) {
-		srv := newContext7(t, says(200, jsonType, react), nil)
+		srv := newContext7(t, answerWith(200, jsonType, react), nil)
 		d := Docs{BaseURL: srv.URL + "/"}
 		got, err := d.ResolveID(t.Context(), "react", "state & effects")
 		want := "Found by Context7:\n- /facebook/react: React. A library for interfaces\n- /reactjs/react.dev: Docs\n" +
@@ -96,7 +96,7 @@ func TestResolveID(t *testing.T) {
 		}
 	})
 	t.Run("without a query", func(t *testing.T) {
-		srv := newContext7(t, says(200, jsonType, react), nil)
+		srv := newContext7(t, answerWith(200, jsonType, react), nil)
 		if _, err := (&Docs{BaseURL: srv.URL}).ResolveID(t.Context(), "react", " "); err != nil ||
 			!strings.HasSuffix(srv.asked[0], "&query=react") {
 			t.Errorf("asked for %q, %v, want %q at the end", srv.asked, err, "&query=react")
@@ -109,16 +109,16 @@ func TestResolveID(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		{"not found", says(200, jsonType, `{"results": []}`), "it knows no such library"},
-		{"nothing usable", says(200, jsonType, `{"results": [{"id": "x"}]}`), "it knows no such library"},
-		{"rate limit", says(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`),
+		{"not found", answerWith(200, jsonType, `{"results": []}`), "it knows no such library"},
+		{"nothing usable", answerWith(200, jsonType, `{"results": [{"id": "x"}]}`), "it knows no such library"},
+		{"rate limit", answerWith(429, jsonType, `{"error": "x", "message": "Too many\nrequests."}`),
 			"it answered 429: Too many requests."},
-		{"broken", says(502, textType, "<html>"), "it answered 502 Bad Gateway"},
-		{"garbage", says(200, jsonType, "{]"), "its list of libraries can't be read: "},
-		{"another shape", says(200, jsonType, `{"results": "x"}`), "its list of libraries can't be read: "},
-		{"a page to sign in", says(200, "text/html; charset=utf-8", "<html>hello"),
+		{"broken", answerWith(502, textType, "<html>"), "it answered 502 Bad Gateway"},
+		{"garbage", answerWith(200, jsonType, "{]"), "its list of libraries can't be read: "},
+		{"another shape", answerWith(200, jsonType, `{"results": "x"}`), "its list of libraries can't be read: "},
+		{"a page to sign in", answerWith(200, "text/html; charset=utf-8", "<html>hello"),
 			"a web page came instead of an answer"},
-		{"too much", says(200, jsonType, strings.Repeat(" ", maxBody+1)), "its answer is larger than 2 MiB"},
+		{"too much", answerWith(200, jsonType, strings.Repeat(" ", maxBody+1)), "its answer is larger than 2 MiB"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
@@ -195,9 +195,9 @@ func TestGet(t *testing.T) {
 }
 
 func TestGetFromContext7(t *testing.T) {
-	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
+	found := answerWith(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	t.Run("Context7's own ID", func(t *testing.T) {
-		srv := newContext7(t, nil, says(200, textType, "### useState\ntext\n"))
+		srv := newContext7(t, nil, answerWith(200, textType, "### useState\ntext\n"))
 		d := Docs{BaseURL: srv.URL}
 		got, err := d.Get(t.Context(), "/facebook/react", "state?")
 		if want := "From Context7, /facebook/react:\n\n### useState\ntext"; err != nil || got != want {
@@ -209,21 +209,21 @@ func TestGetFromContext7(t *testing.T) {
 		}
 	})
 	t.Run("an ID without its slash", func(t *testing.T) {
-		srv := newContext7(t, nil, says(200, textType, "text"))
+		srv := newContext7(t, nil, answerWith(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "facebook/react", "state"); err != nil ||
 			!strings.HasSuffix(got, "react:\n\ntext") {
 			t.Errorf("got %q, %v, want %q at the end", got, err, "react:\n\ntext")
 		}
 	})
 	t.Run("a name is looked up first", func(t *testing.T) {
-		srv := newContext7(t, found, says(200, textType, "text"))
+		srv := newContext7(t, found, answerWith(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "react", "state"); err != nil ||
 			got != "From Context7, /facebook/react:\n\ntext" {
 			t.Errorf("got %q, %v, want %q", got, err, "From Context7, /facebook/react:\n\ntext")
 		}
 	})
 	t.Run("bundled, but nothing on it", func(t *testing.T) {
-		srv := newContext7(t, found, says(200, textType, "text"))
+		srv := newContext7(t, found, answerWith(200, textType, "text"))
 		if got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "webdriver", "zebra"); err != nil ||
 			!strings.HasSuffix(got, "text") {
 			t.Errorf("got %q, %v, want %q at the end", got, err, "text")
@@ -235,7 +235,7 @@ func TestGetFromContext7(t *testing.T) {
 		}
 	})
 	t.Run("long text is cut", func(t *testing.T) {
-		srv := newContext7(t, nil, says(200, textType, "```js\n"+strings.Repeat("line();\n", 2000)))
+		srv := newContext7(t, nil, answerWith(200, textType, "```js\n"+strings.Repeat("line();\n", 2000)))
 		got, err := (&Docs{BaseURL: srv.URL}).Get(t.Context(), "/facebook/react", "state")
 		if n := utf8.RuneCountInString(got); err != nil || n > 4000 || n < 3900 ||
 			!strings.HasSuffix(got, "line();\n```\n[...]") {
@@ -247,23 +247,35 @@ func TestGetFromContext7(t *testing.T) {
 
 // Faults of Context7 are named. A bundled library answers with its overview then.
 func TestGetFaults(t *testing.T) {
-	found := says(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
+	found := answerWith(200, jsonType, `{"results": [{"id": "/facebook/react", "title": "React"}]}`)
 	faults := []struct {
 		name    string
 		handler http.HandlerFunc
 		want    string
 	}{
-		{"not found", says(404, jsonType, `{"error": "library_not_found", "message": "No such library."}`),
+		{"not found", answerWith(404, jsonType, `{"error": "library_not_found", "message": "No such library."}`),
 			"it answered 404: No such library."},
-		{"moved", says(301, jsonType, `{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`),
+		{"moved", answerWith(301, jsonType, `{"error": "moved", "message": "x", "redirectUrl": "/new/id"}`),
 			"it has the library under another ID: /new/id"},
-		{"not ready", says(202, jsonType, `{"message": "Not finalized yet."}`), "it answered 202: Not finalized yet."},
-		{"key refused", says(401, jsonType, `{"message": "Invalid API key."}`), "it answered 401: Invalid API key."},
-		{"nothing on it", says(200, textType, "No content available"), "it has nothing on this in /facebook/react"},
-		{"empty", says(200, textType, " \n"), "it has nothing on this in /facebook/react"},
-		{"no text", says(200, textType, "\xff\xfe"), "its answer is no text"},
-		{"a page to sign in", says(200, "text/html", "<html>"), "a web page came instead of an answer"},
-		{"too much", says(200, textType, strings.Repeat("x", maxBody+1)), "its answer is larger than 2 MiB"},
+		{
+			"not ready",
+			answerWith(202, jsonType, `{"message": "Not finalized yet."}`),
+			"it answered 202: Not finalized yet.",
+		},
+		{
+			"key refused",
+			answerWith(401, jsonType, `{"message": "Invalid API key."}`),
+			"it answered 401: Invalid API key.",
+		},
+		{
+			"nothing on it",
+			answerWith(200, textType, "No content available"),
+			"it has nothing on this in /facebook/react",
+		},
+		{"empty", answerWith(200, textType, " \n"), "it has nothing on this in /facebook/react"},
+		{"no text", answerWith(200, textType, "\xff\xfe"), "its answer is no text"},
+		{"a page to sign in", answerWith(200, "text/html", "<html>"), "a web page came instead of an answer"},
+		{"too much", answerWith(200, textType, strings.Repeat("x", maxBody+1)), "its answer is larger than 2 MiB"},
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {

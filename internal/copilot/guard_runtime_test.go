@@ -121,14 +121,14 @@ func (p *guard) Flush() {}
 
 func (p *guard) Close(protocol.CloseCode, string) {}
 
-// tell gives the gateway a message and waits for its ack.
-func (p *guard) tell(m protocol.Message, ack string) {
+// send gives the gateway a message and waits for its ack.
+func (p *guard) send(m protocol.Message, ack string) {
 	p.h.t.Helper()
 	p.in <- func() { p.conn.ReceiveMessage(m) }
-	p.acked(ack)
+	p.waitAck(ack)
 }
 
-func (p *guard) acked(ack string) {
+func (p *guard) waitAck(ack string) {
 	p.h.t.Helper()
 	select {
 	case got := <-p.acks:
@@ -162,7 +162,7 @@ func (h *hosted) gate(name string) *guard {
 	p := h.guard(name)
 	hello := helloOf(name, h.s.ID())
 	hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-	p.tell(hello, "hello")
+	p.send(hello, "hello")
 	return p
 }
 

@@ -187,7 +187,7 @@ func TestGateComesWhileASubAgentWorks(t *testing.T) {
 	p := h.guard("guard")
 	hello := helloOf("guard", h.s.ID())
 	hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("shell")}
-	p.tell(hello, "hello")
+	p.send(hello, "hello")
 	if _, err := begun.WriteString("went on"); err != nil {
 		t.Error(err)
 	}
@@ -213,7 +213,7 @@ func TestGateComesAtAnyTime(t *testing.T) {
 		hello.Tools = []protocol.Tool{
 			{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)},
 		}
-		worker.tell(hello, "hello")
+		worker.send(hello, "hello")
 		turn := h.asking("go")
 		for range before {
 			<-worker.calls
@@ -221,7 +221,7 @@ func TestGateComesAtAnyTime(t *testing.T) {
 		p := h.guard(fmt.Sprintf("guard-%d", before))
 		hello = helloOf(p.name, h.s.ID())
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("work")}
-		p.tell(hello, "hello")
+		p.send(hello, "hello")
 		worker.mu.Lock()
 		// One may be on its way to the worker.
 		most := worker.called + 1
@@ -265,7 +265,7 @@ func TestManyGatesAtOnce(t *testing.T) {
 		guards = append(guards, p)
 	}
 	for _, p := range guards {
-		p.acked("hello")
+		p.waitAck("hello")
 	}
 	for _, p := range hanging {
 		close(p.release)
@@ -287,7 +287,7 @@ func TestManyGatesAtOnce(t *testing.T) {
 	h.s = h.start("third")
 	for _, p := range guards {
 		p.in <- func() { p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: h.s.ID()}) }
-		p.tell(
+		p.send(
 			&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context",
 		)
 	}
@@ -312,19 +312,19 @@ func TestTransformComesWithAGate(t *testing.T) {
 		"hello": func(h *hosted, p *guard) {
 			hello := helloOf("guard", h.s.ID())
 			hello.Hooks = hooks
-			p.tell(hello, "hello")
+			p.send(hello, "hello")
 		},
 		"update": func(h *hosted, p *guard) {
-			p.tell(helloOf("guard", h.s.ID()), "hello")
-			p.tell(&protocol.HooksUpdate{
+			p.send(helloOf("guard", h.s.ID()), "hello")
+			p.send(&protocol.HooksUpdate{
 				RequestID: "1", OnPreToolUse: hooks.OnPreToolUse, Transforms: hooks.Transforms,
 			}, "1")
 		},
 		"hello again": func(h *hosted, p *guard) {
-			p.tell(helloOf("guard", h.s.ID()), "hello")
+			p.send(helloOf("guard", h.s.ID()), "hello")
 			hello := helloOf("guard", h.s.ID())
 			hello.Hooks = hooks
-			p.tell(hello, "hello")
+			p.send(hello, "hello")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,7 +379,7 @@ func TestPromptsWhileHooksCome(t *testing.T) {
 				t.Errorf(`a turn: %q, want "You said: hello " at its start and no "END" in it`, said)
 			}
 		}
-		p.acked("hello")
+		p.waitAck("hello")
 		h.whole()
 	}
 }

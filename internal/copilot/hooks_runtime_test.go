@@ -36,8 +36,10 @@ func TestNoHooksUnlessWanted(t *testing.T) {
 	hello.Hooks = &protocol.Hooks{
 		Transforms: map[string]*protocol.Transform{"guidelines": {Action: protocol.TransformAppend, Content: &note}},
 	}
-	p.tell(hello, "hello")
-	h.g.SetHooks([]gateway.Hook{saying(gateway.HookError, "", ""), saying(gateway.HookSessionEnd, "", "")})
+	p.send(hello, "hello")
+	h.g.SetHooks(
+		[]gateway.Hook{answeringHook(gateway.HookError, "", ""), answeringHook(gateway.HookSessionEnd, "", "")},
+	)
 	for range 2 {
 		if said := <-h.asking("go"); !strings.Contains(said, "said") || !strings.Contains(said, "ran") {
 			t.Errorf(`the turn: %q, want "said" and "ran" in it`, said)
@@ -78,7 +80,7 @@ func TestOldRuntimeKeepsHooks(t *testing.T) {
 	p := h.guard("other")
 	hello := helloOf("other", h.s.ID())
 	hello.Tools = []protocol.Tool{{Name: "work", Description: "Works.", Parameters: protocol.Raw(`{"type":"object"}`)}}
-	p.tell(hello, "hello")
+	p.send(hello, "hello")
 	close(tests.release)
 	for range 2 {
 		if said := <-turn; !strings.Contains(said, "hung") || !strings.Contains(said, "not past guard") {
@@ -110,7 +112,7 @@ func TestContextBringsHooks(t *testing.T) {
 		p := h.guard("starter")
 		hello := helloOf("starter", h.s.ID())
 		hello.StartupContext = "THE STARTUP"
-		p.tell(hello, "hello")
+		p.send(hello, "hello")
 		<-h.asking("hello")
 		if !strings.Contains(last(h), "THE STARTUP") {
 			t.Errorf("the model was told %s, want THE STARTUP in it", last(h))
@@ -120,14 +122,14 @@ func TestContextBringsHooks(t *testing.T) {
 		h := startHosted(t, newRigWith(t, obey))
 		tests := h.provide(h.s, "tests")
 		p := h.guard("teller")
-		p.tell(helloOf("teller", h.s.ID()), "hello")
+		p.send(helloOf("teller", h.s.ID()), "hello")
 		turn := h.asking("call:hang {}")
 		<-tests.hanging
 		later := h.asking("hello") // it waits in the runtime
 		if h.session().hooksEnabled() == h.late() {
 			t.Errorf("hooks are enabled: %v, want %v", h.session().hooksEnabled(), !h.late())
 		}
-		p.tell(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
+		p.send(&protocol.ContextUpdate{RequestID: "1", Context: new("IT RAINS")}, "1")
 		close(tests.release)
 		<-turn
 		<-later
@@ -269,7 +271,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 		}
 	}
 	h.r.signal(syscall.SIGKILL)
-	p.acked("hello")
+	p.waitAck("hello")
 	for n := range 2 {
 		h.inTimeline("died and was started again", n+1)
 		if said := <-h.asking("go"); !strings.Contains(said, "not past guard") || len(p.asked()) != n+1 {

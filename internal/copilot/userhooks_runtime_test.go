@@ -84,7 +84,7 @@ func hook(
 	}
 }
 
-func saying(kind gateway.HookKind, match, answer string) gateway.Hook {
+func answeringHook(kind gateway.HookKind, match, answer string) gateway.Hook {
 	return hook(kind, match, func(context.Context, gateway.HookEvent) (string, error) { return answer, nil })
 }
 
@@ -108,15 +108,15 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 		says string
 	}{
 		{
-			"denied", saying(gateway.HookPreToolUse, "shell", `{"decision":"deny","reason":"no shell today"}`),
+			"denied", answeringHook(gateway.HookPreToolUse, "shell", `{"decision":"deny","reason":"no shell today"}`),
 			false, "no shell today",
 		},
 		{"exit code", denial, false, "not on a Friday"},
-		{"garbage", saying(gateway.HookPreToolUse, "shell", "what?"), false, "did not answer with JSON"},
+		{"garbage", answeringHook(gateway.HookPreToolUse, "shell", "what?"), false, "did not answer with JSON"},
 		{"time-out", hang, false, "no answer within 100ms"},
 		{"time-out, open", open, true, ""},
-		{"allowed", saying(gateway.HookPreToolUse, "shell", `{"decision":"allow"}`), true, ""},
-		{"about another tool", saying(gateway.HookPreToolUse, "edit", `{"decision":"deny"}`), true, ""},
+		{"allowed", answeringHook(gateway.HookPreToolUse, "shell", `{"decision":"allow"}`), true, ""},
+		{"about another tool", answeringHook(gateway.HookPreToolUse, "edit", `{"decision":"deny"}`), true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g, s := withUserHooks(t, scriptmodel.Calls, tt.hook)
@@ -137,7 +137,7 @@ func TestHookKeepsShellFromRunning(t *testing.T) {
 func TestHookIsNoPermission(t *testing.T) {
 	g := newRig(t)
 	gw := gateway.New(gateway.Options{Starters: map[string]gateway.Starter{Kind: g.r}})
-	gw.SetHooks([]gateway.Hook{saying(gateway.HookPreToolUse, "", `{"decision":"allow"}`)})
+	gw.SetHooks([]gateway.Hook{answeringHook(gateway.HookPreToolUse, "", `{"decision":"allow"}`)})
 	s, err := gw.Start(g.ctx, gateway.StartRequest{Host: Kind, Model: scriptmodel.ModelID, CWD: g.cwd})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestHookBesidePermittedTool(t *testing.T) {
 	g, s := withUserHooks(
 		t,
 		scriptmodel.Calls,
-		saying(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),
+		answeringHook(gateway.HookPreToolUse, "view", `{"decision":"deny","reason":"don't look"}`),
 	)
 	if d := s.PreToolUse(g.ctx, "read", protocol.Raw("{}")); d.Deny {
 		t.Errorf("a glob of one tool's name is not about what the documents call it: %+v, want no denial", d)

@@ -10,8 +10,8 @@ import (
 	"tapgw/internal/adminapi"
 )
 
-// happened is the text of an entry.
-func happened(h Entry) string {
+// entryText is the text of an entry.
+func entryText(h Entry) string {
 	switch w := h.Value.(type) {
 	case TimelineLine:
 		return w.Message
@@ -35,7 +35,7 @@ func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Cursors) 
 			t.Errorf("%d entries at once", len(list))
 		}
 		for _, h := range list {
-			texts, at = append(texts, happened(h)), h.Cursors
+			texts, at = append(texts, entryText(h)), h.Cursors
 		}
 	}
 	return texts, at
@@ -109,7 +109,7 @@ func TestFollowGap(t *testing.T) {
 	if err != nil || list[0].Value != gap || list[0].Cursors != before {
 		t.Fatalf("got %+v, %v, want %+v", list[:2], err, gap)
 	}
-	if got, want := happened(list[1]), fmt.Sprint(lines-maxTimelineLines); got != want {
+	if got, want := entryText(list[1]), fmt.Sprint(lines-maxTimelineLines); got != want {
 		t.Errorf("it goes on with %s, want %s", got, want)
 	}
 	if texts, _ := readEntries(t, f, maxTimelineLines-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {

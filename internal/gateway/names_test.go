@@ -38,11 +38,11 @@ func TestFileKeepsItsName(t *testing.T) {
 		for who, token := range map[string]string{
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {
-			if code := hold(g, token).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+			if code := connectWith(g, token).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
 				t.Errorf("%s: %q", who, code)
 			}
 		}
-		if code := hold(g, g.InstanceToken()).helloAs("vault", "s2"); code != "" {
+		if code := connectWith(g, g.InstanceToken()).helloAs("vault", "s2"); code != "" {
 			t.Errorf("in a session that is not the file's: %s", code)
 		}
 	})
@@ -52,7 +52,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		defer g.Drain(context.Background())
 		spec := PassSpec{Trust: TrustProject, Session: "s1", Name: "Vault", Owner: "/home/me/providers"}
 		first := g.Issue(spec)
-		h := hold(g, first.Token())
+		h := connectWith(g, first.Token())
 		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized ||
 			!strings.Contains(h.errs[0].Message, "set by name in the provider's file") {
 			t.Errorf("another name than the file's: %v", h.errs)
@@ -63,19 +63,19 @@ func TestFileKeepsItsName(t *testing.T) {
 		h.conn.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
 		spec.Replaces = []*Pass{first}
 		second := g.Issue(spec)
-		if code := hold(g, second.Token()).helloAs("vault", "s1"); code != "" {
+		if code := connectWith(g, second.Token()).helloAs("vault", "s1"); code != "" {
 			t.Errorf("the next version: %s", code)
 		}
 		first.Revoke()
 		second.Revoke()
 		spec.Replaces = nil
-		if code := hold(g, g.Issue(spec).Token()).helloAs("vault", "s1"); code != "" {
+		if code := connectWith(g, g.Issue(spec).Token()).helloAs("vault", "s1"); code != "" {
 			t.Errorf("started again: %s", code)
 		}
 		// Its streams are not those of a file that somebody else wrote.
 		otherSpec := PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"}
 		other := g.Issue(otherSpec)
-		if code := hold(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
+		if code := connectWith(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
 			t.Errorf("a project's file of that name: %q", code)
 		}
 		if rows := s.History([]string{"vault@vault"}, 0, s.createdAt); len(rows) != 1 {
@@ -91,12 +91,12 @@ func TestNameInAllSessions(t *testing.T) {
 		g := New(Options{})
 		live(t, g, "s1")
 		defer g.Drain(context.Background())
-		all := hold(g, g.AdminToken())
+		all := connectWith(g, g.AdminToken())
 		if code := all.helloAs("ops", protocol.AllSessions); code != "" {
 			t.Fatal(code)
 		}
 		live(t, g, "s2")
-		if code := hold(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
+		if code := connectWith(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
 			t.Fatal(code)
 		}
 		all.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
@@ -124,11 +124,11 @@ func TestConcurrencyIsTheOwners(t *testing.T) {
 				m.Tools = []protocol.Tool{{Name: "t", Description: "d", Parameters: protocol.Raw(`{}`)}}
 			}
 		}
-		h := hold(g, g.InstanceToken())
+		h := connectWith(g, g.InstanceToken())
 		if code := h.helloAs("vault", "s1", limit(3)); code != "" {
 			t.Fatal(code)
 		}
-		if code := hold(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2", limit(1)); code != "" {
+		if code := connectWith(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2", limit(1)); code != "" {
 			t.Fatal(code)
 		}
 		for i := range 3 {

@@ -33,15 +33,16 @@ func (h *holder) Send(m protocol.Message) {
 func (h *holder) Flush()                           {}
 func (h *holder) Close(protocol.CloseCode, string) { h.ended = true }
 
-// hold connects a provider with a token; say says hello.
-func hold(g *Gateway, token string) *holder {
+// connectWith connects a provider with a token.
+func connectWith(g *Gateway, token string) *holder {
 	h := &holder{calls: make(chan *protocol.ToolCall, 10)}
 	h.conn = g.Connect(h, ConnOptions{})
 	h.conn.ReceiveMessage(&protocol.Auth{Token: token})
 	return h
 }
 
-func (h *holder) say(session string, tools ...string) {
+// hello sends a hello with these tools.
+func (h *holder) hello(session string, tools ...string) {
 	version := protocol.Version
 	m := &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: session, Tools: []protocol.Tool{}}
 	for _, name := range tools {
@@ -82,8 +83,8 @@ func TestPassReplaces(t *testing.T) {
 					spec.Session = session
 				}
 				first := g.Issue(spec)
-				old := hold(g, first.Token())
-				old.say(session, "a", "b")
+				old := connectWith(g, first.Token())
+				old.hello(session, "a", "b")
 				<-first.Bound()
 				result := make(chan Outcome, 1)
 				go func() { result <- s.CallTool(context.Background(), Call{Name: "a"}) }()
@@ -91,12 +92,12 @@ func TestPassReplaces(t *testing.T) {
 
 				spec.Replaces = []*Pass{first}
 				second := g.Issue(spec)
-				next := hold(g, second.Token())
-				next.say(session, "b", "list_p_x/") // refused: nothing has changed
+				next := connectWith(g, second.Token())
+				next.hello(session, "b", "list_p_x/") // refused: nothing has changed
 				if got := toolNames(s); got != "a b " || len(next.errs) != 1 {
 					t.Fatalf("after a refused hello: %q, %v", got, next.errs)
 				}
-				next.say(session, "b", "c")
+				next.hello(session, "b", "c")
 				<-second.Bound()
 				if got := toolNames(s); got != "b c " {
 					t.Fatalf("after the switch: %q (%v)", got, next.errs)
@@ -117,7 +118,7 @@ func TestPassReplaces(t *testing.T) {
 					t.Errorf("the call that was running: %s", o.Error)
 				}
 				<-drained
-				old.say(session, "d") // its time is over
+				old.hello(session, "d") // its time is over
 				if got := toolNames(s); got != "b c " {
 					t.Errorf("after the old one tried to come back: %q", got)
 				}
@@ -125,7 +126,8 @@ func TestPassReplaces(t *testing.T) {
 				if !old.ended {
 					t.Error("the old connection is there still")
 				}
-				if late := hold(g, first.Token()); len(late.errs) != 1 || late.errs[0].Code != protocol.CodeAuthFailed {
+				if late := connectWith(g, first.Token()); len(late.errs) != 1 ||
+					late.errs[0].Code != protocol.CodeAuthFailed {
 					t.Errorf("the old token: %v", late.errs)
 				}
 			})
@@ -164,8 +166,8 @@ func TestPassOpens(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := g.Issue(tt.spec)
-			h := hold(g, p.Token())
-			h.say(tt.session)
+			h := connectWith(g, p.Token())
+			h.hello(tt.session)
 			switch {
 			case tt.code == "" && (h.acks != 1 || len(h.errs) > 0):
 				t.Errorf("not bound: %v", h.errs)
@@ -192,8 +194,8 @@ func TestToolPolicy(t *testing.T) {
 			Allow: []string{"get_*", "long"}, Deny: []string{"*_secret"}, Prefix: "x_",
 			Concurrency: 1, Timeout: time.Minute,
 		}})
-		h := hold(g, p.Token())
-		h.say("s1", "get_a", "get_secret", "put_a")
+		h := connectWith(g, p.Token())
+		h.hello("s1", "get_a", "get_secret", "put_a")
 		if got := toolNames(s); got != "x_get_a " {
 			t.Fatalf("has %q (%v)", got, h.errs)
 		}
@@ -231,8 +233,8 @@ func TestToolPolicy(t *testing.T) {
 		}
 		p.Revoke() // its name is free then
 		p = g.Issue(PassSpec{Trust: TrustProject, Session: "s1", Tools: ToolPolicy{Prefix: "x_"}})
-		h = hold(g, p.Token())
-		h.say("s1", long)
+		h = connectWith(g, p.Token())
+		h.hello("s1", long)
 		if len(h.errs) != 1 || h.errs[0].Code != protocol.CodeToolConflict {
 			t.Errorf("a name that is too long: %v", h.errs)
 		}

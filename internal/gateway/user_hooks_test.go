@@ -13,8 +13,8 @@ import (
 	"tapgw/internal/protocol"
 )
 
-// says is a hook that answers with a text.
-func says(kind HookKind, answer string) Hook {
+// hookOf is a hook that answers with a text.
+func hookOf(kind HookKind, answer string) Hook {
 	return Hook{
 		Name:    "h",
 		On:      kind,
@@ -93,20 +93,20 @@ func TestHookDecides(t *testing.T) {
 		context string
 		warns   string
 	}{
-		{name: "silence allows", hook: says(HookPreToolUse, "")},
-		{name: "white space allows", hook: says(HookPreToolUse, " \n")},
-		{name: "nothing said allows", hook: says(HookPreToolUse, "{}")},
-		{name: "allows", hook: says(HookPreToolUse, `{"decision":"allow"}`)},
-		{name: "adds", hook: says(HookPreToolUse, `{"context":"careful"}`), context: "careful"},
-		{name: "denies", hook: says(HookPreToolUse, `{"decision":"deny","reason":"not today"}`), deny: "not today"},
-		{name: "denies without a reason", hook: says(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
-		{name: "denies where it is open", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
+		{name: "silence allows", hook: hookOf(HookPreToolUse, "")},
+		{name: "white space allows", hook: hookOf(HookPreToolUse, " \n")},
+		{name: "nothing said allows", hook: hookOf(HookPreToolUse, "{}")},
+		{name: "allows", hook: hookOf(HookPreToolUse, `{"decision":"allow"}`)},
+		{name: "adds", hook: hookOf(HookPreToolUse, `{"context":"careful"}`), context: "careful"},
+		{name: "denies", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"not today"}`), deny: "not today"},
+		{name: "denies without a reason", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
+		{name: "denies where it is open", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
 			deny: "no"},
 		{name: "exits with a code", hook: fails(&HookDenial{"exit code 1"}), open: true, deny: "exit code 1"},
-		{name: "garbage", hook: says(HookPreToolUse, "denied!"), deny: "Hook h can't tell"},
-		{name: "garbage, open", hook: says(HookPreToolUse, "denied!"), open: true, warns: "hook h could not tell whether greet is allowed, so it is: it did not answer with JSON"},
-		{name: "a typing error", hook: says(HookPreToolUse, `{"desicion":"deny"}`), deny: `"desicion"`},
-		{name: "another decision", hook: says(HookPreToolUse, `{"decision":"ask"}`),
+		{name: "garbage", hook: hookOf(HookPreToolUse, "denied!"), deny: "Hook h can't tell"},
+		{name: "garbage, open", hook: hookOf(HookPreToolUse, "denied!"), open: true, warns: "hook h could not tell whether greet is allowed, so it is: it did not answer with JSON"},
+		{name: "a typing error", hook: hookOf(HookPreToolUse, `{"desicion":"deny"}`), deny: `"desicion"`},
+		{name: "another decision", hook: hookOf(HookPreToolUse, `{"decision":"ask"}`),
 			deny: `"ask" is neither allow nor deny`},
 		{name: "breaks", hook: fails(errors.New("no such file")), deny: "no such file"},
 		{name: "breaks, open", hook: fails(errors.New("no such file")), open: true, warns: "no such file"},
@@ -114,10 +114,10 @@ func TestHookDecides(t *testing.T) {
 		{name: "hangs, open", hook: hang, open: true, warns: "no answer within 1s"},
 		{name: "does not even end", hook: deaf, deny: "no answer within 1s"},
 		{name: "late, open", hook: late, open: true, warns: "hook h could not tell whether greet is allowed, so it is: no answer in time"},
-		{name: "about another tool", hook: says(HookPreToolUse, `{"decision":"deny"}`), match: "shell"},
-		{name: "about tools like it", hook: says(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t",
+		{name: "about another tool", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), match: "shell"},
+		{name: "about tools like it", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), match: "gr*t",
 			deny: "no"},
-		{name: "of another kind", hook: says(HookPostToolUse, `{"decision":"deny"}`)},
+		{name: "of another kind", hook: hookOf(HookPostToolUse, `{"decision":"deny"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,11 @@ func TestHookBesideRule(t *testing.T) {
 		t.Errorf("was told %+v", got)
 	}
 	g.SetHooks(
-		[]Hook{says(HookPreToolUse, `{"context":"c"}`), says(HookPreToolUse, `{"decision":"deny","reason":"by hook"}`)})
+		[]Hook{
+			hookOf(HookPreToolUse, `{"context":"c"}`),
+			hookOf(HookPreToolUse, `{"decision":"deny","reason":"by hook"}`),
+		},
+	)
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by hook" {
 		t.Errorf("decided %+v", d)
 	}
@@ -168,7 +172,7 @@ func TestHookBesideRule(t *testing.T) {
 			{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"},
 		},
 	})
-	g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"allow"}`)})
+	g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"allow"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by rule" {
 		t.Errorf("decided %+v", d)
 	}
@@ -183,9 +187,9 @@ func TestHookBesideRule(t *testing.T) {
 // The documents' names for tools stand for the host's own.
 func TestHookAlias(t *testing.T) {
 	g := New(Options{})
-	h := says(HookPreToolUse, `{"decision":"deny","reason":"no shell"}`)
+	h := hookOf(HookPreToolUse, `{"decision":"deny","reason":"no shell"}`)
 	h.Match = "shell"
-	after := says(HookPostToolUse, `{"context":"well done"}`)
+	after := hookOf(HookPostToolUse, `{"context":"well done"}`)
 	after.Match = "shell"
 	g.SetHooks([]Hook{h, after})
 	s, err := g.Register(SessionSpec{ID: "s"},
@@ -213,14 +217,14 @@ func TestHookAlias(t *testing.T) {
 func TestHookContext(t *testing.T) {
 	g := New(Options{})
 	h := &heard{}
-	fails := says(HookUserPrompt, "")
+	fails := hookOf(HookUserPrompt, "")
 	fails.Ask = func(context.Context, []byte) ([]byte, error) { return nil, &HookDenial{"no such branch"} }
 	g.SetHooks([]Hook{
-		says(HookSessionStart, `{"context":"the branch is red"}`),
-		says(HookUserPrompt, `{"context":"be brief"}`),
+		hookOf(HookSessionStart, `{"context":"the branch is red"}`),
+		hookOf(HookUserPrompt, `{"context":"be brief"}`),
 		h.hook(HookUserPrompt),
-		says(HookUserPrompt, "what?"),
-		says(HookUserPrompt, `{"decision":"deny"}`),
+		hookOf(HookUserPrompt, "what?"),
+		hookOf(HookUserPrompt, `{"decision":"deny"}`),
 		fails,
 	})
 	s, err := g.Register(SessionSpec{ID: "s"}, HostInfo{Kind: "test", Send: true}, quietHost{})
@@ -252,7 +256,7 @@ func TestHookAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{})
 		h := &heard{}
-		hang := says(HookSessionEnd, "")
+		hang := hookOf(HookSessionEnd, "")
 		hang.Timeout = time.Hour
 		hang.Ask = func(ctx context.Context, _ []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
 		g.SetHooks([]Hook{h.hook(HookSessionEnd), h.hook(HookError), hang})
@@ -354,7 +358,7 @@ func TestHookChangesMeanwhile(t *testing.T) {
 				On:      HookPreToolUse,
 				Timeout: 4 * time.Second,
 				Ask: func(context.Context, []byte) ([]byte, error) {
-					g.SetHooks([]Hook{says(HookPreToolUse, `{"decision":"deny","reason":"by the new one"}`)})
+					g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"deny","reason":"by the new one"}`)})
 					return nil, nil
 				},
 			},

@@ -314,7 +314,7 @@ func TestOpenAPIRequests(t *testing.T) {
 		at := f.fill(o, map[string]string{"name": "echo"})
 		if len(params) > 0 {
 			_, text := f.ask(o.method, at+"?no-such=1", "")
-			if got := takes(t, text); !sameNames(got, params) {
+			if got := acceptedFields(t, text); !sameNames(got, params) {
 				t.Errorf("%s: got the parameters %q, want %q as in the document", o, got, params)
 			}
 		}
@@ -332,7 +332,7 @@ func TestOpenAPIRequests(t *testing.T) {
 		if status == http.StatusNotFound && o.RequestBody == nil {
 			continue
 		}
-		if got := takes(t, text); !sameNames(got, members) {
+		if got := acceptedFields(t, text); !sameNames(got, members) {
 			t.Errorf("%s: got the fields %q, want %q as in the document", o, got, members)
 		}
 	}
@@ -354,8 +354,8 @@ func (d *apiDocument) members(t *testing.T, schema json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(s.Properties))
 }
 
-// takes reads, from an error, what a request takes.
-func takes(t *testing.T, text []byte) []string {
+// acceptedFields reads, from an error, which fields a request may have.
+func acceptedFields(t *testing.T, text []byte) []string {
 	t.Helper()
 	var answer struct{ Error struct{ Message string } }
 	if err := json.Unmarshal(text, &answer); err != nil {

@@ -80,8 +80,8 @@ type directory struct {
 	touched map[string]bool   // since the last look
 }
 
-// settled waits until all that should run does, and nothing else.
-func (r *rig) settled() {
+// waitSettled waits until all that should run does, and nothing else.
+func (r *rig) waitSettled() {
 	r.t.Helper()
 	timeout, tick := time.After(patience), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -144,7 +144,7 @@ func randomEdits(t *testing.T, r *rig, n int, valid func(tool, sessions string) 
 		if e.rnd.IntN(4) > 0 && i < n-1 {
 			continue // the next edit comes while this one is being applied
 		}
-		r.settled()
+		r.waitSettled()
 		e.check(i)
 	}
 }

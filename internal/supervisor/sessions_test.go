@@ -63,7 +63,7 @@ func (r *rig) about(h *host, about string) {
 	})
 }
 
-func (b *beat) tell(t *testing.T) {
+func (b *beat) goOn(t *testing.T) {
 	t.Helper()
 	if _, err := b.conn.Write([]byte("go on\n")); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func (c *changeOfSessions) begin(t *testing.T, from string, processes int) {
 			other = c.old[1]
 		}
 		<-other.said
-		other.tell(t)
+		other.goOn(t)
 	}
 	c.polls = []*poll{c.poll(one)}
 	if c.forTwo {
@@ -168,7 +168,7 @@ func (c *changeOfSessions) change(t *testing.T, to string, processes int) {
 		}
 	}
 	for _, b := range c.next {
-		b.tell(t)
+		b.goOn(t)
 		c.goOn()
 	}
 	c.about(c.h1, "a tool3")
@@ -191,7 +191,7 @@ func (c *changeOfSessions) finish(t *testing.T) {
 	if !c.busy.isAlive() {
 		t.Error("the old process ended in a call, want the call's end first")
 	}
-	c.busy.tell(t)
+	c.busy.goOn(t)
 	if o := <-c.result; o.Failed() || !strings.HasPrefix(o.Text(), c.busy.pid+" ") {
 		t.Errorf("the running call returned %q, want an answer of process %s", o.Text(), c.busy.pid)
 	}
@@ -271,7 +271,7 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 	// One session is handed over, the other is not.
 	r.put("a", r.serving(forEach, "late", "2"))
 	late = []*beat{r.child(), r.child()}
-	late[0].tell(t)
+	late[0].goOn(t)
 	taken, left := h1, h2
 	for is := false; !is; {
 		select {
@@ -294,7 +294,7 @@ func TestChangeOfSessionsTakenBack(t *testing.T) {
 	r.about(left, "a tool1")
 	// A new session has it, too.
 	_, h3 := r.session("three")
-	r.child().tell(t)
+	r.child().goOn(t)
 	r.about(h3, "a tool2")
 	r.put("a", r.serving(forAll, "plain", "1"))
 	r.s.Reload()

@@ -129,7 +129,7 @@ func (p *profile) open(address string) *tab {
 	p.t.Helper()
 	b := &tab{t: p.t, dialogs: make(chan *page.EventJavascriptDialogOpening, 16),
 		got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{})}
-	b.ctx, b.shut = chromedp.NewContext(p.ctx, chromedp.WithListener(b.hear))
+	b.ctx, b.shut = chromedp.NewContext(p.ctx, chromedp.WithListener(b.onEvent))
 	if err := chromedp.Do(b.ctx); err != nil {
 		p.t.Fatalf("opening a tab: %v", err)
 	}
@@ -145,7 +145,7 @@ func (p *profile) open(address string) *tab {
 	// The browser reports the answer to the page itself beside its loading, and on a
 	// busy machine after it: a test that counts answers starts behind that one.
 	eventually(p.t, patience, func() error {
-		if len(b.answered()) == 0 {
+		if len(b.answers()) == 0 {
 			return errors.New("the browser has not reported the page's own answer")
 		}
 		return nil
@@ -153,8 +153,8 @@ func (p *profile) open(address string) *tab {
 	return b
 }
 
-// hear takes the events of the tab. It must not wait.
-func (b *tab) hear(ev any) {
+// onEvent takes the events of the tab. It must not wait.
+func (b *tab) onEvent(ev any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch ev := ev.(type) {
@@ -256,8 +256,8 @@ func (b *tab) skip(kind string) {
 	b.seen[kind] = len(b.got[kind])
 }
 
-// prompted waits until the page asks its user for something.
-func (b *tab) prompted() {
+// waitPrompt waits until the page asks its user for something.
+func (b *tab) waitPrompt() {
 	b.t.Helper()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
 	defer stop()
@@ -282,8 +282,8 @@ func (b *tab) answer(text string) {
 	}
 }
 
-// unasked checks that the page has asked its user for nothing since.
-func (b *tab) unasked() {
+// checkNoPrompt checks that the page has asked its user for nothing since.
+func (b *tab) checkNoPrompt() {
 	b.t.Helper()
 	select {
 	case d := <-b.dialogs:
@@ -292,8 +292,8 @@ func (b *tab) unasked() {
 	}
 }
 
-// answered returns what the gateway has answered to the requests of the page.
-func (b *tab) answered() []*network.EventResponseReceivedExtraInfo {
+// answers returns what the gateway has answered to the requests of the page.
+func (b *tab) answers() []*network.EventResponseReceivedExtraInfo {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]*network.EventResponseReceivedExtraInfo{}, b.responses...)
@@ -309,11 +309,11 @@ func (h *home) pairing() adminapi.Pairing {
 	return list[0]
 }
 
-// pairs does what a user does when a page asks for the code, and waits until
+// pair does what a user does when a page asks for the code, and waits until
 // the gateway has taken it.
-func (h *home) pairs(b *tab) adminapi.Pairing {
+func (h *home) pair(b *tab) adminapi.Pairing {
 	h.t.Helper()
-	b.prompted()
+	b.waitPrompt()
 	p := h.pairing()
 	b.skip("sessions")
 	b.answer(p.Code)
@@ -321,17 +321,17 @@ func (h *home) pairs(b *tab) adminapi.Pairing {
 	return p
 }
 
-// binds pairs a page and waits until it is bound.
-func (h *home) binds(b *tab) adminapi.Pairing {
+// pairAndBind pairs a page and waits until it is bound.
+func (h *home) pairAndBind(b *tab) adminapi.Pairing {
 	h.t.Helper()
-	p := h.pairs(b)
+	p := h.pair(b)
 	b.next("hello.ack")
 	return p
 }
 
-// bound waits until exactly so many providers are connected and bound, and
+// waitBound waits until exactly so many providers are connected and bound, and
 // returns them.
-func (h *home) bound(n int) []adminapi.Provider {
+func (h *home) waitBound(n int) []adminapi.Provider {
 	h.t.Helper()
 	var list []adminapi.Provider
 	eventually(h.t, patience, func() error {

@@ -36,8 +36,8 @@ func (c *talk) ask(m message, types ...string) message {
 	return eval[message](c.b, "window[%s].ask(%s, ...%s)", c.name, m, types)
 }
 
-// refused sends a message that must be answered with an error of that code.
-func (c *talk) refused(m message, code string) message {
+// checkRefused sends a message that must be answered with an error of that code.
+func (c *talk) checkRefused(m message, code string) message {
 	c.b.t.Helper()
 	e := c.ask(m, "error", "sessions", "auth.pairing", "hello.ack", "ack", "stream.history")
 	if e["code"] != code || e["replyTo"] != m["type"] {
@@ -46,20 +46,20 @@ func (c *talk) refused(m message, code string) message {
 	return e
 }
 
-// opened reports whether the connection came about.
-func (c *talk) opened() bool {
+// isOpen reports whether the connection came about.
+func (c *talk) isOpen() bool {
 	c.b.t.Helper()
 	return eval[bool](c.b, "window[%s].opened", c.name)
 }
 
-// closed waits for the end of the connection and returns its code.
-func (c *talk) closed() int {
+// waitClosed waits for the end of the connection and returns its code.
+func (c *talk) waitClosed() int {
 	c.b.t.Helper()
 	return eval[int](c.b, "window[%s].closed", c.name)
 }
 
-// stays checks that the connection is open.
-func (c *talk) stays(what string) {
+// checkOpen checks that the connection is open.
+func (c *talk) checkOpen(what string) {
 	c.b.t.Helper()
 	if state := eval[int](c.b, "window[%s].ws.readyState", c.name); state != 1 {
 		c.b.t.Errorf("%s: the connection is in state %d, want 1", what, state)
@@ -67,7 +67,7 @@ func (c *talk) stays(what string) {
 }
 
 // pairs pairs a connection and returns the answer to the right code.
-func (s *pageStage) pairsTalk(c *talk) message {
+func (s *pageStage) pairTalk(c *talk) message {
 	s.t.Helper()
 	c.ask(message{"type": "auth", "mode": "pair", "name": "page"}, "auth.pairing")
 	return c.ask(message{"type": "auth.confirm", "code": s.pairing().Code}, "sessions", "error")
@@ -76,10 +76,10 @@ func (s *pageStage) pairsTalk(c *talk) message {
 func pairingIsGuarded(t *testing.T, s *pageStage) {
 	// A user who mistypes is asked again, over a new connection.
 	b := s.provider("Page")
-	b.prompted()
+	b.waitPrompt()
 	code := s.pairing().Code
 	b.answer(otherCode(code))
-	if again := s.binds(b).Code; again == code {
+	if again := s.pairAndBind(b).Code; again == code {
 		t.Log("the same code twice: one chance in a million")
 	}
 	if codes := eval[[]string](b, "codes"); len(codes) != 1 || codes[0] != "AUTH_FAILED" {
@@ -99,8 +99,8 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 	if text, _ := json.Marshal(asked); strings.Contains(string(text), pending.Code) {
 		t.Errorf("the page is told its code: %s, want no code in it", text)
 	}
-	k.refused(message{"type": "auth.confirm", "code": otherCode(pending.Code)}, "AUTH_FAILED")
-	if code := k.closed(); code != 1008 {
+	k.checkRefused(message{"type": "auth.confirm", "code": otherCode(pending.Code)}, "AUTH_FAILED")
+	if code := k.waitClosed(); code != 1008 {
 		t.Errorf("a wrong code is closed with %d, want 1008", code)
 	}
 	if list := s.tapctl("pair", "--json"); list != "[]" {
@@ -119,19 +119,19 @@ func pairingIsGuarded(t *testing.T, s *pageStage) {
 			fifth = p.Code
 		}
 	}
-	k.refused(message{"type": "auth.confirm", "code": fourth}, "AUTH_FAILED")
-	if code := k.closed(); code != 1008 {
+	k.checkRefused(message{"type": "auth.confirm", "code": fourth}, "AUTH_FAILED")
+	if code := k.waitClosed(); code != 1008 {
 		t.Errorf("another connection's code is closed with %d, want 1008", code)
 	}
-	if (&talk{b, "fourth"}).refused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
+	if (&talk{b, "fourth"}).checkRefused(message{"type": "auth.confirm", "code": fifth}, "AUTH_FAILED"); fifth == "" {
 		t.Error("the fifth pairing had no code, want one")
 	}
 
 	// The minute's five are used up: the page may stay, but has to wait.
 	k = b.talk("sixth", s.g.url)
 	for range 2 {
-		k.refused(auth, "RATE_LIMITED")
-		k.stays("a page that pairs too often")
+		k.checkRefused(auth, "RATE_LIMITED")
+		k.checkOpen("a page that pairs too often")
 	}
 }
 
@@ -147,8 +147,8 @@ func stolenTokens(t *testing.T, s *pageStage) {
 	b := s.talker()
 	for _, file := range []string{".provider-token", ".admin-token"} {
 		k := b.talk(file, s.g.url)
-		k.refused(message{"type": "auth", "token": s.read(file)}, "AUTH_FAILED")
-		if code := k.closed(); code != 1008 {
+		k.checkRefused(message{"type": "auth", "token": s.read(file)}, "AUTH_FAILED")
+		if code := k.waitClosed(); code != 1008 {
 			t.Errorf("a page with the %s is closed with %d, want 1008", file, code)
 		}
 	}
@@ -156,18 +156,18 @@ func stolenTokens(t *testing.T, s *pageStage) {
 	guess := func(prefix string, times int) {
 		for n := range times {
 			k := b.talk("guess", s.g.url)
-			k.refused(message{"type": "auth", "token": fmt.Sprintf("%s%032x", prefix, n)}, "AUTH_FAILED")
-			k.closed()
+			k.checkRefused(message{"type": "auth", "token": fmt.Sprintf("%s%032x", prefix, n)}, "AUTH_FAILED")
+			k.waitClosed()
 		}
 	}
 	// Pages outlive their tokens, and try them again and again.
 	guess("ext-tok-", 21)
-	if !b.talk("stale", s.g.url).opened() {
+	if !b.talk("stale", s.g.url).isOpen() {
 		t.Error("after 21 tokens of other sessions the page may not connect, want it let in")
 	}
 	// One that guesses locks out nobody, no other page either.
 	guess("ptk-", 30)
-	if !b.talk("another page", s.g.url).opened() {
+	if !b.talk("another page", s.g.url).isOpen() {
 		t.Error("after 31 wrong tokens of a page no page may connect, want another one let in")
 	}
 	if r := s.run(tapctl, "status"); r.code != 0 {
@@ -195,7 +195,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 			{"post that is not read", message{"method": "POST", "body": "{}", "mode": "no-cors",
 				"headers": message{"Authorization": "Bearer " + admin}}},
 		} {
-			before := len(b.answered())
+			before := len(b.answers())
 			got := eval[reading](b, "read(%s, %s)", at+path, c.options)
 			if got.Status != 0 || got.Text != "" || len(got.Headers) != 0 {
 				t.Errorf("%s, %s: the page learns %+v, want no status, text or header", path, c.what, got)
@@ -208,7 +208,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 		}
 
 		// A request that the browser gives no Origin, but Sec-Fetch-Site.
-		before := len(b.answered())
+		before := len(b.answers())
 		got := eval[reading](b, "read(%s, %s)", at+path,
 			message{"mode": "no-cors", "headers": message{"Authorization": "Bearer " + admin}})
 		if (got.Type != "opaque" && got.Type != "refused") || got.Status != 0 || got.Text != "" ||
@@ -224,7 +224,7 @@ func pageRequests(t *testing.T, s *pageStage) {
 			}
 		}
 	}
-	for _, r := range b.answered() {
+	for _, r := range b.answers() {
 		for name := range r.Headers {
 			if strings.HasPrefix(strings.ToLower(name), "access-control-") {
 				t.Errorf(
@@ -237,12 +237,12 @@ func pageRequests(t *testing.T, s *pageStage) {
 
 	for _, path := range []string{"/host", "/nowhere", "/api/v1/status"} {
 		k := b.talk(path, s.g.url+path)
-		if k.opened() {
+		if k.isOpen() {
 			t.Errorf("a page may connect to %s, want a refusal", path)
 		}
-		k.closed()
+		k.waitClosed()
 	}
-	if k := b.talk("provider", s.g.url); !k.opened() {
+	if k := b.talk("provider", s.g.url); !k.isOpen() {
 		t.Error("a page may not connect as a provider, want it let in")
 	}
 }

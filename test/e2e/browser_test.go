@@ -57,7 +57,7 @@ func TestBrowserExample(t *testing.T) {
 	// Another tab pairs by itself, and is another instance of the same provider.
 	one := eval[string](b, "INSTANCE")
 	other := p.open(address + "?other")
-	h.binds(other)
+	h.pairAndBind(other)
 	eval[string](other, `document.title = "The other tab"`)
 	two := eval[string](other, "INSTANCE")
 	if got := h.target(session, "page_title"); !strings.Contains(got, one) || !strings.Contains(got, two) {
@@ -72,10 +72,10 @@ func TestBrowserExample(t *testing.T) {
 	// With a choice of sessions the page asks: the one that it was paired with
 	// comes first, and is the only one that takes it.
 	other.shut()
-	h.bound(1)
+	h.waitBound(1)
 	newer := h.local()
 	b.reload()
-	if paired := h.pairs(b); paired.Session != newer {
+	if paired := h.pair(b); paired.Session != newer {
 		t.Errorf("the page is paired with session %s, want the newest, %s", paired.Session, newer)
 	}
 	eventually(t, patience, func() error {
@@ -100,7 +100,7 @@ func TestBrowserExample(t *testing.T) {
 // example, uses them, and has its connection dropped.
 func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 	h.t.Helper()
-	paired := h.binds(b)
+	paired := h.pairAndBind(b)
 	if paired.Session != session {
 		h.t.Errorf("the page is paired with session %s, want %s", paired.Session, session)
 	}
@@ -108,23 +108,20 @@ func (h *home) playsProvider(b *tab, session, title string, drop func()) {
 		"requesting access. Pairing code: "+paired.Code) {
 		h.t.Errorf("the timeline, want the pairing code %s in it:\n%s", paired.Code, log)
 	}
-	before := h.bound(1)[0]
+	before := h.waitBound(1)[0]
 	if before.Name != "browser" || before.Instance == "" || before.Trust != "external" || before.Session != session ||
 		before.Tools != 2 {
-		h.t.Errorf(
-			`the page is %+v, want "browser" with an instance, "external", in session %v, with 2 tools`,
-			before, session,
-		)
+		h.t.Errorf("the page is %+v, want an external browser with 2 tools in session %v", before, session)
 	}
 	h.usesPage(session, title)
 
 	drop()
 	b.next("hello.ack")
-	after := h.bound(1)[0]
+	after := h.waitBound(1)[0]
 	if after.ID != before.ID || after.Instance != before.Instance || !after.ConnectedAt.After(before.ConnectedAt) {
 		h.t.Errorf("the page came back as %+v, was %+v, want the same id and instance, connected later", after, before)
 	}
-	b.unasked()
+	b.checkNoPrompt()
 	h.usesPage(session, title)
 }
 
@@ -221,7 +218,7 @@ func pageProvides(t *testing.T, s *pageStage) {
 	b := s.provider("Page")
 	s.playsProvider(b, s.session, "Page", func() {
 		eval[any](b, "again = 0, ws.close()")
-		s.bound(0)
+		s.waitBound(0)
 		if r := s.run(tapctl, "tools", "call", "--session", s.session, "page_title"); r.code == 0 {
 			t.Errorf("with its connection gone page_title says %q, want a failure", r.stdout)
 		}
@@ -232,13 +229,13 @@ func pageProvides(t *testing.T, s *pageStage) {
 // pageReloads: what the page stores makes it the same provider again.
 func pageReloads(t *testing.T, s *pageStage) {
 	b := s.provider("Page")
-	s.binds(b)
-	before := s.bound(1)[0]
+	s.pairAndBind(b)
+	before := s.waitBound(1)[0]
 	for range 2 {
 		b.reload()
 		b.next("hello.ack")
-		b.unasked()
-		if after := s.bound(1)[0]; after.ID != before.ID || after.Instance != before.Instance ||
+		b.checkNoPrompt()
+		if after := s.waitBound(1)[0]; after.ID != before.ID || after.Instance != before.Instance ||
 			after.Session != before.Session {
 			t.Errorf("after a reload the page is %+v, want %+v", after, before)
 		}
@@ -249,7 +246,7 @@ func pageReloads(t *testing.T, s *pageStage) {
 	s.tapctl("sessions", "stop", s.session)
 	next := s.local()
 	b.reload()
-	if paired := s.binds(b); paired.Session != next {
+	if paired := s.pairAndBind(b); paired.Session != next {
 		t.Errorf("the page is paired with session %s, want %s", paired.Session, next)
 	}
 	s.usesPage(next, "Page")
@@ -258,11 +255,11 @@ func pageReloads(t *testing.T, s *pageStage) {
 // tabsAreInstances: two tabs of one page share its token and its tools.
 func tabsAreInstances(t *testing.T, s *pageStage) {
 	first := s.provider("First")
-	s.binds(first)
+	s.pairAndBind(first)
 	one := eval[string](first, "instance")
 	second := s.provider("Second")
 	second.next("hello.ack")
-	second.unasked()
+	second.checkNoPrompt()
 	two := eval[string](second, "instance")
 
 	if got := s.target(s.session, "page_title"); !strings.Contains(got, one+" (First)") ||
@@ -286,10 +283,7 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	for instance, want := range map[string]string{one: "First", two: "Second"} {
 		if got := listed[instance]; got.Metadata.Title != want || !strings.HasPrefix(got.Metadata.URL, s.pages) ||
 			time.Since(got.LastActiveAt).Abs() > time.Minute {
-			t.Errorf(
-				"instance %s is listed as %+v, want the page %q of %s, seen within a minute",
-				instance, got, want, s.pages,
-			)
+			t.Errorf("instance %s is listed as %+v, want %q of %s, seen a minute ago", instance, got, want, s.pages)
 		}
 	}
 	if len(listed) != 2 {
@@ -297,7 +291,7 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 	}
 
 	first.shut() // the one that was active last
-	s.bound(1)
+	s.waitBound(1)
 	if listed := s.instances(); len(listed) != 1 || listed[two].Metadata.Title != "Second" {
 		t.Errorf(`with one tab closed the instances are %+v, want the one of "Second"`, listed)
 	}
@@ -310,7 +304,7 @@ func tabsAreInstances(t *testing.T, s *pageStage) {
 		t.Errorf("page_title of a closed tab ends with %q %q, want %q", got.ErrorCode, got.Error, "NOT_FOUND")
 	}
 	second.shut()
-	s.bound(0)
+	s.waitBound(0)
 	if left := decode[[]adminapi.Tool](t, s.tapctl("tools", "--session", s.session, "--json")); len(left) != 0 {
 		t.Errorf("with no tab there are the tools %+v, want none", left)
 	}
@@ -347,7 +341,7 @@ func (b *tab) statuses(before int) []int64 {
 	var codes []int64
 	eventually(b.t, patience, func() error {
 		codes = nil
-		for _, r := range b.answered()[before:] {
+		for _, r := range b.answers()[before:] {
 			codes = append(codes, r.StatusCode)
 		}
 		if len(codes) == 0 {
@@ -393,7 +387,7 @@ func reboundName(t *testing.T, s *pageStage) {
 	// The same site, before: another origin, and the gateway under the site's name.
 	_, pages, _ := net.SplitHostPort(strings.TrimPrefix(s.pages, "http://"))
 	b = s.profile.open("http://evil.example:" + pages + "/talk.html")
-	before := len(b.answered())
+	before := len(b.answers())
 	if got := eval[reading](b, "read(%s)", "http://"+rebound+"/healthz"); got.Type != "refused" {
 		t.Errorf(`the page learns %+v, want "refused"`, got)
 	}
@@ -402,11 +396,11 @@ func reboundName(t *testing.T, s *pageStage) {
 			t.Errorf("another name gets %d, want 421", status)
 		}
 	}
-	if b.talk("rebound", "ws://"+rebound).opened() {
+	if b.talk("rebound", "ws://"+rebound).isOpen() {
 		t.Error("a page may connect by another name, want a refusal")
 	}
 	// Under the gateway's own name it is a page like any other: it may pair.
-	if !b.talk("page", s.g.url).opened() {
+	if !b.talk("page", s.g.url).isOpen() {
 		t.Error("a page of another site may not connect, want it let in")
 	}
 }
@@ -417,7 +411,7 @@ func pageTrust(t *testing.T, s *pageStage) {
 	s.tapctl("sessions", "foreground", s.session)
 	b := s.talker()
 	k := b.talk("page", s.g.url)
-	paired := s.pairsTalk(k)
+	paired := s.pairTalk(k)
 	if token, _ := paired["token"].(string); !strings.HasPrefix(token, "ext-tok-") {
 		t.Errorf(`a paired page gets %v, want "ext-tok-" at its start`, paired)
 	}
@@ -469,8 +463,8 @@ func pageTrust(t *testing.T, s *pageStage) {
 		{"startup context", message{"startup_context": "obey"}, "UNAUTHORIZED"},
 		{"what the user says", message{"subscribe": []string{"user.message"}}, "UNAUTHORIZED"},
 	} {
-		k.refused(hello(c.more), c.code)
-		k.stays(c.what)
+		k.checkRefused(hello(c.more), c.code)
+		k.checkOpen(c.what)
 	}
 	if tools := decode[[]adminapi.Tool](t, s.tapctl("tools", "--json")); len(tools) != 0 {
 		t.Errorf("after refused hellos there are the tools %+v, want none", tools)
@@ -498,16 +492,16 @@ func pageTrust(t *testing.T, s *pageStage) {
 		{message{"type": "stream.query", "queryId": "q", "streams": []string{"stream@other"}}, "UNAUTHORIZED"},
 		{message{"type": "push", "sessionId": other, "level": "keep", "event": "hello"}, "INVALID_SESSION"},
 	} {
-		e := k.refused(c.m, c.code)
+		e := k.checkRefused(c.m, c.code)
 		if c.m["requestId"] != nil && e["requestId"] != c.m["requestId"] {
 			t.Errorf("%v is refused with %v, want the id of its request", c.m, e)
 		}
-		k.stays(fmt.Sprint(c.m["type"]))
+		k.checkOpen(fmt.Sprint(c.m["type"]))
 	}
 	if ack := k.ask(update("hooks.update", transform("safety", appended)), "ack", "error"); ack["type"] != "ack" {
 		t.Errorf(`a static text at the end gets %v, want "ack"`, ack)
 	}
-	if got := s.bound(1)[0]; got.Session != s.session || got.Tools != 1 {
+	if got := s.waitBound(1)[0]; got.Session != s.session || got.Tools != 1 {
 		t.Errorf("after all that the page is %+v, want Session %v and Tools 1", got, s.session)
 	}
 }

@@ -19,7 +19,7 @@ func TestToolRoundTrip(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	h.serve()
 	session := h.copilot(m)
-	h.joins(session, "greeter", "greet")
+	h.bindProvider(session, "greeter", "greet")
 	if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
 		t.Errorf("the session answers %q, want %q", got, "Hello, Ada!")
 	}
@@ -46,8 +46,8 @@ func TestNoCrosstalk(t *testing.T) {
 	var asking sync.WaitGroup
 	for _, label := range labels {
 		session := h.copilot(m, "--label", label)
-		h.joins(session, label+"-first", "whoami,whoami_"+label)
-		h.joins(session, label+"-second", "whoami_second")
+		h.bindProvider(session, label+"-first", "whoami,whoami_"+label)
+		h.bindProvider(session, label+"-second", "whoami_second")
 		asking.Go(func() {
 			for n := range 5 {
 				args := fmt.Sprintf(` {"for":"%s %d"}`, label, n)
@@ -88,16 +88,16 @@ func TestToolsUpdate(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	h.serve()
 	session := h.copilot(m)
-	p := h.joins(session, "changer", "greet_old,wait")
+	p := h.bindProvider(session, "changer", "greet_old,wait")
 
 	// Between two turns.
-	p.say("add", "greet_new")
+	p.writeLine("add", "greet_new")
 	p.expect("added greet_new <nil>")
 	h.ask(session, "hello")
 	if r := request(t, m, 1); !r.HasTool("greet_new") || !r.HasTool("greet_old") {
 		t.Errorf(`with a tool more the model is offered %q, want tool "greet_new" and tool "greet_old"`, r.ToolNames())
 	}
-	p.say("remove", "greet_new")
+	p.writeLine("remove", "greet_new")
 	p.expect("removed greet_new <nil>")
 	h.ask(session, "hello again")
 	if r := request(t, m, 2); r.HasTool("greet_new") || !r.HasTool("greet_old") {
@@ -110,10 +110,10 @@ func TestToolsUpdate(t *testing.T) {
 	// In a turn, while one of the provider's tools runs.
 	turn := h.asking(session, "call:wait")
 	p.expect("called wait")
-	p.say("add", "greet_mid")
-	p.say("remove", "greet_old")
+	p.writeLine("add", "greet_mid")
+	p.writeLine("remove", "greet_old")
 	p.expect("removed greet_old <nil>")
-	p.say("finish")
+	p.writeLine("finish")
 	turn.expect("finished")
 	if r := request(t, m, 4); !r.HasTool("greet_mid") || r.HasTool("greet_old") || !r.HasTool("wait") {
 		t.Errorf(
@@ -191,8 +191,8 @@ func TestProviderKilledInMidCall(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	h.serve()
 	session := h.copilot(m)
-	h.joins(session, "stays", "greet")
-	p := h.joins(session, "dies", "wait,wait_more")
+	h.bindProvider(session, "stays", "greet")
+	p := h.bindProvider(session, "dies", "wait,wait_more")
 	turn := h.asking(session, "call:wait")
 	p.expect("called wait")
 	p.kill()
@@ -227,23 +227,23 @@ func TestPushLevels(t *testing.T) {
 	})
 	h.serve()
 	session := h.copilot(m)
-	p := h.joins(session, "watcher", "greet")
+	p := h.bindProvider(session, "watcher", "greet")
 
 	// An idle session is woken.
-	p.say("push", "inject", "the build is red")
+	p.writeLine("push", "inject", "the build is red")
 	if first := request(t, m, 1); !strings.Contains(first.LastUser(), "the build is red") {
 		t.Errorf(`the model was told %q, want "the build is red" in it`, first.LastUser())
 	}
-	h.isIdle(session)
+	h.waitIdle(session)
 
 	// A busy one is not disturbed, and told when its turn has ended.
 	turn := h.asking(session, "take your time")
 	request(t, m, 2)
-	p.say("push", "inject", "the build is green")
-	h.showsInTimeline(session, "the build is green")
-	p.say("push", "surface", "the build is blue")
-	p.say("push", "keep", "the build is grey")
-	h.showsInTimeline(session, "the build is blue")
+	p.writeLine("push", "inject", "the build is green")
+	h.waitTimeline(session, "the build is green")
+	p.writeLine("push", "surface", "the build is blue")
+	p.writeLine("push", "keep", "the build is grey")
+	h.waitTimeline(session, "the build is blue")
 	eventually(t, patience, func() error { return stored(h, session, 4) })
 	if n := len(m.Requests()); n != 2 {
 		t.Errorf("a busy session made %d requests, want 2", n)
@@ -261,7 +261,7 @@ func TestPushLevels(t *testing.T) {
 			third.Messages[last-1:],
 		)
 	}
-	h.isIdle(session)
+	h.waitIdle(session)
 
 	// What is only shown, or only kept, is no model's business.
 	h.ask(session, "anything new?")

@@ -19,8 +19,8 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	g := h.serve()
 	first, second := h.copilot(m, "--label", "first"), h.copilot(m, "--label", "second")
-	p := h.joins(first, "waiter", "wait,greet")
-	h.joins(second, "greeter", "greet")
+	p := h.bindProvider(first, "waiter", "wait,greet")
+	h.bindProvider(second, "greeter", "greet")
 	turn := h.asking(first, "call:wait")
 	p.expect("called wait")
 	killed := h.runtime()
@@ -32,7 +32,7 @@ func TestRuntimeKilledInMidTurn(t *testing.T) {
 	if code := turn.wait(patience); code == 0 {
 		t.Errorf("the turn that was cut off ended with code 0, want a failure:\n%s", turn.output())
 	}
-	h.isIdle(first)
+	h.waitIdle(first)
 	for _, session := range []string{first, second} {
 		if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
 			t.Errorf("after the crash session %s answers %q, want %q", session, got, "Hello, Ada!")
@@ -70,7 +70,7 @@ func TestGatewayKilled(t *testing.T) {
 	staleProvider, staleAdmin := h.read(".provider-token"), h.read(".admin-token")
 
 	g.kill()
-	h.noRuntime(patience)
+	h.waitNoRuntime(patience)
 	if h.read(".provider-token") != staleProvider {
 		t.Error("the token file of a gateway that was killed has changed, want it as it was")
 	}
@@ -109,14 +109,14 @@ func TestShutdown(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	g := h.serve()
 	session := h.copilot(m)
-	p := h.joins(session, "waiter", "wait")
+	p := h.bindProvider(session, "waiter", "wait")
 	turn := h.asking(session, "call:wait")
 	p.expect("called wait")
 	g.stop()
 	p.expect("session shutdown.pending")
 	p.expect("ended wait cancelled: ")
 	turn.wait(patience)
-	h.noRuntime(patience)
+	h.waitNoRuntime(patience)
 	for _, file := range []string{".provider-token", ".admin-token", "gateway.json"} {
 		if _, err := os.Lstat(h.state(file)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left over (%v), want no file", file, err)

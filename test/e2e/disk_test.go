@@ -50,7 +50,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 	if !strings.Contains(r.stdout, "You said: one") {
 		t.Errorf(`the answer: %+v, want "You said: one" in it`, r)
 	}
-	h.showsInTimeline(session, "the session can't be saved")
+	h.waitTimeline(session, "the session can't be saved")
 	if f := faults(); len(f) != 1 || !strings.Contains(f[0].Message, session) ||
 		!strings.Contains(f[0].Message, "disk full") {
 		t.Errorf(`faults: %+v, want one of %q with "disk full"`, f, session)
@@ -63,7 +63,7 @@ func TestDiskFullIsSaid(t *testing.T) {
 	}
 	limit(^uint64(0))
 	h.ask(session, "three")
-	h.showsInTimeline(session, "the session is saved again")
+	h.waitTimeline(session, "the session is saved again")
 	if f := faults(); len(f) != 0 {
 		t.Errorf("faults: %+v, want none", f)
 	}

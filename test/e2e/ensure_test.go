@@ -36,8 +36,8 @@ func TestEnsure(t *testing.T) {
 	if len(urls) != 1 || urls[info.URL] != 10 {
 		t.Errorf("ten calls gave %v, gateway.json has %s, want that one 10 times", urls, info.URL)
 	}
-	if served := processesOf("serve\x00--on-demand"); len(h.mine(served)) != 1 {
-		t.Errorf("%d gateways run: %q, want 1", len(h.mine(served)), h.mine(served))
+	if served := processesOf("serve\x00--on-demand"); len(h.ofThisHome(served)) != 1 {
+		t.Errorf("%d gateways run: %q, want 1", len(h.ofThisHome(served)), h.ofThisHome(served))
 	}
 
 	// It stays while there is a session, and leaves when there is nobody.
@@ -45,7 +45,7 @@ func TestEnsure(t *testing.T) {
 	stays(t, grace+time.Second, func() error { return h.runs(info.PID) })
 	before := time.Now()
 	h.tapctl("sessions", "stop", session)
-	h.left(info.PID)
+	h.waitEnded(info.PID)
 	if after := time.Since(before); after < grace {
 		t.Errorf("the gateway left %v after its last session, want %v", after, grace)
 	}
@@ -73,8 +73,8 @@ func (h *home) gatewayInfo() gatewayInfo {
 	return decode[gatewayInfo](h.t, h.read("gateway.json"))
 }
 
-// mine returns the processes of a list that belong to this home.
-func (h *home) mine(list []string) []string {
+// ofThisHome returns the processes of a list that belong to this home.
+func (h *home) ofThisHome(list []string) []string {
 	var found []string
 	for _, ours := range processesOf(h.dir) {
 		for _, other := range list {
@@ -96,8 +96,8 @@ func (h *home) runs(pid int) error {
 	return fmt.Errorf("process %d has ended", pid)
 }
 
-// left waits until a process of this home has ended.
-func (h *home) left(pid int) {
+// waitEnded waits until a process of this home has ended.
+func (h *home) waitEnded(pid int) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		if h.runs(pid) == nil {
@@ -114,7 +114,7 @@ func (h *home) killGateway() {
 		pid := decode[gatewayInfo](h.t, string(data)).PID
 		if h.runs(pid) == nil {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
-			h.left(pid)
+			h.waitEnded(pid)
 		}
 	}
 	if h.t.Failed() {

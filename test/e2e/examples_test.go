@@ -146,7 +146,7 @@ func (e example) run(t *testing.T, h *home, file string) {
 		session = h.local()
 		p = begin()
 	}
-	h.hasTool(session, e.tool)
+	h.waitTool(session, e.tool)
 	// One that waits asks for all sessions while there is none: the first one
 	// may come just before that, and its question is refused.
 	complaints := p.complaints()
@@ -161,16 +161,16 @@ func (e example) run(t *testing.T, h *home, file string) {
 	if after := h.only(); after.ID != before.ID || after.InFlight != 0 {
 		t.Errorf("after a cancelled call the provider is %+v, want %v with no call in flight", after, before.ID)
 	}
-	p.quietSince(complaints)
+	p.checkComplaints(complaints)
 
 	h.tapctl("sessions", "stop", session)
-	g.ended(session, e.polite)
+	g.waitSessionEnded(session, e.polite)
 	e.afterwards(t, h, g, p)
 }
 
-// ended waits until the gateway says that a session has ended, and checks whether
+// waitSessionEnded waits until the gateway says that a session has ended, and checks whether
 // all its providers had answered.
-func (g *gateway) ended(session string, answered bool) {
+func (g *gateway) waitSessionEnded(session string, answered bool) {
 	g.t.Helper()
 	g.expect(`"msg":"session ended","session":"` + session)
 	if late := g.find("did not answer the end of the session"); (late == "") != answered {
@@ -185,8 +185,8 @@ func (p *process) complaints() int {
 	return len(words) + len(others)
 }
 
-// quietSince checks that the gateway has complained no more.
-func (p *process) quietSince(complaints int) {
+// checkComplaints checks that the gateway has complained no more.
+func (p *process) checkComplaints(complaints int) {
 	p.t.Helper()
 	if n := p.complaints(); n != complaints {
 		p.t.Errorf("the gateway complained %d times, want %d:\n%s", n, complaints, p.output())
@@ -226,7 +226,7 @@ func connections(h *home, want int) error {
 // the token that its environment has.
 func comesBack(t *testing.T, h *home, g *gateway, p *process) {
 	session := h.local()
-	h.hasTool(session, "greet")
+	h.waitTool(session, "greet")
 	g.kill()
 	h.serveAt("127.0.0.1:" + defaultPort)
 	p.expect("Error [AUTH_FAILED]")
@@ -245,7 +245,7 @@ func endsAndOutlivesACrash(t *testing.T, h *home, g *gateway, p *process) {
 	}
 	session := h.local()
 	p = h.interpret(h.path("work", "example.py"), "TAP_PROVIDER_TOKEN="+h.read(".provider-token"))
-	h.hasTool(session, "greet")
+	h.waitTool(session, "greet")
 	g.kill()
 	p.expect("Disconnected. Reconnecting in 5s...")
 	h.serveAt("127.0.0.1:" + defaultPort)
@@ -311,7 +311,7 @@ func runTemplate(t *testing.T, h *home, file string) {
 	}
 
 	h.tapctl("sessions", "stop", session)
-	g.ended(session, true)
+	g.waitSessionEnded(session, true)
 	p.expect("the session ends")
 	session = h.local()
 	p.expect("bound to session " + session)

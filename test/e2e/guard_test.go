@@ -126,7 +126,7 @@ func TestHostAndOriginGuards(t *testing.T) {
 	if e := page.next("error"); e["code"] != "AUTH_FAILED" {
 		t.Errorf(`a foreign page with the provider token gets %v, want "AUTH_FAILED"`, e)
 	}
-	if code := page.closed(); code != websocket.StatusPolicyViolation {
+	if code := page.waitClosed(); code != websocket.StatusPolicyViolation {
 		t.Errorf("and is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 	}
 }
@@ -169,7 +169,7 @@ func TestConnectionCap(t *testing.T) {
 	}
 
 	// Who does not authenticate in time loses the place.
-	if code := silent.closed(); code != websocket.StatusPolicyViolation {
+	if code := silent.waitClosed(); code != websocket.StatusPolicyViolation {
 		t.Errorf("a silent connection is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 	}
 	if took := time.Since(began); took < 10*time.Second {
@@ -201,7 +201,7 @@ func TestWrongTokens(t *testing.T) {
 		if e := c.next("error"); e["code"] != "AUTH_FAILED" {
 			t.Errorf(`a wrong token gets %v, want "AUTH_FAILED"`, e)
 		}
-		if code := c.closed(); code != websocket.StatusPolicyViolation {
+		if code := c.waitClosed(); code != websocket.StatusPolicyViolation {
 			t.Errorf("a wrong token is closed with %v, want %v", code, websocket.StatusPolicyViolation)
 		}
 	}

@@ -161,13 +161,13 @@ func (h *home) serve(args ...string) *gateway {
 func (h *home) serveAt(addr string, args ...string) *gateway {
 	h.t.Helper()
 	g := &gateway{process: h.start(tapgw, append([]string{"serve", "--listen", addr}, args...)...), home: h}
-	h.t.Cleanup(g.leave)
+	h.t.Cleanup(g.shutDown)
 	g.url = g.result()
 	return g
 }
 
-// leave ends the gateway as its user would, unless the test did.
-func (g *gateway) leave() {
+// shutDown ends the gateway as its user would, unless the test did.
+func (g *gateway) shutDown() {
 	select {
 	case <-g.done:
 		return
@@ -202,8 +202,8 @@ func (h *home) local(args ...string) string {
 	return h.tapctl(append([]string{"sessions", "start", "--host", "local"}, args...)...)
 }
 
-// hasTool waits until a session has a tool.
-func (h *home) hasTool(session, tool string) {
+// waitTool waits until a session has a tool.
+func (h *home) waitTool(session, tool string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		var names []string

@@ -73,7 +73,7 @@ func (s *agent) rewrites(c *peer, section, line string) {
 func TestPromptTexts(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t, "This repository is about bees.")
-	first := s.enter("first", message{
+	first := s.bindProvider("first", message{
 		"startup_context": "First is here.", "context": "CI is passing.",
 		"hooks": message{"transforms": message{
 			"custom_instructions": message{"action": "append", "content": "This repo uses pnpm, not npm."},
@@ -84,7 +84,7 @@ func TestPromptTexts(t *testing.T) {
 			"last_instructions":   message{"action": "append", "content": "The end."},
 		}},
 	})
-	second := s.enter("second", message{
+	second := s.bindProvider("second", message{
 		"startup_context": "Second is here.", "context": "No deploys.",
 		"hooks": message{"transforms": message{
 			"custom_instructions": message{"action": "append", "content": "And make, not just."},
@@ -155,7 +155,7 @@ func TestPromptTexts(t *testing.T) {
 	lacks(t, four.LastUser(), "CI is")
 	for _, c := range []*peer{first, second} {
 		c.send(message{"type": "goodbye"})
-		c.closed()
+		c.waitClosed()
 	}
 	s.ask(s.session, "five")
 	five := s.last()
@@ -178,7 +178,7 @@ func lastSafety(prompt string) string {
 func TestProtectedSections(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	c := s.enter("greedy", message{})
+	c := s.bindProvider("greedy", message{})
 	for _, section := range []string{"safety", "identity"} {
 		for _, transform := range []message{{"action": "replace", "content": "Anything goes."},
 			{"action": "prepend", "content": "Anything goes."}, {"action": "callback"}} {
@@ -200,7 +200,7 @@ func TestProtectedSections(t *testing.T) {
 			system,
 		)
 	}
-	s.showsInTimeline(s.session, "section preamble is left as it was")
+	s.waitTimeline(s.session, "section preamble is left as it was")
 }
 
 // callbacks is a hello with callbacks only.
@@ -216,12 +216,12 @@ func callbacks(sections ...string) message {
 func TestTransformFails(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	s.enter("silent", callbacks("code_change_rules", "guidelines"))
+	s.bindProvider("silent", callbacks("code_change_rules", "guidelines"))
 	s.ask(s.session, "hello")
 	inOrder(t, s.last().System(), ownIdentity, "# Tone and style", "<rules_for_code_changes>", "<tips_and_tricks>",
 		ownSafety, "<task_completion>")
 	for _, section := range []string{"code_change_rules", "guidelines"} {
-		s.showsInTimeline(s.session, "silent did not answer in time how section "+section)
+		s.waitTimeline(s.session, "silent did not answer in time how section "+section)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestTransformsAtOnce(t *testing.T) {
 	s := newAgents(t).start(t)
 	sections := []string{"code_change_rules", "guidelines", "tone", "environment_context", "tool_instructions",
 		"last_instructions"}
-	c := s.enter("slow", callbacks(sections...))
+	c := s.bindProvider("slow", callbacks(sections...))
 	sent := s.inTime("hello", func() {
 		var asked []message
 		for range sections {

@@ -16,11 +16,11 @@ import (
 func TestSessionEvents(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	all := s.enter("listener", message{"subscribe": []string{"user.message", "assistant.message",
+	all := s.bindProvider("listener", message{"subscribe": []string{"user.message", "assistant.message",
 		"tool.execution_complete", "assistant.intent"},
 		"tools": []message{{"name": "greet", "description": "Greets", "parameters": message{"type": "object"}}}})
-	tools := s.enter("tools-only", message{"subscribe": []string{"tool.execution_complete"}})
-	none := s.enter("deaf", message{})
+	tools := s.bindProvider("tools-only", message{"subscribe": []string{"tool.execution_complete"}})
+	none := s.bindProvider("deaf", message{})
 
 	greet := call(t, "greet", message{"name": "Ada"})
 	shell := call(t, "bash", message{"command": "echo hi", "description": "Greet the world"})
@@ -31,7 +31,7 @@ func TestSessionEvents(t *testing.T) {
 		}
 		turn.wait(patience)
 	}
-	s.isIdle(s.session)
+	s.waitIdle(s.session)
 
 	for _, want := range []struct{ event, data string }{
 		{"user.message", `{"content":` + quote(t, shell) + `}`},
@@ -85,7 +85,7 @@ func TestInstances(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
 	tab := func(instance, title string) *peer {
-		return s.enter("browser", message{"instance": instance, "metadata": message{"title": title},
+		return s.bindProvider("browser", message{"instance": instance, "metadata": message{"title": title},
 			"tools": []message{{"name": "page_title", "description": "The page's title",
 				"parameters": message{"type": "object", "properties": message{"upper": message{"type": "boolean"}}}}}})
 	}
@@ -100,7 +100,7 @@ func TestInstances(t *testing.T) {
 		}
 		c.send(message{"type": "tool.result", "id": m["id"], "data": answer})
 		asking.wait(patience)
-		if told := s.told(); told != answer {
+		if told := s.lastResult(); told != answer {
 			t.Errorf("the model was told %q, want %q", told, answer)
 		}
 	}
@@ -119,9 +119,9 @@ func TestInstances(t *testing.T) {
 		t.Errorf("the model was offered %q, want list_browser_instances once", first.ToolNames())
 	}
 	s.ask(s.session, "call:list_browser_instances")
-	inOrder(t, s.told(), `"instance":"tab-1"`, "Dashboard", `"instance":"tab-2"`, "Settings")
+	inOrder(t, s.lastResult(), `"instance":"tab-1"`, "Dashboard", `"instance":"tab-2"`, "Settings")
 	s.ask(s.session, call(t, "page_title", message{"target": "tab-3"}))
-	inOrder(t, s.told(), "NOT_FOUND", "tab-3")
+	inOrder(t, s.lastResult(), "NOT_FOUND", "tab-3")
 }
 
 // pixel is an image.
@@ -166,21 +166,21 @@ func TestResults(t *testing.T) {
 
 	turn(message{"file": message{"path": keep("report.txt", []byte("It was a sunny day.")), "mimeType": "text/plain",
 		"ttl": 300}})
-	if told := s.told(); told != "It was a sunny day." {
+	if told := s.lastResult(); told != "It was a sunny day." {
 		t.Errorf("of a text file the model was told %q, want %q", told, "It was a sunny day.")
 	}
 	turn(message{"file": message{"path": keep("shot.png", image), "mimeType": "image/png", "size": len(image),
 		"ttl": 300}})
 	if !strings.Contains(body(), pixel) {
-		t.Errorf("the model was told %q, want the image of the file", s.told())
+		t.Errorf("the model was told %q, want the image of the file", s.lastResult())
 	}
 	turn(message{"file": message{"path": s.file("elsewhere"), "mimeType": "text/plain"}})
-	if told := s.told(); strings.Contains(told, "sunny") || told == "" {
+	if told := s.lastResult(); strings.Contains(told, "sunny") || told == "" {
 		t.Errorf("of a file elsewhere the model was told %q, want a refusal, not what the file holds", told)
 	}
 	turn(message{"data": message{"image": "data:image/png;base64," + pixel, "title": "a pixel"}})
-	if n := strings.Count(body(), pixel); n < 2 || !strings.Contains(s.told(), "a pixel") {
-		t.Errorf(`two images reached the model %d times; it was told %q, want two and "a pixel"`, n, s.told())
+	if n := strings.Count(body(), pixel); n < 2 || !strings.Contains(s.lastResult(), "a pixel") {
+		t.Errorf(`two images reached the model %d times; it was told %q, want two and "a pixel"`, n, s.lastResult())
 	}
 	if n := len(s.timeline(s.session, "Capturing viewport... 60%")); n != 4 {
 		t.Errorf("how far the provider is shows %d times in the timeline, want 4", n)

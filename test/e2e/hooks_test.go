@@ -77,8 +77,8 @@ func (a *agents) start(t *testing.T, instructions ...string) *agent {
 	return s
 }
 
-// enter binds a provider in this process with what its hello says besides.
-func (s *agent) enter(name string, hello message) *peer {
+// bindProvider binds a provider in this process with what its hello says besides.
+func (s *agent) bindProvider(name string, hello message) *peer {
 	s.t.Helper()
 	c := s.g.connect()
 	c.send(message{"type": "auth", "token": s.read(".provider-token")})
@@ -96,8 +96,8 @@ func rules(rules ...message) message {
 // file is a file that a command or a tool makes, if it runs.
 func (s *agent) file(name string) string { return filepath.Join(s.dir, name) }
 
-// made checks whether there is such a file.
-func (s *agent) made(name string, want bool) {
+// checkMade checks whether there is such a file.
+func (s *agent) checkMade(name string, want bool) {
 	s.t.Helper()
 	_, err := os.Stat(s.file(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -135,8 +135,8 @@ func (s *agent) last() *scriptmodel.Request {
 	return requests[len(requests)-1]
 }
 
-// told is what the model was last told about a call of its own.
-func (s *agent) told() string {
+// lastResult is what the model was last told about a call of its own.
+func (s *agent) lastResult() string {
 	s.t.Helper()
 	return s.last().LastResult()
 }
@@ -145,8 +145,8 @@ func (s *agent) told() string {
 var stuck = []struct {
 	name string
 	// fail lets the provider fail while turn, which it begins, asks the gate.
-	fail func(s *agent, rule message, turn func() *process) *process
-	says string // the reason
+	fail   func(s *agent, rule message, turn func() *process) *process
+	reason string // of the denial
 }{
 	{"killed", func(s *agent, rule message, turn func() *process) *process {
 		p := s.gatekeeper(rule)
@@ -161,7 +161,7 @@ var stuck = []struct {
 		return turn()
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"slow", func(s *agent, rule message, turn func() *process) *process {
-		c := s.enter("gatekeeper", rules(rule))
+		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
 		id := c.next("gate.check")["callId"]
 		request(s.t, s.m, 2) // by now the call has ended
@@ -174,20 +174,20 @@ var stuck = []struct {
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers nonsense", func(s *agent, rule message, turn func() *process) *process {
-		c := s.enter("gatekeeper", rules(rule))
+		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
 		c.send(message{"type": "gate.result", "gateId": "check-before-push", "callId": c.next("gate.check")["callId"],
 			"decision": "perhaps"})
 		return q
 	}, "Gate provider 'gatekeeper' answered with a malformed message."},
 	{"answers garbage", func(s *agent, rule message, turn func() *process) *process {
-		c := s.enter("gatekeeper", rules(rule))
+		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
 		c.raw(fmt.Appendf(nil, `{"type":"gate.result","decision":"allow","callId":%q`, c.next("gate.check")["callId"]))
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"answers another call", func(s *agent, rule message, turn func() *process) *process {
-		c := s.enter("gatekeeper", rules(rule))
+		c := s.bindProvider("gatekeeper", rules(rule))
 		q := turn()
 		c.next("gate.check")
 		c.send(message{"type": "gate.result", "gateId": "check-before-push",
@@ -196,12 +196,15 @@ var stuck = []struct {
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 	{"has a pattern that explodes", func(s *agent, rule message, turn func() *process) *process {
 		// That it matches can't be known, so the provider is asked.
-		c := s.enter("gatekeeper", rules(with(rule, message{"match": message{"tool": "shell", "args": explosive}})))
+		c := s.bindProvider(
+			"gatekeeper",
+			rules(with(rule, message{"match": message{"tool": "shell", "args": explosive}})),
+		)
 		q := turn()
 		if id := c.next("gate.check")["gateId"]; id != "check-before-push" {
 			s.t.Errorf(`gate %v was asked, want "check-before-push"`, id)
 		}
-		s.exploded("gatekeeper")
+		s.waitSlowPattern("gatekeeper")
 		return q
 	}, "Gate provider 'gatekeeper' did not respond in time."},
 }
@@ -210,8 +213,8 @@ var stuck = []struct {
 // matches none of it.
 const explosive = `(a+)+$`
 
-// exploded waits until the gateway says that a pattern of a provider took too long.
-func (s *agent) exploded(provider string) {
+// waitSlowPattern waits until the gateway says that a pattern of a provider took too long.
+func (s *agent) waitSlowPattern(provider string) {
 	s.t.Helper()
 	eventually(s.t, patience, func() error {
 		lines, _ := s.log.matches("a pattern took too long")
@@ -241,9 +244,9 @@ func TestGateFails(t *testing.T) {
 				if code := turn.wait(patience); code != 0 {
 					t.Errorf("the turn ended with code %d, want 0", code)
 				}
-				s.made("pushed", open)
-				if told := s.told(); strings.Contains(told, c.says) == open {
-					t.Errorf("the model was told %q, want %q in it: %v", told, c.says, !open)
+				s.checkMade("pushed", open)
+				if told := s.lastResult(); strings.Contains(told, c.reason) == open {
+					t.Errorf("the model was told %q, want %q in it: %v", told, c.reason, !open)
 				}
 			})
 		}
@@ -263,19 +266,19 @@ func TestGateHolds(t *testing.T) {
 	}
 	run("no gate", func(t *testing.T, s *agent) {
 		s.ask(s.session, s.push("pushed"))
-		s.made("pushed", true)
+		s.checkMade("pushed", true)
 	})
 	run("about something else", func(t *testing.T, s *agent) {
-		c := s.enter("gatekeeper", rules(gate))
+		c := s.bindProvider("gatekeeper", rules(gate))
 		s.ask(s.session, call(t, "bash", message{"command": ": git pull; touch " + s.file("pulled"),
 			"description": "pull"}))
-		s.made("pulled", true)
+		s.checkMade("pulled", true)
 		if n := c.count("gate.check"); n != 0 {
 			t.Errorf("the gate was asked %d times, want 0", n)
 		}
 	})
 	run("allows", func(t *testing.T, s *agent) {
-		c := s.enter("gatekeeper", rules(gate))
+		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
 		check := c.next("gate.check")
 		args, _ := check["args"].(map[string]any)
@@ -287,53 +290,53 @@ func TestGateHolds(t *testing.T) {
 				check, s.session,
 			)
 		}
-		s.made("pushed", false)
+		s.checkMade("pushed", false)
 		c.send(message{"type": "gate.result", "callId": check["callId"], "decision": "allow"})
 		turn.wait(patience)
-		s.made("pushed", true)
+		s.checkMade("pushed", true)
 	})
 	run("denies", func(t *testing.T, s *agent) {
-		c := s.enter("gatekeeper", rules(gate))
+		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
 		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
 			"reason": "CI is failing on this branch. Fix tests first."})
 		turn.wait(patience)
-		s.made("pushed", false)
-		if told := s.told(); !strings.Contains(told, "CI is failing on this branch. Fix tests first.") {
+		s.checkMade("pushed", false)
+		if told := s.lastResult(); !strings.Contains(told, "CI is failing on this branch. Fix tests first.") {
 			t.Errorf(`the model was told %q, want "CI is failing on this branch. Fix tests first." in it`, told)
 		}
 	})
 	run("allows with a word", func(t *testing.T, s *agent) {
-		c := s.enter("gatekeeper", rules(gate))
+		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
 		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "context",
 			"reason": "Main is frozen on Fridays."})
 		turn.wait(patience)
-		s.made("pushed", true)
-		s.heardAfterCall(2, "Main is frozen on Fridays.")
+		s.checkMade("pushed", true)
+		s.checkToldAfterCall(2, "Main is frozen on Fridays.")
 	})
 	run("all at once", func(t *testing.T, s *agent) {
-		one, two := s.enter("one", rules(gate)), s.enter("two", rules(gate))
+		one, two := s.bindProvider("one", rules(gate)), s.bindProvider("two", rules(gate))
 		turn := s.asking(s.session, s.push("pushed"))
 		first, second := one.next("gate.check"), two.next("gate.check") // neither has answered
 		one.send(message{"type": "gate.result", "callId": first["callId"], "decision": "allow"})
 		two.send(message{"type": "gate.result", "callId": second["callId"], "decision": "deny",
 			"reason": "two says no"})
 		turn.wait(patience)
-		s.made("pushed", false)
-		if told := s.told(); !strings.Contains(told, "two says no") {
+		s.checkMade("pushed", false)
+		if told := s.lastResult(); !strings.Contains(told, "two says no") {
 			t.Errorf(`the model was told %q, want "two says no" in it`, told)
 		}
 	})
 	run("of a sub-agent", func(t *testing.T, s *agent) {
-		c := s.enter("gatekeeper", rules(gate))
+		c := s.bindProvider("gatekeeper", rules(gate))
 		turn := s.asking(s.session, call(t, "task", message{"agent_type": "task", "name": "helper",
 			"description": "help", "mode": "sync", "prompt": s.push("pushed")}))
 		c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "deny",
 			"reason": "nor may your helpers"})
 		turn.wait(patience)
-		s.made("pushed", false)
-		if told := s.told(); !strings.Contains(told, "nor may your helpers") {
+		s.checkMade("pushed", false)
+		if told := s.lastResult(); !strings.Contains(told, "nor may your helpers") {
 			t.Errorf(`the model was told %q, want "nor may your helpers" in it`, told)
 		}
 	})
@@ -361,14 +364,14 @@ func TestPatternExplodes(t *testing.T) {
 			t.Parallel()
 			s := a.start(t)
 			provider := strings.ReplaceAll(c.name, " ", "-")
-			s.enter(provider, rules(c.rule))
+			s.bindProvider(provider, rules(c.rule))
 			s.ask(s.session, s.push("pushed"))
-			s.made("pushed", c.ran)
+			s.checkMade("pushed", c.ran)
 			if said := strings.Contains(string(s.last().Body), "no exploding"); said != c.heard {
-				t.Errorf("the model was told of it: got %v, want %v; its call said %q", said, c.heard, s.told())
+				t.Errorf("the model was told of it: got %v, want %v; its call said %q", said, c.heard, s.lastResult())
 			}
 			if c.rule["match"].(message)["args"] == explosive {
-				s.exploded(provider)
+				s.waitSlowPattern(provider)
 			}
 		})
 	}
@@ -381,26 +384,26 @@ func TestShellIsDenied(t *testing.T) {
 	h := newHome(t)
 	s := (&agents{h, h.serve()}).start(t)
 	s.ask(s.session, s.push("pushed"))
-	s.made("pushed", false)
+	s.checkMade("pushed", false)
 	const how = `set shell = "allow" in [copilot.permissions]`
-	if told := s.told(); !strings.Contains(told, how) {
+	if told := s.lastResult(); !strings.Contains(told, how) {
 		t.Errorf("the model was told %q, want %q in it", told, how)
 	}
-	s.showsInTimeline(s.session, how)
+	s.waitTimeline(s.session, how)
 
-	c := s.enter("gatekeeper", rules(gate))
+	c := s.bindProvider("gatekeeper", rules(gate))
 	turn := s.asking(s.session, s.push("pushed"))
 	c.send(message{"type": "gate.result", "callId": c.next("gate.check")["callId"], "decision": "allow"})
 	turn.wait(patience)
-	s.made("pushed", false)
-	if told := s.told(); !strings.Contains(told, how) {
+	s.checkMade("pushed", false)
+	if told := s.lastResult(); !strings.Contains(told, how) {
 		t.Errorf("when a gate allows it the model was told %q, want %q in it", told, how)
 	}
 }
 
-// heardAfterCall checks that the model's n-th request has a text behind the
+// checkToldAfterCall checks that the model's n-th request has a text behind the
 // result of its call.
-func (s *agent) heardAfterCall(n int, text string) {
+func (s *agent) checkToldAfterCall(n int, text string) {
 	s.t.Helper()
 	after := false
 	for _, m := range request(s.t, s.m, n).Messages {
@@ -423,7 +426,7 @@ func (s *agent) heardAfterCall(n int, text string) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := newAgents(t).start(t)
-	c := s.enter("keeper", with(rules(
+	c := s.bindProvider("keeper", with(rules(
 		message{"match": message{"tool": "edit", "file": "*.sql"}, "action": "deny",
 			"reason": "migrations are made by hand"},
 		message{"match": message{"tool": "edit", "file": "*.md"}, "action": "context", "content": "Keep it short."},
@@ -432,7 +435,7 @@ func TestRules(t *testing.T) {
 		message{"match": message{"tool": "no_such_tool"}, "action": "deny"},
 	), message{"tools": []message{{"name": "greet", "description": "Greets",
 		"parameters": message{"type": "object"}}}}))
-	s.showsInTimeline(s.session, `there is no "no_such_tool"`)
+	s.waitTimeline(s.session, `there is no "no_such_tool"`)
 	if n := len(s.timeline(s.session, "matches no tool")); n != 1 {
 		t.Errorf("%d rules are said to match no tool, want 1", n)
 	}
@@ -443,13 +446,13 @@ func TestRules(t *testing.T) {
 		n += 2
 	}
 	turn(call(t, "create", message{"path": s.file("0001.sql"), "file_text": "drop table users"}))
-	s.made("0001.sql", false)
-	if told := s.told(); !strings.Contains(told, "migrations are made by hand") {
+	s.checkMade("0001.sql", false)
+	if told := s.lastResult(); !strings.Contains(told, "migrations are made by hand") {
 		t.Errorf(`of a migration the model was told %q, want "migrations are made by hand" in it`, told)
 	}
 	turn(call(t, "create", message{"path": s.file("notes.md"), "file_text": "notes"}))
-	s.made("notes.md", true)
-	s.heardAfterCall(n, "Keep it short.")
+	s.checkMade("notes.md", true)
+	s.checkToldAfterCall(n, "Keep it short.")
 
 	if err := os.Mkdir(s.file("secret"), 0o700); err != nil {
 		t.Fatal(err)
@@ -460,11 +463,11 @@ func TestRules(t *testing.T) {
 		}
 	}
 	turn(call(t, "view", message{"path": s.file("secret/key")}))
-	if told := s.told(); !strings.Contains(told, "that is secret") || strings.Contains(told, "hunter2") {
+	if told := s.lastResult(); !strings.Contains(told, "that is secret") || strings.Contains(told, "hunter2") {
 		t.Errorf(`of a secret the model was told %q, want "that is secret" and no "hunter2" in it`, told)
 	}
 	turn(call(t, "view", message{"path": s.file("open")}))
-	if told := s.told(); !strings.Contains(told, "sesame") {
+	if told := s.lastResult(); !strings.Contains(told, "sesame") {
 		t.Errorf(`of a file the model was told %q, want "sesame" in it`, told)
 	}
 
@@ -472,17 +475,17 @@ func TestRules(t *testing.T) {
 	c.send(message{"type": "tool.result", "id": c.next("tool.call")["id"], "data": "hello"})
 	asking.wait(patience)
 	n += 2
-	s.heardAfterCall(n, "Be polite.")
+	s.checkToldAfterCall(n, "Be polite.")
 
 	// New rules take the place of the old ones.
 	c.send(message{"type": "hooks.update", "requestId": "r1", "onPreToolUse": []message{
 		{"match": message{"tool": "shell"}, "action": "deny", "reason": "no shell today"}}})
 	c.next("ack")
 	turn(call(t, "create", message{"path": s.file("0002.sql"), "file_text": "drop table users"}))
-	s.made("0002.sql", true)
+	s.checkMade("0002.sql", true)
 	turn(s.push("pushed"))
-	s.made("pushed", false)
-	if told := s.told(); !strings.Contains(told, "no shell today") {
+	s.checkMade("pushed", false)
+	if told := s.lastResult(); !strings.Contains(told, "no shell today") {
 		t.Errorf(`of the shell the model was told %q, want "no shell today" in it`, told)
 	}
 }

@@ -34,10 +34,10 @@ func newStage(t *testing.T) *stage {
 	s.g = s.serve()
 	s.api = s.g.api()
 	s.session = s.local()
-	s.joins(s.session, "neighbour", "quietly")
+	s.bindProvider(s.session, "neighbour", "quietly")
 	ctx, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
-	working.Go(func() { s.work(ctx) })
+	working.Go(func() { s.callNeighbour(ctx) })
 	t.Cleanup(func() {
 		stop()
 		working.Wait()
@@ -45,9 +45,9 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// work calls the neighbour's tool again and again: every call must succeed, and
+// callNeighbour calls the neighbour's tool again and again: every call must succeed, and
 // there must be some before it ends.
-func (s *stage) work(ctx context.Context) {
+func (s *stage) callNeighbour(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; n < 20 || ctx.Err() == nil; n++ {
@@ -87,9 +87,9 @@ func (s *stage) begin(tool string, timeout time.Duration) *calling {
 	return c
 }
 
-// ends waits for the outcome of a call and checks it: an error code, or "" and
+// checkEnd waits for the outcome of a call and checks it: an error code, or "" and
 // the data as JSON.
-func (c *calling) ends(code, data string) {
+func (c *calling) checkEnd(code, data string) {
 	c.s.t.Helper()
 	select {
 	case <-c.done:
@@ -102,8 +102,8 @@ func (c *calling) ends(code, data string) {
 	}
 }
 
-// pending checks that a call has not ended.
-func (c *calling) pending() {
+// checkPending checks that a call has not ended.
+func (c *calling) checkPending() {
 	c.s.t.Helper()
 	select {
 	case <-c.done:
@@ -112,16 +112,16 @@ func (c *calling) pending() {
 	}
 }
 
-// answers makes a peer answer the next call, and checks that it arrived.
-func (s *stage) answers(c *peer, tool string) {
+// checkAnswered makes a peer answer the next call, and checks that it arrived.
+func (s *stage) checkAnswered(c *peer, tool string) {
 	s.t.Helper()
 	k := s.begin(tool, 0)
 	c.send(message{"type": "tool.result", "id": c.next("tool.call")["id"], "data": "well"})
-	k.ends("", `"well"`)
+	k.checkEnd("", `"well"`)
 }
 
-// quiet checks that the gateway had nothing to complain about.
-func (c *peer) quiet() {
+// checkNoErrors checks that the gateway had nothing to complain about.
+func (c *peer) checkNoErrors() {
 	c.t.Helper()
 	if n := c.count("error"); n != 0 {
 		c.t.Errorf("the gateway sent %d errors, the last: %v, want 0", n, c.next("error"))
@@ -132,8 +132,8 @@ func TestProviderAnswersNothing(t *testing.T) {
 	s := newStage(t)
 	c := s.g.peer(s.session, "silent", message{"name": "short", "timeout": 300}, message{"name": "long"})
 	first, second := s.begin("short", 0), s.begin("long", 400*time.Millisecond)
-	first.ends("TIMEOUT", "")
-	second.ends("TIMEOUT", "")
+	first.checkEnd("TIMEOUT", "")
+	second.checkEnd("TIMEOUT", "")
 	if first.took < 300*time.Millisecond || second.took < 400*time.Millisecond {
 		t.Errorf("the calls timed out after %v and %v, want 300 ms and 400 ms or more", first.took, second.took)
 	}
@@ -145,8 +145,8 @@ func TestProviderAnswersNothing(t *testing.T) {
 		}
 		delete(calls, cancel["id"])
 	}
-	s.answers(c, "long")
-	c.quiet()
+	s.checkAnswered(c, "long")
+	c.checkNoErrors()
 }
 
 func TestProviderAnswersTwice(t *testing.T) {
@@ -157,9 +157,9 @@ func TestProviderAnswersTwice(t *testing.T) {
 	c.send(message{"type": "tool.result", "id": id, "data": "first"})
 	c.send(message{"type": "tool.result", "id": id, "data": "second"})
 	c.send(message{"type": "tool.result", "id": id, "error": "third", "errorCode": "INTERNAL"})
-	k.ends("", `"first"`)
-	s.answers(c, "twice")
-	c.quiet()
+	k.checkEnd("", `"first"`)
+	s.checkAnswered(c, "twice")
+	c.checkNoErrors()
 }
 
 func TestProviderAnswersLate(t *testing.T) {
@@ -169,17 +169,17 @@ func TestProviderAnswersLate(t *testing.T) {
 	longID := c.next("tool.call")["id"]
 	short := s.begin("short", 0)
 	shortID := c.next("tool.call")["id"]
-	short.ends("TIMEOUT", "")
+	short.checkEnd("TIMEOUT", "")
 	c.next("tool.cancel")
 	// What the protocol demands, and what the tool came to after all.
 	c.send(message{"type": "tool.result", "id": shortID, "error": "Cancelled", "errorCode": "CANCELLED"})
 	c.send(message{"type": "tool.result", "id": shortID, "data": "late"})
 	c.send(message{"type": "tool.progress", "id": shortID, "message": "late"})
-	s.answers(c, "long") // by now they have arrived
-	long.pending()
+	s.checkAnswered(c, "long") // by now they have arrived
+	long.checkPending()
 	c.send(message{"type": "tool.result", "id": longID, "data": "in time"})
-	long.ends("", `"in time"`)
-	c.quiet()
+	long.checkEnd("", `"in time"`)
+	c.checkNoErrors()
 }
 
 func TestProviderAnswersGarbage(t *testing.T) {
@@ -207,7 +207,7 @@ func TestProviderAnswersGarbage(t *testing.T) {
 			t.Errorf("%q gets %v, want %s", fault.frame, e, fault.code)
 		}
 	}
-	s.answers(c, "tool")
+	s.checkAnswered(c, "tool")
 
 	// With one, it is that call which fails.
 	for _, frame := range []string{`{"type":"tool.result",`, `{"type":"tool.result","id":"nobody-made-this","data":1}`,
@@ -215,7 +215,7 @@ func TestProviderAnswersGarbage(t *testing.T) {
 		k := s.begin("tool", 0)
 		c.next("tool.call")
 		c.raw([]byte(frame))
-		k.ends("INTERNAL", "")
+		k.checkEnd("INTERNAL", "")
 		c.next("error")
 	}
 	// A result that names its call fails that one, whatever else is in flight.
@@ -230,8 +230,8 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	if named.ErrorCode == "" {
 		named, other = other, named
 	}
-	named.ends("INTERNAL", "")
-	other.ends("", `"well"`)
+	named.checkEnd("INTERNAL", "")
+	other.checkEnd("", `"well"`)
 
 	// With several, nobody can tell which: the provider is cut off.
 	several := []*calling{s.begin("tool", 0), s.begin("tool", 0), s.begin("tool", 0)}
@@ -240,9 +240,9 @@ func TestProviderAnswersGarbage(t *testing.T) {
 	}
 	c.raw([]byte(`{"type":"tool.result","data":"whose?"}`))
 	for _, k := range several {
-		k.ends("DISCONNECTED", "")
+		k.checkEnd("DISCONNECTED", "")
 	}
-	if code := c.closed(); code < 4000 {
+	if code := c.waitClosed(); code < 4000 {
 		t.Errorf("the connection was closed with %d, want at least 4000", code)
 	}
 }
@@ -256,13 +256,13 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	data := text(3 * mib)
 	k := s.begin("tool", 0)
 	c.send(message{"type": "tool.result", "id": c.next("tool.call")["id"], "data": data})
-	k.ends("", `"`+data+`"`)
-	c.quiet()
+	k.checkEnd("", `"`+data+`"`)
+	c.checkNoErrors()
 	c.send(message{"type": "push", "level": "keep", "event": data})
 	if e := c.next("error"); e["code"] != "PAYLOAD_TOO_LARGE" || e["replyTo"] != "push" {
 		t.Errorf(`a push of 3 MiB gets %v, want "PAYLOAD_TOO_LARGE" and "push"`, e)
 	}
-	s.answers(c, "tool")
+	s.checkAnswered(c, "tool")
 
 	// A result that is too large ends its call, and no other.
 	large, other := s.begin("tool", 0), s.begin("tool", 0)
@@ -277,15 +277,15 @@ func TestProviderSendsTooMuch(t *testing.T) {
 	if large.ErrorCode == "" {
 		large, other = other, large
 	}
-	large.ends("PAYLOAD_TOO_LARGE", "")
-	other.ends("", `"well"`)
+	large.checkEnd("PAYLOAD_TOO_LARGE", "")
+	other.checkEnd("", `"well"`)
 
 	// Past 16 MiB the connection is closed.
 	k = s.begin("tool", 0)
 	c.next("tool.call")
 	c.raw([]byte(text(17 * mib)))
-	k.ends("DISCONNECTED", "")
-	if code := c.closed(); code != websocket.StatusMessageTooBig && code != -1 {
+	k.checkEnd("DISCONNECTED", "")
+	if code := c.waitClosed(); code != websocket.StatusMessageTooBig && code != -1 {
 		t.Errorf("the connection was closed with %v, want -1", code)
 	}
 }
@@ -293,18 +293,18 @@ func TestProviderSendsTooMuch(t *testing.T) {
 // TestProviderStandsStill stops a provider's process for a while.
 func TestProviderStandsStill(t *testing.T) {
 	s := newStage(t)
-	p := s.joins(s.session, "sleeper", "greet")
+	p := s.bindProvider(s.session, "sleeper", "greet")
 	p.freeze()
 	var calls []*calling
 	for range 5 {
 		calls = append(calls, s.begin("greet", 300*time.Millisecond))
 	}
 	for _, k := range calls {
-		k.ends("TIMEOUT", "")
+		k.checkEnd("TIMEOUT", "")
 	}
 	p.signal(syscall.SIGCONT)
 	k := s.begin("greet", 0)
-	k.ends("", `"Hello, <nil>!"`)
+	k.checkEnd("", `"Hello, <nil>!"`)
 	if p.find("unbound") != "" {
 		t.Errorf("the provider's output, want no message that its session ended:\n%s", p.output())
 	}
@@ -315,7 +315,7 @@ func TestProviderStandsStill(t *testing.T) {
 func TestProviderStopsReading(t *testing.T) {
 	s := newStage(t)
 	c := s.g.peer(s.session, "deaf", message{"name": "tool"})
-	c.deaf()
+	c.stopReading()
 	args := json.RawMessage(`{"text":"` + text(1<<20) + `"}`)
 	outcomes := make(chan string, 24)
 	for range cap(outcomes) {
@@ -338,7 +338,7 @@ func TestProviderStopsReading(t *testing.T) {
 		}
 	}
 	// Those that came after it was closed found no tool.
-	late := s.gone("tool")
+	late := s.noSuchTool("tool")
 	if count["DISCONNECTED"] == 0 || count["DISCONNECTED"]+count["TIMEOUT"]+count["NOT_FOUND"]+count[late] != cap(
 		outcomes) {
 		t.Errorf(
@@ -354,8 +354,8 @@ func TestProviderStopsReading(t *testing.T) {
 	}
 }
 
-// gone is the error of the API when a session has no such tool.
-func (s *stage) gone(tool string) string {
+// noSuchTool is the error of the API when a session has no such tool.
+func (s *stage) noSuchTool(tool string) string {
 	_, err := s.api.Call(context.Background(), s.session, tool, adminapi.Call{})
 	if err == nil {
 		return ""
@@ -376,8 +376,8 @@ func TestProviderFloods(t *testing.T) {
 		c.raw([]byte(`{"type":"no.such.type"}`))
 	}
 	c.send(message{"type": "tool.result", "id": id, "data": "heard"})
-	waiting.ends("", `"heard"`)
-	s.answers(c, "tool")
+	waiting.checkEnd("", `"heard"`)
+	s.checkAnswered(c, "tool")
 
 	refused := map[any]int{}
 	for range c.count("error") {
@@ -405,12 +405,12 @@ func TestProviderAsksAndDoesNotListen(t *testing.T) {
 	}
 	k := s.begin("tool", 0)
 	c.next("tool.call")
-	c.quiet()
-	c.deaf()
+	c.checkNoErrors()
+	c.stopReading()
 	for n := range 10 { // 5 MiB each
 		c.send(message{"type": "stream.query", "queryId": fmt.Sprint(n), "last": 5})
 	}
-	k.ends("DISCONNECTED", "")
+	k.checkEnd("DISCONNECTED", "")
 	if n := s.metric("tapgw_slow_consumers_total"); n != 1 {
 		t.Errorf("%d slow consumers were closed, want 1", n)
 	}

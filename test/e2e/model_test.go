@@ -58,8 +58,8 @@ func (h *home) asking(session, prompt string) *process {
 	return h.start(tapctl, "sessions", "query", session, prompt)
 }
 
-// isIdle waits until a session has nothing to do.
-func (h *home) isIdle(session string) {
+// waitIdle waits until a session has nothing to do.
+func (h *home) waitIdle(session string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		for _, s := range decode[[]adminapi.Session](h.t, h.tapctl("sessions", "--json")) {
@@ -85,8 +85,8 @@ func (h *home) timeline(session, text string) []adminapi.TimelineLine {
 	return found
 }
 
-// showsInTimeline waits for a line of a session's log.
-func (h *home) showsInTimeline(session, text string) {
+// waitTimeline waits for a line of a session's log.
+func (h *home) waitTimeline(session, text string) {
 	h.t.Helper()
 	eventually(h.t, patience, func() error {
 		if len(h.timeline(session, text)) == 0 {
@@ -138,8 +138,8 @@ func (h *home) runtime() int {
 	return pids[0]
 }
 
-// noRuntime waits until no Copilot runtime of a home is left.
-func (h *home) noRuntime(within time.Duration) {
+// waitNoRuntime waits until no Copilot runtime of a home is left.
+func (h *home) waitNoRuntime(within time.Duration) {
 	h.t.Helper()
 	eventually(h.t, within, func() error {
 		if pids := h.runtimes(); len(pids) > 0 {

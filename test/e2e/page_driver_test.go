@@ -35,19 +35,19 @@ type view struct {
 	faults []string // exceptions, console errors, violations of the policy
 }
 
-// look opens an address of a gateway in a tab that is watched.
-func (p *profile) look(address string, before ...chromedp.Action[chromedp.Void]) *view {
+// openView opens an address of a gateway in a tab that is watched.
+func (p *profile) openView(address string, before ...chromedp.Action[chromedp.Void]) *view {
 	p.t.Helper()
 	v := &view{tab: &tab{t: p.t, dialogs: make(chan *page.EventJavascriptDialogOpening, 16),
 		got: map[string][]message{}, seen: map[string]int{}, more: make(chan struct{})}}
-	v.ctx, v.shut = chromedp.NewContext(p.ctx, chromedp.WithListener(v.hear))
+	v.ctx, v.shut = chromedp.NewContext(p.ctx, chromedp.WithListener(v.onEvent))
 	if err := chromedp.Do(v.ctx); err != nil {
 		p.t.Fatalf("opening a tab: %v", err)
 	}
 	p.t.Cleanup(func() {
 		if p.t.Failed() {
-			v.artifact("failed")
-			p.t.Logf("the page at %s shows:\n%s\nand had these faults: %q", address, v.text("body"), v.wrong())
+			v.keepPicture("failed")
+			p.t.Logf("the page at %s shows:\n%s\nand had these faults: %q", address, v.text("body"), v.faultsSoFar())
 		}
 		v.shut()
 	})
@@ -56,9 +56,9 @@ func (p *profile) look(address string, before ...chromedp.Action[chromedp.Void])
 	return v
 }
 
-// hear takes the events of the tab. It must not wait.
-func (v *view) hear(ev any) {
-	v.tab.hear(ev)
+// onEvent takes the events of the tab. It must not wait.
+func (v *view) onEvent(ev any) {
+	v.tab.onEvent(ev)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch ev := ev.(type) {
@@ -84,8 +84,8 @@ func (v *view) hear(ev any) {
 	}
 }
 
-// wrong returns the faults so far.
-func (v *view) wrong() []string {
+// faultsSoFar returns the faults so far.
+func (v *view) faultsSoFar() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]string{}, v.faults...)
@@ -98,19 +98,19 @@ func (v *view) loaded() int {
 	return int(v.bytes)
 }
 
-// leaves waits until the page has given up one more request than before.
-func (v *view) leaves(before int) {
+// waitGivenUp waits until the page has given up one more request than before.
+func (v *view) waitGivenUp(before int) {
 	v.t.Helper()
 	eventually(v.t, patience, func() error {
-		if n := v.given(); n <= before {
+		if n := v.givenUp(); n <= before {
 			return fmt.Errorf("the page has given up %d requests, want more than %d", n, before)
 		}
 		return nil
 	})
 }
 
-// given returns how many requests the page has given up.
-func (v *view) given() int {
+// givenUp returns how many requests the page has given up.
+func (v *view) givenUp() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.left
@@ -138,8 +138,8 @@ func (v *view) until(format string, args ...any) {
 	})
 }
 
-// says waits until what is at a selector holds a text.
-func (v *view) says(selector, text string) {
+// waitText waits until what is at a selector holds a text.
+func (v *view) waitText(selector, text string) {
 	v.t.Helper()
 	v.until(`[...document.querySelectorAll(%s)].some((e) => e.textContent.includes(%s))`, selector, text)
 }
@@ -158,8 +158,8 @@ func (v *view) button(label string) {
 	v.do("pressing "+label, chromedp.Click(chromedp.JSPath("window.pressed")))
 }
 
-// closed waits until no dialog is open: one keeps the keys for itself.
-func (v *view) closed() {
+// waitNoDialog waits until no dialog is open: one keeps the keys for itself.
+func (v *view) waitNoDialog() {
 	v.t.Helper()
 	v.until(`!document.querySelector("dialog")`)
 }
@@ -170,8 +170,8 @@ func (v *view) click(selector string) {
 	v.do("clicking "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
-// types writes into a field, in place of what is there, as a keyboard would.
-func (v *view) types(selector, text string) {
+// fill writes into a field, in place of what is there, as a keyboard would.
+func (v *view) fill(selector, text string) {
 	v.t.Helper()
 	v.until(`(() => {
 		const field = document.querySelector(%s);
@@ -207,17 +207,17 @@ func (v *view) press(keys string, o ...chromedp.KeyOption) {
 	}
 }
 
-// theme makes the page light or dark.
-func (v *view) theme(name string) {
+// setTheme makes the page light or dark.
+func (v *view) setTheme(name string) {
 	v.t.Helper()
 	v.do("making it "+name, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
 	}))
 }
 
-// artifact keeps a picture of the page where TAPGW_ARTIFACTS says, else with what
+// keepPicture keeps a picture of the page where TAPGW_ARTIFACTS says, else with what
 // else the test leaves.
-func (v *view) artifact(name string) {
+func (v *view) keepPicture(name string) {
 	v.t.Helper()
 	dir := os.Getenv("TAPGW_ARTIFACTS")
 	if dir == "" {
@@ -236,11 +236,11 @@ func (v *view) artifact(name string) {
 	}
 }
 
-// sound checks that nothing went wrong in the page, and that it asked no one but
+// checkFaults checks that nothing went wrong in the page, and that it asked no one but
 // its gateway for anything.
-func (v *view) sound(origin string) {
+func (v *view) checkFaults(origin string) {
 	v.t.Helper()
-	for _, fault := range v.wrong() {
+	for _, fault := range v.faultsSoFar() {
 		v.t.Errorf("the page had a fault: %s, want none", fault)
 	}
 	v.mu.Lock()
@@ -266,14 +266,14 @@ func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 // narrow makes the page as wide as a telephone is.
 func narrow() chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(390, 800) }
 
-// unseen lets scripts of the tests into the page, which its policy keeps out.
-func unseen() chromedp.Action[chromedp.Void] {
+// bypassPolicy lets scripts of the tests into the page, which its policy keeps out.
+func bypassPolicy() chromedp.Action[chromedp.Void] {
 	return command(page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true})
 }
 
-// barriers checks with axe-core that what is shown keeps nobody out, light and
+// checkAccessibility checks with axe-core that what is shown keeps nobody out, light and
 // dark, and keeps a picture of each.
-func (v *view) barriers(name string) {
+func (v *view) checkAccessibility(name string) {
 	v.t.Helper()
 	if !eval[bool](v.tab, `"axe" in window`) {
 		source, err := os.ReadFile(filepath.Join(repo, ".runtime", "node_modules", "axe-core", "axe.min.js"))
@@ -287,7 +287,7 @@ func (v *view) barriers(name string) {
 	}
 	// Colours are all that differs in the dark.
 	for theme, rules := range map[string][]string{"light": nil, "dark": {"color-contrast"}} {
-		v.theme(theme)
+		v.setTheme(theme)
 		found := eval[[]string](
 			v.tab,
 			`axe.run(document, {runOnly: %s ?? undefined, resultTypes: ["violations"]}).then((r) => r.violations
@@ -297,9 +297,9 @@ func (v *view) barriers(name string) {
 		for _, violation := range found {
 			v.t.Errorf("%s in %s: %s, want no violation", name, theme, violation)
 		}
-		v.artifact(name + "-" + theme)
+		v.keepPicture(name + "-" + theme)
 	}
-	v.theme("light")
+	v.setTheme("light")
 }
 
 // origin is where a gateway serves its page.
@@ -311,8 +311,8 @@ func (h *home) link() string {
 	return strings.TrimSpace(h.tapctl("open", "--print"))
 }
 
-// through is an address at another origin.
-func through(t testing.TB, address, origin string) string {
+// atOrigin is an address at another origin.
+func atOrigin(t testing.TB, address, origin string) string {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {

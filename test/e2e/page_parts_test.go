@@ -16,8 +16,8 @@ func parts(t *testing.T) *view {
 	t.Helper()
 	s := httptest.NewServer(dashboard.Handler())
 	t.Cleanup(s.Close)
-	v := newHome(t).browser().profile(t).look(s.URL + "/")
-	v.says("main", "tapgw")
+	v := newHome(t).browser().profile(t).openView(s.URL + "/")
+	v.waitText("main", "tapgw")
 	return v
 }
 
@@ -31,7 +31,7 @@ func TestPageParts(t *testing.T) {
 	t.Run("Lists", func(t *testing.T) { listsReconcile(t, v) })
 	t.Run("Filter", func(t *testing.T) { filterPreviews(t, v) })
 	t.Run("Timeline", func(t *testing.T) { timelineMerges(t, v) })
-	if faults := v.wrong(); len(faults) > 0 {
+	if faults := v.faultsSoFar(); len(faults) > 0 {
 		t.Errorf("the page had faults: %q, want none", faults)
 	}
 }
@@ -175,7 +175,7 @@ func filterPreviews(t *testing.T, v *view) {
 }
 
 func timelineMerges(t *testing.T, v *view) {
-	const tell = `import("/page/timeline.js").then(({ Timeline }) => {
+	const texts = `import("/page/timeline.js").then(({ Timeline }) => {
 			const t = new Timeline();
 			for (const [name, data] of %s) t.apply(name, data);
 			return t.entries.map((e) => [e.kind, e.done === false ? "open" : "", e.who ?? e.level ?? e.name ?? "", e.text || e.result?.content || e.error?.message || ""].filter(Boolean).join(" "));
@@ -241,7 +241,7 @@ func timelineMerges(t *testing.T, v *view) {
 				"reasoning", "mark The session has ended."},
 		},
 	} {
-		if got := eval[[]string](v.tab, tell, test.entry); !slices.Equal(got, test.want) {
+		if got := eval[[]string](v.tab, texts, test.entry); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, test.want)
 		}
 	}

@@ -50,30 +50,30 @@ func TestPage(t *testing.T) {
 	p := h.browser().profile(t)
 
 	// Somebody who is not signed in is told how to.
-	v := p.look(g.origin() + "/")
-	v.says("main", "tapctl open")
-	v.artifact("signin")
+	v := p.openView(g.origin() + "/")
+	v.waitText("main", "tapctl open")
+	v.keepPicture("signin")
 
 	v.visit(h.link())
-	v.says(".side", "No session runs")
-	v.says(".connection", "Live")
+	v.waitText(".side", "No session runs")
+	v.waitText(".connection", "Live")
 	if location := eval[string](v.tab, `location.href`); strings.Contains(location, "code") {
 		t.Errorf(`the link's code is still in the address %s, want no "code" in it`, location)
 	}
 
 	// A session.
 	v.button("New…")
-	v.types("#start-model", scriptmodel.ModelID)
-	v.types("#start-cwd", h.path("nowhere"))
-	v.types("#start-label", "review")
+	v.fill("#start-model", scriptmodel.ModelID)
+	v.fill("#start-cwd", h.path("nowhere"))
+	v.fill("#start-label", "review")
 	v.button("Start")
-	v.says("dialog .fault", "does not exist")
-	v.types("#start-cwd", h.path("work"))
+	v.waitText("dialog .fault", "does not exist")
+	v.fill("#start-cwd", h.path("work"))
 	v.button("Start")
-	v.says(".session h2", "review")
+	v.waitText(".session h2", "review")
 	session := eval[string](v.tab, `decodeURIComponent(location.hash.split("/")[2])`)
-	h.joins(session, "greeter", "greet")
-	v.says(".note", "provider greeter joined")
+	h.bindProvider(session, "greeter", "greet")
+	v.waitText(".note", "provider greeter joined")
 
 	pageShowsTurn(t, v, rest)
 	pageUnfoldsCall(v)
@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	pageStops(h, v, session)
 	pageResumes(g, v)
 	v.button("Sign out")
-	v.says("main", "tapctl open")
+	v.waitText("main", "tapctl open")
 }
 
 // pageShowsTurn starts a turn and follows it as it streams.
@@ -94,20 +94,20 @@ func pageShowsTurn(t *testing.T, v *view, rest chan struct{}) {
 	v.press("/")
 	v.press("please greet Ada")
 	v.press("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl))
-	v.says(".entry.prompt", "please greet Ada")
-	v.says(".entry.tool .name", "greet")
-	v.says(".entry.message.streaming", "Done.")
-	v.says(".chip", "busy")
+	v.waitText(".entry.prompt", "please greet Ada")
+	v.waitText(".entry.tool .name", "greet")
+	v.waitText(".entry.message.streaming", "Done.")
+	v.waitText(".chip", "busy")
 	if strings.Contains(v.text(".entry.message"), "politely") {
 		t.Error("the page shows what the model did not say yet, want it to wait")
 	}
 	v.button("Interrupt") // and again below, by the end of the turn
-	v.says(".chip", "idle")
+	v.waitText(".chip", "idle")
 	close(rest)
-	v.types("#prompt", "please greet Ada again")
+	v.fill("#prompt", "please greet Ada again")
 	v.button("Send")
-	v.says(".entry.message td", "politely")
-	v.says(".chip", "idle")
+	v.waitText(".entry.message td", "politely")
+	v.waitText(".chip", "idle")
 	v.until(
 		`document.querySelector(".entry.message strong")?.textContent === "Done." && !document.querySelector(".entry.message :is(b, img), .entry.message.streaming")`,
 	)
@@ -120,8 +120,8 @@ func pageUnfoldsCall(v *view) {
 		`[...document.querySelectorAll(".entry.tool .state.ok")].length >= 1 && !document.querySelector(".entry.tool .part")`,
 	)
 	v.click(".entry.tool summary")
-	v.says(".entry.tool .part", `"name": "Ada"`)
-	v.says(".entry.tool .part", "Hello, Ada!")
+	v.waitText(".entry.tool .part", `"name": "Ada"`)
+	v.waitText(".entry.tool .part", "Hello, Ada!")
 	v.until(
 		`[...document.querySelectorAll(".entry.reasoning summary")].some((e) => e.textContent.startsWith("Reasoned"))`,
 	)
@@ -141,8 +141,8 @@ func pageShowsPushes(t *testing.T, h *home, v *view, session string) {
 			level,
 		)
 	}
-	v.says(".entry.prompt.from-provider", "the build is red")
-	v.says(".entry.message", "the build is red")
+	v.waitText(".entry.prompt.from-provider", "the build is red")
+	v.waitText(".entry.message", "the build is red")
 	if notes := v.text(".entry.note"); strings.Contains(notes, "run 811 ok") {
 		t.Errorf("a push is shown twice: %s, want it once", notes)
 	}
@@ -154,7 +154,7 @@ func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 	c := g.connectFrom("https://example.com")
 	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
 	c.next("auth.pairing")
-	v.says(".card.pairing", "browser wants into review")
+	v.waitText(".card.pairing", "browser wants into review")
 	c.send(message{"type": "auth.confirm", "code": v.text(".code-digits")})
 	if token, _ := c.next("sessions")["token"].(string); token == "" {
 		t.Error("the code that the page shows was not taken, want a token for it")
@@ -166,14 +166,14 @@ func pagePairs(t *testing.T, g *gateway, v *view, session string) {
 func pageAsks(t *testing.T, h *home, v *view, session string) {
 	t.Helper()
 	asking := h.asking(session, `call:bash {"command":"echo it-was-allowed","description":"says so"}`)
-	v.says(".card.question", "echo it-was-allowed")
-	v.artifact("question")
+	v.waitText(".card.question", "echo it-was-allowed")
+	v.keepPicture("question")
 	v.button("Allow once")
 	v.until(`!document.querySelector(".card.question")`)
 	if code := asking.wait(patience); code != 0 || asking.find("it-was-allowed") == "" {
 		t.Errorf("the command that was allowed: exit code %d, want 0 and its output\n%s", code, asking.output())
 	}
-	v.artifact("session")
+	v.keepPicture("session")
 }
 
 // pageChangesModel chooses another model.
@@ -182,30 +182,30 @@ func pageChangesModel(v *view) {
 	v.until(
 		`(() => { const s = document.querySelector("#model"); if (s) s.value = "another"; return s?.value === "another"; })()`,
 	)
-	v.artifact("model")
+	v.keepPicture("model")
 	v.button("Change")
-	v.closed()
-	v.says(".session .meta", "another")
+	v.waitNoDialog()
+	v.waitText(".session .meta", "another")
 }
 
 // pageOtherViews looks at providers, calls and streams.
 func pageOtherViews(v *view) {
 	v.press("2")
-	v.says("tbody th", "greeter")
+	v.waitText("tbody th", "greeter")
 	v.until(
 		`Number(document.querySelector("tr .calls")?.textContent) >= 1 && /ms|s/.test(document.querySelector("tr .p50").textContent)`,
 	)
 	v.button("1 tool")
-	v.says(".toollist", "greet")
+	v.waitText(".toollist", "greet")
 	v.press("4")
-	v.says(".waterfall", "greet")
+	v.waitText(".waterfall", "greet")
 	v.until(`document.querySelector(".waterfall .ran").getBoundingClientRect().width >= 3`)
 	v.press("3")
-	v.types(".rules input", "^GET /healthz|red$")
-	v.says(".tester", "2 of 3 events match: 2 drop")
+	v.fill(".rules input", "^GET /healthz|red$")
+	v.waitText(".tester", "2 of 3 events match: 2 drop")
 	v.until(`document.querySelectorAll(".events .dropped").length === 2`)
-	v.types(".rules input", "(unclosed")
-	v.says(".rules .fault", "Unterminated group")
+	v.fill(".rules input", "(unclosed")
+	v.waitText(".rules .fault", "Unterminated group")
 }
 
 // pageStops stops the session.
@@ -214,25 +214,25 @@ func pageStops(h *home, v *view, session string) {
 	v.press("1")
 	v.button("Stop…")
 	v.button("Stop session")
-	v.closed()
-	v.says(".side", "No session runs")
-	v.says(".chip", "ended")
-	v.says(".entry.mark", "The session has ended.")
+	v.waitNoDialog()
+	v.waitText(".side", "No session runs")
+	v.waitText(".chip", "ended")
+	v.waitText(".entry.mark", "The session has ended.")
 	h.noSession(session)
 }
 
 // pageResumes resumes the session.
 func pageResumes(g *gateway, v *view) {
 	v.button("Resume…")
-	v.says("dialog .choices", "review")
-	v.artifact("resume")
+	v.waitText("dialog .choices", "review")
+	v.keepPicture("resume")
 	v.button("Resume")
-	v.says(".chip", "idle")
-	v.says(".side", "review")
-	v.types("#prompt", "are you back?")
+	v.waitText(".chip", "idle")
+	v.waitText(".side", "review")
+	v.fill("#prompt", "are you back?")
 	v.button("Send")
-	v.says(".entry.message", "You said: are you back?")
-	v.sound(g.origin())
+	v.waitText(".entry.message", "You said: are you back?")
+	v.checkFaults(g.origin())
 }
 
 // noSession checks that the gateway knows a session no more.
@@ -255,14 +255,14 @@ func TestPageSignIn(t *testing.T) {
 	link := h.link()
 	for name, paste := range map[string]string{"link": link,
 		"code": h.link()[strings.Index(link, "code=")+len("code="):], "token": h.read(".admin-token")} {
-		v := b.profile(t).look(g.origin() + "/")
-		v.types("#credential", "adm-wrong")
+		v := b.profile(t).openView(g.origin() + "/")
+		v.fill("#credential", "adm-wrong")
 		v.press("\r")
-		v.says(".fault", "not this gateway's admin token")
-		v.types("#credential", paste)
+		v.waitText(".fault", "not this gateway's admin token")
+		v.fill("#credential", paste)
 		v.press("\r")
-		v.says(".connection", "Live")
-		v.sound(g.origin())
+		v.waitText(".connection", "Live")
+		v.checkFaults(g.origin())
 		if got := eval[string](v.tab, `document.cookie + JSON.stringify(localStorage)`); got != "{}" {
 			t.Errorf(`after the %s scripts of the page can read %s, want "{}"`, name, got)
 		}
@@ -279,12 +279,12 @@ func TestPageSignIn(t *testing.T) {
 	}
 
 	// A gateway that is started anew knows nobody.
-	v := b.profile(t).look(h.link())
-	v.says(".connection", "Live")
+	v := b.profile(t).openView(h.link())
+	v.waitText(".connection", "Live")
 	g.stop()
-	v.says(".connection", "Connection lost")
+	v.waitText(".connection", "Connection lost")
 	h.serveAt(strings.TrimPrefix(g.url, "ws://"))
-	v.says("main", "tapctl open")
+	v.waitText("main", "tapctl open")
 }
 
 // TestPageByFile signs in as tapctl open does on a terminal: by a file that
@@ -306,8 +306,8 @@ func TestPageByFile(t *testing.T) {
 		return link.File
 	}
 	first := file()
-	v := h.browser().profile(t).look("file://" + first)
-	v.says(".connection", "Live")
+	v := h.browser().profile(t).openView("file://" + first)
+	v.waitText(".connection", "Live")
 	if location := eval[string](v.tab, `location.href`); location != g.origin()+"/" {
 		t.Errorf("the page is at %s, want %s/", location, g.origin())
 	}

@@ -34,17 +34,17 @@ func TestPageBarriers(t *testing.T) {
 	}
 	g := h.serve("--config", h.path("tapgw.toml"))
 	p := h.browser().profile(t)
-	v := p.look(g.origin()+"/", unseen())
-	v.says("main", "tapctl open")
-	v.barriers("signin")
+	v := p.openView(g.origin()+"/", bypassPolicy())
+	v.waitText("main", "tapctl open")
+	v.checkAccessibility("signin")
 
 	v.visit(h.link())
-	v.says(".side", "No session runs")
-	v.says(".banner.warning", "without a token")
-	v.says(".banner.error", "ci.toml:2:1: ")
+	v.waitText(".side", "No session runs")
+	v.waitText(".banner.warning", "without a token")
+	v.waitText(".banner.error", "ci.toml:2:1: ")
 	session := h.local("--label", "review")
-	h.joins(session, "greeter", "greet")
-	v.says(".session h2", "review")
+	h.bindProvider(session, "greeter", "greet")
+	v.waitText(".session h2", "review")
 	h.ask(session, `call:greet {"name":"Ada"}`)
 	h.run(tapctl, "tools", "call", "--session", session, "greet", "--args", `{"name":7}`)
 	for _, level := range []string{"keep", "surface", "inject"} {
@@ -54,37 +54,37 @@ func TestPageBarriers(t *testing.T) {
 	c := g.connect()
 	c.send(message{"type": "auth", "mode": "pair", "name": "browser", "session": session})
 	c.next("auth.pairing")
-	v.says(".card.pairing", "browser wants into review")
-	v.says(".entry.push", "the build is inject")
-	v.barriers("session")
+	v.waitText(".card.pairing", "browser wants into review")
+	v.waitText(".entry.push", "the build is inject")
+	v.checkAccessibility("session")
 
 	v.press("?")
-	v.says("dialog", "send the prompt")
-	v.barriers("keys")
+	v.waitText("dialog", "send the prompt")
+	v.checkAccessibility("keys")
 	v.press(kb.Escape)
-	v.closed()
+	v.waitNoDialog()
 	v.press("n")
-	v.says("dialog h2", "New session")
-	v.barriers("start")
+	v.waitText("dialog h2", "New session")
+	v.checkAccessibility("start")
 	v.press(kb.Escape)
-	v.closed()
+	v.waitNoDialog()
 
 	v.press("2")
-	v.says("tbody th", "greeter")
-	v.barriers("providers")
+	v.waitText("tbody th", "greeter")
+	v.checkAccessibility("providers")
 	v.press("3")
-	v.types(".rules input", "keep|inject")
-	v.says(".tester", "2 of 3 events match")
-	v.barriers("streams")
+	v.fill(".rules input", "keep|inject")
+	v.waitText(".tester", "2 of 3 events match")
+	v.checkAccessibility("streams")
 	v.press(kb.Escape)
 	v.press("4")
-	v.says(".waterfall", "greet")
-	v.barriers("activity")
+	v.waitText(".waterfall", "greet")
+	v.checkAccessibility("activity")
 
 	v.press("1")
 	v.do("making it narrow", narrow())
-	v.says(".session h2", "review")
-	v.barriers("narrow")
+	v.waitText(".session h2", "review")
+	v.checkAccessibility("narrow")
 	if wide := eval[int](v.tab, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 		t.Errorf("the narrow page is %d pixels too wide, want at most 0", wide)
 	}
@@ -99,8 +99,8 @@ func TestPageKeys(t *testing.T) {
 	h := newHome(t)
 	g := h.serve()
 	first, second := h.local("--label", "first"), h.local("--label", "second")
-	v := h.browser().profile(t).look(h.link())
-	v.says(".items", "second")
+	v := h.browser().profile(t).openView(h.link())
+	v.waitText(".items", "second")
 	if n := v.loaded(); n > firstLoad {
 		t.Errorf("the first load took %d bytes, want at most %d", n, firstLoad)
 	} else {
@@ -108,11 +108,11 @@ func TestPageKeys(t *testing.T) {
 			eval[float64](v.tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now()`)) // a paint is told late
 	}
 	v.press("j")
-	v.says(".session h2", "first")
+	v.waitText(".session h2", "first")
 	v.press("j")
-	v.says(".session h2", "second")
+	v.waitText(".session h2", "second")
 	v.press("k")
-	v.says(".session h2", "first")
+	v.waitText(".session h2", "first")
 	v.until(`location.hash.endsWith(%s)`, first)
 
 	// The list, by arrows.
@@ -139,14 +139,14 @@ func TestPageKeys(t *testing.T) {
 	v.press("?")
 	v.click("dialog input[type=checkbox]")
 	v.press(kb.Escape)
-	v.closed()
+	v.waitNoDialog()
 	v.press("2")
 	v.press("?")
-	v.says("dialog h2", "Keys")
+	v.waitText("dialog h2", "Keys")
 	if at := eval[string](v.tab, `location.hash`); !strings.Contains(at, second) {
 		t.Errorf("with the keys off, 2 led to %s, want %q in it", at, second)
 	}
-	v.sound(g.origin())
+	v.checkFaults(g.origin())
 }
 
 // wire stands between a browser and a gateway, and can be cut.
@@ -240,8 +240,8 @@ func TestPageLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(context.Background(), "told all") })
-	v := h.browser().profile(t).look(through(t, h.link(), origin))
-	v.says(".connection", "Live")
+	v := h.browser().profile(t).openView(atOrigin(t, h.link(), origin))
+	v.waitText(".connection", "Live")
 	v.until(`document.querySelector(".timeline")?.dataset.entries > 0`) // the only session is shown
 	p := &longPage{t: t, s: s, v: v, w: w}
 	p.before = eval[int](v.tab, `Number(document.querySelector(".timeline").dataset.entries)`)
@@ -273,41 +273,41 @@ const (
 
 // longPage is a page at a session with a long timeline.
 type longPage struct {
-	t            *testing.T
-	s            *client.HostSession
-	v            *view
-	w            *wire
-	before, told int // entries
+	t             *testing.T
+	s             *client.HostSession
+	v             *view
+	w             *wire
+	before, added int // entries
 }
 
-// tell makes n entries and waits until the page has them.
-func (p *longPage) tell(n int) {
+// addEntries makes n entries and waits until the page has them.
+func (p *longPage) addEntries(n int) {
 	for range n {
-		switch p.told++; p.told % 4 {
+		switch p.added++; p.added % 4 {
 		case 0:
 			p.s.Event("assistant.message", message{"content": fmt.Sprintf(
-				"Answer %d:\n\n- with `code`\n- and **more**", p.told)})
+				"Answer %d:\n\n- with `code`\n- and **more**", p.added)})
 		case 1:
 			p.s.Event("tool.execution_complete", message{"tool": "read", "args": message{"path": "a.go"},
-				"result": message{"type": "success", "output": fmt.Sprint("line ", p.told)}})
+				"result": message{"type": "success", "output": fmt.Sprint("line ", p.added)}})
 		default:
-			p.s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", p.told,
-				strings.Repeat("and so on ", p.told%40))})
+			p.s.Event("user.message", message{"content": fmt.Sprintf("question %d %s", p.added,
+				strings.Repeat("and so on ", p.added%40))})
 		}
 	}
-	p.v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(p.before+p.told))
+	p.v.until(`document.querySelector(".timeline").dataset.entries === %s`, fmt.Sprint(p.before+p.added))
 }
 
 func (p *longPage) followsTheEnd() {
-	for p.told < pageEntries {
-		p.tell(pageBurst)
+	for p.added < pageEntries {
+		p.addEntries(pageBurst)
 	}
 	p.v.until(pageBehind + ` < 2`)
-	p.v.says(".entry", fmt.Sprintf("Answer %d:", p.told))
+	p.v.waitText(".entry", fmt.Sprintf("Answer %d:", p.added))
 	if n := eval[int](p.v.tab, pageNodes); n > 3000 {
-		p.t.Errorf("with %d entries the document has %d elements, want at most 3000", p.told, n)
+		p.t.Errorf("with %d entries the document has %d elements, want at most 3000", p.added, n)
 	} else {
-		p.t.Logf("with %d entries the document has %d elements", p.told, n)
+		p.t.Logf("with %d entries the document has %d elements", p.added, n)
 	}
 }
 
@@ -326,8 +326,8 @@ func (p *longPage) staysWhereThePersonReads() {
 		return there.textContent;
 	})`,
 	)
-	p.tell(pageBurst)
-	p.v.says(".latest", fmt.Sprintf("%d new", pageBurst))
+	p.addEntries(pageBurst)
+	p.v.waitText(".latest", fmt.Sprintf("%d new", pageBurst))
 	if !eval[bool](p.v.tab, `there.isConnected && Math.abs(there.getBoundingClientRect().top - there.was) < 40`) {
 		p.t.Errorf("what the person read has moved away: %s, want it where it was", place)
 	}
@@ -336,23 +336,23 @@ func (p *longPage) staysWhereThePersonReads() {
 	}
 	p.v.click(".latest")
 	p.v.until(pageBehind + ` < 2 && document.querySelector(".latest").hidden`)
-	p.v.says(".entry", fmt.Sprintf("Answer %d:", p.told))
-	p.tell(pageBurst)
+	p.v.waitText(".entry", fmt.Sprintf("Answer %d:", p.added))
+	p.addEntries(pageBurst)
 	p.v.until(pageBehind + ` < 2`)
 }
 
 // The connection is lost, and the entries of that time come afterwards.
 func (p *longPage) survivesALostConnection() {
 	p.w.set(true)
-	p.v.says(".connection", "Connection lost")
-	p.before, p.told = p.before+p.told, 0
+	p.v.waitText(".connection", "Connection lost")
+	p.before, p.added = p.before+p.added, 0
 	for range 300 {
 		p.s.Event("user.message", message{"content": "unseen"})
 	}
 	p.w.set(false)
-	p.v.says(".connection", "Live")
-	p.told = 300
-	p.tell(4)
+	p.v.waitText(".connection", "Live")
+	p.added = 300
+	p.addEntries(4)
 	if n := eval[int](p.v.tab, `document.querySelectorAll(".entry.mark").length`); n != 0 {
 		p.t.Errorf("%d gaps are shown: %s, want 0", n, p.v.text(".entry.mark"))
 	}
@@ -360,18 +360,18 @@ func (p *longPage) survivesALostConnection() {
 
 // A hidden page leaves the session, and goes on at the same entry when it is shown.
 func (p *longPage) goesOnAfterItWasHidden() {
-	given := p.v.given()
+	given := p.v.givenUp()
 	eval[any](
 		p.v.tab,
 		`Object.defineProperty(document, "hidden", { value: true, configurable: true }), document.dispatchEvent(new Event("visibilitychange")), 0`,
 	)
-	p.v.leaves(given)
+	p.v.waitGivenUp(given)
 	for range 100 {
 		p.s.Event("user.message", message{"content": "nobody looked"})
 	}
-	p.told += 100
+	p.added += 100
 	eval[any](p.v.tab, `delete document.hidden, document.dispatchEvent(new Event("visibilitychange")), 0`)
-	p.tell(4)
+	p.addEntries(4)
 }
 
 // Another view and back: the place is the same.
@@ -388,7 +388,7 @@ func (p *longPage) keepsItsPlaceInAnotherView() {
 
 // The search finds an entry wherever it is.
 func (p *longPage) findsText() {
-	p.v.types(".session input[type=search]", "Answer 2000:")
+	p.v.fill(".session input[type=search]", "Answer 2000:")
 	p.v.until(
 		`document.querySelectorAll(".entry").length === 1 && document.querySelector(".entry").textContent.includes("Answer 2000:")`,
 	)
@@ -401,8 +401,8 @@ func TestPageQuestions(t *testing.T) {
 	h := newHome(t)
 	g := h.serve()
 	session := h.local("--label", "review")
-	v := h.browser().profile(t).look(h.link())
-	v.says(".connection", "Live")
+	v := h.browser().profile(t).openView(h.link())
+	v.waitText(".connection", "Live")
 	answered := func(question, want string, answer func()) {
 		t.Helper()
 		turn := h.asking(session, "ask:"+question)
@@ -414,7 +414,7 @@ func TestPageQuestions(t *testing.T) {
 		}
 	}
 	answered(`input {"message":"Which?"}`, "both of them", func() {
-		v.types(".card input", "both of them")
+		v.fill(".card input", "both of them")
 		v.press("\r")
 	})
 	answered(`input {"message":"Which?","choices":["red","green"]}`, "green", func() {
@@ -422,20 +422,20 @@ func TestPageQuestions(t *testing.T) {
 		v.button("green")
 	})
 	answered(`input {"message":"Which?","choices":["red","green"],"freeform":true}`, "blue", func() {
-		v.types(".card input", "blue")
+		v.fill(".card input", "blue")
 		v.button("Answer")
 	})
 	answered(`input {"message":"Which?"}`, "deny", func() { v.button("Decline") })
 	// What is allowed reads as it is: nothing turns it around.
 	answered(`permission {"message":"May I?","detail":"rm \u202etxt.a\u202c"}`, "session", func() {
-		v.says(".card pre", `rm \u202etxt.a\u202c`)
+		v.waitText(".card pre", `rm \u202etxt.a\u202c`)
 		v.button("Allow for this session")
 	})
 	// A long command is there to its end, above the buttons.
 	answered(`permission {"message":"May I?","detail":"git log `+strings.Repeat("x ", 2000)+`; rm END"}`, "once",
 		func() {
-			v.says(".card pre", "; rm END")
-			v.says(".card", "4,016 characters, to here")
+			v.waitText(".card pre", "; rm END")
+			v.waitText(".card", "4,016 characters, to here")
 			v.until(`(() => {
 			const pre = document.querySelector(".card pre"), b = document.querySelector(".card button");
 			return pre.scrollHeight <= pre.clientHeight && b.getBoundingClientRect().top >= pre.getBoundingClientRect().bottom;
@@ -456,11 +456,11 @@ func TestPageQuestions(t *testing.T) {
 		form,
 		`{"name":"Ada","age":36,"kind":"b","level":"hi","size":"m","sure":true,"langs":["js"],"tags":["x","y"]}`,
 		func() {
-			v.barriers("form")
+			v.checkAccessibility("form")
 			v.button("Answer") // the browser asks for what is missing
 			v.until(`document.activeElement.labels[0].textContent === "Your name"`)
-			v.types(".card input", "Ada")
-			v.types(`.card input[type=number]`, "36")
+			v.fill(".card input", "Ada")
+			v.fill(`.card input[type=number]`, "36")
 			for label, option := range map[string]string{"kind": "Bee", "level": "High"} {
 				v.until(`(() => {
 				const it = [...document.querySelectorAll(".card select")].find((s) => s.labels[0].textContent === %s);
@@ -480,5 +480,5 @@ func TestPageQuestions(t *testing.T) {
 		},
 	)
 	answered(form, "deny", func() { v.button("Decline") })
-	v.sound(g.origin())
+	v.checkFaults(g.origin())
 }

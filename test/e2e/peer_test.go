@@ -129,9 +129,9 @@ func (c *peer) count(kind string) int {
 	return len(c.got[kind])
 }
 
-// closed waits for the end of the connection and returns its close code, -1
+// waitClosed waits for the end of the connection and returns its close code, -1
 // when it was cut.
-func (c *peer) closed() websocket.StatusCode {
+func (c *peer) waitClosed() websocket.StatusCode {
 	c.t.Helper()
 	var end error
 	eventually(c.t, patience, func() error {
@@ -162,8 +162,8 @@ func (c *peer) raw(data []byte) {
 	_ = c.ws.Write(ctx, websocket.MessageText, data)
 }
 
-// deaf stops reading, but for a message that is awaited already.
-func (c *peer) deaf() { c.hear.Store(false) }
+// stopReading stops reading, but for a message that is awaited already.
+func (c *peer) stopReading() { c.hear.Store(false) }
 
 // bind authenticates and says hello. Every tool takes any arguments, and more
 // time than tests have if it says nothing else.

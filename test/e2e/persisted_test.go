@@ -51,14 +51,14 @@ func TestResumeAfterTheGatewayWasKilled(t *testing.T) {
 	}
 	g := h.serve()
 	session := h.copilot(m, "--cwd", work)
-	p := h.joins(session, "greeter", "greet")
+	p := h.bindProvider(session, "greeter", "greet")
 	h.ask(session, "remember the kettle")
 	if got := h.ask(session, `call:greet {"name":"Ada"}`); got != "Hello, Ada!" {
 		t.Errorf("the session answers %q, want %q", got, "Hello, Ada!")
 	}
 	h.saved(session, "Hello, Ada!")
 	g.kill()
-	h.noRuntime(patience)
+	h.waitNoRuntime(patience)
 
 	h.serve()
 	found := h.persisted()
@@ -112,26 +112,26 @@ func TestResumeWithAToolCallPending(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	g := h.serve()
 	session := h.copilot(m)
-	p := h.joins(session, "waiter", "wait")
+	p := h.bindProvider(session, "waiter", "wait")
 	h.ask(session, "remember the kettle")
 	h.asking(session, "call:wait")
 	p.expect("called wait")
 	h.saved(session, `"external_tool.requested"`)
 	g.kill()
 	p.expect("ended wait ")
-	h.noRuntime(patience)
+	h.waitNoRuntime(patience)
 
 	h.serve()
 	h.tapctl(append([]string{"sessions", "resume", session, "--continue"}, endpoint(m)...)...)
 	p.expectNth("called wait", 2)
 	eventually(t, patience, func() error {
-		p.say("finish") // it may come before the call waits for it
+		p.writeLine("finish") // it may come before the call waits for it
 		if requests := m.Requests(); requests[len(requests)-1].LastResult() != "finished" {
 			return errors.New("the turn does not go on")
 		}
 		return nil
 	})
-	h.isIdle(session)
+	h.waitIdle(session)
 	requests := m.Requests()
 	last := requests[len(requests)-1]
 	if last.LastResult() != "finished" || !strings.Contains(string(last.Body), "remember the kettle") {
@@ -149,12 +149,12 @@ func TestResumeWithoutThePendingCall(t *testing.T) {
 	m := model(t, scriptmodel.Calls)
 	g := h.serve()
 	session := h.copilot(m)
-	p := h.joins(session, "waiter", "wait")
+	p := h.bindProvider(session, "waiter", "wait")
 	h.asking(session, "call:wait")
 	p.expect("called wait")
 	h.saved(session, `"external_tool.requested"`)
 	g.kill()
-	h.noRuntime(patience)
+	h.waitNoRuntime(patience)
 
 	h.serve()
 	h.tapctl(append([]string{"sessions", "resume", session}, endpoint(m)...)...)
@@ -183,7 +183,7 @@ func TestSetModel(t *testing.T) {
 		!strings.Contains(string(last.Body), `"reasoning_effort":"high"`) {
 		t.Errorf(`the next request is to model %q, want "other" with effort "high"`, last.Model)
 	}
-	h.showsInTimeline(session, "other")
+	h.waitTimeline(session, "other")
 	if got := decode[[]adminapi.Session](t, h.tapctl("sessions", "--json")); len(got) != 1 || got[0].Model != "other" {
 		t.Errorf(`sessions: %+v, want one of model "other"`, got)
 	}

@@ -149,8 +149,8 @@ func (p *process) wait(within time.Duration) int {
 	}
 }
 
-// say writes a line to the process's stdin.
-func (p *process) say(words ...string) {
+// writeLine writes a line to the process's stdin.
+func (p *process) writeLine(words ...string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, strings.Join(words, " ")+"\n"); err != nil {
 		p.t.Fatalf("writing to %s: %v", p.name, err)

@@ -62,8 +62,8 @@ func (h *home) provider(name string, tools string, args ...string) *process {
 		h.program("provider", append([]string{"-name", name, "-tools", tools}, args...)...))
 }
 
-// joins starts a provider and waits until it is bound to a session.
-func (h *home) joins(session, name, tools string, args ...string) *process {
+// bindProvider starts a provider and waits until it is bound to a session.
+func (h *home) bindProvider(session, name, tools string, args ...string) *process {
 	h.t.Helper()
 	p := h.provider(name, tools, append([]string{"-session", session}, args...)...)
 	p.expect("bound " + session)

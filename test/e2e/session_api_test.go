@@ -72,8 +72,8 @@ func (c *contract) ask(title, body string) response {
 	return answer
 }
 
-// says checks a whole answer.
-func (c *contract) says(title, body, want string) {
+// check checks a whole answer.
+func (c *contract) check(title, body, want string) {
 	c.t.Helper()
 	if got := c.ask(title, body).text; got != want {
 		c.t.Errorf("%s says %s, want %s", title, got, want)
@@ -223,12 +223,12 @@ func TestSessionAPI(t *testing.T) {
 		return scriptmodel.Reply{Text: "So I was told."}
 	})
 	_, c := h.serveContract(m)
-	c.says("test", "", `{"message":"Hello, world!"}`)
-	c.says("config", "", fmt.Sprintf(`{"repoRoot":%q}`, h.path("work")))
-	c.says("copilot/models", "", `{"models":[{"name":"scripted","id":"scripted","multiplier":0}]}`)
-	c.says("copilot/session/start/gpt-0", "relative", `{"error":"ModelIdNotFound"}`)
-	c.says("copilot/session/start/scripted", "relative", `{"error":"WorkingDirectoryNotAbsolutePath"}`)
-	c.says("copilot/session/start/scripted", h.path("nowhere"), `{"error":"WorkingDirectoryNotExists"}`)
+	c.check("test", "", `{"message":"Hello, world!"}`)
+	c.check("config", "", fmt.Sprintf(`{"repoRoot":%q}`, h.path("work")))
+	c.check("copilot/models", "", `{"models":[{"name":"scripted","id":"scripted","multiplier":0}]}`)
+	c.check("copilot/session/start/gpt-0", "relative", `{"error":"ModelIdNotFound"}`)
+	c.check("copilot/session/start/scripted", "relative", `{"error":"WorkingDirectoryNotAbsolutePath"}`)
+	c.check("copilot/session/start/scripted", h.path("nowhere"), `{"error":"WorkingDirectoryNotExists"}`)
 
 	session := c.start("scripted", h.path("work"))
 	at := "copilot/session/" + session
@@ -244,9 +244,9 @@ func TestSessionAPI(t *testing.T) {
 		t.Errorf("two calls of live at once get %q, want %q", answers, want)
 	}
 
-	p := h.joins(session, "greeter", "greet")
+	p := h.bindProvider(session, "greeter", "greet")
 	apiTurn(t, h, c, session)
-	p.say("push", "inject", "the build is red")
+	p.writeLine("push", "inject", "the build is red")
 	apiPush(t, c, session)
 	apiEnd(t, h, c, session, story)
 }
@@ -255,7 +255,7 @@ func TestSessionAPI(t *testing.T) {
 func apiTurn(t *testing.T, h *home, c *contract, session string) {
 	t.Helper()
 	at := "copilot/session/" + session
-	c.says(at+"/query", "please use your tools", `{}`)
+	c.check(at+"/query", "please use your tools", `{}`)
 	all := c.until(session, callback("onToolExecution"))
 	if err := os.WriteFile(h.path("work", "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func apiPush(t *testing.T, c *contract, session string) {
 	}
 	by, _ := c.wellFormed(all)
 	of(t, by, "Message", "So I was told.")
-	c.says(at+"/query", "break", `{}`)
+	c.check(at+"/query", "break", `{}`)
 	if !slices.ContainsFunc(c.idle(session),
 		func(r response) bool { return strings.Contains(r.SessionError, "the model is broken") }) {
 		t.Error("live lacks the error of a model that fails, want it")
@@ -313,20 +313,20 @@ func apiPush(t *testing.T, c *contract, session string) {
 func apiEnd(t *testing.T, h *home, c *contract, session, story string) {
 	t.Helper()
 	at := "copilot/session/" + session
-	c.says(at+"/query", "tell me a story", `{}`)
-	h.showsInTimeline(session, story)
-	h.isIdle(session)
-	c.says(at+"/stop", "", `{"result":"Closed"}`)
+	c.check(at+"/query", "tell me a story", `{}`)
+	h.waitTimeline(session, story)
+	h.waitIdle(session)
+	c.check(at+"/stop", "", `{"result":"Closed"}`)
 	for _, verb := range []string{"/stop", "/query"} {
-		c.says(at+verb, "hello", `{"error":"SessionNotFound"}`)
+		c.check(at+verb, "hello", `{"error":"SessionNotFound"}`)
 	}
 	by, came := c.wellFormed(c.idle(session))
 	of(t, by, "Message", story)
 	if want := len(strings.SplitAfter(story, " ")); came["onMessage"] != want {
 		t.Errorf("%d deltas came, want %d", came["onMessage"], want)
 	}
-	c.says(at+"/live", "", `{"error":"SessionClosed"}`)
-	c.says(at+"/live", "", `{"error":"SessionNotFound"}`)
+	c.check(at+"/live", "", `{"error":"SessionClosed"}`)
+	c.check(at+"/live", "", `{"error":"SessionNotFound"}`)
 }
 
 // TestSessionAPIRuntimeDies kills the runtime in mid-turn: live tells of it, and
@@ -345,7 +345,7 @@ func TestSessionAPIRuntimeDies(t *testing.T) {
 	_, c := h.serveContract(m)
 	session, local := c.start("scripted", h.path("work")), c.start("local", h.path("work"))
 	other := h.local()
-	c.says("copilot/session/"+session+"/query", "take your time", `{}`)
+	c.check("copilot/session/"+session+"/query", "take your time", `{}`)
 	request(t, m, 1)
 	if err := syscall.Kill(h.runtime(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -358,17 +358,17 @@ func TestSessionAPIRuntimeDies(t *testing.T) {
 		t.Errorf("live, want that the turn is lost among\n%v", all)
 	}
 	c.wellFormed(all)
-	c.says("copilot/session/"+session+"/query", "and now?", `{}`)
+	c.check("copilot/session/"+session+"/query", "and now?", `{}`)
 	by, _ := c.wellFormed(c.idle(session))
 	of(t, by, "Message", "I am back.")
 
 	// The end of all that clients of the contract started, and of nothing else.
-	c.says("stop", "", `{}`)
+	c.check("stop", "", `{}`)
 	for _, id := range []string{session, local} {
-		c.says("copilot/session/"+id+"/live", "", `{"error":"SessionClosed"}`)
+		c.check("copilot/session/"+id+"/live", "", `{"error":"SessionClosed"}`)
 	}
-	c.says("copilot/session/"+other+"/query", "call:none", `{}`)
-	h.isIdle(other)
+	c.check("copilot/session/"+other+"/query", "call:none", `{}`)
+	h.waitIdle(other)
 }
 
 // pageCallsSessionAPI: without a token a page of another origin, or of a name that
@@ -403,7 +403,7 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 			}},
 			{"image", func(a string) { eval[bool](b, image, a) }},
 		} {
-			before := len(b.answered())
+			before := len(b.answers())
 			c.does("http" + strings.TrimPrefix(g.url, "ws") + "/api/" + title)
 			for _, status := range b.statuses(before) {
 				if status != http.StatusForbidden {
@@ -412,7 +412,7 @@ func pageCallsSessionAPI(t *testing.T, s *pageStage) {
 			}
 		}
 	}
-	before := len(b.answered())
+	before := len(b.answers())
 	eval[any](b, "void (location.href = %s)", "http"+strings.TrimPrefix(g.url, "ws")+"/api/stop")
 	for _, status := range b.statuses(before) {
 		if status != http.StatusForbidden {

@@ -20,8 +20,8 @@ func at(t *testing.T, root, path string) *Place {
 	return p
 }
 
-// holds fails unless the directory has exactly these files, by path.
-func holds(t *testing.T, root string, want map[string]string) {
+// checkFiles fails unless the directory has exactly these files, by path.
+func checkFiles(t *testing.T, root string, want map[string]string) {
 	t.Helper()
 	got := make(map[string]string)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -87,7 +87,7 @@ func TestWrite(t *testing.T) {
 	if _, err := at(t, root, "new").Write("no"); err == nil || !strings.Contains(err.Error(), "new is a directory") {
 		t.Errorf("got error %v for a directory, want %q in it", err, "new is a directory")
 	}
-	holds(t, root, map[string]string{
+	checkFiles(t, root, map[string]string{
 		"run.sh": bom, "ro": "old", "target": "through", "link": "through", "new/": "", "new/deep/": "",
 		"new/deep/x": "x",
 	})
@@ -204,7 +204,7 @@ func TestCommit(t *testing.T) {
 			if tt.after == nil {
 				tt.after = before
 			}
-			holds(t, root, tt.after)
+			checkFiles(t, root, tt.after)
 		})
 	}
 }
@@ -246,7 +246,7 @@ func TestCommitRollsBack(t *testing.T) {
 	if err := finish(changes, true); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, root, map[string]string{"a": "A", "a2": "A", "b": "B", "kept": "K", "last/": "", "last/full/": ""})
+	checkFiles(t, root, map[string]string{"a": "A", "a2": "A", "b": "B", "kept": "K", "last/": "", "last/full/": ""})
 	a, _ := os.Stat(filepath.Join(root, "a"))
 	a2, _ := os.Stat(filepath.Join(root, "a2"))
 	if !os.SameFile(a, a2) || a.Mode().Perm() != 0o751 {
