@@ -60,9 +60,14 @@ var rules = []struct {
 				"clash",
 			"names-spelled",
 		},
-		{"What pairing approved is the only name that hello may say; else UNAUTHORIZED", "names-owned"},
+		{"What pairing approved is the only name that hello may say; else UNAUTHORIZED", "names-approved"},
 		{"A provider file's name is its provider's alone", "internal/gateway.TestFileKeepsItsName"},
-		{"A name in a session, with its streams and filters, belongs to one identity", "names-owned"},
+		{
+			"A name in a session, with its streams and filters, belongs to one identity",
+			"names-owned names-owned-streams",
+		},
+		{"The words that timelines have for the gateway, the user and the model are no names of providers",
+			"names-timeline"},
 	}},
 	{"Pairing", [][2]string{
 		{
@@ -99,7 +104,7 @@ var rules = []struct {
 		{"A session outside a provider's scope is INVALID_SESSION in each of the eight session-scoped messages",
 			"v2-trust-project scope v2-all"},
 		{"cwd is shown of sessions that the provider may bind", "scope v2-trust-external"},
-		{"A file reference from a provider without persistDir is UNAUTHORIZED", "pairing v2-progress-file"},
+		{"A file reference from a provider without persistDir is UNAUTHORIZED", "pairing v2-result-file"},
 	}},
 	{"States", [][2]string{
 		{"Every message in every state: legal, INVALID_STATE or UNKNOWN_TYPE; none of the refused changes anything",
@@ -143,7 +148,7 @@ var rules = []struct {
 		{"A pattern of a rule, a glob or a filter: 1 KiB", "v2-hooks-args v2-hooks-match v2-filters"},
 		{"Text that a pattern is tried on: 64 KiB", "v2-hooks-args v2-filters"},
 		{"Names of tools, providers and streams: 64 characters; of instances: 256 bytes, of whose title 200 are shown",
-			"limits v2-instances-schema"},
+			"limits v2-instances-target"},
 		{"Tools of a provider: 100", "hello-limits tools-update v2-updates"},
 		{"Hook rules of a provider: 50", "v2-hooks-update limits"},
 		{"Sections that a provider changes: 50; rules of a filter: 100", "limits"},
@@ -187,7 +192,7 @@ var rules = []struct {
 		{"A failed rebind leaves Unbound; 10 a minute, the 11th is RATE_LIMITED and changes nothing", "rebind"},
 		{"Tools of two providers may not have one name in one session: TOOL_CONFLICT", "hello-limits all v2-all"},
 		{"Names that begin with list_ and another provider's name are TOOL_CONFLICT",
-			"hello-limits v2-instances-schema"},
+			"hello-limits v2-instances-reserved"},
 		{
 			"A session's list is given to it 200 ms after the last change, 1 s after the first at most; an unchanged one " +
 				"not",
@@ -197,15 +202,15 @@ var rules = []struct {
 	}},
 	{"Identity and reconnecting", [][2]string{
 		{"Two connections of one name without instance may coexist; the same explicit instance is DUPLICATE_INSTANCE",
-			"identity v2-instances-routing"},
+			"identity v2-instances-takeover"},
 		{"A reconnect token works once, while the connection is up and for 30 s after", "reconnect"},
 		{"It takes over: the older connection is closed with 4001, its calls are DISCONNECTED",
-			"identity reconnect v2-instances-routing"},
+			"identity reconnect v2-instances-takeover"},
 		{"The providerId stays, and so does each part that the hello leaves out; a part that is empty is gone",
-			"restore identity v2-instances-routing v2-all"},
+			"restore identity v2-instances-takeover v2-all"},
 		{"A used or expired token in hello counts as absent; goodbye voids it", "reconnect"},
 		{"Calls in flight at a disconnect are DISCONNECTED and not replayed",
-			"core-call identity v2-instances-routing"},
+			"core-call identity v2-instances-leave"},
 	}},
 	{"Sessions' ends", [][2]string{
 		{
@@ -261,9 +266,9 @@ var rules = []struct {
 		{"Each call ends exactly once", "internal/gateway.TestCallsEndOnce"},
 		{"traceparent goes on in tool.call and gate.check", "v2-hooks-calls host-calls v2-host-hooks"},
 		{"tool.progress shows in the timeline and extends nothing; for an unknown id it is ignored",
-			"v2-progress-file"},
+			"v2-progress"},
 		{"A file result is read from the provider's persistDir, and nowhere else, up to 64 MiB",
-			"v2-progress-file internal/server.TestPersistRead"},
+			"v2-result-file internal/server.TestPersistRead"},
 		{"persistDir is made at hello, for its user alone", "internal/server.TestPersistMake"},
 	}},
 	{"Concurrency", [][2]string{
@@ -280,15 +285,16 @@ var rules = []struct {
 	}},
 	{"Instances", [][2]string{
 		{"Instances share their tools: one copy with target, whose description names them by title or url",
-			"v2-instances-schema"},
-		{"list_NAME_instances answers instance, metadata and lastActiveAt", "instances v2-instances-routing"},
+			"v2-instances-target"},
+		{"list_NAME_instances answers instance, metadata and lastActiveAt", "instances v2-instances-list"},
 		{"target chooses and is taken out of args; an unknown one is NOT_FOUND",
-			"instances v2-instances-schema v2-instances-routing"},
-		{"Without target: the most recently active instance", "v2-instances-routing"},
-		{"Schemas that differ, and a target of one's own, are TOOL_CONFLICT", "instances v2-instances-schema"},
+			"instances v2-instances-args v2-instances-leave"},
+		{"Without target: the most recently active instance", "v2-instances-recent v2-instances-args"},
+		{"Schemas that differ, and a target of one's own, are TOOL_CONFLICT",
+			"instances v2-instances-same-schema v2-instances-own-target"},
 		{"retryable: once, on the next most recently active instance, within the call's time, never with a target",
-			"instances v2-instances-routing"},
-		{"An instance that leaves takes its calls and its name along", "instances v2-instances-routing"},
+			"instances v2-instances-retry v2-instances-retry-time"},
+		{"An instance that leaves takes its calls and its name along", "instances v2-instances-leave"},
 	}},
 	{"Updates", [][2]string{
 		{"With requestId an ack per session, without silence; errors either way",
@@ -359,7 +365,7 @@ var rules = []struct {
 		{"A host without send: injects are surfaced; without log: the gateway's own timeline only",
 			"push-hosts v2-receipts"},
 		{"Receipts: stored, surfaced, queued and then delivered, surfaced with the reason, or dropped", "v2-receipts"},
-		{"Shown text loses what could control a terminal", "push-levels v2-progress-file"},
+		{"Shown text loses what could control a terminal", "push-levels v2-progress"},
 	}},
 	{"Streams and filters", [][2]string{
 		{"A filter's outcome replaces the level; first match wins; none keeps the level; drop stores nothing",
