@@ -99,7 +99,7 @@ func TestHookDecides(t *testing.T) {
 		{name: "allows", hook: hookOf(HookPreToolUse, `{"decision":"allow"}`)},
 		{name: "adds", hook: hookOf(HookPreToolUse, `{"context":"careful"}`), context: "careful"},
 		{name: "denies", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"not today"}`), deny: "not today"},
-		{name: "denies without a reason", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
+		{name: "denies, no reason", hook: hookOf(HookPreToolUse, `{"decision":"deny"}`), deny: "Denied by hook h."},
 		{name: "denies where it is open", hook: hookOf(HookPreToolUse, `{"decision":"deny","reason":"no"}`), open: true,
 			deny: "no"},
 		{name: "exits with a code", hook: fails(&HookDenial{"exit code 1"}), open: true, deny: "exit code 1"},

@@ -243,7 +243,10 @@ func TestServersOwnToolsAreGone(t *testing.T) {
 		if _, err := v.Turn(within(t), "hello", nil); err != nil {
 			t.Fatal(err)
 		}
-		return slices.DeleteFunc(r.requests(n)[0].ToolNames(), func(name string) bool { return name == "validate_cves" })
+		return slices.DeleteFunc(
+			r.requests(n)[0].ToolNames(),
+			func(name string) bool { return name == "validate_cves" },
+		)
 	}
 	for _, mode := range []Mode{Agent, Ask} {
 		if got := offered(mode); len(got) > 0 {
