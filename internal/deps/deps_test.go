@@ -29,7 +29,7 @@ var layers = [][]string{
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff"},
 	{"internal/match"},
-	{"configs", "providers", "tools", "internal/gateway", "internal/client"},
+	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
 		"internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
