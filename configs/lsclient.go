@@ -31,6 +31,7 @@ type LSClient struct {
 	Proxy       Proxy
 	GitHub      GitHub
 	Gateway     LSGateway
+	Kept        KeptConversations
 	Allow       AllowList
 	MCP         map[string]MCPServer // by name
 }
@@ -63,6 +64,14 @@ const (
 	GatewayOff  = "off"
 )
 
+// KeptConversations is the table [conversations]: whether conversations are kept on disk, and how long. The limits
+// count over all workspaces; 0 means no limit.
+type KeptConversations struct {
+	Save bool
+	Days int // since the last turn
+	Keep int // how many
+}
+
 // AllowList is the table [allow]: what runs without a question to the user, besides what never needs one.
 type AllowList struct {
 	Terminal []string // commands, with * in and behind their words; see package shellrule
@@ -81,12 +90,13 @@ type MCPServer struct {
 }
 
 // DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
-// gateway where one runs. Each call returns a value of its own.
+// gateway where one runs, 200 conversations kept for 30 days. Each call returns a value of its own.
 func DefaultLSClient() LSClient {
 	return LSClient{
 		MaxRounds: 25, ToolTimeout: 2 * time.Minute,
 		Proxy:   Proxy{StrictSSL: true},
 		Gateway: LSGateway{Use: GatewayAuto},
+		Kept:    KeptConversations{Save: true, Days: 30, Keep: 200},
 	}
 }
 
@@ -254,7 +264,7 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	dir := filepath.Dir(file)
 	c.read(root)
 	if project {
-		for _, key := range []string{"server", "proxy", "github", "allow"} {
+		for _, key := range []string{"server", "proxy", "github", "allow", "conversations"} {
 			if _, set := root.values[key]; set {
 				root.fault(key, "a project's file can't set it: write it into %s", filepath.Join(UserDir(), lsFile))
 			}
@@ -299,6 +309,11 @@ func (c *LSClient) read(root *table) {
 	gw.str("use", &c.Gateway.Use, oneOf(GatewayAuto, GatewayOn, GatewayOff))
 	gw.str("url", &c.Gateway.URL, nil)
 	gw.rejectUnknown()
+	k := root.table("conversations")
+	k.boolean("save", &c.Kept.Save)
+	k.integer("keep_days", &c.Kept.Days, 0, 36500)
+	k.integer("keep", &c.Kept.Keep, 0, 100_000)
+	k.rejectUnknown()
 	a := root.table("allow")
 	a.strs("terminal", &c.Allow.Terminal, notEmpty)
 	a.strs("outside", &c.Allow.Outside, isOutside)

@@ -49,6 +49,10 @@ enterprise = "https://ghe.example"
 [gateway]
 use = "on"
 url = "ws://127.0.0.1:1"
+[conversations]
+save = false
+keep_days = 0
+keep = 7
 [allow]
 terminal = ["go test *"]
 outside = ["/tmp/**"]
@@ -71,6 +75,7 @@ url = "https://far.example/mcp"
 		Proxy:       Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
 		GitHub:      GitHub{Enterprise: "https://ghe.example"},
 		Gateway:     LSGateway{Use: GatewayOn, URL: "ws://127.0.0.1:1"},
+		Kept:        KeptConversations{Keep: 7},
 		Allow: AllowList{
 			Terminal: []string{"go test *"},
 			Outside:  []string{"/tmp/**"},
@@ -97,6 +102,7 @@ func TestLSClientFaults(t *testing.T) {
 		{"[proxy]\nurl = \"http://me:secret@proxy\"", "2:1: proxy.url: must not hold a user name"},
 		{"[github]\nenterprise = \"http://x\"", "2:1: github.enterprise: is not the https URL"},
 		{"[gateway]\nuse = \"maybe\"", `2:1: gateway.use: "maybe" is not one of`},
+		{"[conversations]\nkeep = -1", "2:1: conversations.keep: -1 is not from 0 to 100000"},
 		{"[allow]\noutside = [\"tmp\"]", `allow.outside[0]: "tmp" is not a glob of absolute paths`},
 		{"[mcp.x]\nenv = {}", "1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"", "1:6: mcp.x: needs either command or url"},
