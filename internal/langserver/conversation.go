@@ -29,6 +29,9 @@ type ConversationOptions struct {
 	ID    string // "": a random one
 	Mode  Mode
 	Model string // id of a model; "": see [DefaultModel]
+	// Earlier are the conversation's turns in an earlier server, oldest first. The first turn gives the server the
+	// newest that fit the model's context, and a [Notice] says how many it left out.
+	Earlier []EarlierTurn
 }
 
 // Conversation is a series of turns that the model remembers. Turns of one conversation run one after the other,
@@ -40,7 +43,8 @@ type Conversation struct {
 	turn   chan struct{} // full while a turn runs; guards the fields that follow
 
 	model    string
-	atServer bool // the server knows the conversation
+	earlier  []EarlierTurn // for the server, when it gets the conversation
+	atServer bool          // the server knows the conversation
 }
 
 // NewConversation makes a conversation. It sends nothing: the conversation begins at the server with its first turn,
@@ -52,7 +56,8 @@ func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	if o.Mode == "" {
 		o.Mode = Agent
 	}
-	return &Conversation{client: c, id: o.ID, mode: o.Mode, model: o.Model, turn: make(chan struct{}, 1)}
+	return &Conversation{client: c, id: o.ID, mode: o.Mode, model: o.Model, earlier: o.Earlier,
+		turn: make(chan struct{}, 1)}
 }
 
 // ID returns the conversation's id, which every [Invocation] and [Confirmation] of its turns names.
@@ -157,7 +162,12 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		params["message"] = prompt
 	} else {
 		method = "conversation/create"
-		params["turns"] = []any{object{"request": prompt}}
+		fit, out := fitEarlier(v.earlier, c.inputLimit(model))
+		if out > 0 && on != nil {
+			on(Notice{"info", fmt.Sprintf("the model does not see the first %d of %d earlier turns: "+
+				"its context is too small", out, len(v.earlier))})
+		}
+		params["turns"] = append(fit, EarlierTurn{Prompt: prompt})
 	}
 	t := c.openTurn(ctx, v.id)
 	defer c.closeTurn(t)
@@ -190,7 +200,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	if err != nil {
 		return result, err
 	}
-	v.atServer = true
+	v.atServer, v.earlier = true, nil
 	return result, p.outcome(ctx)
 }
 

@@ -20,6 +20,7 @@ type Model struct {
 	Scopes   []string `json:"scopes"` // its uses, such as "agent-panel"
 	Limits   struct {
 		Context int `json:"maxContextWindowTokens"` // tokens; 0: unknown
+		Input   int `json:"maxInputTokens"`         // of Context
 		Output  int `json:"maxOutputTokens"`
 	} `json:"-"`
 }
@@ -42,7 +43,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var list []struct {
 		Model
 		Capabilities struct {
-			Limits struct{ MaxContextWindowTokens, MaxOutputTokens int }
+			Limits struct{ MaxContextWindowTokens, MaxInputTokens, MaxOutputTokens int }
 		}
 	}
 	if err := c.call(ctx, "copilot/models", nil, &list); err != nil {
@@ -53,6 +54,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 		models[i] = m.Model
 		limits := m.Capabilities.Limits
 		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens, limits.MaxOutputTokens
+		models[i].Limits.Input = limits.MaxInputTokens
 	}
 	c.mu.Lock()
 	c.models = models

@@ -223,3 +223,60 @@ func TestTurnsOfOneConversationWait(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The model sees the turns of an earlier server; of too many, the newest with their answers.
+func TestEarlierTurns(t *testing.T) {
+	r := shared(t)
+	long := strings.Repeat("word ", 2000)
+	tests := map[string]struct {
+		earlier   []EarlierTurn
+		sees, not []string
+		notice    string
+	}{
+		"few": {[]EarlierTurn{{"first prompt", "first answer"}, {"second prompt", "second answer"}},
+			[]string{"user: first prompt", "assistant: first answer", "assistant: second answer"},
+			[]string{"left out"}, ""},
+		"many": {slices.Concat([]EarlierTurn{{"oldest", "eldest"}}, slices.Repeat([]EarlierTurn{{long, long}}, 20),
+			[]EarlierTurn{{"newest", "newer"}}),
+			[]string{
+				"user: newest",
+				"assistant: newer",
+				"assistant: word",
+				"are left out",
+			}, []string{"oldest", "eldest"},
+			"of 22 earlier turns"},
+	}
+	for name, tt := range tests {
+		before := r.count()
+		v := r.NewConversation(ConversationOptions{Earlier: tt.earlier})
+		e := &events{}
+		if _, err := v.Turn(within(t), "what now?", e.add); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var seen strings.Builder
+		for _, m := range r.requests(before)[0].Messages {
+			seen.WriteString(m.Role + ": " + m.Text + "\n")
+		}
+		for _, want := range append(tt.sees, "what now?") {
+			if !strings.Contains(seen.String(), want) {
+				t.Errorf("%s: the model does not see %q in %.2000s", name, want, seen.String())
+			}
+		}
+		for _, not := range tt.not {
+			if strings.Contains(seen.String(), not) {
+				t.Errorf("%s: the model sees %q", name, not)
+			}
+		}
+		if got := e.String(); tt.notice != "" && !strings.Contains(got, tt.notice) ||
+			tt.notice == "" && strings.Contains(got, "Notice") {
+			t.Errorf("%s: got the events %s, want a notice %q", name, got, tt.notice)
+		}
+		before = r.count()
+		if _, err := v.Turn(within(t), "and then?", nil); err != nil {
+			t.Fatalf("%s: the next turn: %v", name, err)
+		}
+		if got := r.requests(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
+			t.Errorf("%s: the next turn does not know the one before", name)
+		}
+	}
+}
