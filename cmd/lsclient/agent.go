@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -11,7 +12,7 @@ import (
 
 // turnFlags returns the flags of commands that run turns.
 func turnFlags() []ucli.Flag {
-	return append([]ucli.Flag{
+	return slices.Concat([]ucli.Flag{
 		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
 		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},
@@ -21,7 +22,7 @@ func turnFlags() []ucli.Flag {
 			DefaultText: "auto"},
 		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
 			DefaultText: "the workspace's name"},
-	}, policyFlags()...)
+	}, resumeFlags(), policyFlags())
 }
 
 func agentCommand() *ucli.Command {

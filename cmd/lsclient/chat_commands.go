@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"tapgw/internal/cli"
-	"tapgw/internal/langserver"
 )
 
 // slashCommand is a line of a chat that is not a prompt, such as /model.
@@ -108,7 +107,9 @@ func (c *chat) beginAnew(ctx context.Context, _ string) error {
 	if err := c.v.Close(ctx); err != nil {
 		return withExitCode(err)
 	}
-	c.v.Conversation = c.v.server.NewConversation(langserver.ConversationOptions{Mode: c.mode, Model: c.cmd.model()})
+	c.v.kept.close()
+	c.v.kept = c.cmd.newKept()
+	c.v.begin(c.mode)
 	c.cmd.out.Notef("a new conversation")
 	return nil
 }

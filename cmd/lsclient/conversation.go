@@ -28,6 +28,7 @@ type conversation struct {
 	server  *langserver.Client
 	session *gatewaySession // nil: no gateway
 	edits   edits
+	kept    *keptConversation
 
 	watchDone chan struct{} // closed when the tool directories are no longer watched
 	stop      context.CancelFunc
@@ -92,6 +93,9 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 	if v.policy, err = newPolicy(c); err != nil {
 		return nil, err
 	}
+	if v.kept, err = c.openKept(); err != nil {
+		return nil, err
+	}
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	v.stop = stop
 	found := make(chan struct{})
@@ -134,12 +138,14 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 			return nil, withExitCode(err)
 		}
 	}
-	o := langserver.ConversationOptions{Mode: mode, Model: c.model()}
-	if v.session != nil {
-		o.ID = v.session.ID()
-	}
-	v.Conversation = v.server.NewConversation(o)
+	v.begin(mode)
 	return v, nil
+}
+
+// begin begins the kept conversation at the server.
+func (v *conversation) begin(mode langserver.Mode) {
+	v.Conversation = v.server.NewConversation(langserver.ConversationOptions{ID: v.kept.id, Mode: mode,
+		Model: v.cmd.model(), Earlier: v.kept.earlierTurns()})
 }
 
 // model returns the model to use; "" is the server's default.
@@ -154,6 +160,7 @@ func (v *conversation) close(ctx context.Context) {
 	if v.server != nil {
 		v.server.Close()
 	}
+	v.kept.close()
 }
 
 // updateTools sends the server the tools after a change, if the server is ready for them.

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"tapgw/configs"
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
@@ -74,9 +76,9 @@ func (v *conversation) join(ctx context.Context) error {
 	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
 	v.session = g
 	label := cmp.Or(c.String("label"), filepath.Base(c.workspace))
-	session, err := client.Host(ctx, find, client.HostOptions{
+	o := client.HostOptions{
 		Name: "lsclient", Version: cli.Version(), Aliases: aliases,
-		ID: rand.Text(), Label: label, CWD: c.workspace, Model: c.model(),
+		ID: v.kept.id, Label: label, CWD: c.workspace, Model: c.model(),
 		Tools: g.setTools, Send: g.send, Interrupt: g.interrupt,
 		Log: func(level, message string) {
 			if g.isEnding.Load() {
@@ -94,7 +96,12 @@ func (v *conversation) join(ctx context.Context) error {
 				g.setTools(nil) // calls of their tools would fail
 			}
 		},
-	})
+	}
+	session, err := client.Host(ctx, find, o)
+	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && e.Code == jsonrpc2.CodeInvalidParams && v.kept.resumed {
+		o.ID = rand.Text() // the conversation's earlier session has not ended yet
+		session, err = client.Host(ctx, find, o)
+	}
 	if err != nil {
 		v.session = nil
 		if use == configs.GatewayAuto && cli.AsError(err).Exit == cli.ExitUnreachable {

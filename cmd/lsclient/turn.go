@@ -13,8 +13,12 @@ import (
 
 // turn runs one turn and prints it.
 func (v *conversation) turn(ctx context.Context, prompt, source string, printer *turnPrinter) error {
+	v.kept.begin(prompt)
 	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
-		return v.Turn(ctx, prompt, printer.event)
+		return v.Turn(ctx, prompt, func(e langserver.Event) {
+			v.kept.event(e)
+			printer.event(e)
+		})
 	}
 	var result langserver.Turn
 	var err error
@@ -23,7 +27,9 @@ func (v *conversation) turn(ctx context.Context, prompt, source string, printer 
 	} else {
 		result, err = run(ctx, prompt)
 	}
-	return printer.done(result, withExitCode(err))
+	err = withExitCode(err)
+	v.kept.end(result, err)
+	return printer.done(result, err)
 }
 
 // turnPrinter prints the events of turns: text on stdout and the rest on stderr, or all as JSON on stdout.
