@@ -62,7 +62,10 @@ func TestAnswers(t *testing.T) {
 				test.status, test.kind)
 		}
 		if text := body(t, r); (text == "") != (test.method == "HEAD") {
-			t.Errorf("%s %s has a body of %d bytes", test.method, test.path, len(text))
+			t.Errorf(
+				"%s %s has a body of %d bytes, want one: %v",
+				test.method, test.path, len(text), test.method != "HEAD",
+			)
 		}
 	}
 }
@@ -76,15 +79,15 @@ func TestPolicy(t *testing.T) {
 			"connect-src 'self'", "img-src 'self'",
 			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
 			if !slices.Contains(directives, want) {
-				t.Errorf("%s: no %s in %q", path, want, directives)
+				t.Errorf("%s: the policy is %q, want %s in it", path, directives, want)
 			}
 		}
 		if text := strings.Join(directives, " "); strings.Contains(text, "unsafe") || strings.Contains(text, "http") ||
 			strings.Contains(text, "*") {
-			t.Errorf("%s: the policy is %q", path, text)
+			t.Errorf(`%s: the policy is %q, want no "unsafe", no "http" and no "*" in it`, path, text)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s may be sniffed", path)
+			t.Errorf("%s may be sniffed, want nosniff", path)
 		}
 	}
 }
@@ -96,15 +99,21 @@ func TestCaching(t *testing.T) {
 		first := ask("GET", path)
 		tag := first.Header.Get("ETag")
 		if first.Header.Get("Cache-Control") != "no-cache" || !strings.HasPrefix(tag, `"`) || tags[tag] {
-			t.Errorf("%s is cached by %q %q", path, first.Header.Get("Cache-Control"), tag)
+			t.Errorf(
+				`%s is cached by %q %q, want "no-cache" and a tag of its own`,
+				path, first.Header.Get("Cache-Control"), tag,
+			)
 		}
 		tags[tag] = true
 		if again := ask("GET", path, "If-None-Match", tag); again.StatusCode != http.StatusNotModified ||
 			body(t, again) != "" {
-			t.Errorf("%s, which has not changed, is answered with %d", path, again.StatusCode)
+			t.Errorf(
+				`%s, which has not changed, is answered with %d, want StatusCode %v and ""`,
+				path, again.StatusCode, http.StatusNotModified,
+			)
 		}
 		if changed := ask("GET", path, "If-None-Match", `"another"`); changed.StatusCode != http.StatusOK {
-			t.Errorf("%s, which has changed, is answered with %d", path, changed.StatusCode)
+			t.Errorf("%s, which has changed, is answered with %d, want %v", path, changed.StatusCode, http.StatusOK)
 		}
 	}
 }
@@ -125,26 +134,26 @@ func TestFiles(t *testing.T) {
 		imports := regexp.MustCompile(`(?:from|import)\s*\(?"\./([^"]+)"|new URL\("([^"]+)"`)
 		for _, m := range imports.FindAllStringSubmatch(text, -1) {
 			if name := m[1] + m[2]; served["/page/"+name].content == nil {
-				t.Errorf("%s imports %s, which is not there", at, name)
+				t.Errorf("%s imports %s, which is not there, want not nil", at, name)
 			}
 		}
 		if strings.HasSuffix(at, ".js") && at != "/page/filter-worker.js" &&
 			!strings.Contains(page, `href="`+at[1:]+`"`) && !strings.Contains(page, `src="`+at[1:]+`"`) {
-			t.Errorf("the document does not load %s early", at)
+			t.Errorf("the document does not load %s early, want a link or a script to it", at)
 		}
 		for _, bad := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
 			"new Function", `style="`, "cssText", "onclick=\""} {
 			if strings.Contains(text, bad) {
-				t.Errorf("%s has %s", at, bad)
+				t.Errorf("%s has %s, want no %q in it", at, bad, bad)
 			}
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if served["/"+m[1]].content == nil {
-			t.Errorf("the document names %s, which is not there", m[1])
+			t.Errorf("the document names %s, which is not there, want not nil", m[1])
 		}
 	}
 	if most := 150_000; size > most {
-		t.Errorf("the page has %d bytes, more than %d", size, most)
+		t.Errorf("the page has %d bytes, more than %d, want at most %d", size, most, most)
 	}
 }

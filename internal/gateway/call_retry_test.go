@@ -21,7 +21,11 @@ func testCheckedCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	connectProvider(t, g, `"name":"p","tools":[{"name":"t","description":"d","parameters":{"type":"object","required":["n"]}}]`)
+	connectProvider(
+		t,
+		g,
+		`"name":"p","tools":[{"name":"t","description":"d","parameters":{"type":"object","required":["n"]}}]`,
+	)
 	c := &call{pending: &Pending{}, session: s, name: "t", callerArgs: protocol.Raw(`{"n":1}`)}
 	before := s.routes.Load()
 	if err := c.prepare(before); err != nil {
@@ -30,11 +34,14 @@ func testCheckedCall(t *testing.T) {
 	connectProvider(t, g, `"name":"other","tools":[{"name":"u","description":"d","parameters":{}}]`)
 	after := s.routes.Load()
 	if after.tools["t"] == before.tools["t"] {
-		t.Fatal("the routes did not change: the test shows nothing")
+		t.Fatal("the routes did not change, want another route to the tool: the test shows nothing")
 	}
 	c.callerArgs = protocol.Raw(`{}`) // a second check would refuse these
 	if err := c.prepare(after); err != nil || c.route != after.tools["t"] || string(c.args) != `{"n":1}` {
-		t.Errorf("prepare with new routes: got %v with arguments %s, want nil with those that were checked", err, c.args)
+		t.Errorf(
+			"prepare with new routes: got %v with arguments %s, want nil with those that were checked",
+			err, c.args,
+		)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestNoteCallAllocates(t *testing.T) {
 	k := &call{session: &Session{id: "s"}, name: "t", tool: &tool{provider: p}, id: newCallID(), begun: time.Now()}
 	o := Outcome{Duration: time.Millisecond}
 	if n := testing.AllocsPerRun(1000, func() { d.noteCall(k, &o) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestProviderLoad(t *testing.T) {
 	var v adminapi.ProviderLoad
 	d.readLatencies(&v, p.latencies)
 	if v != (adminapi.ProviderLoad{}) {
-		t.Errorf("before any call: %+v", v)
+		t.Errorf("before any call: %+v, want %+v", v, (adminapi.ProviderLoad{}))
 	}
 	end := func(took time.Duration, code protocol.Code) {
 		k := &call{session: &Session{id: "s"}, name: "t", tool: &tool{provider: p}, begun: time.Now()}

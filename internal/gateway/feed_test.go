@@ -24,7 +24,7 @@ func addAll(f *feed[int], from, to int) {
 func TestFeed(t *testing.T) {
 	f := newFeed[int](5, 0, nil)
 	if got, next := f.after(0); len(got) != 0 || next != 0 || f.last() != 0 {
-		t.Fatalf("empty: %v %d", got, next)
+		t.Fatalf("an empty feed gives %v, next %d, want none and 0", got, next)
 	}
 	addAll(f, 1, 3)
 	for _, tc := range []struct {
@@ -32,7 +32,7 @@ func TestFeed(t *testing.T) {
 		want  []int
 	}{{0, []int{1, 2, 3}}, {1, []int{2, 3}}, {3, nil}, {99, nil}} {
 		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 3 {
-			t.Errorf("after %d: %v, next %d", tc.after, got, next)
+			t.Errorf("after %d: %v, next %d, want %v and 3", tc.after, got, next, tc.want)
 		}
 	}
 	addAll(f, 4, 12)
@@ -44,7 +44,7 @@ func TestFeed(t *testing.T) {
 		{8, []int{9, 10, 11, 12}}, {11, []int{12}}, {12, nil},
 	} {
 		if got, next := f.after(tc.after); !slices.Equal(got, tc.want) || next != 12 {
-			t.Errorf("after %d: %v, next %d", tc.after, got, next)
+			t.Errorf("after %d: %v, next %d, want %v and 12", tc.after, got, next, tc.want)
 		}
 	}
 }
@@ -57,19 +57,19 @@ func TestFeedBytes(t *testing.T) {
 	add("5678")
 	add("90")
 	if got, _ := f.after(0); len(got) != 3 {
-		t.Errorf("kept %q", got)
+		t.Errorf("kept %q, want 3 of them", got)
 	}
 	add("x")
 	if got, _ := f.after(0); !slices.Equal(got, []string{"5678", "90", "x"}) {
-		t.Errorf("kept %q", got)
+		t.Errorf(`kept %q, want ["5678" "90" "x"]`, got)
 	}
 	add("one that is longer than all")
 	if got, next := f.after(0); len(got) != 1 || next != 5 {
-		t.Errorf("kept %q, next %d", got, next)
+		t.Errorf("kept %q, next %d, want 1 of them and 5", got, next)
 	}
 	add("y")
 	if got, _ := f.after(0); !slices.Equal(got, []string{"y"}) {
-		t.Errorf("kept %q", got)
+		t.Errorf(`kept %q, want ["y"]`, got)
 	}
 }
 
@@ -97,12 +97,12 @@ func TestFeedWait(t *testing.T) {
 				}
 				for i, n := range seen {
 					if n != i+1 {
-						t.Errorf("entry %d is %d", i, n)
+						t.Errorf("entry %d is %d, want %d", i, n, i+1)
 						return
 					}
 				}
 				if len(seen) != 500 {
-					t.Errorf("saw %d of 500", len(seen))
+					t.Errorf("saw %d of 500, want 500", len(seen))
 				}
 			})
 		}
@@ -119,13 +119,13 @@ func TestFeedWait(t *testing.T) {
 			t.Errorf("what is there is there after the end: %v", err)
 		}
 		if err := f.wait(t.Context(), 500); !errors.Is(err, ErrSessionEnded) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after the end: %v, want %v", err, ErrSessionEnded)
 		}
 		g := newFeed[int](1, 0, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := g.wait(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("given up: %v", err)
+			t.Errorf("given up: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 }
@@ -140,14 +140,17 @@ func TestTombstones(t *testing.T) {
 	}
 	for i, id := range ids {
 		if want := i >= len(ids)-protocol.MaxFinishedCalls; tomb.has(id) != want {
-			t.Fatalf("id %d of %d: remembered is %v", i, len(ids), !want)
+			t.Fatalf("id %d of %d: remembered is %v, want %v", i, len(ids), !want, want)
 		}
 	}
 	if len(tomb.ids) != protocol.MaxFinishedCalls || len(tomb.ring) != protocol.MaxFinishedCalls {
-		t.Errorf("%d ids, ring of %d", len(tomb.ids), len(tomb.ring))
+		t.Errorf(
+			"%d ids, ring of %d, want %d and %d",
+			len(tomb.ids), len(tomb.ring), protocol.MaxFinishedCalls, protocol.MaxFinishedCalls,
+		)
 	}
 	if tomb.has(newCallID()) || (&tombstones{}).has(ids[0]) {
-		t.Error("remembers what never was")
+		t.Error("has says true for a call that never ended, want false")
 	}
 }
 
@@ -157,12 +160,12 @@ func TestCallIDsRise(t *testing.T) {
 	for range 100_000 {
 		next := newCallID()
 		if last.String() >= next.String() {
-			t.Fatalf("%s, then %s", last, next)
+			t.Fatalf("%s, then %s, want them to rise", last, next)
 		}
 		last = next
 	}
 	if last.Version() != 7 {
-		t.Errorf("version %d", last.Version())
+		t.Errorf("version %d, want 7", last.Version())
 	}
 }
 
@@ -171,20 +174,20 @@ func TestWindow(t *testing.T) {
 		w := window{max: 3}
 		for i := range 3 {
 			if !w.allow() {
-				t.Fatalf("refused the %dth", i+1)
+				t.Fatalf("refused the %dth, want it allowed", i+1)
 			}
 			sleep(10 * time.Second)
 		}
 		if w.allow() {
-			t.Fatal("a fourth in 30 s")
+			t.Fatal("allowed a fourth in 30 s, want a refusal")
 		}
 		sleep(29 * time.Second)
 		if w.allow() {
-			t.Fatal("a fourth in 59 s")
+			t.Fatal("allowed a fourth in 59 s, want a refusal")
 		}
 		sleep(time.Second)
 		if !w.allow() || w.allow() {
-			t.Fatal("the first is a minute ago, the second is not")
+			t.Fatal("a minute after the first, want one more allowed and no second")
 		}
 	})
 }
@@ -202,14 +205,14 @@ func TestClean(t *testing.T) {
 		"é😀":                          "é😀",
 	} {
 		if got := stripEscapes(in); got != want {
-			t.Errorf("%q: %q", in, got)
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }
 
 func TestBrief(t *testing.T) {
 	if got := shorten("short"); got != "short" {
-		t.Error(got)
+		t.Errorf("shorten(short) = %q, want short", got)
 	}
 	long := make([]byte, 0, 3000)
 	for range 1000 {
@@ -217,7 +220,7 @@ func TestBrief(t *testing.T) {
 	}
 	got := shorten(string(long))
 	if len(got) > maxErrorText+10 || got[:2] != "é" || []rune(got)[len([]rune(got))-1] != '…' {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf("%d bytes, want at most %d, that begin with é and end with …", len(got), maxErrorText+10)
 	}
 }
 
@@ -239,11 +242,14 @@ func TestTimelineSaysWhereItIsCut(t *testing.T) {
 	} {
 		lines, cursor := s.Timeline(after)
 		if lines[0].Message != want || cursor != maxTimelineLines+12 || lines[0].Seq+1 != lines[1].Seq {
-			t.Errorf("after %d: %+v, then %d", after, lines[0], lines[1].Seq)
+			t.Errorf(
+				"after %d: %+v, then %d, want %q and line %d",
+				after, lines[0], lines[1].Seq, want, maxTimelineLines+12,
+			)
 		}
 	}
 	if lines, _ := s.Timeline(maxTimelineLines + 12); len(lines) != 0 {
-		t.Errorf("at its end: %v", lines)
+		t.Errorf("at its end: %v, want none", lines)
 	}
 }
 
@@ -271,7 +277,7 @@ func TestTimelineComesBack(t *testing.T) {
 	resumed := "the session was resumed; what was said before follows, with its times, " +
 		"but for lines that are too old to be here"
 	if len(lines) != 2+maxTimelineLines/2 || lines[1].Message != resumed {
-		t.Fatalf("%d lines, the second %+v", len(lines), lines[1])
+		t.Fatalf("%d lines, the second %+v, want %d and %q", len(lines), lines[1], 2+maxTimelineLines/2, resumed)
 	}
 	if l, want := lines[2], then.Add(maxTimelineLines/2*time.Second); !l.TS.Equal(want) || l.Source != "ci" ||
 		l.Level != adminapi.LogWarning || l.Message != "red" || l.Seq != 3 {

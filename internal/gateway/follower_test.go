@@ -32,7 +32,7 @@ func readEntries(t *testing.T, f *Follower, n int) (texts []string, at Cursors) 
 			t.Fatalf("after %d of %d: %v", len(texts), n, err)
 		}
 		if len(list) > 3*maxFollowItems+1 {
-			t.Errorf("%d entries at once", len(list))
+			t.Errorf("%d entries at once, want at most %d", len(list), 3*maxFollowItems+1)
 		}
 		for _, h := range list {
 			texts, at = append(texts, entryText(h)), h.Cursors
@@ -81,11 +81,11 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	if texts, _ := readEntries(t, began, len(all)); !slices.Equal(texts, all) {
-		t.Error("the one who was there from the beginning has something else")
+		t.Errorf("a follower from the beginning got %q, want %q", texts, all)
 	}
 	for _, at := range []Cursors{{Timeline: 1 << 40}, {Live: 1 << 63}, {Stream: 1<<64 - 1}} {
 		if s.FollowFrom(at) != nil {
-			t.Errorf("the session was never at %v", at)
+			t.Errorf("FollowFrom(%v) is a follower, want nil: the session was never there", at)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestFollowGap(t *testing.T) {
 		t.Errorf("it goes on with %s, want %s", got, want)
 	}
 	if texts, _ := readEntries(t, f, maxTimelineLines-len(list)+1); texts[len(texts)-1] != fmt.Sprint(lines-1) {
-		t.Errorf("it ends with %s", texts[len(texts)-1])
+		t.Errorf("it ends with %s, want %s", texts[len(texts)-1], fmt.Sprint(lines-1))
 	}
 	if err := s.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)

@@ -141,7 +141,9 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 				if d := s.PreToolUse(t.Context(), "x", nil); d.Deny ||
 					s.UserPrompt(t.Context(), "x", SourceUser) != "" ||
 					s.PromptVaries() {
-					t.Error("bound before the host's hooks are enabled")
+					t.Error(
+						"the provider is bound before the host's hooks are enabled, want no rule, context or transform until then",
+					)
 				}
 				if !s.NeedsHooks() {
 					t.Error("NeedsHooks() = false while hooks are being enabled, want true")
@@ -152,7 +154,7 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 			acks := 1
 			if tt.then != nil {
 				if h.enabled != 0 {
-					t.Error("a hello with tools alone enabled the host's hooks")
+					t.Errorf("a hello with tools alone enabled the host's hooks %d times, want none", h.enabled)
 				}
 				p.conn.ReceiveMessage(tt.then)
 				acks = 2
@@ -162,8 +164,10 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 				want = 1
 			}
 			if len(p.enabled) != acks || p.enabled[acks-1] != want || h.enabled != want || h.s.NeedsHooks() != tt.want {
-				t.Errorf("enabled %d times, at each ack %v; NeedsHooks() = %v; refused %q", h.enabled, p.enabled,
-					h.s.NeedsHooks(), p.refused)
+				t.Errorf(
+					"enabled %d times, at each ack %v; NeedsHooks() = %v; refused %q, want %d acks, %v, %d and %v",
+					h.enabled, p.enabled, h.s.NeedsHooks(), p.refused, acks, want, want, tt.want,
+				)
 			}
 			h.then = nil
 			p.conn.Closed()
@@ -186,7 +190,7 @@ func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 	})
 	second.register(t, g, "s2")
 	if second.enabled != 0 {
-		t.Error("enabled before session.ready")
+		t.Errorf("the hooks were enabled %d times before session.ready, want none", second.enabled)
 	}
 	p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
 	if second.enabled != 1 || !second.s.NeedsHooks() {
@@ -196,7 +200,10 @@ func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 	again := g.ackedProvider(first)
 	again.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token})
 	if first.enabled != 2 || second.enabled != 2 || len(again.refused) > 0 {
-		t.Errorf("after the reconnect: enabled %d and %d times, want 2 and 2; refused %q", first.enabled, second.enabled, again.refused)
+		t.Errorf(
+			"after the reconnect: enabled %d and %d times, want 2 and 2; refused %q",
+			first.enabled, second.enabled, again.refused,
+		)
 	}
 	again.conn.Closed()
 	g.Drain(context.Background())
@@ -220,12 +227,15 @@ func TestUserHooksEnableHostHooks(t *testing.T) {
 		h.register(t, g, "s1")
 		h.then = func(s *Session) {
 			if len(s.hooksOn(kind, "x")) > 0 {
-				t.Errorf("%s is set before the host's hooks are enabled", kind)
+				t.Errorf("%s is set before the host's hooks are enabled, want it set after", kind)
 			}
 		}
 		g.SetHooks([]Hook{silentHook(kind)})
 		if h.enabled != want || h.s.NeedsHooks() != (want == 1) {
-			t.Errorf("%s: enabled %d times; NeedsHooks() = %v", kind, h.enabled, h.s.NeedsHooks())
+			t.Errorf(
+				"%s: enabled %d times; NeedsHooks() = %v, want %d and %v",
+				kind, h.enabled, h.s.NeedsHooks(), want, want == 1,
+			)
 		}
 		g.Drain(context.Background())
 	}
@@ -263,26 +273,31 @@ func TestHooksCantBeEnabled(t *testing.T) {
 			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") ||
 				!strings.Contains(p.refused[0], "it does not listen") ||
 				len(p.enabled) != acks {
-				t.Errorf("refused %q, acks %v", p.refused, p.enabled)
+				t.Errorf(
+					`refused %q, acks %v, want one INTERNAL with "it does not listen" and %d acks`,
+					p.refused, p.enabled, acks,
+				)
 			}
 			if d := h.s.PreToolUse(t.Context(), "x", nil); d.Deny ||
 				h.s.UserPrompt(t.Context(), "x", SourceUser) != "" {
-				t.Error("the refused rules or context have effect")
+				t.Error("the refused rules or context have effect, want none")
 			}
 			if h.interrupted != 0 || h.s.NeedsHooks() || len(h.s.bindings) != tt.bound {
-				t.Errorf("interrupted %d times, NeedsHooks() = %v, %d bound", h.interrupted, h.s.NeedsHooks(),
-					len(h.s.bindings))
+				t.Errorf(
+					"interrupted %d times, NeedsHooks() = %v, %d bound, want 0, false and %d",
+					h.interrupted, h.s.NeedsHooks(), len(h.s.bindings), tt.bound,
+				)
 			}
 			if lines, _ := h.s.Timeline(0); !strings.Contains(
 				lines[len(lines)-1].Message+lines[max(0, len(lines)-2)].Message,
 				"hooks and gates can't be asked: it does not listen") {
-				t.Errorf("the timeline: %v", lines)
+				t.Errorf(`the timeline: %v, want "hooks and gates can't be asked: it does not listen" in it`, lines)
 			}
 			h.err = nil // it may be tried again
 			acks = len(p.enabled)
 			p.conn.ReceiveMessage(tt.then)
 			if len(p.enabled) != acks+1 || !h.s.NeedsHooks() {
-				t.Errorf("tried again: refused %q, acks %v", p.refused, p.enabled)
+				t.Errorf("tried again: refused %q, acks %v, want %d acks and hooks", p.refused, p.enabled, acks+1)
 			}
 			p.conn.Closed()
 			g.Drain(context.Background())
@@ -304,16 +319,18 @@ func TestUserHooksCantBeEnabled(t *testing.T) {
 		<-worse.s.Done()
 		select {
 		case <-good.s.Done():
-			t.Error("the session that asks has ended too")
+			t.Error("the session that asks has ended too, want it to live")
 		default:
 		}
 		if bad.enabled != 1 || worse.enabled != 1 {
-			t.Errorf("waited for %d and %d times: a runtime that hangs takes its time for each", bad.enabled,
-				worse.enabled)
+			t.Errorf("waited for %d and %d times, want once for each runtime that hangs", bad.enabled, worse.enabled)
 		}
 		if bad.interrupted != 1 || worse.interrupted != 1 || good.interrupted != 0 ||
 			len(good.s.hooksOn(HookPreToolUse, "x")) != 1 {
-			t.Errorf("interrupted %d and %d times", bad.interrupted, good.interrupted)
+			t.Errorf(
+				"interrupted %d and %d times, want 1 and 0, and one that is bound",
+				bad.interrupted, good.interrupted,
+			)
 		}
 		g.Drain(context.Background())
 	})

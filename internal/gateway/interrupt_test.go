@@ -41,24 +41,24 @@ func TestInterruptStopsTheTurnFirst(t *testing.T) {
 			ended := make(chan time.Duration, 1)
 			s.BeginCall(Call{Name: "t"}, func(o Outcome) {
 				if o.ErrorCode != protocol.CodeCancelled {
-					t.Errorf("the call: %s", o.Text())
+					t.Errorf("the call: %s, want %v", o.Text(), protocol.CodeCancelled)
 				}
 				ended <- time.Since(begun)
 			})
 			dropped, err := s.Interrupt(context.Background(), "enough")
 			if err != nil || len(dropped) != 1 || !strings.HasPrefix(dropped[0], "and then the tests x") ||
 				len(dropped[0]) > 62 {
-				t.Errorf("dropped %q, %v", dropped, err)
+				t.Errorf("dropped %q, %v, want the one that waited, shortened", dropped, err)
 			}
 			if got := <-ended; got != ends {
-				t.Errorf("where the host takes %s the call ends after %s", takes, got)
+				t.Errorf("where the host takes %s the call ends after %s, want %s", takes, got, ends)
 			}
 			lines, _ := s.Timeline(0)
 			if !slices.ContainsFunc(lines, func(l TimelineLine) bool {
 				return l.Level == adminapi.LogWarning &&
 					strings.HasPrefix(l.Message, `1 prompt that waited is dropped: "and then the tests x`)
 			}) {
-				t.Errorf("the timeline: %v", lines)
+				t.Errorf("the timeline: %v, want a warning that 1 prompt is dropped", lines)
 			}
 		})
 	}
@@ -92,18 +92,18 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 		defer behind.Close()
 		dropped, err := s.Interrupt(t.Context(), "enough")
 		if err != nil || !slices.Equal(dropped, []string{"behind"}) {
-			t.Errorf("dropped %q, %v", dropped, err)
+			t.Errorf(`dropped %q, %v, want no error and ["behind"]`, dropped, err)
 		}
 		for err == nil {
 			_, err = behind.Next(t.Context())
 		}
 		if errors.Is(err, ErrTurnEnded) || err.Error() != InterruptedBefore {
-			t.Errorf("its follower is told %v", err)
+			t.Errorf("its follower is told %v, want %v", err, InterruptedBefore)
 		}
 		lines, _ := s.Timeline(0)
 		isBehind := func(l TimelineLine) bool { return l.Source == SourceUser && l.Message == "behind" }
 		if slices.ContainsFunc(lines, isBehind) {
-			t.Error("it began")
+			t.Error("the prompt that waited began, want it dropped")
 		}
 	})
 }

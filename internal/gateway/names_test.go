@@ -39,11 +39,11 @@ func TestFileKeepsItsName(t *testing.T) {
 			"instance": g.InstanceToken(), "admin": g.AdminToken(), "spawn": g.IssueSpawnToken("s1"),
 		} {
 			if code := connectWith(g, token).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
-				t.Errorf("%s: %q", who, code)
+				t.Errorf("%s: %q, want %v", who, code, protocol.CodeUnauthorized)
 			}
 		}
 		if code := connectWith(g, g.InstanceToken()).helloAs("vault", "s2"); code != "" {
-			t.Errorf("in a session that is not the file's: %s", code)
+			t.Errorf(`in a session that is not the file's: %s, want ""`, code)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -55,31 +55,34 @@ func TestFileKeepsItsName(t *testing.T) {
 		h := connectWith(g, first.Token())
 		if code := h.helloAs("wallet", "s1"); code != protocol.CodeUnauthorized ||
 			!strings.Contains(h.errs[0].Message, "set by name in the provider's file") {
-			t.Errorf("another name than the file's: %v", h.errs)
+			t.Errorf(
+				`another name than the file's: %v, want %v and "set by name in the provider's file" in it`,
+				h.errs, protocol.CodeUnauthorized,
+			)
 		}
 		if code := h.helloAs("VAULT", "s1"); code != "" {
-			t.Fatal(h.errs[len(h.errs)-1])
+			t.Fatalf("hello as VAULT: %v, want no error", h.errs[len(h.errs)-1])
 		}
 		h.conn.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
 		spec.Replaces = []*Pass{first}
 		second := g.Issue(spec)
 		if code := connectWith(g, second.Token()).helloAs("vault", "s1"); code != "" {
-			t.Errorf("the next version: %s", code)
+			t.Errorf(`the next version: %s, want ""`, code)
 		}
 		first.Revoke()
 		second.Revoke()
 		spec.Replaces = nil
 		if code := connectWith(g, g.Issue(spec).Token()).helloAs("vault", "s1"); code != "" {
-			t.Errorf("started again: %s", code)
+			t.Errorf(`started again: %s, want ""`, code)
 		}
 		// Its streams are not those of a file that somebody else wrote.
 		otherSpec := PassSpec{Trust: TrustProject, Session: "s1", Name: "vault", Owner: "/project/.tapgw/providers"}
 		other := g.Issue(otherSpec)
 		if code := connectWith(g, other.Token()).helloAs("vault", "s1"); code != protocol.CodeUnauthorized {
-			t.Errorf("a project's file of that name: %q", code)
+			t.Errorf("a project's file of that name: %q, want %v", code, protocol.CodeUnauthorized)
 		}
 		if rows := s.History([]string{"vault@vault"}, 0, s.createdAt); len(rows) != 1 {
-			t.Errorf("%d rows", len(rows))
+			t.Errorf("%d rows, want 1", len(rows))
 		}
 	})
 }
@@ -93,19 +96,22 @@ func TestNameInAllSessions(t *testing.T) {
 		defer g.Drain(context.Background())
 		all := connectWith(g, g.AdminToken())
 		if code := all.helloAs("ops", protocol.AllSessions); code != "" {
-			t.Fatal(code)
+			t.Fatalf("hello as ops to all sessions: %v, want no error", code)
 		}
 		live(t, g, "s2")
 		if code := connectWith(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
-			t.Fatal(code)
+			t.Fatalf("hello as ops to s2: %v, want no error", code)
 		}
 		all.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
 		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized ||
 			all.errs[0].ReplyTo != protocol.TypeSessionReady {
-			t.Errorf("joins where its name is another's: %v", all.errs)
+			t.Errorf(
+				"joins where its name is another's: %v, want one %v for session.ready",
+				all.errs, protocol.CodeUnauthorized,
+			)
 		}
 		if code := all.helloAs("ops", protocol.AllSessions); code != protocol.CodeUnauthorized {
-			t.Errorf("binds anew: %q", code)
+			t.Errorf("binds anew: %q, want %v", code, protocol.CodeUnauthorized)
 		}
 	})
 }
@@ -126,10 +132,10 @@ func TestConcurrencyIsTheOwners(t *testing.T) {
 		}
 		h := connectWith(g, g.InstanceToken())
 		if code := h.helloAs("vault", "s1", limit(3)); code != "" {
-			t.Fatal(code)
+			t.Fatalf("hello as vault to s1: %v, want no error", code)
 		}
 		if code := connectWith(g, g.IssueSpawnToken("s2")).helloAs("vault", "s2", limit(1)); code != "" {
-			t.Fatal(code)
+			t.Fatalf("hello as vault to s2: %v, want no error", code)
 		}
 		for i := range 3 {
 			s.BeginCall(Call{Name: "t", Args: protocol.Raw(fmt.Sprintf(`{"n":%d}`, i))}, func(Outcome) {})

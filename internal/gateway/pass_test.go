@@ -95,12 +95,12 @@ func TestPassReplaces(t *testing.T) {
 				next := connectWith(g, second.Token())
 				next.hello(session, "b", "list_p_x/") // refused: nothing has changed
 				if got := toolNames(s); got != "a b " || len(next.errs) != 1 {
-					t.Fatalf("after a refused hello: %q, %v", got, next.errs)
+					t.Fatalf(`after a refused hello: %q, %v, want "a b " and one error`, got, next.errs)
 				}
 				next.hello(session, "b", "c")
 				<-second.Bound()
 				if got := toolNames(s); got != "b c " {
-					t.Fatalf("after the switch: %q (%v)", got, next.errs)
+					t.Fatalf(`after the switch: %q (%v), want "b c "`, got, next.errs)
 				}
 				if err := other.Stop(context.Background(), "test"); err != nil {
 					t.Fatal(err)
@@ -110,25 +110,25 @@ func TestPassReplaces(t *testing.T) {
 				synctest.Wait()
 				select {
 				case <-drained:
-					t.Fatal("drained with a call in flight")
+					t.Fatal("drained with a call in flight, want it to wait for the call")
 				default:
 				}
 				old.conn.ReceiveMessage(&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)})
 				if o := <-result; o.Failed() {
-					t.Errorf("the call that was running: %s", o.Error)
+					t.Errorf("the call that was running: %s, want success", o.Error)
 				}
 				<-drained
 				old.hello(session, "d") // its time is over
 				if got := toolNames(s); got != "b c " {
-					t.Errorf("after the old one tried to come back: %q", got)
+					t.Errorf(`after the old one tried to come back: %q, want "b c "`, got)
 				}
 				first.Revoke()
 				if !old.ended {
-					t.Error("the old connection is there still")
+					t.Error("the old connection is there still, want it closed")
 				}
 				if late := connectWith(g, first.Token()); len(late.errs) != 1 ||
 					late.errs[0].Code != protocol.CodeAuthFailed {
-					t.Errorf("the old token: %v", late.errs)
+					t.Errorf("the old token: %v, want one %v", late.errs, protocol.CodeAuthFailed)
 				}
 			})
 		})
@@ -170,13 +170,13 @@ func TestPassOpens(t *testing.T) {
 			h.hello(tt.session)
 			switch {
 			case tt.code == "" && (h.acks != 1 || len(h.errs) > 0):
-				t.Errorf("not bound: %v", h.errs)
+				t.Errorf("not bound: %v, want one ack and no error", h.errs)
 			case tt.code != "" && (len(h.errs) != 1 || h.errs[0].Code != tt.code):
 				t.Errorf("got %v, want %s", h.errs, tt.code)
 			}
 			p.Revoke()
 			if !h.ended {
-				t.Error("revoked, and connected still")
+				t.Error("the token is revoked and its connection open, want it closed")
 			}
 			p.Revoke()
 		})
@@ -197,17 +197,17 @@ func TestToolPolicy(t *testing.T) {
 		h := connectWith(g, p.Token())
 		h.hello("s1", "get_a", "get_secret", "put_a")
 		if got := toolNames(s); got != "x_get_a " {
-			t.Fatalf("has %q (%v)", got, h.errs)
+			t.Fatalf(`has %q (%v), want "x_get_a "`, got, h.errs)
 		}
 		if ms := s.Tools()[0].TimeoutMs; ms != 60_000 {
-			t.Errorf("timeout %d ms", ms)
+			t.Errorf("timeout %d ms, want 60000", ms)
 		}
 		h.conn.ReceiveMessage(&protocol.ToolsUpdate{
 			Tools:  []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}},
 			Remove: []string{"get_a"},
 		})
 		if got := toolNames(s); got != "x_get_b " {
-			t.Fatalf("after the update: %q (%v)", got, h.errs)
+			t.Fatalf(`after the update: %q (%v), want "x_get_b "`, got, h.errs)
 		}
 		results := make(chan Outcome, 2)
 		for range 2 {
@@ -215,16 +215,16 @@ func TestToolPolicy(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(h.calls) != 1 {
-			t.Errorf("%d calls at once", len(h.calls))
+			t.Errorf("%d calls at once, want 1", len(h.calls))
 		}
 		for range 2 {
 			c := <-h.calls
 			if c.Tool != "get_b" {
-				t.Errorf("called as %q", c.Tool)
+				t.Errorf(`called as %q, want "get_b"`, c.Tool)
 			}
 			h.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)})
 			if o := <-results; o.Failed() {
-				t.Error(o.Error)
+				t.Errorf("the call: %s, want success", o.Error)
 			}
 		}
 		long := "long" // with the prefix one letter more than names may have
@@ -236,7 +236,7 @@ func TestToolPolicy(t *testing.T) {
 		h = connectWith(g, p.Token())
 		h.hello("s1", long)
 		if len(h.errs) != 1 || h.errs[0].Code != protocol.CodeToolConflict {
-			t.Errorf("a name that is too long: %v", h.errs)
+			t.Errorf("a name that is too long: %v, want one %v", h.errs, protocol.CodeToolConflict)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func joined(tb testing.TB) (*Gateway, *Session, *echo) {
 	e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
 	if e.acks != 1 {
-		tb.Fatal("not bound")
+		tb.Fatalf("the provider got %d acks, want one: it is bound", e.acks)
 	}
 	tb.Cleanup(func() { e.conn.Closed(); g.Drain(context.Background()) })
 	return g, s, e
@@ -80,7 +80,7 @@ func BenchmarkCallTool(b *testing.B) {
 					o = s.CallTool(b.Context(), c)
 				}
 				if o.Failed() {
-					b.Fatal(o.Text())
+					b.Fatalf("the call: %s, want success", o.Text())
 				}
 			}
 		})
@@ -101,7 +101,7 @@ func TestStopOnce(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		if err := s.Stop(ctx, "impatient"); err == nil || time.Since(start) != time.Second {
-			t.Errorf("an impatient one: %v after %s", err, time.Since(start))
+			t.Errorf("an impatient one: %v after %s, want an error and %s", err, time.Since(start), time.Second)
 		}
 		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
 		for range 4 {
@@ -126,20 +126,20 @@ func TestAfterTheEnd(t *testing.T) {
 		<-s.Done()
 		inject := &protocol.Push{Level: protocol.LevelInject, Event: "e"}
 		if _, err := s.Push(t.Context(), "p", inject); err == nil {
-			t.Error("takes a push")
+			t.Error("an ended session takes a push, want an error")
 		}
 		if _, err := s.PushAndWait(t.Context(), "p", inject); err == nil {
-			t.Error("takes a push to wait for")
+			t.Error("an ended session takes a push to wait for, want an error")
 		}
 		if _, err := s.Prompt(t.Context(), Prompt{Text: "x"}); err == nil {
-			t.Error("takes a prompt")
+			t.Error("an ended session takes a prompt, want an error")
 		}
 		o := s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
 		if o.ErrorCode != protocol.CodeNotFound {
-			t.Errorf("a call: %s", o.Text())
+			t.Errorf("a call: %s, want %v", o.Text(), protocol.CodeNotFound)
 		}
 		if err := s.WaitTimeline(t.Context(), 1000); err == nil {
-			t.Error("waits for its timeline")
+			t.Error("waiting for an ended session's timeline: no error, want one")
 		}
 		s.Idle()
 		s.Busy()
@@ -166,7 +166,7 @@ func TestQueuedInjectSettles(t *testing.T) {
 		synctest.Wait()
 		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
 		if r := <-receipt; r.Fate != adminapi.FateDropped || !strings.Contains(r.Reason, "ended") {
-			t.Errorf("%+v", r)
+			t.Errorf("the receipt is %+v, want %v with ended in its reason", r, adminapi.FateDropped)
 		}
 	})
 }
@@ -186,29 +186,29 @@ func TestPushAndWait(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Fatal("returned before its turn ended")
+			t.Fatal("the push returned before its turn ended, want it to wait")
 		default:
 		}
 		s.Busy()
 		sleep(time.Minute)
 		s.Idle()
 		if r := <-done; r.Fate != adminapi.FateDelivered {
-			t.Errorf("%+v", r)
+			t.Errorf("the receipt is %+v, want %v", r, adminapi.FateDelivered)
 		}
 		// One that begins no turn does not wait.
 		surface := &protocol.Push{Level: protocol.LevelSurface, Event: "e"}
 		if r, err := s.PushAndWait(context.Background(), "p", surface); err != nil ||
 			r.Fate != adminapi.FateSurfaced {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("the receipt is %+v, %v, want %v", r, err, adminapi.FateSurfaced)
 		}
 		keep := &protocol.Push{Level: protocol.LevelKeep, Event: "e"}
 		if _, err := s.Push(context.Background(), "_bad", keep); err == nil ||
 			!strings.Contains(err.Error(), "provider: ") {
-			t.Errorf("a bad name: %v", err)
+			t.Errorf(`a bad name: %v, want an error and "provider: " in it`, err)
 		}
 		if _, err := s.Push(context.Background(), "p", &protocol.Push{Level: protocol.LevelKeep}); err == nil ||
 			!strings.Contains(err.Error(), "push.event: ") {
-			t.Errorf("no event: %v", err)
+			t.Errorf(`no event: %v, want an error and "push.event: " in it`, err)
 		}
 	})
 }
@@ -228,22 +228,22 @@ func TestSchemaCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Check(fmt.Appendf(nil, `{"p%d":"x"}`, i)) == nil {
-			t.Fatalf("tool %d has another's schema", i)
+			t.Fatalf("tool %d has another's schema, want its own", i)
 		}
 		again, err := c.get(x)
 		if err != nil || again != s {
-			t.Fatalf("tool %d was compiled twice in a row", i)
+			t.Fatalf("tool %d was compiled twice in a row, want the same schema", i)
 		}
 	}
 	if n := len(c.young) + len(c.old); n > 2*schemasKept {
-		t.Errorf("%d schemas are kept", n)
+		t.Errorf("%d schemas are kept, want at most %d", n, 2*schemasKept)
 	}
 	first, err := c.get(tools[0])
 	if err != nil || first == nil {
-		t.Errorf("one that was forgotten: %v", err)
+		t.Errorf("one that was forgotten: %v, want it compiled again", err)
 	}
 	if _, err := c.get(&tool{Tool: protocol.Tool{Parameters: protocol.Raw(`{"type":7}`)}}); err == nil {
-		t.Error("a schema that is none compiled")
+		t.Error("a schema of type 7 compiled, want an error")
 	}
 }
 
@@ -255,14 +255,14 @@ func TestConnectWhileDraining(t *testing.T) {
 	late := &echo{}
 	late.conn = g.Connect(late, ConnOptions{})
 	if late.closed != protocol.CloseGoingAway {
-		t.Errorf("closed with %d", late.closed)
+		t.Errorf("closed with %d, want %d", late.closed, protocol.CloseGoingAway)
 	}
 	if _, err := g.Register(SessionSpec{}, HostInfo{}, quietHost{}); err == nil ||
 		!strings.Contains(err.Error(), "INVALID_STATE") {
-		t.Errorf("a late session: %v", err)
+		t.Errorf(`a late session: %v, want an error and "INVALID_STATE" in it`, err)
 	}
 	if g.InUse() {
-		t.Error("in use")
+		t.Error("a gateway without a session is in use, want not")
 	}
 }
 
@@ -290,19 +290,19 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 	c.ReceiveMessage(&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)})
 	c.ReceiveMessage(&protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)})
 	if len(faults) != 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	// One more fits the session's list of one, not the common one of 100.
 	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"})
 	if len(faults) != 1 || faults[0].Code != protocol.CodePayloadTooLarge || faults[0].RequestID != "r" {
-		t.Fatalf("%v", faults)
+		t.Fatalf("faults: %v, want one %v for request r", faults, protocol.CodePayloadTooLarge)
 	}
 	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"})
 	if len(faults) != 1 {
-		t.Fatalf("%v", faults[1:])
+		t.Fatalf("more faults: %v, want one", faults[1:])
 	}
 	if n := len(g.Providers()); n != 2 || g.Providers()[1].Tools != 100 {
-		t.Errorf("%+v", g.Providers())
+		t.Errorf("the providers are %+v, want one with 100 tools", g.Providers())
 	}
 }
 
@@ -319,10 +319,10 @@ func TestLocalSession(t *testing.T) {
 		g := New(Options{Starters: map[string]Starter{HostLocal: LocalStarter{}}})
 		if _, err := g.Start(t.Context(), StartRequest{Host: "nobody"}); err == nil ||
 			!strings.Contains(err.Error(), "host: ") {
-			t.Errorf("an unknown host: %v", err)
+			t.Errorf(`an unknown host: %v, want an error and "host: " in it`, err)
 		}
 		if models, err := g.Models(t.Context(), HostLocal); err != nil || len(models) != 1 {
-			t.Errorf("%v, %v", models, err)
+			t.Errorf("models: %v, %v, want one", models, err)
 		}
 		s, err := g.Start(t.Context(), StartRequest{Host: HostLocal, CWD: "/c"})
 		if err != nil {
@@ -352,11 +352,11 @@ func TestLocalSession(t *testing.T) {
 				}
 			}
 			if last := lines[len(lines)-1]; last.Event.Callback != OnIdle {
-				t.Errorf("%s: the last callback is %s", prompt, last.Event.Callback)
+				t.Errorf("%s: the last callback is %s, want %s", prompt, last.Event.Callback, OnIdle)
 			}
 		}
 		if got := strings.Join(calls, "; "); got != "Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND" {
-			t.Errorf("calls: %s", got)
+			t.Errorf("calls: %s, want %q", got, "Hello, Alice!; INVALID_ARGUMENTS; INVALID_ARGUMENTS; NOT_FOUND")
 		}
 		e.conn.Closed()
 		g.Drain(context.Background())

@@ -47,7 +47,7 @@ func (x *pushing) inject() (last *protocol.Ack) {
 		}
 	}
 	if last == nil {
-		x.t.Fatal("the provider was not told")
+		x.t.Fatal("the provider got no receipt, want one")
 	}
 	x.s.Idle()
 	synctest.Wait()
@@ -83,7 +83,7 @@ func TestHourlyInjectsAreNoLoop(t *testing.T) {
 			sleep(time.Hour)
 		}
 		if w := x.warnings(); len(w) > 0 {
-			t.Errorf("warnings: %q", w)
+			t.Errorf("warnings: %q, want none", w)
 		}
 	})
 }
@@ -99,20 +99,20 @@ func TestPauseEndsWithQuiet(t *testing.T) {
 			a := x.inject()
 			if a.Fate != string(adminapi.FateSurfaced) ||
 				!strings.Contains(a.Reason, "until the user speaks or it has injected nothing for 10m0s") {
-				t.Errorf("%s: %s", a.Fate, a.Reason)
+				t.Errorf("%s: %s, want %s until the user speaks", a.Fate, a.Reason, adminapi.FateSurfaced)
 			}
 		}
 		if w := x.warnings(); len(w) != 1 || !strings.Contains(w[0], "provider ci injected 4 times") {
-			t.Errorf("warnings: %q", w)
+			t.Errorf(`warnings: %q, want 1 of them and "provider ci injected 4 times" in it`, w)
 		}
 		if n := x.g.Stats().PausedInjects.Load(); n != 4 {
-			t.Errorf("%d paused injects are counted", n)
+			t.Errorf("%d paused injects are counted, want 4", n)
 		}
 		sleep(DefaultInjectQuiet)
 		x.injects(4, adminapi.FateDelivered)
 		x.injects(1, adminapi.FateSurfaced)
 		if w := x.warnings(); len(w) != 2 {
-			t.Errorf("warnings of two pauses: %q", w)
+			t.Errorf("warnings of two pauses: %q, want 2 of them", w)
 		}
 		x.g.SetInjectQuiet(time.Second)
 		sleep(time.Second)
@@ -129,7 +129,7 @@ func TestPersonsInjectIsTheUsersWord(t *testing.T) {
 			t.Helper()
 			r, err := x.s.Push(t.Context(), "tapctl", &protocol.Push{Level: level, Event: "look"})
 			if err != nil || r.Fate != want {
-				t.Errorf("%s: %s %s %v", level, r.Fate, r.Reason, err)
+				t.Errorf("%s: %s %s %v, want no error and Fate %s", level, r.Fate, r.Reason, err, want)
 			}
 			x.s.Idle()
 			synctest.Wait()
@@ -156,7 +156,7 @@ func TestEventsWaitForASession(t *testing.T) {
 			r, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Stream: "Builds",
 				Event: fmt.Sprint(i), Metadata: protocol.Raw(`{"n":1}`)})
 			if err != nil || r.Fate != adminapi.FateStored || !strings.Contains(r.Reason, "kept for the next one") {
-				t.Fatalf("%+v, %v", r, err)
+				t.Fatalf("the receipt is %+v, %v, want %v for the next session", r, err, adminapi.FateStored)
 			}
 			if i == maxWaitingEvents+4 {
 				last = time.Now()
@@ -166,7 +166,7 @@ func TestEventsWaitForASession(t *testing.T) {
 		for _, m := range []*protocol.Push{{Level: protocol.LevelSurface, Event: "e"},
 			{Level: protocol.LevelKeep, Prompt: "p"}} {
 			if _, err := g.StoreEvent("ci", m); err == nil {
-				t.Errorf("keeps %+v", m)
+				t.Errorf("StoreEvent of %+v: no error, want one: only keep without a prompt can wait", m)
 			}
 		}
 		sleep(time.Hour)
@@ -181,15 +181,18 @@ func TestEventsWaitForASession(t *testing.T) {
 		rows := first.History(nil, 0, time.Time{})
 		if len(rows) != maxWaitingEvents || rows[0].Event != fmt.Sprint(maxWaitingEvents+4) ||
 			rows[0].Stream != "builds" || !rows[0].TS.Equal(last) || string(rows[0].Metadata) != `{"n":1}` {
-			t.Errorf("%d rows, the newest %+v", len(rows), rows[0])
+			t.Errorf(
+				"%d rows, the newest %+v, want %d, the newest the last one with its stream, time and metadata",
+				len(rows), rows[0], maxWaitingEvents,
+			)
 		}
 		if n := len(second.History(nil, 0, time.Time{})); n != 0 {
-			t.Errorf("another session has %d", n)
+			t.Errorf("another session has %d, want 0", n)
 		}
 		lines, _ := first.Timeline(0)
 		want := "100 events that came while there was no session are in its streams; 5 more are lost, which did not fit"
 		if got := lines[1].Message; got != want {
-			t.Errorf("the timeline says %q", got)
+			t.Errorf("the timeline says %q, want %q", got, want)
 		}
 		// With a session there it is pushed to that.
 		if _, err := g.StoreEvent("ci", &protocol.Push{Level: protocol.LevelKeep, Event: "e"}); err != nil ||

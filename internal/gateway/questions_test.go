@@ -76,13 +76,16 @@ func TestQuestionEndsWithItsTurn(t *testing.T) {
 			cancel()
 			list := g.Questions()
 			if err := s.Answer(id, Answer{Text: "this"}); len(list) != 0 || codeOf(err) != protocol.CodeInvalidState {
-				t.Fatalf("after the turn: %+v, answering it: %v", list, err)
+				t.Fatalf(
+					"after the turn: %+v, answering it: %v, want none and %v",
+					list, err, protocol.CodeInvalidState,
+				)
 			}
 			if err := s.Answer("", Answer{Text: "this"}); codeOf(err) != protocol.CodeNotFound {
-				t.Fatalf("after the turn, answering any: %v", err)
+				t.Fatalf("after the turn, answering any: %v, want %v", err, protocol.CodeNotFound)
 			}
 			if got := <-end; got != errNotNeeded.Error() {
-				t.Fatalf("the host was told %q", got)
+				t.Fatalf("the host was told %q, want %q", got, errNotNeeded.Error())
 			}
 		}
 	})
@@ -101,12 +104,15 @@ func TestPermissionIsShownWhole(t *testing.T) {
 			synctest.Wait()
 			list := g.Questions()
 			if len(list) != 1 || !strings.HasSuffix(list[0].Detail, want) || len(list[0].Detail) < len(detail) {
-				t.Errorf("%.60q is shown as %+v", detail, list)
+				t.Errorf("%.60q is shown as %+v, want one with the detail, escaped", detail, list)
 			}
 			lines, _ := s.Timeline(0)
 			if last := lines[len(lines)-1].Message; !strings.HasSuffix(last, want) ||
 				len(detail) > 1000 && !strings.Contains(last, "bytes are left out here") {
-				t.Errorf("%.60q is in the timeline as %q", detail, last)
+				t.Errorf(
+					"%.60q is in the timeline as %q, want %q at its end, shortened if it is long",
+					detail, last, want,
+				)
 			}
 			if err := s.Answer("", Answer{Decision: adminapi.DecideOnce}); err != nil {
 				t.Error(err)
@@ -116,7 +122,10 @@ func TestPermissionIsShownWhole(t *testing.T) {
 		_, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionPermission, Message: "May it?",
 			Detail: strings.Repeat("x", maxPermission)})
 		if err == nil || !strings.Contains(err.Error(), "65543 bytes long") || len(g.Questions()) != 0 {
-			t.Errorf("more than anybody reads: %v, waits %d", err, len(g.Questions()))
+			t.Errorf(
+				"more than anybody reads: %v, waits %d, want a refusal for its length, and none",
+				err, len(g.Questions()),
+			)
 		}
 	})
 }
@@ -137,7 +146,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		list := g.Questions()
 		if len(list) != 1 || list[0].Session != "one" || list[0].Detail != `rm \x1b[31mx` ||
 			list[0].ExpiresAt.Sub(list[0].AskedAt) != DefaultAnswerTimeout {
-			t.Fatalf("waits: %+v", list)
+			t.Fatalf("waits: %+v, want one of session one about %q for %v", list, `rm \x1b[31mx`, DefaultAnswerTimeout)
 		}
 		id := list[0].ID
 		for _, wrong := range []struct {
@@ -161,7 +170,7 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 		} {
 			if err := wrong.s.Answer(wrong.id, wrong.a); codeOf(err) != wrong.code ||
 				!strings.Contains(err.Error(), wrong.text) {
-				t.Errorf("%q %+v: %v", wrong.id, wrong.a, err)
+				t.Errorf("%q %+v: %v, want %v and %q in it", wrong.id, wrong.a, err, wrong.code, wrong.text)
 			}
 		}
 		results := make(chan error, 10)
@@ -174,16 +183,16 @@ func TestQuestionAnsweredOnce(t *testing.T) {
 			case err == nil:
 				won++
 			case codeOf(err) != protocol.CodeInvalidState || !strings.Contains(err.Error(), "is over"):
-				t.Errorf("one that came late: %v", err)
+				t.Errorf(`one that came late: %v, want %v and "is over" in it`, err, protocol.CodeInvalidState)
 			}
 		}
 		if got := <-end; won != 1 || got != adminapi.DecideSession {
-			t.Errorf("%d answers were taken; the host got %q", won, got)
+			t.Errorf("%d answers were taken; the host got %q, want 1 and %q", won, got, adminapi.DecideSession)
 		}
 		for _, want := range []string{"permission asked (" + id, ": May it?: rm \\x1b[31mx",
 			"permission " + id + " answered by the user: session"} {
 			if !strings.Contains(lines(s), want) {
-				t.Errorf("the timeline lacks %q:\n%s", want, lines(s))
+				t.Errorf("the timeline, want %q in it:\n%s", want, lines(s))
 			}
 		}
 	})
@@ -221,17 +230,20 @@ func TestQuestionEnds(t *testing.T) {
 				tc.do(g, s, cancel)
 				synctest.Wait()
 				if got := <-end; got != tc.want || time.Since(start) > time.Minute {
-					t.Errorf("ended with %q after %s", got, time.Since(start))
+					t.Errorf(
+						"ended with %q after %s, want %q and at most %s",
+						got, time.Since(start), tc.want, time.Minute,
+					)
 				}
 				left := g.Questions()
 				if slices.ContainsFunc(left, func(q adminapi.Question) bool { return q.Session == "one" }) {
-					t.Errorf("it still waits: %+v", left)
+					t.Errorf("it still waits: %+v, want none of session one", left)
 				}
 				if err := s.Answer(list[0].ID, Answer{Text: "late"}); codeOf(err) != protocol.CodeInvalidState {
-					t.Errorf("a late answer: %v", err)
+					t.Errorf("a late answer: %v, want %v", err, protocol.CodeInvalidState)
 				}
 				if !strings.Contains(lines(s), "input "+list[0].ID+" is over: "+tc.want) {
-					t.Errorf("the timeline:\n%s", lines(s))
+					t.Errorf("the timeline, want %q in it:\n%s", "input "+list[0].ID+" is over: "+tc.want, lines(s))
 				}
 				if name != "drain" {
 					if err := other.Answer("", Answer{Text: "yes"}); err != nil {
@@ -245,7 +257,9 @@ func TestQuestionEnds(t *testing.T) {
 }
 
 func TestAnswersOfInputsAndForms(t *testing.T) {
-	form := protocol.Raw(`{"type":"object","properties":{"name":{"type":"string","minLength":2},"age":{"type":"integer"}},"required":["name"],"additionalProperties":false}`)
+	form := protocol.Raw(
+		`{"type":"object","properties":{"name":{"type":"string","minLength":2},"age":{"type":"integer"}},"required":["name"],"additionalProperties":false}`,
+	)
 	for _, tc := range []struct {
 		q    Question
 		a    Answer
@@ -284,7 +298,7 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 					t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)
 				}
 				if list := g.Questions(); len(list) != 1 {
-					t.Errorf("%+v: a wrong answer ended the question", tc.a)
+					t.Errorf("%+v: a wrong answer ended the question, want it to wait", tc.a)
 				}
 				return
 			}
@@ -292,7 +306,7 @@ func TestAnswersOfInputsAndForms(t *testing.T) {
 				t.Errorf("%+v: the host got %q, want %q", tc.a, got, tc.want)
 			}
 			if strings.Contains(lines(s), "Ada") {
-				t.Errorf("what a form was filled in with is in the timeline:\n%s", lines(s))
+				t.Errorf("the timeline, want nothing of what the form was filled in with:\n%s", lines(s))
 			}
 		})
 	}
@@ -310,13 +324,13 @@ func TestManyQuestions(t *testing.T) {
 		synctest.Wait()
 		if _, err := s.Ask(t.Context(), Question{Kind: adminapi.QuestionInput, Message: "one more"}); err == nil ||
 			!strings.Contains(err.Error(), "1000 questions") {
-			t.Errorf("one more: %v", err)
+			t.Errorf(`one more: %v, want an error and "1000 questions" in it`, err)
 		}
 		end := asks(t.Context(), other, Question{Kind: adminapi.QuestionInput, Message: "elsewhere"})
 		synctest.Wait()
 		if err := s.Answer("", Answer{Text: "x"}); codeOf(err) != protocol.CodeInvalidJSON ||
 			!strings.Contains(err.Error(), "several wait") {
-			t.Errorf("which one: %v", err)
+			t.Errorf(`which one: %v, want %v and "several wait" in it`, err, protocol.CodeInvalidJSON)
 		}
 		list := g.Questions()
 		var answering sync.WaitGroup
@@ -331,14 +345,14 @@ func TestManyQuestions(t *testing.T) {
 		answering.Wait()
 		for text, end := range ends {
 			if got := <-end; got != "to "+text {
-				t.Errorf("%s got %q", text, got)
+				t.Errorf("%s got %q, want %q", text, got, "to "+text)
 			}
 		}
 		if got := <-end; got != "to elsewhere" {
-			t.Errorf("the other session got %q", got)
+			t.Errorf(`the other session got %q, want "to elsewhere"`, got)
 		}
 		if list := g.Questions(); len(list) != 0 {
-			t.Errorf("%d still wait", len(list))
+			t.Errorf("%d still wait, want none", len(list))
 		}
 	})
 }

@@ -72,7 +72,7 @@ func TestRefreshForPrompt(t *testing.T) {
 					t.Errorf("caches %v: after %s the host got %d lists, want %d", caches, step.what, got, want)
 				}
 				if s.PromptVaries() != step.varies {
-					t.Errorf("after %s the prompt varies: %v", step.what, s.PromptVaries())
+					t.Errorf("after %s the prompt varies: %v, want %v", step.what, s.PromptVaries(), step.varies)
 				}
 			}
 		})
@@ -104,7 +104,11 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 		}
 		begun := time.Now()
 		for i := range 10 {
-			connectProvider(t, g, fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i))
+			connectProvider(
+				t,
+				g,
+				fmt.Sprintf(`"name":"p%d","tools":[{"name":"t%d","description":"d","parameters":{}}]`, i, i),
+			)
 			synctest.Wait()
 		}
 		first := <-h.lists
@@ -113,8 +117,10 @@ func TestLiveHostHearsAtOnce(t *testing.T) {
 		h.take <- struct{}{}
 		synctest.Wait()
 		if len(first) != 1 || len(rest) != 10 || len(h.lists) != 0 || time.Since(begun) != 0 {
-			t.Errorf("after %s lists of %d and %d tools, and %d more lists", time.Since(begun), len(first), len(rest),
-				len(h.lists))
+			t.Errorf(
+				"after %s lists of %d and %d tools, and %d more lists, want 1, 10 and 0 at once",
+				time.Since(begun), len(first), len(rest), len(h.lists),
+			)
 		}
 		close(h.take)
 		g.Drain(context.Background())

@@ -75,10 +75,10 @@ func TestResponsesBegin(t *testing.T) {
 			}
 			s.Event(Event{Callback: OnEndMessage, ID: "x"})
 			if got := waiting(q); !slices.Equal(got, append(tc.want, "onEndMessage x")) {
-				t.Errorf("and goes on with %q", got)
+				t.Errorf("and goes on with %q, want %q", got, append(tc.want, "onEndMessage x"))
 			}
 			if s.Responses(true) != q {
-				t.Error("there is a second queue")
+				t.Error("Responses makes a second queue, want the first one")
 			}
 		})
 	}
@@ -96,13 +96,16 @@ func TestResponsesRemove(t *testing.T) {
 		first, err := q.Next(ctx)
 		again, err2 := q.Next(ctx)
 		if err != nil || err2 != nil || first.seq != again.seq || first.Event.Delta != fmt.Sprint(i) {
-			t.Fatalf("response %d is %+v, then %+v (%v, %v)", i, first.Event, again.Event, err, err2)
+			t.Fatalf(
+				"response %d is %+v, then %+v (%v, %v), want the same twice, delta %d",
+				i, first.Event, again.Event, err, err2, i,
+			)
 		}
 		q.Remove(first)
 		q.Remove(first)
 	}
 	if q.Bytes() != 0 || len(waiting(q)) != 0 {
-		t.Errorf("an empty queue holds %d bytes, %q", q.Bytes(), waiting(q))
+		t.Errorf("an empty queue holds %d bytes, %q, want 0 and none", q.Bytes(), waiting(q))
 	}
 }
 
@@ -115,7 +118,7 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := q.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("an empty queue says %v", err)
+			t.Fatalf("an empty queue says %v, want %v", err, context.DeadlineExceeded)
 		}
 		got := make(chan Response)
 		go func() {
@@ -126,7 +129,7 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 		s.publish(Event{Callback: OnAgentStart, ID: "t1"})
 		r := <-got
 		if r.Event.Callback != OnAgentStart {
-			t.Fatalf("the one who waits gets %+v", r)
+			t.Fatalf("the one who waits gets %+v, want %v", r, OnAgentStart)
 		}
 		s.Ended("it died")
 		<-s.Done()
@@ -135,17 +138,17 @@ func TestResponsesWaitAndEnd(t *testing.T) {
 		}
 		q.Remove(r)
 		if r, err := q.Next(t.Context()); err != nil || r.Event.SessionError != "the session's host is gone: it died" {
-			t.Fatalf("the host's death is told as %+v, %v", r.Event, err)
+			t.Fatalf(`the host's death is told as %+v, %v, want "the session's host is gone: it died"`, r.Event, err)
 		} else {
 			q.Remove(r)
 		}
 		for range 2 {
 			if _, err := q.Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
-				t.Fatalf("a drained queue of a session that ended says %v", err)
+				t.Fatalf("a drained queue of a session that ended says %v, want %v", err, ErrSessionEnded)
 			}
 		}
 		if _, err := s.Responses(false).Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
-			t.Error("the queue has forgotten its end")
+			t.Error("the queue has forgotten its end, want ErrSessionEnded again")
 		}
 	})
 }
@@ -157,7 +160,7 @@ func TestResponsesAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Responses(true).Next(t.Context()); !errors.Is(err, ErrSessionEnded) {
-		t.Errorf("it says %v", err)
+		t.Errorf("it says %v, want %v", err, ErrSessionEnded)
 	}
 }
 
@@ -183,7 +186,7 @@ func TestResponsesGiveWay(t *testing.T) {
 	for i := range 60 {
 		s.publish(Event{Callback: OnMessage, ID: fmt.Sprint("m", i), Delta: chunk})
 		if n := q.Bytes(); n > maxResponseBytes {
-			t.Fatalf("after %d deltas the queue holds %d bytes", i, n)
+			t.Fatalf("after %d deltas the queue holds %d bytes, want at most %d", i, n, maxResponseBytes)
 		}
 	}
 	q.Remove(head) // it has gone: nothing else goes with it
@@ -193,7 +196,7 @@ func TestResponsesGiveWay(t *testing.T) {
 	}
 	deltas := got[2:]
 	if len(deltas) < 30 || len(deltas) >= 54 {
-		t.Errorf("%d deltas are left", len(deltas))
+		t.Errorf("%d deltas are left, want at least 30 and less than 54", len(deltas))
 	}
 	for i, d := range deltas {
 		if want := fmt.Sprint("onMessage m", 60-len(deltas)+i); d != want {
@@ -210,17 +213,17 @@ func TestResponsesMissing(t *testing.T) {
 	for i := range 200 {
 		s.publish(Event{Callback: OnEndMessage, ID: fmt.Sprint(i), Content: chunk})
 		if n := q.Bytes(); n > maxResponseBytes {
-			t.Fatalf("after %d the queue holds %d bytes", i, n)
+			t.Fatalf("after %d the queue holds %d bytes, want at most %d", i, n, maxResponseBytes)
 		}
 	}
 	got := waiting(q)
 	if got[0] != "sessionError" || got[len(got)-1] != "onEndMessage 199" || slices.Contains(got[1:], "sessionError") {
-		t.Errorf("the queue holds %q", got)
+		t.Errorf(`the queue holds %q, want "sessionError" once, and "onEndMessage 199"`, got)
 	}
 	// One that is too large by itself is kept.
 	s.publish(Event{Callback: OnEndMessage, ID: "large", Content: strings.Repeat("x", maxResponseBytes+1)})
 	if got := waiting(q); !slices.Equal(got, []string{"sessionError", "onEndMessage large"}) {
-		t.Errorf("with a large one the queue holds %q", got)
+		t.Errorf(`with a large one the queue holds %q, want ["sessionError" "onEndMessage large"]`, got)
 	}
 }
 
@@ -243,13 +246,13 @@ func TestResponsesUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := fmt.Sprint(next[r.Event.ID]); r.Event.Delta != want {
-			t.Fatalf("writer %s: %s came where %s was due", r.Event.ID, r.Event.Delta, want)
+			t.Fatalf("writer %s: %s came, want %s", r.Event.ID, r.Event.Delta, want)
 		}
 		next[r.Event.ID]++
 		q.Remove(r)
 	}
 	if len(waiting(q)) != 0 {
-		t.Errorf("%d more wait", len(waiting(q)))
+		t.Errorf("%d more wait, want none", len(waiting(q)))
 	}
 }
 

@@ -26,10 +26,10 @@ func TestFileRuleReadsEscapes(t *testing.T) {
 		rule := protocol.Rule{Match: protocol.Match{File: tt.glob}, Action: protocol.ActionDeny}
 		rules, fault := p.compileRules("", []protocol.Rule{rule})
 		if fault != nil {
-			t.Fatal(fault)
+			t.Fatalf("compiling the rule: %v, want no fault", fault)
 		}
 		if !rules[0].match(&toolCall{args: protocol.Raw(tt.args)}, nil) {
-			t.Errorf("%q does not match %s", tt.glob, tt.args)
+			t.Errorf("%q does not match %s, want a match", tt.glob, tt.args)
 		}
 	}
 }

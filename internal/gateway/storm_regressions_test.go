@@ -49,20 +49,28 @@ func stormSession(t *testing.T) (*Gateway, *Session) {
 func TestQueuedCallKeepsItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := stormSession(t)
-		c, p := connectProvider(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{},"timeout":100}]`)
+		c, p := connectProvider(
+			t,
+			g,
+			`"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{},"timeout":100}]`,
+		)
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 		first := p.toolCalls()
 		begun := time.Now()
 		done := make(chan Outcome, 1)
 		s.BeginCall(Call{Name: "t"}, func(o Outcome) { done <- o })
-		connectProvider(t, g, `"name":"guard","hooks":{"onPreToolUse":[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}`)
+		connectProvider(
+			t,
+			g,
+			`"name":"guard","hooks":{"onPreToolUse":[{"match":{"tool":"t"},"action":"gate","gateId":"g"}]}`,
+		)
 		sleep(50 * time.Millisecond)
 		c.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, first[0].ID))
 		if o := <-done; o.ErrorCode != protocol.CodeTimeout || time.Since(begun) != 100*time.Millisecond {
-			t.Errorf("after %s: %s", time.Since(begun), o.Text())
+			t.Errorf("after %s: %s, want %v after 100 ms", time.Since(begun), o.Text(), protocol.CodeTimeout)
 		}
 		if more := p.toolCalls(); len(more) != 0 {
-			t.Errorf("it ran: %+v", more)
+			t.Errorf("it ran: %+v, want none", more)
 		}
 	})
 }
@@ -92,14 +100,14 @@ func TestRetryGoesElsewhere(t *testing.T) {
 	}
 	fail(first, calls[0])
 	if again := peers[first].toolCalls(); len(again) != 0 {
-		t.Fatal("it is tried again where it failed")
+		t.Fatal("the call is tried again at the instance where it failed, want the other one")
 	}
 	if calls = peers[second].toolCalls(); len(calls) != 1 {
-		t.Fatal("it is not tried at the other instance")
+		t.Fatalf("the other instance got %d calls, want one", len(calls))
 	}
 	fail(second, calls[0])
 	if o := <-done; o.ErrorCode != protocol.CodeInternal {
-		t.Errorf("%s", o.Text())
+		t.Errorf("the call ended with %s, want %v", o.Text(), protocol.CodeInternal)
 	}
 }
 
@@ -107,7 +115,11 @@ func TestRetryGoesElsewhere(t *testing.T) {
 // the provider, which never got them.
 func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	g, s := stormSession(t)
-	c, p := connectProvider(t, g, `"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`)
+	c, p := connectProvider(
+		t,
+		g,
+		`"name":"p","concurrency":{"max":1},"tools":[{"name":"t","description":"d","parameters":{}}]`,
+	)
 	s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 	result := fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID)
 	c.Receive(result)
@@ -118,7 +130,7 @@ func TestUnsentCallsAreNotRemembered(t *testing.T) {
 	p.drain()
 	c.Receive(result)
 	for _, m := range p.drain() {
-		t.Errorf("a late result is answered with %+v", m)
+		t.Errorf("a late result is answered with %+v, want no answer", m)
 	}
 }
 
@@ -148,26 +160,26 @@ func TestGateIsAskedOnce(t *testing.T) {
 		synctest.Wait()
 		connectProvider(t, g, `"name":"bystander",`+rule("other"))
 		if n := checks(c, p); n != 2 {
-			t.Errorf("the gate is asked %d times by two", n)
+			t.Errorf("the gate is asked %d times by two, want 2", n)
 		}
 		if n := checks(c, p); n != 0 {
-			t.Errorf("the gate is asked again %d times", n)
+			t.Errorf("the gate is asked again %d times, want 0", n)
 		}
 		if d := <-allowed; d.Deny {
-			t.Error(d.Reason)
+			t.Errorf("the gate denied: %s, want it allowed", d.Reason)
 		}
 		if n := len(tool.toolCalls()); n != 1 {
-			t.Errorf("it ran %d times", n)
+			t.Errorf("it ran %d times, want 1", n)
 		}
 
 		s.BeginCall(Call{Name: "t"}, func(Outcome) {})
 		synctest.Wait()
 		second, peer := connectProvider(t, g, `"name":"second",`+rule("t"))
 		if n := checks(c, p); n != 1 {
-			t.Errorf("the gate is asked %d times", n)
+			t.Errorf("the gate is asked %d times, want 1", n)
 		}
 		if n := checks(second, peer); n != 1 {
-			t.Errorf("the gate that joined is asked %d times", n)
+			t.Errorf("the gate that joined is asked %d times, want 1", n)
 		}
 	})
 }
@@ -186,9 +198,9 @@ func TestQueuedCallMeetsTheRulesOfItsNewProvider(t *testing.T) {
 	_, other := connectProvider(t, g, `"name":"second",`+tools)
 	first.Receive(fmt.Appendf(nil, `{"type":"tool.result","id":%q,"data":1}`, p.toolCalls()[0].ID))
 	if calls := other.toolCalls(); len(calls) != 0 {
-		t.Fatal("it ran")
+		t.Fatalf("the denied call ran: %v, want none", calls)
 	}
 	if o := <-done; o.ErrorCode != protocol.CodeDenied {
-		t.Errorf("%s", o.Text())
+		t.Errorf("the call ended with %s, want %v", o.Text(), protocol.CodeDenied)
 	}
 }

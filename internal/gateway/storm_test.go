@@ -150,7 +150,7 @@ func (w *world) waitFor(most time.Duration, left func() []string) {
 		}
 		if time.Now().After(deadline) {
 			for _, f := range found {
-				w.t.Errorf("left over: %s", f)
+				w.t.Errorf("left over: %s, want nothing of any call", f)
 			}
 			return
 		}
@@ -219,7 +219,7 @@ func (w *world) leftovers() (left []string) {
 func (w *world) checkRecords() {
 	t := w.t
 	if made, counted := w.made.Load(), w.g.stats.Calls.Load(); counted != uint64(made) {
-		t.Errorf("%d calls were made, %d were counted", made, counted)
+		t.Errorf("the stats count %d calls, want the %d that were made", counted, made)
 	}
 	for n := range w.records {
 		e := &w.records[n]
@@ -228,14 +228,17 @@ func (w *world) checkRecords() {
 		case protocol.CodeDenied, protocol.CodeNotFound, protocol.CodeRateLimited, protocol.CodeInvalidArguments:
 			// With these codes no provider got the call, or none got its retry.
 			if runs > e.retries.Load() {
-				t.Errorf("call %d ended with %s and ran", n, e.code)
+				t.Errorf(
+					"call %d ended with %s and ran %d times, want at most %d: its retries",
+					n, e.code, runs, e.retries.Load(),
+				)
 			}
 		case "":
 			if e.ended.Load() == 0 && runs > 0 {
-				t.Errorf("call %d was never made and ran", n)
+				t.Errorf("call %d was never made and ran %d times, want none", n, runs)
 			}
 			if e.ended.Load() != 0 && e.refused.Load() > 0 {
-				t.Errorf("call %d succeeded, which a gate refused", n)
+				t.Errorf("call %d succeeded and a gate refused it, want a denial", n)
 			}
 		}
 	}
@@ -278,7 +281,7 @@ func (w *world) areCallersDone() bool {
 // record returns the record of a call's number.
 func (w *world) record(n int64) *callRecord {
 	if n < 1 || n >= int64(len(w.records)) {
-		w.t.Errorf("there is no call %d", n)
+		w.t.Errorf("there is no call %d, want a call from 1 to %d", n, len(w.records)-1)
 		n = 0
 	}
 	return &w.records[n]

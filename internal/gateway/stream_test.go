@@ -60,7 +60,7 @@ func TestStreamBytes(t *testing.T) {
 			keep("big", "odd", fmt.Sprintf("%03d", i))
 		}
 		if firsts, _ := of("odd@big"); len(firsts) != protocol.StreamRetention {
-			t.Errorf("%d small events are kept", len(firsts))
+			t.Errorf("%d small events are kept, want %d", len(firsts), protocol.StreamRetention)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func TestStreamBytes(t *testing.T) {
 			}
 		}
 		if s.streamBytes["big"] != there {
-			t.Errorf("%d bytes are counted, %d are there", s.streamBytes["big"], there)
+			t.Errorf("%d bytes are counted, want the %d that are there", s.streamBytes["big"], there)
 		}
 	})
 }

@@ -64,9 +64,9 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 	}
 	close(done)
 	if n := <-gaps; n > 0 {
-		t.Errorf("%d looks found no tool or no gate", n)
+		t.Errorf("%d looks found no tool or no gate, want none", n)
 	}
 	if k.token == was {
-		t.Error("nobody took over")
+		t.Error("the reconnect token is the old one, want a new one: somebody took over")
 	}
 }

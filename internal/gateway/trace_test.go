@@ -71,7 +71,7 @@ func TestTraces(t *testing.T) {
 	}
 	want := "tool.call greet, tool.call greet, tool.call greet, turn, tool.call gone"
 	if got := strings.Join(names, ", "); got != want {
-		t.Fatalf("the spans are %s", got)
+		t.Fatalf("the spans are %s, want %s", got, want)
 	}
 	turn := spans[3]
 	for i, parent := range []string{"00f067aa0ba902b7", turn.SpanContext.SpanID().String(),
@@ -81,15 +81,15 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	if turn.SpanContext.TraceID().String() != "4bf92f3577b34da6a3ce929d0e0e4736" {
-		t.Error("the turn is in another trace")
+		t.Errorf("the turn is in trace %s, want that of the provider", turn.SpanContext.TraceID())
 	}
 	if len(p.calls) != 2 || !strings.Contains(p.calls[0], spans[0].SpanContext.SpanID().String()) ||
 		!strings.Contains(p.calls[1], spans[1].SpanContext.SpanID().String()) {
-		t.Errorf("the provider was told %v", p.calls)
+		t.Errorf("the provider was told %v, want the traces of both spans", p.calls)
 	}
 	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error, codes.Error, codes.Error} {
 		if spans[i].Status.Code != want {
-			t.Errorf("span %d (%s) ended with %v", i, spans[i].Name, spans[i].Status)
+			t.Errorf("span %d (%s) ended with %v, want %v", i, spans[i].Name, spans[i].Status, want)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestTraceEndsWithSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	if spans := out.GetSpans(); len(spans) != 1 || spans[0].Name != "turn" || spans[0].Status.Code != codes.Error {
-		t.Errorf("the spans are %+v", spans)
+		t.Errorf("the spans are %+v, want one failed turn", spans)
 	}
 }
 
@@ -116,6 +116,6 @@ func TestNoTraces(t *testing.T) {
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`), Traceparent: "anything"})
 	s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
 	if len(p.calls) != 2 || p.calls[0] != "anything" || p.calls[1] != "" {
-		t.Errorf("the provider was told %q", p.calls)
+		t.Errorf(`the provider was told %q, want "anything" and "" in this order`, p.calls)
 	}
 }

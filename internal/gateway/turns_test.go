@@ -86,11 +86,11 @@ func TestTurnIsItsPrompts(t *testing.T) {
 		} {
 			said, end := read(t.Context(), turns[n])
 			if !slices.Equal(said, want.said) || end.Error() != want.end {
-				t.Errorf("turn %d: %q, %v", n, said, end)
+				t.Errorf("turn %d: %q, %v, want %q and %v", n, said, end, want.said, want.end)
 			}
 		}
 		if len(s.followedTurns) != 0 {
-			t.Errorf("%d turns are kept", len(s.followedTurns))
+			t.Errorf("%d turns are kept, want none", len(s.followedTurns))
 		}
 	})
 }
@@ -146,17 +146,20 @@ func TestTurnUntilIdle(t *testing.T) {
 		s.Event(Event{Callback: OnEndMessage, Content: " later"})
 		said, end := read(t.Context(), turn)
 		if want := []string{"onEndMessage hi", "onIdle"}; !slices.Equal(said, want) || !errors.Is(end, ErrTurnEnded) {
-			t.Errorf("%q, %v", said, end)
+			t.Errorf("the turn gave %q, %v, want %q and %v", said, end, want, ErrTurnEnded)
 		}
 		for _, p := range []Prompt{{Text: "x", Attachments: []Attachment{{Path: "/"}}},
 			{Text: "x", Headers: map[string]string{"A": "b"}}} {
 			if _, err := s.Turn(t.Context(), p); err == nil {
-				t.Errorf("takes %+v", p)
+				t.Errorf("Turn takes %+v, want an error: a local session has no such thing", p)
 			}
 		}
 		h.err = errors.New("no")
 		if _, err := s.Turn(t.Context(), Prompt{Text: "x"}); err == nil || len(s.followedTurns) != 0 {
-			t.Errorf("a prompt that was not taken: %v, %d turns are kept", err, len(s.followedTurns))
+			t.Errorf(
+				"a prompt that was not taken: %v, %d turns are kept, want an error and none",
+				err, len(s.followedTurns),
+			)
 		}
 	})
 }

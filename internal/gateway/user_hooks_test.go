@@ -127,15 +127,18 @@ func TestHookDecides(t *testing.T) {
 				args := protocol.Raw(`{"name":"x"}`)
 				d := s.PreToolUse(t.Context(), "greet", args)
 				if d.Deny != (tt.deny != "") || !strings.Contains(d.Reason, tt.deny) || d.Context != tt.context {
-					t.Errorf("decided %+v", d)
+					t.Errorf(
+						"decided %+v, want a denial with %q: %v, and the context %q",
+						d, tt.deny, tt.deny != "", tt.context,
+					)
 				}
 				// A host without hooks: the gateway asks them itself.
 				o := s.CallTool(t.Context(), Call{Name: "greet", Args: args})
 				if (o.ErrorCode == protocol.CodeDenied) != (tt.deny != "") || !strings.Contains(o.Error, tt.deny) {
-					t.Errorf("the call ended with %s", o.Text())
+					t.Errorf("the call ended with %s, want %q in it", o.Text(), tt.deny)
 				}
 				if text := timelineText(s); !strings.Contains(text, tt.warns) {
-					t.Errorf("the timeline does not say %q:\n%s", tt.warns, text)
+					t.Errorf("the timeline, want %q in it:\n%s", tt.warns, text)
 				}
 				if err := s.Stop(t.Context(), "done"); err != nil {
 					t.Error(err)
@@ -151,12 +154,12 @@ func TestHookBesideRule(t *testing.T) {
 	h := &heard{}
 	g.SetHooks([]Hook{h.hook(HookPreToolUse)})
 	if d := s.PreToolUse(t.Context(), "greet", protocol.Raw(`{"name":"<&>"}`)); d.Deny {
-		t.Errorf("decided %+v", d)
+		t.Errorf("decided %+v, want no denial", d)
 	}
 	if got := h.all(); len(got) != 1 || got[0].Tool != "greet" || string(got[0].Args) != `{"name":"<&>"}` ||
 		got[0].Session != "s1" || got[0].Label != "l" || got[0].CWD != "/c" || got[0].Host != "test" ||
 		got[0].TS.IsZero() || got[0].On != HookPreToolUse {
-		t.Errorf("was told %+v", got)
+		t.Errorf("was told %+v, want one event of the call with its session, time and arguments", got)
 	}
 	g.SetHooks(
 		[]Hook{
@@ -165,7 +168,7 @@ func TestHookBesideRule(t *testing.T) {
 		},
 	)
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by hook" {
-		t.Errorf("decided %+v", d)
+		t.Errorf(`decided %+v, want "by hook"`, d)
 	}
 	e.conn.ReceiveMessage(&protocol.HooksUpdate{
 		OnPreToolUse: []protocol.Rule{
@@ -174,13 +177,13 @@ func TestHookBesideRule(t *testing.T) {
 	})
 	g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"allow"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by rule" {
-		t.Errorf("decided %+v", d)
+		t.Errorf(`decided %+v, want "by rule"`, d)
 	}
 	// Hooks that are taken away decide nothing any more, in running sessions too.
 	g.SetHooks(nil)
 	e.conn.ReceiveMessage(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{}})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Deny {
-		t.Errorf("decided %+v", d)
+		t.Errorf("decided %+v, want no denial", d)
 	}
 }
 
@@ -199,16 +202,16 @@ func TestHookAlias(t *testing.T) {
 	}
 	t.Cleanup(func() { g.Drain(context.Background()) })
 	if d := s.PreToolUse(t.Context(), "bash", protocol.Raw(`{}`)); d.Reason != "no shell" {
-		t.Errorf("bash: %+v", d)
+		t.Errorf(`bash: %+v, want "no shell"`, d)
 	}
 	if d := s.PreToolUse(t.Context(), "view", protocol.Raw(`{}`)); d.Deny {
-		t.Errorf("view: %+v", d)
+		t.Errorf("view: %+v, want no denial", d)
 	}
 	if a := s.Hook(t.Context(), HookEvent{On: HookPostToolUse, Tool: "bash"}); a.Context != "well done" {
-		t.Errorf("after bash: %+v", a)
+		t.Errorf(`after bash: %+v, want "well done"`, a)
 	}
 	if a := s.Hook(t.Context(), HookEvent{On: HookPostToolUse, Tool: "view"}); a.Context != "" {
-		t.Errorf("after view: %+v", a)
+		t.Errorf(`after view: %+v, want ""`, a)
 	}
 }
 
@@ -233,19 +236,19 @@ func TestHookContext(t *testing.T) {
 	}
 	t.Cleanup(func() { g.Drain(context.Background()) })
 	if got := s.UserPrompt(t.Context(), "hello", SourceUser); got != "the branch is red\n\nbe brief" {
-		t.Errorf("the first prompt: %q", got)
+		t.Errorf("the first prompt: %q, want %q", got, "the branch is red\n\nbe brief")
 	}
 	if got := s.UserPrompt(t.Context(), "again", "provider:ci"); got != "be brief" {
-		t.Errorf("the second prompt: %q", got)
+		t.Errorf(`the second prompt: %q, want "be brief"`, got)
 	}
 	got := h.all()
 	if len(got) != 2 || got[0].Prompt != "hello" || got[0].Source != SourceUser || got[1].Source != "provider:ci" {
-		t.Errorf("was told %+v", got)
+		t.Errorf("was told %+v, want the prompts of the user and of provider:ci", got)
 	}
 	for _, want := range []string{"it did not answer with JSON",
 		"answer.decision: there is nothing to deny on user_prompt", "it failed: no such branch"} {
 		if text := timelineText(s); !strings.Contains(text, "warning gateway: hook h (user_prompt): "+want) {
-			t.Errorf("the timeline does not say %q:\n%s", want, text)
+			t.Errorf("the timeline, want %q in it:\n%s", "warning gateway: hook h (user_prompt): "+want, text)
 		}
 	}
 }
@@ -271,20 +274,20 @@ func TestHookAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took != protocol.ShutdownDeadline {
-			t.Errorf("the end took %s", took)
+			t.Errorf("the end took %s, want %s", took, protocol.ShutdownDeadline)
 		}
 		got := h.all()
 		if len(got) != 2 || got[0].On != HookError || got[0].Error != "no model" || got[1].On != HookSessionEnd ||
 			got[1].Reason != "enough" {
-			t.Errorf("was told %+v", got)
+			t.Errorf(`was told %+v, want the error "no model" and the end "enough"`, got)
 		}
 		// Nothing is asked after it.
 		s.Event(Event{SessionError: "late"})
 		if d := s.PreToolUse(t.Context(), "x", nil); d.Deny {
-			t.Errorf("no hook is about tool calls: %+v", d)
+			t.Errorf("no hook is about tool calls: %+v, want no denial", d)
 		}
 		if len(h.all()) != 2 {
-			t.Errorf("was told of %+v after the end", h.all())
+			t.Errorf("was told of %+v after the end, want none", h.all())
 		}
 	})
 }
@@ -301,13 +304,13 @@ func FuzzHookAnswer(f *testing.F) {
 		a, err := h.readAnswer(said, nil)
 		switch {
 		case err != nil && a != HookAnswer{}:
-			t.Errorf("%q is a fault and says %+v", said, a)
+			t.Errorf("%q is a fault and says %+v, want an empty answer with an error", said, a)
 		case err == nil && a.Decision != "" && a.Decision != protocol.DecisionAllow &&
 			a.Decision != protocol.DecisionDeny:
-			t.Errorf("%q decides %q", said, a.Decision)
+			t.Errorf("%q decides %q, want allow, deny or none", said, a.Decision)
 		case err == nil && a == HookAnswer{} && strings.Contains(strings.ToLower(string(said)), "deny") &&
 			!json.Valid(said):
-			t.Errorf("%q is taken for nothing", said)
+			t.Errorf("%q is taken for nothing, want an error", said)
 		}
 	})
 }
@@ -338,7 +341,10 @@ func TestHookInterrupted(t *testing.T) {
 		})
 		o := s.CallTool(t.Context(), Call{Name: "greet", Args: protocol.Raw(`{"name":"x"}`)})
 		if o.ErrorCode != protocol.CodeCancelled || time.Since(begun) != time.Second {
-			t.Errorf("the call ended with %s after %s", o.Text(), time.Since(begun))
+			t.Errorf(
+				"the call ended with %s after %s, want ErrorCode %v and %s",
+				o.Text(), time.Since(begun), protocol.CodeCancelled, time.Second,
+			)
 		}
 		<-ended
 		if text := timelineText(s); strings.Contains(text, "could not tell") {
@@ -364,7 +370,7 @@ func TestHookChangesMeanwhile(t *testing.T) {
 			},
 		})
 		if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by the new one" {
-			t.Errorf("decided %+v", d)
+			t.Errorf(`decided %+v, want "by the new one"`, d)
 		}
 		e.conn.Closed()
 	})

@@ -117,7 +117,7 @@ func TestPagesKeepToThemselves(t *testing.T) {
 			}
 		}
 		if err := s.dial("evil4", "/", from("evil")); err == nil {
-			t.Error("a fifth page of one origin waits to be let in")
+			t.Error("a fifth page of one origin waits to be let in, want a refusal")
 		}
 		for range 6 { // the sixth is one too many, for that origin
 			s.conns["evil0"].send([]byte(`{"type":"auth","mode":"pair","name":"bank","session":"nowhere"}`))

@@ -43,10 +43,10 @@ func TestSlowConsumerByBytes(t *testing.T) {
 				time.Since(start))
 		}
 		if _, err := c.Write(chunk); err == nil {
-			t.Error("takes more after its end")
+			t.Error("a write after the end: no error, want one")
 		}
 		if _, err := theirs.Read(make([]byte, 1)); err == nil {
-			t.Error("the socket is still open")
+			t.Error("the socket is still open, want it closed")
 		}
 		_ = c.Close()
 	})
@@ -74,7 +74,7 @@ func TestSlowConsumerByTime(t *testing.T) {
 			}
 		}
 		if slow.Load() != 0 {
-			t.Fatal("closed before 10 s")
+			t.Fatal("closed before 10 s, want it closed after 10 s")
 		}
 		wait(time.Second)
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestSlowConsumerByTime(t *testing.T) {
 		_ = fast.Close()
 		reading.Wait()
 		if got.String() != "xxxxxxxxx" {
-			t.Errorf("the other got %q", got.String())
+			t.Errorf(`the other got %q, want "xxxxxxxxx"`, got.String())
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestConnBeforeAndAfter(t *testing.T) {
 		go func() { _, _ = c.Write([]byte("direct")) }()
 		buf := make([]byte, 6)
 		if _, err := io.ReadFull(theirs, buf); err != nil || string(buf) != "direct" {
-			t.Fatalf("%q, %v", buf, err)
+			t.Fatalf("got %q, %v, want direct and no error", buf, err)
 		}
 		c.startQueueing(maxPending, nil)
 		if _, err := c.Write([]byte("never read")); err != nil {
@@ -106,7 +106,7 @@ func TestConnBeforeAndAfter(t *testing.T) {
 		}
 		_ = c.Close() // waits for the goroutine that sends
 		if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("after Close: %v", err)
+			t.Errorf("after Close: %v, want %v", err, net.ErrClosed)
 		}
 		_ = theirs.Close()
 	})
@@ -154,7 +154,7 @@ func TestDirectWriter(t *testing.T) {
 	sock, theirs := tcp(t)
 	c, slow := queued(sock)
 	if _, ok := c.direct.(noDirectWriter); ok {
-		t.Fatal("no direct writes on TCP")
+		t.Fatal("no direct writes on TCP, want them")
 	}
 	var want bytes.Buffer
 	send := func(p []byte) {
@@ -165,7 +165,7 @@ func TestDirectWriter(t *testing.T) {
 	}
 	send([]byte("hello"))
 	if sock.set != 0 {
-		t.Error("a small write set a deadline")
+		t.Error("a small write set a deadline, want none")
 	}
 	// Nobody reads: some of it waits.
 	chunk := make([]byte, 512<<10)
@@ -179,16 +179,19 @@ func TestDirectWriter(t *testing.T) {
 	waiting := c.draining
 	c.mu.Unlock()
 	if !waiting {
-		t.Fatal("the socket took 8 MiB at once")
+		t.Fatal("the socket took 8 MiB at once, want it to wait")
 	}
 	got := make([]byte, want.Len())
 	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, want.Bytes()) {
-		t.Fatalf("what came is not what was sent: %v", err)
+		t.Fatalf("what came is not what was sent: %v, want no error and the same bytes", err)
 	}
 	c.drainDone.Wait()
 	sock.mu.Lock()
 	if sock.set == 0 || !sock.last.IsZero() {
-		t.Errorf("%d deadlines were set, the last is %v: writes after it would fail", sock.set, sock.last)
+		t.Errorf(
+			"%d deadlines were set, the last is %v: writes after it would fail, want some and at last none",
+			sock.set, sock.last,
+		)
 	}
 	sock.mu.Unlock()
 	if _, err := c.Write([]byte("again")); err != nil {
@@ -196,10 +199,10 @@ func TestDirectWriter(t *testing.T) {
 	}
 	got = got[:5]
 	if _, err := io.ReadFull(theirs, got); err != nil || string(got) != "again" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, %v, want again and no error", got, err)
 	}
 	if slow.Load() != 0 {
-		t.Error("counted as slow")
+		t.Error("counted as slow, want not")
 	}
 	_ = theirs.Close()
 	_ = c.Close()
@@ -219,7 +222,7 @@ func TestHold(t *testing.T) {
 	}
 	c.mu.Lock()
 	if len(c.buf) != 5 {
-		t.Error("what is held was sent")
+		t.Errorf("%d bytes are queued, want the 5 that are held", len(c.buf))
 	}
 	c.mu.Unlock()
 	large := make([]byte, 3<<20)
@@ -233,7 +236,7 @@ func TestHold(t *testing.T) {
 	_ = c.Close()
 	reading.Wait()
 	if got != 5+9<<20 || slow.Load() != 0 {
-		t.Errorf("%d bytes came, slow %d", got, slow.Load())
+		t.Errorf("%d bytes came, slow %d, want %d and 0", got, slow.Load(), 5+9<<20)
 	}
 	_ = theirs.Close()
 }
@@ -250,11 +253,11 @@ func TestPeerGone(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("writes go on for ever")
+			t.Fatal("writes go on for ever, want them to wait")
 		}
 	}
 	if slow.Load() != 0 {
-		t.Error("counted as slow")
+		t.Error("counted as slow, want not")
 	}
 	_ = c.Close()
 }

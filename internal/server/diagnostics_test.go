@@ -62,7 +62,7 @@ func (f *apiFixture) diagnostics() adminapi.Diagnostics {
 	status, body := f.ask("GET", "/diagnostics", "")
 	var d adminapi.Diagnostics
 	if err := json.Unmarshal([]byte(body), &d); err != nil || status != 200 {
-		f.t.Fatalf("%d %s: %v", status, body, err)
+		f.t.Fatalf("%d %s: %v, want no error and 200", status, body, err)
 	}
 	return d
 }
@@ -80,7 +80,7 @@ func TestDiagnostics(t *testing.T) {
 	for _, call := range []string{`echo {"text":"x"}`, `echo {}`, `fail {}`, `risky {}`} {
 		tool, args, _ := strings.Cut(call, " ")
 		if status, body := f.ask("POST", "/sessions/"+id+"/tools/"+tool+"/call", `{"args":`+args+`}`); status != 200 {
-			t.Fatalf("%s: %d %s", call, status, body)
+			t.Fatalf("%s: %d %s, want 200", call, status, body)
 		}
 	}
 	s.CallTool(t.Context(), gateway.Call{Name: "none"})
@@ -93,7 +93,7 @@ func TestDiagnostics(t *testing.T) {
 	for _, c := range d.Calls {
 		if c.Session != id || c.StartedAt.IsZero() || c.DurationMs < 0 ||
 			(c.ID != "") != (c.Outcome == "ok" || c.Tool == "fail") {
-			t.Errorf("%+v", c)
+			t.Errorf("the call is %+v, want a time, session %v, and an id if it reached a provider", c, id)
 		}
 		calls = append(calls, fmt.Sprintf("%s %s %s %s", c.Provider, c.Tool, c.Outcome, c.ErrorCode))
 	}
@@ -106,19 +106,25 @@ func TestDiagnostics(t *testing.T) {
 	}
 	if len(d.Errors) != 1 || d.Errors[0].Session != id || d.Errors[0].Code != adminapi.CodeSession ||
 		len(d.Errors[0].Message) > 1100 {
-		t.Errorf("the errors are %.300v", d.Errors)
+		t.Errorf(
+			"the errors are %.300v, want one, short, of session %v with code %v",
+			d.Errors, id, adminapi.CodeSession,
+		)
 	}
 	if len(d.Gates) != 1 || d.Gates[0].Decision != "deny" || d.Gates[0].Reason != "too risky" ||
 		d.Gates[0].Provider != "sample" || d.Gates[0].Tool != "risky" {
-		t.Errorf("the gates are %+v", d.Gates)
+		t.Errorf(`the gates are %+v, want that of sample, which denied risky: "too risky"`, d.Gates)
 	}
 	if p := d.Providers; len(p) != 1 || p[0].Name != "sample" || p[0].Calls != 2 || p[0].Errors != 1 ||
 		p[0].InFlight != 0 || p[0].P99Ms < p[0].P50Ms || p[0].P50Ms <= 0 {
-		t.Errorf("the providers are %+v", d.Providers)
+		t.Errorf("the providers are %+v, want sample with 2 calls, 1 error, none in flight and its times", d.Providers)
 	}
 	if p := d.Pushes; len(p) != 1 || p[0].Provider != "tapctl" || p[0].Session != id ||
 		p[0].Limit != protocol.PushRate || p[0].Dropped < 1 || p[0].Used < 1 {
-		t.Errorf("the pushes are %+v", d.Pushes)
+		t.Errorf(
+			"the pushes are %+v, want that of tapctl in session %v, %d of which some were dropped",
+			d.Pushes, id, protocol.PushRate,
+		)
 	}
 }
 
@@ -149,7 +155,7 @@ func TestDiagnosticsGates(t *testing.T) {
 		f.gatekeep(s.ID(), "yes", false)
 		f.gatekeep(s.ID(), "hm", false)
 		if got := call(); !strings.Contains(got, "echoed") {
-			t.Errorf("the call: %s", got)
+			t.Errorf(`the call: %s, want "echoed" in it`, got)
 		}
 		got := gates()
 		slices.Sort(got)
@@ -158,17 +164,17 @@ func TestDiagnosticsGates(t *testing.T) {
 		}
 		f.gatekeep(s.ID(), "mute", true)
 		if got := call(); !strings.Contains(got, "echoed") {
-			t.Errorf("the call: %s", got)
+			t.Errorf(`the call: %s, want "echoed" in it`, got)
 		}
 		if got := gates(); got[0] != "mute allow Gate provider 'mute' did not respond in time. 5000" {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q, want %q", got, "mute allow Gate provider 'mute' did not respond in time. 5000")
 		}
 		f.gatekeep(s.ID(), "no", false)
 		if got := call(); !strings.Contains(got, "not now") {
-			t.Errorf("the call: %s", got)
+			t.Errorf(`the call: %s, want "not now" in it`, got)
 		}
 		if got := gates(); !slices.Contains(got[:3], "no deny not now 0") {
-			t.Errorf("got %q", got)
+			t.Errorf(`got %q, want "no deny not now 0" among them`, got)
 		}
 		g.Drain(t.Context())
 	})

@@ -45,7 +45,7 @@ func TestSessionEvents(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tc.want)
 		}
 		if _, err := tc.l.events.next(); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: after the end: %v", name, err)
+			t.Errorf("%s: after the end: %v, want %v", name, err, io.EOF)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestSessionEventsEndedMeanwhile(t *testing.T) {
 		}
 		for _, other := range []string{"", "x", "0.1.1.0", l.last} { // behind the end there is nothing
 			if got := status(other); got != http.StatusNotFound {
-				t.Errorf("behind %q: %d", other, got)
+				t.Errorf("behind %q: %d, want %v", other, got, http.StatusNotFound)
 			}
 		}
 		f.session("s") // another one
@@ -169,7 +169,7 @@ func TestSessionEventsGap(t *testing.T) {
 	}
 	list := l.until(adminapi.EventLive)
 	if got := eventTexts(t, list[len(list)-1:]); len(list) != 1000 || got[0] != "live last" {
-		t.Errorf("%d events, the last is %q", len(list), got)
+		t.Errorf(`%d events, the last is %q, want 1000 and "live last"`, len(list), got)
 	}
 	l.stop()
 
@@ -227,7 +227,7 @@ func TestSessionEventsOrder(t *testing.T) {
 		for _, text := range texts {
 			name, number, _ := strings.Cut(text, " ")
 			if number != fmt.Sprint(seen[name]) {
-				t.Fatalf("reader %d: %s comes after %d of its kind", i, text, seen[name])
+				t.Fatalf("reader %d: %s comes after %d of its kind, want its next", i, text, seen[name])
 			}
 			seen[name]++
 		}
@@ -254,7 +254,7 @@ func TestSessionEventsMany(t *testing.T) {
 			for n := range deltas {
 				e, err := l.events.next()
 				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
-					t.Errorf("reader %d: event %d is %+v, %v", i, n, e, err)
+					t.Errorf("reader %d: event %d is %+v, %v, want no error and %q in it", i, n, e, err, want)
 					return
 				}
 			}
@@ -271,7 +271,7 @@ func TestSessionEventsMany(t *testing.T) {
 					continue
 				}
 				if want := fmt.Sprintf(`"delta":"%d"`, n); err != nil || !strings.Contains(e.data, want) {
-					t.Errorf("the one who comes back: event %d is %+v, %v", n, e, err)
+					t.Errorf("the one who comes back: event %d is %+v, %v, want no error and %q in it", n, e, err, want)
 					l.stop()
 					return
 				}
@@ -319,7 +319,7 @@ func TestSessionEventsMany(t *testing.T) {
 	all.Wait()
 	for n := range deltas {
 		if got := polled[fmt.Sprint(n)]; got != 1 {
-			t.Fatalf("delta %d was polled %d times", n, got)
+			t.Fatalf("delta %d was polled %d times, want 1", n, got)
 		}
 	}
 	stalled.stop()
@@ -377,7 +377,7 @@ func TestEventsAlive(t *testing.T) {
 					}
 				}
 				if at := time.Since(begun).Round(time.Second); at != time.Duration(n+1)*sseKeepAlive {
-					t.Errorf("%s: comment %d comes after %s", path, n+1, at)
+					t.Errorf("%s: comment %d comes after %s, want %s", path, n+1, at, time.Duration(n+1)*sseKeepAlive)
 				}
 			}
 			l.stop()
@@ -394,13 +394,13 @@ func TestEventsAlive(t *testing.T) {
 		wait(2 * writeDeadline)
 		addDelta(s, "still")
 		if e := quick.next(); !strings.Contains(e.data, "still") {
-			t.Errorf("the one who reads got %.100v", e)
+			t.Errorf(`the one who reads got %.100v, want "still" in it`, e)
 		}
 		if _, err := io.Copy(io.Discard, stalled.body); err == nil {
-			t.Error("the one who did not read is still served")
+			t.Error("the one who did not read is still served, want an end of its stream")
 		}
 		if now := f.server.LastActivity(); !now.After(used) {
-			t.Errorf("the gateway counts as unused since %s", now)
+			t.Errorf("the gateway counts as unused since %s, want a later time", now)
 		}
 	})
 }
@@ -414,10 +414,10 @@ func FuzzPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id string, lines, live, rows uint64) {
 		at := gateway.Cursors{Timeline: lines, Live: live, Stream: rows}
 		if got, ok := parsePlace(placeID("b", at), "b"); !ok || got != at {
-			t.Errorf("%v is read as %v %v", at, got, ok)
+			t.Errorf("%v is read as %v %v, want the same and true", at, got, ok)
 		}
 		if got, ok := parsePlace(id, "b"); ok && !strings.HasPrefix(id, "b.") || !ok && got != (gateway.Cursors{}) {
-			t.Errorf("%q is read as %v %v", id, got, ok)
+			t.Errorf("%q is read as %v %v, want the start, or true for an id of b", id, got, ok)
 		}
 	})
 }

@@ -154,7 +154,7 @@ func TestFragments(t *testing.T) {
 			}
 		}
 		if pongs < len(auth)-1 {
-			t.Errorf("got %d pongs for %d pings", pongs, len(auth))
+			t.Errorf("got %d pongs for %d pings, want at least %d", pongs, len(auth), len(auth)-1)
 		}
 		_ = c.conn.Close()
 	})
@@ -176,7 +176,7 @@ func TestPingFlood(t *testing.T) {
 		}
 		for i := range 5000 {
 			if op, _, err := flood.next(); err != nil || op != opPong {
-				t.Fatalf("pong %d: %d %v", i, op, err)
+				t.Fatalf("pong %d: %d %v, want no error and %d", i, op, err, opPong)
 			}
 		}
 		_ = flood.conn.Close()

@@ -42,7 +42,7 @@ func FuzzHostFrame(f *testing.F) {
 		ws := &wire{isFlushing: true} // nothing flushes: the answers stay queued
 		c.rpc = rpcConn{wire: ws, pending: map[uint64]chan rpcFrame{}}
 		if _, fault := c.attach(gateway.SessionSpec{ID: "e1", CWD: "/c"}); fault != nil {
-			t.Fatal(fault)
+			t.Fatalf("attaching a session: %v, want no error", fault)
 		}
 		c.receive(bytes.Clone(data))
 		cancel()
@@ -56,16 +56,16 @@ func FuzzHostFrame(f *testing.F) {
 			frame := ws.out[from:end]
 			from = end
 			if !json.Valid(frame) {
-				t.Fatalf("answered %q", frame)
+				t.Fatalf("answered %q, want JSON", frame)
 			}
 			if f, fault := parseFrame(frame); fault != nil ||
 				(f.method == "" && f.result == nil && f.errorBody == nil) {
-				t.Fatalf("answered %q: %v", frame, fault)
+				t.Fatalf("answered %q: %v, want a request, a result or an error", frame, fault)
 			}
 		}
 		if f, fault := parseFrame(data); fault == nil && f.method != "" && f.id != nil && len(ws.frameEnds) == 0 &&
 			protocol.Raw(data).IsValid() {
-			t.Fatalf("no answer to %q", data)
+			t.Fatalf("no answer to %q, want one", data)
 		}
 	})
 }

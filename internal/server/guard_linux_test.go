@@ -58,6 +58,6 @@ func TestWrongTokenNamesItsProcess(t *testing.T) {
 		!strings.Contains(lines[0], want) ||
 		!strings.Contains(lines[0], "path=/metrics") ||
 		strings.Contains(log.String(), "hunter2") {
-		t.Errorf("the log says %s", lines[0])
+		t.Errorf(`the log says %s, want "a wrong token", %q and "path=/metrics" without the token`, lines[0], want)
 	}
 }

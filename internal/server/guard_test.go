@@ -95,7 +95,10 @@ func TestAuthFailures(t *testing.T) {
 			s.record("a")
 		}
 		if s.isBlocked("a") || s.isBlocked("b") {
-			t.Fatal("20 are too many")
+			t.Fatalf(
+				"after 20 failures of a: a blocked %v, b blocked %v, want neither",
+				s.isBlocked("a"), s.isBlocked("b"),
+			)
 		}
 		s.record("a")
 		if !s.isBlocked("a") || s.isBlocked("b") {
@@ -104,11 +107,11 @@ func TestAuthFailures(t *testing.T) {
 		}
 		wait(59 * time.Second)
 		if !s.isBlocked("a") {
-			t.Fatal("free before its minute was over")
+			t.Fatal("59 s after the 21st failure a is free, want it blocked")
 		}
 		wait(time.Second)
 		if s.isBlocked("a") {
-			t.Fatal("still blocked after a minute")
+			t.Fatal("a minute after the 21st failure a is blocked, want it free")
 		}
 		// Slow guessing is never blocked: 20 in any minute.
 		for range 100 {
@@ -116,7 +119,7 @@ func TestAuthFailures(t *testing.T) {
 			wait(3001 * time.Millisecond)
 		}
 		if s.isBlocked("slow") {
-			t.Fatal("20 a minute are too many")
+			t.Fatal("20 failures in each minute block, want them free")
 		}
 		// Addresses are forgotten.
 		for i := range 1000 {
@@ -148,7 +151,7 @@ func TestConnectionLimit(t *testing.T) {
 			t.Helper()
 			p, full := s.connections.reserve(r)
 			if p == nil {
-				t.Fatal(full)
+				t.Fatalf("a connection was refused: %v, want it admitted", full)
 			}
 			return p
 		}
@@ -167,12 +170,12 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		full(page(1000), "16 web pages wait")
 		if s.ConnectionFault() != "" {
-			t.Error("pages that wait take no places: ", s.ConnectionFault())
+			t.Errorf("pages that wait are counted as connections: %s, want no fault", s.ConnectionFault())
 		}
 		first, second := take(program), take(program)
 		for range 2 { // a page that is admitted stays admitted
 			if !waiting[0].admit() {
-				t.Fatal("a page is not admitted although there is a connection left")
+				t.Fatal("a page is refused although a connection is left, want it admitted")
 			}
 		}
 		take(page(1000)).release() // it made room
@@ -181,12 +184,12 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		full(program, "3 providers are connected, which is the limit (max_connections in tapgw.toml)")
 		if waiting[1].admit() {
-			t.Fatal("a page is the fourth of three")
+			t.Fatal("a page is admitted as the fourth of three, want a refusal")
 		}
 		first.release()
 		first.release()
 		if !waiting[1].admit() || waiting[2].admit() {
-			t.Fatal("one that left made room for not exactly one")
+			t.Fatal("one connection ended, want exactly one page admitted in its place")
 		}
 		second.release()
 		for _, p := range waiting {
@@ -194,8 +197,10 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		if used, _, refused := s.connections.usage(); used != 0 || s.connections.waitingPages != 0 ||
 			len(s.connections.waitingByOrigin) != 0 || refused != 3 {
-			t.Errorf("%d used, %d wait, %v, %d refused", used, s.connections.waitingPages,
-				s.connections.waitingByOrigin, refused)
+			t.Errorf(
+				"%d used, %d wait, %v, %d refused, want 0, 0, none and 3",
+				used, s.connections.waitingPages, s.connections.waitingByOrigin, refused,
+			)
 		}
 		if got := s.ConnectionFault(); !strings.Contains(got,
 			"0 of 3 places for providers are taken, and 3 connections were refused") {
@@ -216,11 +221,11 @@ func TestRemoteAndTLS(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "[::1]:5000"
 	if got := clientAddress(r); got != "::1" {
-		t.Errorf("remote is %q", got)
+		t.Errorf(`remote is %q, want "::1"`, got)
 	}
 	r.RemoteAddr = "pipe"
 	if got := clientAddress(r); got != "pipe" {
-		t.Errorf("remote is %q", got)
+		t.Errorf(`remote is %q, want "pipe"`, got)
 	}
 	s := New(Options{Gateway: gateway.New(gateway.Options{}), TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	if err := s.Listen("127.0.0.1:0"); err != nil {
@@ -232,6 +237,6 @@ func TestRemoteAndTLS(t *testing.T) {
 		}
 	}()
 	if got := s.URL()[:16]; got != "wss://127.0.0.1:" {
-		t.Errorf("URL is %s", s.URL())
+		t.Errorf(`URL is %s, want "wss://127.0.0.1:"`, s.URL())
 	}
 }

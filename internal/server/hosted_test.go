@@ -77,7 +77,7 @@ func until[T any](t *testing.T, what string, from chan T, want func(T) bool) T {
 				return v
 			}
 		case <-timeout:
-			t.Fatalf("waited too long for %s", what)
+			t.Fatalf("waited for %s in vain, want it in time", what)
 		}
 	}
 }
@@ -124,25 +124,25 @@ func TestHostClient(t *testing.T) {
 
 	r, err := h.CallTool(t.Context(), "call-1", "shout", json.RawMessage(`{"text":"hello"}`))
 	if err != nil || string(r.Data) != `"HELLO"` {
-		t.Errorf("the call gave %s, %v", r.Data, err)
+		t.Errorf(`the call gave %s, %v, want no error and "HELLO"`, r.Data, err)
 	}
 	if r, err := h.CallTool(t.Context(), "call-2", "nothing", nil); err != nil || r.ErrorCode != "NOT_FOUND" {
-		t.Errorf("a call of no tool gave %+v, %v", r, err)
+		t.Errorf(`a call of no tool gave %+v, %v, want no error and ErrorCode "NOT_FOUND"`, r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-hanging; cancel() }()
 	if _, err := h.CallTool(ctx, "call-3", "shout", json.RawMessage(`{"text":"hang"}`)); !errors.Is(err,
 		context.Canceled) {
-		t.Errorf("a cancelled call gave %v", err)
+		t.Errorf("a cancelled call gave %v, want %v", err, context.Canceled)
 	}
 
 	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"git push"}`)); err != nil ||
 		d.Decision != "deny" || !strings.Contains(d.Reason, "CI is red") {
-		t.Errorf("the gate gave %+v, %v", d, err)
+		t.Errorf(`the gate gave %+v, %v, want no error, Decision "deny" and "CI is red" in it`, d, err)
 	}
 	if d, err := h.PreToolUse(t.Context(), "run_in_terminal", json.RawMessage(`{"command":"ls"}`)); err != nil ||
 		d.Decision != "allow" {
-		t.Errorf("a call that no gate matches gave %+v, %v", d, err)
+		t.Errorf(`a call that no gate matches gave %+v, %v, want no error and Decision "allow"`, d, err)
 	}
 
 	if _, err := p.Push(t.Context(), providers.Event{Text: "look at this", Level: providers.Inject}); err != nil {
@@ -150,14 +150,14 @@ func TestHostClient(t *testing.T) {
 	}
 	sent := until(t, "the injected prompt", h.sent, func(protocol.HostPrompt) bool { return true })
 	if !strings.Contains(sent.Prompt, "look at this") {
-		t.Errorf("the prompt is %q", sent.Prompt)
+		t.Errorf(`the prompt is %q, want "look at this" in it`, sent.Prompt)
 	}
 	if _, err := h.UserPrompt(t.Context(), sent.Prompt, sent.Source); err != nil {
 		t.Error(err)
 	}
 	sessions := g.Sessions()
 	if len(sessions) != 1 || sessions[0].ID != "conversation-1" || sessions[0].Host != "lsclient" {
-		t.Errorf("the gateway's sessions are %+v", sessions)
+		t.Errorf("the gateway's sessions are %+v, want conversation-1 of lsclient", sessions)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestHostClientComesBack(t *testing.T) {
 	}
 	lock, err := proc.TryLock(filepath.Join(dir, "gateway.lock"))
 	if err != nil || lock == nil {
-		t.Fatal("the gateway's lock is taken:", err)
+		t.Fatalf("locking the gateway's directory: %v, want the lock", err)
 	}
 	defer lock.Unlock()
 	// Each gateway has its own port and token, told by its files.
@@ -207,10 +207,10 @@ func TestHostClientComesBack(t *testing.T) {
 	defer stop()
 	until(t, "the return", h.state, func(up bool) bool { return up })
 	if sessions := g.Sessions(); len(sessions) != 1 || sessions[0].ID != "conversation-1" {
-		t.Errorf("the gateway's sessions are %+v", sessions)
+		t.Errorf("the gateway's sessions are %+v, want conversation-1 only", sessions)
 	}
 	if d, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); err != nil || d.Decision != "allow" {
-		t.Errorf("a hook after the return gave %+v, %v", d, err)
+		t.Errorf(`a hook after the return gave %+v, %v, want no error and Decision "allow"`, d, err)
 	}
 }
 
@@ -221,17 +221,17 @@ func TestHostClientStopped(t *testing.T) {
 	defer h.close(t)
 	session, ok := g.Session("conversation-1")
 	if !ok {
-		t.Fatal("the gateway has no such session")
+		t.Fatal("the gateway has no session conversation-1, want it")
 	}
 	if err := session.Stop(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.PreToolUse(t.Context(), "x", json.RawMessage(`{}`)); !errors.Is(err, client.ErrSessionEnded) {
-		t.Errorf("a hook of an ended session gave %v", err)
+		t.Errorf("a hook of an ended session gave %v, want %v", err, client.ErrSessionEnded)
 	}
 	until(t, "the end", h.state, func(up bool) bool { return !up })
 	if _, err := h.CallTool(t.Context(), "c", "x", nil); !errors.Is(err, client.ErrSessionEnded) {
-		t.Errorf("a call of an ended session gave %v", err)
+		t.Errorf("a call of an ended session gave %v, want %v", err, client.ErrSessionEnded)
 	}
 }
 
@@ -240,6 +240,6 @@ func TestHostClientRefused(t *testing.T) {
 	_, err := client.Host(t.Context(), client.Options{URL: s.URL(), Token: "wrong"},
 		client.HostOptions{Name: "x", CWD: "/"})
 	if err == nil || !strings.Contains(err.Error(), "does not know the token") {
-		t.Errorf("a wrong token gave %v", err)
+		t.Errorf(`a wrong token gave %v, want an error and "does not know the token" in it`, err)
 	}
 }

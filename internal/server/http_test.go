@@ -180,7 +180,7 @@ func TestDraining(t *testing.T) {
 		for _, want := range []string{`"state":"shutdown.pending"`, "a<close 1001 the gateway is shutting down",
 			"h<close 1001 the gateway is shutting down", `s1: close "the gateway is shutting down"`} {
 			if !strings.Contains(came, want) {
-				t.Errorf("no %q in\n%s", want, came)
+				t.Errorf("want %q in:\n%s", want, came)
 			}
 		}
 	})
@@ -214,7 +214,7 @@ func TestMetrics(t *testing.T) {
 			"tapgw_connections_total 2",
 			"tapgw_auth_failures_total 1", "tapgw_tool_refreshes_total 1", "tapgw_slow_consumers_total 0"} {
 			if !regexp.MustCompile("(?m)^" + want + "$").MatchString(got) {
-				t.Errorf("no %q in\n%s", want, got)
+				t.Errorf("want a line %q in:\n%s", want, got)
 			}
 		}
 	})

@@ -61,7 +61,7 @@ func greeted(t *testing.T, g *gateway.Gateway, url string, client *http.Client) 
 	}
 	_, data, err := ws.Read(ctx)
 	if err != nil || !strings.Contains(string(data), `"sessions"`) {
-		t.Fatalf("got %q, %v", data, err)
+		t.Fatalf(`got %q, %v, want no error and "sessions" in it`, data, err)
 	}
 	if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Error(err)
@@ -73,7 +73,7 @@ func TestListenBoth(t *testing.T) {
 	g, s := running(t, server.Options{})
 	url := s.URL()
 	if !strings.HasPrefix(url, "ws://127.0.0.1:") || strings.HasSuffix(url, "/") {
-		t.Fatalf("URL %s", url)
+		t.Fatalf("URL %s, want ws://127.0.0.1: and a port", url)
 	}
 	greeted(t, g, url, nil)
 	port := url[strings.LastIndexByte(url, ':'):]
@@ -83,7 +83,7 @@ func TestListenBoth(t *testing.T) {
 	}
 	greeted(t, g, "ws://localhost"+port+"/", nil)
 	if err := server.New(server.Options{Gateway: g}).Listen("127.0.0.1" + port); err == nil {
-		t.Error("a port that is taken was bound")
+		t.Error("binding a port that is taken: no error, want one")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestTLS(t *testing.T) {
 		},
 	)
 	if !strings.HasPrefix(s.URL(), "wss://") {
-		t.Errorf("URL %s", s.URL())
+		t.Errorf(`URL %s, want "wss://" at its start`, s.URL())
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
@@ -154,7 +154,7 @@ func TestTLS(t *testing.T) {
 	if r, err := http.Get("http://" + strings.TrimPrefix(s.URL(), "wss://") + "/healthz"); err == nil {
 		_ = r.Body.Close()
 		if r.StatusCode == http.StatusOK {
-			t.Error("served without TLS")
+			t.Error("served without TLS, want a refusal")
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

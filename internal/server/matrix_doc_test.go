@@ -71,13 +71,13 @@ func shown(t *testing.T, rule, by string, names []string, used map[string]bool) 
 	for what := range strings.FieldsSeq(by) {
 		if m := goTest.FindStringSubmatch(what); m != nil {
 			if !hasTest(t, m[1], m[2]) {
-				t.Errorf("%q: there is no %s in %s", rule, m[2], m[1])
+				t.Errorf("%q names %s in %s, which is not there, want a test", rule, m[2], m[1])
 			}
 			cells = append(cells, fmt.Sprintf("`%s` in [%s](../%s)", m[2], m[1], m[1]))
 			continue
 		}
 		if !slices.Contains(names, what) {
-			t.Errorf("%q: there is no conversation %s", rule, what)
+			t.Errorf("%q names the conversation %s, which is not there, want one of testdata/wire", rule, what)
 		}
 		used[what] = true
 		cells = append(cells, corpusLink(what))
@@ -124,14 +124,14 @@ func TestWireMatrix(t *testing.T) {
 	}
 	for _, name := range names {
 		if !used[name] {
-			t.Errorf("%s.txtar shows no rule: add it to one in matrix_test.go", name)
+			t.Errorf("%s.txtar shows no rule, want it in a rule of matrix_test.go", name)
 		}
 	}
 	table := func(title, what string, use corpusUse, all []string) {
 		fmt.Fprintf(&doc, "\n## %s\n\n| %s | Occurs in |\n|---|---|\n", title, what)
 		for _, one := range all {
 			if len(use[one]) == 0 {
-				t.Errorf("%s %s occurs in no conversation", what, one)
+				t.Errorf("%s %s occurs in no conversation, want at least one", what, one)
 			}
 			var cells []string
 			for i, name := range use[one] {
@@ -161,7 +161,10 @@ func TestWireMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != doc.String() {
-		t.Errorf("%s is stale: go test ./internal/server -run WireMatrix -update", matrixPath)
+		t.Errorf(
+			"%s is stale, want what matrix_test.go says: go test ./internal/server -run WireMatrix -update",
+			matrixPath,
+		)
 	}
 }
 

@@ -218,7 +218,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		for _, op := range []string{c.op, strings.Replace(c.op, "POST /api/copilot/", "GET /api/copilot/", 1)} {
 			i := slices.IndexFunc(operations, func(o *apiOperation) bool { return o.String() == op })
 			if i < 0 {
-				t.Errorf("%s: openapi.json has no entry for it", op)
+				t.Errorf("%s: openapi.json has no entry for it, want one", op)
 				continue
 			}
 			f.answers(operations[i], c)
@@ -233,7 +233,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			return o.String() == strings.Replace(c.op, "POST /api/", "GET /api/", 1) &&
 				!strings.HasPrefix(o.path, apiPrefix)
 		}) {
-			t.Errorf("%s: answerCases has no request that succeeds", o)
+			t.Errorf("%s: answerCases has no request that succeeds, want one", o)
 		}
 		if o.Security != nil {
 			continue
@@ -324,7 +324,7 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 			f.doc.check(f.t, what, m.Item, bytes.Clone(lines.Bytes()))
 		}
 		if err := lines.Err(); err != nil || n == 0 {
-			f.t.Errorf("%s: %d lines, %v", what, n, err)
+			f.t.Errorf("%s: %d lines, %v, want at least one and no error", what, n, err)
 		}
 	case "text/event-stream":
 		left := maps.Clone(m.Events)
@@ -345,6 +345,6 @@ func (f *openAPIFixture) fits(what string, o *apiOperation, response *http.Respo
 			delete(left, e.name)
 		}
 	default:
-		f.t.Errorf("%s: nobody checks %s", what, media)
+		f.t.Errorf("%s: nobody checks %s, want a check for it", what, media)
 	}
 }

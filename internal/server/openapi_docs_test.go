@@ -28,8 +28,8 @@ func TestAdminAPIDocument(t *testing.T) {
 	}
 	got, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("docs/admin-api.md is not what openapi.json says (%v); "+
-			"write it with go test ./internal/server -run TestAdminAPIDocument -update", err)
+		t.Errorf("docs/admin-api.md is stale (%v), want what openapi.json says: "+
+			"go test ./internal/server -run TestAdminAPIDocument -update", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (d *apiDocument) operations(t *testing.T) []*apiOperation {
 					o.Parameters[i] = d.Components.Parameters[name]
 				}
 				if o.Parameters[i].Name == "" {
-					t.Errorf("%s: there is no parameter %s", o, p.Ref)
+					t.Errorf("%s: openapi.json has no parameter %s, want one", o, p.Ref)
 				}
 			}
 			for status, r := range o.Responses {
@@ -115,7 +115,7 @@ func (d *apiDocument) operations(t *testing.T) []*apiOperation {
 					o.Responses[status] = r
 				}
 				if r.Description == "" {
-					t.Errorf("%s: response %s has no description", o, status)
+					t.Errorf("%s: response %s has no description, want one", o, status)
 				}
 			}
 			list = append(list, o)
@@ -231,7 +231,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 		session + "/stop", session + "/query", session + "/live",
 	} {
 		if _, ok := restRoute(restPrefix + title); !ok {
-			t.Errorf("%s is none of the session API", title)
+			t.Errorf("%s is none of the session API, want a route for it", title)
 		}
 		routes = append(routes, "GET "+restPrefix+title, "POST "+restPrefix+title)
 	}
@@ -241,20 +241,23 @@ func TestOpenAPIRoutes(t *testing.T) {
 	for _, o := range d.operations(t) {
 		entries = append(entries, o.String())
 		if o.OperationID == "" || ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 {
-			t.Errorf("%s: needs an operationId of its own, a summary and a tag", o)
+			t.Errorf(
+				"%s: want an operationId of its own, a summary and one tag, got %q, %q and %q",
+				o, o.OperationID, o.Summary, o.Tags,
+			)
 		}
 		ids[o.OperationID] = true
 		hasTag := func(tag struct{ Name, Description string }) bool { return tag.Name == o.Tags[0] }
 		if !slices.ContainsFunc(d.Tags, hasTag) {
-			t.Errorf("%s: tag %q is not described", o, o.Tags[0])
+			t.Errorf("%s: tag %q is not described, want it among the tags", o, o.Tags[0])
 		}
 		for _, p := range o.Parameters {
 			if p.In == "path" && !strings.Contains(o.path, "{"+p.Name+"}") {
-				t.Errorf("%s: parameter %s is not in the path", o, p.Name)
+				t.Errorf("%s: parameter %s is not in the path, want it there", o, p.Name)
 			}
 		}
 		if _, ok := o.Responses["default"]; !ok {
-			t.Errorf("%s: has no default response, the error document", o)
+			t.Errorf("%s: has no default response, want the error document", o)
 		}
 	}
 	for _, route := range routes {
@@ -287,7 +290,7 @@ func TestOpenAPIExamples(t *testing.T) {
 			for media, m := range c.Content {
 				what := fmt.Sprintf("%s: %s %s", o, what, media)
 				if len(m.Schema) == 0 {
-					t.Errorf("%s: has no schema", what)
+					t.Errorf("%s: has no schema, want one", what)
 				}
 				if m.Example != nil {
 					d.check(t, what+": the example", m.Schema, m.Example)

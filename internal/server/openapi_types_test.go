@@ -43,20 +43,20 @@ func TestOpenAPITypes(t *testing.T) {
 		switch typ := types[name]; {
 		case strings.HasPrefix(name, "Contract"): // of the session API
 		case typ == nil:
-			t.Errorf("openapi.json has the schema %s, and schemaTypes has no type of that name", name)
+			t.Errorf("openapi.json has the schema %s, want a type of that name in schemaTypes", name)
 		default:
 			c.value(name, c.object(schema), typ)
 		}
 		delete(types, name)
 	}
 	for name := range types {
-		t.Errorf("openapi.json has no schema %s for the type adminapi.%s", name, name)
+		t.Errorf("openapi.json has no schema %s, want one for the type adminapi.%s", name, name)
 	}
 	signin := c.object(c.operation("POST", apiPrefix+"/signin-links").RequestBody.Content["application/json"].Schema)
 	c.value("SigninRequest", signin, reflect.TypeFor[adminapi.SigninRequest]())
 	for _, name := range adminTypes(t) {
 		if !c.compared[name] {
-			t.Errorf("openapi.json does not describe adminapi.%s: name it in schemaTypes, or remove it", name)
+			t.Errorf("openapi.json does not describe adminapi.%s, want it in schemaTypes, or removed", name)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (c *schemaComparison) operation(method, path string) *apiOperation {
 			return o
 		}
 	}
-	c.t.Fatalf("openapi.json has no %s %s", method, path)
+	c.t.Fatalf("openapi.json has no %s %s, want it", method, path)
 	return nil
 }
 
@@ -217,6 +217,6 @@ func (c *schemaComparison) fields(at string, schema map[string]any, typ reflect.
 		delete(properties, name)
 	}
 	for name := range properties {
-		c.t.Errorf("%s.%s: openapi.json has it, and adminapi does not", at, name)
+		c.t.Errorf("%s.%s: openapi.json has it, and adminapi does not, want both or neither", at, name)
 	}
 }

@@ -141,14 +141,14 @@ func TestPersistRead(t *testing.T) {
 	t.Run("64 MiB", func(t *testing.T) {
 		f, err := p.Read("a", protocol.FileRef{Path: large("exact.bin", 64<<20)})
 		if err != nil || len(f.Content) != 64<<20 {
-			t.Errorf("a file of 64 MiB is not read: %v", err)
+			t.Errorf("a file of 64 MiB is not read: %v, want all of it", err)
 		}
 	})
 	t.Run("of a directory that a link names", func(t *testing.T) {
 		linked := server.Persist{Dir: filepath.Join(root, "also")}
 		for _, path := range []string{filepath.Join(root, "also", "a", "out.txt"), filepath.Join(dir, "out.txt")} {
 			if f, err := linked.Read("a", protocol.FileRef{Path: path}); err != nil || string(f.Content) != "text" {
-				t.Errorf("%s: %v", path, err)
+				t.Errorf(`%s: %v, want no error and "text"`, path, err)
 			}
 		}
 	})

@@ -59,7 +59,10 @@ func TestProof(t *testing.T) {
 			q := proof.NewQuestion(token)
 			r, _, dialled := ask(t, base, q.Header())
 			if err := q.Check(r.Header.Get(proof.AnswerHeader), dialled); err != nil || r.StatusCode != http.StatusOK {
-				t.Errorf("the %s token at %s: %d, %v", name, base, r.StatusCode, err)
+				t.Errorf(
+					"the %s token at %s: %d, %v, want no error and StatusCode %v",
+					name, base, r.StatusCode, err, http.StatusOK,
+				)
 			}
 		}
 	}
@@ -71,7 +74,10 @@ func TestProof(t *testing.T) {
 		r, body, _ := ask(t, base, question)
 		if r.StatusCode != http.StatusUnauthorized || r.Header.Get(proof.AnswerHeader) != "" ||
 			!strings.Contains(body, `"AUTH_FAILED"`) {
-			t.Errorf("%s: %d %s %s", name, r.StatusCode, body, r.Header)
+			t.Errorf(
+				`%s: %d %s %s, want %d with "AUTH_FAILED" and no proof`,
+				name, r.StatusCode, body, r.Header, http.StatusUnauthorized,
+			)
 		}
 	}
 	for _, question := range []string{"x", "0123456789abcdef", "0123456789abcdef 00",
@@ -79,7 +85,10 @@ func TestProof(t *testing.T) {
 		r, body, _ := ask(t, base, question)
 		if r.StatusCode != http.StatusBadRequest ||
 			!strings.Contains(body, "want 16 hexadecimal digits that name the token") {
-			t.Errorf("%q: %d %s", question, r.StatusCode, body)
+			t.Errorf(
+				"%q: %d %s, want %d and that it wants 16 hexadecimal digits",
+				question, r.StatusCode, body, http.StatusBadRequest,
+			)
 		}
 	}
 }
@@ -122,6 +131,6 @@ func TestProofForPages(t *testing.T) {
 	}
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusForbidden || r.Header.Get(proof.AnswerHeader) != "" {
-		t.Errorf("a page got %d %v", r.StatusCode, r.Header)
+		t.Errorf("a page got %d %v, want %d without a header for pages", r.StatusCode, r.Header, http.StatusForbidden)
 	}
 }

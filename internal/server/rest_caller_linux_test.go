@@ -49,12 +49,12 @@ func TestRESTCallerState(t *testing.T) {
 	}
 	theirs, c := pair()
 	if c.hasHungUp() || c.wasReset() {
-		t.Error("a caller that waits is gone")
+		t.Error("a caller that waits is gone, want it there")
 	}
 	_ = theirs.Close()
 	f.waitUntil(c.hasHungUp)
 	if c.wasReset() {
-		t.Error("nothing was written to it")
+		t.Error("wasReset before anything was written: true, want false")
 	}
 	if _, err := io.WriteString(c.conn, "too late"); err != nil {
 		t.Fatal(err)
@@ -71,9 +71,9 @@ func TestRESTCallerState(t *testing.T) {
 	_ = theirs.Close()
 	f.waitUntil(c.hasHungUp)
 	if c.wasReset() {
-		t.Error("it left with its answer")
+		t.Error("wasReset of a caller that left with its answer: true, want false")
 	}
 	if gone := (&restCaller{}); gone.hasHungUp() || gone.wasReset() {
-		t.Error("nothing is known of it")
+		t.Error("an unknown caller counts as gone, want not")
 	}
 }

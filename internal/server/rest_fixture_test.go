@@ -232,7 +232,7 @@ func (f *restFixture) mustStart(model string) string {
 	answer := f.post("copilot/session/start/"+model, f.dir)
 	var m struct{ SessionID string }
 	if err := json.Unmarshal([]byte(answer), &m); err != nil || m.SessionID == "" {
-		f.t.Fatalf("starting a session: %s", answer)
+		f.t.Fatalf("starting a session: %s, want no error and a SessionID", answer)
 	}
 	f.wantJSON("start", answer, fmt.Sprintf(`{"sessionId":%q}`, m.SessionID))
 	return m.SessionID
@@ -310,7 +310,7 @@ func (f *restFixture) waitUntil(holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			f.t.Fatal("it did not come to that")
+			f.t.Fatal("waited in vain, want the condition to become true")
 		}
 	}
 }

@@ -83,13 +83,16 @@ func TestRESTGuards(t *testing.T) {
 				data, _ := io.ReadAll(response.Body)
 				_ = response.Body.Close()
 				if response.StatusCode != tc.status || !strings.Contains(string(data), "UNAUTHORIZED") {
-					t.Errorf("%s: %s %s: %s %s", name, method, path, response.Status, data)
+					t.Errorf(
+						`%s: %s %s: %s %s, want StatusCode %v and "UNAUTHORIZED" in it`,
+						name, method, path, response.Status, data, tc.status,
+					)
 				}
 			}
 		}
 	}
 	if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
-		t.Errorf("the sessions are %+v", v)
+		t.Errorf("the sessions are %+v, want only %v", v, id)
 	}
 	// A page of our own origin may, as may what is no page at all.
 	for _, header := range []http.Header{{"Origin": {f.url}, "Sec-Fetch-Site": {"same-origin"}},
@@ -128,16 +131,16 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 					continue // there is nothing to read
 				}
 				if status := f.status(method, path, "", header); status != http.StatusForbidden {
-					t.Errorf("%s: %s %s: %d", name, method, path, status)
+					t.Errorf("%s: %s %s: %d, want %v", name, method, path, status, http.StatusForbidden)
 				}
 			}
 		}
 		if status := f.status(http.MethodGet, "/api/test", "", header); status != http.StatusOK {
-			t.Errorf("%s reads: %d", name, status)
+			t.Errorf("%s reads: %d, want %v", name, status, http.StatusOK)
 		}
 	}
 	if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
-		t.Errorf("the sessions are %+v", v)
+		t.Errorf("the sessions are %+v, want only %v", v, id)
 	}
 	for name, header := range map[string]http.Header{
 		"a program":    {},
@@ -146,7 +149,7 @@ func TestRESTLinksChangeNothing(t *testing.T) {
 			"Sec-Fetch-Dest": {"empty"}},
 	} {
 		if status := f.status(http.MethodGet, "/api/copilot/session/none/stop", "", header); status != http.StatusOK {
-			t.Errorf("%s: %d", name, status)
+			t.Errorf("%s: %d, want %v", name, status, http.StatusOK)
 		}
 	}
 }
@@ -166,21 +169,24 @@ func TestRESTImagesWithoutFetchMetadata(t *testing.T) {
 			"/api/copilot/session/start/none"} {
 			if status := f.status(http.MethodGet, path, host, http.Header{}); (status == http.StatusOK) != marked ||
 				!marked && status != http.StatusForbidden {
-				t.Errorf("%s: GET %s: %d", host, path, status)
+				t.Errorf(
+					"%s: GET %s: %d, want %d if it is marked as of a program, else %d",
+					host, path, status, http.StatusOK, http.StatusForbidden,
+				)
 			}
 			if path == "/api/stop" && !marked {
 				if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != id {
-					t.Errorf("%s: the sessions are %+v", host, v)
+					t.Errorf("%s: the sessions are %+v, want only %v", host, v, id)
 				}
 			}
 			for method, header := range map[string]http.Header{http.MethodPost: {}, http.MethodGet: bearer} {
 				if path != "/api/stop" && f.status(method, path, host, header) != http.StatusOK {
-					t.Errorf("%s: %s %s by a program is refused", host, method, path)
+					t.Errorf("%s: %s %s by a program is refused, want %d", host, method, path, http.StatusOK)
 				}
 			}
 		}
 		if status := f.status(http.MethodGet, "/api/test", host, http.Header{}); status != http.StatusOK {
-			t.Errorf("%s: reading: %d", host, status)
+			t.Errorf("%s: reading: %d, want %v", host, status, http.StatusOK)
 		}
 		if marked && len(f.gateway.Sessions()) == 0 {
 			id = f.mustStart("local")
@@ -215,7 +221,7 @@ func TestRESTToken(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if response.StatusCode != want {
-				t.Errorf("%s with a token of %d letters: %s", path, len(token), response.Status)
+				t.Errorf("%s with a token of %d letters: %s, want %v", path, len(token), response.Status, want)
 			}
 		}
 	}
@@ -270,7 +276,7 @@ func FuzzRESTRoute(f *testing.F) {
 		c, ok := restRoute(text)
 		if known := slices.Contains([]string{restConfig, restStop, restTest, restToken, restModels}, c.name); ok &&
 			(known && c.id != "" || !known && c.id == "" && c.name != restSessionStart) || !ok && c != (restCall{}) {
-			t.Errorf("%q is %+v %v", text, c, ok)
+			t.Errorf("%q is %+v %v, want a name with an id where it takes one, or nothing", text, c, ok)
 		}
 		for _, verb := range []string{restSessionStop, restSessionQuery, restSessionLive} {
 			path := restPrefix + restSessionPrefix + url.PathEscape(text) + strings.TrimPrefix(verb, "copilot/session")

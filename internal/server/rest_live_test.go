@@ -109,7 +109,7 @@ func TestRESTLiveTimesOut(t *testing.T) {
 			began := time.Now()
 			f.wantJSON("live", f.live(id), `{"error":"HttpRequestTimeout"}`)
 			if took := time.Since(began); took != restLiveTimeout {
-				t.Errorf("it took %s", took)
+				t.Errorf("it took %s, want %s", took, restLiveTimeout)
 			}
 		}
 		s, _ := f.gateway.Session(id)
@@ -121,7 +121,7 @@ func TestRESTLiveTimesOut(t *testing.T) {
 		s.Event(gateway.Event{Callback: gateway.OnAgentStart, ID: "1"})
 		f.wantJSON("at the last moment", <-answer, `{"callback":"onAgentStart","turnId":"1"}`)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("the answer came after %s", took)
+			t.Errorf("the answer came after %s, want 0", took)
 		}
 		// One that waits hears of the end at once.
 		answer = f.liveAsync(id)
@@ -158,12 +158,12 @@ func TestRESTStalledReader(t *testing.T) {
 			f.wantJSON("another session", f.live(other), fmt.Sprintf(`{"callback":"onAgentStart","turnId":"%d"}`, i))
 		}
 		if time.Since(began) != 0 {
-			t.Errorf("another session was held up for %s", time.Since(began))
+			t.Errorf("another session was held up for %s, want 0", time.Since(began))
 		}
 		// The next caller of this one waits for as long as any caller does.
 		f.wantJSON("while it stalls", f.live(id), `{"error":"ParallelCallNotSupported"}`)
 		if took := time.Since(began); took != restLiveTimeout {
-			t.Errorf("it was told so after %s", took)
+			t.Errorf("it was told so after %s, want %s", took, restLiveTimeout)
 		}
 		wait(writeDeadline - restLiveTimeout)
 		synctest.Wait()
@@ -221,7 +221,7 @@ func TestRESTManyCallers(t *testing.T) {
 					return
 				case m.Error == restParallelCall || m.Error == restTimeout:
 				case nerr != nil:
-					t.Errorf("a caller got %s", answer)
+					t.Errorf("a caller got %s, want no error", answer)
 				default:
 					got[c] = append(got[c], n)
 				}
@@ -236,14 +236,14 @@ func TestRESTManyCallers(t *testing.T) {
 	var all []int
 	for c, list := range got {
 		if !slices.IsSorted(list) {
-			t.Errorf("caller %d got %v", c, list)
+			t.Errorf("caller %d got %v, want the deltas in order", c, list)
 		}
 		all = append(all, list...)
 	}
 	slices.Sort(all)
 	for i := range deltas {
 		if i >= len(all) || all[i] != i {
-			t.Fatalf("%d responses came, and not each once: at %d", len(all), i)
+			t.Fatalf("%d responses came, want each once, not so at %d", len(all), i)
 		}
 	}
 	if len(all) != deltas {

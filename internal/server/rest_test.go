@@ -67,18 +67,21 @@ func TestRESTStart(t *testing.T) {
 	f := newRESTFixture(t)
 	id, other := f.mustStart("local"), f.mustStart("org%2Fteam%2Fmodel-4.1")
 	if again := f.mustStart("org/team/model-4.1"); again == other || id == other {
-		t.Error("two sessions have one id")
+		t.Error("two sessions have one id, want different ids")
 	}
 	views := f.gateway.Sessions()
 	if v := views[0]; v.ID != id || v.Host != "local" || v.CWD != f.dir {
-		t.Errorf("the local session is %+v", v)
+		t.Errorf(`the local session is %+v, want ID %v, Host "local" and CWD %v`, v, id, f.dir)
 	}
 	if v := views[1]; v.ID != other || v.Host != "copilot" || v.Model != "org/team/model-4.1" ||
 		v.Label != filepath.Base(f.dir) {
-		t.Errorf("the other session is %+v", v)
+		t.Errorf(
+			`the other session is %+v, want ID %v, Host "copilot", Model "org/team/model-4.1" and Label %v`,
+			v, other, filepath.Base(f.dir),
+		)
 	}
 	if v := views[2]; v.Model != "org/team/model-4.1" {
-		t.Errorf("the third session is %+v", v)
+		t.Errorf(`the third session is %+v, want "org/team/model-4.1"`, v)
 	}
 }
 
@@ -122,7 +125,7 @@ func TestRESTQuery(t *testing.T) {
 				Error struct{ Message, Code string }
 			}
 			if err := json.Unmarshal([]byte(got[2]), &end); err != nil || !strings.Contains(got[2], call.end) {
-				t.Fatalf("the call ends with %s", got[2])
+				t.Fatalf("the call ends with %s, want %q in it", got[2], call.end)
 			}
 			call.says = end.Error.Code + ": " + end.Error.Message
 			call.end = fmt.Sprintf(`"error":{"message":%q,"code":%q}`, end.Error.Message, end.Error.Code)
@@ -182,8 +185,11 @@ func TestRESTUnknownSession(t *testing.T) {
 func TestRESTSimpleCalls(t *testing.T) {
 	f := newRESTFixture(t)
 	f.wantJSON("test", f.get("test"), `{"message":"Hello, world!"}`)
-	f.wantJSON("models", f.get("copilot/models"),
-		`{"models":[{"name":"GPT-5 mini","id":"gpt-5-mini","multiplier":0},{"name":"A model","id":"org/team/model-4.1","multiplier":0.33},{"name":"Ends","id":"ends","multiplier":0}]}`)
+	f.wantJSON(
+		"models",
+		f.get("copilot/models"),
+		`{"models":[{"name":"GPT-5 mini","id":"gpt-5-mini","multiplier":0},{"name":"A model","id":"org/team/model-4.1","multiplier":0.33},{"name":"Ends","id":"ends","multiplier":0}]}`,
+	)
 
 	var a, b struct{ Token string }
 	for _, into := range []*struct{ Token string }{&a, &b} {
@@ -192,7 +198,7 @@ func TestRESTSimpleCalls(t *testing.T) {
 		}
 	}
 	if len(a.Token) != 36 || a.Token == b.Token {
-		t.Errorf("tokens are %q and %q", a.Token, b.Token)
+		t.Errorf("tokens are %q and %q, want two, of 36 characters", a.Token, b.Token)
 	}
 
 	// A runtime that can't say which models it has, and one that fails.
@@ -210,7 +216,7 @@ func TestRESTWorkingDirectory(t *testing.T) {
 	f := newRESTFixture(t)
 	f.post("copilot/session/start/local", f.dir+"/\n")
 	if v := f.gateway.Sessions(); len(v) != 1 || v[0].CWD != f.dir {
-		t.Errorf("the sessions are %+v", v)
+		t.Errorf("the sessions are %+v, want one in %s", v, f.dir)
 	}
 }
 
@@ -240,7 +246,7 @@ func TestRESTStopAll(t *testing.T) {
 	f.wantJSON("query", f.post("copilot/session/other/query", "hello"), `{}`)
 	f.wantJSON("stop", f.post("stop", ""), `{}`)
 	if v := f.gateway.Sessions(); len(v) != 1 || v[0].ID != "other" {
-		t.Errorf("these sessions are left: %+v", v)
+		t.Errorf(`these sessions are left: %+v, want only "other"`, v)
 	}
 	for _, id := range []string{mine, yours} {
 		f.wantJSON("live", f.live(id), `{"error":"SessionClosed"}`)

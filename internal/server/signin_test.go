@@ -63,11 +63,14 @@ func (f signinFixture) link() string {
 	response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer())
 	var link adminapi.SigninLink
 	if err := json.Unmarshal([]byte(body), &link); err != nil || response.StatusCode != 201 {
-		f.t.Fatalf("%s %s", response.Status, body)
+		f.t.Fatalf("%s %s, want no error and StatusCode 201", response.Status, body)
 	}
 	if life := time.Until(link.ExpiresAt); life <= 0 || life > signinLinkLife ||
 		!strings.HasPrefix(link.URL, f.url+"/signin?code=") {
-		f.t.Errorf("the link is %+v", link)
+		f.t.Errorf(
+			"the link is %+v, want %s and a code, good for at most %v",
+			link, f.url+"/signin?code=", signinLinkLife,
+		)
 	}
 	return link.URL
 }
@@ -78,13 +81,16 @@ func (f signinFixture) follow(link string) string {
 	response, body := f.send("GET", link,
 		http.Header{"Sec-Fetch-Site": {"none"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
 	if response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/" {
-		f.t.Fatalf("the link answers %s %s", response.Status, body)
+		f.t.Fatalf(`the link answers %s %s, want %d to "/"`, response.Status, body, http.StatusSeeOther)
 	}
 	c := response.Cookies()
 	u, _ := url.Parse(f.url)
 	if len(c) != 1 || c[0].Name != "tapgw-"+u.Port() || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode ||
 		c[0].Path != "/" || c[0].MaxAge != 7*24*3600 || c[0].Secure || len(c[0].Value) != 43 {
-		f.t.Fatalf("the cookies are %q", response.Header["Set-Cookie"])
+		f.t.Fatalf(
+			"the cookies are %q, want one, HttpOnly, strict, for a week, with 43 characters",
+			response.Header["Set-Cookie"],
+		)
 	}
 	return c[0].Name + "=" + c[0].Value
 }
@@ -103,7 +109,7 @@ func TestSigninLink(t *testing.T) {
 		f := newSigninFixture(t)
 		link := f.link()
 		if response, _ := f.send("HEAD", link, nil); response.StatusCode != 200 || len(response.Cookies()) != 0 {
-			t.Errorf("looking at the link: %s", response.Status)
+			t.Errorf("looking at the link: %s, want 200 without a cookie", response.Status)
 		}
 		cookie := f.follow(link)
 		late := f.link()
@@ -201,7 +207,7 @@ func TestSignout(t *testing.T) {
 		second, third := f.follow(f.link()), f.follow(f.link())
 		response, _ := f.send("POST", f.url+"/api/v1/signout", page)
 		if c := response.Cookies(); response.StatusCode != 200 || len(c) != 1 || c[0].MaxAge >= 0 || c[0].Value != "" {
-			t.Errorf("signing out: %s %v", response.Status, response.Header)
+			t.Errorf("signing out: %s %v, want 200 and the cookie's end", response.Status, response.Header)
 		}
 		checkStatus := func(what, cookie string, want int) {
 			t.Helper()
@@ -216,7 +222,7 @@ func TestSignout(t *testing.T) {
 		}
 		if response, _ := f.send("POST", f.url+"/api/v1/signout", f.bearer()); response.StatusCode != 200 ||
 			len(response.Cookies()) != 0 {
-			t.Errorf("signing all out: %s", response.Status)
+			t.Errorf("signing all out: %s, want 200 and nobody signed in", response.Status)
 		}
 		checkStatus("another after all were", second, 401)
 		checkStatus("a third", third, 401)
@@ -261,17 +267,17 @@ func TestSigninLinkThatAnotherFollowed(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), `level=WARN msg="a sign-in link was followed a second time`) ||
 		!strings.Contains(log.String(), "process 812 (curl)") {
-		t.Errorf("the log is %s", log.String())
+		t.Errorf("the log is %s, want a warning of the second use by process 812 (curl)", log.String())
 	}
 	// Also where the second is signed in by another link.
 	if response, _ := f.send("GET", link,
 		http.Header{"Cookie": {f.follow(f.link())}}); response.StatusCode != http.StatusForbidden {
-		t.Errorf("a browser that is signed in by another link: %s", response.Status)
+		t.Errorf("a browser that is signed in by another link: %s, want %v", response.Status, http.StatusForbidden)
 	}
 	peer = proc.Owner{UID: 1234567}
 	f.client.CloseIdleConnections()
 	if response, _ := f.send("GET", link, http.Header{"Cookie": {cookie}}); response.StatusCode != http.StatusSeeOther {
-		t.Errorf("the browser that followed it: %s", response.Status)
+		t.Errorf("the browser that followed it: %s, want %v", response.Status, http.StatusSeeOther)
 	}
 }
 
@@ -293,7 +299,10 @@ func TestSigninLinkOfAnotherUser(t *testing.T) {
 		}
 		if response, body := f.send("GET", link, nil); response.StatusCode != 403 ||
 			!strings.Contains(body, "for another user of this machine") {
-			t.Errorf("user %d follows a link of user %d: %s %s", tc.follows, tc.asks, response.Status, body)
+			t.Errorf(
+				`user %d follows a link of user %d: %s %s, want 403 "for another user of this machine"`,
+				tc.follows, tc.asks, response.Status, body,
+			)
 		}
 		uid = tc.asks
 		f.follow(link)
@@ -326,8 +335,10 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 		} {
 			response, body := f.send(ask.method, ask.target, header)
 			if in := response.StatusCode < 400; in != tc.ok {
-				t.Errorf("user %d with the cookie of user %d: %s %s %s", tc.asks, tc.follows, ask.method,
-					response.Status, body)
+				t.Errorf(
+					"user %d with the cookie of user %d: %s %s %s, want success: %v",
+					tc.asks, tc.follows, ask.method, response.Status, body, tc.ok,
+				)
 			}
 			if tc.ok {
 				break
@@ -335,7 +346,7 @@ func TestSigninCookieOfAnotherUser(t *testing.T) {
 		}
 	}
 	if !strings.Contains(log.String(), "cookie of a browser of another user") {
-		t.Errorf("the log is %s", log.String())
+		t.Errorf(`the log is %s, want "cookie of a browser of another user" in it`, log.String())
 	}
 }
 
@@ -345,7 +356,7 @@ func TestSigninFile(t *testing.T) {
 	f := signinFixture{newRESTFixture(t)}
 	if response, body := f.send("POST", f.url+"/api/v1/signin-links", f.bearer(),
 		`{"file":true}`); response.StatusCode != 400 {
-		t.Errorf("without a directory: %s %s", response.Status, body)
+		t.Errorf("without a directory: %s %s, want 400", response.Status, body)
 	}
 	dir := t.TempDir()
 	f.server.api = newAPI(f.server, Options{Gateway: f.gateway, SigninDir: dir})
@@ -357,18 +368,18 @@ func TestSigninFile(t *testing.T) {
 		f.server.api.ServeHTTP(response, r)
 		var link adminapi.SigninLink
 		if err := json.Unmarshal(response.Body.Bytes(), &link); err != nil || filepath.Dir(link.File) != dir {
-			t.Fatalf("%d %s", response.Code, response.Body)
+			t.Fatalf("got %d %s, want a link in %v", response.Code, response.Body, dir)
 		}
 		return link
 	}
 	link := issue()
 	info, err := os.Stat(link.File)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %v, %v", info, err)
+		t.Errorf("the file is %v, %v, want no error and 0o600", info, err)
 	}
 	page, err := os.ReadFile(link.File)
 	if err != nil || !strings.Contains(string(page), `content="0; url=`+link.URL+`"`) {
-		t.Errorf("the file has %q, %v", page, err)
+		t.Errorf("the file has %q, %v, want the link in it", page, err)
 	}
 	f.follow(link.URL)
 	gone := func(file string) {
@@ -393,20 +404,20 @@ func TestSigninGuesses(t *testing.T) {
 	for range maxAuthFailures {
 		if response, _ := f.send("GET", f.url+"/signin?code=guess",
 			http.Header{"Sec-Fetch-Site": {"cross-site"}}); response.StatusCode != 403 {
-			t.Errorf("another site's guess: %s", response.Status)
+			t.Errorf("another site's guess: %s, want 403", response.Status)
 		}
 	}
 	for i := range maxAuthFailures + 1 {
 		if response, _ := f.send("GET", fmt.Sprintf("%s/signin?code=guess%d", f.url, i),
 			nil); response.StatusCode != 403 {
-			t.Errorf("guess %d: %s", i, response.Status)
+			t.Errorf("guess %d: %s, want 403", i, response.Status)
 		}
 	}
 	if response, _ := f.send("GET", f.url+"/signin?code=guess", nil); response.StatusCode != 429 {
-		t.Errorf("after too many guesses: %s", response.Status)
+		t.Errorf("after too many guesses: %s, want 429", response.Status)
 	}
 	if response, _ := f.send("GET", link, nil); response.StatusCode != 303 {
-		t.Errorf("the right link after others' guesses: %s", response.Status)
+		t.Errorf("the right link after others' guesses: %s, want 303", response.Status)
 	}
 }
 
@@ -422,7 +433,7 @@ func TestSigninCookie(t *testing.T) {
 			(&Server{tls: config}).setSigninCookie(w, r, "x", time.Hour)
 			if c := w.Result().Cookies(); len(c) != 1 || c[0].Name != want || c[0].Secure != (config != nil) ||
 				c[0].MaxAge != 3600 {
-				t.Errorf("%s: %v", host, w.Header())
+				t.Errorf("%s: %v, want one named %s, for an hour, secure with TLS", host, w.Header(), want)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func TestEventsStates(t *testing.T) {
 				case <-time.After(time.Second):
 					l.stop()
 					for range got {
-						t.Error("an event came late")
+						t.Error("an event came late, want none after the list")
 					}
 					return list
 				}
@@ -67,7 +67,7 @@ func TestEventsStates(t *testing.T) {
 		}
 		last := list[len(list)-1].id
 		if list := read(f.listen("/events", last)); len(list) != 0 {
-			t.Errorf("nothing has changed, and these came: %v", list)
+			t.Errorf("nothing has changed, and these came: %v, want none", list)
 		}
 		s := f.session("s")
 		list = read(f.listen("/events", last))
@@ -77,19 +77,19 @@ func TestEventsStates(t *testing.T) {
 		}
 		for _, id := range []string{"", "x", "0.1", last + "9", strings.Repeat("9", 1000), "."} {
 			if list := read(f.listen("/events", id)); !slices.Equal(names(list), all) {
-				t.Errorf("behind %q: %v", id, list)
+				t.Errorf("behind %q: %v, want %v", id, list, all)
 			}
 		}
 
 		// A thousand changes in a second are about ten events.
 		l := f.listen("/events?name=sessions&name=sessions", "")
 		if e := l.next(); e.name != "sessions" {
-			t.Errorf("the first is %v", e)
+			t.Errorf(`the first is %v, want "sessions"`, e)
 		}
 		begun := time.Now()
 		s.Busy()
 		if e := l.next(); !strings.Contains(e.data, `"busy"`) || time.Since(begun) > 2*statePause {
-			t.Errorf("after %s: %v", time.Since(begun), e)
+			t.Errorf("after %s: %v, want busy within %s", time.Since(begun), e, 2*statePause)
 		}
 		done := make(chan struct{})
 		go func() {
@@ -103,7 +103,7 @@ func TestEventsStates(t *testing.T) {
 		for ; !strings.Contains(l.next().data, `"label 999"`); n++ { //nolint:revive // counts
 		}
 		if <-done; n > 13 {
-			t.Errorf("%d events of a second's changes", n)
+			t.Errorf("%d events of a second's changes, want at most 13", n)
 		}
 		l.stop()
 	})
@@ -129,7 +129,7 @@ func TestEventsDrain(t *testing.T) {
 		t.Error(err)
 	}
 	if got := eventTexts(t, events.until(adminapi.EventEnded)); got[len(got)-1] != "ended " {
-		t.Errorf("the session's events end with %q", got)
+		t.Errorf(`the session's events end with %q, want "ended "`, got)
 	}
 	for _, l := range []*reader{states, events} {
 		if _, err := io.Copy(io.Discard, l.lines); err != nil {
@@ -181,7 +181,7 @@ func TestEventsNotice(t *testing.T) {
 	}
 	until("its end", "status", `"sessions":1`)
 	if n := f.gateway.StopProvider("sample"); n != 1 {
-		t.Errorf("%d were stopped", n)
+		t.Errorf("%d were stopped, want 1", n)
 	}
 	until("a provider that goes", "providers", "[]")
 }

@@ -114,7 +114,7 @@ func everyMessage(t *testing.T, over string, st connState) {
 		if code == "" {
 			for _, line := range came {
 				if strings.Contains(line, `"INVALID_STATE"`) || strings.Contains(line, `"UNKNOWN_TYPE"`) {
-					t.Errorf("%s is refused: %s", typ, line)
+					t.Errorf(`%s is refused: %s, want no "INVALID_STATE" and no "UNKNOWN_TYPE" in it`, typ, line)
 				}
 			}
 			do(name + ">close")
@@ -127,7 +127,7 @@ func everyMessage(t *testing.T, over string, st connState) {
 		}
 		if came := do(name + "> " + fromProvider[st.probe]); len(came) == 0 ||
 			!strings.Contains(strings.Join(came, "\n"), st.answers) {
-			t.Errorf("after %s the state is another: %s gets %q", typ, st.probe, came)
+			t.Errorf("after %s, %s gets %q, want %q: the state must stay", typ, st.probe, came, st.answers)
 		}
 		do(name + ">close")
 	}
@@ -146,7 +146,7 @@ func everyMessage(t *testing.T, over string, st connState) {
 	do(name + ">close")
 	for _, message := range fromProvider {
 		if came := do(name + "> " + message); len(came) > 0 {
-			t.Errorf("a closed connection says %q", came)
+			t.Errorf("a closed connection says %q, want none", came)
 		}
 	}
 }
@@ -158,12 +158,12 @@ func TestProviderTypesAreAllThere(t *testing.T) {
 	}
 	for typ := range fromProvider {
 		if !typ.FromProvider() {
-			t.Errorf("%s is no message of a provider", typ)
+			t.Errorf("%s is no message of a provider, want one", typ)
 		}
 	}
 	for _, typ := range fromGateway {
 		if !typ.FromGateway() {
-			t.Errorf("%s is no message of the gateway", typ)
+			t.Errorf("%s is no message of the gateway, want one", typ)
 		}
 	}
 }
