@@ -58,7 +58,8 @@ func (c *command) turnOptions() error {
 			return cli.Usage("flag --max-rounds: must be 1 to 500")
 		}
 	}
-	return nil
+	_, _, err := c.gatewayChoice()
+	return err
 }
 
 func runAgent(c *command) error {

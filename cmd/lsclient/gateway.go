@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,9 @@ const (
 	// promptTimeout is how long to wait for a prompt that the gateway has announced. It never comes from a provider
 	// that injects too often.
 	promptTimeout = 5 * time.Second
+	// strangerTimeout is how long a program may take to prove that it is the user's gateway, if a gateway is welcome
+	// and not required.
+	strangerTimeout = 2 * time.Second
 )
 
 // endTimeout bounds how long providers may take to clean up after a conversation.
@@ -58,21 +62,57 @@ type gatewaySession struct {
 	cancel        context.CancelCauseFunc
 }
 
-// join makes the conversation a session of the gateway that the flags or the configuration name, or that runs. It
-// does nothing without a gateway, unless one is required.
-func (v *conversation) join(ctx context.Context) error {
-	c := v.cmd
-	use, find := c.conf().Gateway.Use, c.gateway("", "")
-	switch flag := c.String("gateway"); flag {
-	case "":
-	case configs.GatewayAuto, configs.GatewayOn, configs.GatewayOff:
+// gatewayChoice returns whether conversations become sessions of a gateway, and of which: the one that --gateway or
+// the configuration names, or the user's own.
+func (c *command) gatewayChoice() (use string, find client.Options, err error) {
+	use, find = c.conf().Gateway.Use, c.gateway("", "")
+	find.Flag = "--gateway URL"
+	switch flag := c.String("gateway"); {
+	case !c.IsSet("gateway"):
+	case flag == configs.GatewayAuto, flag == configs.GatewayOn, flag == configs.GatewayOff:
 		use = flag
-	default:
+	case strings.Contains(flag, "://"):
 		use, find.URL = configs.GatewayOn, flag
+	default:
+		return "", find, cli.Usage(
+			"flag --gateway: %q is none of auto, on, off and a URL like ws://127.0.0.1:9400",
+			flag,
+		)
 	}
-	if use == configs.GatewayOff {
+	return use, find, nil
+}
+
+// join makes the conversation a session of the chosen gateway. Unless one is required, it does without a gateway if
+// there is none, or if what answers is not the user's own.
+func (v *conversation) join(ctx context.Context) error {
+	use, find, err := v.cmd.gatewayChoice()
+	if err != nil || use == configs.GatewayOff {
+		return err
+	}
+	limited := ctx
+	if use == configs.GatewayAuto && (find.URL != "" || os.Getenv(client.EnvURL) != "") {
+		// Whatever listens at an address that was named some time ago must not hold up the conversation.
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, strangerTimeout)
+		defer cancel()
+	}
+	err = v.register(limited, find)
+	if err == nil || use != configs.GatewayAuto || ctx.Err() != nil {
+		return err
+	}
+	switch e := cli.AsError(err); e.Exit {
+	case cli.ExitUnreachable:
+		return nil
+	case cli.ExitRefused, cli.ExitTimedOut:
+		v.cmd.out.Notef("lsclient: goes on without a gateway: %s", e.Message)
 		return nil
 	}
+	return err
+}
+
+// register makes the conversation a session of a gateway.
+func (v *conversation) register(ctx context.Context, find client.Options) error {
+	c := v.cmd
 	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
 	v.session = g
 	label := cmp.Or(c.String("label"), filepath.Base(c.workspace))
@@ -104,9 +144,6 @@ func (v *conversation) join(ctx context.Context) error {
 	}
 	if err != nil {
 		v.session = nil
-		if use == configs.GatewayAuto && cli.AsError(err).Exit == cli.ExitUnreachable {
-			return nil
-		}
 		return err
 	}
 	g.mu.Lock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 	commands := map[string]func(*testscript.TestScript, bool, []string){
 		"exits":     taptest.Exits,
 		"gateway":   cmdGateway,
+		"silent":    cmdSilent,
 		"awaitfile": cmdAwaitFile,
 		"await":     cmdAwait,
 		"set":       cmdSet,
@@ -86,6 +88,14 @@ func cmdGateway(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := out.Read(line) // when it is ready it says where
 	ts.Check(err)
 	ts.Setenv("GATEWAY", strings.TrimSpace(string(line[:n])))
+}
+
+// silent: listens at $SILENT until the script ends, and never says a word.
+func cmdSilent(ts *testscript.TestScript, neg bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("SILENT", "ws://"+l.Addr().String())
 }
 
 // environment is the script's.

@@ -43,6 +43,7 @@ type Client struct {
 	source      string // what named the gateway, for errors
 	tokenSource string // where the token was found, for errors
 	missing     error  // not nil: no gateway runs, and the user named none
+	urlFlag     string // the flag that names a gateway, for errors
 	urlGiven    bool   // by the user, in a flag or the environment
 	tokenGiven  bool
 	http        *http.Client
@@ -54,7 +55,7 @@ type Client struct {
 // files name, in this order. It does not connect yet. The error is a [cli.Error]: wrong usage,
 // or a file that another user could have written.
 func New(o Options) (*Client, error) {
-	c := &Client{}
+	c := &Client{urlFlag: o.flag()}
 	var err error
 	c.base, c.source, err = discoverURL(o)
 	if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit == cli.ExitUnreachable {
@@ -240,7 +241,13 @@ func (c *Client) refused(r *http.Response) error {
 
 func (c *Client) notGateway(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
-		Message: fmt.Sprintf("no gateway at %s (from %s): %s; name the gateway with --url", c.URL(), c.source, why)}
+		Message: fmt.Sprintf(
+			"no gateway at %s (from %s): %s; name the gateway with %s",
+			c.URL(),
+			c.source,
+			why,
+			c.urlFlag,
+		)}
 }
 
 // stream makes a request and returns the lines of its answer as they come. The

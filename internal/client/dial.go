@@ -89,7 +89,7 @@ func (c *Client) prove(conn net.Conn, host string) error {
 	err = q.Check(answer.Header.Get(proof.AnswerHeader), conn.RemoteAddr())
 	if _, relayed := errors.AsType[*proof.RelayedError](err); relayed {
 		if !c.urlGiven || !c.tokenGiven {
-			return c.stranger(err.Error() + "; if that is a tunnel of yours, give both --url and --token")
+			return c.stranger(err.Error() + "; if that is a tunnel of yours, give both " + c.urlFlag + " and --token")
 		}
 	} else if err != nil {
 		if c.tokenGiven && answer.StatusCode >= http.StatusBadRequest {
@@ -107,5 +107,5 @@ func (c *Client) prove(conn net.Conn, host string) error {
 func (c *Client) stranger(why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 		Message: fmt.Sprintf("the program at %s (from %s) is not your gateway: %s; "+
-			"start yours with: tapgw ensure, or name it with --url", c.URL(), c.source, why)}
+			"start yours with: tapgw ensure, or name it with %s", c.URL(), c.source, why, c.urlFlag)}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,10 @@ const maxFile = 64 << 10
 type Options struct {
 	URL   string // ws://, wss://, http:// or https://
 	Token string
+	Flag  string // the command's flag for URL, for errors; "": --url
 }
+
+func (o Options) flag() string { return cmp.Or(o.Flag, "--url") }
 
 // stateDir returns the state directory of this user's gateway.
 func stateDir() (string, error) {
@@ -50,9 +54,9 @@ func discoverURL(o Options) (base, source string, err error) {
 	if o.URL != "" {
 		base, err := httpURL(o.URL)
 		if err != nil {
-			return "", "", cli.Usage("flag --url: %v", err)
+			return "", "", cli.Usage("flag %s: %v", o.flag(), err)
 		}
-		return base, "--url", nil
+		return base, o.flag(), nil
 	}
 	if env := os.Getenv(EnvURL); env != "" {
 		base, err := httpURL(env)
@@ -68,7 +72,7 @@ func discoverURL(o Options) (base, source string, err error) {
 	file := filepath.Join(dir, statedir.InfoFile)
 	data, err := readOwn(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", noGateway("there is no " + file)
+		return "", "", noGateway(o, "there is no "+file)
 	}
 	if err != nil {
 		return "", "", err
@@ -77,24 +81,24 @@ func discoverURL(o Options) (base, source string, err error) {
 	if alive, err := proc.Locked(filepath.Join(dir, statedir.LockFile)); err != nil {
 		return "", "", cli.Failed("looking for the gateway: %v", err)
 	} else if !alive {
-		return "", "", noGateway(file + " is of a gateway that has ended")
+		return "", "", noGateway(o, file+" is of a gateway that has ended")
 	}
 	var gateway statedir.Info
 	if err := json.Unmarshal(data, &gateway); err != nil {
-		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give --url", file)
+		return "", "", cli.Failed("reading %s: not valid JSON; restart the gateway, or give %s", file, o.flag())
 	}
 	if base, err = httpURL(gateway.URL); err != nil {
-		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give --url", file, err)
+		return "", "", cli.Failed("reading %s: url: %v; restart the gateway, or give %s", file, err, o.flag())
 	}
 	return base, file, nil
 }
 
 // noGateway is the error when no gateway of this user runs; why says how we know. A gateway of
 // another user may run at the default port: it is not ours.
-func noGateway(why string) error {
+func noGateway(o Options, why string) error {
 	return &cli.Error{Exit: cli.ExitUnreachable, Code: cli.CodeUnreachable,
 		Message: fmt.Sprintf("no gateway runs for you (%s); "+
-			"start one with: tapgw serve, or tapgw ensure; or name one with --url", why)}
+			"start one with: tapgw serve, or tapgw ensure; or name one with %s", why, o.flag())}
 }
 
 // discoverToken returns the admin token and where it was found. Without a token file the token is
