@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -57,7 +58,11 @@ func where(key, message, place string, files ...string) Fault {
 		if root == nil {
 			continue
 		}
-		if offset, ok := doc.keys[key]; ok {
+		offset, ok := doc.keys[key]
+		if short, _, _ := strings.Cut(key, "."); !ok && root.isList(short) { // instead of a table with the key
+			offset, ok = doc.keys[short]
+		}
+		if ok {
 			doc.at(offset, message)
 			found = doc.faults[0]
 		}

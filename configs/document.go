@@ -349,6 +349,21 @@ func (t *table) table(key string) *table {
 	return &table{doc: t.doc, path: append(slices.Clone(t.path), key), values: values, bad: map[string]bool{}}
 }
 
+// isList reports whether a key is an array of anything but tables.
+func (t *table) isList(key string) bool {
+	_, ok := t.values[key].([]any)
+	return ok
+}
+
+// alsoList says that a list may stand in the table's place, for the list of this key.
+func (t *table) alsoList(key string) {
+	if t != nil && t.shape != nil {
+		list := t.shape.Properties[key]
+		t.shape.Type, t.shape.Types = "", []string{"object", "array"}
+		t.shape.Items, t.shape.UniqueItems = list.Items, list.UniqueItems
+	}
+}
+
 // eachTable reads the tables of a table whose keys are names.
 func (t *table) eachTable(read func(name string, sub *table)) {
 	if t == nil {

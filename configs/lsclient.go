@@ -22,11 +22,11 @@ const EnvLSConfig = "LSCLIENT_CONFIG"
 // LSClient is the content of lsclient.toml, checked and with its defaults. An empty file means [DefaultLSClient];
 // configs/lsclient.toml documents each key.
 type LSClient struct {
-	Server      string   // language server's binary; "": found as documented
-	Model       string   // "": the server's default
-	MaxRounds   int      // rounds of tool calls in a turn
-	Tools       []string // directories of drop-in tools, absolute
-	LibraryDocs string   // directory that adds libraries, absolute; "": beside the user's file
+	Server      string // language server's binary; "": found as documented
+	Model       string // "": the server's default
+	MaxRounds   int    // rounds of tool calls in a turn
+	Tools       DropIns
+	LibraryDocs string // directory that adds libraries, absolute; "": beside the user's file
 	ToolTimeout time.Duration
 	Proxy       Proxy
 	GitHub      GitHub
@@ -34,6 +34,14 @@ type LSClient struct {
 	Kept        KeptConversations
 	Allow       AllowList
 	MCP         map[string]MCPServer // by name
+}
+
+// DropIns is the table [tools]: where drop-in tools are, and what they get. A list of directories instead of the table
+// stands for its dirs.
+type DropIns struct {
+	Dirs    []string // absolute
+	Env     []string // environment variables that drop-ins get besides the usual ones; a last * is any ending
+	Replace []string // tools, built in or the language server's, whose places drop-ins of their names take
 }
 
 // Proxy is the table [proxy]: how the language server reaches GitHub. The zero URL leaves it to variables such as
@@ -217,7 +225,7 @@ func exists(path string) bool {
 }
 
 // Load reads the user's file and puts the project's keys over it; files that went away or changed since they were found
-// do not count. Tools also has the tool directories of f. The error is a [Faults] if the files could be read.
+// do not count. Tools.Dirs also has the tool directories of f. The error is a [Faults] if the files could be read.
 func (f LSFiles) Load() (LSClient, error) {
 	c := DefaultLSClient()
 	for _, file := range []string{f.User, f.Project} {
@@ -240,7 +248,7 @@ func (f LSFiles) Load() (LSClient, error) {
 			return LSClient{}, faults
 		}
 	}
-	c.Tools = slices.Concat(c.Tools, f.ToolDirs)
+	c.Tools.Dirs = slices.Concat(c.Tools.Dirs, f.ToolDirs)
 	return c, nil
 }
 
@@ -273,8 +281,8 @@ func (c *LSClient) parse(file string, data []byte, project bool) Faults {
 	if len(doc.faults) > 0 {
 		return doc.sorted()
 	}
-	for i, t := range c.Tools {
-		c.Tools[i] = resolvePath(dir, t)
+	for i, t := range c.Tools.Dirs {
+		c.Tools.Dirs[i] = resolvePath(dir, t)
 	}
 	if c.LibraryDocs != "" {
 		c.LibraryDocs = resolvePath(dir, c.LibraryDocs)
@@ -289,7 +297,7 @@ func (c *LSClient) read(root *table) {
 	root.str("server", &c.Server, noNUL)
 	root.str("model", &c.Model, isModelOrNone)
 	root.integer("max_rounds", &c.MaxRounds, 1, 500)
-	root.strs("tools", &c.Tools, isPath)
+	c.Tools.read(root)
 	root.str("library_docs", &c.LibraryDocs, noNUL)
 	root.duration("tool_timeout", &c.ToolTimeout, time.Second, 24*time.Hour)
 	p := root.table("proxy")
@@ -323,6 +331,19 @@ func (c *LSClient) read(root *table) {
 	a.rejectUnknown()
 	c.parseMCP(root.table("mcp"))
 	root.rejectUnknown()
+}
+
+func (d *DropIns) read(root *table) {
+	if root.isList("tools") {
+		root.strs("tools", &d.Dirs, isPath)
+		return
+	}
+	t := root.table("tools")
+	t.strs("dirs", &d.Dirs, isPath)
+	t.strs("env", &d.Env, isEnvOrPrefix)
+	t.strs("replace", &d.Replace, notEmpty)
+	t.rejectUnknown()
+	t.alsoList("dirs")
 }
 
 func (c *LSClient) parseMCP(t *table) {
@@ -368,6 +389,12 @@ func isPath(s string) error {
 		return errors.New("must be a directory")
 	}
 	return noNUL(s)
+}
+
+// isEnvOrPrefix accepts the name of an environment variable, or its beginning and a *. Its error does not repeat the
+// value, which may be a secret in the wrong place.
+func isEnvOrPrefix(s string) error {
+	return CheckKeyEnv(strings.TrimSuffix(s, "*"))
 }
 
 func isModelOrNone(s string) error {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -37,9 +38,12 @@ func TestParseLSClientTakesEveryKey(t *testing.T) {
 server = "./ls"
 model = "gpt-x"
 max_rounds = 3
-tools = ["mine", "/abs"]
 library_docs = "docs"
 tool_timeout = "30s"
+[tools]
+dirs = ["mine", "/abs"]
+env = ["JIRA_TOKEN", "AWS_*"]
+replace = ["read_file"]
 [proxy]
 url = "http://proxy.example:3128"
 strict_ssl = false
@@ -69,13 +73,16 @@ url = "https://far.example/mcp"
 		t.Fatal(faults)
 	}
 	want := LSClient{
-		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3, Tools: []string{"/etc/x/mine", "/abs"},
+		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3,
 		LibraryDocs: "/etc/x/docs",
 		ToolTimeout: 30 * time.Second,
-		Proxy:       Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
-		GitHub:      GitHub{Enterprise: "https://ghe.example"},
-		Gateway:     LSGateway{Use: GatewayOn, URL: "ws://127.0.0.1:1"},
-		Kept:        KeptConversations{Keep: 7},
+		Tools: DropIns{
+			Dirs: []string{"/etc/x/mine", "/abs"}, Env: []string{"JIRA_TOKEN", "AWS_*"}, Replace: []string{"read_file"},
+		},
+		Proxy:   Proxy{URL: "http://proxy.example:3128", AuthEnv: "PROXY_AUTH"},
+		GitHub:  GitHub{Enterprise: "https://ghe.example"},
+		Gateway: LSGateway{Use: GatewayOn, URL: "ws://127.0.0.1:1"},
+		Kept:    KeptConversations{Keep: 7},
 		Allow: AllowList{
 			Terminal: []string{"go test *"},
 			Outside:  []string{"/tmp/**"},
@@ -93,6 +100,30 @@ url = "https://far.example/mcp"
 	}
 }
 
+// A list of directories stands for the table that has them.
+func TestToolsMayBeAList(t *testing.T) {
+	home := atHome(t)
+	for text, want := range map[string]string{
+		`tools = ["mine"]`:               "1:1",
+		"\n[tools]\n  dirs = [\"mine\"]": "3:3",
+		"\ntools.dirs = [\"mine\"]":      "2:7",
+		"\n\n[tools]\nenv = [\"A\"]":     "1:1",
+	} {
+		file := filepath.Join(home, "lsclient.toml")
+		write(t, file, text)
+		f := LSFiles{User: file}
+		c, err := f.Load()
+		if err != nil ||
+			strings.Contains(text, "mine") && !slices.Equal(c.Tools.Dirs, []string{filepath.Join(home, "mine")}) {
+			t.Errorf("%q: got the directories %q, %v", text, c.Tools.Dirs, err)
+		}
+		at := f.Where("tools.dirs", "")
+		if got := fmt.Sprintf("%d:%d", at.Line, at.Column); got != want {
+			t.Errorf("%q: the key is at %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestLSClientFaults(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{`modle = "x"`, "1:1: unknown key modle"},
@@ -104,6 +135,12 @@ func TestLSClientFaults(t *testing.T) {
 		{"[gateway]\nuse = \"maybe\"", `2:1: gateway.use: "maybe" is not one of`},
 		{"[conversations]\nkeep = -1", "2:1: conversations.keep: -1 is not from 0 to 100000"},
 		{"[allow]\noutside = [\"tmp\"]", `allow.outside[0]: "tmp" is not a glob of absolute paths`},
+		{`tools = "mine"`, "1:1: tools: must be a table, found a string"},
+		{`tools = ["a", ""]`, "1:15: tools[1]: must be a directory"},
+		{"[tools]\ndirs = [1]", "2:9: tools.dirs[0]: must be a string"},
+		{"[tools]\nenv = [\"A\", \"sk-secret\"]", "2:13: tools.env[1]: is not the name of an environment variable"},
+		{"[tools]\nenv = [\"*\"]", "2:8: tools.env[0]: is not the name of an environment variable"},
+		{"[tools]\ndir = []", "2:1: unknown key tools.dir: there are dirs, env, replace"},
 		{"[mcp.x]\nenv = {}", "1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"", "1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\nurl = \"ftp://x\"", "2:1: mcp.x.url: is not an http or https URL"},
@@ -168,7 +205,7 @@ func TestFindLSClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Model != "projects" || c.MaxRounds != 7 || !slices.Equal(c.Tools, f.ToolDirs) {
+	if c.Model != "projects" || c.MaxRounds != 7 || !slices.Equal(c.Tools.Dirs, f.ToolDirs) {
 		t.Errorf("the files together give %+v", c)
 	}
 	write(t, project, `server = "./evil"`)

@@ -258,7 +258,7 @@ func (r *reader) named(n name) error {
 		return nil
 	case !info.IsDir():
 		return r.file(n.rel)
-	case slices.Contains([]string{"dir", "tools", "skill_directories"}, n.key):
+	case slices.Contains([]string{"dir", "dirs", "tools", "skill_directories"}, n.key):
 		return r.tree(n.rel, "", true)
 	case n.key == "command" || n.key == "args": // "go run ./server"
 		return r.tree(n.rel, "", false)

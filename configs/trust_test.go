@@ -76,6 +76,7 @@ func TestTrustFindsWhatIsRun(t *testing.T) {
 		".tapgw/providers/alias.toml":  "kind = \"command\"\ncommand = [\"ALIAS/work/run.js\"]",
 		".tapgw/providers/chain.toml":  "kind = \"command\"\ncommand = [\"server\", \"one.json\"]",
 		".github/hooks/hook.json":      `{"hooks":{"preToolUse":[{"bash":"./work/run.js --strict"}]}}`,
+		".tapgw/lsclient.toml":         "[tools]\ndirs = [\"../work\"]",
 		".mcp.json":                    `{"mcpServers":{"x":{"command":"node","args":["run.js"],"cwd":"work"}}}`,
 	} {
 		t.Run(file, func(t *testing.T) {

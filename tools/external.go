@@ -22,9 +22,10 @@ import (
 type External struct {
 	// Python is the interpreter of modules; "": python3 on PATH.
 	Python string
-	// Allow names environment variables that drop-ins get besides those that every
-	// child process gets; a trailing * stands for any ending.
-	Allow []string
+	// Allow returns the names of environment variables that drop-ins get besides those
+	// that every child process gets; a trailing * stands for any ending. After a change,
+	// the next load gives each drop-in a new process. nil: none.
+	Allow func() []string
 	// Check returns why the tools of a directory may not run now. It is called before
 	// a directory is loaded and before each call. nil: all tools may run.
 	Check func(dir string) error

@@ -45,12 +45,13 @@ func sortedFiles(s watch.Snapshot) []file {
 	return files
 }
 
-// digest combines the paths and the content of files.
-func digest(files []file) string {
+// digest combines the paths and the content of files, and the environment of a drop-in.
+func digest(files []file, env []string) string {
 	h := sha256.New()
 	for _, f := range files {
 		fmt.Fprintln(h, f.sum, f.path)
 	}
+	fmt.Fprintf(h, "%q", env)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -72,9 +73,9 @@ func readSource(f file) pySource {
 	return s
 }
 
-// digestWithImports is the digest of a source and of all files that it may import from
-// its directory: those whose names occur in it, and in turn in them.
-func (s pySource) digestWithImports(all []pySource) string {
+// withImports returns a source and all files that it may import from its directory:
+// those whose names occur in it, and in turn in them.
+func (s pySource) withImports(all []pySource) []file {
 	parts := []pySource{s}
 	for i := 0; i < len(parts); i++ {
 		for _, other := range all {
@@ -88,7 +89,7 @@ func (s pySource) digestWithImports(all []pySource) string {
 	for i, p := range parts {
 		files[i] = p.file
 	}
-	return digest(files)
+	return files
 }
 
 // loadModules adds a directory's Python modules to found. One probe imports all that
@@ -102,11 +103,12 @@ func (x *External) loadModules(ctx context.Context, dir string, files []file, fo
 	}
 	var changed, names []string
 	digests := map[string]string{}
+	env := x.environ()
 	for _, s := range sources {
 		if strings.HasPrefix(s.base, "_") || !dropin.MayBeTool(s.text) {
 			continue
 		}
-		sum := s.digestWithImports(sources)
+		sum := digest(s.withImports(sources), env)
 		if d := x.loaded[s.path]; d != nil && d.digest == sum {
 			found[s.path] = d
 			continue
@@ -117,7 +119,7 @@ func (x *External) loadModules(ctx context.Context, dir string, files []file, fo
 	if len(changed) == 0 {
 		return nil
 	}
-	python := dropin.Python{Path: x.Python, Env: x.environ(), Log: x.Log}
+	python := dropin.Python{Path: x.Python, Env: env, Log: x.Log}
 	interpreter, err := python.Interpreter()
 	var probed []dropin.Probed
 	if err == nil {
@@ -141,6 +143,7 @@ func (x *External) loadModules(ctx context.Context, dir string, files []file, fo
 
 // loadManifests adds a directory's executables that have a manifest to found.
 func (x *External) loadManifests(files []file, found map[string]*dropFile) {
+	env := x.environ()
 	for _, f := range files {
 		name, ok := dropin.ManifestName(f.base)
 		if !ok {
@@ -152,7 +155,7 @@ func (x *External) loadManifests(files []file, found map[string]*dropFile) {
 				parts = append(parts, other)
 			}
 		}
-		sum := digest(parts)
+		sum := digest(parts, env)
 		if d := x.loaded[f.path]; d != nil && d.digest == sum {
 			found[f.path] = d
 			continue
@@ -160,7 +163,7 @@ func (x *External) loadManifests(files []file, found map[string]*dropFile) {
 		m, fault := dropin.ReadManifest(f.path)
 		d := &dropFile{digest: sum, fault: fault}
 		if fault == nil {
-			run := dropin.Executable{Manifest: m, Env: x.environ(), Log: x.Log}
+			run := dropin.Executable{Manifest: m, Env: env, Log: x.Log}
 			d.setTool(f.path, &m.Spec, x.withCheck(f.path, run.Call))
 			d.tool.Timeout = m.Timeout
 		}
@@ -169,10 +172,14 @@ func (x *External) loadManifests(files []file, found map[string]*dropFile) {
 }
 
 func (x *External) environ() []string {
+	names := toolchains
+	if x.Allow != nil {
+		names = slices.Concat(toolchains, x.Allow())
+	}
 	// Python would run compiled files from a directory beside the tools. Whoever trusts
 	// the tools does not look at that one, so compiled files live in the user's cache.
 	return proc.Environ(map[string]string{"PYTHONPYCACHEPREFIX": filepath.Join(xdg.CacheHome, "tapgw", "pycache")},
-		slices.Concat(toolchains, x.Allow)...)
+		names...)
 }
 
 // toolCall calls a tool.

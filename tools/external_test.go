@@ -183,7 +183,11 @@ func TestLoad(t *testing.T) {
 			[]string{"properties"}},
 		{"empty schema", map[string]string{"a.py": schema(``)}, "!a.py", []string{"type"}},
 		{"two types",
-			map[string]string{"a.py": schema(`'type': 'object', 'properties': {'p': {'type': ['string', 'null'], 'description': 'd'}}, 'required': []`)}, "!a.py", []string{`"p" needs exactly one "type"`}},
+			map[string]string{
+				"a.py": schema(
+					`'type': 'object', 'properties': {'p': {'type': ['string', 'null'], 'description': 'd'}}, 'required': []`,
+				),
+			}, "!a.py", []string{`"p" needs exactly one "type"`}},
 		{"no description of a property",
 			map[string]string{"a.tool.toml": manifest +
 				"[parameters]\ntype = \"object\"\nrequired = []\nproperties.p.type = \"string\""}, "!a.tool.toml",
@@ -283,7 +287,7 @@ def execute(i, ctx):
 	var mu sync.Mutex
 	var log []string
 	x := external(t)
-	x.Allow = []string{"MI*"}
+	x.Allow = func() []string { return []string{"MI*"} }
 	x.Log = func(file, line string) {
 		mu.Lock()
 		defer mu.Unlock()

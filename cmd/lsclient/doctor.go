@@ -41,7 +41,7 @@ func (c *command) localChecks() []cli.Check {
 			if len(faults) > 0 {
 				return cli.Warn("lsclient tools check lists all faults", "%v", faults[0])
 			}
-			dirs := slices.DeleteFunc(slices.Clone(c.conf().Tools),
+			dirs := slices.DeleteFunc(slices.Clone(c.conf().Tools.Dirs),
 				func(dir string) bool { _, err := os.Stat(dir); return err != nil })
 			directories := "1 directory"
 			if len(dirs) != 1 {

@@ -13,7 +13,7 @@ import (
 // conf returns the current configuration.
 func (c *command) conf() configs.LSClient { return *c.config.Load() }
 
-// readConfig finds and reads the config files. The directories of --tools come first in Tools.
+// readConfig finds and reads the config files. The directories of --tools come first in Tools.Dirs.
 func (c *command) readConfig() (config configs.LSClient, files configs.LSFiles, err error) {
 	files, err = configs.FindLSClient(c.workspace, c.String("config"))
 	if err != nil {
@@ -22,15 +22,15 @@ func (c *command) readConfig() (config configs.LSClient, files configs.LSFiles, 
 	if config, err = files.Load(); err != nil {
 		return config, files, err
 	}
-	config.Tools = slices.Concat(c.flagDirs, config.Tools)
+	config.Tools.Dirs = slices.Concat(c.flagDirs, config.Tools.Dirs)
 	return config, files, nil
 }
 
 // isLive reports whether a changed key is applied while lsclient runs. The other keys are applied when the language
 // server starts.
 func isLive(key string) bool {
-	return slices.Contains([]string{"model", "tools", "library_docs", "tool_timeout"}, key) ||
-		strings.HasPrefix(key, "allow.")
+	return slices.Contains([]string{"model", "library_docs", "tool_timeout"}, key) ||
+		strings.HasPrefix(key, "allow.") || strings.HasPrefix(key, "tools.")
 }
 
 // follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a

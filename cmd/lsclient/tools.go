@@ -18,8 +18,8 @@ func toolsCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "tools",
 		Usage: "list the tools",
-		Description: `Built-in tools, and drop-ins of the tool directories: --tools, tools in lsclient.toml,
-and the directory tools beside each config file.
+		Description: `Built-in tools, and drop-ins of the tool directories: --tools, [tools] dirs in
+lsclient.toml, and the directory tools beside each config file.
 
 Examples:
   lsclient tools

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -53,17 +54,17 @@ func (c *command) whyUntrusted() string {
 
 // loadTools returns the drop-ins and the built-in tools, and the faults of drop-ins that are left out.
 func (c *command) loadTools(ctx context.Context) ([]*tools.Tool, []tools.Fault) {
-	dropins, faults := c.external.Load(ctx, c.conf().Tools...)
+	dropins, faults := c.external.Load(ctx, c.conf().Tools.Dirs...)
 	return withBuiltins(dropins), append(faults, c.missingDirs()...)
 }
 
 // missingDirs returns faults for tool directories that a config file names and that do not exist. The directory
 // tools beside a config file may come later, and those of --tools exist.
 func (c *command) missingDirs() (faults []tools.Fault) {
-	for _, dir := range c.conf().Tools {
+	for _, dir := range c.conf().Tools.Dirs {
 		beside := filepath.Base(dir) == "tools" && slices.Contains(c.files.ConfigDirs(c.workspace), filepath.Dir(dir))
 		if info, err := os.Stat(dir); !beside && (err != nil || !info.IsDir()) {
-			place := c.files.Where("tools", "")
+			place := c.files.Where("tools.dirs", "")
 			faults = append(faults, tools.Fault{File: place.File, Line: place.Line,
 				Reason: "tools: there is no directory " + dir})
 		}
@@ -80,7 +81,7 @@ func (c *command) watchTools(ctx context.Context, configured func(), changed fun
 	wg.Go(func() {
 		c.follow(ctx, func(old, now configs.LSClient) {
 			configured()
-			if slices.Equal(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout &&
+			if reflect.DeepEqual(old.Tools, now.Tools) && old.ToolTimeout == now.ToolTimeout &&
 				old.LibraryDocs == now.LibraryDocs {
 				return
 			}
@@ -100,7 +101,7 @@ func (c *command) watchTools(ctx context.Context, configured func(), changed fun
 			}
 			end()
 		})
-		c.external.Watch(round, c.conf().Tools, func(dropins []*tools.Tool, faults []tools.Fault) {
+		c.external.Watch(round, c.conf().Tools.Dirs, func(dropins []*tools.Tool, faults []tools.Fault) {
 			faults = append(faults, c.missingDirs()...)
 			for _, f := range faults {
 				if !slices.Contains(printed, f) {
@@ -153,7 +154,7 @@ func (c *command) env(p *policy) *tools.Env {
 // sources returns the directories whose files start programs: those of drop-in tools, and the user's config and
 // Copilot files.
 func (c *command) sources() []string {
-	return slices.Concat(c.conf().Tools, []string{configs.UserDir(), configs.Home()})
+	return slices.Concat(c.conf().Tools.Dirs, []string{configs.UserDir(), configs.Home()})
 }
 
 // home is the directory for the notes of the tool memory.
