@@ -26,6 +26,10 @@ type External struct {
 	// that every child process gets; a trailing * stands for any ending. After a change,
 	// the next load gives each drop-in a new process. nil: none.
 	Allow func() []string
+	// Beside returns the tools that drop-ins stand beside. A drop-in may have the name of
+	// one of them, or of a tool of the language server, only if Replace returns that name.
+	Beside  func() []*Tool  // nil: none
+	Replace func() []string // nil: none
 	// Check returns why the tools of a directory may not run now. It is called before
 	// a directory is loaded and before each call. nil: all tools may run.
 	Check func(dir string) error
@@ -117,7 +121,7 @@ func (x *External) Load(ctx context.Context, dirs ...string) ([]*Tool, []Fault) 
 		d := found[path]
 		fault := d.fault
 		if fault == nil && d.tool != nil {
-			fault = d.faultBeside(byName)
+			fault = cmp.Or(x.faultOfName(d), d.faultBeside(byName))
 		}
 		if fault != nil {
 			faults = append(faults, Fault{path, fault.Line, fault.Reason})
@@ -167,15 +171,31 @@ func (x *External) replaceLoaded(found map[string]*dropFile) {
 	x.loaded = found
 }
 
+// faultOfName returns why the tool may not have its name, nil if it may.
+func (x *External) faultOfName(d *dropFile) *dropin.Fault {
+	name := d.tool.Name
+	owner := "a tool of the language server"
+	switch {
+	case x.Beside != nil && slices.ContainsFunc(x.Beside(), func(t *Tool) bool { return t.Name == name }):
+		owner = "a built-in tool"
+	case !slices.Contains(reserved, name):
+		return nil
+	}
+	if x.Replace == nil {
+		return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("the name %q belongs to %s: choose another", name, owner)}
+	}
+	if slices.Contains(x.Replace(), name) {
+		return nil
+	}
+	return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("the name %q belongs to %s: choose another, or let this "+
+		"file take its place by tools.replace = [%[1]q] in lsclient.toml", name, owner)}
+}
+
 // faultBeside returns why the tool can't be used beside those of byName, nil if it can.
 func (d *dropFile) faultBeside(byName map[string]*Tool) *dropin.Fault {
 	t := d.tool
 	if err := t.Check(); err != nil {
 		return &dropin.Fault{Line: d.line, Reason: err.Error()}
-	}
-	if slices.Contains(reserved, t.Name) {
-		return &dropin.Fault{Line: d.line,
-			Reason: fmt.Sprintf("the name %q belongs to a tool of the language server: choose another", t.Name)}
 	}
 	if other := byName[t.Name]; other != nil {
 		return &dropin.Fault{Line: d.line,

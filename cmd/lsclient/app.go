@@ -123,6 +123,8 @@ func newCommand(uc *ucli.Context) (*command, error) {
 	c.files = files
 	c.external.Check = c.checkTools
 	c.external.Allow = func() []string { return c.conf().Tools.Env }
+	c.external.Beside = tools.All
+	c.external.Replace = func() []string { return c.conf().Tools.Replace }
 	c.config.Store(&config)
 	if c.out.Verbose {
 		c.external.Log = func(file, line string) { c.out.Notef("%s: %s", filepath.Base(file), cli.Clean(line)) }

@@ -207,7 +207,7 @@ func (v *conversation) setTools(ctx context.Context) error {
 
 // leftOut returns lines about tools that the server does not accept, one for each reason.
 func leftOut(faults []langserver.Fault) (lines []string) {
-	const named = 3
+	const named = 10
 	for i, f := range faults {
 		same := func(other langserver.Fault) bool { return other.Reason == f.Reason }
 		if slices.IndexFunc(faults, same) < i {
@@ -225,8 +225,8 @@ func leftOut(faults []langserver.Fault) (lines []string) {
 		case n <= named:
 			lines = append(lines, fmt.Sprintf("tools %s: %s", strings.Join(names, ", "), f.Reason))
 		default:
-			lines = append(lines, fmt.Sprintf("%d tools, %s and others: %s", n, strings.Join(names[:named], ", "),
-				f.Reason))
+			lines = append(lines, fmt.Sprintf("tools %s and %d more: %s", strings.Join(names[:named], ", "),
+				n-named, f.Reason))
 		}
 	}
 	return lines

@@ -29,12 +29,13 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	walk("lsclient", newApp().Commands)
 }
 
-// A drop-in replaces the built-in tool of its name.
+// A drop-in replaces the built-in tool of its name, and stands behind the built-in ones else.
 func TestTogether(t *testing.T) {
-	mine := &tools.Tool{Name: "memory", Source: "memory.py"}
-	all := withBuiltins([]*tools.Tool{mine})
-	if len(all) != len(tools.All()) || find(all, "memory") != mine || find(all, "read_file") == nil {
-		t.Errorf("together they are %d tools, built in are %d", len(all), len(tools.All()))
+	mine, other := &tools.Tool{Name: "memory", Source: "memory.py"}, &tools.Tool{Name: "a", Source: "a.py"}
+	all := withBuiltins([]*tools.Tool{other, mine})
+	if len(all) != len(tools.All())+1 || find(all, "memory") != mine || all[len(all)-1] != other {
+		t.Errorf("together they are %d tools, built in are %d; want these first, with memory.py in its place",
+			len(all), len(tools.All()))
 	}
 }
 
@@ -170,8 +171,15 @@ func TestLeftOut(t *testing.T) {
 	got := leftOut([]langserver.Fault{{Tool: "a", Reason: "too many"}, {Tool: "x", Reason: "bad"},
 		{Tool: "b", Reason: "too many"}, {Tool: "c", Reason: "too many"}, {Tool: "d", Reason: "too many"},
 		{Tool: "y", Reason: "worse"}, {Tool: "z", Reason: "worse"}})
-	want := []string{"4 tools, a, b, c and others: too many", `tool "x": bad`, "tools y, z: worse"}
+	want := []string{"tools a, b, c, d: too many", `tool "x": bad`, "tools y, z: worse"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	var many []langserver.Fault
+	for i := range 12 {
+		many = append(many, langserver.Fault{Tool: fmt.Sprint(i), Reason: "too many"})
+	}
+	if got, want := leftOut(many), "tools 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more: too many"; got[0] != want {
+		t.Errorf("%q, want %q", got[0], want)
 	}
 }

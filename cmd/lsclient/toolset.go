@@ -115,11 +115,14 @@ func (c *command) watchTools(ctx context.Context, configured func(), changed fun
 	}
 }
 
-// withBuiltins adds the built-in tools to drop-ins. A drop-in replaces the built-in tool of its name.
+// withBuiltins adds drop-ins to the built-in tools. Those come first, because the language server takes so many tools
+// and no more. A drop-in replaces the built-in tool of its name.
 func withBuiltins(dropins []*tools.Tool) []*tools.Tool {
-	all := slices.Clone(dropins)
-	for _, t := range tools.All() {
-		if find(dropins, t.Name) == nil {
+	all := tools.All()
+	for _, t := range dropins {
+		if i := slices.IndexFunc(all, func(b *tools.Tool) bool { return b.Name == t.Name }); i >= 0 {
+			all[i] = t
+		} else {
 			all = append(all, t)
 		}
 	}
