@@ -182,7 +182,10 @@ func (x *External) faultOfName(d *dropFile) *dropin.Fault {
 		return nil
 	}
 	if x.Replace == nil {
-		return &dropin.Fault{Line: d.line, Reason: fmt.Sprintf("the name %q belongs to %s: choose another", name, owner)}
+		return &dropin.Fault{
+			Line:   d.line,
+			Reason: fmt.Sprintf("the name %q belongs to %s: choose another", name, owner),
+		}
 	}
 	if slices.Contains(x.Replace(), name) {
 		return nil
