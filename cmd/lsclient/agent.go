@@ -43,11 +43,13 @@ their gates apply, and each prompt that they inject gets a turn afterwards.
 
 Examples:
   lsclient agent 'why does the build fail?' --ask
+  lsclient agent --continue 'then fix it'
   git diff | lsclient agent 'review this'
   lsclient agent - --model gpt-4.1 <prompt.md
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
-		Flags:  turnFlags(),
-		Action: action(2, 0, runAgent),
+		Flags:        turnFlags(),
+		BashComplete: completeResume,
+		Action:       action(2, 0, runAgent),
 	}
 }
 

@@ -46,6 +46,7 @@ Examples:
 		Commands: []*ucli.Command{
 			agentCommand(),
 			chatCommand(),
+			conversationsCommand(),
 			completeCommand(),
 			modelsCommand(),
 			loginCommand(),

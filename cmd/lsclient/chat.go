@@ -29,12 +29,14 @@ gets a turn as soon as no other runs.
 
 Examples:
   lsclient chat --ask
+  lsclient chat --continue
   lsclient chat -w ~/src/app --model gpt-4.1
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
 		Flags: append([]ucli.Flag{
 			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
 		}, turnFlags()...),
-		Action: action(0, 0, runChat),
+		BashComplete: completeResume,
+		Action:       action(0, 0, runChat),
 	}
 }
 
@@ -83,6 +85,7 @@ func runChat(cmd *command) error {
 	}
 	defer v.close(context.WithoutCancel(ctx))
 	c.v, c.printer = v, &turnPrinter{cmd: cmd, v: v}
+	c.showEarlier()
 	err = c.talk(ctx)
 	if errors.Is(err, errLeave) {
 		return nil

@@ -23,6 +23,7 @@ func slashCommands() []slashCommand {
 		{"/models", "", "list the models", (*chat).listModels},
 		{"/tools", "", "list the tools", (*chat).listTools},
 		{"/new", "", "begin a new conversation; the model forgets this one", (*chat).beginAnew},
+		{"/resume", "[ID]", "list the workspace's conversations, or go on with one", (*chat).resume},
 		{"/help", "", "this list", (*chat).printHelp},
 		{"/quit", "", "end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs", (*chat).quit},
 	}
@@ -99,17 +100,5 @@ func (c *chat) listTools(ctx context.Context, _ string) error {
 	for _, t := range all {
 		c.cmd.out.Notef("%s  %s", t.Name, cli.Shorten(t.Description, 70))
 	}
-	return nil
-}
-
-// beginAnew is /new.
-func (c *chat) beginAnew(ctx context.Context, _ string) error {
-	if err := c.v.Close(ctx); err != nil {
-		return withExitCode(err)
-	}
-	c.v.kept.close()
-	c.v.kept = c.cmd.newKept()
-	c.v.begin(c.mode)
-	c.cmd.out.Notef("a new conversation")
 	return nil
 }

@@ -41,21 +41,17 @@ type keptConversation struct {
 
 // openKept opens the conversation that --continue or --resume names, else a new one.
 func (c *command) openKept() (*keptConversation, error) {
-	word := c.String("resume")
 	switch {
 	case c.Bool("continue") && c.IsSet("resume"):
 		return nil, cli.Usage("flags --continue and --resume: give one of them")
 	case c.Bool("continue"):
-		latest, err := c.store().Latest(c.workspace)
+		latest, err := c.latestKept()
 		if err != nil {
 			return nil, err
 		}
-		if latest == "" {
-			return nil, cli.NotFound("there is no conversation of %s yet; begin one without --continue", c.workspace)
-		}
 		return c.resumeKept(latest)
 	case c.IsSet("resume"):
-		return c.resumeKept(word)
+		return c.resumeKept(c.String("resume"))
 	}
 	return c.newKept(), nil
 }

@@ -226,3 +226,17 @@ func isGone(err error) bool {
 	_, unknown := errors.AsType[*UnknownError](err)
 	return busy || unknown
 }
+
+// Lines returns the whole lines of a conversation's file, as they are, by its whole id. The error is an [UnknownError]
+// or a [FileError].
+func (s Store) Lines(id string) ([]byte, error) {
+	_, good, err := s.read(id)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(s.path(id))
+	if err != nil {
+		return nil, fmt.Errorf("reading a conversation: %w", err)
+	}
+	return data[:min(good, int64(len(data)))], nil
+}

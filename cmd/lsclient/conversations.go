@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"strings"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/conversations"
+	"tapgw/internal/proc"
+)
+
+func conversationsCommand() *ucli.Command {
+	return &ucli.Command{
+		Name: "conversations", Usage: "list, show, delete and export kept conversations",
+		Description: `They are the conversations of agent and chat, of all workspaces, the last used first. An ID
+may be shortened to its beginning.
+
+Examples:
+  lsclient conversations
+  lsclient conversations show 3f2a
+  lsclient agent --resume 3f2a 'go on'`,
+		Action: action(0, 0, listKept),
+		Subcommands: []*ucli.Command{
+			{
+				Name: "list", Usage: "list them",
+				Description: `Examples:
+  lsclient conversations list --json | jq -r '.[] | select(.turns > 10).id'`,
+				Action: action(0, 0, listKept),
+			},
+			{
+				Name: "show", Usage: "print one to read", ArgsUsage: "[ID]",
+				Description: `Without ID it is the workspace's latest. With --json its turns have the results of tools,
+too.
+
+Examples:
+  lsclient conversations show 3f2a
+  lsclient conversations show --json | jq -r '.turns[].prompt'`,
+				BashComplete: completeKept,
+				Action:       action(1, 0, showKept),
+			},
+			{
+				Name: "delete", Usage: "delete some from the disk", ArgsUsage: "ID...",
+				Description: `It can't be undone.
+
+Examples:
+  lsclient conversations delete 3f2a 7kq --yes`,
+				Flags:        []ucli.Flag{&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "confirm"}},
+				BashComplete: completeKept,
+				Action:       action(maxDeleted, 0, deleteKept),
+			},
+			{
+				Name: "export", Usage: "print one as Markdown, with the results of tools", ArgsUsage: "[ID]",
+				Description: `Without ID it is the workspace's latest. With --json it is the file as it is kept, a JSON
+object a line.
+
+Examples:
+  lsclient conversations export 3f2a --output talk.md
+  lsclient conversations export --json >talk.jsonl`,
+				Flags: []ucli.Flag{&ucli.PathFlag{Name: "output", Aliases: []string{"o"},
+					Usage: "write to `FILE`, which only you can read", DefaultText: "stdout"}},
+				BashComplete: completeKept,
+				Action:       action(1, 0, exportKept),
+			},
+		},
+	}
+}
+
+// maxDeleted is how many conversations one command deletes.
+const maxDeleted = 1000
+
+// shortID is how much of an id tables show. It is enough for --resume: ids are random.
+const shortID = 8
+
+func listKept(c *command) error {
+	list, err := c.listedKept()
+	if err != nil {
+		return err
+	}
+	if c.out.JSON {
+		return c.out.Document(list)
+	}
+	t := &cli.Table{Columns: []string{"ID", "TITLE", "TURNS", "USED", "WORKSPACE"}}
+	for _, i := range list {
+		t.Row(beginning(i.ID), cli.Shorten(i.Title, 50), i.Turns, clock(i.UpdatedAt), i.Workspace)
+	}
+	return c.out.Table(t, "no conversations are kept")
+}
+
+func beginning(id string) string { return id[:min(shortID, len(id))] }
+
+// clock is a time as people read it.
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
+// listedKept lists the conversations, and names on stderr those that can't be read.
+func (c *command) listedKept() ([]conversations.Info, error) {
+	list, faults, err := c.store().List()
+	for _, f := range faults {
+		c.out.Notef("lsclient: left out: %v", f)
+	}
+	if list == nil {
+		list = []conversations.Info{}
+	}
+	return list, err
+}
+
+// findKept returns the id that an argument means; without one it is the workspace's latest conversation.
+func (c *command) findKept(word string) (string, error) {
+	if c.NArg() > 0 {
+		id, err := c.store().Find(word)
+		return id, keptError(err)
+	}
+	return c.latestKept()
+}
+
+// latestKept returns the id of the workspace's latest conversation.
+func (c *command) latestKept() (string, error) {
+	id, err := c.store().Latest(c.workspace)
+	if err == nil && id == "" {
+		err = cli.NotFound("there is no conversation of %s yet; lsclient conversations lists all", c.workspace)
+	}
+	return id, err
+}
+
+func showKept(c *command) error {
+	id, err := c.findKept(c.Args().First())
+	if err != nil {
+		return err
+	}
+	read, err := c.store().Read(id)
+	if err != nil {
+		return keptError(err)
+	}
+	if c.out.JSON {
+		return c.out.Document(read)
+	}
+	return c.out.Printf("%s", markdown(read, false))
+}
+
+func deleteKept(c *command) error {
+	var ids []string
+	for _, word := range c.Args().Slice() {
+		id, err := c.store().Find(word)
+		if err != nil {
+			return keptError(err)
+		}
+		ids = append(ids, id)
+	}
+	switch {
+	case len(ids) == 0:
+		return cli.Usage("which conversations? lsclient conversations lists them")
+	case !c.Bool("yes"):
+		return cli.Usage("deleting %s can't be undone; give --yes to confirm", strings.Join(ids, ", "))
+	}
+	for _, id := range ids {
+		if err := c.store().Delete(id); err != nil {
+			return keptError(err)
+		}
+		c.out.Notef("deleted %s", id)
+	}
+	if c.out.JSON {
+		return c.out.Document(ids)
+	}
+	return nil
+}
+
+func exportKept(c *command) error {
+	id, err := c.findKept(c.Args().First())
+	if err != nil {
+		return err
+	}
+	read, err := c.store().Read(id)
+	if err != nil {
+		return keptError(err)
+	}
+	data := []byte(markdown(read, true))
+	if c.out.JSON {
+		if data, err = c.store().Lines(id); err != nil {
+			return keptError(err)
+		}
+	}
+	switch file := c.Path("output"); {
+	case c.IsSet("output") && file == "":
+		return cli.Usage("flag --output: must be a file")
+	case file != "":
+		return proc.WritePrivate(file, data)
+	case c.out.JSON:
+		for line := range bytes.Lines(data) {
+			if err := c.out.Line(json.RawMessage(line)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c.out.Printf("%s", data)
+}
+
+// completeKept completes ids of all workspaces.
+func completeKept(uc *ucli.Context) {
+	if cli.Completing(uc) == "" {
+		suggestKept(uc, func(*command, conversations.Info) bool { return true })
+	}
+}
+
+// completeResume completes the value of --resume to ids of the workspace.
+func completeResume(uc *ucli.Context) {
+	if cli.Completing(uc) == "resume" {
+		suggestKept(uc, func(c *command, i conversations.Info) bool { return i.Workspace == c.workspace })
+	}
+}
+
+func suggestKept(uc *ucli.Context, fits func(*command, conversations.Info) bool) {
+	c, err := newCommand(uc)
+	if err != nil {
+		return
+	}
+	defer c.external.Close()
+	list, _, err := c.store().List()
+	if err != nil {
+		return
+	}
+	for _, i := range list {
+		if fits(c, i) {
+			cli.Candidate(uc, i.ID, cli.Shorten(i.Title, 60))
+		}
+	}
+}
