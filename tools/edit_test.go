@@ -101,7 +101,7 @@ func TestMultiReplaceReadOnly(t *testing.T) {
 		t.Errorf("got error %v, want %q", err, "nothing was changed: y is read-only: it was not changed")
 	}
 	if got := snapshot(t, env); got["x"] != "a" || got["y"] != "b" || len(got) != 2 {
-		t.Errorf("the workspace holds %q", got)
+		t.Errorf("the workspace holds %q, want a and b only", got)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if got := snapshot(t, env)["x"]; got != after.String() {
-		t.Errorf("the file holds %q", got)
+		t.Errorf("the file holds %d bytes %.200q, want %d bytes %.200q", len(got), got, after.Len(), after.String())
 	}
 }
 

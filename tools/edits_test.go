@@ -83,7 +83,7 @@ func TestEditIsAnnounced(t *testing.T) {
 					t.Errorf("%s %v refused: error %v, want %v in it", tt.tool, tt.in, err, refuse)
 				}
 				if data, err := os.ReadFile(filepath.Join(env.Root, "x")); string(data) != "old\n" {
-					t.Errorf("%s %v refused: x holds %q, %v", tt.tool, tt.in, data, err)
+					t.Errorf("%s %v refused: x holds %q, %v, want %q", tt.tool, tt.in, data, err, "old\n")
 				}
 			}
 			if got != want {

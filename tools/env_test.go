@@ -146,12 +146,12 @@ func runTools(t *testing.T, tool string, tests []toolTest) {
 func checkWritten(t *testing.T, env *Env, res Result, synced map[string]string) {
 	t.Helper()
 	if len(res.Written) != len(synced) {
-		t.Errorf("%d files were written, %d synced", len(res.Written), len(synced))
+		t.Errorf("%d files were written, %d synced, want the same number", len(res.Written), len(synced))
 	}
 	for _, w := range res.Written {
 		data, err := os.ReadFile(w.Path)
 		if err != nil || string(data) != w.Content {
-			t.Errorf("%s holds %q (%v), the result says %q", w.Path, data, err, w.Content)
+			t.Errorf("%s holds %q (%v), want %q as in the result", w.Path, data, err, w.Content)
 		}
 		if synced[w.Path] != w.Content {
 			t.Errorf("%s was synced with %q, want %q", w.Path, synced[w.Path], w.Content)
@@ -159,7 +159,7 @@ func checkWritten(t *testing.T, env *Env, res Result, synced map[string]string) 
 	}
 	for _, path := range res.Removed {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(path) {
-			t.Errorf("%s is said to be gone: %v", path, err)
+			t.Errorf("%s is said to be gone: %v, want an absolute path without a file", path, err)
 		}
 	}
 }

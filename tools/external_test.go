@@ -82,7 +82,7 @@ func run(t testing.TB, tools []*Tool, env *Env, name string, in args) (string, e
 	t.Helper()
 	i := slices.IndexFunc(tools, func(tool *Tool) bool { return tool.Name == name })
 	if i < 0 {
-		t.Fatalf("no tool %s", name)
+		t.Fatalf("no tool %s, want it", name)
 	}
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -222,13 +222,13 @@ func TestLoad(t *testing.T) {
 			for _, part := range tt.faults {
 				_, rest, ok := strings.Cut(all, part)
 				if !ok {
-					t.Fatalf("%q is not in %s", part, all)
+					t.Fatalf("got %s, want %q in it", all, part)
 				}
 				all = rest
 			}
 			for _, tool := range tools {
 				if err := tool.Check(); err != nil || filepath.Dir(tool.Source) != dir {
-					t.Errorf("%s of %s: %v", tool.Name, tool.Source, err)
+					t.Errorf("%s of %s: %v, want %v", tool.Name, tool.Source, err, dir)
 				}
 			}
 		})
@@ -332,7 +332,7 @@ def execute(i, ctx):
 	}
 	if tools[0].Kind != Terminal || tools[0].Timeout != 90*time.Second || tools[2].Kind != Unknown ||
 		tools[4].Kind != Edit {
-		t.Errorf("kinds and timeouts: %+v", tools)
+		t.Errorf("kinds and timeouts: %+v, want terminal, %v, unknown and edit", tools, 90*time.Second)
 	}
 	env := space(t, nil)
 	synced := map[string]string{}
@@ -403,7 +403,7 @@ func TestReload(t *testing.T) {
 
 	second := load("a b e f")
 	if !slices.Equal(first, second) {
-		t.Error("nothing changed, and some are others")
+		t.Errorf("nothing changed, and some tools are others, want the same: %v, then %v", first, second)
 	}
 	answers(second, "a", "2", "b", "2")
 
@@ -411,7 +411,7 @@ func TestReload(t *testing.T) {
 	dropinFile(t, dir, "e+", "#!/bin/sh\necho 2\n")
 	third := load("a bb e f")
 	if third[0] != first[0] || third[3] != first[3] || third[2] == first[2] {
-		t.Error("a and f have not changed, e has")
+		t.Errorf("want the same tools for a and f and another for e, got %v, then %v", first, third)
 	}
 	answers(third, "a", "3", "bb", "1", "e", "2")
 	// The old tool can still be called.
@@ -479,7 +479,7 @@ func TestWatch(t *testing.T) {
 	}
 	dropinFile(t, dir, "a.py", pyTool("aa", "3")+"\n{}['x']")
 	if tools = until("b !a.py"); tools[0] != b {
-		t.Error("b is another tool, though nothing of it changed")
+		t.Error("b is another tool, want the same: nothing of it changed")
 	}
 	dropinFile(t, dir, "a.py", pyTool("aa", "4"))
 	if got, err := run(t, until("aa b"), env, "aa", args{}); got != "4" || err != nil {
@@ -502,7 +502,7 @@ def execute(i, ctx):
 	x, env := external(t), space(t, nil)
 	tools, _ := x.Load(t.Context(), dir)
 	if out, err := exec.Command("mkfifo", filepath.Join(env.Root, "go")).CombinedOutput(); err != nil {
-		t.Fatal(string(out))
+		t.Fatalf("mkfifo: %v: %s", err, out)
 	}
 	started := make(chan struct{})
 	env.Open = func(string, string, string) { close(started) }
@@ -517,7 +517,7 @@ def execute(i, ctx):
 		t.Fatal(err)
 	}
 	if tools, faults := x.Load(t.Context(), dir); len(tools)+len(faults) != 0 {
-		t.Errorf("found %s", found(tools, faults))
+		t.Errorf("found %s, want none", found(tools, faults))
 	}
 	x.Close()
 	put(t, env, "go", "")

@@ -30,7 +30,7 @@ func TestLibraryTools(t *testing.T) {
 	} {
 		res, err := call(t, env, tt.tool, tt.in)
 		if err != nil || !strings.Contains(res.Text(), tt.want) || len([]rune(res.Text())) > 4000 {
-			t.Errorf("%s %v: %.300q, %v", tt.tool, tt.in, res.Text(), err)
+			t.Errorf("%s %v: %.300q, %v, want %q in at most 4000 bytes", tt.tool, tt.in, res.Text(), err, tt.want)
 		}
 	}
 	if _, err := call(t, env, "get_library_docs", args{"libraryId": "playwright"}); err == nil ||

@@ -40,7 +40,7 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	}
 	for _, tool := range All() {
 		if tool.Kind == Edit && of[tool.Name] == nil {
-			t.Errorf("%s writes: say here how it is called", tool.Name)
+			t.Errorf("%s writes, want a call of it in this test", tool.Name)
 		}
 	}
 	for name, in := range of {
@@ -64,10 +64,10 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 				strings.Contains(err.Error(), "nobody can be asked here")
 			if nothing := err != nil && strings.Contains(err.Error(), "a part of this path is a file"); !refused &&
 				!nothing {
-				t.Errorf("%s of %s: %v", name, path, err)
+				t.Errorf("%s of %s: %v, want a refusal", name, path, err)
 			}
 			if after := snapshot(t, env); !maps.Equal(before, after) {
-				t.Errorf("%s of %s: changed to %v", name, path, after)
+				t.Errorf("%s of %s: changed to %v, want nothing changed", name, path, after)
 			}
 		}
 	}
@@ -76,9 +76,9 @@ func TestWritesToProtectedPlaces(t *testing.T) {
 	env.Protected = func(_ context.Context, path, why string) error { asked = path + " " + why; return nil }
 	if _, err := call(t, env, "create_file", of["create_file"](".git/config")); err != nil ||
 		!strings.Contains(asked, env.Root+"/.git/config it is or lies in .git") {
-		t.Errorf("allowed: %v, asked %q", err, asked)
+		t.Errorf("allowed: %v, asked %q, want a question about %s and no error", err, asked, env.Root+"/.git/config")
 	}
 	if snapshot(t, env)[".git/config"] != "evil" {
-		t.Error("it was not written")
+		t.Error("an allowed edit of .git/config was not written, want it")
 	}
 }

@@ -60,7 +60,10 @@ func TestReadFileCaps(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(res.Parts) != 2 || len(res.Parts[0]) > maxRead {
-			t.Fatalf("%d parts, the first of %d bytes", len(res.Parts), len(res.Parts[0]))
+			t.Fatalf(
+				"%d parts, the first of %d bytes, want 2 and at most %d",
+				len(res.Parts), len(res.Parts[0]), maxRead,
+			)
 		}
 		got.WriteString(res.Parts[0] + "\n")
 		var first, last, total int
@@ -69,11 +72,11 @@ func TestReadFileCaps(t *testing.T) {
 			break
 		}
 		if next != last+1 || total != 40_000 {
-			t.Fatalf("the note is %q", res.Parts[1])
+			t.Fatalf("the note is %q, want the next line %d of 40000", res.Parts[1], last+1)
 		}
 	}
 	if got.String() != whole {
-		t.Errorf("the parts have %d bytes, the file %d", got.Len(), len(whole))
+		t.Errorf("the parts have %d bytes, the file %d, want the same text", got.Len(), len(whole))
 	}
 	res, err := call(t, env, "read_file", args{"filePath": "wide"})
 	if err != nil || res.Parts[0] != strings.Repeat("é", maxRead/2) ||
@@ -146,7 +149,7 @@ func TestLinksOut(t *testing.T) {
 	}
 	entries, err := os.ReadDir(secret)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the directory outside holds %v, %v", entries, err)
+		t.Errorf("the directory outside holds %v, %v, want one file", entries, err)
 	}
 }
 
@@ -212,10 +215,10 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(filepath.Join(env.Home, "memories")); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the memories' directory: %v, %v", info, err)
+		t.Errorf("the memories' directory: %v, %v, want no error and 0o700", info, err)
 	}
 	if _, err := call(t, &Env{Root: env.Root}, "memory", args{"command": "list"}); err == nil {
-		t.Error("it works without a home directory")
+		t.Error("memory without a home directory: no error, want one")
 	}
 }
 

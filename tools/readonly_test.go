@@ -2,6 +2,7 @@ package tools
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,25 +61,21 @@ func TestReadOnlyToolsRunNothingOfTheWorkspace(t *testing.T) {
 		}
 		in, ok := of[tool.Name]
 		if !ok {
-			t.Errorf("%s is a read-only tool: say here how it is called", tool.Name)
+			t.Errorf("%s is a read-only tool, want a call of it in this test", tool.Name)
 			continue
 		}
 		r, err := call(t, env, tool.Name, in)
 		if err != nil && strings.Contains(err.Error(), "wrong arguments") {
-			t.Errorf("%s: %v", tool.Name, err)
+			t.Errorf("%s: %v, want its arguments taken", tool.Name, err)
 		}
 		if data, err := os.ReadFile(ran); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s ran %s (and said %q)", tool.Name, data, r.Text())
+			t.Errorf("%s ran %s (and said %q), want nothing run", tool.Name, data, r.Text())
 			_ = os.Remove(ran)
 		}
 		delete(of, tool.Name)
 	}
 	if len(of) > 0 {
-		t.Errorf("no read-only tools: %v", slices.Collect(func(yield func(string) bool) {
-			for name := range of {
-				yield(name)
-			}
-		}))
+		t.Errorf("calls of tools that are not read-only: %v, want none", slices.Collect(maps.Keys(of)))
 	}
 }
 
@@ -97,6 +94,6 @@ func TestRepositoryInTheWorkspaceRunsNothingOfIt(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(ran); err == nil {
-		t.Error("the workspace's git was run")
+		t.Error("the git of the workspace was run, want the system's")
 	}
 }

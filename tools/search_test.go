@@ -91,7 +91,10 @@ func TestGrepSearchCaps(t *testing.T) {
 	got := res.Text()
 	if lines := strings.Split(got, "\n"); len(lines) != maxResults+1 ||
 		!strings.HasPrefix(lines[maxResults], fmt.Sprintf("[%d of more than ", maxResults)) {
-		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+		t.Errorf(
+			"%d lines, the last is %q, want %d and the number of all",
+			len(lines), lines[len(lines)-1], maxResults+1,
+		)
 	}
 	if !strings.HasPrefix(got, "many:1: …xxx") || !strings.Contains(got, "xneedley") || len(got) > 100_000 {
 		t.Errorf("got %d bytes: %.200q, want %q at the beginning and %q in it", len(got), got, "many:1: …xxx",

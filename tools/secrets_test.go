@@ -50,15 +50,15 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 		}
 		r, err = call(t, env, "grep_search", args{"query": "needle", "includePattern": "**/.admin*"})
 		if err != nil || strings.Contains(r.Text(), "adm-") {
-			t.Errorf("grep_search of the file: got %q, %v", r.Text(), err)
+			t.Errorf("grep_search of the file: got %q, %v, want no secret in it", r.Text(), err)
 		}
 		r, err = call(t, env, "file_search", args{"query": "**"})
 		if err != nil || strings.Contains(r.Text(), ".admin-token") {
-			t.Errorf("file_search: got %q, %v", r.Text(), err)
+			t.Errorf("file_search: got %q, %v, want no .admin-token in it", r.Text(), err)
 		}
 		env.Root = filepath.Join(env.Root, dir)
 		if r, err := call(t, env, "read_file", args{"filePath": ".admin-token"}); err == nil {
-			t.Errorf("in the directory itself: got %q", r.Text())
+			t.Errorf("in the directory itself: got %q, want an error", r.Text())
 		}
 	}
 }

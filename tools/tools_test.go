@@ -153,7 +153,7 @@ func TestSchemas(t *testing.T) {
 	}
 	for _, file := range golden {
 		if name := strings.TrimSuffix(filepath.Base(file), ".json"); builtIn(name) == nil {
-			t.Errorf("%s is of no tool", file)
+			t.Errorf("%s is of no tool, want it removed", file)
 		}
 	}
 }
@@ -162,7 +162,9 @@ func TestSchemas(t *testing.T) {
 func made(run func(context.Context, *Env, json.RawMessage) (Result, error)) *Tool {
 	return &Tool{
 		Name: "made", Description: "A tool of the test.", Run: run,
-		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"d"},"n":{"type":"integer","description":"d"}},"required":["path"],"additionalProperties":false}`),
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"path":{"type":"string","description":"d"},"n":{"type":"integer","description":"d"}},"required":["path"],"additionalProperties":false}`,
+		),
 	}
 }
 

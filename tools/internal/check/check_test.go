@@ -102,7 +102,7 @@ func TestFiles(t *testing.T) {
 			got, by, err := Files(t.Context(), filepath.Dir(paths[0]), paths)
 			if err != nil || tt.by != "" && by != tt.by || len(got) < len(tt.want) ||
 				len(tt.want) == 0 && len(got) > 0 {
-				t.Fatalf("by %s: %v, %v", by, got, err)
+				t.Fatalf("by %s: %v, %v, want at least %d by %s", by, got, err, len(tt.want), tt.by)
 			}
 			for i, want := range tt.want {
 				if line := fmt.Sprintf("%s:%d:%d: %s", filepath.Base(got[i].Path), got[i].Line, got[i].Col,

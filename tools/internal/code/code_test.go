@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := isNamed(lsp.Symbol{Name: tt.name, Container: tt.container}, tt.asked); got != tt.want {
-			t.Errorf("%s in %q for %s: %v", tt.name, tt.container, tt.asked, got)
+			t.Errorf("%s in %q for %s: %v, want %v", tt.name, tt.container, tt.asked, got, tt.want)
 		}
 	}
 }

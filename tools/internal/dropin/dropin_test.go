@@ -75,7 +75,7 @@ func TestAnswerOf(t *testing.T) {
 				return
 			}
 			if err != nil || !slices.Equal(a.Parts, tt.parts) || (a.Data != nil) != tt.data {
-				t.Errorf("got %q, data %s, %v", a.Parts, a.Data, err)
+				t.Errorf("got %q, data %s, %v, want %q, with data: %v", a.Parts, a.Data, err, tt.parts, tt.data)
 			}
 		})
 	}
@@ -149,13 +149,13 @@ description = "d"
 				return
 			}
 			if bad != nil {
-				t.Fatal(bad)
+				t.Fatalf("fault %v, want none", bad)
 			}
 			if m.Name != tt.want.Name || m.Description != tt.want.Description || m.Kind != tt.want.Kind ||
 				m.Line != tt.want.Line ||
 				m.Timeout != tt.want.Timeout || !slices.Equal(m.Argv, tt.want.Argv) ||
 				string(m.Parameters) != string(tt.want.Parameters) {
-				t.Errorf("got %+v with %s", m, m.Parameters)
+				t.Errorf("got %+v with %s, want %+v", m, m.Parameters, tt.want)
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestManifestFindsItsProgram(t *testing.T) {
 				return
 			}
 			if bad != nil {
-				t.Fatal(bad)
+				t.Fatalf("fault %v, want none", bad)
 			}
 			for i, arg := range tt.want {
 				if strings.HasPrefix(arg, "/") {
@@ -244,7 +244,10 @@ func TestExecutable(t *testing.T) {
 				return
 			}
 			if err != nil || !slices.Equal(a.Parts, tt.parts) || string(a.Data) != tt.data {
-				t.Errorf("got %.200q, data %s, %v", a.Parts, a.Data, err)
+				t.Errorf(
+					"got %.200q, data %s, %v, want %.200q, %s and no error",
+					a.Parts, a.Data, err, tt.parts, tt.data,
+				)
 			}
 		})
 	}
@@ -265,7 +268,10 @@ func TestSplitter(t *testing.T) {
 	for _, bad := range []string{"{\n", "{\"sync\":[1]}\n", "{\"sync\":[\"a\"]}\n", "{\"open\":[]}\n",
 		strings.Repeat("x", maxFrame+1)} {
 		var err error
-		s := splitter{onFrame: func(frame) { t.Error("taken") }, onFault: func(e error) { err = errors.Join(err, e) }}
+		s := splitter{
+			onFrame: func(frame) { t.Error("a frame that is none is taken, want a fault") },
+			onFault: func(e error) { err = errors.Join(err, e) },
+		}
 		_, _ = s.Write([]byte(bad))
 		_, _ = s.Write([]byte("{\"result\":[]}\n"))
 		if err == nil || strings.Contains(err.Error(), "\n") {
@@ -285,13 +291,13 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, isTOML bool) {
 		m, bad := parseManifest(data, isTOML)
 		if (m == nil) == (bad == nil) {
-			t.Fatalf("manifest %v, fault %v", m, bad)
+			t.Fatalf("manifest %v, fault %v, want one of both", m, bad)
 		}
 		if bad != nil && (bad.Reason == "" || bad.Line < 0 || bad.Line > 1+strings.Count(string(data), "\n")) {
-			t.Errorf("fault %+v", bad)
+			t.Errorf("fault %+v, want a reason, and a line of the file", bad)
 		}
 		if m != nil && (!json.Valid(m.Parameters) || m.Timeout < 0 || slices.Contains(m.Argv, "")) {
-			t.Errorf("manifest %+v", m)
+			t.Errorf("manifest %+v, want JSON parameters, a timeout of 0 or more, and no empty argument", m)
 		}
 	})
 }
@@ -309,12 +315,12 @@ func FuzzRunner(f *testing.F) {
 					if f.Result != nil {
 						a, err := answerOf(f.Result)
 						if err == nil && a.Data != nil && !json.Valid(a.Data) {
-							t.Errorf("data %q", a.Data)
+							t.Errorf("data %q, want JSON", a.Data)
 						}
 					}
 					if f.Schema != nil {
 						if spec, bad := specOf("no-such-file", f.Schema); (spec == nil) == (bad == nil) {
-							t.Errorf("spec %v, fault %v", spec, bad)
+							t.Errorf("spec %v, fault %v, want one of both", spec, bad)
 						}
 					}
 				},
@@ -327,7 +333,10 @@ func FuzzRunner(f *testing.F) {
 		}
 		frames, fails := read(1 + max(len(data)-1, 0))
 		if f, e := read(1 + size&0xff); f != frames || e != fails || e > 1 {
-			t.Errorf("in one: %d frames, %d faults; in pieces: %d, %d", frames, fails, f, e)
+			t.Errorf(
+				"in one: %d frames, %d faults; in pieces: %d, %d, want the same, with at most one fault",
+				frames, fails, f, e,
+			)
 		}
 	})
 }

@@ -102,20 +102,20 @@ func TestProbe(t *testing.T) {
 	}
 	got, realPath, err := p.Probe(t.Context(), interpreter, paths)
 	if err != nil || len(got) != len(files) {
-		t.Fatalf("%d probed, %v", len(got), err)
+		t.Fatalf("%d probed, %v, want %d", len(got), err, len(files))
 	}
 	if info, err := os.Stat(realPath); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("interpreter %q: %v", realPath, err)
+		t.Errorf("interpreter %q: %v, want a file", realPath, err)
 	}
 	for i, f := range files {
 		switch {
 		case f.want == "+":
 			if got[i].Spec == nil || got[i].Fault != nil {
-				t.Errorf("%s: %+v, %v", f.name, got[i].Spec, got[i].Fault)
+				t.Errorf("%s: %+v, %v, want a spec and no fault", f.name, got[i].Spec, got[i].Fault)
 			}
 		case f.want == "-":
 			if got[i] != (Probed{}) {
-				t.Errorf("%s: %+v", f.name, got[i])
+				t.Errorf("%s: %+v, want neither", f.name, got[i])
 			}
 		case got[i].Fault == nil || !strings.Contains(got[i].Fault.Error(), f.want):
 			t.Errorf("%s: %v, want %q", f.name, got[i].Fault, f.want)
@@ -124,12 +124,12 @@ func TestProbe(t *testing.T) {
 	if s := got[0].Spec; s != nil &&
 		(s.Name != "x" || s.Description != "d" || s.Line != 1 ||
 			string(s.Parameters) != `{"type": "object", "properties": {}, "required": []}`) {
-		t.Errorf("got spec %+v with the parameters %s", s, s.Parameters)
+		t.Errorf("got spec %+v with the parameters %s, want x of line 1, an object without properties", s, s.Parameters)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Contains(log, `{"skip": true}`) {
-		t.Errorf("printed %q", log)
+		t.Errorf(`printed %q, want {"skip": true} among them`, log)
 	}
 }
 
@@ -148,14 +148,14 @@ func TestProbeOfModuleThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := p.Probe(ctx, interpreter, []string{filepath.Join(dir, "a.py")}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: %v, want %v", err, context.Canceled)
 	}
 }
 
 func TestProbeWithoutPython(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := (Python{}).Interpreter(); !errors.Is(err, errNoPython) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, errNoPython)
 	}
 	if _, err := (Python{Path: "/no/python"}).Interpreter(); err == nil ||
 		!strings.Contains(err.Error(), "/no/python") {
@@ -173,7 +173,7 @@ func TestMayBeTool(t *testing.T) {
 		"SCHEMA = {": true, "": false, "def execute(): pass": false, "DB_SCHEMA = 1": false, "print('hello')": false,
 	} {
 		if MayBeTool([]byte(source)) != want {
-			t.Errorf("%q: not %v", source, want)
+			t.Errorf("%q: another error, want %v", source, want)
 		}
 	}
 }
@@ -236,7 +236,10 @@ func TestModuleAnswers(t *testing.T) {
 				tt.parts[i] = strings.ReplaceAll(part, "ROOT", root)
 			}
 			if err != nil || !slices.Equal(a.Parts, tt.parts) || string(a.Data) != tt.data {
-				t.Errorf("got %.200q, data %s, %v", a.Parts, a.Data, err)
+				t.Errorf(
+					"got %.200q, data %s, %v, want %.200q, %s and no error",
+					a.Parts, a.Data, err, tt.parts, tt.data,
+				)
 			}
 		})
 	}
@@ -317,14 +320,14 @@ func TestCallsDontMeet(t *testing.T) {
 		wg.Go(func() {
 			a, err := m.Call(t.Context(), Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(2-n) + `}`)})
 			if (err != nil) != (2-n == 0) {
-				t.Errorf("call %d: %v", 2-n, err)
+				t.Errorf("call %d: %v, want an error: %v", 2-n, err, 2-n == 0)
 			}
 			pids[2-n] = strings.Join(a.Parts, "")
 		})
 	}
 	wg.Wait()
 	if pids[1] == pids[2] {
-		t.Errorf("two calls in process %s", pids[1])
+		t.Errorf("both calls ran in process %s, want one for each", pids[1])
 	}
 }
 
@@ -344,7 +347,7 @@ func TestCancelKills(t *testing.T) {
 			cancel()
 		}})
 		if !errors.Is(err, context.Canceled) || len(pids) != 2 {
-			t.Fatalf("ended with %v, %v", err, pids)
+			t.Fatalf("ended with %v, %v, want %v and two processes", err, pids, context.Canceled)
 		}
 		for _, pid := range pids {
 			gone(t, pid)
@@ -371,7 +374,7 @@ func TestLateWordsAreDropped(t *testing.T) {
 	for n := range 2 {
 		_, err := m.Call(t.Context(),
 			Call{Root: root, Input: json.RawMessage(`{"n":` + strconv.Itoa(n) + `}`), Sync: func(path, _ string) {
-				t.Errorf("call %d was notified of %s", n, path)
+				t.Errorf("call %d was notified of %s, want no more", n, path)
 			}})
 		if err != nil {
 			t.Fatal(err)
@@ -433,7 +436,7 @@ func gone(t *testing.T, pid string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("process %s still runs", pid)
+			t.Fatalf("process %s still runs, want its end", pid)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestNothingIsRun(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(ran); err == nil {
-				t.Errorf("a command of the repository was run (%s)", hook)
+				t.Errorf("a command of the repository was run (%s), want none", hook)
 				_ = os.Remove(ran)
 			}
 		})
@@ -193,7 +193,7 @@ func TestNothingOfAnotherRepositoryIsRun(t *testing.T) {
 		}
 		_, _ = Diff(t.Context(), dir, filepath.Join(dir, at), ".", false)
 		if _, err := os.Stat(ran); err == nil {
-			t.Errorf("%s: a command of the repository was run", at)
+			t.Errorf("%s: a command of the repository was run, want none", at)
 			_ = os.Remove(ran)
 		}
 	}

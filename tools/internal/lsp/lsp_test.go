@@ -54,11 +54,11 @@ func TestProblems(t *testing.T) {
 			}
 			write(t, root, "a b.fake", "fine")
 			if got, err := p.Problems(t.Context(), root, lang, files, paths[:1]); err != nil || len(got) != 0 {
-				t.Errorf("after it was mended: %v, %v", got, err)
+				t.Errorf("after it was mended: %v, %v, want no error and none", got, err)
 			}
 			if _, err := p.Problems(t.Context(), root, lang, files,
 				[]string{filepath.Join(root, "none.fake")}); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("no file: %v", err)
+				t.Errorf("no file: %v, want no file", err)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestUsagesAndSymbols(t *testing.T) {
 	for from, want := range map[int]Place{1: {paths[0], 2, 4}, 2: {paths[0], 2, 4}, 3: {}} {
 		got, err := p.Usages(t.Context(), root, lang, files, Place{Path: paths[0], Line: from}, "bad")
 		if err != nil || want.Line > 0 && !slices.Equal(got, []Place{want}) || want.Line == 0 && len(got) > 0 {
-			t.Errorf("from line %d: %v, %v", from, got, err)
+			t.Errorf("from line %d: %v, %v, want %v", from, got, err, want)
 		}
 	}
 	for query, want := range map[string]string{
@@ -79,7 +79,7 @@ func TestUsagesAndSymbols(t *testing.T) {
 		got, err := p.Symbols(t.Context(), root, lang, files, query)
 		if err != nil || len(got) != 1 ||
 			got[0] != (Symbol{Place{filepath.Join(root, "a.fake"), 5, 3}, want, "function", ""}) {
-			t.Errorf("%s: %+v, %v", query, got, err)
+			t.Errorf("%s: %+v, %v, want one of %s in a.fake:5:3", query, got, err, want)
 		}
 	}
 	// A refusal is no reason to give the server up.
@@ -180,7 +180,7 @@ func TestServerThatFails(t *testing.T) {
 		lang := &Language{Server: "no-such-server"}
 		p, root, files, _ := space(t)
 		if _, err := p.Symbols(t.Context(), root, lang, files, "x"); err == nil || lang.Installed(root) {
-			t.Errorf("error %v, installed %v", err, lang.Installed(root))
+			t.Errorf("error %v, installed %v, want an error and false", err, lang.Installed(root))
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestServerIsSharedAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(running(p)); n != 2 {
-		t.Errorf("%d servers for two workspaces", n)
+		t.Errorf("%d servers for two workspaces, want 2", n)
 	}
 	p.idle = time.Millisecond
 	first := running(p)
@@ -242,7 +242,7 @@ func TestServerIsSharedAndEnds(t *testing.T) {
 	}
 	p.Close()
 	if n := len(running(p)); n != 0 {
-		t.Errorf("%d servers after Close", n)
+		t.Errorf("%d servers after Close, want 0", n)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Symbols(ctx, root, lang, files, "log"); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	if _, err := p.Symbols(t.Context(), root, lang, files, "log"); err != nil {
 		t.Errorf("the next one: %v", err)
@@ -291,7 +291,7 @@ func TestURIs(t *testing.T) {
 		t.Errorf("got %q, want %q", got, "/a b/c:d")
 	}
 	if pathOf("untitled:x") != "" || pathOf("%") != "" {
-		t.Error("a path of no file")
+		t.Error("pathOf of something that is no file has a path, want none")
 	}
 }
 
@@ -322,7 +322,7 @@ func TestLanguages(t *testing.T) {
 	resolved, _ := filepath.EvalSymlinks(lib)
 	if got := fmt.Sprint(bundledTypeScript(link)); got != fmt.Sprintf("map[disableAutomaticTypingAcquisition:true "+
 		"tsserver:map[path:%s]]", resolved) {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want the resolved path %s", got, resolved)
 	}
 	if err := Of("x.ts").check("/bin/sh"); err == nil ||
 		!strings.Contains(err.Error(), "that of the workspace is not run") {

@@ -102,7 +102,7 @@ func FuzzOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file, text string) {
 		for _, s := range Of(file, text).Symbols {
 			if s.Line < 1 || s.Line > strings.Count(text, "\n")+1 {
-				t.Errorf("a symbol on line %d of %q", s.Line, text)
+				t.Errorf("a symbol on line %d of %q, want one of the text's", s.Line, text)
 			}
 		}
 	})

@@ -78,7 +78,7 @@ func TestGitDiffs(t *testing.T) {
 		diff := gitDiff(t, old, newText, context)
 		got, err := patched(t, diff, old)
 		if err != nil || got != newText {
-			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v", old, newText, context, diff, got, err)
+			t.Fatalf("%q\n-> %q\ndiff -U%d:\n%s\ngot %q, %v, want the new text", old, newText, context, diff, got, err)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func FuzzPatch(f *testing.F) {
 		}
 		for _, file := range files {
 			if file.Path == "" {
-				t.Errorf("a file without a path: %+v", file)
+				t.Errorf("a file without a path: %+v, want a path", file)
 			}
 			if file.Op == Add {
 				_ = file.Content()
@@ -158,7 +158,7 @@ func FuzzPatch(f *testing.F) {
 						added--
 					case ' ':
 					default:
-						t.Errorf("a line with the mark %q", l.Op)
+						t.Errorf("a line with the mark %q, want a space, + or -", l.Op)
 					}
 				}
 			}
@@ -168,7 +168,7 @@ func FuzzPatch(f *testing.F) {
 				is++ // an empty line at an end without newline
 			}
 			if is != was+added {
-				t.Errorf("%q became %q: %d lines and %+d make %d", text, got, was, added, is)
+				t.Errorf("%q became %q: %d lines and %+d make %d, want %d", text, got, was, added, is, was+added)
 			}
 		}
 	})

@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 	}
 	env := Environ(ws)
 	if want := "PATH=" + linked + ":" + filepath.Dir(outside); !slices.Contains(env, want) {
-		t.Errorf("no %s in %q", want, env)
+		t.Errorf("got %q, want %s among them", env, want)
 	}
 	path(filepath.Dir(inside), filepath.Dir(above), linked)
 	if got, err := Find("tool", ws); got != "" || err == nil ||
@@ -50,6 +50,6 @@ func TestFind(t *testing.T) {
 		t.Errorf("found %s, %v, want %q in it", got, err, "the workspace brings it")
 	}
 	if _, err := Find("none", ws); !errors.Is(err, exec.ErrNotFound) {
-		t.Errorf("none: %v", err)
+		t.Errorf("none: %v, want %v", err, exec.ErrNotFound)
 	}
 }

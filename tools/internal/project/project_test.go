@@ -91,10 +91,10 @@ func TestDetect(t *testing.T) {
 func TestStart(t *testing.T) {
 	for _, name := range Kinds() {
 		if Start(name) == "" {
-			t.Errorf("how a %s project is begun is not known", name)
+			t.Errorf("how a %s project is begun is not known, want a command", name)
 		}
 	}
 	if Start("cobol") != "" {
-		t.Error("a kind that is none is begun")
+		t.Error("Start(cobol) gives a command, want none")
 	}
 }

@@ -30,7 +30,7 @@ func ignoredLike(t *testing.T, tr Tree, rules, deeper string) {
 	slices.Sort(want)
 	got := list(t, tr, nil)
 	if !slices.Equal(got, want) {
-		t.Errorf("rules %q, in d %q:\ngit  %q\nours %q", rules, deeper, want, got)
+		t.Errorf("rules %q, in d %q: got %q, want %q as of git", rules, deeper, got, want)
 	}
 }
 
@@ -111,7 +111,7 @@ func FuzzIgnore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, path string) {
 		rules := ignores(nil).with(text, "d")
 		if rules.isIgnored("x/"+path, false) {
-			t.Errorf("rules of d ignore x/%q", path)
+			t.Errorf("rules of d ignore x/%q, want them to hold in d only", path)
 		}
 		rules.isIgnored("d/"+path, true)
 	})

@@ -305,7 +305,10 @@ func TestGrepStops(t *testing.T) {
 	for name, tr := range tree(t, map[string]string{"a": strings.Repeat("x\n", maxMatches+10)}) {
 		found, err := tr.Grep(t.Context(), Query{Text: "x"})
 		if err != nil || !found.More || len(found.Matches) != maxMatches {
-			t.Errorf("%s: %d matches, more: %v, %v", name, len(found.Matches), found.More, err)
+			t.Errorf(
+				"%s: %d matches, more: %v, %v, want %d, true and no error",
+				name, len(found.Matches), found.More, err, maxMatches,
+			)
 		}
 	}
 }
@@ -315,10 +318,10 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	for name, tr := range tree(t, project) {
 		if _, err := tr.Grep(ctx, Query{Text: "needle"}); err == nil {
-			t.Errorf("%s: Grep answers when cancelled", name)
+			t.Errorf("%s: Grep answers when cancelled, want an error", name)
 		}
 		if _, err := tr.Files(ctx, nil); err == nil {
-			t.Errorf("%s: Files answers when cancelled", name)
+			t.Errorf("%s: Files answers when cancelled, want an error", name)
 		}
 	}
 }
@@ -362,7 +365,7 @@ func TestGlob(t *testing.T) {
 	}
 	for _, p := range []string{"[a", "{a", "a/[", `a\`} {
 		if _, err := ParseGlob(p); err == nil {
-			t.Errorf("%s is taken", p)
+			t.Errorf("%s is taken, want an error", p)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if exit.OK() != strings.HasSuffix(tt.want, "code 0") {
-				t.Errorf("OK() = %v", exit.OK())
+				t.Errorf("OK() = %v, want %v", exit.OK(), strings.HasSuffix(tt.want, "code 0"))
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestCancelEndsTheGroup(t *testing.T) {
 	c := sh("trap '' TERM; sleep 1000 & echo $! >" + file + "; echo $$ >>" + file + "; echo ready; wait; sleep 1000")
 	c.Stdout, c.Stderr = &out, &out
 	if _, err := Run(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want %v", err, context.Canceled)
 	}
 	pids, err := os.ReadFile(file)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestCancelEndsTheGroup(t *testing.T) {
 		gone(t, pid)
 	}
 	if _, err := Run(ctx, sh("touch "+file+".late")); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that was over before it began: %v", err)
+		t.Errorf("a call that was over before it began: %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -123,7 +123,7 @@ func gone(t *testing.T, pid string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("process %s still runs", pid)
+			t.Fatalf("process %s still runs, want its end", pid)
 		}
 	}
 }
@@ -139,11 +139,11 @@ func TestEnvironKeepsSecrets(t *testing.T) {
 	env := strings.Split(out, "\n")
 	for _, want := range []string{"JAVA_HOME=/j", "TAPESTRY=yes", "TERM=dumb", "GIT_TERMINAL_PROMPT=0"} {
 		if !slices.Contains(env, want) {
-			t.Errorf("%s is missing", want)
+			t.Errorf("want %s in the environment, it is missing", want)
 		}
 	}
 	if strings.Contains(out, "s3cret") {
-		t.Errorf("a secret was handed on: %s", out)
+		t.Errorf("a secret was handed on: %s, want it kept back", out)
 	}
 }
 
@@ -174,11 +174,13 @@ func TestOutput(t *testing.T) {
 		head, tail, _ := strings.Cut(got, "[... ")
 		_, tail, _ = strings.Cut(tail, "...]\n")
 		if len(head)+cut+len(tail) != len(long) {
-			t.Errorf("in writes of %d: %d kept before, %d after, %d cut of %d", size, len(head), len(tail), cut,
-				len(long))
+			t.Errorf(
+				"in writes of %d: %d kept before, %d after, %d cut of %d, want them to add up",
+				size, len(head), len(tail), cut, len(long),
+			)
 		}
 		if _, err := fmt.Sscanf(tail, "line %d", &first); err != nil {
-			t.Errorf("the tail begins in the middle of a line: %q", tail[:20])
+			t.Errorf("the tail begins in the middle of a line: %q, want a whole line", tail[:20])
 		}
 	}
 
@@ -194,7 +196,7 @@ func TestOutput(t *testing.T) {
 	o := Output{Max: 1001}
 	_, _ = o.Write([]byte(strings.Repeat("é", 5000)))
 	if got := o.String(); strings.ContainsRune(got, '\uFFFD') {
-		t.Errorf("a character was cut: %q", got)
+		t.Errorf("a character was cut: %q, want whole characters", got)
 	}
 }
 

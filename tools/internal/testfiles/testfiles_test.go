@@ -59,11 +59,11 @@ func TestOf(t *testing.T) {
 				t.Errorf("got %q, a test: %v, %v; want %q, %v", got, isTest, ok, tt.want, tt.isTest)
 			}
 			if convention == "" || strings.Contains(convention, "*") {
-				t.Errorf("the convention is %q", convention)
+				t.Errorf("the convention is %q, want names without a *", convention)
 			}
 		})
 	}
 	if _, _, _, ok := Find("README.md", nil); ok {
-		t.Error("Markdown has tests")
+		t.Error("Find(README.md) has tests, want none")
 	}
 }

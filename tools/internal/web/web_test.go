@@ -192,13 +192,16 @@ func TestFetch(t *testing.T) {
 				t.Errorf("%s: %v, want %q", tt.path, err, tt.err)
 			}
 		} else if err != nil || string(p.Body) != tt.body || p.Type != tt.kind || p.Cut {
-			t.Errorf("%s: %+v, %v", tt.path, p, err)
+			t.Errorf("%s: %+v, %v, want %q of type %s, whole", tt.path, p, err, tt.body, tt.kind)
 		}
 	}
 	for _, path := range []string{"/long", "/bomb"} {
 		p, err := f.Fetch(t.Context(), s.URL+path)
 		if err != nil || !p.Cut || len(p.Body) > maxBody || len(p.Body) < maxBody-utf8.UTFMax || !utf8.Valid(p.Body) {
-			t.Errorf("%s: %d bytes, cut %v, %v", path, len(p.Body), p.Cut, err)
+			t.Errorf(
+				"%s: %d bytes, cut %v, %v, want about %d, cut, without half a character",
+				path, len(p.Body), p.Cut, err, maxBody,
+			)
 		}
 	}
 }
@@ -225,7 +228,7 @@ func TestFetchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.Private = func(context.Context, string, netip.AddrPort) error { cancel(); return nil }
 	if _, err := f.Fetch(ctx, s.URL); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -271,7 +274,7 @@ func TestProxy(t *testing.T) {
 		"http://only-the-proxy-knows.example/", "http:127.1/", `http:\\127.1`,
 	} {
 		if p, err := f.Fetch(t.Context(), address); err == nil {
-			t.Errorf("%s: %q", address, p.Body)
+			t.Errorf("%s: %q, want a refusal", address, p.Body)
 		}
 	}
 }
@@ -324,7 +327,7 @@ func TestProxyAsks(t *testing.T) {
 			}
 		}
 		if len(asked) == 0 {
-			t.Errorf("%s: nobody was asked", address)
+			t.Errorf("%s: nobody was asked, want the server asked", address)
 		}
 	}
 }
@@ -344,7 +347,7 @@ B</title><style>x{}</style></head><body><nav><a href="/">Home</a></nav>
 	}
 	p = Page{Type: "text/plain", Body: []byte("<b>")}
 	if c, err := p.Content(t.Context()); c != (Content{Text: "<b>"}) || err != nil {
-		t.Errorf("plain: %+v, %v", c, err)
+		t.Errorf("plain: %+v, %v, want %+v and no error", c, err, (Content{Text: "<b>"}))
 	}
 }
 
@@ -405,7 +408,7 @@ func TestContentIsBounded(t *testing.T) {
 				t.Errorf("got %d bytes of text, want at most %d", len(c.Text), maxText)
 			}
 			if allocated > 1<<30 {
-				t.Errorf("%d MB of memory", allocated>>20)
+				t.Errorf("%d MB of memory, want at most 1024", allocated>>20)
 			}
 			if err == nil && !strings.Contains(c.Text, "x") && strings.Contains(body, "x") && name != "a wide cell" {
 				t.Errorf("got %.100q, want an x in it", c.Text)
@@ -427,7 +430,7 @@ func FuzzContent(f *testing.F) {
 				maxText)
 		}
 		if !utf8.ValidString(c.Text) {
-			t.Error("no UTF-8")
+			t.Errorf("the text is no UTF-8, want it to be: %q", c.Text)
 		}
 	})
 }
@@ -460,10 +463,10 @@ func FuzzBest(f *testing.F) {
 		room &= 0x3fff
 		best, left := Best(text, query, room)
 		if len(best) > max(room, 0) || left < 0 {
-			t.Errorf("%d bytes in %d, left %d", len(best), room, left)
+			t.Errorf("%d bytes in %d, left %d, want no more than fits", len(best), room, left)
 		}
 		if utf8.ValidString(text) && !utf8.ValidString(best) {
-			t.Errorf("a character was cut: %q", best)
+			t.Errorf("a character was cut: %q, want whole characters", best)
 		}
 	})
 }

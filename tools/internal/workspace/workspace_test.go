@@ -179,10 +179,10 @@ func TestLinkSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if data, err := p.Read(); err == nil {
-		t.Errorf("read %q through the link", data)
+		t.Errorf("read %q through the link, want an error", data)
 	}
 	if _, err := p.Write("mine"); err == nil {
-		t.Error("wrote through the link")
+		t.Error("wrote through the link, want an error")
 	}
 	if data, _ := os.ReadFile(filepath.Join(secret, "key")); string(data) != "secret" {
 		t.Errorf("the file outside holds %q, want %q", data, "secret")
@@ -299,13 +299,13 @@ func FuzzAt(f *testing.F) {
 		}
 		entries, err := os.ReadDir(secret)
 		if err != nil || len(entries) != 1 {
-			t.Errorf("%q wrote beside the secret: %v, %v", path, entries, err)
+			t.Errorf("%q wrote beside the secret: %v, %v, want nothing more there", path, entries, err)
 		}
 		if data, _ := os.ReadFile(filepath.Join(secret, "key")); string(data) != "secret" {
 			t.Errorf("%q wrote over the secret: got %q, want %q", path, data, "secret")
 		}
 		if entries, err := os.ReadDir(filepath.Dir(root)); err != nil || len(entries) != 3 {
-			t.Errorf("%q wrote beside the workspace: %v, %v", path, entries, err)
+			t.Errorf("%q wrote beside the workspace: %v, %v, want nothing more there", path, entries, err)
 		}
 	})
 }

@@ -42,14 +42,14 @@ func checkFiles(t *testing.T, root string, want map[string]string) {
 	}
 	for name, data := range got {
 		if w, ok := want[name]; !ok {
-			t.Errorf("there is %s with %q", name, data)
+			t.Errorf("there is %s with %q, want no such file", name, data)
 		} else if data != w {
 			t.Errorf("%s holds %q, want %q", name, data, w)
 		}
 	}
 	for name := range want {
 		if _, ok := got[name]; !ok {
-			t.Errorf("there is no %s", name)
+			t.Errorf("there is no %s, want it", name)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func TestWrite(t *testing.T) {
 	}
 	bom := "\uFEFFone\r\ntwo\r\n"
 	if created, err := at(t, root, "run.sh").Write(bom); err != nil || created {
-		t.Errorf("created %v, %v", created, err)
+		t.Errorf("created %v, %v, want false and no error", created, err)
 	}
 	if created, err := at(t, root, "new/deep/x").Write("x"); err != nil || !created {
-		t.Errorf("created %v, %v", created, err)
+		t.Errorf("created %v, %v, want true and no error", created, err)
 	}
 	if _, err := at(t, root, "link").Write("through"); err != nil {
 		t.Error(err)
@@ -95,7 +95,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("its mode is %v, %v, want it kept", info.Mode(), err)
 	}
 	if info, err := os.Lstat(filepath.Join(root, "link")); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link became %v, %v", info.Mode(), err)
+		t.Errorf("the link became %v, %v, want a link as before", info.Mode(), err)
 	}
 }
 
@@ -250,6 +250,6 @@ func TestCommitRollsBack(t *testing.T) {
 	a, _ := os.Stat(filepath.Join(root, "a"))
 	a2, _ := os.Stat(filepath.Join(root, "a2"))
 	if !os.SameFile(a, a2) || a.Mode().Perm() != 0o751 {
-		t.Errorf("a is not the file that it was: mode %v", a.Mode())
+		t.Errorf("a is not the file that it was: mode %v, want the same file with 0751", a.Mode())
 	}
 }
