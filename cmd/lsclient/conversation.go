@@ -116,7 +116,7 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 			v.close(context.WithoutCancel(ctx))
 		}
 	}()
-	if v.server, err = c.startServer(ctx, langserver.Options{Confirm: v.confirm, Gate: v.gate}); err != nil {
+	if v.server, err = c.startServer(ctx, langserver.Options{Confirm: v.decide, Gate: v.gate}); err != nil {
 		return nil, err
 	}
 	if mode == langserver.Agent {
@@ -255,17 +255,8 @@ func (v *conversation) gate(ctx context.Context, call langserver.Invocation) (de
 	return v.session.gate(ctx, call.Tool, call.Input)
 }
 
-// confirm answers the server's questions, see [langserver.Options]. It prints why a call was refused, because the
-// server only tells the model that the call was skipped.
-func (v *conversation) confirm(ctx context.Context, q langserver.Confirmation) error {
-	err := v.decide(ctx, q)
-	if err != nil && ctx.Err() == nil {
-		v.cmd.out.Notef("lsclient: %s was refused: %s", q.Tool, cli.Clean(err.Error()))
-	}
-	return err
-}
-
-// decide decides about actions of the server itself. Calls of our tools are decided when they run.
+// decide decides about actions of the server itself, see [langserver.Options.Confirm]. Calls of our tools are decided
+// when they run.
 func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) error {
 	if q.Ours {
 		return nil

@@ -31,10 +31,11 @@ import (
 // not use Copilot. [Client.Status] says which; [Client.Login] signs a user in.
 var ErrNotSignedIn = errors.New("not signed in to GitHub, or not to use Copilot")
 
-// Codes of the server's errors.
+// Codes of errors: the server's, unless a comment says otherwise.
 const (
 	codeNotSignedIn = 1000
 	codeDeviceFlow  = 1001
+	codeRefused     = -32001 // ours: a tool call that the policy refuses
 )
 
 const (

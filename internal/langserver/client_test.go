@@ -262,8 +262,16 @@ func TestCallOfMisbehavingTool(t *testing.T) {
 
 // Reports of any form are read without a panic, and one that can't be read is told.
 func FuzzProgress(f *testing.F) {
-	f.Add([]byte(`{"kind":"report","editAgentRounds":[{"roundId":1,"reply":"x","toolCalls":[{"id":"c","name":"t","status":"completed","result":[{"type":"text","value":"r"}],"error":"e"}]}],"tokenUsage":{"promptTokens":1},"contextSize":{"totalUsedTokens":1}}`))
-	f.Add([]byte(`{"kind":"report","reply":"x","hideText":true,"thinking":{"text":["a","b"]},"notifications":[{"severity":"warning","message":"m"}]}`))
+	f.Add(
+		[]byte(
+			`{"kind":"report","editAgentRounds":[{"roundId":1,"reply":"x","toolCalls":[{"id":"c","name":"t","status":"completed","result":[{"type":"text","value":"r"}],"error":"e"}]}],"tokenUsage":{"promptTokens":1},"contextSize":{"totalUsedTokens":1}}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			`{"kind":"report","reply":"x","hideText":true,"thinking":{"text":["a","b"]},"notifications":[{"severity":"warning","message":"m"}]}`,
+		),
+	)
 	f.Add([]byte(`{"kind":"end","error":{"message":"m","code":500}}`))
 	f.Add([]byte(`{"kind":"end","cancellationReason":"CancelledByUser"}`))
 	f.Add([]byte(`{"kind":5}`))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+
+	"tapgw/internal/jsonrpc"
 )
 
 // Kind is the kind of action that the server asks about in a [Confirmation], in the server's words.
@@ -39,8 +41,10 @@ type Confirmation struct {
 	CallID         string
 }
 
-// confirm answers conversation/invokeClientToolConfirmation.
-func (c *Client) confirm(ctx context.Context, params json.RawMessage) any {
+// confirm answers conversation/invokeClientToolConfirmation. To the answer "dismiss" the server tells the model that
+// the user chose to skip the call. Of an error it passes on the text, behind words of its own and up to 300
+// characters in all, and goes on with the turn.
+func (c *Client) confirm(ctx context.Context, params json.RawMessage) (any, error) {
 	q, err := readConfirmation(params)
 	if err == nil {
 		if q.Kind != MCPTool {
@@ -50,12 +54,16 @@ func (c *Client) confirm(ctx context.Context, params json.RawMessage) any {
 		defer cancel()
 		err = c.decide(ctx, q)
 	}
-	result := "accept"
-	if err != nil {
-		result = "dismiss"
-		c.log.Info("a tool call was refused", "tool", q.Tool, "kind", string(q.Kind), "reason", err.Error())
+	if err == nil {
+		return []any{object{"result": "accept"}, nil}, nil
 	}
-	return []any{object{"result": result}, nil}
+	c.log.Info("a tool call was refused", "tool", q.Tool, "kind", string(q.Kind), "reason", err.Error())
+	t := c.turnOf(q.ConversationID)
+	if t == nil || t.ctx.Err() != nil {
+		return []any{object{"result": "dismiss"}, nil}, nil
+	}
+	t.refusals.Store(q.CallID, err.Error())
+	return nil, &jsonrpc.Error{Code: codeRefused, Message: err.Error()}
 }
 
 // decide asks the policy. The answer is no without a policy and if it panics.

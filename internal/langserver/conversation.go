@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -179,7 +180,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		answered <- knownError(c.conn.CallWithin(ctx, cancelGrace, method, params, &answer))
 		t.wake()
 	}()
-	p := progress{on: on}
+	p := progress{on: on, refusals: &t.refusals}
 	for {
 		// First the answer, then the queue: reports before the answer have been queued before it.
 		var done bool
@@ -212,7 +213,8 @@ type turn struct {
 	conversation string
 	ready        chan struct{} // has room for one: there is something to handle
 
-	reports reportQueue
+	reports  reportQueue
+	refusals sync.Map // why calls were refused, by call id: string to string
 }
 
 func (c *Client) openTurn(ctx context.Context, conversation string) *turn {

@@ -154,8 +154,10 @@ type progress struct {
 	usage  Usage
 	window Window
 	states map[string]State // of tool calls, by id
-	ended  bool
-	last   wireReport // the one of kind end
+	// refusals has why calls were refused, by id. The server puts words of its own before that, and cuts it. Nil: none.
+	refusals *sync.Map
+	ended    bool
+	last     wireReport // the one of kind end
 }
 
 func (p *progress) emit(e Event) {
@@ -220,6 +222,11 @@ func (p *progress) toolCall(round int, w wireToolCall) {
 	var result []string
 	for _, part := range w.Result {
 		result = append(result, string(part.Value))
+	}
+	if p.refusals != nil && w.Status == Failed {
+		if why, ok := p.refusals.Load(w.ID); ok {
+			w.Error = text(why.(string))
+		}
 	}
 	p.emit(ToolCall{
 		Round: round, ID: w.ID, Name: ourName(w.Name), Type: w.ToolType, State: w.Status, Input: w.Input,

@@ -35,7 +35,9 @@ func Example() {
 
 	list := []langserver.Tool{{
 		Name: "greet", Description: "Says hello to somebody.",
-		Parameters: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","description":"who"}},"required":["name"]}`),
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"name":{"type":"string","description":"who"}},"required":["name"]}`,
+		),
 		Call: func(_ context.Context, call langserver.Invocation) langserver.Outcome {
 			var in struct{ Name string }
 			if err := json.Unmarshal(call.Input, &in); err != nil {

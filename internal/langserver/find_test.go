@@ -41,9 +41,21 @@ func TestFindOrder(t *testing.T) {
 	installed := put(t, dir, "app/"+project)
 	put(t, dir, "home/.vscode/extensions/github.copilot-1.9.0/dist/language-server.js")
 	vscode := put(t, dir, "home/.vscode/extensions/github.copilot-1.10.0/dist/language-server.js")
-	put(t, dir, "home/.local/share/JetBrains/GoLand2025.9/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server")
-	jetbrains := put(t, dir, "home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server")
-	script := put(t, dir, "home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/dist/language-server.js")
+	put(
+		t,
+		dir,
+		"home/.local/share/JetBrains/GoLand2025.9/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server",
+	)
+	jetbrains := put(
+		t,
+		dir,
+		"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server",
+	)
+	script := put(
+		t,
+		dir,
+		"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/dist/language-server.js",
+	)
 	nvim := put(t, dir, "home/.local/share/nvim/lazy/copilot.lua/copilot/linux-x64/copilot-language-server")
 	configured := put(t, dir, "config/server")
 
@@ -110,13 +122,21 @@ func TestFindOnOtherSystems(t *testing.T) {
 	dir := t.TempDir()
 	none := func(string) (string, error) { return "", os.ErrNotExist }
 	exe := func() (string, error) { return "", os.ErrNotExist }
-	mac := put(t, dir, "Library/Application Support/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/darwin-arm64/copilot-language-server")
+	mac := put(
+		t,
+		dir,
+		"Library/Application Support/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/darwin-arm64/copilot-language-server",
+	)
 	f := finder{getenv: func(string) string { return "" }, executable: exe, lookPath: none, home: dir, system: "darwin",
 		arch: "arm64"}
 	if found, err := f.find(""); err != nil || found.Path != mac {
 		t.Errorf("macOS: %+v %v", found, err)
 	}
-	win := put(t, dir, "Roaming/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/win32-x64/copilot-language-server.exe")
+	win := put(
+		t,
+		dir,
+		"Roaming/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/win32-x64/copilot-language-server.exe",
+	)
 	f = finder{getenv: func(name string) string {
 		return map[string]string{"APPDATA": filepath.Join(dir, "Roaming")}[name]
 	}, executable: exe, lookPath: none, home: dir, system: "windows", arch: "amd64"}

@@ -55,9 +55,16 @@ func TestMCP(t *testing.T) {
 	if asked.Kind != MCPTool || asked.Server != "tiny" || asked.Tool != "shout" || asked.Ours {
 		t.Errorf("asked %+v", asked)
 	}
-	answer = errors.New("no")
-	if result, _ := r.good(t, prompt); !strings.Contains(result.Text, "chose to skip") {
-		t.Errorf("refused: %q", result.Text)
+	answer = errors.New("not allowed: allow.mcp in lsclient.toml lists what is")
+	result, e := r.good(t, prompt)
+	if !strings.Contains(result.Text, answer.Error()) || strings.Contains(result.Text, "skip") {
+		t.Errorf("refused: the model saw %q, want %q in it", result.Text, answer)
+	}
+	if call := e.call(t, "shout"); call.State != Failed || call.Error != answer.Error() {
+		t.Errorf("refused: the event is %+v, want it to say %q", call, answer)
+	}
+	if result, _ = r.good(t, "hello"); result.Text != "You said: hello" {
+		t.Errorf("after a refusal: %q", result.Text)
 	}
 }
 

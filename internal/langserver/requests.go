@@ -14,7 +14,7 @@ func (c *Client) answerRequest(ctx context.Context, method string, params json.R
 	case "conversation/invokeClientTool":
 		return c.invoke(ctx, params), nil
 	case "conversation/invokeClientToolConfirmation":
-		return c.confirm(ctx, params), nil
+		return c.confirm(ctx, params)
 	case "conversation/context":
 		return []any{nil, nil}, nil // there is no editor
 	case "copilot/watchedFiles":

@@ -211,8 +211,10 @@ func (r *rig) offer(t testing.TB, list ...Tool) {
 func tool(name string, call func(ctx context.Context, call Invocation) Outcome) Tool {
 	return Tool{
 		Name: name, Description: "A tool of the tests.",
-		Parameters: []byte(`{"type":"object","properties":{"text":{"type":"string","description":"a text"}},"required":[]}`),
-		Call:       call,
+		Parameters: []byte(
+			`{"type":"object","properties":{"text":{"type":"string","description":"a text"}},"required":[]}`,
+		),
+		Call: call,
 	}
 }
 
