@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/cli"
@@ -188,11 +190,20 @@ func TestSilentListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Sessions(t.Context())
-	if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
-		!strings.Contains(e.Message, "it did not answer within 5s") {
-		t.Errorf("got exit %d: %v, want %d after 5s", e.Exit, err, cli.ExitUnreachable)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		conn, silent := net.Pipe()
+		defer func() { _ = silent.Close() }()
+		go func() { _, _ = io.Copy(io.Discard, silent) }()
+		start := time.Now()
+		_, err := c.proven(t.Context(), conn, "h")
+		if e := cli.AsError(err); e.Exit != cli.ExitUnreachable ||
+			!strings.Contains(e.Message, "it did not answer within 5s") {
+			t.Errorf("got exit %d: %v, want %d after 5s", e.Exit, err, cli.ExitUnreachable)
+		}
+		if got := time.Since(start); got != proofTimeout {
+			t.Errorf("it was waited for %v, want %v", got, proofTimeout)
+		}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Sessions(ctx); !errors.Is(err, context.Canceled) {

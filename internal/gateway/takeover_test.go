@@ -28,11 +28,15 @@ func (k *tokenKeeper) Close(protocol.CloseCode, string) {}
 func TestTakeoverLeavesNoGap(t *testing.T) {
 	g := New(Options{})
 	s := live(t, g, "s")
-	t.Cleanup(func() { _ = s.Stop(context.Background(), "test") })
+	var c *Conn // the newest
+	t.Cleanup(func() {
+		c.ReceiveMessage(&protocol.Goodbye{}) // or the session would wait for it to clean up
+		_ = s.Stop(context.Background(), "test")
+	})
 	version := protocol.Version
 	k := &tokenKeeper{}
 	join := func(reconnect string) {
-		c := g.Connect(k, ConnOptions{})
+		c = g.Connect(k, ConnOptions{})
 		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
 		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
 			Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},

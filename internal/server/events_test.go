@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -283,12 +284,16 @@ func TestSessionEventsMany(t *testing.T) {
 	})
 	var mu sync.Mutex
 	polled := map[string]int{}
-	done := make(chan struct{})
+	done, finish := context.WithCancel(t.Context())
+	defer finish()
 	s.Responses(true)
 	for range polls {
 		all.Go(func() {
 			for {
-				answer, err := f.try(http.MethodPost, "copilot/session/s/live", "")
+				answer, err := f.tryWithin(done, http.MethodPost, "copilot/session/s/live", "")
+				if done.Err() != nil {
+					return // all have been told, this one waits for more
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -301,14 +306,9 @@ func TestSessionEventsMany(t *testing.T) {
 				if r.Error == "" {
 					mu.Lock()
 					if polled[r.Delta]++; len(polled) == deltas && polled[r.Delta] == 1 {
-						close(done)
+						finish()
 					}
 					mu.Unlock()
-				}
-				select {
-				case <-done:
-					return
-				default:
 				}
 			}
 		})

@@ -165,7 +165,11 @@ func (f *restFixture) session(id string) *gateway.Session {
 
 // try makes a request and returns the document that comes back.
 func (f *restFixture) try(method, path, body string) (string, error) {
-	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+"/api/"+path, strings.NewReader(body))
+	return f.tryWithin(f.t.Context(), method, path, body)
+}
+
+func (f *restFixture) tryWithin(ctx context.Context, method, path, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, f.url+"/api/"+path, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}

@@ -95,6 +95,7 @@ func do(t *testing.T, err error) {
 }
 
 func TestFilesComeChangeAndGo(t *testing.T) {
+	t.Parallel() // it waits
 	dir := t.TempDir()
 	a := write(t, filepath.Join(dir, "a"), "1")
 	w := watch(t, dir)
@@ -116,6 +117,7 @@ func TestFilesComeChangeAndGo(t *testing.T) {
 }
 
 func TestDirectoryComesAndGoes(t *testing.T) {
+	t.Parallel() // it waits
 	base := t.TempDir()
 	dir := filepath.Join(base, "x", "tools")
 	w := watch(t, dir)
@@ -139,6 +141,7 @@ func TestDirectoryComesAndGoes(t *testing.T) {
 }
 
 func TestLinksAreSwapped(t *testing.T) {
+	t.Parallel() // it waits
 	base := t.TempDir()
 	for _, v := range []string{"1", "2"} {
 		do(t, os.Mkdir(filepath.Join(base, "v"+v), 0o755))
@@ -189,6 +192,7 @@ func TestLinkToNothingIsWatched(t *testing.T) {
 
 // Only a different content counts, not that the file was written.
 func TestOnlyWhatDiffersIsTold(t *testing.T) {
+	t.Parallel() // it waits
 	dir := t.TempDir()
 	a := write(t, filepath.Join(dir, "a"), "1")
 	w := watch(t, dir)
