@@ -49,6 +49,7 @@ func TestControl(t *testing.T) {
 // What a program calls itself stands for its file where there is one of them, and
 // never for the connection that would come again.
 func TestControlByTheNameOfTheProgram(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	_, h := r.session("one")
 	r.put("a", r.file("plain", "TOOL=first"))

@@ -77,6 +77,7 @@ func TestCrashes(t *testing.T) {
 }
 
 func TestCrashInCall(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one")
 	r.put("a", r.file("call"))
@@ -117,6 +118,7 @@ func TestEndsWhateverItDoes(t *testing.T) {
 
 // A provider that floods its output costs what is kept of it.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one")
 	r.put("a", r.file("flood"))

@@ -22,6 +22,7 @@ import (
 // they could be used; what was not touched is left alone; nothing is left at the
 // end.
 func TestRandomEdits(t *testing.T) {
+	t.Parallel()
 	n := 1000
 	if testing.Short() {
 		n = 100

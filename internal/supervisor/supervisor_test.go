@@ -121,6 +121,7 @@ func TestUnreadableDirectoryWithoutTrust(t *testing.T) {
 // A file that can't be used leaves what it said before running, and is named with
 // its line.
 func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one")
 	good := r.file("plain")
@@ -151,6 +152,7 @@ func TestBadFileKeepsTheLastGoodVersion(t *testing.T) {
 // The new version is there before the old one goes, with the same tools: the
 // session never has none, nor both. A call that is running ends on the old one.
 func TestChangeIsAtomicForTheSession(t *testing.T) {
+	t.Parallel()
 	for _, sessions := range []string{"each", "all"} {
 		t.Run(sessions, func(t *testing.T) {
 			r := newRig(t)
@@ -202,6 +204,7 @@ func TestChangeIsAtomicForTheSession(t *testing.T) {
 
 // A version that does not come up leaves the one before it where it is.
 func TestNewVersionThatFails(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, h := r.session("one")
 	r.put("a", r.file("plain"))
@@ -221,6 +224,7 @@ func TestNewVersionThatFails(t *testing.T) {
 }
 
 func TestSessionsFilter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.put("a", r.file("plain", `sessions = { label = "label-two", cwd = "/w/*", host = "test" }`))
 	r.put("b", r.file("plain", `sessions = { host = "copilot" }`))
