@@ -178,10 +178,15 @@ func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 		<-c.stop
 	}
 	go func() {
-		select {
-		case <-c.stop:
-			cancel()
-		case <-done:
+		for {
+			select {
+			case <-c.stop:
+				if !c.v.policy.sayNo() {
+					cancel()
+				}
+			case <-done:
+				return
+			}
 		}
 	}()
 	return c.v.turn(ctx, p.Prompt, p.Source, c.printer)

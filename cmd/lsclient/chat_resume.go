@@ -74,6 +74,7 @@ func (c *chat) changeTo(ctx context.Context, kept *keptConversation) error {
 		kept.close()
 		return withExitCode(err)
 	}
+	c.v.policy.forgetSession()
 	c.v.kept.close()
 	c.v.kept = kept
 	c.v.begin(c.mode)

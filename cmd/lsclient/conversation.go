@@ -283,7 +283,8 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	if len(q.Command) > 0 {
 		what = "run: " + strings.Join(q.Command, "; ")
 	}
-	return v.policy.ask(ctx, what, string(q.Kind)+" "+what, fmt.Errorf("not allowed: %s", what))
+	return v.policy.ask(ctx, request{what: what, key: string(q.Kind) + " " + what, refused: what},
+		fmt.Errorf("not allowed: %s", what))
 }
 
 // withExitCode gives errors of the server their exit codes and texts.

@@ -11,8 +11,14 @@ import (
 
 // edits follows what the tools of a conversation do to files.
 type edits struct {
-	mu    sync.Mutex             // guards the field that follows
-	diffs map[string][]diff.Diff // of calls that have not been printed, by their ids
+	mu    sync.Mutex           // guards the field that follows
+	diffs map[string]callDiffs // of calls that have not been printed, by their ids
+}
+
+// callDiffs is what a call has changed.
+type callDiffs struct {
+	list []diff.Diff
+	seen bool // the person has seen them in a question
 }
 
 // callKey is the key of the running call in the context of its tool.
@@ -27,9 +33,14 @@ func withCall(ctx context.Context, call langserver.Invocation) context.Context {
 func (v *conversation) edit(ctx context.Context, list []tools.FileEdit) (done func(error), err error) {
 	call, _ := ctx.Value(callKey{}).(langserver.Invocation)
 	diffs := diffsOf(list)
+	view := v.cmd.diffView(v.cmd.App.ErrWriter)
+	asked, err := v.policy.edit(ctx, v.cmd.workspace, list, diffs, view)
+	if err != nil {
+		return nil, err
+	}
 	return func(err error) {
 		if err == nil {
-			v.edits.add(call.CallID, diffs)
+			v.edits.add(call.CallID, callDiffs{diffs, asked})
 		}
 	}, nil
 }
@@ -51,17 +62,17 @@ func diffsOf(list []tools.FileEdit) (diffs []diff.Diff) {
 	return diffs
 }
 
-func (e *edits) add(call string, diffs []diff.Diff) {
+func (e *edits) add(call string, diffs callDiffs) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.diffs == nil {
-		e.diffs = map[string][]diff.Diff{}
+		e.diffs = map[string]callDiffs{}
 	}
-	e.diffs[call] = append(e.diffs[call], diffs...)
+	e.diffs[call] = diffs
 }
 
 // take removes and returns the diffs of a call.
-func (e *edits) take(call string) []diff.Diff {
+func (e *edits) take(call string) callDiffs {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	diffs := e.diffs[call]

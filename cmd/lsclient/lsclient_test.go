@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,11 @@ func TestTogether(t *testing.T) {
 		t.Errorf("together they are %d tools, built in are %d; want these first, with memory.py in its place",
 			len(all), len(tools.All()))
 	}
+}
+
+// answering is a person who types the lines.
+func answering(lines string, shown io.Writer) asker {
+	return &lineAsker{in: bufio.NewReader(strings.NewReader(lines)), out: shown}
 }
 
 // Without a person, a policy allows what lsclient.toml allows and refuses the rest.
@@ -86,7 +92,7 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("to read there: %v", err)
 	}
 	var asked strings.Builder
-	v.policy.yes, v.policy.in, v.policy.out = false, bufio.NewReader(strings.NewReader("y\nn\n")), &asked
+	v.policy.yes, v.policy.asker = false, answering("y\nn\n", &asked)
 	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil ||
 		!strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
 		t.Errorf("asked %q, and a person says yes: %v", asked.String(), err)
@@ -100,8 +106,8 @@ func TestConfirm(t *testing.T) {
 func TestProtectedEachTime(t *testing.T) {
 	var asked strings.Builder
 	p := &policy{
-		conf: func() configs.LSClient { return configs.LSClient{} },
-		in:   bufio.NewReader(strings.NewReader("a\ny\na\n")), out: &asked,
+		conf:  func() configs.LSClient { return configs.LSClient{} },
+		asker: answering("a\ny\na\n", &asked),
 	}
 	for i, ok := range []bool{false, true, false} {
 		if err := p.protected(t.Context(), "/x/.git/config", "why"); (err == nil) != ok {
@@ -118,7 +124,7 @@ func TestAskShowsAll(t *testing.T) {
 	ask := func(answers, tool, args string) (shown string, err error) {
 		var out strings.Builder
 		p := &policy{conf: func() configs.LSClient { return configs.LSClient{} },
-			in: bufio.NewReader(strings.NewReader(answers)), out: &out}
+			asker: answering(answers, &out)}
 		kind, source := tools.Terminal, ""
 		if tool != "run_in_terminal" {
 			source = tool + ".py"

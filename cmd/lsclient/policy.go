@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 
 	ucli "github.com/urfave/cli/v2"
@@ -28,7 +27,8 @@ func policyFlags() []ucli.Flag {
 		&ucli.BoolFlag{Name: "yes", Aliases: []string{"y"},
 			Usage: "allow each command, file and server that a tool asks for, " +
 				"but no write to protected places (.git, .tapgw)"},
-		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before what lsclient.toml does not allow"},
+		&ucli.BoolFlag{Name: "ask", Usage: "ask on the terminal before each edit, and before what lsclient.toml " +
+			"does not allow"},
 	}
 }
 
@@ -37,11 +37,14 @@ type policy struct {
 	conf func() configs.LSClient // the current configuration
 	yes  bool
 
-	mu         sync.Mutex // one question at a time
-	in         *bufio.Reader
-	out        io.Writer // nil: no person is asked
-	always     []string  // keys of questions that a person has answered with always
-	userIsBusy bool      // the person can't be asked now
+	mu         sync.Mutex // one question at a time; guards the fields that follow
+	asker      asker      // nil: no person is asked
+	always     []string   // keys of questions that a person has answered with always
+	userIsBusy bool       // the person can't be asked now
+	edits      editConsent
+
+	interrupting sync.Mutex              // guards the field that follows
+	interrupt    context.CancelCauseFunc // answers the question that is open with no; nil: none is
 }
 
 // allowed returns what lsclient.toml allows.
@@ -61,7 +64,7 @@ func newPolicy(c *command) (*policy, error) {
 	if err != nil {
 		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
-	p.in, p.out = bufio.NewReader(tty), c.App.ErrWriter
+	p.asker = &lineAsker{in: bufio.NewReader(tty), out: c.App.ErrWriter}
 	return p, nil
 }
 
@@ -84,7 +87,7 @@ func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) 
 	if command := provide.Command(args); t.Kind == tools.Terminal && t.Source == "" {
 		what, key = "run: "+command, "command "+command
 	}
-	return p.ask(ctx, what, key, err)
+	return p.ask(ctx, request{what: what, key: key, refused: what}, err)
 }
 
 // outside decides about a path outside the workspace. The caller names the path in its own error.
@@ -97,26 +100,18 @@ func (p *policy) outside(ctx context.Context, path string, write bool) error {
 		verb = "write"
 	}
 	no := &provide.Refusal{What: "not allowed: allow.outside in lsclient.toml lists what is"}
-	err := p.ask(ctx, verb+" outside the workspace: "+visible.Line(path), verb+" "+path, no)
-	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
-		return &provide.Refusal{What: "the user said no"}
-	}
-	return err
+	return p.ask(ctx, request{what: verb + " outside the workspace: " + visible.Line(path), key: verb + " " + path}, no)
 }
 
 // protected decides about writing to places where files make programs run. A person must allow each such write,
 // whatever lsclient.toml allows, and --yes does not.
 func (p *policy) protected(ctx context.Context, path, why string) error {
-	if p.yes || p.out == nil {
+	if p.yes || p.asker == nil {
 		return &provide.Refusal{What: "a person must allow such a write, and nobody is asked here: " +
 			"use --ask, or write it yourself"}
 	}
 	no := &provide.Refusal{What: "a person must allow such a write, and is busy with something else"}
-	err := p.ask(ctx, "write "+visible.Line(path)+", which is protected: "+why, "", no)
-	if refusal, ok := errors.AsType[*provide.Refusal](err); ok && refusal != no {
-		return &provide.Refusal{What: "the user said no"}
-	}
-	return err
+	return p.ask(ctx, request{what: "write " + visible.Line(path) + ", which is protected: " + why}, no)
 }
 
 // private decides about a web server whose address is not public or not known.
@@ -129,7 +124,7 @@ func (p *policy) private(ctx context.Context, host string, addr netip.AddrPort) 
 	if !addr.IsValid() {
 		what = fmt.Sprintf("fetch from %s, of which only the proxy knows the address", host)
 	}
-	return p.ask(ctx, what, "host "+host, allow.NotPublic(host, addr))
+	return p.ask(ctx, request{what: what, key: "host " + host, refused: what}, allow.NotPublic(host, addr))
 }
 
 // server decides about a call of an MCP server's tool.
@@ -138,7 +133,8 @@ func (p *policy) server(ctx context.Context, server, tool string, args json.RawM
 	if mcp := p.conf().Allow.MCP; slices.Contains(mcp, server) || slices.Contains(mcp, name) {
 		return nil
 	}
-	return p.ask(ctx, "use the MCP tool "+name+" with "+string(args), "mcp "+name,
+	what := "use the MCP tool " + name + " with " + string(args)
+	return p.ask(ctx, request{what: what, key: "mcp " + name, refused: what},
 		&provide.Refusal{What: fmt.Sprintf(
 			"the MCP tool %s is not allowed: allow.mcp in lsclient.toml lists those that are", name)})
 }
@@ -157,60 +153,99 @@ const (
 	askedLines = 20
 )
 
+// request is what a person is asked to allow.
+type request struct {
+	what    string // in words after "the model wants to"
+	key     string // under which the answer always is remembered; "": always is no choice
+	refused string // what the error of a no names; "": the caller's error names it
+}
+
 // ask asks a person and returns nil for yes. It returns no if there is no person to ask. The person sees the whole
-// text, with control characters spelt out, or its ends, its size and how to see all of it. The answer always is
-// remembered under key; an empty key does not offer it.
-func (p *policy) ask(ctx context.Context, what, key string, no error) error {
+// text, with control characters spelt out, or its ends, its size and how to see all of it.
+func (p *policy) ask(ctx context.Context, r request, no error) error {
 	if p.yes {
 		return nil
 	}
-	if p.out == nil {
+	if p.asker == nil {
 		return no
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.Contains(p.always, key) {
+	if r.key != "" && slices.Contains(p.always, r.key) {
 		return nil
 	}
-	if p.userIsBusy {
-		return no
-	}
-	text := visible.Text(what)
+	text := visible.Text(r.what)
 	if len(text) > maxAsked {
 		return &provide.Refusal{What: fmt.Sprintf(
 			"the request is %d bytes long, and nobody is asked to allow more than %d at once: make it smaller",
 			len(text), maxAsked)}
 	}
-	for shown := visible.Ends(text, askedBytes, askedLines); ; shown = text {
-		rest := ""
-		if key != "" {
-			rest = ", [a]lways this"
-		}
-		if shown != text {
-			rest += ", [w]hole text"
-		}
-		// Lines are indented, so that none of them looks like our own question.
-		_, _ = fmt.Fprintf(p.out, "\nThe model wants to %s\nAllow it? [y]es%s, [N]o: ",
-			strings.ReplaceAll(shown, "\n", "\n  "), rest)
-		answer := make(chan string, 1)
-		go func() { // without an answer it outlives the call, and the next question loses the line that it reads
-			line, _ := p.in.ReadString('\n')
-			answer <- strings.ToLower(strings.TrimSpace(line))
-		}()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case a := <-answer:
-			switch {
-			case key != "" && (a == "a" || a == "always"):
-				p.always = append(p.always, key)
-				return nil
-			case a == "y" || a == "yes":
-				return nil
-			case a == "w" || a == "whole":
-				continue
-			}
-			return &provide.Refusal{What: "the user said no to: " + visible.Ends(what, askedBytes, askedLines)}
-		}
+	q := question{text: visible.Ends(text, askedBytes, askedLines), choices: []choice{{word: yesOnce}}}
+	if q.text != text {
+		q.whole = text
 	}
+	if r.key != "" {
+		q.choices = append(q.choices, choice{word: always})
+	}
+	reply, err := p.question(ctx, q, no)
+	if err != nil {
+		return err
+	}
+	switch reply.word {
+	case always:
+		p.always = append(p.always, r.key)
+		return nil
+	case yesOnce:
+		return nil
+	}
+	return saidNo(visible.Ends(r.refused, askedBytes, askedLines), reply.reason)
+}
+
+// question asks the question while p.mu is held. It returns no if the person is busy.
+func (p *policy) question(ctx context.Context, q question, no error) (answer, error) {
+	if p.userIsBusy {
+		return answer{}, no
+	}
+	open, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	p.setInterrupt(interrupt)
+	defer p.setInterrupt(nil)
+	reply, err := p.asker.ask(open, q)
+	if err != nil && errors.Is(context.Cause(open), errInterrupted) {
+		return answer{}, nil
+	}
+	return reply, err
+}
+
+// errInterrupted ends a question that Ctrl-C has answered with no.
+var errInterrupted = errors.New("the user said no")
+
+func (p *policy) setInterrupt(f context.CancelCauseFunc) {
+	p.interrupting.Lock()
+	defer p.interrupting.Unlock()
+	p.interrupt = f
+}
+
+// sayNo answers the open question with no, and reports whether there was one. It is for Ctrl-C.
+func (p *policy) sayNo() bool {
+	p.interrupting.Lock()
+	defer p.interrupting.Unlock()
+	if p.interrupt == nil {
+		return false
+	}
+	p.interrupt(errInterrupted)
+	p.interrupt = nil
+	return true
+}
+
+// saidNo is the refusal of a person, for the model.
+func saidNo(to, reason string) error {
+	text := "the user said no"
+	if to != "" {
+		text += " to: " + to
+	}
+	if reason != "" {
+		text += "\nThe user's reason: " + reason
+	}
+	return &provide.Refusal{What: text}
 }

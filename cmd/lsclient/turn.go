@@ -68,18 +68,20 @@ func (p *turnPrinter) event(e langserver.Event) {
 	case langserver.ToolCall:
 		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result,
 			Error: e.Error}
-		var diffs []diff.Diff
+		var diffs callDiffs
 		if e.State == langserver.Running {
 			line.Input = e.Input
 		} else {
 			diffs = p.v.edits.take(e.ID)
-			line.Diff = diffText(diffs)
+			line.Diff = diffText(diffs.list)
 			if p.v.session != nil {
 				p.v.session.toolDone(e)
 			}
 		}
 		p.tool(e)
-		p.diffs(diffs)
+		if !diffs.seen {
+			p.diffs(diffs.list)
+		}
 	case langserver.Notice:
 		line = eventLine{Type: "notice", Severity: e.Severity, Message: e.Message}
 		p.note("%s: %s", e.Severity, cli.Clean(e.Message))

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"tapgw/internal/diff"
+	"tapgw/internal/protect"
+	"tapgw/internal/visible"
+	"tapgw/tools"
+	"tapgw/tools/provide"
+)
+
+// editConsent is what a person has allowed about edits beyond a single one.
+type editConsent struct {
+	all  bool      // all edits of this conversation
+	dirs []editDir // places whose files may always be edited
+}
+
+// editDir is a directory, with all below it or with its own files only.
+type editDir struct {
+	path  string // absolute, with symbolic links resolved
+	below bool
+}
+
+// edit decides about changes of files, and reports whether it asked a person, who then has seen them. Without --ask all
+// are allowed: the tools refuse by themselves what lies outside the workspace or is protected.
+func (p *policy) edit(ctx context.Context, root string, list []tools.FileEdit, diffs []diff.Diff,
+	view diffView) (asked bool, err error) {
+	if p.yes || p.asker == nil {
+		return false, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.edits.allow(list) {
+		return false, nil
+	}
+	q := question{choices: []choice{{word: yesOnce}, {session, "all edits"}}}
+	q.text, q.whole = editText(list, diffs, view)
+	if real, err := protect.Resolve(root); err == nil {
+		root = real
+	}
+	dir, isOffered := commonDir(root, list)
+	if isOffered {
+		q.choices = append(q.choices, choice{always, dir.pattern(root)})
+	}
+	no := &provide.Refusal{What: "a person must allow such an edit, and is busy with something else"}
+	reply, err := p.question(ctx, q, no)
+	if err != nil {
+		return true, err
+	}
+	switch reply.word {
+	case session:
+		p.edits.all = true
+		return true, nil
+	case always:
+		p.edits.dirs = append(p.edits.dirs, dir)
+		return true, nil
+	case yesOnce:
+		return true, nil
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name)
+	}
+	return true, saidNo("the change of "+strings.Join(names, ", "), reply.reason)
+}
+
+// forgetSession ends the consent to all edits of the conversation.
+func (p *policy) forgetSession() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.edits.all = false
+}
+
+// editText returns the text of a question about edits, and all of it if it is shortened.
+func editText(list []tools.FileEdit, diffs []diff.Diff, view diffView) (text, whole string) {
+	write := func(view diffView) string {
+		lines := []string{"change files:"}
+		for _, e := range list {
+			if e.Dir {
+				lines = append(lines, "make the directory "+visible.Line(e.Name))
+			}
+		}
+		for i := range diffs {
+			lines = append(lines, view.show(&diffs[i]))
+		}
+		return strings.Join(lines, "\n")
+	}
+	view.all, view.more = false, "w shows all"
+	text = write(view)
+	view.all = true
+	if whole = write(view); whole == text {
+		whole = ""
+	}
+	return text, whole
+}
+
+// allow reports whether all of the edits are allowed without a question.
+func (c *editConsent) allow(list []tools.FileEdit) bool {
+	for _, e := range list {
+		if !c.all && !c.allows(e.Path) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *editConsent) allows(path string) bool {
+	for _, d := range c.dirs {
+		if filepath.Dir(path) == d.path || d.below && isBelow(path, d.path) {
+			return true
+		}
+	}
+	return false
+}
+
+// commonDir returns the directory that holds all of the edits, for the answer always. It is not offered if that is the
+// workspace's root and some edits lie further below, because it would be all files, or if it lies outside.
+func commonDir(root string, list []tools.FileEdit) (dir editDir, isOffered bool) {
+	if len(list) == 0 {
+		return editDir{}, false
+	}
+	dir = editDir{filepath.Dir(list[0].Path), true}
+	for _, e := range list {
+		if !isBelow(e.Path, root) {
+			return editDir{}, false
+		}
+		for !isBelow(e.Path, dir.path) {
+			dir.path = filepath.Dir(dir.path)
+		}
+	}
+	if dir.path != root {
+		return dir, true
+	}
+	dir.below = false
+	for _, e := range list {
+		if filepath.Dir(e.Path) != root {
+			return editDir{}, false
+		}
+	}
+	return dir, true
+}
+
+// isBelow reports whether a clean path lies in dir, at any depth.
+func isBelow(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+}
+
+// pattern is how people write the directory's files.
+func (d editDir) pattern(root string) string {
+	rel, err := filepath.Rel(root, d.path)
+	if err != nil {
+		rel = d.path
+	}
+	if !d.below {
+		return visible.Line(filepath.Join(rel, "*"))
+	}
+	return visible.Line(filepath.Join(rel, "**"))
+}
