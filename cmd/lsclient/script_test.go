@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 		"exits":     taptest.Exits,
 		"gateway":   cmdGateway,
 		"silent":    cmdSilent,
+		"gone":      cmdGone,
 		"awaitfile": cmdAwaitFile,
 		"await":     cmdAwait,
 		"set":       cmdSet,
@@ -96,6 +98,16 @@ func cmdSilent(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = l.Close() })
 	ts.Setenv("SILENT", "ws://"+l.Addr().String())
+}
+
+// gone FILE: the process whose id the file has ends.
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	until(ts, "the end of process "+strconv.Itoa(pid), func() bool {
+		state, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+		return err != nil || strings.HasPrefix(string(state), "Z") // nobody may have reaped it
+	})
 }
 
 // environment is the script's.

@@ -326,7 +326,8 @@ func TestTerminalIsAsked(t *testing.T) {
 	} {
 		r.set(func() { r.confirm = confirm })
 		result, e := r.good(t, prompt)
-		if !strings.Contains(result.Text, map[string]string{"refused": "no", "broken down": "the policy broke down"}[name]) ||
+		want := map[string]string{"refused": "no", "broken down": "the policy broke down"}[name]
+		if !strings.Contains(result.Text, want) ||
 			ran != 1 ||
 			e.call(t, "run_in_terminal").State != Failed {
 			t.Errorf("%s: %q, %v", name, result.Text, e.calls())

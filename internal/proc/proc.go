@@ -26,8 +26,11 @@ type Command struct {
 	// Stdout and Stderr get the output as it comes, instead of OnLine and the tail. One writer for both gets it in
 	// the order of writing. Output that a writer refuses is dropped.
 	Stdout, Stderr io.Writer
-	Keep           int           // how many lines [Process.Tail] returns at most; 0: 50
-	Grace          time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
+	// Whole makes the whole group end with this process, also if that is killed, and not the child alone. A
+	// process that leaves the group does not end.
+	Whole bool
+	Keep  int           // how many lines [Process.Tail] returns at most; 0: 50
+	Grace time.Duration // from SIGTERM to SIGKILL in [Process.Stop]; 0: 5 s
 }
 
 // Stream names the stream that a line came from, in the words that provider logs use.
@@ -53,6 +56,7 @@ type Process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	grace time.Duration
+	whole bool
 	tail  *ring
 	done  chan struct{}
 
@@ -70,7 +74,7 @@ func Start(c Command) (*Process, error) {
 		cmd.Env = []string{}
 	}
 	cmd.SysProcAttr = childAttr()
-	p := &Process{cmd: cmd, grace: c.Grace, tail: newRing(c.Keep), done: make(chan struct{})}
+	p := &Process{cmd: cmd, grace: c.Grace, whole: c.Whole, tail: newRing(c.Keep), done: make(chan struct{})}
 	if p.grace == 0 {
 		p.grace = defaultGrace
 	}
@@ -102,6 +106,9 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
 	}
 	p.stdin = stdin
+	if p.whole {
+		groups.begin(p.PID())
+	}
 	_ = pipes[1].Close()
 	_ = pipes[3].Close()
 	var readers sync.WaitGroup
@@ -130,6 +137,9 @@ func (p *Process) readStream(f *os.File, from Stream, to io.Writer, onLine func(
 func (p *Process) wait(readers *sync.WaitGroup, outputs ...*os.File) {
 	p.err = p.cmd.Wait()
 	_ = p.signal(syscall.SIGKILL)
+	if p.whole {
+		groups.end(p.PID())
+	}
 	cut := time.AfterFunc(outputGrace, func() {
 		for _, f := range outputs {
 			_ = f.Close()

@@ -74,6 +74,29 @@ var programs = map[string]func(args []string) int{
 		fmt.Fprintln(os.Stdout, "pid", p.PID())
 		select {}
 	},
+	// runs a parent by this package, tells the pid of the parent's child once that is ready, and waits to be killed
+	"guarded": func([]string) int {
+		c := command("parent")
+		seen := make(chan string, 2)
+		go func() {
+			told := []string{<-seen, <-seen}
+			slices.Sort(told) // "pid" and "ready"
+			fmt.Fprintln(os.Stdout, told[0])
+		}()
+		c.Whole, c.OnLine = true, func(_ Stream, line string) { seen <- line }
+		ended := command("lines")
+		ended.Whole = true
+		for _, c := range []Command{ended, c, ended} {
+			p, err := Start(c)
+			if err != nil {
+				return 1
+			}
+			if c.OnLine == nil {
+				<-p.Done()
+			}
+		}
+		select {}
+	},
 	"lock": func(args []string) int {
 		l, err := TryLock(args[0])
 		fmt.Fprintln(os.Stdout, l != nil, err)
@@ -282,8 +305,15 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-func TestChildDiesWithUs(t *testing.T) {
-	cmd := child("owner")
+func TestChildDiesWithUs(t *testing.T) { diesWith(t, "owner") }
+
+// What a child has started dies too, if that was wanted.
+func TestGroupDiesWithUs(t *testing.T) { diesWith(t, "guarded") }
+
+// diesWith kills a program and waits until the process whose pid it told has ended.
+func diesWith(t *testing.T, program string) {
+	t.Helper()
+	cmd := child(program)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

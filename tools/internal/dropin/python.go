@@ -178,7 +178,7 @@ func (r *probeResults) add(f frame) {
 func (p Python) start(interpreter, mode string, files []string, out *splitter) (*proc.Process, error) {
 	process, err := proc.Start(proc.Command{
 		Path: interpreter, Args: append([]string{"-B", "-c", runner, mode}, files...),
-		Env: p.Env, Stdout: out, Grace: stopGrace,
+		Env: p.Env, Stdout: out, Grace: stopGrace, Whole: true,
 		OnLine: func(_ proc.Stream, line string) {
 			if p.Log != nil {
 				p.Log(files[0], line)

@@ -60,7 +60,7 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 	}
 	p, err := proc.Start(proc.Command{
 		Path: c.Args[0], Args: c.Args[1:], Dir: c.Dir, Env: c.Env,
-		Stdout: c.Stdout, Stderr: c.Stderr, Grace: stopGrace,
+		Stdout: c.Stdout, Stderr: c.Stderr, Grace: stopGrace, Whole: true,
 	})
 	if err != nil {
 		return Exit{}, err
