@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -108,9 +109,22 @@ func (t Template) args() (names []string) {
 	return names
 }
 
-// HeaderVariable matches ${NAME} in a header's value; its first group is NAME, the environment variable that is put
-// there.
-var HeaderVariable = lazyregexp.New(`\$\{([^}]*)\}`)
+// headerVariable matches ${NAME} in a header's value; its first group is NAME.
+var headerVariable = lazyregexp.New(`\$\{([^}]*)\}`)
+
+// ExpandHeader replaces each ${NAME} in a header's value by the environment variable NAME. If some are not set,
+// missing is the name of the last one.
+func ExpandHeader(value string) (expanded, missing string) {
+	expanded = headerVariable.ReplaceAllStringFunc(value, func(m string) string {
+		name := m[len("${") : len(m)-len("}")]
+		v, ok := os.LookupEnv(name)
+		if !ok {
+			missing = name
+		}
+		return v
+	})
+	return expanded, missing
+}
 
 var (
 	httpToolName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
@@ -242,7 +256,7 @@ func headerValue(s string) error {
 	if strings.ContainsAny(s, "\r\n\x00") {
 		return errors.New("must be one line")
 	}
-	for _, m := range HeaderVariable.FindAllStringSubmatch(s, -1) {
+	for _, m := range headerVariable.FindAllStringSubmatch(s, -1) {
 		if !envName.MatchString(m[1]) {
 			return fmt.Errorf("${%s} is not the name of an environment variable", m[1])
 		}

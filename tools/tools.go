@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -108,6 +109,7 @@ type Env struct {
 	// to do. An error refuses the call, and nothing is changed. Otherwise done is
 	// called after the attempt, with its error. Without Edit nothing is called.
 	Edit func(ctx context.Context, edits []FileEdit) (done func(error), err error)
+	Log  *slog.Logger // gets, at level debug, the stack of a tool that panicked. nil: no log
 }
 
 // FileEdit is what a tool is about to do to one file or directory. Was and Now are its
@@ -142,11 +144,10 @@ type Written struct {
 func (r Result) Text() string { return strings.Join(r.Parts, "\n") }
 
 // PanicError is the error of a call whose tool panicked. Its text tells the model
-// that the arguments are not at fault; Stack is for a log.
+// that the arguments are not at fault. The stack is in [Env.Log].
 type PanicError struct {
 	Tool  string
 	Value any
-	Stack []byte
 }
 
 // Error implements error: a text for the model, with the tool and the value of the panic.
@@ -262,7 +263,10 @@ func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result
 		out := outcome{error: &PanicError{Tool: t.Name, Value: "its goroutine ended"}}
 		defer func() {
 			if r := recover(); r != nil {
-				out = outcome{error: &PanicError{t.Name, r, debug.Stack()}}
+				out = outcome{error: &PanicError{t.Name, r}}
+				if env.Log != nil {
+					env.Log.Debug("a tool panicked", "tool", t.Name, "value", r, "stack", string(debug.Stack()))
+				}
 			}
 			done <- out
 		}()

@@ -197,13 +197,11 @@ func expand(key string, headers map[string]string) (map[string]string, error) {
 	var missing error
 	out := maps.Clone(headers)
 	for name, value := range out {
-		out[name] = configs.HeaderVariable.ReplaceAllStringFunc(value, func(m string) string {
-			v, ok := os.LookupEnv(m[2 : len(m)-1])
-			if !ok {
-				missing = unsetVariable(key+"."+name, m[2:len(m)-1])
-			}
-			return v
-		})
+		expanded, unset := configs.ExpandHeader(value)
+		if unset != "" {
+			missing = unsetVariable(key+"."+name, unset)
+		}
+		out[name] = expanded
 	}
 	return out, missing
 }

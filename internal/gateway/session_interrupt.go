@@ -11,6 +11,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // Interrupt stops the turn, ends the session's pending calls with CANCELLED and tells
@@ -79,11 +80,8 @@ func DroppedPrompts(texts []string) string {
 	if more := len(texts) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	text := "1 prompt that waited is dropped: "
-	if len(texts) > 1 {
-		text = fmt.Sprintf("%d prompts that waited are dropped: ", len(texts))
-	}
-	return text + strings.Join(names, ", ")
+	return fmt.Sprintf("%s that waited %s dropped: %s",
+		visible.Count(len(texts), "prompt"), visible.IsAre(len(texts)), strings.Join(names, ", "))
 }
 
 // firstWords is the beginning of a text in one line of at most 60 characters.

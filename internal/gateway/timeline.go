@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/lazyregexp"
+	"tapgw/internal/visible"
 )
 
 // TimelineLine is one line of a session's timeline, as the admin API shows it. Message has
@@ -83,16 +83,13 @@ func (s *Session) Timeline(after uint64) (lines []TimelineLine, cursor uint64) {
 		return lines, cursor
 	}
 	first := lines[0]
-	text := "1 line before this is not kept any more"
-	if n := first.Seq - after - 1; n > 1 {
-		text = fmt.Sprintf("%d lines before this are not kept any more", n)
-	}
+	left := first.Seq - after - 1
 	gap := adminapi.TimelineLine{
 		Seq:     first.Seq - 1,
 		TS:      first.TS,
 		Level:   adminapi.LogInfo,
 		Source:  sourceGateway,
-		Message: text,
+		Message: visible.Count(left, "line") + " before this " + visible.IsAre(left) + " not kept any more",
 	}
 	return append([]TimelineLine{{gap, first.order}}, lines...), cursor
 }

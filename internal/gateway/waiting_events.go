@@ -9,6 +9,7 @@ import (
 
 	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
+	"tapgw/internal/visible"
 )
 
 // Limits of the waiting events. Over them the oldest are dropped.
@@ -111,12 +112,10 @@ func (s *Session) storeWaitingEvents(w waitingEvents) {
 		}
 	}
 	s.mu.Unlock()
-	text := "1 event that came while there was no session is in its streams"
-	if stored != 1 {
-		text = fmt.Sprintf("%d events that came while there was no session are in its streams", stored)
-	}
+	text := fmt.Sprintf("%s that came while there was no session %s in its streams",
+		visible.Count(stored, "event"), visible.IsAre(stored))
 	if lost := w.dropped + len(w.events) - stored; lost > 0 {
-		text += fmt.Sprintf("; %d more are lost, which did not fit", lost)
+		text += fmt.Sprintf("; %d more %s lost, which did not fit", lost, visible.IsAre(lost))
 	}
 	s.note(adminapi.LogInfo, sourceGateway, text)
 }

@@ -425,7 +425,7 @@ type StreamHistory struct {
 	Streams map[string][]StreamEntry `json:"streams"`
 }
 
-// MessageType implements [Message].
+// MessageType implements [Message] for each type of this file. It returns the value of the member "type".
 func (*Auth) MessageType() Type             { return TypeAuth }
 func (*AuthConfirm) MessageType() Type      { return TypeAuthConfirm }
 func (*Hello) MessageType() Type            { return TypeHello }

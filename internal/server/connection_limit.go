@@ -96,8 +96,8 @@ func (a *admission) admit() bool {
 	limit := l.limit
 	l.mu.Unlock()
 	if isFirst {
-		l.log.Warn("all places for providers are taken; further ones are refused until one leaves, "+
-			"or max_connections is more", "max_connections", limit)
+		l.log.Warn("the limit of provider connections is reached; more are refused until one ends "+
+			"or max_connections is raised", "max_connections", limit)
 		l.statusChanged()
 	}
 	return ok
@@ -151,6 +151,6 @@ func (s *Server) ConnectionFault() string {
 	if l.used < l.limit && (l.refused == 0 || time.Since(l.lastRefused) > limitFaultTime) {
 		return ""
 	}
-	return fmt.Sprintf("max_connections: %d of %d places for providers are taken, "+
-		"and %d connections were refused for want of one; stop some, or set more", l.used, l.limit, l.refused)
+	return fmt.Sprintf("max_connections: %d of %d provider connections are in use, "+
+		"and %d more were refused; stop some, or raise the limit", l.used, l.limit, l.refused)
 }

@@ -136,8 +136,8 @@ func TestAuthFailures(t *testing.T) {
 // wait is on a bubble's clock.
 func wait(d time.Duration) { <-time.After(d) }
 
-// Providers have their places, and web pages that wait to be let in a few of their own,
-// those of each origin for themselves. What was refused is a fault for a while.
+// Provider connections have a limit, web pages that wait to be let in have one of their own, and those of each
+// origin another. A refusal is a fault for a while.
 func TestConnectionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Gateway: gateway.New(gateway.Options{}), MaxConnections: 3})
@@ -179,8 +179,8 @@ func TestConnectionLimit(t *testing.T) {
 			}
 		}
 		take(page(1000)).release() // it made room
-		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 places") {
-			t.Errorf("got fault %q, want 3 of 3 places taken", got)
+		if got := s.ConnectionFault(); !strings.Contains(got, "max_connections: 3 of 3 provider connections") {
+			t.Errorf("got fault %q, want 3 of 3 connections in use", got)
 		}
 		full(program, "3 providers are connected, which is the limit (max_connections in tapgw.toml)")
 		if waiting[1].admit() {
@@ -203,7 +203,7 @@ func TestConnectionLimit(t *testing.T) {
 			)
 		}
 		if got := s.ConnectionFault(); !strings.Contains(got,
-			"0 of 3 places for providers are taken, and 3 connections were refused") {
+			"0 of 3 provider connections are in use, and 3 more were refused") {
 			t.Errorf("after the refusals: got fault %q, want 3 refused", got)
 		}
 		wait(limitFaultTime + 1)

@@ -19,7 +19,7 @@ var rules = []struct {
 			"internal/server.TestConnectionCap internal/server.TestConnectionLimit"},
 		{"Before it has authenticated a connection may send 64 KiB", "internal/server.TestLittleBeforeAuth"},
 		{
-			"Pages of other origins have a few places of their own until they are let in, and pair by a count of each " +
+			"Pages of other origins have a limit of their own until they are let in, and pair by a count of each " +
 				"origin, and by one of all",
 			"internal/server.TestConnectionLimit internal/server.TestPagesKeepToThemselves " +
 				"internal/server.TestPairingIsNotGuessed",

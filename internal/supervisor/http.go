@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,14 +195,7 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	}
 	req.Header.Set("User-Agent", "tapgw")
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		value, missing := h.Headers[name], ""
-		value = configs.HeaderVariable.ReplaceAllStringFunc(value, func(m string) string {
-			v, ok := os.LookupEnv(m[2 : len(m)-1])
-			if !ok {
-				missing = m[2 : len(m)-1]
-			}
-			return v
-		})
+		value, missing := configs.ExpandHeader(h.Headers[name])
 		if missing != "" {
 			return nil, fmt.Errorf(
 				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,

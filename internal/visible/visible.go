@@ -85,6 +85,14 @@ func Count[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// IsAre returns the verb that goes with n things: "is" for one, "are" for any other number.
+func IsAre[N int | int64 | uint64](n N) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
 // Ends returns a text of at most maxBytes bytes and lines lines as it is. Of a longer
 // text it returns the beginning and the end, and between them how many bytes are left
 // out.

@@ -131,7 +131,7 @@ func TestHostAndOriginGuards(t *testing.T) {
 	}
 }
 
-// TestConnectionCap fills all places with connections that say nothing.
+// TestConnectionCap uses up all connections with ones that say nothing.
 func TestConnectionCap(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -154,15 +154,15 @@ func TestConnectionCap(t *testing.T) {
 	}
 	a.complains(t, "connection 51")
 	if code := g.get("/healthz"); code != http.StatusOK {
-		t.Errorf("with all places taken /healthz gives %d, want %v", code, http.StatusOK)
+		t.Errorf("at the limit /healthz gives %d, want %v", code, http.StatusOK)
 	}
 	if status, err := g.api().Status(t.Context()); err != nil {
-		t.Errorf("with all places taken the admin API says: %v", err)
+		t.Errorf("at the limit the admin API says: %v", err)
 	} else if !slices.ContainsFunc(status.Faults, func(f adminapi.Fault) bool {
 		return strings.Contains(f.Message,
-			"max_connections: 50 of 50 places for providers are taken, and 1 connections were refused")
+			"max_connections: 50 of 50 provider connections are in use, and 1 more were refused")
 	}) {
-		t.Errorf("with all places taken the faults are %v, want a fault that 50 of 50 are taken and 1 was refused", status.Faults)
+		t.Errorf("at the limit the faults are %v, want that 50 of 50 are in use", status.Faults)
 	}
 	if n := h.metric("tapgw_connections_refused_total"); n != 1 {
 		t.Errorf("%v connections were refused, say the metrics, want 1", n)
