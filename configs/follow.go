@@ -13,7 +13,8 @@ import (
 )
 
 // Follower reads config files again when they change, and makes a program apply them. Files with a fault change
-// nothing. Set its fields before use. It calls its functions under its lock, so they must not call its methods.
+// nothing. Set its fields before use. It calls Load, Apply and Report under its lock, so they must not call its
+// methods.
 type Follower[C any] struct {
 	// Load reads the files. Notes are faults that don't keep the files from being used,
 	// such as a key that takes effect at the next start.
@@ -22,7 +23,7 @@ type Follower[C any] struct {
 	Apply func(old, current C)
 	// Report is called once for each new fault; isNote is true for a note of Load.
 	Report func(f Fault, isNote bool)
-	// FaultsChanged is called when Faults has changed. It may be nil.
+	// FaultsChanged is called when Faults has changed, without the lock: it may call Faults. It may be nil.
 	FaultsChanged func()
 	// Current are the settings in use, at first those of the program's start.
 	Current C
@@ -63,6 +64,13 @@ func (f *Follower[C]) Reload() {
 }
 
 func (f *Follower[C]) read() {
+	if f.apply() && f.FaultsChanged != nil {
+		f.FaultsChanged()
+	}
+}
+
+// apply reads the files and makes the program use them. It reports whether the faults are others than before.
+func (f *Follower[C]) apply() (faultsChanged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	loaded, faults, err := f.Load()
@@ -77,14 +85,13 @@ func (f *Follower[C]) read() {
 			f.Report(fault, err == nil)
 		}
 	}
-	if !slices.Equal(f.faults, faults) && f.FaultsChanged != nil {
-		defer f.FaultsChanged()
-	}
+	faultsChanged = !slices.Equal(f.faults, faults)
 	f.faults = faults
 	if err == nil && !reflect.DeepEqual(loaded, f.Current) {
 		f.Apply(f.Current, loaded)
 		f.Current = loaded
 	}
+	return faultsChanged
 }
 
 // Faults returns a copy of the faults and notes of the last time that the files were read. Any goroutine may call it.

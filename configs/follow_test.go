@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A file that can't be used leaves what it said before, each fault is told once,
@@ -56,6 +57,26 @@ func TestFollower(t *testing.T) {
 		if !slices.Equal(did, tt.did) || len(f.Faults()) != tt.faults {
 			t.Errorf("%+v did %q and leaves %v, want %q and %d", tt.answer, did, f.Faults(), tt.did, tt.faults)
 		}
+	}
+}
+
+// Whoever is told that the faults have changed may ask which they are.
+func TestFaultsChangedMayAsk(t *testing.T) {
+	bad := Faults{{"f", 2, 3, "bad"}}
+	found := make(chan Faults, 1)
+	f := Follower[string]{
+		Load:   func() (string, Faults, error) { return "", nil, bad },
+		Report: func(Fault, bool) {},
+	}
+	f.FaultsChanged = func() { found <- f.Faults() }
+	go f.Reload()
+	select {
+	case got := <-found:
+		if !slices.Equal(got, bad) {
+			t.Errorf("got %v, want %v", got, bad)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("asking for the faults does not return: the lock is held")
 	}
 }
 

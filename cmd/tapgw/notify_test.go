@@ -1,45 +1,22 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"tapgw/internal/proc"
+	"tapgw/internal/taptest"
 )
-
-// listenNotify is a service manager's ear; next returns what it hears next.
-func listenNotify(t *testing.T, socket string) (next func() string) {
-	t.Helper()
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	return func() string {
-		t.Helper()
-		message := make([]byte, 4096)
-		n, err := c.Read(message)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(message[:n])
-	}
-}
 
 // A gateway that a service manager starts tells it when it is ready, when it
 // reads its files again, and when it ends.
 func TestServeNotifies(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
-	next := listenNotify(t, socket)
+	next := taptest.ListenNotify(t, socket)
 	p, err := proc.Start(proc.Command{
 		Path: "tapgw", Args: []string{"serve", "--listen=127.0.0.1:0"}, Dir: dir,
 		Env: []string{

@@ -3,36 +3,14 @@ package service
 import (
 	"bytes"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
-)
 
-// listenNotify is a service manager's ear; next returns what it hears next.
-func listenNotify(t *testing.T, socket string) (next func() string) {
-	t.Helper()
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	return func() string {
-		t.Helper()
-		message := make([]byte, 4096)
-		n, err := c.Read(message)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(message[:n])
-	}
-}
+	"tapgw/internal/taptest"
+)
 
 func TestNotifier(t *testing.T) {
 	var log bytes.Buffer
@@ -43,7 +21,7 @@ func TestNotifier(t *testing.T) {
 	if runtime.GOOS == "linux" { // where systemd's may have no file
 		socket = "@" + socket
 	}
-	next := listenNotify(t, socket)
+	next := taptest.ListenNotify(t, socket)
 	t.Setenv("NOTIFY_SOCKET", socket)
 	n := NewNotifier(logger)
 	if _, ok := os.LookupEnv("NOTIFY_SOCKET"); ok {
