@@ -62,7 +62,12 @@ func runnable(path string) (exists bool, err error) {
 
 // HookPrograms are the faults of the programs of [[hooks]], of the files that count: programs that are missing or can't
 // be run. Files with other faults are left out; [Files.Load] reports those.
-func (f Files) HookPrograms() (faults Faults) {
+func (f Files) HookPrograms() Faults {
+	return f.faultsOf(func(file string, data []byte, c Config) Faults { return hookPrograms(file, data, c.Hooks) })
+}
+
+// faultsOf returns what find says of each file that counts and has no fault: the project's and the user's.
+func (f Files) faultsOf(find func(file string, data []byte, c Config) Faults) (faults Faults) {
 	for _, file := range []string{f.Project, f.User} {
 		if file == "" || file == f.Project && !f.Trusted {
 			continue
@@ -70,7 +75,7 @@ func (f Files) HookPrograms() (faults Faults) {
 		if data, err := readFile(file); err == nil {
 			c := Default()
 			if found := c.parse(file, data, file == f.Project, &[]layer{}); len(found) == 0 {
-				faults = append(faults, hookPrograms(file, data, c.Hooks)...)
+				faults = append(faults, find(file, data, c)...)
 			}
 		}
 	}

@@ -138,6 +138,9 @@ func (d *doctor) checkConfig(context.Context) cli.Result {
 	if len(leftOut) > 0 {
 		return cli.Warn("read the files; if you trust the project, run tapgw trust with its directory", "%v", leftOut)
 	}
+	if dead := d.files.DeadRules(); len(dead) > 0 {
+		return cli.Warn("correct the rules, or remove them", "rules that never hold: %v", dead)
+	}
 	if n > 0 {
 		return cli.OK("%s, and %s", found, visible.Count(n, "provider file"))
 	}

@@ -55,6 +55,10 @@ func Exactly(pattern string) Rule {
 	return r
 }
 
+// IsVoid reports whether a rule allows no command line at all: its text is not plain commands, and has a star.
+// Without a star such a rule allows the line that is exactly its text.
+func (r Rule) IsVoid() bool { return r.text == "" && len(r.commands) == 0 }
+
 // Allows reports whether rules allow a whole command line: each of its commands alone,
 // or all of them by one rule. A line that sets variables, expands or substitutes
 // something, writes files, or has loops, functions or comments is allowed only by a

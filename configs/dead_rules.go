@@ -1,0 +1,63 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"tapgw/internal/shellrule"
+)
+
+// DeadRules are the rules of the files that count which can never hold: hooks for names that no tool has, and
+// patterns of [copilot.permissions] that allow nothing, or nothing that the same file does not deny.
+func (f Files) DeadRules() Faults { return f.faultsOf(deadRules) }
+
+func deadRules(file string, data []byte, c Config) Faults {
+	doc, root := open(file, data)
+	if root == nil {
+		return doc.faults
+	}
+	for i, h := range c.Hooks {
+		if at := strings.IndexFunc(h.Match, isOutsideToolNames); at >= 0 {
+			path := toml.Key{"hooks", element(i), "match"}
+			root.faultAt(path, pathText(path), fmt.Errorf("%q never matches: no tool's name has %q, and * is the only "+
+				"wildcard; write a [[hooks]] for each name", h.Match, []rune(h.Match[at:])[0]))
+		}
+	}
+	p := c.Copilot.Permissions
+	denies := func(list []string) func(string) bool {
+		return func(pattern string) bool { return slices.Contains(list, pattern) }
+	}
+	for _, allow := range []struct {
+		key, deny string
+		patterns  []string
+		isDenied  func(pattern string) bool
+	}{
+		{"allow_commands", "deny_commands", p.AllowCommands,
+			func(pattern string) bool { return shellrule.Denies(p.DenyCommands, pattern) }},
+		{"allow_read_paths", "deny_paths", p.AllowReadPaths, denies(p.DenyPaths)},
+		{"allow_write_paths", "deny_paths", p.AllowWritePaths, denies(p.DenyPaths)},
+		{"allow_urls", "deny_urls", p.AllowURLs, denies(p.DenyURLs)},
+	} {
+		for i, pattern := range allow.patterns {
+			path := toml.Key{"copilot", "permissions", allow.key, element(i)}
+			switch {
+			case allow.isDenied(pattern):
+				root.faultAt(path, pathText(path),
+					fmt.Errorf("%q allows nothing: %s denies all of it, and a denial wins", pattern, allow.deny))
+			case allow.key == "allow_commands" && shellrule.Begins(pattern).IsVoid():
+				root.faultAt(path, pathText(path),
+					fmt.Errorf("%q allows nothing: with a * it must be plain words of one command", pattern))
+			}
+		}
+	}
+	return doc.sorted()
+}
+
+// isOutsideToolNames reports whether neither a tool's name nor a pattern of one may hold r.
+func isOutsideToolNames(r rune) bool {
+	isLetter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !isLetter && !strings.ContainsRune("_-*./:", r)
+}
