@@ -80,7 +80,7 @@ func (h *hosted) guard(name string) *guard {
 		}
 	})
 	h.t.Cleanup(func() { close(gone); reader.Wait() })
-	p.in <- func() { p.conn.ReceiveMessage(&protocol.Auth{Token: h.g.AdminToken()}) }
+	p.in <- func() { p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: h.g.AdminToken()})) }
 	return p
 }
 
@@ -94,26 +94,30 @@ func (p *guard) Send(m protocol.Message) {
 		p.acks <- m.Error()
 	case *protocol.SessionLifecycle:
 		if m.State == protocol.LifecycleShutdownPending {
-			p.in <- func() { p.conn.ReceiveMessage(&protocol.ShutdownReady{SessionID: m.SessionID}) }
+			p.in <- func() { p.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{SessionID: m.SessionID})) }
 		}
 	case *protocol.ToolCall:
 		p.mu.Lock()
 		p.called++
 		p.mu.Unlock()
 		p.calls <- struct{}{}
-		p.in <- func() { p.conn.ReceiveMessage(&protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}) }
+		p.in <- func() {
+			p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: m.ID, Data: protocol.Raw(`"ran"`)}))
+		}
 	case *protocol.GateCheck:
 		p.mu.Lock()
 		p.checks = append(p.checks, m.Tool)
 		p.mu.Unlock()
 		p.in <- func() {
-			p.conn.ReceiveMessage(&protocol.GateResult{
+			p.conn.Receive(protocol.Append(nil, &protocol.GateResult{
 				GateID: m.GateID, CallID: m.CallID, Decision: protocol.DecisionDeny, Reason: "not past " + p.name,
-			})
+			}))
 		}
 	case *protocol.TransformRequest:
 		text := m.Current + "\n\nEDITED by " + p.name
-		p.in <- func() { p.conn.ReceiveMessage(&protocol.TransformResult{CallID: m.CallID, Content: &text}) }
+		p.in <- func() {
+			p.conn.Receive(protocol.Append(nil, &protocol.TransformResult{CallID: m.CallID, Content: &text}))
+		}
 	}
 }
 
@@ -124,7 +128,7 @@ func (p *guard) Close(protocol.CloseCode, string) {}
 // send gives the gateway a message and waits for its ack.
 func (p *guard) send(m protocol.Message, ack string) {
 	p.h.t.Helper()
-	p.in <- func() { p.conn.ReceiveMessage(m) }
+	p.in <- func() { p.conn.Receive(protocol.Append(nil, m)) }
 	p.waitAck(ack)
 }
 

@@ -261,7 +261,7 @@ func TestManyGatesAtOnce(t *testing.T) {
 		p := h.guard(name)
 		hello := helloOf(name, protocol.AllSessions)
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-		p.in <- func() { p.conn.ReceiveMessage(hello) }
+		p.in <- func() { p.conn.Receive(protocol.Append(nil, hello)) }
 		guards = append(guards, p)
 	}
 	for _, p := range guards {
@@ -286,7 +286,7 @@ func TestManyGatesAtOnce(t *testing.T) {
 	// A session that comes later has them from the provider's word on.
 	h.s = h.start("third")
 	for _, p := range guards {
-		p.in <- func() { p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: h.s.ID()}) }
+		p.in <- func() { p.conn.Receive(protocol.Append(nil, &protocol.SessionReady{SessionID: h.s.ID()})) }
 		p.send(
 			&protocol.ContextUpdate{RequestID: "context", SessionID: h.s.ID(), Context: new("of " + p.name)}, "context",
 		)
@@ -369,7 +369,7 @@ func TestPromptsWhileHooksCome(t *testing.T) {
 		p := h.guard(fmt.Sprintf("teller-%d", n))
 		hello := helloOf(p.name, h.s.ID())
 		hello.Context = new("CONTEXT")
-		p.in <- func() { p.conn.ReceiveMessage(hello) }
+		p.in <- func() { p.conn.Receive(protocol.Append(nil, hello)) }
 		var turns []chan string
 		for i := range 3 {
 			turns = append(turns, h.asking(fmt.Sprintf("hello %d", i)))

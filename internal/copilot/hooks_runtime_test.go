@@ -188,7 +188,7 @@ func TestHooksCantBeHad(t *testing.T) {
 		p := h.guard("refused")
 		hello := helloOf("refused", h.s.ID())
 		hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-		p.in <- func() { p.conn.ReceiveMessage(hello) }
+		p.in <- func() { p.conn.Receive(protocol.Append(nil, hello)) }
 		if got := <-p.acks; !strings.Contains(got, "INTERNAL") || !strings.Contains(got, "try again") {
 			t.Errorf(`a gate that can't be asked is told %q, want "INTERNAL" and "try again" in it`, got)
 		}
@@ -260,7 +260,7 @@ func TestRuntimeKilledWithHooks(t *testing.T) {
 	p := h.guard("guard")
 	hello := helloOf("guard", h.s.ID())
 	hello.Hooks = &protocol.Hooks{OnPreToolUse: gateOf("say")}
-	p.in <- func() { p.conn.ReceiveMessage(hello) }
+	p.in <- func() { p.conn.Receive(protocol.Append(nil, hello)) }
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for late && len(h.session().configLock) == 0 { // it is at it then

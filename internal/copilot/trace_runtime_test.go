@@ -134,7 +134,7 @@ func (w *witness) Flush() {
 			}
 		}
 		if answer != nil {
-			go w.conn.ReceiveMessage(answer)
+			go w.conn.Receive(protocol.Append(nil, answer))
 		}
 	}
 }
@@ -174,16 +174,16 @@ func TestTraceFromPushToProvider(t *testing.T) {
 	}
 	w := &witness{traces: map[string]string{}}
 	w.conn = gw.Connect(w, gateway.ConnOptions{})
-	w.conn.ReceiveMessage(&protocol.Auth{Token: gw.InstanceToken()})
+	w.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: gw.InstanceToken()}))
 	version := protocol.Version
-	w.conn.ReceiveMessage(&protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
+	w.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "tests", ProtocolVersion: &version, Session: s.ID(),
 		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(`{"type":"object"}`)}},
 		Hooks: &protocol.Hooks{
 			OnPreToolUse: []protocol.Rule{
 				{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionGate, GateID: "g"},
 			},
 		},
-	})
+	}))
 	if _, err := s.PushAndWait(g.ctx, "ci", &protocol.Push{
 		Level: protocol.LevelInject, Event: "call:greet {}",
 	}); err != nil {

@@ -76,13 +76,13 @@ func (p *provider) Flush() {
 			go func() {
 				select {
 				case <-p.release:
-					p.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: c.Args})
+					p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: c.Args}))
 				case <-p.gone:
 				}
 			}()
 			continue
 		}
-		p.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: c.Args})
+		p.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: c.Args}))
 	}
 }
 
@@ -96,18 +96,17 @@ func (h *hosted) provide(s *gateway.Session, name string) *provider {
 		gone: make(chan struct{}),
 	}
 	p.conn = h.g.Connect(p, gateway.ConnOptions{})
-	p.conn.ReceiveMessage(&protocol.Auth{Token: h.g.InstanceToken()})
+	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: h.g.InstanceToken()}))
 	version := protocol.Version
 	schema := protocol.Raw(`{"type":"object","properties":{"x":{"type":"string"}}}`)
-	p.conn.ReceiveMessage(
+	p.conn.Receive(protocol.Append(nil,
 		&protocol.Hello{Name: name, ProtocolVersion: &version, Session: s.ID(), Tools: []protocol.Tool{
 			{
 				Name:        "say",
 				Description: "Says it.",
 				Parameters:  schema,
 			}, {Name: "hang", Description: "Takes its time.", Parameters: schema},
-		}},
-	)
+		}}))
 	select {
 	case <-p.acked:
 	case <-h.r.ctx.Done():

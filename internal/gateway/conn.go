@@ -148,23 +148,6 @@ func (c *Conn) Receive(data []byte) {
 	c.handle(m)
 }
 
-// ReceiveMessage is [Conn.Receive] for a provider in this process, whose messages are not
-// encoded. State, fields and limits are checked in the same way. It keeps the message, so
-// the caller must not change it afterwards.
-func (c *Conn) ReceiveMessage(m protocol.Message) {
-	head := protocol.HeadOf(m)
-	c.requestID = head.RequestID
-	if !c.isLegal(head) {
-		return
-	}
-	if err := protocol.Validate(m); err != nil {
-		err.RequestID = head.RequestID
-		c.malformed(head, m, err)
-		return
-	}
-	c.handle(m)
-}
-
 // isLegal reports whether a message is legal in the present state. If not, it answers
 // the message, except a late tool.result.
 func (c *Conn) isLegal(head protocol.Head) bool {

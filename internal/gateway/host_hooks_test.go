@@ -76,7 +76,7 @@ func (a *ackedProvider) Close(protocol.CloseCode, string) {}
 func (g *Gateway) ackedProvider(h *hookHost) *ackedProvider {
 	a := &ackedProvider{h: h}
 	a.conn = g.Connect(a, ConnOptions{})
-	a.conn.ReceiveMessage(&protocol.Auth{Token: g.AdminToken()})
+	a.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.AdminToken()}))
 	return a
 }
 
@@ -150,13 +150,13 @@ func TestHooksAreEnabledBeforeBinding(t *testing.T) {
 				}
 			}
 			p := g.ackedProvider(h)
-			p.conn.ReceiveMessage(tt.first)
+			p.conn.Receive(protocol.Append(nil, tt.first))
 			acks := 1
 			if tt.then != nil {
 				if h.enabled != 0 {
 					t.Errorf("a hello with tools alone enabled the host's hooks %d times, want none", h.enabled)
 				}
-				p.conn.ReceiveMessage(tt.then)
+				p.conn.Receive(protocol.Append(nil, tt.then))
 				acks = 2
 			}
 			want := 0
@@ -184,21 +184,23 @@ func TestHooksOfNewSessionsAndReconnects(t *testing.T) {
 	first.register(t, g, "s1")
 	p := g.ackedProvider(first)
 	version := protocol.Version
-	p.conn.ReceiveMessage(&protocol.Hello{
+	p.conn.Receive(protocol.Append(nil, &protocol.Hello{
 		Name: "p", ProtocolVersion: &version, Session: protocol.AllSessions,
 		Hooks: &protocol.Hooks{OnPreToolUse: denial()},
-	})
+	}))
 	second.register(t, g, "s2")
 	if second.enabled != 0 {
 		t.Errorf("the hooks were enabled %d times before session.ready, want none", second.enabled)
 	}
-	p.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
+	p.conn.Receive(protocol.Append(nil, &protocol.SessionReady{SessionID: "s2"}))
 	if second.enabled != 1 || !second.s.NeedsHooks() {
 		t.Errorf("the second host's hooks were enabled %d times, want once", second.enabled)
 	}
 	p.conn.Closed()
 	again := g.ackedProvider(first)
-	again.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token})
+	again.conn.Receive(
+		protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, ReconnectToken: p.token}),
+	)
 	if first.enabled != 2 || second.enabled != 2 || len(again.refused) > 0 {
 		t.Errorf(
 			"after the reconnect: enabled %d and %d times, want 2 and 2; refused %q",
@@ -266,10 +268,10 @@ func TestHooksCantBeEnabled(t *testing.T) {
 			h.register(t, g, "s1")
 			p := g.ackedProvider(h)
 			if tt.first != nil {
-				p.conn.ReceiveMessage(tt.first)
+				p.conn.Receive(protocol.Append(nil, tt.first))
 			}
 			acks := len(p.enabled)
-			p.conn.ReceiveMessage(tt.then)
+			p.conn.Receive(protocol.Append(nil, tt.then))
 			if len(p.refused) != 1 || !strings.Contains(p.refused[0], "INTERNAL") ||
 				!strings.Contains(p.refused[0], "it does not listen") ||
 				len(p.enabled) != acks {
@@ -295,7 +297,7 @@ func TestHooksCantBeEnabled(t *testing.T) {
 			}
 			h.err = nil // it may be tried again
 			acks = len(p.enabled)
-			p.conn.ReceiveMessage(tt.then)
+			p.conn.Receive(protocol.Append(nil, tt.then))
 			if len(p.enabled) != acks+1 || !h.s.NeedsHooks() {
 				t.Errorf("tried again: refused %q, acks %v, want %d acks and hooks", p.refused, p.enabled, acks+1)
 			}

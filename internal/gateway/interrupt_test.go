@@ -77,10 +77,10 @@ func TestInterruptDropsWhatWaits(t *testing.T) {
 		p := &inbox{arrived: make(chan struct{}, 1), closed: make(chan struct{})}
 		c := g.Connect(p, ConnOptions{})
 		defer c.Closed()
-		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+		c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 		version := protocol.Version
-		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(),
-			Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}})
+		c.Receive(protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: s.ID(),
+			Tools: []protocol.Tool{{Name: "hang", Description: "d", Parameters: protocol.Raw(`{}`)}}}))
 		if _, err := s.Prompt(t.Context(), Prompt{Text: "call:hang"}); err != nil {
 			t.Fatal(err)
 		}

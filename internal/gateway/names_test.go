@@ -18,7 +18,7 @@ func (h *holder) helloAs(name, session string, more ...func(*protocol.Hello)) pr
 	for _, f := range more {
 		f(m)
 	}
-	h.conn.ReceiveMessage(m)
+	h.conn.Receive(protocol.Append(nil, m))
 	if len(h.errs) > before {
 		return h.errs[len(h.errs)-1].Code
 	}
@@ -63,7 +63,7 @@ func TestFileKeepsItsName(t *testing.T) {
 		if code := h.helloAs("VAULT", "s1"); code != "" {
 			t.Fatalf("hello as VAULT: %v, want no error", h.errs[len(h.errs)-1])
 		}
-		h.conn.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Event: "a secret"})
+		h.conn.Receive(protocol.Append(nil, &protocol.Push{Level: protocol.LevelKeep, Event: "a secret"}))
 		spec.Replaces = []*Pass{first}
 		second := g.Issue(spec)
 		if code := connectWith(g, second.Token()).helloAs("vault", "s1"); code != "" {
@@ -102,7 +102,7 @@ func TestNameInAllSessions(t *testing.T) {
 		if code := connectWith(g, g.InstanceToken()).helloAs("ops", "s2"); code != "" {
 			t.Fatalf("hello as ops to s2: %v, want no error", code)
 		}
-		all.conn.ReceiveMessage(&protocol.SessionReady{SessionID: "s2"})
+		all.conn.Receive(protocol.Append(nil, &protocol.SessionReady{SessionID: "s2"}))
 		if len(all.errs) != 1 || all.errs[0].Code != protocol.CodeUnauthorized ||
 			all.errs[0].ReplyTo != protocol.TypeSessionReady {
 			t.Errorf(

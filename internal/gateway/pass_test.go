@@ -37,7 +37,7 @@ func (h *holder) Close(protocol.CloseCode, string) { h.ended = true }
 func connectWith(g *Gateway, token string) *holder {
 	h := &holder{calls: make(chan *protocol.ToolCall, 10)}
 	h.conn = g.Connect(h, ConnOptions{})
-	h.conn.ReceiveMessage(&protocol.Auth{Token: token})
+	h.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: token}))
 	return h
 }
 
@@ -48,7 +48,7 @@ func (h *holder) hello(session string, tools ...string) {
 	for _, name := range tools {
 		m.Tools = append(m.Tools, protocol.Tool{Name: name, Description: "d", Parameters: protocol.Raw(`{}`)})
 	}
-	h.conn.ReceiveMessage(m)
+	h.conn.Receive(protocol.Append(nil, m))
 }
 
 func toolNames(s *Session) (names string) {
@@ -113,7 +113,7 @@ func TestPassReplaces(t *testing.T) {
 					t.Fatal("drained with a call in flight, want it to wait for the call")
 				default:
 				}
-				old.conn.ReceiveMessage(&protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)})
+				old.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: call.ID, Data: protocol.Raw(`1`)}))
 				if o := <-result; o.Failed() {
 					t.Errorf("the call that was running: %s, want success", o.Error)
 				}
@@ -202,10 +202,10 @@ func TestToolPolicy(t *testing.T) {
 		if ms := s.Tools()[0].TimeoutMs; ms != 60_000 {
 			t.Errorf("timeout %d ms, want 60000", ms)
 		}
-		h.conn.ReceiveMessage(&protocol.ToolsUpdate{
+		h.conn.Receive(protocol.Append(nil, &protocol.ToolsUpdate{
 			Tools:  []protocol.Tool{{Name: "get_b", Description: "d", Parameters: protocol.Raw(`{}`)}},
 			Remove: []string{"get_a"},
-		})
+		}))
 		if got := toolNames(s); got != "x_get_b " {
 			t.Fatalf(`after the update: %q (%v), want "x_get_b "`, got, h.errs)
 		}
@@ -222,7 +222,7 @@ func TestToolPolicy(t *testing.T) {
 			if c.Tool != "get_b" {
 				t.Errorf(`called as %q, want "get_b"`, c.Tool)
 			}
-			h.conn.ReceiveMessage(&protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)})
+			h.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: c.ID, Data: protocol.Raw(`1`)}))
 			if o := <-results; o.Failed() {
 				t.Errorf("the call: %s, want success", o.Error)
 			}

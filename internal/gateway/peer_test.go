@@ -33,7 +33,7 @@ func (e *echo) Flush() {
 	ids := e.pending
 	e.pending = e.pending[:0]
 	for _, id := range ids {
-		e.conn.ReceiveMessage(&protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)})
+		e.conn.Receive(protocol.Append(nil, &protocol.ToolResult{ID: id, Data: protocol.Raw(`"Hello, Alice!"`)}))
 	}
 }
 
@@ -52,10 +52,10 @@ func joined(tb testing.TB) (*Gateway, *Session, *echo) {
 	}
 	e := &echo{}
 	e.conn = g.Connect(e, ConnOptions{})
-	e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+	e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 	version := protocol.Version
-	e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+	e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
 	if e.acks != 1 {
 		tb.Fatalf("the provider got %d acks, want one: it is bound", e.acks)
 	}
@@ -103,7 +103,7 @@ func TestStopOnce(t *testing.T) {
 		if err := s.Stop(ctx, "impatient"); err == nil || time.Since(start) != time.Second {
 			t.Errorf("an impatient one: %v after %s, want an error and %s", err, time.Since(start), time.Second)
 		}
-		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
+		e.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{}))
 		for range 4 {
 			if err := <-results; err != nil {
 				t.Error(err)
@@ -164,7 +164,7 @@ func TestQueuedInjectSettles(t *testing.T) {
 		synctest.Wait()
 		go func() { _ = s.Stop(context.Background(), "test") }()
 		synctest.Wait()
-		e.conn.ReceiveMessage(&protocol.ShutdownReady{})
+		e.conn.Receive(protocol.Append(nil, &protocol.ShutdownReady{}))
 		if r := <-receipt; r.Fate != adminapi.FateDropped || !strings.Contains(r.Reason, "ended") {
 			t.Errorf("the receipt is %+v, want %v with ended in its reason", r, adminapi.FateDropped)
 		}
@@ -286,18 +286,23 @@ func TestUpdateOfAllKeepsTheLimit(t *testing.T) {
 		return list
 	}
 	version := protocol.Version
-	c.ReceiveMessage(&protocol.Auth{Token: g.AdminToken()})
-	c.ReceiveMessage(&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)})
-	c.ReceiveMessage(&protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)})
+	c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.AdminToken()}))
+	c.Receive(
+		protocol.Append(
+			nil,
+			&protocol.Hello{Name: "all", ProtocolVersion: &version, Session: "all", Tools: defs(0, 100)},
+		),
+	)
+	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{SessionID: "s1", Tools: defs(0, 1)}))
 	if len(faults) != 0 {
 		t.Fatalf("faults: %v, want none", faults)
 	}
 	// One more fits the session's list of one, not the common one of 100.
-	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"})
+	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{}, RequestID: "r"}))
 	if len(faults) != 1 || faults[0].Code != protocol.CodePayloadTooLarge || faults[0].RequestID != "r" {
 		t.Fatalf("faults: %v, want one %v for request r", faults, protocol.CodePayloadTooLarge)
 	}
-	c.ReceiveMessage(&protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"})
+	c.Receive(protocol.Append(nil, &protocol.ToolsUpdate{Tools: defs(100, 1), Remove: []string{"x0"}, RequestID: "r"}))
 	if len(faults) != 1 {
 		t.Fatalf("more faults: %v, want one", faults[1:])
 	}
@@ -330,10 +335,10 @@ func TestLocalSession(t *testing.T) {
 		}
 		e := &echo{}
 		e.conn = g.Connect(e, ConnOptions{})
-		e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+		e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 		version := protocol.Version
-		e.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
-			Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+		e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: s.ID(),
+			Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
 		var calls []string
 		for _, prompt := range []string{"hello", `call:greet {"name":"Alice"}`, `call:greet {"name":1}`,
 			`call:greet {"name":`, "call:nothing"} {

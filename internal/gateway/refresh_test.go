@@ -37,10 +37,10 @@ func TestRefreshForPrompt(t *testing.T) {
 			e := &echo{}
 			e.conn = g.Connect(e, ConnOptions{})
 			defer e.conn.Closed()
-			e.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+			e.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 			version := protocol.Version
-			e.conn.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
-				Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+			e.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s1",
+				Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
 			text := "CI is passing."
 			for _, step := range []struct {
 				what   string
@@ -62,7 +62,7 @@ func TestRefreshForPrompt(t *testing.T) {
 				for len(h.lists) > 0 {
 					<-h.lists
 				}
-				e.conn.ReceiveMessage(step.change)
+				e.conn.Receive(protocol.Append(nil, step.change))
 				synctest.Wait()
 				want := 0
 				if step.again && caches {

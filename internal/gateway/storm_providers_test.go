@@ -240,7 +240,7 @@ func (l *link) send(format string, args ...any) {
 	if l.inProcess {
 		if f, err := protocol.Open(text); err == nil {
 			if m, err := f.Decode(); err == nil {
-				l.conn.ReceiveMessage(m)
+				l.conn.Receive(protocol.Append(nil, m))
 				return
 			}
 		}

@@ -88,11 +88,13 @@ func TestHistoryFits(t *testing.T) {
 		}
 	}}, ConnOptions{})
 	defer c.Closed()
-	c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
-	c.ReceiveMessage(&protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()})
+	c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
+	c.Receive(
+		protocol.Append(nil, &protocol.Hello{Name: "big", ProtocolVersion: new(protocol.Version), Session: s.ID()}),
+	)
 	for i, stream := range []string{"b", "a", "a", "b", "c"} {
-		c.ReceiveMessage(&protocol.Push{Level: protocol.LevelKeep, Stream: stream,
-			Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)})
+		c.Receive(protocol.Append(nil, &protocol.Push{Level: protocol.LevelKeep, Stream: stream,
+			Event: fmt.Sprint(i) + strings.Repeat("x", 3<<19)}))
 	}
 	for _, tc := range []struct {
 		streams []string
@@ -102,7 +104,7 @@ func TestHistoryFits(t *testing.T) {
 		{[]string{"b", "a"}, "a@big, b@big 3 0"},
 		{[]string{"c", "b"}, "b@big 3, c@big 4"},
 	} {
-		c.ReceiveMessage(&protocol.StreamQuery{QueryID: "q", Streams: tc.streams})
+		c.Receive(protocol.Append(nil, &protocol.StreamQuery{QueryID: "q", Streams: tc.streams}))
 		var got []string
 		for _, name := range slices.Sorted(maps.Keys(answer.Streams)) {
 			for _, e := range answer.Streams[name] {

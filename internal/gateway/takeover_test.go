@@ -30,21 +30,26 @@ func TestTakeoverLeavesNoGap(t *testing.T) {
 	s := live(t, g, "s")
 	var c *Conn // the newest
 	t.Cleanup(func() {
-		c.ReceiveMessage(&protocol.Goodbye{}) // or the session would wait for it to clean up
+		c.Receive(protocol.Append(nil, &protocol.Goodbye{})) // or the session would wait for it to clean up
 		_ = s.Stop(context.Background(), "test")
 	})
 	version := protocol.Version
 	k := &tokenKeeper{}
 	join := func(reconnect string) {
 		c = g.Connect(k, ConnOptions{})
-		c.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
-		c.ReceiveMessage(&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
-			Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},
-			Hooks: &protocol.Hooks{
-				OnPreToolUse: []protocol.Rule{
-					{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"},
-				},
-			}})
+		c.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
+		c.Receive(
+			protocol.Append(
+				nil,
+				&protocol.Hello{Name: "p", ProtocolVersion: &version, Session: "s", ReconnectToken: reconnect,
+					Tools: []protocol.Tool{{Name: "a", Description: "d", Parameters: protocol.Raw(`{}`)}},
+					Hooks: &protocol.Hooks{
+						OnPreToolUse: []protocol.Rule{
+							{Match: protocol.Match{Tool: "a"}, Action: protocol.ActionGate, GateID: "g"},
+						},
+					}},
+			),
+		)
 	}
 	join("")
 	done, gaps := make(chan struct{}), make(chan int)

@@ -37,10 +37,10 @@ func traced(t *testing.T, o Options) (*Session, *told) {
 	}
 	p := &told{}
 	p.conn = g.Connect(p, ConnOptions{})
-	p.conn.ReceiveMessage(&protocol.Auth{Token: g.InstanceToken()})
+	p.conn.Receive(protocol.Append(nil, &protocol.Auth{Token: g.InstanceToken()}))
 	version := protocol.Version
-	p.conn.ReceiveMessage(&protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
-		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}})
+	p.conn.Receive(protocol.Append(nil, &protocol.Hello{Name: "echo", ProtocolVersion: &version, Session: "s1",
+		Tools: []protocol.Tool{{Name: "greet", Description: "d", Parameters: protocol.Raw(greetSchema)}}}))
 	t.Cleanup(func() { p.conn.Closed(); g.Drain(context.Background()) })
 	return s, p
 }

@@ -170,18 +170,18 @@ func TestHookBesideRule(t *testing.T) {
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by hook" {
 		t.Errorf(`decided %+v, want "by hook"`, d)
 	}
-	e.conn.ReceiveMessage(&protocol.HooksUpdate{
+	e.conn.Receive(protocol.Append(nil, &protocol.HooksUpdate{
 		OnPreToolUse: []protocol.Rule{
 			{Match: protocol.Match{Tool: "greet"}, Action: protocol.ActionDeny, Reason: "by rule"},
 		},
-	})
+	}))
 	g.SetHooks([]Hook{hookOf(HookPreToolUse, `{"decision":"allow"}`)})
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Reason != "by rule" {
 		t.Errorf(`decided %+v, want "by rule"`, d)
 	}
 	// Hooks that are taken away decide nothing any more, in running sessions too.
 	g.SetHooks(nil)
-	e.conn.ReceiveMessage(&protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{}})
+	e.conn.Receive(protocol.Append(nil, &protocol.HooksUpdate{OnPreToolUse: []protocol.Rule{}}))
 	if d := s.PreToolUse(t.Context(), "greet", nil); d.Deny {
 		t.Errorf("decided %+v, want no denial", d)
 	}

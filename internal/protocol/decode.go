@@ -403,33 +403,6 @@ type Head struct {
 // Head returns the head of the frame's message, from what [Open] could read; fields that it could not read are "".
 func (f *Frame) Head() Head { return Head{f.Type, f.CallID, f.RequestID} }
 
-// HeadOf returns the head of a message that came without a frame, from a provider inside the gateway. For a
-// [StreamQuery], the request id is its QueryID, as in [Open].
-func HeadOf(m Message) Head {
-	h := Head{Type: m.MessageType()}
-	switch m := m.(type) {
-	case *ToolResult:
-		h.ID = m.ID
-	case *GateResult:
-		h.ID = m.CallID
-	case *TransformResult:
-		h.ID = m.CallID
-	case *Push:
-		h.RequestID = m.RequestID
-	case *ToolsUpdate:
-		h.RequestID = m.RequestID
-	case *HooksUpdate:
-		h.RequestID = m.RequestID
-	case *ContextUpdate:
-		h.RequestID = m.RequestID
-	case *FilterSet:
-		h.RequestID = m.RequestID
-	case *StreamQuery:
-		h.RequestID = m.QueryID
-	}
-	return h
-}
-
 // Peek reads the type and the ids of a message that was cut off, as far as its beginning has them; it never fails. The
 // gateway needs them to answer messages that are too large (PAYLOAD_TOO_LARGE).
 func Peek(beginning []byte) (h Head) {

@@ -72,7 +72,7 @@ func (p *memoryPeer) send(text []byte) {
 		if err == nil {
 			var m protocol.Message
 			if m, err = f.Decode(); err == nil {
-				p.conn.ReceiveMessage(m)
+				p.conn.Receive(protocol.Append(nil, m))
 				return
 			}
 		}

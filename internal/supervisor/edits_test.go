@@ -62,10 +62,14 @@ func TestRandomEdits(t *testing.T) {
 func offer(ctx context.Context, g *gateway.Gateway, run Run, about string) {
 	c := g.Connect(silent{}, gateway.ConnOptions{})
 	defer c.Closed()
-	c.ReceiveMessage(&protocol.Auth{Token: run.Token})
+	c.Receive(protocol.Append(nil, &protocol.Auth{Token: run.Token}))
 	version := protocol.Version
-	c.ReceiveMessage(&protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version, Session: run.Session,
-		Tools: []protocol.Tool{{Name: run.Provider.Env["TOOL"], Description: about, Parameters: protocol.Raw(`{}`)}}})
+	c.Receive(
+		protocol.Append(nil, &protocol.Hello{Name: run.Provider.Name, ProtocolVersion: &version, Session: run.Session,
+			Tools: []protocol.Tool{
+				{Name: run.Provider.Env["TOOL"], Description: about, Parameters: protocol.Raw(`{}`)},
+			}}),
+	)
 	<-ctx.Done()
 }
 

@@ -310,7 +310,7 @@ func TestConnectTokenSurvives(t *testing.T) {
 		p := &refusals{}
 		c := r.g.Connect(p, gateway.ConnOptions{})
 		defer c.Closed()
-		c.ReceiveMessage(&protocol.Auth{Token: token})
+		c.Receive(protocol.Append(nil, &protocol.Auth{Token: token}))
 		return p.n == 0
 	}
 	again()
