@@ -18,6 +18,7 @@ import (
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/proc"
 	"tapgw/internal/watch"
+	"tapgw/library_docs"
 	"tapgw/tools/internal/dropin"
 )
 
@@ -210,7 +211,9 @@ func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 		Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters, Kind: kind, Source: path,
 	}
 	d.tool.Run = func(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
-		a, err := call(ctx, dropin.Call{Root: env.Root, Input: args, Sync: env.Sync, Open: env.Open})
+		a, err := call(ctx, dropin.Call{
+			Root: env.Root, Input: args, Sync: env.Sync, Open: env.Open, Libraries: env.dropinLibraries,
+		})
 		r := Result{Parts: a.Parts, Data: a.Data}
 		for _, w := range a.Wrote {
 			r.Written = append(r.Written, Written{Path: w.Path, Content: w.Content})
@@ -220,4 +223,19 @@ func (d *dropFile) setTool(path string, spec *dropin.Spec, call toolCall) {
 		}
 		return r, err
 	}
+}
+
+// dropinLibraries returns the documentation that tools of this environment have.
+func (e *Env) dropinLibraries() (all []dropin.Library) {
+	catalog, _ := library_docs.Load(e.libraries().UserDir) // without those that can't be read
+	for _, lib := range catalog {
+		d := dropin.Library{
+			ID: lib.ID, Title: lib.Title, Description: lib.Description, Aliases: append([]string{}, lib.Aliases...),
+		}
+		for _, s := range lib.Sections {
+			d.Sections = append(d.Sections, s.Text)
+		}
+		all = append(all, d)
+	}
+	return all
 }

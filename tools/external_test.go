@@ -235,39 +235,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Beside the built-in tools, a drop-in has the name of one of them only if it may replace it.
-func TestReplace(t *testing.T) {
-	dir := dropins(t, map[string]string{"a.py": pyTool("memory", "mine"), "b.py": pyTool("read_file", ""),
-		"c.py": pyTool("run_subagent", ""), "d.py": pyTool("other", "")})
-	x := external(t)
-	x.Beside = All
-	var replace []string
-	x.Replace = func() []string { return replace }
-	for _, tt := range []struct{ replace, want string }{
-		{"", "other !a.py !b.py !c.py"},
-		{"read_file run_subagent", "other read_file run_subagent !a.py"},
-		{"memory none", "memory other !b.py !c.py"},
-	} {
-		replace = strings.Fields(tt.replace)
-		tools, faults := x.Load(t.Context(), dir)
-		if got := found(tools, faults); got != tt.want {
-			t.Errorf("with replace %q: found %s, want %s", tt.replace, got, tt.want)
-		}
-	}
-	replace = nil
-	_, faults := x.Load(t.Context(), dir)
-	for i, want := range []string{
-		`a.py:2: the name "memory" belongs to a built-in tool: choose another, or let this file take its place by ` +
-			`tools.replace = ["memory"] in lsclient.toml`,
-		`b.py:2: the name "read_file" belongs to a built-in tool`,
-		`c.py:2: the name "run_subagent" belongs to a tool of the language server`,
-	} {
-		if got := faults[i].String(); !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q in it", got, want)
-		}
-	}
-}
-
 func TestEarlierDirectoriesWin(t *testing.T) {
 	one, two := dropins(t, map[string]string{"z.py": pyTool("t", "one")}), dropins(t,
 		map[string]string{"a.py": pyTool("t", "two")})

@@ -16,6 +16,18 @@ type Call struct {
 	// nil: nothing is called.
 	Sync func(path, content string)
 	Open func(uri, language, text string)
+	// Libraries returns the documentation that tools of other clients search. A module
+	// gets it once, if it uses library_docs. nil: none.
+	Libraries func() []Library
+}
+
+// Library is the documentation of a library, as modules get it.
+type Library struct {
+	ID          string   `json:"id"`
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	Aliases     []string `json:"aliases"` // lower case
+	Sections    []string `json:"sections"`
 }
 
 // Answer is the answer of a tool that succeeded.

@@ -25,7 +25,9 @@ func write(t testing.TB, files map[string]string) string {
 		if base, ok := strings.CutSuffix(name, "+"); ok {
 			name, mode = base, 0o755
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+		path := filepath.Join(dir, name)
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

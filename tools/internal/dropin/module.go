@@ -1,10 +1,12 @@
 package dropin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -82,7 +84,8 @@ func (m *Module) release(w *worker) bool {
 }
 
 func (m *Module) start() (*worker, error) {
-	w := &worker{broken: make(chan error, 1)}
+	source, _ := os.ReadFile(m.file) // an unreadable file is the runner's to report
+	w := &worker{broken: make(chan error, 1), needsLibraries: bytes.Contains(source, []byte("library_docs"))}
 	out := &splitter{onFrame: w.receive, onFault: func(err error) { w.broken <- err }}
 	process, err := m.python.start(m.interpreter, "serve", []string{m.file}, out)
 	if err != nil {
@@ -94,8 +97,9 @@ func (m *Module) start() (*worker, error) {
 
 // worker is a process that answers calls, one at a time.
 type worker struct {
-	process *proc.Process
-	broken  chan error // why its output can't be read; such a process is not used again
+	process        *proc.Process
+	needsLibraries bool       // its module uses them, and has not got them yet
+	broken         chan error // why its output can't be read; such a process is not used again
 
 	mu      sync.Mutex   // guards the fields that follow
 	number  int          // of the running or last call
@@ -158,14 +162,19 @@ func (w *worker) call(ctx context.Context, c Call) (answer Answer, canReuse bool
 		w.mu.Unlock()
 	}()
 
-	request, err := json.Marshal(map[string]any{"call": number, "root": c.Root, "input": c.Input})
+	request := map[string]any{"call": number, "root": c.Root, "input": c.Input}
+	if w.needsLibraries && c.Libraries != nil {
+		request["libraries"] = c.Libraries()
+		w.needsLibraries = false
+	}
+	line, err := json.Marshal(request)
 	if err != nil {
 		return Answer{}, true, err
 	}
 	sent := make(chan struct{})
 	go func() { // because a module that hangs does not read either
 		defer close(sent)
-		_, _ = w.process.Stdin().Write(append(request, '\n'))
+		_, _ = w.process.Stdin().Write(append(line, '\n'))
 	}()
 	defer func() {
 		if !canReuse {

@@ -17,10 +17,13 @@ import (
 	"tapgw/tools/internal/shell"
 )
 
-// runner is the Python program that imports the modules.
-//
-//go:embed runner.py
-var runner string
+// runner is the Python program that imports the modules. names has what they may import.
+var (
+	//go:embed runner.py
+	runner string
+	//go:embed names.py
+	names string
+)
 
 // importLimit is how long the import of a module may take.
 const importLimit = 30 * time.Second
@@ -177,7 +180,7 @@ func (r *probeResults) add(f frame) {
 // start starts a runner.
 func (p Python) start(interpreter, mode string, files []string, out *splitter) (*proc.Process, error) {
 	process, err := proc.Start(proc.Command{
-		Path: interpreter, Args: append([]string{"-B", "-c", runner, mode}, files...),
+		Path: interpreter, Args: append([]string{"-B", "-c", runner + names + "main()\n", mode}, files...),
 		Env: p.Env, Stdout: out, Grace: stopGrace, Whole: true,
 		OnLine: func(_ proc.Stream, line string) {
 			if p.Log != nil {

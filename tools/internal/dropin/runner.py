@@ -7,6 +7,7 @@ import sys
 
 sys.path[:] = [p for p in sys.path if p]  # no modules of the working directory
 import ast
+import importlib.machinery
 import importlib.util
 import json
 import types
@@ -21,15 +22,6 @@ os.dup2(2, 1)
 for _stream in (sys.stdout, sys.stderr):
     _stream.reconfigure(line_buffering=True, errors="backslashreplace")
 
-
-@dataclass
-class ToolContext:
-    workspace_root: str
-    sync_file_to_server: Callable[[str, str], None]
-    open_document: Callable[[str, str, str], None]
-    lsp_bridge: Any = None
-
-
 _sending = _thread.allocate_lock()
 
 
@@ -42,15 +34,11 @@ def send(**frame):
 
 def package(directory):
     """Makes the directory the package "tools", independent of its name."""
-    tools = types.ModuleType("tools")
-    tools.__path__ = [directory]
-    sys.modules["tools"] = tools
+    names = Names(directory)
+    sys.modules["tools"] = importlib.util.module_from_spec(names.find_spec("tools"))
+    names.exec_module(sys.modules["tools"])
     sys.path.append(os.path.dirname(directory))
-    if not os.path.exists(os.path.join(directory, "_base.py")):
-        base = types.ModuleType("tools._base")
-        base.ToolContext = ToolContext
-        ToolContext.__module__ = "tools._base"
-        sys.modules["tools._base"] = tools._base = base
+    sys.meta_path.append(names)
 
 
 def load(path):
@@ -126,6 +114,7 @@ def probe(paths):
 
 def context(call):
     number = call["call"]
+    LIBRARIES.update((library["id"], library) for library in call.get("libraries") or [])
 
     def sync_file_to_server(path, content):
         if not isinstance(content, str):
@@ -141,7 +130,8 @@ def context(call):
         open_document=open_document,
     )
     # A directory's own _base may define another context, with fewer fields.
-    theirs = getattr(sys.modules.get("tools._base"), "ToolContext", ToolContext)
+    bases = [sys.modules.get(name + "._base") for name in ("tools", "copilot_cli.tools")]
+    theirs = next((base.ToolContext for base in bases if hasattr(base, "ToolContext")), ToolContext)
     for more in ({"lsp_bridge": None}, {}):
         try:
             return theirs(**fields, **more)
@@ -196,9 +186,10 @@ def bound_memory():
         pass
 
 
-bound_memory()
-package(os.path.dirname(sys.argv[2]))
-if sys.argv[1] == "probe":
-    probe(sys.argv[2:])
-else:
-    serve(sys.argv[2])
+def main():
+    bound_memory()
+    package(os.path.dirname(sys.argv[2]))
+    if sys.argv[1] == "probe":
+        probe(sys.argv[2:])
+    else:
+        serve(sys.argv[2])
