@@ -101,7 +101,10 @@ func action(args int, timeout time.Duration, do func(*command) error) ucli.Actio
 			c.ctx, cancel = context.WithTimeout(c.ctx, timeout)
 			defer cancel()
 		}
-		return do(c)
+		if err := do(c); err != nil {
+			return err
+		}
+		return c.out.Failure()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"unicode"
 
@@ -25,6 +26,29 @@ type Output struct {
 	Color    bool // W shows colour
 	Terminal bool // W is a terminal
 	Verbose  bool // -v
+
+	failure *atomic.Pointer[error] // the first of writing to W; nil: not kept
+}
+
+// Failure returns the first error of printing to stdout, for commands that go on after one, such as an agent whose
+// text nobody can read. It is nil if all was printed.
+func (o *Output) Failure() error {
+	if o.failure == nil || o.failure.Load() == nil {
+		return nil
+	}
+	return *o.failure.Load()
+}
+
+// write writes to stdout and keeps the first error.
+func (o *Output) write(s string) error {
+	if _, err := io.WriteString(o.W, s); err != nil {
+		err = fmt.Errorf("writing stdout: %w", err)
+		if o.failure != nil {
+			o.failure.CompareAndSwap(nil, &err)
+		}
+		return err
+	}
+	return nil
 }
 
 // Out returns the output of a command: the writers of its app, the values of --json and -v, and what stdout can show.
@@ -33,16 +57,17 @@ func Out(c *ucli.Context) *Output {
 		W: c.App.Writer, Err: c.App.ErrWriter,
 		JSON: c.Bool(jsonFlag), Verbose: c.Bool("verbose"),
 		Color: Color(c.App.Writer), Terminal: Terminal(c.App.Writer),
+		failure: new(atomic.Pointer[error]),
 	}
 }
 
 // Document prints v as one JSON document, indented if stdout is a terminal and else on one line. Control characters in
 // strings are escaped. The error says that encoding or writing failed.
-func (o *Output) Document(v any) error { return writeJSON(o.W, v, o.Terminal) }
+func (o *Output) Document(v any) error { return o.writeJSON(v, o.Terminal) }
 
 // Line prints v as one JSON object on a line of its own, for commands that print a stream. It never indents, so that
 // scripts can read line by line.
-func (o *Output) Line(v any) error { return writeJSON(o.W, v, false) }
+func (o *Output) Line(v any) error { return o.writeJSON(v, false) }
 
 // own matches the terminal sequences that our own commands write: inks, and a cleared screen.
 var own = lazyregexp.New("\x1b\\[(?:[03][0-9]?m|H\x1b\\[2J)")
@@ -65,10 +90,7 @@ func harmless(s string) string {
 // Printf prints part of the result for people to stdout. Control characters in the text become visible, except line
 // ends, tabs and the sequences of our own colours. The error says that writing failed.
 func (o *Output) Printf(format string, args ...any) error {
-	if _, err := io.WriteString(o.W, harmless(fmt.Sprintf(format, args...))); err != nil {
-		return fmt.Errorf("writing stdout: %w", err)
-	}
-	return nil
+	return o.write(harmless(fmt.Sprintf(format, args...)))
 }
 
 // Notef prints a note for people on stderr and adds a line end. With --json it prints nothing. A write error is
@@ -79,7 +101,7 @@ func (o *Output) Notef(format string, args ...any) {
 	}
 }
 
-func writeJSON(w io.Writer, v any, indent bool) error {
+func (o *Output) writeJSON(v any, indent bool) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -89,10 +111,7 @@ func writeJSON(w io.Writer, v any, indent bool) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
-	if _, err := io.WriteString(w, escapeJSON(b.String())); err != nil {
-		return fmt.Errorf("writing stdout: %w", err)
-	}
-	return nil
+	return o.write(escapeJSON(b.String()))
 }
 
 // escapeJSON escapes the control characters that JSON allows and terminals obey.

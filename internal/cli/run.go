@@ -141,7 +141,9 @@ func report(app *ucli.App, w *words, e *Error) int {
 	}
 	message := OneLine(e.Message)
 	if w.json {
-		_ = writeJSON(app.Writer, map[string]any{"error": map[string]string{"code": e.Code, "message": message}}, false)
+		_ = (&Output{W: app.Writer}).Line(
+			map[string]any{"error": map[string]string{"code": e.Code, "message": message}},
+		)
 		return e.Exit
 	}
 	if e.Exit == ExitUsage {

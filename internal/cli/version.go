@@ -52,10 +52,10 @@ func versionOf(info *debug.BuildInfo) string {
 func printVersion(app *ucli.App, json bool) error {
 	version := Version()
 	if json {
-		return writeJSON(app.Writer, map[string]string{
+		return (&Output{W: app.Writer}).Line(map[string]string{
 			"name": app.Name, "version": version, "go": runtime.Version(),
 			"platform": runtime.GOOS + "/" + runtime.GOARCH,
-		}, false)
+		})
 	}
 	_, err := fmt.Fprintf(app.Writer,
 		"%s %s (%s, %s/%s)\n", app.Name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -77,12 +77,17 @@ func (v *Conversation) begin(ctx context.Context) error {
 func (v *Conversation) end() { <-v.turn }
 
 // SetModel changes the model of later turns: an id of [Client.Models], or "" for the default. It waits for the turn
-// that runs, and fails only if ctx ends before that. The next turn checks the id.
+// that runs. An id that the server does not list is an [UnknownModelError] and changes nothing.
 func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
 	defer v.end()
+	if id != "" {
+		if _, err := v.client.model(ctx, id); err != nil {
+			return err
+		}
+	}
 	v.model = id
 	return nil
 }

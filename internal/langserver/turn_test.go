@@ -150,8 +150,11 @@ func TestModels(t *testing.T) {
 	if err := v.SetModel(within(t), "scripted"); err != nil {
 		t.Fatal(err)
 	}
+	if _, unknown := errors.AsType[*UnknownModelError](v.SetModel(within(t), "gpt-99")); !unknown {
+		t.Error("an unknown model was taken")
+	}
 	if result, err := v.Turn(within(t), "hello", nil); err != nil || result.Model != "Test scripted" {
-		t.Errorf("%+v %v", result, err)
+		t.Errorf("after an unknown model was refused: %+v %v", result, err)
 	}
 }
 
