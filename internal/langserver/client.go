@@ -61,6 +61,9 @@ type Client struct {
 	tools registry
 	docs  documents
 
+	configuring sync.Mutex // held while settings are sent; guards settings
+	settings    Options    // what SetInstructions and SetMaxRounds have changed
+
 	closing atomic.Bool // Close was called
 
 	mu     sync.Mutex // guards the fields that follow
@@ -91,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{options: o, log: o.Log, turns: map[string]*turn{}}
+	c := &Client{options: o, settings: o, log: o.Log, turns: map[string]*turn{}}
 	if c.log == nil {
 		c.log = discardLog
 	}
@@ -228,6 +231,41 @@ func (c *Client) initialize(ctx context.Context) error {
 		}
 	}
 	return c.call(ctx, "conversation/unregisterTools", object{"toolIds": serverToolIDs()}, nil)
+}
+
+// SetInstructions changes [Options].Instructions from the next turn on. It sends nothing if they are the same.
+func (c *Client) SetInstructions(text string) error {
+	return c.configure(func(o *Options) bool {
+		changed := o.Instructions != text
+		o.Instructions = text
+		return changed
+	})
+}
+
+// SetMaxRounds changes [Options].MaxRounds from the next turn on. It sends nothing if the number is the same.
+func (c *Client) SetMaxRounds(n int) error {
+	return c.configure(func(o *Options) bool {
+		changed := o.MaxRounds != n
+		o.MaxRounds = n
+		return changed
+	})
+}
+
+// configure sends the server its settings again if change says that they have changed.
+func (c *Client) configure(change func(*Options) bool) error {
+	c.configuring.Lock()
+	defer c.configuring.Unlock()
+	o := c.settings
+	if !change(&o) {
+		return nil
+	}
+	again := o
+	again.MCP = nil // with the setting the server would start its MCP servers anew
+	if err := c.conn.Notify("workspace/didChangeConfiguration", object{"settings": again.settings()}); err != nil {
+		return err
+	}
+	c.settings = o
+	return nil
 }
 
 // Server returns the name, version and place of the server. They never change after [Start].

@@ -88,7 +88,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	o := Options{
-		Enterprise: "https://ghe.example", MaxRounds: 7,
+		Enterprise: "https://ghe.example", MaxRounds: 7, Trusted: true, Instructions: "Rhyme.",
 		Proxy: Proxy{URL: "http://proxy:8080", Auth: "user:pass"},
 		MCP: map[string]MCPServer{
 			"files":  {Command: []string{"npx", "files"}, Env: map[string]string{"ROOT": "."}},
@@ -101,16 +101,23 @@ func TestSettings(t *testing.T) {
 			"proxyStrictSSL": true},
 		"github-enterprise": object{"uri": "https://ghe.example"},
 		"github": object{"copilot": object{
-			"agent": object{"maxToolCallingLoop": 7},
-			"mcp":   `{"files":{"args":["files"],"command":"npx","env":{"ROOT":"."}},"remote":{"url":"https://tools.example/mcp"}}`,
+			"agent":                     object{"maxToolCallingLoop": 7},
+			"globalCopilotInstructions": "Rhyme.",
+			"instructionFileLocations":  object{"locations": []string{".github/instructions"}},
+			"mcp":                       `{"files":{"args":["files"],"command":"npx","env":{"ROOT":"."}},"remote":{"url":"https://tools.example/mcp"}}`,
 		}},
 	}
 	if diff := cmp.Diff(want, o.settings()); diff != "" {
 		t.Error(diff)
 	}
-	want = object{"telemetry": object{"telemetryLevel": "off"}, "github": object{"copilot": object{}}}
-	if diff := cmp.Diff(want, (&Options{}).settings()); diff != "" {
-		t.Errorf("without options: %s, want %q", diff, "")
+	// Without trust, and with NoInstructionFiles, the server gets no place of instructions.
+	want = object{"telemetry": object{"telemetryLevel": "off"}, "github": object{"copilot": object{
+		"globalCopilotInstructions": "", "instructionFileLocations": object{"locations": []string{}},
+	}}}
+	for _, o := range []Options{{}, {Trusted: true, NoInstructionFiles: true}} {
+		if diff := cmp.Diff(want, o.settings()); diff != "" {
+			t.Errorf("%+v: %s, want %q", o, diff, "")
+		}
 	}
 }
 

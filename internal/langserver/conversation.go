@@ -27,9 +27,10 @@ const cancelGrace = 15 * time.Second
 // ConversationOptions are the options of [Client.NewConversation]. The zero value makes a conversation with a random
 // id, mode [Agent] and the server's default model. The model is checked at the first turn.
 type ConversationOptions struct {
-	ID    string // "": a random one
-	Mode  Mode
-	Model string // id of a model; "": see [DefaultModel]
+	ID     string // "": a random one
+	Mode   Mode
+	Model  string // id of a model; "": see [DefaultModel]
+	Effort string // reasoning effort, as in [Model].Efforts; "": the server's choice
 	// Earlier are the conversation's turns in an earlier server, oldest first. The first turn gives the server the
 	// newest that fit the model's context, and a [Notice] says how many it left out.
 	Earlier []EarlierTurn
@@ -41,6 +42,7 @@ type Conversation struct {
 	client *Client
 	id     string
 	mode   Mode
+	effort string
 	turn   chan struct{} // full while a turn runs; guards the fields that follow
 
 	model    string
@@ -57,7 +59,7 @@ func (c *Client) NewConversation(o ConversationOptions) *Conversation {
 	if o.Mode == "" {
 		o.Mode = Agent
 	}
-	return &Conversation{client: c, id: o.ID, mode: o.Mode, model: o.Model, earlier: o.Earlier,
+	return &Conversation{client: c, id: o.ID, mode: o.Mode, effort: o.Effort, model: o.Model, earlier: o.Earlier,
 		turn: make(chan struct{}, 1)}
 }
 
@@ -108,10 +110,12 @@ func (v *Conversation) Close(ctx context.Context) error {
 
 // Turn is the result of a turn. If the turn failed, it has what came before the failure, and ID and Model may be "".
 type Turn struct {
-	ID    string
-	Model string // the name of the model that answered, for people
-	Text  string // all text of the model
-	Usage Usage
+	ID     string
+	Model  string // the name of the model that answered, for people
+	Text   string // all text of the model
+	Answer string // the text of its last round
+	Rounds int    // answers of the model, with tool calls or the last one
+	Usage  Usage
 }
 
 // ErrCancelled is the error of a turn that was cancelled, by the end of its context or by the server. If the end of the
@@ -136,7 +140,7 @@ const CodeTooManyRounds = 10000
 
 // Turn sends a prompt and returns when its turn has ended. It first waits for the conversation's earlier turns. on gets
 // the turn's events in order, on this goroutine; it may be nil. The result has the model's text also if there is an
-// error: a [TurnError], [ErrCancelled], an [UnknownModelError] or an error of [Client].
+// error: a [TurnError], [ErrCancelled], an [UnknownModelError], an [EffortError] or an error of [Client].
 //
 // When ctx ends, the turn and its tool calls are cancelled, and Turn waits up to 15 s for their end.
 func (v *Conversation) Turn(ctx context.Context, prompt string, on func(Event)) (Turn, error) {
@@ -157,8 +161,15 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	if err != nil {
 		return Turn{}, err
 	}
+	if err := model.checkEffort(v.effort); err != nil {
+		return Turn{}, err
+	}
+	info := object{"id": model.ID}
+	if v.effort != "" {
+		info["reasoningEffort"] = v.effort
+	}
 	params := object{
-		"modelInfo": object{"id": model}, "chatMode": v.mode, "source": "panel",
+		"modelInfo": info, "chatMode": v.mode, "source": "panel",
 		"capabilities": object{"skills": []string{}}, "computeSuggestions": false,
 		"workspaceFolder": fileURI(c.options.Workspace), "workspaceFolders": []any{c.options.folder()},
 		"conversationId": v.id,
@@ -168,7 +179,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		params["message"] = prompt
 	} else {
 		method = "conversation/create"
-		fit, out := fitEarlier(v.earlier, c.inputLimit(model))
+		fit, out := fitEarlier(v.earlier, inputLimit(model))
 		if out > 0 && on != nil {
 			on(Notice{"info", fmt.Sprintf("the model does not see the first %d of %d earlier turns: "+
 				"its context is too small", out, len(v.earlier))})
@@ -202,7 +213,8 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		}
 		<-t.ready
 	}
-	result := Turn{ID: answer.TurnID, Model: answer.ModelName, Text: p.text.String(), Usage: p.usage}
+	result := Turn{ID: answer.TurnID, Model: answer.ModelName, Text: p.text.String(), Answer: p.answer.String(),
+		Rounds: p.rounds, Usage: p.usage}
 	if err != nil {
 		return result, err
 	}

@@ -25,17 +25,12 @@ const (
 )
 
 // inputLimit returns how many tokens a model takes.
-func (c *Client) inputLimit(model string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.models {
-		switch {
-		case m.ID != model:
-		case m.Limits.Input > 0:
-			return m.Limits.Input
-		case m.Limits.Context > m.Limits.Output:
-			return m.Limits.Context - m.Limits.Output
-		}
+func inputLimit(m Model) int {
+	switch {
+	case m.Limits.Input > 0:
+		return m.Limits.Input
+	case m.Limits.Context > m.Limits.Output:
+		return m.Limits.Context - m.Limits.Output
 	}
 	return unknownInput
 }

@@ -151,6 +151,8 @@ func (t *text) UnmarshalJSON(data []byte) error {
 type progress struct {
 	on     func(Event)
 	text   strings.Builder
+	answer strings.Builder // the text of the last round
+	rounds int
 	usage  Usage
 	window Window
 	states map[string]State // of tool calls, by id
@@ -184,6 +186,10 @@ func (p *progress) report(data json.RawMessage) {
 	}
 	p.addText(0, r.Reply, r.HideText)
 	for _, round := range r.EditAgentRounds {
+		if round.RoundID > p.rounds {
+			p.rounds = round.RoundID
+			p.answer.Reset()
+		}
 		// A report of a tool call does not repeat the text before.
 		p.addText(round.RoundID, round.Reply, r.HideText)
 		for _, call := range round.ToolCalls {
@@ -208,6 +214,7 @@ func (p *progress) addText(round int, reply string, hidden bool) {
 		return
 	}
 	p.text.WriteString(reply)
+	p.answer.WriteString(reply)
 	p.emit(Text{round, reply})
 }
 

@@ -18,7 +18,11 @@ type Model struct {
 	Default  bool     `json:"isChatDefault"`
 	Fallback bool     `json:"isChatFallback"`
 	Scopes   []string `json:"scopes"` // its uses, such as "agent-panel"
-	Limits   struct {
+	// Efforts are the reasoning efforts that turns may name; nil: the model takes none, or see EffortsUnknown.
+	Efforts []string `json:"-"`
+	// EffortsUnknown says that the server does not tell which efforts the model takes.
+	EffortsUnknown bool `json:"-"`
+	Limits         struct {
 		Context int `json:"maxContextWindowTokens"` // tokens; 0: unknown
 		Input   int `json:"maxInputTokens"`         // of Context
 		Output  int `json:"maxOutputTokens"`
@@ -37,13 +41,34 @@ func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("there is no model %q: there are %s", e.ID, strings.Join(e.Known, ", "))
 }
 
+// EffortError is the error of a turn that asks its model for a reasoning effort that the model does not take. Known has
+// those that it takes, from low to high; nil: none.
+type EffortError struct {
+	Model  string // its id
+	Effort string
+	Known  []string
+}
+
+// Error implements error. It names the model, the effort and the model's efforts, on one line.
+func (e *EffortError) Error() string {
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("the model %s takes no reasoning effort", e.Model)
+	}
+	return fmt.Sprintf("the model %s takes no reasoning effort %q: there are %s", e.Model, e.Effort,
+		strings.Join(e.Known, ", "))
+}
+
 // Models asks the server for the models that the user may use, in the server's order. It also refreshes the list by
 // which turns check their model. No user signed in is [ErrNotSignedIn].
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var list []struct {
 		Model
 		Capabilities struct {
-			Limits struct{ MaxContextWindowTokens, MaxInputTokens, MaxOutputTokens int }
+			Limits   struct{ MaxContextWindowTokens, MaxInputTokens, MaxOutputTokens int }
+			Supports struct {
+				ReasoningEfforts             []string
+				SupportsReasoningEffortLevel *bool // also false for one effort only; nil: an older server
+			}
 		}
 	}
 	if err := c.call(ctx, "copilot/models", nil, &list); err != nil {
@@ -55,6 +80,12 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 		limits := m.Capabilities.Limits
 		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens, limits.MaxOutputTokens
 		models[i].Limits.Input = limits.MaxInputTokens
+		switch can := m.Capabilities.Supports.SupportsReasoningEffortLevel; {
+		case can == nil:
+			models[i].EffortsUnknown = true
+		case *can:
+			models[i].Efforts = m.Capabilities.Supports.ReasoningEfforts
+		}
 	}
 	c.mu.Lock()
 	c.models = models
@@ -76,34 +107,48 @@ func DefaultModel(models []Model) (string, bool) {
 	return models[0].ID, true
 }
 
-// model returns the model of a turn: id, or the default for "". It asks the server again only if the known list
-// lacks id.
-func (c *Client) model(ctx context.Context, id string) (string, error) {
-	has := func(models []Model) bool {
-		return slices.ContainsFunc(models, func(m Model) bool { return m.ID == id })
-	}
+// model returns the model of a turn: the one with the id, or the default for "". It asks the server again only if the
+// known list lacks the id.
+func (c *Client) model(ctx context.Context, id string) (Model, error) {
 	c.mu.Lock()
 	models := c.models
 	c.mu.Unlock()
-	if len(models) == 0 || id != "" && !has(models) {
-		var err error
-		if models, err = c.Models(ctx); err != nil {
-			return "", err
-		}
+	if m, ok := findModel(models, id); ok {
+		return m, nil
+	}
+	models, err := c.Models(ctx)
+	if err != nil {
+		return Model{}, err
+	}
+	if m, ok := findModel(models, id); ok {
+		return m, nil
 	}
 	if id == "" {
-		found, ok := DefaultModel(models)
-		if !ok {
-			return "", fmt.Errorf("the language server offers no model")
-		}
-		return found, nil
+		return Model{}, fmt.Errorf("the language server offers no model")
 	}
-	if !has(models) {
-		e := &UnknownModelError{ID: id}
-		for _, m := range models {
-			e.Known = append(e.Known, m.ID)
-		}
-		return "", e
+	e := &UnknownModelError{ID: id}
+	for _, m := range models {
+		e.Known = append(e.Known, m.ID)
 	}
-	return id, nil
+	return Model{}, e
+}
+
+// findModel returns the model of an id, or the default for "".
+func findModel(models []Model, id string) (Model, bool) {
+	if id == "" {
+		id, _ = DefaultModel(models)
+	}
+	i := slices.IndexFunc(models, func(m Model) bool { return m.ID == id })
+	if i < 0 {
+		return Model{}, false
+	}
+	return models[i], true
+}
+
+// checkEffort returns an [EffortError] if the model does not take a reasoning effort; "" is none.
+func (m Model) checkEffort(effort string) error {
+	if effort == "" || m.EffortsUnknown || slices.Contains(m.Efforts, effort) {
+		return nil
+	}
+	return &EffortError{Model: m.ID, Effort: effort, Known: m.Efforts}
 }

@@ -18,10 +18,16 @@ import (
 type Options struct {
 	Command   string // the server: a program, or a script for node; "": see [Find]
 	Workspace string // absolute directory
-	// Trusted lets the workspace's own agents, prompts and instructions take effect.
+	// Trusted lets the workspace's own agents, prompts and files of .github/instructions take effect.
 	Trusted bool
-	Version string            // of this program; "": "dev"
-	Env     map[string]string // more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*
+	// NoInstructionFiles leaves out the files of .github/instructions, which the server reads wherever their symbolic
+	// links lead.
+	NoInstructionFiles bool
+	// Instructions are a text that the model gets with each turn, besides the files of .github/instructions. The server
+	// reads no other file of instructions. "": none.
+	Instructions string
+	Version      string            // of this program; "": "dev"
+	Env          map[string]string // more variables for the server, which also gets GH_*, GITHUB_* and COPILOT_*
 
 	Proxy      Proxy
 	Enterprise string // https URL of a GitHub Enterprise server; "": github.com
@@ -87,13 +93,25 @@ func (o *Options) check() error {
 
 type object = map[string]any
 
+// instructionDir is the directory of instructions that name the files that they are for. The server reads it.
+const instructionDir = ".github/instructions"
+
 // settings returns the settings for workspace/didChangeConfiguration.
 func (o *Options) settings() object {
 	level := "off"
 	if o.Telemetry {
 		level = "all"
 	}
-	copilot, agent := object{}, object{}
+	// Without instructionFileLocations the server would read .github/copilot-instructions.md by itself, of any size and
+	// through any symbolic link.
+	locations := []string{}
+	if o.Trusted && !o.NoInstructionFiles {
+		locations = append(locations, instructionDir)
+	}
+	copilot, agent := object{
+		"instructionFileLocations":  object{"locations": locations}, // the form that also older servers accept
+		"globalCopilotInstructions": o.Instructions,
+	}, object{}
 	if o.MaxRounds > 0 {
 		agent["maxToolCallingLoop"] = o.MaxRounds
 	}

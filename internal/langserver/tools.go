@@ -267,6 +267,21 @@ func (c *Client) otherTools(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// HideOwnTools hides from the model the tools that the server still has of its own, for the life of the server.
+func (c *Client) HideOwnTools(ctx context.Context) error {
+	var list []struct{ Type, Name string }
+	if err := c.call(ctx, "conversation/registerTools", object{"tools": []any{}}, &list); err != nil {
+		return err
+	}
+	hidden := []any{}
+	for _, t := range list {
+		if t.Type != "client" {
+			hidden = append(hidden, object{"name": t.Name, "status": "disabled"})
+		}
+	}
+	return c.call(ctx, "conversation/updateToolsStatus", object{"tools": hidden}, nil)
+}
+
 // send registers tools, all or none. From then on calls go to them, also calls of an older definition.
 func (r *registry) send(ctx context.Context, list []Tool) error {
 	definitions := make([]json.RawMessage, len(list))

@@ -347,3 +347,16 @@ func TestGate(t *testing.T) {
 		}
 	}
 }
+
+// The tools that the server still has of its own can be hidden.
+func TestHideOwnTools(t *testing.T) {
+	r := newRig(t)
+	r.offer(t, says("mine", "x"))
+	if err := r.HideOwnTools(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.good(t, "hello")
+	if got, want := r.requests(0)[0].ToolNames(), []string{"mine"}; !slices.Equal(got, want) {
+		t.Errorf("the model has %q, want %q", got, want)
+	}
+}

@@ -3,6 +3,8 @@
 package langserver
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +13,7 @@ import (
 	"tapgw/internal/taptest/cloud"
 )
 
-// A workspace's own instructions reach the model only once the user trusts it.
+// A workspace's own agents and instructions for files reach the model only once the user trusts it.
 func TestTrust(t *testing.T) {
 	for name, trusted := range map[string]bool{"untrusted": false, "trusted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -33,10 +35,11 @@ func TestTrust(t *testing.T) {
 			})
 			r.good(t, "hello")
 			body := string(r.cloud.Requests()[0].Body)
-			for _, text := range []string{"Always rhyme.", "Never rhyme."} {
-				if strings.Contains(body, text) != trusted {
-					t.Errorf("%q reaches the model: %v", text, !trusted)
-				}
+			if strings.Contains(body, "Never rhyme.") != trusted {
+				t.Errorf("the instructions reach the model: %v, want %v", !trusted, trusted)
+			}
+			if strings.Contains(body, "Always rhyme.") {
+				t.Error("the server reads copilot-instructions.md by itself")
 			}
 			var agents []struct{ Name string }
 			folders := object{"workspaceFolders": []any{r.options.folder()}}
@@ -51,5 +54,36 @@ func TestTrust(t *testing.T) {
 				t.Errorf("agents %v", agents)
 			}
 		})
+	}
+}
+
+// Instructions and the limit of rounds can change between turns, and the server's MCP servers go on.
+func TestConfigure(t *testing.T) {
+	r := newRig(t, withMCP(t), func(o *Options, _ *cloud.Cloud) { o.Instructions = "Speak plainly." })
+	r.set(func() { r.confirm = func(context.Context, Confirmation) error { return nil } })
+	r.waitMCP(t)
+	r.good(t, "hello")
+	if err := r.SetInstructions("Rhyme."); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetMaxRounds(1); err != nil {
+		t.Fatal(err)
+	}
+	result, _, err := r.turn(t, `call:mcp_tiny_shout {"text":"hey"}`)
+	if failed, ok := errors.AsType[*TurnError](err); !ok || failed.Code != CodeTooManyRounds || result.Rounds != 1 {
+		t.Errorf("a turn with a limit of one round ended with %v after %d, want too many rounds after 1", err,
+			result.Rounds)
+	}
+	if err := r.SetMaxRounds(0); err != nil {
+		t.Fatal(err)
+	}
+	result, e := r.good(t, `call:mcp_tiny_shout {"text":"hey"}`)
+	if result.Rounds != 2 || result.Text != "HEY" {
+		t.Errorf("got %d rounds and %v, want 2 rounds with a tool of the MCP server", result.Rounds, e)
+	}
+	first, last := string(r.cloud.Requests()[0].Body), string(r.cloud.Requests()[r.count()-1].Body)
+	if strings.Count(first, "Speak plainly.") != 1 || strings.Count(last, "Rhyme.") != 1 ||
+		strings.Contains(last, "Speak plainly.") {
+		t.Error("the model does not have each turn's instructions once")
 	}
 }

@@ -20,8 +20,12 @@ import (
 // User is the GitHub login that every token of the stand-in belongs to.
 const User = "octo-test"
 
-// defaultModel is the model that chats use when they name none. The list has "scripted" too.
-const defaultModel = "gpt-4.1"
+// The models of the stand-in are "scripted" and these: defaultModel is the one of chats that name none, and the
+// reasoner takes the reasoning efforts low, medium and high.
+const (
+	defaultModel = "gpt-4.1"
+	reasoner     = "reasoner"
+)
 
 // Cloud is a running stand-in. The embedded server has the requests of its model and the script that answers them. Its
 // methods may be called from any goroutine; settings take effect at the next request.
@@ -42,8 +46,8 @@ type Cloud struct {
 	tunnels    []Tunnel
 }
 
-// Start starts a stand-in on free ports of loopback, with the models scripted and gpt-4.1 (the default); reply answers
-// both. No user is refused, and a sign-in waits. Call [Cloud.Close] to stop it.
+// Start starts a stand-in on free ports of loopback, with the models scripted, gpt-4.1 (the default) and reasoner, for
+// which reply answers. No user is refused, and a sign-in waits. Call [Cloud.Close] to stop it.
 func Start(reply scriptmodel.ReplyFunc) (*Cloud, error) {
 	model, err := scriptmodel.Start("127.0.0.1:0", reply)
 	if err != nil {
@@ -142,14 +146,18 @@ func (c *Cloud) serveUser(w http.ResponseWriter, _ *http.Request) {
 
 func serveModels(w http.ResponseWriter, _ *http.Request) {
 	list := []any{}
-	for _, id := range []string{"scripted", defaultModel} {
+	for _, id := range []string{"scripted", defaultModel, reasoner} {
 		isDefault := id == defaultModel
+		supports := object{"streaming": true, "tool_calls": true, "parallel_tool_calls": true}
+		if id == reasoner {
+			supports["reasoning_effort"] = []string{"low", "medium", "high"}
+		}
 		list = append(list, object{
 			"id": id, "name": "Test " + id, "vendor": "Test", "version": id, "object": "model",
 			"model_picker_enabled": true, "is_chat_default": isDefault, "is_chat_fallback": isDefault,
 			"capabilities": object{
 				"type": "chat", "family": id, "object": "model_capabilities", "tokenizer": "o200k_base",
-				"supports": object{"streaming": true, "tool_calls": true, "parallel_tool_calls": true},
+				"supports": supports,
 				"limits": object{
 					"max_prompt_tokens": 64000, "max_output_tokens": 4096, "max_context_window_tokens": 128000,
 				},

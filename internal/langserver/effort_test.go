@@ -1,0 +1,48 @@
+//go:build runtime
+
+package langserver
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// A turn's reasoning effort reaches the model, and one that the model does not take is refused before the turn.
+func TestEffort(t *testing.T) {
+	r := shared(t)
+	for _, tt := range []struct {
+		model, effort string
+		want          string // in the model's request
+		known         []string
+	}{
+		{"reasoner", "high", "high", nil},
+		{"reasoner", "", "medium", nil}, // the server's choice
+		{"reasoner", "xhigh", "", []string{"low", "medium", "high"}},
+		{"scripted", "low", "", nil},
+		{"scripted", "", "", nil},
+	} {
+		n := r.count()
+		v := r.NewConversation(ConversationOptions{Model: tt.model, Effort: tt.effort})
+		_, err := v.Turn(within(t), "hello", nil)
+		if tt.effort != "" && tt.want == "" {
+			refused, ok := errors.AsType[*EffortError](err)
+			if !ok || refused.Model != tt.model || !slices.Equal(refused.Known, tt.known) || r.count() != n {
+				t.Errorf("%s with effort %q: got %v, want an error with %v and no request", tt.model, tt.effort, err,
+					tt.known)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s with effort %q: %v", tt.model, tt.effort, err)
+			continue
+		}
+		var body struct {
+			Effort string `json:"reasoning_effort"`
+		}
+		if err := json.Unmarshal(r.requests(n)[0].Body, &body); err != nil || body.Effort != tt.want {
+			t.Errorf("%s with effort %q: the model got %q, want %q", tt.model, tt.effort, body.Effort, tt.want)
+		}
+	}
+}
