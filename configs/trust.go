@@ -97,12 +97,19 @@ func Untrust(dir string) (wasTrusted bool, err error) {
 // Trusted reports whether the user trusts a directory or one above it, and all files of that project still have the
 // content that the user trusted. One changed file makes it false.
 func Trusted(dir string) (bool, error) {
+	_, ok, err := TrustedRoot(dir)
+	return ok, err
+}
+
+// TrustedRoot is [Trusted], and names the directory that the user trusts, without symbolic links. The name is there too
+// if one of the project's files has changed, and "" if the user trusts none.
+func TrustedRoot(dir string) (root string, ok bool, err error) {
 	p, ok, err := trustedAbove(dir)
 	if err != nil || !ok {
-		return false, err
+		return "", false, err
 	}
 	now, err := readContent(p.Dir)
-	return err == nil && len(p.Files.changes(now)) == 0, err
+	return p.Dir, err == nil && len(p.Files.changes(now)) == 0, err
 }
 
 // TrustedProjects returns the projects that the user trusts, sorted by directory; none is no error. A record that can't

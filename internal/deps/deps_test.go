@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/lazyregexp", "internal/visible"},
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
-		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff"},
+		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions"},
 	{"internal/match"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",

@@ -1,0 +1,182 @@
+package instructions
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// project makes a project with the given files; "-> X" is a symbolic link to X.
+func project(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "p")
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := error(nil)
+		if to, ok := strings.CutPrefix(text, "-> "); ok {
+			err = os.Symlink(to, file)
+		} else {
+			err = os.WriteFile(file, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestProject(t *testing.T) {
+	root := project(t, map[string]string{
+		"AGENTS.md": "root\n", "a/CLAUDE.md": "of a", "a/b/AGENTS.md": "of b", "a/b/c/AGENTS.md": "of c",
+		"other/AGENTS.md": "of other", ".github/copilot-instructions.md": "for Copilot",
+	})
+	files, left := Project(root, filepath.Join(root, "a", "b"))
+	want := []File{{"AGENTS.md", "root"}, {".github/copilot-instructions.md", "for Copilot"}, {"a/CLAUDE.md", "of a"},
+		{"a/b/AGENTS.md", "of b"}}
+	if diff := cmp.Diff(want, files); diff != "" || left != nil {
+		t.Errorf("left out %v; %s", left, diff)
+	}
+	files, left = Project(root, root)
+	if diff := cmp.Diff(want[:2], files); diff != "" || left != nil {
+		t.Errorf("of the root: left out %v; %s", left, diff)
+	}
+	if files, left = Project(root, filepath.Dir(root)); files != nil || len(left) != 1 {
+		t.Errorf("outside: got %v, left out %v; want no file", files, left)
+	}
+}
+
+func TestBelow(t *testing.T) {
+	root := project(t, map[string]string{
+		"AGENTS.md": "root", "a/AGENTS.md": "of a", "a/b/CLAUDE.md": "of b", "a/b/c/AGENTS.md": "of c",
+		"a/b/c/x.go": "package c", "d/x.go": "package d",
+	})
+	for _, tt := range []struct {
+		dir, target string
+		want        []File
+	}{
+		{"", "x.go", nil},
+		{"", "d/x.go", nil},
+		{"", "a", []File{{"a/AGENTS.md", "of a"}}},
+		{"", "a/b/c/x.go", []File{{"a/AGENTS.md", "of a"}, {"a/b/CLAUDE.md", "of b"}, {"a/b/c/AGENTS.md", "of c"}}},
+		{"a", "a/b/new/y.go", []File{{"a/b/CLAUDE.md", "of b"}}},
+		{"a", "d/x.go", nil},
+		{"a", "../x.go", nil},
+	} {
+		got, left := Below(root, filepath.Join(root, tt.dir), filepath.Join(root, tt.target))
+		if diff := cmp.Diff(tt.want, got); diff != "" || left != nil {
+			t.Errorf("below %q for %s: left out %v; %s", tt.dir, tt.target, left, diff)
+		}
+	}
+}
+
+// What is not a short text of the project is left out, and the reason is named.
+func TestLeftOut(t *testing.T) {
+	const leadsOut = "is a symbolic link that leads out of the project"
+	large := strings.Repeat("x", maxFile)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  []LeftOut
+	}{
+		"a link out of the project": {map[string]string{"AGENTS.md": "-> ../secret"},
+			[]LeftOut{{"AGENTS.md", leadsOut}}},
+		"an absolute link": {map[string]string{"AGENTS.md": "-> /etc/hostname"},
+			[]LeftOut{{"AGENTS.md", leadsOut}}},
+		"a directory that is such a link": {map[string]string{".github": "-> ../"}, []LeftOut{{Names[2], leadsOut}}},
+		"a link within it":                {map[string]string{"AGENTS.md": "-> docs/a.md", "docs/a.md": "x"}, nil},
+		"a link to nothing":               {map[string]string{"AGENTS.md": "-> docs/a.md"}, nil},
+		"a directory": {map[string]string{"AGENTS.md/x": ""},
+			[]LeftOut{{"AGENTS.md", "is not a file"}}},
+		"too large": {map[string]string{"AGENTS.md": large + "x"},
+			[]LeftOut{{"AGENTS.md", "is larger than 64 KiB: shorten it"}}},
+		"too large in common": {map[string]string{"AGENTS.md": large, "CLAUDE.md": "y" + large[1:], Names[2]: "z"},
+			[]LeftOut{{Names[2], "with it the instructions are larger than 128 KiB: shorten them"}}},
+		"no text": {map[string]string{"AGENTS.md": "\xff"}, []LeftOut{{"AGENTS.md", "is not text in UTF-8"}}},
+		"empty":   {map[string]string{"AGENTS.md": " \n"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := project(t, tt.files)
+			if err := os.WriteFile(filepath.Join(root, "..", "secret"), []byte("secret"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files, left := Project(root, root)
+			if diff := cmp.Diff(tt.want, left); diff != "" {
+				t.Error(diff)
+			}
+			for _, f := range files {
+				if strings.Contains(f.Text, "secret") {
+					t.Errorf("%s has a text from outside", f.Path)
+				}
+			}
+		})
+	}
+}
+
+// A named pipe holds nothing up.
+func TestPipe(t *testing.T) {
+	root := project(t, map[string]string{"x": ""})
+	if err := syscall.Mkfifo(filepath.Join(root, "AGENTS.md"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if files, left := Project(root, root); files != nil || len(left) != 1 || left[0].Reason != "is not a file" {
+		t.Errorf("got %v, left out %v; want it left out", files, left)
+	}
+}
+
+// A text that two files share, as when one is a link to the other, is sent once.
+func TestSameText(t *testing.T) {
+	root := project(t, map[string]string{"AGENTS.md": "the same", "CLAUDE.md": "-> AGENTS.md"})
+	if files, left := Project(root, root); len(files) != 1 || left != nil {
+		t.Errorf("got %v, left out %v; want one file", files, left)
+	}
+}
+
+func TestUser(t *testing.T) {
+	dir := project(t, map[string]string{"elsewhere": "mine", "AGENTS.md": "-> elsewhere"})
+	if files, left := User(filepath.Join(dir, "AGENTS.md")); len(files) != 1 || files[0].Text != "mine" || left != nil {
+		t.Errorf("got %v, left out %v; want the text", files, left)
+	}
+	if files, left := User(filepath.Join(dir, "nothing")); files != nil || left != nil {
+		t.Errorf("no file: got %v, left out %v; want neither", files, left)
+	}
+}
+
+func TestRules(t *testing.T) {
+	root := project(t, map[string]string{
+		"good/.github/instructions/go.instructions.md": "x", "good/.github/instructions/a/b.instructions.md": "y",
+		"bad/.github/instructions/out.instructions.md": "-> /etc/hostname", "dir/.github/instructions": "-> /etc",
+		"large/.github/instructions/l.instructions.md": strings.Repeat("x", maxAll+1), "none/x": "",
+	})
+	for dir, want := range map[string]struct {
+		names int
+		why   string
+	}{
+		"good": {2, ""}, "none": {0, ""}, "large": {0, "larger than 128 KiB"},
+		"bad": {0, "leads out of the project"}, "dir": {0, "leads out of the project"},
+	} {
+		names, why := Rules(root, filepath.Join(root, dir))
+		if len(names) != want.names || !strings.Contains(why, want.why) || (why == "") != (want.why == "") {
+			t.Errorf("%s: got %q and %q, want %d files and %q", dir, names, why, want.names, want.why)
+		}
+	}
+}
+
+func TestNested(t *testing.T) {
+	root := project(t, map[string]string{
+		"AGENTS.md": "x", ".github/copilot-instructions.md": "x", "a/AGENTS.md": "x",
+		"a/b/.github/copilot-instructions.md": "x", "node_modules/p/AGENTS.md": "x", "a/b/NOAGENTS.md": "x",
+	})
+	want := []string{"a/AGENTS.md", "a/b/.github/copilot-instructions.md"}
+	if diff := cmp.Diff(want, Nested(root, root)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want[1:], Nested(root, filepath.Join(root, "a"))); diff != "" {
+		t.Errorf("below a: %s", diff)
+	}
+}
