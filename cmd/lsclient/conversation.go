@@ -23,12 +23,13 @@ import (
 // one runs.
 type conversation struct {
 	*langserver.Conversation
-	cmd     *command
-	policy  *policy
-	server  *langserver.Client
-	session *gatewaySession // nil: no gateway
-	edits   edits
-	kept    *keptConversation
+	cmd          *command
+	policy       *policy
+	server       *langserver.Client
+	session      *gatewaySession // nil: no gateway
+	instructions *instructionSet
+	edits        edits
+	kept         *keptConversation
 
 	watchDone chan struct{} // closed when the tool directories are no longer watched
 	stop      context.CancelFunc
@@ -45,7 +46,7 @@ type conversation struct {
 func (c *command) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
 	config := c.conf()
 	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
-	o.MaxRounds = cmp.Or(c.rounds, config.MaxRounds)
+	o.MaxRounds = c.maxRounds()
 	o.Proxy = langserver.Proxy{URL: config.Proxy.URL, Insecure: !config.Proxy.StrictSSL}
 	if config.Proxy.StrictSSL && config.Proxy.URL == "" {
 		o.Proxy = langserver.Proxy{}
@@ -58,8 +59,10 @@ func (c *command) startServer(ctx context.Context, o langserver.Options) (*langs
 	}
 	o.Enterprise = config.GitHub.Enterprise
 	o.MCP = map[string]langserver.MCPServer{}
-	for name, s := range config.MCP {
-		o.MCP[name] = langserver.MCPServer(s)
+	if !c.Bool("plan") {
+		for name, s := range config.MCP {
+			o.MCP[name] = langserver.MCPServer(s)
+		}
 	}
 	var err error
 	if o.Trusted, err = configs.Trusted(c.workspace); err != nil {
@@ -93,6 +96,9 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 	if v.policy, err = newPolicy(c); err != nil {
 		return nil, err
 	}
+	if v.instructions, err = newInstructions(c.workspace); err != nil {
+		return nil, err
+	}
 	if v.kept, err = c.openKept(); err != nil {
 		return nil, err
 	}
@@ -116,7 +122,9 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 			v.close(context.WithoutCancel(ctx))
 		}
 	}()
-	if v.server, err = c.startServer(ctx, langserver.Options{Confirm: v.decide, Gate: v.gate}); err != nil {
+	o := langserver.Options{Confirm: v.decide, Gate: v.beforeCall, Instructions: v.instructionText(),
+		NoInstructionFiles: v.leavesOutRules()}
+	if v.server, err = c.startServer(ctx, o); err != nil {
 		return nil, err
 	}
 	if mode == langserver.Agent {
@@ -134,7 +142,7 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 		if err := v.setTools(ctx); err != nil {
 			return nil, withExitCode(err)
 		}
-		if err := c.waitForMCP(ctx, v.server); err != nil {
+		if err := v.prepare(ctx); err != nil {
 			return nil, withExitCode(err)
 		}
 	}
@@ -144,8 +152,9 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 
 // begin begins the kept conversation at the server.
 func (v *conversation) begin(mode langserver.Mode) {
+	v.instructions.forget()
 	v.Conversation = v.server.NewConversation(langserver.ConversationOptions{ID: v.kept.id, Mode: mode,
-		Model: v.cmd.model(), Earlier: v.kept.earlierTurns()})
+		Model: v.cmd.model(), Effort: v.cmd.String("effort"), Earlier: v.kept.earlierTurns()})
 }
 
 // model returns the model to use; "" is the server's default.
@@ -186,9 +195,12 @@ func (v *conversation) setTools(ctx context.Context) error {
 	v.mu.Unlock()
 	var list []langserver.Tool
 	for _, t := range own {
+		if v.cmd.Bool("plan") && t.Kind != tools.Read {
+			continue
+		}
 		list = append(list, v.tool(t))
 	}
-	if v.session != nil {
+	if v.session != nil && !v.cmd.Bool("plan") { // nobody says what providers' tools do
 		list = append(list, v.session.tools(list)...)
 	}
 	faults, err := v.server.SetTools(ctx, list)
@@ -239,12 +251,23 @@ func (v *conversation) tool(t *tools.Tool) langserver.Tool {
 	w := v.server.WorkspaceTool(t, *env)
 	run := w.Call
 	w.Call = func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
+		if v.cmd.Bool("plan") && t.Kind != tools.Read {
+			return langserver.FailedWith(errPlan)
+		}
 		if err := v.policy.tool(ctx, t, call.Input); err != nil {
 			return langserver.FailedWith(err)
 		}
 		return run(withCall(ctx, call), call)
 	}
 	return w
+}
+
+// beforeCall asks the gates about a call of our tools, and gives the model the instructions for the files of the call.
+func (v *conversation) beforeCall(ctx context.Context, call langserver.Invocation) (deny, added string) {
+	if deny, added = v.gate(ctx, call); deny != "" {
+		return deny, ""
+	}
+	return "", strings.TrimSpace(added + "\n\n" + v.nestedInstructions(call))
 }
 
 // gate asks the gateway's providers about a call before it runs.
@@ -263,6 +286,9 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	}
 	if deny, _ := v.gate(ctx, langserver.Invocation{Tool: q.Tool, Input: q.Input}); deny != "" {
 		return errors.New(deny)
+	}
+	if v.cmd.Bool("plan") && q.Kind != langserver.ReadFile && q.Kind != langserver.Safe {
+		return errPlan
 	}
 	switch {
 	case q.Kind == langserver.MCPTool:
@@ -290,6 +316,7 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 // withExitCode gives errors of the server their exit codes and texts.
 func withExitCode(err error) error {
 	var unknown *langserver.UnknownModelError
+	var effort *langserver.EffortError
 	switch {
 	case err == nil:
 		return nil
@@ -299,6 +326,8 @@ func withExitCode(err error) error {
 			message = notAuthorized
 		}
 		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
+	case errors.As(err, &effort):
+		return cli.Usage("flag --effort: %v", err)
 	case errors.As(err, &unknown):
 		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() +
 			"; lsclient models lists them", Err: err}

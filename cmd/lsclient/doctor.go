@@ -49,6 +49,7 @@ func (c *command) localChecks() []cli.Check {
 			}
 			return cli.OK("%s, %s", visible.Count(len(all), "tool"), directories)
 		}},
+		{Name: "instructions", Run: func(context.Context) cli.Result { return c.instructionsResult() }},
 	}
 }
 

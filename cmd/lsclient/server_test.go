@@ -39,6 +39,8 @@ func TestServerScripts(t *testing.T) {
 		"model":        models.start,
 		"sees":         models.sees,
 		"offers":       models.offers,
+		"sends":        models.sends,
+		"sendsonce":    models.sendsOnce,
 		"awaitrequest": models.await,
 	})
 	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server}, commands)
@@ -166,6 +168,22 @@ func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if regexp.MustCompile("(?m)"+args[1]).MatchString(text.String()) == neg {
 		ts.Fatalf("request %s:\n%s", args[0], text.String())
+	}
+}
+
+// sends N REGEXP: the body of the model's Nth request holds a match.
+func (m *models) sends(ts *testscript.TestScript, neg bool, args []string) {
+	body := m.request(ts, args[0]).Body
+	if regexp.MustCompile(args[1]).Match(body) == neg {
+		ts.Fatalf("request %s:\n%s", args[0], body)
+	}
+}
+
+// sendsonce N TEXT: the body of the model's Nth request holds the text once.
+func (m *models) sendsOnce(ts *testscript.TestScript, _ bool, args []string) {
+	body := string(m.request(ts, args[0]).Body)
+	if n := strings.Count(body, args[1]); n != 1 {
+		ts.Fatalf("request %s has %q %d times, want once:\n%s", args[0], args[1], n, body)
 	}
 }
 

@@ -13,6 +13,15 @@ import (
 
 // turn runs one turn and prints it.
 func (v *conversation) turn(ctx context.Context, prompt, source string, printer *turnPrinter) error {
+	return printer.done(v.runTurn(ctx, prompt, source, printer))
+}
+
+// runTurn runs one turn and prints its events, but not how it ended.
+func (v *conversation) runTurn(ctx context.Context, prompt, source string, printer *turnPrinter) (langserver.Turn,
+	error) {
+	if err := v.instruct(); err != nil {
+		return langserver.Turn{}, withExitCode(err)
+	}
 	v.kept.begin(prompt)
 	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
 		return v.Turn(ctx, prompt, func(e langserver.Event) {
@@ -29,7 +38,7 @@ func (v *conversation) turn(ctx context.Context, prompt, source string, printer 
 	}
 	err = withExitCode(err)
 	v.kept.end(result, err)
-	return printer.done(result, err)
+	return result, err
 }
 
 // turnPrinter prints the events of turns: text on stdout and the rest on stderr, or all as JSON on stdout.
@@ -38,6 +47,10 @@ type turnPrinter struct {
 	v   *conversation
 
 	inLine bool // the last text on stdout did not end its line
+
+	// With --output-schema:
+	onlyOutput bool            // stdout has no text of the model
+	output     json.RawMessage // the answer of the turn that has ended
 }
 
 // eventLine is an event as --json prints it.
@@ -55,6 +68,7 @@ type eventLine struct {
 	Severity string          `json:"severity,omitempty"`
 	Message  string          `json:"message,omitempty"`
 	Prompt   string          `json:"prompt,omitempty"`
+	Fault    string          `json:"fault,omitempty"`
 }
 
 func (p *turnPrinter) event(e langserver.Event) {
@@ -95,7 +109,7 @@ func (p *turnPrinter) event(e langserver.Event) {
 
 // text prints a piece of the model's text.
 func (p *turnPrinter) text(delta string) {
-	if p.cmd.out.JSON || delta == "" {
+	if p.cmd.out.JSON || p.onlyOutput || delta == "" {
 		return
 	}
 	delta = cli.Clean(delta)
@@ -157,10 +171,24 @@ func (p *turnPrinter) injected(prompt string) {
 	p.note("» %s", cli.Shorten(cli.Clean(prompt), 100))
 }
 
+// rejected prints that an answer does not match --output-schema and that the model is asked again.
+func (p *turnPrinter) rejected(fault error) {
+	if p.cmd.out.JSON {
+		_ = p.cmd.out.Line(eventLine{Type: "retry", Fault: fault.Error()})
+		return
+	}
+	p.note("the model is asked again: %s", cli.OneLine(fault.Error()))
+}
+
 // done prints how a turn ended, and returns the command's error.
 func (p *turnPrinter) done(r langserver.Turn, err error) error {
 	p.endLine()
+	output := p.output
+	p.output = nil
 	if !p.cmd.out.JSON {
+		if err == nil && output != nil {
+			return p.cmd.out.Document(output)
+		}
 		return err
 	}
 	line := struct {
@@ -169,9 +197,10 @@ func (p *turnPrinter) done(r langserver.Turn, err error) error {
 		Turn         string            `json:"turn,omitempty"`
 		Model        string            `json:"model,omitempty"`
 		Text         string            `json:"text"`
+		Output       json.RawMessage   `json:"output,omitempty"`
 		Usage        langserver.Usage  `json:"usage"`
 		Error        map[string]string `json:"error,omitempty"`
-	}{Type: "done", Conversation: p.v.ID(), Turn: r.ID, Model: r.Model, Text: r.Text, Usage: r.Usage}
+	}{Type: "done", Conversation: p.v.ID(), Turn: r.ID, Model: r.Model, Text: r.Text, Output: output, Usage: r.Usage}
 	if err == nil {
 		return p.cmd.out.Line(line)
 	}
