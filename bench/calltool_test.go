@@ -30,7 +30,7 @@ func TestCallDirectly(t *testing.T) {
 		t.Error(err)
 	}
 	if err := callDirectly(t.Context(), s, 1); err == nil {
-		t.Error("a tool that nobody has was called")
+		t.Error("the call of a tool that nobody has: no error, want one")
 	}
 }
 

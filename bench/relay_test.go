@@ -57,17 +57,17 @@ func TestEndsMatchThroughRelay(t *testing.T) {
 	}
 	l := load(8, 300, providers, func(k int) error { return h.callTool(ctx, k) })
 	if l.Error != "" || l.Calls != 300 || l.P50 <= 0 || l.P99 < l.P50 {
-		t.Errorf("load measured %+v", l)
+		t.Errorf(`load measured %+v, want Error "", Calls 300, P50 more than 0 and P99 at least %v`, l, l.P50)
 	}
 	cancel()
 	<-read
 	for range providers {
 		if err := <-served; err == nil {
-			t.Error("a provider ended without being told to")
+			t.Error("a provider ended without being told to, want its error")
 		}
 	}
 	if err := h.callTool(ctx, 0); err == nil {
-		t.Error("a call after the connection ended succeeded")
+		t.Error("a call after the connection ended: no error, want one")
 	}
 	middle.serving.Wait() // both ends have hung up
 }

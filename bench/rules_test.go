@@ -33,7 +33,7 @@ func TestInTurn(t *testing.T) {
 	deny := &provider{name: "deny",
 		rules: []protocol.Rule{{Match: protocol.Match{Tool: "t*"}, Action: protocol.ActionDeny}}}
 	if _, _, err := inTurn(t.Context(), options{rounds: 1}, nil, []*provider{deny}, 0, 1); err == nil {
-		t.Error("a call that is denied was measured")
+		t.Error("a call that is denied was measured, want an error")
 	}
 }
 

@@ -33,7 +33,7 @@ func TestSampleEqualsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, want := countLeaves(keys), fields(reflect.TypeFor[Config]()); n != want {
-		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
+		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n, want, want)
 	}
 }
 
@@ -102,7 +102,7 @@ memory = "allow"
 hook = "allow"
 `))
 	if len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	profile := DefaultProfile()
 	profile.Provider.URL, profile.Provider.KeyEnv = "http://127.0.0.1:1/v1", "MY_KEY"

@@ -105,7 +105,7 @@ func TestProfileTakesEveryKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, faults := Parse(file, []byte(text))
 			if len(faults) > 0 {
-				t.Fatal(lines(faults))
+				t.Fatalf("faults: %v, want none", lines(faults))
 			}
 			if diff := cmp.Diff(want, c.Copilot.Profiles["p"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -141,7 +141,7 @@ provider.url = ""
 provider.bearer_token_env = "T"
 `))
 	if len(faults) > 0 {
-		t.Fatal(lines(faults))
+		t.Fatalf("faults: %v, want none", lines(faults))
 	}
 	got := c.Copilot.Profiles
 	if diff := cmp.Diff(c.Copilot.Profile, got["same"]); diff != "" {
@@ -151,21 +151,24 @@ provider.bearer_token_env = "T"
 	if more.Model != "b" || len(more.ExcludedTools) != 0 || more.SystemMessage.Text != "" ||
 		more.SystemMessage.File != "/etc/f.md" ||
 		len(more.MCP) != 2 {
-		t.Errorf("more: %+v", more)
+		t.Errorf(`more: %+v, want Model "b", none, Text "", File "/etc/f.md" and 2 of them`, more)
 	}
 	if base := c.Copilot.Profile; base.Model != "a" || len(base.MCP) != 1 || base.SystemMessage.Text != "everywhere" ||
 		base.Provider.KeyEnv != "TAP_MODEL_KEY" {
-		t.Errorf("[copilot]: %+v", base)
+		t.Errorf(`[copilot]: %+v, want Model "a", 1 of them, Text "everywhere" and KeyEnv "TAP_MODEL_KEY"`, base)
 	}
 	// The key of one endpoint must not go to another.
 	if e := got["elsewhere"].Provider; e.KeyEnv != "" || len(e.Models) != 0 || e.URL != "http://127.0.0.1:3/v1" {
-		t.Errorf("another endpoint: %+v", e)
+		t.Errorf(`another endpoint: %+v, want KeyEnv "", none and URL "http://127.0.0.1:3/v1"`, e)
 	}
 	if diff := cmp.Diff(defaultEndpoint(), got["github"].Provider); diff != "" {
 		t.Errorf("GitHub's models again:\n%s", diff)
 	}
 	if e := got["token"].Provider; e.KeyEnv != "" || e.BearerTokenEnv != "T" || e.URL != "http://127.0.0.1:1/v1" {
-		t.Errorf("a token instead of the key: %+v", e)
+		t.Errorf(
+			`a token instead of the key: %+v, want KeyEnv "", BearerTokenEnv "T" and URL "http://127.0.0.1:1/v1"`,
+			e,
+		)
 	}
 }
 
@@ -191,14 +194,14 @@ func TestProfilesOfTwoFiles(t *testing.T) {
 	p := c.Copilot.Profiles["p"]
 	if p.Model != "p" || p.Effort != "low" || p.Streaming || !cmp.Equal(p.ExcludedTools, []string{"bash"}) ||
 		p.Provider.URL != "http://127.0.0.1:1/v1" {
-		t.Errorf("%+v", p)
+		t.Errorf(`%+v, want "p", effort low, no streaming, without bash, at http://127.0.0.1:1/v1`, p)
 	}
 	// What goes together only in one of them is a fault of the file where it shows.
 	write(project, "[copilot]\n\navailable_tools=['view']\n")
 	_, err = withProject(user, project)
 	faults, _ := err.(Faults) //nolint:errorlint // Load returns it as it is
 	if len(faults) != 1 || faults[0].File != user || faults[0].Line != 6 {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want 1 of them, File %v and Line 6", err, user)
 	}
 }
 
@@ -400,7 +403,7 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 			_, err := withProject("", file)
 			faults, _ := err.(Faults) //nolint:errorlint // Load returns it as it is
 			if len(faults) != 1 || faults[0].Line == 0 || !cmp.Equal(faults[0].File, file) {
-				t.Errorf("%v", err)
+				t.Errorf("%v, want one with a line of %s", err, file)
 			}
 		})
 	}
@@ -414,7 +417,7 @@ func TestProjectSetsNoEndpoint(t *testing.T) {
 	c, err := withProject(user, file)
 	if err != nil || c.Copilot.Provider.URL != "http://127.0.0.1:1/v1" || c.Copilot.Provider.KeyEnv != "K" ||
 		c.Copilot.Model != "m" {
-		t.Errorf("%+v, %v", c.Copilot, err)
+		t.Errorf(`%+v, %v, want no error, URL "http://127.0.0.1:1/v1", KeyEnv "K" and Model "m"`, c.Copilot, err)
 	}
 }
 
@@ -427,7 +430,7 @@ func TestUseEndpoint(t *testing.T) {
 		),
 	)
 	if len(faults) > 0 {
-		t.Fatal(lines(faults))
+		t.Fatalf("faults: %v, want none", lines(faults))
 	}
 	c.Copilot.UseEndpoint("http://flag/v1", "F")
 	want := defaultEndpoint()
@@ -439,6 +442,6 @@ func TestUseEndpoint(t *testing.T) {
 		}
 	}
 	if got := c.Copilot.Profiles["own"].Provider; got.URL != "http://own/v1" || got.KeyEnv != "" {
-		t.Errorf("an endpoint of a profile's own: %+v", got)
+		t.Errorf(`an endpoint of a profile's own: %+v, want URL "http://own/v1" and KeyEnv ""`, got)
 	}
 }

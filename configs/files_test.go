@@ -23,28 +23,31 @@ func TestLoadTakesPathsFromItsDirectory(t *testing.T) {
 	}
 	if c.TLSCert != filepath.Join(dir, "c.pem") || c.TLSKey != "/k.pem" ||
 		c.Copilot.CLI != filepath.Join(dir, "bin/copilot") {
-		t.Errorf("got %+v", c)
+		t.Errorf(
+			`got %+v, want TLSCert %v, TLSKey "/k.pem" and CLI %v`,
+			c, filepath.Join(dir, "c.pem"), filepath.Join(dir, "bin/copilot"),
+		)
 	}
 	write(t, file, "copilot.cli = \"copilot\"\n")
 	if c, err = (Files{User: file}).Load(); err != nil || c.Copilot.CLI != "copilot" {
-		t.Errorf("got %+v, %v; a bare name is looked up on PATH", c, err)
+		t.Errorf(`got %+v, %v; a bare name is looked up on PATH, want no error and CLI "copilot"`, c, err)
 	}
 }
 
 func TestLoadErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := (Files{User: dir}).Load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
-		t.Errorf("directory: %v", err)
+		t.Errorf(`directory: %v, want an error and "is a directory" in it`, err)
 	}
 	if _, err := (Files{User: filepath.Join(dir, "none")}).Load(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
+		t.Errorf("missing: %v, want %v", err, fs.ErrNotExist)
 	}
 	file := write(t, filepath.Join(dir, "x.toml"), "a = 1\nb = 2\n")
 	_, err := Files{User: file}.Load()
 	faults, ok := errors.AsType[Faults](err)
 	if !ok || len(faults) != 2 || !strings.Contains(err.Error(), "1:1: unknown key a") ||
 		!strings.Contains(err.Error(), "(and 1 more") {
-		t.Errorf("faults: %v", err)
+		t.Errorf("faults: %v, want unknown key a and one more", err)
 	}
 }
 
@@ -144,10 +147,13 @@ func TestProjectFiles(t *testing.T) {
 		f := found("/")
 		if c, _, err := f.LoadAt(at); err != nil || c.Copilot.MaxRounds != want || c.LogLevel != "debug" ||
 			c.Listen != "127.0.0.1:1" {
-			t.Errorf("for a session in %s: %+v, %v", at, c.Copilot.MaxRounds, err)
+			t.Errorf(
+				`for a session in %s: %+v, %v, want no error, MaxRounds %+v, LogLevel "debug" and Listen "127.0.0.1:1"`,
+				at, c.Copilot.MaxRounds, err, want,
+			)
 		}
 		if c, err := f.Load(); err != nil || c.Copilot.MaxRounds != 7 {
-			t.Errorf("the gateway itself: %d rounds, %v", c.Copilot.MaxRounds, err)
+			t.Errorf("the gateway itself: %d rounds, %v, want no error and MaxRounds 7", c.Copilot.MaxRounds, err)
 		}
 	}
 	f := found(dir)
@@ -172,7 +178,7 @@ func TestProjectFiles(t *testing.T) {
 		}
 		matches := func(cwd string) bool { return p.Provider.Sessions.Match("", cwd, "") }
 		if p.Provider.Project != dir || !matches(sub) || matches(filepath.Dir(dir)) || matches(dir+"2") {
-			t.Errorf("d is for other sessions: %+v", p.Provider)
+			t.Errorf("d is for other sessions: %+v, want sessions in and below %s only", p.Provider, dir)
 		}
 	}
 	rounds(dir, 8)
@@ -200,7 +206,10 @@ copilot.permissions.shell = "allow"
 	if len(faults) != 11 || faults[0].Line != 1 ||
 		!strings.Contains(faults[10].Message,
 			"copilot.provider_key_env: a project's file can't set it: write it into "+user) {
-		t.Errorf("faults:\n%s", lines(faults))
+		t.Errorf(
+			"faults, want 11 of them, Line 1 and %q in it:\n%s",
+			"copilot.provider_key_env: a project's file can't set it: write it into "+user, lines(faults),
+		)
 	}
 }
 
@@ -250,7 +259,7 @@ func TestFind(t *testing.T) {
 	other := write(t, filepath.Join(dir, "configs"), "")
 	expect("", byUser)
 	if f, _ := Find(dir, ""); len(f.Providers()) > 0 {
-		t.Errorf("provider files: %+v", f.Providers())
+		t.Errorf("provider files: %+v, want none", f.Providers())
 	}
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
@@ -266,14 +275,14 @@ func TestFind(t *testing.T) {
 	expect("flag.toml", byFlag)
 	f, err := Find(dir, "none.toml")
 	if err == nil || !strings.Contains(err.Error(), "--config: ") {
-		t.Errorf("missing file of the flag: %v", err)
+		t.Errorf(`missing file of the flag: %v, want an error and "--config: " in it`, err)
 	}
 	if at := f.Where("", "gone").File; at != filepath.Join(dir, "none.toml") {
-		t.Errorf("its fault is placed in %s", at)
+		t.Errorf("its fault is placed in %s, want %s", at, filepath.Join(dir, "none.toml"))
 	}
 	t.Setenv(EnvConfig, filepath.Join(dir, "none.toml"))
 	if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "TAPGW_CONFIG: ") {
-		t.Errorf("missing file of the variable: %v", err)
+		t.Errorf(`missing file of the variable: %v, want an error and "TAPGW_CONFIG: " in it`, err)
 	}
 }
 
@@ -316,14 +325,14 @@ func TestCheck(t *testing.T) {
 func TestPaths(t *testing.T) {
 	t.Setenv("COPILOT_HOME", "/h")
 	if got := StateDir(); got != "/h/extensions/tap" {
-		t.Errorf("with COPILOT_HOME: %s", got)
+		t.Errorf(`with COPILOT_HOME: %s, want "/h/extensions/tap"`, got)
 	}
 	t.Setenv("COPILOT_HOME", "")
 	t.Setenv("HOME", "/u")
 	xdg.Reload()
 	t.Cleanup(xdg.Reload)
 	if got := Home(); got != "/u/.copilot" {
-		t.Errorf("without: %s", got)
+		t.Errorf(`without: %s, want "/u/.copilot"`, got)
 	}
 }
 

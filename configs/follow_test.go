@@ -76,7 +76,7 @@ func TestFaultsChangedMayAsk(t *testing.T) {
 			t.Errorf("got %v, want %v", got, bad)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("asking for the faults does not return: the lock is held")
+		t.Fatal("asking for the faults does not return, want no wait for the lock")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestFollow(t *testing.T) {
 	}
 	replace("one")
 	if got := <-said; got != "one" {
-		t.Errorf("it said %q", got)
+		t.Errorf(`it said %q, want "one"`, got)
 	}
 	replace("two")
 	f.Reload()
@@ -132,12 +132,15 @@ func TestChanged(t *testing.T) {
 	}
 	b.Hosts, b.API.Auth, b.Copilot.Permissions.Shell, b.Copilot.MaxRounds = []string{"h"}, AuthNone, Allow, 3
 	if got := strings.Join(Changed(a, b), " "); got != "hosts api.auth copilot.max_rounds copilot.permissions.shell" {
-		t.Errorf("the keys %s have changed", got)
+		t.Errorf(
+			"the keys %s have changed, want %q",
+			got, "hosts api.auth copilot.max_rounds copilot.permissions.shell",
+		)
 	}
 	c, d := DefaultLSClient(), DefaultLSClient()
 	d.Allow.Terminal, d.MCP = []string{"x"}, map[string]MCPServer{"m": {URL: "http://h"}}
 	if got := strings.Join(Changed(c, d), " "); got != "allow.terminal mcp" {
-		t.Errorf("the keys %s have changed", got)
+		t.Errorf(`the keys %s have changed, want "allow.terminal mcp"`, got)
 	}
 }
 

@@ -31,7 +31,7 @@ func FuzzParse(f *testing.F) {
 		height := strings.Count(text, "\n") + 1
 		for _, fault := range append(faults, more...) {
 			if fault.Line < 1 || fault.Line > height || fault.Column < 1 || strings.Contains(fault.Message, "\n") {
-				t.Errorf("fault %q in a text of %d lines", fault.Error(), height)
+				t.Errorf("fault %q in a text of %d lines, want one line at a place of the text", fault.Error(), height)
 			}
 		}
 		doc, root := open("f.toml", []byte(text))
@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, key := range md.Keys() {
 			if _, ok := doc.keys[key.String()]; !ok && !inArray(root.values, key) {
-				t.Errorf("no place for key %s in %q", key, text)
+				t.Errorf("no place for key %s in %q, want its line and column", key, text)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ max_rounds = 3
 	dir := t.TempDir()
 	c, faults := Parse(filepath.Join(dir, "tapgw.toml"), []byte(text))
 	if len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	want := []Hook{
 		{
@@ -47,7 +47,7 @@ max_rounds = 3
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if c.Copilot.MaxRounds != 3 {
-		t.Errorf("what follows the hooks was lost: %d", c.Copilot.MaxRounds)
+		t.Errorf("what follows the hooks was lost: %d, want 3", c.Copilot.MaxRounds)
 	}
 }
 
@@ -86,7 +86,10 @@ func TestProjectHasNoHooks(t *testing.T) {
 	}
 	_, err := withProject("", file)
 	if err == nil || !strings.Contains(err.Error(), "tapgw.toml:1:3: hooks: a project's file can't set it") {
-		t.Errorf("a project's hooks: %v", err)
+		t.Errorf(
+			"a project's hooks: %v, want an error and %q in it",
+			err, "tapgw.toml:1:3: hooks: a project's file can't set it",
+		)
 	}
 }
 
@@ -94,6 +97,6 @@ func TestChangedHooks(t *testing.T) {
 	a, b := Default(), Default()
 	b.Hooks = []Hook{{On: HookError, Command: []string{"x"}}}
 	if got := Changed(a, b); !cmp.Equal(got, []string{"hooks"}) {
-		t.Errorf("changed: %v", got)
+		t.Errorf("changed: %v, want hooks", got)
 	}
 }

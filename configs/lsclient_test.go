@@ -29,7 +29,7 @@ func TestLSClientSampleEqualsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, want := countLeaves(keys), fields(reflect.TypeFor[LSClient]()); n != want {
-		t.Errorf("the sample sets %d keys, there are %d: document every key there", n, want)
+		t.Errorf("the sample sets %d keys, there are %d: document every key there, want %d", n, want, want)
 	}
 }
 
@@ -70,7 +70,7 @@ env = { A = "1" }
 url = "https://far.example/mcp"
 `))
 	if len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	want := LSClient{
 		Server: "/etc/x/ls", Model: "gpt-x", MaxRounds: 3,
@@ -184,7 +184,10 @@ func TestFindLSClient(t *testing.T) {
 	}
 	f := find()
 	if f.Project != "" || f.Untrusted != project || !slices.Equal(f.ToolDirs, []string{filepath.Join(user, "tools")}) {
-		t.Errorf("an untrusted project gives %+v", f)
+		t.Errorf(
+			`an untrusted project gives %+v, want Project "", Untrusted %v and %v`,
+			f, project, []string{filepath.Join(user, "tools")},
+		)
 	}
 	if _, _, err := Trust(work); err != nil {
 		t.Fatal(err)
@@ -199,18 +202,25 @@ func TestFindLSClient(t *testing.T) {
 				filepath.Join(user, "tools"),
 			},
 		) {
-		t.Errorf("a trusted project gives %+v", f)
+		t.Errorf(
+			`a trusted project gives %+v, want Project %v, Untrusted "" and %v`,
+			f, project,
+			[]string{
+				filepath.Join(work, ".tapgw", "tools"), filepath.Join(work, "configs", "tools"),
+				filepath.Join(user, "tools"),
+			},
+		)
 	}
 	c, err := f.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Model != "projects" || c.MaxRounds != 7 || !slices.Equal(c.Tools.Dirs, f.ToolDirs) {
-		t.Errorf("the files together give %+v", c)
+		t.Errorf(`the files together give %+v, want Model "projects", MaxRounds 7 and %v`, c, f.ToolDirs)
 	}
 	write(t, project, `server = "./evil"`)
 	if c, err := f.Load(); err != nil || c.Model != "users" || c.Server != "" {
-		t.Errorf("changed since it was trusted: %+v, %v", c, err)
+		t.Errorf(`changed since it was trusted: %+v, %v, want no error, Model "users" and Server ""`, c, err)
 	}
 	if f := find(); f.Project != "" || f.Untrusted != project || f.Why == nil ||
 		!strings.Contains(f.Why.Error(), ".tapgw/lsclient.toml has changed since you trusted it: run tapgw trust ") {
@@ -220,14 +230,17 @@ func TestFindLSClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), "1:1: server: a project's file can't set it") {
-		t.Errorf("a project's server gave %v", err)
+		t.Errorf(
+			`a project's server gave %v, want an error and "1:1: server: a project's file can't set it" in it`,
+			err,
+		)
 	}
 	named, err := FindLSClient(work, project)
 	if err != nil || named.User != project || named.Project != "" {
-		t.Errorf("a named file gives %+v, %v", named, err)
+		t.Errorf(`a named file gives %+v, %v, want no error, User %v and Project ""`, named, err, project)
 	}
 	if _, err := FindLSClient(work, "missing.toml"); err == nil {
-		t.Error("a named file that is missing is taken")
+		t.Error("FindLSClient of a missing file: no error, want one")
 	}
 }
 
@@ -263,20 +276,20 @@ func TestTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	if was, err := Untrust(below); err != nil || !was {
-		t.Errorf("Untrust gave %v, %v", was, err)
+		t.Errorf("Untrust gave %v, %v, want true", was, err)
 	}
 	is(below, true) // by the directory above
 	if was, err := Untrust(work); err != nil || !was {
-		t.Errorf("Untrust gave %v, %v", was, err)
+		t.Errorf("Untrust gave %v, %v, want true", was, err)
 	}
 	is(below, false)
 	if was, err := Untrust(work); err != nil || was {
-		t.Errorf("Untrust of what is not trusted gave %v, %v", was, err)
+		t.Errorf("Untrust of what is not trusted gave %v, %v, want false", was, err)
 	}
 	if _, _, err := Trust("/"); err == nil {
-		t.Error("the root is trusted")
+		t.Error("Trust(/): no error, want one")
 	}
 	if _, _, err := Trust(filepath.Join(work, "missing")); err == nil {
-		t.Error("a missing directory is trusted")
+		t.Error("Trust of a missing directory: no error, want one")
 	}
 }

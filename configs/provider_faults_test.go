@@ -138,9 +138,9 @@ func TestProviderFilter(t *testing.T) {
 	p, faults := ParseProvider("f.toml",
 		[]byte("kind = \"tools\"\ndir = \"d\"\nenabled = false\n[sessions]\nlabel = \"review\"\ncwd = \"/work/*\""))
 	if len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("faults: %v, want none", faults)
 	}
 	if want := (Sessions{Mode: SessionsEach, Label: "review", CWD: "/work/*"}); p.Sessions != want || p.Enabled {
-		t.Errorf("got %+v", p)
+		t.Errorf("got %+v, want %+v, disabled", p, want)
 	}
 }

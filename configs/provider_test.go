@@ -47,7 +47,7 @@ func TestProviderSamples(t *testing.T) {
 	}
 	samples, err := filepath.Glob("providers/*.sample")
 	if err != nil || len(samples) != len(want) {
-		t.Errorf("samples %v, %v", samples, err)
+		t.Errorf("samples %v, %v, want no error and %v of them", samples, err, len(want))
 	}
 	for _, file := range samples {
 		data, err := os.ReadFile(file)
@@ -56,7 +56,7 @@ func TestProviderSamples(t *testing.T) {
 		}
 		p, faults := ParseProvider(strings.TrimSuffix(file, ".sample"), data)
 		if len(faults) > 0 {
-			t.Errorf("%s: %v", file, faults)
+			t.Errorf("%s: %v, want none", file, faults)
 			continue
 		}
 		expected := want[p.Name]
@@ -154,7 +154,7 @@ func TestHTTPFaults(t *testing.T) {
 			_, faults := ParseProvider("f.toml", []byte(tt.text))
 			match(t, faults, tt.want)
 			if strings.Contains(lines(faults), "secret") {
-				t.Errorf("the fault repeats a secret: %v", faults)
+				t.Errorf(`the fault repeats a secret: %v, want no "secret" in it`, faults)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestParseTemplate(t *testing.T) {
 	}
 	for _, text := range []string{"{", "}", "{a", "{a b}", "{}", "{1}", "{{a}"} {
 		if got, err := ParseTemplate(text); err == nil {
-			t.Errorf("%q: took it as %v", text, got)
+			t.Errorf("%q: took it as %v, want an error", text, got)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestSessionsMatch(t *testing.T) {
 		{Sessions{Host: "copilot"}, false},
 	} {
 		if got := tt.s.Match("l", "/w/d", "local"); got != tt.want {
-			t.Errorf("%+v: %v", tt.s, got)
+			t.Errorf("%+v: %v, want %v", tt.s, got, tt.want)
 		}
 	}
 }

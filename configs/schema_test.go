@@ -33,7 +33,7 @@ func schemaSources(t *testing.T) []schemaSource {
 	t.Helper()
 	providers, err := filepath.Glob("providers/*.sample")
 	if err != nil || len(providers) == 0 {
-		t.Fatal(providers, err)
+		t.Fatalf("the providers of the sample: %v, %v, want some", providers, err)
 	}
 	slices.SortFunc(providers, func(a, b string) int { // the one that documents most counts first
 		if filepath.Base(a) == "hello.toml.sample" {
@@ -178,7 +178,7 @@ func describe(t *testing.T, s *jsonschema.Schema, path, above string, of map[str
 			s.Description = "The table [" + path + "]."
 		}
 		if s.Description == "" {
-			t.Errorf("%s: nothing says what it is: write a remark above it in the sample", path)
+			t.Errorf("%s: nothing says what it is: write a remark above it in the sample, want a text", path)
 		}
 	}
 	for name, sub := range s.Properties {
@@ -237,7 +237,7 @@ func TestSchemasAreFresh(t *testing.T) {
 			continue
 		}
 		if !bytes.Equal(want, Schema(src.name)) {
-			t.Errorf("%s is stale: go test ./configs -run TestSchemasAreFresh -update", file)
+			t.Errorf("%s is stale: go test ./configs -run TestSchemasAreFresh -update, want %v", file, Schema(src.name))
 		}
 	}
 }
@@ -290,7 +290,7 @@ func TestSamplesFitTheirSchemas(t *testing.T) {
 				hint = "#:schema ../schema/provider.json\n"
 			}
 			if !bytes.HasPrefix(data, []byte(hint)) {
-				t.Errorf("%s does not begin with %q, which editors complete by", sample, hint)
+				t.Errorf("%s begins with %.60q, want %q, which editors complete by", sample, data, hint)
 			}
 		}
 	}

@@ -43,12 +43,12 @@ func TestTrustIsOfContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok, err := Trusted(dir); err != nil || !ok {
-			t.Fatalf("trusted: %v, %v", ok, err)
+			t.Fatalf("trusted: %v, %v, want true", ok, err)
 		}
 		write(t, filepath.Join(dir, path), "something else")
 		ok, err := Trusted(dir)
 		if err != nil || ok == counts {
-			t.Errorf("%s has changed: trusted %v, %v", path, ok, err)
+			t.Errorf("%s has changed: trusted %v, %v, want no error and not %v", path, ok, err, counts)
 		}
 		p, _, _ := loadTrust(dir)
 		if changes, err := p.Changes(); err != nil ||
@@ -59,7 +59,7 @@ func TestTrustIsOfContent(t *testing.T) {
 			t.Errorf("%s: trusted once more: %v, %v", path, changes, err)
 		}
 		if ok, err := Trusted(dir); err != nil || !ok {
-			t.Errorf("%s: trusted once more: %v, %v", path, ok, err)
+			t.Errorf("%s: trusted once more: %v, %v, want true", path, ok, err)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestTrustFindsWhatIsRun(t *testing.T) {
 			}
 			write(t, filepath.Join(dir, "work/run.js"), "something else")
 			if err := Unchanged(dir, filepath.Join(dir, file)); err == nil {
-				t.Error("what it runs has changed, and it counts")
+				t.Error("Unchanged after a change: no error, want one")
 			}
 		})
 	}
@@ -128,10 +128,13 @@ func TestChangedProgram(t *testing.T) {
 	got := f.Providers()
 	if summary(got) != "a: left out; b: command; " ||
 		!strings.Contains(got[0].Faults.Error(), "a.sh has changed since you trusted it: run tapgw trust "+dir) {
-		t.Errorf("%s: %v", summary(got), got[0].Faults)
+		t.Errorf(
+			`%s: %v, want "a: left out; b: command; " and %q in it`,
+			summary(got), got[0].Faults, "a.sh has changed since you trusted it: run tapgw trust "+dir,
+		)
 	}
 	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/a.toml")); err == nil {
-		t.Error("it may be started")
+		t.Error("Unchanged after a change: no error, want one")
 	}
 	if err := Unchanged(dir, filepath.Join(dir, ".tapgw/providers/b.toml")); err != nil {
 		t.Errorf("the other may not be started: %v", err)
@@ -142,13 +145,16 @@ func TestChangedProgram(t *testing.T) {
 	if again := f.Providers(); summary(again) != "a: command; b: command; " ||
 		again[0].Provider.Digest == before[0].Provider.Digest ||
 		again[1].Provider.Digest != before[1].Provider.Digest {
-		t.Errorf("trusted once more: %+v", again)
+		t.Errorf(
+			`trusted once more: %+v, want "a: command; b: command; ", Digest not %v and Digest %v`,
+			again, before[0].Provider.Digest, before[1].Provider.Digest,
+		)
 	}
 	if err := os.Chmod(filepath.Join(dir, "b.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if got := summary(f.Providers()); got != "a: command; b: left out; " {
-		t.Errorf("it can be run now: %s", got)
+		t.Errorf(`it can be run now: %s, want "a: command; b: left out; "`, got)
 	}
 }
 
@@ -167,14 +173,14 @@ func TestSampleAsksForNoTrust(t *testing.T) {
 	for range 2 {
 		f, err := Find(dir, "")
 		if err != nil || f.Project != "" || len(f.Notes()) > 0 || len(f.Providers()) > 0 {
-			t.Errorf("%+v, %v, notes %v", f, err, f.Notes())
+			t.Errorf(`%+v, %v, notes %v, want no error, Project "", none and none`, f, err, f.Notes())
 		}
 		if _, project, err := f.LoadAt(dir); err != nil || project != "" {
-			t.Errorf("for sessions: %s, %v", project, err)
+			t.Errorf(`for sessions: %s, %v, want no error and ""`, project, err)
 		}
 		ls, err := FindLSClient(dir, "")
 		if err != nil || ls.Untrusted != "" || ls.Project != "" {
-			t.Errorf("%+v, %v", ls, err)
+			t.Errorf(`%+v, %v, want no error, Untrusted "" and Project ""`, ls, err)
 		}
 		if _, _, err := Trust(dir); err != nil {
 			t.Fatal(err)
@@ -196,7 +202,7 @@ func TestProjectsWithOneName(t *testing.T) {
 	}
 	f := Files{Workdir: "/", dir: filepath.Join(UserDir(), providerDirName)}
 	if got := summary(f.Providers()); got != "own: connect; own: left out; run: command; run: command; " {
-		t.Error(got)
+		t.Errorf("the provider files are %q, want own and run, and the changed one left out", got)
 	}
 }
 
@@ -215,10 +221,10 @@ func TestTrustRecord(t *testing.T) {
 	}
 	projects, err := TrustedProjects()
 	if err != nil || len(projects) != 1 {
-		t.Fatalf("trusted: %v, %v", len(projects), err)
+		t.Fatalf("trusted: %v, %v, want no error and 1", len(projects), err)
 	}
 	if ok, _ := Trusted(filepath.Dir(dir)); ok {
-		t.Error("the directory above is trusted")
+		t.Error("the directory above is trusted, want only the one that was")
 	}
 	var size int64
 	err = filepath.WalkDir(filepath.Join(user, "trust"), func(path string, d fs.DirEntry, err error) error {
@@ -231,27 +237,27 @@ func TestTrustRecord(t *testing.T) {
 		}
 		size += info.Size()
 		if info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
+			t.Errorf("%s has mode %v, want 0", path, info.Mode())
 		}
 		return nil
 	})
 	if err != nil || size > 2*maxKept {
-		t.Errorf("%d bytes, %v", size, err)
+		t.Errorf("%d bytes, %v, want no error and at most %d", size, err, 2*maxKept)
 	}
 	other := TrustedProject{Dir: "/", Files: content{}}
 	data, _ := json.Marshal(other.spelled(strconv.QuoteToASCII))
 	write(t, filepath.Join(user, "trust", sum([]byte("/elsewhere"))+".json"), string(data))
 	if ok, _ := Trusted("/usr"); ok {
-		t.Error("a record under another name counts")
+		t.Error("a record under another name counts, want not")
 	}
 	for i := range maxTrustedFiles {
 		write(t, filepath.Join(dir, fmt.Sprintf(".tapgw/tools/more%d", i)), "")
 	}
 	if _, _, err := Trust(dir); err == nil || !strings.Contains(err.Error(), "trust a smaller directory") {
-		t.Errorf("too many files: %v", err)
+		t.Errorf(`too many files: %v, want an error and "trust a smaller directory" in it`, err)
 	}
 	if was, err := Untrust(dir); !was || err != nil {
-		t.Errorf("untrusted: %v, %v", was, err)
+		t.Errorf("untrusted: %v, %v, want true", was, err)
 	}
 }
 
@@ -263,7 +269,7 @@ func FuzzNames(f *testing.F) {
 		r := &reader{dir: "/etc", found: content{}}
 		for _, n := range r.names(file, []byte(text)) {
 			if !filepath.IsLocal(n.rel) || n.rel == "." {
-				t.Errorf("%q", n.rel)
+				t.Errorf("%q, want a relative path below the directory", n.rel)
 			}
 		}
 	})
@@ -285,7 +291,7 @@ func TestToolsBehindALink(t *testing.T) {
 		},
 		"untrusted": func(t *testing.T, dir string) {
 			if was, err := Untrust(dir); err != nil || !was {
-				t.Fatal(was, err)
+				t.Fatalf("Untrust = %v, %v, want true", was, err)
 			}
 		},
 	} {
@@ -310,10 +316,10 @@ func TestToolsBehindALink(t *testing.T) {
 			}
 			change(t, dir)
 			if err := files.CheckTools(tools); err == nil {
-				t.Error("the tools may be run")
+				t.Error("CheckTools after a change: no error, want one")
 			}
 			if err := before.CheckTools(tools); name == "a link" && err == nil { // found before it was trusted
-				t.Error("the tools may be run that were found before")
+				t.Error("CheckTools of tools that were found before: no error, want one")
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func bundledBlocks(t *testing.T) (blocks []block) {
 			case before == "" && open != "":
 				info := strings.Fields(strings.TrimLeft(line, "`"))
 				if len(info) == 0 {
-					t.Errorf("%s:%d: a fence without a language", name, i+1)
+					t.Errorf("%s:%d: a fence without a language, want at least one", name, i+1)
 					info = []string{"text"}
 				}
 				blocks = append(blocks, block{at: fmt.Sprintf("%s:%d", name, i+1), lang: info[0], info: info[1:]})
@@ -54,7 +54,7 @@ func bundledBlocks(t *testing.T) (blocks []block) {
 			}
 		}
 		if open != "" {
-			t.Errorf("%s: a fence is not closed", name)
+			t.Errorf(`%s: a fence is not closed, want ""`, name)
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func TestCodeBlocks(t *testing.T) {
 	for lang, check := range checks {
 		t.Run(lang, func(t *testing.T) {
 			if len(byLang[lang]) == 0 {
-				t.Fatal("no block to check")
+				t.Fatalf("no block of %s, want at least one to check", lang)
 			}
 			check(t, byLang[lang])
 		})
@@ -127,7 +127,7 @@ func checkNode(t *testing.T, blocks []block) {
 			t.Fatal(err)
 		}
 		if _, stderr, err := run(t, "", "node", "--check", file); err != nil {
-			t.Errorf("%s: %s", b.at, stderr)
+			t.Errorf("%s: %s, want no error", b.at, stderr)
 		}
 	}
 }
@@ -151,14 +151,14 @@ for at, code in json.load(sys.stdin):
 	}
 	stdout, stderr, err := run(t, string(stdin), "python3", "-c", program)
 	if err != nil || stdout != "" {
-		t.Errorf("%s%s", stdout, stderr)
+		t.Errorf(`%s%s, want no error and ""`, stdout, stderr)
 	}
 }
 
 func checkBash(t *testing.T, blocks []block) {
 	for _, b := range blocks {
 		if _, stderr, err := run(t, b.code, "bash", "-n"); err != nil {
-			t.Errorf("%s: %s", b.at, stderr)
+			t.Errorf("%s: %s, want no error", b.at, stderr)
 		}
 	}
 }
@@ -183,7 +183,10 @@ func checkJava(t *testing.T, blocks []block) {
 		if len(b.info) > 0 {
 			var err error
 			if needs, err = strconv.Atoi(b.info[0]); err != nil || needs < 18 || needs > 25 {
-				t.Errorf("%s: %q is no version of Java that a block may need", b.at, b.info[0])
+				t.Errorf(
+					"%s: %q is no version of Java that a block may need, want no error, at least 18 and at most 25",
+					b.at, b.info[0],
+				)
 			}
 		}
 		preview := slices.Contains(b.info, "preview")
@@ -212,7 +215,7 @@ func checkJava(t *testing.T, blocks []block) {
 	}
 	for line := range strings.Lines(stdout) {
 		name, fault, _ := strings.Cut(line, ": ")
-		t.Errorf("%s: %s", files[name].at, fault)
+		t.Errorf("%s: %s, want no fault", files[name].at, fault)
 	}
 }
 
@@ -390,7 +393,7 @@ func TestBlockCheckers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := tt.fault(tt.code); (err != nil) != tt.bad {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want %v", err, tt.bad)
 			}
 		})
 	}

@@ -25,16 +25,19 @@ func TestBundledLibraries(t *testing.T) {
 	for _, lib := range Bundled() {
 		t.Run(lib.ID, func(t *testing.T) {
 			if lib.Title == lib.ID || lib.Description == "" {
-				t.Errorf("title %q, description %q", lib.Title, lib.Description)
+				t.Errorf(
+					"title %q, description %q, want Title not %q and a Description",
+					lib.Title, lib.Description, lib.ID,
+				)
 			}
 			for _, alias := range aliases[lib.ID] {
 				if !slices.Contains(lib.Aliases, alias) {
-					t.Errorf("no alias %q", alias)
+					t.Errorf("no alias %q, want %q among them", alias, alias)
 				}
 			}
 			for _, name := range append(lib.Aliases, lib.ID) {
 				if owner[name] != "" {
-					t.Errorf("%q names %s and %s", name, owner[name], lib.ID)
+					t.Errorf(`%q names %s and %s, want ""`, name, owner[name], lib.ID)
 				}
 				owner[name] = lib.ID
 			}
@@ -46,7 +49,7 @@ func TestBundledLibraries(t *testing.T) {
 			for _, s := range lib.Sections {
 				words += len(strings.Fields(s.Text))
 				if headings[s.heading] {
-					t.Errorf("two sections %q", s.Heading)
+					t.Errorf("two sections %q, want one", s.Heading)
 				}
 				headings[s.heading] = true
 				if n := utf8.RuneCountInString(s.Text); n < 900 || n > 3600 {
@@ -69,7 +72,7 @@ func TestHeadingsAreQueries(t *testing.T) {
 	for _, lib := range Bundled() {
 		for _, s := range lib.Sections {
 			if got := lib.Search(s.Heading, maxAnswer); !strings.HasPrefix(got, s.Text) {
-				t.Errorf("%s: %q gets %.80q", lib.ID, s.Heading, got)
+				t.Errorf("%s: %q gets %.80q, want %q at its start", lib.ID, s.Heading, got, s.Text)
 			}
 		}
 	}

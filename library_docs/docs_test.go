@@ -24,7 +24,7 @@ func newContext7(t *testing.T, search, docs http.HandlerFunc) *context7 {
 	t.Helper()
 	s := &context7{}
 	refuse := func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked for %s", r.URL)
+		t.Errorf("asked for %s, want another request", r.URL)
 		http.Error(w, "no", http.StatusInternalServerError)
 	}
 	if search == nil {
@@ -318,7 +318,7 @@ func TestKey(t *testing.T) {
 		t.Setenv("CONTEXT7_API_KEY", tt.env)
 		d := Docs{BaseURL: srv.URL, APIKey: tt.field}
 		if _, err := d.Get(t.Context(), "/a/b", "c"); err == nil || strings.Contains(err.Error(), "from-") {
-			t.Errorf("the error is %v", err)
+			t.Errorf(`the error is %v, want an error and no "from-" in it`, err)
 		}
 		if got != tt.want {
 			t.Errorf("sent %q, want %q", got, tt.want)
@@ -346,7 +346,7 @@ func TestCancel(t *testing.T) {
 			cancel()
 		}()
 		if _, err := ask(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, context.Canceled)
 		}
 	}
 }
@@ -373,7 +373,7 @@ func TestPatience(t *testing.T) {
 				t.Errorf("%s: got %v, want %q in it", name, err, "asking Context7: no answer within 10s")
 			}
 			if took := time.Since(begin); took != 10*time.Second {
-				t.Errorf("%s: took %v", name, took)
+				t.Errorf("%s: took %v, want %v", name, took, 10*time.Second)
 			}
 		}
 	})

@@ -62,7 +62,7 @@ func TestResolve(t *testing.T) {
 	for id, names := range aliases {
 		for _, name := range append(names, id) {
 			if found := bundled.Resolve(name); len(found) != 1 || found[0].ID != id {
-				t.Errorf("%q does not find %s", name, id)
+				t.Errorf("%q does not find %s, want 1 of them and ID %v", name, id, id)
 			}
 		}
 	}
@@ -114,11 +114,11 @@ func TestLoad(t *testing.T) {
 		"huge: huge/x.md: more than 4 MiB",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("not in the error: %q: %v", want, err)
+			t.Errorf("not in the error: %q: %v, want an error and %q in it", want, err, want)
 		}
 	}
 	if err != nil && strings.Count(err.Error(), "\n") != 4 {
-		t.Errorf("not one line for each broken library: %v", err)
+		t.Errorf("the error is %v, want one line for each broken library", err)
 	}
 
 	acme := c.Resolve("@Acme/SDK")
@@ -133,10 +133,13 @@ func TestLoad(t *testing.T) {
 	}
 	java := c.Resolve("java")
 	if len(java) != 1 || java[0].Title != "java" || headings(java[0].Sections) != "Our Java" {
-		t.Errorf("the user's java does not replace the bundled one: got %+v", java)
+		t.Errorf(
+			`the user's java does not replace the bundled one: got %+v, want 1 of them, Title "java" and "Our Java"`,
+			java,
+		)
 	}
 	if selenium := c.Resolve("selenium"); len(selenium) != 1 || len(selenium[0].Sections) < 15 {
-		t.Error("a broken library took the bundled one away")
+		t.Error("a broken library replaces the bundled selenium, want the bundled one")
 	}
 }
 
@@ -144,12 +147,12 @@ func TestLoadWithoutDirectory(t *testing.T) {
 	for _, dir := range []string{"", filepath.Join(t.TempDir(), "none"), t.TempDir()} {
 		c, err := Load(dir)
 		if err != nil || len(c) != len(Bundled()) {
-			t.Errorf("%q: %d libraries, %v", dir, len(c), err)
+			t.Errorf("%q: %d libraries, %v, want no error and %d", dir, len(c), err, len(Bundled()))
 		}
 	}
 	file := filepath.Join(write(t, map[string]string{"x": ""}), "x")
 	if c, err := Load(file); err == nil || len(c) != len(Bundled()) {
-		t.Errorf("a file: %d libraries, %v", len(c), err)
+		t.Errorf("a file: %d libraries, %v, want an error and %d", len(c), err, len(Bundled()))
 	}
 }
 
@@ -173,7 +176,7 @@ func TestLoadOddFiles(t *testing.T) {
 	}
 	for _, want := range []string{"pipe: pipe/x.md: not a regular file", "locked: locked/aliases: not a regular file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("not in the error: %q: %v", want, err)
+			t.Errorf("not in the error: %q: %v, want an error and %q in it", want, err, want)
 		}
 	}
 }

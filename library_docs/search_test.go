@@ -131,11 +131,11 @@ func TestSearch(t *testing.T) {
 		for _, want := range []string{"## A\n", "## B\n", "## C\n", "\n[...]\n\n[Cut at 4000 characters.",
 			`: "C", "D".]`} {
 			if !strings.Contains(got, want) {
-				t.Errorf("not in it: %q", want)
+				t.Errorf("not in it: %q, want %q in it", want, want)
 			}
 		}
 		if strings.Contains(got, "## D") {
-			t.Error("D is in it")
+			t.Errorf("section D is in %q, want it left out", got)
 		}
 	})
 	t.Run("code that is cut is closed", func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestSearch(t *testing.T) {
 	})
 	t.Run("nothing found", func(t *testing.T) {
 		if got := library("A: wait").Search("zebra", 4000); got != "" {
-			t.Errorf("got %q", got)
+			t.Errorf(`got %q, want ""`, got)
 		}
 	})
 	t.Run("no room", func(t *testing.T) {
@@ -162,14 +162,14 @@ func TestOverview(t *testing.T) {
 	for _, lib := range Bundled() {
 		got := lib.Overview(4000)
 		if n := utf8.RuneCountInString(got); n > 4000 || n < 3000 {
-			t.Errorf("%s: %d characters", lib.ID, n)
+			t.Errorf("%s: %d characters, want at most 4000 and at least 3000", lib.ID, n)
 		}
 		for i, s := range lib.Sections {
 			if !strings.Contains(got, "\n- "+s.Heading+"\n") {
 				t.Errorf("%s: got an overview without %q, want all headings", lib.ID, s.Heading)
 			}
 			if begun := strings.Contains(got, "\n## "+s.Heading+"\n"); begun != (i < 5) {
-				t.Errorf("%s: section %d, %q, begun: %v", lib.ID, i, s.Heading, begun)
+				t.Errorf("%s: section %d, %q, begun: %v, want %v", lib.ID, i, s.Heading, begun, (i < 5))
 			}
 		}
 	}
@@ -223,14 +223,17 @@ func FuzzSearch(f *testing.F) {
 			}
 			found := lib.rank(query)
 			if len(found) > maxSections || (len(found) == 0) != (got == "") && n > 500 {
-				t.Fatalf("%d sections found, text %q", len(found), got)
+				t.Fatalf(
+					"%d sections found, text %q, want at most %d, and a text if there are some",
+					len(found), got, maxSections,
+				)
 			}
 			upper := strings.ToUpper(query)
 			sameSections := slices.EqualFunc(found, lib.rank(upper),
 				func(a, b Section) bool { return a.Text == b.Text })
 			//nolint:staticcheck // EqualFold folds more
 			if !sameSections && strings.ToLower(upper) == strings.ToLower(query) {
-				t.Fatal("case counts")
+				t.Fatalf("the search for %q in capitals finds other sections, want the same", query)
 			}
 		}
 	})
@@ -250,7 +253,7 @@ func FuzzParsePage(f *testing.F) {
 		}
 		for _, s := range p.sections {
 			if s.Heading == "" || s.Text == "" {
-				t.Fatalf("empty section %+v in %q", s, text)
+				t.Fatalf("empty section %+v in %q, want a Heading and a Text", s, text)
 			}
 		}
 	})

@@ -49,7 +49,7 @@ func TestParsePage(t *testing.T) {
 			got := parsePage("file", tt.text)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(page{}),
 				cmpopts.IgnoreUnexported(Section{})); diff != "" {
-				t.Error(diff)
+				t.Errorf("sections (-want +got):\n%s", diff)
 			}
 		})
 	}

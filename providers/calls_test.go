@@ -135,7 +135,7 @@ func TestCallContext(t *testing.T) {
 		{"ID":"c1","Session":"s1","Tool":"look","Traceparent":"00-1-2-01","PersistDir":"/var/p/"},{"a":[1]}]}`)
 
 	if _, ok := providers.CallFrom(context.Background()); ok {
-		t.Error("a context of no call has a call")
+		t.Error("CallFrom of a context of no call is true, want false")
 	}
 	providers.Progress(context.Background(), "nothing happens")
 }
@@ -300,7 +300,7 @@ func TestCallTwice(t *testing.T) {
 	close(release)
 	peer.expect(`{"type":"tool.result","id":"c1","data":"done"}`)
 	if len(runs) != 0 {
-		t.Error("the call ran twice")
+		t.Error("the call ran twice, want once")
 	}
 }
 

@@ -237,7 +237,7 @@ func TestChangeWhileSessionEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(errs) != 0 {
-			t.Errorf("OnError heard %v", <-errs)
+			t.Errorf("OnError heard %v, want none", <-errs)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestReconnect(t *testing.T) {
 		peer.cut()
 		start := time.Now()
 		if cause := receive(t, causes); cause.Error() != "cancelled: disconnected" {
-			t.Errorf("the call's cause is %v", cause)
+			t.Errorf(`the call's cause is %v, want "cancelled: disconnected"`, cause)
 		}
 		peer = g.accept()
 		if took := time.Since(start); took > 300*time.Millisecond {
@@ -274,7 +274,7 @@ func acceptWithin(t testing.TB, g *gateway, d time.Duration) *peer {
 	case p := <-g.peers:
 		return p
 	case <-time.After(d):
-		t.Fatal("no provider connected")
+		t.Fatal("no provider connected, want one")
 		return nil
 	}
 }
@@ -336,13 +336,13 @@ func TestStop(t *testing.T) {
 		peer.send(`{"type":"tool.call","id":"c2","sessionId":"s1","tool":"deaf","args":{}}`)
 		synctest.Wait()
 		if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "running already") {
-			t.Errorf("a second Run returned %v", err)
+			t.Errorf(`a second Run returned %v, want an error and "running already" in it`, err)
 		}
 		start := time.Now()
 		r.stop()
 		peer.next("goodbye")
 		if cause := receive(t, causes); cause.Error() != "cancelled: stopped" {
-			t.Errorf("the call's cause is %v", cause)
+			t.Errorf(`the call's cause is %v, want "cancelled: stopped"`, cause)
 		}
 		if err := r.wait(); err != nil {
 			t.Errorf("Run returned %v, want nil", err)

@@ -106,7 +106,7 @@ func (g *gateway) accept() *peer {
 	case p := <-g.peers:
 		return p
 	case <-time.After(patience):
-		g.t.Fatal("no provider connected")
+		g.t.Fatal("no provider connected, want one")
 		return nil
 	}
 }
@@ -197,7 +197,7 @@ func (p *peer) closed() {
 			p.t.Fatalf("got %v, want the connection to end", m)
 		}
 	case <-time.After(patience):
-		p.t.Fatal("connection still open")
+		p.t.Fatal("connection still open, want it closed")
 	}
 }
 
@@ -263,7 +263,7 @@ func run(t testing.TB, p *providers.Provider) *running {
 		select {
 		case <-r.done:
 		case <-time.After(patience):
-			t.Error("Run did not return")
+			t.Error("Run did not return, want it to end with its context")
 		}
 	})
 	return r
@@ -276,7 +276,7 @@ func (r *running) wait() error {
 	case <-r.done:
 		return r.err
 	case <-time.After(patience):
-		r.t.Fatal("Run did not return")
+		r.t.Fatal("Run did not return, want it to end with its context")
 		return nil
 	}
 }
@@ -288,7 +288,7 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("no %v came", reflect.TypeFor[T]())
+		t.Fatalf("no %v came, want one", reflect.TypeFor[T]())
 		panic("not reached")
 	}
 }

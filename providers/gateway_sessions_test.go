@@ -66,7 +66,7 @@ func TestRealAllSessions(t *testing.T) {
 		t.Errorf("to no session: %v, want INVALID_SESSION", err)
 	}
 	if e, err := p.Query(ctx, providers.Query{Session: "s2"}); err != nil || len(e) != 1 || e[0].Text != "hi" {
-		t.Errorf("the streams of s2: %v, %v", e, err)
+		t.Errorf(`the streams of s2: %v, %v, want no error, 1 of them and Text "hi"`, e, err)
 	}
 
 	if err := s2.Stop(ctx, "done"); err != nil {
@@ -203,7 +203,7 @@ func TestRealPairing(t *testing.T) {
 	}
 	token, err := p.Pair(ctx, code(true))
 	if err != nil || !strings.HasPrefix(token, "ext-tok-") {
-		t.Fatalf("pairing: %q, %v", token, err)
+		t.Fatalf(`pairing: %q, %v, want no error and "ext-tok-" at its start`, token, err)
 	}
 	must[uint64](t)(p.AddTool(ctx, fixed("page", "the page", nil)))
 	must[uint64](t)(p.Append(ctx, "tone", "Speak of pages."))

@@ -133,9 +133,9 @@ func (w *world) provider(name string, o providers.Options, before ...func(*provi
 	select {
 	case <-bound:
 	case <-r.done:
-		w.t.Fatalf("Run returned %v", r.err)
+		w.t.Fatalf("Run returned %v, want it to run on", r.err)
 	case <-time.After(patience):
-		w.t.Fatal("not bound")
+		w.t.Fatal("the provider is not bound, want a binding")
 	}
 	return p, r
 }
@@ -173,7 +173,7 @@ func TestRealRules(t *testing.T) {
 			return providers.Deny(red), nil
 		}))
 	if gate.Revision == 0 {
-		t.Error("no revision")
+		t.Error("the tool's revision is 0, want more")
 	}
 	expect(t, "gate", s.asks(t, "bash", push), "denied: CI is red")
 	red = ""
@@ -298,7 +298,7 @@ func TestRealTools(t *testing.T) {
 	}
 	receive(t, began)
 	if len(began) != 0 {
-		t.Error("two calls run at once")
+		t.Error("two calls run at once, want one")
 	}
 	close(release)
 	for range 2 {
@@ -346,10 +346,10 @@ func TestRealStreams(t *testing.T) {
 	waits := pushed(ctx, p, providers.Event{Text: "d", Prompt: "Look at d.", Level: providers.Keep},
 		providers.WaitDelivered)
 	if e, err := p.Query(ctx, providers.Query{}); err != nil || len(e) == 0 {
-		t.Errorf("querying: %v, %v", e, err) // so the push before it was taken too
+		t.Errorf("querying: %v, %v, want no error and at least one", e, err) // so the push before it was taken too
 	}
 	if len(waits) != 0 {
-		t.Error("Push did not wait for its turn")
+		t.Error("Push returned, want it to wait for its turn")
 	}
 	s.Idle()
 	expect(t, "the prompt", receive(t, s.sent).Text, "c")
@@ -380,7 +380,7 @@ func TestRealStreams(t *testing.T) {
 		}
 	}
 	if over == 0 {
-		t.Error("20 pushes at once were all taken")
+		t.Error("20 pushes at once were all taken, want some refused")
 	}
 }
 

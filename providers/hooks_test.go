@@ -69,7 +69,7 @@ func TestGate(t *testing.T) {
 				call := receive(t, calls)
 				if call.ID != "g1" || call.Session != "s1" || call.Tool != "bash" ||
 					string(call.Args) != `{"command":"git push"}` || call.Traceparent != "00-1-2-01" {
-					t.Errorf("the gate was asked about %+v", call)
+					t.Errorf("the gate was asked about %+v, want gate g1 of session s1 about bash", call)
 				}
 			})
 		}
@@ -125,7 +125,7 @@ func TestSlowGate(t *testing.T) {
 		peer.send(strings.Replace(check, "g1", "g2", 1))
 		peer.expect(`{"type":"gate.result","gateId":"gate-1","callId":"g2","decision":"allow"}`)
 		if !time.Now().Equal(start) {
-			t.Errorf("the second waited %v for the first", time.Since(start))
+			t.Errorf("the second waited %v for the first, want no wait", time.Since(start))
 		}
 		if cause := receive(t, causes); cause.Error() != "cancelled: timeout" || time.Since(start) != 5*time.Second {
 			t.Errorf("ended by %v after %v, want by timeout after 5 s", cause, time.Since(start))

@@ -141,7 +141,7 @@ func TestAllSessionsConfirm(t *testing.T) {
 		for i, s := range []string{"s2", "s3", "s1"} {
 			synctest.Wait()
 			if len(c) != 0 {
-				t.Fatalf("confirmed by %d sessions only", i)
+				t.Fatalf("confirmed by %d sessions only, want none", i)
 			}
 			peer.confirm(m, s, 10-i)
 		}
@@ -293,7 +293,7 @@ func TestAllSessionsEndsEarly(t *testing.T) {
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s3"}`)
 		happened.expect(t, "s3 started", "s3 idle", "s3 shutdown.pending")
 		if len(errs) != 0 {
-			t.Errorf("OnError heard %v", <-errs)
+			t.Errorf("OnError heard %v, want none", <-errs)
 		}
 	})
 }
@@ -375,7 +375,7 @@ func TestBroadcast(t *testing.T) {
 		peer.list("sessions.updated", "s1", "s2", "s3") // s4 has gone
 		pass(time.Minute)
 		if len(c) != 0 {
-			t.Fatal("Push did not wait for s1")
+			t.Fatal("Push returned, want it to wait for s1")
 		}
 		peer.send(`{"type":"ack","requestId":"push-1","sessionId":"s1","seq":4,"fate":"surfaced","reason":"paused"}`)
 		got := receive(t, c)
@@ -394,7 +394,7 @@ func TestBroadcast(t *testing.T) {
 		peer.expect(`{"type":"push","event":"hi","sessionId":"s2","level":"surface","requestId":"push-2"}`)
 		peer.send(`{"type":"ack","requestId":"push-2","sessionId":"s2","seq":1,"fate":"delivered"}`)
 		if got := receive(t, c); got.err != nil || got.receipt.Session != "s2" {
-			t.Errorf("got %+v", got)
+			t.Errorf(`got %+v, want no error and Session "s2"`, got)
 		}
 		c = pushed(t.Context(), p, providers.Event{Text: "hi"})
 		peer.expect(`{"type":"push","event":"hi","level":"surface","requestId":"push-3"}`)
@@ -422,7 +422,7 @@ func TestWaitDelivered(t *testing.T) {
 			for n, fate := range tt.fates {
 				synctest.Wait()
 				if len(c) != 0 {
-					t.Fatalf("%v: returned after %d receipts", tt.fates, n)
+					t.Fatalf("%v: returned after %d receipts, want none", tt.fates, n)
 				}
 				peer.send(fmt.Sprintf(`{"type":"ack","requestId":"push-%d","sessionId":"s1","seq":7,"fate":%q}`, i+1,
 					fate))
@@ -431,7 +431,7 @@ func TestWaitDelivered(t *testing.T) {
 				}
 			}
 			if got := receive(t, c); got.err != nil || got.receipt.Fate != tt.want || got.receipt.Seq != 7 {
-				t.Errorf("%v: got %+v", tt.fates, got)
+				t.Errorf("%v: got %+v, want no error, Fate %v and Seq 7", tt.fates, got, tt.want)
 			}
 		}
 		// The second receipt of one that was not waited for is no news.
@@ -439,7 +439,7 @@ func TestWaitDelivered(t *testing.T) {
 		peer.next("push")
 		peer.send(`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"queued"}`)
 		if got := receive(t, c); got.receipt.Fate != providers.Queued {
-			t.Errorf("got %+v", got)
+			t.Errorf("got %+v, want %v", got, providers.Queued)
 		}
 		peer.send(`{"type":"ack","requestId":"push-5","sessionId":"s1","seq":8,"fate":"delivered"}`)
 		// The end of the session ends the wait.

@@ -144,7 +144,10 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 		}
 		if b := receive(t, began); b != (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1",
 			PersistDir: "/var/p/"}) {
-			t.Errorf("bound to %+v", b)
+			t.Errorf(
+				"bound to %+v, want %+v",
+				b, (providers.Binding{Session: "s1", CWD: "/one", ProviderID: "p-1", PersistDir: "/var/p/"}),
+			)
 		}
 	})
 }
@@ -163,7 +166,10 @@ func TestRestoreRefused(t *testing.T) {
 		peer.refuse(peer.next("filter.set"), "INVALID_JSON", "filter.set.rules[0].match: no")
 		if err := receive(t, errs); codeOf(err) != providers.CodeInvalidJSON ||
 			!strings.HasPrefix(err.Error(), "setting the filter of git: ") {
-			t.Errorf("OnError heard %v", err)
+			t.Errorf(
+				`OnError heard %v, want %v and "setting the filter of git: " at its start`,
+				err, providers.CodeInvalidJSON,
+			)
 		}
 		synctest.Wait()
 		c := later(func() (uint64, error) { return p.SetContext(t.Context(), "on") })
@@ -228,7 +234,7 @@ func TestChanges(t *testing.T) {
 			peer.expect(strings.Replace(tt.want, `",`, `",`+request+`,`, 1))
 			synctest.Wait()
 			if len(c) != 0 {
-				t.Fatalf("%s: did not wait for the gateway", tt.want)
+				t.Fatalf("%s: did not wait for the gateway, want none", tt.want)
 			}
 			peer.send(fmt.Sprintf(`{"type":"ack",%s,"sessionId":"s1","revision":%d}`, request, 10+i))
 			if got := receive(t, c); got != (changed{uint64(10 + i), nil}) {

@@ -60,10 +60,10 @@ func TestImpostorGetsNoToken(t *testing.T) {
 			}
 			select {
 			case text := <-heard:
-				t.Errorf("it heard %s", text)
+				t.Errorf("it heard %s, want nothing", text)
 			case p := <-g.peers:
 				if text, ok := <-p.msgs; ok {
-					t.Errorf("the gateway behind it heard %v", text)
+					t.Errorf("the gateway behind it heard %v, want nothing", text)
 				}
 			default:
 			}

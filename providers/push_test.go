@@ -40,7 +40,10 @@ func TestPush(t *testing.T) {
 		if got := receive(t, c); got.err != nil ||
 			!reflect.DeepEqual(got.receipt, providers.Receipt{Session: "s1", Seq: 7, Fate: providers.Queued,
 				Reason: "the session is busy"}) {
-			t.Errorf("got %+v", got)
+			t.Errorf(
+				"got %+v, want no error and %v",
+				got, providers.Receipt{Session: "s1", Seq: 7, Fate: providers.Queued, Reason: "the session is busy"},
+			)
 		}
 
 		// A gateway that gives receipts is waited for.
@@ -49,7 +52,7 @@ func TestPush(t *testing.T) {
 		pass(5 * time.Second)
 		synctest.Wait()
 		if len(c) != 0 {
-			t.Fatal("Push did not wait for its receipt")
+			t.Fatal("Push returned, want it to wait for its receipt")
 		}
 		peer.send(`{"type":"error","code":"RATE_LIMITED","message":"slow down","replyTo":"push","requestId":"push-2"}`)
 		var e *providers.Error
@@ -65,10 +68,10 @@ func TestPush(t *testing.T) {
 		peer.send(`{"type":"error","code":"UNAUTHORIZED","message":"no","replyTo":"push","requestId":"push-4"}`)
 		peer.send(`{"type":"ack","requestId":"push-3","sessionId":"s1","seq":8,"fate":"surfaced"}`)
 		if got := receive(t, second); codeOf(got.err) != "UNAUTHORIZED" {
-			t.Errorf("fourth: %v", got.err)
+			t.Errorf(`fourth: %v, want "UNAUTHORIZED"`, got.err)
 		}
 		if got := receive(t, first); got.err != nil || got.receipt.Seq != 8 {
-			t.Errorf("third: %+v", got)
+			t.Errorf("third: %+v, want no error and Seq 8", got)
 		}
 
 		// The caller's context ends the wait and nothing else.
@@ -106,7 +109,7 @@ func TestPushWithoutReceipts(t *testing.T) {
 		start := time.Now()
 		if r, err := p.Push(t.Context(), providers.Event{Text: "hi"}); err != nil ||
 			!reflect.DeepEqual(r, providers.Receipt{}) {
-			t.Errorf("got %v, %v", r, err)
+			t.Errorf("got %v, %v, want no error and %v", r, err, providers.Receipt{})
 		}
 		if took := time.Since(start); took != 250*time.Millisecond {
 			t.Errorf("took %v, want 250 ms", took)
@@ -134,7 +137,7 @@ func TestPushHelpers(t *testing.T) {
 				t.Errorf("%s: %v", level, err)
 			}
 			if m := peer.next("push"); m["level"] != level || m["event"] != "hi" {
-				t.Errorf("%s sent %v", level, m)
+				t.Errorf(`%s sent %v, want %v and "hi"`, level, m, level)
 			}
 		}
 	})

@@ -182,7 +182,7 @@ func TestSessionEnds(t *testing.T) {
 		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
 		peer.expect(`{"type":"tool.result","id":"c1","error":"Cancelled","errorCode":"CANCELLED"}`)
 		if cause := receive(t, callCause); cause.Error() != "cancelled: session ended" {
-			t.Errorf("the call's cause is %v", cause)
+			t.Errorf(`the call's cause is %v, want "cancelled: session ended"`, cause)
 		}
 		// While it cleans up, the provider can still say something.
 		synctest.Wait()

@@ -97,7 +97,7 @@ func TestSubscriberHangs(t *testing.T) {
 		}
 		const want = "user.message of session s1 was dropped: 1000 events wait"
 		if err := receive(t, errs); !strings.Contains(err.Error(), want) {
-			t.Errorf("OnError heard %v", err)
+			t.Errorf("OnError heard %v, want %q in it", err, want)
 		}
 		// The end of the session does not take away what happened before.
 		peer.send(`{"type":"session.lifecycle","sessionId":"s1","state":"shutdown.pending","deadline":10000}`)
@@ -106,7 +106,10 @@ func TestSubscriberHangs(t *testing.T) {
 		synctest.Wait()
 		if len(first) != 1001 || first[0] != "0 cancelled: session ended" ||
 			first[1000] != "1000 cancelled: session ended" {
-			t.Errorf("heard %d: %s … %s", len(first), first[0], first[len(first)-1])
+			t.Errorf(
+				`heard %d: %s … %s, want 1001, "0 cancelled: session ended" and "1000 cancelled: session ended"`,
+				len(first), first[0], first[len(first)-1],
+			)
 		}
 	})
 }
@@ -185,7 +188,7 @@ func TestQuery(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := receive(t, query(t.Context(), providers.Query{})); got.err == nil {
-			t.Error("no error without a session")
+			t.Error("a query without a session: no error, want one")
 		}
 	})
 }

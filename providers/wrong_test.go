@@ -89,7 +89,7 @@ func TestWrongTools(t *testing.T) {
 	p := providers.New("sample", nil)
 	if _, err := p.SetTools(t.Context(), []providers.Tool{ok, ok}); err == nil ||
 		!strings.Contains(err.Error(), "twice") {
-		t.Errorf("the same tool twice: %v", err)
+		t.Errorf(`the same tool twice: %v, want an error and "twice" in it`, err)
 	}
 	var many []providers.Tool
 	for i := range 101 {
@@ -102,7 +102,7 @@ func TestWrongTools(t *testing.T) {
 		t.Errorf("100 tools: %v", err)
 	}
 	if _, err := p.AddTool(t.Context(), many[100]); err == nil {
-		t.Error("the 101st tool was taken")
+		t.Error("the 101st tool was taken, want an error")
 	}
 	if _, err := p.AddTool(t.Context(), many[99]); err != nil {
 		t.Errorf("replacing a tool: %v", err)
@@ -124,7 +124,7 @@ func TestNewTool(t *testing.T) {
 	}
 	out, err := tool.Handler(t.Context(), json.RawMessage(`{"tags":["a"],"when":{}}`))
 	if got, ok := out.([]string); err != nil || !ok || len(got) != 1 || got[0] != "a" {
-		t.Errorf("handler returned %v, %v", out, err)
+		t.Errorf(`handler returned %v, %v, want ["a"]`, out, err)
 	}
 	if _, err := tool.Handler(t.Context(), nil); err != nil {
 		t.Errorf("no arguments at all: %v", err)

@@ -31,7 +31,7 @@ func newStage(b *testing.B) stage {
 		const installed = "../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server"
 		found, err := filepath.Glob(installed)
 		if err != nil || len(found) == 0 {
-			b.Fatalf("no Copilot language server at %s: run `make runtime`", installed)
+			b.Fatalf("no Copilot language server at %s: run `make runtime`, want no error and at least one", installed)
 		}
 		if server, err = filepath.Abs(found[0]); err != nil {
 			b.Fatal(err)
@@ -133,7 +133,7 @@ func BenchmarkTurn(b *testing.B) {
 	}
 	check := func(text string, err error) {
 		if err != nil || text != "answered" {
-			b.Fatalf("%q %v", text, err)
+			b.Fatalf(`%q %v, want no error and "answered"`, text, err)
 		}
 	}
 	byRaw := func() { check(r.turn("call:answers")) }

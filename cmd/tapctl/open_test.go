@@ -36,7 +36,7 @@ func TestOpenKeepsTheLinkOutOfArguments(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"url": "http://h/signin?code=SECRET", "file": page})
 	})
 	if browse(page) {
-		t.Error("a browser is given a file that is not there")
+		t.Error("browse of a file that is not there is true, want false")
 	}
 	if err := os.WriteFile(page, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestHelpIsReviewed(t *testing.T) {
 			t.Errorf("%v: got exit code %d, want 0", line, exit)
 		}
 		if !strings.Contains(all.String()[begin:], "Examples:\n") {
-			t.Errorf("%v has no example", line)
+			t.Errorf("%v has no example, want %q in it", line, "Examples:\n")
 		}
 		all.WriteByte('\n')
 		for _, c := range commands {

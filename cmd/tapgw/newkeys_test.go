@@ -40,7 +40,7 @@ func TestEditsForNewSessionsSaySo(t *testing.T) {
 	start(gateway.HostLocal)
 	p.noteNewKeys(files, []string{"copilot.permissions.shell"})
 	if f := p.newKeyFaults(); len(f) > 0 || log.Len() > 0 {
-		t.Errorf("without a session that it is about: %v, %s", f, &log)
+		t.Errorf("without a session that it is about: %v, %s, want none and at most 0", f, &log)
 	}
 	s := start(copilot.Kind)
 	for time.Since(s.View().CreatedAt) <= 0 { // the clock may be coarse
@@ -49,17 +49,24 @@ func TestEditsForNewSessionsSaySo(t *testing.T) {
 	f := p.newKeyFaults()
 	if len(f) != 1 || f[0].File != "tapgw.toml" ||
 		f[0].Message != "copilot.permissions.shell: has changed and holds for new sessions; 1 running session keeps the old value" {
-		t.Errorf("the status says %v", f)
+		t.Errorf(
+			`the status says %v, want 1 of them, File "tapgw.toml" and Message %q`,
+			f,
+			"copilot.permissions.shell: has changed and holds for new sessions; 1 running session keeps the old value",
+		)
 	}
 	if !strings.Contains(log.String(), "the setting holds for new sessions") ||
 		!strings.Contains(log.String(), "key=copilot.permissions.shell") {
-		t.Errorf("the log says %s", &log)
+		t.Errorf(
+			`the log says %s, want "the setting holds for new sessions" and "key=copilot.permissions.shell" in it`,
+			&log,
+		)
 	}
 	if err := s.Stop(t.Context(), "over"); err != nil {
 		t.Fatal(err)
 	}
 	start(copilot.Kind)
 	if f := p.newKeyFaults(); len(f) > 0 {
-		t.Errorf("when all have heard of it: %v", f)
+		t.Errorf("when all have heard of it: %v, want none", f)
 	}
 }

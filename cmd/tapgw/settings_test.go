@@ -27,7 +27,7 @@ func TestOpenAPIWaitsForItsAddress(t *testing.T) {
 			waits = waits || n.Message == "api.auth: has changed; restart to apply it"
 		}
 		if (c.API.Auth == configs.AuthNone) != opens || waits == opens {
-			t.Errorf("at %s api.auth is %s, %v", listen, c.API.Auth, notes)
+			t.Errorf("at %s api.auth is %s, %v, want %v and not %v", listen, c.API.Auth, notes, opens, opens)
 		}
 	}
 }

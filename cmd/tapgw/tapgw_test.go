@@ -67,7 +67,7 @@ func TestWatchIdle(t *testing.T) {
 			synctest.Wait()
 			select {
 			case <-left:
-				t.Error("it left")
+				t.Error("the gateway left, want it to stay")
 			default:
 			}
 		})
@@ -91,7 +91,7 @@ func TestIsOlder(t *testing.T) {
 		{"22.1.0", "20", false},
 	} {
 		if got := isOlder(tt.version, tt.than); got != tt.want {
-			t.Errorf("isOlder(%q, %q) = %v", tt.version, tt.than, got)
+			t.Errorf("isOlder(%q, %q) = %v, want %v", tt.version, tt.than, got, tt.want)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestSameAddress(t *testing.T) {
 		{"ws://127.0.0.1:9400", "127.0.0.1:9401", false},
 	} {
 		if got := isSameAddress(tt.url, tt.listen); got != tt.want {
-			t.Errorf("isSameAddress(%q, %q) = %v", tt.url, tt.listen, got)
+			t.Errorf("isSameAddress(%q, %q) = %v, want %v", tt.url, tt.listen, got, tt.want)
 		}
 	}
 }
@@ -132,12 +132,12 @@ func TestListenError(t *testing.T) {
 		return listenError(&server.ListenError{Addr: "127.0.0.1:1", Err: err})
 	}
 	if err := failed(syscall.EACCES); !errors.Is(err, syscall.EACCES) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, syscall.EACCES)
 	}
 	// Nobody known has it.
 	err := failed(syscall.EADDRINUSE)
 	if !strings.Contains(err.Error(), "the port is in use by another process; ") {
-		t.Errorf("got %v", err)
+		t.Errorf(`got %v, want "the port is in use by another process; " in it`, err)
 	}
 }
 

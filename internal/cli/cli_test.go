@@ -181,22 +181,22 @@ func TestErrorsHaveExitCodes(t *testing.T) {
 	} {
 		exit, out, errs := run(t, tc.command)
 		if exit != tc.exit || out != "" || errs != "tap: "+tc.message+"\n" {
-			t.Errorf("%s: %d %q %q", tc.command, exit, out, errs)
+			t.Errorf(`%s: %d %q %q, want %d, "" and %q`, tc.command, exit, out, errs, tc.exit, "tap: "+tc.message+"\n")
 		}
 		for _, line := range [][]string{{"--json", tc.command}, {tc.command, "--json"}} {
 			exit, out, errs = run(t, line...)
 			want := fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`+"\n", tc.code, tc.message)
 			if exit != tc.exit || out != want || errs != "" {
-				t.Errorf("%v: %d %q %q", line, exit, out, errs)
+				t.Errorf(`%v: %d %q %q, want %d, %q and ""`, line, exit, out, errs, tc.exit, want)
 			}
 		}
 	}
 	if exit, out, errs := run(t, "silent"); exit != 1 || out+errs != "" {
-		t.Errorf("silent: %d %q %q", exit, out, errs)
+		t.Errorf(`silent: %d %q %q, want 1 and ""`, exit, out, errs)
 	}
 	if exit, out, _ := run(t, "push", "--bogus", "--json"); exit != 2 ||
 		!strings.HasPrefix(out, `{"error":{"code":"USAGE"`) {
-		t.Errorf("usage with --json behind the fault: %d %q", exit, out)
+		t.Errorf("usage with --json behind the fault: %d %q, want 2 and a USAGE document", exit, out)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestHelp(t *testing.T) {
 	for _, line := range []string{"push -h", "push hi --help", "help push", "--help push",
 		"push --session x -h --json"} {
 		if exit, out, errs := run(t, strings.Fields(line)...); exit != 0 || out != want || errs != "" {
-			t.Errorf("%s: %d %q", line, exit, out+errs)
+			t.Errorf(`%s: %d %q, want 0, %v and ""`, line, exit, out+errs, want)
 		}
 	}
 	for _, part := range []string{
@@ -213,16 +213,16 @@ func TestHelp(t *testing.T) {
 		"    --level keep|surface|inject   how far it goes (default: surface)\n", "Common flags:\n", "-w, --workdir DIR", "Examples:\n  tap push hi\n",
 	} {
 		if !strings.Contains(want, part) {
-			t.Errorf("help lacks %q:\n%s", part, want)
+			t.Errorf("help lacks %q, want %q in it:\n%s", part, part, want)
 		}
 	}
 	_, root, _ := run(t)
 	if _, out, _ := run(t, "--help"); out != root || !strings.Contains(out, "sessions, ls   list sessions\n") ||
 		!strings.Contains(out, "completion") {
-		t.Errorf("help of the app:\n%s", out)
+		t.Errorf("help of the app, want its version, commands and completion:\n%s", out)
 	}
 	if exit, _, errs := run(t, "help", "nothing"); exit != ExitUsage || !strings.Contains(errs, "unknown command") {
-		t.Errorf("help of what is not there: %d %s", exit, errs)
+		t.Errorf("help of what is not there: %d %s, want %d and that it is unknown", exit, errs, ExitUsage)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestVersion(t *testing.T) {
 	for _, line := range []string{"--version", "push --version", "--version --json"} {
 		exit, out, _ := run(t, strings.Fields(line)...)
 		if exit != 0 || !strings.Contains(out, "tap") || strings.Contains(line, "json") != json.Valid([]byte(out)) {
-			t.Errorf("%s: %d %q", line, exit, out)
+			t.Errorf(`%s: %d %q, want 0, "tap" in it and %v`, line, exit, out, json.Valid([]byte(out)))
 		}
 	}
 	info := &debug.BuildInfo{
@@ -240,14 +240,14 @@ func TestVersion(t *testing.T) {
 		},
 	}
 	if got := versionOf(info); got != "devel-0123456789ab-dirty" {
-		t.Errorf("from the repository: %s", got)
+		t.Errorf(`from the repository: %s, want "devel-0123456789ab-dirty"`, got)
 	}
 	info.Main.Version = "v1.2.3"
 	if got := versionOf(info); got != "v1.2.3" {
-		t.Errorf("installed: %s", got)
+		t.Errorf(`installed: %s, want "v1.2.3"`, got)
 	}
 	if got := versionOf(&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}); got != "devel" {
-		t.Errorf("without a repository: %s", got)
+		t.Errorf(`without a repository: %s, want "devel"`, got)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestCompletion(t *testing.T) {
 	}
 	_, out, _ := run(t, completeCommand, "push", "--url", "ws://x", "--session", "a")
 	if out != "alpha\tfirst at ws://x\n" {
-		t.Errorf("a completer sees no flags: %q", out)
+		t.Errorf("a completer sees no flags: %q, want %q", out, "alpha\tfirst at ws://x\n")
 	}
 }
 
@@ -312,7 +312,7 @@ func TestCompletionScripts(t *testing.T) {
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "<push>\n<--session>\n<>\n" {
-		t.Errorf("bash: %v\n%s", err, out)
+		t.Errorf("bash: %v, want no error and %q\n%s", err, "<push>\n<--session>\n<>\n", out)
 	}
 }
 
@@ -331,10 +331,10 @@ func TestDoctor(t *testing.T) {
 		err := Doctor(t.Context(), &Output{W: &out}, checks)
 		want := "ok    port: 9400 is free\nwarn  token: others can read it\n      chmod 600 it\nfail  runtime: none found\n      make runtime\n"
 		if AsError(err).Exit != ExitFailed || out.String() != want {
-			t.Errorf("%v\n%s", err, out.String())
+			t.Errorf("%v, want Exit %v and %s\n%s", err, ExitFailed, want, out.String())
 		}
 		if d := time.Since(begin); d != time.Second {
-			t.Errorf("took %v: not at the same time", d)
+			t.Errorf("took %v: not at the same time, want %v", d, time.Second)
 		}
 		out.Reset()
 		if err := Doctor(t.Context(), &Output{W: &out, JSON: true}, checks[:2]); err != nil {
@@ -342,7 +342,7 @@ func TestDoctor(t *testing.T) {
 		}
 		want = `[{"check":"port","status":"ok","detail":"9400 is free","cure":""},{"check":"token","status":"warn","detail":"others can read it","cure":"chmod 600 it"}]` + "\n"
 		if out.String() != want {
-			t.Error(out.String())
+			t.Errorf("printed %q, want %q", out.String(), want)
 		}
 	})
 }
@@ -358,7 +358,7 @@ func TestTable(t *testing.T) {
 	}}
 	if err := o.Table(table, "no rows; make some"); err != nil || out.Len() > 0 ||
 		errs.String() != "no rows; make some\n" {
-		t.Errorf("empty: %v %q %q", err, out.String(), errs.String())
+		t.Errorf("empty: %v %q %q, want the note that there are no rows", err, out.String(), errs.String())
 	}
 	table.Row("a-long-one", "busy", 1)
 	table.Row("b", "id\x1b[31mle\n", "")
@@ -375,7 +375,7 @@ func TestTable(t *testing.T) {
 		stripped = strings.ReplaceAll(stripped, code, "")
 	}
 	if stripped != plain || out.String() == plain {
-		t.Errorf("colour moves columns:\n%s", stripped)
+		t.Errorf("colour moves columns, want those of\n%s\ngot\n%s", plain, stripped)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestColor(t *testing.T) {
 		t.Setenv("CLICOLOR_FORCE", tc.force)
 		t.Setenv("TERM", tc.term)
 		if got := Color(&bytes.Buffer{}); got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
+			t.Errorf("%+v: %v, want %v", tc, got, tc.want)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func TestShorten(t *testing.T) {
 		"short": "short", "two\nlines": "two…", "twelve chars": "twelve c…", " x \n": "x",
 	} {
 		if got := Shorten(in, 9); got != want {
-			t.Errorf("%q: %q", in, got)
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }
@@ -415,7 +415,7 @@ func TestClean(t *testing.T) {
 		"\x1b]8;;u\x1b\\x": "x", "a\rb\x07\x1b": "ab", "a\u202eb": "ab",
 	} {
 		if got := Clean(in); got != want {
-			t.Errorf("%q: %q", in, got)
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }
@@ -429,11 +429,11 @@ func TestOutputIsHarmless(t *testing.T) {
 	spelt := `/src/\x1b[2J\x1b]0;x\x07\u009b8m\u202e\x0d`
 	if err := o.Printf("%s: %s\n", o.Paint(Red, "file"), path); err != nil ||
 		out.String() != "\x1b[31mfile\x1b[0m: "+spelt+"\n" {
-		t.Errorf("printed %q, %v", out.String(), err)
+		t.Errorf("printed %q, %v, want no error and %q", out.String(), err, "\x1b[31mfile\x1b[0m: "+spelt+"\n")
 	}
 	o.Notef("%v", errors.New("opening "+path))
 	if errs.String() != "opening "+spelt+"\n" {
-		t.Errorf("noted %q", errs.String())
+		t.Errorf("noted %q, want %q", errs.String(), "opening "+spelt+"\n")
 	}
 	out.Reset()
 	var back string
@@ -447,7 +447,7 @@ func TestOutputIsHarmless(t *testing.T) {
 	Candidate(c, "a\x1b[2J", "x")
 	Candidate(c, "b", "x\x1b[2J")
 	if out.String() != "b\tx\n" {
-		t.Errorf("candidates %q", out.String())
+		t.Errorf("candidates %q, want %q", out.String(), "b\tx\n")
 	}
 }
 
@@ -472,7 +472,7 @@ func FuzzWords(f *testing.F) {
 		w, err := sortWords(app, line)
 		if err != nil {
 			if e := AsError(err); e.Exit != ExitUsage || e.Message == "" {
-				t.Fatalf("%q: %v", line, err)
+				t.Fatalf("%q: %v, want Exit %v and a Message", line, err, ExitUsage)
 			}
 			return
 		}
@@ -484,13 +484,13 @@ func FuzzWords(f *testing.F) {
 			t.Fatalf("%q sorted to %q: %v", line, w.line(app), err)
 		}
 		if !slices.Equal(w.line(app), again.line(app)) {
-			t.Fatalf("%q sorted to %q, then to %q", line, w.line(app), again.line(app))
+			t.Fatalf("%q sorted to %q, then to %q, want %q", line, w.line(app), again.line(app), again.line(app))
 		}
 		rest := line
 		for _, arg := range w.args {
 			i := slices.Index(rest, arg)
 			if i < 0 {
-				t.Fatalf("%q: argument %q out of order in %q", line, arg, w.args)
+				t.Fatalf("%q: argument %q out of order in %q, want at least 0", line, arg, w.args)
 			}
 			rest = rest[i+1:]
 		}

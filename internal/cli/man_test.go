@@ -10,7 +10,7 @@ import (
 func TestManPage(t *testing.T) {
 	exit, page, errs := run(t, "man")
 	if exit != 0 || errs != "" {
-		t.Fatalf("%d %s", exit, errs)
+		t.Fatalf(`%d %s, want 0 and ""`, exit, errs)
 	}
 	for _, want := range []string{
 		".TH \"TAP\" \"1\" \"\" \"tap " + roff(Version()) + "\" \"\"\n",
@@ -29,7 +29,7 @@ func TestManPage(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "tap man") || strings.Contains(page, completeCommand) {
-		t.Error("the page has hidden commands")
+		t.Error("the page has hidden commands, want none")
 	}
 }
 
@@ -52,7 +52,7 @@ func TestManEscapes(t *testing.T) {
 	}
 	for line := range strings.Lines(page) {
 		if line == "\n" || strings.HasPrefix(line, "'") {
-			t.Errorf("line %q", line)
+			t.Errorf("line %q, want no empty line and no request of roff", line)
 		}
 	}
 }

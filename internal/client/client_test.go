@@ -46,7 +46,7 @@ func running(t *testing.T, dir string) (ends func()) {
 	t.Helper()
 	lock, err := proc.TryLock(filepath.Join(dir, statedir.LockFile))
 	if err != nil || lock == nil {
-		t.Fatal("the gateway's lock is taken:", err)
+		t.Fatalf("locking the gateway's directory: %v, want the lock", err)
 	}
 	t.Cleanup(lock.Unlock)
 	return lock.Unlock

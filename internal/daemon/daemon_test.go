@@ -13,10 +13,10 @@ import (
 func TestLastLines(t *testing.T) {
 	log := strings.NewReader("old\n1\n2\n\n3\n4\n5\n6\n")
 	if got := lastLines(log, 4); got != "2; 3; 4; 5; 6" {
-		t.Errorf("got %q", got)
+		t.Errorf(`got %q, want "2; 3; 4; 5; 6"`, got)
 	}
 	if got := lastLines(log, log.Size()); got != "" {
-		t.Errorf("got %q of nothing", got)
+		t.Errorf(`got %q of nothing, want ""`, got)
 	}
 }
 
@@ -31,7 +31,7 @@ func TestAcquire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := dir.Acquire(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	time.AfterFunc(50*time.Millisecond, lock.Unlock)
 	lock, err = dir.Acquire(t.Context())

@@ -33,7 +33,7 @@ func TestArchitectureNamesExist(t *testing.T) {
 		switch {
 		case strings.HasSuffix(name[1], ".go"), strings.HasSuffix(name[1], ".md"):
 		case len(files) == 0:
-			t.Errorf("ARCHITECTURE.md names %s, which no package declares", name[1])
+			t.Errorf("ARCHITECTURE.md names %s, which no package declares, want at least one", name[1])
 		case !slices.Contains(files, name[2]):
 			t.Errorf("ARCHITECTURE.md links %s to %q, want [`%[1]s`](%[3]s)", name[1], name[2], files[0])
 		}

@@ -160,7 +160,7 @@ func packages(t *testing.T) (pkgs []pkg) {
 		pkgs = append(pkgs, p)
 	}
 	if len(pkgs) < 2 {
-		t.Fatalf("go list found %d packages", len(pkgs))
+		t.Fatalf("go list found %d packages, want at least 2", len(pkgs))
 	}
 	return pkgs
 }
@@ -199,7 +199,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 				}
 			}
 			if from == "" {
-				t.Errorf("%s imports %s: not in go.mod", p.ImportPath, imp)
+				t.Errorf("%s imports %s: not in go.mod, want a text", p.ImportPath, imp)
 				continue
 			}
 			used[from] = true
@@ -211,12 +211,12 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 	for m := range used {
 		if !explained[m] {
-			t.Errorf("docs/dependencies.md has no line for %s", m)
+			t.Errorf("docs/dependencies.md has no line for %s, want one", m)
 		}
 	}
 	for m := range explained {
 		if !used[m] {
-			t.Errorf("docs/dependencies.md explains %s, which nothing imports", m)
+			t.Errorf("docs/dependencies.md explains %s, want no line for it: nothing imports it", m)
 		}
 	}
 }

@@ -63,9 +63,9 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 				target = filepath.Join(filepath.Dir(file), path)
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
-				t.Errorf("%s links to %s: there is no %s", file, l[1], target)
+				t.Errorf("%s links to %s: there is no %s, want a file", file, l[1], target)
 			} else if anchor != "" && !anchors[target][anchor] {
-				t.Errorf("%s links to %s: %s has no such heading", file, l[1], target)
+				t.Errorf("%s links to %s, want a heading of that name in %s", file, l[1], target)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func TestTroubleshootingNamesRealMessages(t *testing.T) {
 			grep := exec.Command("git", "grep", "--untracked", "-qF", "-e", part, "--", "*.go", ":!*_test.go")
 			grep.Dir = root
 			if err := grep.Run(); err != nil {
-				t.Errorf("troubleshooting.md lists %q: no program says %q", m[1], part)
+				t.Errorf("troubleshooting.md lists %q: no program says %q, want it in the source", m[1], part)
 			}
 		}
 	}

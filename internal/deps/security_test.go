@@ -34,7 +34,7 @@ func TestSecurityNamesItsTests(t *testing.T) {
 	}
 	for _, name := range names {
 		if !there[name[1]] {
-			t.Errorf("SECURITY.md names %s, and there is no such test", name[1])
+			t.Errorf("SECURITY.md names %s, want such a test", name[1])
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestOf(t *testing.T) {
 		}
 		dir := filepath.Join(root, dir)
 		if c, ok := Of(dir); c != want.c || ok != (want.c.Root != "") {
-			t.Errorf("%s: %+v, %v", dir, c, ok)
+			t.Errorf("%s: %+v, %v, want %+v and %v", dir, c, ok, want.c, (want.c.Root != ""))
 		}
 		if got := Label(dir); got != want.label {
 			t.Errorf("%s: %q, want %q", dir, got, want.label)
@@ -70,7 +70,7 @@ func FuzzRemote(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		host, repository := parseRemote(s)
 		if (host == "") != (repository == "") || !isPrintable(repository) {
-			t.Errorf("%q: host %q, repository %q", s, host, repository)
+			t.Errorf("%q: host %q, repository %q, want both or neither, printable", s, host, repository)
 		}
 		originURL(s)
 	})

@@ -65,7 +65,7 @@ func TestCommandIsNotThere(t *testing.T) {
 	h := New([]configs.Hook{{Command: []string{filepath.Join(t.TempDir(), "gone")}, Dir: t.TempDir()}})[0]
 	_, err := h.Ask(t.Context(), nil)
 	if _, denied := errors.AsType[*gateway.HookDenial](err); err == nil || denied {
-		t.Errorf("a program that is not there: %v", err)
+		t.Errorf("a program that is not there: %v, want another error than a denial", err)
 	}
 }
 
@@ -88,17 +88,17 @@ func TestCommandHangs(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the hook did not start")
+			t.Fatal("the hook did not start, want it to")
 		}
 	}
 	cancel()
 	select {
 	case err := <-done:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("a hook that was stopped: %v", err)
+			t.Errorf("a hook that was stopped: %v, want %v", err, context.Canceled)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("a hook that hangs holds up the one who asked")
+		t.Fatal("a hook that hangs holds up its caller, want an end with the context")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestCommandHasNoSecrets(t *testing.T) {
 	t.Setenv("TAP_MODEL_KEY", "secret")
 	got, err := sh(t, `echo "[$TAP_MODEL_KEY]"`).Ask(t.Context(), nil)
 	if err != nil || string(got) != "[]\n" {
-		t.Errorf("the program saw %q, %v", got, err)
+		t.Errorf("the program saw %q, %v, want no error and %q", got, err, "[]\n")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestURL(t *testing.T) {
 				t.Errorf("%s failed with %v, want %s", tt.path, err, tt.fault)
 			}
 		} else if err != nil || string(got) != tt.want {
-			t.Errorf("%s said %q, %v", tt.path, got, err)
+			t.Errorf("%s said %q, %v, want no error and %v", tt.path, got, err, tt.want)
 		}
 	}
 }

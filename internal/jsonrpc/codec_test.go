@@ -84,7 +84,7 @@ func TestFailingReader(t *testing.T) {
 	for _, at := range []string{"", "Content-Le", "Content-Length: 5\r\n\r\n12"} {
 		r := io.MultiReader(strings.NewReader(at), iotest.ErrReader(gone))
 		if _, err := readFrame(bufio.NewReader(r), 100); !errors.Is(err, gone) {
-			t.Errorf("after %q: %v", at, err)
+			t.Errorf("after %q: %v, want %v", at, err, gone)
 		}
 	}
 }
@@ -95,11 +95,11 @@ func TestLengthIsNotAllocated(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	if _, err := readFrame(bufio.NewReader(strings.NewReader("Content-Length: 1000000000\r\n\r\n{}")),
 		1<<30); err == nil {
-		t.Error("read a message that is not there")
+		t.Error("readFrame of a body that is cut: no error, want one")
 	}
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 100<<20 {
-		t.Errorf("%d bytes allocated for two that came", n)
+		t.Errorf("%d bytes allocated for two that came, want at most %d", n, 100<<20)
 	}
 }
 
@@ -114,7 +114,10 @@ func FuzzCodec(f *testing.F) {
 		whole, wholeErr := readFrames(bytes.NewReader(in), limit)
 		split, splitErr := readFrames(&chunks{in, int(chunk)%13 + 1}, limit)
 		if !slices.Equal(whole, split) || wholeErr.Error() != splitErr.Error() {
-			t.Fatalf("at once %q, %v; split %q, %v", whole, wholeErr, split, splitErr)
+			t.Fatalf(
+				"at once %q, %v; split %q, %v, want %q and %v",
+				whole, wholeErr, split, splitErr, split, splitErr.Error(),
+			)
 		}
 		// What was read comes back when it is written and read again.
 		var again []byte

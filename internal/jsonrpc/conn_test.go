@@ -110,10 +110,10 @@ func TestOrder(t *testing.T) {
 		seen = nil
 		var got int
 		if err := client.Call(background(t), "turn", call, &got); err != nil || got != call {
-			t.Fatalf("%d %v", got, err)
+			t.Fatalf("%d %v, want no error and %d", got, err, call)
 		}
 		if len(seen) != 100 {
-			t.Fatalf("answered after %d of 100 notifications", len(seen))
+			t.Fatalf("answered after %d of 100 notifications, want 100", len(seen))
 		}
 		for i, s := range seen {
 			if want := fmt.Sprintf("[%d,%d]", call, i); s != want {
@@ -146,7 +146,7 @@ func TestHandlersCallBack(t *testing.T) {
 		all.Go(func() {
 			var s string
 			if err := client.Call(background(t), "down", 7, &s); err != nil || s != "bottom" {
-				t.Errorf("%q %v", s, err)
+				t.Errorf(`%q %v, want no error and "bottom"`, s, err)
 			}
 		})
 	}
@@ -234,14 +234,14 @@ func TestRefusal(t *testing.T) {
 	}})
 	err := client.Call(background(t), "turn", nil, nil)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code != 1000 || err.Error() != "turn: not signed in" {
-		t.Errorf("%v", err)
+		t.Errorf(`%v, want code 1000 "turn: not signed in"`, err)
 	}
 	// The other way round nobody serves.
 	client, server := pair(t, Options{}, Options{})
 	_ = client
 	if e, ok := errors.AsType[*Error](server.Call(background(t), "any", nil, nil)); !ok ||
 		e.Code != CodeMethodNotFound {
-		t.Errorf("%v", e)
+		t.Errorf("%v, want code %d", e, CodeMethodNotFound)
 	}
 }
 
@@ -267,13 +267,13 @@ func TestCancel(t *testing.T) {
 			peer.next(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`)
 			select {
 			case err := <-done:
-				t.Fatalf("returned before the answer: %v", err)
+				t.Fatalf("returned before the answer: %v, want it to wait", err)
 			default:
 			}
 			peer.send(`{"jsonrpc":"2.0","id":1,` + tt.answer + `}`)
 			err := <-done
 			if tt.err == "" && (err != nil || result != "cancelled") {
-				t.Errorf("%q %v", result, err)
+				t.Errorf(`%q %v, want "cancelled" and no error`, result, err)
 			}
 			if tt.err != "" && (err == nil || err.Error() != tt.err || !errors.Is(err, context.Canceled)) {
 				t.Errorf("error %v, want %q", err, tt.err)
@@ -292,10 +292,10 @@ func TestCancelWithoutAnswer(t *testing.T) {
 		start := time.Now()
 		err := c.CallWithin(ctx, 3*time.Second, "turn", nil, nil)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "turn: no answer within 3s") {
-			t.Errorf("%v", err)
+			t.Errorf(`%v, want %v and "turn: no answer within 3s" in it`, err, context.DeadlineExceeded)
 		}
 		if took := time.Since(start); took != 4*time.Second {
-			t.Errorf("gave up after %v", took)
+			t.Errorf("gave up after %v, want %v", took, 4*time.Second)
 		}
 		c.Close()
 		_ = y.Close()
@@ -350,16 +350,16 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	if err := <-handler; !errors.Is(err, context.Canceled) {
-		t.Errorf("handler's context: %v", err)
+		t.Errorf("handler's context: %v, want %v", err, context.Canceled)
 	}
 	if err := c.Call(background(t), "turn", nil, nil); err == nil || err.Error() != want {
-		t.Errorf("a later call: %v", err)
+		t.Errorf("a later call: %v, want an error and %v", err, want)
 	}
 	if err := c.Notify("n", nil); err == nil || err.Error() != "n: the server ended: EOF" {
-		t.Errorf("a later notification: %v", err)
+		t.Errorf(`a later notification: %v, want an error and "n: the server ended: EOF"`, err)
 	}
 	if !errors.Is(c.Err(), io.EOF) {
-		t.Errorf("Err: %v", c.Err())
+		t.Errorf("Err: %v, want %v", c.Err(), io.EOF)
 	}
 }
 
@@ -372,10 +372,10 @@ func TestClose(t *testing.T) {
 	c.Close()
 	c.Close()
 	if err := <-done; !errors.Is(err, ErrClosed) || !errors.Is(err, words) {
-		t.Errorf("waiting call: %v", err)
+		t.Errorf("waiting call: %v, want %v and %v", err, ErrClosed, words)
 	}
 	if err := c.Call(background(t), "turn", nil, nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("later call: %v", err)
+		t.Errorf("later call: %v, want %v", err, ErrClosed)
 	}
 }
 
@@ -442,12 +442,12 @@ func TestPeerDoesNotRead(t *testing.T) {
 		}
 	}
 	if err == nil || !strings.Contains(err.Error(), "n: the other side does not read") {
-		t.Errorf("%v", err)
+		t.Errorf(`%v, want an error and "n: the other side does not read" in it`, err)
 	}
 	ctx, cancel := context.WithCancel(background(t))
 	cancel()
 	if err := c.Call(ctx, "turn", nil, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("call with a context that ended: %v", err)
+		t.Errorf("call with a context that ended: %v, want %v", err, context.Canceled)
 	}
 	c.Close() // ends the write that hangs
 }
@@ -463,10 +463,10 @@ func TestLargeMessage(t *testing.T) {
 	)
 	var n int
 	if err := client.Call(background(t), "m", strings.Repeat("x", 2<<20), &n); err != nil || n != 2<<20+2 {
-		t.Errorf("%d %v", n, err)
+		t.Errorf("%d %v, want no error and %d", n, err, 2<<20+2)
 	}
 	client, _ = pair(t, Options{}, Options{MaxMessage: 1 << 20})
 	if err := client.Call(background(t), "m", strings.Repeat("x", 3<<20), nil); err == nil {
-		t.Error("a message over the other side's limit was answered")
+		t.Error("a message over the other side's limit: no error, want one")
 	}
 }

@@ -16,7 +16,7 @@ func TestCompiledAtFirstUse(t *testing.T) {
 		}
 	}()
 	wrong.MatchString("")
-	t.Error("use of a wrong pattern: no panic")
+	t.Error("use of a wrong pattern: no panic, want one")
 }
 
 func TestMethods(t *testing.T) {

@@ -39,18 +39,18 @@ func FuzzPattern(f *testing.F) {
 		taptest.Bounded(t, "compiling", memoryToCompile, func() { p, err = Compile(expr) })
 		if err != nil {
 			if len(err.Error()) > 2*protocol.MaxPattern+1000 {
-				t.Errorf("the error has %d bytes", len(err.Error()))
+				t.Errorf("the error has %d bytes, want at most %d", len(err.Error()), 2*protocol.MaxPattern+1000)
 			}
 			return
 		}
 		if len(expr) > protocol.MaxPattern {
-			t.Fatal("a pattern that is too long compiles")
+			t.Fatalf("a pattern of %d bytes compiles, want at most %d", len(expr), protocol.MaxPattern)
 		}
 		s := NewIndexedText(text)
 		var got Result
 		taptest.Bounded(t, "matching", memoryToMatch, func() { got = p.Match(s) })
 		if len(text) > maxText && got != Undecided {
-			t.Fatalf("%d bytes of text give %v", len(text), got)
+			t.Fatalf("%d bytes of text give %v, want %v over %d", len(text), got, Undecided, maxText)
 		}
 		re, err := regexp2.Compile(expr, regexp2.ECMAScript)
 		if err != nil {
@@ -59,7 +59,7 @@ func FuzzPattern(f *testing.F) {
 		re.MatchTimeout = 100 * time.Millisecond
 		// Of what explodes nothing can be said.
 		if want, err := re.MatchString(text); err == nil && got != Undecided && got != resultOf(want) {
-			t.Fatalf("got %v, the engine says %v", got, want)
+			t.Fatalf("got %v, the engine says %v, want the same, or undecided", got, want)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func FuzzFileGlob(f *testing.F) {
 			return
 		}
 		if len(glob) > protocol.MaxPattern {
-			t.Fatal("a glob that is too long compiles")
+			t.Fatalf("a glob of %d bytes compiles, want at most %d", len(glob), protocol.MaxPattern)
 		}
 		file := NewFile(name)
 		var got Result
@@ -147,7 +147,7 @@ func FuzzArgsText(f *testing.F) {
 			t.Fatalf("%s\nbecame %s\nwant   %s", args, got, want)
 		}
 		if again := ArgsText(protocol.Raw(got)); again != got {
-			t.Fatalf("%s is not left as it is", got)
+			t.Fatalf("%s is not left as it is, want %v", got, got)
 		}
 	})
 }

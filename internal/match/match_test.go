@@ -29,12 +29,12 @@ func TestMatchTool(t *testing.T) {
 	for _, tt := range tests {
 		for name := range strings.FieldsSeq(tt.match) {
 			if !NewToolGlob(tt.glob).Match(name) {
-				t.Errorf("%q does not match %q", tt.glob, name)
+				t.Errorf("%q does not match %q, want a match", tt.glob, name)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
 			if NewToolGlob(tt.glob).Match(name) {
-				t.Errorf("%q matches %q", tt.glob, name)
+				t.Errorf("%q matches %q, want no match", tt.glob, name)
 			}
 		}
 	}
@@ -79,19 +79,19 @@ func TestMatchFile(t *testing.T) {
 		}
 		for name := range strings.FieldsSeq(tt.match) {
 			if re.Match(NewFile(name)) != Yes {
-				t.Errorf("%q does not match %q", tt.glob, name)
+				t.Errorf("%q does not match %q, want %v", tt.glob, name, Yes)
 			}
 		}
 		for name := range strings.FieldsSeq(tt.not) {
 			if re.Match(NewFile(name)) != No {
-				t.Errorf("%q matches %q", tt.glob, name)
+				t.Errorf("%q matches %q, want %v", tt.glob, name, No)
 			}
 		}
 	}
 	tooLong := strings.Repeat("x", protocol.MaxPattern+1)
 	for _, glob := range []string{"[", "[]", "[!]", "a[b", "{", "{a", "}", "a}", `\`, "[z-a]", tooLong} {
 		if _, err := CompileFileGlob(glob); err == nil {
-			t.Errorf("%.20q compiles as a glob", glob)
+			t.Errorf("%.20q compiles as a glob, want an error", glob)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestMatchEnds(t *testing.T) {
 			select {
 			case <-done:
 			case <-time.After(10 * time.Second):
-				t.Fatalf("pattern %d does not end on %d bytes", i, len(text))
+				t.Fatalf("pattern %d does not end on %d bytes, want an end within its time", i, len(text))
 			}
 		}
 	}

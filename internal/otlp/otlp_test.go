@@ -67,7 +67,7 @@ func TestHeaders(t *testing.T) {
 			"OTEL_EXPORTER_OTLP_HEADERS": "a=1, b = x%20y ,"}[name]
 	})
 	if err != nil || !maps.Equal(s.Headers, map[string]string{"a": "1", "b": "x y"}) {
-		t.Errorf("headers %v, %v", s.Headers, err)
+		t.Errorf("headers %v, %v, want no error and %v", s.Headers, err, map[string]string{"a": "1", "b": "x y"})
 	}
 }
 
@@ -78,7 +78,7 @@ func TestEnviron(t *testing.T) {
 	if !slices.Contains(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://h") ||
 		!slices.Contains(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://h/v1/traces") ||
 		slices.Contains(env, "OTEL_SERVICE_NAME=mine") {
-		t.Errorf("a child gets %v", env)
+		t.Errorf("a child gets %v, want the endpoint and not OTEL_SERVICE_NAME", env)
 	}
 	if env := (Settings{}).Environ(); env != nil {
 		t.Errorf("a child gets %v although nobody wants traces", env)
@@ -88,7 +88,7 @@ func TestEnviron(t *testing.T) {
 func TestNobodyWantsTraces(t *testing.T) {
 	tracer, stop := Start(Settings{}, "v")
 	if tracer != nil || stop(t.Context()) != nil {
-		t.Error("there is a tracer")
+		t.Error("there is a tracer without an endpoint, want none")
 	}
 }
 
@@ -133,20 +133,20 @@ func TestExport(t *testing.T) {
 		}
 	}
 	if of["service.name"] != serviceName || of["deployment.environment"] != "test" {
-		t.Errorf("the resource is %v", of)
+		t.Errorf(`the resource is %v, want %v and "test"`, of, serviceName)
 	}
 	ss := rs.ScopeSpans[0]
 	if ss.Scope.Name != serviceName || ss.Scope.Version != "1.2" || len(ss.Spans) != 2 {
-		t.Fatalf("sent %+v", ss)
+		t.Fatalf(`sent %+v, want Name %v, Version "1.2" and 2 of them`, ss, serviceName)
 	}
 	below, above := ss.Spans[0], ss.Spans[1]
 	if below.ParentSpanID != above.SpanID || below.TraceID != above.TraceID || above.ParentSpanID != "" ||
 		len(below.TraceID) != 32 || len(below.SpanID) != 16 {
-		t.Errorf("the spans are linked as %+v, %+v", below, above)
+		t.Errorf("the spans are linked as %+v, %+v, want the first below the second", below, above)
 	}
 	if below.Kind != 3 || above.Kind != 1 || below.Status.Code != 2 || below.Status.Message != "broke" ||
 		above.Status.Code != 0 || below.Start == "" || below.End < below.Start {
-		t.Errorf("sent %+v, %+v", below, above)
+		t.Errorf("sent %+v, %+v, want kinds 3 and 1, of which the first failed", below, above)
 	}
 	want := `[{"key":"s","value":{"stringValue":"<&>"}},{"key":"b","value":{"boolValue":true}},{"key":"i","value":{"intValue":"1152921504606846976"}},{"key":"f","value":{"doubleValue":0.5}},{"key":"l","value":{"arrayValue":{"values":[{"stringValue":"x"},{"stringValue":"y"}]}}}]`
 	attrs, err := json.Marshal(below.Attributes)
@@ -168,7 +168,9 @@ func TestExportFails(t *testing.T) {
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/taken", http.StatusTemporaryRedirect)
 	})
-	mux.HandleFunc("/taken", func(http.ResponseWriter, *http.Request) { t.Error("headers went elsewhere") })
+	mux.HandleFunc("/taken", func(http.ResponseWriter, *http.Request) {
+		t.Error("headers went to another path, want no redirect followed")
+	})
 	srv := httptest.NewServer(mux)
 	for path, says := range map[string]string{"/no": "401", "/away": "307"} {
 		tracer, stop := Start(
@@ -186,7 +188,7 @@ func TestExportFails(t *testing.T) {
 			err = <-failed
 		}
 		if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s fails with %v", path, err)
+			t.Errorf(`%s fails with %v, want %q in it and no "secret" in it`, path, err, says)
 		}
 	}
 	srv.Close()
@@ -195,7 +197,7 @@ func TestExportFails(t *testing.T) {
 	span.End()
 	if err := stop(context.Background()); err == nil {
 		if err = <-failed; err == nil {
-			t.Error("nobody hears that the collector is gone")
+			t.Error("exporting to a collector that is gone: no error, want one")
 		}
 	}
 }

@@ -24,11 +24,11 @@ func TestOwnerOf(t *testing.T) {
 		}
 		owner, ok := OwnerOf(asked)
 		if !ok || owner.PID != os.Getpid() || !strings.Contains(owner.Command, filepath.Base(self())) {
-			t.Errorf("%s: found %+v, %v", listen, owner, ok)
+			t.Errorf("%s: found %+v, %v, want this process", listen, owner, ok)
 		}
 		_ = l.Close()
 		if owner, ok := OwnerOf(asked); ok {
-			t.Errorf("%s: found %+v at a free port", listen, owner)
+			t.Errorf("%s: found %+v at a free port, want none", listen, owner)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestPeerOf(t *testing.T) {
 		t.Errorf("found %+v, %v; want this process and its user", owner, ok)
 	}
 	if owner, ok := PeerOf(netip.AddrPortFrom(peer.Addr(), own.Port()), own); ok {
-		t.Errorf("found %+v for a connection that is not there", owner)
+		t.Errorf("found %+v for a connection that is not there, want none", owner)
 	}
 	// The kernel gives what is left of a closed end to root.
 	_ = theirs.Close()
@@ -62,7 +62,7 @@ func TestPeerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owner, ok := PeerOf(peer, own); ok {
-		t.Errorf("found %+v for an end that is closed", owner)
+		t.Errorf("found %+v for an end that is closed, want none", owner)
 	}
 }
 

@@ -150,7 +150,7 @@ func next(t *testing.T, lines <-chan string) string {
 	case line := <-lines:
 		return line
 	case <-time.After(20 * time.Second):
-		t.Fatal("no line came")
+		t.Fatal("no line came, want one")
 		return ""
 	}
 }
@@ -174,10 +174,10 @@ func TestOutputAndExitCode(t *testing.T) {
 	}
 	out = slices.DeleteFunc(out, func(s string) bool { return s == "stderr oops" })
 	if len(out) != 4 || out[0] != "1" || out[1] != "2" || len(out[2]) != maxLine || out[3] != "4" {
-		t.Errorf("stdout: %d lines, third of %d bytes", len(out), len(out[2]))
+		t.Errorf(`stdout: %d lines, third of %d bytes, want 4, "1", "2", %d and "4"`, len(out), len(out[2]), maxLine)
 	}
 	if tail := p.Tail(); len(tail) != 2 || !slices.Contains(tail, "4") && !slices.Contains(tail, "oops") {
-		t.Errorf("tail: %q", tail)
+		t.Errorf("tail: %q, want two, with the last line of one stream", tail)
 	}
 }
 
@@ -187,14 +187,14 @@ func TestRingKeepsTheLastInOrder(t *testing.T) {
 		r.add(strconv.Itoa(i))
 	}
 	if got := r.lines(); !slices.Equal(got, []string{"5", "6", "7"}) {
-		t.Errorf("kept %q", got)
+		t.Errorf(`kept %q, want ["5" "6" "7"]`, got)
 	}
 }
 
 func TestStartErrorNamesTheProgram(t *testing.T) {
 	if _, err := Start(Command{Path: "no-such-program"}); err == nil ||
 		!strings.Contains(err.Error(), "no-such-program") {
-		t.Errorf("error %v", err)
+		t.Errorf(`error %v, want an error and "no-such-program" in it`, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestOutputToWriters(t *testing.T) {
 	c.Stdout = refusing{}
 	p, _ = start(t, c)
 	if exit, ok := errors.AsType[*exec.ExitError](p.Err()); !ok || exit.ExitCode() != 3 {
-		t.Errorf("ended with %v", p.Err())
+		t.Errorf("ended with %v, want exit code 3", p.Err())
 	}
 }
 
@@ -233,7 +233,7 @@ func TestStopClosesStdin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line := next(t, lines); line != "stdout hello" {
-		t.Errorf("echoed %q", line)
+		t.Errorf(`echoed %q, want "stdout hello"`, line)
 	}
 	p.Stop()
 }
@@ -258,7 +258,7 @@ func TestStopKillsInTheEnd(t *testing.T) {
 	}
 	all.Wait()
 	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("ended with %v", err)
+		t.Errorf(`ended with %v, want an error and "killed" in it`, err)
 	}
 }
 
@@ -300,7 +300,7 @@ func gone(t *testing.T, pid int) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("process %d still runs", pid)
+			t.Fatalf("process %d still runs, want its end", pid)
 		}
 	}
 }
@@ -347,12 +347,12 @@ func TestEnvironIsAnAllowList(t *testing.T) {
 	env := p.Tail()
 	for _, want := range []string{"MINE_A=1", "LC_TEST=2", "LANG=new", "PATH=" + os.Getenv("PATH")} {
 		if !slices.Contains(env, want) {
-			t.Errorf("%s is missing", want)
+			t.Errorf("%s is missing, want %q among them", want, want)
 		}
 	}
 	for _, pair := range env {
 		if strings.HasPrefix(pair, "SECRET_TOKEN=") || pair == "LANG=old" {
-			t.Errorf("%s was handed on", pair)
+			t.Errorf("%s was handed on, want it kept back", pair)
 		}
 	}
 }
@@ -373,7 +373,7 @@ func TestDetached(t *testing.T) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(data), "hello\n") || !strings.Contains(string(data), "oops\n") {
-		t.Errorf("log %q, %v", data, err)
+		t.Errorf("log %q, %v, want no error, %q and %q in it", data, err, "hello\n", "oops\n")
 	}
 }
 
@@ -381,7 +381,7 @@ func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	p, lines := start(t, command("lock", path))
 	if line := next(t, lines); line != "stdout true <nil>" {
-		t.Fatalf("the child says %q", line)
+		t.Fatalf(`the child says %q, want "stdout true <nil>"`, line)
 	}
 	if l, err := TryLock(path); l != nil || err != nil {
 		t.Errorf("got a lock that another has: %v, %v", l, err)
@@ -389,10 +389,10 @@ func TestLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if _, err := WaitLock(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting ended with %v", err)
+		t.Errorf("waiting ended with %v, want %v", err, context.DeadlineExceeded)
 	}
 	if held, err := Locked(path); !held || err != nil || LockHolder(path) != p.PID() {
-		t.Errorf("held: %v, %v, by %d", held, err, LockHolder(path))
+		t.Errorf("held: %v, %v, by %d, want true, by %d", held, err, LockHolder(path), p.PID())
 	}
 	// The lock goes with its process, however that ends.
 	_ = syscall.Kill(p.PID(), syscall.SIGKILL)
@@ -405,14 +405,17 @@ func TestLock(t *testing.T) {
 	}
 	l.Unlock()
 	if held, err := Locked(path); held || err != nil || LockHolder(path) != os.Getpid() {
-		t.Errorf("after unlocking, held: %v, %v, last by %d", held, err, LockHolder(path))
+		t.Errorf(
+			"after unlocking, held: %v, %v, last by %d, want false, last by %d",
+			held, err, LockHolder(path), os.Getpid(),
+		)
 	}
 	if l, err = TryLock(path); l == nil || err != nil {
 		t.Errorf("after unlocking: %v, %v", l, err)
 	}
 	l.Unlock()
 	if _, err := TryLock(filepath.Join(path, "x")); err == nil || !strings.Contains(err.Error(), "locking ") {
-		t.Errorf("no directory: %v", err)
+		t.Errorf(`no directory: %v, want an error and "locking " in it`, err)
 	}
 }
 
@@ -444,7 +447,7 @@ func TestPrivateFiles(t *testing.T) {
 		t.Errorf("still there: %v", err)
 	}
 	if err := PrivateDir(filepath.Join(write(t, filepath.Join(dir, "f")), "d")); err == nil {
-		t.Error("a directory below a file")
+		t.Error("PrivateDir below a file: no error, want one")
 	}
 }
 

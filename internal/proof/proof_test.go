@@ -17,10 +17,13 @@ func TestCheck(t *testing.T) {
 	q := proof.NewQuestion(token)
 	id, nonce, err := proof.ParseQuestion(q.Header())
 	if err != nil || id != proof.ID(proof.KeyOf(token)) {
-		t.Fatalf("the question %q is read as %q, %q, %v", q.Header(), id, nonce, err)
+		t.Fatalf(
+			"the question %q is read as %q, %q, %v, want no error and %q",
+			q.Header(), id, nonce, err, proof.ID(proof.KeyOf(token)),
+		)
 	}
 	if other := proof.NewQuestion(token); other.Header() == q.Header() {
-		t.Error("two questions have the same nonce")
+		t.Error("two questions have the same nonce, want different ones")
 	}
 	answer := proof.Answer(proof.KeyOf(token), nonce, "127.0.0.1:9400")
 	for name, tt := range map[string]struct {
@@ -54,7 +57,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if strings.Contains(q.Header()+answer, token) {
-		t.Error("the token itself is sent")
+		t.Error("the token itself is sent, want only its proof")
 	}
 }
 
@@ -62,11 +65,14 @@ func TestCheck(t *testing.T) {
 func TestVector(t *testing.T) {
 	const token, nonce = "ptk-00112233445566778899aabbccddeeff", "000102030405060708090a0b0c0d0e0f"
 	if got := proof.ID(proof.KeyOf(token)); got != "12c596b516c940ac" {
-		t.Errorf("the id is %s", got)
+		t.Errorf(`the id is %s, want "12c596b516c940ac"`, got)
 	}
 	if got := proof.Answer(proof.KeyOf(token), nonce,
 		"127.0.0.1:9400"); got != "cd5dcba9360ba567bd526f9c83ff93af7ac35f46c02cb3dc045e901b3eee22a5 127.0.0.1:9400" {
-		t.Errorf("the answer is %s", got)
+		t.Errorf(
+			"the answer is %s, want %q",
+			got, "cd5dcba9360ba567bd526f9c83ff93af7ac35f46c02cb3dc045e901b3eee22a5 127.0.0.1:9400",
+		)
 	}
 }
 
@@ -77,7 +83,7 @@ func FuzzParseQuestion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		id, nonce, err := proof.ParseQuestion(s)
 		if err == nil && (id+" "+nonce != s || len(id) != 16 || len(nonce) != 32) {
-			t.Errorf("%q is read as %q and %q", s, id, nonce)
+			t.Errorf("%q is read as %q and %q, want 16 and 32 letters of it", s, id, nonce)
 		}
 	})
 }

@@ -108,10 +108,10 @@ func TestObjectValuesAreTheCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprintf("%s", kept[:3]); got != `["first" {"c":1} [true]]` {
-		t.Errorf("values changed: %s", got)
+		t.Errorf(`values changed: %s, want ["first" {"c":1} [true]]`, got)
 	}
 	if grown := append(kept[0], "XXXX"...); len(grown) == 0 || string(data) != `{"a":"first","b":{"c":1},"d":[true]}` {
-		t.Errorf("appending to a value wrote into the message: %s", data)
+		t.Errorf("appending to a value wrote into the message: %s, want it as it was", data)
 	}
 	stop := fmt.Errorf("enough")
 	if err := Object(data, func(string, Raw) error { return stop }); !errors.Is(err, stop) {
@@ -158,7 +158,7 @@ func TestAppendText(t *testing.T) {
 			t.Errorf("%q: %s; want %s", tc.text, got, tc.want)
 		}
 		if back, ok := Text(Raw(got[1:])); !ok || (back != tc.text && !strings.Contains(tc.text, "\xff")) {
-			t.Errorf("%q: came back as %q", tc.text, back)
+			t.Errorf("%q: came back as %q, want %q", tc.text, back, tc.text)
 		}
 	}
 }
@@ -197,11 +197,14 @@ func TestOpen(t *testing.T) {
 		}
 		switch {
 		case tc.fault == "" && err != nil:
-			t.Errorf("%s: %v", tc.data, err)
+			t.Errorf("%s: %v, want no error", tc.data, err)
 		case tc.fault != "" && (err == nil || err.Code != CodeInvalidJSON || !strings.Contains(err.Message, tc.fault)):
 			t.Errorf("%s: %v; want %q", tc.data, err, tc.fault)
 		case tc.fault != "" && (err.RequestID != tc.requestID || err.ReplyTo != tc.typ):
-			t.Errorf("%s: replyTo %q requestId %q", tc.data, err.ReplyTo, err.RequestID)
+			t.Errorf(
+				"%s: replyTo %q requestId %q, want %q and %q",
+				tc.data, err.ReplyTo, err.RequestID, tc.typ, tc.requestID,
+			)
 		}
 	}
 }
@@ -232,7 +235,7 @@ func tools(n int) string {
 func TestUnknownTypeIsShort(t *testing.T) {
 	_, err := decode(`{"type":"` + strings.Repeat("x", 1<<20) + `"}`)
 	if err == nil || err.Code != CodeUnknownType || len(err.Message) > 200 || err.ReplyTo != "" {
-		t.Errorf("%.300v", err)
+		t.Errorf(`%.300v, want an error, Code %v, at most 200 and ReplyTo ""`, err, CodeUnknownType)
 	}
 }
 
@@ -280,21 +283,24 @@ func TestResultCode(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for typ, newMessage := range fromProvider {
 		if newMessage().MessageType() != typ || !typ.FromProvider() || typ.FromGateway() {
-			t.Errorf("%s: %s", typ, newMessage().MessageType())
+			t.Errorf("%s: %s, want a message of a provider only", typ, newMessage().MessageType())
 		}
 	}
 	for typ, newMessage := range fromGateway {
 		if newMessage().MessageType() != typ || !typ.FromGateway() || typ.FromProvider() {
-			t.Errorf("%s: %s", typ, newMessage().MessageType())
+			t.Errorf("%s: %s, want a message of the gateway only", typ, newMessage().MessageType())
 		}
 		out := Append(nil, newMessage())
 		f, err := Open(out)
 		if err != nil || f.Type != typ {
-			t.Errorf("%s: written as %s: %v", typ, out, err)
+			t.Errorf("%s: written as %s: %v, want no error and Type %v", typ, out, err, typ)
 		}
 	}
 	if len(fromProvider)+len(fromGateway) != 29 {
-		t.Errorf("%d and %d types, the documents' tables have 16 and 13", len(fromProvider), len(fromGateway))
+		t.Errorf(
+			"%d and %d types, the documents' tables have 16 and 13, want 29 of them",
+			len(fromProvider), len(fromGateway),
+		)
 	}
 }
 

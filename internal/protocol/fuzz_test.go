@@ -17,7 +17,7 @@ var spoken = regexp.MustCompile(`(?m)^\w+[<>] (\{.*)$`)
 func seeds(f *testing.F, add func(message []byte)) {
 	files, err := filepath.Glob("../../testdata/wire/*.txtar")
 	if err != nil || len(files) == 0 {
-		f.Fatalf("no corpus: %v", err)
+		f.Fatalf("no corpus: %v, want no error and at least one", err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -51,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 		taptest.Bounded(t, "opening", memoryToRead(len(data)), func() { frame, fault = Open(data) })
 		if fault != nil {
 			if fault.Code != CodeInvalidJSON || fault.Message == "" {
-				t.Fatalf("%v", fault)
+				t.Fatalf("%v, want Code %v and a Message", fault, CodeInvalidJSON)
 			}
 			return
 		}
@@ -63,7 +63,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if m.MessageType() != frame.Type {
-			t.Fatalf("%s became %s", frame.Type, m.MessageType())
+			t.Fatalf("%s became %s, want %s", frame.Type, m.MessageType(), frame.Type)
 		}
 		if c, ok := m.(*ToolCall); ok && c.Args != nil && c.Args.Kind() != '{' {
 			return // only ever read by providers
@@ -78,7 +78,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%s: %v", once, fault)
 		}
 		if twice := Append(nil, again); !bytes.Equal(once, twice) {
-			t.Fatalf("%s\n%s", once, twice)
+			t.Fatalf("%s, want %s\n%s", once, twice, twice)
 		}
 	})
 }
@@ -93,11 +93,11 @@ func FuzzObject(f *testing.F) {
 		seen := map[string]bool{}
 		err := Object(data, func(name string, v Raw) error {
 			if seen[name] {
-				t.Fatalf("%q stands twice", name)
+				t.Fatalf("%q stands twice, want it once", name)
 			}
 			seen[name] = true
 			if !json.Valid(v) {
-				t.Fatalf("%q: %q is not JSON", name, v)
+				t.Fatalf("%q: %q is not JSON, want JSON", name, v)
 			}
 			if s, ok := Text(v); ok != (v.Kind() == '"') {
 				t.Fatalf("%q: %q, %v, want %v", v, s, ok, (v.Kind() == '"'))
@@ -105,10 +105,10 @@ func FuzzObject(f *testing.F) {
 			return nil
 		})
 		if !bytes.Equal(before, data) {
-			t.Fatal("the message was changed")
+			t.Fatal("the message was changed, want it as it was")
 		}
 		if err == nil && !json.Valid(data) {
-			t.Fatalf("%q is not JSON", data)
+			t.Fatalf("%q is not JSON, want an error", data)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func FuzzSchema(f *testing.F) {
 		taptest.Bounded(t, "compiling", memoryToRead(len(schema)), func() { s, err = CompileSchema(schema) })
 		if err != nil {
 			if len(err.Error()) > 2*maxErrorLength+len(schema) {
-				t.Fatalf("%.1000s", err)
+				t.Fatalf("%.1000s, want at most %v", err, 2*maxErrorLength+len(schema))
 			}
 			return
 		}

@@ -59,7 +59,7 @@ func FuzzScan(f *testing.F) {
 		got, err := read(Object, data)
 		if !utf8.ValidString(data) {
 			if err == nil {
-				t.Fatalf("%q: read, and is no UTF-8", data)
+				t.Fatalf("%q: read, and is no UTF-8, want an error", data)
 			}
 			return
 		}
@@ -78,7 +78,7 @@ func TestScanIsSure(t *testing.T) {
 	} {
 		s := scanner{data: []byte(data)}
 		if _, ok := s.members(); !ok {
-			t.Errorf("not sure of %s", data)
+			t.Errorf("not sure of %s, want it read", data)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestFlatAcceptsTheUsual(t *testing.T) {
 		`{}`,
 	} {
 		if !compileT(t, flatSchemas[i]).flat.accepts(Raw(args)) {
-			t.Errorf("%s is not sure about %s", flatSchemas[i], args)
+			t.Errorf("%s is not sure about %s, want it accepted", flatSchemas[i], args)
 		}
 	}
 }

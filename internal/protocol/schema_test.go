@@ -87,7 +87,7 @@ func TestCompileSchemaNamesThePlace(t *testing.T) {
 	} {
 		_, err := CompileSchema(Raw(tc.schema))
 		if err == nil {
-			t.Errorf("%.80s: compiled", tc.schema)
+			t.Errorf("%.80s: compiled, want an error", tc.schema)
 		} else if !strings.HasPrefix(err.Error(), tc.says) {
 			t.Errorf("%.80s:\n got %s\nwant %s", tc.schema, err, tc.says)
 		}
@@ -116,10 +116,10 @@ func TestCompileSchemaRefusesWhatNeverEnds(t *testing.T) {
 		start := time.Now()
 		_, err := CompileSchema(Raw(schema))
 		if err == nil {
-			t.Errorf("%s: compiled", name)
+			t.Errorf("%s: compiled, want an error", name)
 		}
 		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%s: took %s", name, took)
+			t.Errorf("%s: took %s, want at most %s", name, took, 5*time.Second)
 		}
 	}
 }
@@ -168,9 +168,9 @@ func TestCheckNamesTheProperty(t *testing.T) {
 		err := schema.Check(Raw(tc.args))
 		switch {
 		case tc.says == "" && err != nil:
-			t.Errorf("%.60s: %v", tc.args, err)
+			t.Errorf("%.60s: %v, want no error", tc.args, err)
 		case tc.says != "" && err == nil:
-			t.Errorf("%.60s: passed", tc.args)
+			t.Errorf("%.60s: passed, want an error with %q", tc.args, tc.says)
 		case tc.says != "" && !strings.Contains(err.Error(), tc.says):
 			t.Errorf("%.60s:\n got %s\nwant %s", tc.args, err, tc.says)
 		}
@@ -187,7 +187,7 @@ func TestCheckComparesItems(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := schema.Check(Raw(`{"a":[null,{},null]}`)); err == nil {
-		t.Error("two equal items passed")
+		t.Error("two equal items passed, want an error")
 	}
 }
 

@@ -43,24 +43,27 @@ func TestAnthropicWire(t *testing.T) {
 			defer func() { _ = resp.Body.Close() }()
 			body, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s, %v: %s", resp.Status, err, body)
+				t.Fatalf("%s, %v: %s, want no error and StatusCode %v", resp.Status, err, body, http.StatusOK)
 			}
 			for _, part := range want {
 				if !strings.Contains(string(body), part) {
-					t.Errorf("no %s in %s", part, body)
+					t.Errorf("no %s in %s, want %q in it", part, body, part)
 				}
 			}
 			if seen.Model != "m" || seen.System() != "Be kind." || seen.LastResult() != "brewed" ||
 				seen.LastUser() != "and now?" ||
 				!seen.HasTool("brew") {
-				t.Errorf("read as %+v, tools %v", seen.Messages, seen.ToolNames())
+				t.Errorf(
+					`read as %+v, tools %v, want Model "m", "Be kind.", "brewed", "and now?" and tool "brew"`,
+					seen.Messages, seen.ToolNames(),
+				)
 			}
 			var calls []ToolCall
 			for _, m := range seen.Messages {
 				calls = append(calls, m.ToolCalls...)
 			}
 			if len(calls) != 1 || calls[0].ID != "call_1" || calls[0].Args != `{"cups":1}` {
-				t.Errorf("calls %+v", calls)
+				t.Errorf(`calls %+v, want 1 of them, ID "call_1" and Args {"cups":1}`, calls)
 			}
 		})
 	}

@@ -83,14 +83,17 @@ func TestRequestOfEitherWire(t *testing.T) {
 	})
 	for _, r := range s.Requests() {
 		if r.Model != "m" || r.System() != "be brief" || r.LastUser() != "hello" || r.LastResult() != "result" {
-			t.Errorf("%s: %+v", r.Path, r.Messages)
+			t.Errorf(`%s: %+v, want Model "m", "be brief", "hello" and "result"`, r.Path, r.Messages)
 		}
 		if call := r.Messages[2].ToolCalls; len(call) != 1 || call[0] != (ToolCall{"c1", "f", `{"a":1}`}) {
-			t.Errorf("%s: calls %+v", r.Path, call)
+			t.Errorf("%s: calls %+v, want 1 of them and %v", r.Path, call, (ToolCall{"c1", "f", `{"a":1}`}))
 		}
 		if !r.HasTool("f") || r.HasTool("g") || r.Tools[0].Description != "d" ||
 			string(r.Tools[0].Parameters) != `{"type":"object"}` {
-			t.Errorf("%s: tools %+v", r.Path, r.Tools)
+			t.Errorf(
+				`%s: tools %+v, want tool "f", no tool "g", Description "d" and {"type":"object"}`,
+				r.Path, r.Tools,
+			)
 		}
 	}
 }
@@ -122,7 +125,7 @@ func TestStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			resp := post(t, s.URL+tt.path, object{"model": "m", "stream": true, "messages": []any{user("x")}})
 			if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-				t.Fatalf("%s %s", resp.Status, resp.Header)
+				t.Fatalf(`%s %s, want StatusCode %v and "text/event-stream"`, resp.Status, resp.Header, http.StatusOK)
 			}
 			all, err := io.ReadAll(resp.Body)
 			if err != nil {
@@ -155,15 +158,15 @@ func TestBadRequestsAndErrors(t *testing.T) {
 	resp := post(t, s.URL+"/chat/completions", object{"messages": []any{user("x")}})
 	if all, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests ||
 		!strings.Contains(string(all), "slow down") {
-		t.Errorf("%s %s", resp.Status, all)
+		t.Errorf(`%s %s, want StatusCode %v and "slow down" in it`, resp.Status, all, http.StatusTooManyRequests)
 	}
 	for _, body := range []any{"text", object{"messages": "none"}, object{"input": 1}} {
 		if resp := post(t, s.URL+"/responses", body); resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("%v: %s", body, resp.Status)
+			t.Errorf("%v: %s, want %v", body, resp.Status, http.StatusBadRequest)
 		}
 	}
 	if n := len(s.Requests()); n != 1 {
-		t.Errorf("%d requests were kept", n)
+		t.Errorf("%d requests were kept, want 1", n)
 	}
 }
 
@@ -176,7 +179,7 @@ func TestModels(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if all, _ := io.ReadAll(resp.Body); !strings.Contains(string(all), ModelID) {
-		t.Errorf("%s", all)
+		t.Errorf("%s, want %q in it", all, ModelID)
 	}
 }
 
@@ -211,15 +214,15 @@ func TestGates(t *testing.T) {
 	}
 	select {
 	case l := <-lines:
-		t.Fatalf("a line before the gate opened: %s", l)
+		t.Fatalf("a line before the gate opened: %s, want none", l)
 	case <-r.Done():
-		t.Fatal("the reply is done before the gate opened")
+		t.Fatal("the reply is done before the gate opened, want it to wait")
 	default:
 	}
 	close(gate)
 	for l := range lines {
 		if strings.Contains(l, "two") {
-			t.Fatal("the rest came in the pause")
+			t.Fatal("the rest came in the pause, want it after")
 		}
 		if strings.Contains(l, "one") {
 			break
@@ -228,7 +231,7 @@ func TestGates(t *testing.T) {
 	cancel()
 	<-r.Done()
 	if !r.Aborted() {
-		t.Error("the client's going was not noticed")
+		t.Error("the client's going was not noticed, want Aborted true")
 	}
 	for range lines {
 	}
@@ -240,11 +243,11 @@ func TestCut(t *testing.T) {
 	resp := post(t, s.URL+"/chat/completions", object{"stream": true})
 	all, err := io.ReadAll(resp.Body)
 	if err == nil || !strings.Contains(string(all), "one") || strings.Contains(string(all), "two") {
-		t.Errorf("%v %s", err, all)
+		t.Errorf(`%v %s, want an error, "one" in it and no "two" in it`, err, all)
 	}
 	r := s.Requests()[0]
 	if <-r.Done(); r.Aborted() {
-		t.Error("counted as the client's going")
+		t.Error("the reply's own end counts as the client's going, want Aborted false")
 	}
 }
 
@@ -254,7 +257,7 @@ func TestErrorWithHeader(t *testing.T) {
 	})
 	resp := post(t, s.URL+"/chat/completions", object{})
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "7" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		t.Errorf(`%d %v, want StatusCode %v and "7"`, resp.StatusCode, resp.Header, http.StatusTooManyRequests)
 	}
 }
 
@@ -265,7 +268,7 @@ func TestServeCompletions(t *testing.T) {
 	defer other.Close()
 	all, err := io.ReadAll(post(t, other.URL+"/anywhere", object{}).Body)
 	if err != nil || !strings.Contains(string(all), "hello") || s.Requests()[0].Path != "/anywhere" {
-		t.Errorf("%v %s", err, all)
+		t.Errorf(`%v %s, want no error, "hello" in it and Path "/anywhere"`, err, all)
 	}
 }
 
@@ -274,16 +277,16 @@ func TestWaitRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := s.WaitRequest(ctx, 1); err == nil || !strings.Contains(err.Error(), "request 1, 0 came") {
-		t.Errorf("error: %v", err)
+		t.Errorf(`error: %v, want an error and "request 1, 0 came" in it`, err)
 	}
 	if _, err := s.WaitRequest(t.Context(), 0); err == nil {
-		t.Error("request 0 came")
+		t.Error("WaitRequest(0): no error, want one")
 	}
 	for range 3 {
 		post(t, s.URL+"/chat/completions", object{})
 	}
 	if r, err := s.WaitRequest(t.Context(), 2); err != nil || r.N != 2 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("%+v, %v, want no error and N 2", r, err)
 	}
 }
 
@@ -309,7 +312,7 @@ func TestClose(t *testing.T) {
 	}
 	s.Close()
 	if err := <-failed; err == nil {
-		t.Error("a held request was answered by Close")
+		t.Error("a held request was answered by Close, want an error")
 	}
 	s.Close()
 }
@@ -364,7 +367,7 @@ func TestCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Calls(&Request{Messages: tt.messages, Tools: []Tool{{Name: "f"}, {Name: "g"}}})
 			if p.Text != tt.text || !slices.Equal(p.ToolCalls, tt.tools) {
-				t.Errorf("%q %+v", p.Text, p.ToolCalls)
+				t.Errorf("%q %+v, want Text %q and %+v", p.Text, p.ToolCalls, tt.text, tt.tools)
 			}
 		})
 	}

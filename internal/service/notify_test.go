@@ -25,17 +25,17 @@ func TestNotifier(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", socket)
 	n := NewNotifier(logger)
 	if _, ok := os.LookupEnv("NOTIFY_SOCKET"); ok {
-		t.Error("what we start is told of the socket")
+		t.Error("NOTIFY_SOCKET is in the environment of what we start, want it removed")
 	}
 	n.Notify(Ready)
 	if got := next(); got != "READY=1" {
-		t.Errorf("told %q", got)
+		t.Errorf(`told %q, want "READY=1"`, got)
 	}
 
 	// Nobody asked.
 	NewNotifier(logger).Notify(Ready)
 	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
+		t.Errorf("logged %s, want at most 0", &log)
 	}
 	// Nobody is there.
 	Notifier{filepath.Join(t.TempDir(), "none"), logger}.Notify(Stopping)

@@ -91,7 +91,7 @@ func TestAgent(t *testing.T) {
 		"ExitTimeOut":          "20",
 	}
 	if diff := cmp.Diff(want, readPlist(t, data)); diff != "" {
-		t.Error(diff)
+		t.Errorf("the property list (-want +got):\n%s", diff)
 	}
 }
 

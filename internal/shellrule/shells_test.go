@@ -112,7 +112,7 @@ func realShells(t testing.TB) (shells []string) {
 	for _, name := range []string{"bash", "dash"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			t.Fatalf("%s is needed: install it (Debian: apt install %s)", name, name)
+			t.Fatalf("%s is needed: install it (Debian: apt install %s), want no error", name, name)
 		}
 		shells = append(shells, path)
 	}
@@ -145,7 +145,7 @@ func TestShellsAgree(t *testing.T) {
 		if Allows(sandboxRules, line) {
 			s.check(t, shells, line)
 		} else if !strings.Contains(line, "`") {
-			t.Errorf("%q is not allowed", line)
+			t.Errorf("%q is not allowed, want %q in it", line, "`")
 		}
 	}
 }

@@ -20,7 +20,7 @@ func Bounded(t testing.TB, what string, most uint64, do func()) {
 	before := allocated()
 	do()
 	if took := allocated() - before; took > most {
-		t.Errorf("%s took %d bytes of memory, %d is the most", what, took, most)
+		t.Errorf("%s took %d bytes of memory, want at most %d", what, took, most)
 	}
 }
 

@@ -62,7 +62,7 @@ func (w *watching) until(pairs ...string) {
 				return
 			}
 		case <-deadline:
-			w.t.Fatalf("never told: %v", pairs)
+			w.t.Fatalf("the changes %v came, want one with what was written", pairs)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestFilesComeChangeAndGo(t *testing.T) {
 	w.until(a, "3")
 	do(t, os.Chmod(a, 0o755))
 	if s := <-w.now; len(s) != 1 {
-		t.Errorf("after chmod: %v", s)
+		t.Errorf("after chmod: %v, want 1 of them", s)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestLinkToNothingIsWatched(t *testing.T) {
 	dir, far := t.TempDir(), t.TempDir()
 	do(t, os.Symlink(filepath.Join(far, "current", "a"), filepath.Join(dir, "a")))
 	if !targetsOf([]string{dir}, visible).isRelevant(filepath.Join(far, "current")) {
-		t.Error("nobody looks for what the link leads to")
+		t.Error("what the link leads to is not watched, want it to be")
 	}
 }
 
@@ -215,14 +215,14 @@ func TestScan(t *testing.T) {
 	do(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	one := Scan([]string{dir, filepath.Join(dir, "none")}, visible)
 	if len(one) != 2 {
-		t.Fatalf("found %v", one)
+		t.Fatalf("found %v, want 2 of them", one)
 	}
 	if two := Scan([]string{dir}, visible); !equal(one, two) {
-		t.Error("the same differs")
+		t.Errorf("two scans without a change differ: %v, %v, want the same", one, two)
 	}
 	do(t, os.Chtimes(big, time.Time{}, time.Unix(1, 0)))
 	if two := Scan([]string{dir}, visible); two[big] == one[big] {
-		t.Error("a large file that changed is the same")
+		t.Error("a large file that changed looks the same, want another stamp")
 	}
 }
 
@@ -297,6 +297,9 @@ func TestNotRegular(t *testing.T) {
 	}
 	after := Scan([]string{dir}, all)
 	if len(before) != 1 || len(after) != 1 || before[pipe] == after[pipe] {
-		t.Errorf("a pipe is told as %v, a directory as %v", before, after)
+		t.Errorf(
+			"a pipe is told as %v, a directory as %v, want 1 of them, 1 of them and not %v",
+			before, after, after[pipe],
+		)
 	}
 }

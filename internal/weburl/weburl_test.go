@@ -105,7 +105,7 @@ func TestPatterns(t *testing.T) {
 	for _, bad := range []string{"", "*", "*.", "ftp://a", "a b", "u@a", "a?x", "a#x", "a.*.b", "a:0", "a:x", "a:99999",
 		"a/*", "://a", "%zz", "*.1.2.3.4", `a\b`, "a\nb"} {
 		if p, err := ParsePattern(bad); err == nil {
-			t.Errorf("%q is a pattern: %+v", bad, p)
+			t.Errorf("%q is a pattern: %+v, want an error", bad, p)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if again, err := Parse(u.Href); err != nil || again != u {
-			t.Errorf("%q: %+v, read again %+v, %v", s, u, again, err)
+			t.Errorf("%q: %+v, read again %+v, %v, want no error and %+v", s, u, again, err, u)
 		}
 		if std, err := url.Parse(u.Href); err == nil && (u.Scheme == "http" || u.Scheme == "https") &&
 			canonical(std.Hostname()) != u.Host {
@@ -139,7 +139,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is allowed by what does not deny it", s)
 		}
 		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("%d bytes took %v", len(s), d)
+			t.Errorf("%d bytes took %v, want at most %v", len(s), d, 5*time.Second)
 		}
 	})
 }

@@ -69,7 +69,10 @@ func TestFilesAreFresh(t *testing.T) {
 			}
 			continue
 		}
-		t.Errorf("docs/schema/%s belongs to no message; run go test ./internal/protocol/schemadoc -update", e.Name())
+		t.Errorf(
+			"docs/schema/%s belongs to no message, want it removed: go test ./internal/protocol/schemadoc -update",
+			e.Name(),
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if *update {
@@ -172,7 +175,7 @@ func corpus(t testing.TB) map[string][]line {
 	t.Helper()
 	names, err := filepath.Glob(root + "testdata/wire/*.txtar")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no corpus: %v", err)
+		t.Fatalf("no corpus: %v, want no error and at least one", err)
 	}
 	said := map[string][]line{}
 	for _, name := range names {
@@ -346,10 +349,10 @@ func TestNames(t *testing.T) {
 		"My Provider", "@scope/name", "-", "- _a", "ä ä", "", "  a--", long + " -", "-" + long, long[:62] + " / b",
 		long[:62] + " /-b"} {
 		if name.MatchString(s) != protocol.ValidName(s) {
-			t.Errorf("%q: as a name", s)
+			t.Errorf("%q: as a name, want %v", s, protocol.ValidName(s))
 		}
 		if tool.MatchString(s) != protocol.ValidToolName(s) {
-			t.Errorf("%q: as a tool's name", s)
+			t.Errorf("%q: as a tool's name, want %v", s, protocol.ValidToolName(s))
 		}
 	}
 }

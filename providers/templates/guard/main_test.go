@@ -49,7 +49,7 @@ func TestGuard(t *testing.T) {
 	case err := <-done:
 		t.Fatal(err)
 	case <-time.After(20 * time.Second):
-		t.Fatal("not bound")
+		t.Fatal("the guard is not bound, want a binding")
 	}
 
 	const denied = "CI is red. Make it green before you push."
@@ -78,7 +78,7 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := session.PreToolUse(ctx, "bash", protocol.Raw(`{"command":"git push"}`)); !d.Deny {
-		t.Error("a status that cannot be read lets a push through")
+		t.Error("a status that cannot be read lets a push through, want a denial")
 	}
 
 	stop()
