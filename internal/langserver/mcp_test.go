@@ -74,7 +74,7 @@ func (r *rig) waitMCP(t testing.TB) {
 	r.wait(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
 		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" &&
-			slices.Equal(servers[0].Tools, []string{"shout"})
+			slices.Equal(servers[0].Tools, []MCPServerTool{{"shout", "Shouts."}})
 		return fmt.Sprintf("MCP servers: %+v %v", servers, err), ok
 	})
 }
