@@ -29,9 +29,9 @@ func TestNoToolReadsTheGatewaysTokens(t *testing.T) {
 			{"filePath": env.Root + "/x/../" + dir + "/.admin-token"},
 		} {
 			if r, err := call(t, env, "read_file", in); err == nil ||
-				!strings.Contains(err.Error(), "lies where the gateway keeps its tokens") {
+				!strings.Contains(err.Error(), "lies where tapgw keeps tokens and conversations") {
 				t.Errorf("read_file %v: got %q, %v, want %q in it", in, r.Text(), err,
-					"lies where the gateway keeps its tokens")
+					"lies where tapgw keeps tokens and conversations")
 			}
 		}
 		for tool, in := range map[string]args{

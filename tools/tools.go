@@ -67,7 +67,6 @@ type Tool struct {
 	Kind        Kind
 	Timeout     time.Duration // 0: [DefaultTimeout]
 	Source      string        // file of a drop-in; "" for a built-in tool
-	Consent     bool          // a built-in tool of which each call needs consent, as a drop-in's does
 	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model
 	// reads the text of an error: what failed, on what, what to do.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)
@@ -96,8 +95,8 @@ type Env struct {
 	// are refused. Sources lists further directories to protect.
 	Protected func(ctx context.Context, path, why string) error
 	Sources   []string
-	// Secrets are the directories of the gateway's tokens. No tool reads or lists
-	// them, whatever else is allowed.
+	// Secrets are the directories of the gateway's tokens and of what lsclient keeps.
+	// No tool reads or lists them, whatever else is allowed.
 	Secrets   []string
 	Home      string        // the user's directory of the program: memory notes, added libraries
 	Libraries string        // directory of added libraries; "": library_docs in Home

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"sync"
 
 	"tapgw/configs"
+	"tapgw/internal/checkpoint"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	"tapgw/internal/protect"
@@ -30,7 +30,9 @@ type conversation struct {
 	session      *gatewaySession // nil: no gateway
 	instructions *instructionSet
 	edits        edits
-	kept         *keptConversation
+
+	checkpoints *checkpoint.Workspace
+	kept        *keptConversation
 
 	watchDone chan struct{} // closed when the tool directories are no longer watched
 	stop      context.CancelFunc
@@ -48,15 +50,24 @@ func (c *command) startServer(ctx context.Context, o langserver.Options) (*langs
 	config := c.conf()
 	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
 	o.MaxRounds = c.maxRounds()
-	var err error
-	if o.Proxy, err = c.proxy(); err != nil {
-		return nil, err
+	o.Proxy = langserver.Proxy{URL: config.Proxy.URL, Insecure: !config.Proxy.StrictSSL}
+	if config.Proxy.StrictSSL && config.Proxy.URL == "" {
+		o.Proxy = langserver.Proxy{}
+	}
+	if config.Proxy.AuthEnv != "" {
+		if o.Proxy.Auth = os.Getenv(config.Proxy.AuthEnv); o.Proxy.Auth == "" {
+			return nil, cli.Failed("the proxy's password is missing: set the variable %s "+
+				"(proxy.auth_env in lsclient.toml)", config.Proxy.AuthEnv)
+		}
 	}
 	o.Enterprise = config.GitHub.Enterprise
 	o.MCP = map[string]langserver.MCPServer{}
-	for name, s := range c.mcp() {
-		o.MCP[name] = langserver.MCPServer(s.In(c.workspace))
+	if !c.Bool("plan") {
+		for name, s := range config.MCP {
+			o.MCP[name] = langserver.MCPServer(s)
+		}
 	}
+	var err error
 	if o.Trusted, err = configs.Trusted(c.workspace); err != nil {
 		return nil, err
 	}
@@ -73,26 +84,6 @@ func (c *command) startServer(ctx context.Context, o langserver.Options) (*langs
 	return server, withExitCode(err)
 }
 
-// proxy returns how the server reaches the network: as flags and the configuration say.
-func (c *command) proxy() (p langserver.Proxy, err error) {
-	config := c.conf().Proxy
-	p = langserver.Proxy{URL: config.URL, Insecure: !config.StrictSSL || c.Bool("no-ssl-verify")}
-	if c.IsSet("proxy") {
-		// The password of the configuration's proxy is not for another one.
-		p.URL, config.AuthEnv = c.String("proxy"), ""
-		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-			return p, cli.Usage("flag --proxy: is not a proxy's URL, such as http://proxy.example:3128")
-		}
-	}
-	if config.AuthEnv != "" {
-		if p.Auth = os.Getenv(config.AuthEnv); p.Auth == "" {
-			return p, cli.Failed("the proxy's password is missing: set the variable %s "+
-				"(proxy.auth_env in lsclient.toml)", config.AuthEnv)
-		}
-	}
-	return p, nil
-}
-
 // logger returns the log of the server's messages: all of them on stderr with -v, else none.
 func (c *command) logger() *slog.Logger {
 	level := slog.LevelError + 1 // errors of turns are reported anyway
@@ -104,7 +95,7 @@ func (c *command) logger() *slog.Logger {
 
 // converse starts the server and a conversation with all tools. The caller ends it with [conversation.close].
 func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conversation, err error) {
-	v := &conversation{cmd: c, watchDone: make(chan struct{})}
+	v := &conversation{cmd: c, watchDone: make(chan struct{}), checkpoints: c.checkpoints()}
 	if v.policy, err = newPolicy(c); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,11 @@ type diffView struct {
 
 // view returns how diffs are shown on w.
 func (c *command) diffView(w io.Writer) diffView {
-	return diffView{color: cli.Color(w), all: c.out.Verbose, more: "-v shows all"}
+	v := diffView{color: cli.Color(w), all: c.out.Verbose, more: "-v shows all"}
+	if c.Command.Name == "chat" {
+		v.more = "/diff shows all"
+	}
+	return v
 }
 
 // print writes a diff with a line end. The text is safe, so it needs no check for control characters.

@@ -80,7 +80,7 @@ func provideTools(c *command) error {
 	})
 	configure := func() {
 		p.Configure(allowed(c.conf()), tools.Env{Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
-			Sources: c.sources(), Secrets: []string{configs.StateDir()}, Log: c.logger()})
+			Sources: c.sources(), Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger()})
 	}
 	configure()
 	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.watchTools(ctx, configure, offer) }

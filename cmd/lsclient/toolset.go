@@ -150,7 +150,7 @@ func (c *command) env(p *policy) *tools.Env {
 	return &tools.Env{
 		Root: c.workspace, Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
 		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: c.sources(),
-		Secrets: []string{configs.StateDir()}, Log: c.logger(),
+		Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger(),
 	}
 }
 

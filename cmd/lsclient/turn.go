@@ -23,6 +23,7 @@ func (v *conversation) runTurn(ctx context.Context, prompt, source string, print
 		return langserver.Turn{}, withExitCode(err)
 	}
 	v.kept.begin(prompt)
+	prompt = v.beginTurn(prompt)
 	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
 		return v.Turn(ctx, prompt, func(e langserver.Event) {
 			v.kept.event(e)

@@ -70,7 +70,7 @@ func (f Files) At(ctx context.Context, path string, write bool) (*Place, error) 
 	}
 	for _, dir := range f.Secrets {
 		if protect.Within(resolved, dir) {
-			return nil, fmt.Errorf("%s lies where the gateway keeps its tokens, which no tool uses", path)
+			return nil, fmt.Errorf("%s lies where tapgw keeps tokens and conversations, which no tool uses", path)
 		}
 	}
 	if write {
