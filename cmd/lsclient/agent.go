@@ -19,7 +19,7 @@ func turnFlags() []ucli.Flag {
 	return slices.Concat([]ucli.Flag{
 		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
-		&ucli.StringFlag{Name: "effort", Usage: "reasoning effort of the model: `low|medium|high|xhigh`",
+		&ucli.StringFlag{Name: "effort", Usage: "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
 			DefaultText: "the server's"},
 		&ucli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
 			"the web, and is told to plan"},
@@ -54,6 +54,7 @@ Examples:
   lsclient agent --continue 'then fix it'
   git diff | lsclient agent 'review this'
   lsclient agent - --model gpt-4.1 <prompt.md
+  lsclient agent --output-schema risks.schema.json 'which files are risky, and why?'
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
 		Flags: append([]ucli.Flag{
 			&ucli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",

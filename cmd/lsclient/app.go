@@ -31,7 +31,9 @@ Exit codes: 0 done, 1 it ran and failed, 2 wrong usage, 3 gateway not reachable,
 
 Examples:
   lsclient agent 'why does the build fail?'
-  git diff | lsclient agent -
+  git diff | lsclient agent 'review this'
+  lsclient agent --plan 'how would you split this package?'
+  lsclient chat --continue
   lsclient tools call grep_search --args '{"query":"main"}'
   lsclient provide`,
 		Flags: []ucli.Flag{
