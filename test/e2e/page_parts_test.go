@@ -158,8 +158,12 @@ func filterPreviews(t *testing.T, v *view) {
 		{[]rule{{"FAILED", "drop"}}, []int{-1, -1, -1, -1, -1}},
 		{[]rule{{".", "keep"}, {"failed", "inject"}}, []int{0, 0, 0, -1, -1}},
 	} {
-		if got := eval[[]int](v.tab, `import("/page/filter.js").then((f) => f.preview(%s, %s))`, test.rules,
-			texts); !slices.Equal(got, test.want) {
+		// On a busy machine the worker may run into its limit of time: null says that it decided nothing.
+		if got := eval[[]int](v.tab, `import("/page/filter.js").then(async (f) => {
+			let decisions = null;
+			for (let i = 0; i < 20 && !decisions; i++) decisions = await f.preview(%s, %s);
+			return decisions;
+		})`, test.rules, texts); !slices.Equal(got, test.want) {
 			t.Errorf("%v decides %v, want %v", test.rules, got, test.want)
 		}
 	}
