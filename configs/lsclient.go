@@ -89,14 +89,6 @@ type AllowList struct {
 	Tools    []string // drop-in tools of the kinds edit, terminal and web, and those without a kind
 }
 
-// MCPServer is a table [mcp.NAME]: an MCP server that the language server runs, or to which it connects. Command or URL
-// is set, not both.
-type MCPServer struct {
-	Command []string
-	Env     map[string]string
-	URL     string // of a server that runs already, instead of Command
-}
-
 // DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
 // gateway where one runs, 200 conversations kept for 30 days. Each call returns a value of its own.
 func DefaultLSClient() LSClient {
@@ -374,6 +366,7 @@ func (c *LSClient) parseMCP(t *table) {
 			}
 			return nil
 		})
+		sub.str("cwd", &s.Dir, noNUL)
 		sub.str("url", &s.URL, isHTTP)
 		sub.rejectUnknown()
 		if sub.isGood("command") && sub.isGood("url") && (len(s.Command) == 0) == (s.URL == "") {

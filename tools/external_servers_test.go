@@ -36,7 +36,7 @@ func onPath(t *testing.T, names ...string) {
 	t.Cleanup(Close)
 }
 
-var program = map[string]string{
+var sources = map[string]string{
 	"go.mod":   "module x\n\ngo 1.24\n",
 	"a.go":     "package x\n\ntype T struct{}\n\nfunc Parse() {}\n\nfunc (t *T) Parse() { Parse() }\n",
 	"sub/b.go": "package sub\n\n// Parse is a word here.\nvar parse = 1\n",
@@ -93,7 +93,7 @@ func TestListCodeUsages(t *testing.T) {
 			t.Setenv("GOPLS_DIES", "1")
 		}
 		runTools(t, "list_code_usages",
-			[]toolTest{{name: tt.name, files: program, args: tt.in, want: tt.want, err: tt.err}})
+			[]toolTest{{name: tt.name, files: sources, args: tt.in, want: tt.want, err: tt.err}})
 	}
 }
 
@@ -122,7 +122,7 @@ func TestSearchWorkspaceSymbols(t *testing.T) {
 	}
 	for _, tt := range tests {
 		onPath(t, tt.path...)
-		tt.test.files = program
+		tt.test.files = sources
 		runTools(t, "search_workspace_symbols", []toolTest{tt.test})
 	}
 }

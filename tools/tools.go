@@ -67,6 +67,7 @@ type Tool struct {
 	Kind        Kind
 	Timeout     time.Duration // 0: [DefaultTimeout]
 	Source      string        // file of a drop-in; "" for a built-in tool
+	Consent     bool          // a built-in tool of which each call needs consent, as a drop-in's does
 	// Run does the work. args fit Parameters, and ctx ends with the timeout. The model
 	// reads the text of an error: what failed, on what, what to do.
 	Run func(ctx context.Context, env *Env, args json.RawMessage) (Result, error)

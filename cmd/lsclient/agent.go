@@ -19,8 +19,11 @@ func turnFlags() []ucli.Flag {
 	return slices.Concat([]ucli.Flag{
 		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
-		&ucli.StringFlag{Name: "effort", Usage: "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
-			DefaultText: "the server's"},
+		&ucli.StringFlag{
+			Name:        "effort",
+			Usage:       "`low|medium|high|xhigh`: how much the model reasons, if it can be told",
+			DefaultText: "the server's",
+		},
 		&ucli.BoolFlag{Name: "plan", Usage: "only read: the model gets no tool that edits, runs commands or reaches " +
 			"the web, and is told to plan"},
 		&ucli.IntFlag{Name: "max-rounds", Usage: "end a turn after `N` rounds of tool calls", DefaultText: "25"},

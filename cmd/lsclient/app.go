@@ -40,6 +40,12 @@ Examples:
 			&ucli.StringFlag{Name: "config", Usage: "read `FILE` (default: $" + configs.EnvLSConfig +
 				", else the user's and the workspace's)"},
 			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
+			&ucli.StringSliceFlag{
+				Name:  "mcp",
+				Usage: "also run the MCP servers of `FILE|JSON`, in the form of editors' files",
+			},
+			&ucli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
+			&ucli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},
 			&ucli.DurationFlag{Name: "timeout", Usage: "give up after `TIME`",
 				DefaultText: "30s for short requests, else none"},
 			cli.WorkdirFlag(),
@@ -57,6 +63,7 @@ Examples:
 			logoutCommand(),
 			doctorCommand(),
 			toolsCommand(),
+			mcpCommand(),
 			provideCommand(),
 		},
 	}
@@ -73,6 +80,7 @@ type command struct {
 	files     configs.LSFiles
 	config    atomic.Pointer[configs.LSClient]
 	external  *tools.External
+	flagMCP   map[string]configs.MCPServer // of --mcp, by name
 
 	rounds      int    // of --max-rounds; 0: as the configuration says
 	chosenModel string // of /model in a chat; "": that of --model or the configuration
@@ -118,6 +126,9 @@ func newCommand(uc *ucli.Context) (*command, error) {
 	}
 	c := &command{Context: uc, ctx: uc.Context, out: cli.Out(uc), workspace: dir, external: &tools.External{}}
 	if c.flagDirs, err = c.readFlagDirs(); err != nil {
+		return nil, err
+	}
+	if c.flagMCP, err = c.readFlagMCP(); err != nil {
 		return nil, err
 	}
 	config, files, err := c.readConfig()

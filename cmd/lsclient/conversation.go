@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,24 +51,15 @@ func (c *command) startServer(ctx context.Context, o langserver.Options) (*langs
 	config := c.conf()
 	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
 	o.MaxRounds = c.maxRounds()
-	o.Proxy = langserver.Proxy{URL: config.Proxy.URL, Insecure: !config.Proxy.StrictSSL}
-	if config.Proxy.StrictSSL && config.Proxy.URL == "" {
-		o.Proxy = langserver.Proxy{}
-	}
-	if config.Proxy.AuthEnv != "" {
-		if o.Proxy.Auth = os.Getenv(config.Proxy.AuthEnv); o.Proxy.Auth == "" {
-			return nil, cli.Failed("the proxy's password is missing: set the variable %s "+
-				"(proxy.auth_env in lsclient.toml)", config.Proxy.AuthEnv)
-		}
+	var err error
+	if o.Proxy, err = c.proxy(); err != nil {
+		return nil, err
 	}
 	o.Enterprise = config.GitHub.Enterprise
 	o.MCP = map[string]langserver.MCPServer{}
-	if !c.Bool("plan") {
-		for name, s := range config.MCP {
-			o.MCP[name] = langserver.MCPServer(s)
-		}
+	for name, s := range c.mcp() {
+		o.MCP[name] = langserver.MCPServer(s.In(c.workspace))
 	}
-	var err error
 	if o.Trusted, err = configs.Trusted(c.workspace); err != nil {
 		return nil, err
 	}
@@ -82,6 +74,26 @@ func (c *command) startServer(ctx context.Context, o langserver.Options) (*langs
 		err = &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: err}
 	}
 	return server, withExitCode(err)
+}
+
+// proxy returns how the server reaches the network: as flags and the configuration say.
+func (c *command) proxy() (p langserver.Proxy, err error) {
+	config := c.conf().Proxy
+	p = langserver.Proxy{URL: config.URL, Insecure: !config.StrictSSL || c.Bool("no-ssl-verify")}
+	if c.IsSet("proxy") {
+		// The password of the configuration's proxy is not for another one.
+		p.URL, config.AuthEnv = c.String("proxy"), ""
+		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+			return p, cli.Usage("flag --proxy: is not a proxy's URL, such as http://proxy.example:3128")
+		}
+	}
+	if config.AuthEnv != "" {
+		if p.Auth = os.Getenv(config.AuthEnv); p.Auth == "" {
+			return p, cli.Failed("the proxy's password is missing: set the variable %s "+
+				"(proxy.auth_env in lsclient.toml)", config.AuthEnv)
+		}
+	}
+	return p, nil
 }
 
 // logger returns the log of the server's messages: all of them on stderr with -v, else none.

@@ -125,7 +125,7 @@ func signInResult(s serverState, err error) cli.Result {
 
 func (c *command) mcpResult(probe func() (serverState, error)) cli.Result {
 	s, _ := probe()
-	if len(c.conf().MCP) == 0 {
+	if len(c.mcp()) == 0 {
 		return cli.OK("none in the configuration")
 	}
 	if s.off {

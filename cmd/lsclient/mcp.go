@@ -34,7 +34,7 @@ func (c *command) mcpStates(ctx context.Context, server *langserver.Client) ([]l
 
 // mcpStarted reports whether each of the configuration's MCP servers runs or has failed.
 func (c *command) mcpStarted(states []langserver.MCPState) bool {
-	for name := range c.conf().MCP {
+	for name := range c.mcp() {
 		if !slices.ContainsFunc(states, func(s langserver.MCPState) bool {
 			return s.Name == name && (isRunning(s) || s.Error != "")
 		}) {
@@ -49,7 +49,7 @@ func isRunning(s langserver.MCPState) bool { return s.Status == "running" && len
 
 // waitForMCP waits for the MCP servers and reports those that do not run.
 func (c *command) waitForMCP(ctx context.Context, server *langserver.Client) error {
-	if len(c.conf().MCP) == 0 {
+	if len(c.mcp()) == 0 {
 		return nil
 	}
 	states, err := c.mcpStates(ctx, server)
@@ -58,7 +58,7 @@ func (c *command) waitForMCP(ctx context.Context, server *langserver.Client) err
 		return nil
 	}
 	for _, s := range states {
-		if _, ours := c.conf().MCP[s.Name]; !ours || isRunning(s) {
+		if _, ours := c.mcp()[s.Name]; !ours || isRunning(s) {
 			continue
 		}
 		if s.Error == "" {

@@ -21,7 +21,7 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(taptest.LeakChecked{M: m}, map[string]func(){"lsclient": main})
+	testscript.Main(taptest.LeakChecked{M: m}, map[string]func(){"lsclient": mainWithCheckedEvents})
 }
 
 // TestScripts runs the program as shells do, without a language server.
@@ -41,6 +41,10 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 		"tapgw/providers/templates/guard")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building what scripts run: %v\n%s", err, out)
+	}
+	eventsSchema, err := filepath.Abs("../../docs/lsclient-events.schema.json")
+	if err != nil {
+		t.Fatal(err)
 	}
 	commands := map[string]func(*testscript.TestScript, bool, []string){
 		"exits":     taptest.Exits,
@@ -67,6 +71,7 @@ func runScripts(t *testing.T, dir string, env map[string]string, more map[string
 				e.Setenv(name, "")
 			}
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			e.Setenv(eventsSchemaVar, eventsSchema)
 			for name, value := range env {
 				e.Setenv(name, value)
 			}

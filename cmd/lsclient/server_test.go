@@ -120,6 +120,7 @@ func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
 	m.mu.Lock()
 	m.by[ts] = c
 	m.mu.Unlock()
+	ts.Setenv("PROXY", c.Proxy)
 	for name, value := range c.Env() {
 		ts.Setenv(name, value)
 	}

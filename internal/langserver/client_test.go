@@ -108,7 +108,7 @@ func TestSettings(t *testing.T) {
 		}},
 	}
 	if diff := cmp.Diff(want, o.settings()); diff != "" {
-		t.Error(diff)
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	// Without trust, and with NoInstructionFiles, the server gets no place of instructions.
 	want = object{"telemetry": object{"telemetryLevel": "off"}, "github": object{"copilot": object{
@@ -169,13 +169,13 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			result, err := c.answerRequest(t.Context(), method, json.RawMessage(params))
 			if want == "" {
 				if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound {
-					t.Errorf("%s %s: %v %v", method, params, result, err)
+					t.Errorf("%s %s: %v %v, want code %d", method, params, result, err, jsonrpc.CodeMethodNotFound)
 				}
 				continue
 			}
 			got, merr := json.Marshal(result)
 			if err != nil || merr != nil {
-				t.Errorf("%s %s: %v %v", method, params, err, merr)
+				t.Errorf("%s %s: %v %v, want no error", method, params, err, merr)
 			}
 			if params == `{}` && string(got) != want {
 				t.Errorf("%s: %s, want %s", method, got, want)
@@ -185,7 +185,7 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	got, _ := c.answerRequest(t.Context(), "workspace/configuration",
 		json.RawMessage(`{"items":[{"section":"a"},{"section":"b"}]}`))
 	if data, _ := json.Marshal(got); string(data) != `[null,null]` {
-		t.Errorf("configuration: %s", data)
+		t.Errorf(`configuration: %s, want "[null,null]"`, data)
 	}
 	opened := ""
 	c.options.Open = func(url string) { opened = url }
@@ -292,10 +292,10 @@ func FuzzProgress(f *testing.F) {
 		p.report(in)
 		p.report(in)
 		if text.String() != p.text.String() {
-			t.Errorf("said %q, kept %q", text.String(), p.text.String())
+			t.Errorf("said %q, kept %q, want %q", text.String(), p.text.String(), p.text.String())
 		}
 		if err := p.outcome(t.Context()); err == nil && !p.ended {
-			t.Error("a turn without an end succeeded")
+			t.Error("a turn without an end succeeded, want an error")
 		}
 	})
 }
@@ -325,9 +325,9 @@ func TestEvents(t *testing.T) {
 		Reasoning{2, "hm"}, Text{2, "two"}, Notice{"warning", "slow"}, Usage{3, 2, 1}, Text{0, "three"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if err := p.outcome(t.Context()); err != nil || p.text.String() != "one twothree" {
-		t.Errorf("%q %v", p.text.String(), err)
+		t.Errorf("got %q, %v, want one twothree and no error", p.text.String(), err)
 	}
 }

@@ -43,7 +43,10 @@ func TestFitEarlier(t *testing.T) {
 			}
 		}
 		if size > limit*bytesOfToken/earlierShare+300 {
-			t.Errorf("%s: %d bytes for %d tokens", name, size, limit)
+			t.Errorf(
+				"%s: %d bytes for %d tokens, want at most %d",
+				name, size, limit, limit*bytesOfToken/earlierShare+300,
+			)
 		}
 		says := len(fit) > 0 && strings.Contains(fit[0].Prompt, "turns of this conversation are left out")
 		if says != (left > 0) {

@@ -101,7 +101,7 @@ func (e *editing) play(steps ...step) []string {
 	})
 	e.good(e.t, "edit")
 	if len(answers) != len(steps) {
-		e.t.Fatalf("%d answers to %d calls", len(answers), len(steps))
+		e.t.Fatalf("%d answers to %d calls, want %d", len(answers), len(steps), len(steps))
 	}
 	return answers
 }
@@ -200,11 +200,11 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	e.holds(path, "ONE\nTWO\nTHREE\nFOUR\nSILENT\nsynced\n")
 	for i, a := range answers {
 		if strings.Contains(a, "failed") {
-			t.Errorf("call %d: %s", i+1, a)
+			t.Errorf(`call %d: %s, want no "failed" in it`, i+1, a)
 		}
 	}
 	if len(e.docs.open) != 0 {
-		t.Errorf("still open: %v", e.docs.open)
+		t.Errorf("still open: %v, want none", e.docs.open)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestCreateFileThatIsADropIn(t *testing.T) {
 		t.Errorf("the model saw %q, want it to hold %q", answers[0], want)
 	}
 	if !strings.Contains(answers[1], "failed") || !strings.Contains(answers[1], "no room") {
-		t.Errorf("the model saw %q of the failure", answers[1])
+		t.Errorf(`the model saw %q of the failure, want "failed" and "no room" in it`, answers[1])
 	}
 	e.holds(path, "// licence\npackage x\n")
 }
@@ -284,7 +284,7 @@ func TestOutside(t *testing.T) {
 		}
 		for _, q := range e.requests(n) {
 			if strings.Contains(q.LastUser(), "secret\n") || len(q.Tools) == 0 {
-				t.Errorf("a model saw the file: %q", q.LastUser())
+				t.Errorf("the model saw %q, want nothing of the file", q.LastUser())
 			}
 		}
 	}
@@ -314,11 +314,11 @@ func TestTerminalIsAsked(t *testing.T) {
 		}
 	})
 	if result, _ := r.good(t, prompt); result.Text != "ran" || ran != 1 {
-		t.Errorf("allowed: %q", result.Text)
+		t.Errorf(`allowed: %q, want "ran", once`, result.Text)
 	}
 	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) ||
 		asked.ConversationID == "" || asked.CallID == "" || asked.Message == "" {
-		t.Errorf("asked %+v", asked)
+		t.Errorf("asked %+v, want a terminal's two commands with the ids of the call", asked)
 	}
 	for name, confirm := range map[string]func(context.Context, Confirmation) error{
 		"refused":     func(context.Context, Confirmation) error { return errors.New("no") },
@@ -330,7 +330,7 @@ func TestTerminalIsAsked(t *testing.T) {
 		if !strings.Contains(result.Text, want) ||
 			ran != 1 ||
 			e.call(t, "run_in_terminal").State != Failed {
-			t.Errorf("%s: %q, %v", name, result.Text, e.calls())
+			t.Errorf("%s: %q, %v, want %q, one call and %v", name, result.Text, e.calls(), want, Failed)
 		}
 	}
 }

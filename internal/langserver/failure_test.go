@@ -43,17 +43,17 @@ func TestFailingModel(t *testing.T) {
 			_, err := v.Turn(within(t), "hello", nil)
 			failed, ok := errors.AsType[*TurnError](err)
 			if !ok {
-				t.Fatalf("ended with %v", err)
+				t.Fatalf("ended with %v, want a TurnError", err)
 			}
 			if failed.Message == "" || strings.Contains(err.Error(), "\n") || failed.Code != tt.code ||
 				!strings.Contains(failed.Message, tt.text) {
-				t.Errorf("%+v", failed)
+				t.Errorf("the error is %+v, want one line with %v and %q", failed, tt.code, tt.text)
 			}
 			r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
 				return scriptmodel.Reply{Text: "well again"}
 			})
 			if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "well again" {
-				t.Errorf("the next turn: %+v %v", result, err)
+				t.Errorf(`the next turn: %+v %v, want "well again"`, result, err)
 			}
 		})
 	}
@@ -77,21 +77,21 @@ func TestCancelInMidStream(t *testing.T) {
 	}()
 	_, err := v.Turn(ctx, "hello", nil)
 	if !errors.Is(err, ErrCancelled) || !errors.Is(err, because) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want %v and %v", err, ErrCancelled, because)
 	}
 	// The model's endpoint is told, too.
 	req := r.requests(n)[0]
 	select {
 	case <-req.Done():
 	case <-within(t).Done():
-		t.Fatal("the request to the model goes on")
+		t.Fatal("the request to the model goes on, want it broken off")
 	}
 	if !req.Aborted() {
-		t.Error("the request to the model was not broken off")
+		t.Error("the request to the model went on, want it broken off")
 	}
 	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply { return scriptmodel.Reply{Text: "next"} })
 	if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "next" {
-		t.Errorf("the next turn: %+v %v", result, err)
+		t.Errorf(`the next turn: %+v %v, want "next"`, result, err)
 	}
 }
 
@@ -121,13 +121,13 @@ func TestCancelInMidTool(t *testing.T) {
 			e := &events{}
 			_, err := v.Turn(ctx, "call:slow", e.add)
 			if !errors.Is(err, ErrCancelled) || !errors.Is(err, context.Canceled) {
-				t.Errorf("ended with %v", err)
+				t.Errorf("ended with %v, want %v and %v", err, ErrCancelled, context.Canceled)
 			}
 			if want := []string{"slow running", "slow cancelled"}; !slices.Equal(e.calls(), want) {
 				t.Errorf("states %q, want %q", e.calls(), want)
 			}
 			if result, err := v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
-				t.Errorf("the next turn: %+v %v", result, err)
+				t.Errorf(`the next turn: %+v %v, want "You said: again"`, result, err)
 			}
 		})
 	}
@@ -151,10 +151,10 @@ func TestCancelInMidQuestion(t *testing.T) {
 	}))
 	v := r.NewConversation(ConversationOptions{})
 	if _, err := v.Turn(ctx, `call:run_in_terminal {"command":"ls"}`, nil); !errors.Is(err, ErrCancelled) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want %v", err, ErrCancelled)
 	}
 	if ran {
-		t.Error("the command was run")
+		t.Error("the command was run, want a denial")
 	}
 }
 
@@ -209,7 +209,10 @@ func TestLargeOutput(t *testing.T) {
 	_, e = r.good(t, "call:big")
 	if got := e.call(t, "big"); got.State != Completed || len(got.Result) > maxOutput+100 ||
 		!strings.HasSuffix(got.Result, "[2097152 more bytes were left out]") {
-		t.Errorf("%s with %d bytes: %q", got.State, len(got.Result), got.Result[max(0, len(got.Result)-50):])
+		t.Errorf(
+			`%s with %d bytes: %q, want State %s, at most %d and "[2097152 more bytes were left out]" at its end`,
+			got.State, len(got.Result), got.Result[max(0, len(got.Result)-50):], Completed, maxOutput+100,
+		)
 	}
 }
 
@@ -222,7 +225,7 @@ func TestTooManyRounds(t *testing.T) {
 	})
 	_, _, err := r.turn(t, "hello")
 	if failed, ok := errors.AsType[*TurnError](err); !ok || failed.Code != CodeTooManyRounds {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want code %v", err, CodeTooManyRounds)
 	}
 }
 
@@ -258,7 +261,7 @@ func TestServerKilled(t *testing.T) {
 		if dead, ok := errors.AsType[*DeadError](err); !ok || !strings.Contains(dead.How, "killed") ||
 			!strings.Contains(err.Error(), "the language server ended (signal: killed") ||
 			strings.Contains(err.Error(), "\n") {
-			t.Errorf("ended with %v", err)
+			t.Errorf("ended with %v, want how it ended: killed", err)
 		}
 	}
 	for range turns {
@@ -290,10 +293,10 @@ func TestCloseInMidTurn(t *testing.T) {
 	<-begun
 	r.Close()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want %v", err, ErrClosed)
 	}
 	if !errors.Is(r.Err(), ErrClosed) {
-		t.Errorf("gone because of %v", r.Err())
+		t.Errorf("gone because of %v, want %v", r.Err(), ErrClosed)
 	}
 }
 
@@ -307,12 +310,12 @@ func TestServerFrozen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(within(t), 10*time.Millisecond)
 	defer cancel()
 	if _, err := r.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("ended with %v, want %v", err, context.DeadlineExceeded)
 	}
 	// A megabyte is more than its pipe holds.
 	_ = r.docs.update("file:///none", "")
 	if _, err := r.Complete(ctx, "/none.go", "go", strings.Repeat("x", 1<<20), Position{}); err == nil {
-		t.Error("a completion came from a frozen server")
+		t.Error("a completion of a frozen server: no error, want one")
 	}
 	// Closing it, below, kills it in the end.
 }

@@ -86,7 +86,7 @@ func TestFindOrder(t *testing.T) {
 		s.drop()
 	}
 	if _, err := f.find(""); err == nil || !strings.Contains(err.Error(), "make runtime") {
-		t.Errorf("found nothing: %v", err)
+		t.Errorf(`found nothing: %v, want an error and "make runtime" in it`, err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestFindNamed(t *testing.T) {
 	}
 	f.getenv = func(string) string { return filepath.Join(dir, "none") }
 	if _, err := f.find(""); err == nil || !strings.HasPrefix(err.Error(), EnvServer+": ") {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want an error and %q at its start", err, EnvServer+": ")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestFindOnOtherSystems(t *testing.T) {
 	f := finder{getenv: func(string) string { return "" }, executable: exe, lookPath: none, home: dir, system: "darwin",
 		arch: "arm64"}
 	if found, err := f.find(""); err != nil || found.Path != mac {
-		t.Errorf("macOS: %+v %v", found, err)
+		t.Errorf("macOS: %+v %v, want no error and Path %v", found, err, mac)
 	}
 	win := put(
 		t,
@@ -141,6 +141,6 @@ func TestFindOnOtherSystems(t *testing.T) {
 		return map[string]string{"APPDATA": filepath.Join(dir, "Roaming")}[name]
 	}, executable: exe, lookPath: none, home: dir, system: "windows", arch: "amd64"}
 	if found, err := f.find(""); err != nil || found.Path != win {
-		t.Errorf("Windows: %+v %v", found, err)
+		t.Errorf("Windows: %+v %v, want no error and Path %v", found, err, win)
 	}
 }

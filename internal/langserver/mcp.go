@@ -13,10 +13,13 @@ var ErrMCPDisabled = errors.New("MCP servers are switched off by the organisatio
 // tools that it offers.
 type MCPState struct {
 	Name   string
-	Status string   // as in "running"
-	Error  string   // why it does not run; "": it runs, or the reason is unknown
-	Tools  []string // names at the MCP server
+	Status string // as in "running"
+	Error  string // why it does not run; "": it runs, or the reason is unknown
+	Tools  []MCPServerTool
 }
+
+// MCPServerTool is a tool of an MCP server, with its name there.
+type MCPServerTool struct{ Name, Description string }
 
 // MCPServers returns the MCP servers of [Options.MCP] and their states, or [ErrMCPDisabled]. The server applies the
 // organisation's policy from the start; this client knows it soon after the user has signed in.
@@ -27,19 +30,23 @@ func (c *Client) MCPServers(ctx context.Context) ([]MCPState, error) {
 	if off {
 		return nil, ErrMCPDisabled
 	}
-	var list []struct {
-		Name, Status, Error string
-		Tools               []struct{ Name string }
-	}
-	if err := c.call(ctx, "mcp/getTools", nil, &list); err != nil {
-		return nil, err
-	}
-	states := make([]MCPState, len(list))
-	for i, s := range list {
-		states[i] = MCPState{Name: s.Name, Status: s.Status, Error: s.Error}
-		for _, t := range s.Tools {
-			states[i].Tools = append(states[i].Tools, t.Name)
-		}
-	}
-	return states, nil
+	var states []MCPState
+	err := c.call(ctx, "mcp/getTools", nil, &states)
+	return states, err
+}
+
+// MCPAction is what [Client.ChangeMCP] does to an MCP server, in the server's words.
+type MCPAction string
+
+// Actions on an MCP server. A server of [Options.MCP] starts by itself.
+const (
+	MCPStart   MCPAction = "start"
+	MCPStop    MCPAction = "stop"
+	MCPRestart MCPAction = "restart"
+)
+
+// ChangeMCP starts or stops an MCP server of [Options.MCP] and returns when that is done, also if the server runs or
+// has stopped already. The error says why it did not start.
+func (c *Client) ChangeMCP(ctx context.Context, server string, action MCPAction) error {
+	return c.call(ctx, "mcp/serverAction", object{"serverName": server, "action": action}, nil)
 }

@@ -46,14 +46,14 @@ func TestMCP(t *testing.T) {
 	names := r.requests(n)[0].ToolNames()
 	i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "tiny") })
 	if i < 0 {
-		t.Fatalf("the model has %q", names)
+		t.Fatalf("the model has %q, want the MCP server's tool among them", names)
 	}
 	prompt := "call:" + names[i] + ` {"text":"hello"}`
 	if result, e := r.good(t, prompt); result.Text != "HELLO" {
 		t.Errorf("%q %v, want %q", result.Text, e, "HELLO")
 	}
 	if asked.Kind != MCPTool || asked.Server != "tiny" || asked.Tool != "shout" || asked.Ours {
-		t.Errorf("asked %+v", asked)
+		t.Errorf("asked %+v, want tool shout of MCP server tiny", asked)
 	}
 	answer = errors.New("not allowed: allow.mcp in lsclient.toml lists what is")
 	result, e := r.good(t, prompt)
@@ -64,7 +64,7 @@ func TestMCP(t *testing.T) {
 		t.Errorf("refused: the event is %+v, want it to say %q", call, answer)
 	}
 	if result, _ = r.good(t, "hello"); result.Text != "You said: hello" {
-		t.Errorf("after a refusal: %q", result.Text)
+		t.Errorf(`after a refusal: %q, want "You said: hello"`, result.Text)
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *rig) waitMCP(t testing.TB) {
 	r.wait(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
 		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" &&
-			slices.Equal(servers[0].Tools, []string{"shout"})
+			slices.Equal(servers[0].Tools, []MCPServerTool{{"shout", "Shouts."}})
 		return fmt.Sprintf("MCP servers: %+v %v", servers, err), ok
 	})
 }
@@ -93,7 +93,7 @@ func (r *rig) wait(t testing.TB, holds func(ctx context.Context) (now string, ok
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", now)
+			t.Fatalf("waited in vain: %s, want it in time", now)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestMCPSwitchedOff(t *testing.T) {
 	r.good(t, "hello")
 	for _, name := range r.requests(n)[0].ToolNames() {
 		if strings.Contains(name, "tiny") || strings.Contains(name, "shout") {
-			t.Errorf("the model has the MCP tool %s", name)
+			t.Errorf(`the model has the MCP tool %s, want no "tiny" and no "shout" in it`, name)
 		}
 	}
 	r.wait(t, func(ctx context.Context) (string, bool) {
@@ -113,6 +113,6 @@ func TestMCPSwitchedOff(t *testing.T) {
 		return fmt.Sprintf("%v %v", servers, err), errors.Is(err, ErrMCPDisabled)
 	})
 	if !strings.Contains(r.log.String(), "switched off by the organisation") {
-		t.Error("nobody is warned")
+		t.Errorf("the log is %s, want a warning that the organisation switched it off", r.log.String())
 	}
 }

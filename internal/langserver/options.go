@@ -59,6 +59,7 @@ type Proxy struct {
 type MCPServer struct {
 	Command []string // and its arguments
 	Env     map[string]string
+	Dir     string // where Command runs; "": in the workspace
 	URL     string
 }
 
@@ -150,6 +151,9 @@ func (o *Options) mcp() string {
 			server["url"] = s.URL
 		} else {
 			server["command"], server["args"] = s.Command[0], s.Command[1:]
+		}
+		if s.Dir != "" {
+			server["cwd"] = s.Dir
 		}
 		if len(s.Env) > 0 {
 			server["env"] = s.Env

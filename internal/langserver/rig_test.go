@@ -124,7 +124,7 @@ func shared(t testing.TB) *rig {
 	r.set(func() { r.gate, r.confirm = nil, nil })
 	t.Cleanup(func() {
 		if faults, err := r.SetTools(context.Background(), nil); err != nil || len(faults) > 0 {
-			t.Errorf("taking the tools away: %v %v", faults, err)
+			t.Errorf("taking the tools away: %v %v, want no error and none", faults, err)
 		}
 		r.dump(t)
 	})
@@ -203,7 +203,7 @@ func within(t testing.TB) context.Context {
 func (r *rig) offer(t testing.TB, list ...Tool) {
 	t.Helper()
 	if faults, err := r.SetTools(within(t), list); err != nil || len(faults) > 0 {
-		t.Fatalf("setting the tools: %v %v", faults, err)
+		t.Fatalf("setting the tools: %v %v, want no error and none", faults, err)
 	}
 }
 
@@ -267,7 +267,7 @@ func (e *events) call(t testing.TB, name string) ToolCall {
 			return c
 		}
 	}
-	t.Fatalf("no call of %s in %v", name, e)
+	t.Fatalf("no call of %s in %v, want one", name, e)
 	return ToolCall{}
 }
 

@@ -35,7 +35,7 @@ func TestStrictSchema(t *testing.T) {
 			tool := Tool{Name: "t", Description: "d", Parameters: got,
 				Call: func(context.Context, Invocation) Outcome { return Outcome{} }}
 			if reason := check(tool); (reason == "") != (name != "no schema at all") {
-				t.Errorf("fit for the server: %q", reason)
+				t.Errorf("fit for the server: %q, want none: %v", reason, name != "no schema at all")
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func FuzzStrictSchema(f *testing.F) {
 		if err := jsonv2.Unmarshal(got, &s, jsontext.AllowDuplicateNames(true),
 			jsontext.AllowInvalidUTF8(true)); err != nil || s.Type != "object" || s.Properties == nil ||
 			s.Required == nil {
-			t.Fatalf("%s of %s: %v", got, in, err)
+			t.Fatalf("%s of %s: %v, want an object with properties and required", got, in, err)
 		}
 		for name, p := range s.Properties {
 			if p.Type == "" || p.Description == "" && name != "" {

@@ -102,15 +102,15 @@ func TestCheckIsTheServers(t *testing.T) {
 		err := r.tools.send(within(t), []Tool{t1})
 		r.tools.updating.Unlock()
 		if (err == nil) != ok || err != nil && !isRefused(err) {
-			t.Errorf("the server on %s: %v", schema, err)
+			t.Errorf("the server on %s: %v, want taken: %v", schema, err, ok)
 		}
 		if reason := check(t1); (reason == "") != ok {
-			t.Errorf("we on %s: %q", schema, reason)
+			t.Errorf("we on %s: %q, want taken: %v", schema, reason, ok)
 		}
 		// What was strict is, and what was not becomes so.
 		t1.Parameters = StrictSchema(t1.Parameters)
 		if faults, err := r.SetTools(within(t), []Tool{t1}); err != nil || len(faults) > 0 {
-			t.Errorf("made strict: %s: %v %v", t1.Parameters, faults, err)
+			t.Errorf("made strict: %s: %v %v, want no error and none", t1.Parameters, faults, err)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestBadToolsAreNamed(t *testing.T) {
 	}
 	for i, f := range faults {
 		if i >= len(want) || !strings.HasPrefix(f.Error(), want[i]) {
-			t.Errorf("fault %q", f.Error())
+			t.Errorf("fault %q, want those of %q", f.Error(), want)
 		}
 	}
 	if len(faults) != len(want) {
@@ -158,12 +158,12 @@ func TestServersOwnRefusal(t *testing.T) {
 	r.tools.updating.Unlock()
 	if err != nil || len(faults) != 1 || faults[0].Tool != "first" ||
 		!strings.Contains(faults[0].Reason, "refuses it") {
-		t.Errorf("%v %v", faults, err)
+		t.Errorf(`%v %v, want one of "first" that the server refuses it`, faults, err)
 	}
 	n := r.count()
 	r.good(t, "call:second")
 	if names := r.requests(n)[0].ToolNames(); slices.Contains(names, "first") || !slices.Contains(names, "second") {
-		t.Errorf("the model has %q", names)
+		t.Errorf("the model has %q, want second without first", names)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 	})
 	set := func(wantFaults int, list ...Tool) {
 		if faults, err := r.SetTools(context.Background(), list); err != nil || len(faults) != wantFaults {
-			t.Errorf("step %d: %v %v", step, faults, err)
+			t.Errorf("step %d: %v %v, want no error and %v of them", step, faults, err, wantFaults)
 		}
 	}
 	steps = []func(Tool){
@@ -250,7 +250,7 @@ func TestServersOwnToolsAreGone(t *testing.T) {
 	}
 	for _, mode := range []Mode{Agent, Ask} {
 		if got := offered(mode); len(got) > 0 {
-			t.Errorf("without ours, mode %s has %q", mode, got)
+			t.Errorf("without ours, mode %s has %q, want none", mode, got)
 		}
 	}
 	var list []Tool
@@ -260,7 +260,7 @@ func TestServersOwnToolsAreGone(t *testing.T) {
 	}
 	r.offer(t, list...)
 	if got := offered(Agent); len(got) != len(list) {
-		t.Errorf("with %d of ours, the model has %q", len(list), got)
+		t.Errorf("with %d of ours, the model has %q, want %v of them", len(list), got, len(list))
 	}
 	for _, tool := range list {
 		result, e := r.good(t, "call:"+tool.Name)
@@ -280,7 +280,7 @@ func TestToolThatIsGone(t *testing.T) {
 		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "gone"}}}
 	})
 	if result, _ := r.good(t, "hello"); !strings.Contains(result.Text, "gone") {
-		t.Errorf("the model saw %q", result.Text)
+		t.Errorf(`the model saw %q, want "gone" in it`, result.Text)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestTooManyTools(t *testing.T) {
 	faults, err := r.SetTools(within(t), list)
 	if err != nil || len(faults) < 2 || faults[len(faults)-1].Tool != "tool_129" ||
 		!strings.Contains(faults[0].Reason, "128 tools in all") {
-		t.Fatalf("%v %v", faults, err)
+		t.Fatalf("%v %v, want faults from tool_129 on, of 128 tools in all", faults, err)
 	}
 	if result, _ := r.good(t, "call:tool_0"); result.Text != "0" {
 		t.Errorf("said %q, want %q", result.Text, "0")
@@ -302,7 +302,7 @@ func TestTooManyTools(t *testing.T) {
 	// The same again changes nothing.
 	again, err := r.SetTools(within(t), list)
 	if err != nil || len(again) != len(faults) {
-		t.Errorf("%d faults, then %d, %v", len(faults), len(again), err)
+		t.Errorf("%d faults, then %d, %v, want the same faults twice", len(faults), len(again), err)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestGate(t *testing.T) {
 		r.set(func() {
 			r.gate = func(_ context.Context, call Invocation) (string, string) {
 				if call.Tool != "gated" || string(call.Input) != `{"text":"x"}` || call.ConversationID == "" {
-					t.Errorf("asked about %+v", call)
+					t.Errorf("asked about %+v, want the call of gated with its conversation", call)
 				}
 				if deny == "panic" {
 					panic("the gate")
@@ -342,8 +342,10 @@ func TestGate(t *testing.T) {
 		ran = 0
 		result, e := r.good(t, `call:gated {"text":"x"}`)
 		if state := e.call(t, "gated").State; result.Text != tt.model || ran != tt.runs || state != tt.state {
-			t.Errorf("deny %q, context %q: the model saw %q, %s, ran %d times", tt.deny, tt.added, result.Text, state,
-				ran)
+			t.Errorf(
+				"deny %q, context %q: the model saw %q, %s, ran %d times, want %q, %s and %d runs",
+				tt.deny, tt.added, result.Text, state, ran, tt.model, tt.state, tt.runs,
+			)
 		}
 	}
 }

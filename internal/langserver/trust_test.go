@@ -39,7 +39,7 @@ func TestTrust(t *testing.T) {
 				t.Errorf("the instructions reach the model: %v, want %v", !trusted, trusted)
 			}
 			if strings.Contains(body, "Always rhyme.") {
-				t.Error("the server reads copilot-instructions.md by itself")
+				t.Error("the server reads copilot-instructions.md by itself, want only ours")
 			}
 			var agents []struct{ Name string }
 			folders := object{"workspaceFolders": []any{r.options.folder()}}
@@ -51,7 +51,7 @@ func TestTrust(t *testing.T) {
 				found = found || a.Name == "poet"
 			}
 			if found != trusted {
-				t.Errorf("agents %v", agents)
+				t.Errorf("agents %v, want %v", agents, trusted)
 			}
 		})
 	}
@@ -84,6 +84,6 @@ func TestConfigure(t *testing.T) {
 	first, last := string(r.cloud.Requests()[0].Body), string(r.cloud.Requests()[r.count()-1].Body)
 	if strings.Count(first, "Speak plainly.") != 1 || strings.Count(last, "Rhyme.") != 1 ||
 		strings.Contains(last, "Speak plainly.") {
-		t.Error("the model does not have each turn's instructions once")
+		t.Errorf("the requests are %.500s, then %.500s, want the instructions of each time once", first, last)
 	}
 }

@@ -38,13 +38,13 @@ func TestTurnWithText(t *testing.T) {
 		}
 	})
 	if err != nil || result.Text != said || result.Model != "Test gpt-4.1" || result.ID == "" {
-		t.Errorf("%+v %v", result, err)
+		t.Errorf("the result is %+v, %v, want %q of Test gpt-4.1 with an id", result, err, said)
 	}
 	if text.String() != said {
-		t.Errorf("said %q", text.String())
+		t.Errorf("said %q, want %q", text.String(), said)
 	}
 	if result.Usage.Prompt == 0 || result.Usage.Completion == 0 {
-		t.Errorf("usage %+v", result.Usage)
+		t.Errorf("usage %+v, want both above 0", result.Usage)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestTurnWithTool(t *testing.T) {
 	const input = `{"text":"<hi> & é","n":12345678901234567000,"a":[1.5]}` // through JavaScript's numbers
 	if string(got.Input) != input || got.ConversationID != "the-conversation" || got.Tool != "echo_tool" ||
 		got.CallID == "" || got.TurnID != result.ID || got.Round != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("the call is %+v, want echo_tool with %s in round 1 of turn %s", got, input, result.ID)
 	}
 	if want := "one " + input + "\ntwo"; result.Text != want {
 		t.Errorf("text %q, want %q", result.Text, want)
@@ -92,15 +92,15 @@ func TestTurnWithTool(t *testing.T) {
 	}
 	if call := e.call(t, "echo_tool"); call.ID != got.CallID || call.Type != "client" ||
 		!strings.HasSuffix(call.Result, "two") {
-		t.Errorf("%+v", call)
+		t.Errorf("the event is %+v, want call %s of the client with its result", call, got.CallID)
 	}
 	// The model remembers.
 	n := r.count()
 	if result, err = v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
-		t.Errorf("%+v %v", result, err)
+		t.Errorf("the second turn: %+v, %v, want You said: again", result, err)
 	}
 	if req := r.requests(n)[0]; req.LastResult() == "" {
-		t.Error("the second turn does not know of the first")
+		t.Error("the second turn does not know of the first, want its result in the request")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestTurnThatAsks(t *testing.T) {
 	r.offer(t, says("echo_tool", "x"), says("create_file", "x"), says("insert_edit_into_file", "x"))
 	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
 		if names := req.ToolNames(); len(names) > 0 {
-			t.Errorf("it has the tools %q", names)
+			t.Errorf("it has the tools %q, want none", names)
 		}
 		return scriptmodel.Reply{Text: "I ask\nand more"}
 	})
@@ -118,7 +118,7 @@ func TestTurnThatAsks(t *testing.T) {
 	defer func() { _ = v.Close(within(t)) }()
 	result, err := v.Turn(within(t), "hello", nil)
 	if err != nil || result.Text != "I ask\nand more" || result.Model != "Test scripted" {
-		t.Errorf("%+v %v", result, err)
+		t.Errorf("the result is %+v, %v, want %q of Test scripted", result, err, "I ask\nand more")
 	}
 }
 
@@ -127,7 +127,7 @@ func TestModels(t *testing.T) {
 	models, err := r.Models(within(t))
 	if err != nil || len(models) < 2 || models[0].ID != "scripted" || models[0].Limits.Context != 128000 ||
 		models[0].Name != "Test scripted" {
-		t.Fatalf("%+v %v", models, err)
+		t.Fatalf("the models are %+v, %v, want two or more with scripted, of 128000 tokens, first", models, err)
 	}
 	if id, ok := DefaultModel(models); !ok || id != "gpt-4.1" {
 		t.Errorf("default %s, want %q", id, "gpt-4.1")
@@ -144,17 +144,17 @@ func TestModels(t *testing.T) {
 	unknown, ok := errors.AsType[*UnknownModelError](err)
 	if !ok || unknown.ID != "gpt-99" || !slices.Contains(unknown.Known, "scripted") ||
 		!strings.Contains(err.Error(), `no model "gpt-99": there are scripted, gpt-4.1`) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want an error that names gpt-99 and the known models", err)
 	}
 	// The conversation goes on with another.
 	if err := v.SetModel(within(t), "scripted"); err != nil {
 		t.Fatal(err)
 	}
 	if _, unknown := errors.AsType[*UnknownModelError](v.SetModel(within(t), "gpt-99")); !unknown {
-		t.Error("an unknown model was taken")
+		t.Error("an unknown model was taken, want an UnknownModelError")
 	}
 	if result, err := v.Turn(within(t), "hello", nil); err != nil || result.Model != "Test scripted" {
-		t.Errorf("after an unknown model was refused: %+v %v", result, err)
+		t.Errorf("after an unknown model was refused: %+v %v, want Test scripted", result, err)
 	}
 }
 
@@ -175,10 +175,10 @@ func TestTwoConversations(t *testing.T) {
 			e := &events{}
 			result, err := v.Turn(within(t), "call:meet", e.add)
 			if err != nil || result.Text != "met in "+id {
-				t.Errorf("%s: %+v %v", id, result, err)
+				t.Errorf("%s: %+v %v, want no error and Text %v", id, result, err, "met in "+id)
 			}
 			if len(e.calls()) != 2 {
-				t.Errorf("%s: %v", id, e)
+				t.Errorf("%s: %v, want two", id, e)
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestTurnsOfOneConversationWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
 	if _, err := v.Turn(ctx, "second", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a turn while another runs: %v", err)
+		t.Errorf("a turn while another runs: %v, want %v", err, context.Canceled)
 	}
 	second := make(chan error, 1)
 	go func() {
@@ -262,12 +262,12 @@ func TestEarlierTurns(t *testing.T) {
 		}
 		for _, want := range append(tt.sees, "what now?") {
 			if !strings.Contains(seen.String(), want) {
-				t.Errorf("%s: the model does not see %q in %.2000s", name, want, seen.String())
+				t.Errorf("%s: the model sees %.2000s, want %q in it", name, seen.String(), want)
 			}
 		}
 		for _, not := range tt.not {
 			if strings.Contains(seen.String(), not) {
-				t.Errorf("%s: the model sees %q", name, not)
+				t.Errorf("%s: the model sees %q, want it left out", name, not)
 			}
 		}
 		if got := e.String(); tt.notice != "" && !strings.Contains(got, tt.notice) ||
@@ -279,7 +279,7 @@ func TestEarlierTurns(t *testing.T) {
 			t.Fatalf("%s: the next turn: %v", name, err)
 		}
 		if got := r.requests(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
-			t.Errorf("%s: the next turn does not know the one before", name)
+			t.Errorf("%s: the next turn does not know the one before, want its prompt in the request", name)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (s *stage) connect(name string, foreign bool) error {
 		}
 		return s.dial(name, "/", header)
 	}
-	p := &memoryPeer{stage: s, name: name, typed: s.transport == "local"}
+	p := &memoryPeer{stage: s, name: name}
 	p.conn = s.gateway.Connect(p, gateway.ConnOptions{ForeignOrigin: foreign})
 	s.conns[name] = p
 	return nil
@@ -41,7 +41,6 @@ type memoryPeer struct {
 	stage  *stage
 	name   string
 	conn   *gateway.Conn
-	typed  bool // messages are handed over as they are, not as text
 	closed atomic.Bool
 }
 
@@ -67,17 +66,6 @@ func (p *memoryPeer) send(text []byte) {
 		p.conn.Closed()
 	case len(text) > protocol.MaxResult:
 		p.conn.ReceiveOversized(text[:protocol.MaxResult], len(text))
-	case p.typed && len(text) <= protocol.MaxMessage:
-		f, err := protocol.Open(text)
-		if err == nil {
-			var m protocol.Message
-			if m, err = f.Decode(); err == nil {
-				p.conn.Receive(protocol.Append(nil, m))
-				return
-			}
-		}
-		// What is no message can only be text.
-		p.conn.Receive(text)
 	default:
 		p.conn.Receive(text)
 	}

@@ -75,7 +75,7 @@ var connStates = []connState{
 // is not is INVALID_STATE or UNKNOWN_TYPE and changes nothing, and a closed
 // connection says no more.
 func TestEveryMessageInEveryState(t *testing.T) {
-	for _, over := range []string{"in-process", "local", "websocket"} {
+	for _, over := range []string{"in-process", "websocket"} {
 		for _, st := range connStates {
 			t.Run(over+"/"+st.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { everyMessage(t, over, st) })

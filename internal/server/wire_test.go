@@ -72,12 +72,9 @@ func TestWireCorpus(t *testing.T) {
 			t.Fatal(err)
 		}
 		script := archive.Files[0]
-		for _, over := range []string{"in-process", "local", "websocket"} {
+		for _, over := range []string{"in-process", "websocket"} {
 			if over != "websocket" && strings.Contains("\n"+string(script.Data), "\nconnecthost ") {
 				continue
-			}
-			if over == "local" && strings.Contains(string(script.Data), "# text only\n") {
-				continue // about what a message as it is can't hold
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+over, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

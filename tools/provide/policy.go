@@ -22,7 +22,7 @@ type Allow struct {
 	Terminal []string // commands; see [shellrule.Exactly] for their form
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
-	Tools    []string // names of drop-in tools that may do more than read
+	Tools    []string // names of drop-in tools that may do more than read, and of tools with Consent
 	// Where tells people where a list is, with %s for its name. Default: allow.%s in
 	// lsclient.toml.
 	Where string
@@ -43,7 +43,7 @@ func (r *Refusal) Error() string { return r.What }
 func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
 
 // Check returns a [Refusal] if a call of the tool may not run. Built-in tools are always
-// allowed, except for commands.
+// allowed, except for commands and those that need consent.
 func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 	if slices.Contains(a.Tools, t.Name) {
 		return nil
@@ -53,7 +53,7 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 		if command := Command(args); !a.allowsCommand(command) {
 			return refuse("the command %q is not allowed: %s lists those that are", command, a.where("terminal"))
 		}
-	case t.Source != "" && t.Kind != tools.Read:
+	case t.Consent || t.Source != "" && t.Kind != tools.Read:
 		return refuse("the tool %q may %s and is not allowed: %s lists those that are",
 			t.Name, abilities[t.Kind], a.where("tools"))
 	}

@@ -32,6 +32,8 @@ func TestCheck(t *testing.T) {
 			json.RawMessage(`{"command":"go test ${a=\"$\"}${b=\"${a}(touch x)\"}${b@P}"}`), false},
 		{&tools.Tool{Name: "run_tests", Kind: tools.Terminal}, json.RawMessage(`{"command":"go test\fx"}`), false},
 		{&tools.Tool{Name: "lookup", Kind: tools.Read, Source: "lookup.py"}, nil, true},
+		{&tools.Tool{Name: "fetch_web_page", Kind: tools.Web}, nil, true},
+		{&tools.Tool{Name: "github_repo", Kind: tools.Web, Consent: true}, nil, false},
 		{&tools.Tool{Name: "unsaid", Source: "unsaid.py"}, nil, false},
 		{&tools.Tool{Name: "sweep", Kind: tools.Terminal, Source: "sweep"}, run, false},
 		{&tools.Tool{Name: "deploy", Kind: tools.Terminal, Source: "deploy"}, nil, true},
