@@ -2,12 +2,15 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // announcer records what Edit and its done get.
@@ -127,4 +130,34 @@ func TestEditOfLargeFile(t *testing.T) {
 	if got, want := a.log[0], `x - "n" -rw`; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " too large") {
 		t.Errorf("announced %q, want %q and too large", got, want)
 	}
+}
+
+// The time in which a person is asked does not count towards a tool's timeout.
+func TestQuestionsTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := made(func(ctx context.Context, env *Env, _ json.RawMessage) (Result, error) {
+			for range 2 {
+				<-time.After(time.Second)
+				if err := env.Outside(ctx, "/x", false); err != nil {
+					return Result{}, err
+				}
+			}
+			<-ctx.Done()
+			return Result{}, ctx.Err()
+		})
+		tool.Timeout = 3 * time.Second
+		start := time.Now()
+		_, err := tool.Call(t.Context(), &Env{Outside: func(ctx context.Context, _ string, _ bool) error {
+			select {
+			case <-time.After(time.Hour):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}, json.RawMessage(`{"path":"x"}`))
+		want := 2*time.Hour + tool.Timeout
+		if took := time.Since(start); took != want || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it took %v, %v; want %v, and then the end of its time", took, err, want)
+		}
+	})
 }

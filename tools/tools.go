@@ -246,15 +246,17 @@ func orEmptyObject(args json.RawMessage) json.RawMessage {
 // Call runs the tool on arguments and returns exactly one outcome: the tool's own,
 // an error about the arguments, a [PanicError], or an error that wraps
 // context.DeadlineExceeded or context.Canceled. It returns soon after ctx ends,
-// even if Run ignores its context. It is the only place that recovers a tool's
+// even if Run ignores its context. The time in which a person is asked does not
+// count towards the timeout. It is the only place that recovers a tool's
 // panics and bounds its time, so callers need not.
 func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result, error) {
 	if err := t.Validate(args); err != nil {
 		return Result{}, err
 	}
 	timeout := cmp.Or(t.Timeout, env.Timeout, DefaultTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	defer cancel()
+	clock := newClock(ctx, timeout)
+	defer clock.stop()
+	ctx, env = clock, clock.env(env)
 	type outcome struct {
 		Result
 		error
@@ -288,9 +290,6 @@ func (t *Tool) Call(ctx context.Context, env *Env, args json.RawMessage) (Result
 	}
 }
 
-// errTimeout is the cause of a context that Call itself ended.
-var errTimeout = errors.New("timeout of the tool")
-
 // endError adds to err why the context of the call ended. It returns err unchanged
 // if the context has not ended.
 func (t *Tool) endError(ctx context.Context, timeout time.Duration, err error) error {
@@ -307,7 +306,7 @@ func (t *Tool) endError(ctx context.Context, timeout time.Duration, err error) e
 	default:
 		what = "was cancelled"
 	}
-	if !errors.Is(err, end) {
+	if !errors.Is(err, end) && !errors.Is(err, context.Canceled) {
 		what += ": " + err.Error()
 	}
 	return endedError{t.Name + " " + what, end}

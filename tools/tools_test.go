@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // noTool are the files of this package without a tool, besides external*.go.
-var noTool = []string{"doc.go", "edits.go", "tools.go"}
+var noTool = []string{"clock.go", "doc.go", "edits.go", "tools.go"}
 
 // toolFiles lists the files that must register one tool each, without ".go".
 func toolFiles(t *testing.T) (names []string) {
