@@ -73,6 +73,7 @@ func TestCodeBlocks(t *testing.T) {
 		"js":         checkNode,
 		"python":     checkPython,
 		"gherkin":    each(gherkinFault),
+		"mermaid":    each(mermaidFault),
 		"bash":       checkBash,
 		"xml":        each(xmlFault),
 		"properties": each(propertiesFault),
@@ -360,6 +361,42 @@ func gherkinFault(code string) error {
 	return nil
 }
 
+var (
+	mermaidKind = regexp.MustCompile(`^(flowchart (TD|TB|BT|LR|RL)|sequenceDiagram|classDiagram|stateDiagram-v2|` +
+		`erDiagram|gantt|gitGraph( LR:)?|journey|timeline|mindmap|kanban|pie( showData)?|quadrantChart|` +
+		`requirementDiagram|architecture-beta|C4Context|(block|packet|radar|sankey|treemap|xychart)-beta)$`)
+	mermaidBlock = regexp.MustCompile(`^(subgraph|loop|alt|opt|par|critical|break|rect|box)( |$)`)
+)
+
+// mermaidFault returns the first fault of a Mermaid definition: an unknown kind, a block
+// without its end or the other way round, or a tab.
+func mermaidFault(code string) error {
+	code = regexp.MustCompile(`(?s)\A---\n.*?\n---\n`).ReplaceAllString(code, "")
+	kind, rest, _ := strings.Cut(code, "\n")
+	if !mermaidKind.MatchString(kind) {
+		return fmt.Errorf("%q is no kind of diagram", kind)
+	}
+	open := 0
+	for line := range strings.Lines(rest) {
+		line = strings.TrimRight(line, "\n")
+		switch statement := strings.TrimLeft(line, " "); {
+		case strings.Contains(line, "\t"):
+			return fmt.Errorf("a tab: %q", line)
+		case mermaidBlock.MatchString(statement):
+			open++
+		case statement == "end":
+			open--
+		}
+		if open < 0 {
+			return errors.New("an end of no block")
+		}
+	}
+	if open > 0 {
+		return fmt.Errorf("%d blocks have no end", open)
+	}
+	return nil
+}
+
 // TestBlockCheckers proves that our own checkers can fail.
 func TestBlockCheckers(t *testing.T) {
 	tests := []struct {
@@ -389,6 +426,11 @@ func TestBlockCheckers(t *testing.T) {
 		{"gherkin doc string", gherkinFault, "Feature: a\n Scenario: b\n  Given c\n  \"\"\"\n", true},
 		{"gherkin no feature", gherkinFault, "Scenario: b\n  Given c\n", true},
 		{"gherkin tag", gherkinFault, "@a b\nFeature: a\n", true},
+		{"mermaid", mermaidFault, "---\ntitle: x\n---\nflowchart LR\n  subgraph a\n    b --> c\n  end\n", false},
+		{"mermaid kind", mermaidFault, "flowchart\n  a --> b\n", true},
+		{"mermaid open", mermaidFault, "sequenceDiagram\n  loop x\n  A->>B: c\n", true},
+		{"mermaid end", mermaidFault, "sequenceDiagram\n  A->>B: c\n  end\n", true},
+		{"mermaid tab", mermaidFault, "mindmap\n\troot\n", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,10 +14,11 @@ var aliases = map[string][]string{
 	"cucumber":   {"cucumber-java", "cucumber-jvm", "cucumber-junit"},
 	"gherkin":    {"feature-file", "bdd", "given-when-then"},
 	"java":       {"java-se", "jdk", "java-api", "java-lang"},
+	"mermaid":    {"mermaid-js", "mermaidjs", "mermaid.js", "mermaid-diagram"},
 }
 
 func TestBundledLibraries(t *testing.T) {
-	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "playwright",
+	if got, want := Bundled().IDs(), []string{"cucumber", "gherkin", "java", "mermaid", "playwright",
 		"selenium"}; !slices.Equal(got, want) {
 		t.Fatalf("bundled are %q, want %q", got, want)
 	}
@@ -170,6 +171,30 @@ var queries = []struct{ id, query, heading string }{
 	{"java", "what is new in Java 25", "Versions"},
 	{"java", "ReentrantLock", "Locks"},
 	{"java", "ConcurrentHashMap computeIfAbsent", "Locks"},
+	{"mermaid", "flowchart decision node", "Flowchart: nodes"},
+	{"mermaid", "arrow with a label", "Flowchart links"},
+	{"mermaid", "subgraph direction", "Subgraphs"},
+	{"mermaid", "escape quotes and brackets", "Special characters"},
+	{"mermaid", "sequence diagram actor", "Sequence diagram: participant"},
+	{"mermaid", "alt else loop", "Sequence diagram blocks"},
+	{"mermaid", "class inheritance and interface", "Class diagram"},
+	{"mermaid", "composite state", "State diagram"},
+	{"mermaid", "one to many foreign key", "Entity"},
+	{"mermaid", "gantt milestone after task", "Gantt"},
+	{"mermaid", "git branch merge", "Git graph"},
+	{"mermaid", "user journey score", "User journey"},
+	{"mermaid", "timeline periods", "Timeline"},
+	{"mermaid", "mind map", "Mindmap"},
+	{"mermaid", "kanban ticket", "Kanban"},
+	{"mermaid", "pie chart", "Pie chart"},
+	{"mermaid", "sankey", "Sankey"},
+	{"mermaid", "architecture services C4", "Architecture"},
+	{"mermaid", "requirement satisfies", "Requirement"},
+	{"mermaid", "classDef colour style", "Styles"},
+	{"mermaid", "dark theme themeVariables", "Configuration"},
+	{"mermaid", "mmdc export svg png", "Render"},
+	{"mermaid", "syntax error in text", "Errors"},
+	{"mermaid", "which kinds of diagrams", "Kinds of diagrams"},
 }
 
 // The first section for a query is the one that answers it.

@@ -103,7 +103,7 @@ func TestResolveID(t *testing.T) {
 		}
 	})
 
-	const onHand = `libraryName "react": on hand are cucumber, gherkin, java, playwright, selenium; asking Context7: `
+	const onHand = `libraryName "react": on hand are cucumber, gherkin, java, mermaid, playwright, selenium; asking Context7: `
 	faults := []struct {
 		name    string
 		handler http.HandlerFunc
@@ -281,7 +281,7 @@ func TestGetFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := Docs{BaseURL: newContext7(t, found, tt.handler).URL}
 			_, err := d.Get(t.Context(), "/facebook/react", "state")
-			checkFault(t, err, `libraryId "/facebook/react": on hand are cucumber, gherkin, java, playwright, `+
+			checkFault(t, err, `libraryId "/facebook/react": on hand are cucumber, gherkin, java, mermaid, playwright, `+
 				`selenium; asking Context7: `+tt.want)
 
 			got, err := d.Get(t.Context(), "selenium", "zebra")

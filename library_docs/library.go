@@ -35,7 +35,7 @@ type Library struct {
 // first.
 type Catalog []Library
 
-//go:embed playwright selenium cucumber gherkin java
+//go:embed playwright selenium cucumber gherkin java mermaid
 var embedded embed.FS
 
 // Bundled returns the embedded libraries, which it reads once. The caller leaves them

@@ -102,7 +102,7 @@ func TestLoad(t *testing.T) {
 		"huge/x.md":       "## X\n" + strings.Repeat("x", maxLibraryBytes),
 	})
 	c, err := Load(dir)
-	if got, want := strings.Join(c.IDs(), " "), "acme java cucumber gherkin playwright selenium"; got != want {
+	if got, want := strings.Join(c.IDs(), " "), "acme java cucumber gherkin mermaid playwright selenium"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, want := range []string{

@@ -14,8 +14,8 @@ type resolveLibraryIDIn struct {
 
 var _ = add(&Tool{
 	Name: "resolve_library_id",
-	Description: "Find the ID of a library for get_library_docs. Playwright, Selenium, Cucumber, Gherkin and Java " +
-		"are on hand, and what the user has added; " +
+	Description: "Find the ID of a library for get_library_docs. Playwright, Selenium, Cucumber, Gherkin, Java " +
+		"and Mermaid are on hand, and what the user has added; " +
 		"others are looked up at Context7.",
 	Kind: Web,
 }, resolveLibraryID)
