@@ -345,25 +345,3 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkOpen500(b *testing.B) {
-	s := In(b.TempDir())
-	w := s.New("/w")
-	for i := range 500 {
-		must(b, w.Prompt(fmt.Sprint("prompt ", i), ""))
-		for range 3 {
-			must(b, w.Tool(Tool{Name: "read_file", State: "completed", Input: []byte(`{"filePath":"x"}`),
-				Result: strings.Repeat("some result\n", 300)}))
-		}
-		w.Text(strings.Repeat("some answer\n", 50))
-		must(b, w.End(End{Model: "GPT", Outcome: Completed}))
-	}
-	w.Close()
-	for b.Loop() {
-		w, c, err := s.Open(w.ID())
-		if err != nil || len(c.Turns) != 500 {
-			b.Fatal(len(c.Turns), err)
-		}
-		w.Close()
-	}
-}
