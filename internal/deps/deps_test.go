@@ -30,7 +30,7 @@ var layers = [][]string{
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions"},
 	{"internal/match"},
 	{"configs", "providers", "tools", "internal/gateway", "internal/client", "internal/conversations",
-		"internal/checkpoint"},
+		"internal/checkpoint", "internal/orchestrate"},
 	{"internal/copilot", "internal/daemon", "internal/hooks", "internal/langserver", "internal/mcpbridge",
 		"internal/supervisor", "internal/server", "internal/service", "internal/dashboard", "tools/provide"},
 	{"cmd/tapgw", "cmd/tapctl", "cmd/lsclient", "providers/templates", "bench", "test"},
