@@ -34,6 +34,7 @@ type LSClient struct {
 	Kept        KeptConversations
 	Allow       AllowList
 	MCP         map[string]MCPServer // by name
+	Roles       map[string]Role      // by name; empty: lsclient's own
 }
 
 // DropIns is the table [tools]: where drop-in tools are, and what they get. A list of directories instead of the table
@@ -87,6 +88,14 @@ type AllowList struct {
 	Web      []string // hosts on private addresses that fetch_web_page may reach
 	MCP      []string // "server" or "server/tool"
 	Tools    []string // drop-in tools of the kinds edit, terminal and web, and those without a kind
+}
+
+// Role is a table [roles.NAME]: what a worker of lsclient orchestrate is for, and how it works.
+type Role struct {
+	Description  string   // for the model that plans
+	Instructions string   // for the worker; "": none
+	Model        string   // "": that of the other turns
+	Tools        []string // names of tools, or of their kinds; empty: all
 }
 
 // DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
@@ -322,6 +331,7 @@ func (c *LSClient) read(root *table) {
 	a.strs("tools", &c.Allow.Tools, notEmpty)
 	a.rejectUnknown()
 	c.parseMCP(root.table("mcp"))
+	c.readRoles(root.table("roles"))
 	root.rejectUnknown()
 }
 
@@ -375,6 +385,35 @@ func (c *LSClient) parseMCP(t *table) {
 		servers[name] = s
 	})
 	c.MCP = servers
+}
+
+func (c *LSClient) readRoles(t *table) {
+	if t == nil {
+		return
+	}
+	if len(c.Roles) > 0 && t.shape != nil {
+		t.shape.Default = literal(c.Roles)
+	}
+	roles := maps.Clone(c.Roles)
+	if roles == nil {
+		roles = map[string]Role{}
+	}
+	t.eachTable(func(name string, sub *table) {
+		if !providerName.MatchString(name) {
+			t.fault(name, "is not a role's name: 1 to 64 letters, digits, dots, dashes and underscores")
+		}
+		var r Role
+		sub.str("description", &r.Description, notEmpty)
+		sub.str("instructions", &r.Instructions, nil)
+		sub.str("model", &r.Model, isModelOrNone)
+		sub.strs("tools", &r.Tools, notEmpty)
+		sub.rejectUnknown()
+		if r.Description == "" && sub.isGood("description") {
+			t.fault(name, "needs a description, by which the plan chooses it")
+		}
+		roles[name] = r
+	})
+	c.Roles = roles
 }
 
 func isPath(s string) error {

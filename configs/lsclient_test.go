@@ -68,6 +68,11 @@ command = ["npx", "files"]
 env = { A = "1" }
 [mcp.far]
 url = "https://far.example/mcp"
+[roles.tester]
+description = "tests"
+instructions = "Be quick."
+model = "gpt-x"
+tools = ["read"]
 `))
 	if len(faults) > 0 {
 		t.Fatalf("faults: %v, want none", faults)
@@ -93,6 +98,9 @@ url = "https://far.example/mcp"
 		MCP: map[string]MCPServer{
 			"files": {Command: []string{"npx", "files"}, Env: map[string]string{"A": "1"}},
 			"far":   {URL: "https://far.example/mcp"},
+		},
+		Roles: map[string]Role{
+			"tester": {Description: "tests", Instructions: "Be quick.", Model: "gpt-x", Tools: []string{"read"}},
 		},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
@@ -141,6 +149,8 @@ func TestLSClientFaults(t *testing.T) {
 		{"[tools]\nenv = [\"A\", \"sk-secret\"]", "2:13: tools.env[1]: is not the name of an environment variable"},
 		{"[tools]\nenv = [\"*\"]", "2:8: tools.env[0]: is not the name of an environment variable"},
 		{"[tools]\ndir = []", "2:1: unknown key tools.dir: there are dirs, env, replace"},
+		{"[roles.x]\ntools = []", "1:8: roles.x: needs a description"},
+		{"[roles.x]\ndescription = \"\"", "2:1: roles.x.description: must not be empty"},
 		{"[mcp.x]\nenv = {}", "1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\ncommand = [\"a\"]\nurl = \"http://x\"", "1:6: mcp.x: needs either command or url"},
 		{"[mcp.x]\nurl = \"ftp://x\"", "2:1: mcp.x.url: is not an http or https URL"},
