@@ -16,7 +16,7 @@ import (
 
 // turnFlags returns the flags of commands that run turns.
 func turnFlags() []ucli.Flag {
-	return slices.Concat([]ucli.Flag{
+	return append([]ucli.Flag{
 		&ucli.StringFlag{Name: "model", Aliases: []string{"m"},
 			Usage: "`ID` of the model (default: the server's, see lsclient models)"},
 		&ucli.StringFlag{
@@ -33,7 +33,7 @@ func turnFlags() []ucli.Flag {
 			DefaultText: "auto"},
 		&ucli.StringFlag{Name: "label", Usage: "the session's `LABEL` in the gateway",
 			DefaultText: "the workspace's name"},
-	}, resumeFlags(), policyFlags())
+	}, policyFlags()...)
 }
 
 func agentCommand() *ucli.Command {
@@ -59,12 +59,12 @@ Examples:
   lsclient agent - --model gpt-4.1 <prompt.md
   lsclient agent --output-schema risks.schema.json 'which files are risky, and why?'
   lsclient agent -w ~/src/app --tools ./my-tools 'use my_tool' --json | jq -c .`,
-		Flags: append([]ucli.Flag{
+		Flags: slices.Concat([]ucli.Flag{
 			&ucli.IntFlag{Name: "max-turns", Usage: "end with exit code 1 after `N` answers of the model, in all turns",
 				DefaultText: "no limit"},
 			&ucli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
 			&ucli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
-		}, turnFlags()...),
+		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
 		Action:       action(2, 0, runAgent),
 	}

@@ -55,6 +55,7 @@ Examples:
 			agentCommand(),
 			chatCommand(),
 			conversationsCommand(),
+			orchestrateCommand(),
 			undoCommand(),
 			completeCommand(),
 			modelsCommand(),

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -32,9 +33,9 @@ Examples:
   lsclient chat --continue
   lsclient chat -w ~/src/app --model gpt-4.1
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
-		Flags: append([]ucli.Flag{
+		Flags: slices.Concat([]ucli.Flag{
 			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
-		}, turnFlags()...),
+		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
 		Action:       action(0, 0, runChat),
 	}

@@ -40,7 +40,8 @@ type conversation struct {
 
 	mu          sync.Mutex // guards the fields that follow
 	own         []*tools.Tool
-	serverReady bool // the server accepts tools
+	workers     map[string]*worker // by the ids of their conversations
+	serverReady bool               // the server accepts tools
 
 	setting  sync.Mutex // held during setTools; guards reported
 	reported []langserver.Fault
@@ -143,7 +144,7 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 		return nil, err
 	}
 	if mode == langserver.Agent {
-		if err := v.join(ctx); err != nil {
+		if v.session, err = v.join(ctx, v.kept.id, c.label()); err != nil {
 			return nil, err
 		}
 		select {
@@ -215,8 +216,10 @@ func (v *conversation) setTools(ctx context.Context) error {
 		}
 		list = append(list, v.tool(t))
 	}
-	if v.session != nil && !v.cmd.Bool("plan") { // nobody says what providers' tools do
-		list = append(list, v.session.tools(list)...)
+	if !v.cmd.Bool("plan") { // nobody says what providers' tools do
+		for _, s := range v.sessions() {
+			list = append(list, s.tools(list)...)
+		}
 	}
 	faults, err := v.server.SetTools(ctx, list)
 	var fresh []langserver.Fault
@@ -285,12 +288,16 @@ func (v *conversation) beforeCall(ctx context.Context, call langserver.Invocatio
 	return "", strings.TrimSpace(added + "\n\n" + v.nestedInstructions(call))
 }
 
-// gate asks the gateway's providers about a call before it runs.
+// gate asks the role of a worker and the gateway's providers about a call before it runs.
 func (v *conversation) gate(ctx context.Context, call langserver.Invocation) (deny, added string) {
-	if v.session == nil {
+	if deny := v.denies(call.ConversationID, call.Tool); deny != "" {
+		return deny, ""
+	}
+	s := v.sessionOf(call.ConversationID)
+	if s == nil {
 		return "", ""
 	}
-	return v.session.gate(ctx, call.Tool, call.Input)
+	return s.gate(ctx, call.Tool, call.Input)
 }
 
 // decide decides about actions of the server itself, see [langserver.Options.Confirm]. Calls of our tools are decided
@@ -299,7 +306,8 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	if q.Ours {
 		return nil
 	}
-	if deny, _ := v.gate(ctx, langserver.Invocation{Tool: q.Tool, Input: q.Input}); deny != "" {
+	if deny, _ := v.gate(ctx, langserver.Invocation{Tool: q.Tool, Input: q.Input,
+		ConversationID: q.ConversationID}); deny != "" {
 		return errors.New(deny)
 	}
 	if v.cmd.Bool("plan") && q.Kind != langserver.ReadFile && q.Kind != langserver.Safe {

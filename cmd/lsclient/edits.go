@@ -20,7 +20,7 @@ import (
 // edits follows what the tools of a conversation do to files.
 type edits struct {
 	mu     sync.Mutex           // guards the fields that follow
-	diffs  map[string]callDiffs // of calls that have not been printed, by their ids
+	diffs  map[string]callDiffs // of calls that have not been printed, by conversation and call
 	at     checkpoint.Place     // the turn that runs
 	notes  []string             // for the model, about what the user has undone
 	warned string               // the last warning that an edit can't be undone
@@ -140,7 +140,7 @@ func (v *conversation) edit(ctx context.Context, list []tools.FileEdit) (done fu
 			kept.Done(err)
 		}
 		if err == nil {
-			v.edits.add(call.CallID, callDiffs{diffs, asked})
+			v.edits.add(call.ConversationID+" "+call.CallID, callDiffs{diffs, asked})
 		}
 	}, nil
 }

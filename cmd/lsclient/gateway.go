@@ -82,12 +82,12 @@ func (c *command) gatewayChoice() (use string, find client.Options, err error) {
 	return use, find, nil
 }
 
-// join makes the conversation a session of the chosen gateway. Unless one is required, it does without a gateway if
-// there is none, or if what answers is not the user's own.
-func (v *conversation) join(ctx context.Context) error {
+// join makes a conversation with the server a session of the chosen gateway. Unless one is required, it does without a
+// gateway, and the session is nil, if there is none or if what answers is not the user's own.
+func (v *conversation) join(ctx context.Context, id, label string) (*gatewaySession, error) {
 	use, find, err := v.cmd.gatewayChoice()
 	if err != nil || use == configs.GatewayOff {
-		return err
+		return nil, err
 	}
 	limited := ctx
 	if use == configs.GatewayAuto && (find.URL != "" || os.Getenv(client.EnvURL) != "") {
@@ -96,29 +96,27 @@ func (v *conversation) join(ctx context.Context) error {
 		limited, cancel = context.WithTimeout(ctx, strangerTimeout)
 		defer cancel()
 	}
-	err = v.register(limited, find)
+	g, err := v.register(limited, find, id, label)
 	if err == nil || use != configs.GatewayAuto || ctx.Err() != nil {
-		return err
+		return g, err
 	}
 	switch e := cli.AsError(err); e.Exit {
 	case cli.ExitUnreachable:
-		return nil
+		return nil, nil
 	case cli.ExitRefused, cli.ExitTimedOut:
 		v.cmd.out.Notef("lsclient: goes on without a gateway: %s", e.Message)
-		return nil
+		return nil, nil
 	}
-	return err
+	return nil, err
 }
 
-// register makes the conversation a session of a gateway.
-func (v *conversation) register(ctx context.Context, find client.Options) error {
+// register makes a conversation a session of a gateway.
+func (v *conversation) register(ctx context.Context, find client.Options, id, label string) (*gatewaySession, error) {
 	c := v.cmd
 	g := &gatewaySession{v: v, promptReady: make(chan struct{}, 1)}
-	v.session = g
-	label := cmp.Or(c.String("label"), filepath.Base(c.workspace))
 	o := client.HostOptions{
 		Name: "lsclient", Version: cli.Version(), Aliases: aliases,
-		ID: v.kept.id, Label: label, CWD: c.workspace, Model: c.model(),
+		ID: id, Label: label, CWD: c.workspace, Model: c.model(),
 		Tools: g.setTools, Send: g.send, Interrupt: g.interrupt,
 		Log: func(level, message string) {
 			if g.isEnding.Load() {
@@ -143,14 +141,16 @@ func (v *conversation) register(ctx context.Context, find client.Options) error 
 		session, err = client.Host(ctx, find, o)
 	}
 	if err != nil {
-		v.session = nil
-		return err
+		return nil, err
 	}
 	g.mu.Lock()
 	g.HostSession = session
 	g.mu.Unlock()
-	return nil
+	return g, nil
 }
+
+// label returns the label of the command's session in the gateway.
+func (c *command) label() string { return cmp.Or(c.String("label"), filepath.Base(c.workspace)) }
 
 // gateway returns the options to reach the gateway: the one that flags, environment or configuration name, else the
 // one that runs for this user.
@@ -191,7 +191,11 @@ func (g *gatewaySession) tools(beside []langserver.Tool) []langserver.Tool {
 			Name: t.Name, Description: t.Description,
 			Parameters: langserver.StrictSchema(json.RawMessage(t.Parameters)),
 			Call: func(ctx context.Context, call langserver.Invocation) langserver.Outcome {
-				return g.callTool(ctx, call)
+				s := g.v.sessionOf(call.ConversationID)
+				if s == nil {
+					return langserver.FailedWith(fmt.Errorf("this conversation has no tool %s", call.Tool))
+				}
+				return s.callTool(ctx, call)
 			},
 		})
 	}

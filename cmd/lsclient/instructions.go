@@ -24,7 +24,7 @@ type instructionSet struct {
 
 	mu       sync.Mutex // guards the fields that follow
 	reported []instructions.LeftOut
-	given    map[string]bool // texts of directories below the workspace that the model has
+	given    map[string]bool // texts of directories below the workspace that the model of a conversation has
 }
 
 // newInstructions finds out whether the workspace's files count.
@@ -137,8 +137,8 @@ func (v *conversation) nestedInstructions(call langserver.Invocation) string {
 		v.reportLeftOut(left)
 		s.mu.Lock()
 		for _, f := range files {
-			if !s.given[f.Path+"\n"+f.Text] {
-				s.given[f.Path+"\n"+f.Text] = true
+			if key := call.ConversationID + "\n" + f.Path + "\n" + f.Text; !s.given[key] {
+				s.given[key] = true
 				parts = append(
 					parts,
 					fmt.Sprintf("Instructions of the project for the files in its directory, from %s:"+

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/adrg/xdg"
 	ucli "github.com/urfave/cli/v2"
 
 	"tapgw/internal/cli"
@@ -27,7 +26,7 @@ func resumeFlags() []ucli.Flag {
 }
 
 func (c *command) store() conversations.Store {
-	return conversations.In(filepath.Join(xdg.StateHome, "tapgw", "conversations"))
+	return conversations.In(filepath.Join(stateDir(), "conversations"))
 }
 
 // keptConversation is what is on disk of a conversation: its earlier turns, and the writer for the next ones.

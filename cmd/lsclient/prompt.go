@@ -31,11 +31,11 @@ func (c *command) readPrompt() (string, error) {
 		args = args[:len(args)-1]
 	}
 	if len(args) > 1 {
-		return "", cli.Usage("agent: unexpected argument %q (quote a text of several words)", args[1])
+		return "", cli.Usage("%s: unexpected argument %q (quote a text of several words)", c.Command.Name, args[1])
 	}
 	request := strings.Join(args, "")
 	if len(args) == 1 && strings.TrimSpace(request) == "" {
-		return "", cli.Usage("agent: the prompt is empty")
+		return "", cli.Usage("%s: the prompt is empty", c.Command.Name)
 	}
 	var text string
 	if waits || isPiped(c.App.Reader) {
@@ -55,9 +55,9 @@ func (c *command) readPrompt() (string, error) {
 	}
 	switch {
 	case request == "" && strings.TrimSpace(text) == "" && waits:
-		return "", cli.Usage("agent: the prompt is empty")
+		return "", cli.Usage("%s: the prompt is empty", c.Command.Name)
 	case request == "" && strings.TrimSpace(text) == "":
-		return "", cli.Usage("agent: needs a prompt, or - to read it from stdin")
+		return "", cli.Usage("%s: needs a prompt, or - to read it from stdin", c.Command.Name)
 	case request == "":
 		return text, nil
 	case strings.TrimSpace(text) == "":

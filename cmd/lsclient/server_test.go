@@ -6,10 +6,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,6 +80,7 @@ type turn struct {
 	Pause  string          `json:"pause"` // a file that must be there before the second word
 	Until  string          `json:"until"` // again and again, until this tool is offered
 	Gone   string          `json:"gone"`  // likewise, until this tool is not
+	For    string          `json:"for"`   // the line is only for prompts with this text
 }
 
 // over reports whether a request has what a line waits for.
@@ -95,18 +98,9 @@ func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(json.Unmarshal(lines.Bytes(), &t))
 		turns = append(turns, t)
 	}
-	var mu sync.Mutex
-	next := 0
+	play := player{turns: turns}
 	c, err := cloud.Start(func(r *scriptmodel.Request) scriptmodel.Reply {
-		mu.Lock()
-		defer mu.Unlock()
-		for next < len(turns)-1 && turns[next].over(r) {
-			next++
-		}
-		t := turns[next]
-		if t.Until+t.Gone == "" && next < len(turns)-1 {
-			next++
-		}
+		t := play.next(r)
 		p := scriptmodel.Reply{Text: t.Text, Status: t.Status, Gate: appears(ts, r, t.Await),
 			Pause: appears(ts, r, t.Pause)}
 		if t.Tool != "" {
@@ -124,6 +118,43 @@ func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
 	for name, value := range c.Env() {
 		ts.Setenv(name, value)
 	}
+}
+
+// player chooses the lines that answer a model's requests.
+type player struct {
+	mu    sync.Mutex // guards turns, those that are left
+	turns []turn
+}
+
+// next returns the line for a request. The last one, or the last one for a text, stays.
+func (p *player) next(r *scriptmodel.Request) turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turns[0].For != "" {
+		return p.nextFor(cloud.Prompt(r))
+	}
+	for len(p.turns) > 1 && p.turns[0].over(r) {
+		p.turns = p.turns[1:]
+	}
+	t := p.turns[0]
+	if t.Until+t.Gone == "" && len(p.turns) > 1 {
+		p.turns = p.turns[1:]
+	}
+	return t
+}
+
+// nextFor is next for lines that are for certain prompts.
+func (p *player) nextFor(prompt string) turn {
+	fits := func(t turn) bool { return strings.Contains(prompt, t.For) }
+	at := slices.IndexFunc(p.turns, fits)
+	if at < 0 {
+		return turn{Status: http.StatusBadRequest, Text: "no line is for this prompt"}
+	}
+	t := p.turns[at]
+	if slices.ContainsFunc(p.turns[at+1:], func(o turn) bool { return o.For == t.For }) {
+		p.turns = slices.Delete(p.turns, at, at+1)
+	}
+	return t
 }
 
 // appears is closed when a file is there; nil for none.

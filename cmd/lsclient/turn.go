@@ -24,28 +24,32 @@ func (v *conversation) runTurn(ctx context.Context, prompt, source string, print
 	}
 	v.kept.begin(prompt)
 	prompt = v.beginTurn(prompt)
-	run := func(ctx context.Context, prompt string) (langserver.Turn, error) {
-		return v.Turn(ctx, prompt, func(e langserver.Event) {
-			v.kept.event(e)
-			printer.event(e)
-		})
-	}
-	var result langserver.Turn
-	var err error
-	if v.session != nil {
-		result, err = v.session.runTurn(ctx, prompt, source, run)
+	result, err := turnIn(ctx, v.Conversation, v.session, prompt, source, func(e langserver.Event) {
+		v.kept.event(e)
+		printer.event(e)
+	})
+	v.kept.end(result, err)
+	return result, err
+}
+
+// turnIn runs a turn of a conversation, as one of its session if it has one.
+func turnIn(ctx context.Context, c *langserver.Conversation, s *gatewaySession, prompt, source string,
+	on func(langserver.Event)) (result langserver.Turn, err error) {
+	run := func(ctx context.Context, prompt string) (langserver.Turn, error) { return c.Turn(ctx, prompt, on) }
+	if s != nil {
+		result, err = s.runTurn(ctx, prompt, source, run)
 	} else {
 		result, err = run(ctx, prompt)
 	}
-	err = withExitCode(err)
-	v.kept.end(result, err)
-	return result, err
+	return result, withExitCode(err)
 }
 
 // turnPrinter prints the events of turns: text on stdout and the rest on stderr, or all as JSON on stdout.
 type turnPrinter struct {
 	cmd *command
 	v   *conversation
+
+	worker *worker // whose events these are: its name goes before the lines, and its text is not for stdout
 
 	inLine bool // the last text on stdout did not end its line
 
@@ -57,6 +61,7 @@ type turnPrinter struct {
 // eventLine is an event as --json prints it.
 type eventLine struct {
 	Type     string          `json:"type"`
+	Worker   string          `json:"worker,omitempty"`
 	Round    int             `json:"round,omitempty"`
 	Delta    string          `json:"delta,omitempty"`
 	ID       string          `json:"id,omitempty"`
@@ -87,10 +92,10 @@ func (p *turnPrinter) event(e langserver.Event) {
 		if e.State == langserver.Running {
 			line.Input = e.Input
 		} else {
-			diffs = p.v.edits.take(e.ID)
+			diffs = p.v.edits.take(p.conversation().ID() + " " + e.ID)
 			line.Diff = diffText(diffs.list)
-			if p.v.session != nil {
-				p.v.session.toolDone(e)
+			if s := p.session(); s != nil {
+				s.toolDone(e)
 			}
 		}
 		p.tool(e)
@@ -104,13 +109,39 @@ func (p *turnPrinter) event(e langserver.Event) {
 		return
 	}
 	if p.cmd.out.JSON {
+		line.Worker = p.name()
+		p.v.policy.mu.Lock()
+		defer p.v.policy.mu.Unlock()
 		_ = p.cmd.out.Line(line)
 	}
 }
 
+// name returns the name of the worker whose events these are.
+func (p *turnPrinter) name() string {
+	if p.worker == nil {
+		return ""
+	}
+	return p.worker.name
+}
+
+// conversation returns the conversation whose events these are.
+func (p *turnPrinter) conversation() *langserver.Conversation {
+	if p.worker == nil {
+		return p.v.Conversation
+	}
+	return p.worker.Conversation
+}
+
+func (p *turnPrinter) session() *gatewaySession {
+	if p.worker == nil {
+		return p.v.session
+	}
+	return p.worker.session
+}
+
 // text prints a piece of the model's text.
 func (p *turnPrinter) text(delta string) {
-	if p.cmd.out.JSON || p.onlyOutput || delta == "" {
+	if p.cmd.out.JSON || p.onlyOutput || delta == "" || p.worker != nil {
 		return
 	}
 	delta = cli.Clean(delta)
@@ -123,6 +154,9 @@ func (p *turnPrinter) note(format string, args ...any) {
 	p.v.policy.mu.Lock()
 	defer p.v.policy.mu.Unlock()
 	p.endLine()
+	if name := p.name(); name != "" {
+		format, args = "[%s] "+format, append([]any{name}, args...)
+	}
 	p.cmd.out.Notef(format, args...)
 }
 
