@@ -21,7 +21,10 @@ func TestEarlierAnswer(t *testing.T) {
 		"nothing, cancelled": {conversations.Turn{Outcome: conversations.Cancelled}, "(This turn was interrupted.)"},
 		"killed": {conversations.Turn{Steps: []conversations.Step{{Text: "Half"}}},
 			"Half\n(This turn was interrupted.)"},
-		"failed": {conversations.Turn{Outcome: conversations.Failed, Error: "no model"}, "(This turn failed: no model)"},
+		"failed": {
+			conversations.Turn{Outcome: conversations.Failed, Error: "no model"},
+			"(This turn failed: no model)",
+		},
 		"a tool": {conversations.Turn{Steps: []conversations.Step{{Text: "See. "}, {Tool: &conversations.Tool{
 			Name: "read_file", State: "completed", Input: []byte(`{"a": 1}`), Result: hostile}}, {Text: "Done."}},
 			Outcome: conversations.Completed}, "<earlier_tool_calls>\nThe tools that ran in this turn, long results " +
