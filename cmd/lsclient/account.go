@@ -3,6 +3,7 @@ package main
 import (
 	"os/exec"
 	"runtime"
+	"strings"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -54,17 +55,19 @@ func modelsCommand() *ucli.Command {
 				Preview bool   `json:"preview"`
 				Context int    `json:"contextTokens"`
 				Output  int    `json:"outputTokens"`
+				// Efforts are the values of --effort that the model takes.
+				Efforts []string `json:"efforts"`
 			}
 			lines := []line{}
-			t := &cli.Table{Columns: []string{"ID", "NAME", "VENDOR", "CONTEXT", "DEFAULT"}}
+			t := &cli.Table{Columns: []string{"ID", "NAME", "VENDOR", "CONTEXT", "EFFORT", "DEFAULT"}}
 			for _, m := range models {
 				lines = append(lines, line{m.ID, m.Name, m.Vendor, m.ID == standard, m.Preview, m.Limits.Context,
-					m.Limits.Output})
+					m.Limits.Output, append([]string{}, m.Efforts...)})
 				mark := ""
 				if m.ID == standard {
 					mark = "yes"
 				}
-				t.Row(m.ID, m.Name, m.Vendor, m.Limits.Context, mark)
+				t.Row(m.ID, m.Name, m.Vendor, m.Limits.Context, strings.Join(m.Efforts, ", "), mark)
 			}
 			if c.out.JSON {
 				return c.out.Document(lines)
