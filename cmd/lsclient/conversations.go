@@ -3,12 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-
+	"fmt"
 	"strings"
 	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
+	"tapgw/internal/checkpoint"
 	"tapgw/internal/cli"
 	"tapgw/internal/conversations"
 	"tapgw/internal/proc"
@@ -159,6 +160,9 @@ func deleteKept(c *command) error {
 	for _, id := range ids {
 		if err := c.store().Delete(id); err != nil {
 			return keptError(err)
+		}
+		if err := checkpoint.Forget(c.ctx, checkpointStore(), id); err != nil {
+			return fmt.Errorf("deleting what undo needs of %s: %w", id, err)
 		}
 		c.out.Notef("deleted %s", id)
 	}

@@ -46,8 +46,10 @@ func (c *command) checkpoints() *checkpoint.Workspace {
 	if resolved, err := protect.Resolve(root); err == nil {
 		root = resolved
 	}
-	return checkpoint.In(filepath.Join(stateDir(), "checkpoints"), root)
+	return checkpoint.In(checkpointStore(), root)
 }
+
+func checkpointStore() string { return filepath.Join(stateDir(), "checkpoints") }
 
 // stateDir is the directory of what lsclient keeps for itself.
 func stateDir() string { return filepath.Join(xdg.StateHome, "tapgw") }

@@ -105,8 +105,8 @@ func (c *command) printUndo(id string, out checkpoint.Outcome) error {
 			return err
 		}
 	} else {
-		for _, name := range out.Changed {
-			if err := c.out.Printf("changed %s\n", visible.Line(name)); err != nil {
+		for _, line := range undoLines(out) {
+			if err := c.out.Printf("%s\n", line); err != nil {
 				return err
 			}
 		}
@@ -118,12 +118,25 @@ func (c *command) printUndo(id string, out checkpoint.Outcome) error {
 	return nil
 }
 
+// undoLines names what an undo or redo changed. Directories count only if there are no files in them.
+func undoLines(out checkpoint.Outcome) (lines []string) {
+	for _, name := range out.Changed {
+		lines = append(lines, "changed "+visible.Line(name))
+	}
+	for _, name := range out.Dirs {
+		if len(out.Changed) == 0 {
+			lines = append(lines, "changed "+visible.Line(name)+"/")
+		}
+	}
+	return lines
+}
+
 // noteUndo says on stderr which turns an undo or redo was about, and which files it left.
 func (c *command) noteUndo(out checkpoint.Outcome) {
 	for _, l := range out.Left {
 		c.out.Notef("left %s: %s", visible.Line(l.Name), l.Reason)
 	}
-	if len(out.Changed) == 0 && len(out.Left) == 0 {
+	if len(out.Changed)+len(out.Dirs)+len(out.Left) == 0 {
 		c.out.Notef("the files hold that already")
 	}
 }
@@ -207,8 +220,8 @@ func (c *chat) undone(out checkpoint.Outcome, err error, verb string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range out.Changed {
-		c.cmd.out.Notef("changed %s", visible.Line(name))
+	for _, line := range undoLines(out) {
+		c.cmd.out.Notef("%s", line)
 	}
 	c.cmd.noteUndo(out)
 	if len(out.Changed) > 0 {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,50 @@ func (s *space) link(name, target string) {
 	}
 }
 
+// A file that changes between the look at it and its replacement stays.
+func TestReplaceInTime(t *testing.T) {
+	s := newSpace(t, map[string]string{"x": "one"})
+	p, err := s.open(filepath.Join(s.root, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	was, err := p.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("x", "mine")
+	two := "two"
+	for _, content := range []*string{&two, nil} {
+		if err := p.replace(was, content, 0o600); !errors.Is(err, errChanged) {
+			t.Errorf("replacing a file that has changed: error %v, want %v", err, errChanged)
+		}
+		s.holds("x", "mine")
+	}
+	if left := strayFiles(s.root); len(left) > 0 {
+		t.Errorf("temporary files are left: %q", left)
+	}
+}
+
+// A directory that the model made goes if it is empty.
+func TestUndoDirectory(t *testing.T) {
+	s := newSpace(t, nil)
+	for _, dir := range []string{"d/empty", "e/full"} {
+		e, err := s.Begin(t.Context(), Place{"v", 1}, []Change{{Path: filepath.Join(s.root, dir), Dir: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Done(os.MkdirAll(filepath.Join(s.root, dir), 0o755))
+	}
+	s.put("e/full/mine", "")
+	if got, want := s.undo(0).Dirs, []string{"d/empty", "d"}; !slices.Equal(got, want) {
+		t.Errorf("undo removed %q, want %q", got, want)
+	}
+	if got, want := s.redo().Dirs, []string{"d", "d/empty"}; !slices.Equal(got, want) {
+		t.Errorf("redo made %q, want %q", got, want)
+	}
+}
+
 // If no file can be brought back, the turn can still be undone later.
 func TestAllLeft(t *testing.T) {
 	s := newSpace(t, map[string]string{"x": "one"})
@@ -356,6 +401,36 @@ func TestPrune(t *testing.T) {
 	}
 	if turns, err := old.Turns("v"); err != nil || len(turns) != 0 {
 		t.Errorf("of a conversation that is too old there is %+v, %v", turns, err)
+	}
+}
+
+// What is kept of a conversation can be removed; the others stay.
+func TestForget(t *testing.T) {
+	s := newSpace(t, map[string]string{"x": "one", "y": "other"})
+	s.edit(1, "x", "two")
+	was, now := "other", "now"
+	e, err := s.Begin(t.Context(), Place{"w", 1}, []Change{{Path: filepath.Join(s.root, "y"), Was: &was, Now: &now}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("y", now)
+	e.Done(nil)
+	if err := Forget(t.Context(), filepath.Dir(s.dir), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Undo(t.Context(), "v", 0); !errors.Is(err, ErrNothing) {
+		t.Errorf("undoing what was forgotten: error %v, want ErrNothing", err)
+	}
+	one := "one"
+	if _, err := os.Stat(s.object(hashOf(&one))); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the file held: %v, want it removed", err)
+	}
+	if _, err := s.Undo(t.Context(), "w", 0); err != nil {
+		t.Error(err)
+	}
+	s.holds("y", "other")
+	if err := Forget(t.Context(), filepath.Join(s.dir, "nothing"), "v"); err != nil {
+		t.Errorf("in a store that does not exist: %v", err)
 	}
 }
 

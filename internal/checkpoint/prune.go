@@ -2,6 +2,9 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,22 +44,59 @@ func (w *Workspace) prune(at Place) {
 			total += sizes[hash]
 		}
 	}
-	if len(kept) == len(records) {
-		return
+	if len(kept) < len(records) {
+		_ = w.rewrite(kept)
 	}
+}
+
+// rewrite makes these the journal's lines, and removes the contents that none of them names. The caller has the lock.
+func (w *Workspace) rewrite(records []record) error {
 	var journal bytes.Buffer
-	for _, r := range kept {
+	for _, r := range records {
 		journal.Write(marshal(r))
 	}
-	if proc.WritePrivate(w.journal(), journal.Bytes()) != nil {
-		return
+	if err := proc.WritePrivate(w.journal(), journal.Bytes()); err != nil {
+		return err
 	}
-	refs := referenced(kept)
+	refs := referenced(records)
+	sizes, _ := w.sizes()
 	for hash := range sizes {
 		if !refs[hash] {
 			_ = os.Remove(w.object(hash))
 		}
 	}
+	return nil
+}
+
+// Forget removes what is kept of a conversation, in all workspaces of a store. Its edits can't be undone any more. The
+// error names a journal that can't be read or written.
+func Forget(ctx context.Context, store, conversation string) error {
+	entries, err := os.ReadDir(store)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		w := &Workspace{dir: filepath.Join(store, e.Name())}
+		err = errors.Join(err, w.forget(ctx, conversation))
+	}
+	return err
+}
+
+func (w *Workspace) forget(ctx context.Context, conversation string) error {
+	lock, err := w.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	records, err := w.load()
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(records), func(r record) bool { return r.Conversation == conversation })
+	if len(kept) == len(records) {
+		return nil
+	}
+	return w.rewrite(kept)
 }
 
 // dropOld returns the records without the conversations whose last edit is older than a time.

@@ -28,6 +28,7 @@ type File struct {
 type Outcome struct {
 	Turns   []int    // that were undone or redone, ascending
 	Changed []string // names of files that were brought back
+	Dirs    []string // names of directories that were removed, or made again
 	Left    []Left   // files that were left as they are
 }
 
@@ -222,7 +223,7 @@ func (w *Workspace) Undo(ctx context.Context, conversation string, from int) (Ou
 	if done == 0 && len(out.Left) > 0 {
 		return out, nil
 	}
-	w.removeDirs(r.Dirs)
+	out.Dirs = w.removeDirs(r.Dirs)
 	out.Turns = r.Turns
 	return out, w.append(r)
 }
@@ -305,16 +306,19 @@ func (w *Workspace) move(m move) error {
 	return p.replace(now, content, mode)
 }
 
-// removeDirs removes directories that edits have made, if they are empty.
-func (w *Workspace) removeDirs(dirs []string) {
+// removeDirs removes directories that edits have made, if they are empty, and returns their names.
+func (w *Workspace) removeDirs(dirs []string) (names []string) {
 	for _, dir := range slices.Backward(dirs) {
 		if p, err := w.open(dir); err == nil {
 			if info, err := p.root.Lstat(p.rel); err == nil && info.IsDir() && p.checkParents() == nil {
-				_ = p.root.Remove(p.rel)
+				if p.root.Remove(p.rel) == nil {
+					names = append(names, w.name(dir))
+				}
 			}
 			p.close()
 		}
 	}
+	return names
 }
 
 // Redo takes the last undo of a conversation back. A new edit of the conversation ends what can be redone. Files that
@@ -337,8 +341,8 @@ func (w *Workspace) Redo(ctx context.Context, conversation string) (Outcome, err
 	var out Outcome
 	for _, dir := range undo.Dirs {
 		if p, err := w.open(dir); err == nil {
-			if p.checkParents() == nil {
-				_ = p.root.Mkdir(p.rel, 0o777)
+			if p.checkParents() == nil && p.root.Mkdir(p.rel, 0o777) == nil {
+				out.Dirs = append(out.Dirs, w.name(dir))
 			}
 			p.close()
 		}
