@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tapgw/internal/cli"
+	"tapgw/tools"
 )
 
 // slashCommand is a line of a chat that is not a prompt, such as /model.
@@ -101,6 +102,9 @@ func orDefault(model string) string {
 func (c *chat) listTools(ctx context.Context, _ string) error {
 	all, _ := c.cmd.loadTools(ctx)
 	for _, t := range all {
+		if c.cmd.Bool("plan") && t.Kind != tools.Read {
+			continue
+		}
 		c.cmd.out.Notef("%s  %s", t.Name, cli.Shorten(t.Description, 70))
 	}
 	return nil

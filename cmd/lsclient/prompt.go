@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -109,13 +110,13 @@ func readStdin(ctx context.Context, r io.Reader, patience time.Duration) (text s
 	case <-began:
 	case <-silence.Done():
 		if ctx.Err() != nil {
-			return "", false, fmt.Errorf("reading stdin: %w", ctx.Err())
+			return "", false, interrupted(ctx)
 		}
 		return "", true, nil
 	}
 	select {
 	case <-ctx.Done():
-		return "", false, fmt.Errorf("reading stdin: %w", ctx.Err())
+		return "", false, interrupted(ctx)
 	case got := <-done:
 		switch {
 		case got.err != nil:
@@ -130,4 +131,12 @@ func readStdin(ctx context.Context, r io.Reader, patience time.Duration) (text s
 		}
 		return strings.TrimRight(string(got.data), "\r\n"), false, nil
 	}
+}
+
+// interrupted returns the error of a wait for stdin that --timeout or Ctrl-C has ended.
+func interrupted(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return &cli.Error{Exit: cli.ExitFailed, Code: cli.CodeCancelled, Message: "cancelled", Err: ctx.Err()}
+	}
+	return fmt.Errorf("reading stdin: %w", ctx.Err())
 }
