@@ -83,8 +83,9 @@ type command struct {
 	external  *tools.External
 	flagMCP   map[string]configs.MCPServer // of --mcp, by name
 
-	rounds      int    // of --max-rounds; 0: as the configuration says
-	chosenModel string // of /model in a chat; "": that of --model or the configuration
+	rounds       int    // of --max-rounds; 0: as the configuration says
+	chosenModel  string // of /model in a chat; "": that of --model or the configuration
+	chosenEffort string // of /effort in a chat; "": that of --effort
 }
 
 // shortTimeout bounds requests that the server answers without a model.

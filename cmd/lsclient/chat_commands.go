@@ -21,6 +21,7 @@ type slashCommand struct {
 func slashCommands() []slashCommand {
 	return []slashCommand{
 		{"/model", "[ID]", "show or change the model", (*chat).setModel},
+		{"/effort", "[LEVEL]", "show or change how much the model reasons", (*chat).setEffort},
 		{"/models", "", "list the models", (*chat).listModels},
 		{"/tools", "", "list the tools", (*chat).listTools},
 		{"/diff", "[TURN]", "show what the last turn, or the turns from TURN on, changed in files", (*chat).diff},
@@ -92,11 +93,24 @@ func (c *chat) setModel(ctx context.Context, id string) error {
 	return nil
 }
 
-func orDefault(model string) string {
-	if model == "" {
+func (c *chat) setEffort(ctx context.Context, effort string) error {
+	if effort == "" {
+		c.cmd.out.Notef("%s", orDefault(c.cmd.effort()))
+		return nil
+	}
+	if err := c.v.SetEffort(ctx, effort); err != nil {
+		return withExitCode(err)
+	}
+	c.cmd.chosenEffort = effort
+	c.cmd.out.Notef("the next turns use the effort %s", effort)
+	return nil
+}
+
+func orDefault(chosen string) string {
+	if chosen == "" {
 		return "the server's default"
 	}
-	return model
+	return chosen
 }
 
 func (c *chat) listTools(ctx context.Context, _ string) error {

@@ -170,11 +170,14 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 func (v *conversation) begin(mode langserver.Mode) {
 	v.instructions.forget()
 	v.Conversation = v.server.NewConversation(langserver.ConversationOptions{ID: v.kept.id, Mode: mode,
-		Model: v.cmd.model(), Effort: v.cmd.String("effort"), Earlier: v.kept.earlierTurns()})
+		Model: v.cmd.model(), Effort: v.cmd.effort(), Earlier: v.kept.earlierTurns()})
 }
 
 // model returns the model to use; "" is the server's default.
 func (c *command) model() string { return cmp.Or(c.chosenModel, c.String("model"), c.conf().Model) }
+
+// effort returns the reasoning effort to use; "" is the server's default.
+func (c *command) effort() string { return cmp.Or(c.chosenEffort, c.String("effort")) }
 
 func (v *conversation) close(ctx context.Context) {
 	v.stop()
@@ -350,7 +353,7 @@ func withExitCode(err error) error {
 		}
 		return &cli.Error{Exit: cli.ExitRefused, Code: "NOT_SIGNED_IN", Message: message, Err: err}
 	case errors.As(err, &effort):
-		return cli.Usage("flag --effort: %v", err)
+		return cli.Usage("%v; lsclient models lists what each takes", err)
 	case errors.As(err, &unknown):
 		return &cli.Error{Exit: cli.ExitNotFound, Code: cli.CodeNotFound, Message: err.Error() +
 			"; lsclient models lists them", Err: err}

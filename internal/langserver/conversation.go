@@ -42,10 +42,10 @@ type Conversation struct {
 	client *Client
 	id     string
 	mode   Mode
-	effort string
 	turn   chan struct{} // full while a turn runs; guards the fields that follow
 
 	model    string
+	effort   string
 	earlier  []EarlierTurn // for the server, when it gets the conversation
 	atServer bool          // the server knows the conversation
 }
@@ -79,18 +79,43 @@ func (v *Conversation) begin(ctx context.Context) error {
 func (v *Conversation) end() { <-v.turn }
 
 // SetModel changes the model of later turns: an id of [Client.Models], or "" for the default. It waits for the turn
-// that runs. An id that the server does not list is an [UnknownModelError] and changes nothing.
+// that runs. An id that the server does not list is an [UnknownModelError], a model that does not take the
+// conversation's effort an [EffortError]; both change nothing.
 func (v *Conversation) SetModel(ctx context.Context, id string) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
 	defer v.end()
 	if id != "" {
-		if _, err := v.client.model(ctx, id); err != nil {
+		m, err := v.client.model(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := m.checkEffort(v.effort); err != nil {
 			return err
 		}
 	}
 	v.model = id
+	return nil
+}
+
+// SetEffort changes the reasoning effort of later turns; "" is the server's choice. It waits for the turn that runs. An
+// effort that the model does not take is an [EffortError] and changes nothing.
+func (v *Conversation) SetEffort(ctx context.Context, effort string) error {
+	if err := v.begin(ctx); err != nil {
+		return err
+	}
+	defer v.end()
+	if effort != "" {
+		m, err := v.client.model(ctx, v.model)
+		if err != nil {
+			return err
+		}
+		if err := m.checkEffort(effort); err != nil {
+			return err
+		}
+	}
+	v.effort = effort
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -44,5 +45,31 @@ func TestEffort(t *testing.T) {
 		if err := json.Unmarshal(r.requests(n)[0].Body, &body); err != nil || body.Effort != tt.want {
 			t.Errorf("%s with effort %q: the model got %q, want %q", tt.model, tt.effort, body.Effort, tt.want)
 		}
+	}
+}
+
+// A conversation's effort and model change between turns, if they fit each other.
+func TestSetEffort(t *testing.T) {
+	r := shared(t)
+	v := r.NewConversation(ConversationOptions{Model: "reasoner"})
+	if err := v.SetEffort(within(t), "lots"); err == nil {
+		t.Error("an effort that the model does not take: got no error")
+	}
+	if err := v.SetEffort(within(t), "low"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := errors.AsType[*EffortError](v.SetModel(within(t), "scripted")); !ok {
+		t.Error("a model without efforts: got no EffortError")
+	}
+	n := r.count()
+	if _, err := v.Turn(within(t), "hello", nil); err != nil {
+		t.Fatal(err)
+	}
+	if req := r.requests(n)[0]; req.Model != "reasoner" ||
+		!strings.Contains(string(req.Body), `"reasoning_effort":"low"`) {
+		t.Errorf("the model %s got %s, want effort low at reasoner", req.Model, req.Body)
+	}
+	if err := v.SetEffort(within(t), ""); err != nil {
+		t.Error(err)
 	}
 }
