@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"tapgw/tools/internal/shell"
@@ -25,7 +26,11 @@ var _ = add(&Tool{
 }, runInTerminal)
 
 func runInTerminal(ctx context.Context, env *Env, in runInTerminalIn) (Result, error) {
-	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, maxTerminalTime), nil)
+	var also io.Writer
+	if env.Output != nil {
+		also = &shell.Lines{OnLine: env.Output}
+	}
+	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 2*time.Minute, maxTerminalTime), also)
 	return textResult(out), err
 }
 

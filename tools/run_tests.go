@@ -27,7 +27,12 @@ var _ = add(&Tool{
 
 func runTests(ctx context.Context, env *Env, in runTestsIn) (Result, error) {
 	var log testlog.Log
-	lines := shell.Lines{OnLine: log.Add}
+	lines := shell.Lines{OnLine: func(line string) {
+		log.Add(line)
+		if env.Output != nil {
+			env.Output(line)
+		}
+	}}
 	out, err := shell.Terminal(ctx, env.Root, in.Command, seconds(in.Timeout, 5*time.Minute, maxTestTime), &lines)
 	lines.End()
 	summary := log.String()

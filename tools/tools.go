@@ -86,6 +86,8 @@ type Env struct {
 	Root string // of the workspace, absolute
 	// Sync is called after a file was written. nil: nothing is called.
 	Sync func(path, content string)
+	// Output is called for each line that a command of a tool writes, while it runs. nil: nothing is called.
+	Output func(line string)
 	// Open opens a document in the editor. nil: there is no editor.
 	Open func(uri, language, text string)
 	// Outside decides about a path outside Root, absolute and with its symbolic

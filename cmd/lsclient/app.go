@@ -12,6 +12,7 @@ import (
 
 	"tapgw/configs"
 	"tapgw/internal/cli"
+	"tapgw/internal/terminal"
 	"tapgw/tools"
 )
 
@@ -82,10 +83,12 @@ type command struct {
 	config    atomic.Pointer[configs.LSClient]
 	external  *tools.External
 	flagMCP   map[string]configs.MCPServer // of --mcp, by name
+	screen    *terminal.Terminal           // of a chat on a terminal; nil: none
 
 	rounds       int    // of --max-rounds; 0: as the configuration says
 	chosenModel  string // of /model in a chat; "": that of --model or the configuration
 	chosenEffort string // of /effort in a chat; "": that of --effort
+	reasoning    bool   // the model's reasoning is shown, or hidden with -v
 }
 
 // shortTimeout bounds requests that the server answers without a model.

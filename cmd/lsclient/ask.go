@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"tapgw/internal/terminal"
 )
 
 // asker asks a person. The terminal of a chat has its own.
@@ -76,6 +78,26 @@ func (q *question) read(line string) answer {
 		}
 	}
 	return answer{reason: line}
+}
+
+// screenAsker asks on the terminal that a chat has for itself.
+type screenAsker struct{ screen *terminal.Terminal }
+
+func (a *screenAsker) ask(ctx context.Context, q question) (answer, error) {
+	for {
+		line, err := a.screen.Ask(ctx, "\nThe model wants to "+strings.ReplaceAll(q.text, "\n", "\n  "), q.prompt())
+		if ctx.Err() != nil {
+			return answer{}, context.Cause(ctx)
+		}
+		if err != nil {
+			return answer{}, nil //nolint:nilerr // Ctrl-C and a closed terminal are a no
+		}
+		reply := q.read(line)
+		if reply.word != showMore {
+			return reply, nil
+		}
+		q.text, q.whole = q.whole, ""
+	}
 }
 
 // lineAsker asks on a terminal whose lines the terminal itself edits.

@@ -35,6 +35,7 @@ Examples:
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
 		Flags: slices.Concat([]ucli.Flag{
 			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
+			&ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"},
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
 		Action:       action(0, 0, runChat),
@@ -78,20 +79,51 @@ func runChat(cmd *command) error {
 		}
 	}()
 
-	c.lines = newLineReader(cmd)
+	c.lines = cmd.newLineReader(c.interrupt, c.candidates)
 	defer c.lines.close()
-	v, err := cmd.converse(ctx, c.mode)
-	if err != nil {
+	if err := c.start(ctx); err != nil {
 		return err
 	}
-	defer v.close(context.WithoutCancel(ctx))
-	c.v, c.printer = v, &turnPrinter{cmd: cmd, v: v}
+	defer c.v.close(context.WithoutCancel(ctx))
 	c.showEarlier()
-	err = c.talk(ctx)
-	if errors.Is(err, errLeave) {
+	err := c.talk(ctx)
+	if err == errLeave { //nolint:errorlint // an error that wraps it has an exit code
 		return nil
 	}
 	return err
+}
+
+// exitInterrupted is the exit code after a Ctrl-C that ends the program, as shells have it.
+const exitInterrupted = 130
+
+// start starts the conversation. Ctrl-C ends the chat meanwhile.
+func (c *chat) start(ctx context.Context) (err error) {
+	starting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	started := make(chan struct{})
+	defer close(started)
+	go func() {
+		select {
+		case <-c.stop:
+			cancel(cli.Reported(exitInterrupted))
+		case <-started:
+		}
+	}()
+	defer c.cmd.working("")
+	c.v, err = c.cmd.converse(starting, c.mode)
+	if err != nil && ctx.Err() == nil && starting.Err() != nil {
+		return context.Cause(starting)
+	}
+	c.printer = &turnPrinter{cmd: c.cmd, v: c.v}
+	return err
+}
+
+// interrupt is Ctrl-C on the terminal that the chat has for itself, where it is no signal.
+func (c *chat) interrupt() {
+	select {
+	case c.stop <- os.Interrupt:
+	default: // there is one already
+	}
 }
 
 // talk reads prompts and runs their turns until the person, or stdin, ends the chat.
@@ -101,57 +133,65 @@ func (c *chat) talk(ctx context.Context) error {
 		injected = c.v.session.promptReady
 	}
 	var failed error // of the last turn; without a terminal it is the exit code
+	read := c.lines.next()
+	leaving := false // the next Ctrl-C ends the chat
 	for {
-		read := c.lines.next()
-		for waiting := true; waiting; {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-c.stop: // no turn runs
-			case <-c.v.server.Done():
-				return cli.Failed("%v", c.v.server.Err())
-			case <-injected:
-				for p, ok := c.v.session.nextPrompt(); ok; p, ok = c.v.session.nextPrompt() {
-					c.printer.injected(p.Prompt)
-					// The person is typing, so no questions now.
-					c.v.policy.setBusy(true)
-					err := c.turn(ctx, p)
-					c.v.policy.setBusy(false)
-					if err != nil && !c.printError(err) {
-						return err
-					}
-				}
-			case line := <-read:
-				waiting = false
-				if errors.Is(line.err, io.EOF) && c.lines.isInteractive() {
-					return nil // the person has seen the errors
-				}
-				if errors.Is(line.err, io.EOF) {
-					return failed
-				}
-				if line.err != nil {
-					return line.err
-				}
-				prompt := strings.TrimSpace(line.text)
-				if prompt == "" {
-					continue
-				}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.v.server.Done():
+			return cli.Failed("%v", c.v.server.Err())
+		case <-c.stop: // no turn runs, and the terminal edits lines by itself, or nobody types
+			if leaving || !c.lines.isInteractive() {
+				return cli.Reported(exitInterrupted)
+			}
+			leaving = true
+			c.cmd.out.Notef("\n(Ctrl-C again, or Ctrl-D, ends the chat)")
+		case <-injected:
+			if err := c.injected(ctx); err != nil {
+				return err
+			}
+		case line := <-read:
+			leaving = false
+			if errors.Is(line.err, io.EOF) && c.lines.isInteractive() {
+				return nil // the person has seen the errors
+			}
+			if errors.Is(line.err, io.EOF) {
+				return failed
+			}
+			if line.err != nil {
+				return line.err
+			}
+			if prompt := strings.TrimSpace(line.text); prompt != "" {
 				failed = nil
-				if done, err := c.command(ctx, prompt); done {
-					if err != nil && !c.printError(err) {
-						return err
+				done, err := c.command(ctx, prompt)
+				if !done {
+					if err = c.turn(ctx, protocol.HostPrompt{Prompt: prompt}); err != nil {
+						failed = cli.Reported(cli.AsError(err).Exit)
 					}
-					continue
 				}
-				if err := c.turn(ctx, protocol.HostPrompt{Prompt: prompt}); err != nil {
-					if !c.printError(err) {
-						return err
-					}
-					failed = cli.Reported(cli.AsError(err).Exit)
+				if err != nil && !c.printError(err) {
+					return err
 				}
 			}
+			read = c.lines.next()
 		}
 	}
+}
+
+// injected runs the turns of prompts that providers have injected.
+func (c *chat) injected(ctx context.Context) error {
+	for p, ok := c.v.session.nextPrompt(); ok; p, ok = c.v.session.nextPrompt() {
+		c.printer.injected(p.Prompt)
+		// The person is typing, so no questions now.
+		c.v.policy.setBusy(true)
+		err := c.turn(ctx, p)
+		c.v.policy.setBusy(false)
+		if err != nil && !c.printError(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // printError prints an error, and reports whether the chat goes on after it.
@@ -169,26 +209,29 @@ func (c *chat) printError(err error) bool {
 	return e.Exit != cli.ExitRefused // not signed in: each turn would fail
 }
 
-// turn runs a turn, which Ctrl-C ends.
+// turn runs a turn, which Ctrl-C ends. A second Ctrl-C ends the chat if the turn goes on after the first.
 func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan struct{})
-	defer close(done)
 	for len(c.stop) > 0 { // Ctrl-C from before the turn
 		<-c.stop
 	}
-	go func() {
-		for {
-			select {
-			case <-c.stop:
-				if !c.v.policy.sayNo() {
-					cancel()
-				}
-			case <-done:
-				return
-			}
-		}
-	}()
-	return c.v.turn(ctx, p.Prompt, p.Source, c.printer)
+	c.cmd.working("thinking")
+	defer c.cmd.working("")
+	done := make(chan error, 1)
+	go func() { done <- c.v.turn(ctx, p.Prompt, p.Source, c.printer) }()
+	select {
+	case err := <-done:
+		return err
+	case <-c.stop:
+		c.v.policy.sayNo()
+		cancel()
+		c.cmd.working("stopping; Ctrl-C again ends the chat")
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-c.stop:
+		return &cli.Error{Exit: exitInterrupted, Code: cli.CodeCancelled, Err: errLeave}
+	}
 }

@@ -29,6 +29,7 @@ func slashCommands() []slashCommand {
 		{"/redo", "", "take the last undo back", (*chat).redo},
 		{"/new", "", "begin a new conversation; the model forgets this one", (*chat).beginAnew},
 		{"/resume", "[ID]", "list the workspace's conversations, or go on with one", (*chat).resume},
+		{"/reasoning", "", "show the model's reasoning, or hide it again", (*chat).toggleReasoning},
 		{"/help", "", "this list", (*chat).printHelp},
 		{"/quit", "", "end the chat (also exit, Ctrl-D); Ctrl-C ends the turn that runs", (*chat).quit},
 	}

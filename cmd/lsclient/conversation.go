@@ -103,7 +103,7 @@ func (c *command) logger() *slog.Logger {
 	if c.out.Verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(c.out.Err, &slog.HandlerOptions{Level: level}))
 }
 
 // converse starts the server and a conversation with all tools. The caller ends it with [conversation.close].

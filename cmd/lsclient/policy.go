@@ -60,7 +60,11 @@ func newPolicy(c *command) (*policy, error) {
 	if p.yes {
 		return nil, cli.Usage("flags --yes and --ask exclude each other: use one of them")
 	}
-	tty, err := terminal(c)
+	if c.screen != nil {
+		p.asker = &screenAsker{c.screen}
+		return p, nil
+	}
+	tty, err := answers(c)
 	if err != nil {
 		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
@@ -68,8 +72,8 @@ func newPolicy(c *command) (*policy, error) {
 	return p, nil
 }
 
-// terminal returns the reader of answers: stdin, or the controlling terminal if stdin is something else.
-func terminal(c *command) (io.Reader, error) {
+// answers returns the reader of answers: stdin, or the controlling terminal if stdin is something else.
+func answers(c *command) (io.Reader, error) {
 	if f, ok := c.App.Reader.(*os.File); ok && cli.Terminal(f) {
 		return f, nil
 	}

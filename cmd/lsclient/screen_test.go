@@ -45,12 +45,12 @@ func cmdTerminal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = os.RemoveAll(dir) })
 	ts.Defer(func() { _ = exec.Command("tmux", "-S", socket, "kill-server").Run() })
 	columns, rows, _ := strings.Cut(args[0], "x")
-	// The script starts the server, which so has its environment. A shell shows how the program ended: tmux misses
-	// the end of some.
+	// The script starts the server, which so has its environment. A shell shows the program's name, as people's do
+	// (else tmux would keep each frame that is erased in the first row), and how it ended, which tmux misses at times.
 	ts.Check(ts.Exec("tmux", append([]string{"-S", socket, "-f", os.DevNull, "start-server", ";",
 		"set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "5000", ";",
 		"set-option", "-s", "escape-time", "0", ";", "new-session", "-d", "-x", columns, "-y", rows, "sh", "-c",
-		`trap : INT; "$@"; echo " exit code $?"; exec sleep 1000`, "sh"}, args[1:]...)...))
+		`echo "$ $1"; trap : INT; "$@"; echo " exit code $?"; exec sleep 1000`, "sh"}, args[1:]...)...))
 }
 
 // keys KEY...: presses keys, in tmux's names for them: C-c, Enter, M-Enter, Up.

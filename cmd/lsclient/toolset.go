@@ -147,8 +147,13 @@ func (c *command) printFaults(faults []tools.Fault) {
 
 // env returns the environment of tools in this workspace.
 func (c *command) env(p *policy) *tools.Env {
+	var output func(line string)
+	if c.screen != nil {
+		output = c.screen.Live
+	}
 	return &tools.Env{
-		Root: c.workspace, Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
+		Output: output,
+		Root:   c.workspace, Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
 		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: c.sources(),
 		Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger(),
 	}

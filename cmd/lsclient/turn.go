@@ -56,6 +56,7 @@ type turnPrinter struct {
 	// With --output-schema:
 	onlyOutput bool            // stdout has no text of the model
 	output     json.RawMessage // the answer of the turn that has ended
+	live       liveTurn
 }
 
 // eventLine is an event as --json prints it.
@@ -85,6 +86,10 @@ func (p *turnPrinter) event(e langserver.Event) {
 		p.text(e.Delta)
 	case langserver.Reasoning:
 		line = eventLine{Type: "reasoning", Round: e.Round, Delta: e.Delta}
+		p.reasoning(e.Delta)
+	case langserver.Window:
+		p.live.window = e
+		return
 	case langserver.ToolCall:
 		line = eventLine{Type: "tool", Round: e.Round, ID: e.ID, Name: e.Name, State: string(e.State), Result: e.Result,
 			Error: e.Error}
@@ -144,7 +149,12 @@ func (p *turnPrinter) text(delta string) {
 	if p.cmd.out.JSON || p.onlyOutput || delta == "" || p.worker != nil {
 		return
 	}
+	p.endReasoning()
 	delta = cli.Clean(delta)
+	if p.cmd.rendersMarkdown() {
+		p.render(delta)
+		return
+	}
 	_ = p.cmd.out.Printf("%s", delta)
 	p.inLine = !strings.HasSuffix(delta, "\n")
 }
@@ -161,6 +171,8 @@ func (p *turnPrinter) note(format string, args ...any) {
 }
 
 func (p *turnPrinter) endLine() {
+	p.endReasoning()
+	p.endMarkdown()
 	if p.inLine {
 		p.inLine = false
 		_ = p.cmd.out.Printf("\n")
@@ -169,6 +181,7 @@ func (p *turnPrinter) endLine() {
 
 func (p *turnPrinter) tool(e langserver.ToolCall) {
 	paint := func(ink cli.Ink, text string) string { return ink.On(p.cmd.App.ErrWriter, text) }
+	p.showTool(e)
 	switch e.State {
 	case langserver.Running:
 		p.note("%s %s", paint(cli.Blue, "• "+e.Name), paint(cli.Dim, cli.Shorten(cli.Clean(string(e.Input)), 100)))
@@ -220,6 +233,7 @@ func (p *turnPrinter) done(r langserver.Turn, err error) error {
 	p.endLine()
 	output := p.output
 	p.output = nil
+	p.summary(r)
 	if !p.cmd.out.JSON {
 		if err == nil && output != nil {
 			return p.cmd.out.Document(output)

@@ -141,6 +141,8 @@ type Turn struct {
 	Answer string // the text of its last round
 	Rounds int    // answers of the model, with tool calls or the last one
 	Usage  Usage
+	// Multiplier is how many premium requests each prompt to the model costs.
+	Multiplier float64
 }
 
 // ErrCancelled is the error of a turn that was cancelled, by the end of its context or by the server. If the end of the
@@ -215,7 +217,10 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	defer c.closeTurn(t)
 	params["workDoneToken"] = t.token
 
-	var answer struct{ TurnID, ModelName string }
+	var answer struct {
+		TurnID, ModelName string
+		BillingMultiplier float64
+	}
 	answered := make(chan error, 1)
 	go func() {
 		answered <- knownError(c.conn.CallWithin(ctx, cancelGrace, method, params, &answer))
@@ -239,7 +244,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 		<-t.ready
 	}
 	result := Turn{ID: answer.TurnID, Model: answer.ModelName, Text: p.text.String(), Answer: p.answer.String(),
-		Rounds: p.rounds, Usage: p.usage}
+		Rounds: p.rounds, Usage: p.usage, Multiplier: answer.BillingMultiplier}
 	if err != nil {
 		return result, err
 	}

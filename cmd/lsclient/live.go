@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tapgw/internal/cli"
+	"tapgw/internal/langserver"
+	md "tapgw/internal/markdown"
+)
+
+// liveTurn is what a terminal shows of a turn besides its lines.
+type liveTurn struct {
+	text          md.Stream
+	thinkingSince time.Time // zero: the model does not reason now
+	thought       string    // the line of reasoning that is not complete yet
+	window        langserver.Window
+}
+
+// working shows what runs now, with the time; "": nothing. Without a terminal of its own the command shows nothing.
+func (c *command) working(what string) {
+	if c.screen != nil {
+		c.screen.Working(what)
+	}
+}
+
+// rendersMarkdown reports whether the model's text goes to the command's terminal.
+func (c *command) rendersMarkdown() bool { return c.screen != nil && c.out.W == c.screen }
+
+// render shows a piece of the model's text: the blocks that are complete for good, the rest until it is.
+func (p *turnPrinter) render(delta string) {
+	s := p.cmd.screen
+	s.Working("writing")
+	p.live.text.Renderer = md.Renderer{Width: s.Width(), Color: cli.Color(p.cmd.App.ErrWriter)}
+	if done := p.live.text.Add(delta); done != "" {
+		s.Print(done)
+	}
+	s.Coming(p.live.text.Coming())
+}
+
+// endMarkdown shows the rest of the model's text.
+func (p *turnPrinter) endMarkdown() {
+	if !p.cmd.rendersMarkdown() {
+		return
+	}
+	if rest := p.live.text.End(); rest != "" {
+		p.cmd.screen.Print(rest)
+	}
+	p.cmd.screen.Coming("")
+}
+
+// reasoning notes that the model reasons, and shows how where the person wants to see it.
+func (p *turnPrinter) reasoning(delta string) {
+	if p.cmd.screen == nil {
+		return
+	}
+	if p.live.thinkingSince.IsZero() {
+		p.endMarkdown()
+		p.live.thinkingSince = time.Now()
+		p.cmd.screen.Working("thinking")
+	}
+	if !p.cmd.showsReasoning() {
+		return
+	}
+	p.live.thought += cli.Clean(delta)
+	for {
+		line, rest, ok := strings.Cut(p.live.thought, "\n")
+		if !ok {
+			return
+		}
+		p.cmd.out.Notef("%s", cli.Dim.On(p.cmd.App.ErrWriter, line))
+		p.live.thought = rest
+	}
+}
+
+// showsReasoning reports whether the person wants to see the model's reasoning.
+func (c *command) showsReasoning() bool { return c.out.Verbose != c.reasoning }
+
+// endReasoning says in one line how long the model has reasoned.
+func (p *turnPrinter) endReasoning() {
+	if p.live.thinkingSince.IsZero() {
+		return
+	}
+	line := fmt.Sprintf("thought for %d s", int(time.Since(p.live.thinkingSince).Seconds()))
+	if p.live.thought != "" {
+		line = p.live.thought + "\n" + line
+	}
+	p.live.thinkingSince, p.live.thought = time.Time{}, ""
+	p.cmd.out.Notef("%s", cli.Dim.On(p.cmd.App.ErrWriter, line))
+}
+
+// showTool shows which tool runs.
+func (p *turnPrinter) showTool(e langserver.ToolCall) {
+	s := p.cmd.screen
+	if s == nil {
+		return
+	}
+	s.Live("")
+	if e.State == langserver.Running {
+		s.Working(e.Name)
+	} else {
+		s.Working("thinking")
+	}
+}
+
+// summary says in one line what a turn took.
+func (p *turnPrinter) summary(r langserver.Turn) {
+	if p.cmd.screen == nil || r.Usage == (langserver.Usage{}) {
+		return
+	}
+	parts := []string{tokens(r.Usage.Prompt) + " tokens in, " + tokens(r.Usage.Completion) + " out"}
+	if r.Usage.Cached > 0 {
+		parts[0] = tokens(r.Usage.Prompt) + " tokens in (" + tokens(r.Usage.Cached) + " cached), " +
+			tokens(r.Usage.Completion) + " out"
+	}
+	if w := p.live.window; w.Limit > 0 {
+		parts = append(parts, fmt.Sprintf("context %d %% of %s", 100*w.Used/w.Limit, tokens(w.Limit)))
+	}
+	if r.Multiplier > 0 {
+		parts = append(parts, fmt.Sprintf("%g premium requests", r.Multiplier))
+	}
+	p.cmd.out.Notef("%s", cli.Dim.On(p.cmd.App.ErrWriter, strings.Join(parts, " · ")))
+}
+
+// tokens is a number of tokens as people read it: 950, 1.2k, 64k.
+func tokens(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 10_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1000)
+	}
+	return fmt.Sprintf("%dk", n/1000)
+}
