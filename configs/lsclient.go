@@ -336,7 +336,16 @@ func (c *LSClient) read(root *table) {
 }
 
 func (d *DropIns) read(root *table) {
-	if root.isList("tools") {
+	isList := root.isList("tools")
+	for path := range root.doc.keys {
+		// The parser takes both and keeps one.
+		if rest, ok := strings.CutPrefix(path, "tools."); ok && strings.HasPrefix(rest, `"[`) != isList {
+			root.lookup("tools")
+			root.fault("tools", "is both a list and a table: write the list as tools.dirs")
+			return
+		}
+	}
+	if isList {
 		root.strs("tools", &d.Dirs, isPath)
 		return
 	}

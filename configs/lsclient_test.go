@@ -143,6 +143,11 @@ func TestLSClientFaults(t *testing.T) {
 		{"[gateway]\nuse = \"maybe\"", `2:1: gateway.use: "maybe" is not one of`},
 		{"[conversations]\nkeep = -1", "2:1: conversations.keep: -1 is not from 0 to 100000"},
 		{"[allow]\noutside = [\"tmp\"]", `allow.outside[0]: "tmp" is not a glob of absolute paths`},
+		{
+			"tools = [\"a\"]\ntools.replace = [\"b\"]",
+			"1:1: tools: is both a list and a table: write the list as tools.dirs",
+		},
+		{"tools.env = [\"B\"]\ntools = []", "tools: is both a list and a table"},
 		{`tools = "mine"`, "1:1: tools: must be a table, found a string"},
 		{`tools = ["a", ""]`, "1:15: tools[1]: must be a directory"},
 		{"[tools]\ndirs = [1]", "2:9: tools.dirs[0]: must be a string"},
