@@ -20,10 +20,12 @@ const eventsSchemaVar = "LSCLIENT_TEST_EVENTS"
 // exitUndocumented is the exit code of a program that has printed an event against the schema.
 const exitUndocumented = 99
 
-// mainWithCheckedEvents is main. It checks each line that agent and chat print with --json against the schema of
-// events, so that every script shows whether its events are documented.
+// mainWithCheckedEvents is main. It checks each line that agent, chat and orchestrate print with --json against the
+// schema of events, so that every script shows whether its events are documented.
 func mainWithCheckedEvents() {
-	runsTurns := slices.Contains(os.Args, "agent") || slices.Contains(os.Args, "chat")
+	runsTurns := slices.ContainsFunc([]string{"agent", "chat", "orchestrate"}, func(name string) bool {
+		return slices.Contains(os.Args, name)
+	})
 	if !runsTurns || !slices.Contains(os.Args, "--json") || os.Getenv(eventsSchemaVar) == "" {
 		main()
 	}

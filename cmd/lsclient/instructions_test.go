@@ -74,6 +74,10 @@ func TestNestedInstructionsComeOnce(t *testing.T) {
 			}
 		}
 	}
+	other := langserver.Invocation{ConversationID: "other", Input: json.RawMessage(`{"path":"sub/x.go"}`)}
+	if got := v.nestedInstructions(other); !strings.Contains(got, "of sub") {
+		t.Errorf("in another conversation: got %q, want it again", got)
+	}
 	v.instructions.forget()
 	if got := call("sub/x.go"); !strings.Contains(got, "of sub") {
 		t.Errorf("in a new conversation: got %q, want it again", got)
