@@ -128,13 +128,14 @@ func (v *conversation) edit(ctx context.Context, list []tools.FileEdit) (done fu
 	v.edits.mu.Lock()
 	at := v.edits.at
 	v.edits.mu.Unlock()
-	kept, err := v.checkpoints.Begin(ctx, at, changesOf(list, diffs))
+	changes := changesOf(list, diffs)
+	kept, err := v.checkpoints.Begin(ctx, at, changes)
 	if err != nil {
 		v.warnNoUndo(err.Error())
 	}
-	for _, e := range list {
-		if e.TooLarge {
-			v.warnNoUndo(visible.Line(e.Name) + " is larger than 16 MiB")
+	for i, c := range changes {
+		if c.TooLarge {
+			v.warnNoUndo(visible.Line(list[i].Name) + " is larger than 16 MiB")
 		}
 	}
 	return func(err error) {
@@ -180,7 +181,8 @@ func diffsOf(list []tools.FileEdit) (diffs []diff.Diff) {
 // changesOf returns the edits as checkpoints have them.
 func changesOf(list []tools.FileEdit, diffs []diff.Diff) (changes []checkpoint.Change) {
 	for _, e := range list {
-		c := checkpoint.Change{Path: e.Path, Was: e.Was, Now: e.Now, Mode: e.Mode, TooLarge: e.TooLarge, Dir: e.Dir}
+		c := checkpoint.Change{Path: e.Path, Was: e.Was, Now: e.Now, Mode: e.Mode, Dir: e.Dir,
+			TooLarge: e.TooLarge || e.Now != nil && len(*e.Now) > checkpoint.MaxFile}
 		if !e.Dir {
 			c.Added, c.Removed = diffs[0].Added, diffs[0].Removed
 			diffs = diffs[1:]

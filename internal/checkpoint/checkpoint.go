@@ -61,7 +61,7 @@ type Change struct {
 	Path           string // absolute, with symbolic links resolved
 	Was, Now       *string
 	Mode           fs.FileMode // of the file before
-	TooLarge       bool        // the file before is larger than [MaxFile], so Was is not known
+	TooLarge       bool        // Was or Now is larger than [MaxFile]; Was may be nil then
 	Dir            bool        // a directory is made; Was and Now are nil
 	Added, Removed int         // lines, for lists
 }
@@ -106,7 +106,7 @@ func (w *Workspace) note(at Place, id string, changes []Change) error {
 			Added:   c.Added,
 			Removed: c.Removed,
 		}
-		if c.Was != nil {
+		if c.Was != nil && !c.TooLarge {
 			var err error
 			if f.Was, err = w.put(*c.Was); err != nil {
 				return fmt.Errorf("keeping what %s holds: %w", c.Path, err)

@@ -63,6 +63,10 @@ type move struct {
 	ToMode   fs.FileMode `json:"toMode,omitzero"`
 }
 
+func (m move) reversed() move {
+	return move{Path: m.Path, From: m.To, FromMode: m.ToMode, To: m.From, ToMode: m.FromMode}
+}
+
 func (w *Workspace) journal() string { return filepath.Join(w.dir, "journal.jsonl") }
 
 // append adds a line to the journal and waits until it is on the disk. The caller has the lock.

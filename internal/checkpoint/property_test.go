@@ -166,7 +166,10 @@ func (x *world) userDeletes(t *rapid.T) {
 
 // undo undoes turns, and now and then redoes them at once.
 func (x *world) undo(t *rapid.T) {
-	from := rapid.SampledFrom([]int{0, 0, 1, x.turn}).Draw(t, "from")
+	x.undoFrom(t, rapid.SampledFrom([]int{0, 0, 1, x.turn}).Draw(t, "from"))
+}
+
+func (x *world) undoFrom(t *rapid.T, from int) {
 	records, err := x.w.load()
 	if err != nil {
 		t.Fatal(err)
@@ -218,15 +221,73 @@ func (x *world) undo(t *rapid.T) {
 	x.files = was
 }
 
+// undoDies is an undo whose process dies before it notes what it did. The same undo completes it; else it looks as if
+// somebody else had changed the files.
+func (x *world) undoDies(t *rapid.T) {
+	was := maps.Clone(x.files)
+	records, err := x.w.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := rapid.SampledFrom([]int{0, 1}).Draw(t, "from")
+	turns := replay(records, "v").applied(from)
+	list := paths(turns)
+	for _, path := range list[:rapid.IntRange(0, len(list)).Draw(t, "files")] {
+		if m, _ := x.w.back(path, editsOf(turns, path)); m != nil {
+			if err := x.w.move(*m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if rapid.Bool().Draw(t, "again") {
+		now := x.read()
+		x.kept(t, was, now)
+		x.files = now
+		x.undoFrom(t, from)
+		return
+	}
+	x.survive(t, was)
+}
+
+// redoDies is a redo whose process dies before it notes what it did.
+func (x *world) redoDies(t *rapid.T) {
+	was := maps.Clone(x.files)
+	records, err := x.w.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	undos := replay(records, "v").undos
+	if len(undos) == 0 {
+		return
+	}
+	moves := undos[len(undos)-1].Moves
+	for _, m := range moves[:rapid.IntRange(0, len(moves)).Draw(t, "files")] {
+		_ = x.w.move(m.reversed()) // it may refuse
+	}
+	x.survive(t, was)
+}
+
+// survive takes what the files hold now for what they should hold, if nothing of the user was lost.
+func (x *world) survive(t *rapid.T, was map[string]held) {
+	now := x.read()
+	x.kept(t, was, now)
+	for _, name := range worldFiles {
+		if was[name] != now[name] {
+			x.touched[name] = x.turn
+		}
+	}
+	x.files = now
+	x.begin(t)
+}
+
 func (x *world) redo(t *rapid.T) {
 	was := maps.Clone(x.files)
 	if _, err := x.w.Redo(t.Context(), "v"); err != nil && !errors.Is(err, ErrNothing) {
 		t.Fatal(err)
 	}
-	now := x.read()
-	x.kept(t, was, now)
-	x.files = now
-	x.begin(t)
+	touched := maps.Clone(x.touched)
+	x.survive(t, was)
+	x.touched = touched // by nobody else
 }
 
 // kept fails if a content of the user was lost.
@@ -244,7 +305,7 @@ func (x *world) kept(t *rapid.T, was, now map[string]held) {
 }
 
 // Whatever a model and a user do to files in turn, undo and redo lose no byte that the user wrote. A file that only the
-// model changed is byte for byte what it was before the turn. Processes die at any point of an edit.
+// model changed is byte for byte what it was before the turn. Processes die at any point of an edit, undo or redo.
 func TestNothingIsLost(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -260,6 +321,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": x.begin, "edit": x.edit, "edit more": x.edit, "fail": x.fail, "write": x.userWrites,
 			"delete": x.userDeletes, "undo": x.undo, "redo": x.redo,
+			"undo dies": x.undoDies, "redo dies": x.redoDies,
 			"": func(t *rapid.T) {
 				if now := x.read(); !maps.Equal(now, x.files) {
 					t.Fatalf("the files hold %v, want %v", now, x.files)

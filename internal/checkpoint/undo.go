@@ -348,8 +348,7 @@ func (w *Workspace) Redo(ctx context.Context, conversation string) (Outcome, err
 		}
 	}
 	for _, m := range undo.Moves {
-		back := move{Path: m.Path, From: m.To, FromMode: m.ToMode, To: m.From, ToMode: m.FromMode}
-		if err := w.move(back); err != nil {
+		if err := w.move(m.reversed()); err != nil {
 			out.Left = append(out.Left, Left{w.name(m.Path), err.Error()})
 			continue
 		}
