@@ -30,7 +30,8 @@ func (c *command) readConfig() (config configs.LSClient, files configs.LSFiles, 
 // server starts.
 func isLive(key string) bool {
 	return slices.Contains([]string{"model", "library_docs", "tool_timeout"}, key) ||
-		strings.HasPrefix(key, "allow.") || strings.HasPrefix(key, "tools.")
+		slices.ContainsFunc([]string{"allow.", "tools.", "conversations.", "roles."},
+			func(table string) bool { return strings.HasPrefix(key, table) })
 }
 
 // follow reloads the config files when they change, until ctx ends, and calls changed afterwards. It reports a
