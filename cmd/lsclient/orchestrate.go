@@ -133,7 +133,10 @@ func (o *orchestration) plan(ctx context.Context) ([]orchestrate.Task, langserve
 		printer.note("%s: %s%s", t.Name, cli.Shorten(cli.Clean(t.Text), 100), after)
 	}
 	if v.cmd.out.JSON {
-		err = v.cmd.out.Line(map[string]any{"type": "plan", "tasks": lines})
+		err = v.cmd.out.Line(struct {
+			Type  string `json:"type"`
+			Tasks []line `json:"tasks"`
+		}{"plan", lines})
 		return tasks, result, err
 	}
 	return tasks, result, nil
