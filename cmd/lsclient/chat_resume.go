@@ -16,15 +16,11 @@ const (
 
 // showEarlier shows how a resumed conversation ended, on stderr.
 func (c *chat) showEarlier() {
-	turns := c.v.kept.earlier
-	if !c.v.kept.resumed {
-		return
-	}
-	if n := len(turns) - shownTurns; n > 0 {
+	if n := c.v.kept.turns - len(c.v.kept.last); n > 0 {
 		c.cmd.out.Notef("(%d earlier turns)", n)
 	}
 	dim := func(text string) string { return cli.Dim.On(c.cmd.App.ErrWriter, text) }
-	for _, t := range turns[max(0, len(turns)-shownTurns):] {
+	for _, t := range c.v.kept.last {
 		c.cmd.out.Notef("> %s", cli.Shorten(cli.Clean(t.Prompt), shownPrompt))
 		answer := cli.OneLine(t.Text())
 		if t.Outcome != conversations.Completed {

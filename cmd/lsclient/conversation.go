@@ -170,7 +170,8 @@ func (c *command) converse(ctx context.Context, mode langserver.Mode) (_ *conver
 func (v *conversation) begin(mode langserver.Mode) {
 	v.instructions.forget()
 	v.Conversation = v.server.NewConversation(langserver.ConversationOptions{ID: v.kept.id, Mode: mode,
-		Model: v.cmd.model(), Effort: v.cmd.effort(), Earlier: v.kept.earlierTurns()})
+		Model: v.cmd.model(), Effort: v.cmd.effort(), Earlier: v.kept.earlier})
+	v.kept.earlier = nil
 }
 
 // model returns the model to use; "" is the server's default.

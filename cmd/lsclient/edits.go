@@ -60,7 +60,7 @@ func (v *conversation) beginTurn(prompt string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.at.Conversation != v.kept.id {
-		e.at = checkpoint.Place{Conversation: v.kept.id, Turn: len(v.kept.earlier)}
+		e.at = checkpoint.Place{Conversation: v.kept.id, Turn: v.kept.turns}
 		e.notes = v.undoneBefore()
 	}
 	e.at.Turn++

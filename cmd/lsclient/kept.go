@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -34,8 +35,10 @@ type keptConversation struct {
 	c       *command
 	id      string
 	writer  *conversations.Writer // nil: its turns are not kept
-	earlier []conversations.Turn
 	resumed bool
+	turns   int                      // how many it had when it was opened
+	last    []conversations.Turn     // some of them, to show
+	earlier []langserver.EarlierTurn // all of them, until the server gets them
 }
 
 // openKept opens the conversation that --continue or --resume names, else a new one.
@@ -91,9 +94,10 @@ func (c *command) resumeKept(word string) (*keptConversation, error) {
 		return nil, cli.Usage("conversation %s is about %s; go on there with -w %[2]s, or here with -w .", id,
 			cli.OneLine(read.Workspace))
 	}
-	k.earlier = read.Turns
-	if n := len(read.Turns); n > 0 && !c.IsSet("model") {
-		c.chosenModel = read.Turns[n-1].Chosen
+	k.turns, k.earlier = len(read.Turns), earlierTurns(read.Turns)
+	k.last = slices.Clone(read.Turns[max(0, k.turns-shownTurns):])
+	if k.turns > 0 && !c.IsSet("model") {
+		c.chosenModel = read.Turns[k.turns-1].Chosen
 	}
 	return k, nil
 }
@@ -179,9 +183,8 @@ const (
 )
 
 // earlierTurns returns the turns for a server that does not know them.
-func (k *keptConversation) earlierTurns() []langserver.EarlierTurn {
-	var turns []langserver.EarlierTurn
-	for _, t := range k.earlier {
+func earlierTurns(kept []conversations.Turn) (turns []langserver.EarlierTurn) {
+	for _, t := range kept {
 		turns = append(turns, langserver.EarlierTurn{Prompt: t.Prompt, Answer: earlierAnswer(t)})
 	}
 	return turns

@@ -82,7 +82,7 @@ func BenchmarkResume500(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if got := len((&keptConversation{earlier: c.Turns}).earlierTurns()); got != 500 {
+		if got := len(earlierTurns(c.Turns)); got != 500 {
 			b.Fatalf("%d turns, want 500", got)
 		}
 		w.Close()

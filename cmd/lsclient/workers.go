@@ -32,7 +32,7 @@ func (v *conversation) hire(ctx context.Context, name string, role configs.Role)
 		model = v.cmd.model()
 	}
 	w.Conversation = v.server.NewConversation(langserver.ConversationOptions{ID: id, Model: model,
-		Effort: v.cmd.String("effort")})
+		Effort: v.cmd.effort()})
 	v.addWorker(w)
 	if w.session != nil {
 		v.updateTools(ctx) // its providers may have tools that no other session has
