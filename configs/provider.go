@@ -108,7 +108,7 @@ type ToolRules struct {
 // Permit is what drop-in tools may do besides reading files in the session's directory. The zero value permits nothing
 // more.
 type Permit struct {
-	Tools   []string // names of those that edit files, run programs or reach the network, or name no kind
+	Tools   []string // names of those that edit files, run programs or reach the network
 	Outside []string // globs of absolute paths
 }
 

@@ -108,7 +108,7 @@ var inTables = map[string]string{
 	"sessions.label":             "The label that sessions must have.",
 	"sessions.cwd":               "A glob that the sessions' directory must match.",
 	"sessions.host":              "The kind of host that sessions must have: copilot, local, or that of another program.",
-	"permit.tools":               "Tools that edit files, run programs or reach the network, or name no kind, by name.",
+	"permit.tools":               "Tools that edit files, run programs or reach the network, by name.",
 	"permit.outside":             "Globs of absolute paths outside the session's directory.",
 	"tools":                      "Tools whose calls are HTTP requests, by name.",
 	"tools.*":                    "A tool: its calls are HTTP requests.",

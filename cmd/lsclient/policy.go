@@ -37,6 +37,8 @@ type policy struct {
 	conf func() configs.LSClient // the current configuration
 	yes  bool
 
+	noKind bool // see [provide.Allow]
+
 	mu         sync.Mutex // one question at a time; guards the fields that follow
 	asker      asker      // nil: no person is asked
 	always     []string   // keys of questions that a person has answered with always
@@ -83,6 +85,7 @@ func answers(c *command) (io.Reader, error) {
 // tool decides about a call of one of our tools. The error is a [provide.Refusal].
 func (p *policy) tool(ctx context.Context, t *tools.Tool, args json.RawMessage) error {
 	allow := allowed(p.conf())
+	allow.NoKind = p.noKind
 	err := allow.Check(t, args)
 	if err == nil {
 		return nil

@@ -79,7 +79,9 @@ func provideTools(c *command) error {
 		},
 	})
 	configure := func() {
-		p.Configure(allowed(c.conf()), tools.Env{Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
+		allow := allowed(c.conf())
+		allow.NoKind = true
+		p.Configure(allow, tools.Env{Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
 			Sources: c.sources(), Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger()})
 	}
 	configure()

@@ -162,6 +162,7 @@ func callTool(c *command) error {
 	if err != nil {
 		return err
 	}
+	policy.noKind = true // a person has chosen the tool
 	all, faults := c.loadTools(c.ctx)
 	t := find(all, name)
 	if t == nil {

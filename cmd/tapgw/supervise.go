@@ -33,7 +33,8 @@ func launchTools(ctx context.Context, r supervisor.Run) error {
 			Secrets: []string{configs.StateDir()},
 		},
 		Allow: provide.Allow{
-			Tools: permit.Tools, Outside: permit.Outside, Where: "permit.%s in " + filepath.Base(r.Provider.File),
+			Tools: permit.Tools, Outside: permit.Outside, NoKind: true,
+			Where: "permit.%s in " + filepath.Base(r.Provider.File),
 		},
 	})
 	faults := &toolFaults{run: r}

@@ -23,6 +23,9 @@ type Allow struct {
 	Outside  []string // globs of absolute paths
 	Web      []string // hosts that may be reached although their addresses are not public
 	Tools    []string // names of drop-in tools that may do more than read, and of tools with Consent
+	// NoKind allows drop-in tools whose files name no kind. It is set where a person has
+	// chosen what is served or called, and not where a model chooses.
+	NoKind bool
 	// Where tells people where a list is, with %s for its name. Default: allow.%s in
 	// lsclient.toml.
 	Where string
@@ -53,6 +56,7 @@ func (a *Allow) Check(t *tools.Tool, args json.RawMessage) error {
 		if command := Command(args); !a.allowsCommand(command) {
 			return refuse("the command %q is not allowed: %s lists those that are", command, a.where("terminal"))
 		}
+	case t.Kind == tools.Unknown && a.NoKind:
 	case t.Consent || t.Source != "" && t.Kind != tools.Read:
 		return refuse("the tool %q may %s and is not allowed: %s lists those that are",
 			t.Name, abilities[t.Kind], a.where("tools"))
