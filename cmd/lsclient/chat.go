@@ -224,7 +224,6 @@ func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 	case err := <-done:
 		return err
 	case <-c.stop:
-		c.v.policy.sayNo()
 		cancel()
 		c.cmd.working("stopping; Ctrl-C again ends the chat")
 	}

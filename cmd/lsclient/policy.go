@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -44,9 +43,6 @@ type policy struct {
 	always     []string   // keys of questions that a person has answered with always
 	userIsBusy bool       // the person can't be asked now
 	edits      editConsent
-
-	interrupting sync.Mutex              // guards the field that follows
-	interrupt    context.CancelCauseFunc // answers the question that is open with no; nil: none is
 }
 
 // allowed returns what lsclient.toml allows.
@@ -213,36 +209,7 @@ func (p *policy) question(ctx context.Context, q question, no error) (answer, er
 	if p.userIsBusy {
 		return answer{}, no
 	}
-	open, interrupt := context.WithCancelCause(ctx)
-	defer interrupt(nil)
-	p.setInterrupt(interrupt)
-	defer p.setInterrupt(nil)
-	reply, err := p.asker.ask(open, q)
-	if err != nil && errors.Is(context.Cause(open), errInterrupted) {
-		return answer{}, nil
-	}
-	return reply, err
-}
-
-// errInterrupted ends a question that Ctrl-C has answered with no.
-var errInterrupted = errors.New("the user said no")
-
-func (p *policy) setInterrupt(f context.CancelCauseFunc) {
-	p.interrupting.Lock()
-	defer p.interrupting.Unlock()
-	p.interrupt = f
-}
-
-// sayNo answers the open question with no, and reports whether there was one. It is for Ctrl-C.
-func (p *policy) sayNo() bool {
-	p.interrupting.Lock()
-	defer p.interrupting.Unlock()
-	if p.interrupt == nil {
-		return false
-	}
-	p.interrupt(errInterrupted)
-	p.interrupt = nil
-	return true
+	return p.asker.ask(ctx, q)
 }
 
 // saidNo is the refusal of a person, for the model.

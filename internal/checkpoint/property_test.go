@@ -221,8 +221,8 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 	x.files = was
 }
 
-// undoDies is an undo whose process dies before it notes what it did. The same undo completes it; else it looks as if
-// somebody else had changed the files.
+// undoDies is an undo whose process dies before it notes what it did. The same undo completes it. To any other undo or
+// redo it looks as if somebody else had changed the files.
 func (x *world) undoDies(t *rapid.T) {
 	was := maps.Clone(x.files)
 	records, err := x.w.load()
@@ -244,7 +244,6 @@ func (x *world) undoDies(t *rapid.T) {
 		x.kept(t, was, now)
 		x.files = now
 		x.undoFrom(t, from)
-		return
 	}
 	x.survive(t, was)
 }
