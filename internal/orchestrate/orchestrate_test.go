@@ -102,7 +102,7 @@ func TestRunInParallel(t *testing.T) {
 			results := Run(t.Context(), plan(nil, nil, nil, []int{0, 2}), tt.limit,
 				func(_ context.Context, task Task, needs []Result) (string, error) {
 					count(1)
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 					count(-1)
 					text := task.Name
 					for _, n := range needs {
@@ -149,12 +149,12 @@ func TestRunCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := false
 		go func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			cancel()
 		}()
 		results := Run(ctx, plan(nil, nil), 1, func(ctx context.Context, _ Task, _ []Result) (string, error) {
 			<-ctx.Done()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			ended = true
 			return "", ctx.Err()
 		})
