@@ -28,7 +28,7 @@ held: runtime ## the tests beside strangers who hold the gateway's default port,
 e2e: runtime ## real runtime, real binaries, the documents' examples
 	go test -count=1 -timeout 10m -tags "$$(cat ci/tags)" ./internal/copilot/... ./internal/langserver/... ./cmd/lsclient ./test/...
 
-newest: ## the tests of Copilot sessions on the newest full Copilot CLI
+newest: ## the tests of Copilot sessions and lsclient on the newest CLI and language server
 	@bash ci/newest.sh
 
 bench: build runtime ## measure against a relay without logic, a raw client and ripgrep; prints ratios

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tapgw/internal/langserver"
 	"tapgw/internal/scriptmodel"
 	"tapgw/internal/taptest/cloud"
 )
@@ -27,13 +27,15 @@ import (
 // TestServerScripts runs the program with the real language server, whose cloud
 // is a stand-in with a scripted model.
 func TestServerScripts(t *testing.T) {
-	server, err := filepath.Abs(filepath.Join("..", "..", ".runtime", "node_modules", "@github",
-		"copilot-language-server-"+runtime.GOOS+"-"+arch(), "copilot-language-server"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(server); err != nil {
-		t.Fatalf("%v; make runtime fetches it", err)
+	server := os.Getenv(langserver.EnvServer)
+	if server == "" {
+		found, err := filepath.Glob("../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server*")
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d language servers in .runtime (%v); make runtime fetches one", len(found), err)
+		}
+		if server, err = filepath.Abs(found[0]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	models := &models{by: map[*testscript.TestScript]*cloud.Cloud{}}
 	commands := screenCommands()
@@ -46,13 +48,6 @@ func TestServerScripts(t *testing.T) {
 		"awaitrequest": models.await,
 	})
 	runScripts(t, "testdata/server", map[string]string{"COPILOT_LANGUAGE_SERVER": server}, commands)
-}
-
-func arch() string {
-	if runtime.GOARCH == "amd64" {
-		return "x64"
-	}
-	return runtime.GOARCH
 }
 
 // models are the scripts' clouds.

@@ -48,6 +48,10 @@ const (
 	deathGrace = 2 * time.Second
 )
 
+// oldest is the oldest version of the server that works. 1.472, the one before it on npm, hands the instructions of
+// a workspace that nobody trusts to the model, and runs turns on another model than the one that they name.
+const oldest = "1.520.0"
+
 // Client is a running language server. Its methods may be called from any goroutine. Their errors wrap
 // [ErrNotSignedIn], [ErrClosed] or a [DeadError] where these apply. Call [Client.Close] to end the server.
 type Client struct {
@@ -217,6 +221,10 @@ func (c *Client) initialize(ctx context.Context) error {
 		return err
 	}
 	c.info = result.ServerInfo
+	if v := c.info.Version; v != "" && compareVersions(v, oldest) < 0 {
+		return fmt.Errorf("it is version %s, and %s is the oldest that works: update it, or name a newer one in %s",
+			v, oldest, EnvServer)
+	}
 	trust := object{"items": []any{object{"folderUri": fileURI(c.options.Workspace), "trusted": c.options.Trusted}}}
 	for _, n := range []struct {
 		method string

@@ -1,6 +1,7 @@
 package langserver
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,20 @@ var impostors = map[string]func(){
 		fmt.Fprintln(os.Stderr, "node: bad option: --stdio")
 		os.Exit(9)
 	},
+	"is old":    func() { greet("1.472.0") },
+	"is older":  func() { greet("1.99.1-beta") },
 	"is silent": func() { _, _ = io.Copy(io.Discard, os.Stdin) },
+}
+
+// greet answers the first request as a server of a version does.
+func greet(version string) {
+	in := bufio.NewReader(os.Stdin)
+	for line := "-"; strings.TrimSpace(line) != ""; {
+		line, _ = in.ReadString('\n')
+	}
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"serverInfo":{"name":"x","version":%q}}}`, version)
+	fmt.Printf("Content-Length: %d\r\n\r\n%s", len(answer), answer)
+	_, _ = io.Copy(io.Discard, in)
 }
 
 const impostorVar = "LANGSERVER_TEST_IMPOSTOR"
@@ -42,8 +56,11 @@ func TestStartWithAnImpostor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for how, want := range map[string]string{
-		"prints":    `"Hello! Use --help." is none: something else writes`,
-		"ends":      "the language server ended (exit status 9: node: bad option: --stdio)",
+		"prints": `"Hello! Use --help." is none: something else writes`,
+		"ends":   "the language server ended (exit status 9: node: bad option: --stdio)",
+		"is old": "it is version 1.472.0, and 1.520.0 is the oldest that works: update it, or name a newer one in " +
+			EnvServer,
+		"is older":  "it is version 1.99.1-beta, and 1.520.0 is",
 		"is silent": "context deadline exceeded",
 	} {
 		t.Run(how, func(t *testing.T) {
