@@ -176,43 +176,48 @@ func (k *keptConversation) close() {
 	}
 }
 
-// Of a tool call of an earlier turn the model gets at most so many bytes, because it can call the tool again.
+// Of a tool call of an earlier turn the model gets at most so many bytes, because it can call the tool again. Results
+// of turns before the last few are left out, so that many more turns fit.
 const (
 	maxEarlierInput  = 500
 	maxEarlierResult = 2000
+	turnsWithResults = 5
 )
 
 // earlierTurns returns the turns for a server that does not know them.
 func earlierTurns(kept []conversations.Turn) (turns []langserver.EarlierTurn) {
-	for _, t := range kept {
-		turns = append(turns, langserver.EarlierTurn{Prompt: t.Prompt, Answer: earlierAnswer(t)})
+	for i, t := range kept {
+		most := maxEarlierResult
+		if i < len(kept)-turnsWithResults {
+			most = 0
+		}
+		turns = append(turns, langserver.EarlierTurn{Prompt: t.Prompt, Answer: earlierAnswer(t, most)})
 	}
 	return turns
 }
 
-// earlierAnswer tells the model what it answered and which tools it called. A call is a line of JSON, so that a result
-// can't pass for anything else.
-func earlierAnswer(t conversations.Turn) string {
-	ends := func(text string, most int) string { return visible.Ends(text, most, len(text)) }
+// earlierAnswer tells the model what it answered and which tools it called, with at most so many bytes of a result. A
+// call is a line of JSON, so that a result can't pass for anything else.
+func earlierAnswer(t conversations.Turn, most int) string {
 	var calls, answer strings.Builder
 	for _, s := range t.Steps {
 		if s.Tool == nil {
 			continue
 		}
-		input := s.Tool.Input
-		if len(input) > maxEarlierInput {
-			input, _ = json.Marshal(ends(string(input), maxEarlierInput))
+		call := *s.Tool
+		if len(call.Input) > maxEarlierInput {
+			call.Input, _ = json.Marshal(visible.Ends(string(call.Input), maxEarlierInput, maxEarlierInput))
 		}
-		call, err := json.Marshal(conversations.Tool{Name: s.Tool.Name, State: s.Tool.State, Input: input,
-			Result: ends(s.Tool.Result, maxEarlierResult),
-			Error:  ends(s.Tool.Error, maxEarlierResult)})
-		if err == nil {
-			calls.Write(append(call, '\n'))
+		call.Result, call.Error = earlierResult(call.Result, most), earlierResult(call.Error, most)
+		if line, err := json.Marshal(call); err == nil {
+			calls.Write(append(line, '\n'))
 		}
 	}
 	if calls.Len() > 0 {
-		answer.WriteString("<earlier_tool_calls>\nThe tools that ran in this turn, long results shortened:\n" +
-			calls.String() + "</earlier_tool_calls>\n\n")
+		answer.WriteString(
+			"<earlier_tool_calls>\nThe tools that ran in this turn, long results shortened or left out:\n" +
+				calls.String() + "</earlier_tool_calls>\n\n",
+		)
 	}
 	answer.WriteString(t.Text())
 	switch t.Outcome {
@@ -223,4 +228,11 @@ func earlierAnswer(t conversations.Turn) string {
 		answer.WriteString("\n(This turn was interrupted.)")
 	}
 	return strings.TrimSpace(answer.String())
+}
+
+func earlierResult(text string, most int) string {
+	if most == 0 {
+		return ""
+	}
+	return visible.Ends(text, most, most)
 }
