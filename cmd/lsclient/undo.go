@@ -58,6 +58,9 @@ func runUndo(c *command) error {
 	if c.Bool("list") {
 		return c.listEdits(w, id)
 	}
+	if id == "" {
+		return cli.NotFound("no conversation has edited files in %s", cli.OneLine(c.workspace))
+	}
 	do := func(ctx context.Context) (checkpoint.Outcome, error) { return w.Undo(ctx, id, c.Int("turn")) }
 	if c.Bool("redo") {
 		do = func(ctx context.Context) (checkpoint.Outcome, error) { return w.Redo(ctx, id) }
