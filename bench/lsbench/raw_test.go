@@ -5,7 +5,9 @@
 // some iterations:
 //
 //	go test -tags runtime -run '^$' -bench Ready -benchtime 10x ./bench/lsbench
+//	go test -tags runtime -run '^$' -bench FirstToken -benchtime 10x ./bench/lsbench
 //	go test -tags runtime -run '^$' -bench Turn -benchtime 200x ./bench/lsbench
+//	go test -tags runtime -run '^$' -bench Memory -benchtime 3x ./bench/lsbench
 package lsbench
 
 import (
@@ -59,6 +61,11 @@ func startRaw(path, workspace string, env []string) (*raw, error) {
 	r.send(object{"method": "workspace/didChangeConfiguration",
 		"params": object{"settings": object{"telemetry": object{"telemetryLevel": "off"}}}})
 	if _, err := r.call("checkStatus", object{}, nil); err != nil {
+		return nil, err
+	}
+	// As the client does, so that the model's requests are equally long.
+	ids := []string{"copilot.read_file", "copilot.list_dir", "copilot.file_search", "copilot.grep_search"}
+	if _, err := r.call("conversation/unregisterTools", object{"toolIds": ids}, nil); err != nil {
 		return nil, err
 	}
 	return r, nil
