@@ -1,0 +1,182 @@
+//go:build runtime
+
+package providers_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nodeModules returns the directory of what `make runtime` installed.
+func nodeModules(t testing.TB) (dir string) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".runtime", "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ws", "typescript", "zod"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Fatalf("no npm package %s (%v): run make runtime", name, err)
+		}
+	}
+	return dir
+}
+
+// nodePackage copies the Node SDK to where its imports find what `make runtime` installed.
+func nodePackage(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("node")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(nodeModules(t), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// nodeCommand makes a command that runs in a directory, without the variables by which a provider finds a gateway.
+func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !strings.HasPrefix(name, "TAP_") && name != "COPILOT_HOME" {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// runNode runs a program and returns what it prints.
+func runNode(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := nodeCommand(dir, []string{"COPILOT_HOME=" + t.TempDir()}, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v, want success\n%s%s", cmd, err, out, &stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestNodeScenarios plays the scenarios with the samples in Node.
+func TestNodeScenarios(t *testing.T) {
+	dir := nodePackage(t)
+	playAll(t, func(t *testing.T, name, url, token string) (func(), <-chan error) {
+		env := []string{"TAP_GATEWAY_URL=" + url, "COPILOT_HOME=" + t.TempDir()}
+		if name != "paired" {
+			env = append(env, "TAP_PROVIDER_TOKEN="+token)
+		}
+		return startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"), name))
+	})
+}
+
+// startProcess starts a sample that is a program.
+func startProcess(t *testing.T, cmd *exec.Cmd) (stop func(), done <-chan error) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended, waited := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(waited)
+		err := cmd.Wait()
+		if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("ending %s: %v", cmd, err)
+		}
+		<-waited
+	})
+	return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, ended
+}
+
+// TestNode runs the tests that the Node SDK has in its own language, and the compiler over its types.
+func TestNode(t *testing.T) {
+	dir := nodePackage(t)
+	t.Run("types", func(t *testing.T) {
+		t.Parallel()
+		runNode(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
+	})
+	for _, file := range []string{"provider", "fire"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			runNode(t, dir, "node", "--test", filepath.Join("test", file+".test.mjs"))
+		})
+	}
+}
+
+// TestNodePackage installs the packed SDK into an empty directory, without a network or a cache, and uses it there.
+func TestNodePackage(t *testing.T) {
+	into, packed := t.TempDir(), t.TempDir()
+	npm := func(dir string, args ...string) {
+		t.Helper()
+		runNode(t, dir, "npm", append(args, "--offline", "--cache="+t.TempDir(), "--no-audit", "--no-fund",
+			"--update-notifier=false")...)
+	}
+	npm(nodePackage(t), "pack", "--pack-destination", packed)
+	npm(into, "pack", "--ignore-scripts", "--pack-destination", packed, filepath.Join(nodeModules(t), "ws"))
+	files, err := filepath.Glob(filepath.Join(packed, "*.tgz"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("npm packed %v (%v), want two files", files, err)
+	}
+	npm(into, append([]string{"install"}, files...)...)
+
+	const version = `import("tapgw-provider").then((m) => console.log(Object.keys(m).sort().join(" ")))`
+	got := runNode(t, into, "node", "-e", version)
+	want := "CancelError NotConnectedError NotPairedError Provider ProviderError Rule allow createProvider default " +
+		"deny fileResult imageResult notFound"
+	if got != want {
+		t.Errorf("the installed package exports %s, want %s", got, want)
+	}
+	listed, err := filepath.Glob(filepath.Join(into, "node_modules", "tapgw-provider", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range listed {
+		listed[i] = filepath.Base(file)
+	}
+	if got, want := strings.Join(listed, " "), "README.md index.d.mts index.mjs package.json"; got != want {
+		t.Errorf("the package has %s, want %s", got, want)
+	}
+	checkNodeUser(t, into)
+}
+
+// checkNodeUser compiles a program in TypeScript that uses the installed package, and one that uses it wrongly.
+func checkNodeUser(t *testing.T, dir string) {
+	t.Helper()
+	const program = `import { createProvider } from "tapgw-provider";
+const provider = createProvider("hello", { autoConnect: false });
+const receipt = await provider.surface(%s);
+const fate: string = receipt.fate;
+console.log(fate);
+`
+	compiler := filepath.Join(nodeModules(t), "typescript", "bin", "tsc")
+	types := filepath.Join(nodeModules(t), "@types")
+	for text, valid := range map[string]bool{`"text"`: true, `7`: false} {
+		file := filepath.Join(dir, "program.mts")
+		if err := os.WriteFile(file, fmt.Appendf(nil, program, text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := nodeCommand(dir, nil, "node", compiler, "--noEmit", "--strict", "--target", "es2022", "--module",
+			"nodenext", "--typeRoots", types, "--types", "node", "--skipLibCheck", file)
+		if out, err := cmd.CombinedOutput(); (err == nil) != valid {
+			t.Errorf("compiling surface(%s): %v, want success: %v\n%s", text, err, valid, out)
+		}
+	}
+}
