@@ -88,6 +88,7 @@ type command struct {
 	rounds       int    // of --max-rounds; 0: as the configuration says
 	chosenModel  string // of /model in a chat; "": that of --model or the configuration
 	chosenEffort string // of /effort in a chat; "": that of --effort
+	todoList     bool   // the model keeps a list of what is to do, which a person sees
 	reasoning    bool   // the model's reasoning is shown, or hidden with -v
 }
 

@@ -21,9 +21,11 @@ func chatCommand() *ucli.Command {
 	return &ucli.Command{
 		Name:  "chat",
 		Usage: "talk with an agent, turn by turn",
-		Description: `Lines have editing and history as in a shell; pasted lines are one prompt. Ctrl-C ends
-the turn that runs, or clears the prompt. Ctrl-D, Ctrl-C twice, /quit or exit ends the
-chat. /help lists the other commands. Without a terminal each line of stdin is a prompt.
+		Description: `Alt-Enter begins a new line, Tab completes commands and @files, which go along with the
+prompt. Ctrl-C ends the turn that runs, or clears the prompt. Ctrl-D, Ctrl-C twice,
+/quit or exit ends the chat. /help lists the other commands and keys. With --plain,
+ACCESSIBLE or TERM=dumb nothing is redrawn. Without a terminal each line of stdin is a
+prompt.
 
 If a gateway runs, the chat is a session there, and a prompt that a provider injects
 gets a turn as soon as no other runs.
@@ -81,6 +83,7 @@ func runChat(cmd *command) error {
 
 	c.lines = cmd.newLineReader(c.interrupt, c.candidates)
 	defer c.lines.close()
+	cmd.todoList = c.lines.isInteractive()
 	if err := c.start(ctx); err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func (c *chat) talk(ctx context.Context) error {
 				failed = nil
 				done, err := c.command(ctx, prompt)
 				if !done {
-					if err = c.turn(ctx, protocol.HostPrompt{Prompt: prompt}); err != nil {
+					if err = c.prompt(ctx, prompt); err != nil {
 						failed = cli.Reported(cli.AsError(err).Exit)
 					}
 				}
@@ -209,17 +212,36 @@ func (c *chat) printError(err error) bool {
 	return e.Exit != cli.ExitRefused // not signed in: each turn would fail
 }
 
-// turn runs a turn, which Ctrl-C ends. A second Ctrl-C ends the chat if the turn goes on after the first.
-func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for len(c.stop) > 0 { // Ctrl-C from before the turn
-		<-c.stop
+// prompt runs the turn of a prompt that the person sent, with the files that it names.
+func (c *chat) prompt(ctx context.Context, text string) error {
+	full, images, err := c.attach(ctx, text)
+	if err != nil {
+		return cli.Failed("%v", err)
 	}
+	if err := c.v.Attach(ctx, images); err != nil {
+		return withExitCode(err)
+	}
+	return c.turn(ctx, protocol.HostPrompt{Prompt: full})
+}
+
+// turn runs a turn.
+func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 	c.cmd.working("thinking")
 	defer c.cmd.working("")
+	return c.interruptible(ctx, func(ctx context.Context) error {
+		return c.v.turn(ctx, p.Prompt, p.Source, c.printer)
+	})
+}
+
+// interruptible runs something that Ctrl-C ends. A second Ctrl-C ends the chat if it goes on after the first.
+func (c *chat) interruptible(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for len(c.stop) > 0 { // Ctrl-C from before
+		<-c.stop
+	}
 	done := make(chan error, 1)
-	go func() { done <- c.v.turn(ctx, p.Prompt, p.Source, c.printer) }()
+	go func() { done <- run(ctx) }()
 	select {
 	case err := <-done:
 		return err

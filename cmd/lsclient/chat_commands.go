@@ -28,6 +28,8 @@ func slashCommands() []slashCommand {
 		{"/undo", "[TURN]", "undo the edits of the last turn, or of the turns from TURN on", (*chat).undo},
 		{"/redo", "", "take the last undo back", (*chat).redo},
 		{"/new", "", "begin a new conversation; the model forgets this one", (*chat).beginAnew},
+		{"/clear", "", "clear the screen and begin a new conversation", (*chat).clear},
+		{"/compact", "", "let the model sum the conversation up, to make room in its context", (*chat).compact},
 		{"/resume", "[ID]", "list the workspace's conversations, or go on with one", (*chat).resume},
 		{"/reasoning", "", "show the model's reasoning, or hide it again", (*chat).toggleReasoning},
 		{"/help", "", "this list", (*chat).printHelp},
@@ -51,6 +53,11 @@ func (c *chat) command(ctx context.Context, line string) (done bool, err error) 
 			return true, command.run(c, ctx, rest)
 		}
 	}
+	if strings.HasPrefix(word, "/") {
+		if done, err := c.runOwn(ctx, word, rest); done {
+			return true, err
+		}
+	}
 	if strings.HasPrefix(word, "/") && !strings.Contains(word[1:], "/") {
 		c.cmd.out.Notef("there is no command %s; /help lists the commands", word)
 		return true, nil
@@ -66,9 +73,21 @@ func (c *chat) printHelp(context.Context, string) error {
 		lines = append(lines, fmt.Sprintf("%-12s %s", strings.TrimSpace(command.name+" "+command.arguments),
 			command.help))
 	}
-	c.cmd.out.Notef("%s", strings.Join(lines, "\n"))
+	own, faults := c.cmd.ownCommands()
+	for _, o := range own {
+		lines = append(lines, fmt.Sprintf("%-12s %s", o.name, o.description))
+	}
+	for _, fault := range faults {
+		lines = append(lines, "left out: "+cli.OneLine(fault.Error()))
+	}
+	c.cmd.out.Notef("%s\n\n%s", strings.Join(lines, "\n"), keysHelp)
 	return nil
 }
+
+const keysHelp = `@PATH        the file goes along with the prompt: a text, or an image (png, jpeg, gif, webp)
+Tab          completes commands and @PATH
+Alt-Enter    begins a new line, like a \ at the end of a line
+Up, Ctrl-R   earlier prompts; search in them`
 
 func (c *chat) listModels(ctx context.Context, _ string) error {
 	models, err := c.v.server.Models(ctx)

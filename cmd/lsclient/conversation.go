@@ -51,6 +51,7 @@ type conversation struct {
 func (c *command) startServer(ctx context.Context, o langserver.Options) (*langserver.Client, error) {
 	config := c.conf()
 	o.Command, o.Workspace, o.Version = config.Server, c.workspace, cli.Version()
+	o.TodoList = c.todoList
 	o.MaxRounds = c.maxRounds()
 	var err error
 	if o.Proxy, err = c.proxy(); err != nil {

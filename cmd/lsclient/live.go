@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -102,6 +104,26 @@ func (p *turnPrinter) showTool(e langserver.ToolCall) {
 	} else {
 		s.Working("thinking")
 	}
+}
+
+// todoTool is the tool of the server with which the model keeps its list of what is to do.
+const todoTool = "manage_todo_list"
+
+// todoList returns the model's list of what is to do, for people; "" if the call does not change it.
+func todoList(input json.RawMessage) string {
+	var call struct {
+		Operation string
+		TodoList  []struct{ Title, Status string }
+	}
+	if json.Unmarshal(input, &call) != nil || call.Operation != "write" {
+		return ""
+	}
+	marks := map[string]string{"completed": "☑", "in-progress": "▶"}
+	var lines []string
+	for _, item := range call.TodoList[:min(len(call.TodoList), 50)] {
+		lines = append(lines, "  "+cmp.Or(marks[item.Status], "☐")+" "+cli.Shorten(cli.OneLine(item.Title), 100))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // summary says in one line what a turn took.

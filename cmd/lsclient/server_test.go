@@ -43,6 +43,7 @@ func TestServerScripts(t *testing.T) {
 		"model":        models.start,
 		"sees":         models.sees,
 		"offers":       models.offers,
+		"images":       models.images,
 		"sends":        models.sends,
 		"sendsonce":    models.sendsOnce,
 		"awaitrequest": models.await,
@@ -211,6 +212,19 @@ func (m *models) sendsOnce(ts *testscript.TestScript, _ bool, args []string) {
 	body := string(m.request(ts, args[0]).Body)
 	if n := strings.Count(body, args[1]); n != 1 {
 		ts.Fatalf("request %s has %q %d times, want once:\n%s", args[0], args[1], n, body)
+	}
+}
+
+// images N URL: the last image in the model's Nth request has that URL.
+func (m *models) images(ts *testscript.TestScript, _ bool, args []string) {
+	var last string
+	for _, message := range m.request(ts, args[0]).Messages {
+		for _, url := range message.Images {
+			last = url
+		}
+	}
+	if last != args[1] {
+		ts.Fatalf("got the image %q, want %q", last, args[1])
 	}
 }
 

@@ -182,6 +182,12 @@ func (p *turnPrinter) endLine() {
 func (p *turnPrinter) tool(e langserver.ToolCall) {
 	paint := func(ink cli.Ink, text string) string { return ink.On(p.cmd.App.ErrWriter, text) }
 	p.showTool(e)
+	if e.Name == todoTool && e.State != langserver.Failed {
+		if list := todoList(e.Input); list != "" && e.State == langserver.Completed {
+			p.note("%s", list)
+		}
+		return
+	}
 	switch e.State {
 	case langserver.Running:
 		p.note("%s %s", paint(cli.Blue, "• "+e.Name), paint(cli.Dim, cli.Shorten(cli.Clean(string(e.Input)), 100)))

@@ -215,7 +215,8 @@ func (c *Client) initialize(ctx context.Context) error {
 			// Without this the server trusts every workspace.
 			"experimental": object{"workspaceTrustGate": true},
 		},
-		"initializationOptions": object{"editorInfo": who, "editorPluginInfo": who},
+		"initializationOptions": object{"editorInfo": who, "editorPluginInfo": who,
+			"copilotCapabilities": object{"manageTodoListTool": c.options.TodoList}},
 	}, &result)
 	if err != nil {
 		return err

@@ -48,6 +48,7 @@ type Conversation struct {
 	effort   string
 	earlier  []EarlierTurn // for the server, when it gets the conversation
 	atServer bool          // the server knows the conversation
+	images   []Image       // of the next prompt
 }
 
 // NewConversation makes a conversation. It sends nothing: the conversation begins at the server with its first turn,
@@ -191,6 +192,11 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	if err := model.checkEffort(v.effort); err != nil {
 		return Turn{}, err
 	}
+	images := v.images
+	v.images = nil
+	if len(images) > 0 && !model.Vision {
+		return Turn{}, fmt.Errorf("the model %s does not see images: choose one that does", model.ID)
+	}
 	info := object{"id": model.ID}
 	if v.effort != "" {
 		info["reasoningEffort"] = v.effort
@@ -203,7 +209,7 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 	}
 	method := "conversation/turn"
 	if v.atServer {
-		params["message"] = prompt
+		params["message"] = promptParts(prompt, images)
 	} else {
 		method = "conversation/create"
 		fit, out := fitEarlier(v.earlier, inputLimit(model))
@@ -211,7 +217,11 @@ func (v *Conversation) run(ctx context.Context, prompt string, on func(Event)) (
 			on(Notice{"info", fmt.Sprintf("the model does not see the first %d of %d earlier turns: "+
 				"its context is too small", out, len(v.earlier))})
 		}
-		params["turns"] = append(fit, EarlierTurn{Prompt: prompt})
+		var turns []any
+		for _, t := range fit {
+			turns = append(turns, t)
+		}
+		params["turns"] = append(turns, object{"request": promptParts(prompt, images)})
 	}
 	t := c.openTurn(ctx, v.id)
 	defer c.closeTurn(t)

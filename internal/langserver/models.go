@@ -22,6 +22,7 @@ type Model struct {
 	Efforts []string `json:"-"`
 	// EffortsUnknown says that the server does not tell which efforts the model takes.
 	EffortsUnknown bool `json:"-"`
+	Vision         bool `json:"-"` // it sees images, see [Conversation.Attach]
 	Limits         struct {
 		Context int `json:"maxContextWindowTokens"` // tokens; 0: unknown
 		Input   int `json:"maxInputTokens"`         // of Context
@@ -66,6 +67,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 		Capabilities struct {
 			Limits   struct{ MaxContextWindowTokens, MaxInputTokens, MaxOutputTokens int }
 			Supports struct {
+				Vision                       bool
 				ReasoningEfforts             []string
 				SupportsReasoningEffortLevel *bool // also false for one effort only; nil: an older server
 			}
@@ -80,6 +82,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 		limits := m.Capabilities.Limits
 		models[i].Limits.Context, models[i].Limits.Output = limits.MaxContextWindowTokens, limits.MaxOutputTokens
 		models[i].Limits.Input = limits.MaxInputTokens
+		models[i].Vision = m.Capabilities.Supports.Vision
 		switch can := m.Capabilities.Supports.SupportsReasoningEffortLevel; {
 		case can == nil:
 			models[i].EffortsUnknown = true

@@ -20,6 +20,8 @@ type Options struct {
 	Workspace string // absolute directory
 	// Trusted lets the workspace's own agents, prompts and files of .github/instructions take effect.
 	Trusted bool
+	// TodoList gives the model a tool of the server, manage_todo_list, with which it keeps a list of what is to do.
+	TodoList bool
 	// NoInstructionFiles leaves out the files of .github/instructions, which the server reads wherever their symbolic
 	// links lead.
 	NoInstructionFiles bool

@@ -29,11 +29,12 @@ type Request struct {
 	aborted atomic.Bool
 }
 
-// Message is one message of the conversation. Text joins the message's parts of text; images are left out. ToolCallID
-// is the ID of the [ToolCall] whose result this is.
+// Message is one message of the conversation. Text joins the message's parts of text, Images has the addresses of its
+// images. ToolCallID is the ID of the [ToolCall] whose result this is.
 type Message struct {
 	Role       string // system, user, assistant or tool
 	Text       string
+	Images     []string   // their URLs
 	ToolCalls  []ToolCall // of an assistant
 	ToolCallID string     // of a tool's result
 }
@@ -214,6 +215,7 @@ func (m wireMessage) message() Message {
 		return Message{Role: "tool", Text: contentText(m.Output), ToolCallID: m.CallID}
 	}
 	out := Message{Role: m.Role, Text: contentText(m.Content), ToolCallID: m.ToolCallID}
+	out.Images = contentImages(m.Content)
 	if out.Role == "developer" {
 		out.Role = "system"
 	}
@@ -221,6 +223,29 @@ func (m wireMessage) message() Message {
 		out.ToolCalls = append(out.ToolCalls, ToolCall{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
 	}
 	return out
+}
+
+// contentImages returns the URLs of a message's images: of image_url parts, whose URL is a string or in an object.
+func contentImages(raw json.RawMessage) (urls []string) {
+	var parts []struct {
+		ImageURL json.RawMessage `json:"image_url"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil
+	}
+	for _, p := range parts {
+		var url string
+		var image struct {
+			URL string `json:"url"`
+		}
+		if json.Unmarshal(p.ImageURL, &url) != nil && json.Unmarshal(p.ImageURL, &image) == nil {
+			url = image.URL
+		}
+		if url != "" {
+			urls = append(urls, url)
+		}
+	}
+	return urls
 }
 
 // contentText returns the text of a message's content, which is a string or a list of parts, some with text.

@@ -188,6 +188,9 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Clear clears the screen.
+func (t *Terminal) Clear() { t.program.Send(tea.ClearScreen()) }
+
 // Working shows that something runs, with the time since the first such call: while it does, Ctrl-C calls Interrupt
 // and sent prompts wait. "" says that nothing runs any more.
 func (t *Terminal) Working(what string) {

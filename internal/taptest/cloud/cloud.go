@@ -21,7 +21,7 @@ import (
 const User = "octo-test"
 
 // The models of the stand-in are "scripted" and these: defaultModel is the one of chats that name none, and the
-// reasoner takes the reasoning efforts low, medium and high.
+// reasoner takes the reasoning efforts low, medium and high, and sees images.
 const (
 	defaultModel = "gpt-4.1"
 	reasoner     = "reasoner"
@@ -150,6 +150,7 @@ func serveModels(w http.ResponseWriter, _ *http.Request) {
 		isDefault := id == defaultModel
 		supports := object{"streaming": true, "tool_calls": true, "parallel_tool_calls": true}
 		if id == reasoner {
+			supports["vision"] = true
 			supports["reasoning_effort"] = []string{"low", "medium", "high"}
 		}
 		list = append(list, object{

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapgw/configs"
+	"tapgw/internal/cli"
+)
+
+// ownCommand is a command of a chat that the user, or a trusted workspace, has written: a Markdown file, whose text is
+// the prompt.
+type ownCommand struct {
+	name        string // with its slash
+	description string
+	prompt      string
+}
+
+// Limits of own commands.
+const (
+	maxOwnCommands = 200
+	maxOwnCommand  = 64 << 10 // bytes of a file
+)
+
+// ownCommands returns the commands of the user and of the workspace, if that is trusted, by name. The workspace's count
+// over the user's, the built-in ones over both. Files that can't be read are left out, each with a fault.
+func (c *command) ownCommands() (commands []ownCommand, faults []error) {
+	found := map[string]ownCommand{}
+	read := func(base, dir string) {
+		list, err := readOwnCommands(base, dir)
+		faults = append(faults, err...)
+		for _, o := range list {
+			found[o.name] = o
+		}
+	}
+	read(configs.UserDir(), "commands")
+	if trusted, err := configs.Trusted(c.workspace); trusted && err == nil {
+		read(c.workspace, filepath.Join(".tapgw", "commands"))
+	}
+	for _, builtIn := range slashCommands() {
+		delete(found, builtIn.name)
+	}
+	for _, o := range found {
+		commands = append(commands, o)
+	}
+	slices.SortFunc(commands, func(a, b ownCommand) int { return strings.Compare(a.name, b.name) })
+	return commands, faults
+}
+
+// commandName is what a command may be called.
+var commandName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// readOwnCommands reads the commands of a directory below base. Symbolic links do not lead out of base.
+func readOwnCommands(base, dir string) (commands []ownCommand, faults []error) {
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return nil, nil // there is none
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), filepath.ToSlash(dir))
+	if err != nil {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		name, isCommand := strings.CutSuffix(entry.Name(), ".md")
+		if !isCommand || len(commands) == maxOwnCommands {
+			continue
+		}
+		path := filepath.Join(dir, entry.Name())
+		o, err := readOwnCommand(root, path)
+		if err == nil && !commandName.MatchString(name) {
+			err = errors.New("the name of a command has letters, digits, - and _ only")
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", filepath.Join(base, path), err))
+			continue
+		}
+		o.name = "/" + name
+		commands = append(commands, o)
+	}
+	return commands, faults
+}
+
+func readOwnCommand(root *os.Root, path string) (ownCommand, error) {
+	info, err := root.Stat(path)
+	if err != nil {
+		return ownCommand{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxOwnCommand {
+		return ownCommand{}, fmt.Errorf("a command is a file of at most %d KiB", maxOwnCommand>>10)
+	}
+	f, err := root.Open(path)
+	if err != nil {
+		return ownCommand{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxOwnCommand))
+	if err != nil {
+		return ownCommand{}, err
+	}
+	description, prompt := frontMatter(string(data))
+	if strings.TrimSpace(prompt) == "" {
+		return ownCommand{}, errors.New("the command has no text")
+	}
+	return ownCommand{description: description, prompt: strings.TrimSpace(prompt)}, nil
+}
+
+// frontMatter splits a Markdown file into the description of its front matter, if it has one, and the text after it.
+func frontMatter(text string) (description, rest string) {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	head, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return "", text
+	}
+	head, rest, ok = strings.Cut("\n"+head, "\n---")
+	if line, after, _ := strings.Cut(rest, "\n"); !ok || strings.TrimSpace(line) != "" {
+		return "", text // no line ends it
+	} else {
+		rest = after
+	}
+	for line := range strings.Lines(head) {
+		if value, ok := strings.CutPrefix(line, "description:"); ok {
+			value = strings.TrimSpace(value)
+			if unquoted, err := strconv.Unquote(value); err == nil {
+				value = unquoted
+			}
+			description = cli.OneLine(value)
+		}
+	}
+	return description, rest
+}
+
+// argument is a place in a command's text for what the user typed after its name.
+var argument = regexp.MustCompile(`\$(ARGUMENTS|[1-9])`)
+
+// fill puts the arguments into the command's text: $ARGUMENTS is all of them, $1 the first word. Without such a place
+// they come after the text.
+func (o ownCommand) fill(arguments string) string {
+	if !argument.MatchString(o.prompt) {
+		return strings.TrimSpace(o.prompt + "\n\n" + arguments)
+	}
+	words := strings.Fields(arguments)
+	return argument.ReplaceAllStringFunc(o.prompt, func(place string) string {
+		n, err := strconv.Atoi(place[1:])
+		switch {
+		case err != nil:
+			return arguments
+		case n <= len(words):
+			return words[n-1]
+		}
+		return ""
+	})
+}
+
+// runOwn runs the turn of an own command. done is false if there is none of that name.
+func (c *chat) runOwn(ctx context.Context, name, arguments string) (done bool, err error) {
+	commands, faults := c.cmd.ownCommands()
+	for _, o := range commands {
+		if o.name == name {
+			return true, c.prompt(ctx, o.fill(arguments))
+		}
+	}
+	for _, fault := range faults {
+		c.cmd.out.Notef("lsclient: left out: %s", cli.OneLine(fault.Error()))
+	}
+	return false, nil
+}
