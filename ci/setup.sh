@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the tests use, where it may; else says how.
 set -euo pipefail
-packages=(chromium iproute2 python3-websockets ripgrep tmux)
+packages=(chromium iproute2 python3-pip python3-websockets ripgrep tmux)
 
 command -v apt-get >/dev/null || {
 	echo "ci/setup.sh: this is no Debian system: see to these yourself: ${packages[*]}" >&2

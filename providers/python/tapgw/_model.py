@@ -1,0 +1,269 @@
+"""The types that a provider's functions take and return."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from dataclasses import dataclass
+from typing import Any, Literal, Optional, Union
+
+ALL_SESSIONS = "all"
+
+Level = Literal["keep", "surface", "inject"]
+Outcome = Literal["drop", "keep", "surface", "inject"]
+Scope = Literal["instance", "provider", "tool"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """An entry of the gateway's list of sessions. cwd is "" in a session that this provider may not bind to."""
+
+    id: str
+    label: str = ""
+    cwd: str = ""
+    foreground: bool = False
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The session that a provider is bound to. persist_dir is "" for a provider that may have none."""
+
+    session: str
+    cwd: str
+    provider_id: str
+    persist_dir: str
+
+
+@dataclass(frozen=True)
+class SessionEvent:
+    """A change of a bound session's state: "started", "idle" or "shutdown.pending".
+
+    With "shutdown.pending", deadline is how many seconds cleaning up may take.
+    """
+
+    session: str
+    state: str
+    deadline: float = 0
+
+
+@dataclass(frozen=True)
+class Concurrency:
+    """How many calls the gateway sends at once: to this instance, to all of the provider, or of each tool."""
+
+    max: int
+    scope: Scope = "instance"
+
+
+@dataclass(eq=False)
+class Call:
+    """The call that a tool's function answers; current_call returns it. reason is set once it is cancelled."""
+
+    id: str
+    session: str
+    tool: str
+    traceparent: str
+    persist_dir: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A result that the model sees as an image."""
+
+    data: bytes
+    mime_type: str = "image/png"
+
+    def wire(self) -> dict[str, str]:
+        """Return the form that the gateway knows."""
+        return {"image": f"data:{self.mime_type};base64,{base64.b64encode(self.data).decode()}"}
+
+
+@dataclass(frozen=True)
+class File:
+    """A result in a file of the persist directory, up to 64 MiB. ttl: seconds until you may delete it."""
+
+    path: str
+    mime_type: str = ""
+    ttl: float = 0
+
+    def wire(self) -> dict[str, Any]:
+        """Return the form that the gateway knows."""
+        if not str(self.path):
+            raise ValueError("the result is a file without a path")
+        wire: dict[str, Any] = {"path": str(self.path)}
+        if self.mime_type:
+            wire["mimeType"] = self.mime_type
+        if self.ttl > 0:
+            wire["ttl"] = int(-(-self.ttl // 1))
+        return wire
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the gateway did with an event.
+
+    fate is "stored", "surfaced", "queued", "delivered" or "dropped"; "" comes from a gateway that sends no
+    receipts. each has one receipt for each session that got a broadcast; the other fields are then empty.
+    """
+
+    session: str = ""
+    seq: int = 0
+    fate: str = ""
+    reason: str = ""
+    each: tuple["Receipt", ...] = ()
+
+
+@dataclass(frozen=True)
+class FilterRule:
+    """Gives an outcome to the events whose text matches a JavaScript regular expression."""
+
+    match: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An event that a stream keeps."""
+
+    stream: str
+    provider: str
+    time: datetime.datetime
+    text: str
+    level: str
+    metadata: Optional[dict[str, Any]] = None
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The tool calls that a rule is about: all parts that are not empty must match.
+
+    tool is a name or a glob; "shell", "edit" and "read" stand for the session's own tools. args is a JavaScript
+    regular expression on the arguments as compact JSON, file a glob, provider the owner of the tool.
+    """
+
+    tool: str = ""
+    args: str = ""
+    file: str = ""
+    provider: str = ""
+
+    def wire(self) -> dict[str, str]:
+        """Return the parts that are not empty."""
+        parts = {"tool": self.tool, "args": self.args, "file": self.file, "provider": self.provider}
+        return {k: v for k, v in parts.items() if v}
+
+
+@dataclass(frozen=True)
+class GateCall:
+    """A tool call that a gate decides about. id is that of the question."""
+
+    id: str
+    session: str
+    tool: str
+    args: dict[str, Any]
+    traceparent: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer of a gate: allow(), allow_with(text) or deny(reason)."""
+
+    verdict: str
+    text: str = ""
+
+
+def allow() -> Decision:
+    """Let the call run."""
+    return Decision("allow")
+
+
+def allow_with(text: str) -> Decision:
+    """Let the call run, and give the model a text with it."""
+    return Decision("context", text)
+
+
+def deny(reason: str) -> Decision:
+    """Stop the call, with a reason for the model."""
+    return Decision("deny", reason)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the system prompt; current is its text with the changes of earlier providers."""
+
+    session: str
+    name: str
+    current: str
+
+
+@dataclass(frozen=True)
+class UserMessage:
+    """A prompt that a session has got."""
+
+    session: str
+    content: str
+
+
+@dataclass(frozen=True)
+class ToolRequest:
+    """A tool call that the model asks for."""
+
+    name: str
+    args: Any
+
+
+@dataclass(frozen=True)
+class AssistantMessage:
+    """A complete message of the model."""
+
+    session: str
+    content: str
+    tool_requests: tuple[ToolRequest, ...] = ()
+
+
+@dataclass(frozen=True)
+class ToolExecution:
+    """A tool call that has ended, of any tool in the session. duration is in seconds.
+
+    It is the only event that an external provider may subscribe to. provider is "" for the session's own tools.
+    """
+
+    session: str
+    tool: str
+    provider: str
+    args: Any
+    failed: bool
+    output: str
+    duration: float
+
+
+@dataclass(frozen=True)
+class AssistantIntent:
+    """What the model says that it is about to do."""
+
+    session: str
+    intent: str
+
+
+Event = Union[UserMessage, AssistantMessage, ToolExecution, AssistantIntent]
+
+EVENTS: dict[type, str] = {
+    UserMessage: "user.message",
+    AssistantMessage: "assistant.message",
+    ToolExecution: "tool.execution_complete",
+    AssistantIntent: "assistant.intent",
+}
+
+
+def read_event(session: str, name: str, data: dict[str, Any]) -> Event:
+    """Return an event of the gateway. A KeyError, TypeError or AttributeError says that it is wrong."""
+    if name == "user.message":
+        return UserMessage(session, data["content"])
+    if name == "assistant.message":
+        asked = tuple(ToolRequest(r["name"], r.get("args")) for r in data.get("toolRequests") or ())
+        return AssistantMessage(session, data["content"], asked)
+    if name == "tool.execution_complete":
+        result = data["result"]
+        return ToolExecution(session, data["tool"], data.get("provider") or "", data.get("args"),
+                             result["type"] != "success", result.get("output") or "", data["durationMs"] / 1000)
+    return AssistantIntent(session, data["intent"])

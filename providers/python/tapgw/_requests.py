@@ -1,0 +1,166 @@
+"""Pushes and queries, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+from typing import TYPE_CHECKING, Any, Optional
+
+from ._changes import ACK_WAIT
+from ._errors import INVALID_SESSION, RATE_LIMITED, Error, NotConnectedError
+from ._model import Entry, Receipt
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+
+class Request:
+    """A push or a query that waits for its answers, one of each session in due; "" stands for any."""
+
+    def __init__(self, kind: str, due: set[str], until_delivered: bool = False) -> None:
+        """Make a request."""
+        self.kind = kind
+        self.due = due
+        self.until_delivered = until_delivered
+        self.receipts: list[Receipt] = []
+        self.streams: dict[str, Any] = {}
+        self.err: Optional[Exception] = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def answered(self, session: str) -> None:
+        """Note that a session has answered; "" stands for all."""
+        if len(self.due) <= 1 or not session:
+            self.due.clear()
+        self.due.discard(session)
+        if not self.due:
+            self.end()
+
+    def end(self) -> None:
+        """Stop waiting."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+async def push(c: "Connection", m: dict[str, Any], until_delivered: bool) -> Receipt:
+    """Send a push and wait for the receipts. Error.receipt has those of a broadcast that only some sessions got."""
+    session, broadcast = m.get("sessionId", ""), bool(m.get("broadcast"))
+    due = {session} if session else set(c.bindings)
+    if not broadcast and len(due) != 1 or broadcast and not due:
+        if broadcast and (m["level"] != "keep" or m.get("prompt")):
+            raise NotConnectedError("pushing: not bound to a session")
+        due = {""}  # one answer comes: that the gateway keeps it for the next session, or which field is missing
+    r = Request("push", due, until_delivered)
+    m["requestId"] = request = c.add_request("push", r)
+    try:
+        await c.write(m)
+        if not c.gives_receipts:
+            await asyncio.wait({r.done}, timeout=ACK_WAIT)
+        if c.gives_receipts or r.done.done():
+            await r.done
+    finally:
+        c.requests.pop(request, None)
+    if r.err is not None:
+        raise r.err
+    if broadcast:
+        return Receipt(each=tuple(r.receipts))
+    return r.receipts[0] if r.receipts else Receipt()
+
+
+def on_receipt(c: "Connection", m: dict[str, Any]) -> None:
+    """Give a receipt to the push that it is about."""
+    c.gives_receipts = True
+    r = c.requests.get(m["requestId"])
+    if r is None or r.kind != "push" or r.done.done():
+        return
+    fate = m.get("fate", "")
+    if r.until_delivered and fate == "queued":
+        return
+    r.receipts.append(Receipt(m["sessionId"], m.get("seq", 0), fate, m.get("reason", "")))
+    r.answered(m["sessionId"])
+
+
+async def query(c: "Connection", m: dict[str, Any]) -> list[Entry]:
+    """Read streams. There is one query at a time, because errors of older gateways do not name their query."""
+    async with c.querying:
+        if c.closed:
+            raise NotConnectedError("querying: not bound to a session")
+        r = Request("stream.query", {m.get("sessionId", "")})
+        m["queryId"] = request = c.add_request("query", r)
+        try:
+            await c.write(m)
+            await r.done
+        finally:
+            c.requests.pop(request, None)
+    if r.err is not None:
+        raise r.err
+    return _entries(r.streams)
+
+
+def on_history(c: "Connection", m: dict[str, Any]) -> None:
+    """Give an answer to the query that it is about."""
+    r = c.requests.get(m["queryId"])
+    if r is not None and r.kind == "stream.query":
+        r.streams = m["streams"]
+        r.answered("")
+
+
+def on_request_error(c: "Connection", m: dict[str, Any], err: Error) -> bool:
+    """Give an error to the request that it is about, and report whether there is one.
+
+    An error without a request id is about the only request of its type, if there is only one.
+    """
+    request = m.get("requestId", "")
+    r = c.requests.get(request)
+    if r is None and not request:
+        same = [x for x in c.requests.values() if x.kind == m.get("replyTo")]
+        r = same[0] if len(same) == 1 else None
+    if r is None or r.done.done():
+        return False
+    err.retryable = err.code == RATE_LIMITED
+    err.what = "pushing" if r.kind == "push" else "querying"
+    r.err = r.err or err
+    session = m.get("sessionId", "")
+    r.answered(session if session in r.due else "")
+    return True
+
+
+def end_session(c: "Connection", session: str) -> None:
+    """End the requests that wait for the answer of a session that has ended."""
+    for r in list(c.requests.values()):
+        if session in r.due:
+            r.err = r.err or Error(INVALID_SESSION, f'session "{session}" has ended',
+                                   what="pushing" if r.kind == "push" else "querying")
+            r.answered(session)
+
+
+def end_all(c: "Connection") -> None:
+    """End the requests of a connection that has ended."""
+    for r in list(c.requests.values()):
+        if not r.done.done():
+            r.err = NotConnectedError("not bound to a session any more: the connection ended before the gateway "
+                                      "answered")
+            r.end()
+
+
+def _entries(streams: dict[str, Any]) -> list[Entry]:
+    found = []
+    for key, entries in streams.items():
+        stream, _, provider = key.partition("@")
+        for e in entries:
+            try:
+                found.append(Entry(stream, provider, _time(e["ts"]), e["event"], e["level"], e.get("metadata"),
+                                   e.get("prompt") or ""))
+            except (ValueError, KeyError, TypeError, AttributeError) as err:
+                raise ValueError(f"querying: the gateway's answer: {err!r}") from None
+    # Each list is sorted; events of one stream with the same time keep their order.
+    found.sort(key=lambda e: e.stream)
+    found.sort(key=lambda e: e.time, reverse=True)
+    return found
+
+
+def _time(text: str) -> datetime.datetime:
+    # Python 3.10 reads neither Z nor other than three or six digits.
+    whole, fraction = re.fullmatch(r"(.{19})(?:\.(\d+))?Z", text).groups()  # type: ignore[union-attr]
+    at = datetime.datetime.fromisoformat(whole).replace(tzinfo=datetime.timezone.utc)
+    return at.replace(microsecond=int(((fraction or "") + "000000")[:6]))

@@ -1,0 +1,193 @@
+"""One run of a provider: it connects again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional
+
+from ._calls import Dispatcher, Sequencer
+from ._connection import Connection
+from ._discover import Endpoint, dial
+from ._errors import ProviderError, RefusedError
+from ._sessions import not_paired
+from ._tool import call_back
+
+if TYPE_CHECKING:
+    from ._provider import Provider
+
+FIRST_WAIT = 0.2
+MAX_WAIT = 0.9  # so that a new gateway is found within a second
+REFUSED_WAIT = 30.0  # how long a refused token is not sent again: a gateway locks out an address that sends too many
+RECONNECT_WINDOW = 30.0
+STOP_GRACE = 5.0  # how long the run waits for the user's functions at its end
+
+
+class Runner:
+    """The state of a run that outlives its connections."""
+
+    def __init__(self, provider: "Provider") -> None:
+        """Make a run; stopped is set once it is to end."""
+        self.provider = provider
+        self.log: Any = logging.LoggerAdapter(provider.logger, {"provider": provider.name})
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tasks: set[asyncio.Task[Any]] = set()  # every task of the run
+        self.calls = Dispatcher(provider.max_calls, self.tasks)
+        self.events = Sequencer(self.spawn)
+        self.session = ""  # the last bound session, until its end
+        self.prepared: set[str] = set()  # sessions that prepare_session has run for
+        self.refused: dict[Endpoint, float] = {}  # when each token was refused
+        self.failing = False  # the last attempt failed, and that was reported
+        self.last: Optional[asyncio.Task[Any]] = None  # the latest callback
+        self.token, self.token_of, self.token_until = "", Endpoint(""), 0.0  # of the reconnect
+
+    def stop(self) -> None:
+        """End the run."""
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine that the run's end waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.log.error("a task failed", exc_info=task.exception())
+
+    async def guarded(self, work: Coroutine[Any, Any, Any], what: str) -> None:
+        """Run a callback of the user's, and log what it raises."""
+        try:
+            await work
+        except (Exception, SystemExit) as err:
+            self.log.error("%s failed", what, exc_info=err)
+
+    def callback(self, fn: Callable[..., Any], *args: Any, timeout: Optional[float] = None) -> asyncio.Task[Any]:
+        """Run a callback after the earlier ones."""
+        before = self.last
+
+        async def work() -> None:
+            if before is not None and not before.done():
+                await asyncio.wait({before})
+            await self.guarded(asyncio.wait_for(call_back(fn, *args), timeout), getattr(fn, "__name__", "callback"))
+
+        self.last = self.spawn(work())
+        return self.last
+
+    def report(self, err: Exception) -> None:
+        """Give an error to on_error."""
+        if self.provider.on_error is not None:
+            self.callback(self.provider.on_error, err)
+
+    def accepted(self) -> None:
+        """Note that the gateway has accepted auth: the reconnect token is void now."""
+        self.failing = False
+        self.refused.clear()
+        self.token = ""
+
+    def remember(self, token: str, to: Endpoint) -> None:
+        """Remember the reconnect token of a binding."""
+        self.token, self.token_of, self.token_until = token, to, float("inf")
+
+    def keep_reconnect_token(self) -> None:
+        """Note that the connection has ended."""
+        now = asyncio.get_running_loop().time()
+        self.token_until = min(self.token_until, now + RECONNECT_WINDOW)
+
+    async def run(self) -> None:
+        """Connect again and again until the run is stopped, or until waiting can't help (a ProviderError)."""
+        try:
+            attempt = 0
+            while not self.stopped.done():
+                lasted, err = await self._try_endpoints()
+                if self.stopped.done():
+                    return
+                if isinstance(err, ProviderError):
+                    raise err
+                attempt = 0 if lasted >= MAX_WAIT else attempt + 1
+                self._report_failure(err)
+                await asyncio.wait({self.stopped}, timeout=backoff(attempt))
+        finally:
+            await self._wait_for_tasks()
+
+    async def _try_endpoints(self) -> tuple[float, Exception]:
+        """Try each endpoint until one accepts the provider, and return how long the connection lasted and why."""
+        last: Exception = ConnectionError("no gateway")
+        try:
+            found = self.provider._endpoints()
+        except (ConnectionError, ProviderError) as err:
+            return 0, err
+        for e in found:
+            now = asyncio.get_running_loop().time()
+            if now - self.refused.get(e, -REFUSED_WAIT) < REFUSED_WAIT:
+                last = RefusedError(f"{e.url}: the gateway refused the token before")
+                continue
+            lasted, last = await self._connect(e)
+            if lasted >= 0 or isinstance(last, ProviderError):
+                return max(lasted, 0), last
+        return 0, last
+
+    async def _connect(self, e: Endpoint) -> tuple[float, Exception]:
+        """Serve a connection. The time that it lasted is -1 if the gateway did not accept auth.
+
+        A reconnect token comes first; if the gateway refuses it, the token follows at once.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.token and self.token_of == e and now < self.token_until:
+            lasted, err = await self._serve(e, self.token)
+            if lasted >= 0 or not isinstance(err, RefusedError) or self.stopped.done():
+                return lasted, err
+        self.token = ""
+        lasted, err = await self._serve(e, "")
+        if isinstance(err, RefusedError):
+            if e.paired:
+                return lasted, not_paired(str(err))
+            if e.fixed_token:
+                return lasted, ProviderError(f"{err}; check the token that the program gives")
+            self.refused[e] = asyncio.get_running_loop().time()
+        return lasted, err
+
+    async def _serve(self, e: Endpoint, reconnect_token: str) -> tuple[float, Exception]:
+        dialling = asyncio.ensure_future(dial(e))
+        await asyncio.wait({dialling, self.stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not dialling.done():
+            dialling.cancel()
+            await asyncio.wait({dialling})
+            return -1, ConnectionError("stopped")
+        if dialling.exception() is not None:
+            err = dialling.exception()
+            return -1, err if isinstance(err, Exception) else ConnectionError(repr(err))
+        conn = Connection(self, e, dialling.result(), reconnect_token)
+        await conn.serve()
+        at = conn.authenticated_at
+        lasted = -1.0 if at is None else asyncio.get_running_loop().time() - at
+        return lasted, conn.error or ConnectionError(f"connection to {e.url} lost")
+
+    def _report_failure(self, err: Exception) -> None:
+        if self.failing:
+            self.log.debug("not connected: %s", err)
+            return
+        self.failing = True
+        self.log.warning("not connected; trying again: %s", err)
+        self.report(err)
+
+    async def _wait_for_tasks(self) -> None:
+        """Wait for the user's functions that still run. It leaves behind those that ignore that they are cancelled."""
+        end = asyncio.get_running_loop().time() + STOP_GRACE
+        while self.tasks and asyncio.get_running_loop().time() < end:
+            await asyncio.wait(self.tasks, timeout=end - asyncio.get_running_loop().time())
+            await asyncio.sleep(0)  # their callbacks take them out
+        if self.tasks:
+            self.log.warning("a function did not return when it was cancelled; leaving it behind")
+
+
+def backoff(attempt: int) -> float:
+    """Return the wait before an attempt: it grows by half each time. The jitter only shortens it."""
+    wait = min(FIRST_WAIT * 1.5 ** min(attempt, 20), MAX_WAIT)
+    return wait * random.uniform(0.5, 1)
+
+

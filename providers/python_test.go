@@ -1,0 +1,59 @@
+package providers_test
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// systemPython is Debian's own interpreter, which has its python3-websockets; another python3 may come first on PATH.
+const systemPython = "/usr/bin/python3"
+
+// python makes a command of the interpreter in providers/python.
+func python(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the Python SDK's tests need python3-websockets")
+	}
+	cmd := exec.Command(systemPython, args...) //nolint:gosec // the tests name it
+	cmd.Dir = "python"
+	return cmd
+}
+
+// TestPythonUnits runs the tests that the Python SDK has of its own: schemas, the package, and the SDK under fire.
+func TestPythonUnits(t *testing.T) {
+	t.Parallel()
+	out, err := python(t, "-B", "-m", "unittest", "discover", "-s", "tests").CombinedOutput()
+	if err != nil {
+		t.Errorf("the tests of the Python SDK: %v\n%s", err, out)
+	}
+}
+
+// TestPythonScenarios plays the scenarios with the samples in Python.
+func TestPythonScenarios(t *testing.T) {
+	_ = python(t) // not in a short run
+	playAll(t, func(t *testing.T, name, url, token string) (func(), <-chan error) {
+		cmd := python(t, "-B", filepath.Join("tests", "sample.py"), name)
+		cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN="+token)
+		var output bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &output, &output
+		if err := cmd.Start(); err != nil {
+			t.Fatalf("starting %s: %v", cmd, err)
+		}
+		done, ended := make(chan error, 1), make(chan struct{})
+		go func() {
+			defer close(ended)
+			done <- cmd.Wait()
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			<-ended
+			if t.Failed() && output.Len() > 0 {
+				t.Logf("the sample wrote:\n%s", &output)
+			}
+		})
+		return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, done
+	})
+}
