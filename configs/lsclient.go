@@ -34,6 +34,7 @@ type LSClient struct {
 	Kept        KeptConversations
 	Allow       AllowList
 	MCP         map[string]MCPServer // by name
+	LSP         map[string]LSPServer // by name
 	Roles       map[string]Role      // by name; empty: lsclient's own
 }
 
@@ -96,6 +97,13 @@ type Role struct {
 	Instructions string   // for the worker; "": none
 	Model        string   // "": that of the other turns
 	Tools        []string // names of tools, or of their kinds; empty: all
+}
+
+// LSPServer is a table [lsp.NAME]: a language server that tools ask about code, with the ids of its languages by the
+// endings of files.
+type LSPServer struct {
+	Command   []string          // a program on PATH or an absolute path, and its arguments
+	Languages map[string]string // such as ".rs" to "rust"
 }
 
 // DefaultLSClient returns the configuration without a file: 25 rounds of tool calls, two minutes for each tool, a
@@ -331,6 +339,7 @@ func (c *LSClient) read(root *table) {
 	a.strs("tools", &c.Allow.Tools, notEmpty)
 	a.rejectUnknown()
 	c.parseMCP(root.table("mcp"))
+	c.parseLSP(root.table("lsp"))
 	c.readRoles(root.table("roles"))
 	root.rejectUnknown()
 }
@@ -373,12 +382,7 @@ func (c *LSClient) parseMCP(t *table) {
 			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
 		}
 		var s MCPServer
-		sub.list("command", &s.Command, func(before []string, arg string) error {
-			if arg == "" && len(before) == 0 {
-				return errors.New("must be the name of a program")
-			}
-			return noNUL(arg)
-		})
+		sub.list("command", &s.Command, isArgument)
 		sub.strings("env", &s.Env, func(name string) error {
 			if !envName.MatchString(name) {
 				return errors.New("is not the name of an environment variable")
@@ -423,6 +427,46 @@ func (c *LSClient) readRoles(t *table) {
 		roles[name] = r
 	})
 	c.Roles = roles
+}
+
+func (c *LSClient) parseLSP(t *table) {
+	if t == nil {
+		return
+	}
+	servers := maps.Clone(c.LSP)
+	if servers == nil {
+		servers = map[string]LSPServer{}
+	}
+	if len(servers) > 0 && t.shape != nil {
+		t.shape.Default = literal(servers)
+	}
+	t.eachTable(func(name string, sub *table) {
+		if !providerName.MatchString(name) {
+			t.fault(name, "is not a server's name: 1 to 64 letters, digits, dots, dashes and underscores")
+		}
+		var s LSPServer
+		sub.list("command", &s.Command, isArgument)
+		sub.strings("languages", &s.Languages, func(ending string) error {
+			if !strings.HasPrefix(ending, ".") || len(ending) < 2 {
+				return errors.New(`is not the ending of files, such as ".rs"`)
+			}
+			return nil
+		})
+		sub.rejectUnknown()
+		if sub.isGood("command") && sub.isGood("languages") && (len(s.Command) == 0 || len(s.Languages) == 0) {
+			t.fault(name, "needs command and languages")
+		}
+		servers[name] = s
+	})
+	c.LSP = servers
+}
+
+// isArgument accepts the words of a command behind those before.
+func isArgument(before []string, arg string) error {
+	if arg == "" && len(before) == 0 {
+		return errors.New("must be the name of a program")
+	}
+	return noNUL(arg)
 }
 
 func isPath(s string) error {

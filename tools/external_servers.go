@@ -9,6 +9,10 @@ import (
 	"tapgw/tools/internal/lsp"
 )
 
+// LanguageServer is a language server of the user's for questions about code, with the ids of languages by the endings
+// of files. It takes the place of the built-in ones for these endings.
+type LanguageServer = lsp.Own
+
 // servers are the running language servers that tools ask about code.
 var servers lsp.Pool
 
@@ -28,7 +32,12 @@ func (e *Env) codeWorkspace(ctx context.Context) (w code.Workspace, done func(),
 		done()
 		return w, nil, err
 	}
-	return code.Workspace{Tree: tree, Files: files, Servers: &servers}, done, nil
+	return code.Workspace{
+		Tree:      tree,
+		Files:     files,
+		Servers:   &servers,
+		Languages: lsp.With(e.LanguageServers),
+	}, done, nil
 }
 
 // realPaths resolves files that a tool may read to paths without symbolic links.

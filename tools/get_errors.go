@@ -65,7 +65,7 @@ func getErrors(ctx context.Context, env *Env, in getErrorsIn) (Result, error) {
 // changedSources lists the source files that git reports as changed. It lists all
 // source files if git reports none or the workspace is no repository.
 func changedSources(ctx context.Context, w code.Workspace) (names []string) {
-	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !code.Checkable(name) })
+	all := slices.DeleteFunc(slices.Clone(w.Files), func(name string) bool { return !w.Checkable(name) })
 	state, err := gitstate.Of(ctx, w.Tree.Dir, w.Tree.Dir)
 	if err != nil {
 		return all

@@ -100,10 +100,12 @@ type Env struct {
 	Sources   []string
 	// Secrets are the directories of the gateway's tokens and of what lsclient keeps.
 	// No tool reads or lists them, whatever else is allowed.
-	Secrets   []string
-	Home      string        // the user's directory of the program: memory notes, added libraries
-	Libraries string        // directory of added libraries; "": library_docs in Home
-	Timeout   time.Duration // of tools without a timeout of their own; 0: [DefaultTimeout]
+	Secrets []string
+	// LanguageServers are the user's own, which come before those that tools know.
+	LanguageServers []LanguageServer
+	Home            string        // the user's directory of the program: memory notes, added libraries
+	Libraries       string        // directory of added libraries; "": library_docs in Home
+	Timeout         time.Duration // of tools without a timeout of their own; 0: [DefaultTimeout]
 	// Private decides about a web server whose address is not public, such as one on
 	// this machine or its networks. addr is not valid when only a proxy knows the
 	// address. A nil error allows it. Without Private, such servers are refused.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -145,6 +146,18 @@ func (c *command) printFaults(faults []tools.Fault) {
 	}
 }
 
+// languageServers returns the language servers of the configuration.
+func (c *command) languageServers() (all []tools.LanguageServer) {
+	config := c.conf().LSP
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		all = append(
+			all,
+			tools.LanguageServer{Name: name, Command: config[name].Command, Languages: config[name].Languages},
+		)
+	}
+	return all
+}
+
 // env returns the environment of tools in this workspace.
 func (c *command) env(p *policy) *tools.Env {
 	var output func(line string)
@@ -155,7 +168,8 @@ func (c *command) env(p *policy) *tools.Env {
 		Output: output,
 		Root:   c.workspace, Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
 		Outside: p.outside, Private: p.private, Protected: p.protected, Sources: c.sources(),
-		Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger(),
+		LanguageServers: c.languageServers(),
+		Secrets:         []string{configs.StateDir(), stateDir()}, Log: c.logger(),
 	}
 }
 

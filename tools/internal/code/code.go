@@ -25,6 +25,8 @@ type Workspace struct {
 	Tree    search.Tree
 	Files   []string // all files of the tree, with slashes
 	Servers *lsp.Pool
+	// Languages have servers; see [lsp.With].
+	Languages []*lsp.Language
 }
 
 // Answer is an answer for the model. Lines begin with PATH:LINE, with the path relative to the workspace if it lies
@@ -53,7 +55,7 @@ func ask[T any](
 		err   error
 	}
 	var replies []*reply
-	for _, lang := range lsp.Languages {
+	for _, lang := range w.Languages {
 		if slices.ContainsFunc(paths, lang.Has) && lang.Installed(w.Tree.Dir) {
 			replies = append(replies, &reply{lang: lang})
 		}
@@ -80,7 +82,7 @@ func ask[T any](
 func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err error) {
 	byLang := map[*lsp.Language][]string{} // nil: files of other languages
 	for _, path := range paths {
-		lang := lsp.Of(path)
+		lang := lsp.Of(w.Languages, path)
 		byLang[lang] = append(byLang[lang], path)
 	}
 	problems, answered := ask(w, paths, &a, func(lang *lsp.Language) ([]lsp.Problem, error) {
@@ -123,7 +125,7 @@ func (w Workspace) Problems(ctx context.Context, paths []string) (a Answer, err 
 
 // Checkable reports whether [Workspace.Problems] can ask a language server about a file of this name. The server need
 // not be installed.
-func Checkable(path string) bool { return lsp.Of(path) != nil }
+func (w Workspace) Checkable(path string) bool { return lsp.Of(w.Languages, path) != nil }
 
 // Usages lists the lines that use a symbol: those that a language server finds, or
 // else all lines with its name as a word. in are files that declare or use the symbol,

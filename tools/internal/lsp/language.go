@@ -82,16 +82,6 @@ var Languages = []*Language{
 	},
 }
 
-// Of returns the language of a file by its ending, nil if it is in none of [Languages]. The file need not exist.
-func Of(path string) *Language {
-	for _, l := range Languages {
-		if l.Has(path) {
-			return l
-		}
-	}
-	return nil
-}
-
 // Has reports whether a file is in the language, by the ending of its name; case counts.
 func (l *Language) Has(path string) bool { return l.suffixes[filepath.Ext(path)] != "" }
 
@@ -103,7 +93,7 @@ func (l *Language) reads(path string) bool {
 // Installed reports whether the server is on PATH and outside of the workspace: a program of the workspace is never
 // run, because the user did not choose it. It does not start the server.
 func (l *Language) Installed(workspace string) bool {
-	_, err := program.Find(l.Server, workspace)
+	_, err := l.find(workspace)
 	return err == nil
 }
 

@@ -299,7 +299,7 @@ func TestLanguages(t *testing.T) {
 	for path, want := range map[string]string{"a.go": "Go", "x/a.pyi": "Python", "a.mts": "TypeScript",
 		"a.jsx": "TypeScript", "a.txt": "", "go": ""} {
 		var got string
-		if l := Of(path); l != nil {
+		if l := Of(Languages, path); l != nil {
 			got = l.Name
 		}
 		if got != want {
@@ -324,8 +324,34 @@ func TestLanguages(t *testing.T) {
 		"tsserver:map[path:%s]]", resolved) {
 		t.Errorf("got %s, want the resolved path %s", got, resolved)
 	}
-	if err := Of("x.ts").check("/bin/sh"); err == nil ||
+	if err := Of(Languages, "x.ts").check("/bin/sh"); err == nil ||
 		!strings.Contains(err.Error(), "that of the workspace is not run") {
 		t.Errorf("without one beside it: %v, want %q in it", err, "that of the workspace is not run")
+	}
+}
+
+// A server of the user's takes the place of those that have one of its endings, and stays the same one.
+func TestOwnServers(t *testing.T) {
+	own := []Own{
+		{Name: "rust", Command: []string{"rust-analyzer"}, Languages: map[string]string{".rs": "rust"}},
+		{Name: "deno", Command: []string{"/opt/deno", "lsp"},
+			Languages: map[string]string{".ts": "typescript"}},
+	}
+	all := With(own)
+	for path, want := range map[string]string{"a.rs": "rust", "a.ts": "deno", "a.tsx": "", "a.go": "Go",
+		"a.py": "Python"} {
+		got := ""
+		if l := Of(all, path); l != nil {
+			got = l.Name
+		}
+		if got != want {
+			t.Errorf("%s is of %q, want %q", path, got, want)
+		}
+	}
+	if again := With(own); again[0] != all[0] {
+		t.Error("the same server is another one, so it would be started again")
+	}
+	if all[1].Installed(t.TempDir()) {
+		t.Error("/opt/deno is installed")
 	}
 }

@@ -53,7 +53,7 @@ type fileStamp struct {
 
 // start starts a server and initializes it, within ctx.
 func start(ctx context.Context, lang *Language, root string) (*server, error) {
-	path, err := program.Find(lang.Server, root)
+	path, err := lang.find(root)
 	if err != nil {
 		return nil, err
 	}

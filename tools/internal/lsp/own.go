@@ -1,0 +1,87 @@
+package lsp
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"tapgw/tools/internal/program"
+)
+
+// Own is a language server of the user's: a name for people, the command (a program on PATH or an absolute path, and
+// its arguments), and the languages' ids by the endings of files, such as ".rs" to "rust".
+type Own struct {
+	Name      string
+	Command   []string
+	Languages map[string]string
+}
+
+// made are the languages of Own values. Equal values have the same one, so that a [Pool] finds its server again.
+var made struct {
+	mu     sync.Mutex
+	byText map[string]*Language
+}
+
+// With returns [Languages] with the user's own before them. An own server takes the place of those that have one of its
+// endings.
+func With(own []Own) []*Language {
+	var all []*Language
+	for _, o := range own {
+		all = append(all, o.language())
+	}
+	taken := slices.Clone(all)
+	for _, l := range Languages {
+		if !slices.ContainsFunc(taken, l.overlaps) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// overlaps reports whether a file can be in both languages.
+func (l *Language) overlaps(other *Language) bool {
+	for ending := range l.suffixes {
+		if other.suffixes[ending] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (o Own) language() *Language {
+	text, err := json.Marshal(o)
+	if err != nil { // can't happen: it has only strings
+		panic(err)
+	}
+	made.mu.Lock()
+	defer made.mu.Unlock()
+	l := made.byText[string(text)]
+	if l == nil {
+		l = &Language{Name: o.Name, Server: o.Command[0], args: o.Command[1:], suffixes: o.Languages}
+		if made.byText == nil {
+			made.byText = map[string]*Language{}
+		}
+		made.byText[string(text)] = l
+	}
+	return l
+}
+
+// Of returns the language of a file among all, by its ending, nil if it is in none. The file need not exist.
+func Of(all []*Language, path string) *Language {
+	for _, l := range all {
+		if l.Has(path) {
+			return l
+		}
+	}
+	return nil
+}
+
+// find returns the path of the server's program.
+func (l *Language) find(workspace string) (string, error) {
+	if filepath.IsAbs(l.Server) { // the user has written it so
+		return exec.LookPath(l.Server)
+	}
+	return program.Find(l.Server, workspace)
+}
