@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -88,6 +89,9 @@ func runChat(cmd *command) error {
 		return err
 	}
 	defer c.v.close(context.WithoutCancel(ctx))
+	// A chat waits for most of its life: what its start needed goes back, and its heap stays small.
+	debug.SetGCPercent(50)
+	debug.FreeOSMemory()
 	c.showEarlier()
 	err := c.talk(ctx)
 	if err == errLeave { //nolint:errorlint // an error that wraps it has an exit code
