@@ -34,7 +34,7 @@ func sdks(ctx context.Context, o options, r *report) error {
 }
 
 // sdk measures one SDK. perSecond is the least number of calls in a second of CPU, and start the most milliseconds
-// until the provider is bound.
+// of CPU until the provider is bound.
 func sdk(
 	ctx context.Context,
 	o options,
@@ -63,14 +63,14 @@ func sdk(
 	rtt.row(r, language+": round trip p50 (us)", "%.0f", 1.25, false)
 	r.row(language+": calls in a second of CPU", fmt.Sprintf("%.0f", median(rate.floor)),
 		fmt.Sprintf("%.0f", median(rate.ours)), median(rate.ours), perSecond, true)
-	r.row(language+": import, connect and bind (ms)", fmt.Sprintf("%.0f", median(begin.floor)),
+	r.row(language+": import, connect and bind (ms of CPU)", fmt.Sprintf("%.0f", median(begin.floor)),
 		fmt.Sprintf("%.0f", median(begin.ours)), median(begin.ours), start, false)
 	return nil
 }
 
 // sdkFigures is what one process did.
 type sdkFigures struct {
-	start time.Duration // from its start to its hello
+	start time.Duration // its CPU time until it is bound
 	rtt   time.Duration // p50 of calls one after the other
 	rate  float64       // calls in a second of its CPU, with many in flight
 }
@@ -112,8 +112,6 @@ func (g *script) measure(ctx context.Context, command []string, calls int) (s sd
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // the table names it
 	cmd.Env = append(os.Environ(), "TAP_GATEWAY_URL="+g.url, "TAP_PROVIDER_TOKEN="+sdkToken)
-	cmd.Stderr = os.Stderr
-	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return s, err
 	}
@@ -131,7 +129,9 @@ func (g *script) measure(ctx context.Context, command []string, calls int) (s sd
 	if err := greet(ctx, c); err != nil {
 		return s, err
 	}
-	s.start = time.Since(began)
+	if s.start, err = onCPU(cmd.Process.Pid); err != nil {
+		return s, err
+	}
 	if s.rtt, err = sequential(ctx, c, calls); err != nil {
 		return s, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -56,4 +57,22 @@ func TestPythonScenarios(t *testing.T) {
 		})
 		return func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, done
 	})
+}
+
+// TestPythonDocument runs the blocks of docs/providers-python.md against the gateway, in the order in which they stand.
+func TestPythonDocument(t *testing.T) {
+	w := newWorld(t)
+	w.session("s1")
+	cmd := python(
+		t,
+		"-B",
+		filepath.Join("tests", "blocks.py"),
+		filepath.Join("..", "..", "docs", "providers-python.md"),
+	)
+	cmd.Env = append(cmd.Environ(), "TAP_GATEWAY_URL="+w.url, "TAP_PROVIDER_TOKEN="+w.gateway.InstanceToken(),
+		"INTERNAL_TOKEN="+w.gateway.AdminToken())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\n12 blocks\n") {
+		t.Errorf("the blocks of the document: %v, want that all 12 ran\n%s", err, out)
+	}
 }

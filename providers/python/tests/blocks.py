@@ -1,0 +1,73 @@
+"""Runs the blocks of docs/providers-python.md, in order, against a gateway: blocks.py FILE.
+
+A block that makes a provider is run until that is bound; the blocks after it use the provider while it runs. The
+environment has the gateway's URL, the provider's token, and an internal one.
+"""
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import tapgw  # noqa: E402
+import tapgw._provider  # noqa: E402
+
+BLOCK = re.compile(r"(?ms)^(?:<!-- (not run|token): .*? -->\n)?```python\n(.*?)^```$")
+made: list["Documented"] = []
+problems: list[Exception] = []
+remark = ""
+
+
+class Documented(tapgw._provider.Provider):
+    """A provider that a block makes."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        token = os.environ["INTERNAL_TOKEN" if remark == "token" else "TAP_PROVIDER_TOKEN"]
+        super().__init__(name, token=token, on_error=problems.append, **options)
+        made.append(self)
+
+    def main(self) -> None:
+        """Return at once: the runner runs it."""
+
+
+async def main(file: str) -> None:
+    """Run all blocks."""
+    global remark
+    tapgw.Provider = Documented  # type: ignore[misc]
+    names: dict[str, Any] = {"__name__": "docs"}
+    task: Optional[asyncio.Task[None]] = None
+    count = 0
+    for block in BLOCK.finditer(Path(file).read_text()):
+        remark, body = block[1] or "", block[2]
+        if remark == "not run":
+            compile(body, file, "exec")
+            continue
+        count += 1
+        made.clear()
+        value = eval(compile(body, f"block {count}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(value):
+            await value
+        for p in made:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+            task = asyncio.ensure_future(p.run())
+            while p._conn is None:
+                assert not task.done(), f"block {count}: {task}"
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        print(f"block {count} ran", flush=True)
+    assert task is not None
+    task.cancel()
+    await asyncio.wait({task})
+    assert not problems, problems
+    print(f"{count} blocks")
+
+
+asyncio.run(main(sys.argv[1]))
