@@ -81,9 +81,10 @@ func provideTools(c *command) error {
 	configure := func() {
 		allow := allowed(c.conf())
 		allow.NoKind = true
-		p.Configure(allow, tools.Env{Home: home(), Libraries: c.libraries(), Timeout: c.conf().ToolTimeout,
-			Sources:         c.sources(),
-			LanguageServers: c.languageServers(), Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger()})
+		p.Configure(allow, tools.Env{
+			Home: home(), Libraries: c.libraries(), LanguageServers: c.languageServers(), Timeout: c.conf().ToolTimeout,
+			Sources: c.sources(), Secrets: []string{configs.StateDir(), stateDir()}, Log: c.logger(),
+		})
 	}
 	configure()
 	watch := func(ctx context.Context, offer func([]*tools.Tool)) { c.watchTools(ctx, configure, offer) }
