@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from typing import Any, Callable, Optional, TypeVar, Union, overload
 
 from . import _requests
@@ -98,8 +99,25 @@ class Provider:
             self._runner.stop()
 
     def main(self) -> None:
-        """Run the provider until SIGINT or SIGTERM. It is the last line of a program."""
-        asyncio.run(self._main())
+        """Run the provider until SIGINT or SIGTERM. It is the last line of a program.
+
+        A run that can't go on ends the program with one line and exit code 1. Functions that ignore that they are
+        cancelled do not hold up its end.
+        """
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._main())
+        except (ProviderError, NotPairedError) as err:
+            sys.exit(f"stopping: {err}")
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=1))
+            for task in asyncio.all_tasks(loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined] # the run has said that it is left
+            loop.close()
 
     async def _main(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(self.run())

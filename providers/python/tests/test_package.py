@@ -27,6 +27,28 @@ class PackageTest(unittest.TestCase):
             found = self.run_in(work / "into", sys.executable, "-c", "import tapgw; print(tapgw.__file__)")
             self.assertEqual(Path(found.strip()), (work / "into" / "tapgw" / "__init__.py").resolve())
 
+    def test_main(self) -> None:
+        """main ends on SIGTERM although a callback ignores that it is cancelled, and says in one line why it can't go
+        on."""
+        program = """
+import asyncio, os, signal, tapgw, tapgw._runner
+tapgw._runner.STOP_GRACE = 0.1
+async def hang(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+tapgw.Provider("x", url="ws://127.0.0.1:1", token="ptk-1", on_error=hang).main()
+print("ended")
+"""
+        self.assertEqual(self.run_in(ROOT, sys.executable, "-B", "-c", program), "ended\n")
+        done = subprocess.run([sys.executable, "-B", "-c", "import tapgw; tapgw.Provider('a b').main()"], cwd=ROOT,
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertIn("stopping: provider a b: its name must be", done.stderr)
+
     def run_in(self, directory: Path, *command: str) -> str:
         """Run a command and return what it writes."""
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
