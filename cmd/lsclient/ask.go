@@ -103,6 +103,7 @@ func (a *screenAsker) ask(ctx context.Context, q question) (answer, error) {
 // lineAsker asks on a terminal whose lines the terminal itself edits.
 type lineAsker struct {
 	in      *bufio.Reader
+	flush   func() // throws away what was typed and not read yet; nil: nobody types
 	out     io.Writer
 	pending chan string // the line that a question before did not wait for; nil: none
 }
@@ -114,6 +115,9 @@ func (a *lineAsker) ask(ctx context.Context, q question) (answer, error) {
 	default:
 	}
 	for {
+		if a.flush != nil { // what was typed before the question is no answer to it
+			a.flush()
+		}
 		// Lines are indented, so that none of them looks like our own question.
 		_, _ = fmt.Fprintf(a.out, "\nThe model wants to %s\n%s", strings.ReplaceAll(q.text, "\n", "\n  "), q.prompt())
 		line, err := a.readLine(ctx)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -66,12 +65,12 @@ func newPolicy(c *command) (*policy, error) {
 	if err != nil {
 		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
-	p.asker = &lineAsker{in: bufio.NewReader(tty), out: c.App.ErrWriter}
+	p.asker = &lineAsker{in: bufio.NewReader(tty), flush: func() { flushInput(tty.Fd()) }, out: c.App.ErrWriter}
 	return p, nil
 }
 
 // answers returns the reader of answers: stdin, or the controlling terminal if stdin is something else.
-func answers(c *command) (io.Reader, error) {
+func answers(c *command) (*os.File, error) {
 	if f, ok := c.App.Reader.(*os.File); ok && cli.Terminal(f) {
 		return f, nil
 	}
