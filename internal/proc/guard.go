@@ -32,8 +32,8 @@ type guard struct {
 
 var groups guard
 
-// begin makes a group end with this process.
-func (g *guard) begin(group int) {
+// start starts the guard's process if that has not been done. A group's first process must not run before it.
+func (g *guard) start() {
 	g.once.Do(func() {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -52,8 +52,10 @@ func (g *guard) begin(group int) {
 		g.in = w
 		g.mu.Unlock()
 	})
-	g.tell("begin", group)
 }
+
+// begin makes a group end with this process.
+func (g *guard) begin(group int) { g.tell("begin", group) }
 
 // end takes a group off that has ended.
 func (g *guard) end(group int) { g.tell("end", group) }

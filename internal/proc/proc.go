@@ -97,6 +97,9 @@ func Start(c Command) (*Process, error) {
 	if c.Stderr != nil && c.Stderr == c.Stdout {
 		cmd.Stderr, c.Stderr = pipes[1], io.Discard // stderr's own pipe stays empty
 	}
+	if p.whole {
+		groups.start()
+	}
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
