@@ -58,7 +58,12 @@ func nodeCommand(dir string, env []string, name string, args ...string) *exec.Cm
 // runNode runs a program and returns what it prints.
 func runNode(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	cmd := nodeCommand(dir, []string{"COPILOT_HOME=" + t.TempDir()}, name, args...)
+	documents, err := filepath.Abs(filepath.Join("..", "docs", "providers-node.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"COPILOT_HOME=" + t.TempDir(), "DOCUMENTS=" + documents + ":README.md"}
+	cmd := nodeCommand(dir, env, name, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -113,7 +118,7 @@ func TestNode(t *testing.T) {
 		t.Parallel()
 		runNode(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	})
-	for _, file := range []string{"provider", "fire"} {
+	for _, file := range []string{"provider", "fire", "docs"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			runNode(t, dir, "node", "--test", filepath.Join("test", file+".test.mjs"))

@@ -1227,8 +1227,9 @@ class Run {
     try {
       return { value: await f() };
     } catch (e) {
-      this.p.log.error(`${what} failed:`, e);
-      return { error: asError(e) };
+      const error = asError(e);
+      if (error.name !== "AbortError") this.p.log.error(`${what} failed:`, e); // else it was told to stop
+      return { error };
     } finally {
       this.#busy--;
       this.settle();

@@ -1,16 +1,21 @@
-// A scripted gateway for the tests, which knows the token ptk-1.
+// A scripted gateway for the tests, which knows two tokens.
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { WebSocketServer } from "ws";
 
 export const token = "ptk-1";
+export const pairedToken = "ext-tok-1";
+
+/** @param {string | Buffer} data */
+const sha256 = (data) => createHash("sha256").update(data).digest();
+const keys = [token, pairedToken].map(sha256);
 
 /** @param {import("node:http").IncomingMessage} request */
 function proof({ headers, socket }) {
-  const [, nonce] = String(headers["tapgw-prove"]).split(" ");
+  const [id, nonce] = String(headers["tapgw-prove"]).split(" ");
   const address = `${socket.localAddress}:${socket.localPort}`;
-  const key = createHash("sha256").update(token).digest();
+  const key = keys.find((k) => sha256(k).toString("hex").startsWith(id)) ?? keys[0];
   return `${createHmac("sha256", key).update(`tapgw proof 1\n${nonce}\n${address}`).digest("hex")} ${address}`;
 }
 
@@ -63,10 +68,10 @@ export class Peer {
   }
 }
 
-/** Listens on a port. @param {{ port?: number }} [options] */
-export async function listen({ port = 0 } = {}) {
+/** Listens on a free port. @param {{ autoPong?: boolean }} [options] autoPong: it answers pings */
+export async function listen({ autoPong = true } = {}) {
   const server = createServer();
-  const wss = new WebSocketServer({ server });
+  const wss = new WebSocketServer({ server, autoPong });
   /** @type {Peer[]} */
   const peers = [];
   /** @type {((p: Peer) => void)[]} */
@@ -77,12 +82,11 @@ export async function listen({ port = 0 } = {}) {
     const next = waiting.shift();
     next ? next(peer) : peers.push(peer);
   });
-  server.listen(port, "127.0.0.1");
+  server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const at = /** @type {import("node:net").AddressInfo} */ (server.address()).port;
   return {
     server,
-    port: at,
     url: `ws://127.0.0.1:${at}`,
     /** Waits for the next connection. @returns {Promise<Peer>} */
     accept: async () => peers.shift() ?? new Promise((done) => waiting.push(done)),
