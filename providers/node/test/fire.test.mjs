@@ -145,3 +145,35 @@ test("a provider that stops ends its calls and leaves nothing open", async () =>
   await gateway.stop();
   await settles(before);
 });
+
+test("a gateway that does not answer pings is left and dialled again", async (t) => {
+  const gateway = await listen({ autoPong: false });
+  const provider = createProvider("p", { gatewayUrl: gateway.url, token, tools, silent: true });
+  const peer = await gateway.accept();
+  await peer.bind();
+  peer.call("echo", { text: "before" });
+  await peer.next("tool.result");
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  // The ping's timer is older than the clock of the test, so the connection is made anew under it first.
+  peer.ws.terminate();
+  await peer.closed;
+  const again = async () => {
+    const next = gateway.accept();
+    let found = false;
+    void next.then(() => (found = true));
+    while (!found) {
+      await new Promise((done) => setImmediate(done));
+      t.mock.timers.tick(100);
+    }
+    return next;
+  };
+  const second = await again();
+  await second.bind();
+  second.call("echo", { text: "second" }, "c2");
+  await second.next("tool.result");
+  const third = await again(); // nothing but the ping's silence ends the second
+  await third.bind();
+  t.mock.timers.reset();
+  await provider.disconnect();
+  await gateway.stop();
+});
