@@ -18,8 +18,9 @@ const (
 
 // Limits of a prompt.
 const (
-	shownRows = 8    // of a prompt that is edited
-	maxRows   = 5000 // of a prompt
+	shownRows = 8         // of a prompt that is edited
+	maxLines  = 5000      // of a prompt after a paste
+	maxPrompt = 256 << 10 // bytes of a prompt after a paste: a longer one would make each key slow
 )
 
 // Styles, where the terminal has colours.
@@ -72,7 +73,8 @@ func newModel(t *Terminal, o Options) *model {
 	area.ShowLineNumbers = false
 	area.EndOfBufferCharacter = ' '
 	area.DynamicHeight = true
-	area.MinHeight, area.MaxHeight, area.MaxContentHeight = 1, shownRows, maxRows
+	// Without MaxContentHeight: beyond it, in rows as they are wrapped, the editor drops text and says nothing.
+	area.MinHeight, area.MaxHeight, area.MaxContentHeight = 1, shownRows, 0
 	area.CharLimit = 0
 	area.SetPromptFunc(len(promptMark), func(line textarea.PromptInfo) string {
 		if line.LineNumber == 0 {
@@ -139,7 +141,7 @@ func (m *model) paste(msg tea.PasteMsg) tea.Cmd {
 	}
 	m.leaving, m.hint = false, ""
 	lines := strings.Count(msg.Content, "\n") + strings.Count(msg.Content, "\r")
-	if lines+m.area.LineCount() > maxRows {
+	if lines+m.area.LineCount() > maxLines || len(msg.Content)+len(m.area.Value()) > maxPrompt {
 		m.hint = "the paste is too long: put it into a file, and name that with @"
 		return nil
 	}

@@ -105,13 +105,35 @@ func TestLateCompletionsAreDropped(t *testing.T) {
 func TestTooLongPasteIsRefused(t *testing.T) {
 	m := newTestModel()
 	m.setText("draft ")
-	m.Update(tea.PasteMsg{Content: strings.Repeat("x\n", maxRows)})
-	if got := m.area.Value(); got != "draft " || !strings.Contains(m.hint, "too long") {
-		t.Errorf("got a prompt of %d bytes and %q, want the draft and a hint", len(got), m.hint)
+	for _, content := range []string{strings.Repeat("x\n", maxLines), strings.Repeat("x", maxPrompt)} {
+		m.hint = ""
+		m.Update(tea.PasteMsg{Content: content})
+		if got := m.area.Value(); got != "draft " || !strings.Contains(m.hint, "too long") {
+			t.Errorf("got a prompt of %d bytes and %q, want the draft and a hint", len(got), m.hint)
+		}
 	}
 	m.Update(tea.PasteMsg{Content: "a\x1b[2J\r\nb"})
 	if got := m.area.Value(); strings.Contains(got, "\x1b") || !strings.HasSuffix(got, "b") {
 		t.Errorf("got %q, want it without control characters", got)
+	}
+}
+
+// Lines that are wrapped into many rows are all there, also in a narrow terminal and from the history.
+func TestLongPasteIsWhole(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat(strings.Repeat("word ", 9)+"end\n", maxLines-2),
+		strings.Repeat("x", maxPrompt),
+	} {
+		m := newTestModel()
+		m.Update(tea.WindowSizeMsg{Width: minWidth, Height: 24})
+		m.Update(tea.PasteMsg{Content: text})
+		if got := m.area.Value(); got != text {
+			t.Errorf("of %d pasted bytes %d are in the prompt", len(text), len(got))
+		}
+		m.setText(text)
+		if got := m.area.Value(); got != text {
+			t.Errorf("of %d bytes of the history %d are in the prompt", len(text), len(got))
+		}
 	}
 }
 
