@@ -132,8 +132,8 @@ func TestNextGateway(t *testing.T) {
 				peer.expect(`{"type":"auth","token":"ptk-second"}`)
 				peer.send(oneSession)
 				peer.next("hello")
-				if took := time.Since(start); took > 5*time.Second {
-					t.Errorf("came after %v, want at most 5 s", took)
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("came after %v, want at most a second", took)
 				}
 				synctest.Wait()
 				if len(errs) != 1 {
@@ -223,8 +223,8 @@ func TestRefusedTokens(t *testing.T) {
 			}
 			refuse(peer)
 		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("the new token came after %v, want at most 5 s", took)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the new token came after %v, want at most a second", took)
 		}
 	})
 }

@@ -109,10 +109,10 @@ func TestBackoff(t *testing.T) {
 	longest := firstWait
 	for attempt := range 40 {
 		for range 100 {
-			if d := backoff(attempt); d < longest/2 || d > longest {
+			if d := backoff(attempt, maxWait); d < longest/2 || d > longest {
 				t.Fatalf("attempt %d waits %v, want from %v to %v", attempt, d, longest/2, longest)
 			}
 		}
-		longest = min(longest*3/2, 5*time.Second)
+		longest = min(longest*3/2, 900*time.Millisecond)
 	}
 }

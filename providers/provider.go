@@ -220,7 +220,7 @@ func New(name string, o *Options) *Provider {
 
 // Run connects to the gateway and serves until ctx ends; then it says goodbye, waits up to five seconds for
 // functions of yours that still run, and returns nil. While there is no gateway or no session, Run waits and tries
-// again, at least every five seconds.
+// again, at least every second.
 //
 // Run returns an error only where waiting can't help: the gateway refuses the token of [Options], the pairing has ended
 // ([ErrNotPaired]), an option or the offer is wrong or not allowed, the gateway speaks another version, or the provider

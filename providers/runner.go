@@ -15,7 +15,9 @@ import (
 
 const (
 	firstWait = 200 * time.Millisecond
-	maxWait   = 5 * time.Second
+	maxWait   = 900 * time.Millisecond // so that a gateway is found within a second of its return
+	// maxDropWait is the longest wait for a gateway that accepts the provider and soon loses it, again and again.
+	maxDropWait = 5 * time.Second
 	// refusedWait is how long a refused token is not sent again: the gateway locks out an address that sends too many
 	// wrong ones, and all providers of a machine have the same address.
 	refusedWait = 30 * time.Second
@@ -60,18 +62,27 @@ func newRunner(p *Provider, metadata protocol.Raw) *runner {
 // run connects again and again until ctx ends (nil) or waiting can't help (an error).
 func (r *runner) run(ctx context.Context) error {
 	defer r.waitForCallbacks()
-	for attempt := 0; ; attempt++ {
-		lasted, err := r.tryEndpoints(ctx)
+	absent, drops := 0, 0 // attempts in a row, and connections in a row that were soon lost
+	for {
+		lasted, accepted, err := r.tryEndpoints(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if fatal, ok := errors.AsType[fatalError](err); ok {
 			return fatal.error
 		}
-		if lasted >= maxWait {
-			attempt = 0
+		var wait time.Duration
+		if accepted {
+			absent = 0
+			if lasted >= maxDropWait {
+				drops = 0
+			}
+			wait = backoff(drops, maxDropWait)
+			drops++
+		} else {
+			wait = backoff(absent, maxWait)
+			absent++
 		}
-		wait := backoff(attempt)
 		r.reportFailure(err, wait)
 		select {
 		case <-time.After(wait):
@@ -81,13 +92,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// backoff returns the wait before an attempt. It grows from 0.2 s by half each time, up to 5 s. The jitter only
-// shortens it, so that a new gateway is found within 5 s.
-func backoff(attempt int) time.Duration {
+// backoff returns the wait before an attempt. It grows from 0.2 s by half each time, up to a limit. The
+// jitter only shortens it.
+func backoff(attempt int, limit time.Duration) time.Duration {
 	d := firstWait
 	for range attempt {
-		if d = d * 3 / 2; d > maxWait {
-			d = maxWait
+		if d = d * 3 / 2; d > limit {
+			d = limit
 			break
 		}
 	}
@@ -95,11 +106,12 @@ func backoff(attempt int) time.Duration {
 }
 
 // tryEndpoints tries each endpoint once until one accepts the provider, and serves that connection until its end.
-// It returns how long the connection lasted.
-func (r *runner) tryEndpoints(ctx context.Context) (lasted time.Duration, err error) {
+// It returns how long the connection lasted, and whether the gateway accepted the provider at all.
+func (r *runner) tryEndpoints(ctx context.Context) (
+	lasted time.Duration, accepted bool, err error) {
 	found, err := r.p.endpoints()
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	err = nil
 	for _, e := range found {
@@ -109,14 +121,14 @@ func (r *runner) tryEndpoints(ctx context.Context) (lasted time.Duration, err er
 		}
 		lasted, accepted, cerr := r.connect(ctx, e)
 		if accepted || ctx.Err() != nil {
-			return lasted, cerr
+			return lasted, accepted, cerr
 		}
 		if _, ok := errors.AsType[fatalError](cerr); ok {
-			return 0, cerr
+			return 0, false, cerr
 		}
 		err = errors.Join(err, cerr)
 	}
-	return 0, err
+	return 0, false, err
 }
 
 // connect connects to e and serves; accepted reports whether the gateway accepted auth. It tries a reconnect token

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ._provider import Provider
 
 FIRST_WAIT = 0.2
-MAX_WAIT = 0.9  # so that a new gateway is found within a second
+MAX_WAIT = 0.9  # so that a gateway is found within a second of its return
+MAX_DROP_WAIT = 5.0  # for a gateway that accepts the provider and soon loses it, again and again
 REFUSED_WAIT = 30.0  # how long a refused token is not sent again: a gateway locks out an address that sends too many
 RECONNECT_WINDOW = 30.0
 STOP_GRACE = 5.0  # how long the run waits for the user's functions at its end
@@ -101,26 +102,35 @@ class Runner:
     async def run(self) -> None:
         """Connect again and again until the run is stopped, or until waiting can't help (a ProviderError)."""
         try:
-            attempt = 0
+            absent = drops = 0  # attempts in a row, and connections in a row that were soon lost
             while not self.stopped.done():
                 lasted, err = await self._try_endpoints()
                 if self.stopped.done():
                     return
                 if isinstance(err, ProviderError):
                     raise err
-                attempt = 0 if lasted >= MAX_WAIT else attempt + 1
+                if lasted < 0:
+                    wait = backoff(absent, MAX_WAIT)
+                    absent += 1
+                else:
+                    absent, drops = 0, 0 if lasted >= MAX_DROP_WAIT else drops
+                    wait = backoff(drops, MAX_DROP_WAIT)
+                    drops += 1
                 self._report_failure(err)
-                await asyncio.wait({self.stopped}, timeout=backoff(attempt))
+                await asyncio.wait({self.stopped}, timeout=wait)
         finally:
             await self._wait_for_tasks()
 
     async def _try_endpoints(self) -> tuple[float, Exception]:
-        """Try each endpoint until one accepts the provider, and return how long the connection lasted and why."""
+        """Try each endpoint until one accepts the provider, and return how long the connection lasted and its end.
+
+        The time is -1 if none did.
+        """
         last: Exception = ConnectionError("no gateway")
         try:
             found = self.provider._endpoints()
         except (ConnectionError, ProviderError) as err:
-            return 0, err
+            return -1, err
         for e in found:
             now = asyncio.get_running_loop().time()
             if now - self.refused.get(e, -REFUSED_WAIT) < REFUSED_WAIT:
@@ -128,8 +138,8 @@ class Runner:
                 continue
             lasted, last = await self._connect(e)
             if lasted >= 0 or isinstance(last, ProviderError):
-                return max(lasted, 0), last
-        return 0, last
+                return lasted, last
+        return -1, last
 
     async def _connect(self, e: Endpoint) -> tuple[float, Exception]:
         """Serve a connection. The time that it lasted is -1 if the gateway did not accept auth.
@@ -185,9 +195,9 @@ class Runner:
             self.log.warning("a function did not return when it was cancelled; leaving it behind")
 
 
-def backoff(attempt: int) -> float:
-    """Return the wait before an attempt: it grows by half each time. The jitter only shortens it."""
-    wait = min(FIRST_WAIT * 1.5 ** min(attempt, 20), MAX_WAIT)
+def backoff(attempt: int, limit: float) -> float:
+    """Return the wait before an attempt: it grows by half each time, up to a limit. The jitter only shortens it."""
+    wait = min(FIRST_WAIT * 1.5 ** min(attempt, 20), limit)
     return wait * random.uniform(0.5, 1)
 
 

@@ -97,7 +97,8 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
 
     def setUp(self) -> None:
         """Reconnect at once, and write no logs."""
-        for target, name, value in [(_runner, "FIRST_WAIT", 0.002), (_runner, "MAX_WAIT", 0.002)]:
+        for target, name, value in [(_runner, "FIRST_WAIT", 0.002), (_runner, "MAX_WAIT", 0.002),
+                                    (_runner, "MAX_DROP_WAIT", 0.002)]:
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -57,7 +57,7 @@ class SurfaceTest(unittest.TestCase):
 
     def test_backoff(self) -> None:
         """A gateway that comes back is tried within a second."""
-        waits = [_runner.backoff(n) for n in range(200)]
+        waits = [_runner.backoff(n, _runner.MAX_WAIT) for n in range(200)]
         self.assertLess(max(waits), 1)
         self.assertGreaterEqual(min(waits), 0.1)
 
