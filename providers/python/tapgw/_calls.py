@@ -38,7 +38,7 @@ async def progress(message: str) -> None:
     if running is None or not message or running.answered or running.info.reason or running.conn.closed:
         return
     try:
-        await running.conn.write({"type": "tool.progress", "id": running.info.id, "message": message})
+        await running.conn.write({"type": "tool.progress", "id": running.info.id, "message": str(message)})
     except Exception as err:  # it is only for people
         running.conn.log.debug("progress of %s not sent: %s", running.info.tool, err)
 
@@ -52,18 +52,22 @@ def success(value: Any) -> dict[str, Any]:
         return {"type": "tool.result", "file": value.wire()}
     if isinstance(value, Image):
         value = value.wire()
-    elif kind not in (int, bool, type(None)):
+    elif value is not None:
         check_json("the result", value)
     return {"type": "tool.result", "data": value}
 
 
 def failure(err: BaseException) -> dict[str, Any]:
     """Return the result of a call whose function raised an exception."""
-    code, text = INTERNAL, str(err)
+    code = INTERNAL
+    try:
+        text = str(err)
+    except Exception:  # the text is the user's code too
+        text = ""
     result: dict[str, Any] = {"type": "tool.result"}
     if isinstance(err, Error):
         code = err.code if err.code in RESULT_CODES else INTERNAL
-        text = text if err.what or not err.message else err.message
+        text = text if err.what or not err.message else str(err.message)
         if err.retryable:
             result["retryable"] = True
     elif isinstance(err, (asyncio.TimeoutError, TimeoutError)):
@@ -146,10 +150,9 @@ class RunningCall:
         result["id"] = self.info.id
         try:
             return self.conn.encode(result)
-        except Error as err:
-            text = f"{err.message}; return a tapgw.File, or less"
-            return self.conn.encode({"type": "tool.result", "id": self.info.id, "error": text[:1000],
-                                     "errorCode": INTERNAL})
+        except Exception as err:
+            text = f"{err.message}; return a tapgw.File, or less" if isinstance(err, Error) else repr(err)[:1000]
+            return self.conn.encode({"type": "tool.result", "id": self.info.id, "error": text, "errorCode": INTERNAL})
 
 
 class Dispatcher:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Optional
 
 from . import _calls, _changes, _requests, _sessions, _wire
 from ._discover import CLOSE_TIMEOUT, Endpoint
-from ._errors import Error, NotConnectedError, ProviderError, RefusedError
+from ._errors import INTERNAL, Error, NotConnectedError, ProviderError, RefusedError
 from ._model import Session
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class Connection:
         if m is None:
             if wrong:
                 self.log.warning("ignoring a wrong message of the gateway: %s", wrong)
+            call = _wire.call_in(raw) if wrong.startswith("no JSON") else ""
+            if call and call not in self.calls:  # nobody else would answer it
+                self.send({"type": "tool.result", "id": call, "errorCode": INTERNAL,
+                           "error": f"Python can't read the arguments: {wrong[:200]}"})
             return
         handler = _HANDLERS.get(m["type"])
         if handler is not None:

@@ -203,11 +203,16 @@ class Offers:
     def attempt(self, change: Change, request: str) -> tuple[Offer, Message]:
         """Return the offer after a change, and the message about it."""
         offer = self.offer.clone()
-        if change.apply:
-            change.apply(offer)
         assert change.message is not None
-        message = change.message(offer, change.session, request)
-        encode(message)  # an Error says that it is too large
+        try:
+            if change.apply:
+                change.apply(offer)
+            message = change.message(offer, change.session, request)
+            encode(message)
+        except (Error, ValueError):  # an Error says that it is too large
+            raise
+        except Exception as err:  # a value of the caller's is of a wrong type
+            raise ValueError(str(err) or repr(err)) from err
         return offer, message
 
     def lookup(self, find: Callable[[Offer], Any]) -> Any:

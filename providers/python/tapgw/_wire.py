@@ -97,6 +97,15 @@ def _check_keys(value: Any) -> None:
             _check_keys(v)
 
 
+_CALL = re.compile(r'\{"type":"tool\.call","id":"([^"\\]{1,100})"')
+
+
+def call_in(raw: str) -> str:
+    """Return the id of a call that can't be read, because it is nested too deep or has a number of many digits."""
+    found = _CALL.match(raw)
+    return found[1] if found else ""
+
+
 def decode(raw: str) -> tuple[Optional[dict[str, Any]], str]:
     """Return a message of the gateway, or None and what is wrong with it: "" for a type of a later version."""
     try:

@@ -13,7 +13,7 @@ from unittest import mock
 
 import websockets
 
-from tapgw import Provider, ProviderError, _calls, _connection, _runner, current_call
+from tapgw import Error, Match, Provider, ProviderError, _calls, _connection, _runner, current_call
 
 PATIENCE = 20.0
 TOKEN = "ptk-1"
@@ -297,6 +297,82 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
             self.assertFalse(task.done())
         server.close()
         self.assertGreater(at, 400)
+
+    async def test_odd_results(self) -> None:
+        """Whatever a function returns or raises, and whatever its arguments are, the call is answered."""
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no text")
+
+        odd: dict[str, Any] = {
+            "huge": 10 ** 5000, "nan": float("nan"), "object": object(), "bytes": b"x", "keys": {1: 1, "1": 2},
+            "surrogate": "\ud800", "set": {1}, "raises": Odd(), "exit": SystemExit(3), "stop": StopIteration(1),
+            "cancel": asyncio.CancelledError(), "code": Error(404, {"x": 1}),  # type: ignore[arg-type]
+            "empty": Error("", ""),
+        }
+        answers: dict[str, Any] = {}
+        done = asyncio.Event()
+
+        async def serve(ws: Any) -> None:
+            await bind(ws)
+            deep = call("deep", "echo").replace("{}", '{"text":' + "[" * 90_000 + "]" * 90_000 + "}")
+            digits = call("digits", "echo").replace("{}", '{"text":' + "9" * 5000 + "}")
+            texts = [t.replace('": ', '":').replace(', "', ',"') for t in (deep, digits)]
+            texts += [call(f"{name}-{kind}", kind, name=name) for name in odd for kind in ("task", "thread")]
+            for text in texts:
+                await ws.send(text)
+            while len(answers) < len(texts):
+                m = json.loads(await ws.recv())
+                self.assertNotIn(m["id"], answers)
+                answers[m["id"]] = m
+            done.set()
+            await ws.wait_closed()
+
+        gateway = Gateway(serve)
+        await gateway.start()
+        p = self.provider(gateway.url)
+
+        def value(name: str) -> Any:
+            if isinstance(odd[name], BaseException):
+                raise odd[name]
+            return odd[name]
+
+        @p.tool(description="Returns it")
+        async def task(name: str) -> Any:
+            return value(name)
+
+        @p.tool(description="Returns it from a thread")
+        def thread(name: str) -> Any:
+            return value(name)
+
+        async with running(p):
+            await asyncio.wait_for(done.wait(), PATIENCE)
+        await gateway.stop()
+        whole = {name for name, m in answers.items() if "data" in m}
+        self.assertEqual(whole, {"surrogate-task", "surrogate-thread"})
+        self.assertEqual([m for m in answers.values() if "data" not in m and not isinstance(m.get("error"), str)], [])
+
+    async def test_odd_changes(self) -> None:
+        """A change with a value of a wrong type fails for its caller, and changes nothing else."""
+        bound = asyncio.Event()
+
+        async def serve(ws: Any) -> None:
+            await bind(ws)
+            await ws.wait_closed()
+
+        gateway = Gateway(serve)
+        await gateway.start()
+        p = self.provider(gateway.url, on_bound=lambda _: bound.set())
+        async with running(p):
+            await asyncio.wait_for(bound.wait(), PATIENCE)
+            changes: list[Any] = [p.append("tone", object()), p.set_filter("x", 7),  # type: ignore[arg-type]
+                                  p.deny(Match(tool="x"), {1: object()}),  # type: ignore[arg-type]
+                                  p.replace("x", "y" * (3 << 20))]
+            for change in changes:
+                with self.assertRaises((ValueError, Error)):
+                    await asyncio.wait_for(change, PATIENCE)
+        self.assertEqual(gateway.dials, 1)
+        await gateway.stop()
 
     async def test_refused(self) -> None:
         """A token that the program gave and the gateway refuses ends the run."""

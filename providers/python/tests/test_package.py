@@ -19,7 +19,8 @@ class PackageTest(unittest.TestCase):
             work = Path(name)
             source = shutil.copytree(ROOT, work / "source", ignore=shutil.ignore_patterns("__pycache__"))
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-            self.run_in(work, *pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps", "-w", "dist", str(source))
+            self.run_in(work, *pip, "wheel", "--no-index", "--no-build-isolation", "--no-deps", "-w", "dist",
+                        str(source))
             wheels = list((work / "dist").iterdir())
             self.assertEqual([w.name for w in wheels], ["tapgw-2.0.0-py3-none-any.whl"])
             self.run_in(work, *pip, "install", "--no-index", "--no-deps", "--target", "into", str(wheels[0]))
