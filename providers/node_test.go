@@ -4,14 +4,20 @@ package providers_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	domain "tapgw/internal/gateway"
+	"tapgw/internal/protocol"
 )
 
 // nodeModules returns the directory of what `make runtime` installed.
@@ -183,5 +189,58 @@ console.log(fate);
 		if out, err := cmd.CombinedOutput(); (err == nil) != valid {
 			t.Errorf("compiling surface(%s): %v, want success: %v\n%s", text, err, valid, out)
 		}
+	}
+}
+
+// TestNodeStorm ends 10,000 calls in flight of a gateway by time-outs and by their callers.
+func TestNodeStorm(t *testing.T) {
+	w := newWorld(t)
+	s := w.session("s1")
+	dir, token := nodePackage(t), w.gateway.InstanceToken()
+	env := []string{"TAP_GATEWAY_URL=" + w.url, "TAP_PROVIDER_TOKEN=" + token, "COPILOT_HOME=" + t.TempDir()}
+	stop, done := startProcess(t, nodeCommand(dir, env, "node", filepath.Join("test", "sample.mjs"), "echo"))
+	<-s.tools
+	const n = 10_000
+	codes := make(chan protocol.Code, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			call := domain.Call{Name: "slow", Args: protocol.Raw("{}")}
+			after := time.Duration(i%500+1) * time.Millisecond
+			if i%2 == 0 {
+				defer time.AfterFunc(after, cancel).Stop()
+			} else {
+				call.Timeout = after
+			}
+			codes <- s.CallTool(ctx, call).ErrorCode
+		})
+	}
+	wg.Wait()
+	close(codes)
+	got := map[protocol.Code]int{}
+	for code := range codes {
+		got[code]++
+	}
+	// The gateway remembers 1024 ended calls. If more answers are late, it makes the provider connect anew, and
+	// calls that begin meanwhile find no tool.
+	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"]
+	if allowed != n || got["TIMEOUT"] == 0 || got["CANCELLED"] == 0 {
+		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED", got, n)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for s.call(t, "echo", `{"text":"still here"}`) != "still here" {
+		select {
+		case <-tick.C: // it comes back
+		case <-late:
+			t.Fatal("after the storm the tool echo does not answer, want its text")
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("the provider ended with %v, want success", err)
 	}
 }

@@ -9,6 +9,7 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
+import { format } from "node:util";
 import WebSocket from "ws";
 
 const PROTOCOL_VERSION = 2;
@@ -305,8 +306,8 @@ const codeOf = (e) => (e instanceof ProviderError ? e.code : "INTERNAL");
 const fromGateway = (m) =>
   new ProviderError(m.code, m.message ? `${m.code}: ${m.message}` : m.code, { retryable: m.code === "RATE_LIMITED" });
 
-/** @param {string} name */
-const text = (name) => (typeof name === "string" ? name : "");
+/** @param {unknown} v */
+const text = (v) => (typeof v === "string" ? v : "");
 
 // ---- Finding the gateway
 
@@ -672,7 +673,9 @@ export class Provider {
 
   /** @param {string} name @param {Options} options */
   constructor(name, options) {
-    if (!/^[\p{L}\p{N}@][^\0-\x1f]{0,127}$/u.test(name)) {
+    // The gateway spells names this way.
+    const normal = name.toLowerCase().replace(/[^a-z0-9._-]+/g, "-").replace(/^-+|-+$/g, "");
+    if (!/^[a-z0-9][a-z0-9._-]{0,63}$/.test(normal)) {
       throw new TypeError("a provider's name must be 1 to 64 letters, digits, '.', '_' or '-'");
     }
     checkURL("gatewayUrl", options.gatewayUrl);
@@ -1021,9 +1024,18 @@ function uniqueTools(tools) {
 /** @type {Logger} */
 const silentLogger = { debug() {}, info() {}, warn() {}, error() {} };
 
+/**
+ * Escapes what a terminal obeys, for arguments of the model's can be in errors.
+ * @param {string} s
+ */
+const visible = (s) =>
+  s.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) =>
+    `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+
 /** @param {string} name @returns {Logger} */
 function stderrLogger(name) {
-  const line = (/** @type {unknown[]} */ ...args) => console.error(`[${name}]`, ...args);
+  const line = (/** @type {unknown[]} */ ...args) => console.error("%s", visible(format(`[${name}]`, ...args)));
   return { debug() {}, info: line, warn: line, error: line };
 }
 

@@ -216,6 +216,34 @@ describe("finding the gateway", () => {
   }
 });
 
+test("what a handler fails with reaches the terminal without control characters", async (t) => {
+  const lines = t.mock.method(console, "error", () => {});
+  const { peer } = await start(t, {
+    silent: false,
+    tools: [{
+      name: "fail", description: "d",
+      handler({ text }) {
+        throw new Error(text);
+      },
+    }],
+  });
+  peer.call("fail", { text: "\u001b]0;owned\u0007 \u202e" });
+  assert.equal((await peer.next("tool.result")).error, "\u001b]0;owned\u0007 \u202e");
+  const printed = lines.mock.calls.map((c) => c.arguments.join(" ")).join("\n");
+  assert.match(printed, /\\u001b\]0;owned\\u0007 \\u202e/);
+  assert.doesNotMatch(printed, /[\u001b\u0007\u202e]/);
+});
+
+for (const [name, ok] of /** @type {[string, boolean][]} */ ([
+  ["hello", true], ["My Provider", true], ["@scope/name", true], ["", false], ["-", false], ["a".repeat(65), false],
+])) {
+  test(`the name ${JSON.stringify(name)} is ${ok ? "taken" : "refused"}`, () => {
+    const make = () => createProvider(name, { autoConnect: false });
+    if (ok) make();
+    else assert.throws(make, /a provider's name must be/);
+  });
+}
+
 test("a refused token of the options ends the run with the gateway's error", async (t) => {
   const gateway = await listen();
   t.after(() => gateway.stop());
