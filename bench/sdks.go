@@ -21,7 +21,6 @@ import (
 
 const (
 	sdkToken    = "ptk-bench"
-	sdkRounds   = 9
 	sdkInFlight = 64
 )
 
@@ -49,7 +48,7 @@ func sdk(
 	}
 	defer g.stop()
 	var rtt, rate, begin series
-	for range sdkRounds {
+	for range o.rounds {
 		var p [2]sdkFigures
 		for i, command := range [][]string{bare, own} {
 			if p[i], err = g.measure(ctx, command, o.calls); err != nil {

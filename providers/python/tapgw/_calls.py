@@ -101,7 +101,8 @@ class RunningCall:
         try:
             if self.tool is None:
                 raise Error(NOT_FOUND, f'this provider has no tool "{self.info.tool}"')
-            result = success(await invoke(self.tool.handler, self.args))
+            handler = self.tool.handler
+            result = success(await (handler(self.args) if self.tool.is_async else invoke(handler, self.args)))
         except asyncio.CancelledError:
             result = {}
         except (Exception, SystemExit) as err:
@@ -231,6 +232,7 @@ def on_call(c: "Connection", m: dict[str, Any]) -> None:
     call = RunningCall(c, info, m["args"], c.provider._offers.tool(session, name))
     c.calls[info.id] = call
     c.run.calls.start(call)
+    c.began_call = True
 
 
 def on_cancel(c: "Connection", m: dict[str, Any]) -> None:

@@ -81,6 +81,7 @@ class Connection:
         self.retry_timer = Timer(self, self._retry)
 
         self.calls: dict[str, _calls.RunningCall] = {}
+        self.began_call = False  # since the reader looked
         self.requests: dict[str, _requests.Request] = {}
         self.request_count = 0
         self.gives_receipts = False
@@ -108,6 +109,9 @@ class Connection:
             async for raw in self.ws:
                 if type(raw) is str:
                     self.step(self._receive, raw)
+                    if self.began_call:  # it goes on before the next message is waited for
+                        self.began_call = False
+                        await asyncio.sleep(0)
                 else:
                     self.log.warning("the gateway sent a binary frame; ignored")
         except Exception as err:  # the end of the connection

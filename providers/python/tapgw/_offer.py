@@ -81,8 +81,8 @@ class Offer:
 
     def tools_in(self, session: str) -> tuple[Tool, ...]:
         """Return the tools of a session."""
-        tools = self.special(session).tools
-        return self.tools if tools is None else tools
+        special = self.per_session.get(session)
+        return self.tools if special is None or special.tools is None else special.tools
 
     def edit_session(self, session: str, **new: Any) -> None:
         """Change what one session has instead of all others."""
@@ -222,7 +222,12 @@ class Offers:
 
     def tool(self, session: str, name: str) -> Optional[Tool]:
         """Return a tool of a session."""
-        return self.lookup(lambda o: next((t for t in o.tools_in(session) if t.name == name), None))
+        for offer in (self.offer, self.sent):  # not lookup: each call comes here
+            if offer is not None:
+                for t in offer.tools_in(session):
+                    if t.name == name:
+                        return t
+        return None
 
     def session_changes(self, session: str) -> list[Change]:
         """Return the changes that give a session that was just joined what a hello can't contain."""

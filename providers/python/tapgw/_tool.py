@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from . import _schema
@@ -30,6 +30,11 @@ class Tool:
     parameters: Optional[dict[str, Any]] = None
     timeout: Optional[float] = None
     validate: bool = True
+    is_async: bool = field(init=False, repr=False, default=False)
+
+    def __post_init__(self) -> None:
+        """Note whether the handler is a coroutine function: each call asks."""
+        object.__setattr__(self, "is_async", is_async(self.handler))
 
     def check(self) -> None:
         """Raise a ValueError for the first mistake."""
