@@ -934,7 +934,12 @@ export class Provider {
    */
   async pair(ask) {
     const { options } = this.#shared;
-    const { url } = gatewayURL(options);
+    let url;
+    try {
+      ({ url } = gatewayURL(options));
+    } catch (e) {
+      throw e instanceof FatalError ? e.error : e;
+    }
     const fromUser = Boolean(options.gatewayUrl || process.env.TAP_GATEWAY_URL);
     const to = { url, token: "", gateway: "", fixedToken: true, fromUser };
     const token = await pairing(this.#shared, to, ask);
@@ -1112,6 +1117,7 @@ class Run {
   /** @type {{ to: Endpoint, at: number }[]} */
   refused = [];
   failing = false;
+  #far = false; // the last gateway is not on this machine
   stopping = new AbortController();
   #busy = 0;
   /** @type {(() => void) | undefined} */
@@ -1143,10 +1149,9 @@ class Run {
         if (error instanceof FatalError) throw error.error;
         if (lasted >= MAX_WAIT) attempt = 0;
         this.#reportFailure(error);
-        await this.#sleep(this.#backoff(attempt, error));
+        await this.#sleep(this.#backoff(attempt));
       }
     } catch (e) {
-      this.p.log.error(`stopped: ${asError(e).message}`);
       report(this.p, asError(e), "stopped");
       throw e;
     } finally {
@@ -1154,9 +1159,9 @@ class Run {
     }
   }
 
-  /** The wait before an attempt. The jitter only shortens it. @param {number} attempt @param {Error} error */
-  #backoff(attempt, error) {
-    const most = /** @type {any} */ (error).far ? MAX_WAIT : MAX_WAIT_HERE;
+  /** The wait before an attempt. The jitter only shortens it. @param {number} attempt */
+  #backoff(attempt) {
+    const most = this.#far ? MAX_WAIT : MAX_WAIT_HERE;
     const wait = Math.min(FIRST_WAIT * 1.5 ** attempt, most);
     return wait / 2 + (Math.random() * wait) / 2;
   }
@@ -1187,6 +1192,7 @@ class Run {
     } catch (e) {
       return { lasted: 0, error: asError(e) };
     }
+    this.#far = found.some((e) => !isHere(e.url));
     const errors = [];
     for (const to of found) {
       const before = this.refused.find((r) => sameEndpoint(r.to, to));
@@ -1199,7 +1205,7 @@ class Run {
       errors.push(error);
     }
     const error = errors.length === 1 ? errors[0] : new Error(errors.map((e) => e.message).join("; "));
-    return { lasted: 0, error: Object.assign(error, { far: found.some((e) => !isHere(e.url)) }) };
+    return { lasted: 0, error };
   }
 
   /** Serves an endpoint, with the reconnect token first; if that is refused, the token follows. @param {Endpoint} to */

@@ -34,8 +34,8 @@ await provider.closed;
 console.log("closed");
 `
 
-// startNodeProvider starts a provider on the Node SDK.
-func (h *home) startNodeProvider() *process {
+// nodeScript writes the provider on the Node SDK, and the SDK beside it.
+func (h *home) nodeScript() (file string) {
 	h.t.Helper()
 	module, err := os.ReadFile(filepath.Join(repo, "providers", "node", "index.mjs"))
 	if err != nil {
@@ -44,7 +44,7 @@ func (h *home) startNodeProvider() *process {
 	if err := os.WriteFile(h.path("work", "index.mjs"), module, 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	return h.interpret(h.script("js", nodeProvider))
+	return h.script("js", nodeProvider)
 }
 
 // inFlight waits until the only provider has so many calls.
@@ -62,7 +62,7 @@ func (h *home) inFlight(want int) {
 func TestNodeProvider(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	p := h.startNodeProvider() // before there is a gateway
+	p := h.interpret(h.nodeScript()) // before there is a gateway
 	g := h.serve()
 	session := h.local()
 	p.expect("bound " + session)
@@ -118,4 +118,17 @@ func TestNodeProvider(t *testing.T) {
 	}
 	p.expect("closed")
 	eventually(t, patience, func() error { return connections(h, 0) })
+}
+
+// TestNodeProviderFile lets the gateway start a provider on the Node SDK, with a token for the session alone.
+func TestNodeProviderFile(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.serveFiles()
+	h.put("providers/node.toml", fmt.Sprintf("kind = \"command\"\ncommand = [\"node\", %q]\n", h.nodeScript()))
+	session := h.local()
+	h.waitTool(session, "greet")
+	if got := h.call(session, "greet", `{"name":"Ada"}`); got != "Hello, Ada!" {
+		t.Errorf("greet says %q, want %q", got, "Hello, Ada!")
+	}
 }
