@@ -820,7 +820,7 @@ export class Provider {
       what: `adding tool ${name}`, session,
       apply: (o) => o.changeTools(session, (tools) => {
         const i = tools.findIndex((t) => t.wire.name === name);
-        return i < 0 ? [...tools, prepared] : tools.with?.(i, prepared) ?? tools.map((t, j) => (i === j ? prepared : t));
+        return i < 0 ? [...tools, prepared] : tools.with(i, prepared);
       }),
       message: (o) => ({ type: "tools.update", ...(o.toolsUpdate(session) ?? { tools: [prepared.wire], remove: [] }) }),
     });
@@ -1429,7 +1429,10 @@ class Call {
     connection.calls.delete(callId);
     if (!result || cancelled) result = failure(callId, new ProviderError("CANCELLED", "Cancelled"));
     const error = connection.sendText(result, MAX_RESULT, "tool.result");
-    if (error) connection.sendText(failure(callId, new Error(`${error.message}; return a file, or less`)), MAX_RESULT, "");
+    if (error) {
+      const why = new Error(`${error.message}; return a file, or less`);
+      connection.sendText(failure(callId, why), MAX_RESULT, "tool.result");
+    }
     for (const f of this.whenAnswered) f();
   }
 }
@@ -1580,10 +1583,10 @@ class Connection {
     ws.on("error", (e) => (this.broken ??= e));
     ws.on("pong", () => this.#timer("pong", 0));
     this.#ping();
-    const { name, options } = this.p;
+    const { name, options: { instance } } = this.p;
     this.trySend(
       this.restoring
-        ? { type: "auth", reconnectToken: this.restoring, name, ...(options.instance && { instance: options.instance }) }
+        ? { type: "auth", reconnectToken: this.restoring, name, ...(instance && { instance }) }
         : { type: "auth", token: this.to.token },
     );
     this.#expectAnswer();
@@ -1739,8 +1742,8 @@ class Connection {
   /** @param {Message} m */
   #handleCall(m) {
     const { id, tool, sessionId, args = {} } = m;
-    const wrong = [id, tool, sessionId].some((v) => typeof v !== "string") || typeof args !== "object" || Array.isArray(args);
-    if (wrong) throw new TypeError("its id, tool, sessionId or args has the wrong type");
+    const named = [id, tool, sessionId].every((v) => typeof v === "string");
+    if (!named || typeof args !== "object" || Array.isArray(args)) throw new TypeError("its id, tool, sessionId or args has the wrong type");
     if (this.calls.has(m.id)) {
       this.log.warn(`ignoring call ${m.id}, which the gateway sent twice`);
       return;
@@ -2090,7 +2093,8 @@ class Connection {
         continue;
       }
       p.sent = o;
-      this.sent = { change, id, type: /** @type {any} */ (m).type, due: this.#sessionsFor(change.session), revision: 0 };
+      const { type } = /** @type {Message} */ (m);
+      this.sent = { change, id, type, due: this.#sessionsFor(change.session), revision: 0 };
       const error = this.trySend(m);
       if (error || this.sent.due.size === 0) this.#finishChange(error); // without a session there is no answer
       else if (this.confirmsUpdates) this.#expectAnswer();
@@ -2289,8 +2293,8 @@ class Connection {
   // Gates, sections and events
 
   /**
-   * Runs a function that has a time limit. Its signal is aborted at the limit and at the end of the connection; undefined
-   * is returned if nobody waits any more.
+   * Runs a function that has a time limit. Its signal is aborted at the limit and at the end of the connection; then
+   * nobody waits any more, and undefined is returned.
    * @template T
    * @param {string} what
    * @param {number} ms
@@ -2355,7 +2359,8 @@ class Connection {
     const signal = this.bindings.get(sessionId)?.stop.signal ?? this.stop.signal;
     for (const listener of this.p.listeners.get(event) ?? []) {
       if (this.run.listen(sessionId, () => listener({ ...data, sessionId }, signal))) continue;
-      report(this.p, new Error(`${event} of session ${sessionId} was dropped: ${MAX_EVENTS} events wait for listeners`));
+      const why = `${event} of session ${sessionId} was dropped: ${MAX_EVENTS} events wait for listeners`;
+      report(this.p, new Error(why));
     }
   }
 
@@ -2368,7 +2373,8 @@ class Connection {
     if (code === "AUTH_FAILED") {
       this.fail(this.state === "sessions" ? new RefusedError(text(m.message)) : error);
     } else if (code === "UNSUPPORTED_VERSION") {
-      this.fail(new FatalError(Object.assign(error, { message: `the gateway speaks another version: ${error.message}` })));
+      error.message = `the gateway speaks another version: ${error.message}`;
+      this.fail(new FatalError(error));
     } else if (this.state === "ack" && (!replyTo || replyTo === "hello")) {
       this.#handleHelloError(code, error);
     } else if (this.sent && (requestId ? requestId === this.sent.id : replyTo === this.sent.type)) {
@@ -2432,8 +2438,10 @@ function entries(m) {
       found.push({ stream, provider, time: new Date(ts), text: event, level, ...(metadata && { metadata }), prompt });
     }
   }
-  // Each list is sorted, and so is what has the same time.
-  return found.sort((a, b) => b.time.getTime() - a.time.getTime() || (a.stream < b.stream ? -1 : +(a.stream > b.stream)));
+  // Each list is sorted, and sort keeps the order of what is equal.
+  const byStream = (/** @type {Entry} */ a, /** @type {Entry} */ b) =>
+    a.stream < b.stream ? -1 : Number(a.stream > b.stream);
+  return found.sort((a, b) => b.time.getTime() - a.time.getTime() || byStream(a, b));
 }
 
 /**

@@ -22,8 +22,10 @@ async function bare() {
   ws.on("message", (data) => {
     const m = JSON.parse(String(data));
     if (m.type === "tool.call") send({ type: "tool.result", id: m.id, data: m.args.text });
-    else if (m.type === "sessions") send({ type: "hello", name: "bench", protocolVersion: 2, session: "s1", tools: [tool] });
-    else if (m.type === "hello.ack") say();
+    else if (m.type === "sessions") {
+      send({ type: "hello", name: "bench", protocolVersion: 2, session: "s1", tools: [tool] });
+    }
+    if (m.type === "hello.ack") say();
   });
 }
 

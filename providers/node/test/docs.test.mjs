@@ -11,7 +11,11 @@ import { listen, pairedToken, token } from "./gateway.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const documents = (process.env.DOCUMENTS ?? join(root, "README.md")).split(":");
 
-/** Answers what a provider sends, until it leaves. @param {import("./gateway.mjs").Peer} peer @param {() => void} bound */
+/**
+ * Answers what a provider sends, until it leaves.
+ * @param {import("./gateway.mjs").Peer} peer
+ * @param {() => void} bound
+ */
 async function confirm(peer, bound) {
   for (;;) {
     const { type, requestId, queryId, broadcast, mode } = await peer.next();
@@ -24,7 +28,8 @@ async function confirm(peer, bound) {
       bound();
     }
     if (requestId) {
-      peer.send({ type: "ack", requestId, sessionId: "s1", revision: 2, seq: 1, fate: broadcast ? "surfaced" : "delivered" });
+      const fate = broadcast ? "surfaced" : "delivered";
+      peer.send({ type: "ack", requestId, sessionId: "s1", revision: 2, seq: 1, fate });
     }
     const event = { ts: "2026-11-22T10:00:00Z", event: "behind=0", level: "keep" };
     if (queryId) peer.send({ type: "stream.history", queryId, streams: { "git-watch@doc": [event] } });

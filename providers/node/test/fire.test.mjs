@@ -68,7 +68,8 @@ test("a connection that is cut at any byte is made anew", async () => {
   let whole = false;
   for (let from = 0; !whole; from += step) {
     const all = await Promise.all(Array.from({ length: step }, (_, i) => cutAfter(from + i)));
-    for (const { answers } of all) for (const [id, n] of Object.entries(answers)) assert.equal(n, 1, `answers of ${id}`);
+    const counts = all.flatMap(({ answers }) => Object.entries(answers));
+    for (const [id, n] of counts) assert.equal(n, 1, `answers of ${id}`);
     whole = all.every((r) => r.whole);
   }
   await settles(before);
@@ -84,7 +85,8 @@ for (const maxCalls of [64, 20_000]) {
     const n = 10_000;
     for (let i = 0; i < n; i++) peer.call("slow", {}, `c${i}`);
     for (let i = 0; i < n; i++) {
-      peer.send({ type: "tool.cancel", id: `c${(i * 7919) % n}`, sessionId: "s1", reason: i % 2 ? "timeout" : "interrupted" });
+      const reason = i % 2 ? "timeout" : "interrupted";
+      peer.send({ type: "tool.cancel", id: `c${(i * 7919) % n}`, sessionId: "s1", reason });
     }
     const ended = new Set();
     for (let i = 0; i < n; i++) {

@@ -47,13 +47,16 @@ describe("the names of the original SDK", () => {
     peer.call("greet", { name: "Ada" });
     assert.deepEqual(await peer.next(), { type: "tool.result", id: "c1", data: "Hello, Ada!" });
     assert.deepEqual(seen, ["greet", "c1", "s1", "p-1"]);
-    assert.deepEqual([provider.name, provider.connected, provider.providerId, provider.sessionId], ["p", true, "p-1", "s1"]);
+    const { name, connected, providerId, sessionId } = provider;
+    assert.deepEqual([name, connected, providerId, sessionId], ["p", true, "p-1", "s1"]);
   });
 
   test("push, surface, keep and pushEvent name their level", async (t) => {
     const { provider, peer } = await start(t, {});
     await sleep(0);
-    const sent = [provider.push("a"), provider.surface("b", { stream: "ci" }), provider.keep("c"), provider.pushEvent("keep", "d")];
+    const sent = [
+      provider.push("a"), provider.surface("b", { stream: "ci" }), provider.keep("c"), provider.pushEvent("keep", "d"),
+    ];
     for (const [level, event] of [["inject", "a"], ["surface", "b"], ["keep", "c"], ["keep", "d"]]) {
       const m = await peer.next("push");
       assert.deepEqual([m.level, m.event], [level, event]);
@@ -80,7 +83,8 @@ describe("the names of the original SDK", () => {
     while (told.length < 6) await sleep(1);
     const lost = told.findIndex((s) => s.startsWith("INTERNAL"));
     assert.match(told.splice(lost, 1)[0], /connection lost/);
-    assert.deepEqual(told.sort(), ["SURPRISE SURPRISE: what?", "connected s1", "connected s1", "disconnected", "idle s1"]);
+    const want = ["SURPRISE SURPRISE: what?", "connected s1", "connected s1", "disconnected", "idle s1"];
+    assert.deepEqual(told.sort(), want);
     await provider.disconnect();
     assert.equal(provider.connected, false);
   });

@@ -1,4 +1,5 @@
-// The samples of testdata/sdk/README.md: node sample.mjs NAME. Their tools make the provider do what a scenario is about.
+// The samples of testdata/sdk/README.md: node sample.mjs NAME. Their tools make the provider do what a scenario is
+// about.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { allow, createProvider, deny, fileResult, imageResult, ProviderError } from "../index.mjs";
