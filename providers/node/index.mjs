@@ -1743,7 +1743,9 @@ class Connection {
   #handleCall(m) {
     const { id, tool, sessionId, args = {} } = m;
     const named = [id, tool, sessionId].every((v) => typeof v === "string");
-    if (!named || typeof args !== "object" || Array.isArray(args)) throw new TypeError("its id, tool, sessionId or args has the wrong type");
+    if (!named || typeof args !== "object" || Array.isArray(args)) {
+      throw new TypeError("its id, tool, sessionId or args has the wrong type");
+    }
     if (this.calls.has(m.id)) {
       this.log.warn(`ignoring call ${m.id}, which the gateway sent twice`);
       return;
