@@ -218,32 +218,39 @@ func (c *chat) printError(err error) bool {
 
 // prompt runs the turn of a prompt that the person sent, with the files that it names.
 func (c *chat) prompt(ctx context.Context, text string) error {
-	full, images, err := c.attach(ctx, text)
-	if err != nil {
-		return cli.Failed("%v", err)
-	}
-	if err := c.v.Attach(ctx, images); err != nil {
-		return withExitCode(err)
-	}
-	return c.turn(ctx, protocol.HostPrompt{Prompt: full})
+	return c.work(ctx, func(ctx context.Context) error {
+		full, images, err := c.attach(ctx, text)
+		switch {
+		case ctx.Err() != nil:
+			return withExitCode(langserver.ErrCancelled)
+		case err != nil:
+			return cli.Failed("%v", err)
+		}
+		if err := c.v.Attach(ctx, images); err != nil {
+			return withExitCode(err)
+		}
+		return c.v.turn(ctx, full, "", c.printer)
+	})
 }
 
 // turn runs a turn.
 func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
+	return c.work(ctx, func(ctx context.Context) error { return c.v.turn(ctx, p.Prompt, p.Source, c.printer) })
+}
+
+// work runs something that Ctrl-C ends, and shows that it runs.
+func (c *chat) work(ctx context.Context, run func(context.Context) error) error {
 	c.cmd.working("thinking")
 	defer c.cmd.working("")
-	return c.interruptible(ctx, func(ctx context.Context) error {
-		return c.v.turn(ctx, p.Prompt, p.Source, c.printer)
-	})
+	return c.interruptible(ctx, run)
 }
 
 // interruptible runs something that Ctrl-C ends. A second Ctrl-C ends the chat if it goes on after the first.
 func (c *chat) interruptible(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for len(c.stop) > 0 { // Ctrl-C from before
-		<-c.stop
-	}
+	c.forgetStop() // from before
+	defer c.forgetStop()
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
 	select {
@@ -258,5 +265,13 @@ func (c *chat) interruptible(ctx context.Context, run func(context.Context) erro
 		return err
 	case <-c.stop:
 		return &cli.Error{Exit: exitInterrupted, Code: cli.CodeCancelled, Err: errLeave}
+	}
+}
+
+// forgetStop forgets a Ctrl-C that nothing has handled.
+func (c *chat) forgetStop() {
+	select {
+	case <-c.stop:
+	default:
 	}
 }

@@ -162,12 +162,14 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	}
 	if m.question != nil {
-		over, interrupted := m.question.key(k)
+		q := m.question
+		over, interrupted := q.key(k)
 		if over {
 			m.question = nil
 		}
 		if interrupted {
 			m.interrupt()
+			close(q.answer) // after it, so that who asks knows of the interrupt
 		}
 		return nil
 	}

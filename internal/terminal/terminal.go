@@ -258,7 +258,7 @@ type question struct {
 	answer chan string // has room for one; closed: Ctrl-C
 }
 
-// key handles a key at a question. It reports whether the question is over.
+// key handles a key at a question. It reports whether the question is over. After an interrupt the caller closes answer.
 func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 	switch k.String() {
 	case "enter":
@@ -268,7 +268,6 @@ func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 		q.answer <- ""
 		return true, false
 	case "ctrl+c", "ctrl+d":
-		close(q.answer)
 		return true, true
 	case "backspace", "ctrl+h":
 		if runes := []rune(q.typed); len(runes) > 0 {
