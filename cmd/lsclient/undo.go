@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"tapgw/internal/checkpoint"
 	"tapgw/internal/cli"
+	"tapgw/internal/conversations"
 	"tapgw/internal/diff"
 	"tapgw/internal/visible"
 )
@@ -48,12 +50,9 @@ func runUndo(c *command) error {
 		return cli.Usage("flag --turn: must be 1 or more; lsclient undo --list lists the turns")
 	}
 	w := c.checkpoints()
-	id := c.String("conversation")
-	if id == "" {
-		var err error
-		if id, err = w.Last(); err != nil {
-			return err
-		}
+	id, err := c.editedBy(w)
+	if err != nil {
+		return err
 	}
 	if c.Bool("list") {
 		return c.listEdits(w, id)
@@ -67,7 +66,7 @@ func runUndo(c *command) error {
 	}
 	out, err := do(c.ctx)
 	if errors.Is(err, checkpoint.ErrNothing) {
-		return cli.NotFound("%s", c.nothing(c.Bool("redo")))
+		return cli.NotFound("%s", c.nothing(id, c.Bool("redo")))
 	}
 	if err != nil {
 		return err
@@ -75,15 +74,29 @@ func runUndo(c *command) error {
 	return c.printUndo(id, out)
 }
 
-// nothing says that there is nothing to undo or redo.
-func (c *command) nothing(redo bool) string {
+// editedBy returns the conversation of --conversation, or the latest that has edited files; "" if there is none.
+func (c *command) editedBy(w *checkpoint.Workspace) (string, error) {
+	ids, err := w.Conversations()
+	if err != nil {
+		return "", err
+	}
+	if word := c.String("conversation"); word != "" {
+		id, err := conversations.Match(word, ids)
+		if _, unknown := errors.AsType[*conversations.UnknownError](err); unknown {
+			return "", cli.NotFound("no conversation %q has edited files in %s", word, cli.OneLine(c.workspace))
+		}
+		return id, keptError(err)
+	}
+	return append(ids, "")[0], nil
+}
+
+// nothing says that a conversation has nothing to undo or redo.
+func (c *command) nothing(id string, redo bool) string {
 	if redo {
 		return "there is no undo to take back; a new edit ends what can be redone"
 	}
-	return "there is no edit to undo in " + cli.OneLine(
-		c.workspace,
-	) + "; lsclient undo --list lists those of its latest " +
-		"conversation"
+	return fmt.Sprintf("conversation %s has no edit to undo in %s; --conversation ID undoes those of another, "+
+		"and lsclient conversations lists them", id, cli.OneLine(c.workspace))
 }
 
 // undoneFile is a file that an undo left, as --json prints it.

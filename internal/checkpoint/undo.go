@@ -114,15 +114,15 @@ func (h *history) applied(from int) (list []*turn) {
 	return list
 }
 
-// Last returns the conversation of the workspace's last edit, "" if there is none.
-func (w *Workspace) Last() (string, error) {
+// Conversations returns the conversations that have edited files of the workspace, that of the last edit first.
+func (w *Workspace) Conversations() (ids []string, err error) {
 	records, err := w.load()
 	for _, r := range slices.Backward(records) {
-		if r.Type == typeEdit {
-			return r.Conversation, err
+		if r.Type == typeEdit && !slices.Contains(ids, r.Conversation) {
+			ids = append(ids, r.Conversation)
 		}
 	}
-	return "", err
+	return ids, err
 }
 
 // Turns lists the turns of a conversation that edited files, oldest first.

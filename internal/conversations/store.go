@@ -90,8 +90,7 @@ func (s Store) files() ([]file, error) {
 	return list, nil
 }
 
-// Find returns the id of the conversation that a word means: its id, or the only id that begins with it, in any case of
-// letters. The error is an [UnknownError] or an [AmbiguousError].
+// Find returns the id of the conversation that a word means, as [Match] does.
 func (s Store) Find(word string) (string, error) {
 	files, err := s.files()
 	if err != nil {
@@ -99,21 +98,31 @@ func (s Store) Find(word string) (string, error) {
 	}
 	var ids []string
 	for _, f := range files {
+		ids = append(ids, f.id)
+	}
+	return Match(word, ids)
+}
+
+// Match returns the id of those that a word means: the id itself, or the only one that begins with it, in any case of
+// letters. The error is an [UnknownError] or an [AmbiguousError].
+func Match(word string, ids []string) (string, error) {
+	var found []string
+	for _, id := range ids {
 		switch {
-		case f.id == word:
-			return f.id, nil
-		case len(f.id) >= len(word) && strings.EqualFold(f.id[:len(word)], word):
-			ids = append(ids, f.id)
+		case id == word:
+			return id, nil
+		case len(id) >= len(word) && strings.EqualFold(id[:len(word)], word):
+			found = append(found, id)
 		}
 	}
 	switch {
-	case len(ids) == 0 || word == "":
+	case len(found) == 0 || word == "":
 		return "", &UnknownError{word}
-	case len(ids) > 1:
-		slices.Sort(ids)
-		return "", &AmbiguousError{word, ids}
+	case len(found) > 1:
+		slices.Sort(found)
+		return "", &AmbiguousError{word, found}
 	}
-	return ids[0], nil
+	return found[0], nil
 }
 
 // Latest returns the id of the conversation of a workspace that was used last, "" if there is none. It passes over

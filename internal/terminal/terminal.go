@@ -258,7 +258,8 @@ type question struct {
 	answer chan string // has room for one; closed: Ctrl-C
 }
 
-// key handles a key at a question. It reports whether the question is over. After an interrupt the caller closes answer.
+// key handles a key at a question. It reports whether the question is over. After an interrupt the caller closes
+// answer.
 func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 	switch k.String() {
 	case "enter":
