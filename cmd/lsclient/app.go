@@ -43,7 +43,7 @@ Examples:
 			&ucli.StringSliceFlag{Name: "tools", Usage: "also use the drop-in tools of `DIR`"},
 			&ucli.StringSliceFlag{
 				Name:  "mcp",
-				Usage: "also run the MCP servers of `FILE|JSON`, in the form of editors' files",
+				Usage: "`FILE|JSON`: also run MCP servers, in the form that editors write",
 			},
 			&ucli.StringFlag{Name: "proxy", Usage: "reach GitHub through the proxy at `URL`"},
 			&ucli.BoolFlag{Name: "no-ssl-verify", Usage: "do not check certificates of GitHub and the proxy"},

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,19 @@ func TestEveryCommandHasExamples(t *testing.T) {
 		}
 	}
 	walk("lsclient", newApp().Commands)
+}
+
+// A flag whose value is one of several, `a|b`, loses it from its text in the help: the text must read well without it.
+func TestHelpReadsWell(t *testing.T) {
+	for _, line := range []string{"", "agent", "chat", "orchestrate"} {
+		var out bytes.Buffer
+		if exit := run(append([]string{"lsclient"}, strings.Fields(line+" --help")...), nil, &out, &out); exit != 0 {
+			t.Errorf("lsclient %s --help: got exit code %d, want 0", line, exit)
+		}
+		if gap := regexp.MustCompile(`(?m)^ +-.* (of|to|as|the) *(,|$).*`).FindString(out.String()); gap != "" {
+			t.Errorf("lsclient %s --help: a word is missing in %q", line, gap)
+		}
+	}
 }
 
 // A drop-in replaces the built-in tool of its name, and stands behind the built-in ones else.
