@@ -3,16 +3,11 @@
 package lsbench
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -147,61 +142,6 @@ func BenchmarkFirstToken(b *testing.B) {
 		c.Close()
 	}
 	report(b, floor, client)
-}
-
-// BenchmarkMemory is the most memory that lsclient itself has during a turn with one tool, without the server. Target:
-// 24 MiB.
-func BenchmarkMemory(b *testing.B) {
-	s := newStage(b)
-	program := filepath.Join(b.TempDir(), "lsclient")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-o", program, "tapgw/cmd/lsclient")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("building lsclient: %v\n%s", err, out)
-	}
-	var most []float64
-	for b.Loop() {
-		most = append(most, s.memory(b, program))
-	}
-	slices.Sort(most)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(most[len(most)/2], "MiB")
-}
-
-// memory runs a chat of one turn with one tool and returns the most memory, in MiB, that lsclient has had.
-func (s stage) memory(b *testing.B, program string) float64 {
-	b.Helper()
-	cmd := exec.CommandContext(b.Context(), program, "chat", "-w", s.workspace, "--gateway", "off")
-	cmd.Env = append(proc.Environ(s.env), langserver.EnvServer+"="+s.server)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	_, _ = io.WriteString(in, "call:list_dir {\"path\":\".\"}\n")
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		b.Fatalf("the turn ended without text: %v", err)
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	var kib float64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		b.Fatal(err)
-	}
-	return kib / 1024
 }
 
 // BenchmarkTurn is an agent turn in which the model calls one tool and then says

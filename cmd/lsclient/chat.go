@@ -62,6 +62,7 @@ func runChat(cmd *command) error {
 	if err := cmd.turnOptions(); err != nil {
 		return err
 	}
+	debug.SetGCPercent(50) // a chat has little to collect
 	c := &chat{cmd: cmd, mode: langserver.Agent, stop: make(chan os.Signal, 1)}
 	if cmd.Bool("no-tools") {
 		c.mode = langserver.Ask
@@ -89,9 +90,7 @@ func runChat(cmd *command) error {
 		return err
 	}
 	defer c.v.close(context.WithoutCancel(ctx))
-	// A chat waits for most of its life: what its start needed goes back, and its heap stays small.
-	debug.SetGCPercent(50)
-	debug.FreeOSMemory()
+	debug.FreeOSMemory() // see work
 	c.showEarlier()
 	err := c.talk(ctx)
 	if err == errLeave { //nolint:errorlint // an error that wraps it has an exit code
@@ -238,8 +237,10 @@ func (c *chat) turn(ctx context.Context, p protocol.HostPrompt) error {
 	return c.work(ctx, func(ctx context.Context) error { return c.v.turn(ctx, p.Prompt, p.Source, c.printer) })
 }
 
-// work runs something that Ctrl-C ends, and shows that it runs.
+// work runs something that Ctrl-C ends, and shows that it runs. A chat waits for most of its life, so what the work
+// needed goes back to the system.
 func (c *chat) work(ctx context.Context, run func(context.Context) error) error {
+	defer debug.FreeOSMemory()
 	c.cmd.working("thinking")
 	defer c.cmd.working("")
 	return c.interruptible(ctx, run)
