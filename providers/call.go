@@ -130,6 +130,10 @@ func (c *call) answer(r *protocol.ToolResult) {
 
 // handleCall starts a call.
 func (c *conn) handleCall(m *protocol.ToolCall) {
+	if m.ID == "" || m.Tool == "" {
+		c.log.Warn("ignoring a call of the gateway without an id or a tool")
+		return
+	}
 	call := &call{
 		conn: c, args: []byte(m.Args),
 		info: Call{ID: m.ID, Session: m.SessionID, Tool: m.Tool, Traceparent: m.Traceparent,
