@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -191,7 +192,7 @@ func exportKept(c *command) error {
 	case c.IsSet("output") && file == "":
 		return cli.Usage("flag --output: must be a file")
 	case file != "":
-		return proc.WritePrivate(file, data)
+		return writeExport(file, data)
 	case c.out.JSON:
 		for line := range bytes.Lines(data) {
 			if err := c.out.Line(json.RawMessage(line)); err != nil {
@@ -201,6 +202,15 @@ func exportKept(c *command) error {
 		return nil
 	}
 	return c.out.Printf("%s", data)
+}
+
+// writeExport replaces a file. A device or a pipe, such as /dev/stdout, is written to instead: a rename would put a
+// file in its place.
+func writeExport(path string, data []byte) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, data, 0)
+	}
+	return proc.WritePrivate(path, data)
 }
 
 // completeKept completes ids of all workspaces.

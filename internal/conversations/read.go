@@ -35,7 +35,10 @@ func (e *FileError) Error() string {
 // Unwrap returns the fault.
 func (e *FileError) Unwrap() error { return e.Err }
 
-var errTooLong = fmt.Errorf("the line is longer than %d bytes", maxLine)
+var (
+	errTooLong = fmt.Errorf("the line is longer than %d bytes", maxLine)
+	errNoLine  = errors.New("has no whole line")
+)
 
 // openFile opens a conversation's file. A pipe or a device is refused before it is opened, because opening it could
 // wait for ever.
@@ -63,7 +66,7 @@ func read(r io.Reader, name string) (c Conversation, good int64, err error) {
 			return c, good, nil // text is a torn line, or nothing
 		}
 		if errors.Is(err, io.EOF) {
-			err = errors.New("has no whole line")
+			err = errNoLine
 		}
 		if err == nil {
 			err = c.add(text, n == 1)
@@ -152,7 +155,10 @@ func skim(path string, headerOnly bool) (i Info, err error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	header, err := readLine(in)
 	var c Conversation
-	if err == nil {
+	switch {
+	case errors.Is(err, io.EOF):
+		err = errNoLine
+	case err == nil:
 		err = c.add(header, true)
 	}
 	if err != nil {
