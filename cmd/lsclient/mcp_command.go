@@ -171,6 +171,10 @@ func (c *command) runMCP(action langserver.MCPAction,
 		return err
 	}
 	lines, table, failed := []any{}, &cli.Table{}, false
+	none := "none; add [mcp.NAME] to lsclient.toml, or use --mcp"
+	if len(names) > 0 {
+		none = "no tools"
+	}
 	for _, name := range names {
 		s := mcpState(states, name)
 		more, rows, columns := show(s)
@@ -178,12 +182,15 @@ func (c *command) runMCP(action langserver.MCPAction,
 		for _, row := range rows {
 			table.Row(row...)
 		}
+		if s.Error != "" && len(rows) == 0 {
+			c.out.Notef("lsclient: MCP server %s: %s", name, cli.OneLine(s.Error))
+		}
 		failed = failed || s.Error != ""
 	}
 	if c.out.JSON {
 		err = c.out.Document(lines)
 	} else {
-		err = c.out.Table(table, "none; add [mcp.NAME] to lsclient.toml, or use --mcp")
+		err = c.out.Table(table, none)
 	}
 	if err == nil && failed {
 		return cli.Reported(cli.ExitFailed)
