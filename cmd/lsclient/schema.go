@@ -123,6 +123,7 @@ func (s *outputSchema) read(answer string) (json.RawMessage, error) {
 
 // printable shortens what a validator says about a value of the model.
 func printable(fault string) string {
+	fault = strings.ReplaceAll(fault, "<invalid reflect.Value>", "null") // the library's name for null
 	fault = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) {
 			return ' '

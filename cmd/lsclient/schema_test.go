@@ -68,6 +68,7 @@ func TestReadOutput(t *testing.T) {
 			"",
 			`/properties/n: type: one has type "string", want "integer"`,
 		},
+		"null":                         {"null", "", `type: null has type "null", want "object"`},
 		"a value without the property": {`{}`, "", "required"},
 		"control characters":           {`{"n":"\u001b[31m"}`, "", ` [31m has type`},
 		"a fence that does not end":    {"```json\n{\"n\":1}", "", "is not JSON"},

@@ -153,7 +153,10 @@ func Nested(root, dir string) (names []string) {
 			return nil
 		}
 		for _, n := range Names {
-			if parent, ok := strings.CutSuffix(name, "/"+n); ok && parent != rel {
+			if parent, ok := strings.CutSuffix(name, "/"+n); !ok || parent == rel {
+				continue
+			}
+			if info, err := r.Stat(name); err == nil && info.Mode().IsRegular() { // not of a link that leads out
 				names = append(names, name)
 			}
 		}

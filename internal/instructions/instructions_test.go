@@ -171,6 +171,7 @@ func TestNested(t *testing.T) {
 	root := project(t, map[string]string{
 		"AGENTS.md": "x", ".github/copilot-instructions.md": "x", "a/AGENTS.md": "x",
 		"a/b/.github/copilot-instructions.md": "x", "node_modules/p/AGENTS.md": "x", "a/b/NOAGENTS.md": "x",
+		"a/CLAUDE.md": "-> /etc/hostname", "c/AGENTS.md/x": "x",
 	})
 	want := []string{"a/AGENTS.md", "a/b/.github/copilot-instructions.md"}
 	if diff := cmp.Diff(want, Nested(root, root)); diff != "" {

@@ -38,7 +38,7 @@ func TestParsePlan(t *testing.T) {
 			"task 1 depends on task 2, which is not an earlier one"},
 		"on none": {`[{"role":"coder","task":"a","dependsOn":[0]}]`, nil, "task 1 depends on task 0"},
 		"wrong type": {`[{"role":"coder","task":"a","dependsOn":["1"]}]`, nil,
-			"cannot unmarshal string"},
+			"its array is no list of {role, task, dependsOn}"},
 		"too many": {
 			"[" + strings.Repeat(`{"role":"coder","task":"a"},`, MaxTasks) + `{"role":"coder","task":"a"}]`,
 			nil,

@@ -47,7 +47,10 @@ func ParsePlan(answer string, roles []string) ([]Task, error) {
 		}
 		rest = rest[at+1:]
 	}
+	_, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
+	case isWrongType:
+		return nil, errors.New("its array is no list of {role, task, dependsOn} with texts, and numbers in dependsOn")
 	case err != nil:
 		return nil, err
 	case len(items) == 0:
