@@ -185,7 +185,7 @@ func BenchmarkNode(b *testing.B) {
 func (p *benchProvider) comesBack() float64 {
 	_ = p.srv.Close()
 	_ = p.ws.CloseNow()
-	time.Sleep(3 * time.Second) // an outage
+	<-time.After(3 * time.Second) // an outage
 	at := time.Now()
 	p.listen()
 	p.bind()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,7 +131,7 @@ func (p *player) play(s step) error {
 		select {
 		case err := <-p.done:
 			if (err == nil) != (s.Ended == "ok") {
-				return fmt.Errorf("the sample ended with %v, want %s", err, s.Ended)
+				return fmt.Errorf("the sample ended with %w, want %s", err, s.Ended)
 			}
 		case <-time.After(patience):
 			return fmt.Errorf("the sample runs on, want it to end")
@@ -185,9 +186,7 @@ func (p *player) want(text json.RawMessage) error {
 			if json.Unmarshal([]byte(p.fill(want)), &w) != nil || !matches(w, any(got), found) {
 				return false
 			}
-			for name, v := range found {
-				p.vars[name] = v
-			}
+			maps.Copy(p.vars, found)
 			return true
 		})
 		if i < 0 {
@@ -207,7 +206,7 @@ func (p *player) next() (object, error) {
 		}
 		return m, nil
 	case err := <-p.done:
-		return nil, fmt.Errorf("the sample ended with %v", err)
+		return nil, fmt.Errorf("the sample ended with %w", err)
 	case <-time.After(patience):
 		return nil, fmt.Errorf("nothing came")
 	}

@@ -103,14 +103,13 @@ func (f foundCode) text(in githubRepoIn) string {
 	var b strings.Builder
 	shown := 0
 	for _, item := range f.Items {
-		part := "\n\n" + item.Path
 		var fragments []string
 		for _, m := range item.Matches {
 			if text := strings.Trim(m.Fragment, "\n"); !slices.Contains(fragments, text) {
 				fragments = append(fragments, text)
-				part += "\n" + text
 			}
 		}
+		part := "\n\n" + strings.Join(append([]string{item.Path}, fragments...), "\n")
 		if b.Len()+len(part) > maxCodeText {
 			break
 		}

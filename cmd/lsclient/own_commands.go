@@ -122,10 +122,9 @@ func frontMatter(text string) (description, rest string) {
 		return "", text
 	}
 	head, rest, ok = strings.Cut("\n"+head, "\n---")
-	if line, after, _ := strings.Cut(rest, "\n"); !ok || strings.TrimSpace(line) != "" {
+	line, rest, _ := strings.Cut(rest, "\n")
+	if !ok || strings.TrimSpace(line) != "" {
 		return "", text // no line ends it
-	} else {
-		rest = after
 	}
 	for line := range strings.Lines(head) {
 		if value, ok := strings.CutPrefix(line, "description:"); ok {

@@ -50,9 +50,9 @@ func TestSilentStdin(t *testing.T) {
 
 		r, w = io.Pipe()
 		go func() {
-			time.Sleep(stdinPatience / 2)
+			<-time.After(stdinPatience / 2)
 			_, _ = w.Write([]byte("first "))
-			time.Sleep(10 * stdinPatience)
+			<-time.After(10 * stdinPatience)
 			_, _ = w.Write([]byte("last"))
 			_ = w.Close()
 		}()

@@ -194,7 +194,7 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 		after, exists := now[name]
 		before.user, after.user = false, false
 		touched, ok := x.touched[name]
-		if x.edited[first][name] && !(ok && touched >= first) && (before != after || existed != exists) {
+		if x.edited[first][name] && (!ok || touched < first) && (before != after || existed != exists) {
 			t.Fatalf(
 				"%s holds %+v after undoing the turns from %d on, want %+v, because only the model changed it: %+v",
 				name,

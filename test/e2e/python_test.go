@@ -45,7 +45,7 @@ func TestPythonSDK(t *testing.T) {
 		check(h.local())
 		g.kill()
 	}
-	g = h.serve()
+	h.serve()
 	check(h.local())
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(patience); code != 0 {

@@ -2,6 +2,7 @@ package dropin
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +15,7 @@ func layout(t *testing.T, files map[string]string, imports []string, body string
 	t.Helper()
 	tree := map[string]string{"tools/t.py": strings.Join(imports, "\n") + "\nSCHEMA = {}\n" +
 		"def execute(tool_input: dict, ctx: ToolContext) -> ToolResult:\n    return " + body + "\n"}
-	for name, text := range files {
-		tree[name] = text
-	}
+	maps.Copy(tree, files)
 	p, interpreter := python(t)
 	m := p.Module(interpreter, filepath.Join(write(t, tree), "tools", "t.py"))
 	t.Cleanup(m.Close)
