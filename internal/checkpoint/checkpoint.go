@@ -91,7 +91,9 @@ func (w *Workspace) Begin(ctx context.Context, at Place, changes []Change) (*Edi
 }
 
 func (w *Workspace) note(at Place, id string, changes []Change) error {
-	w.prune(at)
+	if err := w.prune(at); err != nil {
+		return err
+	}
 	r := record{Type: typeEdit, ID: id, Conversation: at.Conversation, Turn: at.Turn, At: time.Now().UTC()}
 	for _, c := range changes {
 		r.Dirs = append(r.Dirs, missingDirs(c)...)

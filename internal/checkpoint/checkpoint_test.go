@@ -307,41 +307,6 @@ func TestTooLarge(t *testing.T) {
 	s.holds("x", "n")
 }
 
-// A process that dies while it writes the journal loses its line only.
-func TestTornJournal(t *testing.T) {
-	s := newSpace(t, map[string]string{"x": "one"})
-	s.edit(1, "x", "two")
-	f, err := os.OpenFile(s.journal(), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.WriteString(`{"type":"edit","id":"torn`)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s.edit(2, "x", "three")
-	s.undo(0)
-	s.undo(0)
-	s.holds("x", "one")
-}
-
-// A journal that can't be read is an error that names the line, and edits go on.
-func TestFaultyJournal(t *testing.T) {
-	for line, want := range map[string]string{
-		"no JSON\n": "line 1: invalid character",
-		`{"type":"checkpoints","version":2}` + "\n": "line 1: it has version 2 of a later program",
-	} {
-		s := newSpace(t, map[string]string{"x": "one"})
-		if err := errors.Join(os.MkdirAll(s.dir, 0o700), os.WriteFile(s.journal(), []byte(line), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		s.edit(1, "x", "two")
-		if _, err := s.Undo(t.Context(), "v", 0); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", line, err, want)
-		}
-	}
-}
-
 // Only their owner can read the checkpoints.
 func TestPrivate(t *testing.T) {
 	s := newSpace(t, map[string]string{"x": "one"})

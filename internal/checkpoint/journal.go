@@ -146,7 +146,8 @@ func (w *Workspace) load() ([]record, error) {
 			err = fmt.Errorf("it has version %d of a later program", r.Version)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the journal of edits, %s line %d: %w", f.Name(), n, err)
+			return nil, fmt.Errorf("%s line %d can't be read: %w; move the file away to keep edits again, "+
+				"without those in it", f.Name(), n, err)
 		}
 		list = append(list, r)
 	}

@@ -22,18 +22,18 @@ type limits struct {
 var defaultLimits = limits{age: 30 * 24 * time.Hour, bytes: 256 << 20}
 
 // prune removes what is too old or too much, at the first edit of a turn. It is done as far as it goes: the checkpoints
-// that matter now do not depend on it. The caller has the lock.
-func (w *Workspace) prune(at Place) {
+// that matter now do not depend on it. The error is that of a journal that can't be read. The caller has the lock.
+func (w *Workspace) prune(at Place) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pruned == at {
-		return
+		return nil
 	}
-	w.pruned = at
 	records, err := w.load()
 	if err != nil {
-		return
+		return err
 	}
+	w.pruned = at
 	w.pruneOthers()
 	kept := dropOld(records, time.Now().Add(-w.limits.age), at.Conversation)
 	sizes, total := w.sizes()
@@ -47,6 +47,7 @@ func (w *Workspace) prune(at Place) {
 	if len(kept) < len(records) {
 		_ = w.rewrite(kept)
 	}
+	return nil
 }
 
 // rewrite makes these the journal's lines, and removes the contents that none of them names. The caller has the lock.
