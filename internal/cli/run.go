@@ -134,17 +134,19 @@ func wants(c *ucli.Context, name, why string) string {
 	return why
 }
 
-// report prints why a command failed, once, and returns the exit code.
+// report prints why a command failed, once, and returns the exit code. If stdout takes no JSON, stderr has the reason.
 func report(app *ucli.App, w *words, e *Error) int {
 	if e.Message == "" {
 		return e.Exit
 	}
 	message := OneLine(e.Message)
 	if w.json {
-		_ = (&Output{W: app.Writer}).Line(
+		err := (&Output{W: app.Writer}).Line(
 			map[string]any{"error": map[string]string{"code": e.Code, "message": message}},
 		)
-		return e.Exit
+		if err == nil {
+			return e.Exit
+		}
 	}
 	if e.Exit == ExitUsage {
 		message += fmt.Sprintf(" (see %s --help)", w.name(app))
