@@ -35,16 +35,23 @@ const (
 // over the user's, the built-in ones over both. Files that can't be read are left out, each with a fault.
 func (c *command) ownCommands() (commands []ownCommand, faults []error) {
 	found := map[string]ownCommand{}
-	read := func(base, dir string) {
-		list, err := readOwnCommands(base, dir)
+	read := func(files fs.FS, dir string) {
+		list, err := readOwnCommands(files, dir)
 		faults = append(faults, err...)
 		for _, o := range list {
 			found[o.name] = o
 		}
 	}
-	read(configs.UserDir(), "commands")
+	// The user's own files may be links, as those that lead to a directory of settings.
+	user := filepath.Join(configs.UserDir(), "commands")
+	read(os.DirFS(user), user)
 	if trusted, err := configs.Trusted(c.workspace); trusted && err == nil {
-		read(c.workspace, filepath.Join(".tapgw", "commands"))
+		if root, err := os.OpenRoot(c.workspace); err == nil { // links do not lead out of it
+			defer root.Close()
+			if files, err := fs.Sub(root.FS(), ".tapgw/commands"); err == nil {
+				read(files, filepath.Join(c.workspace, ".tapgw", "commands"))
+			}
+		}
 	}
 	for _, builtIn := range slashCommands() {
 		delete(found, builtIn.name)
@@ -59,29 +66,26 @@ func (c *command) ownCommands() (commands []ownCommand, faults []error) {
 // commandName is what a command may be called.
 var commandName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// readOwnCommands reads the commands of a directory below base. Symbolic links do not lead out of base.
-func readOwnCommands(base, dir string) (commands []ownCommand, faults []error) {
-	root, err := os.OpenRoot(base)
-	if err != nil {
-		return nil, nil // there is none
-	}
-	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), filepath.ToSlash(dir))
-	if err != nil {
+// readOwnCommands reads the files of a directory; dir names it in faults.
+func readOwnCommands(files fs.FS, dir string) (commands []ownCommand, faults []error) {
+	entries, err := fs.ReadDir(files, ".")
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, []error{fmt.Errorf("%s: %w", dir, err)}
 	}
 	for _, entry := range entries {
 		name, isCommand := strings.CutSuffix(entry.Name(), ".md")
 		if !isCommand || len(commands) == maxOwnCommands {
 			continue
 		}
-		path := filepath.Join(dir, entry.Name())
-		o, err := readOwnCommand(root, path)
+		o, err := readOwnCommand(files, entry.Name())
 		if err == nil && !commandName.MatchString(name) {
 			err = errors.New("the name of a command has letters, digits, - and _ only")
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", filepath.Join(base, path), err))
+			faults = append(faults, fmt.Errorf("%s: %w", filepath.Join(dir, entry.Name()), err))
 			continue
 		}
 		o.name = "/" + name
@@ -90,15 +94,15 @@ func readOwnCommands(base, dir string) (commands []ownCommand, faults []error) {
 	return commands, faults
 }
 
-func readOwnCommand(root *os.Root, path string) (ownCommand, error) {
-	info, err := root.Stat(path)
+func readOwnCommand(files fs.FS, name string) (ownCommand, error) {
+	info, err := fs.Stat(files, name)
 	if err != nil {
 		return ownCommand{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxOwnCommand {
 		return ownCommand{}, fmt.Errorf("a command is a file of at most %d KiB", maxOwnCommand>>10)
 	}
-	f, err := root.Open(path)
+	f, err := files.Open(name)
 	if err != nil {
 		return ownCommand{}, err
 	}
