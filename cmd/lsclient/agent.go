@@ -47,7 +47,9 @@ the prompt. A pipe that says nothing for 3 s is left out; with "PROMPT -" lsclie
 The model's text goes to stdout as it comes, a line for each tool call to stderr. With
 --json each event is a line, and the last one is {"type":"done",…}. Commands, paths
 outside the workspace and MCP tools are refused unless lsclient.toml, --yes or you
-(--ask) allow them. Ctrl-C ends the turn and the tool that runs in it.
+(--ask) allow them. Ctrl-C ends the turn and the tool that runs in it. On a terminal
+Markdown is rendered, and a line shows what runs; --plain, ACCESSIBLE or TERM=dumb
+prevents both.
 
 If a gateway runs, the turn is a session there: the model has its providers' tools,
 their gates apply, and each prompt that they inject gets a turn afterwards.
@@ -64,10 +66,15 @@ Examples:
 				DefaultText: "no limit"},
 			&ucli.StringFlag{Name: "output-schema", Usage: "the answer is JSON that matches the JSON Schema in `FILE`"},
 			&ucli.IntFlag{Name: "schema-retries", Usage: "ask `N` times again for an answer that matches", Value: 2},
+			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
 		Action:       action(2, 0, runAgent),
 	}
+}
+
+func plainFlag() ucli.Flag {
+	return &ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"}
 }
 
 // efforts are the reasoning efforts that some model takes.
@@ -105,6 +112,8 @@ func runAgent(c *command) error {
 	if err != nil {
 		return err
 	}
+	defer c.openStatus()()
+	c.working("starting the language server")
 	v, err := c.converse(c.ctx, langserver.Agent)
 	if err != nil {
 		return err
@@ -148,6 +157,8 @@ func (r *agentRun) turn(ctx context.Context, prompt, source string) (langserver.
 			return langserver.Turn{}, err
 		}
 	}
+	r.v.cmd.working("thinking")
+	defer r.v.cmd.working("")
 	result, err := r.v.runTurn(ctx, prompt, source, r.printer)
 	r.rounds += result.Rounds
 	failed, ok := errors.AsType[*langserver.TurnError](err)

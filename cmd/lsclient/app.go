@@ -84,6 +84,8 @@ type command struct {
 	external  *tools.External
 	flagMCP   map[string]configs.MCPServer // of --mcp, by name
 	screen    *terminal.Terminal           // of a chat on a terminal; nil: none
+	status    *terminal.Status             // of an agent on a terminal; nil: none
+	display   display                      // the one of them that there is; nil: none
 
 	rounds       int    // of --max-rounds; 0: as the configuration says
 	chosenModel  string // of /model in a chat; "": that of --model or the configuration

@@ -105,7 +105,8 @@ type lineAsker struct {
 	in      *bufio.Reader
 	flush   func() // throws away what was typed and not read yet; nil: nobody types
 	out     io.Writer
-	pending chan string // the line that a question before did not wait for; nil: none
+	status  *terminal.Status // on the terminal that out is; nil: none
+	pending chan string      // the line that a question before did not wait for; nil: none
 }
 
 func (a *lineAsker) ask(ctx context.Context, q question) (answer, error) {
@@ -124,6 +125,9 @@ func (a *lineAsker) ask(ctx context.Context, q question) (answer, error) {
 		if err != nil {
 			_, _ = fmt.Fprintln(a.out)
 			return answer{}, err
+		}
+		if a.status != nil {
+			a.status.Entered()
 		}
 		reply := q.read(line)
 		if reply.word != showMore {

@@ -38,7 +38,7 @@ Examples:
   printf 'read go.mod\nwhat is it for?\n' | lsclient chat`,
 		Flags: slices.Concat([]ucli.Flag{
 			&ucli.BoolFlag{Name: "no-tools", Usage: "only talk: the model gets no tools"},
-			&ucli.BoolFlag{Name: "plain", Usage: "redraw nothing: plain text as it comes, for screen readers"},
+			plainFlag(),
 		}, turnFlags(), resumeFlags()),
 		BashComplete: completeResume,
 		Action:       action(0, 0, runChat),

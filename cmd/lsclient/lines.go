@@ -43,7 +43,7 @@ func (c *command) newLineReader(interrupt func(), complete func(word string) []t
 		Working: "starting the language server",
 		History: filepath.Join(xdg.StateHome, "tapgw", "lsclient-history"),
 	})
-	c.out.Err = c.screen
+	c.display, c.out.Err = c.screen, c.screen
 	if cli.Terminal(c.App.Writer) {
 		c.out.W = c.screen
 	}

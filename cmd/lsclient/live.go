@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,7 +11,37 @@ import (
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
 	md "tapgw/internal/markdown"
+	"tapgw/internal/terminal"
 )
+
+// display is what shows a person that something runs, and the model's Markdown: the terminal of a chat, or a status
+// line.
+type display interface {
+	Print(text string)
+	Working(what string)
+	Coming(text string)
+	Live(line string)
+	Width() int
+}
+
+// openStatus gives a command a status line, if a person sees its stderr. The caller ends it with the function that it
+// gets. It is gone after Ctrl-C too, because a second one ends the program.
+func (c *command) openStatus() (end func()) {
+	if c.out.JSON || c.isPlain() || !cli.Terminal(c.App.ErrWriter) {
+		return func() {}
+	}
+	c.status = terminal.NewStatus(c.App.ErrWriter, c.App.Writer, cli.Color(c.App.ErrWriter))
+	c.display = c.status
+	c.out.Err = c.status.Writer(c.App.ErrWriter)
+	if c.out.Terminal {
+		c.out.W = c.status.Writer(c.App.Writer)
+	}
+	stop := context.AfterFunc(c.ctx, c.status.Close)
+	return func() {
+		stop()
+		c.status.Close()
+	}
+}
 
 // liveTurn is what a terminal shows of a turn besides its lines.
 type liveTurn struct {
@@ -22,17 +53,17 @@ type liveTurn struct {
 
 // working shows what runs now, with the time; "": nothing. Without a terminal of its own the command shows nothing.
 func (c *command) working(what string) {
-	if c.screen != nil {
-		c.screen.Working(what)
+	if c.display != nil {
+		c.display.Working(what)
 	}
 }
 
 // rendersMarkdown reports whether the model's text goes to the command's terminal.
-func (c *command) rendersMarkdown() bool { return c.screen != nil && c.out.W == c.screen }
+func (c *command) rendersMarkdown() bool { return c.display != nil && c.out.Terminal }
 
 // render shows a piece of the model's text: the blocks that are complete for good, the rest until it is.
 func (p *turnPrinter) render(delta string) {
-	s := p.cmd.screen
+	s := p.cmd.display
 	s.Working("writing")
 	p.live.text.Renderer = md.Renderer{Width: s.Width(), Color: cli.Color(p.cmd.App.ErrWriter)}
 	if done := p.live.text.Add(delta); done != "" {
@@ -47,20 +78,20 @@ func (p *turnPrinter) endMarkdown() {
 		return
 	}
 	if rest := p.live.text.End(); rest != "" {
-		p.cmd.screen.Print(rest)
+		p.cmd.display.Print(rest)
 	}
-	p.cmd.screen.Coming("")
+	p.cmd.display.Coming("")
 }
 
 // reasoning notes that the model reasons, and shows how where the person wants to see it.
 func (p *turnPrinter) reasoning(delta string) {
-	if p.cmd.screen == nil {
+	if p.cmd.display == nil {
 		return
 	}
 	if p.live.thinkingSince.IsZero() {
 		p.endMarkdown()
 		p.live.thinkingSince = time.Now()
-		p.cmd.screen.Working("thinking")
+		p.cmd.display.Working("thinking")
 	}
 	if !p.cmd.showsReasoning() {
 		return
@@ -94,7 +125,7 @@ func (p *turnPrinter) endReasoning() {
 
 // showTool shows which tool runs.
 func (p *turnPrinter) showTool(e langserver.ToolCall) {
-	s := p.cmd.screen
+	s := p.cmd.display
 	if s == nil {
 		return
 	}
@@ -128,7 +159,7 @@ func todoList(input json.RawMessage) string {
 
 // summary says in one line what a turn took.
 func (p *turnPrinter) summary(r langserver.Turn) {
-	if p.cmd.screen == nil || r.Usage == (langserver.Usage{}) {
+	if p.cmd.display == nil || r.Usage == (langserver.Usage{}) {
 		return
 	}
 	parts := []string{tokens(r.Usage.Prompt) + " tokens in, " + tokens(r.Usage.Completion) + " out"}

@@ -65,7 +65,8 @@ func newPolicy(c *command) (*policy, error) {
 	if err != nil {
 		return nil, cli.Usage("flag --ask: there is no terminal to ask on; use allow in lsclient.toml, or --yes")
 	}
-	p.asker = &lineAsker{in: bufio.NewReader(tty), flush: func() { flushInput(tty.Fd()) }, out: c.App.ErrWriter}
+	p.asker = &lineAsker{in: bufio.NewReader(tty), flush: func() { flushInput(tty.Fd()) }, out: c.out.Err,
+		status: c.status}
 	return p, nil
 }
 

@@ -161,8 +161,8 @@ func (c *command) languageServers() (all []tools.LanguageServer) {
 // env returns the environment of tools in this workspace.
 func (c *command) env(p *policy) *tools.Env {
 	var output func(line string)
-	if c.screen != nil {
-		output = c.screen.Live
+	if c.display != nil {
+		output = c.display.Live
 	}
 	return &tools.Env{
 		Output: output,

@@ -132,7 +132,7 @@ func (m *model) animate() tea.Cmd {
 		return nil
 	}
 	m.ticking = true
-	return tea.Tick(100*time.Millisecond, func(time.Time) tea.Msg { return tick{} })
+	return tea.Tick(frameTime, func(time.Time) tea.Msg { return tick{} })
 }
 
 func (m *model) paste(msg tea.PasteMsg) tea.Cmd {
@@ -317,9 +317,7 @@ func (m *model) lower() ([]string, *tea.Cursor) {
 		lines = append(lines, m.style(dim, ansi.Truncate("  "+line, m.width-1, "…")))
 	}
 	if m.work != "" {
-		spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-		text := string(spinner[m.frame%len(spinner)]) + " " + m.work + " · " + elapsed(time.Since(m.since)) +
-			" · Ctrl-C stops"
+		text := spin(m.frame, m.work, m.since) + " · Ctrl-C stops"
 		lines = append(lines, m.style(dim, ansi.Truncate(text, m.width-1, "…")))
 	}
 	for _, text := range m.t.waiting() {

@@ -282,6 +282,15 @@ func (q *question) key(k tea.KeyPressMsg) (over, interrupted bool) {
 	return false, false
 }
 
+// frameTime is how long a frame of the spinner is shown.
+const frameTime = 100 * time.Millisecond
+
+// spin is a frame of the spinner, with what runs since when.
+func spin(frame int, what string, since time.Time) string {
+	spinner := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	return string(spinner[frame%len(spinner)]) + " " + what + " · " + elapsed(time.Since(since))
+}
+
 // elapsed is a time as people read it: 3 s, 2 min 5 s.
 func elapsed(d time.Duration) string {
 	d = d.Truncate(time.Second)
