@@ -69,6 +69,7 @@ func (m *models) of(ts *testscript.TestScript) *cloud.Cloud {
 // turn is one line of a model's file: what it answers to its next request.
 type turn struct {
 	Text   string          `json:"text"`
+	Thinks string          `json:"thinks"` // its reasoning
 	Tool   string          `json:"tool"`
 	Args   json.RawMessage `json:"args"`
 	Status int             `json:"status"`
@@ -97,8 +98,8 @@ func (m *models) start(ts *testscript.TestScript, _ bool, args []string) {
 	play := player{turns: turns}
 	c, err := cloud.Start(func(r *scriptmodel.Request) scriptmodel.Reply {
 		t := play.next(r)
-		p := scriptmodel.Reply{Text: t.Text, Status: t.Status, Gate: appears(ts, r, t.Await),
-			Pause: appears(ts, r, t.Pause)}
+		p := scriptmodel.Reply{Text: t.Text, Reasoning: t.Thinks, Status: t.Status,
+			Gate: appears(ts, r, t.Await), Pause: appears(ts, r, t.Pause)}
 		if t.Tool != "" {
 			p.ToolCalls = []scriptmodel.ToolCall{{Name: t.Tool, Args: string(t.Args)}}
 		}
