@@ -97,7 +97,7 @@ func showTrust(out *cli.Output, dir string, changes []configs.Change, isDryRun b
 		return err
 	}
 	if len(counts) == 0 {
-		return out.Printf("  it has no files that count\n")
+		return out.Printf("  no config, tools or providers; instructions (AGENTS.md) and chat commands count\n")
 	}
 	for _, c := range counts {
 		if err := out.Printf("  %s: %s\n", visible.Line(c.File), visible.Line(c.What)); err != nil {

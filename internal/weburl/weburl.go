@@ -37,7 +37,7 @@ type URL struct {
 	Href   string // the whole URL
 }
 
-// Parse reads an absolute URL of at most 8 KiB. The error tells what is wrong and never
+// Parse reads an absolute URL of at most 8 KiB, also in its canonical form. The error tells what is wrong and never
 // contains the URL, which may have a password.
 func Parse(s string) (URL, error) {
 	if len(s) > maxLength {
@@ -51,6 +51,9 @@ func Parse(s string) (URL, error) {
 		Scheme: strings.TrimSuffix(u.Protocol(), ":"), Host: canonical(u.Hostname()), Port: u.Port(),
 		Path: u.Pathname(),
 		User: u.Username() != "" || u.Password() != "", Href: u.Href(false),
+	}
+	if len(p.Href) > maxLength { // percent-encoding makes it longer
+		return URL{}, fmt.Errorf("it is longer than %d bytes once it is percent-encoded", maxLength)
 	}
 	switch {
 	case p.Port != "":

@@ -115,7 +115,7 @@ func TestPatterns(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"https:evil.example", `https:\\a\b`, "http://0x7f.1/", "http://[::1%25x]",
 		"https://a/%zz/../%2e", "https://a:b@c:1/?d#e", "data:x", "http://ａ。b",
-		"https://" + strings.Repeat("%25", 100)} {
+		"https://" + strings.Repeat("%25", 100), "a:" + strings.Repeat("\x9c", 1000)} {
 		f.Add(s)
 	}
 	pattern, err := ParsePattern("evil.example/private")
