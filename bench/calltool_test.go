@@ -44,7 +44,7 @@ func BenchmarkCallTool(b *testing.B) {
 			b.ReportAllocs()
 			l := load(workers, max(b.N, 1), 1, func(k int) error { return callDirectly(ctx, s, k) })
 			if l.Error != "" {
-				b.Fatal(l.Error)
+				b.Fatalf("calling the tool: got %s, want no error", l.Error)
 			}
 			b.ReportMetric(perSecond(l), "calls/s")
 		})

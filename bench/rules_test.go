@@ -69,7 +69,12 @@ func TestWorstPatternsAreTried(t *testing.T) {
 	}
 	for i, args := range texts {
 		if d := l.s.PreToolUse(t.Context(), "bash", args); d.Deny {
-			t.Errorf("text %d, of %d bytes, is not tried: %s", i, len(args), d.Reason)
+			t.Errorf(
+				"text %d, of %d bytes: got a denial, %s; want that the rule is tried and doesn't match",
+				i,
+				len(args),
+				d.Reason,
+			)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func (p *peer) next(typ string) object {
 		}
 		return m
 	case <-time.After(patience):
-		p.t.Fatalf("nothing came, want %s", typ)
+		p.t.Fatalf("nothing came in %v, want %s", patience, typ)
 		return nil
 	}
 }

@@ -110,7 +110,7 @@ func startProcess(t *testing.T, cmd *exec.Cmd) (stop func(), done <-chan error) 
 	}()
 	t.Cleanup(func() {
 		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			t.Errorf("ending %s: %v", cmd, err)
+			t.Errorf("ending %s: got %v, want no error", cmd, err)
 		}
 		<-waited
 	})

@@ -131,7 +131,10 @@ func TestHelloCarriesTheOffer(t *testing.T) {
 			peer.expect(want)
 			synctest.Wait()
 			if len(began) != 0 {
-				t.Fatal("OnBound runs before the session is as it should be")
+				t.Fatalf(
+					"OnBound began %d times, want that it waits until the gateway has confirmed all offers",
+					len(began),
+				)
 			}
 			if err := p.Keep(ctx, "too early"); !errors.Is(err, providers.ErrNotConnected) {
 				t.Fatalf("pushing: %v, want ErrNotConnected", err)

@@ -134,7 +134,7 @@ func (p *player) play(s step) error {
 				return fmt.Errorf("the sample ended with %w, want %s", err, s.Ended)
 			}
 		case <-time.After(patience):
-			return fmt.Errorf("the sample runs on, want it to end")
+			return fmt.Errorf("the sample still ran after %v, want it to end: %s", patience, s.Ended)
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func (p *player) next() (object, error) {
 	case err := <-p.done:
 		return nil, fmt.Errorf("the sample ended with %w", err)
 	case <-time.After(patience):
-		return nil, fmt.Errorf("nothing came")
+		return nil, fmt.Errorf("nothing came in %v", patience)
 	}
 }
 

@@ -127,20 +127,20 @@ func TestNewTool(t *testing.T) {
 		t.Errorf(`handler returned %v, %v, want ["a"]`, out, err)
 	}
 	if _, err := tool.Handler(t.Context(), nil); err != nil {
-		t.Errorf("no arguments at all: %v", err)
+		t.Errorf("calling without arguments: got %v, want no error", err)
 	}
 
 	if _, err := providers.NewTool("loose", "takes anything", func(context.Context, map[string]any) (any,
 		error) {
 		return nil, nil
 	}); err != nil {
-		t.Errorf("a map: %v", err)
+		t.Errorf("a tool that takes a map: got %v, want no error", err)
 	}
 	if _, err := providers.NewTool("none", "takes nothing", func(context.Context, struct{}) (any, error) {
 		return nil,
 			nil
 	}); err != nil {
-		t.Errorf("an empty struct: %v", err)
+		t.Errorf("a tool that takes an empty struct: got %v, want no error", err)
 	}
 	if _, err := providers.NewTool("text", "takes text", func(context.Context, string) (any, error) {
 		return nil,
@@ -152,7 +152,7 @@ func TestNewTool(t *testing.T) {
 		error) {
 		return nil, nil
 	}); err == nil {
-		t.Error("a channel in the arguments was taken")
+		t.Error("a tool that takes a channel: got no error, want one")
 	}
 
 	defer func() {

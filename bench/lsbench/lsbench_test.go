@@ -67,7 +67,7 @@ func (s stage) client(b *testing.B) *langserver.Client {
 		b.Fatal(err)
 	}
 	if status, err := c.Status(b.Context()); err != nil || !status.OK {
-		b.Fatalf("%+v %v", status, err)
+		b.Fatalf("the server's status is %+v, %v; want OK", status, err)
 	}
 	return c
 }
@@ -121,7 +121,7 @@ func BenchmarkFirstToken(b *testing.B) {
 		floor.add(func() {
 			r = s.raw(b)
 			if text, err := r.turn("hello"); err != nil || text == "" {
-				b.Fatalf("%q %v", text, err)
+				b.Fatalf("a turn without the client: got %q and %v, want a text", text, err)
 			}
 		})
 		r.stop()
@@ -136,7 +136,7 @@ func BenchmarkFirstToken(b *testing.B) {
 				}
 			})
 		if err != nil || first.IsZero() {
-			b.Fatalf("no text: %v", err)
+			b.Fatalf("a turn: the first text came at %v, with the error %v; want a text and no error", first, err)
 		}
 		client = append(client, first.Sub(start))
 		c.Close()
@@ -163,7 +163,7 @@ func BenchmarkTurn(b *testing.B) {
 		},
 	}})
 	if err != nil || len(faults) > 0 {
-		b.Fatal(faults, err)
+		b.Fatalf("setting the tools: got the faults %v and %v, want none", faults, err)
 	}
 	check := func(text string, err error) {
 		if err != nil || text != "answered" {

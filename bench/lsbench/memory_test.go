@@ -85,7 +85,7 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 				return
 			}
 			if time.Now().After(deadline) {
-				b.Fatalf("waited too long for %q, %d times; the screen shows:\n%s", text, times, screen)
+				b.Fatalf("after a minute the screen shows:\n%s\nwant %q %d times", screen, text, times)
 			}
 		}
 	}

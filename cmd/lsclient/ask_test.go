@@ -103,7 +103,7 @@ func TestAskForEdits(t *testing.T) {
 	_, _ = forgetful.edit(t.Context(), "/work", edits("x"), nil, diffView{})
 	forgetful.forgetSession()
 	if _, err := forgetful.edit(t.Context(), "/work", edits("x"), nil, diffView{}); err == nil {
-		t.Error("a new conversation goes on with the consent of the last one")
+		t.Error("editing in a new conversation with the consent of the last one: got no error, want a refusal")
 	}
 }
 
@@ -114,7 +114,8 @@ func TestEditText(t *testing.T) {
 	if !strings.HasPrefix(text, "change files:\nchanged x +1 -1\n  @@ -1 +1 @@\n  -a\n  +b\\x1b[2J\nchanged y +100 -0\n") ||
 		!strings.HasSuffix(text, "… 61 more lines; w shows all") ||
 		strings.Count(whole, "line") != 100 {
-		t.Errorf("the question is\n%s\nand whole\n%s", text, whole)
+		t.Errorf("the question is\n%s\nand whole\n%s\nwant both diffs, the second cut to its ends, and whole 100 lines",
+			text, whole)
 	}
 	if text, whole = editText(list[:1], diffsOf(list[:1]), diffView{}); whole != "" {
 		t.Errorf("the question is\n%s\nand has a whole text, want none, because nothing is cut", text)
@@ -166,7 +167,7 @@ func TestInterruptedQuestion(t *testing.T) {
 	for len(a.pending) == 0 { // until the stale line has come
 		select {
 		case <-t.Context().Done():
-			t.Fatal("the line does not come")
+			t.Fatalf("%d lines came that were typed before the question, want 1", len(a.pending))
 		default:
 		}
 	}
@@ -176,7 +177,7 @@ func TestInterruptedQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
-		t.Error("a line from before the question answered it")
+		t.Error("the answer n after a stale y: got no error, want a refusal")
 	}
 	_ = typed.Close()
 }

@@ -51,7 +51,7 @@ func TestShowLongDiff(t *testing.T) {
 	}
 	got = diffView{all: true}.show(d)
 	if strings.Count(got, "\n") != 122 || !strings.Contains(got, strings.Repeat("é", 1000)) {
-		t.Errorf("all of a long diff shows as\n%s", got)
+		t.Errorf("all of a long diff shows as\n%s\nwant its 122 lines, none of them cut", got)
 	}
 	long := newDiff("x", "", strings.Repeat("é", 1000)+"\n")
 	if got := (diffView{}).show(long); !strings.HasSuffix(got, strings.Repeat("é", 250)+" … 1500 more bytes") {
@@ -64,7 +64,8 @@ func TestDiffText(t *testing.T) {
 	got := diffText([]diff.Diff{*newDiff("a", "", "1\n"), *newDiff("b", "", strings.Repeat("0123456\n", 100_000))})
 	if !strings.HasPrefix(got, "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+1\n--- a/b\n") || len(got) > maxDiffJSON+100 ||
 		!strings.HasSuffix(got, " more bytes\n") {
-		t.Errorf("got %d bytes that end in %q", len(got), got[len(got)-40:])
+		t.Errorf("got %d bytes that begin with %.50q and end in %q, want the first diff whole, "+
+			"at most %d bytes, and how many more bytes there are", len(got), got, got[len(got)-40:], maxDiffJSON+100)
 	}
 }
 

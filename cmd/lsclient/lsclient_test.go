@@ -24,7 +24,8 @@ func TestEveryCommandHasExamples(t *testing.T) {
 		for _, c := range commands {
 			name := path + " " + c.Name
 			if c.Usage == "" || !strings.Contains(c.Description, "Examples:\n") {
-				t.Errorf("%s has no usage or no example", name)
+				t.Errorf("%s has the usage %q and the description %q, want a usage, and examples in the description",
+					name, c.Usage, c.Description)
 			}
 			walk(name, c.Subcommands)
 		}
@@ -40,7 +41,7 @@ func TestHelpReadsWell(t *testing.T) {
 			t.Errorf("lsclient %s --help: got exit code %d, want 0", line, exit)
 		}
 		if gap := regexp.MustCompile(`(?m)^ +-.* (of|to|as|the) *(,|$).*`).FindString(out.String()); gap != "" {
-			t.Errorf("lsclient %s --help: a word is missing in %q", line, gap)
+			t.Errorf("lsclient %s --help has %q, want no text that lacks a word", line, gap)
 		}
 	}
 }
@@ -89,31 +90,35 @@ func TestConfirm(t *testing.T) {
 	}
 	for name, tt := range tests {
 		if err := v.decide(t.Context(), tt.q); (err == nil) != tt.ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want consent: %v", name, err, tt.ok)
 		}
 	}
 	v.policy.yes = true
 	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile,
 		Path: "/etc/passwd"}); err != nil {
-		t.Errorf("--yes: %v", err)
+		t.Errorf("editing with --yes: got %v, want no error", err)
 	}
 	err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.EditFile, Path: "/tmp/ok/.git/config"})
 	if err == nil || !strings.Contains(err.Error(), "is protected") ||
 		!strings.Contains(err.Error(), "a person must allow such a write") {
-		t.Errorf("a protected place with --yes: %v", err)
+		t.Errorf("writing to a protected place with --yes: got %v, want that a person must allow it", err)
 	}
 	if err := v.decide(t.Context(), langserver.Confirmation{Kind: langserver.ReadFile,
 		Path: "/tmp/ok/.git/config"}); err != nil {
-		t.Errorf("to read there: %v", err)
+		t.Errorf("reading in a protected place: got %v, want no error", err)
 	}
 	var asked strings.Builder
 	v.policy.yes, v.policy.asker = false, answering("y\nn\n", &asked)
 	if err := v.policy.protected(t.Context(), "/x/.git/config", "why"); err != nil ||
 		!strings.Contains(asked.String(), "write /x/.git/config, which is protected: why") {
-		t.Errorf("asked %q, and a person says yes: %v", asked.String(), err)
+		t.Errorf(
+			"a person who allows a protected write was asked %q, with the result %v; want the path and why, no error",
+			asked.String(),
+			err,
+		)
 	}
 	if err := v.policy.protected(t.Context(), "/x/.git/hooks", "why"); err == nil {
-		t.Error("a person says no")
+		t.Error("a protected write that a person refuses: got no error, want one")
 	}
 }
 
@@ -126,11 +131,11 @@ func TestProtectedEachTime(t *testing.T) {
 	}
 	for i, ok := range []bool{false, true, false} {
 		if err := p.protected(t.Context(), "/x/.git/config", "why"); (err == nil) != ok {
-			t.Errorf("question %d: %v", i, err)
+			t.Errorf("question %d: got %v, want consent: %v", i, err, ok)
 		}
 	}
 	if n := strings.Count(asked.String(), "Allow it?"); n != 3 || strings.Contains(asked.String(), "[a]lways") {
-		t.Errorf("%d questions:\n%s", n, asked.String())
+		t.Errorf("got %d questions, want 3, and none that offers always:\n%s", n, asked.String())
 	}
 }
 
@@ -160,22 +165,24 @@ func TestAskShowsAll(t *testing.T) {
 		strings.Contains(shown, "MIDDLE") ||
 		!strings.Contains(shown, fmt.Sprintf("of %d bytes are left out", len("run: "+long))) ||
 		!strings.Contains(shown, "[w]hole") {
-		t.Errorf("a long command, %v:\n%s", err, shown)
+		t.Errorf("refusing a long command: got the error %v and\n%s\nwant an error, the command's ends, "+
+			"how much is left out, and the choice w", err, shown)
 	}
 	if shown, err = ask("w\ny\n", "run_in_terminal", command(long)); err != nil || !strings.Contains(shown, long) {
-		t.Errorf("wanted whole, %v:\n%s", err, shown)
+		t.Errorf("a long command after w: got the error %v and\n%s\nwant no error and the whole command", err, shown)
 	}
 	if shown, err = ask("y\n", "run_in_terminal", command(strings.Repeat("x", maxAsked))); err == nil || shown != "" ||
 		!strings.Contains(err.Error(), "65541 bytes long") {
-		t.Errorf("more than anybody reads: %v, %.100q", err, shown)
+		t.Errorf("a command over %d bytes: got the error %v and %.100q, want its length in the error, and no question",
+			maxAsked, err, shown)
 	}
 	shown, _ = ask("n\n", "run_in_terminal", command("ls '\x1b]'; rm x; '\a' \u202eb\nAllow it? "))
 	if !strings.Contains(shown, `run: ls '\x1b]'; rm x; '\x07' \u202eb`+"\n  Allow it?") {
-		t.Errorf("what a terminal obeys: %q", shown)
+		t.Errorf("a command with control characters is shown as %q, want them escaped", shown)
 	}
 	if shown, _ = ask("n\n", "deploy", `{"stage":"production"}`); !strings.Contains(shown,
 		`use the tool deploy with {"stage":"production"}`) {
-		t.Errorf("a drop-in's arguments: %q", shown)
+		t.Errorf("the question about a drop-in is %q, want the tool's name and its arguments in it", shown)
 	}
 }
 
@@ -183,7 +190,7 @@ func TestAllowed(t *testing.T) {
 	a := configs.AllowList{Terminal: []string{"a"}, Outside: []string{"/b"}, Web: []string{"c"}, Tools: []string{"d"}}
 	got := allowed(configs.LSClient{Allow: a})
 	if got.Terminal[0] != "a" || got.Outside[0] != "/b" || got.Web[0] != "c" || got.Tools[0] != "d" {
-		t.Errorf("allowed is %+v", got)
+		t.Errorf("got %+v, want what the configuration allows: %+v", got, a)
 	}
 }
 

@@ -44,7 +44,8 @@ func TestSilentStdin(t *testing.T) {
 		begin := time.Now()
 		if text, isSilent, err := readStdin(t.Context(), r, stdinPatience); text != "" || !isSilent || err != nil ||
 			time.Since(begin) != stdinPatience {
-			t.Errorf("a silent pipe: got %q, silent %v, %v after %v", text, isSilent, err, time.Since(begin))
+			t.Errorf("a silent pipe: got %q, silent %v, %v after %v; want no text, silent true, no error, after %v",
+				text, isSilent, err, time.Since(begin), stdinPatience)
 		}
 		_ = w.Close()
 
@@ -112,6 +113,6 @@ func TestMaterialHasItsMark(t *testing.T) {
 		t.Errorf("got %q, want one mark %s at its end", first, end)
 	}
 	if second := withMaterial("review this", end); strings.Count(second, end) != 1 {
-		t.Errorf("got %q, whose mark was guessed", second)
+		t.Errorf("got %q, want one mark %s, although the text guessed that of the last one", second, end)
 	}
 }

@@ -95,7 +95,7 @@ func awaitScreen(ts *testscript.TestScript, what string, done func(shown string)
 		select {
 		case <-tick.C:
 		case <-deadline:
-			ts.Fatalf("waited too long for the %s; the screen shows:\n%s", what, shown)
+			ts.Fatalf("after %v the screen shows:\n%s\nwant the %s", patience, shown, what)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			ts.Fatalf("waited too long for %s", what)
+			ts.Fatalf("nothing came in %v, want %s", patience, what)
 		}
 	}
 }

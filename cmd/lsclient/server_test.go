@@ -31,7 +31,7 @@ func TestServerScripts(t *testing.T) {
 	if server == "" {
 		found, err := filepath.Glob("../../.runtime/node_modules/@github/copilot-language-server-*/copilot-language-server*")
 		if err != nil || len(found) != 1 {
-			t.Fatalf("%d language servers in .runtime (%v); make runtime fetches one", len(found), err)
+			t.Fatalf("found %d language servers in .runtime (%v), want 1; make runtime fetches it", len(found), err)
 		}
 		if server, err = filepath.Abs(found[0]); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func (m *models) of(ts *testscript.TestScript) *cloud.Cloud {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by[ts] == nil {
-		ts.Fatalf("no model: begin with model FILE")
+		ts.Fatalf("the script has no model, want a line model FILE before this one")
 	}
 	return m.by[ts]
 }
@@ -183,7 +183,7 @@ func (m *models) request(ts *testscript.TestScript, n string) *scriptmodel.Reque
 	ts.Check(err)
 	all := m.of(ts).Requests()
 	if i < 1 || i > len(all) {
-		ts.Fatalf("request %d of %d", i, len(all))
+		ts.Fatalf("the model got %d requests, want a request %d", len(all), i)
 	}
 	return all[i-1]
 }
@@ -196,7 +196,7 @@ func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
 		text.WriteString(message.Role + ": " + message.Text + "\n")
 	}
 	if regexp.MustCompile("(?m)"+args[1]).MatchString(text.String()) == neg {
-		ts.Fatalf("request %s:\n%s", args[0], text.String())
+		ts.Fatalf("request %s has the messages\n%s\nwant a match of %s: %v", args[0], text.String(), args[1], !neg)
 	}
 }
 
@@ -204,7 +204,7 @@ func (m *models) sees(ts *testscript.TestScript, neg bool, args []string) {
 func (m *models) sends(ts *testscript.TestScript, neg bool, args []string) {
 	body := m.request(ts, args[0]).Body
 	if regexp.MustCompile(args[1]).Match(body) == neg {
-		ts.Fatalf("request %s:\n%s", args[0], body)
+		ts.Fatalf("request %s has the body\n%s\nwant a match of %s: %v", args[0], body, args[1], !neg)
 	}
 }
 
@@ -234,7 +234,7 @@ func (m *models) offers(ts *testscript.TestScript, neg bool, args []string) {
 	r := m.request(ts, args[0])
 	for _, name := range args[1:] {
 		if r.HasTool(name) == neg {
-			ts.Fatalf("request %s offers %q", args[0], r.ToolNames())
+			ts.Fatalf("request %s offers %q, want %s among them: %v", args[0], r.ToolNames(), name, !neg)
 		}
 	}
 }

@@ -161,7 +161,8 @@ func TestUndoAndRedo(t *testing.T) {
 	turns, err := s.Turns("v")
 	if err != nil || len(turns) != 3 || !turns[0].Undone || !turns[1].Undone || turns[2].Undone ||
 		len(turns[0].Files) != 4 || !turns[0].Files[1].Deleted || !turns[0].Files[2].Created {
-		t.Errorf("the turns are %+v, %v", turns, err)
+		t.Errorf("got the turns %+v and %v; want three, the first two undone, "+
+			"and of the first's four files one deleted and one created", turns, err)
 	}
 }
 
@@ -250,7 +251,7 @@ func TestReplaceInTime(t *testing.T) {
 		s.holds("x", "mine")
 	}
 	if left := strayFiles(s.root); len(left) > 0 {
-		t.Errorf("temporary files are left: %q", left)
+		t.Errorf("the temporary files %q are left, want none", left)
 	}
 }
 
@@ -317,7 +318,7 @@ func TestPrivate(t *testing.T) {
 		}
 		info, err := d.Info()
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has the mode %v", path, info.Mode())
+			t.Errorf("%s has the mode %v, want no rights for others", path, info.Mode())
 		}
 		return err
 	})
@@ -365,7 +366,7 @@ func TestPrune(t *testing.T) {
 		e.Done(nil)
 	}
 	if turns, err := old.Turns("v"); err != nil || len(turns) != 0 {
-		t.Errorf("of a conversation that is too old there is %+v, %v", turns, err)
+		t.Errorf("of a conversation that is too old: got the turns %+v and %v, want none", turns, err)
 	}
 }
 
@@ -429,7 +430,12 @@ func TestTogether(t *testing.T) {
 				}
 			}
 			if out, err := w.Undo(t.Context(), name, 3); err != nil || len(out.Left) > 0 {
-				t.Errorf("%s: undid %+v, %v", name, out, err)
+				t.Errorf(
+					"undoing turn 3 of %s: got %+v and %v, want no file left as it is and no error",
+					name,
+					out,
+					err,
+				)
 			}
 		})
 	}

@@ -179,7 +179,7 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 	out, err := x.w.Undo(t.Context(), "v", from)
 	if len(turns) == 0 {
 		if !errors.Is(err, ErrNothing) {
-			t.Fatalf("undoing nothing: %v", err)
+			t.Fatalf("undoing from turn %d, where no turn is: got %v, want ErrNothing", from, err)
 		}
 		return
 	}
@@ -211,7 +211,7 @@ func (x *world) undoFrom(t *rapid.T, from int) {
 		return
 	}
 	if out, err = x.w.Redo(t.Context(), "v"); err != nil || len(out.Left) > 0 {
-		t.Fatalf("redoing at once: %+v, %v", out, err)
+		t.Fatalf("redoing at once: got %+v and %v, want no file left as it is and no error", out, err)
 	}
 	if again := x.read(); !maps.EqualFunc(again, was, func(a, b held) bool {
 		return a.content == b.content && a.mode == b.mode
@@ -293,12 +293,12 @@ func (x *world) redo(t *rapid.T) {
 func (x *world) kept(t *rapid.T, was, now map[string]held) {
 	for name, w := range was {
 		if w.user && now[name].content != w.content {
-			t.Fatalf("%s held %q of the user, and now %q", name, w.content, now[name].content)
+			t.Fatalf("%s now holds %q, want what the user wrote, %q", name, now[name].content, w.content)
 		}
 	}
 	for _, content := range x.replaced {
 		if got, err := x.w.get(hashOf(&content)); err != nil || *got != content {
-			t.Fatalf("what the user wrote, %q, is kept nowhere: %v", content, err)
+			t.Fatalf("looking up what the user wrote, %q: got %v, want the same text kept", content, err)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func TestNothingIsLost(t *testing.T) {
 			},
 		})
 		if left := strayFiles(root); len(left) > 0 {
-			t.Fatalf("temporary files are left: %q", left)
+			t.Fatalf("the temporary files %q are left, want none", left)
 		}
 		_ = os.RemoveAll(filepath.Dir(root))
 	})

@@ -68,11 +68,16 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got.CreatedAt.IsZero() || got.UpdatedAt.Before(got.CreatedAt) || got.Turns[0].At.IsZero() {
-		t.Errorf("times: %v %v %v", got.CreatedAt, got.UpdatedAt, got.Turns[0].At)
+		t.Errorf(
+			"created at %v, updated at %v, the first turn at %v; want none zero, and no update before the creation",
+			got.CreatedAt,
+			got.UpdatedAt,
+			got.Turns[0].At,
+		)
 	}
 	list, faults, err := s.List()
 	if err != nil || len(faults) > 0 || len(list) != 1 {
-		t.Fatalf("list: %v %v %v", list, faults, err)
+		t.Fatalf("list: got %v, the faults %v and %v, want one conversation and no fault", list, faults, err)
 	}
 	if diff := cmp.Diff(want.Info, list[0], cmpopts.IgnoreFields(Info{}, "CreatedAt", "UpdatedAt")); diff != "" {
 		t.Errorf("list -want +got:\n%s", diff)
@@ -88,7 +93,7 @@ func TestModes(t *testing.T) {
 		info, err := e.Info()
 		must(t, err)
 		if info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v, others can read it", path, info.Mode())
+			t.Errorf("%s has the mode %v, want no rights for others", path, info.Mode())
 		}
 		return nil
 	})
@@ -102,7 +107,7 @@ func TestNothingWithoutPrompt(t *testing.T) {
 		t.Errorf("the directory: %v, want none", err)
 	}
 	if list, _, err := s.List(); err != nil || len(list) != 0 {
-		t.Errorf("list of no directory: %v %v", list, err)
+		t.Errorf("list without a directory: got %v and %v, want no conversation and no error", list, err)
 	}
 }
 
@@ -197,22 +202,24 @@ func TestOneWriter(t *testing.T) {
 	if !ok || busy.ID != w.ID() || busy.PID != os.Getpid() {
 		t.Errorf("opening it again: got %v, want that process %d has it", err, os.Getpid())
 	}
-	if _, ok := errors.AsType[*BusyError](s.Delete(w.ID())); !ok {
-		t.Errorf("deleting an open conversation worked")
+	err = s.Delete(w.ID())
+	if _, ok := errors.AsType[*BusyError](err); !ok {
+		t.Errorf("deleting an open conversation: got %v, want a BusyError", err)
 	}
 	must(t, s.Prune(Retention{Count: 0, Days: 1}))
 	w.Close()
 	again, c, err := s.Open(w.ID())
 	if err != nil || len(c.Turns) != 1 {
-		t.Fatalf("opening it after that: %v %v", c, err)
+		t.Fatalf("opening it once its writer is closed: got %v and %v, want its one turn", c, err)
 	}
 	again.Close()
 	must(t, s.Delete(w.ID()))
 	if entries, _ := os.ReadDir(s.dir); len(entries) != 0 {
-		t.Errorf("deleting it left %v", entries)
+		t.Errorf("deleting it left %v, want no file", entries)
 	}
-	if _, ok := errors.AsType[*UnknownError](s.Delete(w.ID())); !ok {
-		t.Error("deleting it again worked")
+	err = s.Delete(w.ID())
+	if _, ok := errors.AsType[*UnknownError](err); !ok {
+		t.Errorf("deleting it again: got %v, want an UnknownError", err)
 	}
 }
 
@@ -228,8 +235,8 @@ func TestFind(t *testing.T) {
 		got, err := s.Find(word)
 		if a, ok := errors.AsType[*AmbiguousError](err); ok {
 			got = "ambiguous"
-			if !slices.Equal(a.IDs, []string{"AB", "ABC", "ABD"}) {
-				t.Errorf("%s is the beginning of %v", word, a.IDs)
+			if ids := []string{"AB", "ABC", "ABD"}; !slices.Equal(a.IDs, ids) {
+				t.Errorf("%s is the beginning of %v, want %v", word, a.IDs, ids)
 			}
 		} else if _, ok := errors.AsType[*UnknownError](err); (want == "") != ok {
 			t.Errorf("%q: got %v, want %q", word, err, want)
@@ -287,7 +294,7 @@ func TestWriteFails(t *testing.T) {
 	must(t, w.file.Close())
 	w.Text("text")
 	if err := w.End(End{}); err == nil {
-		t.Error("writing to a closed file worked")
+		t.Error("writing to a closed file: got no error, want one")
 	}
 	if err := w.Prompt("again", ""); err != nil {
 		t.Errorf("the next line: got %v, want nothing, because it was said already", err)
@@ -309,12 +316,14 @@ func TestTooLongIsCut(t *testing.T) {
 	c, err := s.Read(w.ID())
 	must(t, err)
 	if got := c.Turns[0].Prompt; !strings.HasSuffix(got, "[5 more bytes were not kept]") {
-		t.Errorf("the prompt ends in %q", got[len(got)-40:])
+		t.Errorf("the prompt ends in %q, want that 5 more bytes were not kept", got[len(got)-40:])
 	}
 	tool := c.Turns[0].Steps[0].Tool
 	if tool.Input != nil && string(tool.Input) != "null" ||
 		!strings.Contains(tool.Result[maxText-1:], "were not kept") {
-		t.Errorf("the tool call: input of %d bytes, result of %d", len(tool.Input), len(tool.Result))
+		t.Errorf("the tool call has %d bytes of input and a result that ends in %q; "+
+			"want no input, and how many bytes of the result were not kept",
+			len(tool.Input), tool.Result[max(0, len(tool.Result)-40):])
 	}
 }
 
@@ -337,11 +346,12 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if good > int64(len(data)) || good == 0 || data[good-1] != '\n' {
-			t.Errorf("%d good bytes of %d", good, len(data))
+			t.Errorf("got %d good bytes of %d, want whole lines, at least one", good, len(data))
 		}
 		again, n, err := read(bytes.NewReader(data[:good]), "f")
 		if err != nil || n != good || len(again.Turns) != len(c.Turns) {
-			t.Errorf("reading the good bytes again: %d turns, %d bytes, %v", len(again.Turns), n, err)
+			t.Errorf("reading the good bytes again: got %d turns, %d bytes, %v; want %d turns, %d bytes, no error",
+				len(again.Turns), n, err, len(c.Turns), good)
 		}
 	})
 }

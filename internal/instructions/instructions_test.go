@@ -41,11 +41,11 @@ func TestProject(t *testing.T) {
 	want := []File{{"AGENTS.md", "root"}, {".github/copilot-instructions.md", "for Copilot"}, {"a/CLAUDE.md", "of a"},
 		{"a/b/AGENTS.md", "of b"}}
 	if diff := cmp.Diff(want, files); diff != "" || left != nil {
-		t.Errorf("left out %v; %s", left, diff)
+		t.Errorf("got files that differ (-want +got):\n%s\nleft out %v, want none", diff, left)
 	}
 	files, left = Project(root, root)
 	if diff := cmp.Diff(want[:2], files); diff != "" || left != nil {
-		t.Errorf("of the root: left out %v; %s", left, diff)
+		t.Errorf("of the root: got files that differ (-want +got):\n%s\nleft out %v, want none", diff, left)
 	}
 	if files, left = Project(root, filepath.Dir(root)); files != nil || len(left) != 1 {
 		t.Errorf("outside: got %v, left out %v; want no file", files, left)
@@ -71,7 +71,8 @@ func TestBelow(t *testing.T) {
 	} {
 		got, left := Below(root, filepath.Join(root, tt.dir), filepath.Join(root, tt.target))
 		if diff := cmp.Diff(tt.want, got); diff != "" || left != nil {
-			t.Errorf("below %q for %s: left out %v; %s", tt.dir, tt.target, left, diff)
+			t.Errorf("below %q for %s: got files that differ (-want +got):\n%s\nleft out %v, want none",
+				tt.dir, tt.target, diff, left)
 		}
 	}
 }
@@ -107,11 +108,11 @@ func TestLeftOut(t *testing.T) {
 			}
 			files, left := Project(root, root)
 			if diff := cmp.Diff(tt.want, left); diff != "" {
-				t.Error(diff)
+				t.Errorf("left out (-want +got):\n%s", diff)
 			}
 			for _, f := range files {
 				if strings.Contains(f.Text, "secret") {
-					t.Errorf("%s has a text from outside", f.Path)
+					t.Errorf("%s holds %q, want no text of the file outside the project", f.Path, f.Text)
 				}
 			}
 		})
@@ -175,9 +176,9 @@ func TestNested(t *testing.T) {
 	})
 	want := []string{"a/AGENTS.md", "a/b/.github/copilot-instructions.md"}
 	if diff := cmp.Diff(want, Nested(root, root)); diff != "" {
-		t.Error(diff)
+		t.Errorf("nested in the root (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want[1:], Nested(root, filepath.Join(root, "a"))); diff != "" {
-		t.Errorf("below a: %s", diff)
+		t.Errorf("nested below a (-want +got):\n%s", diff)
 	}
 }

@@ -61,7 +61,7 @@ func (e *editing) write(name, content string) string {
 	return path
 }
 
-func (e *editing) holds(path, want string) {
+func (e *editing) checkFile(path, want string) {
 	e.t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {
@@ -76,8 +76,8 @@ type step struct {
 	args   map[string]string
 }
 
-// play makes the model take steps in a turn and returns what each call answered.
-func (e *editing) play(steps ...step) []string {
+// runSteps makes the model take steps in a turn and returns what each call answered.
+func (e *editing) runSteps(steps ...step) []string {
 	e.t.Helper()
 	var answers []string
 	n := 0
@@ -99,7 +99,7 @@ func (e *editing) play(steps ...step) []string {
 		}
 		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: s.tool, Args: string(args)}}}
 	})
-	e.good(e.t, "edit")
+	e.mustTurn(e.t, "edit")
 	if len(answers) != len(steps) {
 		e.t.Fatalf("%d answers to %d calls, want %d", len(answers), len(steps), len(steps))
 	}
@@ -115,7 +115,7 @@ func TestEdits(t *testing.T) {
 	e := newEditor(t)
 	text := e.write("text", "one\ntwo\nthree\n")
 	fresh := filepath.Join(e.dir, "deep", "fresh é.txt")
-	answers := e.play(
+	answers := e.runSteps(
 		step{tool: "create_file", args: map[string]string{"filePath": fresh, "content": "hello\nworld\n"}},
 		replace(text, "two", "TWO"),
 		step{tool: "insert_edit_into_file", args: map[string]string{"filePath": text, "code": "one\nTWO\nthree\nfour\n",
@@ -123,8 +123,8 @@ func TestEdits(t *testing.T) {
 		step{tool: "apply_patch", args: map[string]string{"explanation": "a test",
 			"input": "*** Begin Patch\n*** Update File: " + text + "\n@@\n one\n-TWO\n+2\n three\n*** End Patch"}},
 	)
-	e.holds(fresh, "hello\nworld\n")
-	e.holds(text, "one\n2\nthree\nfour\n")
+	e.checkFile(fresh, "hello\nworld\n")
+	e.checkFile(text, "one\n2\nthree\nfour\n")
 	// The model reads the new text of what it wrote whole.
 	for i, want := range map[int]string{0: "hello\nworld\n", 2: "one\nTWO\nthree\nfour\n"} {
 		if !strings.Contains(answers[i], want) {
@@ -191,13 +191,13 @@ func TestEditsKeepWhatOthersWrote(t *testing.T) {
 	second.before = outside("three\n")
 	third := replace(path, "three", "THREE")
 	third.before = outside("four\n")
-	answers := e.play(
+	answers := e.runSteps(
 		replace(path, "one", "ONE"), second,
 		open("only_opens", path), third,
 		open("opens_and_writes", path), replace(path, "four", "FOUR"),
 		open("opens_and_syncs", path), replace(path, "silent", "SILENT"),
 	)
-	e.holds(path, "ONE\nTWO\nTHREE\nFOUR\nSILENT\nsynced\n")
+	e.checkFile(path, "ONE\nTWO\nTHREE\nFOUR\nSILENT\nsynced\n")
 	for i, a := range answers {
 		if strings.Contains(a, "failed") {
 			t.Errorf(`call %d: %s, want no "failed" in it`, i+1, a)
@@ -232,14 +232,14 @@ func TestCreateFileThatIsADropIn(t *testing.T) {
 	create := func(content string) step {
 		return step{tool: "create_file", args: map[string]string{"filePath": path, "content": content}}
 	}
-	answers := e.play(create("package x\n"), create("refuse"))
+	answers := e.runSteps(create("package x\n"), create("refuse"))
 	if want := "// licence\npackage x\n"; !strings.Contains(answers[0], want) {
 		t.Errorf("the model saw %q, want it to hold %q", answers[0], want)
 	}
 	if !strings.Contains(answers[1], "failed") || !strings.Contains(answers[1], "no room") {
 		t.Errorf(`the model saw %q of the failure, want "failed" and "no room" in it`, answers[1])
 	}
-	e.holds(path, "// licence\npackage x\n")
+	e.checkFile(path, "// licence\npackage x\n")
 }
 
 // No tool of the model's leads out of the workspace by a symbolic link, and what is outside is refused by our tools,
@@ -276,13 +276,13 @@ func TestOutside(t *testing.T) {
 		} {
 			steps = append(steps, step{tool: tool, args: args})
 		}
-		n := e.count()
-		for i, a := range e.play(steps...) {
+		n := e.requestCount()
+		for i, a := range e.runSteps(steps...) {
 			if !strings.Contains(a, "outside") || strings.Contains(a, "skip") {
 				t.Errorf("%s of %s answered %q, want the reason", steps[i].tool, filepath.Base(path), a)
 			}
 		}
-		for _, q := range e.requests(n) {
+		for _, q := range e.requestsAfter(n) {
 			if strings.Contains(q.LastUser(), "secret\n") || len(q.Tools) == 0 {
 				t.Errorf("the model saw %q, want nothing of the file", q.LastUser())
 			}
@@ -293,7 +293,7 @@ func TestOutside(t *testing.T) {
 			t.Errorf("asked about %q, want only our tools", q)
 		}
 	}
-	e.holds(outside, "secret\n")
+	e.checkFile(outside, "secret\n")
 }
 
 // Questions about commands name their parts. Without a policy the answer is no.
@@ -313,7 +313,7 @@ func TestTerminalIsAsked(t *testing.T) {
 			return nil
 		}
 	})
-	if result, _ := r.good(t, prompt); result.Text != "ran" || ran != 1 {
+	if result, _ := r.mustTurn(t, prompt); result.Text != "ran" || ran != 1 {
 		t.Errorf(`allowed: %q, want "ran", once`, result.Text)
 	}
 	if asked.Kind != Terminal || !asked.Ours || !slices.Equal(asked.Command, []string{"git status", "rm -rf x"}) ||
@@ -325,7 +325,7 @@ func TestTerminalIsAsked(t *testing.T) {
 		"broken down": func(context.Context, Confirmation) error { panic("the policy") },
 	} {
 		r.set(func() { r.confirm = confirm })
-		result, e := r.good(t, prompt)
+		result, e := r.mustTurn(t, prompt)
 		want := map[string]string{"refused": "no", "broken down": "the policy broke down"}[name]
 		if !strings.Contains(result.Text, want) ||
 			ran != 1 ||

@@ -24,12 +24,12 @@ func TestEffort(t *testing.T) {
 		{"scripted", "low", "", nil},
 		{"scripted", "", "", nil},
 	} {
-		n := r.count()
+		n := r.requestCount()
 		v := r.NewConversation(ConversationOptions{Model: tt.model, Effort: tt.effort})
 		_, err := v.Turn(within(t), "hello", nil)
 		if tt.effort != "" && tt.want == "" {
 			refused, ok := errors.AsType[*EffortError](err)
-			if !ok || refused.Model != tt.model || !slices.Equal(refused.Known, tt.known) || r.count() != n {
+			if !ok || refused.Model != tt.model || !slices.Equal(refused.Known, tt.known) || r.requestCount() != n {
 				t.Errorf("%s with effort %q: got %v, want an error with %v and no request", tt.model, tt.effort, err,
 					tt.known)
 			}
@@ -42,7 +42,7 @@ func TestEffort(t *testing.T) {
 		var body struct {
 			Effort string `json:"reasoning_effort"`
 		}
-		if err := json.Unmarshal(r.requests(n)[0].Body, &body); err != nil || body.Effort != tt.want {
+		if err := json.Unmarshal(r.requestsAfter(n)[0].Body, &body); err != nil || body.Effort != tt.want {
 			t.Errorf("%s with effort %q: the model got %q, want %q", tt.model, tt.effort, body.Effort, tt.want)
 		}
 	}
@@ -53,19 +53,20 @@ func TestSetEffort(t *testing.T) {
 	r := shared(t)
 	v := r.NewConversation(ConversationOptions{Model: "reasoner"})
 	if err := v.SetEffort(within(t), "lots"); err == nil {
-		t.Error("an effort that the model does not take: got no error")
+		t.Error("setting an effort that the model does not take: got no error, want one")
 	}
 	if err := v.SetEffort(within(t), "low"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := errors.AsType[*EffortError](v.SetModel(within(t), "scripted")); !ok {
-		t.Error("a model without efforts: got no EffortError")
+	err := v.SetModel(within(t), "scripted")
+	if _, ok := errors.AsType[*EffortError](err); !ok {
+		t.Errorf("setting a model without efforts: got %v, want an EffortError", err)
 	}
-	n := r.count()
+	n := r.requestCount()
 	if _, err := v.Turn(within(t), "hello", nil); err != nil {
 		t.Fatal(err)
 	}
-	if req := r.requests(n)[0]; req.Model != "reasoner" ||
+	if req := r.requestsAfter(n)[0]; req.Model != "reasoner" ||
 		!strings.Contains(string(req.Body), `"reasoning_effort":"low"`) {
 		t.Errorf("the model %s got %s, want effort low at reasoner", req.Model, req.Body)
 	}

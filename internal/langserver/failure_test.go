@@ -69,7 +69,7 @@ func TestCancelInMidStream(t *testing.T) {
 	v := r.NewConversation(ConversationOptions{})
 	ctx, cancel := context.WithCancelCause(within(t))
 	because := errors.New("the user pressed Ctrl-C")
-	n := r.count()
+	n := r.requestCount()
 	go func() {
 		if _, err := r.cloud.WaitRequest(ctx, n+1); err == nil {
 			cancel(because)
@@ -80,7 +80,7 @@ func TestCancelInMidStream(t *testing.T) {
 		t.Errorf("ended with %v, want %v and %v", err, ErrCancelled, because)
 	}
 	// The model's endpoint is told, too.
-	req := r.requests(n)[0]
+	req := r.requestsAfter(n)[0]
 	select {
 	case <-req.Done():
 	case <-within(t).Done():
@@ -169,7 +169,7 @@ func TestToolPastItsTimeout(t *testing.T) {
 			return tools.Result{}, nil
 		},
 	}, tools.Env{}))
-	result, e := r.good(t, "call:hangs")
+	result, e := r.mustTurn(t, "call:hangs")
 	if want := []string{"hangs running", "hangs error"}; !slices.Equal(e.calls(), want) {
 		t.Errorf("states %q, want %q", e.calls(), want)
 	}
@@ -184,8 +184,8 @@ func TestToolThatPanics(t *testing.T) {
 		Name: "breaks", Description: "A tool of the tests.", Parameters: noParameters,
 		Run: func(context.Context, *tools.Env, json.RawMessage) (tools.Result, error) { panic("oops") },
 	}, tools.Env{})
-	r.offer(t, breaks, says("whole", "fine"))
-	result, e := r.good(t, "call:breaks\ncall:whole")
+	r.offer(t, breaks, answeringTool("whole", "fine"))
+	result, e := r.mustTurn(t, "call:breaks\ncall:whole")
 	first, last := "Tool call failed with error: breaks broke down (oops)", "\nfine"
 	if !strings.Contains(result.Text, first) || !strings.HasSuffix(result.Text, last) {
 		t.Errorf("the model saw %q, want %q and at the end %q", result.Text, first, last)
@@ -199,14 +199,14 @@ func TestToolThatPanics(t *testing.T) {
 func TestLargeOutput(t *testing.T) {
 	r := shared(t)
 	big := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MB
-	r.offer(t, says("big", big))
-	_, e := r.good(t, "call:big")
+	r.offer(t, answeringTool("big", big))
+	_, e := r.mustTurn(t, "call:big")
 	if got := e.call(t, "big"); got.State != Completed || got.Result != big {
 		t.Errorf("%s with %d bytes, want %d", got.State, len(got.Result), len(big))
 	}
 	// More than that is cut, and says so.
-	r.offer(t, says("big", strings.Repeat("é", 3<<20)))
-	_, e = r.good(t, "call:big")
+	r.offer(t, answeringTool("big", strings.Repeat("é", 3<<20)))
+	_, e = r.mustTurn(t, "call:big")
 	if got := e.call(t, "big"); got.State != Completed || len(got.Result) > maxOutput+100 ||
 		!strings.HasSuffix(got.Result, "[2097152 more bytes were left out]") {
 		t.Errorf(
@@ -219,7 +219,7 @@ func TestLargeOutput(t *testing.T) {
 // The turn's limit of rounds is an error that callers can tell from others.
 func TestTooManyRounds(t *testing.T) {
 	r := newRig(t, func(o *Options, _ *cloud.Cloud) { o.MaxRounds = 2 })
-	r.offer(t, says("again", "x"))
+	r.offer(t, answeringTool("again", "x"))
 	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
 		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "again"}}}
 	})
@@ -303,7 +303,7 @@ func TestCloseInMidTurn(t *testing.T) {
 // Calls to a frozen server end with their context.
 func TestServerFrozen(t *testing.T) {
 	r := newRig(t)
-	r.good(t, "hello")
+	r.mustTurn(t, "hello")
 	if err := syscall.Kill(r.process.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// put makes an executable file below dir and returns its path.
-func put(t *testing.T, dir, name string) string {
+// makeExecutable makes an executable file below dir and returns its path.
+func makeExecutable(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -24,8 +24,8 @@ func put(t *testing.T, dir, name string) string {
 func TestFindOrder(t *testing.T) {
 	const project = ".runtime/node_modules/@github/copilot-language-server-linux-x64/copilot-language-server"
 	dir := t.TempDir()
-	env := map[string]string{EnvServer: put(t, dir, "env/server")}
-	onPath := put(t, dir, "path/copilot-language-server")
+	env := map[string]string{EnvServer: makeExecutable(t, dir, "env/server")}
+	onPath := makeExecutable(t, dir, "path/copilot-language-server")
 	f := finder{
 		getenv:     func(name string) string { return env[name] },
 		executable: func() (string, error) { return filepath.Join(dir, "app", "bin", "lsclient"), nil },
@@ -37,27 +37,27 @@ func TestFindOrder(t *testing.T) {
 		},
 		home: filepath.Join(dir, "home"), system: "linux", arch: "amd64",
 	}
-	put(t, dir, "app/bin/lsclient")
-	installed := put(t, dir, "app/"+project)
-	put(t, dir, "home/.vscode/extensions/github.copilot-1.9.0/dist/language-server.js")
-	vscode := put(t, dir, "home/.vscode/extensions/github.copilot-1.10.0/dist/language-server.js")
-	put(
+	makeExecutable(t, dir, "app/bin/lsclient")
+	installed := makeExecutable(t, dir, "app/"+project)
+	makeExecutable(t, dir, "home/.vscode/extensions/github.copilot-1.9.0/dist/language-server.js")
+	vscode := makeExecutable(t, dir, "home/.vscode/extensions/github.copilot-1.10.0/dist/language-server.js")
+	makeExecutable(
 		t,
 		dir,
 		"home/.local/share/JetBrains/GoLand2025.9/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server",
 	)
-	jetbrains := put(
+	jetbrains := makeExecutable(
 		t,
 		dir,
 		"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/native/linux-x64/copilot-language-server",
 	)
-	script := put(
+	script := makeExecutable(
 		t,
 		dir,
 		"home/.local/share/JetBrains/GoLand2025.10/github-copilot-intellij/copilot-agent/dist/language-server.js",
 	)
-	nvim := put(t, dir, "home/.local/share/nvim/lazy/copilot.lua/copilot/linux-x64/copilot-language-server")
-	configured := put(t, dir, "config/server")
+	nvim := makeExecutable(t, dir, "home/.local/share/nvim/lazy/copilot.lua/copilot/linux-x64/copilot-language-server")
+	configured := makeExecutable(t, dir, "config/server")
 
 	steps := []struct {
 		source, path string
@@ -99,7 +99,7 @@ func TestFindNamed(t *testing.T) {
 	}
 	f := finder{
 		getenv: func(string) string { return "" }, executable: func() (string, error) { return "", os.ErrNotExist },
-		lookPath: func(string) (string, error) { return put(t, dir, "found/"+program), nil }, home: dir,
+		lookPath: func(string) (string, error) { return makeExecutable(t, dir, "found/"+program), nil }, home: dir,
 		system: "linux",
 	}
 	for name, want := range map[string]string{
@@ -122,7 +122,7 @@ func TestFindOnOtherSystems(t *testing.T) {
 	dir := t.TempDir()
 	none := func(string) (string, error) { return "", os.ErrNotExist }
 	exe := func() (string, error) { return "", os.ErrNotExist }
-	mac := put(
+	mac := makeExecutable(
 		t,
 		dir,
 		"Library/Application Support/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/darwin-arm64/copilot-language-server",
@@ -132,7 +132,7 @@ func TestFindOnOtherSystems(t *testing.T) {
 	if found, err := f.find(""); err != nil || found.Path != mac {
 		t.Errorf("macOS: %+v %v, want no error and Path %v", found, err, mac)
 	}
-	win := put(
+	win := makeExecutable(
 		t,
 		dir,
 		"Roaming/JetBrains/GoLand2026.1/plugins/github-copilot-intellij/copilot-agent/native/win32-x64/copilot-language-server.exe",

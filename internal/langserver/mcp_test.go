@@ -40,30 +40,30 @@ func TestMCP(t *testing.T) {
 		}
 	})
 	// A tool of ours has the same name: it is not mistaken for it.
-	r.offer(t, says("shout", "ours"))
-	n := r.count()
-	r.good(t, "hello")
-	names := r.requests(n)[0].ToolNames()
+	r.offer(t, answeringTool("shout", "ours"))
+	n := r.requestCount()
+	r.mustTurn(t, "hello")
+	names := r.requestsAfter(n)[0].ToolNames()
 	i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(name, "tiny") })
 	if i < 0 {
 		t.Fatalf("the model has %q, want the MCP server's tool among them", names)
 	}
 	prompt := "call:" + names[i] + ` {"text":"hello"}`
-	if result, e := r.good(t, prompt); result.Text != "HELLO" {
+	if result, e := r.mustTurn(t, prompt); result.Text != "HELLO" {
 		t.Errorf("%q %v, want %q", result.Text, e, "HELLO")
 	}
 	if asked.Kind != MCPTool || asked.Server != "tiny" || asked.Tool != "shout" || asked.Ours {
 		t.Errorf("asked %+v, want tool shout of MCP server tiny", asked)
 	}
 	answer = errors.New("not allowed: allow.mcp in lsclient.toml lists what is")
-	result, e := r.good(t, prompt)
+	result, e := r.mustTurn(t, prompt)
 	if !strings.Contains(result.Text, answer.Error()) || strings.Contains(result.Text, "skip") {
 		t.Errorf("refused: the model saw %q, want %q in it", result.Text, answer)
 	}
 	if call := e.call(t, "shout"); call.State != Failed || call.Error != answer.Error() {
 		t.Errorf("refused: the event is %+v, want it to say %q", call, answer)
 	}
-	if result, _ = r.good(t, "hello"); result.Text != "You said: hello" {
+	if result, _ = r.mustTurn(t, "hello"); result.Text != "You said: hello" {
 		t.Errorf(`after a refusal: %q, want "You said: hello"`, result.Text)
 	}
 }
@@ -71,7 +71,7 @@ func TestMCP(t *testing.T) {
 // waitMCP waits until the MCP server has told its tools.
 func (r *rig) waitMCP(t testing.TB) {
 	t.Helper()
-	r.wait(t, func(ctx context.Context) (string, bool) {
+	r.waitFor(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
 		ok := err == nil && len(servers) == 1 && servers[0].Name == "tiny" && servers[0].Status == "running" &&
 			slices.Equal(servers[0].Tools, []MCPServerTool{{"shout", "Shouts."}})
@@ -79,8 +79,8 @@ func (r *rig) waitMCP(t testing.TB) {
 	})
 }
 
-// wait waits until something holds that no event tells of.
-func (r *rig) wait(t testing.TB, holds func(ctx context.Context) (now string, ok bool)) {
+// waitFor waits until something holds that no event tells of.
+func (r *rig) waitFor(t testing.TB, holds func(ctx context.Context) (now string, ok bool)) {
 	t.Helper()
 	ctx := within(t)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -101,14 +101,14 @@ func (r *rig) wait(t testing.TB, holds func(ctx context.Context) (now string, ok
 // The organisation's policy against MCP takes effect and is reported.
 func TestMCPSwitchedOff(t *testing.T) {
 	r := newRig(t, withMCP(t), func(_ *Options, c *cloud.Cloud) { c.SetFlags("mcp=0") })
-	n := r.count()
-	r.good(t, "hello")
-	for _, name := range r.requests(n)[0].ToolNames() {
+	n := r.requestCount()
+	r.mustTurn(t, "hello")
+	for _, name := range r.requestsAfter(n)[0].ToolNames() {
 		if strings.Contains(name, "tiny") || strings.Contains(name, "shout") {
 			t.Errorf(`the model has the MCP tool %s, want no "tiny" and no "shout" in it`, name)
 		}
 	}
-	r.wait(t, func(ctx context.Context) (string, bool) {
+	r.waitFor(t, func(ctx context.Context) (string, bool) {
 		servers, err := r.MCPServers(ctx)
 		return fmt.Sprintf("%v %v", servers, err), errors.Is(err, ErrMCPDisabled)
 	})

@@ -35,7 +35,7 @@ func serverPath(t testing.TB) string {
 	}
 	path := finder{system: runtime.GOOS, arch: runtime.GOARCH}.installed(root)
 	if path == "" {
-		t.Fatalf("no Copilot language server for the tests: run `make runtime`, or set %s", EnvServer)
+		t.Fatalf("found no Copilot language server, want one for the tests: run `make runtime`, or set %s", EnvServer)
 	}
 	return path
 }
@@ -218,8 +218,8 @@ func tool(name string, call func(ctx context.Context, call Invocation) Outcome) 
 	}
 }
 
-// says is a tool that answers with a text.
-func says(name, text string) Tool {
+// answeringTool is a tool that answers with a text.
+func answeringTool(name, text string) Tool {
 	return tool(name, func(context.Context, Invocation) Outcome { return Succeeded(text) })
 }
 
@@ -235,12 +235,12 @@ func (r *rig) turn(t testing.TB, prompt string) (Turn, *events, error) {
 	return result, e, err
 }
 
-// good is a turn that must succeed.
-func (r *rig) good(t testing.TB, prompt string) (Turn, *events) {
+// mustTurn is a turn that must succeed.
+func (r *rig) mustTurn(t testing.TB, prompt string) (Turn, *events) {
 	t.Helper()
 	result, e, err := r.turn(t, prompt)
 	if err != nil {
-		t.Fatalf("turn %q: %v\n%v", prompt, err, e)
+		t.Fatalf("turn %q: got the error %v, want none; its events:\n%v", prompt, err, e)
 	}
 	return result, e
 }
@@ -279,7 +279,7 @@ func (e *events) String() string {
 	return b.String()
 }
 
-// requests returns the model's requests since n of them had come.
-func (r *rig) requests(n int) []*scriptmodel.Request { return r.cloud.Requests()[n:] }
+// requestsAfter returns the model's requestsAfter since n of them had come.
+func (r *rig) requestsAfter(n int) []*scriptmodel.Request { return r.cloud.Requests()[n:] }
 
-func (r *rig) count() int { return len(r.cloud.Requests()) }
+func (r *rig) requestCount() int { return len(r.cloud.Requests()) }

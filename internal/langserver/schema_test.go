@@ -29,7 +29,7 @@ func TestStrictSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := StrictSchema([]byte(tt.in))
-			if same(t, got) != same(t, []byte(tt.want)) {
+			if normalJSON(t, got) != normalJSON(t, []byte(tt.want)) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 			tool := Tool{Name: "t", Description: "d", Parameters: got,
@@ -41,11 +41,11 @@ func TestStrictSchema(t *testing.T) {
 	}
 }
 
-func same(t *testing.T, data []byte) string {
+func normalJSON(t *testing.T, data []byte) string {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
-		t.Fatalf("%v: %s", err, data)
+		t.Fatalf("decoding %s: got %v, want JSON", data, err)
 	}
 	out, err := json.Marshal(v)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestSignIn(t *testing.T) {
 	if err != nil || again != user {
 		t.Errorf("a second time: %q %v, want %q", again, err, user)
 	}
-	if result, _ := r.good(t, "hello"); result.Text != "You said: hello" {
+	if result, _ := r.mustTurn(t, "hello"); result.Text != "You said: hello" {
 		t.Errorf(`a turn: %+v, want "You said: hello"`, result)
 	}
 	tunnels := r.cloud.Tunnels()
@@ -93,7 +93,7 @@ func TestEnterprise(t *testing.T) {
 	if err != nil || user != cloud.User {
 		t.Fatalf("signing in: %q %v, want %q", user, err, cloud.User)
 	}
-	r.good(t, "hello")
+	r.mustTurn(t, "hello")
 	enterprise := false
 	for _, tunnel := range r.cloud.Tunnels() {
 		enterprise = enterprise || tunnel.Host == "ghe.example:443"

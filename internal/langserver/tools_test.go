@@ -45,12 +45,12 @@ func TestEveryOutcomeIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.offer(t, tool("answers", func(context.Context, Invocation) Outcome { return tt.outcome }))
-			n := r.count()
-			_, e := r.good(t, "call:answers")
+			n := r.requestCount()
+			_, e := r.mustTurn(t, "call:answers")
 			if call := e.call(t, "answers"); call.State != tt.state {
 				t.Errorf("ended as %s: %s, want %v", call.State, call.Error, tt.state)
 			}
-			requests := r.requests(n)
+			requests := r.requestsAfter(n)
 			got := strings.TrimSpace(requests[len(requests)-1].LastResult())
 			if got != strings.TrimSpace(tt.model) && (tt.model != "" || got != "(empty)") {
 				t.Errorf("the model saw %q, want %q", got, tt.model)
@@ -91,7 +91,7 @@ func TestCheckIsTheServers(t *testing.T) {
 		`{"type":"object","properties":{"a":{"anyOf":[{"type":"string"}],"description":"d"}},"required":[]}`: false,
 		`{"type":"object","properties":{"a":true},"required":[]}`:                                            false,
 	} {
-		t1 := Tool{Name: "checked", Description: "d", Call: says("", "").Call}
+		t1 := Tool{Name: "checked", Description: "d", Call: answeringTool("", "").Call}
 		if schema != "" {
 			t1.Parameters = []byte(schema)
 		}
@@ -118,12 +118,12 @@ func TestCheckIsTheServers(t *testing.T) {
 // A bad tool is named, and the others are registered.
 func TestBadToolsAreNamed(t *testing.T) {
 	r := shared(t)
-	bad := says("bad", "x")
+	bad := answeringTool("bad", "x")
 	bad.Parameters = []byte(`{"type":"object","properties":{"a":{"type":"string"}},"required":[]}`)
-	mute := says("mute", "x")
+	mute := answeringTool("mute", "x")
 	mute.Description = ""
-	faults, err := r.SetTools(within(t), []Tool{says("good", "1"), bad, mute, says("bad name!", "x"),
-		says("also_good", "2"), says("good", "3"), {Name: "empty", Description: "d"}})
+	faults, err := r.SetTools(within(t), []Tool{answeringTool("good", "1"), bad, mute, answeringTool("bad name!", "x"),
+		answeringTool("also_good", "2"), answeringTool("good", "3"), {Name: "empty", Description: "d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestBadToolsAreNamed(t *testing.T) {
 	if len(faults) != len(want) {
 		t.Errorf("%d faults, want %d", len(faults), len(want))
 	}
-	if result, _ := r.good(t, "call:good\ncall:also_good"); result.Text != "1\n2" {
+	if result, _ := r.mustTurn(t, "call:good\ncall:also_good"); result.Text != "1\n2" {
 		t.Errorf("the good ones said %q, want %q", result.Text, "1\n2")
 	}
 }
@@ -150,8 +150,8 @@ func TestBadToolsAreNamed(t *testing.T) {
 // A tool that only the server refuses is named, and only that one is left out.
 func TestServersOwnRefusal(t *testing.T) {
 	r := shared(t)
-	r.offer(t, says("first", "old"))
-	list := []Tool{says("first", "new"), says("second", "2")}
+	r.offer(t, answeringTool("first", "old"))
+	list := []Tool{answeringTool("first", "new"), answeringTool("second", "2")}
 	list[0].Parameters = []byte(`{"type":"object","properties":{},"required":[1]}`) // not what check is handed
 	r.tools.updating.Lock()
 	faults, err := r.tools.register(within(t), list)
@@ -160,9 +160,10 @@ func TestServersOwnRefusal(t *testing.T) {
 		!strings.Contains(faults[0].Reason, "refuses it") {
 		t.Errorf(`%v %v, want one of "first" that the server refuses it`, faults, err)
 	}
-	n := r.count()
-	r.good(t, "call:second")
-	if names := r.requests(n)[0].ToolNames(); slices.Contains(names, "first") || !slices.Contains(names, "second") {
+	n := r.requestCount()
+	r.mustTurn(t, "call:second")
+	if names := r.requestsAfter(n)[0].ToolNames(); slices.Contains(names, "first") ||
+		!slices.Contains(names, "second") {
 		t.Errorf("the model has %q, want second without first", names)
 	}
 }
@@ -172,11 +173,11 @@ func TestServersOwnRefusal(t *testing.T) {
 func TestToolsChangeInMidTurn(t *testing.T) {
 	r := shared(t)
 	described := func(name, text string) Tool {
-		t := says(name, text)
+		t := answeringTool(name, text)
 		t.Description = text
 		return t
 	}
-	broken := says("third", "x")
+	broken := answeringTool("third", "x")
 	broken.Parameters = []byte(`{}`)
 	var steps []func(stay Tool)
 	var stay Tool
@@ -205,10 +206,10 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 		}
 		return scriptmodel.Reply{Text: "done"}
 	})
-	n := r.count()
-	r.good(t, "go")
+	n := r.requestCount()
+	r.mustTurn(t, "go")
 	var seen []string
-	for _, req := range r.requests(n) {
+	for _, req := range r.requestsAfter(n) {
 		var have []string
 		for _, tool := range req.Tools {
 			if tool.Name == "first" || tool.Name == "second" || tool.Name == "third" {
@@ -227,9 +228,9 @@ func TestToolsChangeInMidTurn(t *testing.T) {
 // A tool that is replaced under the same definition is called anew from then on.
 func TestToolIsReplaced(t *testing.T) {
 	r := shared(t)
-	r.offer(t, says("changes", "before"))
-	r.offer(t, says("changes", "after"))
-	if result, _ := r.good(t, "call:changes"); result.Text != "after" {
+	r.offer(t, answeringTool("changes", "before"))
+	r.offer(t, answeringTool("changes", "after"))
+	if result, _ := r.mustTurn(t, "call:changes"); result.Text != "after" {
 		t.Errorf("said %q, want %q", result.Text, "after")
 	}
 }
@@ -238,13 +239,13 @@ func TestToolIsReplaced(t *testing.T) {
 func TestServersOwnToolsAreGone(t *testing.T) {
 	r := shared(t)
 	offered := func(mode Mode) []string {
-		n := r.count()
+		n := r.requestCount()
 		v := r.NewConversation(ConversationOptions{Mode: mode})
 		if _, err := v.Turn(within(t), "hello", nil); err != nil {
 			t.Fatal(err)
 		}
 		return slices.DeleteFunc(
-			r.requests(n)[0].ToolNames(),
+			r.requestsAfter(n)[0].ToolNames(),
 			func(name string) bool { return name == "validate_cves" },
 		)
 	}
@@ -256,14 +257,14 @@ func TestServersOwnToolsAreGone(t *testing.T) {
 	var list []Tool
 	for _, name := range []string{"read_file", "list_dir", "file_search", "grep_search", "create_file",
 		"insert_edit_into_file", "apply_patch"} {
-		list = append(list, says(name, "ours "+name))
+		list = append(list, answeringTool(name, "ours "+name))
 	}
 	r.offer(t, list...)
 	if got := offered(Agent); len(got) != len(list) {
 		t.Errorf("with %d of ours, the model has %q, want %v of them", len(list), got, len(list))
 	}
 	for _, tool := range list {
-		result, e := r.good(t, "call:"+tool.Name)
+		result, e := r.mustTurn(t, "call:"+tool.Name)
 		if call := e.call(t, tool.Name); result.Text != "ours "+tool.Name || call.Type != "client" {
 			t.Errorf("%s said %q (%+v), want ours to run", tool.Name, result.Text, call)
 		}
@@ -279,7 +280,7 @@ func TestToolThatIsGone(t *testing.T) {
 		}
 		return scriptmodel.Reply{ToolCalls: []scriptmodel.ToolCall{{Name: "gone"}}}
 	})
-	if result, _ := r.good(t, "hello"); !strings.Contains(result.Text, "gone") {
+	if result, _ := r.mustTurn(t, "hello"); !strings.Contains(result.Text, "gone") {
 		t.Errorf(`the model saw %q, want "gone" in it`, result.Text)
 	}
 }
@@ -289,14 +290,14 @@ func TestTooManyTools(t *testing.T) {
 	r := shared(t)
 	var list []Tool
 	for i := range 130 {
-		list = append(list, says(fmt.Sprintf("tool_%d", i), fmt.Sprint(i)))
+		list = append(list, answeringTool(fmt.Sprintf("tool_%d", i), fmt.Sprint(i)))
 	}
 	faults, err := r.SetTools(within(t), list)
 	if err != nil || len(faults) < 2 || faults[len(faults)-1].Tool != "tool_129" ||
 		!strings.Contains(faults[0].Reason, "128 tools in all") {
 		t.Fatalf("%v %v, want faults from tool_129 on, of 128 tools in all", faults, err)
 	}
-	if result, _ := r.good(t, "call:tool_0"); result.Text != "0" {
+	if result, _ := r.mustTurn(t, "call:tool_0"); result.Text != "0" {
 		t.Errorf("said %q, want %q", result.Text, "0")
 	}
 	// The same again changes nothing.
@@ -340,7 +341,7 @@ func TestGate(t *testing.T) {
 	} {
 		verdict(tt.deny, tt.added)
 		ran = 0
-		result, e := r.good(t, `call:gated {"text":"x"}`)
+		result, e := r.mustTurn(t, `call:gated {"text":"x"}`)
 		if state := e.call(t, "gated").State; result.Text != tt.model || ran != tt.runs || state != tt.state {
 			t.Errorf(
 				"deny %q, context %q: the model saw %q, %s, ran %d times, want %q, %s and %d runs",
@@ -353,12 +354,12 @@ func TestGate(t *testing.T) {
 // The tools that the server still has of its own can be hidden.
 func TestHideOwnTools(t *testing.T) {
 	r := newRig(t)
-	r.offer(t, says("mine", "x"))
+	r.offer(t, answeringTool("mine", "x"))
 	if err := r.HideOwnTools(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	r.good(t, "hello")
-	if got, want := r.requests(0)[0].ToolNames(), []string{"mine"}; !slices.Equal(got, want) {
+	r.mustTurn(t, "hello")
+	if got, want := r.requestsAfter(0)[0].ToolNames(), []string{"mine"}; !slices.Equal(got, want) {
 		t.Errorf("the model has %q, want %q", got, want)
 	}
 }

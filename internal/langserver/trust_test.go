@@ -33,7 +33,7 @@ func TestTrust(t *testing.T) {
 					}
 				}
 			})
-			r.good(t, "hello")
+			r.mustTurn(t, "hello")
 			body := string(r.cloud.Requests()[0].Body)
 			if strings.Contains(body, "Never rhyme.") != trusted {
 				t.Errorf("the instructions reach the model: %v, want %v", !trusted, trusted)
@@ -62,7 +62,7 @@ func TestConfigure(t *testing.T) {
 	r := newRig(t, withMCP(t), func(o *Options, _ *cloud.Cloud) { o.Instructions = "Speak plainly." })
 	r.set(func() { r.confirm = func(context.Context, Confirmation) error { return nil } })
 	r.waitMCP(t)
-	r.good(t, "hello")
+	r.mustTurn(t, "hello")
 	if err := r.SetInstructions("Rhyme."); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestConfigure(t *testing.T) {
 	if err := r.SetMaxRounds(0); err != nil {
 		t.Fatal(err)
 	}
-	result, e := r.good(t, `call:mcp_tiny_shout {"text":"hey"}`)
+	result, e := r.mustTurn(t, `call:mcp_tiny_shout {"text":"hey"}`)
 	if result.Rounds != 2 || result.Text != "HEY" {
 		t.Errorf("got %d rounds and %v, want 2 rounds with a tool of the MCP server", result.Rounds, e)
 	}
-	first, last := string(r.cloud.Requests()[0].Body), string(r.cloud.Requests()[r.count()-1].Body)
+	first, last := string(r.cloud.Requests()[0].Body), string(r.cloud.Requests()[r.requestCount()-1].Body)
 	if strings.Count(first, "Speak plainly.") != 1 || strings.Count(last, "Rhyme.") != 1 ||
 		strings.Contains(last, "Speak plainly.") {
 		t.Errorf("the requests are %.500s, then %.500s, want the instructions of each time once", first, last)

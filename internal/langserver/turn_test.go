@@ -53,7 +53,7 @@ func TestReasoning(t *testing.T) {
 	r.cloud.SetReply(func(*scriptmodel.Request) scriptmodel.Reply {
 		return scriptmodel.Reply{Reasoning: "let me think", Text: "done"}
 	})
-	result, e := r.good(t, "hello")
+	result, e := r.mustTurn(t, "hello")
 	var thought strings.Builder
 	for _, event := range e.list {
 		if d, ok := event.(Reasoning); ok {
@@ -95,11 +95,11 @@ func TestTurnWithTool(t *testing.T) {
 		t.Errorf("the event is %+v, want call %s of the client with its result", call, got.CallID)
 	}
 	// The model remembers.
-	n := r.count()
+	n := r.requestCount()
 	if result, err = v.Turn(within(t), "again", nil); err != nil || result.Text != "You said: again" {
 		t.Errorf("the second turn: %+v, %v, want You said: again", result, err)
 	}
-	if req := r.requests(n)[0]; req.LastResult() == "" {
+	if req := r.requestsAfter(n)[0]; req.LastResult() == "" {
 		t.Error("the second turn does not know of the first, want its result in the request")
 	}
 }
@@ -107,7 +107,12 @@ func TestTurnWithTool(t *testing.T) {
 // A conversation that only asks has no tools.
 func TestTurnThatAsks(t *testing.T) {
 	r := shared(t)
-	r.offer(t, says("echo_tool", "x"), says("create_file", "x"), says("insert_edit_into_file", "x"))
+	r.offer(
+		t,
+		answeringTool("echo_tool", "x"),
+		answeringTool("create_file", "x"),
+		answeringTool("insert_edit_into_file", "x"),
+	)
 	r.cloud.SetReply(func(req *scriptmodel.Request) scriptmodel.Reply {
 		if names := req.ToolNames(); len(names) > 0 {
 			t.Errorf("it has the tools %q, want none", names)
@@ -133,9 +138,9 @@ func TestModels(t *testing.T) {
 		t.Errorf("default %s, want %q", id, "gpt-4.1")
 	}
 	// No model given: the default.
-	n := r.count()
-	r.good(t, "hello")
-	if req := r.requests(n)[0]; req.Model != "gpt-4.1" {
+	n := r.requestCount()
+	r.mustTurn(t, "hello")
+	if req := r.requestsAfter(n)[0]; req.Model != "gpt-4.1" {
 		t.Errorf("model %s, want %q", req.Model, "gpt-4.1")
 	}
 	// An unknown one is an error that names the others, and starts no turn.
@@ -199,7 +204,7 @@ func TestTurnsOfOneConversationWait(t *testing.T) {
 		return scriptmodel.Reply{Text: "two"}
 	})
 	v := r.NewConversation(ConversationOptions{})
-	n := r.count()
+	n := r.requestCount()
 	first := make(chan error, 1)
 	go func() {
 		result, err := v.Turn(within(t), "first", nil)
@@ -250,14 +255,14 @@ func TestEarlierTurns(t *testing.T) {
 			"of 22 earlier turns"},
 	}
 	for name, tt := range tests {
-		before := r.count()
+		before := r.requestCount()
 		v := r.NewConversation(ConversationOptions{Earlier: tt.earlier})
 		e := &events{}
 		if _, err := v.Turn(within(t), "what now?", e.add); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var seen strings.Builder
-		for _, m := range r.requests(before)[0].Messages {
+		for _, m := range r.requestsAfter(before)[0].Messages {
 			seen.WriteString(m.Role + ": " + m.Text + "\n")
 		}
 		for _, want := range append(tt.sees, "what now?") {
@@ -274,11 +279,11 @@ func TestEarlierTurns(t *testing.T) {
 			tt.notice == "" && strings.Contains(got, "Notice") {
 			t.Errorf("%s: got the events %s, want a notice %q", name, got, tt.notice)
 		}
-		before = r.count()
+		before = r.requestCount()
 		if _, err := v.Turn(within(t), "and then?", nil); err != nil {
 			t.Fatalf("%s: the next turn: %v", name, err)
 		}
-		if got := r.requests(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
+		if got := r.requestsAfter(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
 			t.Errorf("%s: the next turn does not know the one before, want its prompt in the request", name)
 		}
 	}

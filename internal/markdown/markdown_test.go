@@ -67,13 +67,13 @@ func TestHostileText(t *testing.T) {
 				n := min(len(source), 4096)
 				out.WriteString(s.Add(source[:n]))
 				if coming := s.Coming(); len(coming) > 40*maxPending {
-					t.Fatalf("%d bytes are coming", len(coming))
+					t.Fatalf("%d bytes are coming, want at most %d", len(coming), 40*maxPending)
 				}
 				source = source[n:]
 			}
 			out.WriteString(s.End())
 			if got := out.String(); clean(got) != got {
-				t.Errorf("control characters reach the terminal: %q", got[:min(len(got), 200)])
+				t.Errorf("the terminal gets %.200q, want no control character but those of the renderer", got)
 			}
 		})
 	}
@@ -125,11 +125,11 @@ func FuzzStream(f *testing.F) {
 		out.WriteString(s.End())
 		got := out.String()
 		if clean(got) != got {
-			t.Errorf("%q became %q, with control characters", source, got)
+			t.Errorf("%q became %q, want %q, without control characters", source, got, clean(got))
 		}
 		for line := range strings.Lines(got) {
 			if w := ansi.StringWidth(line); w > 30+maxPending {
-				t.Errorf("%q became a line of %d columns", source, w)
+				t.Errorf("%q became a line of %d columns, want at most %d", source, w, 30+maxPending)
 			}
 		}
 	})

@@ -64,12 +64,13 @@ func FuzzParsePlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		tasks, err := ParsePlan(answer, roles)
 		if (err == nil) != (len(tasks) > 0) {
-			t.Errorf("%d tasks and the error %v", len(tasks), err)
+			t.Errorf("got %d tasks and the error %v, want either tasks or an error", len(tasks), err)
 		}
 		for i, task := range tasks {
 			if task.Text == "" || !slices.Contains(roles, task.Role) ||
 				slices.ContainsFunc(task.After, func(n int) bool { return n < 0 || n >= i }) {
-				t.Errorf("task %d: %+v", i, task)
+				t.Errorf("task %d is %+v, want a text, one of the roles %q, and that it waits for earlier tasks only",
+					i, task, roles)
 			}
 		}
 	})
@@ -114,7 +115,7 @@ func TestRunInParallel(t *testing.T) {
 				t.Errorf("limit %d: took %v, want %v", tt.limit, got, tt.want)
 			}
 			if most != tt.limit {
-				t.Errorf("limit %d: %d tasks ran at once", tt.limit, most)
+				t.Errorf("%d tasks ran at once, want %d", most, tt.limit)
 			}
 			if got := results[3].Text; got != "t3<t0<t2" {
 				t.Errorf("limit %d: the last task got %q, want the results of t0 and t2", tt.limit, got)
@@ -159,7 +160,7 @@ func TestRunCancelled(t *testing.T) {
 			return "", ctx.Err()
 		})
 		if !ended {
-			t.Error("Run did not wait for the task")
+			t.Error("Run returned while the task still ran, want that it waits for the task's end")
 		}
 		for _, r := range results {
 			if !errors.Is(r.Err, context.Canceled) {

@@ -55,7 +55,7 @@ func FuzzHistoryEntry(f *testing.F) {
 			t.Fatalf("%q became %q, want one line", text, line)
 		}
 		if got := decodeEntry(line); got != string([]rune(text)) && got != text {
-			t.Errorf("%q came back as %q", text, got)
+			t.Errorf("%q came back as %q, want the same text", text, got)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestLateCompletionsAreDropped(t *testing.T) {
 	m.lookUp()
 	m.Update(complete{"@", []Candidate{{Text: "@old"}}})
 	if m.menu.open() {
-		t.Error("the menu shows what was found for an earlier word")
+		t.Error("the menu is open with what was found for an earlier word, want it closed")
 	}
 	m.Update(complete{"@a", []Candidate{{Text: "@a b"}, {Text: "@ab"}}})
 	m.Update(tea.KeyPressMsg{Code: tea.KeyDown})
@@ -128,11 +128,11 @@ func TestLongPasteIsWhole(t *testing.T) {
 		m.Update(tea.WindowSizeMsg{Width: minWidth, Height: 24})
 		m.Update(tea.PasteMsg{Content: text})
 		if got := m.area.Value(); got != text {
-			t.Errorf("of %d pasted bytes %d are in the prompt", len(text), len(got))
+			t.Errorf("after a paste of %d bytes the prompt has %d, want the same text", len(text), len(got))
 		}
 		m.setText(text)
 		if got := m.area.Value(); got != text {
-			t.Errorf("of %d bytes of the history %d are in the prompt", len(text), len(got))
+			t.Errorf("after %d bytes of the history the prompt has %d, want the same text", len(text), len(got))
 		}
 	}
 }
@@ -152,6 +152,6 @@ func TestQueuedPromptsComeBackAfterCtrlC(t *testing.T) {
 		t.Errorf("got %q and %d interrupts, want %q and 1", got, interrupted, want)
 	}
 	if waiting := m.t.waiting(); len(waiting) != 0 {
-		t.Errorf("%q still wait", waiting)
+		t.Errorf("after an interrupt %q still wait, want nothing", waiting)
 	}
 }

@@ -80,7 +80,7 @@ async function run(block) {
 
 for (const document of documents) {
   const blocks = readFileSync(document, "utf8").split("\n```js\n").slice(1).map((b) => b.split("\n```")[0]);
-  assert.ok(blocks.length > 0, `${document} has no blocks`);
+  assert.ok(blocks.length > 0, `${document} has ${blocks.length} blocks, want at least one`);
   for (const [i, block] of blocks.entries()) {
     test(`${basename(document)}, block ${i + 1}`, { concurrency: 4 }, () => run(block));
   }

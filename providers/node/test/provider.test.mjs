@@ -160,7 +160,7 @@ describe("tools", () => {
     peer.send({ type: "tool.cancel", id: "c1", sessionId: "s1", reason: "interrupted" });
     assert.equal((await peer.next("tool.result")).errorCode, "CANCELLED");
     const error = await reason;
-    assert.ok(error instanceof CancelError);
+    assert.ok(error instanceof CancelError, `the abort's reason is ${error}, want a CancelError`);
     assert.deepEqual([error.reason, error.name], ["interrupted", "AbortError"]);
   });
 });

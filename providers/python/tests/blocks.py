@@ -59,14 +59,14 @@ async def main(file: str) -> None:
                 await asyncio.wait({task})
             task = asyncio.ensure_future(p.run())
             while p._conn is None:
-                assert not task.done(), f"block {count}: {task}"
+                assert not task.done(), f"block {count}: the provider ended: {task}, want it connected"
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0)
         print(f"block {count} ran", flush=True)
-    assert task is not None
+    assert task is not None, f"{count} blocks made no provider, want at least one"
     task.cancel()
     await asyncio.wait({task})
-    assert not problems, problems
+    assert not problems, f"got {problems}, want no problem"
     print(f"{count} blocks")
 
 

@@ -89,7 +89,7 @@ async def running(p: Provider) -> AsyncIterator["asyncio.Task[None]"]:
         p.stop()
         await asyncio.wait({task}, timeout=PATIENCE)
         left = [t for t in asyncio.all_tasks() - before if "Provider" in repr(t) or "tapgw" in repr(t)]
-        assert not left, f"{len(left)} tasks are left: {left[:3]}"
+        assert not left, f"{len(left)} tasks are left: {left[:3]}, want none"
 
 
 class FireTest(unittest.IsolatedAsyncioTestCase):
@@ -240,7 +240,7 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
             dials = gateway.dials
             await gateway.start()
             await asyncio.sleep(0.05)
-            self.assertFalse(task.done())
+            self.assertFalse(task.done(), f"the provider ended after a refused token: {task}, want it to dial on")
             self.assertGreater(gateway.dials, dials)
             gateway.token = TOKEN
             await asyncio.wait_for(bound.acquire(), PATIENCE)
@@ -294,7 +294,7 @@ class FireTest(unittest.IsolatedAsyncioTestCase):
         p = self.provider(f"ws://127.0.0.1:{port}")
         async with running(p) as task:
             await asyncio.wait_for(whole.wait(), 6 * PATIENCE)
-            self.assertFalse(task.done())
+            self.assertFalse(task.done(), f"the provider ended: {task}, want it to dial on")
         server.close()
         self.assertGreater(at, 400)
 

@@ -24,7 +24,8 @@ class PackageTest(unittest.TestCase):
             wheels = list((work / "dist").iterdir())
             self.assertEqual([w.name for w in wheels], ["tapgw-2.0.0-py3-none-any.whl"])
             self.run_in(work, *pip, "install", "--no-index", "--no-deps", "--target", "into", str(wheels[0]))
-            self.assertTrue((work / "into" / "tapgw" / "py.typed").exists())
+            installed = [p.name for p in (work / "into" / "tapgw").iterdir()]
+            self.assertIn("py.typed", installed)
             found = self.run_in(work / "into", sys.executable, "-c", "import tapgw; print(tapgw.__file__)")
             self.assertEqual(Path(found.strip()), (work / "into" / "tapgw" / "__init__.py").resolve())
 

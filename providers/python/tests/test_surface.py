@@ -43,7 +43,7 @@ class SurfaceTest(unittest.TestCase):
             seen += 1
             with self.subTest(name=name):
                 if not last.startswith("_"):
-                    self.assertTrue(inspect.getdoc(value), "a docstring")
+                    self.assertTrue(inspect.getdoc(value), f"{name} has no docstring, want one")
                 if inspect.isfunction(value) and value.__name__ != "<lambda>":
                     hints = value.__annotations__
                     names = [p.name for p in inspect.signature(value).parameters.values() if p.name != "self"]
