@@ -17,7 +17,7 @@ func TestRulesMatchNothing(t *testing.T) {
 			list[i] = protocol.Rule{Match: list[i].Match, Action: protocol.ActionDeny}
 		}
 		if err := callDirectly(t.Context(), inProcess(t, &provider{name: name, rules: list}), 0); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestWorstPatternsAreTried(t *testing.T) {
 	}
 	for name, match := range worstPatterns() {
 		if err := p.setRules([]protocol.Rule{{Match: match, Action: protocol.ActionDeny}}); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
 	}
 	texts, err := worstTexts()

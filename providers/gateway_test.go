@@ -43,10 +43,10 @@ func newWorld(t *testing.T) *world {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("shutting down: %v", err)
+			t.Errorf("shutting down: got %v, want no error", err)
 		}
 		if err := <-served; err != nil {
-			t.Errorf("serving: %v", err)
+			t.Errorf("serving: got %v, want no error", err)
 		}
 	})
 	return w

@@ -134,7 +134,7 @@ func TestPushHelpers(t *testing.T) {
 		for level, f := range map[string]func(context.Context, string) error{"keep": p.Keep, "surface": p.Surface,
 			"inject": p.Inject} {
 			if err := f(t.Context(), "hi"); err != nil {
-				t.Errorf("%s: %v", level, err)
+				t.Errorf("pushing with level %s: got %v, want no error", level, err)
 			}
 			if m := peer.next("push"); m["level"] != level || m["event"] != "hi" {
 				t.Errorf(`%s sent %v, want %v and "hi"`, level, m, level)

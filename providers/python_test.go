@@ -28,7 +28,7 @@ func TestPythonUnits(t *testing.T) {
 	t.Parallel()
 	out, err := python(t, "-B", "-m", "unittest", "discover", "-s", "tests").CombinedOutput()
 	if err != nil {
-		t.Errorf("the tests of the Python SDK: %v\n%s", err, out)
+		t.Errorf("the tests of the Python SDK: got %v, want them to pass\n%s", err, out)
 	}
 }
 

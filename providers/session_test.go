@@ -191,7 +191,7 @@ func TestSessionEnds(t *testing.T) {
 		m := peer.next("push")
 		peer.send(`{"type":"ack","requestId":"` + m["requestId"].(string) + `","sessionId":"s1"}`)
 		if err := receive(t, done); err != nil {
-			t.Errorf("pushing while the session ends: %v", err)
+			t.Errorf("pushing while the session ends: got %v, want no error", err)
 		}
 		close(cleanup)
 		peer.expect(`{"type":"shutdown.ready","sessionId":"s1"}`)
@@ -330,7 +330,7 @@ func TestHelloRefusedForNow(t *testing.T) {
 				peer.ack("s1")
 				synctest.Wait()
 				if err := p.Keep(t.Context(), "bound"); err != nil {
-					t.Errorf("not bound after all: %v", err)
+					t.Errorf("pushing after the binding: got %v, want no error", err)
 				}
 			})
 		})

@@ -99,13 +99,13 @@ func TestWrongTools(t *testing.T) {
 		t.Errorf("101 tools: %v, want the limit", err)
 	}
 	if _, err := p.SetTools(t.Context(), many[:100]); err != nil {
-		t.Errorf("100 tools: %v", err)
+		t.Errorf("100 tools: got %v, want no error", err)
 	}
 	if _, err := p.AddTool(t.Context(), many[100]); err == nil {
 		t.Error("the 101st tool was taken, want an error")
 	}
 	if _, err := p.AddTool(t.Context(), many[99]); err != nil {
-		t.Errorf("replacing a tool: %v", err)
+		t.Errorf("replacing a tool: got %v, want no error", err)
 	}
 }
 

@@ -396,7 +396,7 @@ func TestForget(t *testing.T) {
 	}
 	s.holds("y", "other")
 	if err := Forget(t.Context(), filepath.Join(s.dir, "nothing"), "v"); err != nil {
-		t.Errorf("in a store that does not exist: %v", err)
+		t.Errorf("in a store that does not exist: got %v, want no error", err)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestTornAnywhere(t *testing.T) {
 		must(t, os.WriteFile(s.path(id), whole[:n], 0o600))
 		w, c, err := s.Open(id)
 		if err != nil {
-			t.Fatalf("cut after %d bytes: %v", n, err)
+			t.Fatalf("cut after %d bytes: got %v, want that it can be read", n, err)
 		}
 		prompts := bytes.Count(whole[:n], []byte(`{"type":"prompt"`))
 		if tail := whole[bytes.LastIndexByte(whole[:n], '\n')+1 : n]; bytes.HasPrefix(

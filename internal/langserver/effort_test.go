@@ -36,7 +36,7 @@ func TestEffort(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s with effort %q: %v", tt.model, tt.effort, err)
+			t.Errorf("%s with effort %q: got %v, want no error", tt.model, tt.effort, err)
 			continue
 		}
 		var body struct {

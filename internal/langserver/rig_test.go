@@ -230,7 +230,7 @@ func (r *rig) turn(t testing.TB, prompt string) (Turn, *events, error) {
 	e := &events{}
 	result, err := v.Turn(within(t), prompt, e.add)
 	if err := v.Close(within(t)); err != nil {
-		t.Errorf("closing the conversation: %v", err)
+		t.Errorf("closing the conversation: got %v, want no error", err)
 	}
 	return result, e, err
 }

@@ -100,7 +100,7 @@ func TestTurnWithTool(t *testing.T) {
 		t.Errorf("the second turn: %+v, %v, want You said: again", result, err)
 	}
 	if req := r.requestsAfter(n)[0]; req.LastResult() == "" {
-		t.Error("the second turn does not know of the first, want its result in the request")
+		t.Error("the request of the second turn has no tool result, want that of the first turn")
 	}
 }
 
@@ -259,7 +259,7 @@ func TestEarlierTurns(t *testing.T) {
 		v := r.NewConversation(ConversationOptions{Earlier: tt.earlier})
 		e := &events{}
 		if _, err := v.Turn(within(t), "what now?", e.add); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: got %v, want no error", name, err)
 		}
 		var seen strings.Builder
 		for _, m := range r.requestsAfter(before)[0].Messages {
@@ -281,10 +281,10 @@ func TestEarlierTurns(t *testing.T) {
 		}
 		before = r.requestCount()
 		if _, err := v.Turn(within(t), "and then?", nil); err != nil {
-			t.Fatalf("%s: the next turn: %v", name, err)
+			t.Fatalf("%s: the next turn: got %v, want no error", name, err)
 		}
 		if got := r.requestsAfter(before)[0].Messages; !strings.Contains(fmt.Sprint(got), "what now?") {
-			t.Errorf("%s: the next turn does not know the one before, want its prompt in the request", name)
+			t.Errorf("%s: the next turn's request has %v, want the prompt of the turn before in it", name, got)
 		}
 	}
 }
