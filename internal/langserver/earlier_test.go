@@ -48,9 +48,9 @@ func TestFitEarlier(t *testing.T) {
 				name, size, limit, limit*bytesOfToken/earlierShare+300,
 			)
 		}
-		says := len(fit) > 0 && strings.Contains(fit[0].Prompt, "turns of this conversation are left out")
-		if says != (left > 0) {
-			t.Errorf("%s: the model is told of missing turns: %v, want %v", name, says, left > 0)
+		isTold := len(fit) > 0 && strings.Contains(fit[0].Prompt, "turns of this conversation are left out")
+		if isTold != (left > 0) {
+			t.Errorf("%s: the model is told of missing turns: %v, want %v", name, isTold, left > 0)
 		}
 	}
 }

@@ -79,14 +79,14 @@ func (r *rig) waitMCP(t testing.TB) {
 	})
 }
 
-// waitFor waits until something holds that no event tells of.
-func (r *rig) waitFor(t testing.TB, holds func(ctx context.Context) (now string, ok bool)) {
+// waitFor calls isReady until it returns true, for changes that no event reports. A failure shows what it saw last.
+func (r *rig) waitFor(t testing.TB, isReady func(ctx context.Context) (now string, ok bool)) {
 	t.Helper()
 	ctx := within(t)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		now, ok := holds(ctx)
+		now, ok := isReady(ctx)
 		if ok {
 			return
 		}
