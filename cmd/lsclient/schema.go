@@ -70,15 +70,15 @@ func parseOutputSchema(data []byte) (*outputSchema, error) {
 	if root == nil {
 		return nil, errors.New("is not a JSON object, as a schema is")
 	}
-	if err := checkSchema(root); err != nil {
-		return nil, err
-	}
 	var schema jsonschema.Schema
 	if err := json.Unmarshal(data, &schema); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			keyword := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 			return nil, fmt.Errorf("%q can't be a %s", keyword, wrong.Value)
 		}
+		return nil, err
+	}
+	if err := checkSchema(&schema); err != nil {
 		return nil, err
 	}
 	resolved, err := schema.Resolve(nil)

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Keywords of JSON Schema whose values are schemas, lists of schemas, or schemas by name.
@@ -14,7 +17,8 @@ var (
 		"additionalProperties", "propertyNames", "unevaluatedProperties", "properties", "patternProperties", "$defs",
 		"definitions"}
 	// sameValueKeywords hold schemas for the very value that the schema around them is for.
-	sameValueKeywords = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
+	sameValueKeywords = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas",
+		"dependencies"}
 )
 
 var schemaTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
@@ -26,8 +30,17 @@ type schemaChecker struct {
 	checked map[string]bool // schemas that refer to themselves nowhere, by pointer
 }
 
-// checkSchema returns the first fault of a schema.
-func checkSchema(root map[string]any) error {
+// checkSchema returns the first fault of a schema. It reads the schema as the library understood it, not as the file has
+// it: the library takes "$REF" for "$ref", and joins the values of a keyword that stands twice.
+func checkSchema(schema *jsonschema.Schema) error {
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return err
+	}
+	var root any
+	if err := json.Unmarshal(data, &root); err != nil {
+		return err
+	}
 	c := &schemaChecker{root: root, checked: map[string]bool{}}
 	return c.check(root, "")
 }
@@ -160,7 +173,7 @@ func eachSchema(node map[string]any, pointer string, keywords []string,
 			}
 		case map[string]any:
 			if !slices.Contains([]string{"properties", "patternProperties", "$defs", "definitions",
-				"dependentSchemas"}, keyword) {
+				"dependentSchemas", "dependencies"}, keyword) {
 				if err := do(value, below); err != nil {
 					return err
 				}

@@ -32,6 +32,9 @@ func TestParseOutputSchema(t *testing.T) {
 		"a reference to nothing":       {`{"$ref":"#/$defs/n"}`, "leads to nothing"},
 		"a reference to itself":        {`{"$ref":"#"}`, "#: refers to itself"},
 		"a reference round the corner": {`{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}}}`, "refers to itself"},
+		"a reference in capitals":      {`{"$REF":"#"}`, "#: refers to itself"},
+		"a keyword that stands twice":  {`{"not":{"$ref":"#"},"not":{}}`, "refers to itself"},
+		"a dependency on itself":       {`{"dependencies":{"a":{"$ref":"#"}}}`, "refers to itself"},
 		"an encoded reference":         {`{"$ref":"#/%24defs/n","$defs":{"n":{}}}`, "leads to nothing"},
 		"an anchor":                    {`{"$anchor":"a","$ref":"#a"}`, "leads out of the file"},
 		"an id within":                 {`{"not":{"$id":"x:y"}}`, "$id is supported at the root only"},
@@ -85,6 +88,8 @@ func TestReadOutput(t *testing.T) {
 // No schema and no answer breaks the program.
 func FuzzOutputSchema(f *testing.F) {
 	f.Add(`{"$ref":"#"}`, `{}`)
+	f.Add(`{"$reF":"#"}`, `{}`)
+	f.Add(`{"dependencies":{"a":{"$ref":"#"}}}`, `{"a":1}`)
 	f.Add(`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#"}}}}`, `1`)
 	f.Add(`{"type":["object","null"],"properties":{"a":{"items":[true]}}}`, "```json\n{\"a\":[1]}\n```")
 	f.Fuzz(func(t *testing.T, schema, answer string) {
