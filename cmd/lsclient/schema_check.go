@@ -30,8 +30,8 @@ type schemaChecker struct {
 	checked map[string]bool // schemas that refer to themselves nowhere, by pointer
 }
 
-// checkSchema returns the first fault of a schema. It reads the schema as the library understood it, not as the file has
-// it: the library takes "$REF" for "$ref", and joins the values of a keyword that stands twice.
+// checkSchema returns the first fault of a schema. It reads the schema as the library understood it, not as the file
+// has it: the library takes "$REF" for "$ref", and joins the values of a keyword that stands twice.
 func checkSchema(schema *jsonschema.Schema) error {
 	data, err := json.Marshal(schema)
 	if err != nil {

@@ -1,0 +1,110 @@
+// Package conformance judges implementations of the provider protocol by running them: [Provider] plays the gateway for
+// a provider, [Gateway] plays providers for a gateway, and [SDK] plays the scenarios of testdata/sdk with the sample
+// program of an SDK. Each rule has a section of docs/protocol.md. It passes, fails, or is skipped with a reason: a rule
+// that could not be judged never passes.
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says how strongly the protocol asks for a rule.
+type Kind string
+
+// Kinds of rules.
+const (
+	Must   Kind = "must"   // calls, sessions or other providers suffer without it
+	Should Kind = "should" // the protocol's advice
+)
+
+// Rule is one thing that the protocol asks. ID never changes its meaning: scripts name rules by it. Section is a
+// heading of docs/protocol.md.
+type Rule struct {
+	ID      string `json:"id"`
+	Title   string `json:"title"`
+	Section string `json:"section"`
+	Kind    Kind   `json:"kind"`
+}
+
+// Outcome is what became of a rule in a run.
+type Outcome string
+
+// Outcomes of a rule.
+const (
+	Passed  Outcome = "passed"
+	Failed  Outcome = "failed"
+	Skipped Outcome = "skipped"
+)
+
+// Result is the outcome of one rule. Got and Want are set for a failed rule: what was seen and what the rule expects,
+// in one line each. Reason is set for a skipped rule.
+type Result struct {
+	Rule
+	Outcome    Outcome `json:"outcome"`
+	Got        string  `json:"got,omitzero"`
+	Want       string  `json:"want,omitzero"`
+	Reason     string  `json:"reason,omitzero"`
+	DurationMs int64   `json:"durationMs"`
+}
+
+// Report is what a run found, in the order in which the rules were judged. Subject is the judged command or URL. Stderr
+// has the last lines that the judged program wrote there.
+type Report struct {
+	Subject string   `json:"subject"`
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	Skipped int      `json:"skipped"`
+	Results []Result `json:"results"`
+	Stderr  []string `json:"stderr,omitzero"`
+}
+
+// add adds a result and counts it.
+func (r *Report) add(result Result) {
+	r.Results = append(r.Results, result)
+	switch result.Outcome {
+	case Passed:
+		r.Passed++
+	case Failed:
+		r.Failed++
+	case Skipped:
+		r.Skipped++
+	}
+}
+
+// failure is the error of a check whose rule is broken.
+type failure struct{ got, want string }
+
+func (f *failure) Error() string { return "got " + f.got + ", want " + f.want }
+
+// fail returns the error of a broken rule: what the rule expects, and what was seen.
+func fail(want, got string, args ...any) error {
+	return &failure{got: fmt.Sprintf(got, args...), want: want}
+}
+
+// skip is the error of a check that could not judge its rule.
+type skip struct{ reason string }
+
+func (s *skip) Error() string { return s.reason }
+
+func skipf(reason string, args ...any) error { return &skip{fmt.Sprintf(reason, args...)} }
+
+// result makes the result of a rule from the error of its check: nil is passed, a [skip] skipped. Any other error is a
+// failure; without a text of what was expected, that is the rule's title.
+func (r Rule) result(err error, took time.Duration) Result {
+	result := Result{Rule: r, Outcome: Passed, DurationMs: took.Milliseconds()}
+	if err == nil {
+		return result
+	}
+	if s, ok := errors.AsType[*skip](err); ok {
+		result.Outcome, result.Reason = Skipped, s.reason
+		return result
+	}
+	result.Outcome, result.Got, result.Want = Failed, err.Error(), r.Title
+	if f, ok := errors.AsType[*failure](err); ok {
+		result.Got, result.Want = f.got, cmp.Or(f.want, r.Title)
+	}
+	return result
+}

@@ -1,0 +1,81 @@
+package conformance
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strings"
+
+	"tapgw/internal/visible"
+)
+
+// Types of a JUnit file, as CI systems read them.
+type (
+	junitSuites struct {
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Skipped  int         `xml:"skipped,attr"`
+		Time     string      `xml:"time,attr"`
+		Cases    []junitCase `xml:"testcase"`
+		Stderr   string      `xml:"system-err,omitempty"`
+	}
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitFailure `xml:"failure"`
+		Skipped *junitSkipped `xml:"skipped"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+)
+
+// JUnit returns the report as a JUnit XML file: one suite, and a test case for each rule, whose class is the rule's
+// section. The subject is the suite's name. Control characters of foreign text are made visible.
+func (r *Report) JUnit() ([]byte, error) {
+	suite := junitSuite{Name: visible.Line(r.Subject), Tests: len(r.Results), Failures: r.Failed, Skipped: r.Skipped,
+		Stderr: visible.Controls(strings.Join(r.Stderr, "\n"))}
+	total := int64(0)
+	for _, result := range r.Results {
+		total += result.DurationMs
+		c := junitCase{Class: result.Section, Name: result.ID + ": " + result.Title, Time: seconds(result.DurationMs)}
+		switch result.Outcome {
+		case Failed:
+			c.Failure = &junitFailure{Message: visible.Line(result.Got), Type: string(result.Kind),
+				Text: result.Explanation()}
+		case Skipped:
+			c.Skipped = &junitSkipped{Message: visible.Line(result.Reason)}
+		case Passed:
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Time = seconds(total)
+	text, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the JUnit file: %w", err)
+	}
+	return append([]byte(xml.Header), append(text, '\n')...), nil
+}
+
+// Explanation returns what people read of a failed rule: three lines with what was seen, what was expected, and where
+// docs/protocol.md says so.
+func (r Result) Explanation() string {
+	return fmt.Sprintf(
+		"got:  %s\nwant: %s\nsee:  docs/protocol.md, %s\n",
+		visible.Line(r.Got),
+		visible.Line(r.Want),
+		r.Section,
+	)
+}
+
+func seconds(ms int64) string { return fmt.Sprintf("%d.%03d", ms/1000, ms%1000) }
