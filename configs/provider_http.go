@@ -109,13 +109,13 @@ func (t Template) args() (names []string) {
 	return names
 }
 
-// headerVariable matches ${NAME} in a header's value; its first group is NAME.
-var headerVariable = lazyregexp.New(`\$\{([^}]*)\}`)
+// variable matches ${NAME} in a value; its first group is NAME.
+var variable = lazyregexp.New(`\$\{([^}]*)\}`)
 
-// ExpandHeader replaces each ${NAME} in a header's value by the environment variable NAME. If some are not set,
-// missing is the name of the last one.
-func ExpandHeader(value string) (expanded, missing string) {
-	expanded = headerVariable.ReplaceAllStringFunc(value, func(m string) string {
+// ExpandVariables replaces each ${NAME} in the value of a header, or of a program's variable, by the environment
+// variable NAME. If some are not set, missing is the name of the last one.
+func ExpandVariables(value string) (expanded, missing string) {
+	expanded = variable.ReplaceAllStringFunc(value, func(m string) string {
 		name := m[len("${") : len(m)-len("}")]
 		v, ok := os.LookupEnv(name)
 		if !ok {
@@ -256,7 +256,7 @@ func headerValue(s string) error {
 	if strings.ContainsAny(s, "\r\n\x00") {
 		return errors.New("must be one line")
 	}
-	for _, m := range headerVariable.FindAllStringSubmatch(s, -1) {
+	for _, m := range variable.FindAllStringSubmatch(s, -1) {
 		if !envName.MatchString(m[1]) {
 			return fmt.Errorf("${%s} is not the name of an environment variable", m[1])
 		}

@@ -197,7 +197,7 @@ func expand(key string, headers map[string]string) (map[string]string, error) {
 	var missing error
 	out := maps.Clone(headers)
 	for name, value := range out {
-		expanded, unset := configs.ExpandHeader(value)
+		expanded, unset := configs.ExpandVariables(value)
 		if unset != "" {
 			missing = unsetVariable(key+"."+name, unset)
 		}

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"tapgw/configs"
 	"tapgw/internal/proc"
 )
 
@@ -17,9 +19,9 @@ const stopGrace = 2 * time.Second
 
 // runCommand runs a program that speaks the protocol.
 func runCommand(ctx context.Context, r Run) error {
-	env := maps.Clone(r.Provider.Env)
-	if env == nil {
-		env = map[string]string{}
+	env, err := variables(r.Provider.Env)
+	if err != nil {
+		return err
 	}
 	env["TAP_GATEWAY_URL"], env["TAP_PROVIDER_TOKEN"] = r.URL, r.Token
 	dir := r.Path(r.Provider.CWD)
@@ -46,6 +48,22 @@ func runCommand(ctx context.Context, r Run) error {
 		return fmt.Errorf("process %d ended: %w", p.PID(), err)
 	}
 	return fmt.Errorf("process %d ended by itself", p.PID())
+}
+
+// variables are a program's variables, with the values of those of the gateway that they name: a secret need not stand
+// in a file.
+func variables(env map[string]string) (map[string]string, error) {
+	expanded := make(map[string]string, len(env)+2)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value, missing := configs.ExpandVariables(env[name])
+		if missing != "" {
+			return nil, fmt.Errorf(
+				"env.%s needs the variable %s, which the gateway's environment does not have", name, missing,
+			)
+		}
+		expanded[name] = value
+	}
+	return expanded, nil
 }
 
 // Path makes a path of a provider file absolute. Relative paths start at Workdir.

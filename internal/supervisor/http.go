@@ -195,7 +195,7 @@ func (h *httpTool) request(ctx context.Context, args json.RawMessage) (*http.Req
 	}
 	req.Header.Set("User-Agent", "tapgw")
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		value, missing := configs.ExpandHeader(h.Headers[name])
+		value, missing := configs.ExpandVariables(h.Headers[name])
 		if missing != "" {
 			return nil, fmt.Errorf(
 				"the header %s needs the variable %s, which the gateway's environment does not have", name, missing,
