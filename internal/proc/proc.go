@@ -199,6 +199,15 @@ func (p *Process) Stop() {
 	<-p.done
 }
 
+// Kill ends the child and its group with SIGKILL, and returns after they have ended. It is no error if the child has
+// ended before.
+func (p *Process) Kill() {
+	if !p.hasEnded() {
+		_ = p.signal(syscall.SIGKILL)
+	}
+	<-p.done
+}
+
 func (p *Process) hasEnded() bool {
 	select {
 	case <-p.done:

@@ -1,0 +1,66 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	"tapgw/internal/proc"
+)
+
+// stopLimit is how long a provider may take to end after SIGTERM. A gateway that ends gives it less.
+const stopLimit = 10 * time.Second
+
+// stderrLines is how many of a program's last lines a report has.
+const stderrLines = 20
+
+// lines keeps the last lines of the programs of a run.
+type lines struct {
+	mu   sync.Mutex
+	last []string
+}
+
+func (l *lines) add(_ proc.Stream, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = append(l.last, line)
+	if len(l.last) > stderrLines {
+		l.last = l.last[1:]
+	}
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.last...)
+}
+
+// startProcess starts a command as the gateway starts a provider: in a process group of its own, with the gateway's URL
+// and a token in its environment. home is an empty one, so that it finds no other gateway.
+func startProcess(command []string, url, token, home string, out *lines) (Program, error) {
+	p, err := proc.Start(proc.Command{
+		Path: command[0], Args: command[1:],
+		Env: proc.Environ(map[string]string{
+			"TAP_GATEWAY_URL": url, "TAP_PROVIDER_TOKEN": token, "COPILOT_HOME": home,
+		}),
+		OnLine: out.add, Keep: 1, Whole: true, Grace: stopLimit,
+	})
+	if err != nil {
+		return Program{}, err
+	}
+	done := make(chan error, 1)
+	var stops sync.WaitGroup
+	stops.Go(func() { done <- plainEnd(p.Err()) })
+	stop := sync.OnceFunc(func() { stops.Go(p.Stop) })
+	return Program{Stop: stop, Kill: func() { p.Kill(); stops.Wait() }, Done: done}, nil
+}
+
+// plainEnd says how a process ended in words that need no context.
+func plainEnd(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("%s", exit.ProcessState)
+	}
+	return err
+}

@@ -1,0 +1,229 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"tapgw/internal/proof"
+	"tapgw/internal/protocol"
+)
+
+// patience is how long the kit waits for what must come. It is generous, so that a busy machine breaks no rule.
+const patience = 20 * time.Second
+
+// object is a JSON object.
+type object = map[string]any
+
+// proving is how a stage answers the question of the protocol's section "Is it your gateway?".
+type proving int
+
+const (
+	provesToken proving = iota
+	provesWrongly
+	provesNothing
+	refusesToken // 401, as a gateway that has another token
+	isAway       // 503, whatever is asked
+)
+
+// attempt is one request to connect.
+type attempt struct {
+	at    time.Time
+	asked bool // it asked for a proof
+}
+
+// stage is the gateway's place on a loopback port. It accepts connections and leaves all that is said on them to its
+// user.
+type stage struct {
+	// Fixed at creation.
+	url    string // ws://HOST:PORT
+	tokens []string
+	heard  func(*link, frame) // called by a link's reader with each frame, in order; may be nil
+	links  chan *link
+	srv    *http.Server
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields that follow
+	proof    proving
+	attempts []attempt
+}
+
+// newStage listens at an address such as 127.0.0.1:0. It knows the tokens, and proves so.
+func newStage(address string, tokens []string, heard func(*link, frame)) (*stage, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening at %s: %w", address, err)
+	}
+	s := &stage{
+		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *link, 64),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: patience}
+	s.wg.Go(func() { _ = s.srv.Serve(listener) })
+	return s, nil
+}
+
+// close ends the stage and its connections, and waits for its goroutines.
+func (s *stage) close() {
+	s.cancel()
+	_ = s.srv.Close()
+	s.wg.Wait()
+}
+
+// setProof changes how the stage answers the next requests.
+func (s *stage) setProof(p proving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proof = p
+}
+
+// connects returns the requests to connect so far.
+func (s *stage) connects() []attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]attempt(nil), s.attempts...)
+}
+
+// ServeHTTP accepts a WebSocket at any path.
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, nonce, _ := proof.ParseQuestion(r.Header.Get(proof.AskHeader))
+	s.mu.Lock()
+	how := s.proof
+	s.attempts = append(s.attempts, attempt{time.Now(), id != ""})
+	s.mu.Unlock()
+	switch answer := s.answer(r, id, nonce); {
+	case how == isAway:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "no place", http.StatusServiceUnavailable)
+		return
+	case id != "" && (how == refusesToken || answer == ""):
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error":{"code":"AUTH_FAILED","message":"this gateway does not know the token"}}`))
+		return
+	case how == provesToken && answer != "":
+		w.Header().Set(proof.AnswerHeader, answer)
+	case how == provesWrongly:
+		w.Header().Set(proof.AnswerHeader, proof.Answer(proof.KeyOf("another token"), nonce, r.Host))
+	}
+	if r.URL.Path == "/healthz" {
+		return
+	}
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{OriginPatterns: []string{"*"}})
+	if err != nil {
+		return
+	}
+	l := newLink(s, ws)
+	s.wg.Add(1)
+	defer s.wg.Done()
+	s.links <- l
+	l.read()
+}
+
+// answer returns the proof for a question, or "" if the stage does not know the token.
+func (s *stage) answer(r *http.Request, id, nonce string) string {
+	address, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	for _, token := range s.tokens {
+		if key := proof.KeyOf(token); proof.ID(key) == id {
+			return proof.Answer(key, nonce, proof.Address(address))
+		}
+	}
+	return ""
+}
+
+// frame is one frame of a provider.
+type frame struct {
+	text   bool
+	data   []byte
+	object object // nil if it is none
+}
+
+// typ returns the message's type, or "".
+func (f frame) typ() protocol.Type {
+	typ, _ := f.object["type"].(string)
+	return protocol.Type(typ)
+}
+
+// str returns a field that is a text, or "".
+func (f frame) str(name string) string {
+	text, _ := f.object[name].(string)
+	return text
+}
+
+// link is the gateway's end of one connection.
+type link struct {
+	stage  *stage
+	ws     *websocket.Conn
+	ctx    context.Context
+	cancel context.CancelFunc
+	frames chan frame    // closed when the connection has ended
+	over   chan struct{} // closed then too
+}
+
+func newLink(s *stage, ws *websocket.Conn) *link {
+	ws.SetReadLimit(protocol.MaxFrame)
+	l := &link{stage: s, ws: ws, frames: make(chan frame, 8192), over: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	return l
+}
+
+// read reads the connection until it ends. Frames that nobody takes are dropped; a rule that watches has seen them.
+func (l *link) read() {
+	defer close(l.over)
+	defer close(l.frames)
+	defer l.cut()
+	for {
+		typ, data, err := l.ws.Read(l.ctx)
+		if err != nil {
+			return
+		}
+		f := frame{text: typ == websocket.MessageText, data: data}
+		_ = json.Unmarshal(data, &f.object)
+		if l.stage.heard != nil {
+			l.stage.heard(l, f)
+		}
+		select {
+		case l.frames <- f:
+		default:
+		}
+	}
+}
+
+// cut ends the connection without a word.
+func (l *link) cut() {
+	l.cancel()
+	_ = l.ws.CloseNow()
+}
+
+// close closes the connection with a code.
+func (l *link) close(code protocol.CloseCode) { _ = l.ws.Close(websocket.StatusCode(code), "") }
+
+// send sends a text frame. A connection that has ended is no error here: what is awaited of it will not come.
+func (l *link) send(text []byte) {
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	_ = l.ws.Write(ctx, websocket.MessageText, text)
+}
+
+// sendBytes sends a binary frame.
+func (l *link) sendBytes(data []byte) {
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	_ = l.ws.Write(ctx, websocket.MessageBinary, data)
+}
+
+// sendObject sends a message.
+func (l *link) sendObject(m object) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("conformance: encoding %v: %v", m, err)) // the kit's own message
+	}
+	l.send(text)
+}
