@@ -37,6 +37,12 @@ func TestProviderSamples(t *testing.T) {
 			}},
 		},
 		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
+		"sast-triage": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
+			Command: []string{"python3", "providers/templates/sast-triage/sast_triage.py"},
+			Env: map[string]string{"PYTHONPATH": "providers/python", "SAST_FILES": "**/*.sarif",
+				"SAST_INJECT": "high", "SAST_SURFACE": "medium"},
+		},
 		"editor": {
 			Kind:     KindConnect,
 			CWD:      ".",

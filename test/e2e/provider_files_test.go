@@ -16,14 +16,14 @@ import (
 	"tapgw/internal/scriptmodel"
 )
 
-// serveFiles starts a gateway whose provider files are those that drop writes.
-func (h *home) serveFiles() {
+// serveFiles starts a gateway whose provider files are those that put writes.
+func (h *home) serveFiles() *gateway {
 	h.t.Helper()
 	if err := os.Mkdir(h.path("providers"), 0o700); err != nil {
 		h.t.Fatal(err)
 	}
 	h.put("tapgw.toml", "")
-	h.serve("--config", h.path("tapgw.toml"))
+	return h.serve("--config", h.path("tapgw.toml"))
 }
 
 // put writes a file of the home, as editors do: beside it, and then over it.
