@@ -79,7 +79,7 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 		";", "set-option", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "5000")
 	defer tmux("kill-server")
 	shown := func(text string, times int) {
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
 			screen := tmux("capture-pane", "-p", "-S", "-")
 			if strings.Count(screen, text) >= times {
 				return
@@ -95,7 +95,7 @@ func (s stage) memory(b *testing.B, program string) (rss, peak float64) {
 		tmux("send-keys", "Enter")
 		shown(" tokens in", i+1)
 	}
-	time.Sleep(time.Second) // it gives memory back a moment after the turn
+	<-time.After(time.Second) // it gives memory back a moment after the turn
 	status, err := os.ReadFile("/proc/" + strings.TrimSpace(tmux("display-message", "-p", "#{pane_pid}")) + "/status")
 	if err != nil {
 		b.Fatal(err)

@@ -15,7 +15,7 @@ func TestStatusLeavesNoTrace(t *testing.T) {
 		out := s.Writer(&screen)
 		shows := func(what string) string {
 			t.Helper()
-			time.Sleep(frameTime)
+			<-time.After(frameTime)
 			synctest.Wait()
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func TestStatusLeavesNoTrace(t *testing.T) {
 		}
 		shows("")
 		s.Working("a tool\x1b[31m")
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		shows(`a tool\x1b[31m · 3 s`)
 		s.Live("the newest line")
 		shows(" · 3 s · the newest line")
@@ -63,7 +63,7 @@ func TestStatusShowsTheEndOfWhatComes(t *testing.T) {
 		s := NewStatus(&screen, &screen, true)
 		s.Working("writing")
 		s.Coming("\x1b[1mone\x1b[0m\n\x1b[1mtwo\x1b[0m " + strings.Repeat("x", 200) + "\n")
-		time.Sleep(frameTime)
+		<-time.After(frameTime)
 		synctest.Wait()
 		s.Close()
 		got, _, _ := strings.Cut(strings.TrimPrefix(screen.String(), erase+dim), reset)
