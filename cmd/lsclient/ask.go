@@ -20,6 +20,7 @@ type asker interface {
 
 // question is a question to a person, safe to show. No is always a choice.
 type question struct {
+	worker  string // that asks, see runOrchestrate; "": there are none
 	text    string // what the model wants to do; it may have several lines
 	whole   string // all of it if text is shortened, else ""
 	choices []choice
@@ -38,6 +39,15 @@ const (
 	session  = "session"
 	showMore = "whole"
 )
+
+// ask is the text of the question. Its lines are indented, so that none of them looks like our own question.
+func (q *question) ask() string {
+	from := ""
+	if q.worker != "" {
+		from = "[" + q.worker + "] "
+	}
+	return "\n" + from + "The model wants to " + strings.ReplaceAll(q.text, "\n", "\n  ")
+}
 
 // prompt is the line below the text that lists the choices: "Allow it? [y]es, [N]o or why not: ".
 func (q *question) prompt() string {
@@ -85,7 +95,7 @@ type screenAsker struct{ screen *terminal.Terminal }
 
 func (a *screenAsker) ask(ctx context.Context, q question) (answer, error) {
 	for {
-		line, err := a.screen.Ask(ctx, "\nThe model wants to "+strings.ReplaceAll(q.text, "\n", "\n  "), q.prompt())
+		line, err := a.screen.Ask(ctx, q.ask(), q.prompt())
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
 		}
@@ -119,8 +129,7 @@ func (a *lineAsker) ask(ctx context.Context, q question) (answer, error) {
 		if a.flush != nil { // what was typed before the question is no answer to it
 			a.flush()
 		}
-		// Lines are indented, so that none of them looks like our own question.
-		_, _ = fmt.Fprintf(a.out, "\nThe model wants to %s\n%s", strings.ReplaceAll(q.text, "\n", "\n  "), q.prompt())
+		_, _ = fmt.Fprintf(a.out, "%s\n%s", q.ask(), q.prompt())
 		line, err := a.readLine(ctx)
 		if err != nil {
 			_, _ = fmt.Fprintln(a.out)

@@ -24,6 +24,7 @@ func slashCommands() []slashCommand {
 		{"/effort", "[LEVEL]", "show or change how much the model reasons", (*chat).setEffort},
 		{"/models", "", "list the models", (*chat).listModels},
 		{"/tools", "", "list the tools", (*chat).listTools},
+		{"/mcp", "[start|stop|restart [SERVER]]", "list the MCP servers, or start and stop them", (*chat).mcp},
 		{"/diff", "[TURN]", "show what the last turn, or the turns from TURN on, changed in files", (*chat).diff},
 		{"/undo", "[TURN]", "undo the edits of the last turn, or of the turns from TURN on", (*chat).undo},
 		{"/redo", "", "take the last undo back", (*chat).redo},

@@ -277,6 +277,7 @@ func (v *conversation) tool(t *tools.Tool) langserver.Tool {
 		if v.cmd.Bool("plan") && t.Kind != tools.Read {
 			return langserver.FailedWith(errPlan)
 		}
+		ctx = v.named(ctx, call.ConversationID)
 		if err := v.policy.tool(ctx, t, call.Input); err != nil {
 			return langserver.FailedWith(err)
 		}
@@ -311,6 +312,7 @@ func (v *conversation) decide(ctx context.Context, q langserver.Confirmation) er
 	if q.Ours {
 		return nil
 	}
+	ctx = v.named(ctx, q.ConversationID)
 	if deny, _ := v.gate(ctx, langserver.Invocation{Tool: q.Tool, Input: q.Input,
 		ConversationID: q.ConversationID}); deny != "" {
 		return errors.New(deny)

@@ -27,7 +27,7 @@ type display interface {
 // openStatus gives a command a status line, if a person sees its stderr. The caller ends it with the function that it
 // gets. It is gone after Ctrl-C too, because a second one ends the program.
 func (c *command) openStatus() (end func()) {
-	if c.out.JSON || c.isPlain() || !cli.Terminal(c.App.ErrWriter) {
+	if c.out.JSON || c.isPlain() || !cli.Foreground(c.App.ErrWriter) {
 		return func() {}
 	}
 	c.status = terminal.NewStatus(c.App.ErrWriter, c.App.Writer, cli.Color(c.App.ErrWriter))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"tapgw/configs"
 	"tapgw/internal/cli"
 	"tapgw/internal/langserver"
+	"tapgw/internal/visible"
 )
 
 func mcpCommand() *ucli.Command {
@@ -164,7 +166,7 @@ func (c *command) runMCP(action langserver.MCPAction,
 	}
 	var states []langserver.MCPState
 	err = c.server(func(c *command, server *langserver.Client) error {
-		states, err = c.changeMCP(server, names, action)
+		states, err = c.changeMCP(c.ctx, server, names, action)
 		return err
 	})
 	if err != nil {
@@ -199,9 +201,9 @@ func (c *command) runMCP(action langserver.MCPAction,
 }
 
 // changeMCP does something to MCP servers, nothing for an empty action, and returns the states of all.
-func (c *command) changeMCP(server *langserver.Client, names []string, action langserver.MCPAction) (
-	[]langserver.MCPState, error) {
-	status, err := server.Status(c.ctx)
+func (c *command) changeMCP(ctx context.Context, server *langserver.Client, names []string,
+	action langserver.MCPAction) ([]langserver.MCPState, error) {
+	status, err := server.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -209,19 +211,59 @@ func (c *command) changeMCP(server *langserver.Client, names []string, action la
 		return nil, langserver.ErrNotSignedIn
 	}
 	// They start by themselves, and what has not ended starting can't be stopped.
-	states, err := c.mcpStates(c.ctx, server)
+	states, err := c.mcpStates(ctx, server)
 	if err != nil || action == "" {
 		return states, err
 	}
 	reasons := map[string]string{}
 	for _, name := range names {
-		if err := server.ChangeMCP(c.ctx, name, action); err != nil {
+		if err := server.ChangeMCP(ctx, name, action); err != nil {
 			reasons[name] = err.Error()
 		}
 	}
-	states, err = server.MCPServers(c.ctx)
+	states, err = server.MCPServers(ctx)
 	for i := range states {
 		states[i].Error = cmp.Or(states[i].Error, reasons[states[i].Name])
 	}
 	return states, err
+}
+
+// mcp runs the line /mcp [start|stop|restart [SERVER]] of a chat.
+func (c *chat) mcp(ctx context.Context, arguments string) error {
+	action, name, _ := strings.Cut(arguments, " ")
+	actions := []langserver.MCPAction{"", langserver.MCPStart, langserver.MCPStop, langserver.MCPRestart}
+	if !slices.Contains(actions, langserver.MCPAction(action)) {
+		return cli.Usage("/mcp %s: use /mcp, or /mcp start, stop or restart, and a server's name or none", action)
+	}
+	names, err := c.cmd.mcpNames(strings.TrimSpace(name))
+	if err != nil {
+		return err
+	}
+	return c.interruptible(ctx, func(ctx context.Context) error {
+		var states []langserver.MCPState
+		var err error
+		if action == "" {
+			states, err = c.v.server.MCPServers(ctx)
+		} else {
+			states, err = c.cmd.changeMCP(ctx, c.v.server, names, langserver.MCPAction(action))
+		}
+		if err != nil {
+			return withExitCode(err)
+		}
+		if len(names) == 0 {
+			c.cmd.out.Notef("none; add [mcp.NAME] to lsclient.toml, or use --mcp")
+		}
+		for _, name := range names {
+			s := mcpState(states, name)
+			line := s.Name + "  " + s.Status
+			if isRunning(s) {
+				line += ", " + visible.Count(len(s.Tools), "tool")
+			}
+			if s.Error != "" {
+				line += ": " + cli.OneLine(s.Error)
+			}
+			c.cmd.out.Notef("%s", line)
+		}
+		return nil
+	})
 }

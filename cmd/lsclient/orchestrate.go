@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -63,6 +64,11 @@ type orchestration struct {
 	goal  string
 	roles map[string]configs.Role
 	chief *worker // v as a worker that changes nothing
+
+	mu      sync.Mutex // guards the fields that follow
+	running []string   // workers
+	ended   int        // tasks that ran
+	tasks   int
 }
 
 func runOrchestrate(c *command) error {
@@ -77,6 +83,8 @@ func runOrchestrate(c *command) error {
 	if err != nil {
 		return err
 	}
+	defer c.openStatus()()
+	c.display = nil // each worker prints lines; what they write does not go into one text
 	v, err := c.converse(c.ctx, langserver.Agent)
 	if err != nil {
 		return err
@@ -87,11 +95,41 @@ func runOrchestrate(c *command) error {
 		o.roles = defaultRoles
 	}
 	printer := &turnPrinter{cmd: c, v: v}
+	o.working("planning")
 	tasks, result, err := o.plan(c.ctx)
 	if err != nil {
 		return printer.done(result, err)
 	}
-	return o.sumUp(c.ctx, orchestrate.Run(c.ctx, tasks, limit, o.work), printer)
+	o.tasks = len(tasks)
+	results := orchestrate.Run(c.ctx, tasks, limit, o.work)
+	o.working("summing up")
+	return o.sumUp(c.ctx, results, printer)
+}
+
+// working shows what runs, if a person sees it.
+func (o *orchestration) working(what string) {
+	if s := o.v.cmd.status; s != nil {
+		s.Working(what)
+	}
+}
+
+// began shows that a worker runs. The caller calls ended when it has ended.
+func (o *orchestration) began(name string) (ended func()) {
+	show := func() {
+		o.working(fmt.Sprintf("%s · %d of %s done", strings.Join(o.running, ", "), o.ended,
+			visible.Count(o.tasks, "task")))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.running = append(o.running, name)
+	show()
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.running = slices.DeleteFunc(o.running, func(n string) bool { return n == name })
+		o.ended++
+		show()
+	}
 }
 
 // plan asks the model for the tasks. If its plan can't be used, one worker has the whole goal.
@@ -160,6 +198,7 @@ Answer with a JSON array and nothing else. Each element is {"role": "...", "task
 func (o *orchestration) work(ctx context.Context, t orchestrate.Task, needs []orchestrate.Result) (text string,
 	err error) {
 	v := o.v
+	defer o.began(t.Name)()
 	printer := &turnPrinter{cmd: v.cmd, v: v, worker: &worker{name: t.Name}}
 	printer.progress("running", t.Text, nil)
 	defer func() { printer.progress("completed", text, err) }()

@@ -209,6 +209,7 @@ func (p *policy) question(ctx context.Context, q question, no error) (answer, er
 	if p.userIsBusy {
 		return answer{}, no
 	}
+	q.worker = workerIn(ctx)
 	return p.asker.ask(ctx, q)
 }
 

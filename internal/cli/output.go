@@ -13,6 +13,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 	ucli "github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"tapgw/internal/lazyregexp"
 	"tapgw/internal/visible"
@@ -135,6 +136,16 @@ func escapeJSON(s string) string {
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// Foreground reports whether w is a terminal that this program may draw on: a program in the background of a shell
+// leaves the terminal to the shell's prompt.
+func Foreground(w io.Writer) bool {
+	if !Terminal(w) {
+		return false
+	}
+	group, err := unix.IoctlGetInt(int(w.(*os.File).Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp() // an error: a terminal that is not the controlling one
 }
 
 // Color reports whether to colour what goes to w: yes if w is a terminal whose TERM is not dumb, or if CLICOLOR_FORCE
