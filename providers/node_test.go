@@ -214,7 +214,11 @@ func TestNodeStorm(t *testing.T) {
 			} else {
 				call.Timeout = after
 			}
-			codes <- s.CallTool(ctx, call).ErrorCode
+			o := s.CallTool(ctx, call)
+			if strings.Contains(o.Error, "answered a call that nobody made") {
+				o.ErrorCode = "FORGOTTEN"
+			}
+			codes <- o.ErrorCode
 		})
 	}
 	wg.Wait()
@@ -223,9 +227,9 @@ func TestNodeStorm(t *testing.T) {
 	for code := range codes {
 		got[code]++
 	}
-	// The gateway remembers 1024 ended calls. If more answers are late, it makes the provider connect anew, and
-	// calls that begin meanwhile find no tool.
-	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"]
+	// The gateway remembers 1024 ended calls. If more answers are late, the only other call of the provider ends, or
+	// with several the provider has to connect anew, and calls that begin meanwhile find no tool.
+	allowed := got["TIMEOUT"] + got["CANCELLED"] + got["DISCONNECTED"] + got["NOT_FOUND"] + got["FORGOTTEN"]
 	if allowed != n || got["TIMEOUT"] == 0 || got["CANCELLED"] == 0 {
 		t.Errorf("the calls ended with %v, want %d of which some are TIMEOUT and some CANCELLED", got, n)
 	}
