@@ -1,0 +1,118 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// GatewayOptions name the gateway that [Gateway] judges. Token is its admin token. Dial opens a WebSocket at "/" or
+// "/host", and returns it only after the gateway has proved that it knows the token. URL is for the report.
+type GatewayOptions struct {
+	URL   string
+	Token string
+	Dial  func(ctx context.Context, path string, header http.Header) (*websocket.Conn, *http.Response, error)
+}
+
+// gatewayRulesAtOnce is how many rules run at the same time: most of their time they wait for a deadline of the
+// protocol. A gateway has 50 connections, and a rule has four at once at most.
+const gatewayRulesAtOnce = 8
+
+// gatewayRule is a rule of which a gateway's providers and session hosts see whether the gateway keeps it. check
+// panics with an error of [fail] or [skipf].
+type gatewayRule struct {
+	Rule
+	check func(s *scene)
+}
+
+// gatewayRules returns all rules, in the order of docs/protocol.md.
+func gatewayRules() []gatewayRule {
+	var all []gatewayRule
+	for _, rules := range [][]gatewayRule{
+		stateRules, messageRules, helloRules, trustRules, reconnectRules, endRules, callRules, resultRules,
+		instanceRules, pushRules, updateRules, hookRules, promptRules,
+	} {
+		all = append(all, rules...)
+	}
+	return all
+}
+
+// Gateway judges a gateway. The kit is a provider and a session host there, with sessions of its own for most rules,
+// which it ends; it touches no others and leaves nothing behind. each gets every result as soon as it is known. The
+// error says why nothing could be judged.
+func Gateway(ctx context.Context, o GatewayOptions, each func(Result)) (*Report, error) {
+	run := &gatewayRun{GatewayOptions: o, namePrefix: "conformance-" + strings.ToLower(rand.Text()[:8])}
+	ws, _, err := o.Dial(ctx, "/", nil)
+	if err != nil {
+		return nil, err
+	}
+	_ = ws.CloseNow()
+	rules := gatewayRules()
+	results := make([]chan Result, len(rules))
+	slots := make(chan struct{}, gatewayRulesAtOnce)
+	var running sync.WaitGroup
+	for i, rule := range rules {
+		results[i] = make(chan Result, 1)
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i] <- run.judge(ctx, rule)
+		})
+	}
+	defer running.Wait()
+	report := &Report{Subject: o.URL}
+	for i := range rules {
+		result := <-results[i]
+		report.add(result)
+		each(result)
+	}
+	return report, nil
+}
+
+// gatewayRun is one run of the kit.
+type gatewayRun struct {
+	GatewayOptions
+	namePrefix string // of its providers: no other run has it
+}
+
+// judge judges one rule.
+func (g *gatewayRun) judge(ctx context.Context, rule gatewayRule) Result {
+	begin := time.Now()
+	// What the rule began is ended after ctx, too.
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &scene{run: g, name: g.namePrefix + "-" + rule.ID, ctx: ending, stop: ctx.Done()}
+	err := s.try(func() {
+		if ctx.Err() != nil {
+			panic(skipf("the run was stopped"))
+		}
+		rule.check(s)
+	})
+	took := time.Since(begin)
+	s.stop = nil
+	s.close()
+	cancel()
+	s.reading.Wait()
+	return rule.result(err, took)
+}
+
+// try returns the error with which steps of a rule panic.
+func (s *scene) try(steps func()) (err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *failure:
+			err = e
+		case *skip:
+			err = e
+		default:
+			panic(e)
+		}
+	}()
+	steps()
+	return nil
+}
