@@ -47,7 +47,7 @@ type Provider struct {
 	Permit   Permit     // of drop-in tools
 	HTTP     []HTTPTool // by name
 	Sessions Sessions
-	Grants   []string // transforms, gates, context; never of a project's file
+	Grants   []string // transforms, gates, context, questions; never of a project's file
 	Rules    ToolRules
 	Enabled  bool
 
@@ -117,7 +117,7 @@ const providerSuffix = ".toml"
 
 var (
 	providerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	grants       = []string{"transforms", "gates", "context"}
+	grants       = []string{"transforms", "gates", "context", "questions"}
 )
 
 // nameRule describes providerName.

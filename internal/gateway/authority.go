@@ -20,10 +20,12 @@ const (
 	mayReadOthers                     // streams of other providers
 	mayHearMessages                   // session events other than those of tools
 	mayBindAll                        // all sessions
+	mayAnswer                         // hear of questions and answer them
 )
 
-// matrix lists the capabilities of each trust level. Everything else is open to every
-// provider: tools, pushes, static append, its own streams, tool events.
+// matrix lists the capabilities of each trust level. No level gives mayAnswer: only a
+// provider file does. Everything else is open to every provider: tools, pushes, static
+// append, its own streams, tool events.
 var matrix = map[Trust][]capability{
 	TrustInternal: {mayGate, mayCallback, mayTransform, mayContext, mayReadOthers, mayHearMessages, mayBindAll},
 	TrustProject:  {mayGate, mayCallback, mayTransform, mayContext, mayHearMessages},
@@ -35,6 +37,7 @@ var grantable = map[string][]capability{
 	"transforms": {mayCallback, mayTransform},
 	"gates":      {mayGate},
 	"context":    {mayContext},
+	"questions":  {mayAnswer},
 	grantAll:     {mayBindAll},
 }
 
@@ -52,6 +55,13 @@ func (id *identity) may(c capability) bool {
 // unauthorized is the UNAUTHORIZED error for a field of a message.
 func (id *identity) unauthorized(field, action string) *protocol.Error {
 	return errorf(protocol.CodeUnauthorized, "%s: a provider of trust %s may not %s", field, id.trust, action)
+}
+
+// needsQuestions is the UNAUTHORIZED error of a provider without the grant for questions,
+// which no trust level gives.
+func (id *identity) needsQuestions(field, action string) *protocol.Error {
+	return errorf(protocol.CodeUnauthorized, "%s: a provider may %s only with the grant questions: "+
+		"its user writes grants = [\"questions\"] in its provider file", field, action)
 }
 
 // checkHooks checks the authority for rules and transforms. at is their path in the
@@ -89,6 +99,10 @@ func (id *identity) check(m protocol.Message) *protocol.Error {
 		if *m.Context != "" && !id.may(mayContext) {
 			return id.unauthorized("context.update.context", "set context")
 		}
+	case *protocol.QuestionAnswer:
+		if !id.may(mayAnswer) {
+			return id.needsQuestions("question.answer", "answer questions")
+		}
 	}
 	return nil
 }
@@ -106,8 +120,16 @@ func (id *identity) checkHello(m *protocol.Hello) *protocol.Error {
 		return id.unauthorized("hello.startup_context", "set context")
 	}
 	for i, e := range m.Subscribe {
-		if e != protocol.EventToolComplete && !id.may(mayHearMessages) {
-			return id.unauthorized(fmt.Sprintf("hello.subscribe[%d]", i), "subscribe to other than tool events")
+		switch field := fmt.Sprintf("hello.subscribe[%d]", i); e {
+		case protocol.EventToolComplete:
+		case protocol.EventQuestionAsked, protocol.EventQuestionEnded:
+			if !id.may(mayAnswer) {
+				return id.needsQuestions(field, "hear of questions")
+			}
+		default:
+			if !id.may(mayHearMessages) {
+				return id.unauthorized(field, "subscribe to other than tool events")
+			}
 		}
 	}
 	if m.Hooks != nil {

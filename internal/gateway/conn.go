@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tapgw/internal/protocol"
 )
 
@@ -60,6 +62,7 @@ type Conn struct {
 	state     atomic.Int32
 	authTimer *time.Timer
 	rebinds   window
+	answers   *rate.Limiter // of questions; only the reader uses it
 
 	// Guarded by Gateway.mu.
 	identity         *identity
@@ -92,7 +95,8 @@ type ConnOptions struct {
 // sends to Receive, and calls Closed at the end. The connection is closed when no auth
 // comes within [protocol.AuthTimeout], and at once while the gateway shuts down.
 func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
-	c := &Conn{g: g, peer: p, opts: o, rebinds: window{max: protocol.MaxRebindsAMinute}}
+	c := &Conn{g: g, peer: p, opts: o, rebinds: window{max: protocol.MaxRebindsAMinute},
+		answers: rate.NewLimiter(protocol.AnswerRate, protocol.AnswerRate)}
 	g.stats.Connections.Add(1)
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
@@ -301,6 +305,8 @@ func (c *Conn) handle(m protocol.Message) {
 		c.filterSet(m)
 	case *protocol.StreamQuery:
 		c.streamQuery(m)
+	case *protocol.QuestionAnswer:
+		c.questionAnswer(m)
 	case *protocol.AuthConfirm:
 		c.confirm(m)
 	case *protocol.Goodbye:

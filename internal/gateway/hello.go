@@ -231,6 +231,9 @@ func (c *Conn) applyBind(plan *bindPlan, persistDir string) {
 	for _, s := range plan.sessions {
 		c.sendSessionState(s)
 	}
+	for _, b := range p.bindings {
+		b.tellQuestions()
+	}
 	p.mu.Unlock()
 	c.identity.notifyBound()
 }
@@ -391,5 +394,6 @@ func (c *Conn) bindNewSession(session string) *protocol.Error {
 	defer p.mu.Unlock()
 	s.bind(p, p.base)
 	c.sendSessionState(s)
+	p.bindings[len(p.bindings)-1].tellQuestions()
 	return nil
 }

@@ -22,7 +22,7 @@ type PassSpec struct {
 	All bool
 	// Match reports whether it may bind a session; nil: any. It must not block.
 	Match func(adminapi.Session) bool
-	// Grants widen the trust: "transforms", "gates", "context".
+	// Grants widen the trust: "transforms", "gates", "context", "questions".
 	Grants []string
 	// Tools restricts its tools.
 	Tools ToolPolicy

@@ -30,6 +30,7 @@ type Provider struct {
 	concurrency *protocol.Concurrency
 	policy      *ToolPolicy
 	subscribed  []string
+	mayAnswer   bool // and so may hear of questions
 	peer        Peer
 	connectedAt time.Time
 
@@ -74,7 +75,8 @@ type binding struct {
 	session      *Session
 	offer        *offer
 	record       *record
-	isUnanswered bool // it was sent shutdown.pending and has not answered
+	told         []string // ids of the open questions that the provider has heard of
+	isUnanswered bool     // it was sent shutdown.pending and has not answered
 }
 
 // record is what outlives a provider's binding in a session, for the next one.
@@ -97,7 +99,7 @@ func newProvider(c *Conn, m *protocol.Hello, restore *memory) *Provider {
 	p := &Provider{
 		name: m.Name, owner: c.identity.owner, instance: m.Instance, trust: c.identity.trust,
 		concurrency: m.Concurrency, policy: &c.identity.policy, subscribed: m.Subscribe,
-		peer: c.peer, connectedAt: time.Now(),
+		mayAnswer: c.identity.may(mayAnswer), peer: c.peer, connectedAt: time.Now(),
 		pending: map[uuid.UUID]*call{}, keptSlots: map[uuid.UUID]*keptSlot{},
 		gateChecks: map[uuid.UUID]*gateCheck{}, transformRequests: map[uuid.UUID]chan string{},
 	}

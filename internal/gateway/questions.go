@@ -66,6 +66,7 @@ func (a Answer) Denied() bool { return a.Decision == adminapi.DecideDeny }
 type openQuestion struct {
 	Question
 	view        adminapi.Question
+	data        protocol.Raw     // of question.asked; nil: too long for providers
 	schema      *protocol.Schema // of a form
 	answered    chan Answer      // holds one
 	withdrawn   chan struct{}    // closed when it is withdrawn
@@ -81,6 +82,7 @@ type questions struct {
 
 	mu      sync.Mutex
 	waiting []*openQuestion // oldest first
+	ended   []questionEnd   // at most maxEnded, oldest first
 	count   uint64          // of all ids
 }
 
@@ -134,8 +136,8 @@ func (qs *questions) add(w *openQuestion) {
 	qs.touch()
 }
 
-// remove removes a question from the list; false if it is not there any more.
-func (qs *questions) remove(w *openQuestion) bool {
+// remove removes a question from the list and records why; false if it is not there any more.
+func (qs *questions) remove(w *openQuestion, reason string, by answerer) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	at := slices.Index(qs.waiting, w)
@@ -143,12 +145,13 @@ func (qs *questions) remove(w *openQuestion) bool {
 		return false
 	}
 	qs.waiting = slices.Delete(qs.waiting, at, at+1)
+	qs.end(w, reason, by)
 	qs.touch()
 	return true
 }
 
-// withdraw ends all questions of a session.
-func (qs *questions) withdraw(s *Session) {
+// withdraw ends all questions of a session, for a reason of [protocol.QuestionEnd].
+func (qs *questions) withdraw(s *Session, reason string) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	before := len(qs.waiting)
@@ -157,6 +160,7 @@ func (qs *questions) withdraw(s *Session) {
 			return false
 		}
 		close(w.withdrawn)
+		qs.end(w, reason, answerer{})
 		return true
 	})
 	if len(qs.waiting) != before {
@@ -167,7 +171,7 @@ func (qs *questions) withdraw(s *Session) {
 // find returns the session's open question with an id; "" means its only one. The
 // error is NOT_FOUND, INVALID_STATE for a question that is over, or INVALID_JSON if an
 // id is needed.
-func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
+func (qs *questions) find(s *Session, id string) (*openQuestion, *protocol.Error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	var own []*openQuestion
@@ -188,6 +192,9 @@ func (qs *questions) find(s *Session, id string) (*openQuestion, error) {
 	}
 	if at := slices.Index(ids, id); at >= 0 {
 		return own[at], nil
+	}
+	if e := qs.endOf(s.id, id); e != nil {
+		return nil, errorf(protocol.CodeInvalidState, "question %s is over: %v", id, e)
 	}
 	if qs.isOver(id) {
 		return nil, errorf(protocol.CodeInvalidState,
@@ -236,7 +243,12 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	// The timeline shows the question before anybody can answer it.
 	s.show(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s asked (%s, until %s): %s",
 		q.Kind, id, w.view.ExpiresAt.Format(time.TimeOnly), w.questionLine()))
+	if w.data = w.event(); w.data == nil {
+		s.note(adminapi.LogWarning, sourceGateway, fmt.Sprintf("%s is too long for providers: answer it here", id))
+	}
 	s.g.questions.add(w)
+	s.tellQuestions()
+	defer s.tellQuestions()
 	timer := time.NewTimer(q.Timeout)
 	defer timer.Stop()
 	select {
@@ -245,7 +257,9 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	case <-timer.C:
 		err = ErrUnanswered
 	case <-w.withdrawn:
-		err = errWithdrawn
+		if err = errWithdrawn; s.isEnding() {
+			err = ErrSessionEnded
+		}
 	case <-s.stopping:
 		err = ErrSessionEnded
 	case <-ctx.Done():
@@ -254,7 +268,7 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 		}
 	}
 	// An answer that came at the same moment stands.
-	if !s.g.questions.remove(w) {
+	if !s.g.questions.remove(w, endReason(err), answerer{}) {
 		select {
 		case a := <-w.answered:
 			return a, nil
@@ -267,6 +281,17 @@ func (s *Session) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	s.show(level, sourceGateway, fmt.Sprintf("%s %s is over: %v", q.Kind, id, err))
 	return Answer{}, err
+}
+
+// endReason is the reason of [protocol.QuestionEnd] for an error of Ask.
+func endReason(err error) string {
+	switch {
+	case errors.Is(err, ErrUnanswered):
+		return protocol.QuestionExpired
+	case errors.Is(err, ErrSessionEnded):
+		return protocol.QuestionSessionEnded
+	}
+	return protocol.QuestionWithdrawn
 }
 
 // questionLine is the question in one line for the timeline.
@@ -298,17 +323,11 @@ func (s *Session) Answer(id string, a Answer) error {
 	if err := w.check(a); err != nil {
 		return err
 	}
-	if !s.g.questions.remove(w) {
+	if !s.g.questions.remove(w, protocol.QuestionAnswered, answerer{}) {
 		_, err := s.g.questions.find(s, w.view.ID)
 		return err
 	}
-	// The timeline shows the answer before the host goes on with it.
-	s.show(
-		adminapi.LogInfo,
-		sourceGateway,
-		fmt.Sprintf("%s %s answered by the user: %s", w.Kind, w.view.ID, w.answerLine(a)),
-	)
-	w.answered <- a
+	s.accept(w, a, answerer{})
 	return nil
 }
 
@@ -333,8 +352,8 @@ func (w *openQuestion) answerLine(a Answer) string {
 }
 
 // check checks whether an answer fits the question. The error names the field.
-func (w *openQuestion) check(a Answer) error {
-	bad := func(field, format string, args ...any) error {
+func (w *openQuestion) check(a Answer) *protocol.Error {
+	bad := func(field, format string, args ...any) *protocol.Error {
 		return errorf(protocol.CodeInvalidJSON, "%s", field+": "+fmt.Sprintf(format, args...))
 	}
 	decisions := []string{adminapi.DecideDeny}
@@ -363,7 +382,7 @@ func (w *openQuestion) check(a Answer) error {
 	return nil
 }
 
-func (w *openQuestion) checkForm(a Answer) error {
+func (w *openQuestion) checkForm(a Answer) *protocol.Error {
 	switch {
 	case a.Text != "":
 		return errorf(protocol.CodeInvalidJSON, "text: a form takes content, an object that its schema allows")

@@ -31,10 +31,12 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	defer close(s.stopped)
 	g.mu.Lock()
 	close(s.stopping)
+	g.questions.withdraw(s, protocol.QuestionSessionEnded)
 	s.allReady = make(chan struct{})
 	peers := make([]Peer, 0, len(s.bindings))
 	for _, b := range s.bindings {
 		b.isUnanswered = true
+		b.tellQuestions()
 		b.provider.peer.Send(&protocol.SessionLifecycle{SessionID: s.id,
 			State: protocol.LifecycleShutdownPending, Deadline: protocol.ShutdownDeadline.Milliseconds()})
 		peers = append(peers, b.provider.peer)

@@ -99,7 +99,7 @@ func firstWords(text string) string {
 // calls whose gates are asked. The turn goes on.
 func (s *Session) CancelCalls() {
 	g := s.g
-	g.questions.withdraw(s)
+	g.questions.withdraw(s, protocol.QuestionWithdrawn)
 	isOwn := func(c *call) bool { return c.session == s }
 	g.mu.Lock()
 	var cancelled []*call

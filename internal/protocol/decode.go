@@ -31,6 +31,7 @@ var fromProvider = map[Type]func() Message{
 	TypeContextUpdate:   func() Message { return new(ContextUpdate) },
 	TypeFilterSet:       func() Message { return new(FilterSet) },
 	TypeStreamQuery:     func() Message { return new(StreamQuery) },
+	TypeQuestionAnswer:  func() Message { return new(QuestionAnswer) },
 	TypeShutdownReady:   func() Message { return new(ShutdownReady) },
 }
 

@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // Raw is JSON text that passes through the gateway byte for byte.
 type Raw = jsontext.Value
@@ -16,7 +20,14 @@ const (
 	EventAssistantMessage = "assistant.message"
 	EventToolComplete     = "tool.execution_complete"
 	EventAssistantIntent  = "assistant.intent"
+	EventQuestionAsked    = "question.asked" // data: [Question]
+	EventQuestionEnded    = "question.ended" // data: [QuestionEnd]
 )
+
+// Events are the names that hello.subscribe may have. The gateway gives those of questions only to providers with the
+// grant for them (docs/protocol.md, "Trust").
+var Events = []string{EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent,
+	EventQuestionAsked, EventQuestionEnded}
 
 // AllSessions is the hello.session that binds a provider to every session, present and future. It takes an internal
 // token or a grant; without one the answer is UNAUTHORIZED (docs/protocol.md, "All sessions").
@@ -271,6 +282,48 @@ type StreamQuery struct {
 	Last      *int     `json:"last,omitzero"`
 }
 
+// Question is the data of [EventQuestionAsked]: a question of the session that waits for an answer. Its fields are
+// those of GET /questions, without the session (docs/protocol.md, "Questions").
+type Question struct {
+	ID        string    `json:"id"` // never given twice
+	Kind      string    `json:"kind"`
+	Message   string    `json:"message"`
+	Detail    string    `json:"detail,omitzero"`
+	Choices   []string  `json:"choices,omitzero"`
+	Freeform  bool      `json:"freeform,omitzero"`
+	Schema    Raw       `json:"schema,omitzero"`
+	AskedAt   time.Time `json:"askedAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// Reasons of a [QuestionEnd]. Withdrawn: its turn was interrupted, or its host waits no more.
+const (
+	QuestionAnswered     = "answered"
+	QuestionExpired      = "expired"
+	QuestionWithdrawn    = "withdrawn"
+	QuestionSessionEnded = "session.ended"
+)
+
+// QuestionEnd is the data of [EventQuestionEnded]. By is "user" for a holder of the admin token, or "provider:NAME";
+// only an answered question has it. Person is who answered, as that provider says.
+type QuestionEnd struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+	By     string `json:"by,omitzero"`
+	Person string `json:"person,omitzero"`
+}
+
+// QuestionAnswer answers a question that the provider was told of. The first answer counts. Its fields are those of
+// POST /sessions/{id}/answer, and Person, who answered (docs/protocol.md, "Questions").
+type QuestionAnswer struct {
+	RequestID string `json:"requestId,omitzero"`
+	Question  string `json:"question"` // its id
+	Decision  string `json:"decision,omitzero"`
+	Text      string `json:"text,omitzero"`
+	Content   Raw    `json:"content,omitzero"`
+	Person    string `json:"person,omitzero"`
+}
+
 // ShutdownReady says that the provider has cleaned up and the session may end. An empty SessionID means all sessions of
 // the provider (docs/protocol.md, "The end of a session").
 type ShutdownReady struct {
@@ -316,8 +369,8 @@ type HelloAck struct {
 	Name            string `json:"name,omitzero"` // the normal name, if hello spelled it differently
 }
 
-// Ack confirms an update in one session, with its revision, or reports the fate of a push with its number in the
-// session (docs/protocol.md, "Updates" and "Receipts").
+// Ack confirms an update in one session, with its revision, or the answer to a question, or reports the fate of a push
+// with its number in the session (docs/protocol.md, "Updates", "Questions" and "Receipts").
 type Ack struct {
 	RequestID string `json:"requestId"`
 	SessionID string `json:"sessionId"`
@@ -441,6 +494,7 @@ func (*HooksUpdate) MessageType() Type      { return TypeHooksUpdate }
 func (*ContextUpdate) MessageType() Type    { return TypeContextUpdate }
 func (*FilterSet) MessageType() Type        { return TypeFilterSet }
 func (*StreamQuery) MessageType() Type      { return TypeStreamQuery }
+func (*QuestionAnswer) MessageType() Type   { return TypeQuestionAnswer }
 func (*ShutdownReady) MessageType() Type    { return TypeShutdownReady }
 func (*AuthPairing) MessageType() Type      { return TypeAuthPairing }
 func (*Sessions) MessageType() Type         { return TypeSessions }

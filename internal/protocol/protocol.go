@@ -25,13 +25,18 @@ const (
 	MaxPattern         = 1 << 10  // one pattern of a rule or filter
 	MaxQueryLast       = 100      // stream.query.last; a larger one counts as this
 	DefaultQueryLast   = 20
-	StreamRetention    = 200      // events kept in a stream
-	MaxStreamBytes     = 64 << 20 // events kept of one provider in one session, all its streams together
-	MaxConnections     = 50       // provider connections
-	MaxQueuedCalls     = 10       // calls waiting for a concurrency slot
-	MaxQueuedInjects   = 10       // injects waiting for a session to become idle
-	MaxInjectCycles    = 3        // of inject, turn, inject without the user between them
-	PushRate           = 10       // pushes a second for one (provider, session), and their burst
+	StreamRetention    = 200       // events kept in a stream
+	MaxStreamBytes     = 64 << 20  // events kept of one provider in one session, all its streams together
+	MaxConnections     = 50        // provider connections
+	MaxQueuedCalls     = 10        // calls waiting for a concurrency slot
+	MaxQueuedInjects   = 10        // injects waiting for a session to become idle
+	MaxInjectCycles    = 3         // of inject, turn, inject without the user between them
+	PushRate           = 10        // pushes a second for one (provider, session), and their burst
+	MaxQuestion        = 256 << 10 // the data of one question.asked
+	MaxToldQuestions   = 20        // questions of a session that one provider knows of at once
+	MaxAnswer          = 64 << 10  // text and content of one question.answer
+	MaxPerson          = 100       // question.answer.person
+	AnswerRate         = 10        // answers a second of one connection, and their burst
 	MaxPairingsAMinute = 5
 	MaxRebindsAMinute  = 10
 	MaxFinishedCalls   = 1024 // finished calls that a connection remembers, to ignore late results
@@ -74,6 +79,7 @@ const (
 	TypeContextUpdate   Type = "context.update"
 	TypeFilterSet       Type = "filter.set"
 	TypeStreamQuery     Type = "stream.query"
+	TypeQuestionAnswer  Type = "question.answer"
 	TypeShutdownReady   Type = "shutdown.ready"
 )
 
@@ -116,7 +122,8 @@ const (
 	CodeUnsupportedVersion Code = "UNSUPPORTED_VERSION"
 )
 
-// Codes of a call's outcome, its member errorCode (docs/protocol.md, "Calls"). A call may also end with
+// Codes of a call's outcome, its member errorCode (docs/protocol.md, "Calls"). [CodeNotFound] is also the code of an
+// error message about a question. A call may also end with
 // [CodeUnauthorized], [CodeRateLimited] or [CodePayloadTooLarge].
 const (
 	CodeCancelled        Code = "CANCELLED"

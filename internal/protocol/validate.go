@@ -175,6 +175,8 @@ func Validate(m Message) *Error {
 		c.limit("context", len(*m.Context), MaxContext, "bytes")
 	case *FilterSet:
 		c.filter(m)
+	case *QuestionAnswer:
+		c.answer(m)
 	case *StreamQuery:
 		c.require("queryId", m.QueryID)
 		for i, s := range m.Streams {
@@ -209,11 +211,9 @@ func (c *checker) hello(m *Hello) {
 	c.object("metadata", m.Metadata)
 	c.tools(m.Tools)
 	for i, s := range m.Subscribe {
-		switch s {
-		case EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent:
-		default:
-			c.reject(fmt.Sprintf("subscribe[%d]", i), "%q is not an event; there are %s, %s, %s and %s", s,
-				EventUserMessage, EventAssistantMessage, EventToolComplete, EventAssistantIntent)
+		if !slices.Contains(Events, s) {
+			c.reject(fmt.Sprintf("subscribe[%d]", i), "%q is not an event; there are %s", s,
+				strings.Join(Events, ", "))
 		}
 	}
 	if limit := m.Concurrency; limit != nil {
@@ -295,6 +295,15 @@ func (c *checker) push(m *Push) {
 		c.validName("stream", m.Stream)
 	}
 	c.object("metadata", m.Metadata)
+}
+
+// answer checks what does not depend on the question.
+func (c *checker) answer(m *QuestionAnswer) {
+	c.require("question", m.Question)
+	c.object("content", m.Content)
+	c.limit("text", len(m.Text), MaxAnswer, "bytes")
+	c.limit("content", len(m.Content), MaxAnswer, "bytes")
+	c.limit("person", len(m.Person), MaxPerson, "bytes")
 }
 
 func (c *checker) rules(prefix string, rules []Rule) {

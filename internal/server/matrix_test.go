@@ -415,6 +415,21 @@ var rules = []struct {
 			"v2-subscribe-messages v2-subscribe-tools v2-subscribe-all v2-subscribe-again v2-host-events"},
 		{"External providers hear of tools only", "v2-subscribe-tools v2-trust-external"},
 	}},
+	{"Questions", [][2]string{
+		{"Only a provider file's grant opens questions: no trust level and no pairing does; else UNAUTHORIZED",
+			"questions-grant"},
+		{"The first answer counts; who is late gets INVALID_STATE and hears who was first; the timeline says who",
+			"questions"},
+		{"An ack comes before the question.ended that its answer made", "questions"},
+		{"question.ended comes however a question ends; a hello or reconnect hears of what waits", "questions-ended"},
+		{"A question that the provider was not told of is NOT_FOUND, another session's too", "questions-wrong"},
+		{
+			"An answer that the question does not take is INVALID_JSON, and the question waits on",
+			"questions-wrong questions",
+		},
+		{"text and content: 64 KiB; person: 100 bytes; 10 answers a second", "questions-wrong"},
+		{"20 questions of a session at once, none of more than 256 KiB", "questions-many"},
+	}},
 	{"Session hosts", [][2]string{
 		{"initialize first, with the admin token; a refused one closes", "host-initialize"},
 		{"session/register, update and end; another host's session is -32004; -32602 names the field", "host-session"},

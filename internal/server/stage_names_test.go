@@ -26,8 +26,19 @@ func (n *names) set(name, value string) {
 	n.real[name], n.hidden[value] = value, "$"+name
 }
 
+// setQuestion names a question's id $q1, $q2 and so on.
+func (n *names) setQuestion(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hidden[id] == "" {
+		n.count["q"]++
+		name := "q" + strconv.Itoa(n.count["q"])
+		n.real[name], n.hidden[id] = id, "$"+name
+	}
+}
+
 var changing = regexp.MustCompile(
-	`(tok|ptk|adm|ext-tok)-[0-9a-f]{32}|\bp-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`,
+	`(tok|ptk|adm|ext-tok)-[0-9a-f]{32}|\bp-[0-9a-f]{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[a-z2-7]{4}-\d+\b`,
 )
 
 var pairingCode = regexp.MustCompile(`Pairing code: (\d{6})`)
@@ -43,6 +54,9 @@ func (n *names) hide(line string) string {
 	return changing.ReplaceAllStringFunc(line, func(value string) string {
 		if name, ok := n.hidden[value]; ok {
 			return name
+		}
+		if len(value) < len("p-12345678") {
+			return value // looks like the id of a question, but is none
 		}
 		kind := "id"
 		switch {

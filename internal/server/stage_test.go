@@ -104,6 +104,9 @@ func (s *stage) emit(who, what string) {
 
 // collect returns what came since, by who it came to, in the order it came.
 func (s *stage) collect() []string {
+	for _, q := range s.gateway.Questions() {
+		s.names.setQuestion(q.ID)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string

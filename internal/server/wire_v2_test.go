@@ -29,6 +29,9 @@ func init() {
 //	event SESSION JSON            its host reports a gateway.Event
 //	callgated ID SESSION TOOL [JSON]   somebody else than the session's host calls
 //	tracedcall ID SESSION TOOL TRACEPARENT   a call that is part of a trace
+//	grant NAME TRUST [GRANT…]     a token of a provider file that grants this: $NAME
+//	ask SESSION KIND JSON         its host asks a question; its id is $q1, $q2 and so on
+//	answer SESSION ID JSON        somebody answers it on the admin side
 //	definitions SESSION           its tools as its host sees them
 //	pairings                      the codes that wait to be typed
 //	counts                        results that were ignored, matches that are unsure
@@ -41,6 +44,14 @@ func (s *stage) doV2(word string, args []string, rest string) (known bool, err e
 		return true, s.event(rest)
 	case "callgated", "tracedcall":
 		return true, s.callWith(word, rest)
+	case "grant":
+		pass := s.gateway.Issue(gateway.PassSpec{Trust: gateway.Trust(args[1]), Grants: args[2:], All: true})
+		s.names.set(args[0], pass.Token())
+		return true, nil
+	case "ask":
+		return true, s.ask(rest)
+	case "answer":
+		return true, s.answer(rest)
 	case "definitions":
 		return true, s.definitions(args[0])
 	case "pairings":
@@ -91,6 +102,44 @@ func (s *stage) event(rest string) error {
 		return err
 	}
 	session.Event(e)
+	return nil
+}
+
+func (s *stage) ask(rest string) error {
+	parts := strings.SplitN(rest, " ", 3)
+	session, ok := s.gateway.Session(parts[0])
+	if !ok {
+		return fmt.Errorf("no session %s", parts[0])
+	}
+	q := gateway.Question{Kind: parts[1]}
+	if err := json.Unmarshal([]byte(s.names.reveal(parts[2])), &q); err != nil {
+		return err
+	}
+	go func() {
+		a, err := session.Ask(s.ctx, q)
+		if err != nil {
+			s.emit(parts[0], fmt.Sprintf("%s: asked %q: %v", parts[0], q.Message, err))
+			return
+		}
+		s.emit(parts[0], fmt.Sprintf("%s: asked %q: %.200q", parts[0], q.Message,
+			strings.TrimSpace(a.Decision+" "+a.Text+string(a.Content))))
+	}()
+	return nil
+}
+
+func (s *stage) answer(rest string) error {
+	parts := strings.SplitN(rest, " ", 3)
+	session, ok := s.gateway.Session(parts[0])
+	if !ok {
+		return fmt.Errorf("no session %s", parts[0])
+	}
+	var a gateway.Answer
+	if err := json.Unmarshal([]byte(parts[2]), &a); err != nil {
+		return err
+	}
+	if err := session.Answer(s.names.reveal(parts[1]), a); err != nil {
+		s.emit(parts[0], fmt.Sprintf("%s: answer refused: %v", parts[0], err))
+	}
 	return nil
 }
 

@@ -216,3 +216,31 @@ func TestFileKeepsItsNameWhileItsProviderIsAway(t *testing.T) {
 		}
 	}
 }
+
+// A provider whose file no longer grants something loses the right at once: it is unbound before its new version is
+// bound. One whose file grants more, or the same, stays until the new version is bound.
+func TestLostGrantEndsAtOnce(t *testing.T) {
+	r := newRig(t)
+	_, h := r.session("one")
+	r.put("a", r.file("plain", `grants = ["questions"]`))
+	r.s.Reload()
+	r.has(h, "t")
+	first := r.child()
+	r.put("a", r.file("late", `grants = ["questions", "gates"]`))
+	r.s.Reload()
+	second := r.child()
+	r.has(h, "t")
+	r.s.do(func() {
+		if pl := r.s.placements[placementKey{name: "a", session: "one"}]; pl == nil || pl.next == nil {
+			t.Error("more grants: the old version has ended already, want it to wait for the new one")
+		}
+	})
+	r.put("a", r.file("late", `grants = ["gates"]`))
+	r.s.Reload()
+	r.has(h) // though the new version is not bound
+	r.ended(first)
+	r.ended(second)
+	third := r.child()
+	fmt.Fprintln(third.conn, "go on")
+	r.has(h, "t")
+}

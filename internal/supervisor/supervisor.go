@@ -368,8 +368,8 @@ func (s *Supervisor) needsSuccessor(key placementKey, pl *placement, want map[pl
 		return false
 	}
 	for k, p := range want {
-		if !k.overlaps(key) || p.Kind == configs.KindConnect { // its program may never connect
-			continue
+		if !k.overlaps(key) || p.Kind == configs.KindConnect || losesGrant(pl.now.spec, p) {
+			continue // its program may never connect, and lost rights end at once
 		}
 		if heir := s.placements[k]; heir == nil || !heir.now.isBound() || heir.now.pass.IsReplaced() {
 			return true
@@ -400,9 +400,10 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p configs.
 			s.wakeLoop()
 		}
 	case pl.next != nil && sameConfig(pl.next.spec, p):
-	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil:
+	case p.Kind == configs.KindConnect || !pl.now.isBound() || pl.now.failure() != nil || losesGrant(pl.now.spec, p):
 		// There is nothing to take over: its program finds the new token when the
-		// old one ends, or it never came to anything, or gave up.
+		// old one ends, or it never came to anything, or gave up. What the file no
+		// longer grants ends at once, whether or not the new version is ever bound.
 		pl.next.stop()
 		pl.next = nil
 		pl.now.retire()
@@ -411,6 +412,11 @@ func (s *Supervisor) updatePlacement(key placementKey, pl *placement, p configs.
 		pl.next.stop()
 		pl.next = s.start(p, key.session, append(s.outgoing(key), pl.now))
 	}
+}
+
+// losesGrant reports whether a provider's new version has fewer rights than its old one.
+func losesGrant(before, now configs.Provider) bool {
+	return slices.ContainsFunc(before.Grants, func(grant string) bool { return !slices.Contains(now.Grants, grant) })
 }
 
 // sameConfig reports whether two files have the same content, whatever their paths.

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -31,7 +32,7 @@ var messages = []protocol.Message{
 	&protocol.Hello{}, &protocol.Goodbye{}, &protocol.SessionReady{}, &protocol.ShutdownReady{},
 	&protocol.ToolResult{}, &protocol.ToolProgress{}, &protocol.GateResult{}, &protocol.TransformResult{},
 	&protocol.Push{}, &protocol.ToolsUpdate{}, &protocol.HooksUpdate{}, &protocol.ContextUpdate{},
-	&protocol.FilterSet{}, &protocol.StreamQuery{},
+	&protocol.FilterSet{}, &protocol.StreamQuery{}, &protocol.QuestionAnswer{},
 
 	&protocol.AuthPairing{}, &protocol.Sessions{}, &protocol.SessionsUpdated{},
 	&protocol.HelloAck{}, &protocol.Ack{}, &protocol.Error{},
@@ -51,6 +52,17 @@ var parts = map[reflect.Type]string{
 	reflect.TypeFor[protocol.FilterRule]():  "FilterRule",
 	reflect.TypeFor[protocol.SessionInfo](): "Session",
 	reflect.TypeFor[protocol.StreamEntry](): "Entry",
+	reflect.TypeFor[protocol.Question]():    "Question",
+	reflect.TypeFor[protocol.QuestionEnd](): "QuestionEnd",
+}
+
+// eventData are the types of the data of events, for those that have one.
+var eventData = []struct {
+	event string
+	typ   reflect.Type
+}{
+	{protocol.EventQuestionAsked, reflect.TypeFor[protocol.Question]()},
+	{protocol.EventQuestionEnded, reflect.TypeFor[protocol.QuestionEnd]()},
 }
 
 // Files returns the files of docs/schema by name, made from doc, the text of docs/protocol.md. The error names a
@@ -152,6 +164,18 @@ func (g *generator) message(m protocol.Message) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.MessageType() == protocol.TypeSessionEvent {
+		for _, e := range eventData {
+			data, _, err := g.field(e.typ, name+".data")
+			if err != nil {
+				return nil, err
+			}
+			s.AllOf = append(s.AllOf, &jsonschema.Schema{
+				If:   hasField("event", &jsonschema.Schema{Const: constant(e.event)}),
+				Then: &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"data": data}},
+			})
+		}
+	}
 	typ := any(name)
 	s.Properties["type"] = &jsonschema.Schema{Const: &typ}
 	s.Required = append([]string{"type"}, s.Required...)
@@ -219,6 +243,9 @@ func (g *generator) field(t reflect.Type, at string) (s *jsonschema.Schema, typ 
 			return &jsonschema.Schema{}, "any", nil
 		}
 		return &jsonschema.Schema{Type: "object"}, "object", nil
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}, "string", nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
