@@ -61,6 +61,7 @@ Examples:
 			reloadCommand(),
 			watchCommand(),
 			openCommand(),
+			recordCommand(),
 		},
 	}
 }

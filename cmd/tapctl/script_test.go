@@ -211,7 +211,7 @@ func cmdProvider(ts *testscript.TestScript, _ bool, args []string) {
 // of the gateway's.
 func cmdFollow(ts *testscript.TestScript, _ bool, args []string) {
 	start(ts, args[0], func(_, stderr string) bool {
-		return regexp.MustCompile(`/(log|live|history)(\?\S+)?: 200 OK`).MatchString(stderr)
+		return regexp.MustCompile(`/(log|live|history|recording)(\?\S+)?: 200 OK`).MatchString(stderr)
 	}, append(args[1:], "-v")...)
 }
 

@@ -27,7 +27,7 @@ import (
 
 const (
 	maxAnswer        = 64 << 20 // the longest is a tool's file as base64
-	maxLine          = 16 << 20
+	maxLine          = 64 << 20 // a line of a recording has a frame of up to 16 MiB, with escapes
 	codeUnauthorized = "UNAUTHORIZED"
 )
 

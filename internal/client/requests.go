@@ -206,6 +206,12 @@ func (c *Client) RuntimeEvents(ctx context.Context, id string, q LogQuery) iter.
 	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "log"), v, nil))
 }
 
+// Record yields the lines of a recording of a session, from now on until the session ends: first an
+// [adminapi.RecordingStart], then each an [adminapi.RecordingLine] (docs/recordings.md). Tokens are removed.
+func (c *Client) Record(ctx context.Context, id string) iter.Seq2[json.RawMessage, error] {
+	return decoded[json.RawMessage](stream(ctx, c, http.MethodGet, sessionPath(id, "recording"), nil, nil))
+}
+
 // Usage returns how many tokens a session's models read and wrote and what that cost: in all, by model and by turn
 // (docs/admin-api.md, GET /api/v1/sessions/{id}/usage).
 func (c *Client) Usage(ctx context.Context, id string) (adminapi.Usage, error) {

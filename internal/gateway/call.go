@@ -286,9 +286,13 @@ func (c *call) setDeadline() {
 
 // send queues the call's message on its provider's peer. Call with Provider.mu held.
 func (c *call) send() {
-	c.tool.provider.peer.Send(&protocol.ToolCall{
+	c.tool.provider.peer.Send(c.message())
+}
+
+func (c *call) message() *protocol.ToolCall {
+	return &protocol.ToolCall{
 		ID: c.id.String(), SessionID: c.session.id, Tool: c.tool.called, Args: c.args, Traceparent: c.trace,
-	})
+	}
 }
 
 // passGates asks the gates among rules and lets the call go on when they allow it.

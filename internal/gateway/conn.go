@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/protocol"
 )
 
@@ -95,8 +96,9 @@ type ConnOptions struct {
 // sends to Receive, and calls Closed at the end. The connection is closed when no auth
 // comes within [protocol.AuthTimeout], and at once while the gateway shuts down.
 func (g *Gateway) Connect(p Peer, o ConnOptions) *Conn {
-	c := &Conn{g: g, peer: p, opts: o, rebinds: window{max: protocol.MaxRebindsAMinute},
+	c := &Conn{g: g, opts: o, rebinds: window{max: protocol.MaxRebindsAMinute},
 		answers: rate.NewLimiter(protocol.AnswerRate, protocol.AnswerRate)}
+	c.peer = recordedPeer{p, c}
 	g.stats.Connections.Add(1)
 	g.mu.Lock()
 	g.conns[c] = struct{}{}
@@ -125,6 +127,7 @@ func (c *Conn) is(s state) bool { return state(c.state.Load()) == s }
 // provider: there is nothing for the caller to do. Only the connection's reader may call
 // it.
 func (c *Conn) Receive(data []byte) {
+	c.recordFrame(data)
 	if len(data) > protocol.MaxMessage {
 		head := protocol.Peek(data)
 		if head.Type != protocol.TypeToolResult || len(data) > protocol.MaxResult {
@@ -205,10 +208,11 @@ func (c *Conn) malformed(head protocol.Head, m protocol.Message, err *protocol.E
 	}
 }
 
-// ReceiveBinary handles a binary frame that is not UTF-8: it answers INVALID_JSON and ends
+// ReceiveBinary handles a binary frame of size bytes that is not UTF-8: it answers INVALID_JSON and ends
 // the call that the frame may have answered, as docs/protocol.md says under "Calls". Only
 // the connection's reader may call it.
-func (c *Conn) ReceiveBinary() {
+func (c *Conn) ReceiveBinary(size int) {
+	c.recordLost(size)
 	c.requestID = ""
 	err := errorf(protocol.CodeInvalidJSON, "the binary frame is not UTF-8; send JSON, in a text frame")
 	c.reportError(err)
@@ -218,6 +222,7 @@ func (c *Conn) ReceiveBinary() {
 // ReceiveOversized handles a frame that was too large to keep, by its beginning and its
 // size in bytes: it answers PAYLOAD_TOO_LARGE and ends the call that the frame answers.
 func (c *Conn) ReceiveOversized(beginning []byte, size int) {
+	c.recordLost(size)
 	c.oversized(protocol.Peek(beginning), size)
 }
 
@@ -345,6 +350,7 @@ func (c *Conn) Closed() {
 		return
 	}
 	c.state.Store(int32(closed))
+	c.recordClose(adminapi.PartyProvider, adminapi.RecordedClose{})
 	c.authTimer.Stop()
 	delete(g.conns, c)
 	c.removeBindings()

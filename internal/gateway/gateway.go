@@ -8,7 +8,7 @@
 // wait for: [Peer].Send only queues. ARCHITECTURE.md has the map of the package.
 //
 // Lock order: Gateway.mu, Provider.mu, Session.routesMu, Session.mu, then the leaves
-// (questions.mu; feed.mu, below it Responses.mu; counter.mu below all).
+// (questions.mu; Recording.mu; feed.mu, below it Responses.mu; counter.mu below all).
 package gateway
 
 import (
@@ -58,7 +58,8 @@ type Gateway struct {
 	tracer        trace.Tracer              // nil: no spans
 	pairings      windows                   // by the page's origin; "" for programs
 	questions     questions
-	injectQuiet   atomic.Int64 // nanoseconds; 0 for the default
+	injectQuiet   atomic.Int64                 // nanoseconds; 0 for the default
+	recordings    atomic.Pointer[[]*Recording] // nil: none; written with mu held
 
 	fileReads sync.WaitGroup // of results that are files
 

@@ -45,6 +45,9 @@ func liveSize(l LiveLine) int {
 
 // publish adds a callback to the live feed and to the response queue.
 func (s *Session) publish(e Event) {
+	if s.isRecorded() {
+		s.recordHost(adminapi.PartyHost, adminapi.PartyGateway, e.View())
+	}
 	s.live.add(func(seq uint64) LiveLine {
 		if s.responses != nil {
 			s.responses.add(e)

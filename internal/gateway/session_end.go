@@ -70,6 +70,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.timeline.close()
 	s.pushed.close()
 	s.runtime.close()
+	s.endRecordings(reason)
 	g.log.Info("session ended", "session", s.id, "reason", reason)
 	if err != nil {
 		return fmt.Errorf("closing the session's host: %w", err)

@@ -127,6 +127,9 @@ func (s *Session) send(p Prompt, t *Turn) error {
 	s.g.touch()
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
+	if s.isRecorded() {
+		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost, recordedPrompt{"prompt", p.Text, p.Source, p.Mode})
+	}
 	err := s.host.Send(ctx, p)
 	if err != nil {
 		s.endTurnSpans([]string{p.ID}, err.Error())
@@ -174,6 +177,9 @@ func (s *Session) refresh() time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, hostTimeout)
 	defer cancel()
+	if s.isRecorded() {
+		s.recordHost(adminapi.PartyGateway, adminapi.PartyHost, newRecordedTools(tools))
+	}
 	err := s.host.SetTools(ctx, s.revision.Add(1), tools)
 	// A host that failed, or was disconnected, may have this list, the last one, or one
 	// that it got when it came back. So the next list is sent even if it is the same.

@@ -43,7 +43,7 @@ var steps = []step{
 		l.send(`{"type":"hello"}`)
 	})},
 	{1, "nonsense", true, always(func(l *link) { l.send(`nonsense`) })},
-	{1, "a binary frame", true, always(func(l *link) { l.conn.ReceiveBinary() })},
+	{1, "a binary frame", true, always(func(l *link) { l.conn.ReceiveBinary(2) })},
 	{1, "an answer to nothing", true, always(func(l *link) {
 		l.strayAnswers++
 		l.send(`{"type":"tool.result","id":"never","data":1}`)

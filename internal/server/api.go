@@ -76,6 +76,7 @@ func (a *api) routes() map[string]apiHandler {
 		"POST /sessions/{id}/rename":            a.session(a.rename),
 		"GET /sessions/{id}/log":                a.session(a.timeline),
 		"GET /sessions/{id}/live":               a.session(a.live),
+		"GET /sessions/{id}/recording":          a.session(a.record),
 		"GET /sessions/{id}/usage":              a.session(a.usage),
 		"POST /sessions/{id}/push":              a.session(a.push),
 		"POST /push":                            a.keep,

@@ -62,7 +62,7 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 		isAuthenticated: func() bool { return c.info != nil },
 		onText:          c.receive,
 		onOversized:     func([]byte, int) {}, // only protocol.MaxFrame bounds a host
-		onBinary: func() {
+		onBinary: func(int) {
 			c.rpc.replyError(nil, &rpcError{rpcParseError, "the binary frame is not UTF-8; send JSON, in a text frame"})
 		},
 	})

@@ -157,6 +157,8 @@ var answerCases = []answerCase{
 	{op: "GET /api/v1/sessions/{id}/log", values: "?since=noon", status: 400},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?follow=maybe", status: 400},
 	{op: "GET /api/v1/sessions/{id}/log", values: "?events=1", status: 409},
+	{op: "GET /api/v1/sessions/{id}/recording", begun: speak, status: 200},
+	{op: "GET /api/v1/sessions/{id}/recording", values: "?last=1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/usage", before: use, status: 200},
 	{op: "GET /api/v1/sessions/{id}/usage", values: "?last=1", status: 400},
 	{op: "GET /api/v1/sessions/{id}/live", begun: speak, status: 200},

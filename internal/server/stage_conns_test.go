@@ -76,7 +76,7 @@ func (p *memoryPeer) binary(text []byte) {
 		p.send(text)
 		return
 	}
-	p.conn.ReceiveBinary()
+	p.conn.ReceiveBinary(0)
 }
 
 func (p *memoryPeer) hangUp() {

@@ -147,7 +147,7 @@ type frameReader struct {
 	isAuthenticated func() bool                      // until then maxBeforeAuth bounds all frames together
 	onText          func(text []byte)                // a text frame, or a binary one that is UTF-8
 	onOversized     func(beginning []byte, size int) // the first maxText bytes; size is at most protocol.MaxFrame
-	onBinary        func()                           // a binary frame that is not UTF-8
+	onBinary        func(size int)                   // a binary frame that is not UTF-8
 
 	buffer    []byte
 	readEarly int // bytes that came before authentication
@@ -200,7 +200,7 @@ func (f *frameReader) readFrame(w *wire, kind websocket.MessageType, frame io.Re
 	case size > int64(limit):
 		f.onOversized(f.buffer[:limit], int(size))
 	case kind == websocket.MessageBinary && !utf8.Valid(f.buffer[:n]):
-		f.onBinary()
+		f.onBinary(n)
 	default:
 		f.onText(bytes.Clone(f.buffer[:n])) // the receiver keeps parts of it
 	}

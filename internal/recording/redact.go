@@ -1,0 +1,296 @@
+// Package recording reads recordings of sessions (docs/recordings.md) and removes secrets from
+// what they hold. It stands on internal/protocol and internal/adminapi.
+package recording
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tapgw/internal/adminapi"
+	"tapgw/internal/lazyregexp"
+	"tapgw/internal/protocol"
+)
+
+// maxPlaceholders bounds how many texts of one kind have placeholders of their own. Further ones
+// share the last.
+const maxPlaceholders = 10_000
+
+// maxFieldDepth is how deep in a message the fields of the protocol are that are removed.
+const maxFieldDepth = 3
+
+// maxKnown bounds how many secrets of fields are looked for in all texts.
+const maxKnown = 500
+
+// minSecret is the length from which a secret is removed wherever it occurs, in bytes.
+const minSecret = 12
+
+// tokenPattern finds the tokens of gateways, also in texts that are no JSON.
+var tokenPattern = lazyregexp.New(`\b(?:ext-tok|ptk|adm|tok)-[0-9a-f]{32}\b`)
+
+// secretField finds members with secrets in a text that is no JSON object.
+var secretField = lazyregexp.New(`(?i)("(?:token|reconnectToken|code)"\s*:\s*")((?:[^"\\]|\\.)+)`)
+
+// Rule replaces each match of a pattern, in all strings, by a placeholder: KIND-1 and so on in
+// angle brackets, the same one for the same text. With IsSingle there is no number.
+type Rule struct {
+	Pattern  *regexp.Regexp
+	Kind     string
+	IsSingle bool
+}
+
+// Redactor replaces secrets by placeholders, such as <token-1>: the same secret has the same one
+// in all lines of a recording. It is for one recording and one goroutine.
+type Redactor struct {
+	session string
+	rules   []Rule
+	names   map[string]string // placeholders by kind and text
+	counts  map[string]int    // by kind
+	known   []string          // secrets that a field had, and their placeholders, in turn
+	knows   *strings.Replacer // nil: none
+}
+
+// NewRedactor returns a redactor for the recording of a session: it replaces tokens, pairing
+// codes, persist directories, and the labels and directories of other sessions. NewRuleRedactor
+// returns one that only follows rules.
+func NewRedactor(session string) *Redactor {
+	return &Redactor{session: session, names: map[string]string{}, counts: map[string]int{}}
+}
+
+// NewRuleRedactor returns a redactor that replaces what the patterns of rules match, in all
+// strings of a line, and nothing else. It is for texts that only its user knows to be secret.
+func NewRuleRedactor(rules ...Rule) *Redactor {
+	r := NewRedactor("")
+	r.rules = rules
+	return r
+}
+
+// Start removes the secrets of a recording's first line.
+func (r *Redactor) Start(s adminapi.RecordingStart) adminapi.RecordingStart {
+	for i := range s.Connections {
+		c := &s.Connections[i]
+		c.Hello = r.Message(c.Hello)
+		for j := range c.Pending {
+			c.Pending[j] = r.Message(c.Pending[j])
+		}
+	}
+	return s
+}
+
+// Line removes the secrets of a further line.
+func (r *Redactor) Line(l adminapi.RecordingLine) adminapi.RecordingLine {
+	if l.Message != nil {
+		l.Message = r.Message(l.Message)
+	}
+	if l.Text != "" {
+		text := secretField.ReplaceAllStringFunc(l.Text, func(field string) string {
+			parts := secretField.FindStringSubmatch(field)
+			return parts[1] + r.secret("token", parts[2])
+		})
+		l.Text = r.text(text)
+	}
+	if l.Closed != nil {
+		l.Closed = &adminapi.RecordedClose{Code: l.Closed.Code, Reason: r.text(l.Closed.Reason)}
+	}
+	return l
+}
+
+// Message removes the secrets of a message, and the white space around its values. A text that
+// is no JSON object becomes a JSON string.
+func (r *Redactor) Message(message []byte) []byte {
+	var out bytes.Buffer
+	dec := jsontext.NewDecoder(bytes.NewReader(message), jsontext.AllowInvalidUTF8(true),
+		jsontext.AllowDuplicateNames(true))
+	enc := jsontext.NewEncoder(&out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+		jsontext.PreserveRawStrings(true))
+	w := walk{r: r, dec: dec, enc: enc}
+	w.kind, w.foreign = r.lookAt(message)
+	if !isObject(message) || w.copy() != nil {
+		return protocol.AppendText(nil, r.text(string(message)))
+	}
+	return bytes.TrimSpace(out.Bytes())
+}
+
+// lookAt reads the type of a message, and for lists of sessions which of them are other ones.
+func (r *Redactor) lookAt(message []byte) (kind protocol.Type, foreign map[string]bool) {
+	_ = protocol.Object(message, func(name string, value protocol.Raw) error {
+		if name == "type" {
+			text, _ := protocol.Text(value)
+			kind = protocol.Type(text)
+		}
+		return nil
+	})
+	if r.session == "" || kind != protocol.TypeSessions && kind != protocol.TypeSessionsUpdated {
+		return kind, nil
+	}
+	return kind, map[string]bool{"label": true, "cwd": true}
+}
+
+// walk copies JSON, and replaces strings on the way.
+type walk struct {
+	r       *Redactor
+	dec     *jsontext.Decoder
+	enc     *jsontext.Encoder
+	kind    protocol.Type
+	foreign map[string]bool // members of sessions that are hidden, unless it is the recorded one
+	own     bool            // the object of a list is the recorded session
+}
+
+func (w *walk) copy() error {
+	for {
+		switch kind := w.dec.PeekKind(); kind {
+		case '"':
+			if err := w.copyString(); err != nil {
+				return err
+			}
+		case '{', '[', '}', ']':
+			if _, err := w.dec.ReadToken(); err != nil {
+				return err
+			}
+			if err := w.enc.WriteToken(delimiter(kind)); err != nil {
+				return err
+			}
+			if kind == '{' {
+				w.own = false
+			}
+		default:
+			value, err := w.dec.ReadValue()
+			if err == io.EOF {
+				return nil
+			}
+			if err == nil {
+				err = w.enc.WriteValue(value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func delimiter(kind jsontext.Kind) jsontext.Token {
+	switch kind {
+	case '{':
+		return jsontext.BeginObject
+	case '}':
+		return jsontext.EndObject
+	case '[':
+		return jsontext.BeginArray
+	}
+	return jsontext.EndArray
+}
+
+func (w *walk) copyString() error {
+	raw, err := w.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	text, ok := protocol.Text(protocol.Raw(raw))
+	if !ok {
+		return w.enc.WriteValue(raw)
+	}
+	changed := w.replaced(text)
+	if changed == text {
+		return w.enc.WriteValue(raw)
+	}
+	return w.enc.WriteValue(protocol.AppendText(nil, changed))
+}
+
+// replaced is what stands for a string that was just read.
+func (w *walk) replaced(text string) string {
+	depth := w.dec.StackDepth()
+	kind, length := w.dec.StackIndex(depth)
+	if kind != '{' || length%2 == 1 || depth > maxFieldDepth {
+		return w.r.text(text) // an element, a name, or deep in a tool's data
+	}
+	name := w.dec.StackPointer().LastToken()
+	if depth == 1 {
+		switch strings.ToLower(name) {
+		case "token", "reconnecttoken":
+			return w.r.secret("token", text)
+		case "code":
+			if w.kind == protocol.TypeAuthConfirm {
+				return w.r.secret("code", text)
+			}
+		case "persistdir":
+			return w.r.secret("persistDir", text)
+		}
+	}
+	if w.foreign != nil {
+		if name == "id" {
+			w.own = text == w.r.session
+		}
+		if w.foreign[name] && !w.own {
+			return w.r.placeholder(name, text)
+		}
+	}
+	return w.r.text(text)
+}
+
+// secret replaces a whole value, and from now on all its occurrences.
+func (r *Redactor) secret(kind, text string) string {
+	if text == "" || r.session == "" {
+		return r.text(text)
+	}
+	_, isKnown := r.names[kind+" "+text]
+	name := r.placeholder(kind, text)
+	if !isKnown && len(text) >= minSecret && len(r.known) < 2*maxKnown {
+		r.known = append(r.known, text, name)
+		r.knows = strings.NewReplacer(r.known...)
+	}
+	return name
+}
+
+// text replaces the secrets in a text.
+func (r *Redactor) text(text string) string {
+	if r.knows != nil {
+		text = r.knows.Replace(text)
+	}
+	if r.session != "" {
+		text = tokenPattern.ReplaceAllStringFunc(
+			text,
+			func(token string) string { return r.placeholder("token", token) },
+		)
+	}
+	for _, rule := range r.rules {
+		text = rule.Pattern.ReplaceAllStringFunc(text, func(found string) string {
+			switch {
+			case found == "":
+				return ""
+			case rule.IsSingle:
+				return "<" + rule.Kind + ">"
+			}
+			return r.placeholder(rule.Kind, found)
+		})
+	}
+	return text
+}
+
+// placeholder is what stands for a text of a kind.
+func (r *Redactor) placeholder(kind, text string) string {
+	key := kind + " " + text
+	if name, ok := r.names[key]; ok {
+		return name
+	}
+	if r.counts[kind] >= maxPlaceholders {
+		return fmt.Sprintf("<%s-%d>", kind, maxPlaceholders)
+	}
+	r.counts[kind]++
+	name := fmt.Sprintf("<%s-%d>", kind, r.counts[kind])
+	r.names[key] = name
+	return name
+}
+
+// homeKind is the kind of the placeholder of a home directory.
+const homeKind = "home"
+
+// Home is a rule that replaces a home directory by <home>, also at the beginning of longer paths.
+func Home(dir string) Rule {
+	pattern := regexp.MustCompile(regexp.QuoteMeta(filepath.Clean(dir)) + `\b`)
+	return Rule{Pattern: pattern, Kind: homeKind, IsSingle: true}
+}
