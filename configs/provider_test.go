@@ -37,6 +37,11 @@ func TestProviderSamples(t *testing.T) {
 			}},
 		},
 		"mytools": {Kind: KindTools, CWD: ".", Dir: "mytools", Sessions: Sessions{Mode: SessionsAll}, Enabled: true},
+		"git-watch": {
+			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsEach}, Enabled: true,
+			Command: []string{"python3", "-B", "providers/templates/git-watch/git_watch.py"},
+			Env:     map[string]string{"PYTHONPATH": "providers/python"},
+		},
 		"sast-triage": {
 			Kind: KindCommand, CWD: ".", Sessions: Sessions{Mode: SessionsAll}, Enabled: true,
 			Command: []string{"python3", "providers/templates/sast-triage/sast_triage.py"},
