@@ -62,6 +62,7 @@ Examples:
 			watchCommand(),
 			openCommand(),
 			recordCommand(),
+			conformanceCommand(),
 		},
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	ucli "github.com/urfave/cli/v2"
@@ -16,17 +18,87 @@ func conformanceCommand() *ucli.Command {
 		Name: "conformance", Usage: "judge a provider, in any language, by the rules of the protocol",
 		ArgsUsage: "-- CMD...",
 		Description: `Starts a provider as a gateway would, plays the gateway for it, and names each rule of
-docs/protocol.md that it breaks. It calls the provider's tools: name one that does no
-harm with --tool.
+docs/protocol.md that it breaks. No gateway need run. docs/conformance.md has the rules.
+
+The kit calls the provider's tools, often and with wrong arguments too: name one that does
+no harm with --tool. Rules that need a call that still runs are skipped without --slow-tool,
+a tool that runs until it is cancelled.
+
+With --url the kit listens there, at a port of this machine, and waits for a provider that
+you start yourself, with that URL and the token of --token; without --token, the kit makes
+one and prints it. Rules about the provider's process are then skipped.
+
+With --sdk, CMD is the sample program of an SDK: the kit runs CMD NAME for each scenario
+that the SDKs of tapgw share.
+
+Exit codes: 0 if no rule failed, 1 if one did, 2 wrong usage.
 
 Examples:
   tapctl conformance -- python3 hello.py
-  tapctl conformance --junit report.xml --tool greet --args '{"name":"you"}' -- ./provider`,
+  tapctl conformance --junit report.xml --tool greet --args '{"name":"you"}' -- ./provider
+  tapctl conformance --url ws://127.0.0.1:9555
+  tapctl conformance --sdk -- python3 sample.py`,
 		Flags: []ucli.Flag{
 			&ucli.StringFlag{Name: "junit", Usage: "also write the report to `FILE` as JUnit XML"},
+			&ucli.BoolFlag{Name: "sdk", Usage: "play the scenarios of the SDKs with the sample program CMD"},
+			&ucli.StringFlag{
+				Name:  "tool",
+				Usage: "call the tool `NAME` (default: one whose arguments the kit can make)",
+			},
+			&ucli.StringFlag{Name: "args", Usage: "its arguments, a `JSON` object", Value: "{}"},
+			&ucli.StringFlag{Name: "slow-tool", Usage: "the tool `NAME` runs until it is cancelled"},
+			&ucli.StringFlag{Name: "slow-args", Usage: "its arguments, a `JSON` object", Value: "{}"},
 		},
-		Action: func(flags *ucli.Context) error { return judge(flags, nil) },
+		Action: conform,
 	}
+}
+
+func conform(flags *ucli.Context) error {
+	command := flags.Args().Slice()
+	o := conformance.ProviderOptions{
+		Command: command, URL: flags.String("url"), Token: flags.String("token"),
+		Tool: flags.String("tool"), SlowTool: flags.String("slow-tool"),
+	}
+	switch {
+	case (o.URL == "") == (len(command) == 0):
+		return cli.Usage(
+			"conformance: needs a command behind --, or --url; for example tapctl conformance -- ./provider",
+		)
+	case flags.Bool("sdk") && o.URL != "":
+		return cli.Usage("flag --sdk: needs the sample program behind --, not --url")
+	case flags.Bool("sdk"):
+		return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
+			return conformance.SDK(ctx, command, each)
+		})
+	}
+	var err error
+	if o.Args, err = toolArgs(flags, "args"); err != nil {
+		return err
+	}
+	if o.SlowArgs, err = toolArgs(flags, "slow-args"); err != nil {
+		return err
+	}
+	out, shown := cli.Out(flags), o.Token != ""
+	o.Waiting = func(url, token string) {
+		if shown {
+			token = "the token of --token"
+		}
+		_, _ = fmt.Fprintf(out.Err, "waiting for a provider: start it with TAP_GATEWAY_URL=%s TAP_PROVIDER_TOKEN=%s\n",
+			url, token)
+	}
+	return judge(flags, func(ctx context.Context, each func(conformance.Result)) (*conformance.Report, error) {
+		return conformance.Provider(ctx, o, each)
+	})
+}
+
+// toolArgs returns the JSON object that a flag has.
+func toolArgs(flags *ucli.Context, name string) (json.RawMessage, error) {
+	args := json.RawMessage(strings.TrimSpace(flags.String(name)))
+	if !json.Valid(args) || args[0] != '{' {
+		return nil, cli.Usage("flag --%s: must be a JSON object like {\"name\":\"you\"}, got %s", name,
+			cli.Shorten(string(args), 60))
+	}
+	return args, nil
 }
 
 // kit runs one of the kits. It calls each with every result as soon as the result is known.

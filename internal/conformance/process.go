@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"tapgw/internal/proc"
@@ -57,9 +58,15 @@ func startProcess(command []string, url, token, home string, out *lines) (Progra
 	return Program{Stop: stop, Kill: func() { p.Kill(); stops.Wait() }, Done: done}, nil
 }
 
+// errKilled is the end of a process that did not end by SIGTERM.
+var errKilled = errors.New("killed")
+
 // plainEnd says how a process ended in words that need no context.
 func plainEnd(err error) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL {
+			return errKilled
+		}
 		return fmt.Errorf("%s", exit.ProcessState)
 	}
 	return err

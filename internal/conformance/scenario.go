@@ -89,7 +89,7 @@ func (s *Scenario) Play(ctx context.Context, start StartSample) error {
 		return fmt.Errorf("making a directory for files: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	g, err := newStage("127.0.0.1:0", scenarioTokens, nil)
+	g, err := newStage(anyPort, scenarioTokens, nil)
 	if err != nil {
 		return err
 	}

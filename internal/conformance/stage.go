@@ -46,6 +46,7 @@ type stage struct {
 	tokens []string
 	heard  func(*link, frame) // called by a link's reader with each frame, in order; may be nil
 	links  chan *link
+	tried  chan struct{} // has a value after a request to connect
 	srv    *http.Server
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -64,6 +65,7 @@ func newStage(address string, tokens []string, heard func(*link, frame)) (*stage
 	}
 	s := &stage{
 		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *link, 64),
+		tried: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: patience}
@@ -99,6 +101,10 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	how := s.proof
 	s.attempts = append(s.attempts, attempt{time.Now(), id != ""})
 	s.mu.Unlock()
+	select {
+	case s.tried <- struct{}{}:
+	default:
+	}
 	switch answer := s.answer(r, id, nonce); {
 	case how == isAway:
 		w.Header().Set("Retry-After", "1")

@@ -1,0 +1,309 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// ProviderOptions say which provider [Provider] judges, and which of its tools it calls.
+type ProviderOptions struct {
+	// Command starts the provider. Without it, the kit listens at URL and waits for a provider that somebody else
+	// starts, with Token; rules about the provider's process are skipped.
+	Command []string
+	URL     string
+	Token   string
+	// Tool is called again and again with Args. "": the kit chooses a tool whose arguments it can make.
+	Tool string
+	Args json.RawMessage
+	// SlowTool runs, with SlowArgs, until it is cancelled. "": rules that need one are skipped.
+	SlowTool string
+	SlowArgs json.RawMessage
+	// Waiting is called when the kit begins to listen at URL; it may be nil.
+	Waiting func(url, token string)
+}
+
+// anyPort is a free port of the loopback address.
+const anyPort = "127.0.0.1:0"
+
+// quiet is how long the kit waits to see that something does not come which no other message can show.
+const quiet = 1500 * time.Millisecond
+
+// session is the id of the session to which the kit binds the provider; next is another one's.
+const (
+	firstSession = "kit-session-1"
+	nextSession  = "kit-session-2"
+)
+
+// kit judges one provider. One goroutine runs the checks; the readers of the connections only watch and answer what
+// needs no thought.
+type kit struct {
+	ctx     context.Context
+	opts    ProviderOptions
+	stage   *stage
+	ledger  *ledger
+	home    string
+	out     *lines
+	program *Program // nil before the first start, and with a URL
+	ended   error    // how the program ended; errRuns while it runs
+	link    *link    // the bound connection, or nil
+	hello   frame    // the last one
+	session string   // the bound one
+	start   func(url, token string) (Program, error)
+
+	tool, slow call  // what the kit calls
+	noTool     error // why it can't call a tool
+	unbound    error // why no check can bind the provider
+	tokens     int   // reconnect tokens so far
+}
+
+// call is a tool with arguments.
+type call struct {
+	name string
+	args json.RawMessage
+}
+
+var errRuns = errors.New("it runs")
+
+// Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each gets every result as
+// soon as it is known. The error says why the run could not be finished; broken rules are in the report.
+func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Report, error) {
+	return runProvider(ctx, opts, nil, each)
+}
+
+// runProvider is [Provider] with another way to start the provider, or nil.
+func runProvider(ctx context.Context, opts ProviderOptions, start func(url, token string) (Program, error),
+	each func(Result)) (*Report, error) {
+	dir, err := os.MkdirTemp("", "conformance-*")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for files: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	k := &kit{ctx: ctx, opts: opts, home: dir, out: &lines{}, ended: errRuns, start: start,
+		slow: call{opts.SlowTool, opts.SlowArgs}}
+	persist := filepath.Join(dir, "persist")
+	if err := os.Mkdir(persist, 0o700); err != nil {
+		return nil, fmt.Errorf("making a directory for files: %w", err)
+	}
+	k.ledger = newLedger(persist)
+	if k.opts.Token == "" {
+		k.opts.Token = "ptk-" + randomID()
+	}
+	address, subject := anyPort, strings.Join(opts.Command, " ")
+	if opts.URL != "" {
+		subject = opts.URL
+		if address, err = listenAddress(opts.URL); err != nil {
+			return nil, err
+		}
+	}
+	if k.stage, err = newStage(address, []string{k.opts.Token}, k.heard); err != nil {
+		return nil, err
+	}
+	defer func() { k.drop(); k.stage.close() }()
+	if opts.URL != "" && opts.Waiting != nil {
+		opts.Waiting(k.stage.url, k.opts.Token)
+	}
+	if k.start == nil && opts.URL == "" {
+		k.start = func(url, token string) (Program, error) {
+			return startProcess(opts.Command, url, token, dir, k.out)
+		}
+	}
+	report := &Report{Subject: subject}
+	if err := k.judge(report, each); err != nil {
+		return nil, err
+	}
+	report.Stderr = k.out.all()
+	return report, nil
+}
+
+// listenAddress returns the loopback address of a gateway's URL.
+func listenAddress(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "http" {
+		return "", fmt.Errorf("%q is no URL like ws://127.0.0.1:9400", text)
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", fmt.Errorf("%s is no address of this machine alone: name 127.0.0.1 and a port", u.Host)
+	}
+	if u.Port() == "" {
+		return "", fmt.Errorf("%s has no port: name one that is free, like ws://127.0.0.1:9400", text)
+	}
+	return u.Host, nil
+}
+
+// judge runs all checks. Watched rules are judged at the end, when all was seen.
+func (k *kit) judge(report *Report, each func(Result)) error {
+	stimuli := map[string]error{}
+	tell := func(result Result) {
+		report.add(result)
+		each(result)
+	}
+	for _, c := range providerChecks() {
+		if c.run == nil {
+			continue
+		}
+		began := time.Now()
+		err := c.run(k)
+		if k.ctx.Err() != nil {
+			return context.Cause(k.ctx)
+		}
+		if errors.Is(err, errNoProgram) {
+			return err
+		}
+		if err != nil && !isSkip(err) {
+			k.drop()
+		}
+		if c.watched {
+			stimuli[c.ID] = err
+			continue
+		}
+		tell(c.result(err, time.Since(began)))
+	}
+	k.drop()
+	for _, c := range providerChecks() {
+		if c.run != nil && !c.watched {
+			continue
+		}
+		err, seen := k.ledger.verdict(c.ID)
+		if err == nil {
+			err = stimuli[c.ID]
+		}
+		if err == nil && c.run == nil && !seen {
+			err = skipf("%s", c.unseen)
+		}
+		tell(c.result(err, 0))
+	}
+	return nil
+}
+
+func isSkip(err error) bool {
+	_, ok := errors.AsType[*skip](err)
+	return ok
+}
+
+// errNoProgram says that the command can't be started, so that there is nothing to judge.
+var errNoProgram = errors.New("starting the provider")
+
+// launch starts the provider anew, at a port of its own, so that nothing of the one before comes there. With a URL it
+// cuts the connection, and the provider comes back by itself. how is how the gateway proves itself.
+func (k *kit) launch(how proving) error {
+	k.drop()
+	k.stage.setProof(how)
+	if k.start == nil {
+		return nil
+	}
+	k.stage.close()
+	k.ledger.forget()
+	var err error
+	if k.stage, err = newStage(anyPort, []string{k.opts.Token}, k.heard); err != nil {
+		return err
+	}
+	k.stage.setProof(how)
+	p, err := k.start(k.stage.url, k.opts.Token)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoProgram, err)
+	}
+	k.program, k.ended = &p, errRuns
+	return nil
+}
+
+// drop ends the connection and the program.
+func (k *kit) drop() {
+	if k.link != nil {
+		k.link.cut()
+		k.link = nil
+	}
+	if k.program != nil {
+		k.program.Kill()
+		k.program = nil
+	}
+	k.stage.setProof(provesToken)
+	for {
+		select {
+		case l := <-k.stage.links:
+			l.cut()
+			continue
+		default:
+		}
+		return
+	}
+}
+
+// done returns the channel of the program's end, or nil if it is known or there is none.
+func (k *kit) done() <-chan error {
+	if k.program == nil || !errors.Is(k.ended, errRuns) {
+		return nil
+	}
+	return k.program.Done
+}
+
+// end keeps how the program ended.
+func (k *kit) end(err error) { k.ended = orNoError(err) }
+
+// accept waits for the provider's next connection.
+func (k *kit) accept() (*link, error) {
+	select {
+	case k.link = <-k.stage.links:
+		return k.link, nil
+	default:
+	}
+	if k.program != nil && !errors.Is(k.ended, errRuns) {
+		return nil, fail("a connection", "the provider has ended: %v", k.ended)
+	}
+	wait := patience
+	if k.start == nil && len(k.stage.connects()) == 0 {
+		wait = time.Hour // somebody is about to start it
+	}
+	select {
+	case k.link = <-k.stage.links:
+		return k.link, nil
+	case err := <-k.done():
+		k.end(err)
+		return nil, fail("a connection", "the provider ended: %v", k.ended)
+	case <-k.ctx.Done():
+		return nil, context.Cause(k.ctx)
+	case <-time.After(wait):
+		return nil, fail("a connection", "none in %v", wait)
+	}
+}
+
+// next returns the next message of one of the types, and passes over all others.
+func (k *kit) next(l *link, types ...protocol.Type) (frame, error) {
+	want := fmt.Sprintf("%v", types)
+	want = strings.ReplaceAll(strings.Trim(want, "[]"), " ", " or ")
+	timeout := time.After(patience)
+	for {
+		select {
+		case f, ok := <-l.frames:
+			if !ok {
+				return frame{}, fail(want, "the provider closed the connection")
+			}
+			for _, typ := range types {
+				if f.typ() == typ {
+					return f, nil
+				}
+			}
+		case <-k.ctx.Done():
+			return frame{}, context.Cause(k.ctx)
+		case <-timeout:
+			return frame{}, fail(want, "nothing like that in %v", patience)
+		}
+	}
+}
+
+// randomID returns an id that was never used before, in the form of the gateway's own.
+func randomID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,186 @@
+package conformance
+
+import (
+	"errors"
+
+	"tapgw/internal/protocol"
+)
+
+// callAnswered makes the first call. If it has no answer, no other check calls that tool.
+func callAnswered(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	if _, err := k.result(l, k.call(l, k.tool)); err != nil {
+		err = fail("a result", "%v for a call of %s with %s", got(err), k.tool.name, k.tool.args)
+		k.noTool = skipf("its tool %s does not answer", k.tool.name)
+		return err
+	}
+	return nil
+}
+
+// got returns what was seen when a check failed.
+func got(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.got
+	}
+	return err.Error()
+}
+
+// answered makes a call that must have a result.
+func (k *kit) answered(l *link, c call) (frame, error) {
+	f, err := k.result(l, k.call(l, c))
+	if err != nil {
+		return f, fail("a result", "%s for a call of %s with %.300s", got(err), c.name, c.args)
+	}
+	return f, nil
+}
+
+func callUnknownTool(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	f, err := k.answered(l, call{name: "no_such_tool_" + randomID()[:8]})
+	if err != nil {
+		return err
+	}
+	if f.str("error") == "" && f.str("errorCode") == "" {
+		return fail("a result with error or errorCode", "%.300s", f.data)
+	}
+	return nil
+}
+
+func callWrongArgs(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	if _, err = k.answered(l, call{k.tool.name, wrongArgs(k.ledger.current().Tools, k.tool.name)}); err != nil {
+		return err
+	}
+	return k.alive(l)
+}
+
+func callBurst(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	n := 30
+	if limit := k.ledger.current().Concurrency; limit > 0 {
+		n = min(n, limit)
+	}
+	var ids []string
+	for range n {
+		ids = append(ids, k.call(l, k.tool))
+	}
+	return k.results(l, ids)
+}
+
+func callParallel(k *kit) error {
+	l, err := k.slowly()
+	if err == nil && k.noTool != nil {
+		err = k.noTool
+	}
+	if err != nil {
+		return err
+	}
+	if k.ledger.current().Concurrency == 1 {
+		return skipf("hello.concurrency allows one call at once")
+	}
+	id := k.call(l, k.slow)
+	if _, err := k.answered(l, k.tool); err != nil {
+		return err
+	}
+	k.cancel(l, id)
+	_, _ = k.result(l, id)
+	return nil
+}
+
+func cancelAnswered(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	id := k.call(l, k.tool)
+	k.cancel(l, id)
+	if _, err := k.result(l, id); err != nil {
+		return fail("a result, CANCELLED or the tool's own", "%s", got(err))
+	}
+	return nil
+}
+
+func cancelCode(k *kit) error {
+	l, err := k.slowly()
+	if err != nil {
+		return err
+	}
+	id := k.call(l, k.slow)
+	if err := k.alive(l); err != nil {
+		return skipf("no other call is answered while it runs: %v", err)
+	}
+	if k.ledger.results(id) > 0 {
+		return skipf("the slow tool had ended: name one with --slow-tool that runs until it is cancelled")
+	}
+	k.cancel(l, id)
+	f, err := k.result(l, id)
+	switch code := f.str("errorCode"); {
+	case err != nil:
+		return fail("a result with errorCode CANCELLED", "%s", got(err))
+	case code != string(protocol.CodeCancelled):
+		return fail("a result with errorCode CANCELLED", "%.300s", f.data)
+	}
+	return nil
+}
+
+func cancelOthers(k *kit) error {
+	l, err := k.slowly()
+	if err != nil {
+		return err
+	}
+	if k.ledger.current().Concurrency == 1 {
+		return skipf("hello.concurrency allows one call at once")
+	}
+	first, second := k.call(l, k.slow), k.call(l, k.slow)
+	k.cancel(l, first)
+	if _, err := k.result(l, first); err != nil {
+		return skipf("the cancelled call was not answered")
+	}
+	if err := k.alive(l); err != nil {
+		return skipf("%v", err)
+	}
+	if k.ledger.results(second) > 0 {
+		return fail("the other call runs on", "it ended too")
+	}
+	k.cancel(l, second)
+	if _, err := k.result(l, second); err != nil {
+		return skipf("the second call was not answered")
+	}
+	return nil
+}
+
+func cancelEnded(k *kit) error {
+	l, err := k.callable()
+	if err != nil {
+		return err
+	}
+	id := k.call(l, k.tool)
+	if _, err := k.result(l, id); err != nil {
+		return skipf("the call was not answered")
+	}
+	k.cancel(l, id)
+	return k.alive(l)
+}
+
+func cancelUnknown(k *kit) error {
+	l, err := k.bound()
+	if err != nil {
+		return err
+	}
+	id := randomID()
+	k.ledger.called(l, id, true)
+	k.cancel(l, id)
+	return k.alive(l)
+}

@@ -1,0 +1,267 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"tapgw/internal/protocol"
+)
+
+// heard watches a frame and answers what needs no thought: requests, and another hello of a bound provider. It runs on
+// the goroutine that reads the connection.
+func (k *kit) heard(l *link, f frame) {
+	switch m := k.ledger.heard(l, f).(type) {
+	case *protocol.Push:
+		if m.RequestID == "" {
+			return
+		}
+		fate := map[protocol.Level]string{protocol.LevelKeep: "stored", protocol.LevelSurface: "surfaced",
+			protocol.LevelInject: "delivered"}[m.Level]
+		k.answer(l, m.RequestID, protocol.TypePush, object{"type": "ack", "requestId": m.RequestID,
+			"sessionId": firstSession, "seq": 1, "fate": fate})
+	case *protocol.ToolsUpdate:
+		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.HooksUpdate:
+		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.ContextUpdate:
+		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.FilterSet:
+		k.confirm(l, m.RequestID, m.MessageType())
+	case *protocol.StreamQuery:
+		k.answer(l, m.QueryID, m.MessageType(), object{"type": "stream.history", "queryId": m.QueryID,
+			"streams": object{}})
+	}
+}
+
+// confirm answers an update.
+func (k *kit) confirm(l *link, id string, typ protocol.Type) {
+	if id != "" {
+		k.answer(l, id, typ, object{"type": "ack", "requestId": id, "sessionId": firstSession, "revision": 1})
+	}
+}
+
+// answer answers a request after a ping: a provider that sends the next request without waiting has sent it by then.
+func (k *kit) answer(l *link, id string, typ protocol.Type, m object) {
+	l.stage.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, patience)
+		defer cancel()
+		_ = l.ws.Ping(ctx)
+		k.ledger.answered(l, id, typ)
+		l.sendObject(m)
+	})
+}
+
+// info is a session in a list.
+func (k *kit) info(id string) object {
+	return object{"id": id, "label": "the kit's " + id, "cwd": k.home, "foreground": true}
+}
+
+// sessions sends a list of sessions.
+func (k *kit) sessions(l *link, typ protocol.Type, ids ...string) {
+	active := []object{}
+	for _, id := range ids {
+		active = append(active, k.info(id))
+	}
+	l.sendObject(object{"type": typ, "active": active})
+}
+
+// greet takes a new connection to the point where hello has come. A hello that comes too early counts; another rule is
+// about that.
+func (k *kit) greet(l *link, ids ...string) error {
+	f, err := k.next(l, protocol.TypeAuth, protocol.TypeHello)
+	if err != nil {
+		return err
+	}
+	early := f.typ() == protocol.TypeHello
+	k.sessions(l, protocol.TypeSessions, ids...)
+	if !early {
+		if f, err = k.next(l, protocol.TypeHello); err != nil {
+			return err
+		}
+	}
+	k.hello = f
+	return nil
+}
+
+// ack binds the provider by the hello that came last.
+func (k *kit) ack(l *link) {
+	k.session = k.hello.str("session")
+	all := k.session == protocol.AllSessions
+	bound := k.session
+	if all || bound == "" {
+		k.session = firstSession
+	}
+	if bound == "" {
+		bound = firstSession
+	}
+	k.tokens++
+	token := fmt.Sprintf("rt-%d-%s", k.tokens, randomID())
+	k.ledger.bound(l, token, all, k.session)
+	l.sendObject(object{"type": "hello.ack", "protocolVersion": protocol.Version, "providerId": "p-1",
+		"sessionId": bound, "reconnectToken": token, "persistDir": k.ledger.persistDir})
+	for _, state := range []string{"started", "idle"} {
+		l.sendObject(object{"type": "session.lifecycle", "sessionId": k.session, "state": state})
+	}
+}
+
+// welcome binds the provider on a new connection.
+func (k *kit) welcome(l *link) error {
+	if err := k.greet(l, firstSession); err != nil {
+		return err
+	}
+	k.ack(l)
+	return nil
+}
+
+// comeBack waits for the provider's next connection, and binds it there.
+func (k *kit) comeBack() (*link, error) {
+	l, err := k.accept()
+	if err == nil {
+		err = k.welcome(l)
+	}
+	return l, err
+}
+
+// fresh starts the provider anew and binds it.
+func (k *kit) fresh() (*link, error) {
+	if k.unbound != nil {
+		return nil, skipf("the provider could not be bound: %v", k.unbound)
+	}
+	if err := k.launch(provesToken); err != nil {
+		return nil, err
+	}
+	l, err := k.comeBack()
+	if err != nil {
+		return nil, skipf("the provider could not be bound: %v", err)
+	}
+	return l, nil
+}
+
+// bound returns a bound connection: the present one while it works, else a new one.
+func (k *kit) bound() (*link, error) {
+	if l := k.link; l != nil {
+		select {
+		case <-l.over:
+		default:
+			return l, nil
+		}
+	}
+	return k.fresh()
+}
+
+// callable returns a bound connection of a provider with a tool that the kit can call.
+func (k *kit) callable() (*link, error) {
+	if k.noTool != nil {
+		return nil, k.noTool
+	}
+	return k.bound()
+}
+
+// slowly returns a bound connection of a provider with a slow tool.
+func (k *kit) slowly() (*link, error) {
+	if k.slow.name == "" {
+		return nil, skipf("it needs a tool that runs until it is cancelled: name one with --slow-tool")
+	}
+	return k.bound()
+}
+
+// call makes a call and returns its id.
+func (k *kit) call(l *link, c call) string {
+	id := randomID()
+	k.ledger.called(l, id, false)
+	args := c.args
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	l.send(protocol.Append(nil, &protocol.ToolCall{ID: id, SessionID: k.session, Tool: c.name,
+		Args: protocol.Raw(args)}))
+	return id
+}
+
+// cancel cancels a call.
+func (k *kit) cancel(l *link, id string) {
+	k.ledger.cancelled(id)
+	l.sendObject(object{"type": "tool.cancel", "id": id, "sessionId": k.session, "reason": "interrupted"})
+}
+
+// result waits for the result of a call.
+func (k *kit) result(l *link, id string) (frame, error) {
+	for {
+		f, err := k.next(l, protocol.TypeToolResult)
+		if err != nil || f.str("id") == id {
+			return f, err
+		}
+	}
+}
+
+// results waits until each of the calls has a result.
+func (k *kit) results(l *link, ids []string) error {
+	left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return k.ledger.results(id) > 0 })
+	for len(left) > 0 {
+		if _, err := k.next(l, protocol.TypeToolResult); err != nil {
+			return fail("a result for each call", "%v for %d of %d calls", err, len(left), len(ids))
+		}
+		left = slices.DeleteFunc(left, func(id string) bool { return k.ledger.results(id) > 0 })
+	}
+	return nil
+}
+
+// alive shows that the provider has handled what it was sent before: it answers a call, or without a tool that the kit
+// can call, a ping of the WebSocket.
+func (k *kit) alive(l *link) error {
+	if k.noTool == nil && k.tool.name != "" {
+		if _, err := k.result(l, k.call(l, k.tool)); err != nil {
+			return fail("the provider goes on: it answers a call that follows", "no result: %s", got(err))
+		}
+	}
+	return k.ping(l)
+}
+
+// ping waits for pongs. What the provider had begun to send has come by then.
+func (k *kit) ping(l *link) error {
+	for range 3 {
+		ctx, cancel := context.WithTimeout(l.ctx, patience)
+		err := l.ws.Ping(ctx)
+		cancel()
+		if err != nil {
+			if k.ctx.Err() != nil {
+				return context.Cause(k.ctx)
+			}
+			return fail("the provider goes on: it answers a ping", "the connection ended")
+		}
+	}
+	return nil
+}
+
+// calm watches for a while what a provider does that should do nothing, also on new connections. react is called with
+// each frame; its error ends the watch, as the end of the program does.
+func (k *kit) calm(react func(l *link, f frame) error) error {
+	timeout := time.After(quiet)
+	for {
+		var frames <-chan frame
+		if k.link != nil {
+			frames = k.link.frames
+		}
+		select {
+		case f, ok := <-frames:
+			if !ok {
+				k.link = nil
+				continue
+			}
+			if err := react(k.link, f); err != nil {
+				return err
+			}
+		case k.link = <-k.stage.links:
+		case err := <-k.done():
+			k.end(err)
+			return nil
+		case <-k.ctx.Done():
+			return context.Cause(k.ctx)
+		case <-timeout:
+			return nil
+		}
+	}
+}
