@@ -260,6 +260,15 @@ func (f Files) ProviderDirs() []string {
 	return dirs
 }
 
+// UserProvider returns the path of the user's provider file of a name, whether it exists or not: below the directory of
+// User, or else of [UserDir]. The error says which names providers may have.
+func (f Files) UserProvider(name string) (string, error) {
+	if !providerName.MatchString(name) {
+		return "", fmt.Errorf("%q is not a provider's name: %s", name, nameRule)
+	}
+	return filepath.Join(f.dir, name+providerSuffix), nil
+}
+
 // IsProviderFile reports whether [Files.Providers] depends on a file of this name, without its directory, in
 // [Files.ProviderDirs]: NAME.toml that is not hidden, or a record of what the user trusts.
 func IsProviderFile(name string) bool {

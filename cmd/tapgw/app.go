@@ -40,6 +40,7 @@ Examples:
 			demoProviderCommand(),
 			serviceCommand(),
 			doctorCommand(),
+			newCommand(),
 			configCommand(),
 			trustCommand(),
 			untrustCommand(),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tapgw/internal/adminapi"
 	"tapgw/internal/daemon"
 	"tapgw/internal/proc"
 )
@@ -123,4 +124,17 @@ func cmdWaitFile(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		return ""
 	})
+}
+
+// calls NAME TOOL ARGS WANT calls a tool in a gateway's session and compares the text of its result.
+func cmdCalls(ts *testscript.TestScript, _ bool, args []string) {
+	c := gatewayClient(ts, ts.Getenv(args[0]+"_URL"))
+	defer c.Close()
+	sessions, err := c.Sessions(context.Background())
+	ts.Check(err)
+	r, err := c.Call(context.Background(), sessions[0].ID, args[1], adminapi.Call{Args: []byte(args[2])})
+	ts.Check(err)
+	if got := string(r.Data); got != args[3] {
+		ts.Fatalf("%s %s: got %s, want %s", args[1], args[2], got, args[3])
+	}
 }

@@ -66,6 +66,7 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			// No runtime that happens to be on this machine.
 			path := filepath.SplitList(e.Getenv("PATH"))
+			e.Setenv("TAPGW", filepath.Join(path[0], "tapgw"))
 			path = slices.DeleteFunc(path, func(dir string) bool {
 				_, err := os.Stat(filepath.Join(dir, "copilot"))
 				return err == nil
@@ -103,6 +104,7 @@ func runScripts(t *testing.T, dir string, env map[string]string) {
 			"times":    cmdTimes,
 			"turn":     cmdTurn,
 			"timeline": cmdTimeline,
+			"calls":    cmdCalls,
 			"terminate": func(ts *testscript.TestScript, _ bool, args []string) {
 				pid, err := strconv.Atoi(args[0])
 				ts.Check(err)

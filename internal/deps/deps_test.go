@@ -24,7 +24,7 @@ const (
 // layers says which rooms stand on which. A package belongs to the room with
 // the longest path that it begins with.
 var layers = [][]string{
-	{"internal/lazyregexp", "internal/visible"},
+	{".", "internal/lazyregexp", "internal/visible"},
 	{"internal/protocol", "internal/proof", "internal/adminapi", "internal/proc", "internal/watch", "internal/cli",
 		"internal/git", "internal/protect", "library_docs", "internal/jsonrpc", "internal/otlp", "internal/scriptmodel",
 		"internal/shellrule", "internal/weburl", "internal/statedir", "internal/diff", "internal/instructions",
@@ -69,8 +69,11 @@ func withinAny(path string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(path, root) })
 }
 
-// local cuts the module from an import path; ok is false for other modules.
+// local cuts the module from an import path, and makes the package at its root "."; ok is false for other modules.
 func local(path string) (rest string, ok bool) {
+	if path == module {
+		return ".", true
+	}
 	return strings.CutPrefix(path, module+"/")
 }
 

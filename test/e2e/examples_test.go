@@ -5,16 +5,11 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"github.com/coder/websocket"
 )
 
 // systemPython is Debian's own interpreter, which has its python3-websockets;
@@ -264,104 +259,5 @@ func endsWithTheGateway(t *testing.T, h *home, g *gateway, p *process) {
 	g.stop()
 	if code := p.wait(patience); code != 0 {
 		t.Errorf("the example ended with code %d, want 0", code)
-	}
-}
-
-// TestTemplates runs our own Node and Python providers, which users copy.
-func TestTemplates(t *testing.T) {
-	t.Parallel()
-	for _, file := range []string{"node/hello.mjs", "python/hello.py"} {
-		t.Run(file, func(t *testing.T) {
-			t.Parallel()
-			h := newHome(t)
-			code, err := os.ReadFile(filepath.Join(repo, "providers", "templates", file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			language := "python"
-			if filepath.Ext(file) == ".mjs" {
-				language = "js"
-			}
-			runTemplate(t, h, h.script(language, string(code)))
-		})
-	}
-}
-
-func runTemplate(t *testing.T, h *home, file string) {
-	p := h.interpret(file) // it finds the gateway through its files
-	g := h.serve()
-	eventually(t, patience, func() error { return connections(h, 1) })
-	session := h.local()
-	p.expect("bound to session " + session)
-	if got := h.call(session, "greet", `{"name":"Ada"}`); got != "Hello, Ada!" {
-		t.Errorf("greet says %q, want %q", got, "Hello, Ada!")
-	}
-
-	h.tapctl("sessions", "query", session, `call:greet {"name":"Ada","seconds":600}`, "--detach")
-	eventually(t, patience, func() error {
-		if n := h.only().InFlight; n != 1 {
-			return fmt.Errorf("%d calls in flight", n)
-		}
-		return nil
-	})
-	h.tapctl("sessions", "interrupt", session)
-	p.expect("cancelled: interrupted")
-	if got := h.call(session, "greet", `{"name":"Bob"}`); got != "Hello, Bob!" {
-		t.Errorf("after a cancelled call greet says %q, want %q", got, "Hello, Bob!")
-	}
-
-	h.tapctl("sessions", "stop", session)
-	g.waitSessionEnded(session, true)
-	p.expect("the session ends")
-	session = h.local()
-	p.expect("bound to session " + session)
-
-	g.stop()
-	h.serve() // another port and another token
-	session = h.local()
-	p.expect("bound to session " + session)
-	p.signal(syscall.SIGTERM)
-	if code := p.wait(patience); code != 0 {
-		t.Errorf("it ended with code %d on SIGTERM, want 0", code)
-	}
-	eventually(t, patience, func() error { return connections(h, 0) })
-
-	// What its environment says comes before the files.
-	token := h.read(".provider-token")
-	url := decode[struct{ URL string }](t, h.read("gateway.json")).URL
-	p = h.interpret(file, "COPILOT_HOME="+t.TempDir(), "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN="+token)
-	p.expect("bound to session " + session)
-
-	// One that is refused is not shown again and again.
-	p = h.interpret(file, "TAP_GATEWAY_URL="+url, "TAP_PROVIDER_TOKEN=ptk-"+strings.Repeat("0", 32))
-	p.expect("gateway: AUTH_FAILED: ")
-	p.expect("stopping: the gateway at " + url + " refused the token")
-	if code := p.wait(patience); code != 1 {
-		t.Errorf("with a wrong token it ended with code %d, want 1", code)
-	}
-
-	// Whoever took the gateway's place gets no token, and ends nothing by what it says.
-	heard := make(chan string, 16)
-	proofs := [][]string{nil, {"\xe9\xff \xe9"}, {"a b", "a b"}, {strings.Repeat("0", 64) + " 127.0.0.1:1"}}
-	var came atomic.Int64
-	impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["Tapgw-Proof"] = proofs[int(came.Add(1)-1)%len(proofs)]
-		ws, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return
-		}
-		if _, text, err := ws.Read(r.Context()); err == nil {
-			heard <- string(text)
-		}
-	}))
-	defer impostor.Close()
-	p = h.interpret(file, "TAP_GATEWAY_URL=ws"+strings.TrimPrefix(impostor.URL, "http"))
-	p.expectNth("is not the gateway of the token", len(proofs)+1)
-	p.signal(syscall.SIGTERM)
-	p.wait(patience)
-	select {
-	case text := <-heard:
-		t.Errorf("the impostor heard %s, want nothing", text)
-	default:
 	}
 }

@@ -1,9 +1,9 @@
-// Hello is a provider in its smallest form: one tool, and an event on request.
+// Hello is a provider in its smallest form: one tool.
 package main
 
 import (
+	"cmp"
 	"context"
-	"flag"
 	"log"
 	"os"
 	"os/signal"
@@ -13,36 +13,24 @@ import (
 )
 
 type greetArgs struct {
-	Name string `json:"name" jsonschema:"who to greet"`
+	Name string `json:"name,omitempty" jsonschema:"who to greet"`
 }
 
 func greet(_ context.Context, in greetArgs) (string, error) {
-	return "Hello, " + in.Name + "!", nil
+	return "Hello, " + cmp.Or(in.Name, "world") + "!", nil
+}
+
+func newProvider(o *providers.Options) *providers.Provider {
+	p := providers.New("hello", o)
+	providers.AddTool(p, "greet_hello", "Greet someone by name", greet)
+	return p
 }
 
 func main() {
-	push := flag.String("push", "", "tell the session this `text` when bound to it")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *push)
+	err := newProvider(nil).Run(ctx)
 	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-func run(ctx context.Context, push string) error {
-	var p *providers.Provider
-	p = providers.New("hello", &providers.Options{
-		OnBound: func(ctx context.Context, _ providers.Binding) {
-			if push == "" {
-				return
-			}
-			if err := p.Inject(ctx, push); err != nil {
-				log.Print(err)
-			}
-		},
-	})
-	providers.AddTool(p, "greet", "Say hello to someone", greet)
-	return p.Run(ctx)
 }

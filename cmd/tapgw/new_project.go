@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"tapgw"
+	"tapgw/internal/proc"
+)
+
+// language is what tapgw new knows about a language.
+type language struct {
+	template string            // the directory of the template
+	sdk      []string          // globs of the SDK's files
+	cut, to  string            // the SDK's files move from below cut to below to
+	ignore   string            // the lines of .gitignore
+	program  string            // what must be on PATH
+	check    []string          // succeeds if the program can start; without it, install always runs
+	install  string            // for sh; it makes the program able to start
+	links    map[string]string // symbolic links and where they lead
+}
+
+var languages = map[string]language{
+	"go": {
+		template: "providers/templates/hello",
+		sdk: []string{"LICENSE", "providers/*.go", "internal/lazyregexp/*.go", "internal/proof/*.go",
+			"internal/protocol/*.go", "internal/statedir/*.go"},
+		to:      "tapgw",
+		ignore:  "/provider\n",
+		program: "go",
+		install: "go build -o provider .",
+	},
+	"node": {
+		template: "providers/templates/node",
+		sdk:      []string{"providers/node/index.mjs", "providers/node/README.md"},
+		cut:      "providers/node/",
+		to:       "tapgw-provider",
+		ignore:   "node_modules/\n",
+		program:  "node",
+		check: []string{
+			"node",
+			"-e",
+			`import("tapgw-provider").catch((err) => { console.error(err.message); process.exit(1) })`,
+		},
+		install: "npm install --no-audit --no-fund --loglevel=error",
+		links:   map[string]string{"node_modules/tapgw-provider": "../tapgw-provider"},
+	},
+	"python": {
+		template: "providers/templates/python",
+		sdk:      []string{"providers/python/tapgw/*"},
+		cut:      "providers/python/",
+		ignore:   "__pycache__/\n.venv/\n",
+		program:  "python3",
+		check:    []string{"python3", "-B", "-c", "import tapgw"},
+		install:  "python3 -m venv .venv && .venv/bin/python -m pip install -q -r requirements.txt",
+	},
+}
+
+// goModules are the modules that the Go SDK imports. Their versions and sums are those of the repository.
+var goModules = regexp.MustCompile(
+	`^\s*(github\.com/(coder/websocket|go-json-experiment/json|google/jsonschema-go)) (v\S+)`)
+
+// installLimit bounds the installation: without a network, npm and pip try for minutes.
+const installLimit = 3 * time.Minute
+
+// project is a provider that tapgw new writes.
+type project struct {
+	language
+	lang, name string
+	tool       string // the name of its tool
+	dir, file  string // absolute
+}
+
+// notWord are the characters of a provider's name that a function's name can't have in every language.
+var notWord = strings.NewReplacer(".", "_", "-", "_")
+
+// toolOf makes the name of a provider's tool. It begins with a word that other providers' tools don't have behind it.
+func toolOf(name string) string {
+	tool := "greet_" + notWord.Replace(name)
+	return tool[:min(len(tool), 64)]
+}
+
+// checkFree checks that neither the directory nor the provider file exists.
+func (p *project) checkFree() error {
+	if _, err := os.Lstat(p.dir); !errors.Is(err, fs.ErrNotExist) {
+		return existsError(p.dir, err, "choose another with --dir")
+	}
+	if _, err := os.Lstat(p.file); !errors.Is(err, fs.ErrNotExist) {
+		return existsError(p.file, err, "choose another NAME, or remove the file")
+	}
+	return nil
+}
+
+func existsError(path string, err error, cure string) error {
+	if err != nil {
+		return fmt.Errorf("looking for %s: %w", path, err)
+	}
+	return fmt.Errorf("%s exists, and is not overwritten: %s", path, cure)
+}
+
+// files returns the content of all files, by their paths in the directory.
+func (p *project) files() (map[string][]byte, error) {
+	found := map[string][]byte{".gitignore": []byte(p.ignore)}
+	names := strings.NewReplacer("greet_hello", p.tool, "hello", p.name)
+	template, err := fs.Sub(tapgw.Files, p.template)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(template, ".")
+	for _, e := range entries {
+		var text []byte
+		text, err = fs.ReadFile(template, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(e.Name(), "gateway") { // there, hello is a message
+			text = []byte(names.Replace(string(text)))
+		}
+		found[e.Name()] = text
+	}
+	for _, glob := range p.sdk {
+		files, globErr := fs.Glob(tapgw.Files, glob)
+		err = errors.Join(err, globErr)
+		for _, file := range files {
+			text, readErr := tapgw.Files.ReadFile(file)
+			err = errors.Join(err, readErr)
+			found[path.Join(p.to, strings.TrimPrefix(file, p.cut))] = text
+		}
+	}
+	switch p.lang {
+	case "go":
+		err = errors.Join(err, addModules(found))
+	case "node":
+		err = errors.Join(err, addPackage(found))
+	}
+	return found, err
+}
+
+// addModules adds go.mod and go.sum of the program, and go.mod of the SDK beside it.
+func addModules(files map[string][]byte) error {
+	mod, err := tapgw.Files.ReadFile("go.mod")
+	if err != nil {
+		return err
+	}
+	sums, err := tapgw.Files.ReadFile("go.sum")
+	if err != nil {
+		return err
+	}
+	var version, required, sum strings.Builder
+	for line := range strings.Lines(string(mod)) {
+		if strings.HasPrefix(line, "go ") {
+			version.WriteString(line)
+		}
+		if m := goModules.FindStringSubmatch(line); m != nil {
+			required.WriteString("\t" + m[1] + " " + m[3] + "\n")
+		}
+	}
+	for line := range strings.Lines(string(sums)) {
+		if goModules.MatchString(line) {
+			sum.WriteString(line)
+		}
+	}
+	files["tapgw/go.mod"] = fmt.Appendf(nil, "module tapgw\n\n%s\nrequire (\n%s)\n", &version, &required)
+	files["go.mod"] = fmt.Appendf(
+		nil,
+		"module provider\n\n%s\nrequire (\n%s\ttapgw v0.0.0\n)\n\nreplace tapgw => ./tapgw\n",
+		&version,
+		&required,
+	)
+	files["go.sum"] = []byte(sum.String())
+	return nil
+}
+
+// addPackage adds the SDK's package.json, without what only its own tests need.
+func addPackage(files map[string][]byte) error {
+	text, err := tapgw.Files.ReadFile("providers/node/package.json")
+	if err != nil {
+		return err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(text, &content); err != nil {
+		return err
+	}
+	for _, key := range []string{"devDependencies", "files", "scripts", "types"} {
+		delete(content, key)
+	}
+	content["exports"] = "./index.mjs"
+	text, err = json.MarshalIndent(content, "", "  ")
+	files["tapgw-provider/package.json"] = append(text, '\n')
+	return err
+}
+
+// write makes the directory: it writes all files into one beside it and renames that.
+func (p *project) write() (err error) {
+	files, err := p.files()
+	if err != nil {
+		return fmt.Errorf("reading the template: %w", err)
+	}
+	parent := filepath.Dir(p.dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // a directory of sources
+		return fmt.Errorf("making the directory: %w", err)
+	}
+	temporary, err := os.MkdirTemp(parent, ".tapgw-new-")
+	if err != nil {
+		return fmt.Errorf("making the directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	root := filepath.Join(temporary, "new") // with the rights that the user's umask leaves
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // as above
+			return fmt.Errorf("making the directory: %w", err)
+		}
+		if err := os.WriteFile(file, files[name], 0o644); err != nil { //nolint:gosec // as above
+			return fmt.Errorf("writing the provider: %w", err)
+		}
+	}
+	for link, target := range p.links {
+		link = filepath.Join(root, link)
+		if err := os.Mkdir(filepath.Dir(link), 0o755); err != nil { //nolint:gosec // as above
+			return fmt.Errorf("making the directory: %w", err)
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return fmt.Errorf("linking the SDK: %w", err)
+		}
+	}
+	if err := p.checkFree(); err != nil { // an empty directory would be replaced
+		return err
+	}
+	return os.Rename(root, p.dir)
+}
+
+// prepare makes the program able to start. If it can't, missing says why. The error is an interrupt.
+func (p *project) prepare(ctx context.Context, note func(string)) (missing string, err error) {
+	at, err := exec.LookPath(p.program)
+	if err != nil {
+		return p.program + " is not on PATH; install it first", nil
+	}
+	p.program = at
+	if p.check != nil && p.run(ctx, p.check...) == nil {
+		return "", nil
+	}
+	note("installing what " + p.name + " needs: " + p.install)
+	limited, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	err = p.run(limited, "sh", "-c", p.install)
+	if p.lang == "python" {
+		p.program = filepath.Join(p.dir, ".venv", "bin", "python")
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("interrupted while it installs: nothing of %s is left", p.name)
+	}
+	if err != nil {
+		return fmt.Sprintf("%s: %v", p.install, err), nil
+	}
+	return "", nil
+}
+
+// run runs a command in the directory. The error has the last line that the command printed to stderr.
+func (p *project) run(ctx context.Context, command ...string) error {
+	var stderr bytes.Buffer
+	child, err := proc.Start(proc.Command{
+		Path: command[0], Args: command[1:], Dir: p.dir, Env: os.Environ(), Stdout: &bytes.Buffer{}, Stderr: &stderr,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		child.Stop()
+		return ctx.Err()
+	case <-child.Done():
+	}
+	if err := child.Err(); err != nil {
+		text := strings.TrimSpace(stderr.String())
+		return fmt.Errorf("%w: %s", err, text[strings.LastIndexByte(text, '\n')+1:])
+	}
+	return nil
+}
+
+// writeProviderFile writes the provider file in one step, if none of the name exists.
+func (p *project) writeProviderFile() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing the provider file: %w", err)
+		}
+	}()
+	command := map[string][]string{
+		"go":     {filepath.Join(p.dir, "provider")},
+		"node":   {p.program, "provider.mjs"},
+		"python": {p.program, "provider.py"},
+	}[p.lang]
+	text := bytes.NewBufferString("# tapgw new wrote this file. `tapgw config schema provider` describes all keys.\n")
+	err = toml.NewEncoder(text).Encode(struct {
+		Kind    string   `toml:"kind"`
+		Command []string `toml:"command"`
+		CWD     string   `toml:"cwd"`
+	}{"command", command, p.dir})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(p.file), ".new-*") // 0600; the gateway ignores it
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text.Bytes())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Link(f.Name(), p.file) // unlike a rename, it replaces nothing
+	}
+	return errors.Join(err, os.Remove(f.Name()))
+}
+
+// remove removes the directory again, after a fault that came later.
+func (p *project) remove() error { return os.RemoveAll(p.dir) }

@@ -1,0 +1,18 @@
+// Package tapgw holds the files that "tapgw new" writes: the SDKs for Go, Node and Python, and a template for each.
+// Only a package at the root can embed them all.
+package tapgw
+
+import "embed"
+
+// Files has the files below their paths in the repository. Of the Go SDK and the packages that it imports, it has no
+// tests: the patterns leave out what ends in t.go, and name the one file of the SDK that does.
+//
+//go:embed go.mod go.sum LICENSE
+//go:embed providers/*[^t].go providers/prompt.go
+//go:embed internal/lazyregexp/*[^t].go internal/proof/*[^t].go internal/statedir/*[^t].go
+//go:embed internal/protocol/*[^t].go internal/protocol/host.go internal/protocol/schema_cost.go
+//go:embed internal/protocol/schema_flat.go internal/protocol/schema_inspect.go
+//go:embed providers/node/index.mjs providers/node/package.json providers/node/README.md
+//go:embed providers/python/tapgw/*.py providers/python/tapgw/py.typed
+//go:embed providers/templates/hello providers/templates/node providers/templates/python
+var Files embed.FS
