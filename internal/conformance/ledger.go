@@ -129,8 +129,11 @@ func (d *ledger) heard(l *link, f frame) protocol.Message {
 	d.order(t, typ)
 	m, fault := opened.Decode()
 	d.fields(typ, fault)
-	if fault == nil {
+	switch {
+	case fault == nil:
 		d.message(l, t, m)
+	case typ == protocol.TypeToolResult && opened.CallID != "": // it answers its call all the same
+		d.result(l, &protocol.ToolResult{ID: opened.CallID})
 	}
 	return m
 }
@@ -341,7 +344,7 @@ func (d *ledger) result(l *link, m *protocol.ToolResult) {
 	case call.link != l:
 		d.note("reconnect.calls", false, "a result for the call %.64q, which came on the connection before", m.ID)
 		return
-	case call.results > 0 && call.cancelledLate:
+	case call.results > 0 && call.cancelledLate && d.broken["call.once"] == nil: // else it is no answer to the cancel
 		d.note("cancel.ended", false, "another result for a call that was cancelled after its result")
 	default:
 		d.note("call.once", call.results == 0, "result %d for one call", call.results+1)

@@ -54,16 +54,20 @@ type kit struct {
 	ledger  *ledger
 	home    string
 	out     *lines
-	program *Program // nil before the first start, and with a URL
-	ended   error    // how the program ended; errRuns while it runs
-	link    *link    // the bound connection, or nil
-	hello   frame    // the last one
-	session string   // the bound one
-	start   func(url, token string) (Program, error)
+	program *Program                                 // nil before the first start, and with a URL
+	ended   error                                    // how the program ended; errRuns while it runs
+	link    *link                                    // the bound connection, or nil
+	hello   frame                                    // the last one
+	session string                                   // the bound one
+	start   func(url, token string) (Program, error) // nil: somebody else starts it
+	listen  func(address string) (net.Listener, error)
 
 	tool, slow call  // what the kit calls
 	noTool     error // why it can't call a tool
 	unbound    error // why no check can bind the provider
+	serial     bool  // a call that runs holds up others
+	absent     bool  // it does not come back
+	stays      bool  // it does not end
 	tokens     int   // reconnect tokens so far
 }
 
@@ -78,19 +82,24 @@ var errRuns = errors.New("it runs")
 // Provider plays the gateway for a provider and judges it by the rules of [ProviderRules]. each gets every result as
 // soon as it is known. The error says why the run could not be finished; broken rules are in the report.
 func Provider(ctx context.Context, opts ProviderOptions, each func(Result)) (*Report, error) {
-	return runProvider(ctx, opts, nil, each)
+	k := &kit{ctx: ctx, opts: opts, listen: listenTCP}
+	if opts.URL == "" {
+		k.start = func(url, token string) (Program, error) {
+			return startProcess(opts.Command, url, token, k.home, k.out)
+		}
+	}
+	return k.run(each)
 }
 
-// runProvider is [Provider] with another way to start the provider, or nil.
-func runProvider(ctx context.Context, opts ProviderOptions, start func(url, token string) (Program, error),
-	each func(Result)) (*Report, error) {
+// run judges the provider.
+func (k *kit) run(each func(Result)) (*Report, error) {
 	dir, err := os.MkdirTemp("", "conformance-*")
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for files: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	k := &kit{ctx: ctx, opts: opts, home: dir, out: &lines{}, ended: errRuns, start: start,
-		slow: call{opts.SlowTool, opts.SlowArgs}}
+	k.home, k.out, k.ended = dir, &lines{}, errRuns
+	k.slow = call{k.opts.SlowTool, k.opts.SlowArgs}
 	persist := filepath.Join(dir, "persist")
 	if err := os.Mkdir(persist, 0o700); err != nil {
 		return nil, fmt.Errorf("making a directory for files: %w", err)
@@ -99,24 +108,19 @@ func runProvider(ctx context.Context, opts ProviderOptions, start func(url, toke
 	if k.opts.Token == "" {
 		k.opts.Token = "ptk-" + randomID()
 	}
-	address, subject := anyPort, strings.Join(opts.Command, " ")
-	if opts.URL != "" {
-		subject = opts.URL
-		if address, err = listenAddress(opts.URL); err != nil {
+	address, subject := anyPort, strings.Join(k.opts.Command, " ")
+	if k.opts.URL != "" {
+		subject = k.opts.URL
+		if address, err = listenAddress(k.opts.URL); err != nil {
 			return nil, err
 		}
 	}
-	if k.stage, err = newStage(address, []string{k.opts.Token}, k.heard); err != nil {
+	if err := k.open(address); err != nil {
 		return nil, err
 	}
 	defer func() { k.drop(); k.stage.close() }()
-	if opts.URL != "" && opts.Waiting != nil {
-		opts.Waiting(k.stage.url, k.opts.Token)
-	}
-	if k.start == nil && opts.URL == "" {
-		k.start = func(url, token string) (Program, error) {
-			return startProcess(opts.Command, url, token, dir, k.out)
-		}
+	if k.opts.URL != "" && k.opts.Waiting != nil {
+		k.opts.Waiting(k.stage.url, k.opts.Token)
 	}
 	report := &Report{Subject: subject}
 	if err := k.judge(report, each); err != nil {
@@ -124,6 +128,15 @@ func runProvider(ctx context.Context, opts ProviderOptions, start func(url, toke
 	}
 	report.Stderr = k.out.all()
 	return report, nil
+}
+
+// open opens the gateway's place.
+func (k *kit) open(address string) error {
+	listener, err := k.listen(address)
+	if err == nil {
+		k.stage = newStage(listener, []string{k.opts.Token}, k.heard)
+	}
+	return err
 }
 
 // listenAddress returns the loopback address of a gateway's URL.
@@ -204,8 +217,7 @@ func (k *kit) launch(how proving) error {
 	}
 	k.stage.close()
 	k.ledger.forget()
-	var err error
-	if k.stage, err = newStage(anyPort, []string{k.opts.Token}, k.heard); err != nil {
+	if err := k.open(anyPort); err != nil {
 		return err
 	}
 	k.stage.setProof(how)

@@ -23,7 +23,19 @@ func reconnectCut(k *kit) error {
 		return err
 	}
 	l.cut()
-	return k.returns()
+	if err := k.returns(); err != nil {
+		k.absent = true
+		return err
+	}
+	return nil
+}
+
+// returning returns a bound connection of a provider that comes back.
+func (k *kit) returning() (*link, error) {
+	if k.absent {
+		return nil, skipf("it does not come back")
+	}
+	return k.bound()
 }
 
 func reconnectRestart(k *kit) error {
@@ -40,7 +52,7 @@ func reconnectRestart(k *kit) error {
 const leastPause = 250 * time.Millisecond
 
 func reconnectPause(k *kit) error {
-	l, err := k.bound()
+	l, err := k.returning()
 	if err != nil {
 		return err
 	}
@@ -73,7 +85,7 @@ func reconnectPause(k *kit) error {
 }
 
 func reconnectVoid(k *kit) error {
-	l, err := k.bound()
+	l, err := k.returning()
 	if err != nil {
 		return err
 	}
@@ -115,14 +127,14 @@ func reconnectCalls(k *kit) error {
 	if k.noTool != nil && k.slow.name == "" {
 		return k.noTool
 	}
-	l, err := k.bound()
+	l, err := k.returning()
 	if err != nil {
 		return err
 	}
 	if k.slow.name != "" {
 		k.call(l, k.slow)
-		if err := k.alive(l); err != nil {
-			return skipf("%v", err)
+		if err := k.reached(l); err != nil {
+			return err
 		}
 	}
 	for range 5 {
@@ -134,7 +146,7 @@ func reconnectCalls(k *kit) error {
 	if l, err = k.comeBack(); err != nil {
 		return skipf("it did not come back: %v", err)
 	}
-	return k.alive(l)
+	return k.reached(l)
 }
 
 // stoppable returns a bound connection of a provider that the kit can stop.
@@ -167,6 +179,7 @@ func (k *kit) stopped() error {
 	case err := <-k.done():
 		k.end(err)
 		if errors.Is(err, errKilled) {
+			k.stays = true
 			return fail("the end of the process", "it ran on, and was killed after %v", stopLimit)
 		}
 		return nil
@@ -188,13 +201,16 @@ func stopCalls(k *kit) error {
 	if k.start == nil {
 		return skipf("the kit did not start the provider")
 	}
+	if k.stays {
+		return skipf("it does not end, without a call either")
+	}
 	l, err := k.slowly()
 	if err != nil {
 		return err
 	}
 	k.call(l, k.slow)
-	if err := k.alive(l); err != nil {
-		return skipf("%v", err)
+	if err := k.reached(l); err != nil {
+		return err
 	}
 	return k.stopped()
 }

@@ -99,8 +99,15 @@ func ignoreError(k *kit) error {
 	return k.alive(l)
 }
 
-// acceptLarge sends a message that is almost as large as a frame may be.
+// acceptLarge sends a list of sessions that is almost as large as a frame may be.
 func acceptLarge(k *kit) error {
+	l, err := k.bound()
+	if err != nil {
+		return err
+	}
 	const room = 64 << 10 // for the rest of the message
-	return sends(object{"type": "x.unknown", "text": strings.Repeat("x", protocol.MaxFrame-room)})(k)
+	session := k.info(k.session)
+	session["label"] = strings.Repeat("x", protocol.MaxFrame-room)
+	l.sendObject(object{"type": "sessions.updated", "active": []object{session}})
+	return k.alive(l)
 }

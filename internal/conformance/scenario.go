@@ -89,10 +89,11 @@ func (s *Scenario) Play(ctx context.Context, start StartSample) error {
 		return fmt.Errorf("making a directory for files: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	g, err := newStage(anyPort, scenarioTokens, nil)
+	listener, err := listenTCP(anyPort)
 	if err != nil {
 		return err
 	}
+	g := newStage(listener, scenarioTokens, nil)
 	defer g.close()
 	p := &player{ctx: ctx, stage: g, vars: map[string]string{"token": scenarioTokens[0], "dir": dir}}
 	if p.program, err = start(s.Sample, g.url, scenarioTokens[0]); err != nil {

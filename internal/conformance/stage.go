@@ -57,12 +57,17 @@ type stage struct {
 	attempts []attempt
 }
 
-// newStage listens at an address such as 127.0.0.1:0. It knows the tokens, and proves so.
-func newStage(address string, tokens []string, heard func(*link, frame)) (*stage, error) {
+// listenTCP listens at an address such as 127.0.0.1:0.
+func listenTCP(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening at %s: %w", address, err)
 	}
+	return listener, nil
+}
+
+// newStage serves a listener. It knows the tokens, and proves so.
+func newStage(listener net.Listener, tokens []string, heard func(*link, frame)) *stage {
 	s := &stage{
 		url: "ws://" + listener.Addr().String(), tokens: tokens, heard: heard, links: make(chan *link, 64),
 		tried: make(chan struct{}, 1),
@@ -70,7 +75,7 @@ func newStage(address string, tokens []string, heard func(*link, frame)) (*stage
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: patience}
 	s.wg.Go(func() { _ = s.srv.Serve(listener) })
-	return s, nil
+	return s
 }
 
 // close ends the stage and its connections, and waits for its goroutines.

@@ -1,0 +1,154 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// How the broken provider answers calls.
+
+// file writes a file and returns the result that names it.
+func (l *brokenLink) file(id any) object {
+	path := filepath.Join(l.persist, "report.txt")
+	if l.is("a file outside") {
+		path = filepath.Join(filepath.Dir(l.persist), "report.txt")
+	}
+	if err := os.WriteFile(path, []byte("report"), 0o600); err != nil {
+		return object{"type": "tool.result", "id": id, "error": err.Error()}
+	}
+	return object{"type": "tool.result", "id": id, "file": object{"path": path, "mimeType": "text/plain"}}
+}
+
+// codes are all codes of results.
+var codes = []string{"NOT_FOUND", "TIMEOUT", "CANCELLED", "DISCONNECTED", "UNAUTHORIZED", "INTERNAL"}
+
+// result is what a tool returns; nil is nothing.
+func (l *brokenLink) result(tool string, id any, args object) object {
+	text, isText := args["text"].(string)
+	answer := object{"type": "tool.result", "id": id, "data": text}
+	switch {
+	case tool != "echo" && l.is("silent about unknown tools"),
+		tool == "echo" && !isText && l.is("silent about wrong arguments"),
+		isText && l.is("never answers"):
+		return nil
+	case tool != "echo" && l.is("has every tool"):
+		answer["data"] = "done"
+	case tool != "echo" && l.is("a code of its own"):
+		return object{"type": "tool.result", "id": id, "error": "no such tool", "errorCode": "NO_TOOL"}
+	case tool != "echo":
+		return object{"type": "tool.result", "id": id, "error": "no such tool", "errorCode": codes[0]}
+	case !isText:
+		return l.file(id)
+	case l.is("a result without data"):
+		delete(answer, "data")
+	}
+	return answer
+}
+
+// call runs a tool on a goroutine.
+func (l *brokenLink) call(m object) {
+	id, isText := m["id"].(string)
+	tool, _ := m["tool"].(string)
+	args, _ := m["args"].(object)
+	if !isText {
+		return
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.mu.Lock()
+	l.calls[id] = cancel
+	l.running++
+	busy := l.running > 5 && l.is("loses calls when it is busy")
+	l.mu.Unlock()
+	l.wg.Go(func() {
+		defer func() {
+			l.mu.Lock()
+			l.running--
+			delete(l.calls, id)
+			l.ended[id] = true
+			l.mu.Unlock()
+		}()
+		if l.is("one call at once") {
+			l.serial <- struct{}{}
+			defer func() { <-l.serial }()
+		}
+		if busy {
+			return
+		}
+		l.work(ctx, id, tool, args)
+	})
+}
+
+// work runs a tool and sends what it returns.
+func (l *brokenLink) work(ctx context.Context, id, tool string, args object) {
+	switch l.fault {
+	case "loses calls when it is busy":
+		<-time.After(50 * time.Millisecond)
+	case "silent about cancelled calls":
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+	progress := object{"type": "tool.progress", "id": id, "message": "at work"}
+	if tool == "slow" {
+		<-ctx.Done()
+		cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
+		switch {
+		case l.ctx.Err() != nil && l.is("answers on the next connection"):
+			l.mu.Lock()
+			l.late = append(l.late, cancelled)
+			l.mu.Unlock()
+		case l.is("forgets that it was cancelled"):
+			l.send(object{"type": "tool.result", "id": id, "data": "stopped"})
+		default:
+			l.send(cancelled)
+		}
+		return
+	}
+	answer := l.result(tool, id, args)
+	if answer == nil {
+		return
+	}
+	if !l.is("progress of what has ended") {
+		l.send(progress)
+	}
+	l.send(answer)
+	switch l.fault {
+	case "answers twice":
+		l.send(answer)
+	case "answers what nobody asked":
+		l.send(object{"type": "tool.result", "id": "made-up", "data": 1})
+	case "progress of what has ended":
+		l.send(progress)
+	}
+}
+
+func (l *brokenLink) cancel(m object) error {
+	id, isText := m["id"].(string)
+	if !isText {
+		if l.is("dies of wrong fields") {
+			return errors.New("a cancel without an id")
+		}
+		return nil
+	}
+	l.mu.Lock()
+	cancel, ended := l.calls[id], l.ended[id]
+	if cancel != nil {
+		cancel()
+	}
+	if l.is("cancels all") {
+		for _, cancel := range l.calls {
+			cancel()
+		}
+	}
+	l.mu.Unlock()
+	cancelled := object{"type": "tool.result", "id": id, "error": "cancelled", "errorCode": "CANCELLED"}
+	if ended && l.is("answers a late cancel") || cancel == nil && !ended && l.is("answers an unknown cancel") {
+		l.send(cancelled)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"encoding/json"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// faults are what the broken provider does wrong, one rule each, with the rule.
+var faults = map[string]string{
+	"never says hello":                     "connect.bind",
+	"authenticates twice":                  "connect.auth",
+	"sends another token":                  "connect.token",
+	"hello before sessions":                "connect.hello-after",
+	"hello to an empty list":               "connect.empty-list",
+	"hello to another session":             "connect.session",
+	"pushes before it is bound":            "connect.bound-first",
+	"sends a refused token again":          "connect.refused",
+	"repeats a refused hello":              "connect.hello-refused",
+	"comes back with its version":          "connect.version",
+	"sends to a wrong proof":               "proof.wrong",
+	"sends without a proof":                "proof.missing",
+	"sends its reconnect token to anyone":  "proof.reconnect",
+	"never answers":                        "call.answered",
+	"answers twice":                        "call.once",
+	"answers what nobody asked":            "call.issued",
+	"has every tool":                       "call.unknown-tool",
+	"silent about unknown tools":           "call.unknown-tool",
+	"silent about wrong arguments":         "call.wrong-args",
+	"loses calls when it is busy":          "call.burst",
+	"one call at once":                     "call.parallel",
+	"progress of what has ended":           "progress.running",
+	"silent about cancelled calls":         "cancel.answered",
+	"forgets that it was cancelled":        "cancel.code",
+	"cancels all":                          "cancel.others",
+	"answers a late cancel":                "cancel.ended",
+	"answers an unknown cancel":            "cancel.unknown",
+	"a result without data":                "result.fields",
+	"a code of its own":                    "result.code",
+	"a file outside":                       "result.file",
+	"dies of unknown types":                "ignore.type",
+	"dies of unknown fields":               "ignore.field",
+	"dies of what is no JSON":              "ignore.json",
+	"dies of binary frames":                "ignore.binary",
+	"dies of wrong fields":                 "ignore.wrong",
+	"dies of unknown codes":                "ignore.error",
+	"dies of unknown events":               "ignore.event",
+	"dies of unknown states":               "ignore.state",
+	"dies of unknown answers":              "ignore.answer",
+	"small frames":                         "accept.large",
+	"a silent gate":                        "gate.answered",
+	"allows what it does not know":         "gate.unknown",
+	"a decision that does not exist":       "gate.fields",
+	"decides twice":                        "gate.once",
+	"a silent transform":                   "transform.answered",
+	"a transform without a text":           "transform.fields",
+	"transforms twice":                     "transform.once",
+	"dies of new sessions":                 "session.updated",
+	"does not let its session end":         "session.end",
+	"stays unbound":                        "session.next",
+	"gone after a cut":                     "reconnect.cut",
+	"gone after 1001":                      "reconnect.restart",
+	"no pause":                             "reconnect.pause",
+	"sends an old reconnect token":         "reconnect.token",
+	"gives up without its reconnect token": "reconnect.void",
+	"another name when it comes back":      "reconnect.name",
+	"answers on the next connection":       "reconnect.calls",
+	"leaves without a word":                "stop.goodbye",
+	"never ends":                           "stop.ends",
+	"waits for its calls at the end":       "stop.calls",
+	"talks after goodbye":                  "stop.silent",
+	"a binary message":                     "frame.text",
+	"a key twice":                          "frame.json",
+	"a type of its own":                    "frame.type",
+	"too long a message":                   "frame.size",
+	"progress without a text":              "frame.fields",
+	"an event that does not exist":         "hello.fields",
+	"another version":                      "hello.version",
+	"a tool's name":                        "tool.names",
+	"a tool's schema":                      "tool.schemas",
+	"a tool's description":                 "tool.fields",
+	"a gate without an id":                 "hooks.fields",
+	"a pattern that does not compile":      "hooks.patterns",
+	"a level that does not exist":          "push.fields",
+	"pushes into another session":          "push.target",
+	"pushes too much":                      "push.rate",
+	"one id for two requests":              "request.ids",
+	"two updates at once":                  "update.one",
+}
+
+// The kit names the one rule that a provider breaks, and no other. Time is the bubble's, so no machine is too slow.
+func TestPlantedFaults(t *testing.T) {
+	planted := map[string]bool{}
+	for fault, rule := range faults {
+		planted[rule] = true
+		if testing.Short() && !strings.HasPrefix(rule, "call.") {
+			continue
+		}
+		t.Run(strings.ReplaceAll(fault, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			report := judgeBroken(t, fault)
+			var failed []string
+			for _, r := range report.Results {
+				if r.Outcome == Failed {
+					failed = append(failed, r.ID)
+				}
+			}
+			if !slices.Equal(failed, []string{rule}) {
+				t.Errorf("a provider that %q breaks the rules %v, want %s", fault, failed, rule)
+				for _, r := range report.Results {
+					if r.Outcome == Failed {
+						t.Logf("%s\n%s", r.ID, r.Explanation())
+					}
+				}
+			}
+		})
+	}
+	for _, rule := range ProviderRules() {
+		if !planted[rule.ID] {
+			t.Errorf("no provider breaks the rule %s, want one", rule.ID)
+		}
+	}
+}
+
+// A provider that keeps every rule passes each: none is skipped.
+func TestFaultless(t *testing.T) {
+	for _, r := range judgeBroken(t, "").Results {
+		if r.Outcome != Passed {
+			t.Errorf("rule %s: %s: %s%s, want passed", r.ID, r.Outcome, r.Reason, r.Explanation())
+		}
+	}
+}
+
+// judgeBroken judges the broken provider in a bubble.
+func judgeBroken(t *testing.T, fault string) (report *Report) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broken{fault: fault}
+		k := &kit{
+			ctx: t.Context(), start: b.start,
+			opts: ProviderOptions{Command: []string{"broken"}, Tool: "echo", Args: json.RawMessage(`{"text":"hi"}`),
+				SlowTool: "slow"},
+			listen: func(string) (net.Listener, error) {
+				l := newPipes()
+				b.dial = l.dial
+				return l, nil
+			},
+		}
+		var err error
+		if report, err = k.run(func(Result) {}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return report
+}
